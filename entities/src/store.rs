@@ -1,0 +1,262 @@
+//! The connections to the database, and how a write begins on each kind.
+//!
+//! SQLite: WAL, `synchronous=FULL`, one writer connection for the whole process (its pool hands it out in the order of
+//! asking) and a pool of readers that cannot write. PostgreSQL: pools; the ledger and the journal have connections of their
+//! own, so that a crowd of API requests cannot starve a call.
+//!
+//! Write transactions begin here and nowhere else: on SQLite a deferred transaction that reads and then writes fails with
+//! `SQLITE_BUSY` at once, so every one is `BEGIN IMMEDIATE`.
+
+use std::{path::PathBuf, time::Duration};
+
+use sea_orm::{
+    ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DatabaseTransaction, DbBackend,
+    DbErr, SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait, Value,
+};
+
+/// How long a write waits for another process's write on the same SQLite file.
+const SQLITE_BUSY_TIMEOUT_MS: u64 = 10_000;
+/// How long a caller waits for a connection before the store counts as away.
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const READERS: u32 = 8;
+const POSTGRES_WRITERS: u32 = 8;
+const POSTGRES_CORE: u32 = 6;
+
+/// The database of one running program.
+#[derive(Clone, Debug)]
+pub struct Store {
+    reader: DatabaseConnection,
+    writer: DatabaseConnection,
+    core: DatabaseConnection,
+    backend: DbBackend,
+}
+
+/// The database cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("database.url must begin with sqlite:// or postgres://")]
+    UnknownKind,
+    #[error(
+        "the database folder {folder:?} cannot be written: {reason}; create it or give this user the right to write there"
+    )]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// What the operating system said.
+        reason: std::io::Error,
+    },
+    #[error("the database does not answer: {0}; check database.url and that the server runs")]
+    Unreachable(#[source] DbErr),
+}
+
+impl Store {
+    /// Connects to `sqlite://path` or `postgres://…`. Makes the SQLite file and its folder if they are not there.
+    pub async fn connect(url: &str) -> Result<Self, StoreError> {
+        if let Some(path) = url.strip_prefix("sqlite://") {
+            let path = path.split('?').next().unwrap_or(path);
+            prepare_folder(path)?;
+            Self::connect_sqlite(path)
+                .await
+                .map_err(StoreError::Unreachable)
+        } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
+            Self::connect_postgres(url)
+                .await
+                .map_err(StoreError::Unreachable)
+        } else {
+            Err(StoreError::UnknownKind)
+        }
+    }
+
+    async fn connect_sqlite(path: &str) -> Result<Self, DbErr> {
+        let options = |connections: u32, read_only: bool| {
+            let mut options = base_options(format!("sqlite://{path}?mode=rwc"));
+            options
+                .max_connections(connections)
+                .min_connections(1)
+                .map_sqlx_sqlite_opts(move |sqlite| {
+                    let sqlite = sqlite
+                        .busy_timeout(Duration::from_millis(SQLITE_BUSY_TIMEOUT_MS))
+                        .pragma("journal_mode", "WAL")
+                        .pragma("synchronous", "FULL")
+                        .pragma("foreign_keys", "ON")
+                        .pragma("temp_store", "MEMORY")
+                        .statement_cache_capacity(256);
+                    // Page caches in KiB. The readers' are small: there are several, and the operating system caches the file.
+                    if read_only {
+                        sqlite
+                            .pragma("query_only", "ON")
+                            .pragma("cache_size", "-2000")
+                    } else {
+                        sqlite.pragma("cache_size", "-16000")
+                    }
+                });
+            options
+        };
+        // The writer first: it makes the file and switches it to WAL.
+        let writer = Database::connect(options(1, false)).await?;
+        let reader = Database::connect(options(READERS, true)).await?;
+        Ok(Self {
+            reader,
+            core: writer.clone(),
+            writer,
+            backend: DbBackend::Sqlite,
+        })
+    }
+
+    async fn connect_postgres(url: &str) -> Result<Self, DbErr> {
+        let options = |connections: u32| {
+            let mut options = base_options(url.to_owned());
+            options.max_connections(connections).min_connections(1);
+            options
+        };
+        Ok(Self {
+            reader: Database::connect(options(READERS)).await?,
+            writer: Database::connect(options(POSTGRES_WRITERS)).await?,
+            core: Database::connect(options(POSTGRES_CORE)).await?,
+            backend: DbBackend::Postgres,
+        })
+    }
+
+    /// For reads. On SQLite these connections refuse to write.
+    pub fn reader(&self) -> &DatabaseConnection {
+        &self.reader
+    }
+
+    /// For schema changes and single statements; transactions begin with [`begin`](Self::begin).
+    pub fn writer(&self) -> &DatabaseConnection {
+        &self.writer
+    }
+
+    /// Which SQL is spoken.
+    pub fn backend(&self) -> DbBackend {
+        self.backend
+    }
+
+    /// Begins a write transaction for everything but calls and credit.
+    pub async fn begin(&self) -> Result<DatabaseTransaction, DbErr> {
+        begin_write(&self.writer).await
+    }
+
+    /// Begins a write transaction of the ledger or the journal. On PostgreSQL it gives up after a few seconds rather than hold a call up.
+    pub async fn begin_core(&self) -> Result<DatabaseTransaction, DbErr> {
+        let txn = begin_write(&self.core).await?;
+        if self.backend == DbBackend::Postgres {
+            txn.execute_unprepared(
+                "SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '10s'",
+            )
+            .await?;
+        }
+        Ok(txn)
+    }
+
+    /// Whether the database answers now.
+    pub async fn ping(&self) -> Result<(), DbErr> {
+        self.reader
+            .query_one_raw(Statement::from_string(self.backend, "SELECT 1"))
+            .await
+            .map(drop)
+    }
+
+    /// Closes all connections after what is running on them.
+    pub async fn close(&self) {
+        for connection in [&self.reader, &self.writer, &self.core] {
+            if let Err(error) = connection.clone().close().await {
+                tracing::warn!(%error, "closing the database");
+            }
+        }
+    }
+}
+
+fn base_options(url: String) -> ConnectOptions {
+    let mut options = ConnectOptions::new(url);
+    options
+        .connect_timeout(CONNECT_TIMEOUT)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+        .sqlx_logging(false)
+        .test_before_acquire(false);
+    options
+}
+
+async fn begin_write(connection: &DatabaseConnection) -> Result<DatabaseTransaction, DbErr> {
+    let sqlite = connection.get_database_backend() == DbBackend::Sqlite;
+    connection
+        .begin_with_options(TransactionOptions {
+            sqlite_transaction_mode: sqlite.then_some(SqliteTransactionMode::Immediate),
+            ..TransactionOptions::default()
+        })
+        .await
+}
+
+fn prepare_folder(path: &str) -> Result<(), StoreError> {
+    let path = PathBuf::from(path);
+    let folder = match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    };
+    let writable = || -> std::io::Result<()> {
+        std::fs::create_dir_all(&folder)?;
+        let probe = folder.join(format!(".dikala-write-test-{}", std::process::id()));
+        std::fs::write(&probe, b"")?;
+        std::fs::remove_file(&probe)
+    };
+    writable().map_err(|reason| StoreError::Folder {
+        folder: folder.clone(),
+        reason,
+    })
+}
+
+/// The type of a column in a [`json_rows`] source, as PostgreSQL names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Text,
+    BigInt,
+    Boolean,
+}
+
+/// A table source that reads the rows of a batch out of one JSON parameter: `(SELECT …) AS rows`. One parameter keeps a
+/// statement's text, and so its plan, the same for batches of any size.
+///
+/// The parameter is an array of objects with the named columns; [`json_statement`] binds it.
+pub fn json_rows(backend: DbBackend, columns: &[(&str, Kind)]) -> String {
+    match backend {
+        DbBackend::Postgres => {
+            let columns: Vec<String> = columns
+                .iter()
+                .map(|(name, kind)| {
+                    let kind = match kind {
+                        Kind::Text => "text",
+                        Kind::BigInt => "bigint",
+                        Kind::Boolean => "boolean",
+                    };
+                    format!("\"{name}\" {kind}")
+                })
+                .collect();
+            format!(
+                "json_to_recordset($1::json) AS rows({})",
+                columns.join(", ")
+            )
+        }
+        _ => {
+            let columns: Vec<String> = columns
+                .iter()
+                .map(|(name, _)| format!("value->>'{name}' AS \"{name}\""))
+                .collect();
+            format!("(SELECT {} FROM json_each(?1)) AS rows", columns.join(", "))
+        }
+    }
+}
+
+/// A statement whose only parameter is a batch for [`json_rows`].
+pub fn json_statement<T: serde::Serialize>(
+    backend: DbBackend,
+    sql: String,
+    batch: &[T],
+) -> Result<Statement, DbErr> {
+    let batch = serde_json::to_string(batch).map_err(|e| DbErr::Json(e.to_string()))?;
+    Ok(Statement::from_sql_and_values(
+        backend,
+        sql,
+        [Value::from(batch)],
+    ))
+}

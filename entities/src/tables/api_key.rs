@@ -1,0 +1,27 @@
+//! `api_keys`: a tenant's API key, of which only the hash is kept.
+
+use sea_orm::entity::prelude::*;
+
+use crate::values::{ApiKeyId, CredentialHash, Millis, TenantId};
+
+/// A tenant's API key, of which only the hash is kept.
+#[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
+#[sea_orm(table_name = "api_keys")]
+pub struct Model {
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub id: ApiKeyId,
+    pub tenant_id: TenantId,
+    pub name: String,
+    /// The first 12 characters.
+    pub prefix: String,
+    pub hash: CredentialHash,
+    pub created_at: Millis,
+    /// To about a minute.
+    pub last_used_at: Option<Millis>,
+    pub revoked_at: Option<Millis>,
+}
+
+#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+pub enum Relation {}
+
+impl ActiveModelBehavior for ActiveModel {}

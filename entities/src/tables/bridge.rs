@@ -1,0 +1,24 @@
+//! `bridges`: a telephony bridge: its token's hash, and when it last gave a sign of life.
+
+use sea_orm::entity::prelude::*;
+
+use crate::values::{BridgeId, CredentialHash, Millis};
+
+/// A telephony bridge: its token's hash, and when it last gave a sign of life.
+#[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
+#[sea_orm(table_name = "bridges")]
+pub struct Model {
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub id: BridgeId,
+    pub name: String,
+    pub hash: CredentialHash,
+    pub created_at: Millis,
+    /// Written every few seconds while the bridge is there, so that calls are billed rightly after a crash.
+    pub last_seen_at: Option<Millis>,
+    pub revoked_at: Option<Millis>,
+}
+
+#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+pub enum Relation {}
+
+impl ActiveModelBehavior for ActiveModel {}

@@ -1,0 +1,55 @@
+//! `calls`: a call, running or over.
+
+use sea_orm::entity::prelude::*;
+
+use crate::values::{
+    AgentId, BridgeId, CallId, CallStatus, CallerNumber, HangupInitiator, HangupReason, Millis,
+    PhoneNumber, PhoneNumberId, TenantId,
+};
+
+/// A call, running or over.
+#[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
+#[sea_orm(table_name = "calls")]
+pub struct Model {
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub id: CallId,
+    pub tenant_id: TenantId,
+    pub bridge_id: BridgeId,
+    /// The bridge's own id; unique per bridge.
+    pub bridge_call_id: String,
+    pub phone_number_id: PhoneNumberId,
+    pub agent_id: Option<AgentId>,
+    pub caller_number: CallerNumber,
+    pub callee_number: PhoneNumber,
+    pub status: CallStatus,
+    pub started_at: Millis,
+    pub answered_at: Option<Millis>,
+    pub ended_at: Option<Millis>,
+    pub duration_seconds: Option<i64>,
+    pub talk_time_seconds: Option<i64>,
+    pub hangup_reason: Option<HangupReason>,
+    pub hangup_initiator: Option<HangupInitiator>,
+    pub transcript_summary: Option<String>,
+    pub ai_cost_idr: Option<i64>,
+    /// A JSON object.
+    pub metadata: String,
+    /// The agent and its functions as they were when the call began, as JSON; none for a refused call.
+    pub settings: Option<String>,
+    /// Commands that were acknowledged and not yet carried out, as JSON; none once the call is over.
+    pub pending: Option<String>,
+    /// The id of the message that answered the call: its repeat is answered the same even after the end.
+    pub answer_message_id: Option<String>,
+    /// What the bridge said of a failure; for operators.
+    pub failure_detail: Option<String>,
+    /// The last message about this call that changed its row.
+    pub last_sign_at: Millis,
+    /// The node that runs the call's actor.
+    pub owner: String,
+    /// Goes up with every change of owner; every write of a running call carries it.
+    pub epoch: i64,
+}
+
+#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+pub enum Relation {}
+
+impl ActiveModelBehavior for ActiveModel {}

@@ -1,0 +1,37 @@
+//! `deliveries`: one event on its way to one webhook: the outbox.
+
+use sea_orm::entity::prelude::*;
+
+use crate::values::{
+    CallId, DeliveryId, DeliveryStatus, EventId, EventKind, Millis, TenantId, WebhookId,
+};
+
+/// One event on its way to one webhook: the outbox.
+#[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
+#[sea_orm(table_name = "deliveries")]
+pub struct Model {
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub id: DeliveryId,
+    pub tenant_id: TenantId,
+    pub webhook_id: WebhookId,
+    pub event_id: EventId,
+    pub call_id: Option<CallId>,
+    pub kind: EventKind,
+    pub status: DeliveryStatus,
+    /// Attempts made.
+    pub attempts: i64,
+    /// None once it is over.
+    pub next_attempt_at: Option<Millis>,
+    /// The node that is about to make the next attempt.
+    pub lease_owner: Option<String>,
+    /// After this another node may take it.
+    pub lease_until: Millis,
+    pub is_test: bool,
+    pub created_at: Millis,
+    pub completed_at: Option<Millis>,
+}
+
+#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+pub enum Relation {}
+
+impl ActiveModelBehavior for ActiveModel {}

@@ -1,0 +1,27 @@
+//! `idempotency_keys`: the answer to a request that carried an `Idempotency-Key`.
+
+use sea_orm::entity::prelude::*;
+
+use crate::values::{Millis, TenantId};
+
+/// The answer to a request that carried an `Idempotency-Key`.
+#[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
+#[sea_orm(table_name = "idempotency_keys")]
+pub struct Model {
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub tenant_id: TenantId,
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub key: String,
+    /// SHA-256 over method, path and body.
+    pub fingerprint: String,
+    /// None while the request runs.
+    pub status: Option<i64>,
+    pub body: Option<String>,
+    pub location: Option<String>,
+    pub created_at: Millis,
+}
+
+#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+pub enum Relation {}
+
+impl ActiveModelBehavior for ActiveModel {}

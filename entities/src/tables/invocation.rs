@@ -1,0 +1,26 @@
+//! `invocations`: a function that the AI invoked, with its outcome: a repeat of the invocation is answered from here.
+
+use sea_orm::entity::prelude::*;
+
+use crate::values::{CallId, Millis, TenantId};
+
+/// A function that the AI invoked, with its outcome: a repeat of the invocation is answered from here.
+#[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
+#[sea_orm(table_name = "invocations")]
+pub struct Model {
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub call_id: CallId,
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub invocation_id: String,
+    pub tenant_id: TenantId,
+    pub function_name: String,
+    /// The outcome as the bridge was told it, as JSON.
+    pub outcome: String,
+    pub duration_ms: i64,
+    pub created_at: Millis,
+}
+
+#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+pub enum Relation {}
+
+impl ActiveModelBehavior for ActiveModel {}

@@ -1,0 +1,19 @@
+//! One module per table. A `Model` is a row; typed columns come from [`crate::values`].
+
+pub mod agent;
+pub mod api_key;
+pub mod attempt;
+pub mod bridge;
+pub mod call;
+pub mod credit_account;
+pub mod credit_hold;
+pub mod credit_transaction;
+pub mod delivery;
+pub mod event;
+pub mod function;
+pub mod idempotency;
+pub mod invocation;
+pub mod phone_number;
+pub mod tenant;
+pub mod transcript;
+pub mod webhook;

@@ -1,0 +1,161 @@
+//! Instants: milliseconds since the Unix epoch, stored as BIGINT on every database.
+
+use std::fmt;
+
+use sea_orm::DeriveValueType;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use time::{
+    Date, OffsetDateTime, PrimitiveDateTime, Time,
+    format_description::well_known::Rfc3339,
+    macros::{format_description, time},
+};
+
+/// Milliseconds since 1970-01-01T00:00:00Z; always between the years 1970 and 9999.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, DeriveValueType)]
+pub struct Millis(i64);
+
+/// The text is not an instant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("not an RFC 3339 date and time such as 2026-01-15T03:30:00.000Z")]
+pub struct MillisError;
+
+impl Millis {
+    /// The first instant that can be written down.
+    pub const MIN: Self = Self(0);
+    /// The last instant that can be written down: 9999-12-31T23:59:59.999Z.
+    pub const MAX: Self = Self(253_402_300_799_999);
+
+    /// Takes a count of milliseconds, moved to the nearest instant that can be written down.
+    pub const fn from_i64(ms: i64) -> Self {
+        if ms < Self::MIN.0 {
+            Self::MIN
+        } else if ms > Self::MAX.0 {
+            Self::MAX
+        } else {
+            Self(ms)
+        }
+    }
+
+    /// Milliseconds since the epoch.
+    pub const fn as_i64(self) -> i64 {
+        self.0
+    }
+
+    /// Milliseconds since the epoch; never negative by construction.
+    pub const fn as_u64(self) -> u64 {
+        self.0.unsigned_abs()
+    }
+
+    /// This instant, `ms` milliseconds later (earlier if negative).
+    pub const fn plus_ms(self, ms: i64) -> Self {
+        Self::from_i64(self.0.saturating_add(ms))
+    }
+
+    /// This instant, `seconds` later.
+    pub const fn plus_seconds(self, seconds: i64) -> Self {
+        self.plus_ms(seconds.saturating_mul(1_000))
+    }
+
+    /// Milliseconds from `earlier` to this instant; negative if it is the other way round.
+    pub const fn since(self, earlier: Self) -> i64 {
+        self.0 - earlier.0
+    }
+
+    /// Whole seconds from `earlier` to this instant; 0 if it is the other way round.
+    pub const fn whole_seconds_since(self, earlier: Self) -> i64 {
+        let ms = self.since(earlier);
+        if ms < 0 { 0 } else { ms / 1_000 }
+    }
+
+    /// Parses RFC 3339 with any offset.
+    pub fn parse_rfc3339(text: &str) -> Result<Self, MillisError> {
+        let at = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| MillisError)?;
+        Self::from_datetime(at)
+    }
+
+    /// Parses RFC 3339, or `YYYY-MM-DD` as midnight UTC.
+    pub fn parse_date_or_rfc3339(text: &str) -> Result<Self, MillisError> {
+        match Date::parse(text, format_description!("[year]-[month]-[day]")) {
+            Ok(date) => {
+                Self::from_datetime(PrimitiveDateTime::new(date, time!(00:00)).assume_utc())
+            }
+            Err(_) => Self::parse_rfc3339(text),
+        }
+    }
+
+    fn from_datetime(at: OffsetDateTime) -> Result<Self, MillisError> {
+        let ms = i64::try_from(at.unix_timestamp_nanos() / 1_000_000).map_err(|_| MillisError)?;
+        if (Self::MIN.0..=Self::MAX.0).contains(&ms) {
+            Ok(Self(ms))
+        } else {
+            Err(MillisError)
+        }
+    }
+}
+
+/// `2026-01-15T03:30:00.000Z`: always UTC, always three decimals.
+impl fmt::Display for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = OffsetDateTime::from_unix_timestamp_nanos(i128::from(self.0) * 1_000_000)
+            .unwrap_or(OffsetDateTime::UNIX_EPOCH);
+        let (year, month, day): (i32, time::Month, u8) = at.date().to_calendar_date();
+        let (hour, minute, second, ms): (u8, u8, u8, u16) = Time::as_hms_milli(at.time());
+        let month = u8::from(month);
+        write!(
+            f,
+            "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z"
+        )
+    }
+}
+
+impl fmt::Debug for Millis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Millis {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Millis {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        Self::parse_rfc3339(&text).map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_what_it_writes_and_other_offsets() {
+        let at = Millis::parse_rfc3339("2026-01-15T10:30:00+07:00").expect("parses");
+        assert_eq!(at.to_string(), "2026-01-15T03:30:00.000Z");
+        assert_eq!(Millis::parse_rfc3339(&at.to_string()), Ok(at));
+        assert_eq!(
+            Millis::parse_date_or_rfc3339("2026-01-15").map(|m| m.to_string()),
+            Ok("2026-01-15T00:00:00.000Z".to_owned())
+        );
+    }
+
+    #[test]
+    fn refuses_what_is_no_instant() {
+        for wrong in [
+            "",
+            "2026",
+            "2026-02-30",
+            "yesterday",
+            "2026-01-15T25:00:00Z",
+            "1969-12-31",
+        ] {
+            assert!(
+                Millis::parse_date_or_rfc3339(wrong).is_err(),
+                "{wrong:?} was taken"
+            );
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! Addresses of tenants' servers, as text. Whether their host may be dialled is decided where connections are made.
+
+use std::fmt;
+
+use sea_orm::DeriveValueType;
+use serde::Serialize;
+use url::Url;
+
+/// The longest address, in characters, before and after normalisation.
+pub const URL_LENGTH_MAX: usize = 2_048;
+
+/// An https address (http where the operator allows it) without user info and fragment, normalised by the WHATWG URL rules.
+#[derive(Clone, PartialEq, Eq, Hash, Serialize, DeriveValueType)]
+pub struct OutboundUrl(String);
+
+/// What operators allow beyond public https.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct UrlPolicy {
+    /// Plain http may be used.
+    pub allow_http: bool,
+}
+
+/// Why an address was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum UrlError {
+    #[error("must be an absolute URL such as https://example.com/hooks")]
+    Malformed,
+    #[error("must have at most {URL_LENGTH_MAX} characters")]
+    TooLong,
+    #[error("must begin with https://")]
+    Insecure,
+    #[error(
+        "must not contain a user name or a password; the signature header authenticates the request"
+    )]
+    UserInfo,
+    #[error("must not contain a fragment (#…)")]
+    Fragment,
+}
+
+impl OutboundUrl {
+    /// Parses and normalises.
+    pub fn parse(text: &str, policy: UrlPolicy) -> Result<Self, UrlError> {
+        if text.chars().count() > URL_LENGTH_MAX {
+            return Err(UrlError::TooLong);
+        }
+        let plain = text.trim() == text && !text.chars().any(char::is_control);
+        let url = Url::parse(text)
+            .ok()
+            .filter(|_| plain)
+            .ok_or(UrlError::Malformed)?;
+        match url.scheme() {
+            "https" => {}
+            "http" if policy.allow_http => {}
+            _ => return Err(UrlError::Insecure),
+        }
+        if url.host_str().is_none_or(str::is_empty) || url.port() == Some(0) {
+            return Err(UrlError::Malformed);
+        }
+        // `https://@host` has an empty user name: nothing in the parsed form tells, the text does.
+        let authority_end = text.find("://").map_or(0, |i| i + 3);
+        let authority = text[authority_end..].split(['/', '?', '#', '\\']).next();
+        if authority.is_some_and(|a| a.contains('@')) {
+            return Err(UrlError::UserInfo);
+        }
+        if url.fragment().is_some() {
+            return Err(UrlError::Fragment);
+        }
+        if url.as_str().len() > URL_LENGTH_MAX {
+            return Err(UrlError::TooLong);
+        }
+        Ok(Self(url.into()))
+    }
+
+    /// The normalised text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The parsed form.
+    pub fn to_url(&self) -> Url {
+        Url::parse(&self.0).expect("an OutboundUrl was made from a parsed URL")
+    }
+}
+
+impl fmt::Display for OutboundUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Addresses can carry tokens in their query: only the origin is shown.
+impl fmt::Debug for OutboundUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.to_url().origin().ascii_serialization())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HTTPS: UrlPolicy = UrlPolicy { allow_http: false };
+
+    #[test]
+    fn is_stored_normalised() {
+        for (given, stored) in [
+            ("https://Example.COM", "https://example.com/"),
+            ("HTTPS://example.com:443/a/../b", "https://example.com/b"),
+            ("https://2130706433/x", "https://127.0.0.1/x"),
+            ("https://bücher.example/", "https://xn--bcher-kva.example/"),
+        ] {
+            assert_eq!(
+                OutboundUrl::parse(given, HTTPS).map(|u| u.to_string()),
+                Ok(stored.to_owned())
+            );
+        }
+    }
+
+    #[test]
+    fn each_fault_has_its_name() {
+        let long = format!("https://example.com/{}", "a".repeat(URL_LENGTH_MAX));
+        for (given, error) in [
+            ("http://example.com/", UrlError::Insecure),
+            ("ftp://example.com/", UrlError::Insecure),
+            ("example.com", UrlError::Malformed),
+            ("", UrlError::Malformed),
+            ("https://", UrlError::Malformed),
+            ("https://exa mple.com/", UrlError::Malformed),
+            (" https://example.com/", UrlError::Malformed),
+            ("https://example.com:0/", UrlError::Malformed),
+            ("https://user@example.com/", UrlError::UserInfo),
+            ("https://@example.com/", UrlError::UserInfo),
+            ("https://user:pw@example.com/", UrlError::UserInfo),
+            ("https://example.com/#x", UrlError::Fragment),
+            (long.as_str(), UrlError::TooLong),
+        ] {
+            assert_eq!(OutboundUrl::parse(given, HTTPS), Err(error), "{given}");
+        }
+        assert!(OutboundUrl::parse("http://example.com/", UrlPolicy { allow_http: true }).is_ok());
+        assert!(OutboundUrl::parse("https://example.com/a@b", HTTPS).is_ok());
+    }
+}
