@@ -1,0 +1,178 @@
+//! Writing a batch: tried again while the database is away, halved while something in it is wrong; and how large and how slow
+//! batches are, for metrics.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use sea_orm::{DbErr, RuntimeErr};
+
+/// How often a batch is tried when the database is away: after a restart of PostgreSQL every connection of the pool may be
+/// dead, and each try finds out about one.
+const TRIES: u32 = 8;
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+/// No try begins later than this after the first: callers wait for the answer.
+const TRY_FOR: Duration = Duration::from_secs(10);
+
+/// Counts of the batches of one group commit.
+#[derive(Debug, Default)]
+pub struct BatchStats {
+    batches: AtomicU64,
+    items: AtomicU64,
+    largest: AtomicU64,
+    busy_us: AtomicU64,
+}
+
+/// What [`BatchStats`] shows at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchReading {
+    pub batches: u64,
+    pub items: u64,
+    /// Items in the largest batch.
+    pub largest: u64,
+    /// Microseconds spent in batches, summed.
+    pub busy_us: u64,
+}
+
+impl BatchStats {
+    fn record(&self, items: usize, time: Duration) {
+        let items = u64::try_from(items).unwrap_or(u64::MAX);
+        self.batches.fetch_add(1, Relaxed);
+        self.items.fetch_add(items, Relaxed);
+        self.largest.fetch_max(items, Relaxed);
+        self.busy_us
+            .fetch_add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// The counts now.
+    pub fn reading(&self) -> BatchReading {
+        BatchReading {
+            batches: self.batches.load(Relaxed),
+            items: self.items.load(Relaxed),
+            largest: self.largest.load(Relaxed),
+            busy_us: self.busy_us.load(Relaxed),
+        }
+    }
+}
+
+/// Writes a batch with `write`, one transaction a call, and hands each part with its outcome to `done`. A batch that fails by
+/// its data is halved until what is wrong stands alone; one whose outcome is unknown is written again, which the keys of its
+/// items make harmless.
+pub async fn commit<T, W>(
+    mut batch: Vec<T>,
+    stats: &BatchStats,
+    write: impl AsyncFn(&[T]) -> Result<W, DbErr>,
+    mut done: impl FnMut(Vec<T>, Result<W, DbErr>),
+) {
+    let began = Instant::now();
+    let size = batch.len();
+    let mut rest = Vec::new();
+    loop {
+        match with_retries(&batch, &write).await {
+            Err(error) if batch.len() > 1 && !is_outage(&error) => {
+                rest.push(batch.split_off(batch.len() / 2));
+            }
+            outcome => {
+                done(batch, outcome);
+                match rest.pop() {
+                    Some(next) => batch = next,
+                    None => break,
+                }
+            }
+        }
+    }
+    stats.record(size, began.elapsed());
+}
+
+async fn with_retries<T, W>(
+    batch: &[T],
+    write: &impl AsyncFn(&[T]) -> Result<W, DbErr>,
+) -> Result<W, DbErr> {
+    let mut tries = 1;
+    let began = Instant::now();
+    loop {
+        match write(batch).await {
+            Err(error) if is_outage(&error) && tries < TRIES && began.elapsed() < TRY_FOR => {
+                tracing::warn!(%error, tries, "the database is away; trying again");
+                tries += 1;
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+/// Whether the fault lies with the database, or with others who use it, and not with the data.
+fn is_outage(error: &DbErr) -> bool {
+    match error {
+        DbErr::ConnectionAcquire(_) | DbErr::Conn(_) => true,
+        DbErr::Exec(RuntimeErr::SqlxError(error)) | DbErr::Query(RuntimeErr::SqlxError(error)) => {
+            error
+                .as_database_error()
+                .is_none_or(|error| is_outage_code(&error.code().unwrap_or_default()))
+        }
+        _ => false,
+    }
+}
+
+/// PostgreSQL's codes have five characters, of which the first two name the class
+/// (<https://www.postgresql.org/docs/current/errcodes-appendix.html>); SQLite's are numbers, whose low byte is the kind
+/// (<https://www.sqlite.org/rescode.html>).
+fn is_outage_code(code: &str) -> bool {
+    if code.len() == 5 {
+        // Connection, read-only, rolled back for another's sake, no resources, in use, operator, system.
+        return ["08", "25", "40", "53", "55", "57", "58"]
+            .iter()
+            .any(|class| code.starts_with(class));
+    }
+    // Busy, locked, read-only, input or output, full, cannot open.
+    let kind = code.parse().map_or(0, |code: u32| code & 0xff);
+    [5, 6, 8, 10, 13, 14].contains(&kind)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn an_outage_is_told_from_wrong_data() {
+        // Deadlock, lock timeout, shutting down, disk full, read-only after a fail-over; SQLite: busy, its snapshot form, full.
+        for code in [
+            "40P01", "55P03", "57P01", "53100", "25006", "5", "517", "13",
+        ] {
+            assert!(is_outage_code(code), "{code}");
+        }
+        // Check and unique violations, bad text, no such table, nothing; SQLite: CHECK, primary key.
+        for code in ["23514", "23505", "22021", "42P01", "", "275", "1555"] {
+            assert!(!is_outage_code(code), "{code}");
+        }
+    }
+
+    #[actix::test]
+    async fn what_is_wrong_stands_alone_in_the_end() {
+        let written = RefCell::new(Vec::new());
+        let refused = RefCell::new(Vec::new());
+        let write = async |batch: &[i32]| {
+            if batch.contains(&5) {
+                Err(DbErr::Custom("five".to_owned()))
+            } else {
+                Ok(())
+            }
+        };
+        commit(
+            (0..9).collect(),
+            &BatchStats::default(),
+            write,
+            |batch, outcome| match outcome {
+                Ok(()) => written.borrow_mut().extend(batch),
+                Err(_) => refused.borrow_mut().extend(batch),
+            },
+        )
+        .await;
+        assert_eq!(*written.borrow(), [0, 1, 2, 3, 4, 6, 7, 8]);
+        assert_eq!(*refused.borrow(), [5]);
+    }
+}
