@@ -1,0 +1,140 @@
+//! The ledger's actor: gathers items while a batch is written, replies after the commit.
+
+use std::sync::Arc;
+
+use actix::{
+    Actor, ActorFutureExt, Addr, AsyncContext, Handler, Message, ResponseFuture, Supervised,
+    WrapFuture,
+};
+use actix_rt::ArbiterHandle;
+use tokio::sync::oneshot;
+
+use super::{Item, LedgerError, LedgerParts, Outcome, statements::write};
+use crate::{
+    batches::{self, BatchStats},
+    gather::Gather,
+    meter::{MeteredContext, OnPanic},
+    metered,
+    outbox::Deliver,
+};
+
+/// Items in one transaction.
+const BATCH_MAX: usize = 256;
+/// Items that wait; past that callers are told to try again.
+const QUEUE_MAX: usize = 16_384;
+const MAILBOX: usize = 4_096;
+
+/// Book this and answer when it is durable.
+#[derive(Debug, Message)]
+#[rtype(result = "Outcome")]
+pub(super) struct Post(pub(super) Item);
+
+/// Readiness asks whether the actor still takes messages.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct Ping;
+
+struct Waiting {
+    item: Item,
+    reply: oneshot::Sender<Outcome>,
+}
+
+/// One shard of the ledger.
+pub struct CreditLedger {
+    parts: LedgerParts,
+    stats: Arc<BatchStats>,
+    gather: Gather<Waiting>,
+}
+
+metered!(CreditLedger, "credit_ledger");
+
+impl std::fmt::Debug for CreditLedger {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CreditLedger")
+            .field("waiting", &self.gather.waiting())
+            .finish_non_exhaustive()
+    }
+}
+
+impl CreditLedger {
+    pub(super) fn start(
+        arbiter: &ArbiterHandle,
+        parts: LedgerParts,
+        stats: Arc<BatchStats>,
+    ) -> Addr<Self> {
+        MeteredContext::start(arbiter, MAILBOX, OnPanic::Restart, move |_| Self {
+            parts,
+            stats,
+            gather: Gather::new(BATCH_MAX, QUEUE_MAX),
+        })
+    }
+
+    /// The batch runs as a task of its own: if this actor panics, who waits for a reply still gets it.
+    fn pump(&mut self, ctx: &mut MeteredContext<Self>) {
+        if let Some(batch) = self.gather.take() {
+            let task = actix_rt::spawn(book(self.parts.clone(), Arc::clone(&self.stats), batch));
+            ctx.spawn(task.into_actor(self).map(|_, this, ctx| {
+                this.gather.finished();
+                this.pump(ctx);
+            }));
+        }
+    }
+}
+
+impl Actor for CreditLedger {
+    type Context = MeteredContext<Self>;
+}
+
+impl Supervised for CreditLedger {
+    fn restarting(&mut self, _: &mut MeteredContext<Self>) {
+        self.gather = Gather::new(BATCH_MAX, QUEUE_MAX);
+    }
+}
+
+impl Handler<Post> for CreditLedger {
+    type Result = ResponseFuture<Outcome>;
+
+    fn handle(&mut self, Post(item): Post, ctx: &mut MeteredContext<Self>) -> Self::Result {
+        let (reply, outcome) = oneshot::channel();
+        if self.gather.push(Waiting { item, reply }).is_err() {
+            return Box::pin(async { Err(LedgerError::Busy) });
+        }
+        self.pump(ctx);
+        Box::pin(async move { outcome.await.unwrap_or(Err(LedgerError::Unavailable)) })
+    }
+}
+
+impl Handler<Ping> for CreditLedger {
+    type Result = ();
+
+    fn handle(&mut self, _: Ping, _: &mut MeteredContext<Self>) {}
+}
+
+async fn book(parts: LedgerParts, stats: Arc<BatchStats>, batch: Vec<Waiting>) {
+    let write_items = async |batch: &[Waiting]| {
+        let items: Vec<Item> = batch.iter().map(|waiting| waiting.item.clone()).collect();
+        write(&parts.store, &parts.node, parts.clock.now(), &items).await
+    };
+    batches::commit(batch, &stats, write_items, |batch, written| match written {
+        Ok(written) => {
+            if let Some(deliver) = parts
+                .deliver
+                .as_ref()
+                .filter(|_| !written.dispatches.is_empty())
+            {
+                // A full mailbox costs time only: the dispatcher reads the table too.
+                let _ = deliver.try_send(Deliver(written.dispatches));
+            }
+            for (waiting, outcome) in batch.into_iter().zip(written.outcomes) {
+                let _ = waiting.reply.send(outcome);
+            }
+        }
+        Err(error) => {
+            tracing::error!(%error, items = batch.len(), "the ledger could not write");
+            for waiting in batch {
+                let _ = waiting.reply.send(Err(LedgerError::Unavailable));
+            }
+        }
+    })
+    .await;
+}

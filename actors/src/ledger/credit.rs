@@ -1,0 +1,75 @@
+//! One booking, by itself: for commands that run beside a server, or without one.
+
+use dikala_entities::{MINUTES_MAX, Store, TransactionId, TransactionType, credit_transaction};
+
+use super::{Booked, Credit, Item, LedgerError, statements::write};
+use crate::clock::Clock;
+
+const TEXT_CHARS_MAX: usize = 255;
+
+/// Why an operator's booking was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum CreditError {
+    #[error("there is no such tenant")]
+    NoTenant,
+    #[error("{0}")]
+    Refused(String),
+    #[error("the database does not answer: {0}")]
+    Database(#[from] sea_orm::DbErr),
+}
+
+/// Books credit through the same plan and the same statements as the ledger's actors.
+pub async fn credit(
+    store: &Store,
+    clock: &dyn Clock,
+    node: &str,
+    credit: Credit,
+) -> Result<credit_transaction::Model, CreditError> {
+    check(&credit).map_err(|wrong| CreditError::Refused(wrong.to_owned()))?;
+    let (kind, now) = (credit.kind, clock.now());
+    let item = Item::Credit(credit, TransactionId::new(now));
+    let mut written = write(store, node, now, &[item]).await?;
+    match written.outcomes.pop() {
+        Some(Ok(Booked::Transaction(transaction))) => Ok(*transaction),
+        Some(Err(LedgerError::NoAccount)) => Err(CreditError::NoTenant),
+        Some(Err(LedgerError::TooFew { available })) => Err(CreditError::Refused(format!(
+            "the tenant has only {available} minutes available, so a {kind} cannot take more; minutes held by running calls cannot be taken"
+        ))),
+        Some(Err(error)) => Err(CreditError::Refused(error.to_string())),
+        Some(Ok(_)) | None => Err(CreditError::Refused(
+            "nothing was booked; try again".to_owned(),
+        )),
+    }
+}
+
+/// What no booking may be, whatever the balance is; says what is wrong.
+pub(super) fn check(credit: &Credit) -> Result<(), &'static str> {
+    if credit.minutes == 0 || credit.minutes.unsigned_abs() > MINUTES_MAX.unsigned_abs() {
+        return Err(
+            "minutes must be a whole number from 1 to 1000000000, or negative for an adjustment",
+        );
+    }
+    if credit.kind == TransactionType::Usage {
+        return Err("usage is booked by calls only");
+    }
+    if credit.minutes < 0 && credit.kind != TransactionType::Adjustment {
+        return Err(
+            "a purchase, a bonus or a refund must be positive; take minutes away with the type adjustment",
+        );
+    }
+    let unfit =
+        |text: &String| text.chars().count() > TEXT_CHARS_MAX || text.chars().any(char::is_control);
+    if credit
+        .reference
+        .as_ref()
+        .is_some_and(|text| text.is_empty() || unfit(text))
+    {
+        return Err("reference must have 1 to 255 characters, none of them control characters");
+    }
+    if credit.description.as_ref().is_some_and(unfit) {
+        return Err(
+            "description must have at most 255 characters, none of them control characters",
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,297 @@
+//! The credit ledger: whole minutes that are held before they are talked, used when they begin, and given back if they were not.
+//!
+//! The model is the quota of RFC 8506 (credit control): a call never talks on credit that was not granted first, a grant is
+//! small, the last one says that it is the last, and what was not used comes back. `plan` decides, `statements` reads and writes,
+//! `actor` commits in groups, `verify` proves the books.
+
+mod actor;
+mod credit;
+mod plan;
+mod statements;
+mod verify;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
+
+use actix::{Addr, Message, Recipient};
+use actix_rt::ArbiterHandle;
+use dikala_entities::{
+    CallId, HangupReason, Store, TenantId, TransactionId, TransactionType, credit_transaction,
+};
+use sea_orm::DbBackend;
+
+use self::actor::{Ping, Post};
+pub use self::{
+    actor::CreditLedger,
+    credit::{CreditError, credit},
+    statements::{Orphan, orphans, take_over},
+    verify::{Report, verify},
+};
+use crate::{
+    batches::{BatchReading, BatchStats},
+    clock::SharedClock,
+    outbox::Deliver,
+};
+
+/// Ledger actors on PostgreSQL, where row locks of different tenants do not meet. SQLite has one writer anyway.
+const POSTGRES_SHARDS: usize = 3;
+
+/// One minute for a new call, or a refusal.
+#[derive(Clone, Debug)]
+pub struct Admit {
+    pub call: CallId,
+    pub tenant: TenantId,
+    pub owner: Arc<str>,
+    pub epoch: i64,
+    /// Calls of the tenant at the same time; none: any number.
+    pub max_concurrent: Option<i64>,
+}
+
+/// More minutes for a running call. `request` is one more than the last; the same again is answered the same.
+#[derive(Clone, Debug)]
+pub struct Extend {
+    pub call: CallId,
+    pub tenant: TenantId,
+    pub owner: Arc<str>,
+    pub epoch: i64,
+    pub request: i64,
+    /// Minutes that have begun so far: they count as used.
+    pub started: i64,
+    /// Minutes wanted besides those granted.
+    pub want: i64,
+}
+
+/// The end: exactly `minutes` are used, but never more than were granted; the rest goes back.
+#[derive(Clone, Debug)]
+pub struct Settle {
+    pub call: CallId,
+    pub tenant: TenantId,
+    pub owner: Arc<str>,
+    pub epoch: i64,
+    pub minutes: i64,
+}
+
+/// An operator's booking. The same reference twice is one transaction.
+#[derive(Clone, Debug)]
+pub struct Credit {
+    pub tenant: TenantId,
+    /// Signed; only an adjustment may be negative.
+    pub minutes: i64,
+    pub kind: TransactionType,
+    pub reference: Option<String>,
+    pub description: Option<String>,
+}
+
+/// Whether a call may begin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    Granted,
+    Refused(HangupReason),
+}
+
+/// What a request for more minutes brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Less was granted than wanted: there is no more.
+    pub last: bool,
+    /// Granted to the call in all.
+    pub total: i64,
+}
+
+/// What a call cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Settlement {
+    pub minutes: i64,
+}
+
+/// Why the ledger did not do it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum LedgerError {
+    #[error("too much waits to be booked; try again")]
+    Busy,
+    #[error("the database does not take it; try again")]
+    Unavailable,
+    #[error("the call belongs to another owner")]
+    NotOwner,
+    #[error("a later request was answered already")]
+    Stale,
+    #[error("a request is missing before this one")]
+    OutOfOrder,
+    #[error("the call is settled")]
+    Settled,
+    #[error("there is no such tenant")]
+    NoAccount,
+    #[error("the tenant has only {available} minutes available")]
+    TooFew { available: i64 },
+    #[error("the reference was used for another booking")]
+    ReferenceReused,
+    #[error("a balance cannot hold that many minutes")]
+    TooMany,
+    #[error("{0}")]
+    Invalid(&'static str),
+}
+
+/// A tenant's balance went up: calls that were refused may ask again.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct TenantCredited {
+    pub tenant: TenantId,
+}
+
+/// Something to book.
+#[derive(Clone, Debug)]
+enum Item {
+    Admit(Admit),
+    Extend(Extend),
+    Settle(Settle),
+    /// With the id that its transaction will have.
+    Credit(Credit, TransactionId),
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq)]
+enum Booked {
+    Admission(Admission),
+    Grant(Grant),
+    Settlement(Settlement),
+    Transaction(Box<credit_transaction::Model>),
+}
+
+type Outcome = Result<Booked, LedgerError>;
+
+impl Item {
+    fn tenant(&self) -> TenantId {
+        match self {
+            Self::Admit(item) => item.tenant,
+            Self::Extend(item) => item.tenant,
+            Self::Settle(item) => item.tenant,
+            Self::Credit(item, _) => item.tenant,
+        }
+    }
+
+    fn call(&self) -> Option<CallId> {
+        match self {
+            Self::Admit(item) => Some(item.call),
+            Self::Extend(item) => Some(item.call),
+            Self::Settle(item) => Some(item.call),
+            Self::Credit(..) => None,
+        }
+    }
+}
+
+/// What a shard works with.
+#[derive(Clone, Debug)]
+pub struct LedgerParts {
+    pub store: Store,
+    pub clock: SharedClock,
+    pub node: Arc<str>,
+    /// Who delivers `credits.low`.
+    pub deliver: Option<Recipient<Deliver>>,
+}
+
+/// What the rest of the program knows of the ledger.
+#[derive(Clone, Debug)]
+pub struct LedgerHandle {
+    shards: Arc<[Addr<CreditLedger>]>,
+    credited: Arc<OnceLock<Recipient<TenantCredited>>>,
+    stats: Arc<BatchStats>,
+    clock: SharedClock,
+}
+
+/// Starts the ledger's actors.
+pub fn start(arbiter: &ArbiterHandle, parts: &LedgerParts) -> LedgerHandle {
+    let shards = match parts.store.backend() {
+        DbBackend::Postgres => POSTGRES_SHARDS,
+        _ => 1,
+    };
+    let stats = Arc::new(BatchStats::default());
+    let shards = (0..shards)
+        .map(|_| CreditLedger::start(arbiter, parts.clone(), Arc::clone(&stats)))
+        .collect();
+    LedgerHandle {
+        shards,
+        credited: Arc::default(),
+        stats,
+        clock: Arc::clone(&parts.clock),
+    }
+}
+
+impl LedgerHandle {
+    /// Who hears of credit that was added. Set once.
+    pub fn announce_credits_to(&self, recipient: Recipient<TenantCredited>) {
+        let _ = self.credited.set(recipient);
+    }
+
+    /// Asks for the first minute of a call.
+    pub async fn admit(&self, admit: Admit) -> Result<Admission, LedgerError> {
+        match self.post(Item::Admit(admit)).await? {
+            Booked::Admission(admission) => Ok(admission),
+            _ => Err(LedgerError::Unavailable),
+        }
+    }
+
+    /// Asks for more minutes.
+    pub async fn extend(&self, extend: Extend) -> Result<Grant, LedgerError> {
+        match self.post(Item::Extend(extend)).await? {
+            Booked::Grant(grant) => Ok(grant),
+            _ => Err(LedgerError::Unavailable),
+        }
+    }
+
+    /// Books the end of a call.
+    pub async fn settle(&self, settle: Settle) -> Result<Settlement, LedgerError> {
+        match self.post(Item::Settle(settle)).await? {
+            Booked::Settlement(settlement) => Ok(settlement),
+            _ => Err(LedgerError::Unavailable),
+        }
+    }
+
+    /// Books a purchase, a bonus, a refund or an adjustment.
+    pub async fn credit(&self, credit: Credit) -> Result<credit_transaction::Model, LedgerError> {
+        credit::check(&credit).map_err(LedgerError::Invalid)?;
+        let tenant = credit.tenant;
+        let id = TransactionId::new(self.clock.now());
+        match self.post(Item::Credit(credit, id)).await? {
+            Booked::Transaction(transaction) => {
+                if let Some(recipient) = self.credited.get() {
+                    // Lost where the mailbox is full: the calls ask again by themselves.
+                    let _ = recipient.try_send(TenantCredited { tenant });
+                }
+                Ok(*transaction)
+            }
+            _ => Err(LedgerError::Unavailable),
+        }
+    }
+
+    /// Whether every shard answers.
+    pub async fn is_alive(&self, within: Duration) -> bool {
+        for shard in self.shards.iter() {
+            if shard.send(Ping).timeout(within).await.is_err() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Sizes and times of the batches.
+    pub fn stats(&self) -> BatchReading {
+        self.stats.reading()
+    }
+
+    async fn post(&self, item: Item) -> Outcome {
+        let shard = item.tenant().as_u128() % self.shards.len().max(1) as u128;
+        let shard = self
+            .shards
+            .get(usize::try_from(shard).unwrap_or(0))
+            .ok_or(LedgerError::Unavailable)?;
+        shard
+            .send(Post(item))
+            .await
+            .unwrap_or(Err(LedgerError::Unavailable))
+    }
+}
