@@ -1,0 +1,220 @@
+//! The actor of one call: a mailbox, one timer and the [`CallCore`], which it lends to one message at a time.
+
+use std::{collections::HashMap, sync::Arc};
+
+use actix::{
+    Actor, ActorContext, ActorFutureExt, AsyncContext, AtomicResponse, Handler, ResponseFuture,
+    SpawnHandle, Supervised, WrapFuture,
+};
+use dikala_entities::{BridgeId, CallId};
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use super::{
+    core::{CallCore, CallParts},
+    invoke::invoke,
+    messages::{CallError, Input, InvokeFunction, Reply, Tell},
+    open::open,
+};
+use crate::{meter::MeteredContext, metered, registry::Calls};
+
+/// How long a call that is over stays in memory for late and repeated messages.
+const LINGER_MS: i64 = 10_000;
+/// Functions of one call that may run at the same time.
+const INVOCATIONS_MAX: usize = 32;
+/// Repeats of one invocation that may wait for its outcome.
+const REPEATS_MAX: usize = 8;
+
+type Outcome = Result<Value, CallError>;
+
+/// One call.
+pub struct CallActor {
+    id: CallId,
+    bridge: BridgeId,
+    parts: Arc<CallParts>,
+    calls: Calls,
+    /// None while a message has it, and for a call that could not be opened.
+    core: Option<CallCore>,
+    timer: Option<SpawnHandle>,
+    lingering: bool,
+    invocations: HashMap<String, Vec<oneshot::Sender<Outcome>>>,
+}
+
+metered!(CallActor, "call");
+
+impl std::fmt::Debug for CallActor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CallActor")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl CallActor {
+    /// An actor for a call that is still to be opened (no core), or was read from the store.
+    pub fn new(calls: Calls, id: CallId, bridge: BridgeId, core: Option<CallCore>) -> Self {
+        Self {
+            id,
+            bridge,
+            parts: calls.parts(),
+            calls,
+            core,
+            timer: None,
+            lingering: false,
+            invocations: HashMap::new(),
+        }
+    }
+
+    /// The core comes back from a message: sets the timer for the next deadline, or prepares to leave.
+    fn settle(&mut self, core: Option<CallCore>, ctx: &mut MeteredContext<Self>) {
+        self.core = core;
+        if let Some(timer) = self.timer.take() {
+            ctx.cancel_future(timer);
+        }
+        let Some(core) = &self.core else {
+            return ctx.stop();
+        };
+        if core.is_done() {
+            self.linger(ctx);
+        } else if let Some(at) = core.next_deadline() {
+            let sleep = self.parts.clock.sleep_until(at);
+            self.timer = Some(ctx.spawn(sleep.into_actor(self).map(|(), this, ctx| {
+                this.timer = None;
+                this.look_at_the_clock(ctx);
+            })));
+        }
+    }
+
+    fn look_at_the_clock(&mut self, ctx: &mut MeteredContext<Self>) {
+        let Some(mut core) = self.core.take() else {
+            return;
+        };
+        let work = async move {
+            core.run_due().await;
+            core
+        };
+        ctx.wait(
+            work.into_actor(self)
+                .map(|core, this, ctx| this.settle(Some(core), ctx)),
+        );
+    }
+
+    fn linger(&mut self, ctx: &mut MeteredContext<Self>) {
+        if self.lingering {
+            return;
+        }
+        self.lingering = true;
+        let until = self.parts.clock.now().plus_ms(LINGER_MS);
+        let sleep = self.parts.clock.sleep_until(until);
+        ctx.spawn(sleep.into_actor(self).map(|(), this, ctx| {
+            this.lingering = false;
+            if this.invocations.is_empty() {
+                ctx.stop()
+            } else {
+                this.linger(ctx)
+            }
+        }));
+    }
+}
+
+impl Actor for CallActor {
+    type Context = MeteredContext<Self>;
+
+    fn started(&mut self, ctx: &mut MeteredContext<Self>) {
+        if self.core.is_some() {
+            self.look_at_the_clock(ctx);
+        }
+    }
+
+    fn stopped(&mut self, ctx: &mut MeteredContext<Self>) {
+        self.calls.forget(self.id, &ctx.address());
+    }
+}
+
+// A call that panicked is not brought back in place but read again from the store.
+impl Supervised for CallActor {}
+
+impl Handler<Tell> for CallActor {
+    type Result = AtomicResponse<Self, Result<Reply, CallError>>;
+
+    fn handle(
+        &mut self,
+        Tell { bridge, input }: Tell,
+        _: &mut MeteredContext<Self>,
+    ) -> Self::Result {
+        let core = self.core.take();
+        let (parts, id, own_bridge) = (Arc::clone(&self.parts), self.id, self.bridge);
+        let work = async move {
+            match (core, input) {
+                (Some(mut core), input) => {
+                    let reply = core.handle(bridge, input).await;
+                    (Some(core), reply)
+                }
+                (None, Input::Open(incoming)) => match open(parts, id, own_bridge, *incoming).await
+                {
+                    Ok((core, reply)) => (Some(core), Ok(reply)),
+                    Err(error) => (None, Err(error)),
+                },
+                (None, _) => (None, Err(CallError::Unavailable)),
+            }
+        };
+        AtomicResponse::new(Box::pin(work.into_actor(self).map(
+            |(core, reply), this, ctx| {
+                this.settle(core, ctx);
+                reply
+            },
+        )))
+    }
+}
+
+impl Handler<InvokeFunction> for CallActor {
+    type Result = ResponseFuture<Outcome>;
+
+    fn handle(&mut self, message: InvokeFunction, ctx: &mut MeteredContext<Self>) -> Self::Result {
+        let refuse = |error| -> Self::Result { Box::pin(async move { Err(error) }) };
+        let Some(core) = &mut self.core else {
+            return refuse(CallError::Unavailable);
+        };
+        if message.bridge != self.bridge {
+            return refuse(CallError::UnknownCall);
+        }
+        core.seen();
+        let (reply, outcome) = oneshot::channel();
+        let wait = Box::pin(async move { outcome.await.unwrap_or(Err(CallError::Unavailable)) });
+        let running = self.invocations.len();
+        if let Some(waiting) = self.invocations.get_mut(&message.invocation_id) {
+            if waiting.len() >= REPEATS_MAX {
+                return refuse(CallError::Busy);
+            }
+            waiting.push(reply);
+            return wait;
+        }
+        if running >= INVOCATIONS_MAX {
+            return refuse(CallError::Busy);
+        }
+        let invocation = message.invocation_id.clone();
+        self.invocations.insert(invocation.clone(), vec![reply]);
+        let work = invoke(Arc::clone(&self.parts), core.row().clone(), message);
+        ctx.spawn(work.into_actor(self).map(move |outcome, this, _| {
+            for waiting in this.invocations.remove(&invocation).unwrap_or_default() {
+                let _ = waiting.send(outcome.clone());
+            }
+        }));
+        wait
+    }
+}
+
+/// Makes an actor panic; for the tests of what happens then.
+#[cfg(test)]
+#[derive(Debug, actix::Message)]
+#[rtype(result = "()")]
+pub(crate) struct Panic;
+
+#[cfg(test)]
+impl Handler<Panic> for CallActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Panic, _: &mut MeteredContext<Self>) {
+        panic!("on purpose");
+    }
+}

@@ -1,0 +1,747 @@
+//! Carries out what the machine decides: asks the ledger, writes the journal, commands the bridge. The state changes only
+//! after the commit; what fails leaves it as it was, and can be asked for again.
+
+use std::sync::Arc;
+
+use actix::{Addr, MailboxError};
+use dikala_entities::{
+    BridgeId, CallId, CallStatus, CommandId, HangupInitiator, HangupReason, Millis, PhoneNumber,
+    Plan, Store, Vault, call, credit_hold, transcript,
+};
+use sea_orm::{DbErr, EntityTrait};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    Call, Rules, Sign,
+    ending::Ending,
+    events,
+    machine::{Credit, Due, PendingHangup, Phase, Step},
+    messages::{CallError, Input, Reply},
+    settings::CallSettings,
+};
+use crate::{
+    bridges::{Bridges, Command, CommandKind},
+    clock::SharedClock,
+    functions::FunctionsHandle,
+    journal::{CallJournal, CallUpdate, CallWrite, Entry, JournalError, Write, stored},
+    ledger::{Extend, LedgerError, LedgerHandle, Settle},
+};
+
+/// How long after its end a call still takes a transcript.
+const TRANSCRIPT_OPEN_MS: i64 = 24 * 60 * 60 * 1_000;
+/// The pause before a step that failed is tried again.
+const RETRY_MS: i64 = 1_000;
+/// Steps that one look at the clock can bring about; more would be a bug in the machine.
+const STEPS_MAX: usize = 16;
+
+/// Calls at the same time that a plan allows; none: any number.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlanConcurrency {
+    pub starter: Option<i64>,
+    pub business: Option<i64>,
+    pub enterprise: Option<i64>,
+}
+
+impl PlanConcurrency {
+    /// The limit of a plan.
+    pub fn of(&self, plan: Plan) -> Option<i64> {
+        match plan {
+            Plan::Starter => self.starter,
+            Plan::Business => self.business,
+            Plan::Enterprise => self.enterprise,
+        }
+    }
+}
+
+/// What every call works with.
+#[derive(Clone, Debug)]
+pub struct CallParts {
+    pub store: Store,
+    pub vault: Vault,
+    pub clock: SharedClock,
+    pub node: Arc<str>,
+    pub rules: Rules,
+    pub ai_cost_idr_per_minute: i64,
+    pub concurrency: PlanConcurrency,
+    pub ledger: LedgerHandle,
+    pub journal: Addr<CallJournal>,
+    pub functions: FunctionsHandle,
+    pub bridges: Arc<Bridges>,
+}
+
+impl CallParts {
+    /// Writes an entry; true is durable.
+    pub async fn write(&self, entry: Entry) -> Result<(), WriteError> {
+        match self.journal.send(Write(entry)).await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(JournalError::Conflict)) => Err(WriteError::NotOurs),
+            Ok(Err(JournalError::Busy)) => Err(WriteError::Failed(CallError::Busy)),
+            Ok(Err(JournalError::Unavailable))
+            | Err(MailboxError::Closed | MailboxError::Timeout) => {
+                Err(WriteError::Failed(CallError::Unavailable))
+            }
+        }
+    }
+}
+
+/// Why a step was not written.
+#[derive(Clone, Copy, Debug)]
+pub enum WriteError {
+    /// The call belongs to another owner now: this actor has to go.
+    NotOurs,
+    Failed(CallError),
+}
+
+impl From<CallError> for WriteError {
+    fn from(error: CallError) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// The commands that were acknowledged to a tenant and outlive a restart.
+#[derive(Debug, Default, Serialize, Deserialize)]
+struct Pending {
+    hangup: Option<PendingHangup>,
+    transfer: Option<PhoneNumber>,
+}
+
+/// A call: its row, without the large columns, and its state.
+#[derive(Debug)]
+pub struct CallCore {
+    parts: Arc<CallParts>,
+    row: call::Model,
+    state: Call,
+    /// After a step that failed: when to look at the deadlines again.
+    retry_at: Millis,
+    /// Another owner has the call.
+    ours: bool,
+    /// When the bridge could know of the call at the earliest.
+    opened_at: Millis,
+}
+
+impl CallCore {
+    /// A call that was just written for the first time.
+    pub fn fresh(parts: Arc<CallParts>, row: call::Model, state: Call) -> Self {
+        let row = call::Model {
+            settings: None,
+            metadata: String::new(),
+            ..row
+        };
+        let opened_at = parts.clock.now();
+        Self {
+            parts,
+            row,
+            state,
+            retry_at: Millis::MIN,
+            ours: true,
+            opened_at,
+        }
+    }
+
+    /// A call read back from the store, running or over.
+    pub fn load(
+        parts: Arc<CallParts>,
+        row: call::Model,
+        hold: Option<&credit_hold::Model>,
+    ) -> Self {
+        let now = parts.clock.now();
+        let settings: Option<CallSettings> = row
+            .settings
+            .as_deref()
+            .and_then(|settings| serde_json::from_str(settings).ok());
+        let max_minutes = settings.map_or(1, |settings| settings.max_call_duration_minutes);
+        let pending: Pending = row
+            .pending
+            .as_deref()
+            .and_then(|json| serde_json::from_str(json).ok())
+            .unwrap_or_default();
+        let mut state = Call::ringing(row.started_at, now, max_minutes, &parts.rules);
+        state.phase = match (row.status, row.answered_at) {
+            (CallStatus::Ringing, _) => Phase::Ringing,
+            (CallStatus::Answered, Some(at)) => Phase::Answered { at },
+            (status, _) => Phase::Over { status },
+        };
+        state.last_change_at = row.ended_at.or(row.answered_at).unwrap_or(row.started_at);
+        state.seen_at = row.last_sign_at;
+        // A call that rang through a restart still gets a moment in which its bridge can report.
+        let rang_out = row.started_at.plus_ms(parts.rules.ring_timeout_ms);
+        state.ring_until = rang_out.max(now.plus_ms(parts.rules.hangup_grace_ms));
+        state.credit = hold.map_or_else(Credit::default, |hold| Credit {
+            granted: hold.held + hold.used,
+            request: hold.request,
+            last: hold.last || hold.settled_at.is_some(),
+            ask_at: now,
+        });
+        state.hangup = pending.hangup;
+        state.transfer = pending.transfer;
+        state.answer_message = row.answer_message_id.clone();
+        let mut core = Self::fresh(parts, row, state);
+        core.opened_at = Millis::MIN;
+        core.repeat_commands();
+        core
+    }
+
+    /// The call's id.
+    pub fn id(&self) -> CallId {
+        self.row.id
+    }
+
+    /// The row as far as it is kept.
+    pub fn row(&self) -> &call::Model {
+        &self.row
+    }
+
+    /// The status as the API names it.
+    pub fn status(&self) -> CallStatus {
+        self.state.status()
+    }
+
+    /// Whether there is nothing left to do: the call is over, or another's.
+    pub fn is_done(&self) -> bool {
+        self.state.is_over() || !self.ours
+    }
+
+    /// A message about a call is a sign of life for that call.
+    pub fn seen(&mut self) {
+        self.state.seen_at = self.parts.clock.now();
+    }
+
+    /// When to look at the clock again.
+    pub fn next_deadline(&self) -> Option<Millis> {
+        if !self.ours {
+            return None;
+        }
+        let next = self.state.next_deadline(self.sign(), &self.parts.rules)?;
+        Some(next.max(self.retry_at))
+    }
+
+    /// Takes a message. What is due is done first, so that a timer that came late changes nothing.
+    pub async fn handle(
+        &mut self,
+        bridge: Option<BridgeId>,
+        input: Input,
+    ) -> Result<Reply, CallError> {
+        if bridge.is_some_and(|bridge| bridge != self.row.bridge_id) {
+            return Err(CallError::UnknownCall);
+        }
+        let now = self.parts.clock.now();
+        if bridge.is_some() && !matches!(input, Input::Missing { .. }) {
+            self.seen();
+        }
+        let ends = matches!(input, Input::HangUp { .. } | Input::Failed { .. });
+        if !ends {
+            self.run_due().await;
+        }
+        self.apply(input, now).await
+    }
+
+    async fn apply(&mut self, input: Input, now: Millis) -> Result<Reply, CallError> {
+        match input {
+            Input::Open(_) | Input::Reopen => self.reopen().await,
+            Input::Answered { at, message_id } => {
+                self.answered(at.unwrap_or(now), now, message_id).await
+            }
+            Input::Transcript { at, summary, turns } => {
+                self.transcript(at.unwrap_or(now), now, summary, turns)
+                    .await
+            }
+            Input::HangUp {
+                at,
+                reason,
+                initiator,
+                ai_cost_idr,
+            } => {
+                let step = self
+                    .state
+                    .hang_up(at.unwrap_or(now), now, reason, initiator);
+                self.take(step, ai_cost_idr, None).await
+            }
+            Input::Failed { at, reason, detail } => {
+                let step = self.state.fail(at.unwrap_or(now), now, reason);
+                self.take(step, None, detail).await
+            }
+            Input::Missing { listed_at } => self.missing(listed_at, now).await,
+            Input::RequestHangUp { by } => self.request_hangup(by, now).await,
+            Input::RequestTransfer { to } => self.request_transfer(to, now).await,
+            Input::Credited => {
+                self.state = self.state.credited(now);
+                self.run_due().await;
+                Ok(Reply::Done)
+            }
+            Input::Abort => self.abort(now).await,
+        }
+    }
+
+    async fn reopen(&self) -> Result<Reply, CallError> {
+        let row = call::Entity::find_by_id(self.row.id)
+            .one(self.parts.store.reader())
+            .await
+            .map_err(unavailable)?
+            .ok_or(CallError::UnknownCall)?;
+        match (row.settings, row.hangup_reason) {
+            (Some(settings), _) => {
+                let settings: CallSettings =
+                    serde_json::from_str(&settings).map_err(|_| CallError::Unavailable)?;
+                Ok(Reply::Taken {
+                    call: row.id,
+                    agent: Arc::new(settings.for_bridge()),
+                })
+            }
+            (None, Some(reason)) => Ok(Reply::Refused {
+                call: row.id,
+                reason,
+            }),
+            (None, None) => Err(CallError::Unavailable),
+        }
+    }
+
+    async fn answered(
+        &mut self,
+        at: Millis,
+        now: Millis,
+        message: String,
+    ) -> Result<Reply, CallError> {
+        let step = self.state.answer(at, now, &message).map_err(|refused| {
+            CallError::InvalidTransition {
+                status: refused.status,
+            }
+        })?;
+        self.take(step, None, None).await
+    }
+
+    /// Carries a step out.
+    async fn take(
+        &mut self,
+        step: Step,
+        ai_cost_idr: Option<i64>,
+        detail: Option<String>,
+    ) -> Result<Reply, CallError> {
+        match step {
+            Step::Repeat => {}
+            Step::Answered(next) => {
+                let now = self.parts.clock.now();
+                let at = next.last_change_at;
+                let mut row = self.row.clone();
+                row.status = CallStatus::Answered;
+                row.answered_at = Some(at);
+                row.answer_message_id = next.answer_message.clone();
+                let events = vec![events::answered(&row, at, now)];
+                self.write_row(row, events, None).await?;
+                self.state = *next;
+                self.run_due().await;
+            }
+            Step::End(ending) => self.end(ending, ai_cost_idr, detail).await?,
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Settles the credit, then writes the end. Each half can be run again.
+    async fn end(
+        &mut self,
+        ending: Ending,
+        ai_cost_idr: Option<i64>,
+        detail: Option<String>,
+    ) -> Result<(), CallError> {
+        let minutes = self.state.minutes(&ending);
+        if minutes > self.state.credit.granted && !self.state.credit.last {
+            // Talk that was reported late, while this service was away for instance, is still to be granted.
+            self.extend(
+                self.state.credit.granted,
+                minutes - self.state.credit.granted,
+            )
+            .await;
+        }
+        let settle = Settle {
+            call: self.row.id,
+            tenant: self.row.tenant_id,
+            owner: Arc::clone(&self.parts.node),
+            epoch: self.row.epoch,
+            minutes,
+        };
+        let settled = match self.parts.ledger.settle(settle).await {
+            Ok(settled) => settled.minutes,
+            Err(error) => return Err(self.ledger_failed(error)),
+        };
+        let rate = self.parts.ai_cost_idr_per_minute;
+        let ai_cost = ai_cost_idr.unwrap_or_else(|| settled.saturating_mul(rate));
+        let mut row = self.row.clone();
+        row.status = ending.status;
+        row.ended_at = Some(ending.at);
+        row.duration_seconds = Some(ending.duration_seconds);
+        row.talk_time_seconds = Some(ending.talk_seconds);
+        row.hangup_reason = Some(ending.reason);
+        row.hangup_initiator = Some(ending.initiator);
+        row.ai_cost_idr = Some(ai_cost);
+        row.pending = None;
+        row.failure_detail = detail;
+        let events = vec![events::ended(
+            &row,
+            &ending,
+            ai_cost,
+            self.parts.clock.now(),
+        )];
+        self.write_row(row, events, None).await?;
+        self.state = self.state.over(&ending);
+        tracing::info!(
+            call = %self.row.id, status = %ending.status, reason = %ending.reason,
+            talk_seconds = ending.talk_seconds, minutes = settled, "call over"
+        );
+        Ok(())
+    }
+
+    async fn transcript(
+        &mut self,
+        at: Millis,
+        now: Millis,
+        summary: String,
+        turns: Vec<Value>,
+    ) -> Result<Reply, CallError> {
+        if self
+            .row
+            .ended_at
+            .is_some_and(|ended| now.since(ended) > TRANSCRIPT_OPEN_MS)
+        {
+            return Err(CallError::InvalidTransition {
+                status: self.status(),
+            });
+        }
+        let turns = serde_json::to_string(&turns).map_err(|_| CallError::Unavailable)?;
+        if self.row.transcript_summary.as_ref() == Some(&summary) {
+            let known = transcript::Entity::find_by_id(self.row.id)
+                .one(self.parts.store.reader())
+                .await
+                .map_err(unavailable)?;
+            if known.is_some_and(|known| known.turns == turns) {
+                return Ok(Reply::Done);
+            }
+        }
+        let at = at.min(now).max(self.row.started_at);
+        let events = vec![events::transcript(&self.row, &summary, at, now)];
+        let transcript = transcript::Model {
+            call_id: self.row.id,
+            tenant_id: self.row.tenant_id,
+            summary: summary.clone(),
+            turns,
+            created_at: now,
+        };
+        let row = call::Model {
+            transcript_summary: Some(summary),
+            ..self.row.clone()
+        };
+        self.write_row(row, events, Some(transcript)).await?;
+        Ok(Reply::Done)
+    }
+
+    /// The bridge does not list this call. One that was opened after the list was made is left alone.
+    async fn missing(&mut self, listed_at: Millis, now: Millis) -> Result<Reply, CallError> {
+        if listed_at < self.opened_at {
+            return Ok(Reply::Done);
+        }
+        let sign = self
+            .parts
+            .bridges
+            .sign_of_lost(self.row.bridge_id, self.state.seen_at);
+        let step = self.state.lost(sign, now);
+        self.take(step, None, None).await
+    }
+
+    async fn request_hangup(
+        &mut self,
+        by: HangupInitiator,
+        now: Millis,
+    ) -> Result<Reply, CallError> {
+        if self.state.is_over() {
+            return Err(CallError::NotActive);
+        }
+        let reason = match by {
+            HangupInitiator::Operator => HangupReason::Operator,
+            _ => HangupReason::Requested,
+        };
+        let id = CommandId::new(now);
+        let pending = PendingHangup {
+            id,
+            reason,
+            initiator: by,
+            due_at: now,
+            issued_at: now,
+        };
+        // A hang-up that is under way already is what was asked for.
+        if let Some(next) = self.state.request_hangup(pending) {
+            self.write_pending(&next).await?;
+            self.state = next;
+            self.repeat_hangup();
+        }
+        Ok(Reply::Done)
+    }
+
+    async fn request_transfer(
+        &mut self,
+        to: Option<PhoneNumber>,
+        now: Millis,
+    ) -> Result<Reply, CallError> {
+        if self.state.is_over() {
+            return Err(CallError::NotActive);
+        }
+        let to = match to {
+            Some(to) => to,
+            None => self
+                .escalation_number()
+                .await?
+                .ok_or(CallError::NoTransferTarget)?,
+        };
+        let next = Call {
+            transfer: Some(to.clone()),
+            ..self.state.clone()
+        };
+        self.write_pending(&next).await?;
+        self.state = next;
+        let command = Command {
+            id: CommandId::new(now),
+            call: self.row.id,
+            kind: CommandKind::Transfer { to },
+        };
+        self.parts.bridges.send(self.row.bridge_id, command);
+        Ok(Reply::Done)
+    }
+
+    async fn escalation_number(&self) -> Result<Option<PhoneNumber>, CallError> {
+        let row = call::Entity::find_by_id(self.row.id)
+            .one(self.parts.store.reader())
+            .await
+            .map_err(unavailable)?;
+        let settings = row.and_then(|row| row.settings);
+        let settings: Option<CallSettings> =
+            settings.and_then(|settings| serde_json::from_str(&settings).ok());
+        Ok(settings.and_then(|settings| settings.escalation_number))
+    }
+
+    async fn write_pending(&mut self, next: &Call) -> Result<(), CallError> {
+        let pending = Pending {
+            hangup: next.hangup.clone(),
+            transfer: next.transfer.clone(),
+        };
+        let json = serde_json::to_string(&pending).map_err(|_| CallError::Unavailable)?;
+        let row = call::Model {
+            pending: Some(json),
+            ..self.row.clone()
+        };
+        self.write_row(row, Vec::new(), None).await
+    }
+
+    /// The last resort for a call whose actor keeps failing: it ends here and now.
+    async fn abort(&mut self, now: Millis) -> Result<Reply, CallError> {
+        if !self.state.is_over() {
+            let reason = HangupReason::BridgeError;
+            let step = match self.state.fail(now, now, reason) {
+                Step::End(ending) => Step::End(Ending {
+                    initiator: HangupInitiator::System,
+                    ..ending
+                }),
+                other => other,
+            };
+            self.command(CommandKind::Hangup { reason });
+            self.take(step, None, Some("the engine gave the call up".to_owned()))
+                .await?;
+        }
+        Ok(Reply::Done)
+    }
+
+    /// Does what the clock asks for. Faults are kept for a second try.
+    pub async fn run_due(&mut self) {
+        for _ in 0..STEPS_MAX {
+            let now = self.parts.clock.now();
+            if !self.ours || now < self.retry_at {
+                return;
+            }
+            let Some(due) = self.state.due(now, self.sign(), &self.parts.rules) else {
+                return;
+            };
+            if let Err(error) = self.carry_out(due, now).await {
+                tracing::warn!(call = %self.row.id, %error, "a deadline could not be carried out; trying again");
+                self.retry_at = now.plus_ms(RETRY_MS);
+            }
+        }
+    }
+
+    async fn carry_out(&mut self, due: Due, now: Millis) -> Result<(), CallError> {
+        match due {
+            Due::End(ending) => {
+                let reason = ending.reason;
+                self.end(ending, None, None).await?;
+                if matches!(
+                    reason,
+                    HangupReason::AnswerTimeout | HangupReason::BridgeLost
+                ) {
+                    self.command(CommandKind::Hangup { reason });
+                }
+            }
+            Due::Extend { started, want, .. } => self.extend(started, want).await,
+            Due::Warn {
+                reason,
+                seconds_left,
+            } => {
+                self.command(CommandKind::Warn {
+                    reason,
+                    seconds_left,
+                });
+                self.state.warned = Some(reason);
+            }
+            Due::HangUp { reason, due_at } => {
+                self.state.hangup = Some(PendingHangup {
+                    id: CommandId::new(now),
+                    reason,
+                    initiator: HangupInitiator::System,
+                    due_at,
+                    issued_at: now,
+                });
+                self.repeat_hangup();
+            }
+        }
+        Ok(())
+    }
+
+    async fn extend(&mut self, started: i64, want: i64) {
+        let request = self.state.credit.request + 1;
+        let extend = Extend {
+            call: self.row.id,
+            tenant: self.row.tenant_id,
+            owner: Arc::clone(&self.parts.node),
+            epoch: self.row.epoch,
+            request,
+            started,
+            want,
+        };
+        let answer = self.parts.ledger.extend(extend).await;
+        let now = self.parts.clock.now();
+        match answer {
+            Ok(grant) => self.state = self.state.granted(request, grant.total, grant.last, now),
+            // The ledger and this actor disagree on what was asked: the ledger's book counts.
+            Err(LedgerError::Stale | LedgerError::OutOfOrder | LedgerError::Settled) => {
+                self.reread_hold(now).await;
+            }
+            Err(LedgerError::NotOwner) => self.ours = false,
+            Err(_) => self.state = self.state.ledger_away(now),
+        }
+    }
+
+    async fn reread_hold(&mut self, now: Millis) {
+        let hold = credit_hold::Entity::find_by_id(self.row.id)
+            .one(self.parts.store.reader())
+            .await;
+        self.state = match hold {
+            Ok(Some(hold)) => {
+                let last = hold.last || hold.settled_at.is_some();
+                self.state
+                    .granted(hold.request, hold.held + hold.used, last, now)
+            }
+            _ => self.state.ledger_away(now),
+        };
+    }
+
+    fn ledger_failed(&mut self, error: LedgerError) -> CallError {
+        match error {
+            LedgerError::NotOwner => {
+                self.ours = false;
+                CallError::Busy
+            }
+            LedgerError::Busy => CallError::Busy,
+            _ => CallError::Unavailable,
+        }
+    }
+
+    async fn write_row(
+        &mut self,
+        mut row: call::Model,
+        events: Vec<crate::outbox::NewEvent>,
+        transcript: Option<transcript::Model>,
+    ) -> Result<(), CallError> {
+        row.last_sign_at = self.state.seen_at;
+        let call = Some(CallWrite::Update(Box::new(update(&row, &self.parts.node))));
+        let entry = Entry {
+            call,
+            transcript,
+            invocation: None,
+            events,
+        };
+        match self.parts.write(entry).await {
+            Ok(()) => {
+                self.row = row;
+                Ok(())
+            }
+            Err(WriteError::Failed(error)) => Err(error),
+            Err(WriteError::NotOurs) => {
+                self.ours = false;
+                Err(CallError::Busy)
+            }
+        }
+    }
+
+    fn sign(&self) -> Sign {
+        self.parts.bridges.sign(self.row.bridge_id)
+    }
+
+    fn command(&self, kind: CommandKind) {
+        self.parts
+            .bridges
+            .command(self.row.bridge_id, self.row.id, kind);
+    }
+
+    fn repeat_hangup(&self) {
+        if let Some(pending) = &self.state.hangup {
+            let kind = CommandKind::Hangup {
+                reason: pending.reason,
+            };
+            let command = Command {
+                id: pending.id,
+                call: self.row.id,
+                kind,
+            };
+            self.parts.bridges.send(self.row.bridge_id, command);
+        }
+    }
+
+    /// After a restart the bridge is told again what was acknowledged to the tenant.
+    fn repeat_commands(&self) {
+        if self.state.is_over() {
+            return;
+        }
+        self.repeat_hangup();
+        if let Some(to) = self.state.transfer.clone() {
+            self.command(CommandKind::Transfer { to });
+        }
+    }
+}
+
+fn update(row: &call::Model, node: &Arc<str>) -> CallUpdate {
+    // A call that is over keeps its last owner; only a running one is owned by this node.
+    let owner = if row.owner == **node {
+        Arc::clone(node)
+    } else {
+        Arc::from(row.owner.as_str())
+    };
+    CallUpdate {
+        id: row.id,
+        owner,
+        epoch: row.epoch,
+        status: row.status,
+        answered_at: stored(row.answered_at),
+        ended_at: stored(row.ended_at),
+        duration_seconds: row.duration_seconds,
+        talk_time_seconds: row.talk_time_seconds,
+        hangup_reason: row.hangup_reason,
+        hangup_initiator: row.hangup_initiator,
+        transcript_summary: row.transcript_summary.clone(),
+        ai_cost_idr: row.ai_cost_idr,
+        pending: row.pending.clone(),
+        answer_message_id: row.answer_message_id.clone(),
+        failure_detail: row.failure_detail.clone(),
+        last_sign_at: row.last_sign_at.as_i64(),
+    }
+}
+
+/// The database did not answer a question.
+pub fn unavailable(error: DbErr) -> CallError {
+    tracing::warn!(%error, "the database did not answer");
+    CallError::Unavailable
+}

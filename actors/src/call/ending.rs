@@ -1,0 +1,129 @@
+//! How a call ends: which reason leads to which final state.
+
+use dikala_entities::{CallStatus, HangupInitiator, HangupReason, Millis};
+
+/// The end of a call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ending {
+    pub status: CallStatus,
+    pub reason: HangupReason,
+    pub initiator: HangupInitiator,
+    pub at: Millis,
+    /// Whole seconds from start to end.
+    pub duration_seconds: i64,
+    /// Whole seconds from answer to end; 0 where nobody answered.
+    pub talk_seconds: i64,
+}
+
+/// The reasons that a bridge may give in `call.hangup`.
+pub const HANGUP_REASONS: &[HangupReason] = &[
+    HangupReason::Normal,
+    HangupReason::Transferred,
+    HangupReason::MaxDuration,
+    HangupReason::CreditsExhausted,
+    HangupReason::Requested,
+    HangupReason::Operator,
+    HangupReason::Abandoned,
+    HangupReason::MediaLost,
+    HangupReason::AiError,
+    HangupReason::BridgeError,
+    HangupReason::Rejected,
+];
+
+/// The reasons that a bridge may give in `call.failed`.
+pub const FAILURE_REASONS: &[HangupReason] = &[
+    HangupReason::BridgeError,
+    HangupReason::MediaLost,
+    HangupReason::AiError,
+    HangupReason::Rejected,
+];
+
+/// What a hang-up with a reason of [`HANGUP_REASONS`] makes of a call.
+pub fn bridge_hangup(
+    answered: bool,
+    reason: HangupReason,
+    initiator: HangupInitiator,
+) -> (CallStatus, HangupReason) {
+    if !answered {
+        return match initiator {
+            HangupInitiator::Caller => (CallStatus::Dropped, HangupReason::Abandoned),
+            _ => (CallStatus::Failed, HangupReason::Rejected),
+        };
+    }
+    match reason {
+        // Nobody abandons a call that was answered: the caller hung up.
+        HangupReason::Abandoned => (CallStatus::Ended, HangupReason::Normal),
+        HangupReason::MediaLost | HangupReason::AiError | HangupReason::BridgeError => {
+            (CallStatus::Dropped, reason)
+        }
+        // Nor can it be declined any more: the bridge broke it off.
+        HangupReason::Rejected => (CallStatus::Dropped, HangupReason::BridgeError),
+        reason => (CallStatus::Ended, reason),
+    }
+}
+
+/// What a failure with a reason of [`FAILURE_REASONS`] makes of a call.
+pub fn bridge_failure(answered: bool, reason: HangupReason) -> (CallStatus, HangupReason) {
+    match (answered, reason) {
+        (_, HangupReason::MediaLost) => (CallStatus::Dropped, reason),
+        (true, HangupReason::Rejected) => (CallStatus::Dropped, HangupReason::BridgeError),
+        (true, _) => (CallStatus::Dropped, reason),
+        (false, _) => (CallStatus::Failed, reason),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use CallStatus::{Dropped, Ended, Failed};
+    use HangupInitiator::{Agent, Bridge, Caller, Tenant};
+    use HangupReason::*;
+
+    use super::*;
+
+    #[test]
+    fn a_hang_up_while_ringing_depends_on_who_hung_up() {
+        for (reason, initiator, expected) in [
+            (Normal, Caller, (Dropped, Abandoned)),
+            (Normal, Bridge, (Failed, Rejected)),
+            (Normal, Agent, (Failed, Rejected)),
+            (Requested, Tenant, (Failed, Rejected)),
+        ] {
+            assert_eq!(bridge_hangup(false, reason, initiator), expected);
+        }
+    }
+
+    #[test]
+    fn a_hang_up_after_the_answer_depends_on_the_reason() {
+        for (reason, expected) in [
+            (Normal, (Ended, Normal)),
+            (Transferred, (Ended, Transferred)),
+            (MaxDuration, (Ended, MaxDuration)),
+            (CreditsExhausted, (Ended, CreditsExhausted)),
+            (Requested, (Ended, Requested)),
+            (Operator, (Ended, Operator)),
+            (Abandoned, (Ended, Normal)),
+            (MediaLost, (Dropped, MediaLost)),
+            (AiError, (Dropped, AiError)),
+            (BridgeError, (Dropped, BridgeError)),
+            (Rejected, (Dropped, BridgeError)),
+        ] {
+            assert_eq!(bridge_hangup(true, reason, Caller), expected);
+        }
+    }
+
+    #[test]
+    fn a_failure_depends_on_whether_anybody_answered() {
+        for (answered, reason, expected) in [
+            (false, BridgeError, (Failed, BridgeError)),
+            (true, BridgeError, (Dropped, BridgeError)),
+            (false, AiError, (Failed, AiError)),
+            (true, AiError, (Dropped, AiError)),
+            (false, Rejected, (Failed, Rejected)),
+            (true, Rejected, (Dropped, BridgeError)),
+            (false, MediaLost, (Dropped, MediaLost)),
+            (true, MediaLost, (Dropped, MediaLost)),
+        ] {
+            assert_eq!(bridge_failure(answered, reason), expected);
+        }
+    }
+}

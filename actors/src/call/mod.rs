@@ -1,0 +1,18 @@
+//! Calls: the pure [`machine`], the [`core`] that carries its decisions out, and the [`actor`] around both.
+
+pub mod actor;
+pub mod core;
+pub mod ending;
+mod events;
+mod invoke;
+pub mod machine;
+pub mod messages;
+mod open;
+pub mod settings;
+
+#[cfg(test)]
+mod tests;
+
+pub use core::{CallParts, PlanConcurrency};
+pub use machine::{Call, Rules, Sign};
+pub use messages::{CallError, Incoming, Input, InvokeFunction, Reply};

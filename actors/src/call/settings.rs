@@ -1,0 +1,113 @@
+//! The agent and its functions as they were when a call began: a running call goes on with these.
+
+use dikala_entities::{
+    AgentId, FunctionMethod, Language, OutboundUrl, PhoneNumber, VoiceId, agent, function,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// Tools that every agent can be given.
+pub const BUILT_IN_TOOLS: &[&str] = &["end_call", "transfer_to_human"];
+
+/// What a call keeps of its agent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CallSettings {
+    pub id: AgentId,
+    pub name: String,
+    pub system_prompt: String,
+    pub voice_id: Option<VoiceId>,
+    pub greeting_text: Option<String>,
+    pub language: Language,
+    pub max_call_duration_minutes: i64,
+    pub escalation_number: Option<PhoneNumber>,
+    pub tools: Vec<String>,
+    pub functions: Vec<FunctionSettings>,
+}
+
+/// What a call keeps of a function.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FunctionSettings {
+    pub name: String,
+    pub description: String,
+    pub parameters: Value,
+    pub endpoint: String,
+    pub method: FunctionMethod,
+    pub enabled: bool,
+}
+
+impl CallSettings {
+    /// Takes the snapshot.
+    pub fn new(agent: agent::Model, functions: Vec<function::Model>) -> Self {
+        let enabled: Vec<String> = serde_json::from_str(&agent.tools_enabled).unwrap_or_default();
+        let functions = functions
+            .into_iter()
+            .map(|function| FunctionSettings {
+                enabled: enabled.contains(&function.name),
+                name: function.name,
+                description: function.description,
+                parameters: serde_json::from_str(&function.parameters)
+                    .unwrap_or_else(|_| json!({})),
+                endpoint: function.endpoint.as_str().to_owned(),
+                method: function.method,
+            })
+            .collect();
+        Self {
+            id: agent.id,
+            name: agent.name,
+            system_prompt: agent.system_prompt,
+            voice_id: agent.voice_id,
+            greeting_text: agent.greeting_text,
+            language: agent.language,
+            max_call_duration_minutes: agent.max_call_duration_minutes,
+            escalation_number: agent.escalation_number,
+            tools: enabled
+                .into_iter()
+                .filter(|tool| BUILT_IN_TOOLS.contains(&tool.as_str()))
+                .collect(),
+            functions,
+        }
+    }
+
+    /// The function of that name.
+    pub fn function(&self, name: &str) -> Option<&FunctionSettings> {
+        self.functions.iter().find(|function| function.name == name)
+    }
+
+    /// What the bridge is told: no endpoints, and only what is enabled.
+    pub fn for_bridge(&self) -> Value {
+        let functions: Vec<Value> = self
+            .functions
+            .iter()
+            .filter(|function| function.enabled)
+            .map(|function| {
+                json!({
+                    "name": function.name,
+                    "description": function.description,
+                    "parameters": function.parameters,
+                })
+            })
+            .collect();
+        json!({
+            "id": self.id,
+            "name": self.name,
+            "systemPrompt": self.system_prompt,
+            "voiceId": self.voice_id,
+            "greetingText": self.greeting_text,
+            "language": self.language,
+            "maxCallDurationMinutes": self.max_call_duration_minutes,
+            "escalationNumber": self.escalation_number,
+            "tools": self.tools,
+            "functions": functions,
+        })
+    }
+}
+
+impl FunctionSettings {
+    /// The endpoint as it was checked when the function was made.
+    pub fn endpoint(&self) -> Option<OutboundUrl> {
+        let policy = dikala_entities::UrlPolicy { allow_http: true };
+        OutboundUrl::parse(&self.endpoint, policy).ok()
+    }
+}

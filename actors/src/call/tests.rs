@@ -1,0 +1,285 @@
+//! Calls with all their actors on a real store, and what becomes of them when an actor panics.
+
+use std::sync::Arc;
+
+use actix_rt::Arbiter;
+use dikala_entities::{
+    AgentId, BridgeId, CallId, CallStatus, HangupInitiator, HangupReason, Language, Millis,
+    PhoneNumberId, Plan, Secret, Store, TenantId, TransactionType, Vault, agent, call,
+    credit_account, phone_number, tenant,
+};
+use sea_orm::{EntityTrait, IntoActiveModel};
+
+use super::{CallError, CallParts, Incoming, Input, PlanConcurrency, Reply, Rules, actor::Panic};
+use crate::{
+    batches::BatchStats,
+    bridges::Bridges,
+    clock::{Clock, SharedClock, SystemClock},
+    functions::{self, FunctionsConfig},
+    journal::{CallJournal, JournalParts},
+    ledger::{self, Credit, LedgerParts},
+    outbound::{Guard, Outbound},
+    registry::{CallRegistry, Calls},
+    testing::sqlite_store,
+};
+
+const DID: &str = "+622150001000";
+const RULES: Rules = Rules {
+    ring_timeout_ms: 60_000,
+    warn_before_ms: 30_000,
+    hangup_grace_ms: 10_000,
+    lost_after_ms: 60_000,
+};
+
+struct World {
+    _folder: tempfile::TempDir,
+    store: Store,
+    calls: Calls,
+    bridge: BridgeId,
+}
+
+impl World {
+    async fn new() -> Self {
+        // The TLS settings of the outbound client ask for it; another test may have set it.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (folder, store) = sqlite_store().await;
+        let now = SystemClock.now();
+        let vault = Vault::from_base64(&Vault::generate_key()).expect("a key");
+        seed(&store, &vault, now).await;
+        let clock: SharedClock = Arc::new(SystemClock);
+        let node: Arc<str> = Arc::from("node");
+        let here = Arbiter::current();
+        let ledger_parts = LedgerParts {
+            store: store.clone(),
+            clock: clock.clone(),
+            node: node.clone(),
+            deliver: None,
+        };
+        let journal_parts = JournalParts {
+            store: store.clone(),
+            clock: clock.clone(),
+            node: node.clone(),
+            deliver: None,
+            stats: Arc::new(BatchStats::default()),
+        };
+        let outbound = Outbound::new(Guard::default(), None).expect("the defaults");
+        let parts = CallParts {
+            store: store.clone(),
+            vault,
+            clock: clock.clone(),
+            node,
+            rules: RULES,
+            ai_cost_idr_per_minute: 100,
+            concurrency: PlanConcurrency::default(),
+            ledger: ledger::start(&here, &ledger_parts),
+            journal: CallJournal::start(&here, journal_parts),
+            functions: functions::start(
+                std::slice::from_ref(&here),
+                &outbound,
+                &FunctionsConfig::default(),
+            ),
+            bridges: Arc::new(Bridges::new(clock)),
+        };
+        let calls = Calls::new(parts, vec![here.clone()]);
+        CallRegistry::start(&here, calls.clone())
+            .await
+            .expect("the registry starts");
+        let bridge = BridgeId::new(now);
+        Self {
+            _folder: folder,
+            store,
+            calls,
+            bridge,
+        }
+    }
+
+    async fn incoming(&self, bridge_call: &str) -> CallId {
+        let incoming = Incoming {
+            bridge_call_id: bridge_call.to_owned(),
+            did: DID.parse().expect("a number"),
+            caller_number: "+6281234567890".parse().expect("a caller"),
+            metadata: None,
+            at: None,
+        };
+        match self.calls.incoming(self.bridge, incoming).await {
+            Ok(Reply::Taken { call, .. }) => call,
+            other => panic!("the call is taken: {other:?}"),
+        }
+    }
+
+    async fn tell(&self, call: CallId, input: Input) -> Result<Reply, CallError> {
+        self.calls.tell(Some(self.bridge), call, input).await
+    }
+
+    async fn row(&self, call: CallId) -> call::Model {
+        let row = call::Entity::find_by_id(call)
+            .one(self.store.reader())
+            .await
+            .expect("is read");
+        row.expect("is there")
+    }
+}
+
+async fn seed(store: &Store, vault: &Vault, now: Millis) {
+    let (tenant, agent) = (TenantId::new(now), AgentId::new(now));
+    let db = store.writer();
+    let row = tenant::Model {
+        id: tenant,
+        name: "Kopi".into(),
+        plan: Plan::Starter,
+        rate_limit: None,
+        max_concurrent_calls: None,
+        function_secret: vault.seal(tenant, &Secret::new("a-secret-of-some-length")),
+        suspended_at: None,
+        created_at: now,
+        updated_at: now,
+    };
+    tenant::Entity::insert(row.into_active_model())
+        .exec_without_returning(db)
+        .await
+        .expect("inserts");
+    let account = credit_account::Model::empty(tenant, 0);
+    credit_account::Entity::insert(account.into_active_model())
+        .exec_without_returning(db)
+        .await
+        .expect("inserts");
+    let row = agent::Model {
+        id: agent,
+        tenant_id: tenant,
+        name: "Ayu".into(),
+        system_prompt: "You answer.".into(),
+        voice_id: None,
+        greeting_text: None,
+        language: Language::default(),
+        max_call_duration_minutes: 10,
+        escalation_number: None,
+        tools_enabled: "[]".into(),
+        is_active: true,
+        created_at: now,
+        updated_at: now,
+    };
+    agent::Entity::insert(row.into_active_model())
+        .exec_without_returning(db)
+        .await
+        .expect("inserts");
+    let number = phone_number::Model {
+        id: PhoneNumberId::new(now),
+        tenant_id: tenant,
+        did: DID.parse().expect("a number"),
+        label: "Main".into(),
+        is_active: true,
+        agent_id: Some(agent),
+        created_at: now,
+        updated_at: now,
+    };
+    phone_number::Entity::insert(number.into_active_model())
+        .exec_without_returning(db)
+        .await
+        .expect("inserts");
+    let kind = TransactionType::Purchase;
+    let credit = Credit {
+        tenant,
+        minutes: 10,
+        kind,
+        reference: None,
+        description: None,
+    };
+    ledger::credit(store, &SystemClock, "node", credit)
+        .await
+        .expect("is booked");
+}
+
+fn answered() -> Input {
+    Input::Answered {
+        at: None,
+        message_id: "m".to_owned(),
+    }
+}
+
+fn hang_up() -> Input {
+    let (reason, initiator) = (HangupReason::Normal, HangupInitiator::Caller);
+    Input::HangUp {
+        at: None,
+        reason,
+        initiator,
+        ai_cost_idr: None,
+    }
+}
+
+#[actix::test]
+async fn a_call_whose_actor_panics_comes_back_from_the_store_and_others_go_on() {
+    let world = World::new().await;
+    let (broken, other) = (world.incoming("a").await, world.incoming("b").await);
+    assert_eq!(world.tell(broken, answered()).await, Ok(Reply::Done));
+    assert_eq!(world.tell(other, answered()).await, Ok(Reply::Done));
+    for _ in 0..3 {
+        assert!(world.calls.panic(broken).await.is_err());
+    }
+    assert_eq!(
+        world.tell(broken, answered()).await,
+        Ok(Reply::Done),
+        "it is still answered"
+    );
+    assert_eq!(world.tell(broken, hang_up()).await, Ok(Reply::Done));
+    assert_eq!(world.tell(other, hang_up()).await, Ok(Reply::Done));
+    for call in [broken, other] {
+        let row = world.row(call).await;
+        assert_eq!(
+            (row.status, row.ai_cost_idr),
+            (CallStatus::Ended, Some(100))
+        );
+    }
+    let report = ledger::verify(&world.store, None, SystemClock.now())
+        .await
+        .expect("is verified");
+    assert_eq!(report.differences, Vec::<String>::new());
+}
+
+#[actix::test]
+async fn a_call_that_keeps_panicking_is_settled_and_ended() {
+    let world = World::new().await;
+    let call = world.incoming("a").await;
+    assert_eq!(world.tell(call, answered()).await, Ok(Reply::Done));
+    let ended = async {
+        loop {
+            let row = world.row(call).await;
+            if row.status.is_final() {
+                return row;
+            }
+            let _ = world.calls.panic(call).await;
+        }
+    };
+    let row = tokio::time::timeout(std::time::Duration::from_secs(20), ended)
+        .await
+        .expect("it is given up");
+    assert_eq!(
+        (row.status, row.hangup_reason),
+        (CallStatus::Dropped, Some(HangupReason::BridgeError))
+    );
+    assert_eq!(row.hangup_initiator, Some(HangupInitiator::System));
+    let report = ledger::verify(&world.store, None, SystemClock.now())
+        .await
+        .expect("is verified");
+    assert_eq!(report.differences, Vec::<String>::new());
+}
+
+#[actix::test]
+async fn a_bridge_call_that_comes_in_twice_at_once_is_one_call() {
+    let world = World::new().await;
+    let calls = (0..16).map(|_| world.incoming("same"));
+    let mut calls = futures_util::future::join_all(calls).await;
+    calls.dedup();
+    assert_eq!(calls.len(), 1);
+    let another_bridge = world
+        .calls
+        .tell(Some(BridgeId::new(SystemClock.now())), calls[0], hang_up())
+        .await;
+    assert_eq!(another_bridge, Err(CallError::UnknownCall));
+}
+
+impl Calls {
+    async fn panic(&self, call: CallId) -> Result<(), CallError> {
+        let addr = self.find(call).await?;
+        addr.send(Panic).await.map_err(|_| CallError::Unavailable)
+    }
+}

@@ -1,0 +1,364 @@
+//! The `CallJournal` writes what happens to calls: rows, transcripts, invocations, and the events that announce them, many
+//! calls in one transaction. What it acknowledged is on disk.
+
+use std::{collections::HashSet, sync::Arc};
+
+use actix::{
+    Actor, ActorFutureExt, Addr, AsyncContext, Handler, Message, Recipient, ResponseFuture,
+    Supervised, WrapFuture,
+};
+use actix_rt::ArbiterHandle;
+use dikala_entities::{
+    CallId, CallStatus, HangupInitiator, HangupReason, Millis, Store, call, invocation,
+    store::{Kind, json_rows, json_statement},
+    transcript,
+};
+use sea_orm::{
+    ConnectionTrait, DatabaseTransaction, DbErr, EntityTrait, IntoActiveModel,
+    sea_query::OnConflict,
+};
+use serde::Serialize;
+use tokio::sync::oneshot;
+
+use crate::{
+    batches::{self, BatchStats},
+    clock::SharedClock,
+    gather::Gather,
+    meter::{MeteredContext, OnPanic},
+    metered,
+    outbox::{self, Deliver, Dispatch, NewEvent},
+};
+
+/// Entries in one transaction.
+const BATCH_MAX: usize = 256;
+/// Entries that wait; past that callers are told to try again.
+const QUEUE_MAX: usize = 16_384;
+const MAILBOX: usize = 4_096;
+
+/// Everything that one step of one call writes; all of it or nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Entry {
+    pub call: Option<CallWrite>,
+    pub transcript: Option<transcript::Model>,
+    pub invocation: Option<invocation::Model>,
+    pub events: Vec<NewEvent>,
+}
+
+/// A write to a call's row.
+#[derive(Clone, Debug)]
+pub enum CallWrite {
+    /// A new call.
+    Insert(Box<call::Model>),
+    /// The columns that change while a call runs.
+    Update(Box<CallUpdate>),
+}
+
+/// The columns that change while a call runs. Written only where owner and epoch still stand.
+#[derive(Clone, Debug, Serialize)]
+pub struct CallUpdate {
+    pub id: CallId,
+    pub owner: Arc<str>,
+    pub epoch: i64,
+    pub status: CallStatus,
+    pub answered_at: Option<i64>,
+    pub ended_at: Option<i64>,
+    pub duration_seconds: Option<i64>,
+    pub talk_time_seconds: Option<i64>,
+    pub hangup_reason: Option<HangupReason>,
+    pub hangup_initiator: Option<HangupInitiator>,
+    pub transcript_summary: Option<String>,
+    pub ai_cost_idr: Option<i64>,
+    pub pending: Option<String>,
+    pub answer_message_id: Option<String>,
+    pub failure_detail: Option<String>,
+    pub last_sign_at: i64,
+}
+
+/// Why an entry was not written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JournalError {
+    #[error("another node owns the call now, or it exists already")]
+    Conflict,
+    #[error("too much waits to be written; try again")]
+    Busy,
+    #[error("the database does not take it; try again")]
+    Unavailable,
+}
+
+/// Write this and answer when it is durable.
+#[derive(Debug, Message)]
+#[rtype(result = "Result<(), JournalError>")]
+pub struct Write(pub Entry);
+
+#[derive(Debug)]
+struct Waiting {
+    entry: Entry,
+    reply: oneshot::Sender<Result<(), JournalError>>,
+}
+
+/// What a batch needs.
+#[derive(Clone, Debug)]
+pub struct JournalParts {
+    pub store: Store,
+    pub clock: SharedClock,
+    pub node: Arc<str>,
+    /// Who delivers what was announced.
+    pub deliver: Option<Recipient<Deliver>>,
+    pub stats: Arc<BatchStats>,
+}
+
+/// The actor.
+#[derive(Debug)]
+pub struct CallJournal {
+    parts: JournalParts,
+    gather: Gather<Waiting>,
+}
+
+metered!(CallJournal, "call_journal");
+
+impl CallJournal {
+    /// Starts it.
+    pub fn start(arbiter: &ArbiterHandle, parts: JournalParts) -> Addr<Self> {
+        MeteredContext::start(arbiter, MAILBOX, OnPanic::Restart, move |_| Self {
+            parts,
+            gather: Gather::new(BATCH_MAX, QUEUE_MAX),
+        })
+    }
+
+    /// The batch runs as a task of its own: if this actor panics, who waits for a reply still gets it.
+    fn pump(&mut self, ctx: &mut MeteredContext<Self>) {
+        if let Some(batch) = self.gather.take() {
+            let task = actix_rt::spawn(write_batch(self.parts.clone(), batch));
+            ctx.spawn(task.into_actor(self).map(|_, this, ctx| {
+                this.gather.finished();
+                this.pump(ctx);
+            }));
+        }
+    }
+}
+
+impl Actor for CallJournal {
+    type Context = MeteredContext<Self>;
+}
+
+impl Supervised for CallJournal {
+    fn restarting(&mut self, _: &mut MeteredContext<Self>) {
+        self.gather = Gather::new(BATCH_MAX, QUEUE_MAX);
+    }
+}
+
+impl Handler<Write> for CallJournal {
+    type Result = ResponseFuture<Result<(), JournalError>>;
+
+    fn handle(&mut self, Write(entry): Write, ctx: &mut MeteredContext<Self>) -> Self::Result {
+        let (reply, answer) = oneshot::channel();
+        if self.gather.push(Waiting { entry, reply }).is_err() {
+            return Box::pin(async { Err(JournalError::Busy) });
+        }
+        self.pump(ctx);
+        Box::pin(async move { answer.await.unwrap_or(Err(JournalError::Unavailable)) })
+    }
+}
+
+/// Readiness asks whether the actor still takes messages.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Ping;
+
+impl Handler<Ping> for CallJournal {
+    type Result = ();
+
+    fn handle(&mut self, _: Ping, _: &mut MeteredContext<Self>) {}
+}
+
+async fn write_batch(parts: JournalParts, batch: Vec<Waiting>) {
+    let write = async |batch: &[Waiting]| write_once(&parts, batch).await;
+    batches::commit(batch, &parts.stats, write, |batch, outcome| match outcome {
+        Ok(written) => acknowledge(&parts, batch, written),
+        Err(error) => {
+            tracing::error!(%error, entries = batch.len(), "the journal could not write");
+            for waiting in batch {
+                let _ = waiting.reply.send(Err(JournalError::Unavailable));
+            }
+        }
+    })
+    .await;
+}
+
+fn acknowledge(parts: &JournalParts, batch: Vec<Waiting>, written: Written) {
+    if let Some(deliver) = parts
+        .deliver
+        .as_ref()
+        .filter(|_| !written.dispatches.is_empty())
+    {
+        // A full mailbox costs time only: the dispatcher reads the table too.
+        let _ = deliver.try_send(Deliver(written.dispatches));
+    }
+    for (index, waiting) in batch.into_iter().enumerate() {
+        let conflict = written.conflicts.contains(&index);
+        let _ = waiting.reply.send(if conflict {
+            Err(JournalError::Conflict)
+        } else {
+            Ok(())
+        });
+    }
+}
+
+#[derive(Default)]
+struct Written {
+    dispatches: Vec<Dispatch>,
+    /// Entries of the batch whose call was not theirs to write.
+    conflicts: HashSet<usize>,
+}
+
+async fn write_once(parts: &JournalParts, batch: &[Waiting]) -> Result<Written, DbErr> {
+    let now = parts.clock.now();
+    let txn = parts.store.begin_core().await?;
+    let written_calls = write_calls(&txn, batch).await?;
+    let conflicts: HashSet<usize> = batch
+        .iter()
+        .enumerate()
+        .filter(|(_, waiting)| match &waiting.entry.call {
+            Some(CallWrite::Insert(call)) => !written_calls.contains(&call.id),
+            Some(CallWrite::Update(update)) => !written_calls.contains(&update.id),
+            None => false,
+        })
+        .map(|(index, _)| index)
+        .collect();
+    let good = || {
+        let numbered = batch.iter().enumerate();
+        numbered
+            .filter(|(index, _)| !conflicts.contains(index))
+            .map(|(_, waiting)| &waiting.entry)
+    };
+    write_transcripts(
+        &txn,
+        good()
+            .filter_map(|entry| entry.transcript.clone())
+            .collect(),
+    )
+    .await?;
+    write_invocations(
+        &txn,
+        good()
+            .filter_map(|entry| entry.invocation.clone())
+            .collect(),
+    )
+    .await?;
+    let events: Vec<NewEvent> = good()
+        .flat_map(|entry| entry.events.iter().cloned())
+        .collect();
+    let dispatches = outbox::write(&txn, &events, &parts.node, now).await?;
+    txn.commit().await?;
+    Ok(Written {
+        dispatches,
+        conflicts,
+    })
+}
+
+async fn write_calls(
+    txn: &DatabaseTransaction,
+    batch: &[Waiting],
+) -> Result<HashSet<CallId>, DbErr> {
+    let mut inserts = Vec::new();
+    let mut updates = Vec::new();
+    for waiting in batch {
+        match &waiting.entry.call {
+            Some(CallWrite::Insert(call)) => inserts.push((**call).clone().into_active_model()),
+            Some(CallWrite::Update(update)) => updates.push(&**update),
+            None => {}
+        }
+    }
+    let mut written = HashSet::new();
+    if !inserts.is_empty() {
+        let inserted = call::Entity::insert_many(inserts)
+            .on_conflict(OnConflict::new().do_nothing().to_owned())
+            .exec_with_returning(txn)
+            .await?;
+        written.extend(inserted.into_iter().map(|call| call.id));
+    }
+    if !updates.is_empty() {
+        written.extend(update_calls(txn, &updates).await?);
+    }
+    Ok(written)
+}
+
+async fn update_calls(
+    txn: &DatabaseTransaction,
+    updates: &[&CallUpdate],
+) -> Result<Vec<CallId>, DbErr> {
+    const COLUMNS: &[(&str, Kind)] = &[
+        ("status", Kind::Text),
+        ("answered_at", Kind::BigInt),
+        ("ended_at", Kind::BigInt),
+        ("duration_seconds", Kind::BigInt),
+        ("talk_time_seconds", Kind::BigInt),
+        ("hangup_reason", Kind::Text),
+        ("hangup_initiator", Kind::Text),
+        ("transcript_summary", Kind::Text),
+        ("ai_cost_idr", Kind::BigInt),
+        ("pending", Kind::Text),
+        ("answer_message_id", Kind::Text),
+        ("failure_detail", Kind::Text),
+        ("last_sign_at", Kind::BigInt),
+    ];
+    let backend = txn.get_database_backend();
+    let mut columns = vec![
+        ("id", Kind::Text),
+        ("owner", Kind::Text),
+        ("epoch", Kind::BigInt),
+    ];
+    columns.extend_from_slice(COLUMNS);
+    let source = json_rows(backend, &columns);
+    let assignments: Vec<String> = COLUMNS
+        .iter()
+        .map(|(name, _)| format!("{name} = rows.{name}"))
+        .collect();
+    let sql = format!(
+        "UPDATE calls SET {} FROM {source} WHERE calls.id = rows.id AND calls.owner = rows.owner \
+         AND calls.epoch = rows.epoch RETURNING calls.id AS id",
+        assignments.join(", ")
+    );
+    let rows = txn
+        .query_all_raw(json_statement(backend, sql, updates)?)
+        .await?;
+    rows.iter().map(|row| row.try_get("", "id")).collect()
+}
+
+async fn write_transcripts(
+    txn: &DatabaseTransaction,
+    transcripts: Vec<transcript::Model>,
+) -> Result<(), DbErr> {
+    // One statement each: a transcript is written once in a call's life, and replaced by a later one.
+    for transcript in transcripts {
+        let replace = OnConflict::column(transcript::Column::CallId)
+            .update_columns([transcript::Column::Summary, transcript::Column::Turns])
+            .to_owned();
+        transcript::Entity::insert(transcript.into_active_model())
+            .on_conflict(replace)
+            .exec_without_returning(txn)
+            .await?;
+    }
+    Ok(())
+}
+
+async fn write_invocations(
+    txn: &DatabaseTransaction,
+    invocations: Vec<invocation::Model>,
+) -> Result<(), DbErr> {
+    if invocations.is_empty() {
+        return Ok(());
+    }
+    let rows = invocations
+        .into_iter()
+        .map(IntoActiveModel::into_active_model);
+    invocation::Entity::insert_many(rows)
+        .exec_without_returning(txn)
+        .await
+        .map(drop)
+}
+
+/// The call's moment as the journal stores it.
+pub fn stored(at: Option<Millis>) -> Option<i64> {
+    at.map(Millis::as_i64)
+}
