@@ -1,0 +1,352 @@
+//! How fast durable deliveries go end to end, and what a hanging endpoint costs the others.
+//!
+//! `cargo bench -p dikala-actors --bench webhooks`; with `DIKALA_BENCH_DATABASE_URL=postgres://…` on an empty PostgreSQL
+//! database, else on a SQLite file of its own. Absolute figures belong to the machine; the two ratios travel.
+
+use std::{
+    collections::HashMap,
+    net::SocketAddr,
+    sync::{Arc, Mutex, mpsc},
+    time::{Duration, Instant},
+};
+
+use actix_rt::{Arbiter, System};
+use awc::http::{Method, header::HeaderMap};
+use bytes::Bytes;
+use dikala_actors::{
+    clock::{Clock, SystemClock},
+    outbound::{Guard, Head, Outbound, exchange},
+    outbox::{self, Deliver, NewEvent},
+    webhooks::{self, Services, WebhooksConfig, WebhooksHandle},
+};
+use dikala_entities::{
+    CallId, EventKind, OutboundUrl, Secret, Store, TenantId, UrlPolicy, Vault, WebhookId, webhook,
+};
+use sea_orm::{EntityTrait, IntoActiveModel};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+const EVENTS: usize = 20_000;
+/// Events in one commit, as the journal gathers them under load.
+const COMMIT: usize = 64;
+const TENANTS: usize = 4;
+const ENDPOINTS_PER_TENANT: usize = 8;
+const BARE_CONCURRENCY: usize = 256;
+const HANGING: usize = 800;
+const PACE: Duration = Duration::from_millis(50);
+/// 20 s: longer than the time of one attempt, so that a wave of time-outs is in it.
+const PACED_EVENTS: usize = 400;
+
+type Arrivals = Arc<Mutex<HashMap<String, Instant>>>;
+
+struct World {
+    store: Store,
+    vault: Vault,
+    handle: WebhooksHandle,
+    arrivals: Arrivals,
+    receiver: SocketAddr,
+    hanging: SocketAddr,
+}
+
+fn main() {
+    let arrivals = Arrivals::default();
+    let receiver = serve(Some(Arc::clone(&arrivals)));
+    let hanging = serve(None);
+    System::new().block_on(async {
+        let folder = tempfile::tempdir().expect("a folder");
+        let url = std::env::var("DIKALA_BENCH_DATABASE_URL")
+            .unwrap_or_else(|_| format!("sqlite://{}", folder.path().join("bench.db").display()));
+        let store = Store::connect(&url).await.expect("a store");
+        dikala_migration::migrate(store.writer())
+            .await
+            .expect("the schema");
+        println!("store: {:?}", store.backend());
+        let world = World::start(store, arrivals, receiver, hanging);
+        let bare = bare(receiver).await;
+        println!("bare client: {bare} posts/s");
+        let durable = world.throughput().await;
+        println!(
+            "durable deliveries: {durable}/s, {} % of the bare client",
+            durable * 100 / bare
+        );
+        world.isolation().await;
+        world.handle.drain(Duration::from_millis(100)).await;
+    });
+}
+
+fn outbound() -> Outbound {
+    let guard = Guard {
+        allow_cidrs: vec!["127.0.0.0/8".parse().expect("a range")],
+        allow_http: true,
+        own_ports: Vec::new(),
+    };
+    Outbound::new(guard, None).expect("outbound")
+}
+
+impl World {
+    fn start(store: Store, arrivals: Arrivals, receiver: SocketAddr, hanging: SocketAddr) -> Self {
+        let vault = Vault::from_base64(&Vault::generate_key()).expect("a key");
+        let services = Services {
+            store: store.clone(),
+            clock: Arc::new(SystemClock),
+            vault: vault.clone(),
+            outbound: outbound(),
+            node: "bench".into(),
+        };
+        let handle = webhooks::start(
+            &Arbiter::new().handle(),
+            services,
+            WebhooksConfig::default(),
+        );
+        Self {
+            store,
+            vault,
+            handle,
+            arrivals,
+            receiver,
+            hanging,
+        }
+    }
+
+    async fn webhook(&self, tenant: TenantId, address: SocketAddr) {
+        let now = SystemClock.now();
+        let id = WebhookId::new(now);
+        let url = format!("http://{address}/{id}");
+        let row = webhook::Model {
+            id,
+            tenant_id: tenant,
+            url: OutboundUrl::parse(&url, UrlPolicy { allow_http: true }).expect("an address"),
+            events: "[\"call.ended\"]".to_owned(),
+            secret: self.vault.seal(id, &Secret::new("a-secret-of-a-webhook")),
+            secret_hint: "hook".to_owned(),
+            previous_secret: None,
+            previous_secret_until: None,
+            is_active: true,
+            disabled_reason: None,
+            failed_in_row: 0,
+            failing_since: None,
+            created_at: now,
+            updated_at: now,
+        };
+        let inserted = webhook::Entity::insert(row.into_active_model());
+        inserted
+            .exec_without_returning(self.store.writer())
+            .await
+            .expect("inserted");
+    }
+
+    /// Commits events and announces them. Returns the deliveries.
+    async fn announce(&self, events: &[NewEvent]) -> Vec<String> {
+        let txn = self.store.begin().await.expect("a transaction");
+        let dispatches = outbox::write(&txn, events, "bench", SystemClock.now())
+            .await
+            .expect("written");
+        txn.commit().await.expect("committed");
+        let ids = dispatches.iter().map(|d| d.delivery.to_string()).collect();
+        let _ = self.handle.recipient().try_send(Deliver(dispatches));
+        ids
+    }
+
+    /// Durable deliveries per second: from the first commit to the last record.
+    async fn throughput(&self) -> u64 {
+        // One endpoint per tenant would be held to its concurrency; each event goes to one endpoint.
+        let tenants: Vec<TenantId> = (0..TENANTS * ENDPOINTS_PER_TENANT)
+            .map(|_| TenantId::new(SystemClock.now()))
+            .collect();
+        for tenant in &tenants {
+            self.webhook(*tenant, self.receiver).await;
+        }
+        let before = self.handle.stats();
+        let began = Instant::now();
+        for first in (0..EVENTS).step_by(COMMIT) {
+            let events: Vec<NewEvent> = (first..EVENTS.min(first + COMMIT))
+                .map(|n| event(tenants[n % tenants.len()]))
+                .collect();
+            self.announce(&events).await;
+        }
+        let target = before.succeeded + EVENTS as u64;
+        loop {
+            let stats = self.handle.stats();
+            if stats.succeeded >= target && stats.unrecorded == 0 {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let left = self.handle.stats().left_in_table;
+        println!(
+            "({left} of {EVENTS} went through the table, {} retried)",
+            self.handle.stats().retried
+        );
+        per_second(EVENTS, began.elapsed())
+    }
+
+    /// A healthy tenant's times from commit to arrival, alone and beside a tenant whose endpoint hangs.
+    async fn isolation(&self) {
+        let healthy = TenantId::new(SystemClock.now());
+        self.webhook(healthy, self.receiver).await;
+        let alone = self.paced(healthy).await;
+        println!("alone: {}", shown(&alone));
+        let bad = TenantId::new(SystemClock.now());
+        for _ in 0..20 {
+            self.webhook(bad, self.hanging).await;
+        }
+        let events: Vec<NewEvent> = (0..HANGING / 20).map(|_| event(bad)).collect();
+        self.announce(&events).await;
+        let beside = self.paced(healthy).await;
+        println!("beside {HANGING} hanging deliveries: {}", shown(&beside));
+        let ratio = p(&beside, 99).as_micros() * 100 / p(&alone, 99).as_micros().max(1);
+        println!("p99 beside / p99 alone: {ratio} %");
+    }
+
+    async fn paced(&self, tenant: TenantId) -> Vec<Duration> {
+        let mut sent = Vec::new();
+        for _ in 0..PACED_EVENTS {
+            let committed = self.announce(&[event(tenant)]).await;
+            sent.push((committed, Instant::now()));
+            tokio::time::sleep(PACE).await;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        let arrivals = self.arrivals.lock().expect("no panics");
+        let mut times: Vec<Duration> = sent
+            .iter()
+            .flat_map(|(ids, at)| ids.iter().map(move |id| (id, at)))
+            .map(|(id, at)| {
+                arrivals
+                    .get(id)
+                    .map_or(Duration::MAX, |came| came.saturating_duration_since(*at))
+            })
+            .collect();
+        times.sort_unstable();
+        times
+    }
+}
+
+fn event(tenant: TenantId) -> NewEvent {
+    let now = SystemClock.now();
+    let call = CallId::new(now);
+    let data = serde_json::json!({
+        "callId": call, "phoneNumberId": "pn_01k9zv3m8rj2q4w6y8a0c2e4g6", "callerNumber": "+6281234567890",
+        "calleeNumber": "+622150001234", "durationSeconds": 127, "talkTimeSeconds": 119,
+        "hangupReason": "normal", "hangupInitiator": "caller", "aiCostIdr": 2400,
+        "transcriptSummary": "The caller asked for the opening hours on Saturday. The agent gave them: 9 to 17.",
+    });
+    NewEvent::new(EventKind::CallEnded, tenant, Some(call), now, now, &data)
+}
+
+/// The same bodies to the same receiver by the same HTTP client, without a store, a signature or a queue.
+async fn bare(receiver: SocketAddr) -> u64 {
+    let client = outbound().client(BARE_CONCURRENCY);
+    let body = Bytes::from(
+        event(TenantId::new(SystemClock.now()))
+            .body
+            .as_bytes()
+            .to_vec(),
+    );
+    let began = Instant::now();
+    let workers: Vec<_> = (0..BARE_CONCURRENCY)
+        .map(|_| {
+            let (client, body) = (client.clone(), body.clone());
+            actix_rt::spawn(async move {
+                for _ in 0..EVENTS / BARE_CONCURRENCY {
+                    let head = Head {
+                        method: Method::POST,
+                        uri: format!("http://{receiver}/").parse().expect("an address"),
+                        headers: HeaderMap::new(),
+                    };
+                    let limit = Duration::from_secs(15);
+                    exchange(&client, head, body.clone(), 1024, limit)
+                        .await
+                        .expect("an answer");
+                }
+            })
+        })
+        .collect();
+    for worker in workers {
+        worker.await.expect("it ran");
+    }
+    per_second(
+        EVENTS / BARE_CONCURRENCY * BARE_CONCURRENCY,
+        began.elapsed(),
+    )
+}
+
+fn per_second(count: usize, took: Duration) -> u64 {
+    let ms = u64::try_from(took.as_millis()).unwrap_or(u64::MAX).max(1);
+    count as u64 * 1_000 / ms
+}
+
+fn p(sorted: &[Duration], percent: usize) -> Duration {
+    let at = (sorted.len() * percent / 100).min(sorted.len().saturating_sub(1));
+    sorted.get(at).copied().unwrap_or_default()
+}
+
+fn shown(sorted: &[Duration]) -> String {
+    format!(
+        "p50 {:?}, p99 {:?}, max {:?}",
+        p(sorted, 50),
+        p(sorted, 99),
+        p(sorted, 100)
+    )
+}
+
+/// A receiver on a thread of its own; without `arrivals` it reads and never answers.
+fn serve(arrivals: Option<Arrivals>) -> SocketAddr {
+    let (tell, told) = mpsc::channel();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async move {
+            let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+            let _ = tell.send(listener.local_addr().expect("an address"));
+            while let Ok((socket, _)) = listener.accept().await {
+                tokio::spawn(connection(socket, arrivals.clone()));
+            }
+        });
+    });
+    told.recv().expect("the receiver listens")
+}
+
+async fn connection(mut socket: TcpStream, arrivals: Option<Arrivals>) {
+    let mut buffer = Vec::with_capacity(4096);
+    loop {
+        while let Some(request) = complete(&buffer) {
+            if let Some(arrivals) = &arrivals {
+                if let Some(id) = header(&buffer[..request], "x-service-delivery") {
+                    arrivals
+                        .lock()
+                        .expect("no panics")
+                        .insert(id, Instant::now());
+                }
+                let answer = b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+                if socket.write_all(answer).await.is_err() {
+                    return;
+                }
+            }
+            buffer.drain(..request);
+        }
+        match socket.read_buf(&mut buffer).await {
+            Ok(n) if n > 0 => {}
+            _ => return,
+        }
+    }
+}
+
+/// The length of the first request, once all of it is here.
+fn complete(buffer: &[u8]) -> Option<usize> {
+    let head = buffer.windows(4).position(|w| w == b"\r\n\r\n")? + 4;
+    let body: usize = header(&buffer[..head], "content-length")?.parse().ok()?;
+    (buffer.len() >= head + body).then_some(head + body)
+}
+
+fn header(request: &[u8], name: &str) -> Option<String> {
+    let text = String::from_utf8_lossy(request);
+    text.lines()
+        .take_while(|line| !line.is_empty())
+        .filter_map(|line| line.split_once(": "))
+        .find(|(header, _)| header.eq_ignore_ascii_case(name))
+        .map(|(_, value)| value.to_owned())
+}

@@ -1,0 +1,149 @@
+//! Calling tenants' functions: one request, five seconds, an answer for the AI whatever happens.
+//!
+//! Functions have their own threads, connections and permits, so that webhooks can never slow a live call.
+
+mod invoker;
+mod outcome;
+mod permits;
+mod request;
+pub mod schema;
+
+#[cfg(test)]
+mod tests;
+
+use std::{sync::Arc, time::Duration};
+
+use actix::{Addr, Message};
+use actix_rt::ArbiterHandle;
+use dikala_entities::{CallId, FunctionMethod, OutboundUrl, Secret, TenantId, function};
+use serde_json::{Map, Value};
+
+use self::permits::{Permit, Permits};
+pub use self::{
+    invoker::FunctionInvoker,
+    outcome::{FaultCode, Invoked, Outcome},
+};
+use crate::{
+    meter::{MeteredContext, OnPanic},
+    outbound::Outbound,
+    webhooks::stats::HistogramReading,
+};
+
+/// Invocations that may wait for one invoker's attention; permits end sooner.
+const MAILBOX: usize = 1_024;
+
+/// How functions are called.
+#[derive(Clone, Debug)]
+pub struct FunctionsConfig {
+    /// For one whole exchange, body included.
+    pub timeout: Duration,
+    /// Invocations at the same time of all tenants.
+    pub max_in_flight: usize,
+    /// Invocations at the same time of one tenant.
+    pub tenant_max_in_flight: usize,
+}
+
+impl Default for FunctionsConfig {
+    fn default() -> Self {
+        Self {
+            timeout: Duration::from_secs(5),
+            max_in_flight: 256,
+            tenant_max_in_flight: 64,
+        }
+    }
+}
+
+/// A function as an invocation needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionSpec {
+    pub name: String,
+    pub endpoint: OutboundUrl,
+    pub method: FunctionMethod,
+    /// The JSON Schema of the parameters, as JSON.
+    pub parameters: Arc<str>,
+}
+
+impl From<&function::Model> for FunctionSpec {
+    fn from(row: &function::Model) -> Self {
+        Self {
+            name: row.name.clone(),
+            endpoint: row.endpoint.clone(),
+            method: row.method,
+            parameters: row.parameters.as_str().into(),
+        }
+    }
+}
+
+/// One invocation of a function.
+#[derive(Clone, Debug)]
+pub struct Invoke {
+    /// The call in which the AI invoked it; for a test, an id made up for it.
+    pub call: CallId,
+    pub tenant: TenantId,
+    pub function: FunctionSpec,
+    pub parameters: Map<String, Value>,
+    /// The tenant's function secret.
+    pub secret: Secret,
+    /// Marks the request with `X-Service-Test: true`.
+    pub is_test: bool,
+}
+
+/// An invocation that has its permit.
+#[derive(Message)]
+#[rtype(result = "Invoked")]
+pub(crate) struct Permitted {
+    invoke: Invoke,
+    /// Held until the invocation is over, whoever is still waiting for it.
+    permit: Permit,
+}
+
+/// What the rest of the program knows of the invokers.
+#[derive(Clone, Debug)]
+pub struct FunctionsHandle {
+    invokers: Arc<[Addr<FunctionInvoker>]>,
+    permits: Permits,
+}
+
+/// Starts one invoker on each arbiter; they should be their own.
+pub fn start(
+    arbiters: &[ArbiterHandle],
+    outbound: &Outbound,
+    config: &FunctionsConfig,
+) -> FunctionsHandle {
+    let invokers = arbiters.iter().map(|arbiter| {
+        let (outbound, timeout) = (outbound.clone(), config.timeout);
+        MeteredContext::start(arbiter, MAILBOX, OnPanic::Restart, move |_| {
+            FunctionInvoker::new(outbound, timeout)
+        })
+    });
+    FunctionsHandle {
+        invokers: invokers.collect(),
+        permits: Permits::new(config.max_in_flight, config.tenant_max_in_flight),
+    }
+}
+
+impl FunctionsHandle {
+    /// Calls the endpoint once. A function that fails is an outcome, never an error.
+    pub async fn invoke(&self, invoke: Invoke) -> Invoked {
+        let Some(permit) = self.permits.take(invoke.tenant) else {
+            return Invoked::at_once(Outcome::busy());
+        };
+        // A tenant's functions share connections: always the same invoker.
+        let invoker = invoke.tenant.as_u128() % self.invokers.len().max(1) as u128;
+        let Some(invoker) = self.invokers.get(usize::try_from(invoker).unwrap_or(0)) else {
+            return Invoked::at_once(Outcome::busy());
+        };
+        let sent = invoker.send(Permitted { invoke, permit }).await;
+        sent.unwrap_or_else(|_| Invoked::at_once(Outcome::busy()))
+    }
+
+    /// Invocations under way.
+    pub fn in_flight(&self) -> usize {
+        self.permits.in_flight()
+    }
+
+    /// Times of all invocations since the start, by size.
+    pub fn latency(&self) -> HistogramReading {
+        self.permits.latency()
+    }
+}

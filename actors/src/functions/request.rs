@@ -1,0 +1,162 @@
+//! The request to a function's endpoint, and what its answer means. Pure.
+
+use awc::http::{
+    Method, Uri,
+    header::{HeaderMap, HeaderName, HeaderValue},
+};
+use bytes::Bytes;
+use dikala_entities::{CallId, FunctionMethod, OutboundUrl};
+use serde::Serialize;
+use serde_json::{Map, Value};
+
+use super::{FaultCode, Invoke, Outcome};
+use crate::{
+    outbound::{Exchange, Head},
+    webhooks::signature::Signer,
+};
+
+/// The address cannot be put into a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Unusable;
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Body<'a> {
+    call_id: CallId,
+    function_name: &'a str,
+    parameters: &'a Map<String, Value>,
+}
+
+/// The request of an invocation: the same body and signature for every method; with GET the parameters are in the query too.
+pub(super) fn build(invoke: &Invoke) -> Result<(Head, Bytes), Unusable> {
+    let body = serde_json::to_vec(&Body {
+        call_id: invoke.call,
+        function_name: &invoke.function.name,
+        parameters: &invoke.parameters,
+    })
+    .map_err(|_| Unusable)?;
+    let signature = Signer::new(&invoke.secret).service_signature(&body);
+    let mut headers = HeaderMap::new();
+    headers.insert(
+        HeaderName::from_static("content-type"),
+        HeaderValue::from_static("application/json"),
+    );
+    headers.insert(
+        HeaderName::from_static("x-service-signature"),
+        HeaderValue::try_from(signature).map_err(|_| Unusable)?,
+    );
+    if invoke.is_test {
+        headers.insert(
+            HeaderName::from_static("x-service-test"),
+            HeaderValue::from_static("true"),
+        );
+    }
+    let head = Head {
+        method: method(invoke.function.method),
+        uri: uri(invoke)?,
+        headers,
+    };
+    Ok((head, body.into()))
+}
+
+fn method(method: FunctionMethod) -> Method {
+    match method {
+        FunctionMethod::Get => Method::GET,
+        FunctionMethod::Post => Method::POST,
+        FunctionMethod::Put => Method::PUT,
+        FunctionMethod::Patch => Method::PATCH,
+        FunctionMethod::Delete => Method::DELETE,
+    }
+}
+
+fn uri(invoke: &Invoke) -> Result<Uri, Unusable> {
+    let mut url = invoke.function.endpoint.to_url();
+    if invoke.function.method == FunctionMethod::Get && !invoke.parameters.is_empty() {
+        let mut query = url.query_pairs_mut();
+        for (name, value) in &invoke.parameters {
+            match value {
+                Value::String(text) => query.append_pair(name, text),
+                other => query.append_pair(name, &other.to_string()),
+            };
+        }
+    }
+    url.as_str().parse().map_err(|_| Unusable)
+}
+
+/// Scheme, host and port: what shares connections.
+pub(super) fn origin(endpoint: &OutboundUrl) -> String {
+    endpoint.to_url().origin().ascii_serialization()
+}
+
+/// A 2xx with a JSON object is a result; everything else is a fault.
+pub(super) fn outcome_of(answer: &Exchange) -> Outcome {
+    if !(200..300).contains(&answer.status) {
+        return Outcome::error(
+            FaultCode::HttpStatus,
+            format!(
+                "The function's endpoint answered with status {}.",
+                answer.status
+            ),
+        );
+    }
+    if answer.truncated {
+        return Outcome::error(
+            FaultCode::TooLarge,
+            "The answer of the function's endpoint is larger than 64 KiB.",
+        );
+    }
+    match serde_json::from_slice::<Map<String, Value>>(&answer.body) {
+        Ok(result) => Outcome::Ok { result },
+        Err(_) => Outcome::error(
+            FaultCode::InvalidResponse,
+            "The function's endpoint did not answer with a JSON object.",
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn answer(status: u16, body: &[u8]) -> Exchange {
+        Exchange {
+            status,
+            retry_after: None,
+            body: body.to_vec(),
+            truncated: false,
+        }
+    }
+
+    #[test]
+    fn only_an_object_of_a_2xx_is_a_result() {
+        assert!(matches!(
+            outcome_of(&answer(200, b"{}")),
+            Outcome::Ok { .. }
+        ));
+        assert!(matches!(
+            outcome_of(&answer(201, b" {\"a\":1} ")),
+            Outcome::Ok { .. }
+        ));
+        for (status, body, code) in [
+            (204, &b""[..], FaultCode::InvalidResponse),
+            (200, b"[]", FaultCode::InvalidResponse),
+            (200, b"null", FaultCode::InvalidResponse),
+            (200, b"\xff\xfe", FaultCode::InvalidResponse),
+            (200, b"{\"a\":1e999}", FaultCode::InvalidResponse),
+            (302, b"{}", FaultCode::HttpStatus),
+            (404, b"{}", FaultCode::HttpStatus),
+            (500, b"{}", FaultCode::HttpStatus),
+        ] {
+            let outcome = outcome_of(&answer(status, body));
+            assert!(
+                matches!(outcome, Outcome::Error { code: c, .. } if c == code),
+                "{status} {body:?}: {outcome:?}"
+            );
+        }
+        let deep = [b"{\"a\":".repeat(500), b"1".to_vec(), b"}".repeat(500)].concat();
+        assert!(matches!(
+            outcome_of(&answer(200, &deep)),
+            Outcome::Error { .. }
+        ));
+    }
+}

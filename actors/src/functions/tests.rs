@@ -1,0 +1,204 @@
+//! Invocations against real endpoints.
+
+use std::time::{Duration, Instant};
+
+use actix_rt::Arbiter;
+use dikala_entities::{CallId, FunctionMethod, Millis, OutboundUrl, Secret, TenantId, UrlPolicy};
+use serde_json::{Map, Value, json};
+
+use super::{FaultCode, FunctionSpec, FunctionsConfig, FunctionsHandle, Invoke, Outcome, start};
+use crate::{
+    outbound::{
+        Guard, Outbound,
+        receiver::{Play, Receiver, local_outbound},
+    },
+    webhooks::signature::Signer,
+};
+
+const NOW: Millis = Millis::from_i64(1_768_447_800_000);
+
+fn functions(outbound: &Outbound) -> FunctionsHandle {
+    let config = FunctionsConfig {
+        timeout: Duration::from_millis(400),
+        max_in_flight: 8,
+        tenant_max_in_flight: 4,
+    };
+    start(&[Arbiter::current()], outbound, &config)
+}
+
+fn invoke(endpoint: OutboundUrl, method: FunctionMethod, parameters: Value) -> Invoke {
+    let schema = json!({
+        "type": "object",
+        "properties": { "city": { "type": "string" }, "days": { "type": "integer" } },
+        "required": ["city"],
+    });
+    Invoke {
+        call: CallId::new(NOW),
+        tenant: TenantId::new(NOW),
+        function: FunctionSpec {
+            name: "weather".to_owned(),
+            endpoint,
+            method,
+            parameters: schema.to_string().into(),
+        },
+        parameters: parameters.as_object().cloned().unwrap_or_default(),
+        secret: Secret::new("function-secret"),
+        is_test: false,
+    }
+}
+
+async fn code_of(play: Play) -> FaultCode {
+    let receiver = Receiver::start(move |_| play.clone()).await;
+    let handle = functions(&local_outbound());
+    let began = Instant::now();
+    let call = invoke(
+        receiver.url("/f"),
+        FunctionMethod::Post,
+        json!({"city": "x"}),
+    );
+    let invoked = handle.invoke(call).await;
+    assert!(began.elapsed() < Duration::from_secs(2));
+    match invoked.outcome {
+        Outcome::Error { code, message } => {
+            assert!(message.ends_with('.'), "{message}");
+            code
+        }
+        Outcome::Ok { result } => panic!("{result:?}"),
+    }
+}
+
+#[actix::test]
+async fn every_method_carries_the_signed_body_and_get_the_query_too() {
+    let receiver = Receiver::start(|_| Play::answer(200, "", b"{\"sunny\":true}")).await;
+    let handle = functions(&local_outbound());
+    for method in FunctionMethod::ALL {
+        let parameters = json!({"city": "Kota & Tua", "days": 2});
+        let call = invoke(receiver.url("/f?v=1"), *method, parameters.clone());
+        let id = call.call;
+        let invoked = handle.invoke(call).await;
+        let result = Map::from_iter([("sunny".to_owned(), json!(true))]);
+        assert_eq!(invoked.outcome, Outcome::Ok { result });
+        let seen = receiver.seen().pop().expect("a request");
+        assert_eq!(seen.method, method.as_str());
+        let target = match method {
+            FunctionMethod::Get => "/f?v=1&city=Kota+%26+Tua&days=2",
+            _ => "/f?v=1",
+        };
+        assert_eq!(seen.target, target);
+        let body: Value = serde_json::from_slice(&seen.body).expect("JSON");
+        let expected = json!({"callId": id, "functionName": "weather", "parameters": parameters});
+        assert_eq!(body, expected);
+        let signature = Signer::new(&Secret::new("function-secret")).service_signature(&seen.body);
+        assert_eq!(seen.headers["x-service-signature"], signature);
+        assert_eq!(seen.headers["content-type"], "application/json");
+        assert!(!seen.headers.contains_key("x-service-test"));
+    }
+}
+
+#[actix::test]
+async fn each_fault_has_its_code() {
+    let large = format!("{{\"a\":\"{}\"}}", "x".repeat(70_000));
+    for (play, code) in [
+        (Play::Hang, FaultCode::Timeout),
+        (
+            Play::Drip(b"HTTP/1.1 200 OK\r\n".to_vec()),
+            FaultCode::Timeout,
+        ),
+        (Play::Reset, FaultCode::Connection),
+        (
+            Play::Raw(b"nonsense\r\n\r\n".to_vec()),
+            FaultCode::InvalidResponse,
+        ),
+        (Play::Endless, FaultCode::TooLarge),
+        (Play::answer(200, "", large.as_bytes()), FaultCode::TooLarge),
+        (Play::answer(200, "", b"[1]"), FaultCode::InvalidResponse),
+        (
+            Play::answer(302, "location: /\r\n", b""),
+            FaultCode::HttpStatus,
+        ),
+        (Play::answer(500, "", b"{}"), FaultCode::HttpStatus),
+    ] {
+        let shown = format!("{play:?}").chars().take(60).collect::<String>();
+        assert_eq!(code_of(play).await, code, "{shown}");
+    }
+}
+
+#[actix::test]
+async fn nothing_is_sent_with_wrong_arguments_or_to_a_blocked_address() {
+    let receiver = Receiver::start(|_| Play::answer(200, "", b"{}")).await;
+    let handle = functions(&local_outbound());
+    for parameters in [
+        json!({}),
+        json!({"city": 1}),
+        json!({"city": "x", "days": "two"}),
+    ] {
+        let call = invoke(receiver.url("/"), FunctionMethod::Post, parameters);
+        let invoked = handle.invoke(call).await;
+        assert!(matches!(
+            invoked.outcome,
+            Outcome::Error {
+                code: FaultCode::InvalidArguments,
+                ..
+            }
+        ));
+        assert_eq!(invoked.duration_ms, 0);
+    }
+    let strict = functions(&Outbound::new(Guard::default(), None).expect("outbound"));
+    let url = OutboundUrl::parse("https://127.0.0.1/", UrlPolicy::default()).expect("a URL");
+    let invoked = strict
+        .invoke(invoke(url, FunctionMethod::Post, json!({"city": "x"})))
+        .await;
+    assert!(matches!(
+        invoked.outcome,
+        Outcome::Error {
+            code: FaultCode::BlockedTarget,
+            ..
+        }
+    ));
+    assert!(receiver.seen().is_empty());
+}
+
+#[actix::test]
+async fn a_tenant_that_hangs_uses_up_his_own_share_only() {
+    let hanging = Receiver::start(|_| Play::Hang).await;
+    let quick = Receiver::start(|_| Play::answer(200, "", b"{}")).await;
+    let handle = functions(&local_outbound());
+    let bad = invoke(hanging.url("/"), FunctionMethod::Post, json!({"city": "x"}));
+    let running: Vec<_> = (0..4)
+        .map(|_| {
+            let (handle, bad) = (handle.clone(), bad.clone());
+            actix_rt::spawn(async move { handle.invoke(bad).await })
+        })
+        .collect();
+    hanging.wait_for(4).await;
+    assert_eq!(handle.invoke(bad).await.outcome, Outcome::busy());
+    let good = invoke(quick.url("/"), FunctionMethod::Post, json!({"city": "x"}));
+    assert!(matches!(
+        handle.invoke(good).await.outcome,
+        Outcome::Ok { .. }
+    ));
+    for task in running {
+        let invoked = task.await.expect("it ran");
+        assert!(matches!(
+            invoked.outcome,
+            Outcome::Error {
+                code: FaultCode::Timeout,
+                ..
+            }
+        ));
+    }
+    assert_eq!(handle.in_flight(), 0);
+}
+
+#[actix::test]
+async fn a_test_is_marked() {
+    let receiver = Receiver::start(|_| Play::answer(200, "", b"{}")).await;
+    let mut call = invoke(
+        receiver.url("/"),
+        FunctionMethod::Post,
+        json!({"city": "x"}),
+    );
+    call.is_test = true;
+    functions(&local_outbound()).invoke(call).await;
+    assert_eq!(receiver.seen()[0].headers["x-service-test"], "true");
+}

@@ -1,0 +1,285 @@
+//! One HTTP exchange with a tenant's server, held to a time and a size whatever the server does.
+
+use std::{
+    error::Error as _,
+    fmt, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use awc::{
+    Connector,
+    error::{ConnectError, SendRequestError},
+    http::{Method, StatusCode, Uri, header::HeaderMap},
+};
+use bytes::Bytes;
+use dikala_entities::OutboundUrl;
+use futures_util::StreamExt;
+use rustls::ClientConfig;
+
+use super::{
+    connector::{DialError, GuardedConnector},
+    guard::{Blocked, Guard},
+    resolver::Resolver,
+    tls,
+};
+
+/// How the service introduces itself.
+const USER_AGENT: &str = concat!("Dikala/", env!("CARGO_PKG_VERSION"));
+/// An unused connection older than this is not used again; common servers close theirs after 5 s.
+const KEEP_ALIVE: Duration = Duration::from_secs(4);
+/// A connection is made anew after this, so that a changed DNS answer is followed.
+const CONNECTION_AGE_MAX: Duration = Duration::from_secs(75);
+/// The HTTP client's own limits are put out of the way: [`exchange`] holds the time.
+const NEVER: Duration = Duration::from_secs(3_600);
+
+/// What outbound requests share: the guard, the trusted authorities, the resolver.
+#[derive(Clone)]
+pub struct Outbound {
+    connector: GuardedConnector,
+    tls: Arc<ClientConfig>,
+}
+
+impl fmt::Debug for Outbound {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outbound")
+            .field("guard", &self.connector.guard)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The outbound settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OutboundError {
+    #[error(
+        "outbound.extra_ca_file {path:?} cannot be used: {reason}; give a PEM file of certificates"
+    )]
+    ExtraCa {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    #[error("TLS cannot be set up: {0}")]
+    Tls(rustls::Error),
+}
+
+/// Connections to one server, or to a few. Cheap to make; belongs to one thread. Idle sockets close when it is dropped.
+#[derive(Clone)]
+pub struct Client(awc::Client);
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Client(…)")
+    }
+}
+
+/// What is asked, without the body.
+#[derive(Clone, Debug)]
+pub struct Head {
+    pub method: Method,
+    pub uri: Uri,
+    pub headers: HeaderMap,
+}
+
+/// The answer of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    pub status: u16,
+    /// The `Retry-After` header as it came.
+    pub retry_after: Option<String>,
+    /// The beginning of the body.
+    pub body: Vec<u8>,
+    /// Whether the body went on beyond the limit.
+    pub truncated: bool,
+}
+
+/// No answer, or one that broke off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    pub kind: ErrorKind,
+    /// The status, where the head of an answer had come.
+    pub status: Option<u16>,
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident = $word:literal,)*) => {
+        /// What went wrong in an exchange without a complete answer.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        pub enum ErrorKind { $($(#[$doc])* $kind,)* }
+
+        /// Every kind as it is stored and shown.
+        pub const ERROR_KINDS: &[&str] = &[$($word,)*];
+
+        impl ErrorKind {
+            /// The kind as it is stored and shown.
+            pub const fn as_str(self) -> &'static str {
+                match self { $(Self::$kind => $word,)* }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// The name has no address.
+    Dns = "dns",
+    /// The address may not be dialled.
+    BlockedTarget = "blocked_target",
+    /// Nobody answered at the address.
+    Connect = "connect",
+    /// The TLS handshake failed.
+    Tls = "tls",
+    /// The exchange was not over in its time.
+    Timeout = "timeout",
+    /// The server closed the connection in the middle.
+    Reset = "reset",
+    /// The answer was not HTTP.
+    InvalidResponse = "invalid_response",
+    /// We could not try: nobody's fault but ours.
+    Busy = "busy",
+}
+
+impl ErrorKind {
+    /// Whether the fault is the service's own, so that no attempt is used up.
+    pub const fn is_ours(self) -> bool {
+        matches!(self, Self::Busy)
+    }
+}
+
+impl Outbound {
+    /// Takes the operator's settings.
+    pub fn new(guard: Guard, extra_ca: Option<&Path>) -> Result<Self, OutboundError> {
+        Ok(Self {
+            connector: GuardedConnector {
+                guard: Arc::new(guard),
+                resolver: Resolver::new(),
+            },
+            tls: tls::client_config(extra_ca)?,
+        })
+    }
+
+    /// The rule that connections are held to.
+    pub fn guard(&self) -> &Guard {
+        &self.connector.guard
+    }
+
+    /// The verdict on an address before it is stored. A name that does not resolve now is accepted: every connection is checked again.
+    pub async fn check_url(&self, url: &OutboundUrl) -> Result<(), Blocked> {
+        let url = url.to_url();
+        if url.scheme() != "https" && !self.guard().allow_http {
+            return Err(Blocked::Insecure);
+        }
+        let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
+            return Err(Blocked::NotPublic);
+        };
+        match self.connector.resolver.resolve(host).await {
+            Ok(addresses) => self.guard().check_all(&addresses, port),
+            Err(_) => Ok(()),
+        }
+    }
+
+    /// A client of its own for one destination, with at most `connections` at the same time.
+    pub fn client(&self, connections: usize) -> Client {
+        let connector = Connector::new()
+            .connector(self.connector.clone())
+            .rustls_0_23(Arc::clone(&self.tls))
+            .timeout(NEVER)
+            .handshake_timeout(NEVER)
+            .conn_keep_alive(KEEP_ALIVE)
+            .conn_lifetime(CONNECTION_AGE_MAX)
+            .limit(connections);
+        Client(
+            awc::Client::builder()
+                .connector(connector)
+                .disable_redirects()
+                .disable_timeout()
+                .no_default_headers()
+                .add_default_header((awc::http::header::USER_AGENT, USER_AGENT))
+                .finish(),
+        )
+    }
+}
+
+/// One exchange: connect, send, read the answer up to `body_max` bytes, all within `limit`. An answer whose body does not
+/// end is cut at `body_max` and counts by its status.
+pub async fn exchange(
+    client: &Client,
+    head: Head,
+    body: Bytes,
+    body_max: usize,
+    limit: Duration,
+) -> Result<Exchange, Failure> {
+    let mut status = None;
+    let talk = talk(client, head, body, body_max, &mut status);
+    let ended = tokio::time::timeout(limit, talk).await;
+    let outcome = ended.unwrap_or(Err(ErrorKind::Timeout));
+    outcome.map_err(|kind| Failure {
+        kind,
+        status: status.map(|s| s.as_u16()),
+    })
+}
+
+async fn talk(
+    client: &Client,
+    head: Head,
+    body: Bytes,
+    body_max: usize,
+    status: &mut Option<StatusCode>,
+) -> Result<Exchange, ErrorKind> {
+    let mut request = client.0.request(head.method, head.uri).no_decompress();
+    for (name, value) in head.headers {
+        request.headers_mut().insert(name, value);
+    }
+    let mut response = request
+        .send_body(body)
+        .await
+        .map_err(|error| kind_of(&error))?;
+    *status = Some(response.status());
+    let retry_after = response
+        .headers()
+        .get("retry-after")
+        .and_then(|value| value.to_str().ok())
+        .map(str::to_owned);
+    let mut read = Vec::new();
+    let mut truncated = false;
+    while let Some(chunk) = response.next().await {
+        let chunk = chunk.map_err(|_| ErrorKind::Reset)?;
+        let room = body_max - read.len();
+        read.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        if chunk.len() > room {
+            truncated = true;
+            break;
+        }
+    }
+    Ok(Exchange {
+        status: response.status().as_u16(),
+        retry_after,
+        body: read,
+        truncated,
+    })
+}
+
+fn kind_of(error: &SendRequestError) -> ErrorKind {
+    match error {
+        SendRequestError::Connect(ConnectError::Resolver(inner)) => inner
+            .downcast_ref::<DialError>()
+            .map_or(ErrorKind::Dns, |dial| dial.0),
+        SendRequestError::Connect(ConnectError::Timeout) | SendRequestError::Timeout => {
+            ErrorKind::Timeout
+        }
+        SendRequestError::Connect(ConnectError::Disconnected)
+        | SendRequestError::Send(_)
+        | SendRequestError::Body(_) => ErrorKind::Reset,
+        // Dialling reports its faults as `Resolver`; what is left here is the handshake's.
+        SendRequestError::Connect(ConnectError::Io(_)) => ErrorKind::Tls,
+        SendRequestError::Connect(_) | SendRequestError::Url(_) => ErrorKind::Connect,
+        // The parser's error type has no public name here; a socket's fault is its source.
+        SendRequestError::Response(parse)
+            if parse.source().is_some_and(|s| s.is::<io::Error>()) =>
+        {
+            ErrorKind::Reset
+        }
+        _ => ErrorKind::InvalidResponse,
+    }
+}

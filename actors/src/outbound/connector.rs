@@ -1,0 +1,95 @@
+//! Makes outbound TCP connections: resolve, check every address, dial only what was checked, check who answered.
+
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use actix_rt::net::TcpStream;
+use actix_service::Service;
+use actix_tls::connect::{ConnectError, ConnectInfo, Connection};
+use awc::http::Uri;
+use futures_util::future::LocalBoxFuture;
+
+use super::{
+    ErrorKind,
+    guard::Guard,
+    resolver::{ResolveError, Resolver},
+};
+
+/// The addresses of one name that are tried; a name with hundreds is somebody's game.
+const ADDRESSES_TRIED_MAX: usize = 4;
+
+/// The connection maker that every client uses.
+#[derive(Clone, Debug)]
+pub(super) struct GuardedConnector {
+    pub(super) guard: Arc<Guard>,
+    pub(super) resolver: Resolver,
+}
+
+/// A connection was not made. Travels through the HTTP client inside its own error.
+#[derive(Debug)]
+pub(super) struct DialError(pub(super) ErrorKind);
+
+impl fmt::Display for DialError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.as_str())
+    }
+}
+
+impl std::error::Error for DialError {}
+
+impl Service<ConnectInfo<Uri>> for GuardedConnector {
+    type Response = Connection<Uri, TcpStream>;
+    type Error = ConnectError;
+    type Future = LocalBoxFuture<'static, Result<Self::Response, ConnectError>>;
+
+    actix_service::always_ready!();
+
+    fn call(&self, target: ConnectInfo<Uri>) -> Self::Future {
+        let connector = self.clone();
+        Box::pin(async move {
+            let dialled = connector.dial(target.request(), target.port()).await;
+            match dialled {
+                Ok(stream) => Ok(Connection::new(target.request().clone(), stream)),
+                // Never `InvalidInput`: the client panics on it.
+                Err(kind) => Err(ConnectError::Resolver(Box::new(DialError(kind)))),
+            }
+        })
+    }
+}
+
+impl GuardedConnector {
+    async fn dial(&self, uri: &Uri, port: u16) -> Result<TcpStream, ErrorKind> {
+        let insecure = uri.scheme_str() != Some("https");
+        if insecure && !self.guard.allow_http {
+            return Err(ErrorKind::BlockedTarget);
+        }
+        let host = uri.host().ok_or(ErrorKind::Connect)?;
+        let addresses = self.resolver.resolve(host).await.map_err(|e| match e {
+            ResolveError::NotFound => ErrorKind::Dns,
+            ResolveError::Busy => ErrorKind::Busy,
+        })?;
+        self.guard
+            .check_all(&addresses, port)
+            .map_err(|_| ErrorKind::BlockedTarget)?;
+        self.connect_any(&addresses, port).await
+    }
+
+    async fn connect_any(&self, addresses: &[IpAddr], port: u16) -> Result<TcpStream, ErrorKind> {
+        for address in addresses.iter().take(ADDRESSES_TRIED_MAX) {
+            let Ok(stream) = TcpStream::connect(SocketAddr::new(*address, port)).await else {
+                continue;
+            };
+            let peer = stream.peer_addr().map_err(|_| ErrorKind::Connect)?;
+            self.guard
+                .check(peer.ip(), peer.port())
+                .map_err(|_| ErrorKind::BlockedTarget)?;
+            // Small requests in one piece: waiting for more to send only adds delay.
+            let _ = stream.set_nodelay(true);
+            return Ok(stream);
+        }
+        Err(ErrorKind::Connect)
+    }
+}

@@ -1,0 +1,338 @@
+//! Which addresses may be dialled on behalf of a tenant: public ones, and what the operator allows beyond.
+//!
+//! The ranges are those of the IANA special-purpose address registries
+//! (<https://www.iana.org/assignments/iana-ipv4-special-registry>, `…/iana-ipv6-special-registry`), multicast, and in IPv6
+//! everything outside the global unicast block 2000::/3.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use ipnet::IpNet;
+
+/// The rule for outbound connections.
+#[derive(Clone, Debug, Default)]
+pub struct Guard {
+    /// Ranges that may be dialled although they are not public.
+    pub allow_cidrs: Vec<IpNet>,
+    /// Plain http may be used.
+    pub allow_http: bool,
+    /// Ports that this service listens on: never dialled on an address of this machine, whatever is allowed.
+    pub own_ports: Vec<u16>,
+}
+
+/// The address may not be dialled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Blocked {
+    #[error("must not be, or resolve to, an address that is not public")]
+    NotPublic,
+    #[error("must not point at this service itself")]
+    Own,
+    #[error("must begin with https://")]
+    Insecure,
+}
+
+impl Guard {
+    /// Whether every one of the addresses may be dialled at `port`: one bad address refuses the name.
+    pub fn check_all(&self, addresses: &[IpAddr], port: u16) -> Result<(), Blocked> {
+        addresses
+            .iter()
+            .try_for_each(|address| self.check(*address, port))
+    }
+
+    /// Whether an address may be dialled at `port`.
+    pub fn check(&self, address: IpAddr, port: u16) -> Result<(), Blocked> {
+        let address = effective(address);
+        let allowed =
+            is_public(address) || self.allow_cidrs.iter().any(|net| net.contains(&address));
+        if !allowed {
+            return Err(Blocked::NotPublic);
+        }
+        if self.own_ports.contains(&port) && is_this_machine(address) {
+            return Err(Blocked::Own);
+        }
+        Ok(())
+    }
+}
+
+/// What the kernel or a translator on the way will really dial: the IPv4 address inside a mapped (`::ffff:0:0/96`) or a
+/// NAT64 (`64:ff9b::/96`, RFC 6052) address, else the address itself.
+fn effective(address: IpAddr) -> IpAddr {
+    let IpAddr::V6(v6) = address else {
+        return address;
+    };
+    if let Some(v4) = v6.to_ipv4_mapped() {
+        return IpAddr::V4(v4);
+    }
+    match v6.segments() {
+        [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
+            let [a, b] = high.to_be_bytes();
+            let [c, d] = low.to_be_bytes();
+            IpAddr::V4(Ipv4Addr::new(a, b, c, d))
+        }
+        _ => address,
+    }
+}
+
+fn is_public(address: IpAddr) -> bool {
+    match address {
+        IpAddr::V4(v4) => !SPECIAL_V4.iter().any(|range| range.contains(v4)),
+        IpAddr::V6(v6) => {
+            GLOBAL_UNICAST.contains(v6) && !SPECIAL_V6.iter().any(|range| range.contains(v6))
+        }
+    }
+}
+
+/// Loopback and unspecified addresses by rule; any other by asking the kernel whether it could be bound here.
+fn is_this_machine(address: IpAddr) -> bool {
+    address.is_loopback()
+        || address.is_unspecified()
+        || std::net::UdpSocket::bind((address, 0)).is_ok()
+}
+
+struct V4(u8, u8, u8, u8, u32);
+
+impl V4 {
+    const fn contains(&self, address: Ipv4Addr) -> bool {
+        let network = Ipv4Addr::new(self.0, self.1, self.2, self.3).to_bits();
+        (network ^ address.to_bits()) >> (32 - self.4) == 0
+    }
+}
+
+struct V6(u16, u16, u16, u32);
+
+impl V6 {
+    /// The networks of the list have their one-bits in the first three segments.
+    const fn contains(&self, address: Ipv6Addr) -> bool {
+        let network = Ipv6Addr::new(self.0, self.1, self.2, 0, 0, 0, 0, 0).to_bits();
+        (network ^ address.to_bits()) >> (128 - self.3) == 0
+    }
+}
+
+const SPECIAL_V4: &[V4] = &[
+    V4(0, 0, 0, 0, 8),       // this network
+    V4(10, 0, 0, 0, 8),      // private
+    V4(100, 64, 0, 0, 10),   // shared by carriers
+    V4(127, 0, 0, 0, 8),     // loopback
+    V4(169, 254, 0, 0, 16),  // link local, with the clouds' metadata services
+    V4(172, 16, 0, 0, 12),   // private
+    V4(192, 0, 0, 0, 24),    // protocol assignments
+    V4(192, 0, 2, 0, 24),    // documentation
+    V4(192, 31, 196, 0, 24), // AS112
+    V4(192, 52, 193, 0, 24), // AMT
+    V4(192, 88, 99, 0, 24),  // 6to4 relays
+    V4(192, 168, 0, 0, 16),  // private
+    V4(192, 175, 48, 0, 24), // AS112
+    V4(198, 18, 0, 0, 15),   // benchmarks
+    V4(198, 51, 100, 0, 24), // documentation
+    V4(203, 0, 113, 0, 24),  // documentation
+    V4(224, 0, 0, 0, 4),     // multicast
+    V4(240, 0, 0, 0, 4),     // reserved, with broadcast
+];
+
+/// What lies outside is loopback, unspecified, IPv4-compatible, discard, local NAT64, SRv6, unique local, link local, multicast or unassigned.
+const GLOBAL_UNICAST: V6 = V6(0x2000, 0, 0, 3);
+
+const SPECIAL_V6: &[V6] = &[
+    V6(0x2001, 0, 0, 23), // protocol assignments: Teredo, benchmarks, ORCHID, DRIP
+    V6(0x2001, 0xdb8, 0, 32), // documentation
+    V6(0x2002, 0, 0, 16), // 6to4: carries any IPv4 address
+    V6(0x2620, 0x4f, 0x8000, 48), // AS112
+    V6(0x3fff, 0, 0, 20), // documentation
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(guard: &Guard, address: &str) -> Result<(), Blocked> {
+        guard.check(address.parse().expect("an address"), 443)
+    }
+
+    #[test]
+    fn every_special_range_is_refused_from_its_first_to_its_last_address() {
+        let guard = Guard::default();
+        for address in [
+            "0.0.0.0",
+            "0.255.255.255",
+            "10.0.0.0",
+            "10.255.255.255",
+            "100.64.0.0",
+            "100.127.255.255",
+            "127.0.0.0",
+            "127.0.0.1",
+            "127.255.255.255",
+            "169.254.0.0",
+            "169.254.169.254",
+            "169.254.255.255",
+            "172.16.0.0",
+            "172.31.255.255",
+            "192.0.0.0",
+            "192.0.0.8",
+            "192.0.0.9",
+            "192.0.0.170",
+            "192.0.0.255",
+            "192.0.2.0",
+            "192.0.2.255",
+            "192.31.196.1",
+            "192.52.193.1",
+            "192.88.99.1",
+            "192.168.0.0",
+            "192.168.255.255",
+            "192.175.48.1",
+            "198.18.0.0",
+            "198.19.255.255",
+            "198.51.100.1",
+            "203.0.113.255",
+            "224.0.0.0",
+            "239.255.255.255",
+            "240.0.0.0",
+            "255.255.255.254",
+            "255.255.255.255",
+            "::",
+            "::1",
+            "::ffff:0.0.0.0",
+            "::ffff:127.0.0.1",
+            "::ffff:10.1.2.3",
+            "::ffff:169.254.169.254",
+            "::127.0.0.1",
+            "::8.8.8.8",
+            "::ffff:0:8.8.8.8",
+            "64:ff9b::127.0.0.1",
+            "64:ff9b::10.0.0.1",
+            "64:ff9b::192.168.1.1",
+            "64:ff9b:1::1",
+            "64:ff9b:1:ffff::8.8.8.8",
+            "100::",
+            "100::ffff",
+            "100:0:0:1::1",
+            "2001::1",
+            "2001:0:ffff::1",
+            "2001:1::1",
+            "2001:2::1",
+            "2001:3::1",
+            "2001:4:112::1",
+            "2001:10::1",
+            "2001:20::1",
+            "2001:30::1",
+            "2001:1ff:ffff:ffff:ffff:ffff:ffff:ffff",
+            "2001:db8::1",
+            "2001:db8:ffff::1",
+            "2002:7f00:1::1",
+            "2002:808:808::1",
+            "2620:4f:8000::1",
+            "3fff::1",
+            "3fff:fff::1",
+            "4000::1",
+            "5f00::1",
+            "fc00::1",
+            "fd00:ec2::254",
+            "fdff::1",
+            "fe80::1",
+            "febf::1",
+            "fec0::1",
+            "ff02::1",
+            "ff0e::1",
+            "1::1",
+        ] {
+            assert_eq!(
+                verdict(&guard, address),
+                Err(Blocked::NotPublic),
+                "{address}"
+            );
+        }
+    }
+
+    #[test]
+    fn public_addresses_are_dialled() {
+        let guard = Guard::default();
+        for address in [
+            "1.1.1.1",
+            "8.8.8.8",
+            "9.255.255.255",
+            "11.0.0.0",
+            "100.63.255.255",
+            "100.128.0.0",
+            "126.255.255.255",
+            "128.0.0.0",
+            "169.253.255.255",
+            "169.255.0.0",
+            "172.15.255.255",
+            "172.32.0.0",
+            "192.0.1.0",
+            "192.0.3.0",
+            "192.167.255.255",
+            "192.169.0.0",
+            "198.17.255.255",
+            "198.20.0.0",
+            "203.0.112.255",
+            "203.0.114.0",
+            "223.255.255.255",
+            "::ffff:8.8.8.8",
+            "64:ff9b::8.8.8.8",
+            "2001:200::1",
+            "2001:4860:4860::8888",
+            "2001:db7::1",
+            "2001:db9::1",
+            "2003::1",
+            "2606:4700::1111",
+            "2620:4f:8001::1",
+            "2a00:1450::1",
+            "3ffe::1",
+            "3fff:1000::1",
+        ] {
+            assert_eq!(verdict(&guard, address), Ok(()), "{address}");
+        }
+    }
+
+    #[test]
+    fn what_the_operator_allows_is_dialled_in_every_spelling() {
+        let guard = Guard {
+            allow_cidrs: vec![
+                "127.0.0.0/8".parse().expect("a range"),
+                "fd00::/8".parse().expect("a range"),
+            ],
+            ..Guard::default()
+        };
+        for address in ["127.0.0.1", "::ffff:127.0.0.1", "fd12::1"] {
+            assert_eq!(verdict(&guard, address), Ok(()), "{address}");
+        }
+        for address in ["::1", "10.0.0.1", "0.0.0.0", "fc00::1"] {
+            assert!(verdict(&guard, address).is_err(), "{address}");
+        }
+    }
+
+    #[test]
+    fn one_bad_address_refuses_the_name() {
+        let guard = Guard::default();
+        let addresses = [
+            "8.8.8.8".parse().expect("v4"),
+            "127.0.0.1".parse().expect("v4"),
+        ];
+        assert_eq!(guard.check_all(&addresses, 443), Err(Blocked::NotPublic));
+        assert_eq!(guard.check_all(&addresses[..1], 443), Ok(()));
+    }
+
+    #[test]
+    fn the_service_does_not_call_itself_even_where_its_address_is_allowed() {
+        let guard = Guard {
+            allow_cidrs: vec![
+                "0.0.0.0/0".parse().expect("a range"),
+                "::/0".parse().expect("a range"),
+            ],
+            own_ports: vec![8080],
+            ..Guard::default()
+        };
+        for address in [
+            "127.0.0.1",
+            "127.9.9.9",
+            "0.0.0.0",
+            "::1",
+            "::",
+            "::ffff:127.0.0.1",
+        ] {
+            let address = address.parse().expect("an address");
+            assert_eq!(guard.check(address, 8080), Err(Blocked::Own), "{address}");
+            assert_eq!(guard.check(address, 8081), Ok(()), "{address}");
+        }
+        assert_eq!(guard.check("192.0.2.1".parse().expect("v4"), 8080), Ok(()));
+    }
+}

@@ -1,0 +1,19 @@
+//! Requests to tenants' servers: which addresses may be dialled, how a connection is made, how one exchange is held to its limits.
+//!
+//! Architecture invariant: no request leaves this program for an address that a tenant gave, except through [`Outbound`].
+
+mod client;
+mod connector;
+mod guard;
+mod resolver;
+mod tls;
+
+pub use client::{
+    Client, ERROR_KINDS, ErrorKind, Exchange, Failure, Head, Outbound, OutboundError, exchange,
+};
+pub use guard::{Blocked, Guard};
+
+#[cfg(test)]
+pub(crate) mod receiver;
+#[cfg(test)]
+mod tests;

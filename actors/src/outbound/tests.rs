@@ -1,0 +1,308 @@
+//! Exchanges with servers that misbehave: each ends in its time, with bounded memory, under the right name.
+
+use std::time::{Duration, Instant};
+
+use awc::http::{Method, header::HeaderMap};
+use bytes::Bytes;
+use dikala_entities::{OutboundUrl, UrlPolicy};
+
+use super::{
+    Blocked, Client, ErrorKind, Exchange, Failure, Guard, Head, Outbound, exchange,
+    receiver::{Play, Receiver, local_outbound},
+};
+
+const BODY_MAX: usize = 16 * 1024;
+const LIMIT: Duration = Duration::from_millis(400);
+
+fn post(url: &str) -> Head {
+    Head {
+        method: Method::POST,
+        uri: url.parse().expect("an address"),
+        headers: HeaderMap::new(),
+    }
+}
+
+async fn ask(client: &Client, url: &str) -> Result<Exchange, Failure> {
+    let began = Instant::now();
+    let answer = exchange(
+        client,
+        post(url),
+        Bytes::from_static(b"{}"),
+        BODY_MAX,
+        LIMIT,
+    )
+    .await;
+    assert!(began.elapsed() < LIMIT * 3, "{:?}", began.elapsed());
+    answer
+}
+
+async fn play(play: Play) -> Result<Exchange, Failure> {
+    let receiver = Receiver::start(move |_| play.clone()).await;
+    ask(&local_outbound().client(8), receiver.url("/").as_str()).await
+}
+
+fn kind(answer: Result<Exchange, Failure>) -> ErrorKind {
+    answer.expect_err("no answer").kind
+}
+
+#[actix::test]
+async fn a_server_that_hangs_or_drips_is_cut_off_in_time() {
+    assert_eq!(kind(play(Play::Hang).await), ErrorKind::Timeout);
+    let head = play(Play::Drip(b"HTTP/1.1 200 OK\r\nx-slow: ".to_vec())).await;
+    assert_eq!(kind(head), ErrorKind::Timeout);
+    let raw = b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n".to_vec();
+    let receiver = Receiver::start(move |_| Play::Raw(raw.clone())).await;
+    let body = ask(&local_outbound().client(8), receiver.url("/").as_str()).await;
+    let expected = Failure {
+        kind: ErrorKind::Timeout,
+        status: Some(200),
+    };
+    assert_eq!(body, Err(expected));
+}
+
+#[actix::test]
+async fn a_body_without_end_is_cut_and_counts_by_its_status() {
+    let answer = play(Play::Endless).await.expect("an answer");
+    assert_eq!((answer.status, answer.truncated), (200, true));
+    assert_eq!(answer.body.len(), BODY_MAX);
+}
+
+#[actix::test]
+async fn a_body_is_kept_as_it_came() {
+    let exact = play(Play::answer(200, "", &vec![7; BODY_MAX]))
+        .await
+        .expect("an answer");
+    assert_eq!((exact.body.len(), exact.truncated), (BODY_MAX, false));
+    let more = play(Play::answer(200, "", &vec![7; BODY_MAX + 1]))
+        .await
+        .expect("an answer");
+    assert_eq!((more.body.len(), more.truncated), (BODY_MAX, true));
+    // The beginning of a gzip stream: kept, never unpacked.
+    let gzip = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
+    let packed = play(Play::answer(200, "content-encoding: gzip\r\n", &gzip))
+        .await
+        .expect("an answer");
+    assert_eq!(packed.body, gzip);
+    let bytes = play(Play::answer(500, "retry-after: 7\r\n", b"\xff\x00\xfe"))
+        .await
+        .expect("an answer");
+    assert_eq!((bytes.status, bytes.body), (500, b"\xff\x00\xfe".to_vec()));
+    assert_eq!(bytes.retry_after.as_deref(), Some("7"));
+}
+
+#[actix::test]
+async fn what_is_not_http_has_its_name() {
+    assert_eq!(kind(play(Play::Reset).await), ErrorKind::Reset);
+    for bad in [
+        &b"SSH-2.0-OpenSSH_9.9\r\n\r\n"[..],
+        b"HTTP/1.1 200 OK\r\nbad header\r\n\r\n",
+        b"HTTP/1.1 9999 X\r\n\r\n",
+        b"\x00\x01\x02\r\n\r\n",
+    ] {
+        let answer = play(Play::Raw(bad.to_vec())).await;
+        assert_eq!(kind(answer), ErrorKind::InvalidResponse, "{bad:?}");
+    }
+    let huge = [
+        b"HTTP/1.1 200 OK\r\n".to_vec(),
+        b"x-a: b\r\n".repeat(1_000_000),
+    ]
+    .concat();
+    let kind = kind(play(Play::Raw(huge)).await);
+    assert!(
+        matches!(kind, ErrorKind::InvalidResponse | ErrorKind::Reset),
+        "{kind:?}"
+    );
+}
+
+#[actix::test]
+async fn redirects_are_answers_and_nothing_is_asked_for_packed() {
+    let receiver = Receiver::start(|_| Play::answer(307, "location: /other\r\n", b"")).await;
+    let client = local_outbound().client(8);
+    for _ in 0..3 {
+        let answer = ask(&client, receiver.url("/a").as_str())
+            .await
+            .expect("an answer");
+        assert_eq!(answer.status, 307);
+    }
+    let seen = receiver.seen();
+    assert_eq!(seen.len(), 3);
+    assert!(
+        seen.iter()
+            .all(|seen| seen.target == "/a" && seen.method == "POST")
+    );
+    assert!(!seen[0].headers.contains_key("accept-encoding"));
+    let agent = format!("Dikala/{}", env!("CARGO_PKG_VERSION"));
+    assert_eq!(seen[0].headers["user-agent"], agent);
+}
+
+#[actix::test]
+async fn nobody_there_and_no_tls_have_their_names() {
+    let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}/", closed.local_addr().expect("an address"));
+    drop(closed);
+    let client = local_outbound().client(8);
+    assert_eq!(kind(ask(&client, &url).await), ErrorKind::Connect);
+    let plain = Receiver::start(|_| Play::Reset).await;
+    // The receiver waits for the end of a head that never comes: the handshake stalls.
+    let stalled = ask(&client, &format!("https://{}/", plain.address)).await;
+    assert_eq!(kind(stalled), ErrorKind::Timeout);
+    let babble = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = babble.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        use std::io::Write;
+        if let Ok((mut socket, _)) = babble.accept() {
+            let _ = socket.write_all(b"this is not TLS at all\r\n\r\n");
+        }
+    });
+    let refused = ask(&client, &format!("https://{address}/")).await;
+    assert_eq!(kind(refused), ErrorKind::Tls);
+    let unknown = ask(&client, "http://no-such-host.invalid/").await;
+    assert!(matches!(kind(unknown), ErrorKind::Dns | ErrorKind::Timeout));
+}
+
+#[actix::test]
+async fn an_address_that_is_not_public_is_never_dialled() {
+    let receiver = Receiver::start(|_| Play::answer(200, "", b"")).await;
+    let port = receiver.address.port();
+    let strict = Outbound::new(
+        Guard {
+            allow_http: true,
+            ..Guard::default()
+        },
+        None,
+    )
+    .expect("outbound");
+    let client = strict.client(8);
+    for host in [
+        "127.0.0.1",
+        "localhost",
+        "a.localhost",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "0.0.0.0",
+    ] {
+        let url = format!("http://{host}:{port}/");
+        assert_eq!(
+            kind(ask(&client, &url).await),
+            ErrorKind::BlockedTarget,
+            "{host}"
+        );
+    }
+    let https_only = Outbound::new(
+        Guard {
+            allow_cidrs: vec!["127.0.0.0/8".parse().expect("a range")],
+            ..Guard::default()
+        },
+        None,
+    )
+    .expect("outbound");
+    let plain = ask(&https_only.client(8), receiver.url("/").as_str()).await;
+    assert_eq!(kind(plain), ErrorKind::BlockedTarget);
+    assert!(receiver.seen().is_empty());
+}
+
+#[actix::test]
+async fn registration_gives_the_same_verdict_in_every_spelling() {
+    let strict = Outbound::new(Guard::default(), None).expect("outbound");
+    for host in [
+        "127.0.0.1",
+        "127.1",
+        "2130706433",
+        "0x7f.1",
+        "0177.0.0.1",
+        "127.0.0.1.",
+        "localhost",
+        "LOCALHOST.",
+        "[::1]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "[0:0:0:0:0:0:0:1]",
+        "169.254.169.254",
+        "10.0.0.1",
+        "[fd00::1]",
+        "[64:ff9b::7f00:1]",
+        "[2002:7f00:1::]",
+        "%31%32%37.0.0.1",
+        "１２７.0.0.1",
+    ] {
+        let url = OutboundUrl::parse(&format!("https://{host}/"), UrlPolicy::default());
+        let url = url.unwrap_or_else(|e| panic!("{host}: {e}"));
+        assert_eq!(
+            strict.check_url(&url).await,
+            Err(Blocked::NotPublic),
+            "{host}"
+        );
+    }
+    for host in ["8.8.8.8", "[2606:4700::1111]", "no-such-host.invalid"] {
+        let url = OutboundUrl::parse(&format!("https://{host}/"), UrlPolicy::default());
+        assert_eq!(
+            strict.check_url(&url.expect("a URL")).await,
+            Ok(()),
+            "{host}"
+        );
+    }
+}
+
+#[test]
+fn an_authority_file_that_holds_none_is_refused() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("ca.pem");
+    assert!(Outbound::new(Guard::default(), Some(&path)).is_err());
+    std::fs::write(&path, "nothing").expect("a file");
+    assert!(Outbound::new(Guard::default(), Some(&path)).is_err());
+}
+
+/// One TLS exchange on a thread of its own, with the certificate of `testdata` (for `localhost`, good for a century).
+fn tls_server() -> std::net::SocketAddr {
+    use std::io::{Read, Write};
+
+    use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+
+    let certificate = CertificateDer::from_pem_slice(include_bytes!("testdata/server.pem"));
+    let key = PrivateKeyDer::from_pem_slice(include_bytes!("testdata/server.key"));
+    let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .expect("versions")
+        .with_no_client_auth()
+        .with_single_cert(
+            vec![certificate.expect("a certificate")],
+            key.expect("a key"),
+        )
+        .expect("a configuration");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    std::thread::spawn(move || {
+        let (socket, _) = listener.accept().expect("a connection");
+        let connection = rustls::ServerConnection::new(config.into()).expect("a connection");
+        let mut stream = rustls::StreamOwned::new(connection, socket);
+        if stream.read(&mut [0; 4096]).is_ok() {
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecure");
+            let _ = stream.flush();
+        }
+    });
+    address
+}
+
+#[actix::test]
+async fn tls_trusts_the_operators_authority_and_nobody_unknown() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let authority = folder.path().join("ca.pem");
+    std::fs::write(&authority, include_bytes!("testdata/ca.pem")).expect("a file");
+    let loopback = || Guard {
+        allow_cidrs: vec![
+            "127.0.0.0/8".parse().expect("v4"),
+            "::1/128".parse().expect("v6"),
+        ],
+        ..Guard::default()
+    };
+    let url = || format!("https://localhost:{}/", tls_server().port());
+    let trusting = Outbound::new(loopback(), Some(&authority)).expect("outbound");
+    let answer = ask(&trusting.client(1), &url()).await.expect("an answer");
+    assert_eq!(
+        (answer.status, answer.body.as_slice()),
+        (200, &b"secure"[..])
+    );
+    let wary = Outbound::new(loopback(), None).expect("outbound");
+    assert_eq!(kind(ask(&wary.client(1), &url()).await), ErrorKind::Tls);
+}

@@ -1,0 +1,197 @@
+//! One attempt: the signed request, the exchange, and what is kept of it.
+
+use std::{
+    cell::Cell,
+    time::{Duration, Instant},
+};
+
+use awc::http::{
+    Method, Uri,
+    header::{HeaderMap, HeaderName, HeaderValue},
+};
+use bytes::Bytes;
+use dikala_entities::{Millis, Vault, WebhookId, vault::VaultError, webhook};
+
+use super::{
+    retry::Ended,
+    signature::{Keys, Signer},
+};
+use crate::{
+    outbound::{Client, ErrorKind, Exchange, Failure, Head, Outbound, exchange},
+    outbox::Dispatch,
+};
+
+/// The most that is kept of an answer, in bytes.
+pub(super) const RESPONSE_BYTES_MAX: usize = 16 * 1024;
+
+/// Where a lane's deliveries go, and with what they are signed.
+#[derive(Debug)]
+pub(super) struct Endpoint {
+    uri: Uri,
+    keys: Keys,
+    client: Client,
+    outbound: Outbound,
+    /// Whether a connection may have been kept from an exchange before.
+    used: Cell<bool>,
+    /// What it was made from.
+    row: webhook::Model,
+}
+
+/// How an attempt went.
+#[derive(Debug)]
+pub(super) struct Attempted {
+    pub(super) started_at: Millis,
+    pub(super) duration_ms: i64,
+    pub(super) result: Result<Exchange, Failure>,
+}
+
+impl Endpoint {
+    /// Opens the secrets of a webhook. Keeps the connections of `before` if the address is the same.
+    pub(super) fn new(
+        row: webhook::Model,
+        vault: &Vault,
+        outbound: &Outbound,
+        connections: usize,
+        before: Option<&Self>,
+    ) -> Result<Self, VaultError> {
+        let keys = keys(&row, vault)?;
+        let kept = before.filter(|before| before.row.url == row.url);
+        let client = match kept {
+            Some(before) => before.client.clone(),
+            None => outbound.client(connections),
+        };
+        Ok(Self {
+            // An address that the HTTP client cannot take fails each attempt as one that cannot be reached.
+            uri: row.url.as_str().parse().unwrap_or_default(),
+            keys,
+            client,
+            outbound: outbound.clone(),
+            used: Cell::new(kept.is_some_and(|before| before.used.get())),
+            row,
+        })
+    }
+
+    /// Whether it still is what the row says.
+    pub(super) fn is_current(&self, row: &webhook::Model) -> bool {
+        self.row.url == row.url
+            && self.row.secret == row.secret
+            && self.row.previous_secret == row.previous_secret
+            && self.row.previous_secret_until == row.previous_secret_until
+    }
+
+    /// Makes attempt `number` of a delivery.
+    pub(super) async fn attempt(
+        &self,
+        dispatch: &Dispatch,
+        at: Millis,
+        limit: Duration,
+    ) -> Attempted {
+        let began = Instant::now();
+        let result = match self.head(dispatch, at) {
+            Some(head) => self.send(head, dispatch, began, limit).await,
+            None => Err(Failure {
+                kind: ErrorKind::Connect,
+                status: None,
+            }),
+        };
+        Attempted {
+            started_at: at,
+            duration_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
+            result,
+        }
+    }
+
+    async fn send(
+        &self,
+        head: Head,
+        dispatch: &Dispatch,
+        began: Instant,
+        limit: Duration,
+    ) -> Result<Exchange, Failure> {
+        let body = Bytes::copy_from_slice(dispatch.body.as_bytes());
+        let again = self.used.get().then(|| (head.clone(), body.clone()));
+        let sent = exchange(&self.client, head, body, RESPONSE_BYTES_MAX, limit).await;
+        let closed = Failure {
+            kind: ErrorKind::Reset,
+            status: None,
+        };
+        let sent = match again {
+            // A server closes a kept connection when it likes; a request that met that moment goes out on a new one.
+            Some((head, body)) if sent == Err(closed) => {
+                let rest = limit.saturating_sub(began.elapsed());
+                let fresh = self.outbound.client(1);
+                exchange(&fresh, head, body, RESPONSE_BYTES_MAX, rest).await
+            }
+            _ => sent,
+        };
+        if sent.is_ok() {
+            self.used.set(true);
+        }
+        sent
+    }
+
+    fn head(&self, dispatch: &Dispatch, at: Millis) -> Option<Head> {
+        self.uri.host()?;
+        let body = dispatch.body.as_bytes();
+        let service = self.keys.current.service_signature(body);
+        let standard = self.keys.standard_signatures(dispatch.event, at, body);
+        let number = dispatch.attempts.saturating_add(1);
+        let mut headers = HeaderMap::with_capacity(10);
+        let mut set = |name: &'static str, value: HeaderValue| {
+            headers.insert(HeaderName::from_static(name), value);
+        };
+        set("content-type", HeaderValue::from_static("application/json"));
+        set("x-service-signature", HeaderValue::try_from(service).ok()?);
+        set(
+            "x-service-event",
+            HeaderValue::from_static(dispatch.kind.as_str()),
+        );
+        set(
+            "x-service-delivery",
+            HeaderValue::try_from(dispatch.delivery.to_string()).ok()?,
+        );
+        set("x-service-attempt", HeaderValue::from(number));
+        set(
+            "webhook-id",
+            HeaderValue::try_from(dispatch.event.to_string()).ok()?,
+        );
+        set("webhook-timestamp", HeaderValue::from(at.as_i64() / 1_000));
+        set("webhook-signature", HeaderValue::try_from(standard).ok()?);
+        if dispatch.is_test {
+            set("x-service-test", HeaderValue::from_static("true"));
+        }
+        Some(Head {
+            method: Method::POST,
+            uri: self.uri.clone(),
+            headers,
+        })
+    }
+}
+
+impl Attempted {
+    /// What the retry rules need to know.
+    pub(super) fn ended(&self) -> Ended {
+        match &self.result {
+            Ok(answer) => Ended::Answered {
+                status: answer.status,
+                retry_after: answer.retry_after.clone(),
+            },
+            Err(_) => Ended::Broken,
+        }
+    }
+
+    /// Whether it was not made at all, through a fault of our own.
+    pub(super) fn is_our_fault(&self) -> bool {
+        matches!(&self.result, Err(failure) if failure.kind.is_ours())
+    }
+}
+
+fn keys(row: &webhook::Model, vault: &Vault) -> Result<Keys, VaultError> {
+    let open = |id: WebhookId, sealed: &str| vault.open(id, sealed);
+    let current = Signer::new(&open(row.id, &row.secret)?);
+    let previous = match (&row.previous_secret, row.previous_secret_until) {
+        (Some(sealed), Some(until)) => Some((Signer::new(&open(row.id, sealed)?), until)),
+        _ => None,
+    };
+    Ok(Keys { current, previous })
+}

@@ -1,0 +1,159 @@
+//! Delivering events: committed deliveries go out at once, failed ones are tried again from the table, and nobody's
+//! endpoint slows anybody else's.
+//!
+//! [`dispatcher`] is the actor, a thin shell around [`engine`]; [`lane`] is one endpoint's queue; [`circuit`], [`retry`] and
+//! [`signature`] are the decisions; [`table`] and [`results`] are the SQL.
+
+mod attempt;
+mod circuit;
+mod dispatcher;
+mod engine;
+mod lane;
+mod reader;
+mod recorder;
+mod results;
+pub mod retry;
+mod sample;
+pub mod signature;
+pub mod stats;
+mod table;
+mod trial;
+
+#[cfg(test)]
+mod tests;
+
+use std::{sync::Arc, time::Duration};
+
+use actix::{Addr, Recipient};
+use actix_rt::ArbiterHandle;
+use dikala_entities::{DeliveryId, Store, Vault, WebhookId, webhook};
+
+pub use self::dispatcher::WebhookDispatcher;
+use self::{
+    dispatcher::{Drain, Refresh, Test, Wake},
+    stats::{Stats, StatsReading},
+};
+use crate::{
+    clock::SharedClock,
+    meter::{MeteredContext, OnPanic},
+    outbound::Outbound,
+    outbox::Deliver,
+};
+
+/// Messages that may wait for the dispatcher. What does not fit is found in the table a second later.
+const MAILBOX: usize = 4_096;
+
+/// How deliveries are made.
+#[derive(Clone, Debug)]
+pub struct WebhooksConfig {
+    /// The waits before the second, third … attempt, in seconds. After the last a delivery has failed.
+    pub retry_schedule_seconds: Vec<i64>,
+    /// For one whole exchange, body included.
+    pub timeout: Duration,
+    /// Attempts at the same time to one endpoint.
+    pub endpoint_concurrency: usize,
+    /// Attempts at the same time to all endpoints. No tenant gets more than a quarter.
+    pub max_in_flight: usize,
+}
+
+impl Default for WebhooksConfig {
+    fn default() -> Self {
+        Self {
+            retry_schedule_seconds: retry::DEFAULT_SCHEDULE_SECONDS.to_vec(),
+            timeout: Duration::from_secs(15),
+            endpoint_concurrency: 8,
+            max_in_flight: 256,
+        }
+    }
+}
+
+/// What the dispatcher works with.
+#[derive(Clone, Debug)]
+pub struct Services {
+    pub store: Store,
+    pub clock: SharedClock,
+    pub vault: Vault,
+    pub outbound: Outbound,
+    /// This node's name, as it stands in leases.
+    pub node: Arc<str>,
+}
+
+/// A test delivery was not made.
+#[derive(Debug, thiserror::Error)]
+pub enum TestError {
+    /// Too many tests at the same time, or the dispatcher is stopping.
+    #[error("too many test deliveries are running; try again in a moment")]
+    Busy,
+    /// The webhook's secret does not open with the configured key.
+    #[error(transparent)]
+    Vault(#[from] dikala_entities::vault::VaultError),
+    #[error(transparent)]
+    Store(#[from] sea_orm::DbErr),
+}
+
+/// What the rest of the program knows of the dispatcher.
+#[derive(Clone, Debug)]
+pub struct WebhooksHandle {
+    dispatcher: Addr<WebhookDispatcher>,
+    stats: Arc<Stats>,
+}
+
+/// Starts the dispatcher on `arbiter`, which should be its own: the HTTP clients live there.
+pub fn start(
+    arbiter: &ArbiterHandle,
+    services: Services,
+    config: WebhooksConfig,
+) -> WebhooksHandle {
+    let stats = Arc::new(Stats::default());
+    let shared = Arc::clone(&stats);
+    let dispatcher = MeteredContext::start(arbiter, MAILBOX, OnPanic::Restart, move |_| {
+        WebhookDispatcher::new(services, config, shared)
+    });
+    WebhooksHandle { dispatcher, stats }
+}
+
+impl WebhooksHandle {
+    /// Where committed deliveries go, by `try_send`: what is refused is found in the table.
+    pub fn recipient(&self) -> Recipient<Deliver> {
+        self.dispatcher.clone().recipient()
+    }
+
+    /// Says that deliveries may have become due in the table: a resend, a recovery, a webhook enabled again.
+    pub fn wake(&self) {
+        // Lost where the mailbox is full; the dispatcher looks every second anyway.
+        let _ = self.dispatcher.try_send(Wake);
+    }
+
+    /// Says that a webhook was changed or deleted. Without it the dispatcher notices within about a second.
+    pub fn refresh(&self, webhook: WebhookId) {
+        let _ = self.dispatcher.try_send(Refresh { webhook });
+    }
+
+    /// Sends a signed sample of one subscribed kind, waits for its only attempt to be recorded, and names the delivery.
+    pub async fn test(&self, webhook: webhook::Model) -> Result<DeliveryId, TestError> {
+        let test = Test {
+            webhook: Box::new(webhook),
+        };
+        self.dispatcher
+            .send(test)
+            .await
+            .unwrap_or(Err(TestError::Busy))
+    }
+
+    /// Takes no more work, waits for what is in flight, `limit` at most, records it, and gives back what was not begun.
+    pub async fn drain(&self, limit: Duration) {
+        if self.dispatcher.send(Drain { limit }).await.is_err() {
+            tracing::warn!("the webhook dispatcher was gone before it was drained");
+        }
+    }
+
+    /// Whether the dispatcher answers.
+    pub async fn is_alive(&self) -> bool {
+        self.dispatcher.send(dispatcher::Ping).await.is_ok()
+    }
+
+    /// Counts and times for the metrics.
+    pub fn stats(&self) -> StatsReading {
+        self.stats.reading()
+    }
+}

@@ -1,0 +1,219 @@
+//! Endpoints that fail, hang, go away, or are taken away.
+
+use super::*;
+
+#[actix::test]
+async fn retry_after_moves_the_next_attempt() {
+    let world = World::new().await;
+    let handle = world.start(quick());
+    for status in [429, 503] {
+        let tenant = TenantId::new(world.clock.now());
+        let receiver =
+            Receiver::start(move |_| Play::answer(status, "retry-after: 20\r\n", b"")).await;
+        world.webhook(tenant, receiver.url("/")).await;
+        let ids = world.announce(&handle, tenant, &world.calls(1)).await;
+        let row = world.attempted(ids[0]).await;
+        let wait_ms = row.next_attempt_at.expect("pending").since(row.created_at);
+        assert!((20_000..=25_000).contains(&wait_ms), "{wait_ms} ms");
+    }
+}
+
+#[actix::test]
+async fn a_failed_delivery_is_tried_again_with_the_same_bytes_until_the_schedule_ends() {
+    let world = World::new().await;
+    let receiver = Receiver::start(|_| Play::answer(500, "", b"")).await;
+    let hook = world.webhook(world.tenant, receiver.url("/")).await;
+    let handle = world.start(retrying(&[0, 1, 0, 0, 0, 0]));
+    let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
+    let row = world
+        .until(ids[0], "fails", |row| row.status == DeliveryStatus::Failed)
+        .await;
+    assert_eq!((row.attempts, row.next_attempt_at), (7, None));
+    let seen = receiver.seen();
+    let numbers: Vec<&str> = seen
+        .iter()
+        .map(|s| s.headers["x-service-attempt"].as_str())
+        .collect();
+    assert_eq!(numbers, ["1", "2", "3", "4", "5", "6", "7"]);
+    assert!(
+        seen.iter()
+            .all(|s| s.body == seen[0].body && delivery_of(s) == ids[0].to_string())
+    );
+    assert_eq!(world.attempts(ids[0]).await.len(), 7);
+    let hook = world.webhook_row(hook.id).await;
+    assert_eq!((hook.failed_in_row, hook.is_active), (1, true));
+    assert!(hook.failing_since.is_some());
+}
+
+#[actix::test]
+async fn a_success_ends_a_row_of_failures() {
+    let world = World::new().await;
+    let fails = Rc::new(Cell::new(2));
+    let left = Rc::clone(&fails);
+    let receiver = Receiver::start(move |_| {
+        left.set(left.get() - 1);
+        if left.get() >= 0 {
+            Play::answer(500, "", b"")
+        } else {
+            ok()
+        }
+    })
+    .await;
+    let hook = world.webhook(world.tenant, receiver.url("/")).await;
+    let handle = world.start(retrying(&[0, 0, 0]));
+    let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
+    assert_eq!(world.succeeded(ids[0]).await.attempts, 3);
+    let hook = world.webhook_row(hook.id).await;
+    assert_eq!((hook.failed_in_row, hook.failing_since), (0, None));
+}
+
+#[actix::test]
+async fn a_410_disables_and_enabling_again_resumes() {
+    let world = World::new().await;
+    let gone = Rc::new(Cell::new(true));
+    let now_gone = Rc::clone(&gone);
+    let receiver = Receiver::start(move |_| {
+        if now_gone.get() {
+            Play::answer(410, "", b"")
+        } else {
+            ok()
+        }
+    })
+    .await;
+    let hook = world.webhook(world.tenant, receiver.url("/")).await;
+    let handle = world.start(WebhooksConfig {
+        endpoint_concurrency: 1,
+        ..quick()
+    });
+    let ids = world.announce(&handle, world.tenant, &world.calls(3)).await;
+    let row = world
+        .until(ids[0], "fails", |row| row.status == DeliveryStatus::Failed)
+        .await;
+    assert_eq!(row.attempts, 1);
+    let disabled = world.webhook_row(hook.id).await;
+    assert!(!disabled.is_active);
+    assert_eq!(
+        disabled.disabled_reason.as_deref(),
+        Some(retry::REASON_GONE)
+    );
+    assert_eq!(world.delivery(ids[1]).await.status, DeliveryStatus::Pending);
+    assert_eq!(receiver.seen().len(), 1);
+
+    gone.set(false);
+    let mut enabled = disabled.into_active_model();
+    enabled.is_active = Set(true);
+    enabled.disabled_reason = Set(None);
+    enabled.update(world.store.writer()).await.expect("enabled");
+    handle.refresh(hook.id);
+    for id in &ids[1..] {
+        world.succeeded(*id).await;
+    }
+}
+
+#[actix::test]
+async fn a_tenant_whose_endpoint_hangs_delays_nobody_else() {
+    let world = World::new().await;
+    let hanging = Receiver::start(|_| Play::Hang).await;
+    let healthy = Receiver::start(|_| ok()).await;
+    let (bad, good) = (TenantId::new(world.clock.now()), world.tenant);
+    for n in 0..20 {
+        world.webhook(bad, hanging.url(&format!("/{n}"))).await;
+    }
+    world.webhook(good, healthy.url("/")).await;
+    let handle = world.start(WebhooksConfig::default());
+    let hung = world.announce(&handle, bad, &world.calls(40)).await;
+    assert_eq!(hung.len(), 800);
+    // A quarter of all permits, and not one more.
+    hanging.wait_for(64).await;
+    for _ in 0..10 {
+        let began = Instant::now();
+        let ids = world.announce(&handle, good, &world.calls(2)).await;
+        for id in ids {
+            world.succeeded(id).await;
+        }
+        assert!(
+            began.elapsed() < Duration::from_secs(2),
+            "{:?}",
+            began.elapsed()
+        );
+    }
+    assert_eq!(handle.stats().in_flight, 64);
+    assert_eq!(hanging.seen().len(), 64);
+}
+
+#[actix::test]
+async fn an_endpoint_that_keeps_failing_is_probed_and_then_gets_everything() {
+    let world = World::new().await;
+    let broken = Rc::new(Cell::new(true));
+    let now_broken = Rc::clone(&broken);
+    let receiver = Receiver::start(move |_| {
+        if now_broken.get() {
+            Play::answer(500, "", b"")
+        } else {
+            ok()
+        }
+    })
+    .await;
+    world.webhook(world.tenant, receiver.url("/")).await;
+    let handle = world.start(retrying(&[2, 2, 2, 2]));
+    let ids = world
+        .announce(&handle, world.tenant, &world.calls(60))
+        .await;
+    receiver.wait_for(5).await;
+    tokio::time::sleep(Duration::from_millis(800)).await;
+    // Eight were under way when it opened; without the circuit it would be all sixty.
+    let burnt = receiver.seen().len();
+    assert!(burnt <= 13, "{burnt} attempts");
+    broken.set(false);
+    for id in &ids {
+        assert!(world.succeeded(*id).await.attempts <= 3);
+    }
+    assert_eq!(handle.stats().failed, 0);
+}
+
+#[actix::test]
+async fn a_deleted_webhook_gets_nothing_more_and_its_deliveries_are_closed() {
+    let world = World::new().await;
+    let receiver = Receiver::start(|_| Play::answer(500, "", b"")).await;
+    let hook = world.webhook(world.tenant, receiver.url("/")).await;
+    let handle = world.start(retrying(&[1, 1, 1, 1, 1, 1]));
+    let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
+    world.attempted(ids[0]).await;
+    webhook::Entity::delete_by_id(hook.id)
+        .exec(world.store.writer())
+        .await
+        .expect("deleted");
+    handle.refresh(hook.id);
+    let row = world
+        .until(ids[0], "is closed", |row| {
+            row.status == DeliveryStatus::Failed
+        })
+        .await;
+    assert_eq!(row.attempts, 1);
+    assert_eq!(receiver.seen().len(), 1);
+}
+
+#[actix::test]
+async fn a_secret_that_does_not_open_burns_no_attempt() {
+    let world = World::new().await;
+    let receiver = Receiver::start(|_| ok()).await;
+    let hook = world.webhook(world.tenant, receiver.url("/")).await;
+    let sealed = hook.secret.clone();
+    let mut broken = hook.clone().into_active_model();
+    broken.secret = Set("AAAA".to_owned());
+    broken.update(world.store.writer()).await.expect("broken");
+    let handle = world.start(quick());
+    let ids = world.announce(&handle, world.tenant, &world.calls(2)).await;
+    let mut waited = handle.stats();
+    while waited.lanes == 0 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        waited = handle.stats();
+    }
+    let mut mended = world.webhook_row(hook.id).await.into_active_model();
+    mended.secret = Set(sealed);
+    mended.update(world.store.writer()).await.expect("mended");
+    handle.refresh(hook.id);
+    for id in ids {
+        assert_eq!(world.succeeded(id).await.attempts, 1);
+    }
+}

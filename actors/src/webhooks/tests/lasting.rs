@@ -1,0 +1,141 @@
+//! What outlasts a moment: order, restarts, lost announcements, draining.
+
+use super::*;
+
+#[actix::test]
+async fn the_first_attempts_of_one_call_go_in_order_and_calls_do_not_wait_for_each_other() {
+    let world = World::new().await;
+    let running: Rc<RefCell<HashMap<String, usize>>> = Rc::default();
+    let most = Rc::new(Cell::new(0));
+    let (seen_running, seen_most) = (Rc::clone(&running), Rc::clone(&most));
+    let receiver = Receiver::start(move |seen| {
+        let body: serde_json::Value = serde_json::from_slice(&seen.body).expect("JSON");
+        let call = body["data"]["callId"].as_str().expect("an id").to_owned();
+        let mut running = seen_running.borrow_mut();
+        *running.entry(call).or_insert(0) += 1;
+        seen_most.set(seen_most.get().max(running.len()));
+        let wait = 3 + (seen.body.len() as u64 * 7 + running.len() as u64) % 5;
+        Play::After(
+            Duration::from_millis(wait),
+            b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_vec(),
+        )
+    })
+    .await;
+    world.webhook(world.tenant, receiver.url("/")).await;
+    let handle = world.start(quick());
+    let calls = world.calls(5);
+    // More than a lane holds in memory, so that part of it comes back from the table.
+    let order: Vec<CallId> = (0..300).map(|n| calls[n % calls.len()]).collect();
+    let mut ids = Vec::new();
+    for part in order.chunks(30) {
+        ids.extend(world.announce(&handle, world.tenant, part).await);
+    }
+    for id in &ids {
+        world.succeeded(*id).await;
+    }
+    let seen = receiver.seen();
+    assert_eq!(seen.len(), ids.len(), "each once");
+    let mut by_call: HashMap<usize, Vec<String>> = HashMap::new();
+    for request in &seen {
+        let n = ids
+            .iter()
+            .position(|id| id.to_string() == delivery_of(request))
+            .expect("one of ours");
+        by_call
+            .entry(n % calls.len())
+            .or_default()
+            .push(delivery_of(request));
+    }
+    for deliveries in by_call.values() {
+        assert!(deliveries.is_sorted(), "out of order");
+    }
+    assert!(most.get() > 1, "calls waited for each other");
+}
+
+#[actix::test]
+async fn what_was_pending_when_the_node_stopped_goes_on_at_the_next_start() {
+    let world = World::new().await;
+    let receiver = Receiver::start(|_| ok()).await;
+    world.webhook(world.tenant, receiver.url("/")).await;
+    let own = world.commit(world.tenant, &world.calls(150)).await;
+    let foreign = world
+        .commit_as(world.tenant, &world.calls(1), "node-b")
+        .await;
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    let began = Instant::now();
+    let _handle = world.start(quick());
+    for dispatch in &own {
+        world.succeeded(dispatch.delivery).await;
+    }
+    assert!(began.elapsed() < Duration::from_secs(5));
+    assert_eq!(receiver.seen().len(), own.len(), "each once");
+    let held = world.delivery(foreign[0].delivery).await;
+    assert_eq!(
+        (held.attempts, held.lease_owner.as_deref()),
+        (0, Some("node-b"))
+    );
+}
+
+#[actix::test]
+async fn an_announcement_that_was_lost_costs_time_only() {
+    let world = World::new().await;
+    let receiver = Receiver::start(|_| ok()).await;
+    world.webhook(world.tenant, receiver.url("/")).await;
+    let handle = world.start(quick());
+    assert!(handle.is_alive().await);
+    let lost = world.commit(world.tenant, &world.calls(1)).await;
+    world.succeeded(lost[0].delivery).await;
+}
+
+#[actix::test]
+async fn a_drain_waits_for_what_is_under_way_and_gives_the_rest_back() {
+    let world = World::new().await;
+    let receiver = Receiver::start(|_| {
+        Play::After(
+            Duration::from_millis(200),
+            b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_vec(),
+        )
+    })
+    .await;
+    world.webhook(world.tenant, receiver.url("/")).await;
+    let handle = world.start(WebhooksConfig {
+        endpoint_concurrency: 2,
+        ..quick()
+    });
+    let ids = world.announce(&handle, world.tenant, &world.calls(6)).await;
+    receiver.wait_for(2).await;
+    handle.drain(Duration::from_secs(5)).await;
+    for id in &ids[..2] {
+        assert_eq!(world.delivery(*id).await.status, DeliveryStatus::Succeeded);
+    }
+    for id in &ids[2..] {
+        let row = world.delivery(*id).await;
+        assert_eq!((row.status, row.attempts), (DeliveryStatus::Pending, 0));
+        assert_eq!((row.lease_owner, row.lease_until), (None, Millis::MIN));
+    }
+    assert_eq!(receiver.seen().len(), 2);
+    assert!(matches!(
+        handle
+            .test(world.webhook(world.tenant, receiver.url("/")).await)
+            .await,
+        Err(crate::webhooks::TestError::Busy)
+    ));
+}
+
+#[actix::test]
+async fn a_dispatcher_that_panicked_comes_back_from_the_table() {
+    let world = World::new().await;
+    let receiver = Receiver::start(|_| ok()).await;
+    world.webhook(world.tenant, receiver.url("/")).await;
+    let handle = world.start(quick());
+    let calls = world.calls(1);
+    let before = world.announce(&handle, world.tenant, &calls).await;
+    world.succeeded(before[0]).await;
+    let lost = world.commit(world.tenant, &calls).await;
+    let broken = handle.dispatcher.send(crate::webhooks::dispatcher::Break);
+    assert!(broken.await.is_err());
+    world.succeeded(lost[0].delivery).await;
+    let after = world.announce(&handle, world.tenant, &calls).await;
+    world.succeeded(after[0]).await;
+    assert!(handle.is_alive().await);
+}

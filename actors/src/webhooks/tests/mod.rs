@@ -1,0 +1,400 @@
+//! The dispatcher with a real store and real receivers.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    rc::Rc,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use actix_rt::Arbiter;
+use dikala_entities::{
+    CallId, DeliveryId, DeliveryStatus, EventKind, Millis, OutboundUrl, Secret, Store, TenantId,
+    Vault, WebhookId, attempt, delivery, event, webhook,
+};
+use sea_orm::{
+    ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter,
+    QueryOrder,
+};
+
+use super::{Services, WebhooksConfig, WebhooksHandle, retry, signature::Signer, start};
+use crate::{
+    clock::{SharedClock, SystemClock},
+    outbound::receiver::{Play, Receiver, Seen, local_outbound},
+    outbox::{self, Deliver, NewEvent},
+    testing::sqlite_store,
+};
+
+const NODE: &str = "node-a";
+const SECRET: &str = "whsecret-for-tests";
+
+mod failing;
+mod lasting;
+
+struct World {
+    _folder: tempfile::TempDir,
+    store: Store,
+    vault: Vault,
+    clock: SharedClock,
+    tenant: TenantId,
+}
+
+impl World {
+    async fn new() -> Self {
+        let (folder, store) = sqlite_store().await;
+        let clock: SharedClock = Arc::new(SystemClock);
+        Self {
+            _folder: folder,
+            store,
+            vault: Vault::from_base64(&Vault::generate_key()).expect("a key"),
+            tenant: TenantId::new(clock.now()),
+            clock,
+        }
+    }
+
+    fn start(&self, config: WebhooksConfig) -> WebhooksHandle {
+        let services = Services {
+            store: self.store.clone(),
+            clock: Arc::clone(&self.clock),
+            vault: self.vault.clone(),
+            outbound: local_outbound(),
+            node: NODE.into(),
+        };
+        start(&Arbiter::current(), services, config)
+    }
+
+    async fn webhook(&self, tenant: TenantId, url: OutboundUrl) -> webhook::Model {
+        let now = self.clock.now();
+        let id = WebhookId::new(now);
+        let row = webhook::Model {
+            id,
+            tenant_id: tenant,
+            url,
+            events: serde_json::to_string(EventKind::ALL).expect("words"),
+            secret: self.vault.seal(id, &Secret::new(SECRET)),
+            secret_hint: "ests".to_owned(),
+            previous_secret: None,
+            previous_secret_until: None,
+            is_active: true,
+            disabled_reason: None,
+            failed_in_row: 0,
+            failing_since: None,
+            created_at: now,
+            updated_at: now,
+        };
+        webhook::Entity::insert(row.clone().into_active_model())
+            .exec_without_returning(self.store.writer())
+            .await
+            .expect("inserted");
+        row
+    }
+
+    async fn commit(&self, tenant: TenantId, calls: &[CallId]) -> Vec<outbox::Dispatch> {
+        self.commit_as(tenant, calls, NODE).await
+    }
+
+    /// Writes one event for each call named.
+    async fn commit_as(
+        &self,
+        tenant: TenantId,
+        calls: &[CallId],
+        node: &str,
+    ) -> Vec<outbox::Dispatch> {
+        let now = self.clock.now();
+        let events: Vec<NewEvent> = calls
+            .iter()
+            .enumerate()
+            .map(|(n, call)| {
+                let data = serde_json::json!({"callId": call, "n": n});
+                NewEvent::new(EventKind::CallStarted, tenant, Some(*call), now, now, &data)
+            })
+            .collect();
+        let txn = self.store.begin().await.expect("a transaction");
+        let dispatches = outbox::write(&txn, &events, node, now)
+            .await
+            .expect("written");
+        txn.commit().await.expect("committed");
+        dispatches
+    }
+
+    /// Commits and announces.
+    async fn announce(
+        &self,
+        handle: &WebhooksHandle,
+        tenant: TenantId,
+        calls: &[CallId],
+    ) -> Vec<DeliveryId> {
+        let dispatches = self.commit(tenant, calls).await;
+        let ids = dispatches.iter().map(|d| d.delivery).collect();
+        assert!(handle.recipient().try_send(Deliver(dispatches)).is_ok());
+        ids
+    }
+
+    fn calls(&self, count: usize) -> Vec<CallId> {
+        (0..count).map(|_| CallId::new(self.clock.now())).collect()
+    }
+
+    async fn delivery(&self, id: DeliveryId) -> delivery::Model {
+        let found = delivery::Entity::find_by_id(id)
+            .one(self.store.reader())
+            .await;
+        found.expect("read").expect("there")
+    }
+
+    async fn attempts(&self, id: DeliveryId) -> Vec<attempt::Model> {
+        attempt::Entity::find()
+            .filter(attempt::Column::DeliveryId.eq(id))
+            .order_by_asc(attempt::Column::Number)
+            .all(self.store.reader())
+            .await
+            .expect("read")
+    }
+
+    async fn webhook_row(&self, id: WebhookId) -> webhook::Model {
+        let found = webhook::Entity::find_by_id(id)
+            .one(self.store.reader())
+            .await;
+        found.expect("read").expect("there")
+    }
+
+    /// Waits until a delivery is as wanted.
+    async fn until(
+        &self,
+        id: DeliveryId,
+        what: &str,
+        wanted: impl Fn(&delivery::Model) -> bool,
+    ) -> delivery::Model {
+        let began = Instant::now();
+        loop {
+            let row = self.delivery(id).await;
+            if wanted(&row) {
+                return row;
+            }
+            assert!(began.elapsed() < Duration::from_secs(20), "{what}: {row:?}");
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    async fn succeeded(&self, id: DeliveryId) -> delivery::Model {
+        self.until(id, "succeeds", |row| {
+            row.status == DeliveryStatus::Succeeded
+        })
+        .await
+    }
+
+    async fn attempted(&self, id: DeliveryId) -> delivery::Model {
+        self.until(id, "is attempted", |row| row.attempts > 0).await
+    }
+}
+
+fn quick() -> WebhooksConfig {
+    WebhooksConfig {
+        timeout: Duration::from_millis(500),
+        ..WebhooksConfig::default()
+    }
+}
+
+fn retrying(seconds: &[i64]) -> WebhooksConfig {
+    WebhooksConfig {
+        retry_schedule_seconds: seconds.to_vec(),
+        ..quick()
+    }
+}
+
+fn ok() -> Play {
+    Play::answer(200, "", b"thanks")
+}
+
+fn delivery_of(seen: &Seen) -> String {
+    seen.headers["x-service-delivery"].clone()
+}
+
+#[actix::test]
+async fn a_committed_event_arrives_signed_and_is_recorded() {
+    let world = World::new().await;
+    let receiver = Receiver::start(|_| ok()).await;
+    let hook = world.webhook(world.tenant, receiver.url("/hook")).await;
+    let handle = world.start(quick());
+    let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
+    let row = world.succeeded(ids[0]).await;
+    assert_eq!(
+        (row.attempts, row.next_attempt_at, row.lease_owner),
+        (1, None, None)
+    );
+    assert!(row.completed_at.is_some());
+    let attempts = world.attempts(ids[0]).await;
+    assert_eq!(attempts.len(), 1);
+    assert_eq!(
+        (attempts[0].number, attempts[0].status_code),
+        (1, Some(200))
+    );
+    assert_eq!(
+        (
+            attempts[0].error_kind.as_deref(),
+            attempts[0].response.as_slice()
+        ),
+        (None, &b"thanks"[..])
+    );
+
+    let seen = receiver.seen().remove(0);
+    let signer = Signer::new(&Secret::new(SECRET));
+    assert_eq!(
+        (seen.method.as_str(), seen.target.as_str()),
+        ("POST", "/hook")
+    );
+    assert_eq!(seen.headers["content-type"], "application/json");
+    assert_eq!(
+        seen.headers["x-service-signature"],
+        signer.service_signature(&seen.body)
+    );
+    assert_eq!(seen.headers["x-service-event"], "call.started");
+    assert_eq!(seen.headers["x-service-delivery"], ids[0].to_string());
+    assert_eq!(seen.headers["x-service-attempt"], "1");
+    assert_eq!(seen.headers["webhook-id"], row.event_id.to_string());
+    let at = Millis::from_i64(
+        seen.headers["webhook-timestamp"]
+            .parse::<i64>()
+            .expect("seconds")
+            * 1_000,
+    );
+    let standard = signer.standard_signature(row.event_id, at, &seen.body);
+    assert_eq!(seen.headers["webhook-signature"], standard);
+    assert!(!seen.headers.contains_key("x-service-test"));
+    let stored = event::Entity::find_by_id(row.event_id)
+        .one(world.store.reader())
+        .await
+        .expect("read")
+        .expect("there");
+    assert_eq!(seen.body, stored.body.as_bytes());
+    assert_eq!(handle.stats().succeeded, 1);
+    assert_eq!(world.webhook_row(hook.id).await, hook);
+}
+
+#[actix::test]
+async fn each_answer_leaves_the_right_row() {
+    let world = World::new().await;
+    let handle = world.start(quick());
+    let binary = b"\xff\xfe\x00bytes".as_slice();
+    for (play, status, code, kind, response) in [
+        (
+            Play::answer(204, "", b""),
+            DeliveryStatus::Succeeded,
+            Some(204),
+            None,
+            &b""[..],
+        ),
+        (
+            Play::answer(302, "location: /x\r\n", b""),
+            DeliveryStatus::Pending,
+            Some(302),
+            None,
+            b"",
+        ),
+        (
+            Play::answer(400, "", b"no"),
+            DeliveryStatus::Pending,
+            Some(400),
+            None,
+            b"no",
+        ),
+        (
+            Play::answer(410, "", b""),
+            DeliveryStatus::Failed,
+            Some(410),
+            None,
+            b"",
+        ),
+        (
+            Play::answer(500, "", binary),
+            DeliveryStatus::Pending,
+            Some(500),
+            None,
+            binary,
+        ),
+        (
+            Play::Hang,
+            DeliveryStatus::Pending,
+            None,
+            Some("timeout"),
+            b"",
+        ),
+        (
+            Play::Drip(b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\n".to_vec()),
+            DeliveryStatus::Pending,
+            Some(200),
+            Some("timeout"),
+            b"",
+        ),
+        (
+            Play::Reset,
+            DeliveryStatus::Pending,
+            None,
+            Some("reset"),
+            b"",
+        ),
+        (
+            Play::Raw(b"garbage\r\n\r\n".to_vec()),
+            DeliveryStatus::Pending,
+            None,
+            Some("invalid_response"),
+            b"",
+        ),
+        (
+            Play::Endless,
+            DeliveryStatus::Succeeded,
+            Some(200),
+            None,
+            &[b'e'; 16 * 1024],
+        ),
+    ] {
+        let shown = format!("{play:?}").chars().take(50).collect::<String>();
+        let tenant = TenantId::new(world.clock.now());
+        let receiver = Receiver::start(move |_| play.clone()).await;
+        world.webhook(tenant, receiver.url("/")).await;
+        let ids = world.announce(&handle, tenant, &world.calls(1)).await;
+        let row = world.attempted(ids[0]).await;
+        assert_eq!((row.status, row.attempts), (status, 1), "{shown}");
+        let pending = status == DeliveryStatus::Pending;
+        assert_eq!(
+            (row.next_attempt_at.is_some(), row.completed_at.is_none()),
+            (pending, pending),
+            "{shown}"
+        );
+        let attempt = world.attempts(ids[0]).await.remove(0);
+        assert_eq!(
+            (attempt.status_code, attempt.error_kind.as_deref()),
+            (code, kind),
+            "{shown}"
+        );
+        assert_eq!(attempt.response, response, "{shown}");
+        if let Some(next) = row.next_attempt_at {
+            let wait_ms = next.since(attempt.started_at.plus_ms(attempt.duration_ms));
+            assert!((4_900..=6_200).contains(&wait_ms), "{shown}: {wait_ms} ms");
+        }
+    }
+}
+
+#[actix::test]
+async fn a_test_is_a_signed_sample_with_one_attempt() {
+    let world = World::new().await;
+    let receiver = Receiver::start(|_| Play::answer(503, "", b"later")).await;
+    let hook = world.webhook(world.tenant, receiver.url("/")).await;
+    let handle = world.start(quick());
+    let id = handle.test(hook.clone()).await.expect("made");
+    let row = world.delivery(id).await;
+    assert!(row.is_test);
+    assert_eq!((row.status, row.attempts), (DeliveryStatus::Failed, 1));
+    let attempt = world.attempts(id).await.remove(0);
+    assert_eq!(
+        (attempt.status_code, attempt.response),
+        (Some(503), b"later".to_vec())
+    );
+    let seen = receiver.seen();
+    assert_eq!(seen.len(), 1);
+    assert_eq!(seen[0].headers["x-service-test"], "true");
+    assert_eq!(seen[0].headers["x-service-event"], "call.started");
+    let signature = Signer::new(&Secret::new(SECRET)).service_signature(&seen[0].body);
+    assert_eq!(seen[0].headers["x-service-signature"], signature);
+    assert_eq!(world.webhook_row(hook.id).await.failed_in_row, 0);
+}
