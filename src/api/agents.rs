@@ -1,0 +1,418 @@
+//! Agents: persona, voice, greeting and limits of the AI.
+
+use actix_web::web::Data;
+use dikala_actors::call::settings::BUILT_IN_TOOLS;
+use dikala_entities::{
+    AgentId, Language, Millis, PhoneNumber, TenantId, VoiceId, agent, function, phone_number,
+};
+use sea_orm::{
+    ActiveModelTrait, ActiveValue::Set, ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel,
+    PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
+};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::{Answer, READ_ONLY, Unit};
+use crate::{
+    error::{ApiError, Missing},
+    extract::{
+        BlankRule, Body, Caller, Fault, FieldCode, Form, Id, Parsed, boolean, e164, integer,
+        language, list, not_allowed, text, word,
+    },
+    openapi::schema,
+    services::Services,
+};
+
+const TOOLS_DEFAULT: &[&str] = &["end_call"];
+const DURATION_DEFAULT_MINUTES: i64 = 10;
+const DURATION_MAX_MINUTES: i64 = 240;
+/// A list of agents is not paged: this bounds it.
+const AGENTS_MAX: u64 = 1_000;
+
+/// An agent as its tenant sets it up.
+#[derive(Clone, Debug, PartialEq, Eq, ToSchema)]
+#[schema(rename_all = "camelCase", as = AgentInput, example = json!({
+    "name": "Reception", "systemPrompt": "You answer calls for a dental practice in Bandung.", "voiceId": "Kore",
+    "greetingText": "Selamat pagi, ada yang bisa saya bantu?", "language": "id", "maxCallDurationMinutes": 10,
+    "escalationNumber": "+6281234567890"
+}))]
+pub struct AgentDraft {
+    /// Display name.
+    #[schema(
+        min_length = 1,
+        max_length = 120,
+        pattern = r"^[^\x00]*[^\s\x00][^\x00]*$"
+    )]
+    name: String,
+    /// Instructions and persona of the AI.
+    #[schema(min_length = 1, max_length = 32000, pattern = r"^[^\x00]*$")]
+    system_prompt: String,
+    #[schema(schema_with = schema::voice)]
+    voice_id: Option<VoiceId>,
+    /// Opening greeting.
+    #[schema(min_length = 1, max_length = 1000, pattern = r"^[^\x00]*$")]
+    greeting_text: Option<String>,
+    #[schema(schema_with = schema::language_input)]
+    language: Language,
+    /// The longest call, in minutes of talk.
+    #[schema(schema_with = schema::duration_input)]
+    max_call_duration_minutes: i64,
+    /// Where `transfer_to_human` leads.
+    #[schema(schema_with = schema::phone_or_null)]
+    escalation_number: Option<PhoneNumber>,
+    /// Names of enabled tools: `end_call`, `transfer_to_human` and the agent's own functions.
+    #[schema(schema_with = schema::tools_input)]
+    tools_enabled: Vec<String>,
+    /// An inactive agent takes no calls.
+    #[schema(schema_with = schema::active_input)]
+    is_active: bool,
+}
+
+impl AgentDraft {
+    fn of(agent: &agent::Model) -> Self {
+        Self {
+            name: agent.name.clone(),
+            system_prompt: agent.system_prompt.clone(),
+            voice_id: agent.voice_id,
+            greeting_text: agent.greeting_text.clone(),
+            language: agent.language.clone(),
+            max_call_duration_minutes: agent.max_call_duration_minutes,
+            escalation_number: agent.escalation_number.clone(),
+            tools_enabled: tools(agent),
+            is_active: agent.is_active,
+        }
+    }
+
+    /// Reads a draft; what is left out stays as in `now`. `functions` are the agent's own.
+    fn read(form: &Form, now: Option<&Self>, functions: &[String]) -> Result<Self, ApiError> {
+        let known: Vec<&str> = BUILT_IN_TOOLS
+            .iter()
+            .copied()
+            .chain(functions.iter().map(String::as_str))
+            .collect();
+        let tools_default = || TOOLS_DEFAULT.iter().map(|&tool| tool.to_owned()).collect();
+        form.read(READ_ONLY, |form| {
+            let name = form.required(
+                "name",
+                now.map(|now| now.name.clone()),
+                text(1, 120, BlankRule::Trim),
+            );
+            let system_prompt = form.required(
+                "systemPrompt",
+                now.map(|now| now.system_prompt.clone()),
+                text(1, 32_000, BlankRule::Keep),
+            );
+            let draft = Self {
+                name: String::new(),
+                system_prompt: String::new(),
+                voice_id: form.optional(
+                    "voiceId",
+                    now.and_then(|now| now.voice_id),
+                    word("a voice"),
+                ),
+                greeting_text: form.optional(
+                    "greetingText",
+                    now.and_then(|now| now.greeting_text.clone()),
+                    text(1, 1_000, BlankRule::Keep),
+                ),
+                language: form.defaulted(
+                    "language",
+                    now.map(|now| now.language.clone()),
+                    Language::default(),
+                    language,
+                ),
+                max_call_duration_minutes: form.defaulted(
+                    "maxCallDurationMinutes",
+                    now.map(|now| now.max_call_duration_minutes),
+                    DURATION_DEFAULT_MINUTES,
+                    integer(1, DURATION_MAX_MINUTES),
+                ),
+                escalation_number: form.optional(
+                    "escalationNumber",
+                    now.and_then(|now| now.escalation_number.clone()),
+                    e164,
+                ),
+                tools_enabled: form.defaulted(
+                    "toolsEnabled",
+                    now.map(|now| now.tools_enabled.clone()),
+                    tools_default(),
+                    list(0, |value| tool(value, &known), String::eq),
+                ),
+                is_active: form.defaulted("isActive", now.map(|now| now.is_active), true, boolean),
+            };
+            Some(Self {
+                name: name?,
+                system_prompt: system_prompt?,
+                ..draft
+            })
+        })
+    }
+
+    fn into_model(
+        self,
+        id: AgentId,
+        tenant: TenantId,
+        created_at: Millis,
+        now: Millis,
+    ) -> agent::Model {
+        agent::Model {
+            id,
+            tenant_id: tenant,
+            name: self.name,
+            system_prompt: self.system_prompt,
+            voice_id: self.voice_id,
+            greeting_text: self.greeting_text,
+            language: self.language,
+            max_call_duration_minutes: self.max_call_duration_minutes,
+            escalation_number: self.escalation_number,
+            tools_enabled: tools_json(&self.tools_enabled),
+            is_active: self.is_active,
+            created_at,
+            updated_at: now,
+        }
+    }
+}
+
+fn tool(value: &Value, known: &[&str]) -> Parsed<String> {
+    let name = value
+        .as_str()
+        .ok_or_else(|| Fault::new(FieldCode::InvalidType, "must be a string"))?;
+    if known.contains(&name) {
+        Ok(name.to_owned())
+    } else {
+        Err(not_allowed(name, "a tool of this agent", known.iter().copied()).into())
+    }
+}
+
+/// The tools that an agent's row enables.
+pub fn tools(agent: &agent::Model) -> Vec<String> {
+    serde_json::from_str(&agent.tools_enabled).unwrap_or_default()
+}
+
+/// Tools as the row holds them.
+pub fn tools_json(tools: &[String]) -> String {
+    Value::from(tools.to_vec()).to_string()
+}
+
+/// An agent as lists show it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = AgentSummary)]
+pub struct ListedAgent {
+    #[schema(schema_with = schema::agent_id)]
+    id: AgentId,
+    name: String,
+    system_prompt: String,
+    #[schema(schema_with = schema::voice)]
+    voice_id: Option<VoiceId>,
+    greeting_text: Option<String>,
+    #[schema(value_type = String)]
+    language: Language,
+    max_call_duration_minutes: i64,
+    tools_enabled: Vec<String>,
+    is_active: bool,
+    #[schema(schema_with = schema::instant)]
+    created_at: Millis,
+    #[schema(schema_with = schema::instant)]
+    updated_at: Millis,
+}
+
+/// An agent.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(example = json!({
+    "id": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6", "name": "Reception",
+    "systemPrompt": "You answer calls for a dental practice in Bandung.", "voiceId": "Kore",
+    "greetingText": "Selamat pagi, ada yang bisa saya bantu?", "language": "id", "maxCallDurationMinutes": 10,
+    "escalationNumber": "+6281234567890", "toolsEnabled": ["end_call", "check_stock"], "isActive": true,
+    "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z"
+}))]
+pub struct Agent {
+    #[serde(flatten)]
+    #[schema(inline)]
+    listed: ListedAgent,
+    #[schema(schema_with = schema::phone_or_null)]
+    escalation_number: Option<PhoneNumber>,
+}
+
+/// All agents of the tenant.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(example = json!({"agents": [{
+    "id": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6", "name": "Reception",
+    "systemPrompt": "You answer calls for a dental practice in Bandung.", "voiceId": "Kore",
+    "greetingText": "Selamat pagi, ada yang bisa saya bantu?", "language": "id", "maxCallDurationMinutes": 10,
+    "toolsEnabled": ["end_call", "check_stock"], "isActive": true,
+    "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z"
+}]}))]
+pub struct AgentList {
+    agents: Vec<ListedAgent>,
+}
+
+impl From<agent::Model> for ListedAgent {
+    fn from(agent: agent::Model) -> Self {
+        Self {
+            tools_enabled: tools(&agent),
+            id: agent.id,
+            name: agent.name,
+            system_prompt: agent.system_prompt,
+            voice_id: agent.voice_id,
+            greeting_text: agent.greeting_text,
+            language: agent.language,
+            max_call_duration_minutes: agent.max_call_duration_minutes,
+            is_active: agent.is_active,
+            created_at: agent.created_at,
+            updated_at: agent.updated_at,
+        }
+    }
+}
+
+impl From<agent::Model> for Agent {
+    fn from(agent: agent::Model) -> Self {
+        Self {
+            escalation_number: agent.escalation_number.clone(),
+            listed: agent.into(),
+        }
+    }
+}
+
+/// The tenant's agent, or 404.
+pub async fn find(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+    id: AgentId,
+) -> Result<agent::Model, ApiError> {
+    agent::Entity::find_by_id(id)
+        .filter(agent::Column::TenantId.eq(tenant))
+        .one(db)
+        .await?
+        .ok_or(ApiError::NotFound(Missing::Agent))
+}
+
+/// The tenant's agent, which nobody else changes until the transaction is over; or 404.
+pub async fn lock(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+    id: AgentId,
+) -> Result<agent::Model, ApiError> {
+    agent::Entity::find_by_id(id)
+        .filter(agent::Column::TenantId.eq(tenant))
+        .lock_exclusive()
+        .one(db)
+        .await?
+        .ok_or(ApiError::NotFound(Missing::Agent))
+}
+
+async fn function_names(
+    db: &impl ConnectionTrait,
+    agent: AgentId,
+) -> Result<Vec<String>, ApiError> {
+    let names = function::Entity::find()
+        .select_only()
+        .column(function::Column::Name)
+        .filter(function::Column::AgentId.eq(agent))
+        .order_by_asc(function::Column::Id)
+        .into_tuple()
+        .all(db)
+        .await?;
+    Ok(names)
+}
+
+/// `GET /agents`
+pub async fn list_all(caller: Caller, services: Data<Services>) -> Result<Answer, ApiError> {
+    let agents = agent::Entity::find()
+        .filter(agent::Column::TenantId.eq(caller.tenant))
+        .order_by_asc(agent::Column::Id)
+        .all(services.store.reader())
+        .await?;
+    let agents = agents.into_iter().map(Into::into).collect();
+    Ok(Answer::ok(&AgentList { agents }))
+}
+
+/// `POST /agents`
+pub async fn create(
+    caller: Caller,
+    services: Data<Services>,
+    body: Body,
+) -> Result<Answer, ApiError> {
+    let draft = AgentDraft::read(&body.form()?, None, &[])?;
+    let now = services.clock.now();
+    let unit = Unit::begin(&services, &caller).await?;
+    let count = agent::Entity::find()
+        .filter(agent::Column::TenantId.eq(caller.tenant))
+        .count(unit.txn())
+        .await?;
+    if count >= AGENTS_MAX {
+        let predicate = format!("would be one of more than {AGENTS_MAX} agents; delete one first");
+        let fault = Fault::new(FieldCode::TooLarge, predicate);
+        return Err(ApiError::field(fault.in_field("name")));
+    }
+    let agent = draft.into_model(AgentId::new(now), caller.tenant, now, now);
+    agent::Entity::insert(agent.clone().into_active_model())
+        .exec_without_returning(unit.txn())
+        .await?;
+    let path = format!("/agents/{}", agent.id);
+    unit.commit(Answer::created(&path, &Agent::from(agent)))
+        .await
+}
+
+/// `GET /agents/{id}`
+pub async fn show(
+    caller: Caller,
+    services: Data<Services>,
+    id: Id<AgentId>,
+) -> Result<Answer, ApiError> {
+    let agent = find(services.store.reader(), caller.tenant, id.0).await?;
+    Ok(Answer::ok(&Agent::from(agent)))
+}
+
+/// `PATCH /agents/{id}`
+pub async fn update(
+    caller: Caller,
+    services: Data<Services>,
+    id: Id<AgentId>,
+    body: Body,
+) -> Result<Answer, ApiError> {
+    find(services.store.reader(), caller.tenant, id.0).await?;
+    let form = body.patch()?;
+    let unit = Unit::begin(&services, &caller).await?;
+    let agent = lock(unit.txn(), caller.tenant, id.0).await?;
+    let functions = function_names(unit.txn(), id.0).await?;
+    let before = AgentDraft::of(&agent);
+    let draft = AgentDraft::read(&form, Some(&before), &functions)?;
+    if draft == before {
+        return Ok(Answer::ok(&Agent::from(agent)));
+    }
+    let agent = draft.into_model(
+        agent.id,
+        agent.tenant_id,
+        agent.created_at,
+        services.clock.now(),
+    );
+    let changed = agent.clone().into_active_model().reset_all();
+    changed.update(unit.txn()).await?;
+    unit.commit(Answer::ok(&Agent::from(agent))).await
+}
+
+/// `DELETE /agents/{id}`: its functions go with it, its numbers stay without an agent.
+pub async fn delete(
+    caller: Caller,
+    services: Data<Services>,
+    id: Id<AgentId>,
+) -> Result<Answer, ApiError> {
+    let unit = Unit::begin(&services, &caller).await?;
+    let agent = lock(unit.txn(), caller.tenant, id.0).await?;
+    phone_number::Entity::update_many()
+        .set(phone_number::ActiveModel {
+            agent_id: Set(None),
+            updated_at: Set(services.clock.now()),
+            ..Default::default()
+        })
+        .filter(phone_number::Column::AgentId.eq(agent.id))
+        .exec(unit.txn())
+        .await?;
+    agent::Entity::delete_by_id(agent.id)
+        .exec(unit.txn())
+        .await?;
+    unit.commit(Answer::no_content()).await
+}

@@ -1,0 +1,155 @@
+//! Phone numbers: made by operators, pointed at agents by tenants.
+
+use actix_web::web::Data;
+use dikala_entities::{AgentId, PhoneNumber as Number, PhoneNumberId, TenantId, phone_number};
+use sea_orm::{
+    ActiveModelTrait, ActiveValue::Set, ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel,
+    QueryFilter, QueryOrder, QuerySelect, Select,
+};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::{Answer, Unit, agents};
+use crate::{
+    error::{ApiError, Missing},
+    extract::{Body, Caller, Fault, FieldCode, Id, Parsed},
+    openapi::schema,
+    services::Services,
+};
+
+/// A number that customers call.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(example = json!({
+    "id": "pn_01k9zv3m8rj2q4w6y8a0c2e4g6", "displayNumber": "+6281234567890", "label": "Main line", "isActive": true,
+    "agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6"
+}))]
+pub struct PhoneNumber {
+    #[schema(schema_with = schema::phone_number_id)]
+    id: PhoneNumberId,
+    #[schema(schema_with = schema::phone)]
+    display_number: Number,
+    label: String,
+    is_active: bool,
+    #[schema(schema_with = schema::agent_id_or_null)]
+    agent_id: Option<AgentId>,
+}
+
+/// All numbers of the tenant.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(example = json!({"phoneNumbers": [{
+    "id": "pn_01k9zv3m8rj2q4w6y8a0c2e4g6", "displayNumber": "+6281234567890", "label": "Main line", "isActive": true,
+    "agentId": null
+}]}))]
+pub struct PhoneNumberList {
+    phone_numbers: Vec<PhoneNumber>,
+}
+
+/// The agent that is to answer a number; `null` takes the agent off.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(rename_all = "camelCase", example = json!({"agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6"}))]
+pub struct Assignment {
+    #[schema(schema_with = schema::agent_id_or_null, required)]
+    pub agent_id: Option<AgentId>,
+}
+
+impl From<phone_number::Model> for PhoneNumber {
+    fn from(number: phone_number::Model) -> Self {
+        Self {
+            id: number.id,
+            display_number: number.did,
+            label: number.label,
+            is_active: number.is_active,
+            agent_id: number.agent_id,
+        }
+    }
+}
+
+fn by_id(tenant: TenantId, id: PhoneNumberId) -> Select<phone_number::Entity> {
+    phone_number::Entity::find_by_id(id).filter(phone_number::Column::TenantId.eq(tenant))
+}
+
+async fn found(
+    db: &impl ConnectionTrait,
+    select: Select<phone_number::Entity>,
+) -> Result<phone_number::Model, ApiError> {
+    let number = select.one(db).await?;
+    number.ok_or(ApiError::NotFound(Missing::PhoneNumber))
+}
+
+/// `GET /phone-numbers`
+pub async fn list_all(caller: Caller, services: Data<Services>) -> Result<Answer, ApiError> {
+    let numbers = phone_number::Entity::find()
+        .filter(phone_number::Column::TenantId.eq(caller.tenant))
+        .order_by_asc(phone_number::Column::Id)
+        .all(services.store.reader())
+        .await?;
+    let phone_numbers = numbers.into_iter().map(Into::into).collect();
+    Ok(Answer::ok(&PhoneNumberList { phone_numbers }))
+}
+
+/// `GET /phone-numbers/{id}`
+pub async fn show(
+    caller: Caller,
+    services: Data<Services>,
+    id: Id<PhoneNumberId>,
+) -> Result<Answer, ApiError> {
+    let number = found(services.store.reader(), by_id(caller.tenant, id.0)).await?;
+    Ok(Answer::ok(&PhoneNumber::from(number)))
+}
+
+/// `POST /phone-numbers/{id}/assign-agent`
+pub async fn assign_agent(
+    caller: Caller,
+    services: Data<Services>,
+    id: Id<PhoneNumberId>,
+    body: Body,
+) -> Result<Answer, ApiError> {
+    found(services.store.reader(), by_id(caller.tenant, id.0)).await?;
+    let wanted = body
+        .form()?
+        .read(&[], |form| form.nullable("agentId", agent_id))?;
+    let unit = Unit::begin(&services, &caller).await?;
+    let agent_id = match wanted {
+        None => None,
+        Some(wanted) => Some(existing_agent(&unit, caller.tenant, wanted).await?),
+    };
+    let mut number = found(unit.txn(), by_id(caller.tenant, id.0).lock_exclusive()).await?;
+    if number.agent_id != agent_id {
+        number.agent_id = agent_id;
+        number.updated_at = services.clock.now();
+        let mut change = number.clone().into_active_model();
+        change.agent_id = Set(number.agent_id);
+        change.updated_at = Set(number.updated_at);
+        change.update(unit.txn()).await?;
+    }
+    unit.commit(Answer::ok(&PhoneNumber::from(number))).await
+}
+
+/// An id that cannot be one stands for no agent, like one that is unknown.
+fn agent_id(value: &Value) -> Parsed<Option<AgentId>> {
+    let text = value
+        .as_str()
+        .ok_or_else(|| Fault::new(FieldCode::InvalidType, "must be a string or null"))?;
+    Ok(text.parse().ok())
+}
+
+/// Locks the agent too, so that it is not deleted in this moment.
+async fn existing_agent(
+    unit: &Unit,
+    tenant: TenantId,
+    id: Option<AgentId>,
+) -> Result<AgentId, ApiError> {
+    let not_found = || {
+        let fault = Fault::new(FieldCode::NotFound, "must be the id of one of your agents");
+        ApiError::field(fault.in_field("agentId"))
+    };
+    let id = id.ok_or_else(not_found)?;
+    match agents::lock(unit.txn(), tenant, id).await {
+        Ok(agent) => Ok(agent.id),
+        Err(ApiError::NotFound(_)) => Err(not_found()),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,188 @@
+//! Agents over HTTP.
+
+use dikala_entities::function;
+use sea_orm::{EntityTrait, PaginatorTrait};
+use serde_json::{Value, json};
+
+use super::world::World;
+
+#[actix_web::test]
+async fn an_agent_is_made_with_defaults_read_changed_and_deleted() {
+    let world = World::start().await;
+    let made = world
+        .done(
+            "agents.create",
+            "/agents",
+            Some(json!({"name": " Reception ", "systemPrompt": " Be kind. "})),
+        )
+        .await;
+    let agent = made.json();
+    assert_eq!(
+        made.header("location"),
+        format!("/api/v1/agents/{}", made.id())
+    );
+    let expected = json!({
+        "id": made.id(), "name": "Reception", "systemPrompt": " Be kind. ", "voiceId": null, "greetingText": null, "language": "id",
+        "maxCallDurationMinutes": 10, "escalationNumber": null, "toolsEnabled": ["end_call"], "isActive": true,
+        "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z"
+    });
+    assert_eq!(agent, expected);
+    let path = format!("/agents/{}", made.id());
+    assert_eq!(world.done("agents.get", &path, None).await.json(), agent);
+
+    world.clock.advance_ms(1_500);
+    let change = json!({"voiceId": "Puck", "escalationNumber": "+6281234567890", "maxCallDurationMinutes": 240, "greetingText": "Halo"});
+    let changed = world
+        .done("agents.update", &path, Some(change))
+        .await
+        .json();
+    assert_eq!(changed["updatedAt"], "2026-01-15T03:30:01.500Z");
+    assert_eq!(
+        (&changed["voiceId"], &changed["name"]),
+        (&json!("Puck"), &json!("Reception"))
+    );
+    let back = json!({"voiceId": null, "maxCallDurationMinutes": null, "language": null, "toolsEnabled": null, "isActive": null, "greetingText": null});
+    let back = world.done("agents.update", &path, Some(back)).await.json();
+    assert_eq!(
+        (
+            &back["voiceId"],
+            &back["maxCallDurationMinutes"],
+            &back["escalationNumber"]
+        ),
+        (&Value::Null, &json!(10), &json!("+6281234567890"))
+    );
+    // What was read can be sent back.
+    assert_eq!(
+        world
+            .done("agents.update", &path, Some(back.clone()))
+            .await
+            .json(),
+        back
+    );
+
+    let list = world.done("agents.list", "/agents", None).await.json();
+    let listed = list["agents"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .find(|a| a["id"] == agent["id"])
+        .expect("listed");
+    assert_eq!(listed.get("escalationNumber"), None);
+    assert_eq!(
+        listed.as_object().map(|l| l.len()),
+        back.as_object().map(|b| b.len() - 1)
+    );
+
+    let gone = world.done("agents.delete", &path, None).await;
+    assert_eq!((gone.text.as_str(), gone.header("content-type")), ("", ""));
+    assert_eq!(world.delete(&path).await.code(), "agent_not_found");
+}
+
+#[actix_web::test]
+async fn all_wrong_fields_at_once() {
+    let world = World::start().await;
+    let wrong = json!({
+        "name": "  ", "voiceId": "puck", "language": "Bahasa Indonesia", "maxCallDurationMinutes": 0, "greetingText": "",
+        "escalationNumber": "0812", "toolsEnabled": ["end_call", "end_call", "fly", 7], "isActive": "yes", "systemPrmpt": "x"
+    });
+    let reply = world.post("/agents", wrong).await;
+    assert_eq!(reply.status, 422);
+    assert_eq!(
+        reply.fields(),
+        [
+            "name required",
+            "systemPrompt required",
+            "voiceId not_allowed",
+            "greetingText too_short",
+            "language invalid_format",
+            "maxCallDurationMinutes too_small",
+            "escalationNumber invalid_format",
+            "toolsEnabled[1] duplicate",
+            "toolsEnabled[2] not_allowed",
+            "toolsEnabled[3] invalid_type",
+            "isActive invalid_type",
+            "systemPrmpt unknown_field"
+        ]
+    );
+    assert_eq!(
+        reply.json()["error"]["fields"][2]["allowed"],
+        json!(["Puck", "Charon", "Kore", "Fenrir", "Aoede"])
+    );
+    assert!(reply.text.contains("did you mean \\\"systemPrompt\\\"?"));
+    let long = json!({"name": "n".repeat(121), "systemPrompt": "s".repeat(32_001), "greetingText": "g".repeat(1_001), "maxCallDurationMinutes": 241});
+    assert_eq!(
+        world.post("/agents", long).await.fields(),
+        [
+            "name too_long",
+            "systemPrompt too_long",
+            "greetingText too_long",
+            "maxCallDurationMinutes too_large"
+        ]
+    );
+    let right = json!({"name": "n".repeat(120), "systemPrompt": "s".repeat(32_000), "greetingText": "ä".repeat(1_000), "maxCallDurationMinutes": 1.0});
+    assert_eq!(world.post("/agents", right).await.status, 201);
+}
+
+#[actix_web::test]
+async fn a_patch_cannot_take_what_is_required() {
+    let world = World::start().await;
+    let path = format!("/agents/{}", world.ours.agent);
+    let before = world.get(&path).await.text;
+    let reply = world
+        .patch(
+            &path,
+            json!({"name": null, "systemPrompt": null, "isActive": false}),
+        )
+        .await;
+    assert_eq!(reply.fields(), ["name required", "systemPrompt required"]);
+    assert_eq!(world.patch(&path, json!({})).await.text, before);
+    assert_eq!(world.get(&path).await.text, before);
+}
+
+#[actix_web::test]
+async fn tools_are_built_in_or_the_agents_own() {
+    let world = World::start().await;
+    let path = format!("/agents/{}", world.ours.agent);
+    let tools = json!(["transfer_to_human", "check_stock"]);
+    let reply = world.patch(&path, json!({"toolsEnabled": tools})).await;
+    assert_eq!(reply.json()["toolsEnabled"], tools);
+    let reply = world
+        .patch(&path, json!({"toolsEnabled": ["check_stok"]}))
+        .await;
+    assert!(
+        reply.text.contains("did you mean \\\"check_stock\\\"?"),
+        "{}",
+        reply.text
+    );
+    assert_eq!(
+        world.patch(&path, json!({"toolsEnabled": []})).await.json()["toolsEnabled"],
+        json!([])
+    );
+}
+
+#[actix_web::test]
+async fn a_deleted_agent_leaves_its_numbers_and_its_calls() {
+    let world = World::start().await;
+    assert_eq!(
+        world
+            .delete(&format!("/agents/{}", world.ours.agent))
+            .await
+            .status,
+        204
+    );
+    let number = world
+        .get(&format!("/phone-numbers/{}", world.ours.number))
+        .await
+        .json();
+    assert_eq!(number["agentId"], Value::Null);
+    let call = world
+        .get(&format!("/calls/{}", world.ours.ended))
+        .await
+        .json();
+    assert_eq!(call["agentId"], world.ours.agent.to_string());
+    let functions = function::Entity::find()
+        .count(world.store().reader())
+        .await
+        .expect("counts");
+    assert_eq!(functions, 1, "only the other tenant's function is left");
+}

@@ -1,0 +1,219 @@
+//! Calls over HTTP.
+
+use dikala_actors::clock::Clock;
+use dikala_entities::{CallId, CallStatus, transcript};
+use sea_orm::{EntityTrait, IntoActiveModel};
+use serde_json::{Value, json};
+
+use super::{seed::write_call, world::World};
+
+#[actix_web::test]
+async fn a_running_call_knows_nothing_of_its_end() {
+    let world = World::start().await;
+    let call = world
+        .done("calls.get", &format!("/calls/{}", world.ours.running), None)
+        .await
+        .json();
+    for field in [
+        "endedAt",
+        "durationSeconds",
+        "talkTimeSeconds",
+        "hangupReason",
+        "hangupInitiator",
+        "transcriptSummary",
+        "aiCostIdr",
+    ] {
+        assert_eq!(call[field], Value::Null, "{field}");
+    }
+    assert_eq!(
+        (&call["direction"], &call["metadata"]),
+        (&json!("inbound"), &json!({"campaign": "x"}))
+    );
+    let over = world
+        .done("calls.get", &format!("/calls/{}", world.ours.ended), None)
+        .await
+        .json();
+    assert_eq!(
+        (&over["durationSeconds"], &over["endedAt"]),
+        (&json!(34), &json!("2026-01-15T03:29:34.000Z"))
+    );
+}
+
+#[actix_web::test]
+async fn pages_come_newest_first_and_complete() {
+    let world = World::start().await;
+    let now = world.clock.now();
+    for i in 0..5 {
+        // Two of the same moment: the id decides.
+        let row = world.ours.call(
+            CallId::new(now),
+            CallStatus::Failed,
+            now.plus_ms(1_000 * (i / 2)),
+        );
+        write_call(world.store(), row).await;
+    }
+    let all = world.done("calls.list", "/calls", None).await.json();
+    assert_eq!(
+        (&all["limit"], &all["offset"], &all["hasMore"]),
+        (&json!(50), &json!(0), &json!(false))
+    );
+    let all = all["calls"].as_array().expect("calls").clone();
+    assert_eq!(all.len(), 7);
+    let key = |call: &Value| (call["startedAt"].to_string(), call["id"].to_string());
+    assert!(all.is_sorted_by(|a, b| key(a) > key(b)));
+    let mut paged = Vec::new();
+    for offset in [0, 3, 6] {
+        let page = world
+            .get(&format!("/calls?limit=3&offset={offset}"))
+            .await
+            .json();
+        assert_eq!(page["hasMore"], json!(offset < 6));
+        paged.extend(page["calls"].as_array().expect("calls").clone());
+    }
+    assert_eq!(paged, all);
+    let far = world.get("/calls?offset=9007199254740991").await.json();
+    assert_eq!(
+        (&far["calls"], &far["hasMore"]),
+        (&json!([]), &json!(false))
+    );
+}
+
+#[actix_web::test]
+async fn filters_by_state_and_time() {
+    let world = World::start().await;
+    let count = async |query: &str| {
+        let reply = world.get(&format!("/calls?{query}")).await;
+        reply.json()["calls"].as_array().map(Vec::len)
+    };
+    assert_eq!(count("status=answered").await, Some(1));
+    assert_eq!(count("status=dropped").await, Some(0));
+    // From is inclusive, to is not.
+    assert_eq!(count("from=2026-01-15T03:30:00Z").await, Some(1));
+    assert_eq!(count("to=2026-01-15T03:30:00Z").await, Some(1));
+    assert_eq!(count("from=2026-01-15T10:30:00%2B07:00").await, Some(1));
+    assert_eq!(count("from=2026-01-15T10:30:00+07:00").await, Some(1));
+    assert_eq!(count("from=2026-01-15&to=2026-01-16").await, Some(2));
+    assert_eq!(count("from=2026-01-16&to=2026-01-15").await, Some(0));
+    let wrong = world
+        .get("/calls?limit=0&offset=-1&status=ring&from=yesterday&to=&to=2026-01-15")
+        .await;
+    assert_eq!(
+        wrong.fields(),
+        [
+            "limit too_small",
+            "offset too_small",
+            "status not_allowed",
+            "from invalid_format",
+            "to duplicate"
+        ]
+    );
+    assert_eq!(
+        world
+            .get("/calls?limit=101&offset=99999999999999999999")
+            .await
+            .fields(),
+        ["limit too_large", "offset too_large"]
+    );
+}
+
+#[actix_web::test]
+async fn events_and_transcripts() {
+    let world = World::start().await;
+    let path = format!("/calls/{}", world.ours.ended);
+    let events = world
+        .done("calls.events", &format!("{path}/events"), None)
+        .await
+        .json();
+    assert_eq!(events["events"][0]["event"], "call.answered");
+    assert_eq!(
+        events["events"][0]["data"],
+        json!({"callId": world.ours.ended})
+    );
+    let none = world
+        .done("calls.transcript", &format!("{path}/transcript"), None)
+        .await
+        .json();
+    assert_eq!(
+        none,
+        json!({"callId": world.ours.ended, "summary": null, "turns": []})
+    );
+    let row = transcript::Model {
+        call_id: world.ours.ended,
+        tenant_id: world.ours.tenant,
+        summary: "Short.".into(),
+        turns: json!([{"role": "agent", "text": "Halo"}]).to_string(),
+        created_at: world.clock.now(),
+    };
+    transcript::Entity::insert(row.into_active_model())
+        .exec_without_returning(world.store().writer())
+        .await
+        .expect("inserts");
+    let transcript = world
+        .done("calls.transcript", &format!("{path}/transcript"), None)
+        .await
+        .json();
+    assert_eq!(
+        transcript,
+        json!({"callId": world.ours.ended, "summary": "Short.", "turns": [{"role": "agent", "text": "Halo"}]})
+    );
+}
+
+#[actix_web::test]
+async fn running_calls_can_be_transferred_and_ended() {
+    let world = World::start().await;
+    let path = format!("/calls/{}", world.ours.running);
+    assert_eq!(
+        world
+            .post(&format!("{path}/transfer"), json!({"to": "0812"}))
+            .await
+            .fields(),
+        ["to invalid_format"]
+    );
+    world
+        .done(
+            "calls.transfer",
+            &format!("{path}/transfer"),
+            Some(json!({"to": "+6281234567890"})),
+        )
+        .await;
+    // Without a number, the one of the agent as the call began.
+    world
+        .done("calls.transfer", &format!("{path}/transfer"), None)
+        .await;
+    assert_eq!(
+        world
+            .post(&format!("{path}/hangup"), json!({"why": 1}))
+            .await
+            .fields(),
+        ["why unknown_field"]
+    );
+    let call = world
+        .done("calls.hangup", &format!("{path}/hangup"), None)
+        .await
+        .json();
+    assert_eq!(
+        (&call["status"], &call["hangupReason"]),
+        (&json!("ended"), &json!("requested"))
+    );
+    for over in ["hangup", "transfer"] {
+        let reply = world.post(&format!("{path}/{over}"), json!({})).await;
+        assert_eq!(
+            (reply.status, reply.code()),
+            (409, "call_not_active".into())
+        );
+    }
+    let mut row = world.ours.call(
+        CallId::new(world.clock.now()),
+        CallStatus::Ringing,
+        world.clock.now(),
+    );
+    row.settings = Some(json!({"escalationNumber": null}).to_string());
+    write_call(world.store(), row.clone()).await;
+    let reply = world
+        .post(&format!("/calls/{}/transfer", row.id), json!({}))
+        .await;
+    assert_eq!(
+        (reply.status, reply.fields()),
+        (422, vec!["to required".to_owned()])
+    );
+}

@@ -1,0 +1,178 @@
+//! Deliveries over HTTP.
+
+use dikala_actors::clock::Clock;
+use dikala_entities::{DeliveryStatus, webhook};
+use sea_orm::EntityTrait;
+use serde_json::{Value, json};
+
+use super::world::{World, write_delivery};
+
+async fn hook(world: &World) -> webhook::Model {
+    let webhook = webhook::Entity::find_by_id(world.ours.webhook)
+        .one(world.store().reader())
+        .await;
+    webhook.expect("reads").expect("a row")
+}
+
+#[actix_web::test]
+async fn deliveries_are_listed_and_shown_with_their_attempts() {
+    let world = World::start().await;
+    let webhook = hook(&world).await;
+    world.clock.advance_ms(1);
+    let newer = write_delivery(
+        world.store(),
+        &webhook,
+        world.clock.now(),
+        DeliveryStatus::Pending,
+    )
+    .await;
+    let path = format!("/webhooks/{}/deliveries", webhook.id);
+    let all = world.done("webhooks.deliveries", &path, None).await.json();
+    let ids: Vec<&Value> = all["deliveries"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|d| &d["id"])
+        .collect();
+    assert_eq!(ids, [&json!(newer), &json!(world.ours.delivery)]);
+    let failed = world
+        .get(&format!("{path}?status=failed&limit=1"))
+        .await
+        .json();
+    assert_eq!(
+        (&failed["deliveries"][0]["id"], &failed["hasMore"]),
+        (&json!(world.ours.delivery), &json!(false))
+    );
+    assert_eq!(
+        world
+            .get(&format!("{path}?status=done&page=1"))
+            .await
+            .fields(),
+        ["status not_allowed", "page unknown_field"]
+    );
+
+    let shown = world
+        .done(
+            "deliveries.get",
+            &format!("/deliveries/{}", world.ours.delivery),
+            None,
+        )
+        .await
+        .json();
+    assert_eq!(
+        shown["payload"]["data"],
+        json!({"balanceMinutes": 3, "threshold": 30})
+    );
+    let attempt = json!({"number": 1, "startedAt": "2026-01-15T03:30:00.000Z", "durationMs": 12, "statusCode": 500, "error": null, "response": "\u{fffd}x\u{0}"});
+    assert_eq!(shown["attempts"], json!([attempt]));
+}
+
+#[actix_web::test]
+async fn a_delivery_is_sent_again() {
+    let world = World::start().await;
+    let path = format!("/deliveries/{}/resend", world.ours.delivery);
+    world.clock.advance_ms(5_000);
+    let resent = world.done("deliveries.resend", &path, None).await.json();
+    assert_eq!(
+        (&resent["status"], &resent["completedAt"]),
+        (&json!("pending"), &Value::Null)
+    );
+    assert_eq!(resent["nextAttemptAt"], "2026-01-15T03:30:05.000Z");
+    // Again: it is due already.
+    world.clock.advance_ms(5_000);
+    let again = world
+        .done("deliveries.resend", &path, Some(json!({})))
+        .await
+        .json();
+    assert_eq!(again["nextAttemptAt"], "2026-01-15T03:30:05.000Z");
+    assert_eq!(
+        world
+            .delete(&format!("/webhooks/{}", world.ours.webhook))
+            .await
+            .status,
+        204
+    );
+    let gone = world.post(&path, json!({})).await;
+    assert_eq!(
+        (gone.status, gone.code()),
+        (404, "webhook_not_found".into())
+    );
+}
+
+#[actix_web::test]
+async fn a_time_is_recovered() {
+    let world = World::start().await;
+    let webhook = hook(&world).await;
+    for _ in 0..3 {
+        world.clock.advance_ms(60_000);
+        write_delivery(
+            world.store(),
+            &webhook,
+            world.clock.now(),
+            DeliveryStatus::Failed,
+        )
+        .await;
+        write_delivery(
+            world.store(),
+            &webhook,
+            world.clock.now(),
+            DeliveryStatus::Succeeded,
+        )
+        .await;
+    }
+    let path = format!("/webhooks/{}/recover", webhook.id);
+    let wrong = json!({"since": "2026-01-15T04:00:00Z", "until": "2026-01-15T04:00:00Z", "to": 1});
+    assert_eq!(
+        world.post(&path, wrong).await.fields(),
+        ["until too_small", "to unknown_field"]
+    );
+    assert_eq!(
+        world.post(&path, json!({"until": 5})).await.fields(),
+        ["since required", "until invalid_type"]
+    );
+    let some = json!({"since": "2026-01-15T03:31:00Z", "until": "2026-01-15T03:33:00Z"});
+    let some = world
+        .done("webhooks.recover", &path, Some(some))
+        .await
+        .json();
+    assert_eq!(some, json!({"deliveries": 2}));
+    let rest = world
+        .done(
+            "webhooks.recover",
+            &path,
+            Some(json!({"since": "2026-01-15"})),
+        )
+        .await
+        .json();
+    assert_eq!(rest, json!({"deliveries": 2}));
+    let pending = world
+        .get(&format!(
+            "/webhooks/{}/deliveries?status=pending",
+            webhook.id
+        ))
+        .await
+        .json();
+    assert_eq!(pending["deliveries"].as_array().map(Vec::len), Some(4));
+}
+
+#[actix_web::test]
+async fn many_are_recovered_in_batches() {
+    let world = World::start().await;
+    let webhook = hook(&world).await;
+    for _ in 0..520 {
+        write_delivery(
+            world.store(),
+            &webhook,
+            world.clock.now(),
+            DeliveryStatus::Failed,
+        )
+        .await;
+    }
+    let reply = world
+        .post(
+            &format!("/webhooks/{}/recover", webhook.id),
+            json!({"since": "2026-01-15"}),
+        )
+        .await;
+    assert_eq!(reply.json(), json!({"deliveries": 521}));
+}

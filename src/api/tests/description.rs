@@ -1,0 +1,219 @@
+//! The description, and that the API is what it describes.
+
+use std::collections::BTreeSet;
+
+use actix_web::http::Method;
+use serde_json::{Value, json};
+
+use super::world::{World, described};
+use crate::{
+    error::Code,
+    openapi::{self, errors_of},
+    routes::{BASE, ROUTES},
+};
+
+fn document() -> Value {
+    serde_json::from_str(openapi::json()).expect("JSON")
+}
+
+fn operations(document: &Value) -> Vec<(String, String, Value)> {
+    let paths = document["paths"].as_object().expect("paths");
+    let methods = |(path, item): (&String, &Value)| {
+        let path = path.clone();
+        let item = item.as_object().expect("an item").clone();
+        item.into_iter()
+            .map(move |(method, operation)| (path.clone(), method, operation))
+    };
+    paths.iter().flat_map(methods).collect()
+}
+
+#[test]
+fn the_document_is_openapi_31_and_the_same_every_time() {
+    let typed = openapi::document();
+    assert_eq!(
+        typed
+            .paths
+            .paths
+            .values()
+            .filter(|item| item.get.is_some())
+            .count(),
+        ROUTES.iter().filter(|r| *r.method == Method::GET).count()
+    );
+    let document = document();
+    assert_eq!(document["openapi"], "3.1.0");
+    assert_eq!(
+        document["components"]["securitySchemes"]["apiKey"]["name"],
+        "x-api-key"
+    );
+    assert_eq!(document["webhooks"].as_object().map(|w| w.len()), Some(6));
+}
+
+#[test]
+fn the_committed_document_is_this_one() {
+    let committed = include_str!("../../../openapi.json");
+    let same = committed.trim_end() == openapi::json();
+    assert!(
+        same,
+        "openapi.json is out of date; refresh it: cargo run -- openapi > openapi.json"
+    );
+}
+
+#[test]
+fn every_route_is_an_operation_and_the_other_way_round() {
+    let document = document();
+    let described: BTreeSet<(String, String, String)> = operations(&document)
+        .into_iter()
+        .map(|(path, method, operation)| {
+            (
+                path,
+                method,
+                operation["operationId"].as_str().expect("an id").to_owned(),
+            )
+        })
+        .collect();
+    let routed: BTreeSet<(String, String, String)> = ROUTES
+        .iter()
+        .map(|r| {
+            (
+                format!("{BASE}{}", r.path),
+                r.method.as_str().to_lowercase(),
+                r.id.to_owned(),
+            )
+        })
+        .collect();
+    assert_eq!(described, routed);
+    let ids: BTreeSet<&str> = ROUTES.iter().map(|route| route.id).collect();
+    assert_eq!(ids.len(), ROUTES.len());
+}
+
+#[test]
+fn every_reference_leads_somewhere() {
+    fn visit(document: &Value, node: &Value) {
+        match node {
+            Value::Object(fields) => {
+                if let Some(Value::String(reference)) = fields.get("$ref") {
+                    let pointer = reference.strip_prefix('#').expect("a local reference");
+                    assert!(document.pointer(pointer).is_some(), "{reference}");
+                }
+                fields.values().for_each(|value| visit(document, value));
+            }
+            Value::Array(items) => items.iter().for_each(|value| visit(document, value)),
+            _ => {}
+        }
+    }
+    let document = document();
+    visit(&document, &document);
+}
+
+#[test]
+fn every_example_fits_its_schema() {
+    let document = document();
+    let mut checked = 0;
+    let mut check = |place: &str, media: &Value| {
+        let mut schema = media["schema"].clone();
+        schema["components"] = document["components"].clone();
+        let validator = jsonschema::validator_for(&schema).expect("a schema");
+        let single = media.get("example").into_iter();
+        let several = media["examples"]
+            .as_object()
+            .into_iter()
+            .flat_map(|e| e.values().map(|e| &e["value"]));
+        for example in single.chain(several) {
+            let errors: Vec<String> = validator
+                .iter_errors(example)
+                .map(|e| format!("{e} at {}", e.instance_path()))
+                .collect();
+            assert!(errors.is_empty(), "{place}: {errors:?}");
+            checked += 1;
+        }
+    };
+    for route in ROUTES {
+        let operation = &document["paths"][format!("{BASE}{}", route.path)]
+            [route.method.as_str().to_lowercase()];
+        for status in operation["responses"]
+            .as_object()
+            .expect("responses")
+            .keys()
+        {
+            let media = &described(&document, route, status)["content"]["application/json"];
+            if status != "204" {
+                let any = media["example"].is_object() || media["examples"].is_object();
+                assert!(any, "{} {status} has no example", route.id);
+                check(&format!("{} {status}", route.id), media);
+            }
+        }
+        if let Some(body) = operation.get("requestBody") {
+            check(route.id, &body["content"]["application/json"]);
+        }
+    }
+    for (kind, item) in document["webhooks"].as_object().expect("webhooks") {
+        check(
+            kind,
+            &item["post"]["requestBody"]["content"]["application/json"],
+        );
+    }
+    assert!(checked > 400, "{checked}");
+}
+
+#[test]
+fn every_code_is_described_somewhere() {
+    let described: BTreeSet<Code> = ROUTES.iter().flat_map(errors_of).collect();
+    // The path decides, before there is an operation.
+    let missing: Vec<&Code> = Code::ALL
+        .iter()
+        .filter(|code| !described.contains(code))
+        .collect();
+    assert_eq!(missing, [&Code::MethodNotAllowed]);
+}
+
+#[test]
+fn bodies_say_what_is_required_and_refuse_the_rest() {
+    let document = document();
+    let schemas = &document["components"]["schemas"];
+    assert_eq!(
+        schemas["AgentCreate"]["required"],
+        json!(["name", "systemPrompt"])
+    );
+    assert_eq!(schemas["AgentUpdate"].get("required"), None);
+    assert_eq!(schemas["AgentUpdate"]["additionalProperties"], false);
+    assert_eq!(
+        schemas["FunctionCreate"]["required"],
+        json!(["name", "description", "endpoint"])
+    );
+    assert_eq!(
+        schemas["WebhookCreate"]["required"],
+        json!(["url", "events", "secret"])
+    );
+    assert_eq!(schemas["Assignment"]["required"], json!(["agentId"]));
+    assert_eq!(schemas["Recovery"]["required"], json!(["since"]));
+    assert_eq!(
+        schemas["Agent"]["required"].as_array().map(Vec::len),
+        Some(12)
+    );
+}
+
+#[actix_web::test]
+async fn the_document_and_its_browser_are_served_without_a_key() {
+    let world = World::start().await;
+    let reply = world
+        .send(&Method::GET, "/openapi.json", &[], Vec::new())
+        .await;
+    assert_eq!((reply.status, reply.text.as_str()), (200, openapi::json()));
+    assert_eq!(reply.header("content-type"), "application/json");
+    let reply = world.send(&Method::GET, "/docs", &[], Vec::new()).await;
+    assert_eq!((reply.status, reply.header("location")), (307, "/docs/"));
+    let reply = world.send(&Method::GET, "/docs/", &[], Vec::new()).await;
+    assert!(
+        reply.status == 200 && reply.text.contains("swagger-ui"),
+        "{reply:?}"
+    );
+    let reply = world
+        .send(
+            &Method::GET,
+            "/docs/swagger-initializer.js",
+            &[],
+            Vec::new(),
+        )
+        .await;
+    assert!(reply.text.contains("/openapi.json"), "{}", reply.text);
+}

@@ -1,0 +1,143 @@
+//! Functions over HTTP.
+
+use serde_json::{Value, json};
+
+use super::world::World;
+
+fn sample(name: &str) -> Value {
+    json!({"name": name, "description": " Says the price. ", "endpoint": "https://example.com/price"})
+}
+
+#[actix_web::test]
+async fn a_function_is_made_enabled_changed_and_deleted() {
+    let world = World::start().await;
+    let agent = format!("/agents/{}", world.ours.agent);
+    let tools = async || world.get(&agent).await.json()["toolsEnabled"].clone();
+    let path = format!("{agent}/functions");
+    let made = world
+        .done("functions.create", &path, Some(sample("price")))
+        .await;
+    assert_eq!(made.header("location"), format!("/api/v1{path}/price"));
+    let expected = json!({
+        "id": made.id(), "agentId": world.ours.agent, "name": "price", "description": "Says the price.",
+        "endpoint": "https://example.com/price", "method": "POST",
+        "parameters": {"type": "object", "properties": {}, "required": []},
+        "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z"
+    });
+    assert_eq!(made.json(), expected);
+    assert_eq!(tools().await, json!(["end_call", "check_stock", "price"]));
+    let list = world.done("functions.list", &path, None).await.json();
+    assert_eq!(list["functions"][1], expected);
+
+    let one = format!("{path}/price");
+    assert_eq!(
+        world
+            .done("functions.update", &one, Some(expected.clone()))
+            .await
+            .json(),
+        expected
+    );
+    let changed = world
+        .done(
+            "functions.update",
+            &one,
+            Some(json!({"name": "cost", "method": "GET"})),
+        )
+        .await
+        .json();
+    assert_eq!(
+        (&changed["name"], &changed["method"]),
+        (&json!("cost"), &json!("GET"))
+    );
+    assert_eq!(tools().await, json!(["end_call", "check_stock", "cost"]));
+    let renamed = format!("{path}/cost");
+    let back = world
+        .done("functions.update", &renamed, Some(json!({"method": null})))
+        .await
+        .json();
+    assert_eq!(back["method"], "POST");
+    let tested = world
+        .done(
+            "functions.test",
+            &format!("{renamed}/test"),
+            Some(json!({"parameters": {"sku": 1}})),
+        )
+        .await
+        .json();
+    assert_eq!(
+        tested,
+        json!({"status": "ok", "result": {"echo": {"sku": 1}}})
+    );
+    assert_eq!(
+        world
+            .post(&format!("{renamed}/test"), json!({"parameters": []}))
+            .await
+            .fields(),
+        ["parameters invalid_type"]
+    );
+
+    world.done("functions.delete", &renamed, None).await;
+    assert_eq!(tools().await, json!(["end_call", "check_stock"]));
+    assert_eq!(world.delete(&renamed).await.code(), "function_not_found");
+}
+
+#[actix_web::test]
+async fn names_are_unique_in_the_agent() {
+    let world = World::start().await;
+    let path = format!("/agents/{}/functions", world.ours.agent);
+    let taken = world.post(&path, sample("check_stock")).await;
+    assert_eq!(
+        (taken.status, taken.code()),
+        (409, "function_exists".into())
+    );
+    world.post(&path, sample("price")).await;
+    let taken = world
+        .patch(&format!("{path}/price"), json!({"name": "check_stock"}))
+        .await;
+    assert_eq!(taken.code(), "function_exists");
+    for (name, code) in [
+        (json!(""), "required"),
+        (json!("1st"), "invalid_format"),
+        (json!("a b"), "invalid_format"),
+        (json!("harga é"), "invalid_format"),
+        (json!("x".repeat(65)), "too_long"),
+        (json!("end_call"), "not_allowed"),
+        (json!(null), "required"),
+        (json!(["a"]), "invalid_type"),
+    ] {
+        let mut body = sample("x");
+        body["name"] = name.clone();
+        assert_eq!(
+            world.post(&path, body).await.fields(),
+            [format!("name {code}")],
+            "{name}"
+        );
+    }
+}
+
+#[actix_web::test]
+async fn all_that_is_wrong_with_a_function() {
+    let world = World::start().await;
+    let path = format!("/agents/{}/functions", world.ours.agent);
+    let wrong = json!({
+        "name": "x", "description": "d".repeat(1_001), "endpoint": "ftp://example.com", "method": "get", "agentId": "ignored",
+        "parameters": {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a", "b"]}, "params": {}
+    });
+    let reply = world.post(&path, wrong).await;
+    assert_eq!(
+        reply.fields(),
+        [
+            "description too_long",
+            "endpoint insecure_url",
+            "method not_allowed",
+            "parameters.required[1] not_allowed",
+            "params unknown_field"
+        ]
+    );
+    let mut blocked = sample("x");
+    blocked["endpoint"] = json!("https://192.168.0.1/");
+    assert_eq!(
+        world.post(&path, blocked).await.fields(),
+        ["endpoint blocked_address"]
+    );
+}

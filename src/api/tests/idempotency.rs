@@ -1,0 +1,258 @@
+//! `Idempotency-Key` over HTTP.
+
+use actix_web::http::Method;
+use dikala_actors::clock::Clock;
+use dikala_entities::{Millis, TenantId, agent, idempotency};
+use futures_util::future::join_all;
+use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter};
+use serde_json::{Value, json};
+
+use super::world::{Reply, World, is_success};
+use crate::middleware::sweep_idempotency_keys;
+
+async fn post(world: &World, api_key: &str, path: &str, key: &str, body: &Value) -> Reply {
+    let headers = [
+        ("x-api-key", api_key),
+        ("content-type", "application/json"),
+        ("idempotency-key", key),
+    ];
+    let path = format!("/api/v1{path}");
+    world
+        .send(
+            &Method::POST,
+            &path,
+            &headers,
+            body.to_string().into_bytes(),
+        )
+        .await
+}
+
+async fn ours(world: &World, path: &str, key: &str, body: &Value) -> Reply {
+    post(world, &world.ours.key, path, key, body).await
+}
+
+async fn agents(world: &World) -> u64 {
+    let ours = agent::Entity::find().filter(agent::Column::TenantId.eq(world.ours.tenant));
+    ours.count(world.store().reader()).await.expect("counts") - 1
+}
+
+fn sample() -> Value {
+    json!({"name": "A", "systemPrompt": "B"})
+}
+
+#[actix_web::test]
+async fn a_repeat_gets_the_same_answer_and_has_no_effect() {
+    let world = World::start().await;
+    let first = ours(&world, "/agents", "k 1", &sample()).await;
+    assert_eq!(
+        (first.status, first.header("idempotent-replayed")),
+        (201, "")
+    );
+    let again = ours(&world, "/agents", "k 1", &sample()).await;
+    assert_eq!(
+        (again.status, again.header("idempotent-replayed")),
+        (201, "true")
+    );
+    assert_eq!(
+        (&again.text, again.header("location")),
+        (&first.text, first.header("location"))
+    );
+    assert_eq!(again.header("content-type"), "application/json");
+    assert_ne!(again.header("x-ratelimit-limit"), "");
+    assert_eq!(agents(&world).await, 1);
+
+    let other = ours(
+        &world,
+        "/agents",
+        "k 1",
+        &json!({"name": "A", "systemPrompt": "C"}),
+    )
+    .await;
+    assert_eq!(
+        (other.status, other.code()),
+        (422, "idempotency_key_reused".into())
+    );
+    let elsewhere = ours(&world, "/webhooks", "k 1", &sample()).await;
+    assert_eq!(elsewhere.code(), "idempotency_key_reused");
+    let theirs = post(&world, &world.theirs.key, "/agents", "k 1", &sample()).await;
+    assert_eq!(
+        (theirs.status, theirs.header("idempotent-replayed")),
+        (201, "")
+    );
+}
+
+#[actix_web::test]
+async fn twenty_four_at_once_have_the_effect_of_one() {
+    let world = World::start().await;
+    let body = sample();
+    let replies = join_all((0..24).map(|_| ours(&world, "/agents", "k", &body))).await;
+    for reply in &replies {
+        let fine = is_success(reply.status) || reply.code() == "idempotency_in_progress";
+        assert!(fine, "{reply:?}");
+    }
+    let fresh = replies
+        .iter()
+        .filter(|r| r.status == 201 && r.header("idempotent-replayed").is_empty())
+        .count();
+    assert_eq!((fresh, agents(&world).await), (1, 1));
+}
+
+#[actix_web::test]
+async fn what_is_kept_and_what_is_not() {
+    let world = World::start().await;
+    // Wrong fields are not kept: the corrected request may use the key.
+    assert_eq!(
+        ours(&world, "/agents", "a", &json!({"name": "A"}))
+            .await
+            .status,
+        422
+    );
+    assert_eq!(ours(&world, "/agents", "a", &sample()).await.status, 201);
+    // What depends on the state is kept.
+    let missing = format!("/agents/{}/functions", super::world::nobody());
+    let first = ours(&world, &missing, "b", &json!({})).await;
+    let again = ours(&world, &missing, "b", &json!({})).await;
+    assert_eq!(
+        (
+            first.status,
+            again.status,
+            again.header("idempotent-replayed")
+        ),
+        (404, 404, "true")
+    );
+    assert_eq!(first.text, again.text);
+    // An action out of the store is kept too.
+    let hangup = format!("/calls/{}/hangup", world.ours.running);
+    let first = ours(&world, &hangup, "c", &json!({})).await;
+    let again = ours(&world, &hangup, "c", &json!({})).await;
+    assert_eq!(
+        (first.status, again.status, &first.text),
+        (202, 202, &again.text)
+    );
+    assert_eq!(again.header("idempotent-replayed"), "true");
+    assert_eq!(
+        ours(&world, &hangup, "d", &json!({})).await.code(),
+        "call_not_active"
+    );
+    // Refusals before the handler are not.
+    let headers = [
+        ("x-api-key", world.ours.key.as_str()),
+        ("content-type", "text/plain"),
+        ("idempotency-key", "e"),
+    ];
+    assert_eq!(
+        world
+            .send(&Method::POST, "/api/v1/agents", &headers, b"{}".to_vec())
+            .await
+            .status,
+        415
+    );
+    assert_eq!(ours(&world, "/agents", "e", &sample()).await.status, 201);
+}
+
+#[actix_web::test]
+async fn keys_that_are_none() {
+    let world = World::start().await;
+    for (key, code) in [
+        ("", "required"),
+        ("ä", "invalid_format"),
+        (&"x".repeat(256), "too_long"),
+    ] {
+        let reply = ours(&world, "/agents", key, &sample()).await;
+        assert_eq!(
+            (reply.status, reply.fields()),
+            (422, vec![format!("Idempotency-Key {code}")])
+        );
+    }
+    assert_eq!(
+        ours(&world, "/agents", &"x".repeat(255), &sample())
+            .await
+            .status,
+        201
+    );
+}
+
+#[actix_web::test]
+async fn keys_expire_after_a_day_and_claims_of_the_dead_after_a_minute() {
+    let world = World::start().await;
+    assert_eq!(ours(&world, "/agents", "k", &sample()).await.status, 201);
+    let dead = idempotency::Model {
+        tenant_id: world.ours.tenant,
+        key: "dead".into(),
+        fingerprint: "of another process".into(),
+        status: None,
+        body: None,
+        location: None,
+        created_at: world.clock.now(),
+    };
+    idempotency::Entity::insert(dead.into_active_model())
+        .exec_without_returning(world.store().writer())
+        .await
+        .expect("inserts");
+    assert_eq!(ours(&world, "/agents", "dead", &sample()).await.status, 422);
+    world.clock.advance_ms(60_000);
+    assert_eq!(ours(&world, "/agents", "dead", &sample()).await.status, 201);
+    world.clock.advance_ms(24 * 3_600_000 - 60_001);
+    assert_eq!(
+        ours(&world, "/agents", "k", &sample())
+            .await
+            .header("idempotent-replayed"),
+        "true"
+    );
+    world.clock.advance_ms(1);
+    assert_eq!(
+        ours(&world, "/agents", "k", &sample())
+            .await
+            .header("idempotent-replayed"),
+        ""
+    );
+    assert_eq!(agents(&world).await, 3);
+}
+
+#[actix_web::test]
+async fn a_claim_that_runs_is_answered_in_progress() {
+    let world = World::start().await;
+    let first = ours(&world, "/agents", "k", &sample()).await;
+    assert_eq!(first.status, 201);
+    let all = idempotency::Entity::update_many().col_expr(
+        idempotency::Column::Status,
+        sea_orm::sea_query::Expr::value(None::<i64>),
+    );
+    all.exec(world.store().writer()).await.expect("changes");
+    let reply = ours(&world, "/agents", "k", &sample()).await;
+    assert_eq!(
+        (reply.status, reply.code()),
+        (409, "idempotency_in_progress".into())
+    );
+}
+
+#[actix_web::test]
+async fn the_sweep_takes_the_old_and_leaves_the_rest() {
+    let world = World::start().await;
+    let now = world.clock.now();
+    let row = |i: i64, created_at: Millis| idempotency::Model {
+        tenant_id: TenantId::new(now),
+        key: i.to_string(),
+        fingerprint: String::new(),
+        status: Some(201),
+        body: Some("{}".into()),
+        location: None,
+        created_at,
+    };
+    let rows = (0..700)
+        .map(|i| row(i, now.plus_ms(-86_400_000)))
+        .chain([row(0, now.plus_ms(-86_399_999))]);
+    let rows = rows.map(IntoActiveModel::into_active_model);
+    idempotency::Entity::insert_many(rows)
+        .exec_without_returning(world.store().writer())
+        .await
+        .expect("inserts");
+    assert_eq!(sweep_idempotency_keys(world.store(), now).await, Ok(700));
+    assert_eq!(sweep_idempotency_keys(world.store(), now).await, Ok(0));
+    assert_eq!(
+        idempotency::Entity::find()
+            .count(world.store().reader())
+            .await,
+        Ok(1)
+    );
+}

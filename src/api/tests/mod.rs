@@ -1,0 +1,16 @@
+//! The API over real HTTP, on a real store. With `DIKALA_TEST_POSTGRES_URL` set, on a new database of that server instead of a
+//! SQLite file.
+
+mod agents;
+mod calls;
+mod credits;
+mod deliveries;
+mod description;
+mod functions;
+mod gate;
+mod idempotency;
+mod numbers;
+mod seed;
+mod transport;
+mod webhooks;
+mod world;

@@ -1,0 +1,371 @@
+//! What a request can fail with, and the only table from code to status.
+
+use std::fmt::Write as _;
+
+use actix_web::{
+    HttpResponse, ResponseError,
+    http::{
+        StatusCode,
+        header::{ALLOW, CACHE_CONTROL, RETRY_AFTER},
+    },
+};
+use sea_orm::{DbErr, RuntimeErr, SqlxError};
+use serde::Serialize;
+
+use crate::{extract::FieldError, middleware::current_request_id};
+
+/// How soon a client may come back after a 503, in seconds.
+const UNAVAILABLE_RETRY_SECONDS: u64 = 2;
+/// How many wrong fields one answer names.
+const FIELDS_MAX: usize = 100;
+
+macro_rules! codes {
+    ($($status:literal { $($code:ident = $word:literal, $meaning:literal;)* })*) => {
+        /// Every code an error can carry. Closed: a client may match on it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Code { $($(#[doc = $meaning] $code,)*)* }
+
+        impl Code {
+            /// Every code, by status.
+            pub const ALL: &'static [Self] = &[$($(Self::$code,)*)*];
+
+            /// The code as it is written.
+            pub const fn as_str(self) -> &'static str {
+                match self { $($(Self::$code => $word,)*)* }
+            }
+
+            /// The HTTP status it goes with.
+            pub const fn status(self) -> u16 {
+                match self { $($(Self::$code => $status,)*)* }
+            }
+
+            /// What it means, for the documentation.
+            pub const fn meaning(self) -> &'static str {
+                match self { $($(Self::$code => $meaning,)*)* }
+            }
+        }
+    };
+}
+
+codes! {
+    400 { InvalidJson = "invalid_json", "The body cannot be parsed as JSON."; }
+    401 {
+        MissingApiKey = "missing_api_key", "The header x-api-key is missing.";
+        InvalidApiKey = "invalid_api_key", "The API key is not a valid one.";
+        RevokedApiKey = "revoked_api_key", "The API key was revoked.";
+    }
+    403 { TenantSuspended = "tenant_suspended", "The account is suspended."; }
+    404 {
+        AgentNotFound = "agent_not_found", "There is no such agent.";
+        PhoneNumberNotFound = "phone_number_not_found", "There is no such phone number.";
+        CallNotFound = "call_not_found", "There is no such call.";
+        WebhookNotFound = "webhook_not_found", "There is no such webhook.";
+        FunctionNotFound = "function_not_found", "The agent has no function of that name.";
+        DeliveryNotFound = "delivery_not_found", "There is no such delivery.";
+        RouteNotFound = "route_not_found", "There is nothing at this path.";
+    }
+    405 { MethodNotAllowed = "method_not_allowed", "The path does not take this method; the header Allow names those it takes."; }
+    408 { RequestTimeout = "request_timeout", "The body did not arrive in time."; }
+    409 {
+        FunctionExists = "function_exists", "The agent has a function of that name already.";
+        WebhookLimitReached = "webhook_limit_reached", "The account has as many webhooks as it can have.";
+        CallNotActive = "call_not_active", "The call is over.";
+        IdempotencyInProgress = "idempotency_in_progress", "The first request with this Idempotency-Key is still running.";
+    }
+    413 { BodyTooLarge = "body_too_large", "The body has more than 262144 bytes."; }
+    415 { UnsupportedMediaType = "unsupported_media_type", "The body is not declared as application/json."; }
+    422 {
+        ValidationFailed = "validation_failed", "One or more fields or parameters are wrong; all of them are listed.";
+        IdempotencyKeyReused = "idempotency_key_reused", "The Idempotency-Key was used for another request.";
+    }
+    429 { RateLimited = "rate_limited", "Too many requests; the header Retry-After says when to come back."; }
+    500 { InternalError = "internal_error", "A fault of the service's own."; }
+    503 { Unavailable = "unavailable", "The service cannot answer now; try again after the seconds in Retry-After."; }
+}
+
+/// What was looked for and is not there, or is another tenant's, which is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    Agent,
+    PhoneNumber,
+    Call,
+    Webhook,
+    Function,
+    Delivery,
+    Route,
+}
+
+/// Why a request failed, in the tenant's terms.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ApiError {
+    /// What the parser said.
+    #[error("The body cannot be read as JSON: {0}.")]
+    InvalidJson(String),
+    #[error("Every request needs an API key in the header x-api-key.")]
+    MissingApiKey,
+    #[error("The header x-api-key does not hold a valid API key.")]
+    InvalidApiKey,
+    #[error("This API key was revoked; use another one.")]
+    RevokedApiKey,
+    #[error("This account is suspended; ask the operator of the service.")]
+    TenantSuspended,
+    #[error("{}", Self::missing_code(*.0).meaning())]
+    NotFound(Missing),
+    /// The methods that the path takes, as the header `Allow` lists them.
+    #[error("This path takes {allow} only.")]
+    MethodNotAllowed { allow: String },
+    #[error("The body did not arrive in time; send it faster or make it smaller.")]
+    RequestTimeout,
+    /// The name.
+    #[error("This agent has a function named \"{0}\" already.")]
+    FunctionExists(String),
+    /// The limit.
+    #[error("An account can have at most {0} webhooks; delete one first.")]
+    WebhookLimitReached(usize),
+    #[error("The call is over.")]
+    CallNotActive,
+    #[error("The first request with this Idempotency-Key is still running; ask again in a moment.")]
+    IdempotencyInProgress,
+    #[error(
+        "The body must have at most {} bytes.",
+        crate::middleware::BODY_BYTES_MAX
+    )]
+    BodyTooLarge,
+    /// What would be taken.
+    #[error("The body must be {0}.")]
+    UnsupportedMediaType(&'static str),
+    #[error("{}", summary(.0))]
+    Validation(Vec<FieldError>),
+    #[error("This Idempotency-Key was used for another request; use a new key for each operation.")]
+    IdempotencyKeyReused,
+    /// Seconds until the next request is taken.
+    #[error("Too many requests; come back in {retry_after_seconds} s.")]
+    RateLimited { retry_after_seconds: i64 },
+    #[error("Something went wrong on our side; the requestId helps us to find it.")]
+    Internal,
+    #[error("The service cannot answer right now; try again in a moment.")]
+    Unavailable,
+}
+
+impl ApiError {
+    /// The code. A new kind of error does not compile without one.
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::InvalidJson(_) => Code::InvalidJson,
+            Self::MissingApiKey => Code::MissingApiKey,
+            Self::InvalidApiKey => Code::InvalidApiKey,
+            Self::RevokedApiKey => Code::RevokedApiKey,
+            Self::TenantSuspended => Code::TenantSuspended,
+            Self::NotFound(missing) => Self::missing_code(*missing),
+            Self::MethodNotAllowed { .. } => Code::MethodNotAllowed,
+            Self::RequestTimeout => Code::RequestTimeout,
+            Self::FunctionExists(_) => Code::FunctionExists,
+            Self::WebhookLimitReached(_) => Code::WebhookLimitReached,
+            Self::CallNotActive => Code::CallNotActive,
+            Self::IdempotencyInProgress => Code::IdempotencyInProgress,
+            Self::BodyTooLarge => Code::BodyTooLarge,
+            Self::UnsupportedMediaType(_) => Code::UnsupportedMediaType,
+            Self::Validation(_) => Code::ValidationFailed,
+            Self::IdempotencyKeyReused => Code::IdempotencyKeyReused,
+            Self::RateLimited { .. } => Code::RateLimited,
+            Self::Internal => Code::InternalError,
+            Self::Unavailable => Code::Unavailable,
+        }
+    }
+
+    const fn missing_code(missing: Missing) -> Code {
+        match missing {
+            Missing::Agent => Code::AgentNotFound,
+            Missing::PhoneNumber => Code::PhoneNumberNotFound,
+            Missing::Call => Code::CallNotFound,
+            Missing::Webhook => Code::WebhookNotFound,
+            Missing::Function => Code::FunctionNotFound,
+            Missing::Delivery => Code::DeliveryNotFound,
+            Missing::Route => Code::RouteNotFound,
+        }
+    }
+
+    /// One wrong field.
+    pub fn field(error: FieldError) -> Self {
+        Self::Validation(vec![error])
+    }
+
+    /// What stands for an error that a library made: only its status is known.
+    pub fn from_status(status: StatusCode, allow: Option<String>) -> Self {
+        match status.as_u16() {
+            404 => Self::NotFound(Missing::Route),
+            405 => Self::MethodNotAllowed {
+                allow: allow.unwrap_or_default(),
+            },
+            408 => Self::RequestTimeout,
+            413 => Self::BodyTooLarge,
+            415 => Self::UnsupportedMediaType("application/json"),
+            400..=499 => Self::InvalidJson("the request is malformed".to_owned()),
+            503 => Self::Unavailable,
+            _ => Self::Internal,
+        }
+    }
+
+    fn body(&self) -> ErrorBody<'_> {
+        let fields = match self {
+            Self::Validation(fields) => Some(&fields[..fields.len().min(FIELDS_MAX)]),
+            _ => None,
+        };
+        ErrorBody {
+            error: ErrorContent {
+                code: self.code().as_str(),
+                message: self.to_string(),
+                request_id: current_request_id(),
+                fields,
+            },
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    error: ErrorContent<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ErrorContent<'a> {
+    code: &'static str,
+    message: String,
+    request_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fields: Option<&'a [FieldError]>,
+}
+
+impl ResponseError for ApiError {
+    fn status_code(&self) -> StatusCode {
+        StatusCode::from_u16(self.code().status()).expect("the table holds HTTP statuses")
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        let mut response = HttpResponse::build(self.status_code());
+        response.insert_header((CACHE_CONTROL, "no-store"));
+        match self {
+            Self::MethodNotAllowed { allow } => {
+                response.insert_header((ALLOW, allow.as_str()));
+            }
+            Self::RateLimited {
+                retry_after_seconds,
+            } => {
+                response.insert_header((RETRY_AFTER, retry_after_seconds.to_string()));
+            }
+            Self::Unavailable => {
+                response.insert_header((RETRY_AFTER, UNAVAILABLE_RETRY_SECONDS));
+            }
+            // What follows of the body is not wanted any more.
+            Self::RequestTimeout => {
+                response.force_close();
+            }
+            _ => {}
+        }
+        response.json(self.body())
+    }
+}
+
+/// "2 fields are invalid: name, voiceId."
+fn summary(fields: &[FieldError]) -> String {
+    const NAMED: usize = 10;
+    let mut text = match fields.len() {
+        1 => "1 field is invalid: ".to_owned(),
+        n => format!("{n} fields are invalid: "),
+    };
+    let names: Vec<&str> = fields
+        .iter()
+        .take(NAMED)
+        .map(|f| f.field.as_str())
+        .collect();
+    text.push_str(&names.join(", "));
+    if fields.len() > NAMED {
+        let _ = write!(text, " and {} more", fields.len() - NAMED);
+    }
+    text.push('.');
+    text
+}
+
+/// A database that is away is 503; anything else it says is a fault of ours.
+impl From<DbErr> for ApiError {
+    fn from(error: DbErr) -> Self {
+        if is_away(&error) {
+            tracing::warn!(%error, "the database is not available");
+            Self::Unavailable
+        } else {
+            tracing::error!(%error, "a statement failed");
+            Self::Internal
+        }
+    }
+}
+
+fn is_away(error: &DbErr) -> bool {
+    match error {
+        DbErr::ConnectionAcquire(_) | DbErr::Conn(_) => true,
+        DbErr::Exec(RuntimeErr::SqlxError(error)) | DbErr::Query(RuntimeErr::SqlxError(error)) => {
+            match error.as_ref() {
+                SqlxError::Io(_)
+                | SqlxError::Tls(_)
+                | SqlxError::Protocol(_)
+                | SqlxError::PoolTimedOut
+                | SqlxError::PoolClosed
+                | SqlxError::WorkerCrashed => true,
+                SqlxError::Database(error) => error.code().is_some_and(|code| is_passing(&code)),
+                _ => false,
+            }
+        }
+        _ => false,
+    }
+}
+
+/// PostgreSQL: connection exceptions (08), transaction rollbacks (40), out of resources (53), operator intervention (57),
+/// lock not available (55P03), read only because of a fail-over (25006). SQLite, whose codes are numbers: busy 5, locked 6,
+/// read-only 8, input or output 10, full 13, cannot open 14, in the lowest byte.
+fn is_passing(code: &str) -> bool {
+    if code.len() == 5 {
+        let passing = ["08", "40", "53", "57"];
+        return passing.iter().any(|class| code.starts_with(class))
+            || matches!(code, "55P03" | "25006");
+    }
+    code.parse::<u32>()
+        .is_ok_and(|code| matches!(code & 0xff, 5 | 6 | 8 | 10 | 13 | 14))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::extract::FieldCode;
+
+    #[test]
+    fn every_code_is_written_once_and_has_an_error_status() {
+        for (i, code) in Code::ALL.iter().enumerate() {
+            assert!((400..600).contains(&code.status()));
+            assert!(!Code::ALL[..i].iter().any(|c| c.as_str() == code.as_str()));
+        }
+    }
+
+    #[test]
+    fn the_summary_names_the_fields() {
+        let field = |name: &str| FieldError::new(name, FieldCode::Required, "is required");
+        assert_eq!(summary(&[field("name")]), "1 field is invalid: name.");
+        assert_eq!(
+            summary(&[field("name"), field("voiceId")]),
+            "2 fields are invalid: name, voiceId."
+        );
+        let many: Vec<FieldError> = (0..12).map(|i| field(&i.to_string())).collect();
+        assert!(summary(&many).ends_with("9 and 2 more."));
+    }
+
+    #[test]
+    fn what_passes_by_itself_is_not_a_fault() {
+        for code in [
+            "5", "517", "10", "08006", "40001", "40P01", "53300", "57P01", "55P03",
+        ] {
+            assert!(is_passing(code), "{code}");
+        }
+        for code in ["1", "19", "787", "23505", "42P01", "22021"] {
+            assert!(!is_passing(code), "{code}");
+        }
+    }
+}

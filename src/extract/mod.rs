@@ -1,0 +1,22 @@
+//! What handlers take: who asks, what for, and with which fields. Everything is parsed here, once, and refused here with all
+//! that is wrong with it at once.
+
+mod body;
+mod caller;
+mod field;
+mod form;
+mod json;
+mod parse;
+mod path;
+mod query;
+
+pub use body::{Body, RawBody};
+pub use caller::Caller;
+pub use field::{Fault, Faults, FieldCode, FieldError};
+pub use form::{Form, Parsed, Reader};
+pub use parse::{
+    BlankRule, OFFSET_MAX, boolean, digits, e164, instant, integer, language, list, not_allowed,
+    object, text, url, word,
+};
+pub use path::{FunctionName, Id};
+pub use query::Query;

@@ -1,0 +1,65 @@
+//! Ids in paths. One that is malformed is answered like one that is not there.
+
+use std::{
+    future::{Ready, ready},
+    str::FromStr,
+};
+
+use actix_web::{FromRequest, HttpRequest, dev::Payload};
+use dikala_entities::{AgentId, CallId, DeliveryId, PhoneNumberId, WebhookId};
+
+use crate::error::{ApiError, Missing};
+
+/// The id in the path's `{id}`.
+#[derive(Clone, Copy, Debug)]
+pub struct Id<T>(pub T);
+
+/// The name in the path's `{name}`, whatever it is.
+#[derive(Clone, Debug)]
+pub struct FunctionName(pub String);
+
+/// What an id stands for.
+pub trait PathId: FromStr {
+    /// What is missing when there is no such id.
+    const MISSING: Missing;
+}
+
+impl PathId for AgentId {
+    const MISSING: Missing = Missing::Agent;
+}
+
+impl PathId for PhoneNumberId {
+    const MISSING: Missing = Missing::PhoneNumber;
+}
+
+impl PathId for CallId {
+    const MISSING: Missing = Missing::Call;
+}
+
+impl PathId for WebhookId {
+    const MISSING: Missing = Missing::Webhook;
+}
+
+impl PathId for DeliveryId {
+    const MISSING: Missing = Missing::Delivery;
+}
+
+impl<T: PathId + 'static> FromRequest for Id<T> {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let id = req.match_info().get("id").and_then(|id| id.parse().ok());
+        ready(id.map(Self).ok_or(ApiError::NotFound(T::MISSING)))
+    }
+}
+
+impl FromRequest for FunctionName {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let name = req.match_info().get("name").unwrap_or_default();
+        ready(Ok(Self(name.to_owned())))
+    }
+}

@@ -1,0 +1,18 @@
+//! What happens to a request before its handler and to the answer after it, from the outside in: a request id and an error
+//! body for everything ([`request_scope`]), the key and the limits ([`admit()`]), the body ([`receive_body`]), repeats
+//! ([`once`]), and a net under the handler ([`catch_panic`]).
+
+mod admit;
+mod body;
+mod idempotency;
+mod keys;
+mod panics;
+mod rate;
+mod request;
+
+pub use admit::{Gate, admit};
+pub use body::{BODY_BYTES_MAX, receive_body};
+pub use idempotency::{Claim, once, sweep as sweep_idempotency_keys};
+pub use panics::catch_panic;
+pub use rate::{Limiter, Verdict, Window, count};
+pub use request::{current_request_id, request_scope};

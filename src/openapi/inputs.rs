@@ -1,0 +1,79 @@
+//! Schemas of bodies: closed against unknown fields, and turned into patches.
+
+use dikala_actors::call::settings::BUILT_IN_TOOLS;
+use serde_json::{Value, json};
+
+use crate::routes::Input;
+
+/// The name and the schema of a body made from the schema of its type. `AgentInput` gives `AgentCreate` and `AgentUpdate`.
+pub(super) fn closed(name: &str, mut schema: Value, input: Input) -> (String, Value) {
+    let patch = input == Input::Patch;
+    let name = match name.strip_suffix("Input") {
+        Some(stem) if patch => format!("{stem}Update"),
+        Some(stem) => format!("{stem}Create"),
+        None => name.to_owned(),
+    };
+    schema["additionalProperties"] = json!(false);
+    let required: Vec<Value> = schema["required"].as_array().cloned().unwrap_or_default();
+    let has_default = |field: &Value| {
+        let field = field.as_str().unwrap_or_default();
+        schema["properties"][field].get("default").is_some()
+    };
+    let required: Vec<Value> = required
+        .into_iter()
+        .filter(|field| !patch && !has_default(field))
+        .collect();
+    let properties = schema["properties"].as_object_mut().filter(|_| patch);
+    for property in properties.into_iter().flat_map(|p| p.values_mut()) {
+        drop_default(property);
+    }
+    if required.is_empty() {
+        if let Some(schema) = schema.as_object_mut() {
+            schema.remove("required");
+        }
+    } else {
+        schema["required"] = json!(required);
+    }
+    read_only(&name, &mut schema);
+    if name == "AgentCreate" {
+        // A new agent has no functions yet.
+        schema["properties"]["toolsEnabled"]["items"] =
+            json!({"type": "string", "enum": BUILT_IN_TOOLS});
+    }
+    (name, schema)
+}
+
+/// What is left out of a patch stays as it is; `null` goes back to the default.
+fn drop_default(property: &mut Value) {
+    if let Some(default) = property
+        .as_object_mut()
+        .and_then(|property| property.remove("default"))
+    {
+        let description = property["description"].as_str().unwrap_or_default();
+        let description = format!("{description} null: {default}.").trim().to_owned();
+        property["description"] = json!(description);
+    }
+}
+
+/// What an object is read with may be sent back and is ignored.
+fn read_only(name: &str, schema: &mut Value) {
+    let ignored: &[&str] = match name {
+        "AgentCreate" | "AgentUpdate" | "WebhookCreate" => &["id", "createdAt", "updatedAt"],
+        "FunctionCreate" | "FunctionUpdate" => &["id", "agentId", "createdAt", "updatedAt"],
+        "WebhookUpdate" => &[
+            "id",
+            "createdAt",
+            "updatedAt",
+            "secretHint",
+            "disabledReason",
+        ],
+        _ => &[],
+    };
+    for field in ignored {
+        // Not `readOnly`: by that generators of tests take it that sending it is an error.
+        let anything = [
+            "array", "boolean", "integer", "null", "number", "object", "string",
+        ];
+        schema["properties"][*field] = json!({"type": anything, "description": "Ignored."});
+    }
+}

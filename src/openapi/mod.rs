@@ -1,0 +1,271 @@
+//! The description of the API (OpenAPI 3.1), made from the route table, the handlers' own types and the table of errors.
+
+mod errors;
+mod events;
+mod inputs;
+pub mod schema;
+
+use std::{collections::BTreeMap, sync::OnceLock};
+
+use serde_json::{Map, Value, json};
+use utoipa::{
+    PartialSchema, ToSchema,
+    openapi::{OpenApi, RefOr, Schema},
+};
+
+use crate::{
+    api::{LIMIT_DEFAULT, LIMIT_MAX},
+    error::Code,
+    extract::OFFSET_MAX,
+    routes::{BASE, Input, ROUTES, Route},
+};
+
+/// Fields that may be missing in an answer; all others are always there.
+const SOMETIMES: &[(&str, &str)] = &[
+    ("Turn", "at"),
+    ("FunctionOutcome", "result"),
+    ("FunctionOutcome", "code"),
+    ("FunctionOutcome", "message"),
+];
+
+/// Every code that a route can answer with.
+pub fn errors_of(route: &Route) -> Vec<Code> {
+    errors::codes(route)
+}
+
+/// The schemas that a document refers to, by name.
+#[derive(Debug, Default)]
+pub struct Schemas(BTreeMap<String, Value>);
+
+impl Schemas {
+    /// Takes in a type of an answer with everything it refers to.
+    pub fn answer<T: ToSchema>(&mut self) -> Value {
+        let mut parts: Vec<(String, RefOr<Schema>)> = Vec::new();
+        T::schemas(&mut parts);
+        parts.push((T::name().into_owned(), <T as PartialSchema>::schema()));
+        for (name, schema) in parts {
+            let mut schema = merged(to_value(&schema));
+            require_all(&name, &mut schema);
+            self.0.insert(name, schema);
+        }
+        reference(&T::name())
+    }
+
+    /// Takes in a type of a body.
+    pub fn input<T: ToSchema>(&mut self, input: Input) -> Value {
+        let name = T::name();
+        let (name, schema) =
+            inputs::closed(&name, to_value(&<T as PartialSchema>::schema()), input);
+        self.0.insert(name.clone(), schema);
+        reference(&name)
+    }
+}
+
+fn to_value(schema: &RefOr<Schema>) -> Value {
+    serde_json::to_value(schema).expect("a schema is plain data")
+}
+
+fn reference(name: &str) -> Value {
+    json!({"$ref": format!("#/components/schemas/{name}")})
+}
+
+/// One object instead of `allOf` of inlined ones, which is what a flattened field gives.
+fn merged(schema: Value) -> Value {
+    let Some(Value::Array(parts)) = schema.get("allOf") else {
+        return schema;
+    };
+    let mut whole = json!({"type": "object", "properties": {}});
+    for part in parts {
+        for (name, property) in part["properties"].as_object().into_iter().flatten() {
+            whole["properties"][name] = property.clone();
+        }
+    }
+    for key in ["description", "example"] {
+        let outer = schema.get(key);
+        let inner = parts.iter().rev().find_map(|part| part.get(key));
+        if let Some(value) = outer.or(inner) {
+            whole[key] = value.clone();
+        }
+    }
+    whole
+}
+
+fn require_all(schema_name: &str, schema: &mut Value) {
+    let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
+        return;
+    };
+    let always = |name: &&String| !SOMETIMES.contains(&(schema_name, name.as_str()));
+    let required: Vec<&String> = properties.keys().filter(always).collect();
+    schema["required"] = json!(required);
+}
+
+/// The document.
+pub fn document() -> OpenApi {
+    serde_json::from_value(value().clone())
+        .expect("the document is built as the types want it; a test does this")
+}
+
+/// The document as text: the same for the same build.
+pub fn json() -> &'static str {
+    static JSON: OnceLock<String> = OnceLock::new();
+    JSON.get_or_init(|| serde_json::to_string_pretty(value()).expect("JSON has string keys"))
+}
+
+fn value() -> &'static Value {
+    static VALUE: OnceLock<Value> = OnceLock::new();
+    VALUE.get_or_init(build)
+}
+
+fn build() -> Value {
+    let mut schemas = Schemas::default();
+    let mut paths: Map<String, Value> = Map::new();
+    for route in ROUTES {
+        let item = paths
+            .entry(format!("{BASE}{}", route.path))
+            .or_insert_with(|| json!({}));
+        item[route.method.as_str().to_ascii_lowercase()] = operation(route, &mut schemas);
+    }
+    schemas.0.insert("Error".to_owned(), errors::schema());
+    json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Dikala voice-agent API",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": "Manage AI voice agents, read calls and credit, receive events, define functions. Every answer that is \
+                not a 2xx has the body `Error`; decide by its `code`. Requests are limited per minute: see the headers \
+                `X-RateLimit-*`. Every POST takes an `Idempotency-Key`.",
+            "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
+        },
+        "servers": [{"url": "/"}],
+        "security": [{"apiKey": []}],
+        "tags": tags(),
+        "paths": paths,
+        "webhooks": events::webhooks(),
+        "components": {
+            "schemas": schemas.0,
+            "headers": headers(),
+            "responses": errors::shared(),
+            "securitySchemes": {"apiKey": {
+                "type": "apiKey", "in": "header", "name": "x-api-key",
+                "description": "A key of the tenant: `dkl_` and 36 letters and digits.",
+            }},
+        },
+    })
+}
+
+fn tags() -> Value {
+    let mut tags: Vec<&str> = ROUTES.iter().map(Route::tag).collect();
+    tags.dedup();
+    tags.iter().map(|tag| json!({"name": tag})).collect()
+}
+
+fn operation(route: &Route, schemas: &mut Schemas) -> Value {
+    let mut operation = json!({
+        "operationId": route.id,
+        "tags": [route.tag()],
+        "summary": route.summary,
+        "parameters": parameters(route),
+        "responses": responses(route, schemas),
+    });
+    if let Some((input, schema)) = route.input {
+        operation["requestBody"] = request_body(input, schema(schemas, input), schemas);
+    }
+    operation
+}
+
+fn request_body(input: Input, schema: Value, schemas: &Schemas) -> Value {
+    let media = with_example(schema, schemas);
+    let mut content = json!({"application/json": media});
+    if input == Input::Patch {
+        content["application/merge-patch+json"] = media;
+    }
+    json!({"required": input != Input::Optional, "content": content})
+}
+
+/// A media type with the example of its type.
+fn with_example(schema: Value, schemas: &Schemas) -> Value {
+    let name = schema["$ref"]
+        .as_str()
+        .and_then(|path| path.rsplit('/').next());
+    let example = name.and_then(|name| schemas.0.get(name)?.get("example"));
+    let mut media = json!({"schema": schema});
+    if let Some(example) = example {
+        media["example"] = example.clone();
+    }
+    media
+}
+
+fn parameters(route: &Route) -> Vec<Value> {
+    let mut parameters: Vec<Value> = Vec::new();
+    for name in ["id", "name"] {
+        if route.path.contains(&format!("{{{name}}}")) {
+            let schema = json!({"type": "string"});
+            parameters
+                .push(json!({"name": name, "in": "path", "required": true, "schema": schema}));
+        }
+    }
+    for name in route.query {
+        let (description, schema) = query_parameter(name, route);
+        parameters.push(json!({"name": name, "in": "query", "required": false, "description": description, "schema": schema}));
+    }
+    if route.is_post() {
+        parameters.push(json!({
+            "name": "Idempotency-Key", "in": "header", "required": false,
+            "description": "The same key and body within 24 hours give the same answer, and the effect of one request.",
+            "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]([ -~]*[!-~])?$"},
+        }));
+    }
+    parameters
+}
+
+fn query_parameter(name: &str, route: &Route) -> (&'static str, Value) {
+    let date = || to_value(&RefOr::T(schema::instant_input()));
+    match name {
+        "limit" => (
+            "How many at most.",
+            json!({"type": "integer", "minimum": 1, "maximum": LIMIT_MAX, "default": LIMIT_DEFAULT}),
+        ),
+        "offset" => (
+            "How many to leave out first.",
+            json!({"type": "integer", "minimum": 0, "maximum": OFFSET_MAX, "default": 0}),
+        ),
+        "from" => ("Only what started then or later.", date()),
+        "to" => ("Only what started before.", date()),
+        _ if route.tag() == "calls" => (
+            "Only calls in this state.",
+            to_value(&RefOr::T(schema::call_status().into())),
+        ),
+        _ => (
+            "Only deliveries in this state.",
+            to_value(&RefOr::T(schema::delivery_status().into())),
+        ),
+    }
+}
+
+fn responses(route: &Route, schemas: &mut Schemas) -> Value {
+    let mut success =
+        json!({"description": route.summary, "headers": errors::response_headers(route.status)});
+    if let Some(answer) = route.answer {
+        let schema = answer(schemas);
+        success["content"] = json!({"application/json": with_example(schema, schemas)});
+    }
+    if route.status == 201 {
+        success["headers"]["Location"] = json!({
+            "description": "The path of what was created.", "schema": {"type": "string"}, "required": true,
+        });
+    }
+    let mut responses = errors::responses(route);
+    responses.insert(route.status.to_string(), success);
+    Value::Object(responses)
+}
+
+fn headers() -> Value {
+    let integer = |description: &str| json!({"description": description, "schema": {"type": "integer"}, "required": true});
+    json!({
+        "RateLimitLimit": integer("Requests a minute."),
+        "RateLimitRemaining": integer("Requests left in this window."),
+        "RateLimitReset": integer("Unix seconds at which the window ends."),
+        "RetryAfter": integer("Whole seconds until it makes sense to try again."),
+        "RequestId": {"description": "Names the request; quote it to the operator.", "schema": {"type": "string"}, "required": true},
+    })
+}
