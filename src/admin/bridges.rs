@@ -1,0 +1,92 @@
+//! Telephony bridges and their tokens. A token is shown once; only its hash is kept.
+
+use dikala_entities::{BRIDGE_TOKEN_SCHEME, BridgeId, Millis, Store, bridge};
+use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait, IntoActiveModel, QueryOrder};
+use serde::Serialize;
+
+use super::{AdminError, name};
+
+/// A bridge as it is listed.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BridgeView {
+    pub id: BridgeId,
+    pub name: String,
+    pub created_at: Millis,
+    pub last_seen_at: Option<Millis>,
+    pub revoked_at: Option<Millis>,
+}
+
+/// A bridge that was just made: the only time that its token is shown.
+#[expect(
+    missing_debug_implementations,
+    reason = "holds a credential in the clear"
+)]
+#[derive(Clone, Serialize)]
+pub struct NewBridge {
+    pub token: String,
+    #[serde(flatten)]
+    pub view: BridgeView,
+}
+
+impl From<bridge::Model> for BridgeView {
+    fn from(row: bridge::Model) -> Self {
+        Self {
+            id: row.id,
+            name: row.name,
+            created_at: row.created_at,
+            last_seen_at: row.last_seen_at,
+            revoked_at: row.revoked_at,
+        }
+    }
+}
+
+/// Makes a bridge.
+pub async fn create(
+    store: &Store,
+    bridge_name: &str,
+    now: Millis,
+) -> Result<NewBridge, AdminError> {
+    let token = BRIDGE_TOKEN_SCHEME.generate();
+    let row = bridge::Model {
+        id: BridgeId::new(now),
+        name: name("name", bridge_name)?,
+        hash: token.hash(),
+        created_at: now,
+        last_seen_at: None,
+        revoked_at: None,
+    };
+    let txn = store.begin().await?;
+    bridge::Entity::insert(row.clone().into_active_model())
+        .exec_without_returning(&txn)
+        .await?;
+    txn.commit().await?;
+    Ok(NewBridge {
+        token: token.expose().to_owned(),
+        view: row.into(),
+    })
+}
+
+/// All bridges, in the order of their making.
+pub async fn list(store: &Store) -> Result<Vec<BridgeView>, AdminError> {
+    let bridges = bridge::Entity::find()
+        .order_by_asc(bridge::Column::Id)
+        .all(store.reader())
+        .await?;
+    Ok(bridges.into_iter().map(BridgeView::from).collect())
+}
+
+/// Revokes a bridge's token; twice is once. Its open sockets are closed within seconds.
+pub async fn revoke(store: &Store, id: BridgeId, now: Millis) -> Result<BridgeView, AdminError> {
+    let txn = store.begin().await?;
+    let found = bridge::Entity::find_by_id(id).one(&txn).await?;
+    let mut bridge = found.ok_or_else(|| AdminError::not_found("bridge", id))?;
+    if bridge.revoked_at.is_none() {
+        let mut row = bridge.clone().into_active_model();
+        row.revoked_at = Set(Some(now));
+        row.update(&txn).await?;
+        bridge.revoked_at = Some(now);
+    }
+    txn.commit().await?;
+    Ok(bridge.into())
+}

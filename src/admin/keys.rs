@@ -1,0 +1,105 @@
+//! API keys of tenants. A key is shown once; only its hash is kept.
+
+use dikala_entities::{API_KEY_SCHEME, ApiKeyId, Millis, Store, TenantId, api_key};
+use sea_orm::{
+    ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter,
+    QueryOrder,
+};
+use serde::Serialize;
+
+use super::{AdminError, find_tenant, name, require_tenant};
+
+/// A key as it is listed.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct KeyView {
+    pub id: ApiKeyId,
+    pub tenant_id: TenantId,
+    pub name: String,
+    pub prefix: String,
+    pub created_at: Millis,
+    pub last_used_at: Option<Millis>,
+    pub revoked_at: Option<Millis>,
+}
+
+/// A key that was just made: the only time that it is shown.
+#[expect(
+    missing_debug_implementations,
+    reason = "holds a credential in the clear"
+)]
+#[derive(Clone, Serialize)]
+pub struct NewKey {
+    pub key: String,
+    #[serde(flatten)]
+    pub view: KeyView,
+}
+
+impl From<api_key::Model> for KeyView {
+    fn from(row: api_key::Model) -> Self {
+        Self {
+            id: row.id,
+            tenant_id: row.tenant_id,
+            name: row.name,
+            prefix: row.prefix,
+            created_at: row.created_at,
+            last_used_at: row.last_used_at,
+            revoked_at: row.revoked_at,
+        }
+    }
+}
+
+/// Makes a key.
+pub async fn create(
+    store: &Store,
+    tenant: TenantId,
+    key_name: &str,
+    now: Millis,
+) -> Result<NewKey, AdminError> {
+    let key = API_KEY_SCHEME.generate();
+    let row = api_key::Model {
+        id: ApiKeyId::new(now),
+        tenant_id: tenant,
+        name: name("name", key_name)?,
+        prefix: key.prefix().to_owned(),
+        hash: key.hash(),
+        created_at: now,
+        last_used_at: None,
+        revoked_at: None,
+    };
+    let txn = store.begin().await?;
+    find_tenant(&txn, tenant).await?;
+    api_key::Entity::insert(row.clone().into_active_model())
+        .exec_without_returning(&txn)
+        .await?;
+    txn.commit().await?;
+    Ok(NewKey {
+        key: key.expose().to_owned(),
+        view: row.into(),
+    })
+}
+
+/// The keys of a tenant, in the order of their making.
+pub async fn list(store: &Store, tenant: TenantId) -> Result<Vec<KeyView>, AdminError> {
+    require_tenant(store, tenant).await?;
+    let keys = api_key::Entity::find()
+        .filter(api_key::Column::TenantId.eq(tenant))
+        .order_by_asc(api_key::Column::Id)
+        .all(store.reader())
+        .await?;
+    Ok(keys.into_iter().map(KeyView::from).collect())
+}
+
+/// Revokes a key; twice is once.
+pub async fn revoke(store: &Store, id: ApiKeyId, now: Millis) -> Result<KeyView, AdminError> {
+    let txn = store.begin().await?;
+    let found = api_key::Entity::find_by_id(id).one(&txn).await?;
+    let mut key = found.ok_or_else(|| AdminError::not_found("key", id))?;
+    if key.revoked_at.is_none() {
+        let mut row = key.clone().into_active_model();
+        row.revoked_at = Set(Some(now));
+        row.update(&txn).await?;
+        key.revoked_at = Some(now);
+    }
+    txn.commit().await?;
+    Ok(key.into())
+}

@@ -1,0 +1,86 @@
+//! The operators' work on the store: tenants, keys, numbers, bridges, secrets. Each function is one transaction; what it
+//! returns is what the operator is shown.
+
+pub mod bridges;
+pub mod keys;
+pub mod numbers;
+pub mod tenants;
+
+#[cfg(test)]
+mod tests;
+
+use dikala_entities::{MINUTES_MAX, Store, TenantId, tenant};
+use sea_orm::{ConnectionTrait, DbErr, EntityTrait, SqlErr};
+
+/// The longest name or label, in characters.
+const NAME_CHARS_MAX: usize = 120;
+
+/// Why an operator's request was not carried out; each is a sentence that says what to do.
+#[derive(Debug, thiserror::Error)]
+pub enum AdminError {
+    #[error("there is no {what} {id}; `dikala {what} list` shows those that are there")]
+    NotFound { what: &'static str, id: String },
+    #[error("{0}")]
+    Refused(String),
+    #[error("the database does not answer: {0}")]
+    Database(#[from] DbErr),
+}
+
+impl AdminError {
+    pub(crate) fn not_found(what: &'static str, id: impl ToString) -> Self {
+        Self::NotFound {
+            what,
+            id: id.to_string(),
+        }
+    }
+}
+
+/// A name or a label: trimmed, 1 to 120 characters.
+fn name(field: &str, text: &str) -> Result<String, AdminError> {
+    let text = text.trim();
+    let length = text.chars().count();
+    if (1..=NAME_CHARS_MAX).contains(&length) && !text.chars().any(char::is_control) {
+        Ok(text.to_owned())
+    } else {
+        Err(AdminError::Refused(format!(
+            "{field} must have 1 to {NAME_CHARS_MAX} characters; give a shorter or a longer one"
+        )))
+    }
+}
+
+fn in_range(field: &str, value: i64, least: i64) -> Result<i64, AdminError> {
+    if (least..=MINUTES_MAX).contains(&value) {
+        Ok(value)
+    } else {
+        Err(AdminError::Refused(format!(
+            "{field} must be a whole number from {least} to {MINUTES_MAX}"
+        )))
+    }
+}
+
+/// An id as it was typed; what is no id cannot be found.
+pub fn parse_id<T: std::str::FromStr>(what: &'static str, text: &str) -> Result<T, AdminError> {
+    text.parse().map_err(|_| AdminError::not_found(what, text))
+}
+
+/// The tenant, or that there is none.
+pub async fn find_tenant(
+    db: &impl ConnectionTrait,
+    id: TenantId,
+) -> Result<tenant::Model, AdminError> {
+    let found = tenant::Entity::find_by_id(id).one(db).await?;
+    found.ok_or_else(|| AdminError::not_found("tenant", id))
+}
+
+/// Makes a broken uniqueness a refusal.
+fn unless_taken(error: DbErr, sentence: impl FnOnce() -> String) -> AdminError {
+    match error.sql_err() {
+        Some(SqlErr::UniqueConstraintViolation(_)) => AdminError::Refused(sentence()),
+        _ => AdminError::Database(error),
+    }
+}
+
+/// Checks that a tenant is there before something is listed for it.
+async fn require_tenant(store: &Store, id: TenantId) -> Result<(), AdminError> {
+    find_tenant(store.reader(), id).await.map(drop)
+}

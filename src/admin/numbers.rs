@@ -1,0 +1,131 @@
+//! Phone numbers. A `did` belongs to one tenant; numbers are made by operators only.
+
+use dikala_entities::{AgentId, Millis, PhoneNumber, PhoneNumberId, Store, TenantId, phone_number};
+use sea_orm::{
+    ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter,
+    QueryOrder,
+};
+use serde::Serialize;
+
+use super::{AdminError, find_tenant, name, require_tenant, unless_taken};
+
+/// A number as it is listed.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct NumberView {
+    pub id: PhoneNumberId,
+    pub tenant_id: TenantId,
+    pub display_number: PhoneNumber,
+    pub label: String,
+    pub is_active: bool,
+    pub agent_id: Option<AgentId>,
+    pub created_at: Millis,
+    pub updated_at: Millis,
+}
+
+impl From<phone_number::Model> for NumberView {
+    fn from(row: phone_number::Model) -> Self {
+        Self {
+            id: row.id,
+            tenant_id: row.tenant_id,
+            display_number: row.did,
+            label: row.label,
+            is_active: row.is_active,
+            agent_id: row.agent_id,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        }
+    }
+}
+
+/// Adds a number.
+pub async fn add(
+    store: &Store,
+    tenant: TenantId,
+    did: &str,
+    label: &str,
+    now: Millis,
+) -> Result<NumberView, AdminError> {
+    let txn = store.begin().await?;
+    find_tenant(&txn, tenant).await?;
+    let did: PhoneNumber = did
+        .parse()
+        .map_err(|error| AdminError::Refused(format!("did {error}")))?;
+    let row = phone_number::Model {
+        id: PhoneNumberId::new(now),
+        tenant_id: tenant,
+        did: did.clone(),
+        label: name("label", label)?,
+        is_active: true,
+        agent_id: None,
+        created_at: now,
+        updated_at: now,
+    };
+    phone_number::Entity::insert(row.clone().into_active_model())
+        .exec_without_returning(&txn)
+        .await
+        .map_err(|error| {
+            unless_taken(error, || {
+                format!(
+                    "{} belongs to a tenant already; `dikala number list` shows whose it is",
+                    did.as_str()
+                )
+            })
+        })?;
+    txn.commit().await?;
+    Ok(row.into())
+}
+
+/// All numbers, or those of one tenant.
+pub async fn list(store: &Store, tenant: Option<TenantId>) -> Result<Vec<NumberView>, AdminError> {
+    let mut select = phone_number::Entity::find().order_by_asc(phone_number::Column::Id);
+    if let Some(tenant) = tenant {
+        require_tenant(store, tenant).await?;
+        select = select.filter(phone_number::Column::TenantId.eq(tenant));
+    }
+    Ok(select
+        .all(store.reader())
+        .await?
+        .into_iter()
+        .map(NumberView::from)
+        .collect())
+}
+
+/// Changes a number's label, or switches it on or off.
+pub async fn update(
+    store: &Store,
+    id: PhoneNumberId,
+    label: Option<&str>,
+    is_active: Option<bool>,
+    now: Millis,
+) -> Result<NumberView, AdminError> {
+    let txn = store.begin().await?;
+    let mut row = find(&txn, id).await?.into_active_model();
+    if let Some(label) = label {
+        row.label = Set(name("label", label)?);
+    }
+    if let Some(is_active) = is_active {
+        row.is_active = Set(is_active);
+    }
+    row.updated_at = Set(now);
+    let row = row.update(&txn).await?;
+    txn.commit().await?;
+    Ok(row.into())
+}
+
+/// Removes a number; its calls stay.
+pub async fn remove(store: &Store, id: PhoneNumberId) -> Result<NumberView, AdminError> {
+    let txn = store.begin().await?;
+    let row = find(&txn, id).await?;
+    phone_number::Entity::delete_by_id(id).exec(&txn).await?;
+    txn.commit().await?;
+    Ok(row.into())
+}
+
+async fn find(
+    db: &impl sea_orm::ConnectionTrait,
+    id: PhoneNumberId,
+) -> Result<phone_number::Model, AdminError> {
+    let found = phone_number::Entity::find_by_id(id).one(db).await?;
+    found.ok_or_else(|| AdminError::not_found("number", id))
+}

@@ -1,0 +1,224 @@
+//! Tenants: making, changing, suspending them, and the secret that signs their function requests.
+
+use dikala_entities::{Millis, Plan, Secret, Store, TenantId, Vault, credit_account, tenant};
+use rand::{RngExt, distr::Alphanumeric};
+use sea_orm::{
+    ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, ExprTrait, IntoActiveModel,
+    QueryFilter, QueryOrder, sea_query::Expr,
+};
+use serde::Serialize;
+
+use super::{AdminError, find_tenant, in_range, name};
+
+const LOW_CREDIT_THRESHOLD_DEFAULT: i64 = 30;
+const FUNCTION_SECRET_CHARS: usize = 40;
+
+/// What an operator may set of a tenant. Absent keeps; for the two limits 0 takes the tenant's own figure away.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    pub name: Option<String>,
+    pub plan: Option<Plan>,
+    pub rate_limit: Option<i64>,
+    pub low_credit_threshold: Option<i64>,
+    pub max_concurrent_calls: Option<i64>,
+}
+
+/// A tenant as operators see it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TenantView {
+    pub id: TenantId,
+    pub name: String,
+    pub plan: Plan,
+    pub rate_limit: Option<i64>,
+    pub low_credit_threshold: i64,
+    pub max_concurrent_calls: Option<i64>,
+    pub balance_minutes: i64,
+    pub suspended_at: Option<Millis>,
+    pub created_at: Millis,
+    pub updated_at: Millis,
+}
+
+impl TenantView {
+    fn new(tenant: tenant::Model, account: Option<&credit_account::Model>) -> Self {
+        Self {
+            id: tenant.id,
+            name: tenant.name,
+            plan: tenant.plan,
+            rate_limit: tenant.rate_limit,
+            low_credit_threshold: account.map_or(LOW_CREDIT_THRESHOLD_DEFAULT, |a| a.low_threshold),
+            max_concurrent_calls: tenant.max_concurrent_calls,
+            balance_minutes: account.map_or(0, |account| account.available + account.held),
+            suspended_at: tenant.suspended_at,
+            created_at: tenant.created_at,
+            updated_at: tenant.updated_at,
+        }
+    }
+}
+
+/// Makes a tenant with an empty account and a function secret.
+pub async fn create(
+    store: &Store,
+    vault: &Vault,
+    changes: Changes,
+    now: Millis,
+) -> Result<TenantView, AdminError> {
+    let id = TenantId::new(now);
+    let threshold = changes
+        .low_credit_threshold
+        .unwrap_or(LOW_CREDIT_THRESHOLD_DEFAULT);
+    let tenant = tenant::Model {
+        id,
+        name: name("name", changes.name.as_deref().unwrap_or_default())?,
+        plan: changes.plan.unwrap_or(Plan::Starter),
+        rate_limit: limit("rate-limit", changes.rate_limit)?,
+        max_concurrent_calls: limit("max-concurrent-calls", changes.max_concurrent_calls)?,
+        function_secret: vault.seal(id, &new_function_secret()),
+        suspended_at: None,
+        created_at: now,
+        updated_at: now,
+    };
+    let account = credit_account::Model::empty(id, in_range("low-credit-threshold", threshold, 0)?);
+    let txn = store.begin().await?;
+    tenant::Entity::insert(tenant.clone().into_active_model())
+        .exec_without_returning(&txn)
+        .await?;
+    credit_account::Entity::insert(account.clone().into_active_model())
+        .exec_without_returning(&txn)
+        .await?;
+    txn.commit().await?;
+    Ok(TenantView::new(tenant, Some(&account)))
+}
+
+/// Every tenant, in the order of their making.
+pub async fn list(store: &Store) -> Result<Vec<TenantView>, AdminError> {
+    let tenants = tenant::Entity::find()
+        .order_by_asc(tenant::Column::Id)
+        .all(store.reader())
+        .await?;
+    let accounts = credit_account::Entity::find().all(store.reader()).await?;
+    let accounts: std::collections::HashMap<TenantId, credit_account::Model> = accounts
+        .into_iter()
+        .map(|account| (account.tenant_id, account))
+        .collect();
+    let view = |tenant: tenant::Model| {
+        let account = accounts.get(&tenant.id);
+        TenantView::new(tenant, account)
+    };
+    Ok(tenants.into_iter().map(view).collect())
+}
+
+/// One tenant.
+pub async fn show(store: &Store, id: TenantId) -> Result<TenantView, AdminError> {
+    let tenant = find_tenant(store.reader(), id).await?;
+    let account = credit_account::Entity::find_by_id(id)
+        .one(store.reader())
+        .await?;
+    Ok(TenantView::new(tenant, account.as_ref()))
+}
+
+/// Changes a tenant. A new threshold is armed if the balance is at or above it.
+pub async fn update(
+    store: &Store,
+    id: TenantId,
+    changes: Changes,
+    now: Millis,
+) -> Result<TenantView, AdminError> {
+    let txn = store.begin().await?;
+    let mut tenant = find_tenant(&txn, id).await?.into_active_model();
+    if let Some(new_name) = changes.name {
+        tenant.name = Set(name("name", &new_name)?);
+    }
+    if let Some(plan) = changes.plan {
+        tenant.plan = Set(plan);
+    }
+    if changes.rate_limit.is_some() {
+        tenant.rate_limit = Set(limit("rate-limit", changes.rate_limit)?);
+    }
+    if changes.max_concurrent_calls.is_some() {
+        tenant.max_concurrent_calls =
+            Set(limit("max-concurrent-calls", changes.max_concurrent_calls)?);
+    }
+    tenant.updated_at = Set(now);
+    tenant.update(&txn).await?;
+    if let Some(threshold) = changes.low_credit_threshold {
+        let threshold = in_range("low-credit-threshold", threshold, 0)?;
+        let balance = Expr::col(credit_account::Column::Available)
+            .add(Expr::col(credit_account::Column::Held));
+        credit_account::Entity::update_many()
+            .col_expr(credit_account::Column::LowThreshold, Expr::value(threshold))
+            .col_expr(credit_account::Column::LowArmed, balance.gte(threshold))
+            .col_expr(
+                credit_account::Column::Version,
+                Expr::col(credit_account::Column::Version).add(1),
+            )
+            .filter(credit_account::Column::TenantId.eq(id))
+            .exec(&txn)
+            .await?;
+    }
+    txn.commit().await?;
+    show(store, id).await
+}
+
+/// Suspends a tenant or lifts the suspension. Either twice is once.
+pub async fn set_suspended(
+    store: &Store,
+    id: TenantId,
+    suspended: bool,
+    now: Millis,
+) -> Result<TenantView, AdminError> {
+    let txn = store.begin().await?;
+    let found = find_tenant(&txn, id).await?;
+    if found.suspended_at.is_some() != suspended {
+        let mut tenant = found.into_active_model();
+        tenant.suspended_at = Set(suspended.then_some(now));
+        tenant.updated_at = Set(now);
+        tenant.update(&txn).await?;
+    }
+    txn.commit().await?;
+    show(store, id).await
+}
+
+/// The secret that signs the tenant's function requests.
+pub async fn function_secret(
+    store: &Store,
+    vault: &Vault,
+    id: TenantId,
+) -> Result<Secret, AdminError> {
+    let tenant = find_tenant(store.reader(), id).await?;
+    vault
+        .open(id, &tenant.function_secret)
+        .map_err(|error| AdminError::Refused(error.to_string()))
+}
+
+/// A new function secret; the old one signs nothing more.
+pub async fn rotate_function_secret(
+    store: &Store,
+    vault: &Vault,
+    id: TenantId,
+    now: Millis,
+) -> Result<Secret, AdminError> {
+    let secret = new_function_secret();
+    let txn = store.begin().await?;
+    let mut tenant = find_tenant(&txn, id).await?.into_active_model();
+    tenant.function_secret = Set(vault.seal(id, &secret));
+    tenant.updated_at = Set(now);
+    tenant.update(&txn).await?;
+    txn.commit().await?;
+    Ok(secret)
+}
+
+fn new_function_secret() -> Secret {
+    let characters = rand::rng()
+        .sample_iter(Alphanumeric)
+        .take(FUNCTION_SECRET_CHARS);
+    Secret::new(characters.map(char::from).collect::<String>())
+}
+
+/// 0 takes the tenant's own figure away.
+fn limit(field: &str, value: Option<i64>) -> Result<Option<i64>, AdminError> {
+    value
+        .map(|value| in_range(field, value, 0))
+        .transpose()
+        .map(|value| value.filter(|value| *value > 0))
+}

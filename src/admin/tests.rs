@@ -1,0 +1,343 @@
+//! The operators' work on a real store.
+
+use dikala_entities::{
+    API_KEY_SCHEME, BRIDGE_TOKEN_SCHEME, Millis, Plan, Store, TenantId, Vault, credit_account,
+};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, sea_query::Expr};
+
+use super::{
+    AdminError, bridges, keys, numbers, parse_id,
+    tenants::{self, Changes, TenantView},
+};
+
+const NOW: Millis = Millis::from_i64(1_768_447_800_000);
+
+struct Bench {
+    store: Store,
+    vault: Vault,
+    // Last: the file goes after the connections to it.
+    _folder: tempfile::TempDir,
+}
+
+impl Bench {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().expect("a folder");
+        let url = format!("sqlite://{}", folder.path().join("dikala.db").display());
+        let store = Store::connect(&url).await.expect("connects");
+        dikala_migration::migrate(store.writer())
+            .await
+            .expect("migrates");
+        let vault = Vault::from_base64(&Vault::generate_key()).expect("a key");
+        Self {
+            store,
+            vault,
+            _folder: folder,
+        }
+    }
+
+    async fn tenant(&self, name: &str) -> TenantView {
+        let changes = Changes {
+            name: Some(name.to_owned()),
+            ..Changes::default()
+        };
+        tenants::create(&self.store, &self.vault, changes, NOW)
+            .await
+            .expect("is made")
+    }
+
+    async fn account(&self, tenant: TenantId) -> credit_account::Model {
+        let found = credit_account::Entity::find_by_id(tenant)
+            .one(self.store.reader())
+            .await;
+        found.expect("reads").expect("a tenant has an account")
+    }
+
+    async fn set_balance(&self, tenant: TenantId, available: i64, held: i64) {
+        credit_account::Entity::update_many()
+            .col_expr(credit_account::Column::Available, Expr::value(available))
+            .col_expr(credit_account::Column::Held, Expr::value(held))
+            .col_expr(
+                credit_account::Column::Purchased,
+                Expr::value(available + held),
+            )
+            .filter(credit_account::Column::TenantId.eq(tenant))
+            .exec(self.store.writer())
+            .await
+            .expect("is set");
+    }
+}
+
+fn refusal<T: std::fmt::Debug>(result: Result<T, AdminError>) -> String {
+    match result {
+        Err(AdminError::Refused(sentence)) => sentence,
+        other => panic!("was not refused: {other:?}"),
+    }
+}
+
+fn is_not_found<T>(result: Result<T, AdminError>) -> bool {
+    matches!(result, Err(AdminError::NotFound { .. }))
+}
+
+#[actix_web::test]
+async fn a_new_tenant_has_an_empty_account_and_a_secret_of_its_own() {
+    let bench = Bench::new().await;
+    let (one, two) = (
+        bench.tenant("  Toko Sari ").await,
+        bench.tenant("Warung").await,
+    );
+    assert_eq!(
+        (one.name.as_str(), one.plan, one.low_credit_threshold),
+        ("Toko Sari", Plan::Starter, 30)
+    );
+    assert_eq!(
+        (one.rate_limit, one.max_concurrent_calls, one.suspended_at),
+        (None, None, None)
+    );
+    let account = bench.account(one.id).await;
+    assert_eq!(
+        (
+            account.available,
+            account.held,
+            account.used,
+            account.low_armed
+        ),
+        (0, 0, 0, false)
+    );
+    let secret = async |tenant: &TenantView| {
+        tenants::function_secret(&bench.store, &bench.vault, tenant.id)
+            .await
+            .expect("opens")
+            .expose()
+            .to_owned()
+    };
+    let first = secret(&one).await;
+    assert_ne!(first, secret(&two).await);
+    let rotated = tenants::rotate_function_secret(&bench.store, &bench.vault, one.id, NOW)
+        .await
+        .expect("rotates");
+    assert_ne!(rotated.expose(), first);
+    assert_eq!(rotated.expose(), secret(&one).await);
+    let other_vault = Vault::from_base64(&Vault::generate_key()).expect("a key");
+    let sentence = refusal(tenants::function_secret(&bench.store, &other_vault, one.id).await);
+    assert!(sentence.contains("secrets.key"), "{sentence}");
+    let listed: Vec<TenantId> = tenants::list(&bench.store)
+        .await
+        .expect("lists")
+        .iter()
+        .map(|t| t.id)
+        .collect();
+    assert_eq!(listed, [one.id, two.id]);
+}
+
+#[actix_web::test]
+async fn a_threshold_is_armed_where_the_balance_is_at_or_above_it() {
+    let bench = Bench::new().await;
+    let tenant = bench.tenant("Toko").await.id;
+    bench.set_balance(tenant, 15, 5).await;
+    for (threshold, armed) in [(21, false), (20, true), (0, true), (30, false)] {
+        let version = bench.account(tenant).await.version;
+        let changes = Changes {
+            low_credit_threshold: Some(threshold),
+            ..Changes::default()
+        };
+        let shown = tenants::update(&bench.store, tenant, changes, NOW)
+            .await
+            .expect("is changed");
+        let account = bench.account(tenant).await;
+        assert_eq!(
+            (shown.low_credit_threshold, shown.balance_minutes),
+            (threshold, 20)
+        );
+        assert_eq!(
+            (account.low_armed, account.version),
+            (armed, version + 1),
+            "threshold {threshold}"
+        );
+    }
+}
+
+#[actix_web::test]
+async fn a_tenant_is_changed_in_what_is_given_only() {
+    let bench = Bench::new().await;
+    let tenant = bench.tenant("Toko").await;
+    let changes = Changes {
+        plan: Some(Plan::Enterprise),
+        rate_limit: Some(5_000),
+        max_concurrent_calls: Some(7),
+        ..Changes::default()
+    };
+    let changed = tenants::update(&bench.store, tenant.id, changes, NOW.plus_ms(1))
+        .await
+        .expect("is changed");
+    assert_eq!(
+        (changed.name.as_str(), changed.plan),
+        ("Toko", Plan::Enterprise)
+    );
+    assert_eq!(
+        (changed.rate_limit, changed.max_concurrent_calls),
+        (Some(5_000), Some(7))
+    );
+    let changes = Changes {
+        rate_limit: Some(0),
+        ..Changes::default()
+    };
+    let changed = tenants::update(&bench.store, tenant.id, changes, NOW)
+        .await
+        .expect("is changed");
+    assert_eq!(
+        (changed.rate_limit, changed.max_concurrent_calls),
+        (None, Some(7)),
+        "0 goes back to the plan's"
+    );
+
+    for changes in [
+        Changes {
+            name: Some(" ".into()),
+            ..Changes::default()
+        },
+        Changes {
+            name: Some("x".repeat(121)),
+            ..Changes::default()
+        },
+        Changes {
+            rate_limit: Some(-1),
+            ..Changes::default()
+        },
+        Changes {
+            name: Some("Kept".into()),
+            low_credit_threshold: Some(-1),
+            ..Changes::default()
+        },
+    ] {
+        refusal(tenants::update(&bench.store, tenant.id, changes, NOW).await);
+    }
+    let kept = tenants::show(&bench.store, tenant.id)
+        .await
+        .expect("is there");
+    assert_eq!(kept.name, "Toko", "what is refused changes nothing");
+
+    let suspend = async |suspended: bool, at: Millis| {
+        tenants::set_suspended(&bench.store, tenant.id, suspended, at)
+            .await
+            .expect("is set")
+            .suspended_at
+    };
+    assert_eq!(suspend(true, NOW).await, Some(NOW));
+    assert_eq!(
+        suspend(true, NOW.plus_ms(5)).await,
+        Some(NOW),
+        "twice is once"
+    );
+    assert_eq!(suspend(false, NOW).await, None);
+}
+
+#[actix_web::test]
+async fn keys_and_tokens_are_shown_once_and_revoked_once() {
+    let bench = Bench::new().await;
+    let tenant = bench.tenant("Toko").await.id;
+    let key = keys::create(&bench.store, tenant, "production", NOW)
+        .await
+        .expect("is made");
+    assert!(API_KEY_SCHEME.parse(&key.key).is_some() && key.key.starts_with(&key.view.prefix));
+    let listed = keys::list(&bench.store, tenant).await.expect("lists");
+    let shown = serde_json::to_string(&listed).expect("JSON");
+    assert!(
+        shown.contains(&key.view.prefix) && !shown.contains(&key.key),
+        "{shown}"
+    );
+    let revoked = keys::revoke(&bench.store, key.view.id, NOW)
+        .await
+        .expect("is revoked");
+    let again = keys::revoke(&bench.store, key.view.id, NOW.plus_ms(9))
+        .await
+        .expect("again is harmless");
+    assert_eq!(
+        (revoked.revoked_at, again.revoked_at),
+        (Some(NOW), Some(NOW))
+    );
+
+    let bridge = bridges::create(&bench.store, "front", NOW)
+        .await
+        .expect("is made");
+    assert!(BRIDGE_TOKEN_SCHEME.parse(&bridge.token).is_some());
+    let shown =
+        serde_json::to_string(&bridges::list(&bench.store).await.expect("lists")).expect("JSON");
+    assert!(!shown.contains(&bridge.token), "{shown}");
+    let revoked = bridges::revoke(&bench.store, bridge.view.id, NOW)
+        .await
+        .expect("is revoked");
+    assert_eq!(revoked.revoked_at, Some(NOW));
+}
+
+#[actix_web::test]
+async fn a_number_belongs_to_one_tenant() {
+    let bench = Bench::new().await;
+    let (one, two) = (bench.tenant("One").await.id, bench.tenant("Two").await.id);
+    let number = numbers::add(&bench.store, one, "+622150001111", " Line ", NOW)
+        .await
+        .expect("is added");
+    assert_eq!(
+        (number.label.as_str(), number.is_active, number.agent_id),
+        ("Line", true, None)
+    );
+    for (tenant, did, label, word) in [
+        (two, "+622150001111", "Line", "already"),
+        (one, "02150001111", "Line", "did"),
+        (one, "+622150002222", "", "label"),
+    ] {
+        let sentence = refusal(numbers::add(&bench.store, tenant, did, label, NOW).await);
+        assert!(sentence.contains(word), "{sentence}");
+    }
+    let changed = numbers::update(&bench.store, number.id, None, Some(false), NOW)
+        .await
+        .expect("is changed");
+    assert_eq!((changed.label.as_str(), changed.is_active), ("Line", false));
+    assert_eq!(
+        numbers::list(&bench.store, Some(two))
+            .await
+            .expect("lists")
+            .len(),
+        0
+    );
+    assert_eq!(
+        numbers::list(&bench.store, None)
+            .await
+            .expect("lists")
+            .len(),
+        1
+    );
+    numbers::remove(&bench.store, number.id)
+        .await
+        .expect("is removed");
+    assert!(is_not_found(numbers::remove(&bench.store, number.id).await));
+    numbers::add(&bench.store, two, "+622150001111", "Line", NOW)
+        .await
+        .expect("it is free again");
+}
+
+#[actix_web::test]
+async fn what_is_not_there_is_not_found() {
+    let bench = Bench::new().await;
+    let nobody = TenantId::new(NOW);
+    assert!(is_not_found(parse_id::<TenantId>("tenant", "nonsense")));
+    assert!(is_not_found(tenants::show(&bench.store, nobody).await));
+    assert!(is_not_found(
+        tenants::update(&bench.store, nobody, Changes::default(), NOW).await
+    ));
+    assert!(is_not_found(
+        tenants::set_suspended(&bench.store, nobody, true, NOW).await
+    ));
+    assert!(is_not_found(
+        tenants::function_secret(&bench.store, &bench.vault, nobody).await
+    ));
+    assert!(is_not_found(
+        keys::create(&bench.store, nobody, "a", NOW).await
+    ));
+    assert!(is_not_found(keys::list(&bench.store, nobody).await));
+    assert!(is_not_found(
+        numbers::add(&bench.store, nobody, "+622150001111", "a", NOW).await
+    ));
+    assert!(is_not_found(
+        numbers::list(&bench.store, Some(nobody)).await
+    ));
+}

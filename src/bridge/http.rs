@@ -1,0 +1,63 @@
+//! The HTTP transport: up to a hundred messages in, their replies in the same order out, and the commands that wait.
+
+use actix_web::{Error, HttpRequest, HttpResponse, web};
+use serde_json::{Value, json};
+
+use super::{
+    BridgeParts, auth,
+    lanes::Lanes,
+    protocol::{self, MESSAGES_MAX},
+};
+use crate::{
+    error::ApiError,
+    extract::{FieldCode, FieldError, RawBody},
+};
+
+/// Commands in one answer; the rest waits for the next one.
+const COMMANDS_MAX: usize = 100;
+
+/// `POST /bridge/v1/messages`
+pub async fn messages(
+    request: HttpRequest,
+    parts: web::Data<BridgeParts>,
+    body: web::ReqData<RawBody>,
+) -> Result<HttpResponse, Error> {
+    let bridge = auth::authenticate(&request, &parts.store).await?;
+    let messages = parse(&body.0)?;
+    let mut replies: Vec<Value> = vec![Value::Null; messages.len()];
+    let mut lanes = Lanes::new(parts.calls.clone(), parts.bridges.clone(), bridge);
+    for (ticket, message) in messages.iter().enumerate() {
+        match protocol::parse(message) {
+            Ok(request) => lanes.accept(ticket, request),
+            Err(refusal) => replies[ticket] = refusal.to_json(),
+        }
+    }
+    while let Some(finished) = lanes.next().await {
+        replies[finished.ticket] = finished.reply;
+    }
+    let commands = parts.bridges.take_commands(bridge, COMMANDS_MAX);
+    let commands: Vec<Value> = commands.iter().map(protocol::command).collect();
+    Ok(HttpResponse::Ok().json(json!({"replies": replies, "commands": commands})))
+}
+
+fn parse(body: &[u8]) -> Result<Vec<Value>, ApiError> {
+    let body: Value =
+        serde_json::from_slice(body).map_err(|error| ApiError::InvalidJson(error.to_string()))?;
+    match body.get("messages") {
+        Some(Value::Array(messages)) if (1..=MESSAGES_MAX).contains(&messages.len()) => {
+            Ok(messages.clone())
+        }
+        Some(Value::Array(messages)) if messages.is_empty() => Err(wrong(FieldCode::TooShort)),
+        Some(Value::Array(_)) => Err(wrong(FieldCode::TooLong)),
+        Some(_) => Err(wrong(FieldCode::InvalidType)),
+        None => Err(wrong(FieldCode::Required)),
+    }
+}
+
+fn wrong(code: FieldCode) -> ApiError {
+    ApiError::field(FieldError::new(
+        "messages",
+        code,
+        "must be an array of 1 to 100 messages",
+    ))
+}

@@ -1,0 +1,43 @@
+//! Telephony bridges: how their messages come in and how commands reach them.
+//!
+//! [`protocol`] is the wire format, [`lanes`] the order, [`session`] the WebSocket transport and [`http`] the other one. Both
+//! transports carry the same messages and give the same replies.
+
+mod auth;
+mod http;
+mod lanes;
+pub mod protocol;
+mod session;
+
+use std::sync::Arc;
+
+use actix_web::{middleware::from_fn, web};
+use dikala_actors::{bridges::Bridges, clock::SharedClock, registry::Calls};
+use dikala_entities::Store;
+use tokio::sync::watch;
+
+use crate::middleware::receive_body;
+
+/// What the transports work with.
+#[derive(Clone, Debug)]
+pub struct BridgeParts {
+    pub store: Store,
+    pub clock: SharedClock,
+    pub calls: Calls,
+    pub bridges: Arc<Bridges>,
+    /// Turns true when the service stops: sockets are closed with 1001.
+    pub stopping: watch::Receiver<bool>,
+}
+
+/// Mounts `/bridge/v1`.
+pub fn configure(cfg: &mut web::ServiceConfig) {
+    cfg.service(
+        web::scope("/bridge/v1")
+            .service(web::resource("/connect").route(web::get().to(session::connect)))
+            .service(
+                web::resource("/messages")
+                    .wrap(from_fn(receive_body))
+                    .route(web::post().to(http::messages)),
+            ),
+    );
+}

@@ -1,0 +1,159 @@
+//! `dikala check`: would the service start here?
+
+use std::net::{SocketAddr, TcpListener};
+
+use dikala_actors::clock::{Clock, SystemClock};
+use dikala_entities::{Millis, Store};
+use dikala_migration::{SchemaState, schema_state};
+use sea_orm::{ConnectionTrait, DbBackend, Statement};
+use serde::Serialize;
+use serde_json::json;
+
+use super::{CliError, output};
+use crate::config::{ConfigError, Layers, Settings};
+
+/// A clock that is further from the database's is suspicious.
+const CLOCK_SKEW_MS_MAX: i64 = 5_000;
+/// 2026-01-01: before that this program did not exist.
+const EARLIEST: Millis = Millis::from_i64(1_767_225_600_000);
+
+#[derive(Serialize)]
+struct Check {
+    name: &'static str,
+    ok: bool,
+    detail: String,
+}
+
+fn check(name: &'static str, outcome: Result<String, String>) -> Check {
+    let ok = outcome.is_ok();
+    Check {
+        name,
+        ok,
+        detail: outcome.unwrap_or_else(|fault| fault),
+    }
+}
+
+/// Looks at everything, says what it found, and fails if anything is wrong.
+pub async fn run(layers: Result<Layers, ConfigError>, as_json: bool) -> Result<(), CliError> {
+    let checks = match layers.and_then(|layers| Settings::new(&layers)) {
+        Ok(settings) => look(&settings).await,
+        Err(error) => vec![check("configuration", Err(error.to_string()))],
+    };
+    if as_json {
+        output::text(&json!({"checks": checks}).to_string())?;
+    } else {
+        for check in &checks {
+            output::text(&format!(
+                "{} {:<14} {}",
+                if check.ok { "✓" } else { "✗" },
+                check.name,
+                check.detail
+            ))?;
+        }
+    }
+    if checks.iter().all(|check| check.ok) {
+        Ok(())
+    } else {
+        Err(CliError::Shown)
+    }
+}
+
+async fn look(settings: &Settings) -> Vec<Check> {
+    let mut checks = vec![check(
+        "configuration",
+        Ok("every key is known and in range".to_owned()),
+    )];
+    let store = Store::connect(&settings.database.url).await;
+    match &store {
+        Ok(store) => {
+            let ping = store.ping().await;
+            let kind = if store.backend() == DbBackend::Postgres {
+                "PostgreSQL"
+            } else {
+                "SQLite"
+            };
+            checks.push(check(
+                "store",
+                ping.map(|()| format!("{kind} answers"))
+                    .map_err(|e| e.to_string()),
+            ));
+            checks.push(check(
+                "schema",
+                schema(store, settings.database.migrate).await,
+            ));
+        }
+        Err(error) => {
+            checks.push(check("store", Err(error.to_string())));
+            checks.push(check(
+                "schema",
+                Err("unknown while the store does not answer".to_owned()),
+            ));
+        }
+    }
+    let ports = port(settings.http.listen, "http.listen").and_then(|public| {
+        Ok(format!(
+            "{public}, {}",
+            port(settings.operator.listen, "operator.listen")?
+        ))
+    });
+    checks.push(check("ports", ports));
+    checks.push(check(
+        "secrets",
+        settings
+            .vault()
+            .map(|_| "secrets.key is a key".to_owned())
+            .map_err(|e| e.to_string()),
+    ));
+    checks.push(check("clock", clock(store.ok().as_ref()).await));
+    checks
+}
+
+async fn schema(store: &Store, may_migrate: bool) -> Result<String, String> {
+    match schema_state(store.writer()).await {
+        Ok(SchemaState::Current) => Ok("up to date".to_owned()),
+        Ok(SchemaState::Behind(steps)) if may_migrate => {
+            Ok(format!("{steps} steps behind; serve will migrate"))
+        }
+        Ok(SchemaState::Behind(steps)) => {
+            Err(format!("{steps} steps behind; run `dikala migrate`"))
+        }
+        Ok(SchemaState::Newer(step)) => Err(format!(
+            "has the step {step}, which this version does not know; install the newer version"
+        )),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn port(address: SocketAddr, key: &str) -> Result<String, String> {
+    TcpListener::bind(address)
+        .map(|_| format!("{address} is free"))
+        .map_err(|error| format!("{key}: {address} cannot be listened on ({error}); if dikala is running already, that is why"))
+}
+
+async fn clock(store: Option<&Store>) -> Result<String, String> {
+    let now = SystemClock.now();
+    if now < EARLIEST {
+        return Err(format!("the clock says {now}; set it"));
+    }
+    let Some(store) = store.filter(|store| store.backend() == DbBackend::Postgres) else {
+        return Ok(now.to_string());
+    };
+    let sql = "SELECT (EXTRACT(EPOCH FROM clock_timestamp()) * 1000)::BIGINT AS now";
+    let row = store
+        .reader()
+        .query_one_raw(Statement::from_string(store.backend(), sql))
+        .await;
+    let theirs: i64 = row
+        .ok()
+        .flatten()
+        .and_then(|row| row.try_get("", "now").ok())
+        .unwrap_or_else(|| now.as_i64());
+    let skew = now.as_i64() - theirs;
+    if skew.abs() > CLOCK_SKEW_MS_MAX {
+        Err(format!(
+            "differs from the database's by {skew} ms; synchronise both"
+        ))
+    } else {
+        Ok(format!("{now}, {skew} ms from the database's"))
+    }
+}

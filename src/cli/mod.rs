@@ -1,0 +1,178 @@
+//! The command line: what can be said, and how each outcome becomes an exit code.
+//!
+//! 0 done · 1 failed · 2 wrong usage · 3 configuration invalid · 5 not found · 6 refused. Errors are one sentence on standard error.
+
+mod check;
+mod operators;
+mod output;
+pub mod simulate;
+
+use std::{path::PathBuf, sync::Arc};
+
+use clap::{Args, Parser, Subcommand};
+use dikala_actors::clock::SystemClock;
+
+use crate::{
+    admin::AdminError,
+    app::{App, StartError, wait_for_signal},
+    config::{ConfigError, Layers, Settings},
+    dev, openapi, telemetry,
+};
+
+pub use output::text as print;
+
+/// A self-hosted voice-agent call service.
+#[derive(Debug, Parser)]
+#[command(name = "dikala", version, about, max_term_width = 100)]
+pub struct Cli {
+    /// A configuration file; its values win over the defaults, environment variables over it.
+    #[arg(long, global = true, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Print one JSON document instead of a table.
+    #[arg(long, global = true)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run everything with demo data on an embedded database that is kept.
+    Dev(dev::Options),
+    /// Run the service.
+    Serve,
+    /// Bring the database schema up to date.
+    Migrate,
+    /// Check configuration, store, schema, ports, secrets and clock.
+    Check,
+    /// Show the configuration.
+    #[command(subcommand)]
+    Config(ConfigCommand),
+    /// Make and change tenants.
+    #[command(subcommand)]
+    Tenant(operators::TenantCommand),
+    /// Make and revoke API keys.
+    #[command(subcommand)]
+    Key(operators::KeyCommand),
+    /// Add and change phone numbers.
+    #[command(subcommand)]
+    Number(operators::NumberCommand),
+    /// Make and revoke telephony bridges.
+    #[command(subcommand)]
+    Bridge(operators::BridgeCommand),
+    /// Book credit.
+    #[command(subcommand)]
+    Credits(operators::CreditsCommand),
+    /// Prove the books.
+    #[command(subcommand)]
+    Ledger(operators::LedgerCommand),
+    /// Show or rotate the secret that signs a tenant's function requests.
+    #[command(subcommand)]
+    FunctionSecret(operators::FunctionSecretCommand),
+    /// Play a telephony bridge that places calls.
+    Simulate(simulate::Options),
+    /// Print the description of the API.
+    Openapi,
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Every key with its effective value and where it came from; secrets are masked.
+    Show,
+}
+
+/// Names a tenant.
+#[derive(Debug, Args)]
+struct OfTenant {
+    /// The tenant's id.
+    #[arg(long, value_name = "ID")]
+    tenant: String,
+}
+
+/// Why a command did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    #[error("{0}")]
+    Failed(String),
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    #[error("{0}")]
+    NotFound(String),
+    #[error("{0}")]
+    Refused(String),
+    /// What is wrong was printed already.
+    #[error("")]
+    Shown,
+}
+
+impl CliError {
+    /// The exit code.
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Failed(_) | Self::Shown => 1,
+            Self::Config(_) => 3,
+            Self::NotFound(_) => 5,
+            Self::Refused(_) => 6,
+        }
+    }
+}
+
+impl From<AdminError> for CliError {
+    fn from(error: AdminError) -> Self {
+        let sentence = error.to_string();
+        match error {
+            AdminError::NotFound { .. } => Self::NotFound(sentence),
+            AdminError::Refused(_) => Self::Refused(sentence),
+            AdminError::Database(_) => Self::Failed(sentence),
+        }
+    }
+}
+
+impl From<StartError> for CliError {
+    fn from(error: StartError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// Runs a command.
+pub async fn run(cli: Cli) -> Result<(), CliError> {
+    let layers = || Layers::load(cli.config.as_deref(), std::env::vars());
+    match cli.command {
+        Command::Simulate(options) => simulate::run(options, cli.json).await,
+        Command::Openapi => output::text(openapi::json()),
+        Command::Dev(options) => dev::run(options, layers()?).await,
+        Command::Check => check::run(layers(), cli.json).await,
+        Command::Config(ConfigCommand::Show) => {
+            let layers = layers()?;
+            output::config(&layers, cli.json)
+        }
+        Command::Serve => serve(&Settings::new(&layers()?)?).await,
+        Command::Migrate => {
+            let settings = Settings::new(&layers()?)?;
+            crate::app::open_store(&settings, true).await?.close().await;
+            output::done("the schema is up to date", cli.json)
+        }
+        Command::Tenant(command) => operators::tenant(command, &layers()?, cli.json).await,
+        Command::Key(command) => operators::key(command, &layers()?, cli.json).await,
+        Command::Number(command) => operators::number(command, &layers()?, cli.json).await,
+        Command::Bridge(command) => operators::bridge(command, &layers()?, cli.json).await,
+        Command::Credits(command) => operators::credits(command, &layers()?, cli.json).await,
+        Command::Ledger(command) => operators::ledger(command, &layers()?, cli.json).await,
+        Command::FunctionSecret(command) => {
+            operators::function_secret(command, &layers()?, cli.json).await
+        }
+    }
+}
+
+async fn serve(settings: &Settings) -> Result<(), CliError> {
+    let vault = settings.vault()?;
+    telemetry::init(&settings.log)?;
+    let app = App::build(settings, vault, Arc::new(SystemClock)).await?;
+    output::text(&format!(
+        "ready http=http://{} operator=http://{}",
+        app.public_addr(),
+        app.operator_addr()
+    ))?;
+    app.run_until(wait_for_signal()).await;
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! `dikala simulate`: a telephony bridge over a real WebSocket that places calls and measures acknowledgements.
+//!
+//! [`call`] is one call, [`engine`] all of them; both are pure. [`bridge`] connects them to the service, again after every loss:
+//! what was not acknowledged is sent again, so that a restart of the service loses no call. `dikala dev` places its calls with
+//! the same [`Bridge`].
+
+mod bridge;
+mod call;
+mod connection;
+mod engine;
+mod figures;
+mod messages;
+mod tally;
+
+use std::time::Duration;
+
+use clap::Args;
+use dikala_entities::{PhoneNumber, Secret};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
+
+pub use self::{
+    bridge::Bridge,
+    connection::{BridgeUrl, ConnectError, Connection},
+    engine::Scenario,
+    figures::Thousandths,
+    tally::{Percentiles, Summary, Totals},
+};
+use super::{CliError, output};
+
+/// How long calls ring, in milliseconds: long enough to be a state, short enough not to be what is measured.
+const RING_MS: (u64, u64) = (20, 200);
+
+/// What `dikala simulate` can be told.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// The public address of the service: http(s)://HOST:PORT or ws(s)://HOST:PORT.
+    #[arg(long)]
+    url: BridgeUrl,
+    /// The bridge's token.
+    #[arg(long, value_parser = |text: &str| Ok::<_, String>(Secret::new(text)), value_name = "dkb_…")]
+    token: Secret,
+    /// The number that is called; several, separated by commas, are called in turn.
+    #[arg(long, required = true, value_delimiter = ',', value_name = "+62…")]
+    did: Vec<PhoneNumber>,
+    /// Calls in all.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    calls: u64,
+    /// Calls at the same time.
+    #[arg(long, value_name = "C", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    concurrency: u32,
+    /// Calls begun per second at most, such as 2.5; without it a call begins as soon as another is over.
+    #[arg(long, value_name = "R", value_parser = figures::rate)]
+    rate: Option<Thousandths>,
+    /// How long an answered call talks, in seconds.
+    #[arg(long, value_name = "S", value_parser = figures::decimal, default_value = "1")]
+    talk_seconds: Thousandths,
+    /// The share of calls in which the AI calls one of the agent's functions, from 0 to 1.
+    #[arg(long, value_name = "P", value_parser = figures::share, default_value = "0")]
+    functions: Thousandths,
+    /// The share of calls whose caller hangs up while it rings, from 0 to 1.
+    #[arg(long, value_name = "P", value_parser = figures::share, default_value = "0.1")]
+    abandon: Thousandths,
+    /// How long a lost connection is tried for again, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 60)]
+    reconnect_seconds: u32,
+}
+
+impl Options {
+    fn connection(&self) -> Connection {
+        Connection {
+            url: self.url.clone(),
+            token: self.token.clone(),
+            reconnect_within: Duration::from_secs(self.reconnect_seconds.into()),
+        }
+    }
+
+    fn scenario(&self) -> Scenario {
+        // A rate is in thousandths of a call per second; 10^9 of them are one call per microsecond.
+        let interval_us = self.rate.map_or(0, |rate| 1_000_000_000 / rate.0);
+        Scenario {
+            dids: self.did.clone(),
+            calls: Some(self.calls),
+            concurrency: usize::try_from(self.concurrency).unwrap_or(usize::MAX),
+            interval_us: i64::try_from(interval_us).unwrap_or(i64::MAX),
+            ring_ms: RING_MS,
+            talk_ms: (self.talk_seconds.0, self.talk_seconds.0),
+            functions_per_mille: self.functions.0,
+            abandon_per_mille: self.abandon.0,
+            forgets_earlier_calls: false,
+        }
+    }
+}
+
+/// Places the calls and says how it went. Fails if a call did not reach its end. Ctrl-C hangs up what is running.
+pub async fn run(options: Options, as_json: bool) -> Result<(), CliError> {
+    let bar = progress_bar(options.calls);
+    let bridge = Bridge::new(options.connection(), options.scenario(), rand::random());
+    let stop = async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let result = bridge.run(stop, |totals| show_progress(&bar, totals)).await;
+    bar.finish_and_clear();
+    let summary = result.map_err(|error| CliError::Failed(error.to_string()))?;
+    print(&summary, as_json)?;
+    if summary.is_clean() {
+        Ok(())
+    } else {
+        Err(CliError::Failed(complaint(&summary)))
+    }
+}
+
+/// Visible on a terminal only.
+fn progress_bar(calls: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} calls  {msg}  {elapsed}")
+        .expect("the template is a constant");
+    ProgressBar::new(calls).with_style(style)
+}
+
+fn show_progress(bar: &ProgressBar, totals: &Totals) {
+    let over = totals.ended + totals.failed;
+    if over > bar.position() {
+        bar.set_position(over);
+        bar.set_message(format!(
+            "{} answered, {} refused, {} reconnects",
+            totals.answered, totals.refused, totals.reconnects
+        ));
+    }
+}
+
+fn print(summary: &Summary, as_json: bool) -> Result<(), CliError> {
+    let document =
+        serde_json::to_value(summary).map_err(|error| CliError::Failed(error.to_string()))?;
+    if as_json {
+        return output::text(&document.to_string());
+    }
+    let mut table = output::table();
+    for (name, value) in document.as_object().into_iter().flatten() {
+        if name != "fault" && !is_nothing(value) {
+            table.add_row([name.clone(), readable(value)]);
+        }
+    }
+    output::text(&table.to_string())
+}
+
+/// Left out for a person: what did not happen, and the fault, which the error says.
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields.values().all(is_nothing),
+        other => other.as_f64() == Some(0.0),
+    }
+}
+
+fn readable(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|(name, value)| format!("{name} {value}"))
+                .collect();
+            fields.join(", ")
+        }
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+fn complaint(summary: &Summary) -> String {
+    let totals = &summary.totals;
+    let reasons: Vec<&str> = totals.reasons.keys().map(String::as_str).collect();
+    match &summary.fault {
+        Some(fault) => format!(
+            "{} of {} calls did not reach their end: {fault}",
+            totals.unfinished, totals.calls
+        ),
+        None => format!(
+            "{} of {} calls failed: the service answered {}",
+            totals.failed + totals.unfinished,
+            totals.calls,
+            reasons.join(", ")
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests;

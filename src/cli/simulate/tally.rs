@@ -1,0 +1,191 @@
+//! What a simulated bridge counts and measures.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::figures::Thousandths;
+
+/// Different reasons and codes that are told apart; past that they are counted together.
+const REASONS_MAX: usize = 64;
+/// Steps per power of two: a figure that is read from the buckets is at most 1/64 too large.
+const STEPS: usize = 64;
+const STEP_BITS: u32 = 6;
+/// Anything slower, about 19 hours, counts as this.
+const LATENCY_US_MAX: u64 = (1 << 36) - 1;
+
+/// Latencies in buckets that grow with the latency: bounded memory however many are recorded.
+#[derive(Clone, Debug)]
+pub struct Latencies {
+    buckets: Vec<u64>,
+    count: u64,
+    max_us: u64,
+}
+
+impl Default for Latencies {
+    fn default() -> Self {
+        Self {
+            buckets: vec![0; bucket(LATENCY_US_MAX) + 1],
+            count: 0,
+            max_us: 0,
+        }
+    }
+}
+
+impl Latencies {
+    /// Records one latency, in microseconds.
+    pub fn record(&mut self, us: u64) {
+        let us = us.min(LATENCY_US_MAX);
+        self.buckets[bucket(us)] += 1;
+        self.count += 1;
+        self.max_us = self.max_us.max(us);
+    }
+
+    /// The latency that `per_mille` of the recorded ones do not exceed, in microseconds; 0 where none was recorded.
+    pub fn percentile_us(&self, per_mille: u64) -> u64 {
+        let rank = (self.count * per_mille).div_ceil(1_000).max(1);
+        let mut seen = 0;
+        let reached = self.buckets.iter().position(|count| {
+            seen += count;
+            seen >= rank
+        });
+        reached.map_or(0, |index| upper_bound_us(index).min(self.max_us))
+    }
+
+    /// What is shown of them.
+    pub fn percentiles(&self) -> Percentiles {
+        Percentiles {
+            p50: Thousandths(self.percentile_us(500)),
+            p95: Thousandths(self.percentile_us(950)),
+            p99: Thousandths(self.percentile_us(990)),
+            max: Thousandths(self.max_us),
+        }
+    }
+}
+
+fn bucket(us: u64) -> usize {
+    // The first two rows are exact: below 128 every microsecond has its own bucket.
+    let magnitude = us.checked_ilog2().unwrap_or(0).saturating_sub(STEP_BITS);
+    let row = usize::try_from(magnitude).unwrap_or(0) * STEPS;
+    row + usize::try_from(us >> magnitude).unwrap_or(usize::MAX)
+}
+
+fn upper_bound_us(bucket: usize) -> u64 {
+    let magnitude = (bucket / STEPS).saturating_sub(1);
+    let step = bucket - magnitude * STEPS;
+    (((step as u64) + 1) << magnitude) - 1
+}
+
+/// Latencies in milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Percentiles {
+    pub p50: Thousandths,
+    pub p95: Thousandths,
+    pub p99: Thousandths,
+    pub max: Thousandths,
+}
+
+/// What was counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Totals {
+    /// Calls that were placed.
+    pub calls: u64,
+    /// Of them, those that reached their end: answered or not.
+    pub ended: u64,
+    pub answered: u64,
+    /// Hung up by the caller while they rang.
+    pub abandoned: u64,
+    /// Turned away by the engine when they came in.
+    pub refused: u64,
+    /// Ended by the engine before the bridge did.
+    pub ended_by_engine: u64,
+    /// Ended because a message was answered with an error.
+    pub failed: u64,
+    /// Not over when the simulation was.
+    pub unfinished: u64,
+    pub functions_called: u64,
+    /// Of them, those whose outcome was an error.
+    pub functions_failed: u64,
+    pub commands: u64,
+    pub messages: u64,
+    pub acknowledgements: u64,
+    /// Messages that were sent more than once, each time after the first.
+    pub resent: u64,
+    /// Replies that were errors.
+    pub errors: u64,
+    pub reconnects: u64,
+    /// Why calls were refused, and the codes of errors.
+    pub reasons: BTreeMap<String, u64>,
+}
+
+impl Totals {
+    /// Counts a reason or a code.
+    pub fn count_reason(&mut self, reason: &str) {
+        let known = self.reasons.contains_key(reason) || self.reasons.len() < REASONS_MAX;
+        let name = if known { reason } else { "other" };
+        *self.reasons.entry(name.to_owned()).or_default() += 1;
+    }
+}
+
+/// How it went.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Summary {
+    #[serde(flatten)]
+    pub totals: Totals,
+    pub seconds: Thousandths,
+    pub calls_per_second: Thousandths,
+    pub acknowledgements_per_second: Thousandths,
+    /// From the moment the bridge had a message to send until its reply, outages included; functions apart.
+    pub latency_ms: Percentiles,
+    /// The same of `call.function`, which waits for the tenant's endpoint.
+    pub function_latency_ms: Percentiles,
+    /// Why it ended early.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fault: Option<String>,
+}
+
+impl Summary {
+    /// Whether every call that was placed reached its end and none of them failed.
+    pub fn is_clean(&self) -> bool {
+        self.fault.is_none() && self.totals.unfinished == 0 && self.totals.failed == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn percentiles_of_a_hundred() {
+        let mut latencies = Latencies::default();
+        assert_eq!(latencies.percentiles(), Percentiles::default());
+        (1..=100).for_each(|us| latencies.record(us));
+        assert_eq!(
+            [500, 950, 990, 1_000].map(|p| latencies.percentile_us(p)),
+            [50, 95, 99, 100]
+        );
+        latencies.record(u64::MAX);
+        assert_eq!(latencies.percentile_us(1_000), LATENCY_US_MAX);
+    }
+
+    #[test]
+    fn reasons_are_bounded() {
+        let mut totals = Totals::default();
+        (0..1_000).for_each(|i| totals.count_reason(&format!("reason {i}")));
+        assert_eq!(totals.reasons.len(), REASONS_MAX + 1);
+        assert_eq!(totals.reasons.values().sum::<u64>(), 1_000);
+    }
+
+    proptest! {
+        #[test]
+        fn a_bucket_is_never_below_what_it_holds_and_little_above(us in 0..LATENCY_US_MAX) {
+            let upper = upper_bound_us(bucket(us));
+            prop_assert!(upper >= us && upper - us <= us / 64);
+            prop_assert!(bucket(us) == 0 || upper_bound_us(bucket(us) - 1) < us);
+        }
+    }
+}

@@ -1,0 +1,365 @@
+//! Layers of configuration: the defaults that are compiled in, a file, the environment. Pure but for the files it is told to read.
+
+use std::{collections::BTreeMap, fmt, path::Path};
+
+use config::{Config, File, FileFormat, Value, ValueKind};
+
+use super::ConfigError;
+
+const DEFAULTS: &str = include_str!("../../config/default.toml");
+const PREFIX: &str = "DIKALA_";
+/// Variables with the prefix that are no keys.
+const NO_KEYS: &[&str] = &["DIKALA_CONFIG", "DIKALA_REQUIRE_POSTGRES"];
+/// Keys whose values are never shown.
+const SECRET_KEYS: &[&str] = &["secrets.key", "operator.token"];
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Default,
+    File(String),
+    Variable(String),
+    /// Set by the command itself, as `dikala dev` does.
+    Command,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => f.write_str("default"),
+            Self::File(path) => f.write_str(path),
+            Self::Variable(name) => f.write_str(name),
+            Self::Command => f.write_str("command line"),
+        }
+    }
+}
+
+/// A key with its effective value.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub key: String,
+    value: ValueKind,
+    pub origin: Origin,
+}
+
+impl Entry {
+    /// The value as a person may see it: secrets are masked.
+    pub fn shown(&self) -> String {
+        let text = written(&self.value);
+        if text.is_empty() {
+            String::new()
+        } else if SECRET_KEYS.contains(&self.key.as_str()) {
+            "********".to_owned()
+        } else if self.key == "database.url" {
+            without_password(&text)
+        } else {
+            text
+        }
+    }
+}
+
+fn written(value: &ValueKind) -> String {
+    match value {
+        ValueKind::Array(items) => {
+            let items: Vec<String> = items.iter().map(|item| written(&item.kind)).collect();
+            items.join(",")
+        }
+        ValueKind::Nil => String::new(),
+        other => other.to_string(),
+    }
+}
+
+fn without_password(url: &str) -> String {
+    match url::Url::parse(url) {
+        Ok(mut url) if url.password().is_some() => {
+            // Fails only for URLs that cannot have a password.
+            let _ = url.set_password(Some("********"));
+            url.into()
+        }
+        _ => url.to_owned(),
+    }
+}
+
+/// All keys with their effective values.
+#[derive(Clone, Debug)]
+pub struct Layers(BTreeMap<String, Entry>);
+
+impl Layers {
+    /// Puts the layers together. `environment` is looked through for `DIKALA_…`.
+    pub fn load(
+        file: Option<&Path>,
+        environment: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self, ConfigError> {
+        let environment: BTreeMap<String, String> = environment
+            .into_iter()
+            .filter(|(name, _)| name.starts_with(PREFIX))
+            .collect();
+        let file = file.map(|path| path.display().to_string()).or_else(|| {
+            environment
+                .get("DIKALA_CONFIG")
+                .filter(|path| !path.is_empty())
+                .cloned()
+        });
+        let mut layers = Self::defaults();
+        if let Some(path) = file {
+            let text = std::fs::read_to_string(&path).map_err(|e| {
+                ConfigError(format!("the configuration file {path} cannot be read: {e}"))
+            })?;
+            layers.add_file(&path, &text)?;
+        }
+        for (name, value) in environment {
+            layers.add_variable(&name, &value)?;
+        }
+        Ok(layers)
+    }
+
+    fn defaults() -> Self {
+        let parsed = parse(DEFAULTS).expect("config/default.toml is checked by a test");
+        let entry = |(key, value): (String, Value)| {
+            let entry = Entry {
+                key: key.clone(),
+                value: value.kind,
+                origin: Origin::Default,
+            };
+            (key, entry)
+        };
+        Self(parsed.into_iter().map(entry).collect())
+    }
+
+    fn add_file(&mut self, path: &str, text: &str) -> Result<(), ConfigError> {
+        let parsed = parse(text).map_err(|e| {
+            ConfigError(format!(
+                "the configuration file {path} is not valid TOML: {e}"
+            ))
+        })?;
+        for (key, value) in parsed {
+            let place = || format!("the configuration file {path}");
+            self.set(&key, value.kind, Origin::File(path.to_owned()), place)?;
+        }
+        Ok(())
+    }
+
+    fn add_variable(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
+        if NO_KEYS.contains(&name) {
+            return Ok(());
+        }
+        let key = name[PREFIX.len()..].to_lowercase().replace("__", ".");
+        let origin = Origin::Variable(name.to_owned());
+        let place = || format!("the environment variable {name}");
+        if !self.0.contains_key(&key)
+            && let Some(key) = key.strip_suffix("_file")
+            && self.0.contains_key(key)
+        {
+            let text = std::fs::read_to_string(value).map_err(|e| {
+                ConfigError(format!(
+                    "{} names the file {value:?}, which cannot be read: {e}",
+                    place()
+                ))
+            })?;
+            return self.set_text(key, text.trim_end_matches(['\r', '\n']), origin, place);
+        }
+        self.set_text(&key, value, origin, place)
+    }
+
+    /// Sets a key from a command.
+    pub fn set_from_command(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
+        self.set_text(key, value, Origin::Command, || {
+            "the command line".to_owned()
+        })
+    }
+
+    fn set_text(
+        &mut self,
+        key: &str,
+        text: &str,
+        origin: Origin,
+        place: impl Fn() -> String,
+    ) -> Result<(), ConfigError> {
+        // A list in a variable is comma-separated; everything else is converted when it is read.
+        let is_list = matches!(
+            self.0.get(key).map(|entry| &entry.value),
+            Some(ValueKind::Array(_))
+        );
+        let value = if is_list {
+            let items = text
+                .split(',')
+                .map(str::trim)
+                .filter(|item| !item.is_empty());
+            ValueKind::Array(items.map(Value::from).collect())
+        } else {
+            ValueKind::String(text.to_owned())
+        };
+        self.set(key, value, origin, place)
+    }
+
+    fn set(
+        &mut self,
+        key: &str,
+        value: ValueKind,
+        origin: Origin,
+        place: impl Fn() -> String,
+    ) -> Result<(), ConfigError> {
+        match self.0.get_mut(key) {
+            Some(entry) => {
+                entry.value = value;
+                entry.origin = origin;
+                Ok(())
+            }
+            None => Err(ConfigError(self.unknown(key, &place()))),
+        }
+    }
+
+    fn unknown(&self, key: &str, place: &str) -> String {
+        let near = self
+            .0
+            .keys()
+            .map(|known| (strsim::damerau_levenshtein(known, key), known))
+            .min()
+            .filter(|(distance, known)| *distance <= 3 + key.len() / 4 || known.starts_with(key));
+        let hint = match near {
+            Some((_, known)) => format!("did you mean {known}?"),
+            None => "`dikala config show` lists all keys".to_owned(),
+        };
+        format!("{place} sets {key}, which is no key of the configuration; {hint}")
+    }
+
+    /// Every key, in alphabetical order.
+    pub fn entries(&self) -> impl Iterator<Item = &Entry> {
+        self.0.values()
+    }
+
+    /// Where the value of a key came from.
+    pub fn origin(&self, key: &str) -> &Origin {
+        self.0
+            .get(key)
+            .map_or(&Origin::Default, |entry| &entry.origin)
+    }
+
+    /// The effective values, ready to be deserialised.
+    pub fn to_config(&self) -> Result<Config, config::ConfigError> {
+        let mut builder = Config::builder();
+        for entry in self.0.values() {
+            let empty = matches!(&entry.value, ValueKind::String(text) if text.is_empty());
+            if !empty {
+                builder = builder
+                    .set_override(entry.key.as_str(), Value::new(None, entry.value.clone()))?;
+            }
+        }
+        builder.build()
+    }
+}
+
+/// TOML to dotted keys.
+fn parse(text: &str) -> Result<Vec<(String, Value)>, config::ConfigError> {
+    let parsed = Config::builder()
+        .add_source(File::from_str(text, FileFormat::Toml))
+        .build()?;
+    let mut keys = Vec::new();
+    flatten("", parsed.cache, &mut keys);
+    Ok(keys)
+}
+
+fn flatten(path: &str, value: Value, keys: &mut Vec<(String, Value)>) {
+    match value.kind {
+        ValueKind::Table(table) => {
+            for (name, value) in table {
+                let path = if path.is_empty() {
+                    name
+                } else {
+                    format!("{path}.{name}")
+                };
+                flatten(&path, value, keys);
+            }
+        }
+        _ => keys.push((path.to_owned(), value)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn layers(variables: &[(&str, &str)]) -> Result<Layers, ConfigError> {
+        let owned = variables
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        Layers::load(None, owned)
+    }
+
+    fn shown(layers: &Layers, key: &str) -> (String, Origin) {
+        let entry = layers
+            .entries()
+            .find(|entry| entry.key == key)
+            .expect("the key is known");
+        (entry.shown(), entry.origin.clone())
+    }
+
+    #[test]
+    fn the_environment_wins_over_the_file_and_the_file_over_the_default() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("dikala.toml");
+        std::fs::write(
+            &file,
+            "[http]\nlisten = \"127.0.0.1:1\"\nshutdown_seconds = 7\n",
+        )
+        .expect("written");
+        let variables = [("DIKALA_HTTP__LISTEN".to_owned(), "127.0.0.1:2".to_owned())];
+        let layers = Layers::load(Some(&file), variables).expect("loads");
+        let path = Origin::File(file.display().to_string());
+        assert_eq!(
+            shown(&layers, "http.listen"),
+            (
+                "127.0.0.1:2".into(),
+                Origin::Variable("DIKALA_HTTP__LISTEN".into())
+            )
+        );
+        assert_eq!(shown(&layers, "http.shutdown_seconds"), ("7".into(), path));
+        assert_eq!(
+            shown(&layers, "database.migrate"),
+            ("true".into(), Origin::Default)
+        );
+    }
+
+    #[test]
+    fn an_unknown_key_is_refused_with_a_suggestion() {
+        let error = layers(&[("DIKALA_HTTP__LISTN", "x")]).expect_err("unknown");
+        assert!(
+            error.0.contains("DIKALA_HTTP__LISTN") && error.0.contains("http.listen"),
+            "{error}"
+        );
+        let error = layers(&[("DIKALA_NONSENSE_ALTOGETHER", "x")]).expect_err("unknown");
+        assert!(error.0.contains("config show"), "{error}");
+    }
+
+    #[test]
+    fn lists_are_comma_separated_and_secrets_are_read_from_files_and_masked() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("key");
+        std::fs::write(&file, "c2VjcmV0\n").expect("written");
+        let layers = layers(&[
+            ("DIKALA_OUTBOUND__ALLOW_CIDRS", "127.0.0.0/8, 10.0.0.0/8"),
+            ("DIKALA_SECRETS__KEY_FILE", file.to_str().expect("utf-8")),
+            (
+                "DIKALA_DATABASE__URL",
+                "postgres://me:hush@localhost/dikala",
+            ),
+            ("DIKALA_REQUIRE_POSTGRES", "1"),
+            ("PATH", "/bin"),
+        ])
+        .expect("loads");
+        assert_eq!(
+            shown(&layers, "outbound.allow_cidrs").0,
+            "127.0.0.0/8,10.0.0.0/8"
+        );
+        assert_eq!(shown(&layers, "secrets.key").0, "********");
+        assert_eq!(
+            shown(&layers, "database.url").0,
+            "postgres://me:********@localhost/dikala"
+        );
+        let key: String = layers
+            .to_config()
+            .and_then(|c| c.get("secrets.key"))
+            .expect("is set");
+        assert_eq!(key, "c2VjcmV0");
+    }
+}

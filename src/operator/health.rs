@@ -1,0 +1,91 @@
+//! `/health/live`: the process answers. `/health/ready`: the store and the singletons do, and no stop is under way.
+
+use std::time::Duration;
+
+use actix::{
+    Actor, Addr, Handler, Message,
+    dev::{MessageResponse, ToEnvelope},
+};
+use actix_web::{HttpResponse, web};
+use dikala_actors::{
+    journal::{self, CallJournal},
+    registry::{self, CallRegistry},
+};
+use dikala_entities::Store;
+use serde_json::json;
+use tokio::sync::watch;
+
+/// How long a part may take to answer.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
+/// What readiness asks.
+#[derive(Clone, Debug)]
+pub struct HealthParts {
+    pub store: Store,
+    pub journal: Addr<CallJournal>,
+    pub registry: Addr<CallRegistry>,
+    pub ledger: dikala_actors::ledger::LedgerHandle,
+    pub webhooks: dikala_actors::webhooks::WebhooksHandle,
+    pub stopping: watch::Receiver<bool>,
+}
+
+/// Mounts both questions.
+pub fn configure(cfg: &mut web::ServiceConfig) {
+    cfg.service(
+        web::scope("/health")
+            .service(web::resource("/live").route(web::get().to(live)))
+            .service(web::resource("/ready").route(web::get().to(ready))),
+    );
+}
+
+async fn live() -> HttpResponse {
+    HttpResponse::Ok().json(json!({"status": "live"}))
+}
+
+async fn ready(parts: web::Data<HealthParts>) -> HttpResponse {
+    let store = async {
+        matches!(
+            tokio::time::timeout(ANSWER_WITHIN, parts.store.ping()).await,
+            Ok(Ok(()))
+        )
+    };
+    let (store, journal, registry, ledger, webhooks) = tokio::join!(
+        store,
+        answers(&parts.journal, journal::Ping),
+        answers(&parts.registry, registry::Ping),
+        parts.ledger.is_alive(ANSWER_WITHIN),
+        async {
+            tokio::time::timeout(ANSWER_WITHIN, parts.webhooks.is_alive())
+                .await
+                .unwrap_or(false)
+        },
+    );
+    let running = !*parts.stopping.borrow();
+    let all = store && journal && registry && ledger && webhooks && running;
+    let body = json!({
+        "status": if all { "ready" } else { "not ready" },
+        "checks": {
+            "store": store,
+            "callJournal": journal,
+            "callRegistry": registry,
+            "creditLedger": ledger,
+            "webhookDispatcher": webhooks,
+            "running": running,
+        },
+    });
+    if all {
+        HttpResponse::Ok().json(body)
+    } else {
+        HttpResponse::ServiceUnavailable().json(body)
+    }
+}
+
+async fn answers<A, M>(addr: &Addr<A>, question: M) -> bool
+where
+    A: Actor + Handler<M>,
+    A::Context: ToEnvelope<A, M>,
+    M: Message<Result = ()> + Send + 'static,
+    M::Result: MessageResponse<A, M>,
+{
+    addr.send(question).timeout(ANSWER_WITHIN).await.is_ok()
+}

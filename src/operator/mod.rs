@@ -1,0 +1,92 @@
+//! The operators' listener: metrics and health. Off the loopback interface it asks for the operator token.
+
+pub mod health;
+pub mod metrics;
+
+use std::sync::Arc;
+
+use actix_web::{
+    Error, HttpRequest, HttpResponse,
+    body::MessageBody,
+    dev::{ServiceRequest, ServiceResponse},
+    http::header,
+    middleware::Next,
+    web,
+};
+use dikala_actors::{batches::BatchStats, bridges::Bridges, ledger::LedgerHandle, registry::Calls};
+use dikala_entities::{Secret, Store};
+use subtle::ConstantTimeEq;
+
+use crate::{error::ApiError, refusal::Refusal};
+
+/// What the operators' pages read.
+#[derive(Clone, Debug)]
+pub struct OperatorParts {
+    pub token: Option<Secret>,
+    pub store: Store,
+    pub calls: Calls,
+    pub bridges: Arc<Bridges>,
+    pub ledger: LedgerHandle,
+    pub journal: Arc<BatchStats>,
+    pub webhooks: dikala_actors::webhooks::WebhooksHandle,
+}
+
+/// Mounts `/metrics`.
+pub fn configure(cfg: &mut web::ServiceConfig) {
+    cfg.service(web::resource("/metrics").route(web::get().to(show_metrics)));
+}
+
+/// Lets only those in who have the operator token, where one is configured. Health is asked by machines that have none.
+pub async fn require_token(
+    request: ServiceRequest,
+    next: Next<impl MessageBody>,
+) -> Result<ServiceResponse<impl MessageBody>, Error> {
+    let parts = request.app_data::<web::Data<OperatorParts>>();
+    let token = parts.and_then(|parts| parts.token.as_ref());
+    let open = request.path().starts_with("/health/");
+    if let Some(token) = token.filter(|_| !open)
+        && !carries(request.request(), token)
+    {
+        let message =
+            "The operators' listener asks for `Authorization: Bearer` and operator.token.";
+        return Err(Refusal::unauthorized("invalid_operator_token", message).into());
+    }
+    next.call(request).await
+}
+
+fn carries(request: &HttpRequest, token: &Secret) -> bool {
+    let header = request.headers().get(header::AUTHORIZATION);
+    header
+        .and_then(|value| value.to_str().ok())
+        .and_then(|text| text.strip_prefix("Bearer "))
+        .is_some_and(|given| given.as_bytes().ct_eq(token.expose().as_bytes()).into())
+}
+
+async fn show_metrics(parts: web::Data<OperatorParts>) -> Result<HttpResponse, ApiError> {
+    let mut scrape = metrics::Scrape::default();
+    scrape.actors();
+    scrape.batches(&[
+        ("credit_ledger", parts.ledger.stats()),
+        ("call_journal", parts.journal.reading()),
+    ]);
+    scrape.gauge(
+        "dikala_calls_in_memory",
+        "Calls with an actor now",
+        one(parts.calls.in_memory()),
+    );
+    scrape.gauge(
+        "dikala_bridges_connected",
+        "Bridges with an open socket",
+        one(parts.bridges.connected_count()),
+    );
+    scrape.webhooks(&parts.webhooks.stats());
+    scrape.store(&parts.store).await?;
+    let text = scrape.encode().map_err(|_| ApiError::Internal)?;
+    Ok(HttpResponse::Ok()
+        .content_type("application/openmetrics-text; version=1.0.0; charset=utf-8")
+        .body(text))
+}
+
+fn one(value: usize) -> Vec<(Vec<(&'static str, String)>, i64)> {
+    vec![(Vec::new(), i64::try_from(value).unwrap_or(i64::MAX))]
+}
