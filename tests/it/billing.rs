@@ -1,0 +1,357 @@
+//! Minutes: held, granted, used up, given back, and never below zero.
+//!
+//! Long talks are told with an old `at`: the engine bills what the bridge says, so nobody has to wait for them.
+
+use crate::support::{prelude::*, tenant::top_up};
+
+/// Seconds (in milliseconds) of talk, and what they cost.
+const RULE: [(i64, i64); 12] = [
+    (0, 1),
+    (999, 1),
+    (1_000, 1),
+    (59_999, 1),
+    (60_000, 1),
+    (60_999, 1),
+    (61_000, 2),
+    (120_000, 2),
+    (121_000, 3),
+    (600_000, 10),
+    (601_000, 11),
+    (3_000_000, 50),
+];
+
+#[rstest]
+#[actix_web::test]
+async fn talk_costs_by_the_rule(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
+    let tenant = &world.tenant;
+    tenant
+        .change_agent(json!({"maxCallDurationMinutes": 240}))
+        .await;
+    let bridge = tenant.bridge(Socket).await;
+    let mut balance = 1_000;
+    for (talk_ms, minutes) in RULE {
+        let answered = Moment::ago(3_100);
+        let id = bridge.talk_since(&tenant.did, answered).await;
+        bridge.hang_up_at(&id, answered.plus_ms(talk_ms)).await;
+        balance -= minutes;
+        let call = tenant.call(&id).await;
+        assert_eq!(call["talkTimeSeconds"], talk_ms / 1_000);
+        assert_eq!(tenant.billed(&id).await, Some(minutes), "{talk_ms} ms");
+        assert_eq!(tenant.credits().await, (balance, 1_000, 1_000 - balance));
+    }
+    let running: Vec<_> = tenant.transactions().await;
+    for pair in running.windows(2) {
+        let figure = |i: usize, field: &str| pair[i][field].as_i64().unwrap();
+        assert_eq!(
+            figure(0, "balanceAfterMinutes"),
+            figure(1, "balanceAfterMinutes") + figure(0, "minutes")
+        );
+    }
+    world.assert_ledger_is_exact();
+}
+
+#[rstest]
+#[actix_web::test]
+async fn the_cost_of_the_ai_is_the_bridges_figure_or_the_rate(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(
+        store,
+        Setup::new().set("billing.ai_cost_idr_per_minute", 350)
+    );
+    let tenant = &world.tenant;
+    let bridge = tenant.bridge(Http).await;
+    for (given, cost) in [(json!(null), 700), (json!(0), 0), (json!(123_456), 123_456)] {
+        let answered = Moment::ago(90);
+        let id = bridge.talk_since(&tenant.did, answered).await;
+        let mut hangup = json!({"callId": id, "at": answered.plus(61).text()});
+        if !given.is_null() {
+            hangup["aiCostIdr"] = given;
+        }
+        bridge.ok("call.hangup", hangup).await;
+        assert_eq!(tenant.call(&id).await["aiCostIdr"], cost);
+    }
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_call_that_was_not_answered_is_free(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store, Setup::new().minutes(1));
+    let tenant = &world.tenant;
+    let bridge = tenant.bridge(Http).await;
+    // One minute is enough for any number of them, one after the other: what was held comes back.
+    for kind in ["call.hangup", "call.failed", "call.hangup"] {
+        let id = bridge.ring(&tenant.did).await;
+        let second = bridge.incoming(&tenant.did, None).await;
+        assert_eq!(
+            second["reason"], "insufficient_credits",
+            "the minute is held"
+        );
+        bridge.ok(kind, json!({"callId": id})).await;
+    }
+    assert_eq!(tenant.credits().await, (1, 1, 0));
+    assert_eq!(tenant.transactions().await.len(), 1, "the purchase alone");
+    world.assert_ledger_is_exact();
+}
+
+#[rstest]
+#[actix_web::test]
+async fn calls_at_the_same_time_share_what_is_there(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store, Setup::new().minutes(5));
+    let tenant = &world.tenant;
+    let bridge = tenant.bridge(Socket).await;
+    let waiting: Vec<_> = (0..20)
+        .map(|i| {
+            let incoming =
+                json!({"bridgeCallId": format!("c{i}"), "did": tenant.did, "callerNumber": "+6281"});
+            bridge.begin(&bridge.message("call.incoming", incoming))
+        })
+        .collect();
+    let mut taken = Vec::new();
+    for reply in waiting {
+        let reply = reply.reply().await;
+        match reply["action"].as_str().unwrap() {
+            "answer" => taken.push(reply["callId"].as_str().unwrap().to_owned()),
+            _ => assert_eq!(reply["reason"], "insufficient_credits"),
+        }
+    }
+    assert_eq!(taken.len(), 5);
+    for id in &taken {
+        bridge.ok("call.answered", json!({"callId": id})).await;
+    }
+    for id in &taken {
+        bridge.hang_up(id).await;
+        assert_eq!(tenant.billed(id).await, Some(1));
+    }
+    assert_eq!(tenant.credits().await, (0, 5, 5));
+    world.assert_ledger_is_exact();
+}
+
+#[rstest]
+#[actix_web::test]
+async fn the_limit_of_concurrent_calls_frees_its_slots(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store, Setup::new().concurrent_calls(2));
+    let tenant = &world.tenant;
+    let bridge = tenant.bridge(Socket).await;
+    for _ in 0..2 {
+        let (ringing, talking) = (
+            bridge.ring(&tenant.did).await,
+            bridge.talk(&tenant.did).await,
+        );
+        let third = bridge.incoming(&tenant.did, None).await;
+        assert_eq!(third["reason"], "concurrency_limit");
+        bridge.hang_up(&ringing).await;
+        bridge.hang_up(&talking).await;
+    }
+    // Another tenant's calls do not count.
+    let other = world.another_tenant(10).await;
+    let held: Vec<_> = [
+        bridge.ring(&tenant.did).await,
+        bridge.ring(&tenant.did).await,
+    ]
+    .into();
+    bridge.ring(&other.did).await;
+    assert_eq!(held.len(), 2);
+}
+
+/// A call on its last minute, of which this many seconds are left.
+async fn on_the_last_minute(world: &World, bridge: &Bridge, left_s: i64) -> (String, Moment) {
+    let answered = Moment::ago(60 - left_s);
+    (
+        bridge.talk_since(&world.tenant.did, answered).await,
+        answered,
+    )
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_call_without_credit_is_warned_told_and_ended_by_the_engine(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+    #[values(Socket, Http)] transport: Transport,
+) {
+    let world = world!(store, Setup::new().minutes(1));
+    let tenant = &world.tenant;
+    let bridge = tenant.bridge(transport).await;
+    let (id, answered) = on_the_last_minute(&world, &bridge, 12).await;
+
+    let warning = bridge.command("warn", &id).await;
+    assert_eq!(warning["reason"], "credits_exhausted");
+    let left = warning["secondsLeft"].as_i64().unwrap();
+    assert!((0..=12).contains(&left), "{warning}");
+    let command = bridge.command("hangup", &id).await;
+    assert_eq!(command["reason"], "credits_exhausted");
+    assert!(
+        Moment::now() >= answered.plus(60),
+        "the granted minute is talked to its end"
+    );
+
+    // The bridge does not obey. Ten seconds later the engine does it, as of the moment that was due.
+    let call = tenant.call_over(&id).await;
+    let seen = ["status", "hangupReason", "hangupInitiator", "endedAt"].map(|f| call[f].clone());
+    let due = answered.plus(60).text();
+    assert_eq!(
+        json!(seen),
+        json!(["ended", "credits_exhausted", "system", due])
+    );
+    assert_eq!(
+        (tenant.billed(&id).await, tenant.credits().await),
+        (Some(1), (0, 1, 1))
+    );
+    bridge
+        .ok(
+            "call.hangup",
+            json!({"callId": id, "reason": "credits_exhausted"}),
+        )
+        .await;
+    assert_eq!(
+        tenant.call(&id).await,
+        call,
+        "the late hang-up is a harmless repeat"
+    );
+    world.assert_ledger_is_exact();
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_bridge_that_obeys_ends_the_call_with_that_reason(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store, Setup::new().minutes(1));
+    let tenant = &world.tenant;
+    let bridge = tenant.bridge(Socket).await;
+    let (id, _) = on_the_last_minute(&world, &bridge, 3).await;
+    let reason = bridge.command("hangup", &id).await["reason"].clone();
+    bridge
+        .ok(
+            "call.hangup",
+            json!({"callId": id, "reason": reason, "initiator": "bridge"}),
+        )
+        .await;
+    let call = tenant.call(&id).await;
+    assert_eq!(
+        [&call["status"], &call["hangupReason"]],
+        ["ended", "credits_exhausted"]
+    );
+    assert_eq!(
+        (tenant.billed(&id).await, tenant.credits().await),
+        (Some(1), (0, 1, 1))
+    );
+    world.assert_ledger_is_exact();
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_talk_that_is_reported_late_is_cut_where_its_credit_ended(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store, Setup::new().minutes(3));
+    let tenant = &world.tenant;
+    let bridge = tenant.bridge(Socket).await;
+    let answered = Moment::ago(500);
+    let id = bridge.talk_since(&tenant.did, answered).await;
+    bridge.command("hangup", &id).await;
+    let call = tenant.call_over(&id).await;
+    let seen = ["status", "hangupReason", "endedAt"].map(|f| call[f].clone());
+    let cut = answered.plus(180).text();
+    assert_eq!(json!(seen), json!(["ended", "credits_exhausted", cut]));
+    assert_eq!(
+        (tenant.billed(&id).await, tenant.credits().await),
+        (Some(3), (0, 3, 3))
+    );
+    world.assert_ledger_is_exact();
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_top_up_in_between_saves_the_call(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store, Setup::new().minutes(1));
+    let tenant = &world.tenant;
+    let bridge = tenant.bridge(Socket).await;
+    let (id, answered) = on_the_last_minute(&world, &bridge, 20).await;
+    bridge.command("warn", &id).await;
+    top_up(&world.server, &tenant.id, 5, "saved");
+    answered.plus(63).passed().await;
+    let hangups = bridge
+        .commands()
+        .into_iter()
+        .filter(|c| c["command"] == "hangup")
+        .count();
+    assert_eq!(
+        (hangups, &tenant.call(&id).await["status"]),
+        (0, &json!("answered"))
+    );
+    bridge.hang_up(&id).await;
+    let call = tenant.call(&id).await;
+    let talked = call["talkTimeSeconds"].as_i64().unwrap();
+    let minutes = (talked + 59) / 60;
+    assert_eq!(
+        (tenant.billed(&id).await, call["hangupReason"].as_str()),
+        (Some(minutes), Some("normal"))
+    );
+    assert_eq!(tenant.credits().await, (6 - minutes, 6, minutes));
+    world.assert_ledger_is_exact();
+}
+
+#[rstest]
+#[actix_web::test]
+async fn the_agents_longest_call_is_kept(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
+    let tenant = &world.tenant;
+    tenant
+        .change_agent(json!({"maxCallDurationMinutes": 1}))
+        .await;
+    let bridge = tenant.bridge(Socket).await;
+    let (id, answered) = on_the_last_minute(&world, &bridge, 8).await;
+    let warning = bridge.command("warn", &id).await;
+    assert_eq!(warning["reason"], "max_duration");
+    assert_eq!(
+        bridge.command("hangup", &id).await["reason"],
+        "max_duration"
+    );
+    let call = tenant.call_over(&id).await;
+    let seen = ["status", "hangupReason", "hangupInitiator", "endedAt"].map(|f| call[f].clone());
+    let due = answered.plus(60).text();
+    assert_eq!(json!(seen), json!(["ended", "max_duration", "system", due]));
+    assert_eq!(
+        (tenant.billed(&id).await, tenant.credits().await.0),
+        (Some(1), 999)
+    );
+    world.assert_ledger_is_exact();
+}
+
+#[rstest]
+#[actix_web::test]
+async fn low_credit_is_announced_once_per_crossing(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store, Setup::new().minutes(6).low_threshold(5));
+    let tenant = &world.tenant;
+    let bridge = tenant.bridge(Socket).await;
+    let talk = async |minutes: i64| {
+        let answered = Moment::ago(400);
+        let id = bridge.talk_since(&tenant.did, answered).await;
+        bridge.hang_up_at(&id, answered.plus(60 * minutes)).await;
+    };
+    talk(1).await; // 5: at the threshold is not below it
+    talk(1).await; // 4
+    talk(1).await; // 3: still below
+    top_up(&world.server, &tenant.id, 1, "too little"); // 4
+    talk(1).await; // 3
+    top_up(&world.server, &tenant.id, 2, "back"); // 5: armed again
+    talk(1).await; // 4
+    talk(1).await; // 3
+    let lows = |events: &[Event]| events.iter().filter(|e| e.kind == "credits.low").count();
+    let ends = |events: &[Event]| events.iter().filter(|e| e.kind == "call.ended").count();
+    let events = world
+        .receiver
+        .wait_for_events("/hook", SECRET, "six calls and two warnings", |events| {
+            lows(events) >= 2 && ends(events) == 6
+        })
+        .await;
+    assert_eq!(lows(&events), 2);
+    for event in events.iter().filter(|e| e.kind == "credits.low") {
+        assert_eq!(event.data, json!({"balanceMinutes": 4, "threshold": 5}));
+    }
+    world.assert_ledger_is_exact();
+}

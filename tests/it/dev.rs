@@ -1,0 +1,135 @@
+//! `dikala dev`: one command, a working service, and the same one again.
+
+use std::{
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use crate::support::{
+    prelude::*,
+    server::{interrupt, wait_for_line},
+    wait::within,
+};
+
+/// A running `dikala dev` and what it printed that a person would use.
+struct Dev {
+    child: Child,
+    key: String,
+    addresses: Vec<String>,
+}
+
+impl Dev {
+    fn start(data: &Path) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_dikala"))
+            .args(["dev", "--listen", "127.0.0.1:0", "--data"])
+            .arg(data)
+            .env_clear()
+            .env("DIKALA_OPERATOR__LISTEN", "127.0.0.1:0")
+            .current_dir(data)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut printed = String::new();
+        let (key, addresses) = wait_for_line(&mut child, Path::new("/dev/null"), move |line| {
+            printed.push_str(line);
+            printed.push('\n');
+            let key = words(&printed).find(|word| word.starts_with("dkl_") && word.len() == 40)?;
+            let addresses: Vec<_> = words(&printed)
+                .filter_map(|word| word.split_once("http://")?.1.split('/').next())
+                .filter(|address| address.starts_with("127.0.0.1:"))
+                .map(|address| format!("http://{address}"))
+                .collect();
+            // The last of what is printed are the commands to try.
+            (printed.matches("curl").count() >= 3).then(|| (key.to_owned(), addresses))
+        });
+        Self {
+            child,
+            key,
+            addresses,
+        }
+    }
+
+    /// The address that serves the API, among those printed.
+    async fn api(&self) -> Rest {
+        for address in &self.addresses {
+            let rest = Rest::new(address).with("x-api-key", &self.key);
+            let get = awc::http::Method::GET;
+            if rest
+                .try_send(get, "/api/v1/agents", None)
+                .await
+                .is_ok_and(|a| a.status == 200)
+            {
+                return Rest::new(&format!("{address}/api/v1")).with("x-api-key", &self.key);
+            }
+        }
+        panic!("no address of {:?} serves the API", self.addresses);
+    }
+
+    /// Ctrl-C, and the exit code.
+    async fn stop(mut self) -> Option<i32> {
+        interrupt(&self.child);
+        let exited = async || self.child.try_wait().unwrap();
+        within(Duration::from_secs(60), "dev to stop", exited)
+            .await
+            .code()
+    }
+}
+
+impl Drop for Dev {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| c.is_whitespace() || "\"'`,()".contains(c))
+}
+
+async fn calls(api: &Rest) -> Vec<Value> {
+    let page = api.get("/calls?limit=100").await.expect(200);
+    page["calls"].as_array().unwrap().clone()
+}
+
+#[actix_web::test]
+async fn dev_works_at_once_and_is_the_same_the_second_time() {
+    let data = tempfile::tempdir().unwrap();
+    let dev = Dev::start(data.path());
+    let api = dev.api().await;
+    let agents = api.get("/agents").await.expect(200);
+    assert!(!agents["agents"].as_array().unwrap().is_empty());
+    let numbers = api.get("/phone-numbers").await.expect(200);
+    assert!(
+        numbers["phoneNumbers"][0]["agentId"].is_string(),
+        "{numbers}"
+    );
+    assert!(api.get("/webhooks").await.expect(200)["webhooks"][0]["url"].is_string());
+    let first = within(
+        Duration::from_secs(120),
+        "a simulated call to end",
+        async || {
+            calls(&api)
+                .await
+                .into_iter()
+                .find(|call| !call["endedAt"].is_null())
+        },
+    )
+    .await;
+    let key = dev.key.clone();
+    assert_eq!(dev.stop().await, Some(0));
+
+    let again = Dev::start(data.path());
+    assert_eq!(again.key, key, "the key is kept");
+    let api = again.api().await;
+    let id = first["id"].as_str().unwrap();
+    assert_eq!(
+        api.get(&format!("/calls/{id}")).await.expect(200),
+        first,
+        "the data are kept"
+    );
+    let kept = api.get("/agents").await.expect(200);
+    assert_eq!(kept, agents);
+    assert_eq!(again.stop().await, Some(0));
+}

@@ -1,0 +1,246 @@
+//! What the AI gets when it calls a tenant's function.
+
+use crate::support::{postgres::free_port, prelude::*, tenant::text};
+
+#[rstest]
+#[actix_web::test]
+async fn functions_have_their_outcomes(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store, Setup::new().set("functions.timeout_seconds", 1));
+    let (tenant, receiver) = (&world.tenant, &world.receiver);
+    let big = json!({"x": "y".repeat(65 << 10)});
+    for (name, answer) in [
+        (
+            "fine",
+            Answer::Json(json!({"status": "on its way", "days": 2})),
+        ),
+        ("error_500", Answer::Status(500)),
+        (
+            "redirect",
+            Answer::Full(302, "location", "/fine".to_owned(), vec![]),
+        ),
+        (
+            "not_json",
+            Answer::Full(200, "content-type", "text/html".to_owned(), b"<p>".to_vec()),
+        ),
+        ("an_array", Answer::Json(json!([1]))),
+        (
+            "not_utf8",
+            Answer::Full(200, "x-a", "b".to_owned(), vec![b'{', 0xff, b'}']),
+        ),
+        ("too_big", Answer::Json(big)),
+        ("endless", Answer::EndlessBody),
+        ("bomb", Answer::GzipBomb),
+        ("hangs", Answer::Hang),
+        ("drips_head", Answer::DripHead),
+        ("drips_body", Answer::DripBody),
+        ("resets", Answer::Reset),
+    ] {
+        let path = format!("/{name}");
+        receiver.answer(&path, [answer]);
+        tenant
+            .create_function(name, "POST", &receiver.url(&path))
+            .await;
+    }
+    let nobody = format!("http://127.0.0.1:{}/", free_port());
+    tenant.create_function("nobody", "POST", &nobody).await;
+    tenant
+        .create_function("off", "POST", &receiver.url("/off"))
+        .await;
+    let agent = tenant
+        .api
+        .get(&format!("/agents/{}", tenant.agent))
+        .await
+        .expect(200);
+    let mut enabled = agent["toolsEnabled"].clone();
+    enabled.as_array_mut().unwrap().retain(|name| name != "off");
+    tenant.change_agent(json!({"toolsEnabled": enabled})).await;
+
+    let bridge = tenant.bridge(Socket).await;
+    let id = bridge.talk(&tenant.did).await;
+    let fits = json!({"orderId": "A-1"});
+    let invoke = |name: &str, parameters: &Value| {
+        let invocation = format!("inv-{name}-{parameters}");
+        let message = json!({
+            "callId": id, "invocationId": &invocation[..invocation.len().min(64)], "name": name,
+            "parameters": parameters,
+        });
+        bridge.message("call.function", message)
+    };
+    for (name, parameters, outcome) in [
+        ("fine", &fits, "ok"),
+        ("error_500", &fits, "http_status"),
+        ("redirect", &fits, "http_status"),
+        ("not_json", &fits, "invalid_response"),
+        ("an_array", &fits, "invalid_response"),
+        ("not_utf8", &fits, "invalid_response"),
+        ("too_big", &fits, "too_large"),
+        ("endless", &fits, "too_large"),
+        ("bomb", &fits, "too_large invalid_response"),
+        ("hangs", &fits, "timeout"),
+        ("drips_head", &fits, "timeout"),
+        ("drips_body", &fits, "timeout too_large"),
+        ("resets", &fits, "connection"),
+        ("nobody", &fits, "connection"),
+        ("off", &fits, "disabled"),
+        ("no_such", &fits, "unknown_function"),
+        ("fine", &json!({"orderId": 7}), "invalid_arguments"),
+        ("fine", &json!({}), "invalid_arguments"),
+    ] {
+        let reply = bridge.send(&invoke(name, parameters)).await;
+        assert_eq!(
+            reply["ok"], true,
+            "a failing function is no protocol error: {reply}"
+        );
+        let got = &reply["outcome"];
+        if outcome == "ok" {
+            let result = json!({"status": "on its way", "days": 2});
+            assert_eq!(*got, json!({"status": "ok", "result": result}));
+        } else {
+            assert_eq!(got["status"], "error", "{name}: {got}");
+            assert!(
+                outcome.contains(&text(got, "code")),
+                "{name} is {outcome}: {got}"
+            );
+            assert!(got["message"].is_string(), "{name}: {got}");
+        }
+    }
+    assert!(receiver.received("/off").is_empty() && receiver.received("/fine").len() == 1);
+
+    let signed = &receiver.received("/fine")[0];
+    let secret = text(
+        &world
+            .server
+            .cli(&["function-secret", "show", "--tenant", &tenant.id]),
+        "secret",
+    );
+    signed.assert_signed(&secret);
+    assert_eq!(signed.method, "POST");
+    let body = json!({"callId": id, "functionName": "fine", "parameters": fits});
+    assert_eq!(signed.json(), body);
+
+    bridge.hang_up(&id).await;
+    world.event("call.ended", &id).await;
+    functions_are_announced(&world, &id);
+    let late = json!({
+        "callId": id, "invocationId": "late", "name": "fine", "parameters": fits,
+    });
+    let error = bridge.refused("call.function", late).await;
+    assert_eq!(
+        error["code"], "invalid_transition",
+        "the call is over: {error}"
+    );
+}
+
+fn functions_are_announced(world: &World, id: &str) {
+    let events = world.receiver.events("/hook", SECRET);
+    let called: Vec<_> = events
+        .iter()
+        .filter(|e| e.kind == "function.called")
+        .collect();
+    assert!(
+        called.len() >= 14,
+        "one for each invocation that was tried: {}",
+        called.len()
+    );
+    let of = |name: &str| {
+        called
+            .iter()
+            .find(|e| e.data["functionName"] == name)
+            .unwrap()
+    };
+    let fine = &of("fine").data;
+    assert_eq!(
+        (&fine["callId"], &fine["parameters"]),
+        (&json!(id), &json!({"orderId": "A-1"}))
+    );
+    assert_eq!(fine["result"], json!({"status": "on its way", "days": 2}));
+    assert_eq!(of("hangs").data["result"]["error"]["code"], "timeout");
+    assert!(of("hangs").data["result"]["error"]["message"].is_string());
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_function_goes_out_with_its_method(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
+    let (tenant, receiver) = (&world.tenant, &world.receiver);
+    for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
+        receiver.answer(&format!("/{method}"), [Answer::Json(json!({}))]);
+        let endpoint = receiver.url(&format!("/{method}"));
+        tenant
+            .create_function(&format!("by_{method}"), method, &endpoint)
+            .await;
+    }
+    let bridge = tenant.bridge(Http).await;
+    let id = bridge.talk(&tenant.did).await;
+    for method in ["GET", "POST", "PUT", "PATCH", "DELETE"] {
+        let parameters = json!({"orderId": "a b&c", "more": {"n": 1}});
+        let message = json!({
+            "callId": id, "invocationId": method, "name": format!("by_{method}"), "parameters": parameters,
+        });
+        let reply = bridge.ok("call.function", message).await;
+        assert_eq!(reply["outcome"], json!({"status": "ok", "result": {}}));
+        let [request] = &receiver.received(&format!("/{method}"))[..] else {
+            panic!("one request")
+        };
+        assert_eq!(request.method, method);
+        assert_eq!(request.json()["parameters"], parameters);
+        let query = request.query.as_deref().unwrap_or_default();
+        let order = ["orderId=a+b%26c", "orderId=a%20b%26c"]
+            .iter()
+            .any(|pair| query.contains(pair));
+        assert_eq!(order, method == "GET", "{query}");
+    }
+}
+
+#[rstest]
+#[actix_web::test]
+async fn an_invocation_runs_once_and_holds_up_nothing(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store, Setup::new().set("functions.timeout_seconds", 20));
+    let (tenant, receiver) = (&world.tenant, &world.receiver);
+    receiver.answer("/slow", [Answer::Slow(Duration::from_secs(3))]);
+    tenant
+        .create_function("slow", "POST", &receiver.url("/slow"))
+        .await;
+    let bridge = tenant.bridge(Socket).await;
+    let id = bridge.talk(&tenant.did).await;
+    let invoke = json!({
+        "callId": id, "invocationId": "one", "name": "slow", "parameters": {"orderId": "1"},
+    });
+    let first = bridge.message("call.function", invoke.clone());
+    let waiting = bridge.begin(&first);
+    receiver.wait_for("/slow", 1).await;
+    // While it waits: a repeat of the invocation, and the rest of this call's life.
+    let repeated = bridge.begin(&bridge.message("call.function", invoke.clone()));
+    bridge
+        .ok(
+            "call.transcript",
+            json!({"callId": id, "summary": "Meanwhile."}),
+        )
+        .await;
+    assert!(
+        !bridge.reply_order().contains(&text(&first, "id")),
+        "the function still waits"
+    );
+    let (reply, repeat) = (waiting.reply().await, repeated.reply().await);
+    assert_eq!(reply["outcome"], json!({"status": "ok", "result": {}}));
+    assert_eq!(repeat["outcome"], reply["outcome"]);
+    let late = bridge.ok("call.function", invoke).await;
+    assert_eq!(late["outcome"], reply["outcome"]);
+    assert_eq!(
+        receiver.received("/slow").len(),
+        1,
+        "the endpoint was asked once"
+    );
+    bridge.hang_up(&id).await;
+    let kinds = world.kinds(&id, "call.ended").await;
+    assert_eq!(
+        kinds
+            .iter()
+            .filter(|kind| *kind == "function.called")
+            .count(),
+        1,
+        "{kinds:?}"
+    );
+}

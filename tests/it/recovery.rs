@@ -1,0 +1,321 @@
+//! kill -9 at bad moments, SIGTERM at any: what was acknowledged stays, what was begun goes on.
+
+use std::{
+    collections::{HashMap, HashSet},
+    process::Stdio,
+};
+
+use crate::support::{
+    postgres::free_port,
+    prelude::*,
+    server::{self, Finished},
+    tenant::text,
+    world::HOOK,
+};
+
+#[rstest]
+#[actix_web::test]
+async fn calls_holds_and_deliveries_survive_a_kill(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+    #[values(Socket, Http)] transport: Transport,
+) {
+    let schedule = vec!["1"; 60].join(",");
+    let setup = Setup::new()
+        .minutes(10)
+        .set("webhooks.retry_schedule_seconds", schedule);
+    let mut world = world!(store, setup);
+    let port = free_port();
+    let url = format!("http://127.0.0.1:{port}/later");
+    world
+        .tenant
+        .subscribe(&url, &["call.started"], SECRET)
+        .await;
+    let bridge = world.tenant.bridge(transport).await;
+    let did = world.tenant.did.clone();
+    let answered = Moment::ago(100);
+    let (talking, ringing) = (
+        bridge.talk_since(&did, answered).await,
+        bridge.ring(&did).await,
+    );
+    let over = bridge.talk(&did).await;
+    bridge.hang_up(&over).await;
+
+    world.server.kill9();
+    bridge.cut();
+    world.server.restart();
+
+    let tenant = &world.tenant;
+    let bridge = tenant.bridge(transport).await;
+    let reply = bridge
+        .ok(
+            "heartbeat",
+            json!({"activeCalls": [talking, ringing, over]}),
+        )
+        .await;
+    assert_eq!(reply["ended"], json!([over]));
+    assert_eq!(tenant.call(&talking).await["answeredAt"], answered.text());
+    bridge.ok("call.answered", json!({"callId": ringing})).await;
+    bridge.hang_up(&ringing).await;
+    bridge.hang_up_at(&talking, answered.plus(90)).await;
+    for (id, minutes) in [(&talking, 2), (&ringing, 1), (&over, 1)] {
+        assert_eq!(tenant.call(id).await["hangupReason"], "normal");
+        assert_eq!(tenant.billed(id).await, Some(minutes));
+        let order = ["call.started", "call.answered", "call.ended"];
+        assert_eq!(world.kinds(id, "call.ended").await, order);
+    }
+    assert_eq!(tenant.credits().await, (6, 10, 4));
+    let later = Receiver::start_on(port);
+    later
+        .wait_for_events("/later", SECRET, "three events", |events| events.len() == 3)
+        .await;
+    world.assert_ledger_is_exact();
+}
+
+#[rstest]
+#[actix_web::test]
+async fn deadlines_are_kept_over_a_kill(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let setup = Setup::new()
+        .minutes(1)
+        .set("bridge.lost_after_seconds", 600);
+    let mut world = world!(store, setup);
+    let bridge = world.tenant.bridge(Socket).await;
+    let answered = Moment::ago(50);
+    let id = bridge.talk_since(&world.tenant.did, answered).await;
+    world.server.kill9();
+    // Past the end of the granted minute, with nobody there to end the call.
+    answered.plus(61).passed().await;
+    world.server.restart();
+    let call = world.tenant.call_over(&id).await;
+    let seen = ["status", "hangupReason", "endedAt"].map(|field| call[field].clone());
+    let due = answered.plus(60).text();
+    assert_eq!(json!(seen), json!(["ended", "credits_exhausted", due]));
+    assert_eq!(world.tenant.billed(&id).await, Some(1));
+    world.assert_ledger_is_exact();
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_bridge_that_never_returns_is_lost_after_a_restart_too(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let mut world = world!(store, Setup::new().set("bridge.lost_after_seconds", 2));
+    let bridge = world.tenant.bridge(Socket).await;
+    let id = bridge.talk(&world.tenant.did).await;
+    let killed = Moment::now();
+    world.server.kill9();
+    world.server.restart();
+    let call = world.tenant.call_over(&id).await;
+    assert_eq!(
+        [&call["status"], &call["hangupReason"]],
+        ["dropped", "bridge_lost"]
+    );
+    let ended = Moment::parse(&call["endedAt"]);
+    assert!(
+        ended <= killed.plus(1),
+        "{ended:?} is before the kill at {killed:?}"
+    );
+    world.event("call.ended", &id).await;
+    world.assert_ledger_is_exact();
+}
+
+#[rstest]
+#[actix_web::test]
+async fn what_was_acknowledged_is_there_after_a_kill(#[values(Sqlite, Postgres)] store: StoreKind) {
+    const CALLS: usize = 100;
+    let mut world = world!(store);
+    let mut known: HashMap<usize, String> = HashMap::new();
+    let incoming = |bridge: &Bridge, did: &str, number: usize| {
+        let fields =
+            json!({"bridgeCallId": number.to_string(), "did": did, "callerNumber": "+6281"});
+        bridge.message("call.incoming", fields)
+    };
+    for round in 1..=3 {
+        let bridge = world.tenant.bridge(Socket).await;
+        let waiting: Vec<_> = (0..CALLS * round)
+            .map(|number| {
+                (
+                    number,
+                    bridge.begin(&incoming(&bridge, &world.tenant.did, number)),
+                )
+            })
+            .collect();
+        let wanted = CALLS * (round - 1) + CALLS / 4;
+        eventually("some replies", async || {
+            (bridge.reply_order().len() >= wanted).then_some(())
+        })
+        .await;
+        world.server.kill9();
+        for (number, reply) in waiting {
+            if let Some(reply) = reply.reply_if_any().await {
+                let id = text(&reply, "callId");
+                let first = known.entry(number).or_insert_with(|| id.clone());
+                assert_eq!(*first, id, "a repeat is the same call");
+            }
+        }
+        world.server.restart();
+        for id in known.values() {
+            assert_eq!(world.tenant.call(id).await["status"], "ringing");
+        }
+    }
+    let bridge = world.tenant.bridge(Http).await;
+    for number in 0..CALLS * 3 {
+        let reply = bridge
+            .send(&incoming(&bridge, &world.tenant.did, number))
+            .await;
+        let id = text(&reply, "callId");
+        assert_eq!(*known.entry(number).or_insert_with(|| id.clone()), id);
+        bridge.hang_up(&id).await;
+    }
+    assert_eq!(world.tenant.calls().await.len(), CALLS * 3);
+    assert_eq!(world.tenant.credits().await, (1_000, 1_000, 0));
+    world.assert_ledger_is_exact();
+}
+
+#[rstest]
+#[actix_web::test]
+async fn sigterm_finishes_what_is_in_flight(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let mut world = world!(store);
+    world.receiver.answer(
+        HOOK,
+        [Answer::Slow(Duration::from_secs(3)), Answer::Status(200)],
+    );
+    let bridge = world.tenant.bridge(Socket).await;
+    let id = bridge.talk(&world.tenant.did).await;
+    world.receiver.wait_for(HOOK, 1).await;
+    assert_eq!(world.server.terminate().await, 0);
+    assert_eq!(
+        bridge.commands(),
+        Vec::<Value>::new(),
+        "calls are not hung up"
+    );
+
+    world.server.restart();
+    let bridge = world.tenant.bridge(Socket).await;
+    assert_eq!(world.tenant.call(&id).await["status"], "answered");
+    bridge.hang_up(&id).await;
+    let order = ["call.started", "call.answered", "call.ended"];
+    assert_eq!(world.kinds(&id, "call.ended").await, order);
+    let received = world.receiver.received(HOOK);
+    assert_eq!(
+        received.len(),
+        3,
+        "the attempt in flight was finished, not repeated"
+    );
+    assert_eq!(world.server.terminate().await, 0);
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_second_signal_stops_at_once(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let setup = Setup::new()
+        .set("webhooks.timeout_seconds", 300)
+        .set("http.shutdown_seconds", 300);
+    let mut world = world!(store, setup);
+    world.receiver.answer(HOOK, [Answer::Hang]);
+    let bridge = world.tenant.bridge(Http).await;
+    let id = bridge.ring(&world.tenant.did).await;
+    world.receiver.wait_for(HOOK, 1).await;
+    world.server.send_sigterm();
+    let ready = Rest::new(&world.server.http);
+    eventually("the server to stop taking calls", async || {
+        let get = awc::http::Method::GET;
+        let answer = ready.try_send(get, "/health/ready", None).await;
+        (!matches!(answer, Ok(answer) if answer.status == 200)).then_some(())
+    })
+    .await;
+    world.server.send_sigterm();
+    world.server.exited().await;
+    world.server.restart();
+    assert_eq!(world.tenant.call(&id).await["status"], "ringing");
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_thousand_calls_and_three_kills(#[values(Sqlite, Postgres)] store: StoreKind) {
+    const PATIENCE: Duration = Duration::from_secs(400);
+    let schedule = vec!["1"; 60].join(",");
+    let setup = Setup::new()
+        .minutes(5_000)
+        .set("webhooks.retry_schedule_seconds", schedule);
+    let mut world = world!(store, setup);
+    let receiver = &world.receiver;
+    receiver.answer("/function", [Answer::Json(json!({"stock": 3}))]);
+    let endpoint = receiver.url("/function");
+    world
+        .tenant
+        .create_function("checkStock", "POST", &endpoint)
+        .await;
+
+    let simulate = world
+        .server
+        .installation
+        .command(&[
+            "simulate",
+            "--url",
+            &world.server.http,
+            "--token",
+            &world.tenant.token,
+            "--did",
+            &world.tenant.did,
+            "--calls",
+            "1000",
+            "--concurrency",
+            "50",
+            "--functions",
+            "0.2",
+            "--json",
+        ])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let simulate = actix_web::rt::spawn(server::finished(simulate, PATIENCE));
+    for events in [500, 1_200, 2_000] {
+        let what = format!("{events} deliveries before a kill");
+        receiver
+            .wait_long(PATIENCE, HOOK, &what, |received| received.len() >= events)
+            .await;
+        world.server.kill9();
+        world.server.restart();
+    }
+    let finished: Finished = simulate.await.unwrap();
+    assert_eq!(finished.code, Some(0), "{finished:?}");
+    finished.json();
+
+    let calls = world.tenant.calls().await;
+    assert_eq!(calls.len(), 1_000);
+    let mut announced = HashSet::new();
+    for call in &calls {
+        let id = text(call, "id");
+        world.tenant.call_over(&id).await;
+        let events = world
+            .tenant
+            .api
+            .get(&format!("/calls/{id}/events"))
+            .await
+            .expect(200);
+        let events = events["events"].as_array().unwrap();
+        let has = |kind: &str| events.iter().any(|event| event["event"] == kind);
+        let answered = !call["answeredAt"].is_null();
+        assert!(has("call.started") && has("call.ended"), "{id}");
+        assert_eq!(has("call.answered"), answered, "{id}");
+        assert_eq!(
+            has("call.transcript"),
+            !call["transcriptSummary"].is_null(),
+            "{id}"
+        );
+        announced.extend(events.iter().map(|event| text(event, "id")));
+    }
+    assert!(announced.len() > 2_000, "{} events", announced.len());
+    // The receiver verifies each signature as it counts.
+    world
+        .receiver
+        .wait_long(PATIENCE, HOOK, "every event of every call", |received| {
+            let came: HashSet<_> = received.iter().map(|r| r.header("webhook-id")).collect();
+            announced.iter().all(|id| came.contains(id.as_str()))
+        })
+        .await;
+    world.receiver.events(HOOK, SECRET);
+    assert!(!world.receiver.received("/function").is_empty());
+    world.assert_ledger_is_exact();
+}

@@ -1,0 +1,178 @@
+//! Bridges that fall silent, come back, or hold two sockets at once.
+
+use crate::support::{bridge::QUIET, prelude::*, tenant::text};
+
+#[rstest]
+#[actix_web::test]
+async fn a_heartbeat_tells_each_side_what_is_over(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+    #[values(Socket, Http)] transport: Transport,
+) {
+    let world = world!(store);
+    let tenant = &world.tenant;
+    let bridge = tenant.bridge(transport).await;
+    let (over, live) = (
+        bridge.talk(&tenant.did).await,
+        bridge.talk(&tenant.did).await,
+    );
+    let forgotten = bridge.talk(&tenant.did).await;
+    bridge.hang_up(&over).await;
+    let reply = bridge
+        .ok("heartbeat", json!({"activeCalls": [over, live]}))
+        .await;
+    assert_eq!(reply["ended"], json!([over]));
+    // What the complete list leaves out, the bridge no longer holds.
+    let call = tenant.call_over(&forgotten).await;
+    let seen = [
+        &call["status"],
+        &call["hangupReason"],
+        &call["hangupInitiator"],
+    ];
+    assert_eq!(seen, ["dropped", "bridge_lost", "system"]);
+    assert_eq!(tenant.call(&live).await["status"], "answered");
+    assert_eq!(bridge.ok("heartbeat", json!({})).await["ended"], json!([]));
+    bridge.hang_up(&live).await;
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_lost_bridge_loses_its_calls_as_of_its_last_sign(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+    #[values(Socket, Http)] transport: Transport,
+) {
+    let world = world!(store, Setup::new().set("bridge.lost_after_seconds", 2));
+    let tenant = &world.tenant;
+    let bridge = tenant.bridge(transport).await;
+    let (ringing, talking) = (
+        bridge.ring(&tenant.did).await,
+        bridge.talk(&tenant.did).await,
+    );
+    // Signs of life keep them for longer than that: an open socket, or heartbeats.
+    let until = Moment::now().plus(5);
+    while Moment::now() < until {
+        if transport == Http {
+            bridge
+                .ok("heartbeat", json!({"activeCalls": [ringing, talking]}))
+                .await;
+        }
+        Moment::now().plus_ms(300).passed().await;
+    }
+    assert_eq!(tenant.call(&talking).await["status"], "answered");
+
+    let last_sign = Moment::now();
+    bridge.cut();
+    for (id, billed) in [(&talking, Some(1)), (&ringing, None)] {
+        let call = tenant.call_over(id).await;
+        let noticed = Moment::now();
+        let seen = [
+            &call["status"],
+            &call["hangupReason"],
+            &call["hangupInitiator"],
+        ];
+        assert_eq!(seen, ["dropped", "bridge_lost", "system"]);
+        let ended = Moment::parse(&call["endedAt"]);
+        assert!(
+            ended.plus(2) <= noticed,
+            "{ended:?} is the last sign, not {noticed:?}"
+        );
+        assert!(
+            ended >= last_sign.plus(-2),
+            "{ended:?} is about {last_sign:?}"
+        );
+        assert_eq!(tenant.billed(id).await, billed);
+        world.event("call.ended", id).await;
+    }
+    world.assert_ledger_is_exact();
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_bridge_that_comes_back_in_time_keeps_its_calls(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store, Setup::new().set("bridge.lost_after_seconds", 20));
+    let tenant = &world.tenant;
+    let bridge = tenant.bridge(Socket).await;
+    let (kept, lost) = (
+        bridge.talk(&tenant.did).await,
+        bridge.talk(&tenant.did).await,
+    );
+    bridge.cut();
+    let bridge = tenant.bridge(Socket).await;
+    let reply = bridge.ok("heartbeat", json!({"activeCalls": [kept]})).await;
+    assert_eq!(reply["ended"], json!([]));
+    assert_eq!(tenant.call_over(&lost).await["hangupReason"], "bridge_lost");
+    tenant
+        .api
+        .post(&format!("/calls/{kept}/hangup"), json!({}))
+        .await
+        .expect(202);
+    bridge.command("hangup", &kept).await;
+    bridge
+        .ok(
+            "call.hangup",
+            json!({"callId": kept, "reason": "requested"}),
+        )
+        .await;
+    assert_eq!(tenant.call(&kept).await["hangupReason"], "requested");
+}
+
+#[rstest]
+#[actix_web::test]
+async fn nobody_rings_for_ever(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store, Setup::new().set("calls.ring_timeout_seconds", 1));
+    let tenant = &world.tenant;
+    let bridge = tenant.bridge(Socket).await;
+    let id = bridge.ring(&tenant.did).await;
+    let call = tenant.call_over(&id).await;
+    let seen = [
+        &call["status"],
+        &call["hangupReason"],
+        &call["hangupInitiator"],
+    ];
+    assert_eq!(seen, ["failed", "answer_timeout", "system"]);
+    let started = Moment::parse(&call["startedAt"]);
+    assert_eq!(Moment::parse(&call["endedAt"]), started.plus(1));
+    let error = bridge.refused("call.answered", json!({"callId": id})).await;
+    assert_eq!(
+        (text(&error, "code"), text(&error, "status")),
+        ("invalid_transition".into(), "failed".into())
+    );
+    assert_eq!(tenant.billed(&id).await, None);
+    world.assert_ledger_is_exact();
+}
+
+#[rstest]
+#[actix_web::test]
+async fn commands_go_to_the_newest_socket(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store, Setup::new().set("bridge.lost_after_seconds", 2));
+    let tenant = &world.tenant;
+    let old = tenant.bridge(Socket).await;
+    let (first, second) = (old.talk(&tenant.did).await, old.talk(&tenant.did).await);
+    let new = tenant.bridge(Socket).await;
+    new.ok("heartbeat", json!({})).await;
+    let hang_up = async |call: &str| {
+        tenant
+            .api
+            .post(&format!("/calls/{call}/hangup"), json!({}))
+            .await
+            .expect(202);
+    };
+    hang_up(&first).await;
+    new.command("hangup", &first).await;
+    // Either socket may carry the messages of a call.
+    old.ok(
+        "call.hangup",
+        json!({"callId": first, "reason": "requested"}),
+    )
+    .await;
+    assert_eq!(old.commands(), Vec::<Value>::new());
+
+    // The old one is still open: nothing is lost with the new one.
+    new.cut();
+    tokio::time::sleep(2 * QUIET).await;
+    assert_eq!(tenant.call(&second).await["status"], "answered");
+    hang_up(&second).await;
+    old.command("hangup", &second).await;
+    old.hang_up(&second).await;
+}

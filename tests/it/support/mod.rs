@@ -1,0 +1,34 @@
+//! What the tests stand on: throw-away stores, the real program, a bridge, a receiver, a REST client.
+
+pub mod bomb;
+pub mod bridge;
+pub mod moment;
+pub mod postgres;
+pub mod receiver;
+pub mod rest;
+pub mod server;
+pub mod signature;
+pub mod store;
+pub mod tenant;
+pub mod wait;
+pub mod world;
+
+/// What nearly every test needs.
+pub mod prelude {
+    pub use std::time::Duration;
+
+    pub use rstest::rstest;
+    pub use serde_json::{Value, json};
+
+    pub use super::{
+        bridge::{Bridge, Transport, Transport::*},
+        moment::Moment,
+        receiver::{Answer, Event, Received, Receiver},
+        rest::Rest,
+        server::{Installation, Server},
+        store::{StoreKind, StoreKind::*},
+        wait::eventually,
+        world::{SECRET, Setup, World},
+    };
+    pub(crate) use crate::support::world::world;
+}

@@ -1,0 +1,472 @@
+//! A customer's server: records every request, and answers as well or as badly as it is told to.
+//!
+//! It speaks HTTP/1.1 on bare sockets, on a thread of its own, because most of what it has to do no HTTP library allows.
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    sync::{Arc, Mutex},
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpStream},
+    sync::{oneshot, watch},
+    time::{sleep, timeout},
+};
+
+use super::{bomb::gzip_bomb, signature, wait::PATIENCE};
+
+/// What a path answers.
+#[derive(Clone, Debug)]
+pub enum Answer {
+    Status(u16),
+    Json(Value),
+    /// A status with a header and a body of any bytes.
+    Full(u16, &'static str, String, Vec<u8>),
+    /// These bytes, and the connection is closed.
+    Raw(&'static [u8]),
+    /// Reads the request and never answers.
+    Hang,
+    /// Takes this long to answer 200.
+    Slow(Duration),
+    /// One byte of header a second.
+    DripHead,
+    /// One byte of body a second.
+    DripBody,
+    /// A body without end, as fast as it is taken.
+    EndlessBody,
+    /// A gzip body that unpacks to 1.6 GB.
+    GzipBomb,
+    /// Closes with RST instead of an answer.
+    Reset,
+}
+
+/// One request as it came.
+#[derive(Clone, Debug)]
+pub struct Received {
+    pub method: String,
+    pub path: String,
+    pub query: Option<String>,
+    /// By lowercase name.
+    pub headers: BTreeMap<String, String>,
+    pub body: Vec<u8>,
+}
+
+/// A webhook delivery whose signatures hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    pub id: String,
+    pub kind: String,
+    pub timestamp: String,
+    pub data: Value,
+}
+
+#[derive(Debug)]
+pub struct Receiver {
+    pub port: u16,
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    count: watch::Sender<usize>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    received: Vec<Received>,
+    answers: HashMap<String, VecDeque<Answer>>,
+}
+
+impl Receiver {
+    pub fn start() -> Self {
+        Self::start_on(0)
+    }
+
+    /// Listens on a port that was promised before; 0 takes any.
+    pub fn start_on(port: u16) -> Self {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            count: watch::Sender::new(0),
+        });
+        let (stop, stopped) = oneshot::channel();
+        let serving = shared.clone();
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                tokio::select! {
+                    () = accept(listener, serving) => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        Self {
+            port,
+            shared,
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://127.0.0.1:{}{path}", self.port)
+    }
+
+    /// What a path answers from now on, one after the other; the last one stays. Unset, it is 200.
+    pub fn answer(&self, path: &str, answers: impl IntoIterator<Item = Answer>) {
+        let answers = answers.into_iter().collect();
+        self.shared
+            .state
+            .lock()
+            .unwrap()
+            .answers
+            .insert(path.to_owned(), answers);
+    }
+
+    /// Everything that came to a path so far.
+    pub fn received(&self, path: &str) -> Vec<Received> {
+        let state = self.shared.state.lock().unwrap();
+        state
+            .received
+            .iter()
+            .filter(|request| request.path == path)
+            .cloned()
+            .collect()
+    }
+
+    /// Waits for at least `count` requests on a path.
+    pub async fn wait_for(&self, path: &str, count: usize) -> Vec<Received> {
+        self.wait_until(path, &format!("{count} requests"), |received| {
+            received.len() >= count
+        })
+        .await
+    }
+
+    /// Waits until what came to a path is as wanted.
+    pub async fn wait_until(
+        &self,
+        path: &str,
+        what: &str,
+        wanted: impl Fn(&[Received]) -> bool,
+    ) -> Vec<Received> {
+        self.wait_long(PATIENCE, path, what, wanted).await
+    }
+
+    /// As [`Self::wait_until`], with a patience of one's own.
+    pub async fn wait_long(
+        &self,
+        patience: Duration,
+        path: &str,
+        what: &str,
+        wanted: impl Fn(&[Received]) -> bool,
+    ) -> Vec<Received> {
+        let mut count = self.shared.count.subscribe();
+        let waiting = async {
+            loop {
+                let received = self.received(path);
+                if wanted(&received) {
+                    return received;
+                }
+                count.changed().await.unwrap();
+            }
+        };
+        timeout(patience, waiting).await.unwrap_or_else(|_| {
+            let received = self.received(path);
+            let shown: Vec<_> = received.iter().rev().take(20).map(Received::text).collect();
+            panic!(
+                "{path} waits for {what}; {} requests came, the last: {shown:#?}",
+                received.len()
+            )
+        })
+    }
+
+    /// The distinct events that came to a path, in the order of their first attempts, each attempt verified.
+    pub fn events(&self, path: &str, secret: &str) -> Vec<Event> {
+        distinct(&self.received(path), secret)
+    }
+
+    /// Waits for distinct events until they are as wanted.
+    pub async fn wait_for_events(
+        &self,
+        path: &str,
+        secret: &str,
+        what: &str,
+        wanted: impl Fn(&[Event]) -> bool,
+    ) -> Vec<Event> {
+        let received = self
+            .wait_until(path, what, |received| wanted(&distinct(received, secret)))
+            .await;
+        distinct(&received, secret)
+    }
+
+    /// Waits for an event of a kind (of a call, where `call` is not empty).
+    pub async fn wait_for_event(&self, path: &str, secret: &str, kind: &str, call: &str) -> Event {
+        let is_it =
+            |event: &Event| event.kind == kind && (call.is_empty() || event.data["callId"] == call);
+        let what = format!("{kind} {call}");
+        let events = self
+            .wait_for_events(path, secret, &what, |events| events.iter().any(is_it))
+            .await;
+        events.into_iter().find(is_it).unwrap()
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Received {
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    #[track_caller]
+    pub fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .unwrap_or_else(|| panic!("no header {name} in {:?}", self.headers))
+    }
+
+    /// Checks the signature that every outgoing request carries.
+    #[track_caller]
+    pub fn assert_signed(&self, secret: &str) {
+        assert_eq!(
+            self.header("x-service-signature"),
+            signature::service(secret, &self.body)
+        );
+        assert_eq!(self.header("content-type"), "application/json");
+    }
+
+    /// Reads a webhook delivery and checks all that is promised of one.
+    #[track_caller]
+    pub fn event(&self, secret: &str) -> Event {
+        self.assert_signed(secret);
+        assert_eq!(self.method, "POST");
+        let (id, sent) = (self.header("webhook-id"), self.header("webhook-timestamp"));
+        assert!(id.starts_with("evt_"), "{id}");
+        assert!(self.header("x-service-delivery").starts_with("dlv_"));
+        assert!(self.header("x-service-attempt").parse::<u32>().unwrap() >= 1);
+        let expected = signature::standard(secret, id, sent, &self.body);
+        let given = self.header("webhook-signature");
+        assert!(
+            given.split(' ').any(|one| one == expected),
+            "{given} has no {expected}"
+        );
+        let body = self.json();
+        let keys: Vec<_> = body
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        assert_eq!(keys.len(), 3, "{keys:?}");
+        assert_eq!(body["event"], self.header("x-service-event"));
+        Event {
+            id: id.to_owned(),
+            kind: body["event"].as_str().unwrap().to_owned(),
+            timestamp: body["timestamp"].as_str().unwrap().to_owned(),
+            data: body["data"].clone(),
+        }
+    }
+}
+
+fn distinct(received: &[Received], secret: &str) -> Vec<Event> {
+    let mut first_attempts: Vec<Event> = Vec::new();
+    let mut seen = HashMap::new();
+    for request in received {
+        let event = request.event(secret);
+        let earlier = seen.entry(event.id.clone()).or_insert_with(|| {
+            first_attempts.push(event.clone());
+            request.body.clone()
+        });
+        assert_eq!(*earlier, request.body, "every attempt has the same bytes");
+    }
+    first_attempts
+}
+
+async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {
+    let listener = TcpListener::from_std(listener).unwrap();
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        let shared = shared.clone();
+        // A peer that goes away in the middle is no fault of the test.
+        tokio::spawn(async move { serve(stream, &shared).await.ok() });
+    }
+}
+
+async fn serve(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    while let Some(request) = read_request(&mut stream).await? {
+        let answer = {
+            let mut state = shared.state.lock().unwrap();
+            let answers = state.answers.get_mut(&request.path);
+            let answer = answers.and_then(|queue| match queue.len() {
+                0 | 1 => queue.front().cloned(),
+                _ => queue.pop_front(),
+            });
+            state.received.push(request);
+            answer.unwrap_or(Answer::Status(200))
+        };
+        shared.count.send_modify(|count| *count += 1);
+        if !give(&mut stream, answer).await? {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn read_request(stream: &mut BufReader<TcpStream>) -> std::io::Result<Option<Received>> {
+    let mut line = String::new();
+    if stream.read_line(&mut line).await? == 0 {
+        return Ok(None);
+    }
+    let mut words = line.split_whitespace().map(str::to_owned);
+    let (Some(method), Some(target)) = (words.next(), words.next()) else {
+        return Ok(None);
+    };
+    let mut headers = BTreeMap::new();
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).await?;
+        let Some((name, value)) = line.split_once(':') else {
+            break;
+        };
+        headers.insert(name.to_lowercase(), value.trim().to_owned());
+    }
+    let mut body = Vec::new();
+    if let Some(length) = headers.get("content-length") {
+        body.resize(length.parse().unwrap_or(0), 0);
+        stream.read_exact(&mut body).await?;
+    } else if headers.contains_key("transfer-encoding") {
+        read_chunks(stream, &mut body).await?;
+    }
+    let (path, query) = match target.split_once('?') {
+        Some((path, query)) => (path.to_owned(), Some(query.to_owned())),
+        None => (target, None),
+    };
+    Ok(Some(Received {
+        method,
+        path,
+        query,
+        headers,
+        body,
+    }))
+}
+
+async fn read_chunks(stream: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> std::io::Result<()> {
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).await?;
+        let length = usize::from_str_radix(line.trim(), 16).unwrap_or(0);
+        let start = body.len();
+        body.resize(start + length, 0);
+        stream.read_exact(&mut body[start..]).await?;
+        stream.read_line(&mut line).await?;
+        if length == 0 {
+            return Ok(());
+        }
+    }
+}
+
+/// Gives the answer; whether the connection can be used again.
+async fn give(stream: &mut BufReader<TcpStream>, answer: Answer) -> std::io::Result<bool> {
+    match answer {
+        Answer::Status(status) => write_whole(stream, status, "x-test: 1", b"").await?,
+        Answer::Json(body) => {
+            let body = body.to_string();
+            write_whole(
+                stream,
+                200,
+                "content-type: application/json",
+                body.as_bytes(),
+            )
+            .await?;
+        }
+        Answer::Full(status, name, value, body) => {
+            write_whole(stream, status, &format!("{name}: {value}"), &body).await?;
+        }
+        Answer::Slow(time) => {
+            sleep(time).await;
+            write_whole(stream, 200, "x-test: 1", json!({}).to_string().as_bytes()).await?;
+        }
+        Answer::Raw(bytes) => {
+            stream.write_all(bytes).await?;
+            return Ok(false);
+        }
+        Answer::Reset => {
+            stream.get_ref().set_zero_linger()?;
+            return Ok(false);
+        }
+        Answer::Hang => {
+            // Until the peer has had enough.
+            let mut rest = Vec::new();
+            stream.read_to_end(&mut rest).await?;
+            return Ok(false);
+        }
+        Answer::DripHead => {
+            stream.write_all(b"HTTP/1.1 200 OK\r\nx-drip: ").await?;
+            drip(stream).await?;
+        }
+        Answer::DripBody => {
+            stream
+                .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n")
+                .await?;
+            drip(stream).await?;
+        }
+        Answer::EndlessBody => {
+            let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+            stream.write_all(head).await?;
+            let chunk = [b"10000\r\n".as_slice(), &[b'x'; 65_536], b"\r\n"].concat();
+            loop {
+                stream.write_all(&chunk).await?;
+            }
+        }
+        Answer::GzipBomb => {
+            let bomb = gzip_bomb();
+            write_whole(stream, 200, "content-encoding: gzip", &bomb).await?;
+        }
+    }
+    Ok(true)
+}
+
+async fn drip(stream: &mut BufReader<TcpStream>) -> std::io::Result<()> {
+    loop {
+        stream.write_all(b"x").await?;
+        sleep(Duration::from_secs(1)).await;
+    }
+}
+
+async fn write_whole(
+    stream: &mut BufReader<TcpStream>,
+    status: u16,
+    header: &str,
+    body: &[u8],
+) -> std::io::Result<()> {
+    let length = body.len();
+    let head = format!("HTTP/1.1 {status} Test\r\n{header}\r\ncontent-length: {length}\r\n\r\n");
+    stream.write_all(&[head.as_bytes(), body].concat()).await
+}

@@ -1,0 +1,117 @@
+//! A small JSON client.
+
+use std::time::Duration;
+
+use awc::{
+    Client, Connector,
+    error::SendRequestError,
+    http::{Method, header::HeaderMap},
+};
+use serde_json::Value;
+
+/// A base address and the headers that go with every request.
+#[derive(Clone)]
+pub struct Rest {
+    client: Client,
+    base: String,
+    headers: Vec<(String, String)>,
+}
+
+/// The whole answer.
+#[derive(Debug)]
+pub struct Response {
+    pub status: u16,
+    pub headers: HeaderMap,
+    pub text: String,
+    /// `null` where the body is not JSON.
+    pub body: Value,
+}
+
+impl Rest {
+    pub fn new(base: &str) -> Self {
+        let connector = Connector::new().timeout(Duration::from_secs(10));
+        let client = Client::builder()
+            .connector(connector)
+            .timeout(Duration::from_secs(60))
+            .disable_redirects()
+            .finish();
+        Self {
+            client,
+            base: base.to_owned(),
+            headers: Vec::new(),
+        }
+    }
+
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.headers.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    pub async fn get(&self, path: &str) -> Response {
+        self.send(Method::GET, path, None).await
+    }
+
+    pub async fn post(&self, path: &str, body: Value) -> Response {
+        self.send(Method::POST, path, Some(body)).await
+    }
+
+    pub async fn patch(&self, path: &str, body: Value) -> Response {
+        self.send(Method::PATCH, path, Some(body)).await
+    }
+
+    pub async fn delete(&self, path: &str) -> Response {
+        self.send(Method::DELETE, path, None).await
+    }
+
+    pub async fn send(&self, method: Method, path: &str, body: Option<Value>) -> Response {
+        let asked = format!("{method} {}{path}", self.base);
+        let answer = self.try_send(method, path, body).await;
+        answer.unwrap_or_else(|fault| panic!("{asked}: {fault}"))
+    }
+
+    /// Fails where the server gives no answer.
+    pub async fn try_send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+    ) -> Result<Response, SendRequestError> {
+        // Every request on its own connection: a restarted server leaves no stale one behind.
+        let mut request = self
+            .client
+            .request(method, format!("{}{path}", self.base))
+            .no_decompress()
+            .force_close();
+        for (name, value) in &self.headers {
+            request = request.append_header((name.as_str(), value.as_str()));
+        }
+        let mut response = match body {
+            Some(body) => request.send_json(&body).await?,
+            None => request.send().await?,
+        };
+        let bytes =
+            response.body().limit(64 << 20).await.map_err(|fault| {
+                SendRequestError::Send(std::io::Error::other(fault.to_string()))
+            })?;
+        let text = String::from_utf8(bytes.to_vec()).unwrap();
+        Ok(Response {
+            status: response.status().as_u16(),
+            headers: response.headers().clone(),
+            body: serde_json::from_str(&text).unwrap_or_default(),
+            text,
+        })
+    }
+}
+
+impl Response {
+    /// The body of an answer with this status; any other fails the test and shows what came.
+    #[track_caller]
+    pub fn expect(self, status: u16) -> Value {
+        assert_eq!(self.status, status, "{}", self.text);
+        self.body
+    }
+
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).map(|value| value.to_str().unwrap())
+    }
+}

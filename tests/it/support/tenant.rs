@@ -1,0 +1,239 @@
+//! A customer of the service with everything that a call needs.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::{Value, json};
+
+use super::{
+    bridge::{Bridge, Transport},
+    rest::Rest,
+    server::Server,
+    wait::eventually,
+};
+
+/// What a tenant is made with.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub minutes: u32,
+    pub low_threshold: Option<u32>,
+    pub concurrent_calls: Option<u32>,
+}
+
+/// Tenant, key, number with agent, bridge, credit.
+pub struct Tenant {
+    pub id: String,
+    pub key: String,
+    pub did: String,
+    pub number: String,
+    pub agent: String,
+    pub token: String,
+    pub api: Rest,
+    base: String,
+}
+
+impl Tenant {
+    pub async fn create(server: &Server, plan: &Plan) -> Self {
+        let id = create_tenant(server, plan);
+        let key = server.cli(&["key", "create", "--tenant", &id, "--name", "test"]);
+        let key = text(&key, "key");
+        let did = fresh_did();
+        let number = server.cli(&[
+            "number", "add", "--tenant", &id, "--did", &did, "--label", "Main",
+        ]);
+        let bridge = server.cli(&["bridge", "create", "--name", "sip"]);
+        if plan.minutes > 0 {
+            top_up(server, &id, plan.minutes, "initial");
+        }
+        let api = Rest::new(&format!("{}/api/v1", server.http)).with("x-api-key", &key);
+        let mut tenant = Self {
+            number: text(&number, "id"),
+            token: text(&bridge, "token"),
+            agent: String::new(),
+            base: server.http.clone(),
+            id,
+            key,
+            did,
+            api,
+        };
+        tenant.agent = tenant.create_agent(json!({})).await;
+        tenant.assign(&tenant.agent).await;
+        tenant
+    }
+
+    /// A new agent with these fields besides the required ones: its id.
+    pub async fn create_agent(&self, fields: Value) -> String {
+        let mut agent = json!({"name": "Sari", "systemPrompt": "Answer kindly."});
+        agent
+            .as_object_mut()
+            .unwrap()
+            .extend(fields.as_object().unwrap().clone());
+        text(&self.api.post("/agents", agent).await.expect(201), "id")
+    }
+
+    pub async fn assign(&self, agent: &str) {
+        let path = format!("/phone-numbers/{}/assign-agent", self.number);
+        self.api
+            .post(&path, json!({"agentId": agent}))
+            .await
+            .expect(200);
+    }
+
+    pub async fn change_agent(&self, fields: Value) {
+        self.api
+            .patch(&format!("/agents/{}", self.agent), fields)
+            .await
+            .expect(200);
+    }
+
+    pub async fn create_function(&self, name: &str, method: &str, endpoint: &str) {
+        let parameters = json!({
+            "type": "object",
+            "properties": {"orderId": {"type": "string", "description": "The order."}},
+            "required": ["orderId"],
+        });
+        let function = json!({
+            "name": name, "description": "Looks an order up.", "endpoint": endpoint, "method": method,
+            "parameters": parameters,
+        });
+        self.api
+            .post(&format!("/agents/{}/functions", self.agent), function)
+            .await
+            .expect(201);
+    }
+
+    /// Registers a webhook: its id.
+    pub async fn subscribe(&self, url: &str, events: &[&str], secret: &str) -> String {
+        let webhook = json!({"url": url, "events": events, "secret": secret});
+        text(&self.api.post("/webhooks", webhook).await.expect(201), "id")
+    }
+
+    /// The tenant's bridge, connected.
+    pub async fn bridge(&self, transport: Transport) -> Bridge {
+        Bridge::open(&self.base, &self.token, transport).await
+    }
+
+    pub async fn call(&self, id: &str) -> Value {
+        self.api.get(&format!("/calls/{id}")).await.expect(200)
+    }
+
+    /// All calls, newest first.
+    pub async fn calls(&self) -> Vec<Value> {
+        let mut calls = Vec::new();
+        loop {
+            let page = self
+                .api
+                .get(&format!("/calls?limit=100&offset={}", calls.len()))
+                .await
+                .expect(200);
+            calls.extend(page["calls"].as_array().unwrap().iter().cloned());
+            if page["hasMore"] == false {
+                return calls;
+            }
+        }
+    }
+
+    /// Waits until a call is over.
+    pub async fn call_over(&self, id: &str) -> Value {
+        eventually(&format!("{id} to end"), async || {
+            let call = self.call(id).await;
+            (!call["endedAt"].is_null()).then_some(call)
+        })
+        .await
+    }
+
+    /// `(balance, purchased, used)` in minutes.
+    pub async fn credits(&self) -> (i64, i64, i64) {
+        let credits = self.api.get("/credits").await.expect(200);
+        assert_eq!(credits.as_object().unwrap().len(), 3, "{credits}");
+        let figure = |name: &str| credits[name].as_i64().unwrap();
+        (
+            figure("balanceMinutes"),
+            figure("lifetimePurchasedMinutes"),
+            figure("lifetimeUsedMinutes"),
+        )
+    }
+
+    /// Transactions, newest first.
+    pub async fn transactions(&self) -> Vec<Value> {
+        let page = self
+            .api
+            .get("/credits/transactions?limit=100")
+            .await
+            .expect(200);
+        page["transactions"].as_array().unwrap().clone()
+    }
+
+    /// What was billed for a call: the minutes of its usage transactions, which must be at most one.
+    pub async fn billed(&self, call: &str) -> Option<i64> {
+        let transactions = self.transactions().await;
+        let mut of_call = transactions.iter().filter(|t| t["callId"] == call);
+        let usage = of_call.next();
+        assert!(
+            of_call.next().is_none(),
+            "{call} has more than one transaction: {transactions:?}"
+        );
+        usage.map(|usage| {
+            assert_eq!(usage["type"], "usage");
+            -usage["minutes"].as_i64().unwrap()
+        })
+    }
+}
+
+/// A tenant that no plan limit stands in the way of: its id.
+pub fn create_tenant(server: &Server, plan: &Plan) -> String {
+    let mut arguments = [
+        "tenant",
+        "create",
+        "--name",
+        "Toko",
+        "--plan",
+        "enterprise",
+        "--rate-limit",
+        "1000000",
+    ]
+    .map(str::to_owned)
+    .to_vec();
+    let options = [
+        ("--low-credit-threshold", plan.low_threshold),
+        ("--max-concurrent-calls", plan.concurrent_calls),
+    ];
+    for (name, value) in options {
+        arguments.extend(
+            value
+                .into_iter()
+                .flat_map(|value| [name.to_owned(), value.to_string()]),
+        );
+    }
+    let arguments: Vec<_> = arguments.iter().map(String::as_str).collect();
+    text(&server.cli(&arguments), "id")
+}
+
+/// A purchase: the transaction.
+pub fn top_up(server: &Server, tenant: &str, minutes: u32, reference: &str) -> Value {
+    let minutes = minutes.to_string();
+    server.cli(&[
+        "credits",
+        "add",
+        "--tenant",
+        tenant,
+        "--minutes",
+        &minutes,
+        "--reference",
+        reference,
+    ])
+}
+
+/// A phone number that no other test of this process uses.
+pub fn fresh_did() -> String {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    format!("+62811{:07}", COUNT.fetch_add(1, Ordering::Relaxed))
+}
+
+/// A text field of an answer.
+#[track_caller]
+pub fn text(value: &Value, field: &str) -> String {
+    value[field]
+        .as_str()
+        .unwrap_or_else(|| panic!("no {field} in {value}"))
+        .to_owned()
+}

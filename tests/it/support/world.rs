@@ -1,0 +1,143 @@
+//! The usual stage of a test: a server, a tenant, a receiver that gets all events.
+
+use serde_json::json;
+
+use super::{
+    receiver::{Event, Receiver},
+    server::{Installation, Server},
+    store::StoreKind,
+    tenant::{Plan, Tenant},
+};
+
+/// The secret of the tests' webhooks.
+pub const SECRET: &str = "correct-horse-battery-staple";
+/// Where the usual webhook delivers to.
+pub const HOOK: &str = "/hook";
+/// Every kind of event.
+pub const ALL_EVENTS: [&str; 6] = [
+    "call.started",
+    "call.answered",
+    "call.ended",
+    "call.transcript",
+    "credits.low",
+    "function.called",
+];
+
+/// How a world differs from the usual one.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    settings: Vec<(&'static str, String)>,
+    plan: Plan,
+}
+
+pub struct World {
+    pub tenant: Tenant,
+    pub receiver: Receiver,
+    pub server: Server,
+}
+
+impl Setup {
+    pub fn new() -> Self {
+        let plan = Plan {
+            minutes: 1_000,
+            low_threshold: None,
+            concurrent_calls: None,
+        };
+        Self {
+            settings: Vec::new(),
+            plan,
+        }
+    }
+
+    /// Sets a configuration key.
+    pub fn set(mut self, key: &'static str, value: impl ToString) -> Self {
+        self.settings.push((key, value.to_string()));
+        self
+    }
+
+    pub fn minutes(mut self, minutes: u32) -> Self {
+        self.plan.minutes = minutes;
+        self
+    }
+
+    pub fn low_threshold(mut self, minutes: u32) -> Self {
+        self.plan.low_threshold = Some(minutes);
+        self
+    }
+
+    pub fn concurrent_calls(mut self, calls: u32) -> Self {
+        self.plan.concurrent_calls = Some(calls);
+        self
+    }
+}
+
+impl World {
+    /// `None` where the store is not to be had on this machine; tests use [`world!`].
+    pub async fn start(kind: StoreKind, setup: Setup) -> Option<Self> {
+        let mut installation = Installation::new(kind)?;
+        for (key, value) in &setup.settings {
+            installation.set(key, value);
+        }
+        let server = Server::start(installation);
+        let tenant = Tenant::create(&server, &setup.plan).await;
+        let receiver = Receiver::start();
+        tenant
+            .subscribe(&receiver.url(HOOK), &ALL_EVENTS, SECRET)
+            .await;
+        Some(Self {
+            tenant,
+            receiver,
+            server,
+        })
+    }
+
+    /// Waits for an event at the usual webhook; `call` may be empty.
+    pub async fn event(&self, kind: &str, call: &str) -> Event {
+        self.receiver.wait_for_event(HOOK, SECRET, kind, call).await
+    }
+
+    /// The kinds of the events of a call in the order of their first attempts, once `last` is among them.
+    pub async fn kinds(&self, call: &str, last: &str) -> Vec<String> {
+        self.event(last, call).await;
+        let events = self.receiver.events(HOOK, SECRET);
+        events
+            .into_iter()
+            .filter(|e| e.data["callId"] == call)
+            .map(|e| e.kind)
+            .collect()
+    }
+
+    /// The books balance.
+    #[track_caller]
+    pub fn assert_ledger_is_exact(&self) {
+        let verdict = self.server.cli(&["ledger", "verify"]);
+        assert_eq!(verdict["differences"], json!([]), "{verdict}");
+    }
+
+    /// Another tenant on the same server.
+    pub async fn another_tenant(&self, minutes: u32) -> Tenant {
+        Tenant::create(
+            &self.server,
+            &Plan {
+                minutes,
+                low_threshold: None,
+                concurrent_calls: None,
+            },
+        )
+        .await
+    }
+}
+
+/// Starts a world on a store, or leaves the test where the machine does not have that store.
+macro_rules! world {
+    ($store:expr) => {
+        world!($store, Setup::new())
+    };
+    ($store:expr, $setup:expr) => {
+        match World::start($store, $setup).await {
+            Some(world) => world,
+            None => return,
+        }
+    };
+}
+pub(crate) use world;

@@ -1,0 +1,89 @@
+//! The support is believed only after it was seen to work.
+
+use std::net::TcpStream;
+
+use crate::support::{postgres::Database, prelude::*, signature};
+
+#[test]
+fn postgres_gives_each_test_a_database() {
+    let (Some(one), Some(other)) = (Database::create(), Database::create()) else {
+        return;
+    };
+    assert_ne!(one.url, other.url);
+    let address = one.url.split(['@', '/']).nth(3).unwrap();
+    assert!(TcpStream::connect(address).is_ok(), "{address}");
+}
+
+#[test]
+fn signatures_are_those_of_the_published_example() {
+    // RFC 4231, test case 2.
+    assert_eq!(
+        signature::service("Jefe", b"what do ya want for nothing?"),
+        "sha256=5bdcc146bf60754e6a042426089575c75a003f089d2739839dec58b964ec3843"
+    );
+}
+
+#[actix_web::test]
+async fn the_receiver_records_and_answers_as_told() {
+    let receiver = Receiver::start();
+    let client = Rest::new(&receiver.url(""));
+    let moved = Answer::Full(302, "location", "/elsewhere".to_owned(), b"moved".to_vec());
+    receiver.answer(
+        "/flap",
+        [Answer::Status(503), moved, Answer::Json(json!({"a": 1}))],
+    );
+    assert_eq!(client.get("/flap").await.status, 503);
+    assert_eq!(
+        client.get("/flap").await.header("location"),
+        Some("/elsewhere")
+    );
+    assert_eq!(client.get("/flap?x=1").await.body, json!({"a": 1}));
+    assert_eq!(
+        client.post("/flap", json!({"b": 2})).await.status,
+        200,
+        "the last answer stays"
+    );
+
+    let received = receiver.wait_for("/flap", 4).await;
+    assert_eq!(received[2].query.as_deref(), Some("x=1"));
+    assert_eq!(
+        (received[3].method.as_str(), received[3].json()),
+        ("POST", json!({"b": 2}))
+    );
+}
+
+#[rstest]
+#[case::hang(Answer::Hang)]
+#[case::drip_head(Answer::DripHead)]
+#[case::drip_body(Answer::DripBody)]
+#[case::endless(Answer::EndlessBody)]
+#[case::reset(Answer::Reset)]
+#[case::not_http(Answer::Raw(b"HTTP/1.1 200 OK\r\nbad\0header\r\n\r\n"))]
+#[actix_web::test]
+async fn the_receiver_misbehaves_as_told(#[case] answer: Answer) {
+    let receiver = Receiver::start();
+    receiver.answer("/bad", [answer]);
+    let url = receiver.url("/bad");
+    let whole = async {
+        let mut response = awc::Client::new().get(url).send().await.ok()?;
+        response.body().limit(1 << 20).await.ok()
+    };
+    let whole = tokio::time::timeout(Duration::from_secs(3), whole).await;
+    assert!(
+        !matches!(whole, Ok(Some(_))),
+        "no client gets a whole answer"
+    );
+    assert_eq!(receiver.received("/bad").len(), 1);
+}
+
+/// What a client that unpacks would see was checked with `gzip -dc`, which is not on every machine.
+#[actix_web::test]
+async fn the_bomb_is_a_gzip_stream() {
+    let receiver = Receiver::start();
+    receiver.answer("/bomb", [Answer::GzipBomb]);
+    let request = awc::Client::new().get(receiver.url("/bomb"));
+    let mut response = request.no_decompress().send().await.unwrap();
+    let bomb = response.body().limit(64 << 20).await.unwrap();
+    assert_eq!(bomb[..3], [0x1f, 0x8b, 8]);
+    assert!(bomb.len() > 10 << 20);
+}
