@@ -158,6 +158,13 @@ impl Bridges {
         Sign { at }
     }
 
+    /// The bridge listed what it holds: every call that it did not lose was held at this moment.
+    pub fn listed(&self, bridge: BridgeId) {
+        if let Some(mut presence) = self.present.get_mut(&bridge) {
+            presence.connected_at = Millis::MIN;
+        }
+    }
+
     /// Sends a command to the bridge's newest socket, or keeps it for the bridge's next visit.
     pub fn command(&self, bridge: BridgeId, call: CallId, kind: CommandKind) {
         let command = Command {

@@ -14,8 +14,8 @@ use dikala_entities::{
     transcript,
 };
 use sea_orm::{
-    ConnectionTrait, DatabaseTransaction, DbErr, EntityTrait, IntoActiveModel,
-    sea_query::OnConflict,
+    ColumnTrait, ConnectionTrait, DatabaseTransaction, DbErr, EntityTrait, IntoActiveModel,
+    QueryFilter, sea_query::OnConflict,
 };
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -271,14 +271,48 @@ async fn write_calls(
     }
     let mut written = HashSet::new();
     if !inserts.is_empty() {
-        let inserted = call::Entity::insert_many(inserts)
-            .on_conflict(OnConflict::new().do_nothing().to_owned())
-            .exec_with_returning(txn)
-            .await?;
-        written.extend(inserted.into_iter().map(|call| call.id));
+        written.extend(insert_calls(txn, inserts).await?);
     }
     if !updates.is_empty() {
         written.extend(update_calls(txn, &updates).await?);
+    }
+    Ok(written)
+}
+
+/// A call that is there already with the same owner and epoch was written by this very entry: the commit went through and its
+/// answer was lost.
+async fn insert_calls(
+    txn: &DatabaseTransaction,
+    inserts: Vec<call::ActiveModel>,
+) -> Result<HashSet<CallId>, DbErr> {
+    let wanted: Vec<(CallId, String, i64)> = inserts
+        .iter()
+        .map(|row| {
+            let row = row.clone();
+            (row.id.unwrap(), row.owner.unwrap(), row.epoch.unwrap())
+        })
+        .collect();
+    let inserted = call::Entity::insert_many(inserts)
+        .on_conflict(OnConflict::new().do_nothing().to_owned())
+        .exec_with_returning(txn)
+        .await?;
+    let mut written: HashSet<CallId> = inserted.into_iter().map(|call| call.id).collect();
+    let missing: Vec<CallId> = wanted
+        .iter()
+        .map(|(id, ..)| *id)
+        .filter(|id| !written.contains(id))
+        .collect();
+    if !missing.is_empty() {
+        let there = call::Entity::find()
+            .filter(call::Column::Id.is_in(missing))
+            .all(txn)
+            .await?;
+        let same = |row: &call::Model| {
+            wanted.iter().any(|(id, owner, epoch)| {
+                *id == row.id && *owner == row.owner && *epoch == row.epoch
+            })
+        };
+        written.extend(there.iter().filter(|row| same(row)).map(|row| row.id));
     }
     Ok(written)
 }
@@ -316,7 +350,8 @@ async fn update_calls(
         .collect();
     let sql = format!(
         "UPDATE calls SET {} FROM {source} WHERE calls.id = rows.id AND calls.owner = rows.owner \
-         AND calls.epoch = rows.epoch RETURNING calls.id AS id",
+         AND calls.epoch = rows.epoch \
+         AND (calls.ended_at IS NULL OR rows.ended_at IS NOT NULL) RETURNING calls.id AS id",
         assignments.join(", ")
     );
     let rows = txn
@@ -353,6 +388,7 @@ async fn write_invocations(
         .into_iter()
         .map(IntoActiveModel::into_active_model);
     invocation::Entity::insert_many(rows)
+        .on_conflict(OnConflict::new().do_nothing().to_owned())
         .exec_without_returning(txn)
         .await
         .map(drop)

@@ -1,7 +1,10 @@
 //! Announcing: an event and its delivery rows are written in the transaction of what they announce, so neither can be
 //! without the other. Delivering comes after the commit and may be lost without losing an event.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use actix::Message;
 use dikala_entities::{
@@ -114,10 +117,11 @@ pub async fn write(
     if events.is_empty() {
         return Ok(Vec::new());
     }
-    insert_events(txn, events).await?;
+    let fresh = insert_events(txn, events).await?;
     let subscribers = subscribers(txn, events).await?;
     let dispatches: Vec<Dispatch> = events
         .iter()
+        .filter(|event| fresh.contains(&event.id))
         .flat_map(|event| {
             let webhooks = subscribers.get(&(event.tenant, event.kind));
             webhooks
@@ -168,7 +172,11 @@ async fn subscribers(
     Ok(subscribers)
 }
 
-async fn insert_events(txn: &DatabaseTransaction, events: &[NewEvent]) -> Result<(), DbErr> {
+/// Returns those that were not there yet: the others were committed before, with their deliveries, and the answer was lost.
+async fn insert_events(
+    txn: &DatabaseTransaction,
+    events: &[NewEvent],
+) -> Result<HashSet<EventId>, DbErr> {
     let rows: Vec<EventRow<'_>> = events
         .iter()
         .map(|event| EventRow {
@@ -194,11 +202,13 @@ async fn insert_events(txn: &DatabaseTransaction, events: &[NewEvent]) -> Result
     );
     let sql = format!(
         "INSERT INTO events (id, tenant_id, call_id, kind, occurred_at, body) \
-         SELECT id, tenant_id, call_id, kind, occurred_at, body FROM {source}"
+         SELECT id, tenant_id, call_id, kind, occurred_at, body FROM {source} WHERE true \
+         ON CONFLICT (id) DO NOTHING RETURNING id"
     );
-    txn.execute_raw(json_statement(backend, sql, &rows)?)
-        .await
-        .map(drop)
+    let inserted = txn
+        .query_all_raw(json_statement(backend, sql, &rows)?)
+        .await?;
+    inserted.iter().map(|row| row.try_get("", "id")).collect()
 }
 
 async fn insert_deliveries(

@@ -123,16 +123,16 @@ impl Calls {
     pub async fn incoming(&self, bridge: BridgeId, incoming: Incoming) -> Result<Reply, CallError> {
         let key = (bridge, incoming.bridge_call_id.clone());
         if let Some(call) = self.known(&key) {
-            return self.tell(Some(bridge), call, Input::Reopen).await;
+            return self.reopen(bridge, call).await;
         }
         let stripe = self.stripe(&key).lock().await;
         if let Some(call) = self.known(&key) {
             drop(stripe);
-            return self.tell(Some(bridge), call, Input::Reopen).await;
+            return self.reopen(bridge, call).await;
         }
         if let Some(call) = self.stored(&key).await? {
             drop(stripe);
-            return self.tell(Some(bridge), call, Input::Reopen).await;
+            return self.reopen(bridge, call).await;
         }
         if self.0.closed.load(Relaxed) {
             return Err(CallError::Unavailable);
@@ -158,6 +158,18 @@ impl Calls {
         );
         drop(stripe);
         opened.await.unwrap_or(Err(CallError::Unavailable))
+    }
+
+    /// A call that could not be opened a moment ago is worth another try.
+    async fn reopen(&self, bridge: BridgeId, call: CallId) -> Result<Reply, CallError> {
+        let reply = self.tell(Some(bridge), call, Input::Reopen).await;
+        reply.map_err(|error| {
+            if error == CallError::UnknownCall {
+                CallError::Busy
+            } else {
+                error
+            }
+        })
     }
 
     /// Tells a call something, wherever it is: in memory or in the store.
@@ -257,6 +269,7 @@ impl Calls {
             .collect();
         self.tell_all(Some(bridge), missing, Input::Missing { listed_at })
             .await?;
+        self.0.parts.bridges.listed(bridge);
         let mut over = HashSet::new();
         for chunk in held.chunks(CHUNK) {
             let ids: Vec<CallId> = call::Entity::find()
@@ -288,7 +301,12 @@ impl Calls {
             .map(|call| self.tell(bridge, call, input.clone()))
             .buffer_unordered(CONCURRENT);
         while let Some(answer) = answers.next().await {
-            answer?;
+            // A call that could not be opened is nobody's.
+            if let Err(error) = answer
+                && error != CallError::UnknownCall
+            {
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -382,8 +400,16 @@ impl Calls {
         addr.connected().then_some(addr)
     }
 
+    /// The call of a bridge's call whose actor is here.
     fn known(&self, key: &(BridgeId, String)) -> Option<CallId> {
-        self.0.by_bridge_call.get(key).map(|call| *call)
+        let call = self.0.by_bridge_call.get(key).map(|call| *call)?;
+        if self.in_directory(call).is_some() {
+            return Some(call);
+        }
+        self.0
+            .by_bridge_call
+            .remove_if(key, |_, known| *known == call);
+        None
     }
 
     async fn stored(&self, key: &(BridgeId, String)) -> Result<Option<CallId>, CallError> {
@@ -433,6 +459,8 @@ impl Calls {
         txn.execute_raw(take).await?;
         ledger::take_over(&txn, &ids, &parts.node).await?;
         txn.commit().await?;
+        // Nothing is being opened yet: a hold without a call is left from a crash.
+        self.close_orphans(Millis::MAX).await?;
         self.load(&ids).await?;
         Ok(ids.len())
     }
@@ -460,10 +488,9 @@ impl Calls {
         Ok(())
     }
 
-    /// Holds whose call was never written, or is over, give their credit back; running calls without an actor get one.
-    async fn sweep(&self) -> Result<(), DbErr> {
+    /// Holds without a running call, made before that time, give their credit back.
+    async fn close_orphans(&self, older_than: Millis) -> Result<(), DbErr> {
         let parts = &self.0.parts;
-        let older_than = parts.clock.now().plus_ms(-ORPHAN_AGE_MS);
         for orphan in ledger::orphans(&parts.store, older_than).await? {
             if self.in_directory(orphan.call).is_some() {
                 continue;
@@ -479,6 +506,14 @@ impl Calls {
             let settled = parts.ledger.settle(settle).await;
             tracing::warn!(call = %orphan.call, ok = settled.is_ok(), "a hold without a running call was closed");
         }
+        Ok(())
+    }
+
+    /// Holds whose call was never written, or is over, give their credit back; running calls without an actor get one.
+    async fn sweep(&self) -> Result<(), DbErr> {
+        let parts = &self.0.parts;
+        let older_than = parts.clock.now().plus_ms(-ORPHAN_AGE_MS);
+        self.close_orphans(older_than).await?;
         let running: Vec<CallId> = call::Entity::find()
             .filter(call::Column::Status.is_in([CallStatus::Ringing, CallStatus::Answered]))
             .filter(call::Column::Owner.eq(parts.node.as_ref()))

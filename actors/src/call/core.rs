@@ -30,6 +30,8 @@ use crate::{
 
 /// How long after its end a call still takes a transcript.
 const TRANSCRIPT_OPEN_MS: i64 = 24 * 60 * 60 * 1_000;
+/// How long a call that the bridge does not list, and may not know of yet, waits for a message about it.
+const MISSING_GRACE_MS: i64 = 5_000;
 /// The pause before a step that failed is tried again.
 const RETRY_MS: i64 = 1_000;
 /// Steps that one look at the clock can bring about; more would be a bug in the machine.
@@ -118,6 +120,10 @@ pub struct CallCore {
     ours: bool,
     /// When the bridge could know of the call at the earliest.
     opened_at: Millis,
+    /// The bridge knows the call's id: it has used it.
+    known: bool,
+    /// Not among the calls that the bridge holds, unless it says otherwise until then; with the sign to bill to.
+    missing: Option<(Millis, Sign)>,
 }
 
 impl CallCore {
@@ -136,6 +142,8 @@ impl CallCore {
             retry_at: Millis::MIN,
             ours: true,
             opened_at,
+            known: false,
+            missing: None,
         }
     }
 
@@ -178,6 +186,7 @@ impl CallCore {
         state.answer_message = row.answer_message_id.clone();
         let mut core = Self::fresh(parts, row, state);
         core.opened_at = Millis::MIN;
+        core.known = core.state.answered_at().is_some();
         core.repeat_commands();
         core
     }
@@ -213,6 +222,7 @@ impl CallCore {
             return None;
         }
         let next = self.state.next_deadline(self.sign(), &self.parts.rules)?;
+        let next = self.missing.map_or(next, |(until, _)| next.min(until));
         Some(next.max(self.retry_at))
     }
 
@@ -228,6 +238,8 @@ impl CallCore {
         let now = self.parts.clock.now();
         if bridge.is_some() && !matches!(input, Input::Missing { .. }) {
             self.seen();
+            self.missing = None;
+            self.known |= !matches!(input, Input::Open(_) | Input::Reopen);
         }
         let ends = matches!(input, Input::HangUp { .. } | Input::Failed { .. });
         if !ends {
@@ -350,7 +362,7 @@ impl CallCore {
                 self.state.credit.granted,
                 minutes - self.state.credit.granted,
             )
-            .await;
+            .await?;
         }
         let settle = Settle {
             call: self.row.id,
@@ -442,6 +454,11 @@ impl CallCore {
             .parts
             .bridges
             .sign_of_lost(self.row.bridge_id, self.state.seen_at);
+        if !self.known {
+            // The reply with the call's id may have crossed the list on its way, or have been lost.
+            self.missing = Some((now.plus_ms(MISSING_GRACE_MS), sign));
+            return Ok(Reply::Done);
+        }
         let step = self.state.lost(sign, now);
         self.take(step, None, None).await
     }
@@ -554,7 +571,13 @@ impl CallCore {
             if !self.ours || now < self.retry_at {
                 return;
             }
-            let Some(due) = self.state.due(now, self.sign(), &self.parts.rules) else {
+            let missing = self.missing.filter(|(until, _)| now >= *until);
+            let lost = missing.and_then(|(_, sign)| match self.state.lost(sign, now) {
+                Step::End(ending) => Some(Due::End(ending)),
+                _ => None,
+            });
+            let due = || self.state.due(now, self.sign(), &self.parts.rules);
+            let Some(due) = lost.or_else(due) else {
                 return;
             };
             if let Err(error) = self.carry_out(due, now).await {
@@ -576,7 +599,8 @@ impl CallCore {
                     self.command(CommandKind::Hangup { reason });
                 }
             }
-            Due::Extend { started, want, .. } => self.extend(started, want).await,
+            // An outage is asked about again a second later; the call goes on meanwhile.
+            Due::Extend { started, want, .. } => drop(self.extend(started, want).await),
             Due::Warn {
                 reason,
                 seconds_left,
@@ -601,7 +625,8 @@ impl CallCore {
         Ok(())
     }
 
-    async fn extend(&mut self, started: i64, want: i64) {
+    /// Fails where the ledger could not be asked; a refusal is an answer.
+    async fn extend(&mut self, started: i64, want: i64) -> Result<(), CallError> {
         let request = self.state.credit.request + 1;
         let extend = Extend {
             call: self.row.id,
@@ -621,8 +646,12 @@ impl CallCore {
                 self.reread_hold(now).await;
             }
             Err(LedgerError::NotOwner) => self.ours = false,
-            Err(_) => self.state = self.state.ledger_away(now),
+            Err(_) => {
+                self.state = self.state.ledger_away(now);
+                return Err(CallError::Unavailable);
+            }
         }
+        Ok(())
     }
 
     async fn reread_hold(&mut self, now: Millis) {

@@ -28,6 +28,9 @@ pub const HANGUP_REASONS: &[HangupReason] = &[
     HangupReason::AiError,
     HangupReason::BridgeError,
     HangupReason::Rejected,
+    // The engine's own commands can have these, and a bridge confirms with the command's reason.
+    HangupReason::AnswerTimeout,
+    HangupReason::BridgeLost,
 ];
 
 /// The reasons that a bridge may give in `call.failed`.
@@ -52,10 +55,13 @@ pub fn bridge_hangup(
     }
     match reason {
         // Nobody abandons a call that was answered: the caller hung up.
-        HangupReason::Abandoned => (CallStatus::Ended, HangupReason::Normal),
-        HangupReason::MediaLost | HangupReason::AiError | HangupReason::BridgeError => {
-            (CallStatus::Dropped, reason)
+        HangupReason::Abandoned | HangupReason::AnswerTimeout => {
+            (CallStatus::Ended, HangupReason::Normal)
         }
+        HangupReason::MediaLost
+        | HangupReason::AiError
+        | HangupReason::BridgeError
+        | HangupReason::BridgeLost => (CallStatus::Dropped, reason),
         // Nor can it be declined any more: the bridge broke it off.
         HangupReason::Rejected => (CallStatus::Dropped, HangupReason::BridgeError),
         reason => (CallStatus::Ended, reason),
@@ -106,6 +112,8 @@ mod tests {
             (AiError, (Dropped, AiError)),
             (BridgeError, (Dropped, BridgeError)),
             (Rejected, (Dropped, BridgeError)),
+            (AnswerTimeout, (Ended, Normal)),
+            (BridgeLost, (Dropped, BridgeLost)),
         ] {
             assert_eq!(bridge_hangup(true, reason, Caller), expected);
         }

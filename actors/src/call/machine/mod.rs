@@ -421,19 +421,11 @@ impl Call {
             return 0;
         };
         let talked = Minutes::for_talk(ending.at.whole_seconds_since(answered_at)).get();
-        if self.is_cut() {
-            talked.min(self.credit.granted)
-        } else {
-            talked
+        match self.hangup.as_ref().map(|pending| pending.reason) {
+            Some(HangupReason::CreditsExhausted) => talked.min(self.credit.granted),
+            Some(HangupReason::MaxDuration) => talked.min(self.max_minutes),
+            _ => talked,
         }
-    }
-
-    /// Whether the engine itself ended the talk for want of credit or time.
-    fn is_cut(&self) -> bool {
-        matches!(
-            self.hangup.as_ref().map(|pending| pending.reason),
-            Some(HangupReason::CreditsExhausted | HangupReason::MaxDuration)
-        )
     }
 
     /// Not in the future, not before the last change of state.

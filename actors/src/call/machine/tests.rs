@@ -268,7 +268,7 @@ enum Happening {
 fn happenings() -> impl Strategy<Value = Vec<(i64, Happening)>> {
     let one = prop_oneof![
         2 => (0..90_000_i64).prop_map(|ago| Happening::Answer { ago }),
-        1 => (0..400_000_i64, 0..11_usize, any::<bool>())
+        1 => (0..400_000_i64, 0..13_usize, any::<bool>())
             .prop_map(|(ago, reason, initiator)| Happening::HangUp { ago, reason, initiator }),
         1 => (0..90_000_i64, 0..4_usize).prop_map(|(ago, reason)| Happening::Fail { ago, reason }),
         1 => Just(Happening::Request),
