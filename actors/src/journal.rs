@@ -405,10 +405,7 @@ mod tests {
     use sea_orm::PaginatorTrait;
 
     use super::*;
-    use crate::{
-        clock::SystemClock,
-        testing::stores,
-    };
+    use crate::{clock::SystemClock, testing::stores};
 
     fn entry(now: Millis) -> Entry {
         let (id, tenant) = (CallId::new(now), TenantId::new(now));
