@@ -21,10 +21,12 @@ use dikala_actors::{
     bridges::Bridges,
     call::CallParts,
     clock::SharedClock,
+    feed::Feed,
     functions::{self, FunctionsHandle},
     journal::{CallJournal, JournalParts},
     ledger::{self, LedgerHandle, LedgerParts},
     outbound::{Guard, Outbound, OutboundError},
+    outbox::Audience,
     registry::{CallRegistry, Calls},
     webhooks::{self, WebhooksHandle},
 };
@@ -125,6 +127,7 @@ struct Engine {
     journal_stats: Arc<BatchStats>,
     registry: actix::Addr<CallRegistry>,
     outbound: Outbound,
+    feed: Feed,
     arbiters: Vec<Arbiter>,
 }
 
@@ -206,6 +209,7 @@ impl App {
         self.sweeping.abort();
         let drain = async {
             self.engine.calls.close();
+            self.engine.feed.close();
             let _ = self.stopping.send(true);
             for server in &self.servers {
                 server.stop(true).await;
@@ -245,14 +249,18 @@ impl Engine {
             },
             settings.webhooks(),
         );
-        let deliver = Some(webhooks.recipient());
+        let feed = Feed::default();
+        let audience = Audience {
+            deliver: Some(webhooks.recipient()),
+            feed: feed.clone(),
+        };
         let ledger = ledger::start(
             &core.handle(),
             &LedgerParts {
                 store: store.clone(),
                 clock: Arc::clone(&clock),
                 node: Arc::clone(&node),
-                deliver: deliver.clone(),
+                audience: audience.clone(),
             },
         );
         let journal_stats = Arc::new(BatchStats::default());
@@ -262,7 +270,7 @@ impl Engine {
                 store: store.clone(),
                 clock: Arc::clone(&clock),
                 node: Arc::clone(&node),
-                deliver,
+                audience,
                 stats: Arc::clone(&journal_stats),
             },
         );
@@ -307,6 +315,7 @@ impl Engine {
             journal_stats,
             registry,
             outbound,
+            feed,
             arbiters: arbiters.into_iter().flatten().collect(),
         })
     }
@@ -388,6 +397,7 @@ impl Surface {
             settings.api(),
             Arc::new(LiveCalls(engine.calls.clone())),
             Arc::new(outbound),
+            engine.feed.clone(),
         );
         Self {
             services: Data::new(services),

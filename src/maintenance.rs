@@ -150,6 +150,8 @@ mod tests {
             kind,
             occurred_at: at,
             body: "{}".into(),
+            position: None,
+            is_test: false,
         };
         let row = delivery::Model {
             id: delivery,

@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
-    api::{agents, calls, credits, deliveries, functions, phone_numbers, webhooks},
+    api::{agents, calls, credits, deliveries, events, functions, phone_numbers, webhooks},
     error::{ApiError, Code, Missing},
     middleware::{admit, catch_panic, once, receive_body},
     openapi::{self, Schemas},
@@ -78,6 +78,9 @@ pub const ROUTES: &[Route] = &[
 
     get("/deliveries/{id}", "deliveries.get", |r| r.to(deliveries::show), "One delivery with its attempts.").ok::<deliveries::DeliveryDetail>().fails(DELIVERY),
     post("/deliveries/{id}/resend", "deliveries.resend", |r| r.to(deliveries::resend), "Send a delivery again now.").accepted::<deliveries::Delivery>().fails(RESENT),
+
+    get("/events/stream", "events.stream", |r| r.to(events::stream), "Follow events live, as server-sent events.").headers(&[events::LAST_EVENT_ID]).streams(),
+    post("/events/sample", "events.sample", |r| r.to(events::make_sample), "Make a sample of an event, for those who follow the stream; no webhook gets it.").takes::<events::Sample>().accepted::<events::Event>(),
 ];
 
 /// Which body a route takes.
@@ -106,6 +109,10 @@ pub struct Route {
     pub status: u16,
     /// The names of the query parameters.
     pub query: &'static [&'static str],
+    /// The names of the headers it reads besides those that every route does.
+    pub headers: &'static [&'static str],
+    /// Whether it answers with server-sent events, for as long as the client likes.
+    pub streams: bool,
     pub(crate) input: Option<(Input, InputSchema)>,
     pub(crate) answer: Option<fn(&mut Schemas) -> Value>,
     /// What it can fail with beyond what every route can.
@@ -166,6 +173,8 @@ impl Route {
             summary,
             status: 204,
             query: &[],
+            headers: &[],
+            streams: false,
             input: None,
             answer: None,
             errors: &[],
@@ -210,6 +219,17 @@ impl Route {
 
     const fn query(mut self, parameters: &'static [&'static str]) -> Self {
         self.query = parameters;
+        self
+    }
+
+    const fn headers(mut self, names: &'static [&'static str]) -> Self {
+        self.headers = names;
+        self
+    }
+
+    const fn streams(mut self) -> Self {
+        self.status = 200;
+        self.streams = true;
         self
     }
 

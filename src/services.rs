@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use dikala_actors::clock::SharedClock;
+use dikala_actors::{clock::SharedClock, feed::Feed};
 use dikala_entities::{
     CallId, DeliveryId, OutboundUrl, PhoneNumber, Plan, Store, TenantId, UrlPolicy, Vault,
     WebhookId, function, webhook,
@@ -21,6 +21,8 @@ pub struct Services {
     pub settings: Arc<ApiSettings>,
     pub calls: Arc<dyn CallControl>,
     pub outbound: Arc<dyn OutboundControl>,
+    /// Where events can be followed.
+    pub feed: Feed,
     /// Known keys and used-up limits of this process.
     pub gate: Arc<Gate>,
 }
@@ -34,6 +36,7 @@ impl Services {
         settings: ApiSettings,
         calls: Arc<dyn CallControl>,
         outbound: Arc<dyn OutboundControl>,
+        feed: Feed,
     ) -> Self {
         Self {
             store,
@@ -42,6 +45,7 @@ impl Services {
             settings: Arc::new(settings),
             calls,
             outbound,
+            feed,
             gate: Arc::default(),
         }
     }

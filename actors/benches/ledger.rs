@@ -17,6 +17,7 @@ use std::{
 use dikala_actors::{
     clock::{Clock, SystemClock},
     ledger::{self, Admission, Admit, Credit, Extend, LedgerHandle, LedgerParts},
+    outbox::Audience,
 };
 use dikala_entities::{CallId, Store, TenantId, TransactionType, credit_account};
 use futures_util::future::join_all;
@@ -49,7 +50,7 @@ async fn measure(store: &Store) {
         store: store.clone(),
         clock: Arc::new(SystemClock),
         node: node(),
-        deliver: None,
+        audience: Audience::default(),
     };
     let ledger = ledger::start(&arbiter.handle(), &parts);
     let mut alone = 0;

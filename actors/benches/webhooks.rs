@@ -142,7 +142,8 @@ impl World {
         let txn = self.store.begin().await.expect("a transaction");
         let dispatches = outbox::write(&txn, events, "bench", SystemClock.now())
             .await
-            .expect("written");
+            .expect("written")
+            .dispatches;
         txn.commit().await.expect("committed");
         let ids = dispatches.iter().map(|d| d.delivery.to_string()).collect();
         let _ = self.handle.recipient().try_send(Deliver(dispatches));

@@ -4,8 +4,8 @@
 use std::{collections::HashSet, sync::Arc};
 
 use actix::{
-    Actor, ActorFutureExt, Addr, AsyncContext, Handler, Message, Recipient, ResponseFuture,
-    Supervised, WrapFuture,
+    Actor, ActorFutureExt, Addr, AsyncContext, Handler, Message, ResponseFuture, Supervised,
+    WrapFuture,
 };
 use actix_rt::ArbiterHandle;
 use dikala_entities::{
@@ -26,7 +26,7 @@ use crate::{
     gather::Gather,
     meter::{MeteredContext, OnPanic},
     metered,
-    outbox::{self, Deliver, Dispatch, NewEvent},
+    outbox::{self, Announced, Audience, NewEvent},
 };
 
 /// Entries in one transaction.
@@ -102,8 +102,8 @@ pub struct JournalParts {
     pub store: Store,
     pub clock: SharedClock,
     pub node: Arc<str>,
-    /// Who delivers what was announced.
-    pub deliver: Option<Recipient<Deliver>>,
+    /// Who hears of what was announced.
+    pub audience: Audience,
     pub stats: Arc<BatchStats>,
 }
 
@@ -186,14 +186,7 @@ async fn write_batch(parts: JournalParts, batch: Vec<Waiting>) {
 }
 
 fn acknowledge(parts: &JournalParts, batch: Vec<Waiting>, written: Written) {
-    if let Some(deliver) = parts
-        .deliver
-        .as_ref()
-        .filter(|_| !written.dispatches.is_empty())
-    {
-        // A full mailbox costs time only: the dispatcher reads the table too.
-        let _ = deliver.try_send(Deliver(written.dispatches));
-    }
+    parts.audience.tell(written.announced);
     for (index, waiting) in batch.into_iter().enumerate() {
         let conflict = written.conflicts.contains(&index);
         let _ = waiting.reply.send(if conflict {
@@ -206,7 +199,7 @@ fn acknowledge(parts: &JournalParts, batch: Vec<Waiting>, written: Written) {
 
 #[derive(Default)]
 struct Written {
-    dispatches: Vec<Dispatch>,
+    announced: Announced,
     /// Entries of the batch whose call was not theirs to write.
     conflicts: HashSet<usize>,
 }
@@ -248,10 +241,10 @@ async fn write_once(parts: &JournalParts, batch: &[Waiting]) -> Result<Written, 
     let events: Vec<NewEvent> = good()
         .flat_map(|entry| entry.events.iter().cloned())
         .collect();
-    let dispatches = outbox::write(&txn, &events, &parts.node, now).await?;
+    let announced = outbox::write(&txn, &events, &parts.node, now).await?;
     txn.commit().await?;
     Ok(Written {
-        dispatches,
+        announced,
         conflicts,
     })
 }
@@ -456,7 +449,7 @@ mod tests {
                 store: store.clone(),
                 clock,
                 node: Arc::from("node"),
-                deliver: None,
+                audience: Audience::default(),
                 stats: Arc::new(BatchStats::default()),
             };
             let entry = entry(now);

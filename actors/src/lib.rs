@@ -6,6 +6,7 @@ pub mod batches;
 pub mod bridges;
 pub mod call;
 pub mod clock;
+pub mod feed;
 pub mod functions;
 pub mod gather;
 pub mod journal;

@@ -1,19 +1,27 @@
 //! Announcing: an event and its delivery rows are written in the transaction of what they announce, so neither can be
 //! without the other. Delivering comes after the commit and may be lost without losing an event.
+//!
+//! Each event gets its place in the order of commits here. The places come from a row that is kept until the transaction
+//! ends, so announcing is the last thing that a transaction does: others wait no longer than for its commit.
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeSet, HashMap, HashSet},
     sync::Arc,
 };
 
-use actix::Message;
+use actix::{Message, Recipient};
 use dikala_entities::{
     CallId, DeliveryId, EventId, EventKind, Millis, TenantId, WebhookId,
     store::{Kind, json_rows, json_statement},
     webhook,
 };
-use sea_orm::{ColumnTrait, ConnectionTrait, DatabaseTransaction, DbErr, EntityTrait, QueryFilter};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, EntityTrait, QueryFilter,
+    Statement,
+};
 use serde::Serialize;
+
+use crate::feed::Feed;
 
 /// How long a delivery belongs to the node that wrote it before another may take it, in milliseconds.
 pub const DELIVERY_LEASE_MS: i64 = 60_000;
@@ -28,6 +36,8 @@ pub struct NewEvent {
     pub at: Millis,
     /// The exact bytes that every delivery carries.
     pub body: Arc<str>,
+    /// A sample: it tells of nothing that happened.
+    pub is_test: bool,
 }
 
 impl NewEvent {
@@ -59,6 +69,7 @@ impl NewEvent {
             kind,
             at,
             body: body.into(),
+            is_test: false,
         }
     }
 }
@@ -83,6 +94,33 @@ pub struct Dispatch {
 #[rtype(result = "()")]
 pub struct Deliver(pub Vec<Dispatch>);
 
+/// What was announced, once it is committed.
+#[derive(Debug, Default)]
+pub struct Announced {
+    pub dispatches: Vec<Dispatch>,
+    pub tenants: BTreeSet<TenantId>,
+}
+
+/// Who hears of what was committed: the dispatcher, and who follows the feed.
+#[derive(Clone, Debug, Default)]
+pub struct Audience {
+    pub deliver: Option<Recipient<Deliver>>,
+    pub feed: Feed,
+}
+
+impl Audience {
+    /// Tells them. Call it after the commit.
+    pub fn tell(&self, announced: Announced) {
+        self.feed.wake(announced.tenants);
+        if let Some(deliver) = &self.deliver
+            && !announced.dispatches.is_empty()
+        {
+            // A full mailbox costs time only: the dispatcher reads the table too.
+            let _ = deliver.try_send(Deliver(announced.dispatches));
+        }
+    }
+}
+
 #[derive(Serialize)]
 struct EventRow<'a> {
     id: EventId,
@@ -91,6 +129,8 @@ struct EventRow<'a> {
     kind: EventKind,
     occurred_at: i64,
     body: &'a str,
+    position: i64,
+    is_test: bool,
 }
 
 #[derive(Serialize)]
@@ -113,11 +153,11 @@ pub async fn write(
     events: &[NewEvent],
     node: &str,
     now: Millis,
-) -> Result<Vec<Dispatch>, DbErr> {
+) -> Result<Announced, DbErr> {
     if events.is_empty() {
-        return Ok(Vec::new());
+        return Ok(Announced::default());
     }
-    let fresh = insert_events(txn, events).await?;
+    let fresh = write_events(txn, events).await?;
     let subscribers = subscribers(txn, events).await?;
     let dispatches: Vec<Dispatch> = events
         .iter()
@@ -131,7 +171,10 @@ pub async fn write(
         })
         .collect();
     insert_deliveries(txn, &dispatches, node, now).await?;
-    Ok(dispatches)
+    Ok(Announced {
+        dispatches,
+        tenants: events.iter().map(|event| event.tenant).collect(),
+    })
 }
 
 fn dispatch(event: &NewEvent, webhook: WebhookId, now: Millis) -> Dispatch {
@@ -172,20 +215,39 @@ async fn subscribers(
     Ok(subscribers)
 }
 
-/// Returns those that were not there yet: the others were committed before, with their deliveries, and the answer was lost.
-async fn insert_events(
+/// The first of `count` places in the order of commits; the row that counts them is kept until the transaction ends.
+async fn take_positions(txn: &DatabaseTransaction, count: usize) -> Result<i64, DbErr> {
+    let count = i64::try_from(count).expect("a batch is small");
+    let backend = txn.get_database_backend();
+    let sql = match backend {
+        DbBackend::Postgres => "UPDATE event_positions SET last = last + $1 RETURNING last",
+        _ => "UPDATE event_positions SET last = last + ?1 RETURNING last",
+    };
+    let statement = Statement::from_sql_and_values(backend, sql, [count.into()]);
+    let row = txn.query_one_raw(statement).await?;
+    let row = row.ok_or_else(|| DbErr::RecordNotFound("event_positions is empty".to_owned()))?;
+    let last: i64 = row.try_get("", "last")?;
+    Ok(last - count + 1)
+}
+
+/// Writes events that followers see, without deliveries. Returns those that were not there yet: the others were committed
+/// before, with their deliveries, and the answer was lost.
+pub async fn write_events(
     txn: &DatabaseTransaction,
     events: &[NewEvent],
 ) -> Result<HashSet<EventId>, DbErr> {
-    let rows: Vec<EventRow<'_>> = events
-        .iter()
-        .map(|event| EventRow {
+    let first = take_positions(txn, events.len()).await?;
+    let rows: Vec<EventRow<'_>> = (first..)
+        .zip(events)
+        .map(|(position, event)| EventRow {
             id: event.id,
             tenant_id: event.tenant,
             call_id: event.call,
             kind: event.kind,
             occurred_at: event.at.as_i64(),
             body: &event.body,
+            position,
+            is_test: event.is_test,
         })
         .collect();
     let backend = txn.get_database_backend();
@@ -198,11 +260,13 @@ async fn insert_events(
             ("kind", Kind::Text),
             ("occurred_at", Kind::BigInt),
             ("body", Kind::Text),
+            ("position", Kind::BigInt),
+            ("is_test", Kind::Boolean),
         ],
     );
     let sql = format!(
-        "INSERT INTO events (id, tenant_id, call_id, kind, occurred_at, body) \
-         SELECT id, tenant_id, call_id, kind, occurred_at, body FROM {source} WHERE true \
+        "INSERT INTO events (id, tenant_id, call_id, kind, occurred_at, body, position, is_test) \
+         SELECT id, tenant_id, call_id, kind, occurred_at, body, position, is_test FROM {source} WHERE true \
          ON CONFLICT (id) DO NOTHING RETURNING id"
     );
     let inserted = txn

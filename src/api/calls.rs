@@ -2,8 +2,8 @@
 
 use actix_web::web::Data;
 use dikala_entities::{
-    AgentId, CallId, CallStatus, CallerNumber, EventId, EventKind, HangupInitiator, HangupReason,
-    Millis, PhoneNumber, PhoneNumberId, TenantId, call, event, transcript,
+    AgentId, CallId, CallStatus, CallerNumber, HangupInitiator, HangupReason, Millis, PhoneNumber,
+    PhoneNumberId, TenantId, call, event, transcript,
 };
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DerivePartialModel, EntityTrait, QueryFilter, QueryOrder,
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::{Answer, Page, refused};
+use super::{Answer, Page, events::Event, refused};
 use crate::{
     error::{ApiError, Missing},
     extract::{Body, Caller, Fault, FieldCode, Id, Query, e164, instant, word},
@@ -146,19 +146,6 @@ pub struct Turn {
 }]}))]
 pub struct EventList {
     events: Vec<Event>,
-}
-
-/// Something that was announced.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-pub struct Event {
-    #[schema(schema_with = schema::event_id)]
-    id: EventId,
-    #[schema(schema_with = schema::event_kind)]
-    event: EventKind,
-    #[schema(schema_with = schema::instant)]
-    timestamp: Millis,
-    #[schema(schema_with = schema::any_object)]
-    data: Box<RawValue>,
 }
 
 impl From<CallRow> for Call {
@@ -309,29 +296,6 @@ pub async fn events(
         .await?;
     let events = stored.into_iter().map(Into::into).collect();
     Ok(Answer::ok(&EventList { events }))
-}
-
-impl From<event::Model> for Event {
-    fn from(event: event::Model) -> Self {
-        Self {
-            id: event.id,
-            event: event.kind,
-            timestamp: event.occurred_at,
-            data: data_of(&event.body),
-        }
-    }
-}
-
-/// The payload inside an event's body.
-fn data_of(body: &str) -> Box<RawValue> {
-    #[derive(Deserialize)]
-    struct Payload {
-        data: Box<RawValue>,
-    }
-    serde_json::from_str(body).map_or_else(
-        |_| raw(String::new(), "{}"),
-        |payload: Payload| payload.data,
-    )
 }
 
 /// `POST /calls/{id}/hangup`

@@ -2,9 +2,8 @@
 
 use std::net::IpAddr;
 
-use actix_web::HttpMessage;
 use actix_web::{
-    Error,
+    Error, HttpMessage, HttpRequest,
     body::{BoxBody, MessageBody},
     dev::{ServiceRequest, ServiceResponse},
     http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue},
@@ -93,16 +92,43 @@ pub async fn admit(
     Ok(response)
 }
 
+/// The key of a request that stays open.
+#[derive(Debug)]
+pub struct Pass(Credential);
+
+impl Pass {
+    /// Takes the key from a request that was let in.
+    pub fn of(req: &HttpRequest) -> Result<Self, ApiError> {
+        presented_key(req.headers()).map(Self)
+    }
+
+    /// Whether its holder would be let in now as well.
+    pub async fn holds(&self, services: &Services) -> Result<(), ApiError> {
+        let identity = identify(services, &self.0, services.clock.now()).await?;
+        if identity.suspended {
+            return Err(ApiError::TenantSuspended);
+        }
+        Ok(())
+    }
+}
+
 async fn authenticate(
     services: &Services,
     headers: &HeaderMap,
     now: Millis,
 ) -> Result<Identity, ApiError> {
-    let key = presented_key(headers)?;
+    identify(services, &presented_key(headers)?, now).await
+}
+
+async fn identify(
+    services: &Services,
+    key: &Credential,
+    now: Millis,
+) -> Result<Identity, ApiError> {
     services
         .gate
         .keys
-        .identify(&services.store, &services.settings, &key, now)
+        .identify(&services.store, &services.settings, key, now)
         .await
 }
 

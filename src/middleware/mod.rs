@@ -10,7 +10,7 @@ mod panics;
 mod rate;
 mod request;
 
-pub use admit::{Gate, admit};
+pub use admit::{Gate, Pass, admit};
 pub use body::{BODY_BYTES_MAX, receive_body};
 pub use idempotency::{Claim, once, sweep as sweep_idempotency_keys};
 pub use panics::catch_panic;

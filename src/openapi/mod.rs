@@ -208,6 +208,13 @@ fn parameters(route: &Route) -> Vec<Value> {
         let (description, schema) = query_parameter(name, route);
         parameters.push(json!({"name": name, "in": "query", "required": false, "description": description, "schema": schema}));
     }
+    for name in route.headers {
+        parameters.push(json!({
+            "name": name, "in": "header", "required": false,
+            "description": "The id of the last event that was seen; the stream goes on after it. Without it, it begins now.",
+            "schema": to_value(&RefOr::T(schema::event_id().into())),
+        }));
+    }
     if route.is_post() {
         parameters.push(json!({
             "name": "Idempotency-Key", "in": "header", "required": false,
@@ -248,6 +255,13 @@ fn responses(route: &Route, schemas: &mut Schemas) -> Value {
     if let Some(answer) = route.answer {
         let schema = answer(schemas);
         success["content"] = json!({"application/json": with_example(schema, schemas)});
+    }
+    if route.streams {
+        success["content"] = json!({"text/event-stream": {
+            "schema": {"type": "string"},
+            "example": "id: evt_01k9zv3m8rj2q4w6y8a0c2e4g6\nevent: credits.low\ndata: {\"event\":\"credits.low\",\
+                \"timestamp\":\"2026-01-15T03:30:04.000Z\",\"data\":{\"balanceMinutes\":29,\"threshold\":30}}\n\n",
+        }});
     }
     if route.status == 201 {
         success["headers"]["Location"] = json!({

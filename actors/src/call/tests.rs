@@ -19,6 +19,7 @@ use crate::{
     journal::{CallJournal, JournalParts},
     ledger::{self, Credit, LedgerParts},
     outbound::{Guard, Outbound},
+    outbox::Audience,
     registry::{CallRegistry, Calls},
     testing::sqlite_store,
 };
@@ -53,13 +54,13 @@ impl World {
             store: store.clone(),
             clock: clock.clone(),
             node: node.clone(),
-            deliver: None,
+            audience: Audience::default(),
         };
         let journal_parts = JournalParts {
             store: store.clone(),
             clock: clock.clone(),
             node: node.clone(),
-            deliver: None,
+            audience: Audience::default(),
             stats: Arc::new(BatchStats::default()),
         };
         let outbound = Outbound::new(Guard::default(), None).expect("the defaults");

@@ -15,7 +15,6 @@ use crate::{
     gather::Gather,
     meter::{MeteredContext, OnPanic},
     metered,
-    outbox::Deliver,
 };
 
 /// Items in one transaction.
@@ -117,14 +116,7 @@ async fn book(parts: LedgerParts, stats: Arc<BatchStats>, batch: Vec<Waiting>) {
     };
     batches::commit(batch, &stats, write_items, |batch, written| match written {
         Ok(written) => {
-            if let Some(deliver) = parts
-                .deliver
-                .as_ref()
-                .filter(|_| !written.dispatches.is_empty())
-            {
-                // A full mailbox costs time only: the dispatcher reads the table too.
-                let _ = deliver.try_send(Deliver(written.dispatches));
-            }
+            parts.audience.tell(written.announced);
             for (waiting, outcome) in batch.into_iter().zip(written.outcomes) {
                 let _ = waiting.reply.send(outcome);
             }

@@ -35,7 +35,7 @@ pub use self::{
 use crate::{
     batches::{BatchReading, BatchStats},
     clock::SharedClock,
-    outbox::Deliver,
+    outbox::Audience,
 };
 
 /// Ledger actors on PostgreSQL, where row locks of different tenants do not meet. SQLite has one writer anyway.
@@ -190,8 +190,8 @@ pub struct LedgerParts {
     pub store: Store,
     pub clock: SharedClock,
     pub node: Arc<str>,
-    /// Who delivers `credits.low`.
-    pub deliver: Option<Recipient<Deliver>>,
+    /// Who hears of `credits.low`.
+    pub audience: Audience,
 }
 
 /// What the rest of the program knows of the ledger.

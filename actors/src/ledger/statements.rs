@@ -22,7 +22,7 @@ use super::{
     Item, Outcome,
     plan::{Book, Low, credit_key, plan},
 };
-use crate::outbox::{self, Dispatch, NewEvent};
+use crate::outbox::{self, Announced, NewEvent};
 
 /// Identifiers bound in one statement.
 const CHUNK: usize = 500;
@@ -30,7 +30,7 @@ const CHUNK: usize = 500;
 /// A batch that is on disk.
 pub(super) struct Written {
     pub outcomes: Vec<Outcome>,
-    pub dispatches: Vec<Dispatch>,
+    pub announced: Announced,
 }
 
 /// Books a batch.
@@ -47,11 +47,11 @@ pub(super) async fn write(
     write_transactions(&txn, &book).await?;
     write_accounts(&txn, &book).await?;
     let events: Vec<NewEvent> = book.lows.iter().map(|low| announce(low, now)).collect();
-    let dispatches = outbox::write(&txn, &events, node, now).await?;
+    let announced = outbox::write(&txn, &events, node, now).await?;
     txn.commit().await?;
     Ok(Written {
         outcomes,
-        dispatches,
+        announced,
     })
 }
 

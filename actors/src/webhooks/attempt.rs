@@ -5,14 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use awc::http::{
-    Method, Uri,
-    header::{HeaderMap, HeaderName, HeaderValue},
-};
+use awc::http::{Method, Uri};
 use bytes::Bytes;
 use dikala_entities::{Millis, Vault, WebhookId, vault::VaultError, webhook};
 
 use super::{
+    headers::{Envelope, headers},
     retry::Ended,
     signature::{Keys, Signer},
 };
@@ -132,34 +130,15 @@ impl Endpoint {
 
     fn head(&self, dispatch: &Dispatch, at: Millis) -> Option<Head> {
         self.uri.host()?;
-        let body = dispatch.body.as_bytes();
-        let service = self.keys.current.service_signature(body);
-        let standard = self.keys.standard_signatures(dispatch.event, at, body);
-        let number = dispatch.attempts.saturating_add(1);
-        let mut headers = HeaderMap::with_capacity(10);
-        let mut set = |name: &'static str, value: HeaderValue| {
-            headers.insert(HeaderName::from_static(name), value);
+        let envelope = Envelope {
+            event: dispatch.event,
+            kind: dispatch.kind.as_str(),
+            delivery: dispatch.delivery,
+            number: dispatch.attempts.saturating_add(1),
+            body: dispatch.body.as_bytes(),
+            is_test: dispatch.is_test,
         };
-        set("content-type", HeaderValue::from_static("application/json"));
-        set("x-service-signature", HeaderValue::try_from(service).ok()?);
-        set(
-            "x-service-event",
-            HeaderValue::from_static(dispatch.kind.as_str()),
-        );
-        set(
-            "x-service-delivery",
-            HeaderValue::try_from(dispatch.delivery.to_string()).ok()?,
-        );
-        set("x-service-attempt", HeaderValue::from(number));
-        set(
-            "webhook-id",
-            HeaderValue::try_from(dispatch.event.to_string()).ok()?,
-        );
-        set("webhook-timestamp", HeaderValue::from(at.as_i64() / 1_000));
-        set("webhook-signature", HeaderValue::try_from(standard).ok()?);
-        if dispatch.is_test {
-            set("x-service-test", HeaderValue::from_static("true"));
-        }
+        let headers = headers(envelope, &self.keys, at).ok()?;
         Some(Head {
             method: Method::POST,
             uri: self.uri.clone(),

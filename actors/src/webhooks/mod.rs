@@ -1,13 +1,14 @@
 //! Delivering events: committed deliveries go out at once, failed ones are tried again from the table, and nobody's
 //! endpoint slows anybody else's.
 //!
-//! [`dispatcher`] is the actor, a thin shell around [`engine`]; [`lane`] is one endpoint's queue; [`circuit`], [`retry`] and
-//! [`signature`] are the decisions; [`table`] and [`results`] are the SQL.
+//! [`dispatcher`] is the actor, a thin shell around [`engine`]; [`lane`] is one endpoint's queue; [`circuit`], [`retry`],
+//! [`signature`] and [`headers`](mod@headers) are the decisions; [`table`] and [`results`] are the SQL.
 
 mod attempt;
 mod circuit;
 mod dispatcher;
 mod engine;
+mod headers;
 mod lane;
 mod reader;
 mod recorder;
@@ -28,7 +29,11 @@ use actix::{Addr, Recipient};
 use actix_rt::ArbiterHandle;
 use dikala_entities::{DeliveryId, Store, Vault, WebhookId, webhook};
 
-pub use self::dispatcher::WebhookDispatcher;
+pub use self::{
+    dispatcher::WebhookDispatcher,
+    headers::{Envelope, headers},
+    sample::sample,
+};
 use self::{
     dispatcher::{Drain, Refresh, Test, Wake},
     stats::{Stats, StatsReading},

@@ -1,15 +1,25 @@
-//! Samples for test deliveries: the payloads of real events, with made-up calls. Pure.
+//! Samples for tests: the payloads of real events, with made-up calls. Pure.
 
-use dikala_entities::{CallId, EventKind, Millis, PhoneNumberId};
+use dikala_entities::{CallId, EventKind, Millis, PhoneNumberId, TenantId};
 use serde_json::{Value, json};
+
+use crate::outbox::NewEvent;
 
 const CALLER: &str = "+6281234567890";
 const CALLEE: &str = "+622150001234";
 const SUMMARY: &str =
     "The caller asked for the opening hours on Saturday. The agent gave them: 9 to 17.";
 
+/// An event of a kind that tells of nothing that happened.
+pub fn sample(kind: EventKind, tenant: TenantId, now: Millis) -> NewEvent {
+    NewEvent {
+        is_test: true,
+        ..NewEvent::new(kind, tenant, None, now, now, &data(kind, now))
+    }
+}
+
 /// The `data` of an event of a kind, as a call of two minutes would have announced it.
-pub(super) fn data(kind: EventKind, now: Millis) -> Value {
+fn data(kind: EventKind, now: Millis) -> Value {
     let call = CallId::new(now);
     match kind {
         EventKind::CallStarted => json!({

@@ -10,7 +10,8 @@ use super::{
     attempt::Endpoint,
     engine::{Engine, done},
     retry::Verdict,
-    sample, table,
+    sample::sample,
+    table,
 };
 use crate::outbox::{Dispatch, NewEvent};
 
@@ -137,14 +138,7 @@ fn sample_delivery(webhook: &webhook::Model, now: Millis) -> (NewEvent, Dispatch
         .first()
         .copied()
         .unwrap_or(EventKind::CallEnded);
-    let event = NewEvent::new(
-        kind,
-        webhook.tenant_id,
-        None,
-        now,
-        now,
-        &sample::data(kind, now),
-    );
+    let event = sample(kind, webhook.tenant_id, now);
     let dispatch = Dispatch {
         delivery: DeliveryId::new(now),
         webhook: webhook.id,

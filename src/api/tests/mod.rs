@@ -6,6 +6,7 @@ mod calls;
 mod credits;
 mod deliveries;
 mod description;
+mod events;
 mod functions;
 mod gate;
 mod idempotency;

@@ -195,6 +195,8 @@ impl Seed {
             body:
                 json!({"event": "call.answered", "timestamp": now, "data": {"callId": self.ended}})
                     .to_string(),
+            position: None,
+            is_test: false,
         }
     }
 

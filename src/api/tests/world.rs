@@ -8,7 +8,10 @@ use actix_web::{
     middleware::from_fn,
     web::{self, Data},
 };
-use dikala_actors::clock::{Clock, ManualClock};
+use dikala_actors::{
+    clock::{Clock, ManualClock},
+    feed::Feed,
+};
 use dikala_entities::{
     AgentId, CallId, CallStatus, DeliveryId, DeliveryStatus, EventId, EventKind, Millis,
     OutboundUrl, PhoneNumber, Store, TenantId, UrlPolicy, Vault, WebhookId, attempt, call,
@@ -124,6 +127,7 @@ impl World {
                 clock: clock.clone(),
             }),
             outbound,
+            Feed::default(),
         );
         let data = services.clone();
         let server = HttpServer::new(move || {
@@ -413,6 +417,8 @@ pub async fn write_delivery(
         kind: EventKind::CreditsLow,
         occurred_at: now,
         body: json!({"event": "credits.low", "timestamp": now, "data": {"balanceMinutes": 3, "threshold": 30}}).to_string(),
+        position: None,
+        is_test: false,
     };
     let delivery = delivery::Model {
         id,

@@ -11,6 +11,7 @@ use crate::{
     batches::{self, BatchStats},
     clock::{Clock, SystemClock},
     ledger::statements::write,
+    outbox::Audience,
     testing::{postgres_store, sqlite_store, stores},
 };
 
@@ -45,7 +46,7 @@ fn ledger(store: &Store) -> LedgerHandle {
         store: store.clone(),
         clock: Arc::new(SystemClock),
         node: owner(),
-        deliver: None,
+        audience: Audience::default(),
     };
     start(&actix_rt::Arbiter::current(), &parts)
 }

@@ -111,11 +111,11 @@ impl World {
             })
             .collect();
         let txn = self.store.begin().await.expect("a transaction");
-        let dispatches = outbox::write(&txn, &events, node, now)
+        let announced = outbox::write(&txn, &events, node, now)
             .await
             .expect("written");
         txn.commit().await.expect("committed");
-        dispatches
+        announced.dispatches
     }
 
     /// Commits and announces.

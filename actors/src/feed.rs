@@ -1,0 +1,184 @@
+//! The feed: a tenant's events in the order of their commits, for who follows them live. A wake-up carries no data: followers
+//! read the table, so losing one costs time, not events.
+
+use std::sync::Arc;
+
+use dashmap::{DashMap, Entry};
+use dikala_entities::{EventId, Store, TenantId, event};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    Statement,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+/// Followers of one tenant at the same time.
+pub const FOLLOWERS_PER_TENANT_MAX: usize = 10;
+/// Followers of all tenants at the same time.
+const FOLLOWERS_MAX: usize = 1_024;
+
+/// Wakes who follows. Cheap to clone; all clones are one feed.
+#[derive(Clone, Debug)]
+pub struct Feed {
+    tenants: Arc<DashMap<TenantId, watch::Sender<()>>>,
+    /// Closed when the service stops.
+    places: Arc<Semaphore>,
+}
+
+/// Why there is no place for another follower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoPlace {
+    #[error("the tenant has {FOLLOWERS_PER_TENANT_MAX} followers already")]
+    Tenant,
+    #[error("there are too many followers, or the service stops")]
+    Service,
+}
+
+/// Someone who follows a tenant's events.
+#[derive(Debug)]
+pub struct Follower {
+    feed: Feed,
+    tenant: TenantId,
+    woken: watch::Receiver<()>,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Default for Feed {
+    fn default() -> Self {
+        Self {
+            tenants: Arc::default(),
+            places: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
+        }
+    }
+}
+
+impl Feed {
+    /// Takes a place. What is committed from now on wakes the follower.
+    pub fn follow(&self, tenant: TenantId) -> Result<Follower, NoPlace> {
+        let place = Arc::clone(&self.places);
+        let place = place.try_acquire_owned().map_err(|_| NoPlace::Service)?;
+        let woken = match self.tenants.entry(tenant) {
+            Entry::Occupied(there) if there.get().receiver_count() >= FOLLOWERS_PER_TENANT_MAX => {
+                return Err(NoPlace::Tenant);
+            }
+            Entry::Occupied(there) => there.get().subscribe(),
+            Entry::Vacant(free) => free.insert(watch::channel(()).0).subscribe(),
+        };
+        let follower = Follower {
+            feed: self.clone(),
+            tenant,
+            woken,
+            _place: place,
+        };
+        // Closed between the place and the subscription: nobody would end this one.
+        if self.places.is_closed() {
+            return Err(NoPlace::Service);
+        }
+        Ok(follower)
+    }
+
+    /// Wakes the followers of tenants that have new events.
+    pub fn wake(&self, tenants: impl IntoIterator<Item = TenantId>) {
+        if self.tenants.is_empty() {
+            return;
+        }
+        for tenant in tenants {
+            if let Some(followers) = self.tenants.get(&tenant) {
+                followers.send_replace(());
+            }
+        }
+    }
+
+    /// Ends all followers and takes no more.
+    pub fn close(&self) {
+        self.places.close();
+        self.tenants.clear();
+    }
+}
+
+impl Follower {
+    /// Waits for something new; false when the feed was closed.
+    pub async fn woken(&mut self) -> bool {
+        self.woken.changed().await.is_ok()
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        // Its own end first, so that of two that leave at once one sees that nobody is left.
+        self.woken = watch::channel(()).1;
+        let nobody = |_: &TenantId, followers: &watch::Sender<()>| followers.receiver_count() == 0;
+        self.feed.tenants.remove_if(&self.tenant, nobody);
+    }
+}
+
+/// The place of the newest committed event of all tenants.
+pub async fn newest(store: &Store) -> Result<i64, DbErr> {
+    let sql = "SELECT last FROM event_positions";
+    let row = store
+        .reader()
+        .query_one_raw(Statement::from_string(store.backend(), sql))
+        .await?;
+    row.map_or(Ok(0), |row| row.try_get("", "last"))
+}
+
+/// The place of one of the tenant's events; none if it is not his, or no longer kept.
+pub async fn position(store: &Store, tenant: TenantId, id: EventId) -> Result<Option<i64>, DbErr> {
+    let place: Option<Option<i64>> = event::Entity::find_by_id(id)
+        .filter(event::Column::TenantId.eq(tenant))
+        .select_only()
+        .column(event::Column::Position)
+        .into_tuple()
+        .one(store.reader())
+        .await?;
+    Ok(place.flatten())
+}
+
+/// A tenant's next events after a place, at most `limit`.
+pub async fn after(
+    store: &Store,
+    tenant: TenantId,
+    position: i64,
+    limit: u64,
+) -> Result<Vec<event::Model>, DbErr> {
+    event::Entity::find()
+        .filter(event::Column::TenantId.eq(tenant))
+        .filter(event::Column::Position.gt(position))
+        .order_by_asc(event::Column::Position)
+        .limit(limit)
+        .all(store.reader())
+        .await
+}
+
+#[cfg(test)]
+mod tests {
+    use dikala_entities::Millis;
+
+    use super::*;
+
+    #[actix::test]
+    async fn places_are_counted_and_given_back() {
+        let feed = Feed::default();
+        let (one, two) = (
+            TenantId::new(Millis::from_i64(1)),
+            TenantId::new(Millis::from_i64(2)),
+        );
+        let mut followers: Vec<Follower> = (0..FOLLOWERS_PER_TENANT_MAX)
+            .map(|_| feed.follow(one).expect("a place"))
+            .collect();
+        assert_eq!(feed.follow(one).expect_err("is full"), NoPlace::Tenant);
+        let mut other = feed.follow(two).expect("another tenant's place");
+        followers.pop();
+        let mut again = feed.follow(one).expect("a place that was given back");
+
+        feed.wake([one]);
+        assert!(again.woken().await);
+        assert!(!other.woken.has_changed().expect("is open"));
+
+        followers.clear();
+        drop(again);
+        assert_eq!(feed.tenants.len(), 1, "nobody follows the first any more");
+        feed.close();
+        assert!(!other.woken().await);
+        assert_eq!(feed.follow(two).expect_err("is closed"), NoPlace::Service);
+    }
+}

@@ -1,0 +1,266 @@
+//! Events: following them live, and making a sample of one.
+
+use std::time::Duration;
+
+use actix_web::{HttpRequest, HttpResponse, http::header::HeaderMap, rt, web::Data};
+use bytes::Bytes;
+use dikala_actors::{
+    feed::{self, Follower, NoPlace},
+    outbox::{NewEvent, write_events},
+    webhooks::sample,
+};
+use dikala_entities::{EventId, EventKind, Millis, TenantId, event};
+use futures_util::{StreamExt, stream};
+use sea_orm::DbErr;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use tokio::sync::mpsc;
+use utoipa::ToSchema;
+
+use super::{Answer, Unit, calls::raw};
+use crate::{
+    error::ApiError,
+    extract::{Body, Caller, FieldCode, FieldError, word},
+    middleware::Pass,
+    openapi::schema,
+    services::Services,
+};
+
+pub const LAST_EVENT_ID: &str = "Last-Event-ID";
+
+/// How often a stream shows that it lives, and how late a follower learns of what no wake-up told.
+const BEAT: Duration = Duration::from_secs(10);
+/// How long a follower may leave what is sent to him unread.
+const UNREAD: Duration = Duration::from_secs(30);
+/// Events in one read of the table.
+const BATCH: u64 = 50;
+/// When a follower that lost the connection comes back: "retry" of the format, in milliseconds.
+const OPENING: &str = "retry: 2000\n\n";
+const STILL_HERE: &str = ": nothing new\n\n";
+/// When someone may try again for whom there is no place, in seconds.
+const RETRY_SECONDS: i64 = 10;
+
+/// Something that was announced.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(example = json!({
+    "id": "evt_01k9zv3m8rj2q4w6y8a0c2e4g6", "event": "credits.low", "timestamp": "2026-01-15T03:30:04.000Z",
+    "data": {"balanceMinutes": 29, "threshold": 30}
+}))]
+pub struct Event {
+    #[schema(schema_with = schema::event_id)]
+    id: EventId,
+    #[schema(schema_with = schema::event_kind)]
+    event: EventKind,
+    #[schema(schema_with = schema::instant)]
+    timestamp: Millis,
+    #[schema(schema_with = schema::any_object)]
+    data: Box<RawValue>,
+}
+
+/// Which kind of event to make a sample of.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(example = json!({"event": "call.ended"}))]
+pub struct Sample {
+    #[schema(schema_with = schema::event_kind)]
+    pub event: EventKind,
+}
+
+impl From<event::Model> for Event {
+    fn from(event: event::Model) -> Self {
+        Self {
+            id: event.id,
+            event: event.kind,
+            timestamp: event.occurred_at,
+            data: data_of(&event.body),
+        }
+    }
+}
+
+impl From<&NewEvent> for Event {
+    fn from(event: &NewEvent) -> Self {
+        Self {
+            id: event.id,
+            event: event.kind,
+            timestamp: event.at,
+            data: data_of(&event.body),
+        }
+    }
+}
+
+/// The payload inside an event's body.
+fn data_of(body: &str) -> Box<RawValue> {
+    #[derive(Deserialize)]
+    struct Payload {
+        data: Box<RawValue>,
+    }
+    serde_json::from_str(body).map_or_else(
+        |_| raw(String::new(), "{}"),
+        |payload: Payload| payload.data,
+    )
+}
+
+/// `POST /events/sample`: seen by who follows the stream, and by no webhook.
+pub async fn make_sample(
+    caller: Caller,
+    services: Data<Services>,
+    body: Body,
+) -> Result<Answer, ApiError> {
+    let kind = body
+        .form()?
+        .read(&[], |form| form.required("event", None, word("an event")))?;
+    let event = sample(kind, caller.tenant, services.clock.now());
+    let answer = Answer::accepted(&Event::from(&event));
+    let unit = Unit::begin(&services, &caller).await?;
+    write_events(unit.txn(), &[event]).await?;
+    let answer = unit.commit(answer).await?;
+    services.feed.wake([caller.tenant]);
+    Ok(answer)
+}
+
+/// `GET /events/stream`: server-sent events as the HTML standard describes them
+/// (<https://html.spec.whatwg.org/multipage/server-sent-events.html>). `id` is the event's id, `event` its kind, `data` the
+/// exact body of its deliveries; samples have a field `test` besides, which other readers ignore.
+pub async fn stream(
+    caller: Caller,
+    services: Data<Services>,
+    req: HttpRequest,
+) -> Result<HttpResponse, ApiError> {
+    let last = last_event_id(req.headers())?;
+    let pass = Pass::of(&req)?;
+    // In this order: what is committed between the two is read, and wakes.
+    let follower = services.feed.follow(caller.tenant).map_err(no_place)?;
+    let position = begin_after(&services, caller.tenant, last).await?;
+    let (to, mut chunks) = mpsc::channel(1);
+    let following = Following {
+        services,
+        pass,
+        follower,
+        tenant: caller.tenant,
+        position,
+        to,
+    };
+    rt::spawn(following.run());
+    let chunks = stream::poll_fn(move |context| chunks.poll_recv(context));
+    Ok(HttpResponse::Ok()
+        .content_type("text/event-stream")
+        // Proxies of the nginx kind would gather the answer before they pass it on.
+        .insert_header(("X-Accel-Buffering", "no"))
+        .streaming(chunks.map(Ok::<Bytes, ApiError>)))
+}
+
+fn no_place(reason: NoPlace) -> ApiError {
+    match reason {
+        NoPlace::Tenant => ApiError::RateLimited {
+            retry_after_seconds: RETRY_SECONDS,
+        },
+        NoPlace::Service => ApiError::Unavailable,
+    }
+}
+
+fn last_event_id(headers: &HeaderMap) -> Result<Option<EventId>, ApiError> {
+    let wrong = |code, predicate| ApiError::field(FieldError::new(LAST_EVENT_ID, code, predicate));
+    let mut sent = headers.get_all(LAST_EVENT_ID);
+    let Some(value) = sent.next() else {
+        return Ok(None);
+    };
+    if sent.next().is_some() {
+        return Err(wrong(FieldCode::Duplicate, "must be sent once"));
+    }
+    match value.to_str().map(str::trim) {
+        // So begins who has not seen any event yet.
+        Ok("") => Ok(None),
+        Ok(id) => id.parse().map(Some).map_err(drop),
+        Err(_) => Err(()),
+    }
+    .map_err(|()| wrong(FieldCode::InvalidFormat, "must be the id of an event"))
+}
+
+async fn begin_after(
+    services: &Services,
+    tenant: TenantId,
+    last: Option<EventId>,
+) -> Result<i64, ApiError> {
+    let Some(last) = last else {
+        return Ok(feed::newest(&services.store).await?);
+    };
+    let position = feed::position(&services.store, tenant, last).await?;
+    position.ok_or_else(|| {
+        let predicate = "names no event that is still kept; leave it out to follow from now on";
+        ApiError::field(FieldError::new(
+            LAST_EVENT_ID,
+            FieldCode::NotFound,
+            predicate,
+        ))
+    })
+}
+
+/// One open stream.
+struct Following {
+    services: Data<Services>,
+    pass: Pass,
+    follower: Follower,
+    tenant: TenantId,
+    /// Of the last event that was sent.
+    position: i64,
+    to: mpsc::Sender<Bytes>,
+}
+
+/// The stream is over.
+struct Over;
+
+impl From<DbErr> for Over {
+    fn from(error: DbErr) -> Self {
+        tracing::warn!(%error, "a stream of events ends: the table cannot be read");
+        Self
+    }
+}
+
+impl Following {
+    /// Ends when the follower goes, reads too slowly, loses the right to follow, or the service stops. He comes back with the
+    /// last id that he saw, so nothing is lost.
+    async fn run(mut self) {
+        // How it ended makes no difference.
+        let _ = self.follow().await;
+    }
+
+    async fn follow(&mut self) -> Result<(), Over> {
+        self.send(OPENING.into()).await?;
+        loop {
+            while self.pass_on().await? {}
+            tokio::select! {
+                open = self.follower.woken() => if !open { return Err(Over) },
+                () = tokio::time::sleep(BEAT) => self.send(STILL_HERE.into()).await?,
+                () = self.to.closed() => return Err(Over),
+            }
+        }
+    }
+
+    /// Sends the next events. Whether there may be more.
+    async fn pass_on(&mut self) -> Result<bool, Over> {
+        self.pass.holds(&self.services).await.map_err(|_| Over)?;
+        let events = feed::after(&self.services.store, self.tenant, self.position, BATCH).await?;
+        let more = u64::try_from(events.len()).is_ok_and(|count| count == BATCH);
+        for event in events {
+            self.position = event.position.unwrap_or(self.position);
+            self.send(frame(&event).into()).await?;
+        }
+        Ok(more)
+    }
+
+    async fn send(&self, chunk: Bytes) -> Result<(), Over> {
+        match tokio::time::timeout(UNREAD, self.to.send(chunk)).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(Over),
+        }
+    }
+}
+
+fn frame(event: &event::Model) -> String {
+    let test = if event.is_test { "test: true\n" } else { "" };
+    // A line break ends a field; the format has one field per line for such data.
+    let data = event.body.replace('\n', "\ndata: ");
+    format!(
+        "id: {}\nevent: {}\n{test}data: {data}\n\n",
+        event.id, event.kind
+    )
+}
