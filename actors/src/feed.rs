@@ -5,10 +5,7 @@ use std::sync::Arc;
 
 use dashmap::{DashMap, Entry};
 use dikala_entities::{EventId, Store, TenantId, event};
-use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
-    Statement,
-};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// Followers of one tenant at the same time.
@@ -111,14 +108,17 @@ impl Drop for Follower {
     }
 }
 
-/// The place of the newest committed event of all tenants.
-pub async fn newest(store: &Store) -> Result<i64, DbErr> {
-    let sql = "SELECT last FROM event_positions";
-    let row = store
-        .reader()
-        .query_one_raw(Statement::from_string(store.backend(), sql))
-        .await?;
-    row.map_or(Ok(0), |row| row.try_get("", "last"))
+/// The newest of a tenant's events and its place; none if none is kept.
+pub async fn newest(store: &Store, tenant: TenantId) -> Result<Option<(EventId, i64)>, DbErr> {
+    event::Entity::find()
+        .filter(event::Column::TenantId.eq(tenant))
+        .filter(event::Column::Position.is_not_null())
+        .order_by_desc(event::Column::Position)
+        .select_only()
+        .columns([event::Column::Id, event::Column::Position])
+        .into_tuple()
+        .one(store.reader())
+        .await
 }
 
 /// The place of one of the tenant's events; none if it is not his, or no longer kept.

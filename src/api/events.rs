@@ -34,8 +34,8 @@ const BEAT: Duration = Duration::from_secs(10);
 const UNREAD: Duration = Duration::from_secs(30);
 /// Events in one read of the table.
 const BATCH: u64 = 50;
-/// When a follower that lost the connection comes back: "retry" of the format, in milliseconds.
-const OPENING: &str = "retry: 2000\n\n";
+/// When a follower that lost the connection comes back, in milliseconds.
+const OPENING: &str = "retry: 2000\n";
 const STILL_HERE: &str = ": nothing new\n\n";
 /// When someone may try again for whom there is no place, in seconds.
 const RETRY_SECONDS: i64 = 10;
@@ -129,7 +129,7 @@ pub async fn stream(
     let pass = Pass::of(&req)?;
     // In this order: what is committed between the two is read, and wakes.
     let follower = services.feed.follow(caller.tenant).map_err(no_place)?;
-    let position = begin_after(&services, caller.tenant, last).await?;
+    let (last, position) = begin_after(&services, caller.tenant, last).await?;
     let (to, mut chunks) = mpsc::channel(1);
     let following = Following {
         services,
@@ -139,7 +139,7 @@ pub async fn stream(
         position,
         to,
     };
-    rt::spawn(following.run());
+    rt::spawn(following.run(opening(last)));
     let chunks = stream::poll_fn(move |context| chunks.poll_recv(context));
     Ok(HttpResponse::Ok()
         .content_type("text/event-stream")
@@ -175,23 +175,29 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<EventId>, ApiError> {
     .map_err(|()| wrong(FieldCode::InvalidFormat, "must be the id of an event"))
 }
 
+/// The event after which the stream begins, and its place.
 async fn begin_after(
     services: &Services,
     tenant: TenantId,
     last: Option<EventId>,
-) -> Result<i64, ApiError> {
+) -> Result<(Option<EventId>, i64), ApiError> {
     let Some(last) = last else {
-        return Ok(feed::newest(&services.store).await?);
+        let newest = feed::newest(&services.store, tenant).await?;
+        return Ok(newest.map_or((None, 0), |(id, position)| (Some(id), position)));
     };
     let position = feed::position(&services.store, tenant, last).await?;
-    position.ok_or_else(|| {
+    let position = position.ok_or_else(|| {
         let predicate = "names no event that is still kept; leave it out to follow from now on";
-        ApiError::field(FieldError::new(
-            LAST_EVENT_ID,
-            FieldCode::NotFound,
-            predicate,
-        ))
-    })
+        let code = FieldCode::NotFound;
+        ApiError::field(FieldError::new(LAST_EVENT_ID, code, predicate))
+    })?;
+    Ok((Some(last), position))
+}
+
+/// Tells the follower where he is before anything happened: what is committed while he has lost the connection reaches him too.
+fn opening(last: Option<EventId>) -> String {
+    let id = last.map_or_else(String::new, |id| format!("id: {id}\n"));
+    format!("{OPENING}{id}\n")
 }
 
 /// One open stream.
@@ -218,13 +224,13 @@ impl From<DbErr> for Over {
 impl Following {
     /// Ends when the follower goes, reads too slowly, loses the right to follow, or the service stops. He comes back with the
     /// last id that he saw, so nothing is lost.
-    async fn run(mut self) {
+    async fn run(mut self, opening: String) {
         // How it ended makes no difference.
-        let _ = self.follow().await;
+        let _ = self.follow(opening).await;
     }
 
-    async fn follow(&mut self) -> Result<(), Over> {
-        self.send(OPENING.into()).await?;
+    async fn follow(&mut self, opening: String) -> Result<(), Over> {
+        self.send(opening.into()).await?;
         loop {
             while self.pass_on().await? {}
             tokio::select! {

@@ -3,9 +3,12 @@
 //! 0 done · 1 failed · 2 wrong usage · 3 configuration invalid · 5 not found · 6 refused. Errors are one sentence on standard error.
 
 mod check;
+mod listen;
 mod operators;
 mod output;
+mod service;
 pub mod simulate;
+mod trigger;
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -71,6 +74,10 @@ enum Command {
     FunctionSecret(operators::FunctionSecretCommand),
     /// Play a telephony bridge that places calls.
     Simulate(simulate::Options),
+    /// See a tenant's events live, and have them passed on to a server on this machine.
+    Listen(listen::Options),
+    /// Make a sample of an event, which `listen` shows.
+    Trigger(trigger::Options),
     /// Print the description of the API.
     Openapi,
 }
@@ -95,6 +102,8 @@ pub enum CliError {
     #[error("{0}")]
     Failed(String),
     #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
     Config(#[from] ConfigError),
     #[error("{0}")]
     NotFound(String),
@@ -110,6 +119,7 @@ impl CliError {
     pub fn code(&self) -> u8 {
         match self {
             Self::Failed(_) | Self::Shown => 1,
+            Self::Usage(_) => 2,
             Self::Config(_) => 3,
             Self::NotFound(_) => 5,
             Self::Refused(_) => 6,
@@ -139,6 +149,8 @@ pub async fn run(cli: Cli) -> Result<(), CliError> {
     let layers = || Layers::load(cli.config.as_deref(), std::env::vars());
     match cli.command {
         Command::Simulate(options) => simulate::run(options, cli.json).await,
+        Command::Listen(options) => listen::run(options, cli.json).await,
+        Command::Trigger(options) => trigger::run(options, cli.json).await,
         Command::Openapi => output::text(openapi::json()),
         Command::Dev(options) => dev::run(options, layers()?).await,
         Command::Check => check::run(layers(), cli.json).await,

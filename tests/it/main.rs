@@ -12,6 +12,7 @@ mod docs;
 mod endings;
 mod functions;
 mod health;
+mod listen;
 mod recovery;
 mod signs_of_life;
 mod support;

@@ -9,7 +9,7 @@ use std::{
 };
 
 use awc::{
-    Connector,
+    ClientResponse, Connector,
     error::{ConnectError, SendRequestError},
     http::{Method, StatusCode, Uri, header::HeaderMap},
 };
@@ -220,6 +220,48 @@ pub async fn exchange(
     })
 }
 
+/// An answer that is read as it comes.
+pub struct Open {
+    pub status: u16,
+    response: ClientResponse,
+}
+
+impl fmt::Debug for Open {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Open")
+            .field("status", &self.status)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Asks, and waits at most `limit` for the beginning of an answer that may last.
+pub async fn open(client: &Client, head: Head, limit: Duration) -> Result<Open, ErrorKind> {
+    let asked = tokio::time::timeout(limit, send(client, head, Bytes::new())).await;
+    let response = asked.unwrap_or(Err(ErrorKind::Timeout))?;
+    Ok(Open {
+        status: response.status().as_u16(),
+        response,
+    })
+}
+
+impl Open {
+    /// The next piece, waited for at most `limit`; none at the end.
+    pub async fn chunk(&mut self, limit: Duration) -> Result<Option<Bytes>, ErrorKind> {
+        let chunk = tokio::time::timeout(limit, self.response.next()).await;
+        let chunk = chunk.map_err(|_| ErrorKind::Timeout)?;
+        chunk.transpose().map_err(|_| ErrorKind::Reset)
+    }
+}
+
+async fn send(client: &Client, head: Head, body: Bytes) -> Result<ClientResponse, ErrorKind> {
+    let mut request = client.0.request(head.method, head.uri).no_decompress();
+    for (name, value) in head.headers {
+        request.headers_mut().insert(name, value);
+    }
+    let sent = request.send_body(body).await;
+    sent.map_err(|error| kind_of(&error))
+}
+
 async fn talk(
     client: &Client,
     head: Head,
@@ -227,14 +269,7 @@ async fn talk(
     body_max: usize,
     status: &mut Option<StatusCode>,
 ) -> Result<Exchange, ErrorKind> {
-    let mut request = client.0.request(head.method, head.uri).no_decompress();
-    for (name, value) in head.headers {
-        request.headers_mut().insert(name, value);
-    }
-    let mut response = request
-        .send_body(body)
-        .await
-        .map_err(|error| kind_of(&error))?;
+    let mut response = send(client, head, body).await?;
     *status = Some(response.status());
     let retry_after = response
         .headers()

@@ -9,7 +9,8 @@ mod resolver;
 mod tls;
 
 pub use client::{
-    Client, ERROR_KINDS, ErrorKind, Exchange, Failure, Head, Outbound, OutboundError, exchange,
+    Client, ERROR_KINDS, ErrorKind, Exchange, Failure, Head, Open, Outbound, OutboundError,
+    exchange, open,
 };
 pub use guard::{Blocked, Guard};
 

@@ -11,7 +11,8 @@ use awc::{
 use dikala_entities::Secret;
 use futures_util::{Sink, Stream};
 use rustls::{ClientConfig, RootCertStore};
-use url::Url;
+
+use crate::cli::service::{Scheme, ServiceUrl};
 
 const CONNECT_PATH: &str = "/bridge/v1/connect";
 const SUBPROTOCOL: &str = "dikala.bridge.v1";
@@ -19,7 +20,7 @@ const CONNECT_WITHIN: Duration = Duration::from_secs(5);
 /// The largest frame that is read: an agent with all its functions.
 const FRAME_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// The engine's address: `http(s)://` or `ws(s)://`, host, port and perhaps the path it is published under.
+/// The engine's address, at which bridges connect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BridgeUrl(String);
 
@@ -27,24 +28,8 @@ impl FromStr for BridgeUrl {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no address; give one such as http://127.0.0.1:8080");
-        let url = Url::parse(text).map_err(|_| wrong())?;
-        let scheme = match url.scheme() {
-            "http" | "ws" => "ws",
-            "https" | "wss" => "wss",
-            _ => return Err(wrong()),
-        };
-        let plain = url.username().is_empty()
-            && url.password().is_none()
-            && url.query().is_none()
-            && url.fragment().is_none();
-        if !plain || url.host_str().is_none_or(str::is_empty) {
-            return Err(wrong());
-        }
-        let authority = url.authority();
-        let path = url.path().trim_end_matches('/');
-        let path = path.strip_suffix(CONNECT_PATH).unwrap_or(path);
-        Ok(Self(format!("{scheme}://{authority}{path}{CONNECT_PATH}")))
+        let url: ServiceUrl = text.parse()?;
+        Ok(Self(url.at(CONNECT_PATH, Scheme::WebSocket)))
     }
 }
 
@@ -189,16 +174,6 @@ mod tests {
                 Ok(dialled),
                 "{given}"
             );
-        }
-        for wrong in [
-            "",
-            "127.0.0.1:8080",
-            "ftp://host/",
-            "http://",
-            "http://me:pw@host/",
-            "http://host/?a=b",
-        ] {
-            assert!(wrong.parse::<BridgeUrl>().is_err(), "{wrong:?} was taken");
         }
     }
 }

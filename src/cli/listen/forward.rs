@@ -1,0 +1,125 @@
+//! Passing an event on to a developer's own server, as a delivery to a webhook would come.
+
+use std::{
+    str::FromStr,
+    time::{Duration, Instant},
+};
+
+use actix_web::http::{Method, Uri};
+use bytes::Bytes;
+use dikala_actors::{
+    outbound::{Client, ErrorKind, Head, exchange},
+    webhooks::{
+        Envelope, headers,
+        signature::{Keys, Signer},
+    },
+};
+use dikala_entities::{DeliveryId, EventId, Millis, Secret};
+use serde::Serialize;
+use url::Url;
+
+/// As for a delivery.
+const LIMIT: Duration = Duration::from_secs(15);
+const ANSWER_BYTES_MAX: usize = 16 * 1024;
+
+/// Where events are passed on to: `http://` or `https://`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Target(Uri);
+
+impl FromStr for Target {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong =
+            || format!("{text:?} is no address; give one such as http://localhost:3000/hooks");
+        let url = Url::parse(text).map_err(|_| wrong())?;
+        if !matches!(url.scheme(), "http" | "https") || !url.username().is_empty() {
+            return Err(wrong());
+        }
+        url.as_str().parse().map(Self).map_err(|_| wrong())
+    }
+}
+
+impl std::fmt::Display for Target {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// An event to pass on.
+#[derive(Clone, Debug)]
+pub struct Passed<'a> {
+    pub id: EventId,
+    pub kind: &'a str,
+    pub body: &'a str,
+    pub is_test: bool,
+}
+
+/// What became of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Forwarded {
+    pub status: Option<u16>,
+    /// Why no answer came.
+    pub error: Option<&'static str>,
+    pub duration_ms: i64,
+}
+
+/// Signs and sends.
+#[derive(Debug)]
+pub struct Forwarder {
+    target: Target,
+    keys: Keys,
+    client: Client,
+}
+
+impl Forwarder {
+    /// Signs with the given secret, as a webhook with that secret is signed.
+    pub fn new(target: Target, secret: &Secret, client: Client) -> Self {
+        let keys = Keys {
+            current: Signer::new(secret),
+            previous: None,
+        };
+        Self {
+            target,
+            keys,
+            client,
+        }
+    }
+
+    /// One attempt: who develops sees what became of it, and asks again with `--after`.
+    pub async fn pass(&self, event: Passed<'_>, now: Millis) -> Forwarded {
+        let began = Instant::now();
+        let answer = self.send(event, now).await;
+        let (status, error) = match answer {
+            Ok(status) => (Some(status), None),
+            Err(kind) => (None, Some(kind.as_str())),
+        };
+        Forwarded {
+            status,
+            error,
+            duration_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
+        }
+    }
+
+    async fn send(&self, event: Passed<'_>, now: Millis) -> Result<u16, ErrorKind> {
+        let envelope = Envelope {
+            event: event.id,
+            kind: event.kind,
+            delivery: DeliveryId::new(now),
+            number: 1,
+            body: event.body.as_bytes(),
+            is_test: event.is_test,
+        };
+        let head = Head {
+            method: Method::POST,
+            uri: self.target.0.clone(),
+            headers: headers(envelope, &self.keys, now).map_err(|_| ErrorKind::InvalidResponse)?,
+        };
+        let body = Bytes::copy_from_slice(event.body.as_bytes());
+        let answer = exchange(&self.client, head, body, ANSWER_BYTES_MAX, LIMIT).await;
+        answer
+            .map(|answer| answer.status)
+            .map_err(|failure| failure.kind)
+    }
+}

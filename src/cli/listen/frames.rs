@@ -1,0 +1,134 @@
+//! Server-sent events out of the pieces in which they come, as the HTML standard describes them
+//! (<https://html.spec.whatwg.org/multipage/server-sent-events.html>). Pure.
+
+/// The longest text between two events that is kept.
+const UNREAD_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// What stood between two empty lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Frame {
+    pub id: Option<String>,
+    pub event: Option<String>,
+    /// Its lines, joined by line breaks.
+    pub data: Option<String>,
+    /// A field of this service's own: the event is a sample.
+    pub is_test: bool,
+}
+
+/// What came and is not read yet.
+#[derive(Debug, Default)]
+pub struct Frames {
+    unread: Vec<u8>,
+    /// Up to where no end of a frame was found.
+    searched: usize,
+}
+
+/// Too much came without the end of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an event does not end within {UNREAD_BYTES_MAX} bytes")]
+pub struct Endless;
+
+impl Frames {
+    /// Takes the next piece.
+    pub fn push(&mut self, piece: &[u8]) -> Result<(), Endless> {
+        if self.unread.len() + piece.len() > UNREAD_BYTES_MAX {
+            return Err(Endless);
+        }
+        // Some proxies end lines in the other way.
+        self.unread
+            .extend(piece.iter().filter(|byte| **byte != b'\r'));
+        Ok(())
+    }
+
+    /// The next frame that has come as a whole.
+    pub fn next(&mut self) -> Option<Frame> {
+        let found = self.unread[self.searched..]
+            .windows(2)
+            .position(|pair| pair == b"\n\n");
+        let Some(found) = found else {
+            self.searched = self.unread.len().saturating_sub(1);
+            return None;
+        };
+        let end = self.searched + found;
+        let text: Vec<u8> = self.unread.drain(..end + 2).take(end).collect();
+        self.searched = 0;
+        Some(Frame::read(&String::from_utf8_lossy(&text)))
+    }
+}
+
+impl Frame {
+    fn read(text: &str) -> Self {
+        let mut frame = Self::default();
+        for line in text.lines() {
+            let (name, value) = line.split_once(':').unwrap_or((line, ""));
+            let value = value.strip_prefix(' ').unwrap_or(value);
+            match name {
+                "id" => frame.id = Some(value.to_owned()),
+                "event" => frame.event = Some(value.to_owned()),
+                "test" => frame.is_test = value == "true",
+                "data" => match &mut frame.data {
+                    Some(data) => {
+                        data.push('\n');
+                        data.push_str(value);
+                    }
+                    None => frame.data = Some(value.to_owned()),
+                },
+                // A comment, or a field that is not known.
+                _ => {}
+            }
+        }
+        frame
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const STREAM: &str = "retry: 2000\nid: e0\n\n: nothing new\n\nid: e1\nevent: call.ended\ntest: true\ndata: {\"a\":1}\n\n\
+                          id:e2\r\nevent:x\r\ndata: {\r\ndata: }\r\n\r\nid: e3\ndata: not yet";
+
+    fn frame(id: &str, event: &str, data: &str, is_test: bool) -> Frame {
+        Frame {
+            id: Some(id.to_owned()),
+            event: Some(event.to_owned()),
+            data: Some(data.to_owned()),
+            is_test,
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn frames_are_the_same_however_they_come(sizes in prop::collection::vec(1_usize..20, 1..200)) {
+            let (mut frames, mut read) = (Frames::default(), Vec::new());
+            let mut rest = STREAM.as_bytes();
+            for size in sizes.iter().cycle() {
+                let (piece, after) = rest.split_at((*size).min(rest.len()));
+                frames.push(piece).expect("it is short");
+                read.extend(std::iter::from_fn(|| frames.next()));
+                rest = after;
+                if rest.is_empty() {
+                    break;
+                }
+            }
+            let place = Frame { id: Some("e0".to_owned()), ..Frame::default() };
+            let expected = [
+                place,
+                Frame::default(),
+                frame("e1", "call.ended", r#"{"a":1}"#, true),
+                frame("e2", "x", "{\n}", false),
+            ];
+            prop_assert_eq!(read, expected);
+        }
+    }
+
+    #[test]
+    fn what_never_ends_is_given_up() {
+        let mut frames = Frames::default();
+        let piece = vec![b'x'; 1024 * 1024];
+        let taken = (0..100).take_while(|_| frames.push(&piece).is_ok()).count();
+        assert_eq!(taken, UNREAD_BYTES_MAX / piece.len());
+    }
+}

@@ -1,0 +1,285 @@
+//! `dikala listen`: a developer sees the events of his tenant live and has them passed on to his own machine, signed, without a
+//! tunnel. [`frames`] reads the stream, [`forward`] passes on.
+
+mod forward;
+mod frames;
+
+use std::time::Duration;
+
+use actix_web::http::{
+    Method,
+    header::{HeaderName, HeaderValue},
+};
+use clap::Args;
+use dikala_actors::{
+    clock::{Clock, SystemClock},
+    outbound::{ErrorKind, Open, open},
+    webhooks::signature::Signer,
+};
+use dikala_entities::{EventId, Secret};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use self::{
+    forward::{Forwarded, Forwarder, Passed, Target},
+    frames::{Frame, Frames},
+};
+use super::{
+    CliError, output,
+    service::{Service, ServiceArgs},
+};
+use crate::app::wait_for_signal;
+
+const PATH: &str = "/events/stream";
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+const CONNECT_WITHIN: Duration = Duration::from_secs(15);
+/// The service shows every ten seconds that it is there.
+const SILENCE_MAX: Duration = Duration::from_secs(35);
+/// Before the first, and before the next attempts to connect again, which double it.
+const RECONNECT: Duration = Duration::from_secs(1);
+const RECONNECT_MAX: Duration = Duration::from_secs(30);
+/// The most that is read of an error.
+const REFUSAL_BYTES_MAX: usize = 64 * 1024;
+
+/// What `dikala listen` can be told.
+#[derive(Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    service: ServiceArgs,
+    /// Where each event is posted to, such as http://localhost:3000/hooks.
+    #[arg(long, value_name = "URL")]
+    forward_to: Option<Target>,
+    /// The secret that signs what is passed on; without it one that belongs to the key, which is printed.
+    #[arg(long, value_parser = |text: &str| Ok::<_, String>(Secret::new(text)))]
+    secret: Option<Secret>,
+    /// Begin after this event instead of now.
+    #[arg(long, value_name = "evt_…")]
+    after: Option<EventId>,
+}
+
+/// An event as it is printed with `--json`, one per line.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Line<'a> {
+    id: &'a str,
+    event: &'a str,
+    is_test: bool,
+    body: &'a RawValue,
+    /// Null where nothing is passed on.
+    forwarded: Option<Forwarded>,
+}
+
+/// Why a stream ended.
+enum Ended {
+    /// Trying again would not help.
+    For(CliError),
+    /// Worth another attempt.
+    Lost(CliError),
+}
+
+/// Follows until Ctrl-C; connects again after every loss, and goes on where it was.
+pub async fn run(options: Options, as_json: bool) -> Result<(), CliError> {
+    let service = Service::new(options.service)?;
+    let secret = options.secret.unwrap_or_else(|| secret_of(&service));
+    let forwarder = options.forward_to.map(|target| {
+        greet(&service, Some((&target, &secret)));
+        Forwarder::new(target, &secret, service.client.clone())
+    });
+    if forwarder.is_none() {
+        greet(&service, None);
+    }
+    let mut listener = Listener {
+        service,
+        forwarder,
+        last: options.after,
+        connected: false,
+        as_json,
+    };
+    tokio::select! {
+        ended = listener.run() => ended,
+        () = wait_for_signal() => Ok(()),
+    }
+}
+
+/// The same at every start, so that a developer's own settings stay valid; tells nothing of the key.
+fn secret_of(service: &Service) -> Secret {
+    let key = Signer::new(&Secret::new(service.key.expose()));
+    let signature = key.service_signature(b"what dikala listen passes on");
+    Secret::new(signature.replace("sha256=", "lsn_"))
+}
+
+/// On standard error: standard output has the events only.
+fn greet(service: &Service, forwarding: Option<(&Target, &Secret)>) {
+    eprintln!("following {service}; Ctrl-C ends it");
+    if let Some((target, secret)) = forwarding {
+        eprintln!(
+            "passing events on to {target}, signed with the secret {}",
+            secret.expose()
+        );
+    }
+}
+
+struct Listener {
+    service: Service,
+    forwarder: Option<Forwarder>,
+    /// The last event that was seen.
+    last: Option<EventId>,
+    /// Whether there was a connection before.
+    connected: bool,
+    as_json: bool,
+}
+
+impl Listener {
+    async fn run(&mut self) -> Result<(), CliError> {
+        let mut wait = RECONNECT;
+        loop {
+            let began = std::time::Instant::now();
+            match self.follow().await {
+                Ended::For(error) => return Err(error),
+                Ended::Lost(error) if !self.connected => return Err(error),
+                Ended::Lost(error) => {
+                    eprintln!("dikala: {error}; trying again");
+                    // What lasted a while begins anew.
+                    if began.elapsed() > RECONNECT_MAX {
+                        wait = RECONNECT;
+                    }
+                    tokio::time::sleep(wait).await;
+                    wait = (wait * 2).min(RECONNECT_MAX);
+                }
+            }
+        }
+    }
+
+    /// Reads one stream to its end.
+    async fn follow(&mut self) -> Ended {
+        let mut stream = match self.connect().await {
+            Ok(stream) => stream,
+            Err(ended) => return ended,
+        };
+        self.connected = true;
+        let mut frames = Frames::default();
+        loop {
+            let piece = match stream.chunk(SILENCE_MAX).await {
+                Ok(Some(piece)) => piece,
+                Ok(None) => {
+                    return Ended::Lost(CliError::Failed(
+                        "the service ended the stream".to_owned(),
+                    ));
+                }
+                Err(kind) => return Ended::Lost(self.service.unreachable(kind)),
+            };
+            if let Err(endless) = frames.push(&piece) {
+                return Ended::For(CliError::Failed(endless.to_string()));
+            }
+            while let Some(frame) = frames.next() {
+                if let Err(error) = self.take(frame).await {
+                    return Ended::For(error);
+                }
+            }
+        }
+    }
+
+    async fn connect(&self) -> Result<Open, Ended> {
+        let mut head = self.service.head(Method::GET, PATH);
+        if let Some(last) = self.last {
+            let id = HeaderValue::try_from(last.to_string()).expect("an id is letters and digits");
+            head.headers.insert(LAST_EVENT_ID, id);
+        }
+        let answer = open(&self.service.client, head, CONNECT_WITHIN).await;
+        let mut stream = answer.map_err(|kind| Ended::Lost(self.service.unreachable(kind)))?;
+        if stream.status == 200 {
+            return Ok(stream);
+        }
+        let body = read(&mut stream).await.unwrap_or_default();
+        let refusal = self.service.refusal(stream.status, &body);
+        Err(match stream.status {
+            429 | 500..=599 => Ended::Lost(refusal),
+            _ => Ended::For(refusal),
+        })
+    }
+
+    async fn take(&mut self, frame: Frame) -> Result<(), CliError> {
+        let id = frame
+            .id
+            .as_deref()
+            .and_then(|id| id.parse::<EventId>().ok());
+        if let (Some(id), Some(kind), Some(body)) = (id, &frame.event, &frame.data) {
+            let event = Passed {
+                id,
+                kind,
+                body,
+                is_test: frame.is_test,
+            };
+            let forwarded = match &self.forwarder {
+                Some(forwarder) => Some(forwarder.pass(event.clone(), SystemClock.now()).await),
+                None => None,
+            };
+            self.show(&event, forwarded)?;
+        }
+        self.last = id.or(self.last);
+        Ok(())
+    }
+
+    fn show(&self, event: &Passed<'_>, forwarded: Option<Forwarded>) -> Result<(), CliError> {
+        if !self.as_json {
+            return output::text(&readable(event, forwarded.as_ref()));
+        }
+        let line = serde_json::from_str(event.body).and_then(|body| {
+            serde_json::to_string(&Line {
+                id: &event.id.to_string(),
+                event: event.kind,
+                is_test: event.is_test,
+                body,
+                forwarded,
+            })
+        });
+        output::text(&line.map_err(|error| CliError::Failed(error.to_string()))?)
+    }
+}
+
+async fn read(answer: &mut Open) -> Result<Vec<u8>, ErrorKind> {
+    let mut body = Vec::new();
+    while let Some(piece) = answer.chunk(CONNECT_WITHIN).await? {
+        body.extend_from_slice(&piece);
+        if body.len() > REFUSAL_BYTES_MAX {
+            break;
+        }
+    }
+    Ok(body)
+}
+
+/// "03:30:04  call.ended  evt_…  call_…  204 in 3 ms". No more of the payload: it holds what callers said.
+fn readable(event: &Passed<'_>, forwarded: Option<&Forwarded>) -> String {
+    #[derive(Default, Deserialize)]
+    struct Body {
+        timestamp: String,
+        #[serde(default)]
+        data: Data,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Data {
+        #[serde(default)]
+        call_id: Option<String>,
+    }
+    let body: Body = serde_json::from_str(event.body).unwrap_or_default();
+    let mut columns = vec![
+        body.timestamp.get(11..19).unwrap_or("–").to_owned(),
+        format!("{:15}", event.kind),
+        event.id.to_string(),
+    ];
+    columns.extend(body.data.call_id);
+    columns.extend(event.is_test.then(|| "sample".to_owned()));
+    columns.extend(forwarded.map(|forwarded| {
+        let Forwarded {
+            status,
+            error,
+            duration_ms,
+        } = forwarded;
+        match (status, error) {
+            (Some(status), _) => format!("{status} in {duration_ms} ms"),
+            (None, error) => format!("not taken: {}", error.unwrap_or("no answer")),
+        }
+    }));
+    columns.join("  ")
+}

@@ -1,0 +1,242 @@
+//! A running service, as a command asks it over its public address.
+
+use std::{fmt, path::PathBuf, str::FromStr, time::Duration};
+
+use actix_web::http::{
+    Method, Uri,
+    header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue},
+};
+use bytes::Bytes;
+use clap::Args;
+use dikala_actors::outbound::{Client, ErrorKind, Guard, Head, Outbound, OutboundError, exchange};
+use dikala_entities::{API_KEY_SCHEME, Credential, Secret};
+use serde::Deserialize;
+use serde_json::Value;
+use url::Url;
+
+use super::CliError;
+use crate::routes::BASE;
+
+/// For one whole exchange.
+const LIMIT: Duration = Duration::from_secs(15);
+/// The largest answer that is read.
+const ANSWER_BYTES_MAX: usize = 1024 * 1024;
+const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
+
+/// The public address of a service: `http(s)://` or `ws(s)://`, host, port and perhaps the path it is published under.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ServiceUrl {
+    secure: bool,
+    /// What comes after `://`, without a slash at the end.
+    place: String,
+}
+
+impl FromStr for ServiceUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is no address; give one such as http://127.0.0.1:8080");
+        let url = Url::parse(text).map_err(|_| wrong())?;
+        let secure = match url.scheme() {
+            "http" | "ws" => false,
+            "https" | "wss" => true,
+            _ => return Err(wrong()),
+        };
+        let plain = url.username().is_empty()
+            && url.password().is_none()
+            && url.query().is_none()
+            && url.fragment().is_none();
+        if !plain || url.host_str().is_none_or(str::is_empty) {
+            return Err(wrong());
+        }
+        let place = format!("{}{}", url.authority(), url.path());
+        let place = place.trim_end_matches('/').to_owned();
+        Ok(Self { secure, place })
+    }
+}
+
+impl ServiceUrl {
+    /// The address of a path, which may stand at the end already, for HTTP or a WebSocket.
+    pub fn at(&self, path: &str, scheme: Scheme) -> String {
+        let scheme = match (scheme, self.secure) {
+            (Scheme::Http, false) => "http",
+            (Scheme::Http, true) => "https",
+            (Scheme::WebSocket, false) => "ws",
+            (Scheme::WebSocket, true) => "wss",
+        };
+        let place = self.place.strip_suffix(path).unwrap_or(&self.place);
+        format!("{scheme}://{place}{path}")
+    }
+}
+
+/// How a service is talked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    Http,
+    WebSocket,
+}
+
+/// Which service, and as whom.
+#[derive(Clone, Debug, Args)]
+pub struct ServiceArgs {
+    /// The public address of the service.
+    #[arg(long, default_value = "http://127.0.0.1:8080")]
+    url: ServiceUrl,
+    /// The tenant's API key.
+    #[arg(long, value_parser = |text: &str| Ok::<_, String>(Secret::new(text)), value_name = "dkl_…")]
+    key: Secret,
+    /// A PEM file of certificate authorities to trust besides the public ones.
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+}
+
+/// A service and a key for it.
+#[derive(Debug)]
+pub struct Service {
+    api: String,
+    pub key: Credential,
+    pub client: Client,
+}
+
+impl Service {
+    /// Prepares to ask. Whoever runs a command says where it goes: any address may be dialled.
+    pub fn new(args: ServiceArgs) -> Result<Self, CliError> {
+        let everywhere = ["0.0.0.0/0", "::/0"].map(|range| range.parse().expect("a range"));
+        let guard = Guard {
+            allow_cidrs: everywhere.to_vec(),
+            allow_http: true,
+            own_ports: Vec::new(),
+        };
+        let outbound = Outbound::new(guard, args.ca_file.as_deref()).map_err(unusable)?;
+        // Not by the parser of arguments, which would print what it refuses.
+        let key = API_KEY_SCHEME.parse(args.key.expose()).ok_or_else(|| {
+            let sentence =
+                "--key is no API key; they begin with dkl_, `dikala key create` makes one";
+            CliError::Usage(sentence.to_owned())
+        })?;
+        Ok(Self {
+            api: args.url.at(BASE, Scheme::Http),
+            key,
+            client: outbound.client(2),
+        })
+    }
+
+    /// The head of a request to a path of the API.
+    pub fn head(&self, method: Method, path: &str) -> Head {
+        let uri = format!("{}{path}", self.api);
+        let key = HeaderValue::from_str(self.key.expose()).expect("a key is letters and digits");
+        let mut headers = HeaderMap::new();
+        headers.insert(API_KEY, key);
+        Head {
+            method,
+            uri: uri.parse::<Uri>().unwrap_or_default(),
+            headers,
+        }
+    }
+
+    /// Sends JSON and reads the answer to a success.
+    pub async fn post(&self, path: &str, body: &Value) -> Result<Bytes, CliError> {
+        let mut head = self.head(Method::POST, path);
+        let json = HeaderValue::from_static("application/json");
+        head.headers.insert(CONTENT_TYPE, json);
+        let body = Bytes::from(body.to_string());
+        let answer = exchange(&self.client, head, body, ANSWER_BYTES_MAX, LIMIT).await;
+        let answer = answer.map_err(|failure| self.unreachable(failure.kind))?;
+        match answer.status {
+            200..=299 => Ok(answer.body.into()),
+            status => Err(self.refusal(status, &answer.body)),
+        }
+    }
+
+    /// What an answer without success means.
+    pub fn refusal(&self, status: u16, body: &[u8]) -> CliError {
+        #[derive(Deserialize)]
+        struct Body {
+            error: Content,
+        }
+        #[derive(Deserialize)]
+        struct Content {
+            message: String,
+            #[serde(default)]
+            fields: Vec<Field>,
+        }
+        #[derive(Deserialize)]
+        struct Field {
+            message: String,
+        }
+        let Ok(Body { error }) = serde_json::from_slice(body) else {
+            return CliError::Failed(format!(
+                "{} answers {status}, not as the API does; is it the public address of the service?",
+                self.api
+            ));
+        };
+        let fields = error.fields.into_iter().map(|field| field.message);
+        let sentence = fields.reduce(|all, next| format!("{all} {next}"));
+        let sentence = format!("{}: {}", self.api, sentence.unwrap_or(error.message));
+        match status {
+            400..=428 => CliError::Refused(sentence),
+            _ => CliError::Failed(sentence),
+        }
+    }
+
+    /// What no answer means.
+    pub fn unreachable(&self, kind: ErrorKind) -> CliError {
+        CliError::Failed(format!(
+            "nothing answers at {} ({}); check --url and that the service runs",
+            self.api,
+            kind.as_str()
+        ))
+    }
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.api)
+    }
+}
+
+fn unusable(error: OutboundError) -> CliError {
+    match error {
+        OutboundError::ExtraCa { path, reason } => CliError::Failed(format!(
+            "--ca-file {path:?} cannot be used: {reason}; give a PEM file of certificates"
+        )),
+        other => CliError::Failed(other.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_in_each_spelling() {
+        for (given, api) in [
+            ("http://127.0.0.1:8080", "http://127.0.0.1:8080/api/v1"),
+            (
+                "https://calls.example.com/",
+                "https://calls.example.com/api/v1",
+            ),
+            (
+                "http://[::1]:9/voice/api/v1/",
+                "http://[::1]:9/voice/api/v1",
+            ),
+            (
+                "wss://calls.example.com",
+                "https://calls.example.com/api/v1",
+            ),
+        ] {
+            let url: ServiceUrl = given.parse().expect("an address");
+            assert_eq!(url.at(BASE, Scheme::Http), api, "{given}");
+        }
+        for wrong in [
+            "",
+            "127.0.0.1:8080",
+            "ftp://host/",
+            "http://",
+            "http://me:pw@host/",
+            "http://host/?a=b",
+        ] {
+            assert!(wrong.parse::<ServiceUrl>().is_err(), "{wrong:?} was taken");
+        }
+    }
+}

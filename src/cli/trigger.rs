@@ -1,0 +1,42 @@
+//! `dikala trigger`: makes a sample of an event, for who follows the stream.
+
+use clap::{Args, builder::PossibleValuesParser};
+use dikala_entities::EventKind;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::{
+    CliError, output,
+    service::{Service, ServiceArgs},
+};
+
+/// What `dikala trigger` can be told.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// The kind of the event.
+    #[arg(value_parser = PossibleValuesParser::new(EventKind::WORDS))]
+    event: String,
+    #[command(flatten)]
+    service: ServiceArgs,
+}
+
+/// Makes one sample.
+pub async fn run(options: Options, as_json: bool) -> Result<(), CliError> {
+    #[derive(Deserialize)]
+    struct Sample {
+        id: String,
+    }
+    let service = Service::new(options.service)?;
+    let answer = service
+        .post("/events/sample", &json!({"event": options.event}))
+        .await?;
+    if as_json {
+        return output::text(&String::from_utf8_lossy(&answer));
+    }
+    let sample: Sample = serde_json::from_slice(&answer)
+        .map_err(|_| CliError::Failed(format!("{service} answers something else than a sample")))?;
+    output::text(&format!(
+        "made {}, a sample of {}; `dikala listen` shows it",
+        sample.id, options.event
+    ))
+}

@@ -1,0 +1,292 @@
+//! `dikala listen` and `dikala trigger`: a tenant's events on a developer's own machine.
+
+use std::{
+    collections::HashSet,
+    fs::{self, File},
+    path::PathBuf,
+    process::{Child, Stdio},
+};
+
+use crate::support::{
+    prelude::*,
+    server::{assert_fails, finished, interrupt},
+    wait::{PATIENCE, eventually, within},
+    world::{HOOK, SECRET},
+};
+
+const LOCAL: &str = "/local";
+
+/// A running `dikala listen` that passes on to the receiver; killed when dropped.
+struct Listener {
+    child: Child,
+    printed: PathBuf,
+    said: PathBuf,
+}
+
+impl Listener {
+    fn start(world: &World, options: &[&str]) -> Self {
+        let folder = world.server.installation.folder.path();
+        let (printed, said) = (folder.join("listen.out"), folder.join("listen.err"));
+        let target = world.receiver.url(LOCAL);
+        let arguments = [
+            &[
+                "listen",
+                "--url",
+                &world.server.http,
+                "--key",
+                &world.tenant.key,
+            ],
+            &["--forward-to", &*target][..],
+            options,
+        ]
+        .concat();
+        let child = world
+            .server
+            .installation
+            .command(&arguments)
+            .stdout(File::create(&printed).unwrap())
+            .stderr(File::create(&said).unwrap())
+            .spawn()
+            .unwrap();
+        Self {
+            child,
+            printed,
+            said,
+        }
+    }
+
+    fn said(&self) -> String {
+        fs::read_to_string(&self.said).unwrap()
+    }
+
+    /// The secret that it signs with.
+    async fn secret(&self) -> String {
+        eventually("the secret", async || {
+            let said = self.said();
+            let (_, secret) = said.split_once("the secret ")?;
+            secret.split_once('\n').map(|(secret, _)| secret.to_owned())
+        })
+        .await
+    }
+
+    fn printed(&self) -> String {
+        fs::read_to_string(&self.printed).unwrap()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Makes samples until the listener passes one on: from then on it follows.
+async fn following(world: &World) {
+    let installation = &world.server.installation;
+    eventually("the listener to follow", async || {
+        let tried = installation.run(&trigger(world, "credits.low"));
+        assert_eq!(tried.code, Some(0), "{tried:?}");
+        (!world.receiver.received(LOCAL).is_empty()).then_some(())
+    })
+    .await;
+}
+
+fn trigger<'a>(world: &'a World, kind: &'a str) -> Vec<&'a str> {
+    let (http, key) = (&*world.server.http, &*world.tenant.key);
+    vec!["trigger", kind, "--url", http, "--key", key]
+}
+
+/// What is no sample.
+fn real(received: &[Received]) -> impl Iterator<Item = &Received> {
+    received
+        .iter()
+        .filter(|request| !request.headers.contains_key("x-service-test"))
+}
+
+#[rstest]
+#[actix_web::test]
+async fn what_a_webhook_gets_a_listener_gets_through_a_crash_of_the_service(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let mut world = world!(store);
+    let mut listener = Listener::start(&world, &[]);
+    following(&world).await;
+    let secret = listener.secret().await;
+    assert!(secret.starts_with("lsn_"), "{secret}");
+    let other = world.another_tenant(10).await;
+
+    for crash in [false, true] {
+        if crash {
+            world.server.kill9();
+            world.server.restart();
+        }
+        // The listener may be away while this happens.
+        let bridge = world.tenant.bridge(Socket).await;
+        let theirs = other.bridge(Socket).await;
+        let call = bridge.talk(&world.tenant.did).await;
+        let foreign = theirs.ring(&other.did).await;
+        bridge.hang_up(&call).await;
+        theirs.hang_up(&foreign).await;
+        world.event("call.ended", &call).await;
+    }
+    // Some may have arrived twice, around the crash.
+    let mut delivered = world.receiver.received(HOOK);
+    let mut seen = HashSet::new();
+    delivered.retain(|request| seen.insert(request.header("webhook-id").to_owned()));
+    assert_eq!(delivered.len(), 6);
+    let all = |received: &[Received]| real(received).count() >= 6;
+    let passed = world.receiver.wait_until(LOCAL, "all events", all).await;
+    for (passed, delivered) in real(&passed).zip(&delivered) {
+        assert_eq!(passed.event(&secret).id, delivered.event(SECRET).id);
+        assert_eq!(passed.body, delivered.body);
+        assert_eq!(passed.header("x-service-attempt"), "1");
+    }
+    assert_eq!(real(&passed).count(), 6, "each once");
+    let printed = listener.printed();
+    assert!(
+        printed.contains("call.ended") && printed.contains("200 in "),
+        "{printed}"
+    );
+    assert!(
+        !printed.contains("+62"),
+        "no numbers on the screen: {printed}"
+    );
+
+    interrupt(&listener.child);
+    let status = within(PATIENCE, "the listener to end", async || {
+        listener.child.try_wait().unwrap()
+    });
+    assert_eq!(status.await.code(), Some(0), "{}", listener.said());
+}
+
+#[actix_web::test]
+async fn a_sample_reaches_listeners_and_no_webhook() {
+    let world = world!(Sqlite);
+    let _listener = Listener::start(&world, &["--secret", SECRET, "--json"]);
+    following(&world).await;
+    let sample = world.server.cli(&trigger(&world, "call.ended"));
+    let id = sample["id"].as_str().unwrap();
+    let is_it = |request: &Received| request.header("webhook-id") == id;
+    let received = world
+        .receiver
+        .wait_until(LOCAL, "the sample", |received| received.iter().any(is_it))
+        .await;
+    let received = received.into_iter().find(is_it).unwrap();
+    assert_eq!(received.header("x-service-test"), "true");
+    assert_eq!(received.event(SECRET).data, sample["data"]);
+    assert_eq!(world.receiver.received(HOOK).len(), 0);
+
+    // Who comes later and says after which event gets the rest.
+    world.server.cli(&trigger(&world, "call.started"));
+    let mut later = world
+        .server
+        .installation
+        .command(&[
+            "listen",
+            "--url",
+            &world.server.http,
+            "--key",
+            &world.tenant.key,
+        ])
+        .args(["--json", "--after", id])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let line = crate::support::server::wait_for_line(&mut later, &PathBuf::new(), |line| {
+        serde_json::from_str::<Value>(line).ok()
+    });
+    assert_eq!(
+        (&line["event"], &line["isTest"]),
+        (&json!("call.started"), &json!(true))
+    );
+    assert_eq!(line["forwarded"], Value::Null);
+    later.kill().unwrap();
+    later.wait().unwrap();
+}
+
+#[actix_web::test]
+async fn what_cannot_work_says_so() {
+    let world = world!(Sqlite);
+    let (http, key) = (&*world.server.http, &*world.tenant.key);
+    let revoked = world.server.cli(&[
+        "key",
+        "create",
+        "--tenant",
+        &world.tenant.id,
+        "--name",
+        "old",
+    ]);
+    world
+        .server
+        .cli(&["key", "revoke", revoked["id"].as_str().unwrap()]);
+    let revoked = revoked["key"].as_str().unwrap();
+    let other = if key.ends_with('x') { 'y' } else { 'x' };
+    let typo = format!("{}{other}", &key[..key.len() - 1]);
+    let unknown = format!("evt_{}", &world.tenant.id[4..]);
+    for (arguments, code, names) in [
+        (
+            vec!["listen", "--url", http, "--key", revoked],
+            6,
+            "revoked",
+        ),
+        (vec!["listen", "--url", http, "--key", &typo], 2, "dkl_"),
+        (
+            vec!["listen", "--url", "http://127.0.0.1:1", "--key", key],
+            1,
+            "--url",
+        ),
+        (
+            vec!["listen", "--url", http, "--key", key, "--after", &unknown],
+            6,
+            "Last-Event-ID",
+        ),
+        (
+            vec![
+                "listen",
+                "--url",
+                http,
+                "--key",
+                key,
+                "--forward-to",
+                "localhost:3000",
+            ],
+            2,
+            "http://localhost:3000/hooks",
+        ),
+        (
+            vec!["trigger", "call.ended", "--url", http, "--key", revoked],
+            6,
+            "revoked",
+        ),
+        (
+            vec!["trigger", "call.end", "--url", http, "--key", key],
+            2,
+            "call.ended",
+        ),
+        (
+            vec![
+                "trigger",
+                "call.ended",
+                "--url",
+                "http://127.0.0.1:1",
+                "--key",
+                key,
+            ],
+            1,
+            "--url",
+        ),
+    ] {
+        let child = world
+            .server
+            .installation
+            .command(&arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let finished = finished(child, PATIENCE).await;
+        assert_fails(&finished, &[code], names);
+        assert!(!finished.stderr.contains(&typo), "no key on the screen");
+    }
+}
