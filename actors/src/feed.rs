@@ -151,9 +151,59 @@ pub async fn after(
 
 #[cfg(test)]
 mod tests {
-    use dikala_entities::Millis;
+    use std::time::Duration;
+
+    use dikala_entities::{EventKind, Millis};
 
     use super::*;
+    use crate::{
+        outbox::{NewEvent, write_events},
+        testing::stores,
+    };
+
+    fn event(tenant: TenantId, at: i64) -> NewEvent {
+        let at = Millis::from_i64(at);
+        NewEvent::new(EventKind::CreditsLow, tenant, None, at, at, &())
+    }
+
+    async fn commit(store: Store, event: NewEvent) {
+        let txn = store.begin().await.expect("begins");
+        write_events(&txn, &[event]).await.expect("writes");
+        txn.commit().await.expect("commits");
+    }
+
+    /// Otherwise a follower who has seen the later one would never see the earlier one, which is committed after it.
+    #[actix::test]
+    async fn no_event_gets_a_place_after_one_that_is_not_committed() {
+        for (_folder, store) in stores().await {
+            let tenant = TenantId::new(Millis::from_i64(1));
+            let (one, two) = (event(tenant, 1), event(tenant, 2));
+            let slow = store.begin().await.expect("begins");
+            write_events(&slow, std::slice::from_ref(&two))
+                .await
+                .expect("writes");
+            let mut fast = actix_rt::spawn(commit(store.clone(), one.clone()));
+            let waited = tokio::time::timeout(Duration::from_millis(300), &mut fast).await;
+            assert!(waited.is_err(), "it was committed before its turn");
+            slow.commit().await.expect("commits");
+            fast.await.expect("ends");
+
+            let seen = after(&store, tenant, 0, 10).await.expect("reads");
+            let ids: Vec<EventId> = seen.iter().map(|event| event.id).collect();
+            assert_eq!(ids, [two.id, one.id]);
+            let place = position(&store, tenant, two.id).await.expect("reads");
+            let rest = after(&store, tenant, place.expect("a place"), 10).await;
+            assert_eq!(rest.expect("reads"), seen[1..]);
+            let newest = newest(&store, tenant).await.expect("reads");
+            assert_eq!(newest.map(|(id, _)| id), Some(one.id));
+            let stranger = TenantId::new(Millis::from_i64(3));
+            assert_eq!(
+                position(&store, stranger, two.id).await.expect("reads"),
+                None
+            );
+            assert_eq!(after(&store, stranger, 0, 10).await.expect("reads"), []);
+        }
+    }
 
     #[actix::test]
     async fn places_are_counted_and_given_back() {
