@@ -16,18 +16,19 @@ use bytes::Bytes;
 use dikala_actors::{
     clock::{Clock, SystemClock},
     outbound::{Guard, Head, Outbound, exchange},
-    outbox::{self, Deliver, NewEvent},
+    outbox::{self, Deliver, Dispatch, NewEvent},
     webhooks::{self, Services, WebhooksConfig, WebhooksHandle},
 };
 use dikala_entities::{
     CallId, EventKind, OutboundUrl, Secret, Store, TenantId, UrlPolicy, Vault, WebhookId, webhook,
 };
-use sea_orm::{EntityTrait, IntoActiveModel};
+use sea_orm::{ConnectionTrait, EntityTrait, IntoActiveModel};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
 };
 
+const NODE: &str = "bench";
 const EVENTS: usize = 20_000;
 /// Events in one commit, as the journal gathers them under load.
 const COMMIT: usize = 64;
@@ -71,6 +72,11 @@ fn main() {
             "durable deliveries: {durable}/s, {} % of the bare client",
             durable * 100 / bare
         );
+        let backlog = world.backlog().await;
+        println!(
+            "a backlog out of the table: {backlog}/s, {} % of the bare client",
+            backlog * 100 / bare
+        );
         world.isolation().await;
         world.handle.drain(Duration::from_millis(100)).await;
     });
@@ -93,7 +99,7 @@ impl World {
             clock: Arc::new(SystemClock),
             vault: vault.clone(),
             outbound: outbound(),
-            node: "bench".into(),
+            node: NODE.into(),
         };
         let handle = webhooks::start(
             &Arbiter::new().handle(),
@@ -137,37 +143,72 @@ impl World {
             .expect("inserted");
     }
 
+    /// Commits events with their deliveries.
+    async fn commit(&self, events: &[NewEvent], node: &str) -> Vec<Dispatch> {
+        let txn = self.store.begin().await.expect("a transaction");
+        let announced = outbox::write(&txn, events, node, SystemClock.now())
+            .await
+            .expect("written");
+        txn.commit().await.expect("committed");
+        announced.dispatches
+    }
+
     /// Commits events and announces them. Returns the deliveries.
     async fn announce(&self, events: &[NewEvent]) -> Vec<String> {
-        let txn = self.store.begin().await.expect("a transaction");
-        let dispatches = outbox::write(&txn, events, "bench", SystemClock.now())
-            .await
-            .expect("written")
-            .dispatches;
-        txn.commit().await.expect("committed");
+        let dispatches = self.commit(events, NODE).await;
         let ids = dispatches.iter().map(|d| d.delivery.to_string()).collect();
         let _ = self.handle.recipient().try_send(Deliver(dispatches));
         ids
     }
 
-    /// Durable deliveries per second: from the first commit to the last record.
-    async fn throughput(&self) -> u64 {
-        // One endpoint per tenant would be held to its concurrency; each event goes to one endpoint.
+    /// Events for many endpoints, as batches. One endpoint alone would be held to its concurrency; each event goes to one.
+    async fn batches(&self) -> Vec<Vec<NewEvent>> {
         let tenants: Vec<TenantId> = (0..TENANTS * ENDPOINTS_PER_TENANT)
             .map(|_| TenantId::new(SystemClock.now()))
             .collect();
         for tenant in &tenants {
             self.webhook(*tenant, self.receiver).await;
         }
+        let events: Vec<NewEvent> = (0..EVENTS)
+            .map(|n| event(tenants[n % tenants.len()]))
+            .collect();
+        events.chunks(COMMIT).map(<[_]>::to_vec).collect()
+    }
+
+    /// Durable deliveries per second: from the first commit to the last record.
+    async fn throughput(&self) -> u64 {
+        let batches = self.batches().await;
         let before = self.handle.stats();
         let began = Instant::now();
-        for first in (0..EVENTS).step_by(COMMIT) {
-            let events: Vec<NewEvent> = (first..EVENTS.min(first + COMMIT))
-                .map(|n| event(tenants[n % tenants.len()]))
-                .collect();
+        for events in batches {
             self.announce(&events).await;
         }
-        let target = before.succeeded + EVENTS as u64;
+        self.delivered(before.succeeded).await;
+        let left = self.handle.stats().left_in_table;
+        println!(
+            "({left} of {EVENTS} went through the table, {} retried)",
+            self.handle.stats().retried
+        );
+        per_second(EVENTS, began.elapsed())
+    }
+
+    /// Deliveries per second that another node left behind: from the end of its leases to the last record.
+    async fn backlog(&self) -> u64 {
+        let before = self.handle.stats();
+        for events in self.batches().await {
+            self.commit(&events, "another").await;
+        }
+        let began = Instant::now();
+        let free = "UPDATE deliveries SET lease_until = 0 WHERE lease_owner = 'another'";
+        let freed = self.store.writer().execute_unprepared(free).await;
+        freed.expect("the leases end");
+        self.handle.wake();
+        self.delivered(before.succeeded).await;
+        per_second(EVENTS, began.elapsed())
+    }
+
+    async fn delivered(&self, before: u64) {
+        let target = before + EVENTS as u64;
         loop {
             let stats = self.handle.stats();
             if stats.succeeded >= target && stats.unrecorded == 0 {
@@ -175,12 +216,6 @@ impl World {
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        let left = self.handle.stats().left_in_table;
-        println!(
-            "({left} of {EVENTS} went through the table, {} retried)",
-            self.handle.stats().retried
-        );
-        per_second(EVENTS, began.elapsed())
     }
 
     /// A healthy tenant's times from commit to arrival, alone and beside a tenant whose endpoint hangs.
