@@ -424,6 +424,7 @@ impl Surface {
                 ledger: engine.ledger.clone(),
                 journal: Arc::clone(&engine.journal_stats),
                 webhooks: engine.webhooks.clone(),
+                feed: engine.feed.clone(),
             }),
         }
     }

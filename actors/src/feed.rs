@@ -85,6 +85,11 @@ impl Feed {
         }
     }
 
+    /// How many follow now.
+    pub fn followers(&self) -> usize {
+        FOLLOWERS_MAX - self.places.available_permits()
+    }
+
     /// Ends all followers and takes no more.
     pub fn close(&self) {
         self.places.close();
@@ -216,6 +221,7 @@ mod tests {
             .map(|_| feed.follow(one).expect("a place"))
             .collect();
         assert_eq!(feed.follow(one).expect_err("is full"), NoPlace::Tenant);
+        assert_eq!(feed.followers(), FOLLOWERS_PER_TENANT_MAX);
         let mut other = feed.follow(two).expect("another tenant's place");
         followers.pop();
         let mut again = feed.follow(one).expect("a place that was given back");

@@ -13,7 +13,10 @@ use actix_web::{
     middleware::Next,
     web,
 };
-use dikala_actors::{batches::BatchStats, bridges::Bridges, ledger::LedgerHandle, registry::Calls};
+use dikala_actors::{
+    batches::BatchStats, bridges::Bridges, feed::Feed, ledger::LedgerHandle, registry::Calls,
+    webhooks::WebhooksHandle,
+};
 use dikala_entities::{Secret, Store};
 use subtle::ConstantTimeEq;
 
@@ -28,7 +31,8 @@ pub struct OperatorParts {
     pub bridges: Arc<Bridges>,
     pub ledger: LedgerHandle,
     pub journal: Arc<BatchStats>,
-    pub webhooks: dikala_actors::webhooks::WebhooksHandle,
+    pub webhooks: WebhooksHandle,
+    pub feed: Feed,
 }
 
 /// Mounts `/metrics`.
@@ -78,6 +82,11 @@ async fn show_metrics(parts: web::Data<OperatorParts>) -> Result<HttpResponse, A
         "dikala_bridges_connected",
         "Bridges with an open socket",
         one(parts.bridges.connected_count()),
+    );
+    scrape.gauge(
+        "dikala_event_followers",
+        "Streams of events that are open",
+        one(parts.feed.followers()),
     );
     scrape.webhooks(&parts.webhooks.stats());
     scrape.store(&parts.store).await?;
