@@ -4,7 +4,10 @@ use std::{
     collections::BTreeMap,
     net::SocketAddr,
     rc::Rc,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -61,6 +64,7 @@ pub(crate) struct Receiver {
     pub(crate) address: SocketAddr,
     seen: Arc<Mutex<Vec<Seen>>>,
     came: Arc<Notify>,
+    open: Arc<AtomicUsize>,
 }
 
 type Script = Rc<dyn Fn(&Seen) -> Play>;
@@ -73,6 +77,7 @@ impl Receiver {
             address: listener.local_addr().expect("an address"),
             seen: Arc::default(),
             came: Arc::default(),
+            open: Arc::default(),
         };
         let (script, server): (Script, _) = (Rc::new(script), receiver.clone());
         actix_rt::spawn(async move {
@@ -86,6 +91,11 @@ impl Receiver {
     pub(crate) fn url(&self, path: &str) -> OutboundUrl {
         let url = format!("http://{}{path}", self.address);
         OutboundUrl::parse(&url, UrlPolicy { allow_http: true }).expect("an address")
+    }
+
+    /// Connections that are open now.
+    pub(crate) fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
     }
 
     pub(crate) fn seen(&self) -> Vec<Seen> {
@@ -108,7 +118,13 @@ impl Receiver {
             .unwrap_or_else(|_| panic!("{} of {count} requests came", self.seen().len()))
     }
 
-    async fn serve(self, mut socket: TcpStream, script: Script) {
+    async fn serve(self, socket: TcpStream, script: Script) {
+        self.open.fetch_add(1, Ordering::Relaxed);
+        self.converse(socket, script).await;
+        self.open.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    async fn converse(&self, mut socket: TcpStream, script: Script) {
         let mut buffer = Vec::new();
         while let Some(seen) = read_request(&mut socket, &mut buffer).await {
             let play = script(&seen);

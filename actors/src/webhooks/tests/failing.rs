@@ -217,3 +217,31 @@ async fn a_secret_that_does_not_open_burns_no_attempt() {
         assert_eq!(world.succeeded(id).await.attempts, 1);
     }
 }
+
+#[actix::test]
+async fn ten_failed_deliveries_over_five_days_disable_with_the_reason_in_the_record() {
+    let (world, clock) = World::with_manual_clock().await;
+    let receiver = Receiver::start(|_| Play::answer(500, "", b"")).await;
+    let hook = world.webhook(world.tenant, receiver.url("/")).await;
+    let handle = world.start(retrying(&[]));
+    for n in 1..=10 {
+        assert!(
+            world.webhook_row(hook.id).await.is_active,
+            "after {}",
+            n - 1
+        );
+        let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
+        let failed = |row: &delivery::Model| row.status == DeliveryStatus::Failed;
+        world.until(ids[0], "fails", failed).await;
+        clock.advance_ms(14 * 60 * 60 * 1_000);
+    }
+    let disabled = world.webhook_row(hook.id).await;
+    assert_eq!((disabled.is_active, disabled.failed_in_row), (false, 10));
+    assert_eq!(
+        disabled.disabled_reason.as_deref(),
+        Some(retry::REASON_FAILING)
+    );
+    // Nothing is made for it any more.
+    assert_eq!(world.commit(world.tenant, &world.calls(1)).await, []);
+    assert_eq!(receiver.seen().len(), 10);
+}

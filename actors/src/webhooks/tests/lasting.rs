@@ -139,3 +139,19 @@ async fn a_dispatcher_that_panicked_comes_back_from_the_table() {
     world.succeeded(after[0]).await;
     assert!(handle.is_alive().await);
 }
+
+#[actix::test]
+async fn an_endpoint_that_gets_nothing_keeps_no_connection() {
+    let (world, clock) = World::with_manual_clock().await;
+    let receiver = Receiver::start(|_| ok()).await;
+    world.webhook(world.tenant, receiver.url("/")).await;
+    let handle = world.start(quick());
+    let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
+    world.succeeded(ids[0]).await;
+    let kept = || (receiver.open(), handle.stats().lanes) == (1, 1);
+    condition("connection that is kept", kept).await;
+    clock.advance_ms(60_000);
+    handle.wake();
+    let gone = || (receiver.open(), handle.stats().lanes) == (0, 0);
+    condition("end of the lane", gone).await;
+}

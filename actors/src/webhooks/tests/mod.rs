@@ -20,7 +20,7 @@ use sea_orm::{
 
 use super::{Services, WebhooksConfig, WebhooksHandle, retry, signature::Signer, start};
 use crate::{
-    clock::{SharedClock, SystemClock},
+    clock::{Clock, ManualClock, SharedClock, SystemClock},
     outbound::receiver::{Play, Receiver, Seen, local_outbound},
     outbox::{self, Deliver, NewEvent},
     testing::sqlite_store,
@@ -42,8 +42,16 @@ struct World {
 
 impl World {
     async fn new() -> Self {
+        Self::with_clock(Arc::new(SystemClock)).await
+    }
+
+    async fn with_manual_clock() -> (Self, ManualClock) {
+        let clock = ManualClock::new(SystemClock.now());
+        (Self::with_clock(Arc::new(clock.clone())).await, clock)
+    }
+
+    async fn with_clock(clock: SharedClock) -> Self {
         let (folder, store) = sqlite_store().await;
-        let clock: SharedClock = Arc::new(SystemClock);
         Self {
             _folder: folder,
             store,
@@ -185,6 +193,15 @@ impl World {
 
     async fn attempted(&self, id: DeliveryId) -> delivery::Model {
         self.until(id, "is attempted", |row| row.attempts > 0).await
+    }
+}
+
+/// Waits until something holds that is not in the store.
+async fn condition(what: &str, holds: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !holds() {
+        assert!(began.elapsed() < Duration::from_secs(20), "no {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
