@@ -74,7 +74,7 @@ pub const ROUTES: &[Route] = &[
     post("/webhooks/{id}/rotate-secret", "webhooks.rotateSecret", |r| r.to(webhooks::rotate_secret), "Replace the secret; the old one signs as well for 24 hours.").takes::<webhooks::SecretRotation>().ok::<webhooks::Webhook>().fails(WEBHOOK),
     post("/webhooks/{id}/test", "webhooks.test", |r| r.to(webhooks::test), "Send a signed sample and wait for what becomes of it.").ok::<deliveries::DeliveryDetail>().fails(WEBHOOK),
     get("/webhooks/{id}/deliveries", "webhooks.deliveries", |r| r.to(deliveries::list), "A page of deliveries, newest first.").query(&["limit", "offset", "status"]).ok::<deliveries::DeliveryList>().fails(WEBHOOK),
-    post("/webhooks/{id}/recover", "webhooks.recover", |r| r.to(deliveries::recover), "Send again what failed in a time; at most 100000 deliveries at once.").takes::<deliveries::Recovery>().accepted::<deliveries::Recovered>().fails(WEBHOOK),
+    post("/webhooks/{id}/recover", "webhooks.recover", |r| r.to(deliveries::recover), "Send again all that failed in a time, in the background.").takes::<deliveries::Recovery>().accepted::<deliveries::Recovered>().fails(WEBHOOK),
 
     get("/deliveries/{id}", "deliveries.get", |r| r.to(deliveries::show), "One delivery with its attempts.").ok::<deliveries::DeliveryDetail>().fails(DELIVERY),
     post("/deliveries/{id}/resend", "deliveries.resend", |r| r.to(deliveries::resend), "Send a delivery again now.").accepted::<deliveries::Delivery>().fails(RESENT),

@@ -10,6 +10,7 @@ use sea_orm_migration::{
 };
 
 mod m20261121_000001_initial;
+mod m20261121_000003_recoveries;
 
 /// Runs the steps.
 #[derive(Debug)]
@@ -18,7 +19,10 @@ pub struct Migrator;
 #[async_trait::async_trait]
 impl MigratorTrait for Migrator {
     fn migrations() -> Vec<Box<dyn MigrationTrait>> {
-        vec![Box::new(m20261121_000001_initial::Migration)]
+        vec![
+            Box::new(m20261121_000001_initial::Migration),
+            Box::new(m20261121_000003_recoveries::Migration),
+        ]
     }
 }
 
