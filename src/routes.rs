@@ -12,7 +12,7 @@ use utoipa::ToSchema;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
-    api::{agents, calls, credits, deliveries, functions, phone_numbers, webhooks},
+    api::{agents, calls, credits, deliveries, function_stats, functions, phone_numbers, webhooks},
     error::{ApiError, Code, Missing},
     middleware::{admit, catch_panic, once, receive_body},
     openapi::{self, Schemas},
@@ -51,6 +51,7 @@ pub const ROUTES: &[Route] = &[
     patch("/agents/{id}/functions/{name}", "functions.update", |r| r.to(functions::update), "Change a function.").patches::<functions::FunctionDraft>().ok::<functions::Function>().fails(CHANGED_FUNCTION),
     delete("/agents/{id}/functions/{name}", "functions.delete", |r| r.to(functions::delete), "Delete a function.").fails(FUNCTION),
     post("/agents/{id}/functions/{name}/test", "functions.test", |r| r.to(functions::test), "Call a function's endpoint as a call would, marked as a test.").may_take::<functions::FunctionTest>().ok::<functions::FunctionOutcome>().fails(FUNCTION),
+    get("/agents/{id}/functions/{name}/stats", "functions.stats", |r| r.to(function_stats::show), "How often a function was called, failed, and how long it took.").ok::<function_stats::FunctionStats>().fails(FUNCTION),
 
     get("/phone-numbers", "phoneNumbers.list", |r| r.to(phone_numbers::list_all), "All phone numbers, oldest first.").ok::<phone_numbers::PhoneNumberList>(),
     get("/phone-numbers/{id}", "phoneNumbers.get", |r| r.to(phone_numbers::show), "One phone number.").ok::<phone_numbers::PhoneNumber>().fails(NUMBER),

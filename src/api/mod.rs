@@ -5,6 +5,7 @@ pub mod agents;
 pub mod calls;
 pub mod credits;
 pub mod deliveries;
+pub mod function_stats;
 pub mod functions;
 pub mod parameters;
 pub mod phone_numbers;
