@@ -16,6 +16,8 @@ use crate::{extract::FieldError, middleware::current_request_id};
 
 /// How soon a client may come back after a 503, in seconds.
 const UNAVAILABLE_RETRY_SECONDS: u64 = 2;
+/// How soon a client may ask for one more recovery, in seconds.
+const RECOVERIES_RETRY_SECONDS: u64 = 5;
 /// How many wrong fields one answer names.
 const FIELDS_MAX: usize = 100;
 
@@ -141,6 +143,9 @@ pub enum ApiError {
     /// Seconds until the next request is taken.
     #[error("Too many requests; come back in {retry_after_seconds} s.")]
     RateLimited { retry_after_seconds: i64 },
+    /// The limit.
+    #[error("{0} recoveries of this webhook are under way already; ask again when one is done.")]
+    TooManyRecoveries(u64),
     #[error("Something went wrong on our side; the requestId helps us to find it.")]
     Internal,
     #[error("The service cannot answer right now; try again in a moment.")]
@@ -167,7 +172,7 @@ impl ApiError {
             Self::UnsupportedMediaType(_) => Code::UnsupportedMediaType,
             Self::Validation(_) => Code::ValidationFailed,
             Self::IdempotencyKeyReused => Code::IdempotencyKeyReused,
-            Self::RateLimited { .. } => Code::RateLimited,
+            Self::RateLimited { .. } | Self::TooManyRecoveries(_) => Code::RateLimited,
             Self::Internal => Code::InternalError,
             Self::Unavailable => Code::Unavailable,
         }
@@ -253,6 +258,9 @@ impl ResponseError for ApiError {
                 retry_after_seconds,
             } => {
                 response.insert_header((RETRY_AFTER, retry_after_seconds.to_string()));
+            }
+            Self::TooManyRecoveries(_) => {
+                response.insert_header((RETRY_AFTER, RECOVERIES_RETRY_SECONDS));
             }
             Self::Unavailable => {
                 response.insert_header((RETRY_AFTER, UNAVAILABLE_RETRY_SECONDS));

@@ -12,7 +12,10 @@ use utoipa::ToSchema;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
-    api::{agents, calls, credits, deliveries, events, functions, phone_numbers, webhooks},
+    api::{
+        agents, calls, credits, deliveries, events, function_stats, functions, phone_numbers,
+        webhooks,
+    },
     error::{ApiError, Code, Missing},
     middleware::{admit, catch_panic, once, receive_body},
     openapi::{self, Schemas},
@@ -51,6 +54,7 @@ pub const ROUTES: &[Route] = &[
     patch("/agents/{id}/functions/{name}", "functions.update", |r| r.to(functions::update), "Change a function.").patches::<functions::FunctionDraft>().ok::<functions::Function>().fails(CHANGED_FUNCTION),
     delete("/agents/{id}/functions/{name}", "functions.delete", |r| r.to(functions::delete), "Delete a function.").fails(FUNCTION),
     post("/agents/{id}/functions/{name}/test", "functions.test", |r| r.to(functions::test), "Call a function's endpoint as a call would, marked as a test.").may_take::<functions::FunctionTest>().ok::<functions::FunctionOutcome>().fails(FUNCTION),
+    get("/agents/{id}/functions/{name}/stats", "functions.stats", |r| r.to(function_stats::show), "How often a function was called, failed, and how long it took.").ok::<function_stats::FunctionStats>().fails(FUNCTION),
 
     get("/phone-numbers", "phoneNumbers.list", |r| r.to(phone_numbers::list_all), "All phone numbers, oldest first.").ok::<phone_numbers::PhoneNumberList>(),
     get("/phone-numbers/{id}", "phoneNumbers.get", |r| r.to(phone_numbers::show), "One phone number.").ok::<phone_numbers::PhoneNumber>().fails(NUMBER),
@@ -74,7 +78,7 @@ pub const ROUTES: &[Route] = &[
     post("/webhooks/{id}/rotate-secret", "webhooks.rotateSecret", |r| r.to(webhooks::rotate_secret), "Replace the secret; the old one signs as well for 24 hours.").takes::<webhooks::SecretRotation>().ok::<webhooks::Webhook>().fails(WEBHOOK),
     post("/webhooks/{id}/test", "webhooks.test", |r| r.to(webhooks::test), "Send a signed sample and wait for what becomes of it.").ok::<deliveries::DeliveryDetail>().fails(WEBHOOK),
     get("/webhooks/{id}/deliveries", "webhooks.deliveries", |r| r.to(deliveries::list), "A page of deliveries, newest first.").query(&["limit", "offset", "status"]).ok::<deliveries::DeliveryList>().fails(WEBHOOK),
-    post("/webhooks/{id}/recover", "webhooks.recover", |r| r.to(deliveries::recover), "Send again what failed in a time; at most 100000 deliveries at once.").takes::<deliveries::Recovery>().accepted::<deliveries::Recovered>().fails(WEBHOOK),
+    post("/webhooks/{id}/recover", "webhooks.recover", |r| r.to(deliveries::recover), "Send again all that failed in a time, in the background.").takes::<deliveries::Recovery>().accepted::<deliveries::Recovered>().fails(WEBHOOK),
 
     get("/deliveries/{id}", "deliveries.get", |r| r.to(deliveries::show), "One delivery with its attempts.").ok::<deliveries::DeliveryDetail>().fails(DELIVERY),
     post("/deliveries/{id}/resend", "deliveries.resend", |r| r.to(deliveries::resend), "Send a delivery again now.").accepted::<deliveries::Delivery>().fails(RESENT),

@@ -11,6 +11,8 @@ use sea_orm_migration::{
 
 mod m20261121_000001_initial;
 mod m20261121_000002_event_positions;
+mod m20261121_000003_recoveries;
+mod m20261121_000004_function_stats;
 
 /// Runs the steps.
 #[derive(Debug)]
@@ -22,6 +24,8 @@ impl MigratorTrait for Migrator {
         vec![
             Box::new(m20261121_000001_initial::Migration),
             Box::new(m20261121_000002_event_positions::Migration),
+            Box::new(m20261121_000003_recoveries::Migration),
+            Box::new(m20261121_000004_function_stats::Migration),
         ]
     }
 }

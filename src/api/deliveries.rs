@@ -1,13 +1,14 @@
 //! Deliveries: what became of each event on its way to a webhook, and sending it again.
 
 use actix_web::web::Data;
+use dikala_actors::webhooks::recovery::count;
 use dikala_entities::{
-    CallId, DeliveryId, DeliveryStatus, EventId, EventKind, Millis, TenantId, WebhookId, attempt,
-    delivery, event,
+    CallId, DeliveryId, DeliveryStatus, EventId, EventKind, Millis, RecoveryId, TenantId,
+    WebhookId, attempt, delivery, event, recovery,
 };
 use sea_orm::{
-    ActiveModelTrait, ActiveValue::Set, ColumnTrait, Condition, EntityTrait, IntoActiveModel,
-    QueryFilter, QueryOrder, QuerySelect,
+    ActiveModelTrait, ColumnTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter,
+    QueryOrder, QuerySelect,
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -23,10 +24,8 @@ use crate::{
 
 /// Attempts shown of one delivery, newest first.
 const ATTEMPTS_MAX: u64 = 100;
-/// Deliveries that one transaction of a recovery sends again, and one recovery in all: so a recovery never holds up other writes
-/// for long. Who gets the largest number asks again.
-const RECOVER_BATCH: u64 = 500;
-const RECOVER_MAX: usize = 100_000;
+/// Recoveries of one webhook that may be under way at the same time.
+const RECOVERIES_MAX: u64 = 10;
 
 /// An event on its way to a webhook.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -124,11 +123,11 @@ pub struct Recovery {
     until: Option<Millis>,
 }
 
-/// How many deliveries are sent again.
+/// How many deliveries have failed in that time: so many are sent again, the oldest first.
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[schema(example = json!({"deliveries": 17}))]
 pub struct Recovered {
-    deliveries: usize,
+    deliveries: u64,
 }
 
 impl From<delivery::Model> for Delivery {
@@ -279,7 +278,7 @@ impl Recovery {
     }
 }
 
-/// `POST /webhooks/{id}/recover`: answered once all of it is committed.
+/// `POST /webhooks/{id}/recover`: answered once it is certain to be done; the dispatcher does it, in batches.
 pub async fn recover(
     caller: Caller,
     services: Data<Services>,
@@ -289,73 +288,41 @@ pub async fn recover(
     let webhook = webhooks::find(services.store.reader(), caller.tenant, id.0).await?;
     let now = services.clock.now();
     let Recovery { since, until } = Recovery::read(&body.form()?)?;
-    let until = until.unwrap_or(now.plus_ms(1));
-    let (mut deliveries, mut after) = (0, None);
-    while deliveries < RECOVER_MAX {
-        let ids = failed(&services, webhook.id, since, until, after).await?;
-        after = ids.last().copied();
-        if after.is_none() {
-            break;
-        }
-        deliveries += send_again(&services, ids, now).await?;
-    }
-    services.outbound.wake();
-    Ok(Answer::accepted(&Recovered { deliveries }))
-}
-
-/// The next batch of failed deliveries after the one named.
-async fn failed(
-    services: &Services,
-    webhook: WebhookId,
-    since: Millis,
-    until: Millis,
-    after: Option<DeliveryId>,
-) -> Result<Vec<DeliveryId>, ApiError> {
-    let within = |column: delivery::Column| {
-        Condition::all()
-            .add(column.gte(since))
-            .add(column.lt(until))
+    let asked = recovery::Model {
+        id: RecoveryId::new(now),
+        tenant_id: caller.tenant,
+        webhook_id: webhook.id,
+        since,
+        until: until.unwrap_or(now.plus_ms(1)),
+        after: DeliveryId::first_at(Millis::MIN),
+        asked_at: now,
     };
-    let mut select = delivery::Entity::find()
-        .select_only()
-        .column(delivery::Column::Id)
-        .filter(delivery::Column::WebhookId.eq(webhook))
-        .filter(delivery::Column::Status.eq(DeliveryStatus::Failed))
-        .filter(delivery::Column::IsTest.eq(false))
-        .filter(
-            Condition::any()
-                .add(within(delivery::Column::CreatedAt))
-                .add(within(delivery::Column::CompletedAt)),
-        );
-    if let Some(after) = after {
-        select = select.filter(delivery::Column::Id.gt(after));
+    // Counted before the transaction, which on SQLite would hold up every other write for as long as that takes.
+    let deliveries = count(services.store.reader(), &asked).await?;
+    let unit = Unit::begin(&services, &caller).await?;
+    if deliveries > 0 {
+        webhooks::lock(unit.txn(), caller.tenant, webhook.id).await?;
+        refuse_too_many(&unit, webhook.id).await?;
+        recovery::Entity::insert(asked.into_active_model())
+            .exec_without_returning(unit.txn())
+            .await?;
     }
-    let ids = select
-        .order_by_asc(delivery::Column::Id)
-        .limit(RECOVER_BATCH)
-        .into_tuple()
-        .all(services.store.reader())
+    let answer = unit
+        .commit(Answer::accepted(&Recovered { deliveries }))
         .await?;
-    Ok(ids)
+    services.outbound.wake();
+    Ok(answer)
 }
 
-async fn send_again(
-    services: &Services,
-    ids: Vec<DeliveryId>,
-    now: Millis,
-) -> Result<usize, ApiError> {
-    let done = delivery::Entity::update_many()
-        .set(delivery::ActiveModel {
-            status: Set(DeliveryStatus::Pending),
-            next_attempt_at: Set(Some(now)),
-            lease_owner: Set(None),
-            lease_until: Set(Millis::MIN),
-            completed_at: Set(None),
-            ..Default::default()
-        })
-        .filter(delivery::Column::Id.is_in(ids))
-        .filter(delivery::Column::Status.eq(DeliveryStatus::Failed))
-        .exec(services.store.writer())
+/// Counts under the lock of the webhook's row: two at once cannot both be the last.
+async fn refuse_too_many(unit: &Unit, webhook: WebhookId) -> Result<(), ApiError> {
+    let open = recovery::Entity::find()
+        .filter(recovery::Column::WebhookId.eq(webhook))
+        .count(unit.txn())
         .await?;
-    Ok(usize::try_from(done.rows_affected).unwrap_or(usize::MAX))
+    if open < RECOVERIES_MAX {
+        Ok(())
+    } else {
+        Err(ApiError::TooManyRecoveries(RECOVERIES_MAX))
+    }
 }

@@ -211,7 +211,7 @@ fn by_name(agent: AgentId, name: &str) -> Select<function::Entity> {
 }
 
 /// The agent's function of that name, or 404. The agent is known to be the tenant's.
-async fn find(
+pub async fn find(
     db: &impl ConnectionTrait,
     agent: AgentId,
     name: &str,

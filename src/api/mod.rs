@@ -6,6 +6,7 @@ pub mod calls;
 pub mod credits;
 pub mod deliveries;
 pub mod events;
+pub mod function_stats;
 pub mod functions;
 pub mod parameters;
 pub mod phone_numbers;

@@ -218,7 +218,8 @@ pub async fn find(
     webhook.ok_or(ApiError::NotFound(Missing::Webhook))
 }
 
-async fn lock(
+/// The tenant's webhook, kept as it is until the transaction ends, or 404.
+pub async fn lock(
     db: &impl ConnectionTrait,
     tenant: TenantId,
     id: WebhookId,

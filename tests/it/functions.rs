@@ -244,3 +244,92 @@ async fn an_invocation_runs_once_and_holds_up_nothing(
         "{kinds:?}"
     );
 }
+
+#[rstest]
+#[actix_web::test]
+async fn a_function_tells_how_it_did(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let mut world = world!(store, Setup::new().set("functions.timeout_seconds", 30));
+    let (tenant, receiver) = (&world.tenant, &world.receiver);
+    let slow = [100, 300, 600, 1_200].map(|ms| Answer::Slow(Duration::from_millis(ms)));
+    let answers = slow.into_iter().chain([Answer::Status(500)]);
+    receiver.answer("/stock", answers);
+    let url = receiver.url("/stock");
+    tenant.create_function("stock", "POST", &url).await;
+    let functions = format!("/agents/{}/functions", tenant.agent);
+    let bridge = tenant.bridge(Socket).await;
+    let id = bridge.talk(&tenant.did).await;
+    let invoke = async |invocation: &str, name: &str, parameters: Value| {
+        let message = json!({
+            "callId": id, "invocationId": invocation, "name": name, "parameters": parameters,
+        });
+        let reply = bridge.ok("call.function", message).await;
+        text(&reply["outcome"], "status")
+    };
+    let fits = json!({"orderId": "1"});
+    // One after the other, so that each meets its own answer; the second of each is a repeat, which asks nobody.
+    for n in 0..8 {
+        let outcome = invoke(&format!("fits-{}", n / 2), "stock", fits.clone()).await;
+        assert_eq!(outcome, "ok");
+    }
+    assert_eq!(invoke("fails", "stock", fits.clone()).await, "error");
+    assert_eq!(invoke("fits not", "stock", json!({})).await, "error");
+    assert_eq!(invoke("unknown", "stick", fits.clone()).await, "error");
+    let tried = tenant
+        .api
+        .post(
+            &format!("{functions}/stock/test"),
+            json!({"parameters": fits}),
+        )
+        .await;
+    assert_eq!(tried.status, 200);
+
+    let stats = tenant
+        .api
+        .get(&format!("{functions}/stock/stats"))
+        .await
+        .expect(200);
+    assert_eq!(
+        json!([stats["name"], stats["calls"], stats["failures"]]),
+        json!(["stock", 6, 2])
+    );
+    let [from, to] = ["from", "to"].map(|field| Moment::parse(&stats[field]));
+    assert_eq!(from.plus(24 * 60 * 60), to);
+    let latency = ["p50", "p95", "p99", "max"].map(|p| stats["latencyMs"][p].as_i64().unwrap());
+    assert!(latency.is_sorted(), "{stats}");
+    // Of the five that were sent, three took at least 300, 600 and 1200 ms.
+    assert!(latency[0] >= 300 && latency[1] >= 1_200, "{stats}");
+
+    // It is the same function after a restart and under another name, and another agent's of that name is another.
+    world.server.kill9();
+    bridge.cut();
+    world.server.restart();
+    let tenant = &world.tenant;
+    let renamed = tenant
+        .api
+        .patch(&format!("{functions}/stock"), json!({"name": "shelf"}))
+        .await;
+    assert_eq!(renamed.status, 200);
+    let missing = tenant.api.get(&format!("{functions}/stock/stats")).await;
+    let error = missing.expect(404);
+    assert_eq!(error["error"]["code"], "function_not_found");
+    let path = format!("{functions}/shelf/stats");
+    let later = tenant.api.get(&path).await.expect(200);
+    assert_eq!(later["name"], "shelf");
+    for field in ["calls", "failures", "latencyMs"] {
+        assert_eq!(later[field], stats[field]);
+    }
+    let other = tenant.create_agent(json!({})).await;
+    let functions = format!("/agents/{other}/functions");
+    let another = json!({"name": "shelf", "description": "Looks.", "endpoint": url});
+    tenant.api.post(&functions, another).await.expect(201);
+    let none = tenant
+        .api
+        .get(&format!("{functions}/shelf/stats"))
+        .await
+        .expect(200);
+    let nothing = json!({"p50": null, "p95": null, "p99": null, "max": null});
+    assert_eq!(
+        json!([none["calls"], none["latencyMs"]]),
+        json!([0, nothing])
+    );
+}

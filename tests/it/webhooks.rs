@@ -1,5 +1,7 @@
 //! Deliveries to receivers of every kind of badness.
 
+use std::collections::BTreeSet;
+
 use crate::support::{postgres::free_port, prelude::*, world::HOOK};
 
 fn attempts(received: &[Received]) -> Vec<u32> {
@@ -344,4 +346,89 @@ async fn retries_end_with_the_schedule(#[values(Sqlite, Postgres)] store: StoreK
     let mut all = attempts(&received);
     all.sort_unstable();
     assert_eq!(all, [1, 1, 2, 2, 3, 3]);
+}
+
+/// Deliveries of a webhook that failed for good in these seconds after the epoch, made of one that there is: their ids.
+async fn fail(world: &World, webhook: &str, at_seconds: &[u64]) -> BTreeSet<String> {
+    let rows: Vec<(String, u64)> = at_seconds
+        .iter()
+        .enumerate()
+        .map(|(n, at)| (format!("dlv_{:026}", n + 1), at * 1_000))
+        .collect();
+    let values: Vec<_> = rows
+        .iter()
+        .map(|(id, at_ms)| format!("('{id}', {at_ms})"))
+        .collect();
+    let sql = format!(
+        "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, call_id, kind, status, attempts, \
+            next_attempt_at, lease_owner, lease_until, is_test, created_at, completed_at) \
+        SELECT v.column1, d.tenant_id, '{webhook}', d.event_id, d.call_id, d.kind, 'failed', 11, \
+            NULL, NULL, 0, false, v.column2, v.column2 \
+        FROM (VALUES {}) AS v, (SELECT * FROM deliveries LIMIT 1) AS d",
+        values.join(", ")
+    );
+    world.server.installation.store.execute(&sql).await;
+    rows.into_iter().map(|(id, _)| id).collect()
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_recovery_survives_a_kill(#[values(Sqlite, Postgres)] store: StoreKind) {
+    const SINCE: u64 = 1_768_000_000;
+    const UNTIL: u64 = 1_768_003_600;
+    let mut world = world!(store);
+    let bridge = world.tenant.bridge(Http).await;
+    let id = bridge.ring(&world.tenant.did).await;
+    world.event("call.started", &id).await;
+    let url = world.receiver.url("/missed");
+    let webhook = world.tenant.subscribe(&url, &["credits.low"], SECRET).await;
+    // Every tenth before the time or after it.
+    let at = |n: u64| match n % 20 {
+        0 => SINCE - 1,
+        10 => UNTIL,
+        _ => SINCE + n % (UNTIL - SINCE),
+    };
+    let at_seconds: Vec<u64> = (0..6_000).map(at).collect();
+    let all = fail(&world, &webhook, &at_seconds).await;
+    let wanted: BTreeSet<String> = all
+        .into_iter()
+        .zip(&at_seconds)
+        .filter(|(_, at)| (SINCE..UNTIL).contains(at))
+        .map(|(id, _)| id)
+        .collect();
+    let asked = world
+        .tenant
+        .api
+        .post(
+            &format!("/webhooks/{webhook}/recover"),
+            json!({"since": "2026-01-09T23:06:40Z", "until": "2026-01-10T00:06:40Z"}),
+        )
+        .await
+        .expect(202);
+    assert_eq!(asked, json!({"deliveries": wanted.len()}));
+    world.receiver.wait_for("/missed", 1).await;
+    world.server.kill9();
+    let open = world.server.installation.store.count("recoveries").await;
+    assert_eq!(open, 1, "it was killed in the middle");
+    world.server.restart();
+
+    let arrived = |world: &World| -> BTreeSet<String> {
+        let received = world.receiver.received("/missed").into_iter();
+        let id = |request: Received| request.header("x-service-delivery").to_owned();
+        received.map(id).collect()
+    };
+    eventually("all that failed in the time", async || {
+        (arrived(&world).len() >= wanted.len()).then_some(())
+    })
+    .await;
+    let api = &world.tenant.api;
+    eventually("nothing to be left to do", async || {
+        let path = format!("/webhooks/{webhook}/deliveries?status=pending");
+        let pending = api.get(&path).await.expect(200);
+        (pending["deliveries"] == json!([])).then_some(())
+    })
+    .await;
+    let left = world.server.installation.store.count("recoveries").await;
+    assert_eq!(left, 0);
+    assert!(arrived(&world) == wanted, "others than those arrived");
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dikala_entities::{CallStatus, call, invocation, tenant};
+use dikala_entities::{CallStatus, FunctionId, call, invocation, tenant};
 use sea_orm::EntityTrait;
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ use super::{
     settings::CallSettings,
 };
 use crate::{
-    functions::{FunctionSpec, Invoke, Outcome},
+    functions::{FunctionSpec, Invoke, Invoked, Outcome},
     journal::Entry,
 };
 
@@ -34,9 +34,9 @@ pub async fn invoke(
     if row.status != CallStatus::Answered {
         return Err(CallError::InvalidTransition { status: row.status });
     }
-    let (outcome, duration_ms) = run(&parts, &row, &message).await?;
-    let result = outcome.event_result();
-    let outcome = serde_json::to_value(&outcome).map_err(|_| CallError::Unavailable)?;
+    let (function, invoked) = run(&parts, &row, &message).await?;
+    let result = invoked.outcome.event_result();
+    let outcome = serde_json::to_value(&invoked.outcome).map_err(|_| CallError::Unavailable)?;
     let now = parts.clock.now();
     let entry = Entry {
         events: vec![events::function_called(
@@ -52,8 +52,10 @@ pub async fn invoke(
             tenant_id: row.tenant_id,
             function_name: message.name,
             outcome: outcome.to_string(),
-            duration_ms,
+            duration_ms: invoked.duration_ms,
             created_at: now,
+            function_id: function,
+            fault: invoked.outcome.fault().map(|code| code.as_str().to_owned()),
         }),
         ..Entry::default()
     };
@@ -64,11 +66,12 @@ pub async fn invoke(
     Ok(outcome)
 }
 
+/// Which of the agent's functions it was, if any, and what came of it.
 async fn run(
     parts: &CallParts,
     row: &call::Model,
     message: &InvokeFunction,
-) -> Result<(Outcome, i64), CallError> {
+) -> Result<(Option<FunctionId>, Invoked), CallError> {
     let db = parts.store.reader();
     // The large columns are not kept in memory while a call runs.
     let stored = call::Entity::find_by_id(row.id)
@@ -82,10 +85,12 @@ async fn run(
         .as_ref()
         .and_then(|settings| settings.function(&message.name));
     let Some(function) = function else {
-        return Ok((Outcome::unknown_function(&message.name), 0));
+        let unknown = Outcome::unknown_function(&message.name);
+        return Ok((None, Invoked::at_once(unknown)));
     };
     if !function.enabled {
-        return Ok((Outcome::disabled(&message.name), 0));
+        let disabled = Outcome::disabled(&message.name);
+        return Ok((function.id, Invoked::at_once(disabled)));
     }
     let tenant = tenant::Entity::find_by_id(row.tenant_id)
         .one(db)
@@ -112,6 +117,5 @@ async fn run(
         secret,
         is_test: false,
     };
-    let invoked = parts.functions.invoke(invoke).await;
-    Ok((invoked.outcome, invoked.duration_ms))
+    Ok((function.id, parts.functions.invoke(invoke).await))
 }

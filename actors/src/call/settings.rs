@@ -1,7 +1,8 @@
 //! The agent and its functions as they were when a call began: a running call goes on with these.
 
 use dikala_entities::{
-    AgentId, FunctionMethod, Language, OutboundUrl, PhoneNumber, VoiceId, agent, function,
+    AgentId, FunctionId, FunctionMethod, Language, OutboundUrl, PhoneNumber, VoiceId, agent,
+    function,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -29,6 +30,9 @@ pub struct CallSettings {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FunctionSettings {
+    /// None in calls that began before it was kept.
+    #[serde(default)]
+    pub id: Option<FunctionId>,
     pub name: String,
     pub description: String,
     pub parameters: Value,
@@ -44,6 +48,7 @@ impl CallSettings {
         let functions = functions
             .into_iter()
             .map(|function| FunctionSettings {
+                id: Some(function.id),
                 enabled: enabled.contains(&function.name),
                 name: function.name,
                 description: function.description,

@@ -139,6 +139,14 @@ impl Outcome {
         Self::error(code, message)
     }
 
+    /// The code of a fault.
+    pub const fn fault(&self) -> Option<FaultCode> {
+        match self {
+            Self::Ok { .. } => None,
+            Self::Error { code, .. } => Some(*code),
+        }
+    }
+
     /// The `result` of the `function.called` event: the endpoint's object, or `{"error":{"code","message"}}`.
     pub fn event_result(&self) -> Value {
         match self {

@@ -70,6 +70,7 @@ impl Actor for WebhookDispatcher {
 
     fn started(&mut self, _: &mut Self::Context) {
         self.engine.start();
+        self.engine.recover();
     }
 
     fn stopped(&mut self, _: &mut Self::Context) {

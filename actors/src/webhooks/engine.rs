@@ -51,6 +51,8 @@ pub(super) struct Engine {
     pub(super) state: RefCell<State>,
     /// Something may be due in the table.
     pub(super) woken: Notify,
+    /// A recovery may have been asked for.
+    pub(super) asked: Notify,
     /// An attempt was recorded, or the engine was abandoned.
     pub(super) changed: Notify,
 }
@@ -134,6 +136,7 @@ impl Engine {
             stats,
             state: RefCell::new(State::new(started_at)),
             woken: Notify::new(),
+            asked: Notify::new(),
             changed: Notify::new(),
         })
     }
@@ -149,12 +152,14 @@ impl Engine {
         state.stopping = true;
         drop(state);
         self.woken.notify_one();
+        self.asked.notify_one();
         self.changed.notify_waiters();
     }
 
-    /// Something may be due in the table.
+    /// Something may be due in the table, or asked for there.
     pub(super) fn wake(&self) {
         self.woken.notify_one();
+        self.asked.notify_one();
     }
 
     /// Takes committed deliveries; what finds no room is left to the table.

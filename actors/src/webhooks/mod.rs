@@ -2,7 +2,8 @@
 //! endpoint slows anybody else's.
 //!
 //! [`dispatcher`] is the actor, a thin shell around [`engine`]; [`lane`] is one endpoint's queue; [`circuit`], [`retry`],
-//! [`signature`] and [`headers`](mod@headers) are the decisions; [`table`] and [`results`] are the SQL.
+//! [`signature`] and [`headers`](mod@headers) are the decisions; [`table`] and [`results`] are the SQL; [`recovery`] sends
+//! again what failed in a time.
 
 mod attempt;
 mod circuit;
@@ -12,6 +13,7 @@ mod headers;
 mod lane;
 mod reader;
 mod recorder;
+pub mod recovery;
 mod results;
 pub mod retry;
 mod sample;
@@ -123,7 +125,7 @@ impl WebhooksHandle {
         self.dispatcher.clone().recipient()
     }
 
-    /// Says that deliveries may have become due in the table: a resend, a recovery, a webhook enabled again.
+    /// Says that deliveries may have become due in the table, or a recovery was asked for: a resend, a webhook enabled again.
     pub fn wake(&self) {
         // Lost where the mailbox is full; the dispatcher looks every second anyway.
         let _ = self.dispatcher.try_send(Wake);

@@ -2,7 +2,7 @@
 
 use sea_orm::entity::prelude::*;
 
-use crate::values::{CallId, Millis, TenantId};
+use crate::values::{CallId, FunctionId, Millis, TenantId};
 
 /// A function that the AI invoked, with its outcome: a repeat of the invocation is answered from here.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
@@ -16,8 +16,13 @@ pub struct Model {
     pub function_name: String,
     /// The outcome as the bridge was told it, as JSON.
     pub outcome: String,
+    /// 0 where nothing was sent.
     pub duration_ms: i64,
     pub created_at: Millis,
+    /// None where the agent had no such function, and for calls from before this was kept.
+    pub function_id: Option<FunctionId>,
+    /// The code of an outcome that is an error.
+    pub fault: Option<String>,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]

@@ -14,6 +14,7 @@ pub mod function;
 pub mod idempotency;
 pub mod invocation;
 pub mod phone_number;
+pub mod recovery;
 pub mod tenant;
 pub mod transcript;
 pub mod webhook;

@@ -143,6 +143,8 @@ ids! {
     EventId = "evt";
     /// One event on its way to one webhook.
     DeliveryId = "dlv";
+    /// A time whose failed deliveries are sent again.
+    RecoveryId = "rcv";
     /// An API key.
     ApiKeyId = "key";
     /// A telephony bridge, named by its token.

@@ -17,7 +17,7 @@ pub use enums::{
 };
 pub use ids::{
     AgentId, ApiKeyId, BridgeId, CallId, CommandId, DeliveryId, EventId, FunctionId, IdError,
-    PhoneNumberId, RequestId, TenantId, TransactionId, WebhookId,
+    PhoneNumberId, RecoveryId, RequestId, TenantId, TransactionId, WebhookId,
 };
 pub use instant::{Millis, MillisError};
 pub use minutes::{MINUTES_MAX, Minutes, MinutesError};

@@ -1,11 +1,13 @@
 //! Deliveries over HTTP.
 
+use actix_web::http::Method;
 use dikala_actors::clock::Clock;
-use dikala_entities::{DeliveryStatus, webhook};
-use sea_orm::EntityTrait;
+use dikala_entities::{DeliveryStatus, Millis, recovery, webhook};
+use sea_orm::{EntityTrait, QueryOrder};
 use serde_json::{Value, json};
 
 use super::world::{World, write_delivery};
+use crate::routes::BASE;
 
 async fn hook(world: &World) -> webhook::Model {
     let webhook = webhook::Entity::find_by_id(world.ours.webhook)
@@ -144,35 +146,76 @@ async fn a_time_is_recovered() {
         )
         .await
         .json();
-    assert_eq!(rest, json!({"deliveries": 2}));
-    let pending = world
-        .get(&format!(
-            "/webhooks/{}/deliveries?status=pending",
-            webhook.id
-        ))
+    // Nobody has begun with the first two.
+    assert_eq!(rest, json!({"deliveries": 4}));
+    let asked: Vec<(Millis, Millis)> = recoveries(&world)
         .await
-        .json();
-    assert_eq!(pending["deliveries"].as_array().map(Vec::len), Some(4));
+        .into_iter()
+        .map(|recovery| (recovery.since, recovery.until))
+        .collect();
+    let at = |text: &str| Millis::parse_rfc3339(text).expect("a time");
+    let now = world.clock.now();
+    assert_eq!(
+        asked,
+        [
+            (at("2026-01-15T03:31:00Z"), at("2026-01-15T03:33:00Z")),
+            (at("2026-01-15T00:00:00Z"), now.plus_ms(1))
+        ]
+    );
+}
+
+/// What was asked for, the oldest first.
+async fn recoveries(world: &World) -> Vec<recovery::Model> {
+    recovery::Entity::find()
+        .order_by_asc(recovery::Column::Id)
+        .all(world.store().reader())
+        .await
+        .expect("reads")
 }
 
 #[actix_web::test]
-async fn many_are_recovered_in_batches() {
+async fn a_recovery_is_asked_for_once_under_one_key() {
     let world = World::start().await;
-    let webhook = hook(&world).await;
-    for _ in 0..520 {
-        write_delivery(
-            world.store(),
-            &webhook,
-            world.clock.now(),
-            DeliveryStatus::Failed,
-        )
-        .await;
+    let path = format!("{BASE}/webhooks/{}/recover", world.ours.webhook);
+    let headers = [
+        ("x-api-key", world.ours.key.as_str()),
+        ("content-type", "application/json"),
+        ("idempotency-key", "again"),
+    ];
+    for replayed in ["", "true"] {
+        let body = br#"{"since": "2026-01-15"}"#.to_vec();
+        let reply = world.send(&Method::POST, &path, &headers, body).await;
+        assert_eq!(
+            (reply.status, reply.json()),
+            (202, json!({"deliveries": 1}))
+        );
+        assert_eq!(reply.header("idempotent-replayed"), replayed);
     }
-    let reply = world
-        .post(
-            &format!("/webhooks/{}/recover", webhook.id),
-            json!({"since": "2026-01-15"}),
-        )
+    assert_eq!(recoveries(&world).await.len(), 1);
+}
+
+#[actix_web::test]
+async fn recoveries_do_not_pile_up() {
+    let world = World::start().await;
+    let path = format!("/webhooks/{}/recover", world.ours.webhook);
+    let all = json!({"since": "2026-01-15"});
+    let nothing = json!({"since": "2026-01-16"});
+    for _ in 0..10 {
+        let asked = world.post(&path, all.clone()).await;
+        assert_eq!(asked.json(), json!({"deliveries": 1}));
+        // Where nothing failed nothing is left to do.
+        let none = world.post(&path, nothing.clone()).await;
+        assert_eq!(none.json(), json!({"deliveries": 0}));
+    }
+    let refused = world.post(&path, all).await;
+    assert_eq!(
+        (refused.status, refused.code()),
+        (429, "rate_limited".into())
+    );
+    assert_eq!(refused.header("retry-after"), "5");
+    assert_eq!(recoveries(&world).await.len(), 10);
+    world
+        .delete(&format!("/webhooks/{}", world.ours.webhook))
         .await;
-    assert_eq!(reply.json(), json!({"deliveries": 521}));
+    assert_eq!(recoveries(&world).await, []);
 }

@@ -1,5 +1,8 @@
 //! Functions over HTTP.
 
+use dikala_actors::clock::Clock;
+use dikala_entities::{FunctionId, function, invocation};
+use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 use serde_json::{Value, json};
 
 use super::world::World;
@@ -76,7 +79,24 @@ async fn a_function_is_made_enabled_changed_and_deleted() {
         ["parameters invalid_type"]
     );
 
+    let stats = world
+        .done("functions.stats", &format!("{renamed}/stats"), None)
+        .await
+        .json();
+    let none = json!({"p50": null, "p95": null, "p99": null, "max": null});
+    assert_eq!(
+        stats,
+        json!({
+            "name": "cost", "from": "2026-01-14T03:30:00.000Z", "to": "2026-01-15T03:30:00.000Z",
+            "calls": 0, "failures": 0, "latencyMs": none
+        })
+    );
+
     world.done("functions.delete", &renamed, None).await;
+    assert_eq!(
+        world.get(&format!("{renamed}/stats")).await.code(),
+        "function_not_found"
+    );
     assert_eq!(tools().await, json!(["end_call", "check_stock"]));
     assert_eq!(world.delete(&renamed).await.code(), "function_not_found");
 }
@@ -139,5 +159,59 @@ async fn all_that_is_wrong_with_a_function() {
     assert_eq!(
         world.post(&path, blocked).await.fields(),
         ["endpoint blocked_address"]
+    );
+}
+
+/// Writes a call of a function, so many milliseconds ago.
+async fn write_call(world: &World, function: FunctionId, ms_ago: i64, duration_ms: i64) {
+    let row = invocation::Model {
+        call_id: world.ours.running,
+        invocation_id: format!("{function} {ms_ago}"),
+        tenant_id: world.ours.tenant,
+        function_name: "whatever it was called".into(),
+        outcome: "{}".into(),
+        duration_ms,
+        created_at: world.clock.now().plus_ms(-ms_ago),
+        function_id: Some(function),
+        fault: None,
+    };
+    invocation::Entity::insert(row.into_active_model())
+        .exec_without_returning(world.store().writer())
+        .await
+        .expect("inserts");
+}
+
+#[actix_web::test]
+async fn figures_are_of_the_last_day_and_of_a_thousand_calls() {
+    const DAY_MS: i64 = 86_400_000;
+    let world = World::start().await;
+    let ours = function::Entity::find()
+        .filter(function::Column::AgentId.eq(world.ours.agent))
+        .one(world.store().reader())
+        .await;
+    let ours = ours.expect("reads").expect("a row").id;
+    write_call(&world, ours, DAY_MS + 1, 9_000).await;
+    write_call(&world, ours, DAY_MS, 40).await;
+    write_call(&world, FunctionId::new(world.clock.now()), 1, 9_000).await;
+    let path = format!("/agents/{}/functions/check_stock/stats", world.ours.agent);
+    let stats = async || world.done("functions.stats", &path, None).await.json();
+    let few = stats().await;
+    assert_eq!(
+        (&few["calls"], &few["latencyMs"]["max"]),
+        (&json!(1), &json!(40))
+    );
+    assert_eq!(few["from"], "2026-01-14T03:30:00.000Z");
+    for ms_ago in 1..=1_000 {
+        write_call(&world, ours, ms_ago, ms_ago).await;
+    }
+    let many = stats().await;
+    assert_eq!(
+        (&many["calls"], &many["failures"]),
+        (&json!(1_000), &json!(0))
+    );
+    assert_eq!(many["from"], "2026-01-15T03:29:59.000Z");
+    assert_eq!(
+        many["latencyMs"],
+        json!({"p50": 500, "p95": 950, "p99": 990, "max": 1_000})
     );
 }

@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use sea_orm::{ConnectionTrait, Statement};
+
 use super::postgres::Database;
 
 /// Which store a test runs on; tests take it as an rstest value.
@@ -22,6 +24,23 @@ impl Store {
     /// The PostgreSQL database behind it, to do harm to.
     pub fn database(&self) -> Option<&Database> {
         self.database.as_ref()
+    }
+
+    /// Writes what no API writes.
+    pub async fn execute(&self, sql: &str) {
+        let store = dikala_entities::Store::connect(&self.url).await.unwrap();
+        store.writer().execute_unprepared(sql).await.unwrap();
+        store.close().await;
+    }
+
+    /// A count that no API shows.
+    pub async fn count(&self, table: &str) -> i64 {
+        let store = dikala_entities::Store::connect(&self.url).await.unwrap();
+        let sql = format!("SELECT COUNT(*) AS rows_there FROM {table}");
+        let count = Statement::from_string(store.backend(), sql);
+        let row = store.reader().query_one_raw(count).await.unwrap().unwrap();
+        store.close().await;
+        row.try_get("", "rows_there").unwrap()
     }
 }
 

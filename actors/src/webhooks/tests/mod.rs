@@ -31,6 +31,7 @@ const SECRET: &str = "whsecret-for-tests";
 
 mod failing;
 mod lasting;
+mod recovering;
 
 struct World {
     _folder: tempfile::TempDir,

@@ -1,0 +1,200 @@
+//! How a function did lately: how often it was called, how often in vain, how long its endpoint took.
+
+use actix_web::web::Data;
+use dikala_entities::{AgentId, FunctionId, Millis, invocation};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{Answer, agents, functions};
+use crate::{
+    error::ApiError,
+    extract::{Caller, FunctionName, Id},
+    openapi::schema,
+    services::Services,
+};
+
+/// How far back is looked, in milliseconds.
+const WINDOW_MS: i64 = 24 * 60 * 60 * 1_000;
+/// Calls that are looked at, the latest.
+const CALLS_MAX: u64 = 1_000;
+
+/// What became of a function's calls in the last 24 hours; of the latest 1000 of them if there were more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(example = json!({
+    "name": "check_stock", "from": "2026-01-14T03:30:00.000Z", "to": "2026-01-15T03:30:00.000Z", "calls": 412, "failures": 3,
+    "latencyMs": {"p50": 84, "p95": 310, "p99": 1204, "max": 5000}
+}))]
+pub struct FunctionStats {
+    name: String,
+    /// 24 hours before `to`, or the first of the latest 1000 calls if there were more.
+    #[schema(schema_with = schema::instant)]
+    from: Millis,
+    /// Now.
+    #[schema(schema_with = schema::instant)]
+    to: Millis,
+    /// Calls that were made in conversations; tests do not count.
+    calls: usize,
+    /// Those of which the AI was told an error.
+    failures: usize,
+    latency_ms: LatencyMs,
+}
+
+/// How long requests to the endpoint took, in whole milliseconds. Null where none was made; calls that failed before
+/// anything was sent are left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct LatencyMs {
+    /// Half of the requests took no longer.
+    p50: Option<i64>,
+    p95: Option<i64>,
+    p99: Option<i64>,
+    max: Option<i64>,
+}
+
+/// What is known of one call of a function.
+struct Called {
+    at: Millis,
+    duration_ms: i64,
+    failed: bool,
+}
+
+impl FunctionStats {
+    /// `calls` are the latest first.
+    fn new(name: String, from: Millis, to: Millis, calls: &[Called]) -> Self {
+        let all = u64::try_from(calls.len()).is_ok_and(|calls| calls < CALLS_MAX);
+        let first = calls.last().filter(|_| !all);
+        Self {
+            name,
+            from: first.map_or(from, |first| first.at),
+            to,
+            calls: calls.len(),
+            failures: calls.iter().filter(|call| call.failed).count(),
+            latency_ms: LatencyMs::of(
+                calls
+                    .iter()
+                    .filter(|call| call.duration_ms > 0 || !call.failed)
+                    .map(|call| call.duration_ms)
+                    .collect(),
+            ),
+        }
+    }
+}
+
+impl LatencyMs {
+    fn of(mut durations: Vec<i64>) -> Self {
+        durations.sort_unstable();
+        // The nearest rank: the smallest of which so many percent are no larger.
+        let percentile = |percent: usize| {
+            let rank = (durations.len() * percent).div_ceil(100);
+            durations.get(rank.checked_sub(1)?).copied()
+        };
+        Self {
+            p50: percentile(50),
+            p95: percentile(95),
+            p99: percentile(99),
+            max: percentile(100),
+        }
+    }
+}
+
+/// `GET /agents/{id}/functions/{name}/stats`
+pub async fn show(
+    caller: Caller,
+    services: Data<Services>,
+    id: Id<AgentId>,
+    name: FunctionName,
+) -> Result<Answer, ApiError> {
+    let db = services.store.reader();
+    let agent = agents::find(db, caller.tenant, id.0).await?;
+    let function = functions::find(db, agent.id, &name.0).await?;
+    let to = services.clock.now();
+    let from = to.plus_ms(-WINDOW_MS);
+    let calls = latest(db, function.id, from).await?;
+    Ok(Answer::ok(&FunctionStats::new(
+        function.name,
+        from,
+        to,
+        &calls,
+    )))
+}
+
+/// Read from an index alone, whatever the outcomes hold.
+async fn latest(
+    db: &impl ConnectionTrait,
+    function: FunctionId,
+    from: Millis,
+) -> Result<Vec<Called>, DbErr> {
+    let rows: Vec<(Millis, i64, Option<String>)> = invocation::Entity::find()
+        .select_only()
+        .columns([
+            invocation::Column::CreatedAt,
+            invocation::Column::DurationMs,
+            invocation::Column::Fault,
+        ])
+        .filter(invocation::Column::FunctionId.eq(function))
+        .filter(invocation::Column::CreatedAt.gte(from))
+        .order_by_desc(invocation::Column::CreatedAt)
+        .limit(CALLS_MAX)
+        .into_tuple()
+        .all(db)
+        .await?;
+    let called = |(at, duration_ms, fault): (Millis, i64, Option<String>)| Called {
+        at,
+        duration_ms,
+        failed: fault.is_some(),
+    };
+    Ok(rows.into_iter().map(called).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Millis = Millis::from_i64(1_768_447_800_000);
+
+    fn called(duration_ms: i64, failed: bool) -> Called {
+        let at = NOW.plus_ms(-duration_ms);
+        Called {
+            at,
+            duration_ms,
+            failed,
+        }
+    }
+
+    fn stats(calls: &[Called]) -> FunctionStats {
+        FunctionStats::new("f".to_owned(), NOW.plus_ms(-WINDOW_MS), NOW, calls)
+    }
+
+    #[test]
+    fn percentiles_are_times_that_were_measured() {
+        let of = |durations: Vec<i64>| {
+            let LatencyMs { p50, p95, p99, max } = LatencyMs::of(durations);
+            [p50, p95, p99, max]
+        };
+        assert_eq!(of(vec![]), [None; 4]);
+        assert_eq!(of(vec![7]), [Some(7); 4]);
+        assert_eq!(of(vec![9, 1]), [1, 9, 9, 9].map(Some));
+        let hundred = (1..=100).rev().collect();
+        assert_eq!(of(hundred), [50, 95, 99, 100].map(Some));
+    }
+
+    #[test]
+    fn what_was_never_sent_took_no_time() {
+        let shown = stats(&[called(0, true), called(30, true), called(0, false)]);
+        assert_eq!((shown.calls, shown.failures), (3, 2));
+        let latency = shown.latency_ms;
+        assert_eq!((latency.p50, latency.max), (Some(0), Some(30)));
+        assert_eq!(shown.from, NOW.plus_ms(-WINDOW_MS));
+    }
+
+    #[test]
+    fn with_more_calls_than_are_read_the_time_is_shorter() {
+        let most = i64::try_from(CALLS_MAX).expect("a small number");
+        let calls: Vec<Called> = (1..=most).map(|n| called(n, false)).collect();
+        assert_eq!(stats(&calls).from, NOW.plus_ms(-most));
+        assert_eq!(stats(&calls[1..]).from, NOW.plus_ms(-WINDOW_MS));
+    }
+}
