@@ -159,6 +159,8 @@ mod tests {
     use std::time::Duration;
 
     use dikala_entities::{EventKind, Millis};
+    use dikala_migration::{Migrator, MigratorTrait};
+    use sea_orm::ConnectionTrait;
 
     use super::*;
     use crate::{
@@ -236,5 +238,41 @@ mod tests {
         feed.close();
         assert!(!other.woken().await);
         assert_eq!(feed.follow(two).expect_err("is closed"), NoPlace::Service);
+    }
+
+    /// A store of the first version, with events of a call and a sample for one webhook.
+    #[actix::test]
+    async fn events_from_before_places_get_theirs_in_the_order_of_their_ids() {
+        for (_folder, store) in stores().await {
+            let db = store.writer();
+            let all = u32::try_from(Migrator::migrations().len()).expect("a few");
+            Migrator::down(db, Some(all - 1)).await.expect("goes back");
+            let tenant = TenantId::new(Millis::from_i64(1));
+            let ids: Vec<EventId> = (1..=3).map(|n| event(tenant, n).id).collect();
+            for id in [ids[2], ids[0], ids[1]] {
+                let row = format!(
+                    "INSERT INTO events (id, tenant_id, kind, occurred_at, body) \
+                     VALUES ('{id}', '{tenant}', 'credits.low', 1, '{{}}')"
+                );
+                db.execute_unprepared(&row).await.expect("is written");
+            }
+            let sample = format!(
+                "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, kind, status, attempts, lease_until, is_test, created_at) \
+                 VALUES ('dlv_1', '{tenant}', 'wh_1', '{}', 'credits.low', 'succeeded', 1, 0, TRUE, 1)",
+                ids[1]
+            );
+            db.execute_unprepared(&sample).await.expect("is written");
+            Migrator::up(db, None).await.expect("goes on");
+
+            commit(store.clone(), event(tenant, 4)).await;
+            let seen = after(&store, tenant, 0, 10).await.expect("reads");
+            let seen: Vec<(Option<i64>, bool)> =
+                seen.iter().map(|e| (e.position, e.is_test)).collect();
+            assert_eq!(seen, [(Some(1), false), (Some(2), false), (Some(3), false)]);
+            let first = position(&store, tenant, ids[0]).await.expect("reads");
+            let third = position(&store, tenant, ids[2]).await.expect("reads");
+            let of_sample = position(&store, tenant, ids[1]).await.expect("reads");
+            assert_eq!((first, third, of_sample), (Some(1), Some(2), None));
+        }
     }
 }

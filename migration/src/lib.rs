@@ -9,6 +9,8 @@ use sea_orm_migration::{
     sea_orm::{ConnectionTrait, DatabaseConnection},
 };
 
+pub use sea_orm_migration::MigratorTrait;
+
 mod m20261121_000001_initial;
 mod m20261121_000002_event_positions;
 mod m20261121_000003_recoveries;
