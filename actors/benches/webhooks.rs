@@ -37,8 +37,8 @@ const ENDPOINTS_PER_TENANT: usize = 8;
 const BARE_CONCURRENCY: usize = 256;
 const HANGING: usize = 800;
 const PACE: Duration = Duration::from_millis(50);
-/// 20 s: longer than the time of one attempt, so that a wave of time-outs is in it.
-const PACED_EVENTS: usize = 400;
+/// 50 s: three times the time of one attempt, so that several waves of time-outs are in it, and ten events above the p99.
+const PACED_EVENTS: usize = 1_000;
 
 type Arrivals = Arc<Mutex<HashMap<String, Instant>>>;
 
