@@ -273,6 +273,11 @@ impl Bridge {
             .collect()
     }
 
+    /// Whether the other side still holds the socket.
+    pub fn is_open(&self) -> bool {
+        self.inbox.closed.get().is_none()
+    }
+
     /// Waits until the other side has closed the socket.
     pub async fn closed(&self) -> Closed {
         let mut changed = self.inbox.changed.subscribe();

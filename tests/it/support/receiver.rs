@@ -6,7 +6,7 @@ use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{Arc, Mutex},
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use serde_json::{Value, json};
@@ -17,7 +17,12 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{bomb::gzip_bomb, signature, wait::PATIENCE};
+use super::{
+    bomb::gzip_bomb,
+    rest::Rest,
+    signature,
+    wait::{PATIENCE, eventually},
+};
 
 /// What a path answers.
 #[derive(Clone, Debug)]
@@ -53,6 +58,9 @@ pub struct Received {
     /// By lowercase name.
     pub headers: BTreeMap<String, String>,
     pub body: Vec<u8>,
+    pub arrived: Instant,
+    /// When its whole answer was handed to the kernel.
+    pub answered: Option<Instant>,
 }
 
 /// A webhook delivery whose signatures hold.
@@ -82,6 +90,8 @@ struct Shared {
 struct State {
     received: Vec<Received>,
     answers: HashMap<String, VecDeque<Answer>>,
+    /// Connections that were accepted and are not over.
+    open: usize,
 }
 
 impl Receiver {
@@ -144,6 +154,28 @@ impl Receiver {
             .filter(|request| request.path == path)
             .cloned()
             .collect()
+    }
+
+    /// How many requests came so far, on all paths.
+    pub fn total(&self) -> usize {
+        self.shared.state.lock().unwrap().received.len()
+    }
+
+    /// What came on all paths, but for the first so many.
+    pub fn since(&self, first: usize) -> Vec<Received> {
+        self.shared.state.lock().unwrap().received[first..].to_vec()
+    }
+
+    /// Everything that came, on all paths, once every connection is over: after the death of the one who made them, all
+    /// that he had sent.
+    pub async fn settled(&self) -> Vec<Received> {
+        // Connections are accepted in their order, so that with this one no earlier one is still to come.
+        Rest::new(&self.url("")).get("/settled").await.expect(200);
+        eventually("every connection to be over", async || {
+            let state = self.shared.state.lock().unwrap();
+            (state.open == 0).then(|| state.received.clone())
+        })
+        .await
     }
 
     /// Waits for at least `count` requests on a path.
@@ -248,6 +280,11 @@ impl Received {
             .unwrap_or_else(|| panic!("no header {name} in {:?}", self.headers))
     }
 
+    /// The delivery's id, where it is one.
+    pub fn delivery(&self) -> Option<&str> {
+        self.headers.get("x-service-delivery").map(String::as_str)
+    }
+
     /// Checks the signature that every outgoing request carries.
     #[track_caller]
     pub fn assert_signed(&self, secret: &str) {
@@ -313,26 +350,33 @@ async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {
             continue;
         };
         let shared = shared.clone();
-        // A peer that goes away in the middle is no fault of the test.
-        tokio::spawn(async move { serve(stream, &shared).await.ok() });
+        shared.state.lock().unwrap().open += 1;
+        tokio::spawn(async move {
+            // A peer that goes away in the middle is no fault of the test.
+            let _ = serve(stream, &shared).await;
+            shared.state.lock().unwrap().open -= 1;
+        });
     }
 }
 
 async fn serve(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     while let Some(request) = read_request(&mut stream).await? {
-        let answer = {
+        let (number, answer) = {
             let mut state = shared.state.lock().unwrap();
             let answers = state.answers.get_mut(&request.path);
             let answer = answers.and_then(|queue| match queue.len() {
                 0 | 1 => queue.front().cloned(),
                 _ => queue.pop_front(),
             });
+            let number = state.received.len();
             state.received.push(request);
-            answer.unwrap_or(Answer::Status(200))
+            (number, answer.unwrap_or(Answer::Status(200)))
         };
         shared.count.send_modify(|count| *count += 1);
-        if !give(&mut stream, answer).await? {
+        let goes_on = give(&mut stream, answer).await?;
+        shared.state.lock().unwrap().received[number].answered = Some(Instant::now());
+        if !goes_on {
             break;
         }
     }
@@ -374,6 +418,8 @@ async fn read_request(stream: &mut BufReader<TcpStream>) -> std::io::Result<Opti
         query,
         headers,
         body,
+        arrived: Instant::now(),
+        answered: None,
     }))
 }
 

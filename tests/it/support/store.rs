@@ -2,6 +2,8 @@
 
 use std::path::Path;
 
+use sea_orm::{ConnectionTrait, Database as Connections, Statement};
+
 use super::postgres::Database;
 
 /// Which store a test runs on; tests take it as an rstest value.
@@ -22,6 +24,17 @@ impl Store {
     /// The PostgreSQL database behind it, to do harm to.
     pub fn database(&self) -> Option<&Database> {
         self.database.as_ref()
+    }
+
+    /// What a query finds in it, beside the server: rows of texts.
+    pub async fn rows<const N: usize>(&self, sql: &str) -> Vec<[String; N]> {
+        let connection = Connections::connect(&self.url).await.unwrap();
+        let query = Statement::from_string(connection.get_database_backend(), sql);
+        let rows = connection.query_all_raw(query).await.unwrap();
+        connection.close().await.unwrap();
+        rows.iter()
+            .map(|row| std::array::from_fn(|at| row.try_get_by_index(at).unwrap()))
+            .collect()
     }
 }
 
