@@ -15,6 +15,7 @@ mod health;
 mod kills;
 mod recovery;
 mod signs_of_life;
+mod stock_verifiers;
 mod support;
 mod support_works;
 mod webhooks;
