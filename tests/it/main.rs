@@ -12,6 +12,7 @@ mod docs;
 mod endings;
 mod functions;
 mod health;
+mod hostile;
 mod kills;
 mod recovery;
 mod signs_of_life;
