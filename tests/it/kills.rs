@@ -125,10 +125,10 @@ async fn kill(world: &mut World) -> Killed {
     }
 }
 
-/// Every endpoint with something left gets some of it soon, with nothing new to set it going.
+/// Every endpoint with something left gets some of it soon, with nothing new to set it going. A kill just after a start
+/// may have met a moment with nothing left.
 async fn goes_on(receiver: &Receiver, killed: &Killed, ready: Instant) {
     let mut waiting: HashSet<_> = killed.pending.values().collect();
-    assert!(!waiting.is_empty(), "nothing was left to go on with");
     let mut last = ready;
     eventually("endpoints to get what was left", async || {
         for request in receiver.since(killed.requests) {
@@ -217,8 +217,9 @@ fn only_what_was_in_flight_arrives_twice(requests: &[Received], kills: &[Killed]
             );
         }
     }
+    let met = repeated.iter().filter(|of_one| !of_one.is_empty()).count();
     assert!(
-        repeated.iter().any(|of_one| !of_one.is_empty()),
-        "no kill met a request in flight"
+        met >= kills.len() / 2,
+        "only {met} kills met a request in flight"
     );
 }

@@ -99,8 +99,7 @@ pub async fn give(stream: &mut BufReader<TcpStream>, answer: Answer) -> std::io:
             }
         }
         Answer::GzipBomb => {
-            let bomb = gzip_bomb();
-            write_whole(stream, 200, "content-encoding: gzip", &bomb).await?;
+            write_whole(stream, 200, "content-encoding: gzip", gzip_bomb()).await?;
         }
     }
     Ok(true)
