@@ -1,6 +1,8 @@
 //! What the AI gets when it calls a tenant's function.
 
-use crate::support::{postgres::free_port, prelude::*, tenant::text};
+use std::time::Instant;
+
+use crate::support::{deaf::Deaf, postgres::free_port, prelude::*, tenant::text};
 
 #[rstest]
 #[actix_web::test]
@@ -29,11 +31,20 @@ async fn functions_have_their_outcomes(#[values(Sqlite, Postgres)] store: StoreK
         ),
         ("too_big", Answer::Json(big)),
         ("endless", Answer::EndlessBody),
+        ("ten_gigabytes", Answer::TenGigabytes),
         ("bomb", Answer::GzipBomb),
         ("hangs", Answer::Hang),
         ("drips_head", Answer::DripHead),
         ("drips_body", Answer::DripBody),
         ("resets", Answer::Reset),
+        (
+            "bad_header",
+            Answer::Raw(b"HTTP/1.1 200 OK\r\nbad\0name: \xff\r\n\r\n{}"),
+        ),
+        (
+            "half",
+            Answer::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\n{\"a\":1"),
+        ),
     ] {
         let path = format!("/{name}");
         receiver.answer(&path, [answer]);
@@ -41,8 +52,14 @@ async fn functions_have_their_outcomes(#[values(Sqlite, Postgres)] store: StoreK
             .create_function(name, "POST", &receiver.url(&path))
             .await;
     }
-    let nobody = format!("http://127.0.0.1:{}/", free_port());
-    tenant.create_function("nobody", "POST", &nobody).await;
+    let (full, silent) = (Deaf::full(), Deaf::silent());
+    for (name, endpoint) in [
+        ("nobody", format!("http://127.0.0.1:{}/", free_port())),
+        ("never_accepts", format!("http://{}/", full.address)),
+        ("stalls_tls", format!("https://{}/", silent.address)),
+    ] {
+        tenant.create_function(name, "POST", &endpoint).await;
+    }
     tenant
         .create_function("off", "POST", &receiver.url("/off"))
         .await;
@@ -75,18 +92,26 @@ async fn functions_have_their_outcomes(#[values(Sqlite, Postgres)] store: StoreK
         ("not_utf8", &fits, "invalid_response"),
         ("too_big", &fits, "too_large"),
         ("endless", &fits, "too_large"),
+        ("ten_gigabytes", &fits, "too_large"),
         ("bomb", &fits, "too_large invalid_response"),
         ("hangs", &fits, "timeout"),
         ("drips_head", &fits, "timeout"),
         ("drips_body", &fits, "timeout too_large"),
         ("resets", &fits, "connection"),
+        ("bad_header", &fits, "invalid_response connection"),
+        ("half", &fits, "invalid_response connection"),
         ("nobody", &fits, "connection"),
+        ("never_accepts", &fits, "timeout"),
+        ("stalls_tls", &fits, "timeout"),
         ("off", &fits, "disabled"),
         ("no_such", &fits, "unknown_function"),
         ("fine", &json!({"orderId": 7}), "invalid_arguments"),
         ("fine", &json!({}), "invalid_arguments"),
     ] {
+        let began = Instant::now();
         let reply = bridge.send(&invoke(name, parameters)).await;
+        let took = began.elapsed();
+        assert!(took < Duration::from_secs(4), "{name} took {took:?}");
         assert_eq!(
             reply["ok"], true,
             "a failing function is no protocol error: {reply}"

@@ -1,6 +1,14 @@
 //! Bridges that fall silent, come back, or hold two sockets at once.
 
-use crate::support::{bridge::QUIET, prelude::*, tenant::text};
+use std::time::Instant;
+
+use awc::ws::CloseCode;
+
+use crate::support::{
+    bridge::{Closed, QUIET},
+    prelude::*,
+    tenant::text,
+};
 
 #[rstest]
 #[actix_web::test]
@@ -175,4 +183,23 @@ async fn commands_go_to_the_newest_socket(#[values(Sqlite, Postgres)] store: Sto
     hang_up(&second).await;
     old.command("hangup", &second).await;
     old.hang_up(&second).await;
+}
+
+/// Takes its 45 s, but hardly any work; no store plays a part in it.
+#[actix_web::test]
+async fn a_silent_socket_is_pinged_and_then_closed() {
+    let world = world!(Sqlite);
+    let (alive, silent) = (
+        world.tenant.bridge(Socket).await,
+        world.tenant.bridge(Socket).await,
+    );
+    silent.fall_silent();
+    let opened = Instant::now();
+    assert_eq!(silent.closed().await, Closed(Some(CloseCode::Policy)));
+    let after = opened.elapsed().as_secs();
+    assert!((44..55).contains(&after), "closed after {after} s");
+    // After 15 s and 30 s of silence; a third may meet the end.
+    assert!((2..=3).contains(&silent.pings()), "{}", silent.pings());
+    assert!(alive.pings() >= 2, "{}", alive.pings());
+    alive.ok("heartbeat", json!({})).await;
 }

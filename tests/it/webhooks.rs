@@ -119,38 +119,6 @@ fn vec_of(item: &str, count: usize) -> String {
 
 #[rstest]
 #[actix_web::test]
-async fn an_answer_without_end_takes_no_memory(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let setup = Setup::new()
-        .set("webhooks.retry_schedule_seconds", vec_of("1", 10))
-        .set("webhooks.timeout_seconds", 3);
-    let world = world!(store, setup);
-    let (tenant, receiver) = (&world.tenant, &world.receiver);
-    for (path, answer) in [
-        ("/endless", Answer::EndlessBody),
-        ("/bomb", Answer::GzipBomb),
-    ] {
-        receiver.answer(path, [answer]);
-        tenant
-            .subscribe(&receiver.url(path), &["call.started", "call.ended"], SECRET)
-            .await;
-    }
-    let bridge = tenant.bridge(Socket).await;
-    for _ in 0..10 {
-        let id = bridge.ring(&tenant.did).await;
-        bridge.hang_up(&id).await;
-        world.event("call.ended", &id).await;
-    }
-    receiver.wait_for("/endless", 10).await;
-    receiver.wait_for("/bomb", 10).await;
-    assert!(
-        world.server.memory_mb() < 400,
-        "{} MB",
-        world.server.memory_mb()
-    );
-}
-
-#[rstest]
-#[actix_web::test]
 async fn hanging_deliveries_delay_nobody_else(#[values(Sqlite, Postgres)] store: StoreKind) {
     // No attempt of the bad endpoint can end before patience does.
     let world = world!(store, Setup::new().set("webhooks.timeout_seconds", 120));

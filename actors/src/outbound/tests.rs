@@ -202,36 +202,81 @@ async fn an_address_that_is_not_public_is_never_dialled() {
 }
 
 #[actix::test]
-async fn registration_gives_the_same_verdict_in_every_spelling() {
-    let strict = Outbound::new(Guard::default(), None).expect("outbound");
+async fn registration_and_delivery_give_the_same_verdict_in_every_spelling() {
+    let guard = Guard {
+        allow_http: true,
+        ..Guard::default()
+    };
+    let strict = Outbound::new(guard, None).expect("outbound");
+    let client = strict.client(1);
     for host in [
         "127.0.0.1",
         "127.1",
+        "127.0.1",
         "2130706433",
+        "0x7f000001",
         "0x7f.1",
+        "0x7F.0x0.0x0.0x1",
         "0177.0.0.1",
+        "017700000001",
+        "0",
         "127.0.0.1.",
+        "2130706433.",
         "localhost",
         "LOCALHOST.",
+        "a.localhost",
+        "ｌｏｃａｌｈｏｓｔ",
         "[::1]",
+        "[::]",
+        "[0:0:0:0:0:0:0:1]",
         "[::ffff:127.0.0.1]",
         "[::ffff:7f00:1]",
-        "[0:0:0:0:0:0:0:1]",
-        "169.254.169.254",
-        "10.0.0.1",
+        "[0:0:0:0:0:ffff:7f00:0001]",
+        "[::127.0.0.1]",
         "[fd00::1]",
+        "[fe80::1]",
+        "[fec0::1]",
         "[64:ff9b::7f00:1]",
+        "[64:ff9b:1::a00:1]",
         "[2002:7f00:1::]",
+        "[5f00::1]",
+        "169.254.169.254",
+        "2852039166",
+        "0xa9.254.0251.254",
+        "10.0.0.1",
+        "100.64.0.1",
+        "198.18.0.1",
+        "240.0.0.1",
         "%31%32%37.0.0.1",
+        "127%2e0%2E0.1",
         "１２７.0.0.1",
+        "①②⑦.0.0.1",
+        "127。0｡0．1",
+    ] {
+        for scheme in ["https", "http"] {
+            let url = format!("{scheme}://{host}:4443/");
+            let policy = UrlPolicy { allow_http: true };
+            let parsed = OutboundUrl::parse(&url, policy).unwrap_or_else(|e| panic!("{url}: {e}"));
+            let registered = strict.check_url(&parsed).await;
+            assert_eq!(registered, Err(Blocked::NotPublic), "{url}");
+            let delivered = kind(ask(&client, parsed.as_str()).await);
+            assert_eq!(delivered, ErrorKind::BlockedTarget, "{url}");
+        }
+    }
+    // What has no meaning as an address is no address: these never reach a resolver that has its own ideas.
+    for host in [
+        "256.0.0.1",
+        "127.0.0.0.1",
+        "0x100000000",
+        "127.0.0.08",
+        "[::1%25lo]",
+        "[::ffff:0x7f.1]",
+        "[127.0.0.1]",
+        "127.0.0.1%00.example.com",
+        "127.0.0.1%2f.example.com",
     ] {
         let url = OutboundUrl::parse(&format!("https://{host}/"), UrlPolicy::default());
-        let url = url.unwrap_or_else(|e| panic!("{host}: {e}"));
-        assert_eq!(
-            strict.check_url(&url).await,
-            Err(Blocked::NotPublic),
-            "{host}"
-        );
+        assert!(url.is_err(), "{host}: {url:?}");
     }
     for host in ["8.8.8.8", "[2606:4700::1111]", "no-such-host.invalid"] {
         let url = OutboundUrl::parse(&format!("https://{host}/"), UrlPolicy::default());

@@ -1,7 +1,15 @@
 //! A gzip stream that grows by 159 when unpacked.
 
+use std::sync::LazyLock;
+
+/// The stream, made once: unoptimised it takes long enough to be in a receiver's way.
+pub fn gzip_bomb() -> &'static [u8] {
+    static BOMB: LazyLock<Vec<u8>> = LazyLock::new(make);
+    &BOMB
+}
+
 /// 10 MB of deflate that say "the same byte again": a literal zero, then copies of length 258 (13 bits each), by RFC 1951.
-pub fn gzip_bomb() -> Vec<u8> {
+fn make() -> Vec<u8> {
     let mut bits: Vec<bool> = Vec::new();
     let mut put = |code: &str| bits.extend(code.bytes().map(|bit| bit == b'1'));
     put("110"); // last block, fixed codes

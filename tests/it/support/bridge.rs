@@ -54,6 +54,8 @@ struct Inbox {
     replies: RefCell<Vec<Value>>,
     commands: RefCell<Vec<Value>>,
     closed: Cell<Option<Closed>>,
+    pings: Cell<u32>,
+    mute: Cell<bool>,
     changed: watch::Sender<u32>,
 }
 
@@ -273,6 +275,21 @@ impl Bridge {
             .collect()
     }
 
+    /// Answers no ping from now on.
+    pub fn fall_silent(&self) {
+        self.inbox.mute.set(true);
+    }
+
+    /// How many pings came.
+    pub fn pings(&self) -> u32 {
+        self.inbox.pings.get()
+    }
+
+    /// Whether the other side still holds the socket.
+    pub fn is_open(&self) -> bool {
+        self.inbox.closed.get().is_none()
+    }
+
     /// Waits until the other side has closed the socket.
     pub async fn closed(&self) -> Closed {
         let mut changed = self.inbox.changed.subscribe();
@@ -359,7 +376,12 @@ async fn pump<E>(
             },
             frame = framed.next() => match frame {
                 Some(Ok(Frame::Text(text))) => inbox.take(serde_json::from_slice(&text).unwrap()),
-                Some(Ok(Frame::Ping(bytes))) => { let _ = framed.send(Message::Pong(bytes)).await; }
+                Some(Ok(Frame::Ping(bytes))) => {
+                    inbox.pings.set(inbox.pings.get() + 1);
+                    if !inbox.mute.get() {
+                        let _ = framed.send(Message::Pong(bytes)).await;
+                    }
+                }
                 Some(Ok(Frame::Close(reason))) => break Closed(reason.map(|reason| reason.code)),
                 Some(Ok(_)) => {}
                 Some(Err(_)) | None => break Closed(None),

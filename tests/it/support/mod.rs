@@ -1,7 +1,9 @@
 //! What the tests stand on: throw-away stores, the real program, a bridge, a receiver, a REST client.
 
+pub mod answer;
 pub mod bomb;
 pub mod bridge;
+pub mod deaf;
 pub mod moment;
 pub mod postgres;
 pub mod receiver;
@@ -21,9 +23,10 @@ pub mod prelude {
     pub use serde_json::{Value, json};
 
     pub use super::{
+        answer::Answer,
         bridge::{Bridge, Transport, Transport::*},
         moment::Moment,
-        receiver::{Answer, Event, Received, Receiver},
+        receiver::{Event, Received, Receiver},
         rest::Rest,
         server::{Installation, Server},
         store::{StoreKind, StoreKind::*},

@@ -6,43 +6,23 @@ use std::{
     collections::{BTreeMap, HashMap, VecDeque},
     sync::{Arc, Mutex},
     thread::{self, JoinHandle},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    io::{AsyncBufReadExt, AsyncReadExt, BufReader},
     net::{TcpListener, TcpStream},
     sync::{oneshot, watch},
     time::{sleep, timeout},
 };
 
-use super::{bomb::gzip_bomb, signature, wait::PATIENCE};
-
-/// What a path answers.
-#[derive(Clone, Debug)]
-pub enum Answer {
-    Status(u16),
-    Json(Value),
-    /// A status with a header and a body of any bytes.
-    Full(u16, &'static str, String, Vec<u8>),
-    /// These bytes, and the connection is closed.
-    Raw(&'static [u8]),
-    /// Reads the request and never answers.
-    Hang,
-    /// Takes this long to answer 200.
-    Slow(Duration),
-    /// One byte of header a second.
-    DripHead,
-    /// One byte of body a second.
-    DripBody,
-    /// A body without end, as fast as it is taken.
-    EndlessBody,
-    /// A gzip body that unpacks to 1.6 GB.
-    GzipBomb,
-    /// Closes with RST instead of an answer.
-    Reset,
-}
+use super::{
+    answer::{Answer, give},
+    rest::Rest,
+    signature,
+    wait::{PATIENCE, eventually},
+};
 
 /// One request as it came.
 #[derive(Clone, Debug)]
@@ -53,6 +33,9 @@ pub struct Received {
     /// By lowercase name.
     pub headers: BTreeMap<String, String>,
     pub body: Vec<u8>,
+    pub arrived: Instant,
+    /// When its whole answer was handed to the kernel.
+    pub answered: Option<Instant>,
 }
 
 /// A webhook delivery whose signatures hold.
@@ -82,6 +65,8 @@ struct Shared {
 struct State {
     received: Vec<Received>,
     answers: HashMap<String, VecDeque<Answer>>,
+    /// Connections that were accepted and are not over.
+    open: usize,
 }
 
 impl Receiver {
@@ -144,6 +129,28 @@ impl Receiver {
             .filter(|request| request.path == path)
             .cloned()
             .collect()
+    }
+
+    /// How many requests came so far, on all paths.
+    pub fn total(&self) -> usize {
+        self.shared.state.lock().unwrap().received.len()
+    }
+
+    /// What came on all paths, but for the first so many.
+    pub fn since(&self, first: usize) -> Vec<Received> {
+        self.shared.state.lock().unwrap().received[first..].to_vec()
+    }
+
+    /// Everything that came, on all paths, once every connection is over: after the death of the one who made them, all
+    /// that he had sent.
+    pub async fn settled(&self) -> Vec<Received> {
+        // Connections are accepted in their order, so that with this one no earlier one is still to come.
+        Rest::new(&self.url("")).get("/settled").await.expect(200);
+        eventually("every connection to be over", async || {
+            let state = self.shared.state.lock().unwrap();
+            (state.open == 0).then(|| state.received.clone())
+        })
+        .await
     }
 
     /// Waits for at least `count` requests on a path.
@@ -248,6 +255,11 @@ impl Received {
             .unwrap_or_else(|| panic!("no header {name} in {:?}", self.headers))
     }
 
+    /// The delivery's id, where it is one.
+    pub fn delivery(&self) -> Option<&str> {
+        self.headers.get("x-service-delivery").map(String::as_str)
+    }
+
     /// Checks the signature that every outgoing request carries.
     #[track_caller]
     pub fn assert_signed(&self, secret: &str) {
@@ -313,26 +325,33 @@ async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {
             continue;
         };
         let shared = shared.clone();
-        // A peer that goes away in the middle is no fault of the test.
-        tokio::spawn(async move { serve(stream, &shared).await.ok() });
+        shared.state.lock().unwrap().open += 1;
+        tokio::spawn(async move {
+            // A peer that goes away in the middle is no fault of the test.
+            let _ = serve(stream, &shared).await;
+            shared.state.lock().unwrap().open -= 1;
+        });
     }
 }
 
 async fn serve(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
     let mut stream = BufReader::new(stream);
     while let Some(request) = read_request(&mut stream).await? {
-        let answer = {
+        let (number, answer) = {
             let mut state = shared.state.lock().unwrap();
             let answers = state.answers.get_mut(&request.path);
             let answer = answers.and_then(|queue| match queue.len() {
                 0 | 1 => queue.front().cloned(),
                 _ => queue.pop_front(),
             });
+            let number = state.received.len();
             state.received.push(request);
-            answer.unwrap_or(Answer::Status(200))
+            (number, answer.unwrap_or(Answer::Status(200)))
         };
         shared.count.send_modify(|count| *count += 1);
-        if !give(&mut stream, answer).await? {
+        let goes_on = give(&mut stream, answer).await?;
+        shared.state.lock().unwrap().received[number].answered = Some(Instant::now());
+        if !goes_on {
             break;
         }
     }
@@ -374,6 +393,8 @@ async fn read_request(stream: &mut BufReader<TcpStream>) -> std::io::Result<Opti
         query,
         headers,
         body,
+        arrived: Instant::now(),
+        answered: None,
     }))
 }
 
@@ -390,83 +411,4 @@ async fn read_chunks(stream: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> s
             return Ok(());
         }
     }
-}
-
-/// Gives the answer; whether the connection can be used again.
-async fn give(stream: &mut BufReader<TcpStream>, answer: Answer) -> std::io::Result<bool> {
-    match answer {
-        Answer::Status(status) => write_whole(stream, status, "x-test: 1", b"").await?,
-        Answer::Json(body) => {
-            let body = body.to_string();
-            write_whole(
-                stream,
-                200,
-                "content-type: application/json",
-                body.as_bytes(),
-            )
-            .await?;
-        }
-        Answer::Full(status, name, value, body) => {
-            write_whole(stream, status, &format!("{name}: {value}"), &body).await?;
-        }
-        Answer::Slow(time) => {
-            sleep(time).await;
-            write_whole(stream, 200, "x-test: 1", json!({}).to_string().as_bytes()).await?;
-        }
-        Answer::Raw(bytes) => {
-            stream.write_all(bytes).await?;
-            return Ok(false);
-        }
-        Answer::Reset => {
-            stream.get_ref().set_zero_linger()?;
-            return Ok(false);
-        }
-        Answer::Hang => {
-            // Until the peer has had enough.
-            let mut rest = Vec::new();
-            stream.read_to_end(&mut rest).await?;
-            return Ok(false);
-        }
-        Answer::DripHead => {
-            stream.write_all(b"HTTP/1.1 200 OK\r\nx-drip: ").await?;
-            drip(stream).await?;
-        }
-        Answer::DripBody => {
-            stream
-                .write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100000\r\n\r\n")
-                .await?;
-            drip(stream).await?;
-        }
-        Answer::EndlessBody => {
-            let head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
-            stream.write_all(head).await?;
-            let chunk = [b"10000\r\n".as_slice(), &[b'x'; 65_536], b"\r\n"].concat();
-            loop {
-                stream.write_all(&chunk).await?;
-            }
-        }
-        Answer::GzipBomb => {
-            let bomb = gzip_bomb();
-            write_whole(stream, 200, "content-encoding: gzip", &bomb).await?;
-        }
-    }
-    Ok(true)
-}
-
-async fn drip(stream: &mut BufReader<TcpStream>) -> std::io::Result<()> {
-    loop {
-        stream.write_all(b"x").await?;
-        sleep(Duration::from_secs(1)).await;
-    }
-}
-
-async fn write_whole(
-    stream: &mut BufReader<TcpStream>,
-    status: u16,
-    header: &str,
-    body: &[u8],
-) -> std::io::Result<()> {
-    let length = body.len();
-    let head = format!("HTTP/1.1 {status} Test\r\n{header}\r\ncontent-length: {length}\r\n\r\n");
-    stream.write_all(&[head.as_bytes(), body].concat()).await
 }

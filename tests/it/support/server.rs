@@ -184,12 +184,12 @@ impl Server {
         .await
     }
 
-    /// Megabytes of memory in use now, by the kernel's count.
-    pub fn memory_mb(&self) -> u64 {
+    /// The most megabytes of memory that were in use at once since it was started, by the kernel's count.
+    pub fn peak_memory_mb(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status
             .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .find_map(|line| line.strip_prefix("VmHWM:"))
             .unwrap();
         line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1_024
     }

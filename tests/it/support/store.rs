@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use sea_orm::{ConnectionTrait, Statement};
+use sea_orm::{ConnectionTrait, Database as Connections, DatabaseConnection, Statement};
 
 use super::postgres::Database;
 
@@ -26,21 +26,34 @@ impl Store {
         self.database.as_ref()
     }
 
+    async fn connect(&self) -> DatabaseConnection {
+        Connections::connect(&self.url).await.unwrap()
+    }
+
     /// Writes what no API writes.
     pub async fn execute(&self, sql: &str) {
-        let store = dikala_entities::Store::connect(&self.url).await.unwrap();
-        store.writer().execute_unprepared(sql).await.unwrap();
-        store.close().await;
+        let connection = self.connect().await;
+        connection.execute_unprepared(sql).await.unwrap();
+        connection.close().await.unwrap();
+    }
+
+    /// What a query finds in it, beside the server: rows of texts.
+    pub async fn rows<const N: usize>(&self, sql: &str) -> Vec<[String; N]> {
+        let connection = self.connect().await;
+        let query = Statement::from_string(connection.get_database_backend(), sql);
+        let rows = connection.query_all_raw(query).await.unwrap();
+        connection.close().await.unwrap();
+        rows.iter()
+            .map(|row| std::array::from_fn(|at| row.try_get_by_index(at).unwrap()))
+            .collect()
     }
 
     /// A count that no API shows.
-    pub async fn count(&self, table: &str) -> i64 {
-        let store = dikala_entities::Store::connect(&self.url).await.unwrap();
-        let sql = format!("SELECT COUNT(*) AS rows_there FROM {table}");
-        let count = Statement::from_string(store.backend(), sql);
-        let row = store.reader().query_one_raw(count).await.unwrap().unwrap();
-        store.close().await;
-        row.try_get("", "rows_there").unwrap()
+    pub async fn count(&self, table: &str) -> usize {
+        let rows = self
+            .rows::<1>(&format!("SELECT CAST(COUNT(*) AS TEXT) FROM {table}"))
+            .await;
+        rows[0][0].parse().unwrap()
     }
 }
 

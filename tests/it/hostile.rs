@@ -1,0 +1,298 @@
+//! What is written down about receivers of every kind of badness: each attempt ends in its time and has its name.
+
+use crate::support::{
+    deaf::Deaf,
+    postgres::free_port,
+    prelude::*,
+    tenant::{Tenant, text},
+    wait::within,
+};
+
+/// The limit of one exchange, and the most that an attempt may take on a busy machine.
+const TIMEOUT_SECONDS: i64 = 2;
+const ENDED_WITHIN_MS: i64 = 5_000;
+/// The most that is kept of an answer.
+const KEPT: usize = 16 * 1024;
+
+/// An answer, and what is to be stored of it: status code, error, the answer's text.
+type Case = (&'static str, Answer, Value, Value, String);
+
+fn full(status: u16, body: &[u8]) -> Answer {
+    Answer::Full(status, "x-a", "b".to_owned(), body.to_vec())
+}
+
+/// Answers that came, of any status and any bytes.
+fn answers(elsewhere: &str) -> Vec<Case> {
+    let moved = |status| Answer::Full(status, "location", elsewhere.to_owned(), b"there".to_vec());
+    let later = |status| Answer::Full(status, "retry-after", "1".to_owned(), vec![]);
+    let case = |path, answer, status: u16, text: &str| {
+        (path, answer, json!(status), Value::Null, text.to_owned())
+    };
+    let half = Answer::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nhalf");
+    let kept = "x".repeat(KEPT);
+    vec![
+        case("/s200", full(200, "Kopi ☕".as_bytes()), 200, "Kopi ☕"),
+        case("/s204", Answer::Status(204), 204, ""),
+        case("/s301", moved(301), 301, "there"),
+        case("/s302", moved(302), 302, "there"),
+        case("/s307", moved(307), 307, "there"),
+        case("/s400", full(400, b"{\"no\": 1}"), 400, "{\"no\": 1}"),
+        case("/s410", full(410, b"gone"), 410, "gone"),
+        case("/s429", later(429), 429, ""),
+        case("/s500", full(500, b"oops"), 500, "oops"),
+        case("/s503", later(503), 503, ""),
+        case(
+            "/not-utf8",
+            full(500, b"\xff\0\xfe<b>"),
+            500,
+            "\u{fffd}\0\u{fffd}<b>",
+        ),
+        case("/long", full(500, &vec![b'x'; KEPT + 1]), 500, &kept),
+        // The head has said how it went; a body that breaks off does not undo that.
+        case("/half", half, 200, "half"),
+        case("/endless", Answer::EndlessBody, 200, &kept),
+        case("/ten-gigabytes", Answer::TenGigabytes, 200, &kept),
+    ]
+}
+
+/// What is no answer, or not all of one.
+fn failures() -> Vec<Case> {
+    let case = |path, answer, status: Value, error: &str| {
+        (path, answer, status, json!(error), String::new())
+    };
+    let (none, ok) = (Value::Null, json!(200));
+    let raw = Answer::Raw;
+    let bad_header = raw(b"HTTP/1.1 200 OK\r\nbad\0name: \xff\r\n\r\n");
+    let bad_status = raw(b"HTTP/1.1 9999 OK\r\n\r\n");
+    vec![
+        case("/hang", Answer::Hang, none.clone(), "timeout"),
+        case("/drip-head", Answer::DripHead, none.clone(), "timeout"),
+        case("/drip-body", Answer::DripBody, ok, "timeout"),
+        case("/reset", Answer::Reset, none.clone(), "reset"),
+        case("/bad-header", bad_header, none.clone(), "invalid_response"),
+        case("/bad-status", bad_status, none.clone(), "invalid_response"),
+        case(
+            "/not-http",
+            raw(b"SSH-2.0-OpenSSH_9.6\r\n"),
+            none,
+            "invalid_response",
+        ),
+    ]
+}
+
+/// The one delivery of a webhook with its attempts, once it is as wanted.
+async fn delivery(tenant: &Tenant, webhook: &str, wanted: impl Fn(&Value) -> bool) -> Value {
+    within(Duration::from_secs(30), "a delivery to end", async || {
+        let list = format!("/webhooks/{webhook}/deliveries");
+        let list = tenant.api.get(&list).await.expect(200);
+        let id = list["deliveries"][0]["id"].as_str()?.to_owned();
+        let shown = tenant
+            .api
+            .get(&format!("/deliveries/{id}"))
+            .await
+            .expect(200);
+        wanted(&shown).then_some(shown)
+    })
+    .await
+}
+
+fn attempted(delivery: &Value) -> bool {
+    delivery["attemptCount"].as_i64().unwrap() >= 1
+}
+
+#[track_caller]
+fn assert_in_time(name: &str, attempt: &Value) {
+    let took = attempt["durationMs"].as_i64().unwrap();
+    let least = match attempt["error"].as_str() {
+        Some("timeout") => TIMEOUT_SECONDS * 1_000,
+        _ => 0,
+    };
+    assert!(
+        (least..ENDED_WITHIN_MS).contains(&took),
+        "{name} took {took} ms: {attempt}"
+    );
+}
+
+#[rstest]
+#[actix_web::test]
+async fn what_is_stored_of_an_answer_is_right(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store, one_attempt());
+    let elsewhere = world.receiver.url("/elsewhere");
+    let cases = answers(&elsewhere).into_iter();
+    let cases = cases.map(|case| served(&world.receiver, case)).collect();
+    assert_stored(&world.tenant, cases).await;
+    let followed = world.receiver.received("/elsewhere");
+    assert!(followed.is_empty(), "redirects are answers");
+}
+
+#[rstest]
+#[actix_web::test]
+async fn what_is_stored_of_a_failure_is_right(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store, one_attempt());
+    let (full, silent) = (Deaf::full(), Deaf::silent());
+    let cases = failures().into_iter();
+    let mut cases: Vec<_> = cases.map(|case| served(&world.receiver, case)).collect();
+    let no_tls = world.receiver.url("/no-tls").replace("http", "https");
+    for (url, error) in [
+        (format!("http://{}/never-accepted", full.address), "timeout"),
+        (format!("https://{}/tls-stalls", silent.address), "timeout"),
+        (no_tls, "tls"),
+        (
+            format!("http://127.0.0.1:{}/nobody", free_port()),
+            "connect",
+        ),
+    ] {
+        cases.push((url, Value::Null, json!(error), String::new()));
+    }
+    assert_stored(&world.tenant, cases).await;
+}
+
+fn one_attempt() -> Setup {
+    Setup::new()
+        .set("webhooks.retry_schedule_seconds", "3600")
+        .set("webhooks.timeout_seconds", TIMEOUT_SECONDS)
+}
+
+/// An address, and what is to be stored of it.
+type Told = (String, Value, Value, String);
+
+fn served(receiver: &Receiver, (path, answer, status, error, text): Case) -> Told {
+    receiver.answer(path, [answer]);
+    (receiver.url(path), status, error, text)
+}
+
+/// Sends one event to each address, and looks at what is shown of the attempts.
+async fn assert_stored(tenant: &Tenant, cases: Vec<Told>) {
+    let mut webhooks = Vec::new();
+    for (url, ..) in &cases {
+        webhooks.push(tenant.subscribe(url, &["call.started"], SECRET).await);
+    }
+    let bridge = tenant.bridge(Socket).await;
+    bridge.ring(&tenant.did).await;
+    for (webhook, (url, status, error, text)) in webhooks.iter().zip(&cases) {
+        let delivery = delivery(tenant, webhook, attempted).await;
+        let attempt = &delivery["attempts"][0];
+        let stored = ["number", "statusCode", "error", "response"].map(|field| &attempt[field]);
+        assert_eq!(stored, [&json!(1), status, error, &json!(text)], "{url}");
+        assert_in_time(url, attempt);
+        let outcome = match status.as_u64() {
+            Some(200..=299) if error.is_null() => "succeeded",
+            Some(410) => "failed",
+            _ => "pending",
+        };
+        assert_eq!(delivery["status"], outcome, "{url}");
+        let next = &delivery["nextAttemptAt"];
+        assert_eq!(next.is_null(), outcome != "pending", "{url}");
+    }
+}
+
+#[rstest]
+#[actix_web::test]
+async fn bodies_without_end_take_no_memory(#[values(Sqlite, Postgres)] store: StoreKind) {
+    // Between them the answers of one round have more than all memory there is.
+    const CALLS: usize = 20;
+    const GROWTH_MB: u64 = 64;
+    // Time enough that it is the size that ends each attempt.
+    let world = world!(store, one_attempt().set("webhooks.timeout_seconds", 25));
+    let (tenant, receiver) = (&world.tenant, &world.receiver);
+    let paths = ["/endless", "/ten-gigabytes", "/bomb"];
+    let answers = [Answer::EndlessBody, Answer::TenGigabytes, Answer::GzipBomb];
+    let mut webhooks = Vec::new();
+    for (path, answer) in paths.into_iter().zip(answers) {
+        receiver.answer(path, [answer]);
+        let url = receiver.url(path);
+        webhooks.push(tenant.subscribe(&url, &["call.started"], SECRET).await);
+    }
+    let before = world.server.peak_memory_mb();
+    let bridge = tenant.bridge(Socket).await;
+    for _ in 0..CALLS {
+        let id = bridge.ring(&tenant.did).await;
+        bridge.hang_up(&id).await;
+    }
+    for path in paths {
+        receiver.wait_for(path, CALLS).await;
+    }
+    for webhook in &webhooks {
+        let delivery = delivery(tenant, webhook, attempted).await;
+        let attempt = &delivery["attempts"][0];
+        assert_eq!(
+            [&attempt["statusCode"], &attempt["error"]],
+            [&json!(200), &Value::Null]
+        );
+        // Bytes that are not UTF-8 take up to three times their room as text.
+        assert!((1..=KEPT).contains(&text(attempt, "response").chars().count()));
+        assert_eq!(delivery["status"], "succeeded");
+    }
+    let grown = world.server.peak_memory_mb() - before;
+    assert!(
+        grown < GROWTH_MB,
+        "{grown} MB more than the {before} MB before"
+    );
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_flapping_receiver_gets_everything(#[values(Sqlite, Postgres)] store: StoreKind) {
+    const CALLS: usize = 20;
+    let schedule = vec!["1"; 60].join(",");
+    let setup = Setup::new()
+        .set("webhooks.retry_schedule_seconds", schedule)
+        .set("webhooks.timeout_seconds", 1);
+    let world = world!(store, setup);
+    let (tenant, receiver) = (&world.tenant, &world.receiver);
+    let bad = [
+        full(500, b"down"),
+        Answer::Raw(b"no HTTP\r\n"),
+        Answer::Hang,
+        full(503, b"busy"),
+    ];
+    let flapping = bad
+        .into_iter()
+        .flat_map(|bad| [bad.clone(), Answer::Status(200), bad]);
+    receiver.answer("/flaps", flapping.chain([Answer::Status(204)]));
+    let webhook = tenant
+        .subscribe(&receiver.url("/flaps"), &["call.started"], SECRET)
+        .await;
+    let bridge = tenant.bridge(Socket).await;
+    for _ in 0..CALLS {
+        bridge.ring(&tenant.did).await;
+    }
+    let list = format!("/webhooks/{webhook}/deliveries?limit=100&status=succeeded");
+    let made = eventually("every delivery to be made", async || {
+        let list = tenant.api.get(&list).await.expect(200);
+        let made = list["deliveries"].as_array().unwrap().clone();
+        (made.len() == CALLS).then_some(made)
+    })
+    .await;
+    let mut failed = Vec::new();
+    for delivery in &made {
+        let id = text(delivery, "id");
+        let shown = format!("/deliveries/{id}");
+        let shown = tenant.api.get(&shown).await.expect(200);
+        let attempts = shown["attempts"].as_array().unwrap();
+        assert_eq!(json!(attempts.len()), shown["attemptCount"]);
+        let (last, before) = attempts.split_last().unwrap();
+        let status = &last["statusCode"];
+        assert!(*status == 200 || *status == 204, "{shown}");
+        let how = |attempt: &Value| json!([attempt["statusCode"], attempt["error"]]);
+        failed.extend(before.iter().map(how));
+    }
+    failed.sort_by_key(Value::to_string);
+    let each_twice = json!([
+        [500, null],
+        [500, null],
+        [503, null],
+        [503, null],
+        [null, "invalid_response"],
+        [null, "invalid_response"],
+        [null, "timeout"],
+        [null, "timeout"],
+    ]);
+    assert_eq!(json!(failed), each_twice);
+    let record = tenant
+        .api
+        .get(&format!("/webhooks/{webhook}"))
+        .await
+        .expect(200);
+    assert_eq!(record["isActive"], true);
+}

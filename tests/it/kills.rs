@@ -1,0 +1,225 @@
+//! `kill -9` under load, again and again: every event that was committed arrives, and what arrives twice was in flight.
+
+use std::{
+    collections::{HashMap, HashSet},
+    rc::Rc,
+    time::Instant,
+};
+
+use actix_web::rt;
+
+use crate::support::{prelude::*, tenant::Tenant, world::ALL_EVENTS};
+
+/// How many deliveries of a process arrive before it is killed: in the middle of the load, and just after the start.
+const KILLED_AFTER: [usize; 10] = [500, 1, 900, 60, 700, 5, 1_200, 150, 30, 600];
+const MAX_IN_FLIGHT: usize = 16;
+const TENANTS: usize = 4;
+const HOOKS: usize = 3;
+/// Calls of a tenant at the same time.
+const CALLERS: usize = 6;
+/// After a restart every endpoint with something left gets some of it within this.
+const GOES_ON_WITHIN: Duration = Duration::from_secs(5);
+/// An answer older than this was recorded, however busy the machine.
+const RECORDED_WITHIN: Duration = Duration::from_secs(2);
+
+/// A killed process as the outside saw it.
+struct Killed {
+    at: Instant,
+    /// How many requests had come by then, from all processes.
+    requests: usize,
+    /// Deliveries that the store had as not yet made: id and webhook.
+    pending: HashMap<String, String>,
+}
+
+#[rstest]
+#[actix_web::test]
+async fn ten_kills_lose_nothing_and_repeat_only_what_was_in_flight(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let setup = Setup::new()
+        .minutes(10_000)
+        .set("webhooks.max_in_flight", MAX_IN_FLIGHT);
+    let mut world = world!(store, setup);
+    let mut tenants = Vec::new();
+    let mut hooks = HashMap::new();
+    for number in 0..TENANTS {
+        let tenant = world.another_tenant(10_000).await;
+        for hook in 0..HOOKS {
+            let path = format!("/hooks/{number}/{hook}");
+            // Long enough that some are always in flight.
+            let slow = Answer::Slow(Duration::from_millis(10));
+            world.receiver.answer(&path, [slow]);
+            let url = world.receiver.url(&path);
+            let id = tenant.subscribe(&url, &ALL_EVENTS, SECRET).await;
+            hooks.insert(id, path);
+        }
+        tenants.push(tenant);
+    }
+
+    let mut kills = Vec::new();
+    for deliveries in KILLED_AFTER {
+        begin_calls(&tenants).await;
+        let wanted = world.receiver.total() + deliveries;
+        eventually(&format!("{wanted} requests before a kill"), async || {
+            (world.receiver.total() >= wanted).then_some(())
+        })
+        .await;
+        let killed = kill(&mut world).await;
+        world.server.restart();
+        goes_on(&world.receiver, &killed, Instant::now()).await;
+        kills.push(killed);
+    }
+    every_event_arrives(&world, &hooks).await;
+    assert_eq!(world.server.terminate().await, 0);
+    let requests = world.receiver.settled().await;
+    only_what_was_in_flight_arrives_twice(&requests, &kills);
+}
+
+/// Calls ring, are answered and end, many at a time, until the server is gone.
+async fn begin_calls(tenants: &[Tenant]) {
+    for tenant in tenants {
+        let bridge = Rc::new(tenant.bridge(Socket).await);
+        for _ in 0..CALLERS {
+            rt::spawn(call_again_and_again(bridge.clone(), tenant.did.clone()));
+        }
+    }
+}
+
+async fn call_again_and_again(bridge: Rc<Bridge>, did: String) {
+    let ask = async |message: Value| {
+        if !bridge.is_open() {
+            return None;
+        }
+        let reply = bridge.begin(&message).reply_if_any().await?;
+        assert_eq!(reply["ok"], true, "{message}: {reply}");
+        Some(reply)
+    };
+    loop {
+        let mut incoming = bridge.message(
+            "call.incoming",
+            json!({"did": did, "callerNumber": "+6281"}),
+        );
+        incoming["bridgeCallId"] = incoming["id"].clone();
+        let Some(reply) = ask(incoming).await else {
+            return;
+        };
+        for kind in ["call.answered", "call.hangup"] {
+            let message = bridge.message(kind, json!({"callId": reply["callId"]}));
+            if ask(message).await.is_none() {
+                return;
+            }
+        }
+    }
+}
+
+async fn kill(world: &mut World) -> Killed {
+    let at = Instant::now();
+    world.server.kill9();
+    let requests = world.receiver.settled().await.len();
+    let pending = "SELECT id, webhook_id FROM deliveries WHERE status = 'pending'";
+    let pending = world.server.installation.store.rows(pending).await;
+    Killed {
+        at,
+        requests,
+        pending: pending.into_iter().map(|[id, hook]| (id, hook)).collect(),
+    }
+}
+
+/// Every endpoint with something left gets some of it soon, with nothing new to set it going. A kill just after a start
+/// may have met a moment with nothing left.
+async fn goes_on(receiver: &Receiver, killed: &Killed, ready: Instant) {
+    let mut waiting: HashSet<_> = killed.pending.values().collect();
+    let mut last = ready;
+    eventually("endpoints to get what was left", async || {
+        for request in receiver.since(killed.requests) {
+            let hook = request.delivery().and_then(|id| killed.pending.get(id));
+            if hook.is_some_and(|hook| waiting.remove(hook)) {
+                last = last.max(request.arrived);
+            }
+        }
+        waiting.is_empty().then_some(())
+    })
+    .await;
+    let took = last - ready;
+    assert!(took <= GOES_ON_WITHIN, "delivery went on after {took:?}");
+}
+
+/// Each event in the store arrives at each of its tenant's webhooks, signed.
+async fn every_event_arrives(world: &World, hooks: &HashMap<String, String>) {
+    let owed = "SELECT events.id, webhooks.id FROM events \
+        JOIN webhooks ON webhooks.tenant_id = events.tenant_id";
+    let owed: Vec<[String; 2]> = world.server.installation.store.rows(owed).await;
+    assert!(
+        owed.len() > KILLED_AFTER.iter().sum::<usize>(),
+        "{}",
+        owed.len()
+    );
+    eventually("every event at every webhook", async || {
+        let mut came = HashSet::new();
+        for path in hooks.values() {
+            let events = world.receiver.events(path, SECRET);
+            came.extend(events.into_iter().map(|event| (event.id, path)));
+        }
+        let missing = owed
+            .iter()
+            .filter(|[event, hook]| !came.contains(&(event.clone(), &hooks[hook])));
+        (missing.count() == 0).then_some(())
+    })
+    .await;
+}
+
+/// No process sends a delivery twice; one that two processes sent was not recorded when the first was killed, because the
+/// request was under way or its answer had only just come.
+fn only_what_was_in_flight_arrives_twice(requests: &[Received], kills: &[Killed]) {
+    let process = |request: usize| kills.partition_point(|killed| killed.requests <= request);
+    let mut last_sent = HashMap::new();
+    let mut repeated = vec![Vec::new(); kills.len()];
+    for (number, request) in requests.iter().enumerate() {
+        let Some(id) = request.delivery() else {
+            continue;
+        };
+        let Some(before) = last_sent.insert(id, number) else {
+            continue;
+        };
+        assert_ne!(
+            process(before),
+            process(number),
+            "{id} was sent twice by one process"
+        );
+        for killed in &kills[process(before)..process(number)] {
+            assert!(
+                killed.pending.contains_key(id),
+                "{id} was sent again although it was recorded"
+            );
+        }
+        repeated[process(before)].push(&requests[before]);
+    }
+    for (killed, repeated) in kills.iter().zip(&repeated) {
+        let answered = |request: &&&Received| request.answered.filter(|at| *at < killed.at);
+        let unrecorded: Vec<_> = repeated
+            .iter()
+            .filter_map(|request| answered(&request))
+            .collect();
+        let in_flight = repeated.len() - unrecorded.len();
+        println!(
+            "{in_flight} in flight and {} unrecorded at a kill came again",
+            unrecorded.len()
+        );
+        assert!(
+            in_flight <= MAX_IN_FLIGHT,
+            "{in_flight} repeated requests were in flight at once"
+        );
+        for at in unrecorded {
+            let age = killed.at - at;
+            assert!(
+                age < RECORDED_WITHIN,
+                "an attempt that was answered {age:?} before the kill was made again"
+            );
+        }
+    }
+    let met = repeated.iter().filter(|of_one| !of_one.is_empty()).count();
+    assert!(
+        met >= kills.len() / 2,
+        "only {met} kills met a request in flight"
+    );
+}

@@ -1,0 +1,45 @@
+//! Listeners that nobody serves.
+
+use std::{
+    net::{SocketAddr, TcpStream},
+    time::Duration,
+};
+
+use tokio::net::{TcpListener, TcpSocket};
+
+/// A port of the loopback at which nothing is ever said.
+#[derive(Debug)]
+pub struct Deaf {
+    pub address: SocketAddr,
+    _listener: TcpListener,
+    /// What fills the backlog.
+    held: Vec<TcpStream>,
+}
+
+impl Deaf {
+    /// Connections are made, by the kernel.
+    pub fn silent() -> Self {
+        Self::listen(128)
+    }
+
+    /// Its backlog is full: no connection is made, and none refused.
+    pub fn full() -> Self {
+        let mut deaf = Self::listen(0);
+        let brief = Duration::from_millis(500);
+        while let Ok(stream) = TcpStream::connect_timeout(&deaf.address, brief) {
+            deaf.held.push(stream);
+        }
+        deaf
+    }
+
+    fn listen(backlog: u32) -> Self {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+        let listener = socket.listen(backlog).unwrap();
+        Self {
+            address: listener.local_addr().unwrap(),
+            _listener: listener,
+            held: Vec::new(),
+        }
+    }
+}
