@@ -3,6 +3,7 @@
 
 use std::{
     net::{SocketAddr, TcpListener},
+    path::PathBuf,
     sync::Arc,
     time::Duration,
 };
@@ -30,10 +31,10 @@ use dikala_actors::{
     registry::{CallRegistry, Calls},
     webhooks::{self, WebhooksHandle},
 };
-use dikala_entities::{Store, StoreError, Vault};
+use dikala_entities::{Store, StoreError, Vault, store::Reservation, tenant};
 use dikala_migration::{SchemaState, migrate, schema_state};
 use futures_util::future::{FutureExt, LocalBoxFuture};
-use sea_orm::DbErr;
+use sea_orm::{DbErr, EntityTrait};
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
@@ -85,6 +86,14 @@ pub enum StartError {
         key: &'static str,
         reason: std::io::Error,
     },
+    #[error(
+        "there is no database at {0:?}; give the database.url that `serve` has, or run `dikala migrate` to make this one"
+    )]
+    NoDatabase(PathBuf),
+    #[error(
+        "secrets.key does not open what is stored in this database; set the key that it was made with (DIKALA_SECRETS__KEY)"
+    )]
+    WrongKey,
     #[error(transparent)]
     Outbound(#[from] OutboundError),
     #[error("the HTTP server did not start: {0}")]
@@ -93,6 +102,9 @@ pub enum StartError {
 
 /// Connects to the database and sees to its schema.
 pub async fn open_store(settings: &Settings, may_migrate: bool) -> Result<Store, StartError> {
+    if let Some(path) = Store::missing_file(&settings.database.url).filter(|_| !may_migrate) {
+        return Err(StartError::NoDatabase(path));
+    }
     let store = Store::connect(&settings.database.url).await?;
     match schema_state(store.writer()).await? {
         SchemaState::Current => {}
@@ -101,6 +113,16 @@ pub async fn open_store(settings: &Settings, may_migrate: bool) -> Result<Store,
         SchemaState::Behind(steps) => return Err(StartError::OldSchema(steps)),
     }
     Ok(store)
+}
+
+/// Tries the key on a stored secret: with another one nothing could be signed, and each delivery and call of a function would
+/// wait for it.
+pub async fn try_key(store: &Store, vault: &Vault) -> Result<(), StartError> {
+    let any = tenant::Entity::find().one(store.reader()).await?;
+    match any.map(|tenant| vault.open(tenant.id, &tenant.function_secret)) {
+        Some(Err(_)) => Err(StartError::WrongKey),
+        Some(Ok(_)) | None => Ok(()),
+    }
 }
 
 /// The service, bound to its addresses and ready to serve.
@@ -113,6 +135,7 @@ pub struct App {
     shutdown: Duration,
     engine: Engine,
     sweeping: rt::task::JoinHandle<()>,
+    _reserved: Reservation,
 }
 
 /// The actors and what they share.
@@ -153,7 +176,9 @@ impl App {
             public.local_addr().map_err(StartError::Http)?,
             operator.local_addr().map_err(StartError::Http)?,
         );
+        let reserved = Store::reserve(&settings.database.url)?;
         let store = open_store(settings, settings.database.migrate).await?;
+        try_key(&store, &vault).await?;
         let ports = [addresses.0.port(), addresses.1.port()];
         let engine =
             Engine::start(settings, store, vault.clone(), Arc::clone(&clock), ports).await?;
@@ -188,6 +213,7 @@ impl App {
             shutdown: Duration::from_secs(settings.http.shutdown_seconds),
             engine,
             sweeping,
+            _reserved: reserved,
         })
     }
 

@@ -18,6 +18,8 @@ use crate::{extract::FieldError, middleware::current_request_id};
 const UNAVAILABLE_RETRY_SECONDS: u64 = 2;
 /// How soon a client may ask for one more recovery, in seconds.
 const RECOVERIES_RETRY_SECONDS: u64 = 5;
+/// How soon a client may try to open one more stream, in seconds: one that broke off is noticed by then.
+const STREAMS_RETRY_SECONDS: u64 = 10;
 /// How many wrong fields one answer names.
 const FIELDS_MAX: usize = 100;
 
@@ -146,6 +148,9 @@ pub enum ApiError {
     /// The limit.
     #[error("{0} recoveries of this webhook are under way already; ask again when one is done.")]
     TooManyRecoveries(u64),
+    /// The limit.
+    #[error("{0} streams of events are open already; close one, or come back in a moment.")]
+    TooManyStreams(usize),
     #[error("Something went wrong on our side; the requestId helps us to find it.")]
     Internal,
     #[error("The service cannot answer right now; try again in a moment.")]
@@ -172,7 +177,9 @@ impl ApiError {
             Self::UnsupportedMediaType(_) => Code::UnsupportedMediaType,
             Self::Validation(_) => Code::ValidationFailed,
             Self::IdempotencyKeyReused => Code::IdempotencyKeyReused,
-            Self::RateLimited { .. } | Self::TooManyRecoveries(_) => Code::RateLimited,
+            Self::RateLimited { .. } | Self::TooManyRecoveries(_) | Self::TooManyStreams(_) => {
+                Code::RateLimited
+            }
             Self::Internal => Code::InternalError,
             Self::Unavailable => Code::Unavailable,
         }
@@ -261,6 +268,9 @@ impl ResponseError for ApiError {
             }
             Self::TooManyRecoveries(_) => {
                 response.insert_header((RETRY_AFTER, RECOVERIES_RETRY_SECONDS));
+            }
+            Self::TooManyStreams(_) => {
+                response.insert_header((RETRY_AFTER, STREAMS_RETRY_SECONDS));
             }
             Self::Unavailable => {
                 response.insert_header((RETRY_AFTER, UNAVAILABLE_RETRY_SECONDS));

@@ -7,7 +7,11 @@
 //! Write transactions begin here and nowhere else: on SQLite a deferred transaction that reads and then writes fails with
 //! `SQLITE_BUSY` at once, so every one is `BEGIN IMMEDIATE`.
 
-use std::{path::PathBuf, time::Duration};
+use std::{
+    fs::{File, TryLockError},
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use sea_orm::{
     ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DatabaseTransaction, DbBackend,
@@ -48,15 +52,25 @@ pub enum StoreError {
     },
     #[error("the database does not answer: {0}; check database.url and that the server runs")]
     Unreachable(#[source] DbErr),
+    #[error(
+        "another dikala serves the database {path:?} already; stop it first, or give this one another database.url"
+    )]
+    Served {
+        /// The database's file.
+        path: PathBuf,
+    },
 }
+
+/// The right to serve a database, until it is dropped or the process ends, however it ends.
+#[derive(Debug)]
+pub struct Reservation(#[expect(dead_code, reason = "held for its lock")] Option<File>);
 
 impl Store {
     /// Connects to `sqlite://path` or `postgres://…`. Makes the SQLite file and its folder if they are not there.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
-        if let Some(path) = url.strip_prefix("sqlite://") {
-            let path = path.split('?').next().unwrap_or(path);
-            prepare_folder(path)?;
-            Self::connect_sqlite(path)
+        if let Some(path) = sqlite_file(url) {
+            prepare_file(&path)?;
+            Self::connect_sqlite(&path)
                 .await
                 .map_err(StoreError::Unreachable)
         } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
@@ -68,7 +82,31 @@ impl Store {
         }
     }
 
-    async fn connect_sqlite(path: &str) -> Result<Self, DbErr> {
+    /// Keeps others from serving the same SQLite file: two processes would take each other's calls for their own. On
+    /// PostgreSQL owners and epochs tell nodes apart.
+    pub fn reserve(url: &str) -> Result<Reservation, StoreError> {
+        let Some(path) = sqlite_file(url) else {
+            return Ok(Reservation(None));
+        };
+        prepare_file(&path)?;
+        let mut lock = path.clone().into_os_string();
+        lock.push("-serving");
+        let file = private_file(Path::new(&lock)).map_err(|reason| unwritable(&path, reason))?;
+        match file.try_lock() {
+            Ok(()) => Ok(Reservation(Some(file))),
+            Err(TryLockError::WouldBlock) => Err(StoreError::Served { path }),
+            // A file system without locks: then nobody can be kept off.
+            Err(TryLockError::Error(_)) => Ok(Reservation(None)),
+        }
+    }
+
+    /// The SQLite file that a URL names and that is not there yet.
+    pub fn missing_file(url: &str) -> Option<PathBuf> {
+        sqlite_file(url).filter(|path| !path.exists())
+    }
+
+    async fn connect_sqlite(path: &Path) -> Result<Self, DbErr> {
+        let path = path.display();
         let options = |connections: u32, read_only: bool| {
             let mut options = base_options(format!("sqlite://{path}?mode=rwc"));
             options
@@ -188,22 +226,45 @@ async fn begin_write(connection: &DatabaseConnection) -> Result<DatabaseTransact
         .await
 }
 
-fn prepare_folder(path: &str) -> Result<(), StoreError> {
-    let path = PathBuf::from(path);
-    let folder = match path.parent() {
+fn sqlite_file(url: &str) -> Option<PathBuf> {
+    let path = url.strip_prefix("sqlite://")?;
+    Some(path.split('?').next().unwrap_or(path).into())
+}
+
+fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
         _ => PathBuf::from("."),
-    };
+    }
+}
+
+fn unwritable(path: &Path, reason: std::io::Error) -> StoreError {
+    StoreError::Folder {
+        folder: folder_of(path),
+        reason,
+    }
+}
+
+/// Makes the database's file, which only its owner may read: callers' numbers and what they said are in it. SQLite gives the
+/// files beside it the same rights.
+fn prepare_file(path: &Path) -> Result<(), StoreError> {
+    let folder = folder_of(path);
     let writable = || -> std::io::Result<()> {
         std::fs::create_dir_all(&folder)?;
         let probe = folder.join(format!(".dikala-write-test-{}", std::process::id()));
         std::fs::write(&probe, b"")?;
-        std::fs::remove_file(&probe)
+        std::fs::remove_file(&probe)?;
+        private_file(path).map(drop)
     };
-    writable().map_err(|reason| StoreError::Folder {
-        folder: folder.clone(),
-        reason,
-    })
+    writable().map_err(|reason| unwritable(path, reason))
+}
+
+fn private_file(path: &Path) -> std::io::Result<File> {
+    let mut options = File::options();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
 }
 
 /// The type of a column in a [`json_rows`] source, as PostgreSQL names it.

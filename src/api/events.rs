@@ -5,7 +5,7 @@ use std::time::Duration;
 use actix_web::{HttpRequest, HttpResponse, http::header::HeaderMap, rt, web::Data};
 use bytes::Bytes;
 use dikala_actors::{
-    feed::{self, Follower, NoPlace},
+    feed::{self, FOLLOWERS_PER_TENANT_MAX, Follower, NoPlace},
     outbox::{NewEvent, write_events},
     webhooks::sample,
 };
@@ -37,8 +37,6 @@ const BATCH: u64 = 50;
 /// When a follower that lost the connection comes back, in milliseconds.
 const OPENING: &str = "retry: 2000\n";
 const STILL_HERE: &str = ": nothing new\n\n";
-/// When someone may try again for whom there is no place, in seconds.
-const RETRY_SECONDS: i64 = 10;
 
 /// Something that was announced.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -150,9 +148,7 @@ pub async fn stream(
 
 fn no_place(reason: NoPlace) -> ApiError {
     match reason {
-        NoPlace::Tenant => ApiError::RateLimited {
-            retry_after_seconds: RETRY_SECONDS,
-        },
+        NoPlace::Tenant => ApiError::TooManyStreams(FOLLOWERS_PER_TENANT_MAX),
         NoPlace::Service => ApiError::Unavailable,
     }
 }

@@ -3,14 +3,17 @@
 use std::net::{SocketAddr, TcpListener};
 
 use dikala_actors::clock::{Clock, SystemClock};
-use dikala_entities::{Millis, Store};
+use dikala_entities::{Millis, Store, StoreError};
 use dikala_migration::{SchemaState, schema_state};
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
 use serde::Serialize;
 use serde_json::json;
 
 use super::{CliError, output};
-use crate::config::{ConfigError, Layers, Settings};
+use crate::{
+    app::{StartError, try_key},
+    config::{ConfigError, Layers, Settings},
+};
 
 /// A clock that is further from the database's is suspicious.
 const CLOCK_SKEW_MS_MAX: i64 = 5_000;
@@ -59,53 +62,74 @@ pub async fn run(layers: Result<Layers, ConfigError>, as_json: bool) -> Result<(
 }
 
 async fn look(settings: &Settings) -> Vec<Check> {
-    let mut checks = vec![check(
-        "configuration",
-        Ok("every key is known and in range".to_owned()),
-    )];
-    let store = Store::connect(&settings.database.url).await;
-    match &store {
+    let known = "every key is known and in range";
+    let mut checks = vec![check("configuration", Ok(known.to_owned()))];
+    let store = match Store::missing_file(&settings.database.url) {
+        // Looking changes nothing: the file is not made here.
+        Some(path) => {
+            let will = "serve and migrate make it";
+            checks.push(check("store", Ok(format!("none yet at {path:?}; {will}"))));
+            checks.push(check("schema", not_there(settings.database.migrate)));
+            None
+        }
+        None => {
+            let store = Store::connect(&settings.database.url).await;
+            checks.extend(look_at(&store, settings.database.migrate).await);
+            store.ok()
+        }
+    };
+    checks.push(check(
+        "ports",
+        ports(settings.http.listen, settings.operator.listen),
+    ));
+    checks.push(check("secrets", secrets(settings, store.as_ref()).await));
+    checks.push(check("clock", clock(store.as_ref()).await));
+    checks
+}
+
+fn not_there(may_migrate: bool) -> Result<String, String> {
+    if may_migrate {
+        Ok("not there yet; serve will make it".to_owned())
+    } else {
+        Err("not there yet; run `dikala migrate`".to_owned())
+    }
+}
+
+async fn look_at(store: &Result<Store, StoreError>, may_migrate: bool) -> [Check; 2] {
+    match store {
         Ok(store) => {
-            let ping = store.ping().await;
-            let kind = if store.backend() == DbBackend::Postgres {
-                "PostgreSQL"
-            } else {
-                "SQLite"
+            let kind = match store.backend() {
+                DbBackend::Postgres => "PostgreSQL",
+                _ => "SQLite",
             };
-            checks.push(check(
-                "store",
-                ping.map(|()| format!("{kind} answers"))
-                    .map_err(|e| e.to_string()),
-            ));
-            checks.push(check(
-                "schema",
-                schema(store, settings.database.migrate).await,
-            ));
+            let ping = store.ping().await.map(|()| format!("{kind} answers"));
+            [
+                check("store", ping.map_err(|error| error.to_string())),
+                check("schema", schema(store, may_migrate).await),
+            ]
         }
         Err(error) => {
-            checks.push(check("store", Err(error.to_string())));
-            checks.push(check(
-                "schema",
-                Err("unknown while the store does not answer".to_owned()),
-            ));
+            let unknown = "unknown while the store does not answer";
+            [
+                check("store", Err(error.to_string())),
+                check("schema", Err(unknown.to_owned())),
+            ]
         }
     }
-    let ports = port(settings.http.listen, "http.listen").and_then(|public| {
-        Ok(format!(
-            "{public}, {}",
-            port(settings.operator.listen, "operator.listen")?
-        ))
-    });
-    checks.push(check("ports", ports));
-    checks.push(check(
-        "secrets",
-        settings
-            .vault()
-            .map(|_| "secrets.key is a key".to_owned())
-            .map_err(|e| e.to_string()),
-    ));
-    checks.push(check("clock", clock(store.ok().as_ref()).await));
-    checks
+}
+
+/// Whether secrets.key is a key, and the one that opens what is stored.
+async fn secrets(settings: &Settings, store: Option<&Store>) -> Result<String, String> {
+    let vault = settings.vault().map_err(|error| error.to_string())?;
+    let Some(store) = store else {
+        return Ok("secrets.key is a key".to_owned());
+    };
+    match try_key(store, &vault).await {
+        Ok(()) => Ok("secrets.key is a key and opens what is stored".to_owned()),
+        Err(StartError::WrongKey) => Err(StartError::WrongKey.to_string()),
+        // The schema is not there yet, which another check says.
+        Err(_) => Ok("secrets.key is a key".to_owned()),
+    }
 }
 
 async fn schema(store: &Store, may_migrate: bool) -> Result<String, String> {
@@ -124,9 +148,15 @@ async fn schema(store: &Store, may_migrate: bool) -> Result<String, String> {
     }
 }
 
-fn port(address: SocketAddr, key: &str) -> Result<String, String> {
+/// Both are held at the same time: two listeners on one port would not start either.
+fn ports(public: SocketAddr, operators: SocketAddr) -> Result<String, String> {
+    let _public = listen(public, "http.listen")?;
+    let _operators = listen(operators, "operator.listen")?;
+    Ok(format!("{public} is free, {operators} is free"))
+}
+
+fn listen(address: SocketAddr, key: &str) -> Result<TcpListener, String> {
     TcpListener::bind(address)
-        .map(|_| format!("{address} is free"))
         .map_err(|error| format!("{key}: {address} cannot be listened on ({error}); if dikala is running already, that is why"))
 }
 

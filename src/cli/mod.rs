@@ -140,7 +140,10 @@ impl From<AdminError> for CliError {
 
 impl From<StartError> for CliError {
     fn from(error: StartError) -> Self {
-        Self::Failed(error.to_string())
+        match error {
+            StartError::WrongKey => Self::Config(ConfigError(error.to_string())),
+            _ => Self::Failed(error.to_string()),
+        }
     }
 }
 

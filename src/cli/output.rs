@@ -11,12 +11,18 @@ use crate::config::Layers;
 
 /// Prints a line. A reader that went away, as `head` does, is no failure of ours.
 pub fn text(line: &str) -> Result<(), CliError> {
+    more(line).map(drop)
+}
+
+/// Prints one of many lines. False if nobody reads any more.
+pub fn more(line: &str) -> Result<bool, CliError> {
     let mut out = std::io::stdout().lock();
     match writeln!(out, "{line}").and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(CliError::Failed(
-            format!("standard output cannot be written: {error}"),
-        )),
-        _ => Ok(()),
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(false),
+        Err(error) => Err(CliError::Failed(format!(
+            "standard output cannot be written: {error}"
+        ))),
     }
 }
 

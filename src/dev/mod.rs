@@ -14,11 +14,11 @@ use std::{
 
 use clap::Args;
 use dikala_actors::clock::{Clock, SystemClock};
-use dikala_entities::Vault;
+use dikala_entities::{Store, Vault};
 
 use self::{demo::Demo, receiver::Receiver};
 use crate::{
-    app::{App, open_store, wait_for_signal},
+    app::{App, StartError, open_store, wait_for_signal},
     cli::CliError,
     config::{Layers, Origin, Settings},
     telemetry,
@@ -49,6 +49,8 @@ pub async fn run(options: Options, mut layers: Layers) -> Result<(), CliError> {
     let receiver = socket
         .local_addr()
         .map_err(|e| CliError::Failed(e.to_string()))?;
+    // Asked here and not kept: the demo's webhook must not be pointed away from a `dev` that runs.
+    drop(Store::reserve(&settings.database.url).map_err(StartError::from)?);
     let store = open_store(&settings, true).await?;
     let demo = Demo::prepare(
         &store,
@@ -65,7 +67,8 @@ pub async fn run(options: Options, mut layers: Layers) -> Result<(), CliError> {
         .map_err(|e| CliError::Failed(format!("the demo receiver did not start: {e}")))?;
     let receiving_handle = receiving.handle();
     actix_web::rt::spawn(receiving);
-    let app = App::build(&settings, vault, Arc::new(SystemClock)).await?;
+    let app = App::build(&settings, vault, Arc::new(SystemClock)).await;
+    let app = app.map_err(with_hint)?;
     crate::cli::print(&welcome(&demo, &app, receiver, &options.data))?;
     let calls = !options.no_calls;
     let public = app.public_addr();
@@ -133,6 +136,15 @@ fn write_private(path: &Path, text: &str) -> io::Result<()> {
         options.mode(0o600);
     }
     options.open(path)?.write_all(text.as_bytes())
+}
+
+fn with_hint(error: StartError) -> CliError {
+    match error {
+        StartError::Listen { .. } => CliError::Failed(format!(
+            "{error}, or start with --listen 127.0.0.1:0, which finds free ports"
+        )),
+        error => error.into(),
+    }
 }
 
 fn unwritable(path: &Path, error: &io::Error) -> CliError {

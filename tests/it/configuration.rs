@@ -2,6 +2,8 @@
 
 use std::fs;
 
+use base64::{Engine, engine::general_purpose::STANDARD};
+
 use crate::support::{
     postgres::free_port,
     prelude::*,
@@ -135,6 +137,66 @@ async fn check_looks_at_everything_before_the_start(#[values(Sqlite, Postgres)] 
     assert_eq!(finished.code, Some(1));
     assert_eq!(names(&finished.json(), false).len(), 1, "{finished:?}");
     assert!(installation.run(&["check"]).stdout.contains('✗'));
+}
+
+#[rstest]
+#[actix_web::test]
+async fn another_key_than_that_of_the_store_is_refused(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let mut installation = installation!(store);
+    installation.cli(&["tenant", "create", "--name", "Toko"]);
+    let another = STANDARD.encode(rand::random::<[u8; 32]>());
+    installation.set("secrets.key", &another);
+    assert_fails(
+        &installation.run(&["serve"]),
+        &[3],
+        "secrets.key does not open",
+    );
+    let checked = installation.run(&["check", "--json"]);
+    assert_eq!(checked.code, Some(1));
+    let checks = checked.json()["checks"].as_array().unwrap().clone();
+    let wrong: Vec<&Value> = checks.iter().filter(|check| check["ok"] == false).collect();
+    assert_eq!(wrong.len(), 1, "{wrong:?}");
+    assert_eq!(wrong[0]["name"], "secrets");
+}
+
+#[test]
+fn looking_makes_no_database() {
+    let installation = Installation::new(Sqlite).unwrap();
+    let file = installation.folder.path().join("dikala.db");
+    let finished = installation.run(&["tenant", "list"]);
+    assert_fails(&finished, &[1], &file.display().to_string());
+    let checked = installation.cli(&["check"]);
+    assert!(
+        checked["checks"][1]["detail"]
+            .as_str()
+            .unwrap()
+            .contains("none yet")
+    );
+    assert!(!file.exists());
+}
+
+#[test]
+fn a_database_file_has_one_server_and_no_other_readers() {
+    use std::os::unix::fs::PermissionsExt;
+    let installation = installation!(Sqlite);
+    let file = installation.folder.path().join("dikala.db");
+    let mode = file.metadata().unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    let settings = installation.settings.clone();
+    let mut server = Server::start(installation);
+    let ports = std::mem::take(&mut server.installation.settings);
+    server.installation.settings = settings;
+    for key in ["http.listen", "operator.listen"] {
+        server.installation.set(key, "127.0.0.1:0");
+    }
+    assert_fails(&server.installation.run(&["serve"]), &[1], "already");
+    // Commands work beside it, and nothing is left of the lock when it dies.
+    server.cli(&["tenant", "list"]);
+    server.installation.settings = ports;
+    server.kill9();
+    server.restart();
 }
 
 #[test]

@@ -206,6 +206,28 @@ async fn a_sample_reaches_listeners_and_no_webhook() {
 }
 
 #[actix_web::test]
+async fn it_ends_with_who_reads_it() {
+    let world = world!(Sqlite);
+    let first = world.server.cli(&trigger(&world, "call.started"));
+    let mut child = world
+        .server
+        .installation
+        .command(&["listen", "--url", &world.server.http])
+        .args(["--key", &world.tenant.key])
+        .args(["--after", first["id"].as_str().unwrap()])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    world.server.cli(&trigger(&world, "call.ended"));
+    let status = within(PATIENCE, "the listener to end", async || {
+        child.try_wait().unwrap()
+    });
+    assert_eq!(status.await.code(), Some(0));
+}
+
+#[actix_web::test]
 async fn what_cannot_work_says_so() {
     let world = world!(Sqlite);
     let (http, key) = (&*world.server.http, &*world.tenant.key);

@@ -240,6 +240,7 @@ async fn places_are_bounded_and_given_back_and_stopping_ends_all() {
     let full = world.get("/events/stream").await;
     assert_eq!((full.status, full.code()), (429, "rate_limited".into()));
     assert_eq!(full.header("retry-after"), "10");
+    assert!(full.text.contains("10 streams"), "{}", full.text);
     let mut theirs = world.follow(&world.theirs.key, None).await;
 
     streams.pop();

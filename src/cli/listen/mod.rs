@@ -71,6 +71,8 @@ struct Line<'a> {
 
 /// Why a stream ended.
 enum Ended {
+    /// Nobody reads what is printed any more.
+    Unread,
     /// Trying again would not help.
     For(CliError),
     /// Worth another attempt.
@@ -82,12 +84,12 @@ pub async fn run(options: Options, as_json: bool) -> Result<(), CliError> {
     let service = Service::new(options.service)?;
     let secret = options.secret.unwrap_or_else(|| secret_of(&service));
     let forwarder = options.forward_to.map(|target| {
-        greet(&service, Some((&target, &secret)));
+        eprintln!(
+            "passing events on to {target}, signed with the secret {}",
+            secret.expose()
+        );
         Forwarder::new(target, &secret, service.client.clone())
     });
-    if forwarder.is_none() {
-        greet(&service, None);
-    }
     let mut listener = Listener {
         service,
         forwarder,
@@ -108,17 +110,6 @@ fn secret_of(service: &Service) -> Secret {
     Secret::new(signature.replace("sha256=", "lsn_"))
 }
 
-/// On standard error: standard output has the events only.
-fn greet(service: &Service, forwarding: Option<(&Target, &Secret)>) {
-    eprintln!("following {service}; Ctrl-C ends it");
-    if let Some((target, secret)) = forwarding {
-        eprintln!(
-            "passing events on to {target}, signed with the secret {}",
-            secret.expose()
-        );
-    }
-}
-
 struct Listener {
     service: Service,
     forwarder: Option<Forwarder>,
@@ -135,6 +126,7 @@ impl Listener {
         loop {
             let began = std::time::Instant::now();
             match self.follow().await {
+                Ended::Unread => return Ok(()),
                 Ended::For(error) => return Err(error),
                 Ended::Lost(error) if !self.connected => return Err(error),
                 Ended::Lost(error) => {
@@ -156,6 +148,12 @@ impl Listener {
             Ok(stream) => stream,
             Err(ended) => return ended,
         };
+        // On standard error: standard output has the events only.
+        if self.connected {
+            eprintln!("following again");
+        } else {
+            eprintln!("following {}; Ctrl-C ends it", self.service);
+        }
         self.connected = true;
         let mut frames = Frames::default();
         loop {
@@ -172,8 +170,10 @@ impl Listener {
                 return Ended::For(CliError::Failed(endless.to_string()));
             }
             while let Some(frame) = frames.next() {
-                if let Err(error) = self.take(frame).await {
-                    return Ended::For(error);
+                match self.take(frame).await {
+                    Ok(true) => {}
+                    Ok(false) => return Ended::Unread,
+                    Err(error) => return Ended::For(error),
                 }
             }
         }
@@ -198,7 +198,9 @@ impl Listener {
         })
     }
 
-    async fn take(&mut self, frame: Frame) -> Result<(), CliError> {
+    /// False if nobody reads what is printed any more.
+    async fn take(&mut self, frame: Frame) -> Result<bool, CliError> {
+        let mut read = true;
         let id = frame
             .id
             .as_deref()
@@ -214,15 +216,15 @@ impl Listener {
                 Some(forwarder) => Some(forwarder.pass(event.clone(), SystemClock.now()).await),
                 None => None,
             };
-            self.show(&event, forwarded)?;
+            read = self.show(&event, forwarded)?;
         }
         self.last = id.or(self.last);
-        Ok(())
+        Ok(read)
     }
 
-    fn show(&self, event: &Passed<'_>, forwarded: Option<Forwarded>) -> Result<(), CliError> {
+    fn show(&self, event: &Passed<'_>, forwarded: Option<Forwarded>) -> Result<bool, CliError> {
         if !self.as_json {
-            return output::text(&readable(event, forwarded.as_ref()));
+            return output::more(&readable(event, forwarded.as_ref()));
         }
         let line = serde_json::from_str(event.body).and_then(|body| {
             serde_json::to_string(&Line {
@@ -233,7 +235,7 @@ impl Listener {
                 forwarded,
             })
         });
-        output::text(&line.map_err(|error| CliError::Failed(error.to_string()))?)
+        output::more(&line.map_err(|error| CliError::Failed(error.to_string()))?)
     }
 }
 
@@ -278,6 +280,7 @@ fn readable(event: &Passed<'_>, forwarded: Option<&Forwarded>) -> String {
         } = forwarded;
         match (status, error) {
             (Some(status), _) => format!("{status} in {duration_ms} ms"),
+            (None, Some("connect")) => "not taken: nothing listens there".to_owned(),
             (None, error) => format!("not taken: {}", error.unwrap_or("no answer")),
         }
     }));
