@@ -6,11 +6,10 @@ use actix_web::{Error, HttpRequest, HttpResponse, http::header, web};
 use actix_ws::{
     AggregatedMessage, AggregatedMessageStream, CloseCode, CloseReason, ProtocolError, Session,
 };
-use dikala_actors::bridges::Command;
+use dikala_actors::bridges::Socket;
 use dikala_entities::{BridgeId, Millis};
 use futures_util::StreamExt;
 use serde_json::Value;
-use tokio::sync::mpsc;
 
 use super::{
     BridgeParts, auth,
@@ -23,8 +22,6 @@ use crate::refusal::Refusal as HttpRefusal;
 const FRAME_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
 /// Messages of one socket that may be under way.
 const IN_FLIGHT_MAX: usize = 1_024;
-/// Commands that may wait for the socket's task.
-const COMMANDS_MAX: usize = 1_024;
 const PING_EVERY_MS: i64 = 15_000;
 const SILENCE_MAX_MS: i64 = 45_000;
 /// How long messages under way may take when the service stops.
@@ -89,9 +86,8 @@ async fn run(
     session: Session,
     mut frames: AggregatedMessageStream,
 ) {
-    let (sender, mut commands) = mpsc::channel(COMMANDS_MAX);
     let bridges = Arc::clone(&parts.bridges);
-    let socket = bridges.connected(bridge, sender);
+    let socket = bridges.connected(bridge);
     tracing::info!(%bridge, "a bridge connected");
     let now = parts.clock.now();
     let mut this = BridgeSession {
@@ -102,13 +98,8 @@ async fn run(
         last_frame_at: now,
         ping_at: now.plus_ms(PING_EVERY_MS),
     };
-    let over = this.serve(&mut frames, &mut commands).await;
-    bridges.disconnected(bridge, socket, matches!(over, Over::Silent));
-    // What was handed to this socket and not written waits for the bridge's next one.
-    commands.close();
-    while let Some(command) = commands.recv().await {
-        bridges.send(bridge, command);
-    }
+    let over = this.serve(&mut frames, &socket).await;
+    bridges.disconnected(&socket, matches!(over, Over::Silent));
     let (code, reason) = match over {
         Over::Gone => (CloseCode::Normal, ""),
         Over::Silent => (CloseCode::Policy, "no sign of life for 45 s"),
@@ -124,12 +115,9 @@ async fn run(
 }
 
 impl BridgeSession {
-    async fn serve(
-        &mut self,
-        frames: &mut AggregatedMessageStream,
-        commands: &mut mpsc::Receiver<Command>,
-    ) -> Over {
+    async fn serve(&mut self, frames: &mut AggregatedMessageStream, socket: &Socket) -> Over {
         let mut stopping = self.parts.stopping.clone();
+        let bridges = Arc::clone(&self.parts.bridges);
         loop {
             let has_room = self.lanes.in_flight() < IN_FLIGHT_MAX;
             let has_work = self.lanes.in_flight() > 0;
@@ -137,7 +125,7 @@ impl BridgeSession {
             let step = tokio::select! {
                 frame = frames.next(), if has_room => self.on_frame(frame).await,
                 finished = self.lanes.next(), if has_work => self.on_finished(finished).await,
-                Some(command) = commands.recv() => self.write(&protocol::command(&command)).await,
+                command = bridges.next_command(socket) => self.write(&protocol::command(&command)).await,
                 () = wake => self.on_tick().await,
                 _ = stopping.wait_for(|stopping| *stopping) => Err(self.finish().await),
             };
