@@ -206,6 +206,13 @@ impl Bridges {
         }
     }
 
+    /// A command that was taken and could not be written is the next one again.
+    pub fn put_back(&self, socket: &Socket, command: Command) {
+        let mut presence = self.present.entry(socket.bridge).or_default();
+        presence.waiting.push_front(command);
+        presence.wake_newest();
+    }
+
     fn take_command(&self, socket: &Socket) -> Option<Command> {
         let mut presence = self.present.get_mut(&socket.bridge)?;
         let newest = presence.sockets.last()?.number;

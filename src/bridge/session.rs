@@ -6,7 +6,7 @@ use actix_web::{Error, HttpRequest, HttpResponse, http::header, web};
 use actix_ws::{
     AggregatedMessage, AggregatedMessageStream, CloseCode, CloseReason, ProtocolError, Session,
 };
-use dikala_actors::bridges::Socket;
+use dikala_actors::bridges::{Bridges, Command, Socket};
 use dikala_entities::{BridgeId, Millis};
 use futures_util::StreamExt;
 use serde_json::Value;
@@ -125,7 +125,7 @@ impl BridgeSession {
             let step = tokio::select! {
                 frame = frames.next(), if has_room => self.on_frame(frame).await,
                 finished = self.lanes.next(), if has_work => self.on_finished(finished).await,
-                command = bridges.next_command(socket) => self.write(&protocol::command(&command)).await,
+                command = bridges.next_command(socket) => hand_over(&mut self.session, &bridges, socket, command).await,
                 () = wake => self.on_tick().await,
                 _ = stopping.wait_for(|stopping| *stopping) => Err(self.finish().await),
             };
@@ -237,13 +237,69 @@ impl BridgeSession {
         Over::Close(CloseCode::Away, "the service stops; connect again")
     }
 
-    /// A peer that does not read is as silent as one that does not write.
     async fn write(&mut self, message: &Value) -> Result<(), Over> {
-        let limit = Duration::from_millis(SILENCE_MAX_MS.unsigned_abs());
-        match tokio::time::timeout(limit, self.session.text(message.to_string())).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(Over::Gone),
-            Err(_) => Err(Over::Silent),
-        }
+        write(&mut self.session, message).await
+    }
+}
+
+/// Writes a command. One that cannot be written is for the bridge's next socket.
+async fn hand_over(
+    session: &mut Session,
+    bridges: &Bridges,
+    socket: &Socket,
+    command: Command,
+) -> Result<(), Over> {
+    let written = write(session, &protocol::command(&command)).await;
+    if written.is_err() {
+        bridges.put_back(socket, command);
+    }
+    written
+}
+
+/// A peer that does not read is as silent as one that does not write.
+async fn write(session: &mut Session, message: &Value) -> Result<(), Over> {
+    let limit = Duration::from_millis(SILENCE_MAX_MS.unsigned_abs());
+    match tokio::time::timeout(limit, session.text(message.to_string())).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => Err(Over::Gone),
+        Err(_) => Err(Over::Silent),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::{FromRequest, test::TestRequest};
+    use dikala_actors::{
+        bridges::CommandKind,
+        clock::{Clock, SystemClock},
+    };
+    use dikala_entities::{CallId, HangupReason};
+
+    use super::*;
+
+    #[actix_web::test]
+    async fn a_command_that_a_dead_socket_did_not_take_waits_for_the_next() {
+        let (request, mut payload) = TestRequest::get()
+            .insert_header(("upgrade", "websocket"))
+            .insert_header(("connection", "upgrade"))
+            .insert_header(("sec-websocket-version", "13"))
+            .insert_header(("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="))
+            .to_http_parts();
+        let body = web::Payload::from_request(&request, &mut payload).await;
+        let (response, mut session, _frames) =
+            actix_ws::handle(&request, body.expect("a body")).expect("an upgrade");
+        drop(response);
+        let bridges = Bridges::new(Arc::new(SystemClock));
+        let now = SystemClock.now();
+        let (bridge, call) = (BridgeId::new(now), CallId::new(now));
+        let dead = bridges.connected(bridge);
+        let reason = HangupReason::Requested;
+        bridges.command(bridge, call, CommandKind::Hangup { reason });
+        let command = bridges.next_command(&dead).await;
+        let over = hand_over(&mut session, &bridges, &dead, command.clone()).await;
+        assert!(matches!(over, Err(Over::Gone)));
+        bridges.disconnected(&dead, false);
+        let next = bridges.connected(bridge);
+        assert_eq!(bridges.next_command(&next).await, command);
     }
 }
