@@ -150,8 +150,10 @@ impl BridgeSession {
         self.last_frame_at = self.parts.clock.now();
         self.parts.bridges.seen(self.bridge);
         match frame {
-            AggregatedMessage::Text(text) => self.on_text(text.as_bytes()).await,
-            AggregatedMessage::Binary(bytes) => self.on_binary(&bytes).await,
+            AggregatedMessage::Text(text) => self.on_text(text.as_bytes()),
+            AggregatedMessage::Binary(bytes) => {
+                self.refuse(refusal_of(Refusal::binary(), &bytes), CloseCode::Policy)
+            }
             AggregatedMessage::Ping(payload) => {
                 self.session.pong(&payload).await.map_err(|_| Over::Gone)
             }
@@ -160,40 +162,29 @@ impl BridgeSession {
         }
     }
 
-    async fn on_text(&mut self, text: &[u8]) -> Result<(), Over> {
+    fn on_text(&mut self, text: &[u8]) -> Result<(), Over> {
         if text.len() > MESSAGE_BYTES_MAX {
-            let id = serde_json::from_slice(text)
-                .ok()
-                .as_ref()
-                .and_then(protocol::id_of);
-            return self.refuse(Refusal::too_large(id), CloseCode::Size).await;
+            return self.refuse(refusal_of(Refusal::too_large(), text), CloseCode::Size);
         }
         match protocol::parse_text(text) {
-            Ok(request) => {
+            Err(refusal) => self.refuse(refusal, CloseCode::Policy),
+            request => {
                 self.lanes.accept(0, request);
                 Ok(())
             }
-            Err(refusal) => self.refuse(refusal, CloseCode::Policy).await,
         }
     }
 
-    async fn on_binary(&mut self, bytes: &[u8]) -> Result<(), Over> {
-        let id = serde_json::from_slice(bytes)
-            .ok()
-            .as_ref()
-            .and_then(protocol::id_of);
-        self.refuse(Refusal::binary(id), CloseCode::Policy).await
-    }
-
-    /// Answers where there is an id to answer to, and else closes the socket.
-    async fn refuse(&mut self, refusal: Refusal, code: CloseCode) -> Result<(), Over> {
+    /// Answers in its turn where there is an id to answer to, and else closes the socket.
+    fn refuse(&mut self, refusal: Refusal, code: CloseCode) -> Result<(), Over> {
         if refusal.id.is_none() {
             return Err(Over::Close(
                 code,
                 "frames are JSON objects with an id, of at most 256 KiB",
             ));
         }
-        self.write(&refusal.to_json()).await
+        self.lanes.accept(0, Err(refusal));
+        Ok(())
     }
 
     async fn on_finished(&mut self, finished: Option<Finished>) -> Result<(), Over> {
@@ -239,6 +230,14 @@ impl BridgeSession {
 
     async fn write(&mut self, message: &Value) -> Result<(), Over> {
         write(&mut self.session, message).await
+    }
+}
+
+/// The refusal of a frame, to be answered if the frame has an id.
+fn refusal_of(refusal: Refusal, frame: &[u8]) -> Refusal {
+    match serde_json::from_slice(frame) {
+        Ok(message) => refusal.of(&message),
+        Err(_) => refusal,
     }
 }
 
