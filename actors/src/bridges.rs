@@ -57,7 +57,7 @@ struct Presence {
     /// Oldest first; commands go to the newest.
     sockets: Vec<Socket>,
     last_sign: Millis,
-    /// When the present sockets began.
+    /// When the newest socket began.
     connected_at: Millis,
     /// The last sign before the bridge came back: what it does not hold any more was lost then.
     sign_before_return: Millis,
@@ -113,11 +113,10 @@ impl Bridges {
             wake: Arc::new(Notify::new()),
         };
         let mut presence = self.present.entry(bridge).or_default();
-        if presence.sockets.is_empty() {
-            presence.sign_before_return = presence.last_sign;
-            presence.connected_at = self.clock.now();
-        }
-        presence.last_sign = self.clock.now();
+        // An older socket that is still listed may be long dead: its last frame is all that is known of it.
+        presence.sign_before_return = presence.last_sign;
+        presence.connected_at = self.clock.now();
+        presence.last_sign = presence.connected_at;
         presence.sockets.push(socket.clone());
         socket
     }
