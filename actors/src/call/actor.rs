@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::{
     core::{CallCore, CallParts},
-    invoke::invoke,
+    invoke::{Invoked, invoke},
     messages::{CallError, Input, InvokeFunction, Reply, Tell},
     open::open,
 };
@@ -37,6 +37,7 @@ pub struct CallActor {
     core: Option<CallCore>,
     timer: Option<SpawnHandle>,
     lingering: bool,
+    /// Under way, or called and not written yet; with who waits for the outcome.
     invocations: HashMap<String, Vec<oneshot::Sender<Outcome>>>,
 }
 
@@ -97,6 +98,28 @@ impl CallActor {
             work.into_actor(self)
                 .map(|core, this, ctx| this.settle(Some(core), ctx)),
         );
+    }
+
+    /// Answers who waits. What could not be written stays, so that a repeat waits for the next try and not for the endpoint.
+    fn invoked(&mut self, invocation: String, invoked: Invoked, ctx: &mut MeteredContext<Self>) {
+        let waiting = self.invocations.remove(&invocation).unwrap_or_default();
+        let outcome = match invoked {
+            Invoked::Answered(outcome) => outcome,
+            Invoked::Unwritten(error, unwritten) => {
+                self.invocations.insert(invocation.clone(), Vec::new());
+                let parts = Arc::clone(&self.parts);
+                let again = async move { unwritten.again(&parts).await };
+                ctx.spawn(
+                    again
+                        .into_actor(self)
+                        .map(move |invoked, this, ctx| this.invoked(invocation, invoked, ctx)),
+                );
+                Err(error)
+            }
+        };
+        for reply in waiting {
+            let _ = reply.send(outcome.clone());
+        }
     }
 
     fn linger(&mut self, ctx: &mut MeteredContext<Self>) {
@@ -195,11 +218,10 @@ impl Handler<InvokeFunction> for CallActor {
         let invocation = message.invocation_id.clone();
         self.invocations.insert(invocation.clone(), vec![reply]);
         let work = invoke(Arc::clone(&self.parts), core.row().clone(), message);
-        ctx.spawn(work.into_actor(self).map(move |outcome, this, _| {
-            for waiting in this.invocations.remove(&invocation).unwrap_or_default() {
-                let _ = waiting.send(outcome.clone());
-            }
-        }));
+        ctx.spawn(
+            work.into_actor(self)
+                .map(move |invoked, this, ctx| this.invoked(invocation, invoked, ctx)),
+        );
         wait
     }
 }
