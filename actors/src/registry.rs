@@ -440,8 +440,15 @@ impl Calls {
         &self.0.stripes[hash]
     }
 
-    /// Calls of a tenant that are running here.
-    fn of_tenant(&self, tenant: TenantId) -> Vec<CallId> {
+    /// A call was opened: whose it is.
+    pub(crate) fn opened(&self, call: CallId, tenant: TenantId) {
+        if let Some(mut running) = self.0.by_id.get_mut(&call) {
+            running.tenant = Some(tenant);
+        }
+    }
+
+    /// Calls of a tenant that are running here, or are just being opened.
+    pub(crate) fn of_tenant(&self, tenant: TenantId) -> Vec<CallId> {
         let running = self.0.by_id.iter();
         running
             .filter(|call| call.tenant.is_none_or(|t| t == tenant))

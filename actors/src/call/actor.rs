@@ -166,6 +166,7 @@ impl Handler<Tell> for CallActor {
         _: &mut MeteredContext<Self>,
     ) -> Self::Result {
         let core = self.core.take();
+        let opens = core.is_none();
         let (parts, id, own_bridge) = (Arc::clone(&self.parts), self.id, self.bridge);
         let work = async move {
             match (core, input) {
@@ -182,7 +183,10 @@ impl Handler<Tell> for CallActor {
             }
         };
         AtomicResponse::new(Box::pin(work.into_actor(self).map(
-            |(core, reply), this, ctx| {
+            move |(core, reply), this, ctx| {
+                if let Some(core) = core.as_ref().filter(|_| opens) {
+                    this.calls.opened(this.id, core.row().tenant_id);
+                }
                 this.settle(core, ctx);
                 reply
             },

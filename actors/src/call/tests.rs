@@ -306,6 +306,16 @@ async fn a_sweep_and_a_message_bring_a_call_back_once() {
     }
 }
 
+#[actix::test]
+async fn a_top_up_is_told_to_the_tenants_own_calls_only() {
+    let world = World::new().await;
+    let call = world.incoming("a").await;
+    let tenant = world.row(call).await.tenant_id;
+    assert_eq!(world.calls.of_tenant(tenant), [call]);
+    let another = TenantId::new(SystemClock.now());
+    assert_eq!(world.calls.of_tenant(another), []);
+}
+
 impl Calls {
     async fn panic(&self, call: CallId) -> Result<(), CallError> {
         let addr = self.find(call).await?;
