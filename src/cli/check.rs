@@ -90,12 +90,7 @@ async fn look(settings: &Settings) -> Vec<Check> {
             ));
         }
     }
-    let ports = port(settings.http.listen, "http.listen").and_then(|public| {
-        Ok(format!(
-            "{public}, {}",
-            port(settings.operator.listen, "operator.listen")?
-        ))
-    });
+    let ports = ports(settings.http.listen, settings.operator.listen);
     checks.push(check("ports", ports));
     checks.push(check(
         "secrets",
@@ -124,9 +119,15 @@ async fn schema(store: &Store, may_migrate: bool) -> Result<String, String> {
     }
 }
 
-fn port(address: SocketAddr, key: &str) -> Result<String, String> {
+/// Both are held at the same time: two listeners on one port would not start either.
+fn ports(public: SocketAddr, operators: SocketAddr) -> Result<String, String> {
+    let _public = listen(public, "http.listen")?;
+    let _operators = listen(operators, "operator.listen")?;
+    Ok(format!("{public} is free, {operators} is free"))
+}
+
+fn listen(address: SocketAddr, key: &str) -> Result<TcpListener, String> {
     TcpListener::bind(address)
-        .map(|_| format!("{address} is free"))
         .map_err(|error| format!("{key}: {address} cannot be listened on ({error}); if dikala is running already, that is why"))
 }
 
