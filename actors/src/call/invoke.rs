@@ -27,7 +27,7 @@ pub(super) enum Invoked {
     /// The outcome, durable with its event; or why there is none.
     Answered(Result<Value, CallError>),
     /// The endpoint was called, and what it said cannot be written at the moment. It must not be called again for that.
-    Unwritten(CallError, Unwritten),
+    Unwritten(CallError, Box<Unwritten>),
 }
 
 /// The outcome of a function that was called, and what is to be written of it.
@@ -39,14 +39,14 @@ pub(super) struct Unwritten {
 
 impl Unwritten {
     /// Waits a moment and writes it.
-    pub async fn again(self, parts: &CallParts) -> Invoked {
+    pub async fn again(self: Box<Self>, parts: &CallParts) -> Invoked {
         let at = parts.clock.now().plus_ms(AGAIN_AFTER_MS);
         parts.clock.sleep_until(at).await;
         self.write(parts).await
     }
 
     /// Writing twice what was written with an unknown outcome is harmless.
-    async fn write(mut self, parts: &CallParts) -> Invoked {
+    async fn write(mut self: Box<Self>, parts: &CallParts) -> Invoked {
         self.tries += 1;
         match parts.write(self.entry.clone()).await {
             Ok(()) => Invoked::Answered(Ok(self.outcome)),
@@ -78,7 +78,7 @@ pub(super) async fn invoke(
 
 enum Found {
     Stored(Value),
-    New(Unwritten),
+    New(Box<Unwritten>),
 }
 
 async fn outcome(
@@ -122,11 +122,11 @@ async fn outcome(
         }),
         ..Entry::default()
     };
-    Ok(Found::New(Unwritten {
+    Ok(Found::New(Box::new(Unwritten {
         outcome,
         entry,
         tries: 0,
-    }))
+    })))
 }
 
 async fn run(
