@@ -1,6 +1,6 @@
 //! The bridges that are here now: their sockets, their signs of life and the commands that wait for them.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, sync::Arc};
 
 use dashmap::DashMap;
 use dikala_entities::{
@@ -9,12 +9,12 @@ use dikala_entities::{
 };
 use sea_orm::{ConnectionTrait, DbErr, EntityTrait};
 use serde::Serialize;
-use tokio::sync::mpsc;
+use tokio::sync::Notify;
 
 use crate::{call::Sign, clock::SharedClock};
 
-/// Commands that wait for a bridge without a socket. Past that the oldest is dropped: a hang-up is carried out by the engine
-/// anyway, a warning is soon out of date.
+/// Commands that wait for a bridge. Past that the oldest is dropped: a hang-up is carried out by the engine anyway, a warning
+/// is soon out of date.
 const WAITING_MAX: usize = 10_000;
 
 /// What a bridge is told to do with a call.
@@ -43,21 +43,34 @@ pub enum CommandKind {
     Transfer { to: PhoneNumber },
 }
 
-/// Names a socket of a bridge.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SocketId(u64);
+/// An open socket of a bridge.
+#[derive(Clone, Debug)]
+pub struct Socket {
+    bridge: BridgeId,
+    number: u64,
+    /// There may be a command to take.
+    wake: Arc<Notify>,
+}
 
 #[derive(Debug, Default)]
 struct Presence {
     /// Oldest first; commands go to the newest.
-    sockets: Vec<(SocketId, mpsc::Sender<Command>)>,
+    sockets: Vec<Socket>,
     last_sign: Millis,
-    /// When the present sockets began.
+    /// When the newest socket began.
     connected_at: Millis,
     /// The last sign before the bridge came back: what it does not hold any more was lost then.
     sign_before_return: Millis,
     stored_sign: Millis,
     waiting: VecDeque<Command>,
+}
+
+impl Presence {
+    fn wake_newest(&self) {
+        if let Some(newest) = self.sockets.last() {
+            newest.wake.notify_one();
+        }
+    }
 }
 
 /// All bridges, by id.
@@ -91,25 +104,20 @@ impl Bridges {
         Ok(())
     }
 
-    /// A socket of the bridge is open; commands that waited are sent to it.
-    pub fn connected(&self, bridge: BridgeId, commands: mpsc::Sender<Command>) -> SocketId {
-        let socket = SocketId(
-            self.next_socket
-                .fetch_add(1, std::sync::atomic::Ordering::Relaxed),
-        );
+    /// A socket of the bridge is open; commands that waited are for it to take.
+    pub fn connected(&self, bridge: BridgeId) -> Socket {
+        let number = &self.next_socket;
+        let socket = Socket {
+            bridge,
+            number: number.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
+            wake: Arc::new(Notify::new()),
+        };
         let mut presence = self.present.entry(bridge).or_default();
-        if presence.sockets.is_empty() {
-            presence.sign_before_return = presence.last_sign;
-            presence.connected_at = self.clock.now();
-        }
-        presence.last_sign = self.clock.now();
-        while let Some(command) = presence.waiting.pop_front() {
-            if let Err(refused) = commands.try_send(command) {
-                presence.waiting.push_front(refused.into_inner());
-                break;
-            }
-        }
-        presence.sockets.push((socket, commands));
+        // An older socket that is still listed may be long dead: its last frame is all that is known of it.
+        presence.sign_before_return = presence.last_sign;
+        presence.connected_at = self.clock.now();
+        presence.last_sign = presence.connected_at;
+        presence.sockets.push(socket.clone());
         socket
     }
 
@@ -122,10 +130,12 @@ impl Bridges {
         presence.last_sign = self.clock.now();
     }
 
-    /// A socket is gone. `silent` where nobody closed it: then the last frame was the last sign, not this moment.
-    pub fn disconnected(&self, bridge: BridgeId, socket: SocketId, silent: bool) {
-        if let Some(mut presence) = self.present.get_mut(&bridge) {
-            presence.sockets.retain(|(id, _)| *id != socket);
+    /// A socket is gone; its commands are for the next newest. `silent` where nobody closed it: then the last frame was the
+    /// last sign, not this moment.
+    pub fn disconnected(&self, socket: &Socket, silent: bool) {
+        if let Some(mut presence) = self.present.get_mut(&socket.bridge) {
+            presence.sockets.retain(|s| s.number != socket.number);
+            presence.wake_newest();
             if !silent {
                 presence.last_sign = self.clock.now();
             }
@@ -165,7 +175,7 @@ impl Bridges {
         }
     }
 
-    /// Sends a command to the bridge's newest socket, or keeps it for the bridge's next visit.
+    /// Makes a command, for the bridge's newest socket or its next visit.
     pub fn command(&self, bridge: BridgeId, call: CallId, kind: CommandKind) {
         let command = Command {
             id: CommandId::new(self.clock.now()),
@@ -176,28 +186,48 @@ impl Bridges {
     }
 
     /// The same with a command that has its id already.
-    pub fn send(&self, bridge: BridgeId, mut command: Command) {
+    pub fn send(&self, bridge: BridgeId, command: Command) {
         let mut presence = self.present.entry(bridge).or_default();
-        for (_, socket) in presence.sockets.iter().rev() {
-            match socket.try_send(command) {
-                Ok(()) => return,
-                Err(refused) => command = refused.into_inner(),
-            }
-        }
         if presence.waiting.len() >= WAITING_MAX {
             presence.waiting.pop_front();
         }
         presence.waiting.push_back(command);
+        presence.wake_newest();
     }
 
-    /// Takes up to `most` commands that wait; for the HTTP transport.
+    /// Waits for the next command that this socket has to write; a bridge's newest socket takes them all.
+    pub async fn next_command(&self, socket: &Socket) -> Command {
+        loop {
+            if let Some(command) = self.take_command(socket) {
+                return command;
+            }
+            socket.wake.notified().await;
+        }
+    }
+
+    /// A command that was taken and could not be written is the next one again.
+    pub fn put_back(&self, socket: &Socket, command: Command) {
+        let mut presence = self.present.entry(socket.bridge).or_default();
+        presence.waiting.push_front(command);
+        presence.wake_newest();
+    }
+
+    fn take_command(&self, socket: &Socket) -> Option<Command> {
+        let mut presence = self.present.get_mut(&socket.bridge)?;
+        let newest = presence.sockets.last()?.number;
+        (newest == socket.number)
+            .then(|| presence.waiting.pop_front())
+            .flatten()
+    }
+
+    /// Takes up to `most` commands that wait for a bridge without a socket; for the HTTP transport.
     pub fn take_commands(&self, bridge: BridgeId, most: usize) -> Vec<Command> {
-        self.present
-            .get_mut(&bridge)
-            .map_or_else(Vec::new, |mut presence| {
-                let count = presence.waiting.len().min(most);
-                presence.waiting.drain(..count).collect()
-            })
+        let presence = self.present.get_mut(&bridge);
+        let absent = presence.filter(|presence| presence.sockets.is_empty());
+        absent.map_or_else(Vec::new, |mut presence| {
+            let count = presence.waiting.len().min(most);
+            presence.waiting.drain(..count).collect()
+        })
     }
 
     /// Bridges with an open socket now.
@@ -257,5 +287,66 @@ impl Bridges {
         } else {
             self.clock.now()
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::clock::{Clock, SystemClock};
+
+    fn bridges() -> (Bridges, BridgeId) {
+        let bridge = BridgeId::new(SystemClock.now());
+        (Bridges::new(Arc::new(SystemClock)), bridge)
+    }
+
+    fn send(bridges: &Bridges, bridge: BridgeId, count: usize) -> Vec<CommandId> {
+        let commands: Vec<Command> = (0..count)
+            .map(|_| Command {
+                id: CommandId::new(SystemClock.now()),
+                call: CallId::new(SystemClock.now()),
+                kind: CommandKind::Hangup {
+                    reason: HangupReason::Requested,
+                },
+            })
+            .collect();
+        let ids = commands.iter().map(|command| command.id).collect();
+        for command in commands {
+            bridges.send(bridge, command);
+        }
+        ids
+    }
+
+    /// What a socket can take without waiting.
+    fn take(bridges: &Bridges, socket: &Socket) -> Vec<CommandId> {
+        std::iter::from_fn(|| bridges.next_command(socket).now_or_never())
+            .map(|command| command.id)
+            .collect()
+    }
+
+    #[test]
+    fn a_burst_reaches_the_socket_whole_and_in_order() {
+        let (bridges, bridge) = bridges();
+        let socket = bridges.connected(bridge);
+        let sent = send(&bridges, bridge, 5_000);
+        assert_eq!(take(&bridges, &socket), sent);
+    }
+
+    #[test]
+    fn commands_are_for_the_newest_socket_and_without_one_for_the_next_answer() {
+        let (bridges, bridge) = bridges();
+        let (old, new) = (bridges.connected(bridge), bridges.connected(bridge));
+        let sent = send(&bridges, bridge, 3);
+        assert!(take(&bridges, &old).is_empty());
+        assert!(bridges.take_commands(bridge, 100).is_empty());
+        bridges.disconnected(&new, false);
+        assert_eq!(take(&bridges, &old), sent);
+        bridges.disconnected(&old, false);
+        let sent = send(&bridges, bridge, 3);
+        let taken = bridges.take_commands(bridge, 2);
+        assert_eq!((taken[0].id, taken[1].id), (sent[0], sent[1]));
+        assert_eq!(take(&bridges, &bridges.connected(bridge)), sent[2..]);
     }
 }

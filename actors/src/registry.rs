@@ -63,7 +63,8 @@ pub struct Calls(Arc<Directory>);
 struct Directory {
     parts: Arc<CallParts>,
     arbiters: Vec<ArbiterHandle>,
-    next_arbiter: AtomicUsize,
+    /// Actors started so far; spreads them over the arbiters, and tells them apart.
+    started: AtomicUsize,
     by_id: DashMap<CallId, Running>,
     by_bridge_call: DashMap<(BridgeId, String), CallId>,
     stripes: Vec<tokio::sync::Mutex<()>>,
@@ -75,6 +76,9 @@ struct Directory {
 #[derive(Clone)]
 struct Running {
     addr: Addr<CallActor>,
+    /// Which of all actors that were started.
+    number: usize,
+    /// None while the call is being opened.
     tenant: Option<TenantId>,
     bridge: BridgeId,
     bridge_call: String,
@@ -94,7 +98,7 @@ impl Calls {
         Self(Arc::new(Directory {
             parts: Arc::new(parts),
             arbiters,
-            next_arbiter: AtomicUsize::new(0),
+            started: AtomicUsize::new(0),
             by_id: DashMap::new(),
             by_bridge_call: DashMap::new(),
             stripes: (0..STRIPES).map(|_| tokio::sync::Mutex::new(())).collect(),
@@ -138,7 +142,7 @@ impl Calls {
             return Err(CallError::Unavailable);
         }
         let id = CallId::new(self.0.parts.clock.now());
-        let addr = self.start(id, bridge, None);
+        let (addr, number) = self.start(id, bridge, None);
         // Sending puts the message into the mailbox at once: whoever finds the actor comes after it.
         let input = Input::Open(Box::new(incoming));
         let opened = addr
@@ -151,6 +155,7 @@ impl Calls {
             id,
             Running {
                 addr,
+                number,
                 tenant: None,
                 bridge,
                 bridge_call: key.1,
@@ -337,9 +342,10 @@ impl Calls {
         let (id, bridge, tenant) = (row.id, row.bridge_id, row.tenant_id);
         let bridge_call = row.bridge_call_id.clone();
         let core = CallCore::load(self.parts(), row, hold);
-        let addr = self.start(id, bridge, Some(core));
+        let (addr, number) = self.start(id, bridge, Some(core));
         let running = Running {
             addr: addr.clone(),
+            number,
             tenant: Some(tenant),
             bridge,
             bridge_call,
@@ -348,16 +354,23 @@ impl Calls {
         addr
     }
 
-    fn start(&self, id: CallId, bridge: BridgeId, core: Option<CallCore>) -> Addr<CallActor> {
-        let next = self.0.next_arbiter.fetch_add(1, Relaxed) % self.0.arbiters.len();
+    fn start(
+        &self,
+        id: CallId,
+        bridge: BridgeId,
+        core: Option<CallCore>,
+    ) -> (Addr<CallActor>, usize) {
+        let number = self.0.started.fetch_add(1, Relaxed);
+        let arbiter = &self.0.arbiters[number % self.0.arbiters.len()];
         let calls = self.clone();
         let died = {
             let calls = self.clone();
-            OnPanic::GiveUp(Box::new(move || calls.died(id)))
+            OnPanic::GiveUp(Box::new(move || calls.died(id, number)))
         };
-        MeteredContext::start(&self.0.arbiters[next], MAILBOX, died, move |_| {
+        let addr = MeteredContext::start(arbiter, MAILBOX, died, move |_| {
             CallActor::new(calls, id, bridge, core)
-        })
+        });
+        (addr, number)
     }
 
     fn register(&self, id: CallId, running: Running) {
@@ -368,10 +381,11 @@ impl Calls {
 
     /// An actor is gone; whoever took its place stays.
     pub fn forget(&self, call: CallId, addr: &Addr<CallActor>) {
-        let removed = self
-            .0
-            .by_id
-            .remove_if(&call, |_, running| running.addr == *addr);
+        self.forget_if(call, |running| running.addr == *addr);
+    }
+
+    fn forget_if(&self, call: CallId, is_it: impl FnOnce(&Running) -> bool) {
+        let removed = self.0.by_id.remove_if(&call, |_, running| is_it(running));
         if let Some((_, running)) = removed {
             let key = (running.bridge, running.bridge_call);
             self.0
@@ -380,11 +394,8 @@ impl Calls {
         }
     }
 
-    fn died(&self, call: CallId) {
-        let addr = self.0.by_id.get(&call).map(|running| running.addr.clone());
-        if let Some(addr) = addr {
-            self.forget(call, &addr);
-        }
+    pub(crate) fn died(&self, call: CallId, number: usize) {
+        self.forget_if(call, |running| running.number == number);
         if let Some(registry) = self.0.registry.get() {
             // If this is lost in a full mailbox, the sweep finds the call.
             let _ = registry.try_send(Died(call));
@@ -429,8 +440,15 @@ impl Calls {
         &self.0.stripes[hash]
     }
 
-    /// Calls of a tenant that are running here.
-    fn of_tenant(&self, tenant: TenantId) -> Vec<CallId> {
+    /// A call was opened: whose it is.
+    pub(crate) fn opened(&self, call: CallId, tenant: TenantId) {
+        if let Some(mut running) = self.0.by_id.get_mut(&call) {
+            running.tenant = Some(tenant);
+        }
+    }
+
+    /// Calls of a tenant that are running here, or are just being opened.
+    pub(crate) fn of_tenant(&self, tenant: TenantId) -> Vec<CallId> {
         let running = self.0.by_id.iter();
         running
             .filter(|call| call.tenant.is_none_or(|t| t == tenant))
@@ -465,6 +483,7 @@ impl Calls {
         Ok(ids.len())
     }
 
+    /// For the start, before anybody else looks for a call.
     async fn load(&self, ids: &[CallId]) -> Result<(), DbErr> {
         let db = self.0.parts.store.reader();
         for chunk in ids.chunks(CHUNK) {
@@ -479,10 +498,8 @@ impl Calls {
             let holds: HashMap<CallId, credit_hold::Model> =
                 holds.into_iter().map(|hold| (hold.call_id, hold)).collect();
             for row in rows {
-                if self.in_directory(row.id).is_none() && !row.status.is_final() {
-                    let hold = holds.get(&row.id);
-                    self.start_loaded(row, hold);
-                }
+                let hold = holds.get(&row.id);
+                self.start_loaded(row, hold);
             }
         }
         Ok(())
@@ -527,7 +544,17 @@ impl Calls {
             .into_iter()
             .filter(|call| self.in_directory(*call).is_none())
             .collect();
-        self.load(&lost).await
+        self.take_up(&lost).await;
+        Ok(())
+    }
+
+    /// Starts what is not in memory, one call after the other: a message may be doing the same at this moment.
+    pub(crate) async fn take_up(&self, calls: &[CallId]) {
+        for call in calls {
+            if let Err(error) = self.find(*call).await {
+                tracing::warn!(%call, %error, "the call is left to the next sweep");
+            }
+        }
     }
 }
 

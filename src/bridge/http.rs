@@ -27,10 +27,7 @@ pub async fn messages(
     let mut replies: Vec<Value> = vec![Value::Null; messages.len()];
     let mut lanes = Lanes::new(parts.calls.clone(), parts.bridges.clone(), bridge);
     for (ticket, message) in messages.iter().enumerate() {
-        match protocol::parse(message) {
-            Ok(request) => lanes.accept(ticket, request),
-            Err(refusal) => replies[ticket] = refusal.to_json(),
-        }
+        lanes.accept(ticket, protocol::parse(message));
     }
     while let Some(finished) = lanes.next().await {
         replies[finished.ticket] = finished.reply;

@@ -8,18 +8,15 @@ use dikala_actors::{
     call::{CallError, InvokeFunction},
     registry::Calls,
 };
-use dikala_entities::{BridgeId, CallId};
+use dikala_entities::BridgeId;
 use futures_util::{StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 use serde_json::Value;
 use std::sync::Arc;
 
-use super::protocol::{self, Answer, Body, Function, Refusal, Request};
+use super::protocol::{self, Answer, Body, Function, Lane, Refusal, Request};
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-enum Lane {
-    Opening(String),
-    Call(CallId),
-}
+/// A message as it was read: one that is refused is answered in its turn too.
+type Message = Result<Request, Refusal>;
 
 /// A message and what was answered.
 #[derive(Debug)]
@@ -34,7 +31,7 @@ pub struct Lanes {
     calls: Calls,
     bridges: Arc<Bridges>,
     bridge: BridgeId,
-    waiting: HashMap<Lane, VecDeque<(usize, Request)>>,
+    waiting: HashMap<Lane, VecDeque<(usize, Message)>>,
     running: FuturesUnordered<LocalBoxFuture<'static, (Option<Lane>, Finished)>>,
 }
 
@@ -56,17 +53,14 @@ impl Lanes {
     }
 
     /// Takes a message in.
-    pub fn accept(&mut self, ticket: usize, request: Request) {
-        let lane = match &request.body {
-            Body::Incoming(incoming) => Lane::Opening(incoming.bridge_call_id.clone()),
-            Body::Call { call, .. } => Lane::Call(*call),
-            Body::Function(function) => Lane::Call(function.call),
-            Body::Heartbeat { .. } => return self.run(None, ticket, request),
+    pub fn accept(&mut self, ticket: usize, message: Message) {
+        let Some(lane) = lane(&message) else {
+            return self.run(None, ticket, message);
         };
         match self.waiting.get_mut(&lane) {
             // An entry stands for a message of that call under way.
-            Some(queue) => queue.push_back((ticket, request)),
-            None => self.start(lane, ticket, request),
+            Some(queue) => queue.push_back((ticket, message)),
+            None => self.start(lane, ticket, message),
         }
     }
 
@@ -79,39 +73,63 @@ impl Lanes {
         Some(finished)
     }
 
-    fn start(&mut self, lane: Lane, ticket: usize, request: Request) {
-        if matches!(request.body, Body::Function(_)) {
-            self.run(None, ticket, request);
+    fn start(&mut self, lane: Lane, ticket: usize, message: Message) {
+        if is_function(&message) {
+            self.run(None, ticket, message);
         } else {
             self.waiting.entry(lane.clone()).or_default();
-            self.run(Some(lane), ticket, request);
+            self.run(Some(lane), ticket, message);
         }
     }
 
     /// A message of the lane is done: functions next in line are started, and one other message.
     fn go_on(&mut self, lane: Lane) {
-        while let Some((ticket, request)) =
+        while let Some((ticket, message)) =
             self.waiting.get_mut(&lane).and_then(VecDeque::pop_front)
         {
-            if matches!(request.body, Body::Function(_)) {
-                self.run(None, ticket, request);
+            if is_function(&message) {
+                self.run(None, ticket, message);
             } else {
-                return self.run(Some(lane), ticket, request);
+                return self.run(Some(lane), ticket, message);
             }
         }
         self.waiting.remove(&lane);
     }
 
-    fn run(&self, lane: Option<Lane>, ticket: usize, request: Request) {
+    fn run(&self, lane: Option<Lane>, ticket: usize, message: Message) {
         let (calls, bridges, bridge) = (self.calls.clone(), Arc::clone(&self.bridges), self.bridge);
         self.running.push(Box::pin(async move {
-            let Request { id, body } = request;
-            let reply = match carry_out(&calls, &bridges, bridge, body).await {
-                Ok(answer) => protocol::reply(&id, &answer),
-                Err(error) => Refusal::from((id, error)).to_json(),
+            let reply = match message {
+                Ok(Request { id, body }) => match carry_out(&calls, &bridges, bridge, body).await {
+                    Ok(answer) => protocol::reply(&id, &answer),
+                    Err(error) => Refusal::from((id, error)).to_json(),
+                },
+                Err(refusal) => refusal.to_json(),
             };
             (lane, Finished { ticket, reply })
         }));
+    }
+}
+
+fn is_function(message: &Message) -> bool {
+    matches!(
+        message,
+        Ok(Request {
+            body: Body::Function(_),
+            ..
+        })
+    )
+}
+
+fn lane(message: &Message) -> Option<Lane> {
+    match message {
+        Ok(request) => match &request.body {
+            Body::Incoming(incoming) => Some(Lane::Opening(incoming.bridge_call_id.clone())),
+            Body::Call { call, .. } => Some(Lane::Call(*call)),
+            Body::Function(function) => Some(Lane::Call(function.call)),
+            Body::Heartbeat { .. } => None,
+        },
+        Err(refusal) => refusal.lane.clone(),
     }
 }
 

@@ -70,11 +70,21 @@ pub struct Function {
     pub at: Option<Millis>,
 }
 
+/// The messages that are carried out, and answered, one after the other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// Of a call that has no id yet: the bridge's own.
+    Opening(String),
+    Call(CallId),
+}
+
 /// A message that was not understood, or not carried out.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Refusal {
     /// The message's id, if one could be read.
     pub id: Option<String>,
+    /// What the message is about, if that could be read.
+    pub lane: Option<Lane>,
     pub code: &'static str,
     pub message: String,
     pub status: Option<&'static str>,
@@ -84,6 +94,7 @@ impl Refusal {
     fn invalid(message: impl Into<String>) -> Self {
         Self {
             id: None,
+            lane: None,
             code: "invalid_message",
             message: message.into(),
             status: None,
@@ -91,21 +102,24 @@ impl Refusal {
     }
 
     /// A message that is larger than [`MESSAGE_BYTES_MAX`].
-    pub fn too_large(id: Option<String>) -> Self {
-        let message = format!("A message has at most {MESSAGE_BYTES_MAX} bytes.");
+    pub fn too_large() -> Self {
         Self {
-            id,
             code: "too_large",
-            message,
-            status: None,
+            ..Self::invalid(format!("A message has at most {MESSAGE_BYTES_MAX} bytes."))
         }
     }
 
     /// A binary frame.
-    pub fn binary(id: Option<String>) -> Self {
+    pub fn binary() -> Self {
+        Self::invalid("Messages are text frames.")
+    }
+
+    /// The refusal of this message.
+    pub fn of(self, message: &Value) -> Self {
         Self {
-            id,
-            ..Self::invalid("Messages are text frames.")
+            id: id_of(message),
+            lane: lane_of(message),
+            ..self
         }
     }
 
@@ -116,11 +130,6 @@ impl Refusal {
             error["status"] = status.into();
         }
         json!({"replyTo": self.id, "ok": false, "error": error})
-    }
-
-    fn of(mut self, id: &str) -> Self {
-        self.id = Some(id.to_owned());
-        self
     }
 }
 
@@ -153,6 +162,7 @@ impl From<(String, CallError)> for Refusal {
         };
         Self {
             id: Some(id),
+            lane: None,
             code,
             message: message.to_owned(),
             status,
@@ -189,11 +199,19 @@ pub fn command(command: &Command) -> Value {
 }
 
 /// The id of a message of any kind, as far as it has one.
-pub fn id_of(message: &Value) -> Option<String> {
+fn id_of(message: &Value) -> Option<String> {
     message
         .get("id")
         .and_then(Value::as_str)
         .map(ToOwned::to_owned)
+}
+
+fn lane_of(message: &Value) -> Option<Lane> {
+    let text = |field: &str| message.get(field).and_then(Value::as_str);
+    match text("callId") {
+        Some(call) => call.parse().ok().map(Lane::Call),
+        None => Some(Lane::Opening(text("bridgeCallId")?.to_owned())),
+    }
 }
 
 /// Reads the text of one message.
@@ -206,18 +224,24 @@ pub fn parse_text(text: &[u8]) -> Result<Request, Refusal> {
 
 /// Reads one message.
 pub fn parse(message: &Value) -> Result<Request, Refusal> {
+    parse_message(message).map_err(|refusal| refusal.of(message))
+}
+
+fn parse_message(message: &Value) -> Result<Request, Refusal> {
     let Value::Object(fields) = message else {
         return Err(Refusal::invalid("A message is a JSON object."));
     };
     let id = id_of(message)
         .ok_or_else(|| Refusal::invalid("id is missing: a text of 1 to 64 characters."))?;
     if !(1..=ID_CHARS_MAX).contains(&id.chars().count()) {
-        return Err(Refusal::invalid("id must have 1 to 64 characters.").of(&id));
+        return Err(Refusal::invalid("id must have 1 to 64 characters."));
     }
     if has_nul(message) {
-        return Err(Refusal::invalid("No text may contain the character U+0000.").of(&id));
+        return Err(Refusal::invalid(
+            "No text may contain the character U+0000.",
+        ));
     }
-    let body = parse_body(&Fields(fields), &id).map_err(|refusal| refusal.of(&id))?;
+    let body = parse_body(&Fields(fields), &id)?;
     Ok(Request { id, body })
 }
 

@@ -6,11 +6,10 @@ use actix_web::{Error, HttpRequest, HttpResponse, http::header, web};
 use actix_ws::{
     AggregatedMessage, AggregatedMessageStream, CloseCode, CloseReason, ProtocolError, Session,
 };
-use dikala_actors::bridges::Command;
+use dikala_actors::bridges::{Bridges, Command, Socket};
 use dikala_entities::{BridgeId, Millis};
 use futures_util::StreamExt;
 use serde_json::Value;
-use tokio::sync::mpsc;
 
 use super::{
     BridgeParts, auth,
@@ -23,8 +22,6 @@ use crate::refusal::Refusal as HttpRefusal;
 const FRAME_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
 /// Messages of one socket that may be under way.
 const IN_FLIGHT_MAX: usize = 1_024;
-/// Commands that may wait for the socket's task.
-const COMMANDS_MAX: usize = 1_024;
 const PING_EVERY_MS: i64 = 15_000;
 const SILENCE_MAX_MS: i64 = 45_000;
 /// How long messages under way may take when the service stops.
@@ -89,9 +86,8 @@ async fn run(
     session: Session,
     mut frames: AggregatedMessageStream,
 ) {
-    let (sender, mut commands) = mpsc::channel(COMMANDS_MAX);
     let bridges = Arc::clone(&parts.bridges);
-    let socket = bridges.connected(bridge, sender);
+    let socket = bridges.connected(bridge);
     tracing::info!(%bridge, "a bridge connected");
     let now = parts.clock.now();
     let mut this = BridgeSession {
@@ -102,13 +98,8 @@ async fn run(
         last_frame_at: now,
         ping_at: now.plus_ms(PING_EVERY_MS),
     };
-    let over = this.serve(&mut frames, &mut commands).await;
-    bridges.disconnected(bridge, socket, matches!(over, Over::Silent));
-    // What was handed to this socket and not written waits for the bridge's next one.
-    commands.close();
-    while let Some(command) = commands.recv().await {
-        bridges.send(bridge, command);
-    }
+    let over = this.serve(&mut frames, &socket).await;
+    bridges.disconnected(&socket, matches!(over, Over::Silent));
     let (code, reason) = match over {
         Over::Gone => (CloseCode::Normal, ""),
         Over::Silent => (CloseCode::Policy, "no sign of life for 45 s"),
@@ -124,12 +115,9 @@ async fn run(
 }
 
 impl BridgeSession {
-    async fn serve(
-        &mut self,
-        frames: &mut AggregatedMessageStream,
-        commands: &mut mpsc::Receiver<Command>,
-    ) -> Over {
+    async fn serve(&mut self, frames: &mut AggregatedMessageStream, socket: &Socket) -> Over {
         let mut stopping = self.parts.stopping.clone();
+        let bridges = Arc::clone(&self.parts.bridges);
         loop {
             let has_room = self.lanes.in_flight() < IN_FLIGHT_MAX;
             let has_work = self.lanes.in_flight() > 0;
@@ -137,7 +125,7 @@ impl BridgeSession {
             let step = tokio::select! {
                 frame = frames.next(), if has_room => self.on_frame(frame).await,
                 finished = self.lanes.next(), if has_work => self.on_finished(finished).await,
-                Some(command) = commands.recv() => self.write(&protocol::command(&command)).await,
+                command = bridges.next_command(socket) => hand_over(&mut self.session, &bridges, socket, command).await,
                 () = wake => self.on_tick().await,
                 _ = stopping.wait_for(|stopping| *stopping) => Err(self.finish().await),
             };
@@ -162,8 +150,10 @@ impl BridgeSession {
         self.last_frame_at = self.parts.clock.now();
         self.parts.bridges.seen(self.bridge);
         match frame {
-            AggregatedMessage::Text(text) => self.on_text(text.as_bytes()).await,
-            AggregatedMessage::Binary(bytes) => self.on_binary(&bytes).await,
+            AggregatedMessage::Text(text) => self.on_text(text.as_bytes()),
+            AggregatedMessage::Binary(bytes) => {
+                self.refuse(refusal_of(Refusal::binary(), &bytes), CloseCode::Policy)
+            }
             AggregatedMessage::Ping(payload) => {
                 self.session.pong(&payload).await.map_err(|_| Over::Gone)
             }
@@ -172,40 +162,29 @@ impl BridgeSession {
         }
     }
 
-    async fn on_text(&mut self, text: &[u8]) -> Result<(), Over> {
+    fn on_text(&mut self, text: &[u8]) -> Result<(), Over> {
         if text.len() > MESSAGE_BYTES_MAX {
-            let id = serde_json::from_slice(text)
-                .ok()
-                .as_ref()
-                .and_then(protocol::id_of);
-            return self.refuse(Refusal::too_large(id), CloseCode::Size).await;
+            return self.refuse(refusal_of(Refusal::too_large(), text), CloseCode::Size);
         }
         match protocol::parse_text(text) {
-            Ok(request) => {
+            Err(refusal) => self.refuse(refusal, CloseCode::Policy),
+            request => {
                 self.lanes.accept(0, request);
                 Ok(())
             }
-            Err(refusal) => self.refuse(refusal, CloseCode::Policy).await,
         }
     }
 
-    async fn on_binary(&mut self, bytes: &[u8]) -> Result<(), Over> {
-        let id = serde_json::from_slice(bytes)
-            .ok()
-            .as_ref()
-            .and_then(protocol::id_of);
-        self.refuse(Refusal::binary(id), CloseCode::Policy).await
-    }
-
-    /// Answers where there is an id to answer to, and else closes the socket.
-    async fn refuse(&mut self, refusal: Refusal, code: CloseCode) -> Result<(), Over> {
+    /// Answers in its turn where there is an id to answer to, and else closes the socket.
+    fn refuse(&mut self, refusal: Refusal, code: CloseCode) -> Result<(), Over> {
         if refusal.id.is_none() {
             return Err(Over::Close(
                 code,
                 "frames are JSON objects with an id, of at most 256 KiB",
             ));
         }
-        self.write(&refusal.to_json()).await
+        self.lanes.accept(0, Err(refusal));
+        Ok(())
     }
 
     async fn on_finished(&mut self, finished: Option<Finished>) -> Result<(), Over> {
@@ -249,13 +228,77 @@ impl BridgeSession {
         Over::Close(CloseCode::Away, "the service stops; connect again")
     }
 
-    /// A peer that does not read is as silent as one that does not write.
     async fn write(&mut self, message: &Value) -> Result<(), Over> {
-        let limit = Duration::from_millis(SILENCE_MAX_MS.unsigned_abs());
-        match tokio::time::timeout(limit, self.session.text(message.to_string())).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(_)) => Err(Over::Gone),
-            Err(_) => Err(Over::Silent),
-        }
+        write(&mut self.session, message).await
+    }
+}
+
+/// The refusal of a frame, to be answered if the frame has an id.
+fn refusal_of(refusal: Refusal, frame: &[u8]) -> Refusal {
+    match serde_json::from_slice(frame) {
+        Ok(message) => refusal.of(&message),
+        Err(_) => refusal,
+    }
+}
+
+/// Writes a command. One that cannot be written is for the bridge's next socket.
+async fn hand_over(
+    session: &mut Session,
+    bridges: &Bridges,
+    socket: &Socket,
+    command: Command,
+) -> Result<(), Over> {
+    let written = write(session, &protocol::command(&command)).await;
+    if written.is_err() {
+        bridges.put_back(socket, command);
+    }
+    written
+}
+
+/// A peer that does not read is as silent as one that does not write.
+async fn write(session: &mut Session, message: &Value) -> Result<(), Over> {
+    let limit = Duration::from_millis(SILENCE_MAX_MS.unsigned_abs());
+    match tokio::time::timeout(limit, session.text(message.to_string())).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(_)) => Err(Over::Gone),
+        Err(_) => Err(Over::Silent),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::{FromRequest, test::TestRequest};
+    use dikala_actors::{
+        bridges::CommandKind,
+        clock::{Clock, SystemClock},
+    };
+    use dikala_entities::{CallId, HangupReason};
+
+    use super::*;
+
+    #[actix_web::test]
+    async fn a_command_that_a_dead_socket_did_not_take_waits_for_the_next() {
+        let (request, mut payload) = TestRequest::get()
+            .insert_header(("upgrade", "websocket"))
+            .insert_header(("connection", "upgrade"))
+            .insert_header(("sec-websocket-version", "13"))
+            .insert_header(("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="))
+            .to_http_parts();
+        let body = web::Payload::from_request(&request, &mut payload).await;
+        let (response, mut session, _frames) =
+            actix_ws::handle(&request, body.expect("a body")).expect("an upgrade");
+        drop(response);
+        let bridges = Bridges::new(Arc::new(SystemClock));
+        let now = SystemClock.now();
+        let (bridge, call) = (BridgeId::new(now), CallId::new(now));
+        let dead = bridges.connected(bridge);
+        let reason = HangupReason::Requested;
+        bridges.command(bridge, call, CommandKind::Hangup { reason });
+        let command = bridges.next_command(&dead).await;
+        let over = hand_over(&mut session, &bridges, &dead, command.clone()).await;
+        assert!(matches!(over, Err(Over::Gone)));
+        bridges.disconnected(&dead, false);
+        let next = bridges.connected(bridge);
+        assert_eq!(bridges.next_command(&next).await, command);
     }
 }

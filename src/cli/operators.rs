@@ -287,6 +287,7 @@ pub async fn credits(command: CreditsCommand, layers: &Layers, json: bool) -> Re
     } = command;
     let (settings, store, _) = open(layers).await?;
     let tenant: TenantId = parse_id("tenant", &of.tenant)?;
+    let repeatable = reference.is_some();
     let credit = ledger::Credit {
         tenant,
         minutes,
@@ -298,8 +299,21 @@ pub async fn credits(command: CreditsCommand, layers: &Layers, json: bool) -> Re
         Ok(transaction) => output::one(&Transaction::from(transaction), json),
         Err(ledger::CreditError::NoTenant) => Err(AdminError::not_found("tenant", tenant).into()),
         Err(ledger::CreditError::Refused(sentence)) => Err(CliError::Refused(sentence)),
-        Err(error @ ledger::CreditError::Database(_)) => Err(CliError::Failed(error.to_string())),
+        Err(ledger::CreditError::Database(error)) => {
+            Err(CliError::Failed(perhaps_booked(&error, repeatable)))
+        }
     }
+}
+
+/// A connection may break after the commit: whether a repeat is harmless depends on the reference.
+fn perhaps_booked(error: &sea_orm::DbErr, repeatable: bool) -> String {
+    let advice = if repeatable {
+        "run the same command again: its reference is booked once"
+    } else {
+        "the minutes may have been booked; look at the tenant's transactions before running it again, and give a --reference, \
+         with which a repeat is harmless"
+    };
+    format!("the database does not answer: {error}; {advice}")
 }
 
 /// `dikala ledger verify`
@@ -359,4 +373,16 @@ pub async fn function_secret(
         }
     };
     output::one(&json!({"secret": secret.expose()}), json)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_booking_of_unknown_outcome_says_how_to_go_on() {
+        let error = sea_orm::DbErr::Custom("connection reset".to_owned());
+        assert!(perhaps_booked(&error, true).contains("run the same command again"));
+        assert!(perhaps_booked(&error, false).contains("--reference"));
+    }
 }

@@ -364,22 +364,36 @@ async fn replies_come_in_the_order_of_the_messages(#[values(Sqlite, Postgres)] s
     );
     assert_eq!(tenant.call(&one).await["status"], "answered");
 
-    // Pipelined on a socket: for each call in its order.
+    // Pipelined on a socket: for each call in its order, what is wrong included.
     let mut calls = Vec::new();
     for _ in 0..10 {
         calls.push(socket.ring(&tenant.did).await);
     }
     let mut sent: Vec<Vec<String>> = vec![Vec::new(); calls.len()];
     let mut waiting = Vec::new();
-    for kind in ["call.answered", "call.answered", "call.hangup"] {
+    for (kind, good) in [
+        ("call.answered", true),
+        ("call.transcript", false),
+        ("call.answered", true),
+        ("call.imagined", false),
+        ("call.hangup", true),
+    ] {
         for (call, sent) in calls.iter().zip(&mut sent) {
             let message = socket.message(kind, of(call));
             sent.push(text(&message, "id"));
-            waiting.push(socket.begin(&message));
+            waiting.push((good, socket.begin(&message)));
         }
     }
-    for reply in waiting {
-        assert_eq!(reply.reply().await["ok"], true);
+    let twice = json!({"bridgeCallId": "twice", "did": tenant.did, "callerNumber": "+6281"});
+    let half = json!({"bridgeCallId": "twice"});
+    let opening = [(true, twice), (false, half)].map(|(good, fields)| {
+        let message = socket.message("call.incoming", fields);
+        waiting.push((good, socket.begin(&message)));
+        text(&message, "id")
+    });
+    sent.push(opening.to_vec());
+    for (good, reply) in waiting {
+        assert_eq!(reply.reply().await["ok"], good);
     }
     let order = socket.reply_order();
     for sent in sent {

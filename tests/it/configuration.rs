@@ -131,6 +131,15 @@ async fn check_looks_at_everything_before_the_start(#[values(Sqlite, Postgres)] 
         "{person:?}"
     );
 
+    // Free, but not for both.
+    let one = format!("127.0.0.1:{}", free_port());
+    installation.set("http.listen", &one);
+    installation.set("operator.listen", &one);
+    let finished = installation.run(&["check", "--json"]);
+    assert_eq!(finished.code, Some(1));
+    assert_eq!(names(&finished.json(), false), ["ports"]);
+    installation.set("operator.listen", "127.0.0.1:0");
+
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     installation.set("http.listen", &taken.local_addr().unwrap().to_string());
     let finished = installation.run(&["check", "--json"]);

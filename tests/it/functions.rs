@@ -358,3 +358,36 @@ async fn a_function_tells_how_it_did(#[values(Sqlite, Postgres)] store: StoreKin
         json!([0, nothing])
     );
 }
+
+#[rstest]
+#[actix_web::test]
+async fn an_outcome_that_could_not_be_written_is_kept_and_not_asked_for_again() {
+    let world = world!(Postgres);
+    let (tenant, receiver) = (&world.tenant, &world.receiver);
+    receiver.answer("/slow", [Answer::Slow(Duration::from_secs(1))]);
+    tenant
+        .create_function("slow", "POST", &receiver.url("/slow"))
+        .await;
+    let bridge = tenant.bridge(Socket).await;
+    let id = bridge.talk(&tenant.did).await;
+    let fields = json!({"callId": id, "invocationId": "once", "name": "slow", "parameters": {"orderId": "1"}});
+    let invocation = bridge.message("call.function", fields);
+    let waiting = bridge.begin(&invocation);
+    receiver.wait_for("/slow", 1).await;
+    let database = world.server.installation.store.database().unwrap();
+    database.go_away();
+    let refused = waiting.reply().await;
+    assert_eq!(refused["error"]["code"], "unavailable", "{refused}");
+    database.come_back();
+    let repeated = eventually("the outcome", async || {
+        let reply = bridge.send(&invocation).await;
+        (reply["ok"] == true).then_some(reply)
+    })
+    .await;
+    assert!(repeated["outcome"]["status"].is_string(), "{repeated}");
+    bridge.hang_up(&id).await;
+    let called = world.kinds(&id, "call.ended").await;
+    let called = called.iter().filter(|kind| *kind == "function.called");
+    assert_eq!(called.count(), 1);
+    assert_eq!(receiver.received("/slow").len(), 1);
+}

@@ -9,7 +9,7 @@ use crate::support::{
     postgres::free_port,
     prelude::*,
     server::{self, Finished},
-    tenant::text,
+    tenant::{text, top_up},
     world::HOOK,
 };
 
@@ -89,6 +89,35 @@ async fn deadlines_are_kept_over_a_kill(#[values(Sqlite, Postgres)] store: Store
     let seen = ["status", "hangupReason", "endedAt"].map(|field| call[field].clone());
     let due = answered.plus(60).text();
     assert_eq!(json!(seen), json!(["ended", "credits_exhausted", due]));
+    assert_eq!(world.tenant.billed(&id).await, Some(1));
+    world.assert_ledger_is_exact();
+}
+
+/// The engine is cutting the call off already when the tenant asks for the same: what he was promised outlives a crash, even
+/// if minutes are there again.
+#[rstest]
+#[actix_web::test]
+async fn a_hang_up_that_was_acknowledged_is_kept_over_a_kill(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let setup = Setup::new()
+        .minutes(1)
+        .set("bridge.lost_after_seconds", 600);
+    let mut world = world!(store, setup);
+    let bridge = world.tenant.bridge(Socket).await;
+    let answered = Moment::ago(61);
+    let id = bridge.talk_since(&world.tenant.did, answered).await;
+    bridge.command("hangup", &id).await;
+    let path = format!("/calls/{id}/hangup");
+    world.tenant.api.post(&path, json!({})).await.expect(202);
+    world.server.kill9();
+    bridge.cut();
+    top_up(&world.server, &world.tenant.id, 10, "again");
+    world.server.restart();
+    let call = world.tenant.call_over(&id).await;
+    let seen = ["hangupReason", "endedAt"].map(|field| call[field].clone());
+    let cut = answered.plus(60).text();
+    assert_eq!(json!(seen), json!(["credits_exhausted", cut]));
     assert_eq!(world.tenant.billed(&id).await, Some(1));
     world.assert_ledger_is_exact();
 }

@@ -125,6 +125,27 @@ async fn a_bridge_that_comes_back_in_time_keeps_its_calls(
     assert_eq!(tenant.call(&kept).await["hangupReason"], "requested");
 }
 
+/// The engine takes a socket without a close for open, for up to 45 s; a bridge that comes back meanwhile says otherwise.
+#[rstest]
+#[actix_web::test]
+async fn a_call_that_went_with_a_half_open_socket_is_billed_to_its_last_sign(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let tenant = &world.tenant;
+    let half_open = tenant.bridge(Socket).await;
+    let lost = half_open.talk(&tenant.did).await;
+    let last_sign = Moment::now();
+    last_sign.plus(3).passed().await;
+    let bridge = tenant.bridge(Socket).await;
+    bridge.ok("heartbeat", json!({"activeCalls": []})).await;
+    let call = tenant.call_over(&lost).await;
+    assert_eq!(call["hangupReason"], "bridge_lost");
+    let ended = Moment::parse(&call["endedAt"]);
+    assert!(ended <= last_sign, "{ended:?} is not {last_sign:?}");
+    drop(half_open);
+}
+
 #[rstest]
 #[actix_web::test]
 async fn nobody_rings_for_ever(#[values(Sqlite, Postgres)] store: StoreKind) {

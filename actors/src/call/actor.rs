@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 
 use super::{
     core::{CallCore, CallParts},
-    invoke::invoke,
+    invoke::{Invocation, invoke},
     messages::{CallError, Input, InvokeFunction, Reply, Tell},
     open::open,
 };
@@ -37,6 +37,7 @@ pub struct CallActor {
     core: Option<CallCore>,
     timer: Option<SpawnHandle>,
     lingering: bool,
+    /// Under way, or called and not written yet; with who waits for the outcome.
     invocations: HashMap<String, Vec<oneshot::Sender<Outcome>>>,
 }
 
@@ -99,6 +100,28 @@ impl CallActor {
         );
     }
 
+    /// Answers who waits. What could not be written stays, so that a repeat waits for the next try and not for the endpoint.
+    fn invoked(&mut self, invocation: String, invoked: Invocation, ctx: &mut MeteredContext<Self>) {
+        let waiting = self.invocations.remove(&invocation).unwrap_or_default();
+        let outcome = match invoked {
+            Invocation::Answered(outcome) => outcome,
+            Invocation::Unwritten(error, unwritten) => {
+                self.invocations.insert(invocation.clone(), Vec::new());
+                let parts = Arc::clone(&self.parts);
+                let again = async move { unwritten.again(&parts).await };
+                ctx.spawn(
+                    again
+                        .into_actor(self)
+                        .map(move |invoked, this, ctx| this.invoked(invocation, invoked, ctx)),
+                );
+                Err(error)
+            }
+        };
+        for reply in waiting {
+            let _ = reply.send(outcome.clone());
+        }
+    }
+
     fn linger(&mut self, ctx: &mut MeteredContext<Self>) {
         if self.lingering {
             return;
@@ -143,6 +166,7 @@ impl Handler<Tell> for CallActor {
         _: &mut MeteredContext<Self>,
     ) -> Self::Result {
         let core = self.core.take();
+        let opens = core.is_none();
         let (parts, id, own_bridge) = (Arc::clone(&self.parts), self.id, self.bridge);
         let work = async move {
             match (core, input) {
@@ -159,7 +183,10 @@ impl Handler<Tell> for CallActor {
             }
         };
         AtomicResponse::new(Box::pin(work.into_actor(self).map(
-            |(core, reply), this, ctx| {
+            move |(core, reply), this, ctx| {
+                if let Some(core) = core.as_ref().filter(|_| opens) {
+                    this.calls.opened(this.id, core.row().tenant_id);
+                }
                 this.settle(core, ctx);
                 reply
             },
@@ -195,11 +222,10 @@ impl Handler<InvokeFunction> for CallActor {
         let invocation = message.invocation_id.clone();
         self.invocations.insert(invocation.clone(), vec![reply]);
         let work = invoke(Arc::clone(&self.parts), core.row().clone(), message);
-        ctx.spawn(work.into_actor(self).map(move |outcome, this, _| {
-            for waiting in this.invocations.remove(&invocation).unwrap_or_default() {
-                let _ = waiting.send(outcome.clone());
-            }
-        }));
+        ctx.spawn(
+            work.into_actor(self)
+                .map(move |invoked, this, ctx| this.invoked(invocation, invoked, ctx)),
+        );
         wait
     }
 }

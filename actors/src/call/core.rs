@@ -483,11 +483,15 @@ impl CallCore {
             due_at: now,
             issued_at: now,
         };
-        // A hang-up that is under way already is what was asked for.
-        if let Some(next) = self.state.request_hangup(pending) {
-            self.write_pending(&next).await?;
-            self.state = next;
-            self.repeat_hangup();
+        match self.state.request_hangup(pending) {
+            Some(next) => {
+                self.write_pending(&next).await?;
+                self.state = next;
+                self.repeat_hangup();
+            }
+            // A hang-up that is under way already is what was asked for. The engine's own is not stored until somebody counts
+            // on it: after a crash a top-up would take it back.
+            None => self.write_pending(&self.state.clone()).await?,
         }
         Ok(Reply::Done)
     }
@@ -539,6 +543,9 @@ impl CallCore {
             transfer: next.transfer.clone(),
         };
         let json = serde_json::to_string(&pending).map_err(|_| CallError::Unavailable)?;
+        if self.row.pending.as_ref() == Some(&json) {
+            return Ok(());
+        }
         let row = call::Model {
             pending: Some(json),
             ..self.row.clone()

@@ -17,24 +17,89 @@ use crate::{
     journal::Entry,
 };
 
+/// How often an outcome is tried to be written, [`AGAIN_AFTER_MS`] apart. A bridge that waits for longer has given up.
+const TRIES_MAX: u32 = 600;
+/// The pause before an outcome is tried to be written again.
+const AGAIN_AFTER_MS: i64 = 1_000;
+
+/// What became of an invocation.
+pub(super) enum Invocation {
+    /// The outcome, durable with its event; or why there is none.
+    Answered(Result<Value, CallError>),
+    /// The endpoint was called, and what it said cannot be written at the moment. It must not be called again for that.
+    Unwritten(CallError, Box<Unwritten>),
+}
+
+/// The outcome of a function that was called, and what is to be written of it.
+pub(super) struct Unwritten {
+    outcome: Value,
+    entry: Entry,
+    tries: u32,
+}
+
+impl Unwritten {
+    /// Waits a moment and writes it.
+    pub async fn again(self: Box<Self>, parts: &CallParts) -> Invocation {
+        let at = parts.clock.now().plus_ms(AGAIN_AFTER_MS);
+        parts.clock.sleep_until(at).await;
+        self.write(parts).await
+    }
+
+    /// Writing twice what was written with an unknown outcome is harmless.
+    async fn write(mut self: Box<Self>, parts: &CallParts) -> Invocation {
+        self.tries += 1;
+        match parts.write(self.entry.clone()).await {
+            Ok(()) => Invocation::Answered(Ok(self.outcome)),
+            Err(WriteError::Failed(error)) if self.tries < TRIES_MAX => {
+                Invocation::Unwritten(error, self)
+            }
+            Err(WriteError::Failed(error)) => {
+                tracing::error!(%error, "the outcome of a function could not be written and is given up");
+                Invocation::Answered(Err(error))
+            }
+            Err(WriteError::NotOurs) => Invocation::Answered(Err(CallError::Busy)),
+        }
+    }
+}
+
 /// Invokes a function once: a repeat of the same invocation gets the same outcome. The outcome is durable, with its event,
 /// before it is returned.
-pub async fn invoke(
+pub(super) async fn invoke(
     parts: Arc<CallParts>,
     row: call::Model,
     message: InvokeFunction,
-) -> Result<Value, CallError> {
+) -> Invocation {
+    match outcome(&parts, row, message).await {
+        Ok(Found::Stored(outcome)) => Invocation::Answered(Ok(outcome)),
+        Ok(Found::New(unwritten)) => unwritten.write(&parts).await,
+        Err(error) => Invocation::Answered(Err(error)),
+    }
+}
+
+enum Found {
+    Stored(Value),
+    New(Box<Unwritten>),
+}
+
+async fn outcome(
+    parts: &CallParts,
+    row: call::Model,
+    message: InvokeFunction,
+) -> Result<Found, CallError> {
     let known = invocation::Entity::find_by_id((row.id, message.invocation_id.clone()))
         .one(parts.store.reader())
         .await
         .map_err(unavailable)?;
     if let Some(known) = known {
-        return serde_json::from_str(&known.outcome).map_err(|_| CallError::Unavailable);
+        let outcome = serde_json::from_str(&known.outcome);
+        return outcome
+            .map(Found::Stored)
+            .map_err(|_| CallError::Unavailable);
     }
     if row.status != CallStatus::Answered {
         return Err(CallError::InvalidTransition { status: row.status });
     }
-    let (function, invoked) = run(&parts, &row, &message).await?;
+    let (function, invoked) = run(parts, &row, &message).await?;
     let result = invoked.outcome.event_result();
     let outcome = serde_json::to_value(&invoked.outcome).map_err(|_| CallError::Unavailable)?;
     let now = parts.clock.now();
@@ -59,11 +124,11 @@ pub async fn invoke(
         }),
         ..Entry::default()
     };
-    parts.write(entry).await.map_err(|error| match error {
-        WriteError::NotOurs => CallError::Busy,
-        WriteError::Failed(error) => error,
-    })?;
-    Ok(outcome)
+    Ok(Found::New(Box::new(Unwritten {
+        outcome,
+        entry,
+        tries: 0,
+    })))
 }
 
 /// Which of the agent's functions it was, if any, and what came of it.

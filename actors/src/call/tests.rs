@@ -278,6 +278,45 @@ async fn a_bridge_call_that_comes_in_twice_at_once_is_one_call() {
     assert_eq!(another_bridge, Err(CallError::UnknownCall));
 }
 
+#[actix::test]
+async fn a_late_word_of_an_actors_death_leaves_its_successor_alone() {
+    let world = World::new().await;
+    let call = world.incoming("a").await;
+    assert!(world.calls.panic(call).await.is_err());
+    let successor = world.calls.find(call).await.expect("is read again");
+    // The first actor of all had the number 0.
+    world.calls.died(call, 0);
+    assert_eq!(world.calls.find(call).await, Ok(successor));
+}
+
+#[actix::test]
+async fn a_sweep_and_a_message_bring_a_call_back_once() {
+    let world = World::new().await;
+    // Three actors a round: the call's first, the one in question, and one to show that this was one.
+    for number in (1..60).step_by(3) {
+        let call = world.incoming(&number.to_string()).await;
+        let first = world.calls.find(call).await.expect("is there");
+        world.calls.forget(call, &first);
+        let lost = [call];
+        let (sweep, message) = (world.calls.take_up(&lost), world.calls.find(call));
+        let ((), found) = futures_util::future::join(sweep, message).await;
+        assert_eq!(world.calls.find(call).await, found);
+        world.calls.died(call, number);
+        assert_ne!(world.calls.find(call).await, found, "there was another");
+        assert_eq!(world.tell(call, hang_up()).await, Ok(Reply::Done));
+    }
+}
+
+#[actix::test]
+async fn a_top_up_is_told_to_the_tenants_own_calls_only() {
+    let world = World::new().await;
+    let call = world.incoming("a").await;
+    let tenant = world.row(call).await.tenant_id;
+    assert_eq!(world.calls.of_tenant(tenant), [call]);
+    let another = TenantId::new(SystemClock.now());
+    assert_eq!(world.calls.of_tenant(another), []);
+}
+
 impl Calls {
     async fn panic(&self, call: CallId) -> Result<(), CallError> {
         let addr = self.find(call).await?;

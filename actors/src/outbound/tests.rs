@@ -351,3 +351,20 @@ async fn tls_trusts_the_operators_authority_and_nobody_unknown() {
     let wary = Outbound::new(loopback(), None).expect("outbound");
     assert_eq!(kind(ask(&wary.client(1), &url()).await), ErrorKind::Tls);
 }
+
+/// The HTTP client hands the address with its brackets to TLS, which takes no such name: no connection, and no panic.
+#[actix::test]
+async fn https_to_a_bare_ipv6_address_is_a_fault_of_the_handshake() {
+    let Ok(listener) = std::net::TcpListener::bind("[::1]:0") else {
+        println!("skipped: no IPv6 on this machine");
+        return;
+    };
+    let address = listener.local_addr().expect("an address");
+    let guard = Guard {
+        allow_cidrs: vec!["::1/128".parse().expect("v6")],
+        ..Guard::default()
+    };
+    let outbound = Outbound::new(guard, None).expect("outbound");
+    let answer = ask(&outbound.client(1), &format!("https://{address}/")).await;
+    assert_eq!(kind(answer), ErrorKind::Tls);
+}

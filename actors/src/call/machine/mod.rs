@@ -23,6 +23,8 @@ use super::ending::{Ending, bridge_failure, bridge_hangup};
 const MINUTE_MS: i64 = 60_000;
 /// How long after a refused grant the ledger is asked again, in case of a top-up.
 const ASK_AGAIN_MS: i64 = 5_000;
+/// A beat that is due at the very moment of the loss may be this late on its way, at most.
+const BEAT_LATE_MS_MAX: i64 = 2_000;
 
 /// What the operator configures, in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +35,7 @@ pub struct Rules {
     pub warn_before_ms: i64,
     /// How long a `hangup` command waits for the bridge.
     pub hangup_grace_ms: i64,
-    /// How long a bridge may give no sign of life.
+    /// How long a bridge may give no sign of life. A little more is allowed for the way.
     pub lost_after_ms: i64,
 }
 
@@ -443,9 +445,12 @@ impl Call {
         (ahead / MINUTE_MS + 1).min(self.max_minutes)
     }
 
+    /// When the loss is noticed. A bridge that beats exactly as often as it has to is late by its jitter now and then; a
+    /// fifteenth more is 2 s of the default 30. The bill is not touched by it: that ends with the last sign.
     fn lost_at(&self, sign: Sign, rules: &Rules) -> Millis {
         let last = sign.at.max(self.seen_at).max(self.resumed_at);
-        last.plus_ms(rules.lost_after_ms)
+        let late = (rules.lost_after_ms / 15).min(BEAT_LATE_MS_MAX);
+        last.plus_ms(rules.lost_after_ms).plus_ms(late)
     }
 
     fn carry_out_at(&self, pending: &PendingHangup, rules: &Rules) -> Millis {
