@@ -2,6 +2,7 @@
 //! to stop, and drains. `main` and the tests make the same two calls.
 
 use std::{
+    any::Any,
     net::{SocketAddr, TcpListener},
     path::PathBuf,
     sync::Arc,
@@ -12,7 +13,7 @@ use actix::{Arbiter, ArbiterHandle};
 use actix_cors::Cors;
 use actix_web::{
     App as WebApp, HttpServer,
-    dev::{Server, ServerHandle},
+    dev::{Extensions, Server, ServerHandle},
     middleware::{Condition, from_fn},
     rt,
     web::Data,
@@ -62,6 +63,8 @@ const FUNCTION_THREADS: usize = 2;
 const HTTP_THREADS: usize = 2;
 /// How long a browser remembers what it was allowed, in seconds.
 const CORS_MAX_AGE_SECONDS: usize = 3_600;
+/// How long a peer may leave what was sent to it unacknowledged.
+const UNREAD: Duration = Duration::from_secs(30);
 /// How long the operators' listener waits for its own requests, in seconds.
 const OPERATOR_SHUTDOWN_SECONDS: u64 = 2;
 
@@ -237,11 +240,15 @@ impl App {
             self.engine.calls.close();
             self.engine.feed.close();
             let _ = self.stopping.send(true);
-            for server in &self.servers {
-                server.stop(true).await;
-            }
-            let _ = serving.await;
-            self.engine.stop(self.shutdown).await;
+            // Side by side: a client that does not let go of its connection keeps no delivery from ending.
+            let listeners = async {
+                for server in &self.servers {
+                    server.stop(true).await;
+                }
+                let _ = serving.await;
+            };
+            tokio::join!(listeners, self.engine.webhooks.drain(self.shutdown));
+            self.engine.stop().await;
         };
         if tokio::time::timeout(self.shutdown, drain).await.is_err() {
             tracing::warn!("not everything finished in time; the rest goes on at the next start");
@@ -263,14 +270,16 @@ impl Engine {
         let call_arbiters: Vec<Arbiter> = (0..CALL_THREADS).map(|_| Arbiter::new()).collect();
         let function_arbiters: Vec<Arbiter> =
             (0..FUNCTION_THREADS).map(|_| Arbiter::new()).collect();
-        let outbound = Outbound::new(guard(settings, own_ports), settings.extra_ca_file())?;
+        // Names are looked up on threads; webhooks, functions and registration have their own, so that names that take long
+        // in one of them hold up none of the others.
+        let outbound = || Outbound::new(guard(settings, own_ports), settings.extra_ca_file());
         let webhooks = webhooks::start(
             &webhook_arbiter.handle(),
             webhooks::Services {
                 store: store.clone(),
                 clock: Arc::clone(&clock),
                 vault: vault.clone(),
-                outbound: outbound.clone(),
+                outbound: outbound()?,
                 node: Arc::clone(&node),
             },
             settings.webhooks(),
@@ -302,7 +311,7 @@ impl Engine {
         );
         let functions = functions::start(
             &handles(&function_arbiters),
-            &outbound,
+            &outbound()?,
             &settings.functions(),
         );
         let bridges = Arc::new(Bridges::new(Arc::clone(&clock)));
@@ -340,15 +349,14 @@ impl Engine {
             journal,
             journal_stats,
             registry,
-            outbound,
+            outbound: outbound()?,
             feed,
             arbiters: arbiters.into_iter().flatten().collect(),
         })
     }
 
-    /// After the listeners: what is in flight to tenants' servers finishes, the rest is in the store.
-    async fn stop(self, within: Duration) {
-        self.webhooks.drain(within).await;
+    /// After the listeners and the deliveries under way: the rest is in the store.
+    async fn stop(self) {
         if let Err(error) = self.bridges.store_signs(&self.store).await {
             tracing::warn!(%error, "the bridges' signs of life were not written");
         }
@@ -389,6 +397,18 @@ fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, StartEr
         key,
         reason,
     })
+}
+
+/// A peer that takes nothing of what is sent to it is cut off: what waits for it, a stream of events for example, is not
+/// polled meanwhile and cannot end itself.
+fn limit_unread(connection: &dyn Any, _: &mut Extensions) {
+    #[cfg(target_os = "linux")]
+    if let Some(socket) = connection.downcast_ref::<rt::net::TcpStream>() {
+        // Where the system refuses, its own patience of some minutes holds.
+        let _ = socket2::SockRef::from(socket).set_tcp_user_timeout(Some(UNREAD));
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = connection;
 }
 
 /// What the two listeners serve with.
@@ -470,7 +490,9 @@ impl Surface {
         });
         Ok(server
             .workers(HTTP_THREADS)
-            .shutdown_timeout(settings.http.shutdown_seconds)
+            .on_connect(limit_unread)
+            // A little less than everything may take, so that what comes after the listeners has its turn.
+            .shutdown_timeout(settings.http.shutdown_seconds.saturating_sub(2).max(1))
             .disable_signals()
             .listen(socket)?
             .run())

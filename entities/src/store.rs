@@ -145,7 +145,13 @@ impl Store {
     async fn connect_postgres(url: &str) -> Result<Self, DbErr> {
         let options = |connections: u32| {
             let mut options = base_options(url.to_owned());
-            options.max_connections(connections).min_connections(1);
+            options
+                .max_connections(connections)
+                .min_connections(1)
+                .map_sqlx_postgres_opts(|postgres| {
+                    // What a node held that lost its power or its network is free again after this.
+                    postgres.options([("idle_in_transaction_session_timeout", "10000")])
+                });
             options
         };
         Ok(Self {

@@ -176,24 +176,28 @@ async fn begin_after(
     services: &Services,
     tenant: TenantId,
     last: Option<EventId>,
-) -> Result<(Option<EventId>, i64), ApiError> {
+) -> Result<(EventId, i64), ApiError> {
+    let before_all = (EventId::first_at(Millis::MIN), 0);
     let Some(last) = last else {
         let newest = feed::newest(&services.store, tenant).await?;
-        return Ok(newest.map_or((None, 0), |(id, position)| (Some(id), position)));
+        return Ok(newest.unwrap_or(before_all));
     };
+    if last == before_all.0 {
+        return Ok(before_all);
+    }
     let position = feed::position(&services.store, tenant, last).await?;
     let position = position.ok_or_else(|| {
         let predicate = "names no event that is still kept; leave it out to follow from now on";
         let code = FieldCode::NotFound;
         ApiError::field(FieldError::new(LAST_EVENT_ID, code, predicate))
     })?;
-    Ok((Some(last), position))
+    Ok((last, position))
 }
 
 /// Tells the follower where he is before anything happened: what is committed while he has lost the connection reaches him too.
-fn opening(last: Option<EventId>) -> String {
-    let id = last.map_or_else(String::new, |id| format!("id: {id}\n"));
-    format!("{OPENING}{id}\n")
+/// Where there is no event yet, by the id before all.
+fn opening(last: EventId) -> String {
+    format!("{OPENING}id: {last}\n\n")
 }
 
 /// One open stream.

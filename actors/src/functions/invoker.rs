@@ -27,8 +27,8 @@ const CLIENT_IDLE: Duration = Duration::from_secs(60);
 const SWEEP_INTERVAL: Duration = Duration::from_secs(15);
 /// Connections to one origin at the same time; a tenant's permits are fewer.
 const CONNECTIONS_PER_ORIGIN: usize = 128;
-/// Compiled schemas kept; compiling one again costs well under a millisecond.
-const SCHEMAS_MAX: usize = 1_024;
+/// Compiled schemas kept. One with many patterns has megabytes; most are compiled again well under a millisecond.
+const SCHEMAS_MAX: usize = 64;
 
 /// Calls functions on its own thread.
 #[derive(Debug)]
@@ -40,7 +40,7 @@ struct Kept {
     outbound: Outbound,
     timeout: Duration,
     clients: RefCell<HashMap<String, KeptClient>>,
-    schemas: RefCell<HashMap<Arc<str>, Option<Rc<Validator>>>>,
+    schemas: RefCell<HashMap<Arc<str>, Option<Arc<Validator>>>>,
 }
 
 impl std::fmt::Debug for Kept {
@@ -99,9 +99,23 @@ impl Handler<Permitted> for FunctionInvoker {
     }
 }
 
+fn unusable() -> Outcome {
+    Outcome::error(
+        FaultCode::InvalidArguments,
+        "The function's parameter schema cannot be used.",
+    )
+}
+
+fn compiled(text: &str) -> Option<Arc<Validator>> {
+    let schema = serde_json::from_str(text).ok()?;
+    schema::compile(&schema).ok().map(Arc::new)
+}
+
 impl Kept {
     async fn invoke(&self, invoke: Invoke) -> Invoked {
-        if let Err(outcome) = self.check_arguments(&invoke) {
+        let began = Instant::now();
+        let checked = tokio::time::timeout(self.timeout, self.check_arguments(&invoke)).await;
+        if let Err(outcome) = checked.unwrap_or_else(|_| Err(unusable())) {
             return Invoked::at_once(outcome);
         }
         let Ok((head, body)) = request::build(&invoke) else {
@@ -111,8 +125,8 @@ impl Kept {
             ));
         };
         let client = self.client(&request::origin(&invoke.function.endpoint));
-        let began = Instant::now();
-        let answer = exchange(&client, head, body, RESULT_BYTES_MAX, self.timeout).await;
+        let rest = self.timeout.saturating_sub(began.elapsed());
+        let answer = exchange(&client, head, body, RESULT_BYTES_MAX, rest).await;
         let outcome = match answer {
             Ok(answer) => request::outcome_of(&answer),
             Err(failure) => Outcome::no_answer(failure.kind),
@@ -123,35 +137,31 @@ impl Kept {
         }
     }
 
-    fn check_arguments(&self, invoke: &Invoke) -> Result<(), Outcome> {
-        let unusable = || {
-            Outcome::error(
-                FaultCode::InvalidArguments,
-                "The function's parameter schema cannot be used.",
-            )
-        };
-        let validator = self
-            .validator(&invoke.function.parameters)
-            .ok_or_else(unusable)?;
+    /// On a thread of its own: a schema and arguments that take long hold up nobody else's functions.
+    async fn check_arguments(&self, invoke: &Invoke) -> Result<(), Outcome> {
+        let text = Arc::clone(&invoke.function.parameters);
+        let known = self.schemas.borrow().get(&text).cloned();
         let arguments = serde_json::Value::Object(invoke.parameters.clone());
-        schema::check(&validator, &arguments)
+        let work = tokio::task::spawn_blocking(move || {
+            let validator = known.unwrap_or_else(|| compiled(&text));
+            let checked = validator
+                .as_ref()
+                .map(|validator| schema::check(validator, &arguments));
+            (text, validator.clone(), checked)
+        });
+        let (text, validator, checked) = work.await.map_err(|_| Outcome::busy())?;
+        self.keep(text, validator);
+        checked
+            .ok_or_else(unusable)?
             .map_err(|sentence| Outcome::error(FaultCode::InvalidArguments, sentence))
     }
 
-    fn validator(&self, text: &Arc<str>) -> Option<Rc<Validator>> {
-        if let Some(known) = self.schemas.borrow().get(text) {
-            return known.clone();
-        }
-        let compiled = serde_json::from_str(text)
-            .ok()
-            .and_then(|schema| schema::compile(&schema).ok())
-            .map(Rc::new);
+    fn keep(&self, text: Arc<str>, validator: Option<Arc<Validator>>) {
         let mut schemas = self.schemas.borrow_mut();
-        if schemas.len() >= SCHEMAS_MAX {
+        if schemas.len() >= SCHEMAS_MAX && !schemas.contains_key(&text) {
             schemas.clear();
         }
-        schemas.insert(Arc::clone(text), compiled.clone());
-        compiled
+        schemas.insert(text, validator);
     }
 
     fn client(&self, origin: &str) -> Client {

@@ -9,8 +9,15 @@ use std::collections::HashMap;
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
-/// The most subschemas that a schema may unfold to when its references are followed.
-const UNFOLDED_MAX: u64 = 10_000;
+/// The most nodes that a schema may unfold to when its references are followed.
+const UNFOLDED_MAX: u64 = 2_000;
+/// The nodes that a pattern counts as: it is compiled, kept, and run over every character.
+const PATTERN_WEIGHT: u64 = 80;
+/// The largest compiled pattern, and what its search may remember, in bytes: three characters of a pattern can otherwise ask for
+/// megabytes.
+const PATTERN_BYTES_MAX: usize = 128 * 1024;
+/// The largest arguments that are checked, in bytes of JSON.
+pub const ARGUMENTS_BYTES_MAX: usize = 64 * 1024;
 /// The most characters of an explanation that come from the schema or from the arguments.
 const DETAIL_CHARS_MAX: usize = 200;
 
@@ -21,7 +28,9 @@ pub enum SchemaError {
     ForeignReference,
     #[error("references must not lead back to where they come from")]
     Recursive,
-    #[error("is too large once its references are followed")]
+    #[error(
+        "is too large once its references are followed; each pattern counts as {PATTERN_WEIGHT} of at most {UNFOLDED_MAX} nodes"
+    )]
     TooLarge,
     #[error("is not a valid JSON Schema: {0}")]
     Invalid(String),
@@ -35,13 +44,22 @@ pub fn compile(schema: &Value) -> Result<Validator, SchemaError> {
         return Err(SchemaError::TooLarge);
     }
     jsonschema::options()
-        .with_pattern_options(PatternOptions::regex())
+        .with_pattern_options(
+            PatternOptions::regex()
+                .size_limit(PATTERN_BYTES_MAX)
+                .dfa_size_limit(PATTERN_BYTES_MAX),
+        )
         .build(schema)
         .map_err(|error| SchemaError::Invalid(shortened(&error.to_string())))
 }
 
 /// Whether the arguments fit; else one sentence that says where they do not.
 pub(super) fn check(validator: &Validator, arguments: &Value) -> Result<(), String> {
+    if arguments.to_string().len() > ARGUMENTS_BYTES_MAX {
+        return Err(format!(
+            "The arguments have more than {ARGUMENTS_BYTES_MAX} bytes."
+        ));
+    }
     let Some(error) = validator.iter_errors(arguments).next() else {
         return Ok(());
     };
@@ -85,6 +103,12 @@ fn unfolded<'a>(
                     ("$ref", Value::String(target)) => followed(root, target, sizes)?,
                     ("$dynamicRef" | "$recursiveRef" | "$id", Value::String(_)) => {
                         return Err(SchemaError::ForeignReference);
+                    }
+                    ("pattern", Value::String(_)) => PATTERN_WEIGHT,
+                    ("patternProperties", Value::Object(patterns)) => {
+                        let patterns = u64::try_from(patterns.len()).unwrap_or(u64::MAX);
+                        let inside = unfolded(root, value, sizes)?;
+                        inside.saturating_add(patterns.saturating_mul(PATTERN_WEIGHT))
                     }
                     _ => unfolded(root, value, sizes)?,
                 };
@@ -171,6 +195,36 @@ mod tests {
         let validator = compile(&schema).expect("a schema");
         let text = "a".repeat(50_000) + "!";
         assert!(check(&validator, &json!({"a": text})).is_err());
+    }
+
+    #[test]
+    fn patterns_are_bounded_in_number_and_size() {
+        let with = |count: usize, pattern: &str| {
+            let property = |n: usize| {
+                (
+                    format!("p{n}"),
+                    json!({"type": "string", "pattern": pattern}),
+                )
+            };
+            let properties: serde_json::Map<String, Value> = (0..count).map(property).collect();
+            json!({"type": "object", "properties": properties})
+        };
+        assert_eq!(compiled(&with(20, "^[A-Z]{2}-[0-9]{1,6}$")), Ok(()));
+        assert_eq!(compiled(&with(30, "a")), Err(SchemaError::TooLarge));
+        // Three megabytes and more, once compiled.
+        for huge in [r"\p{L}{190}", r"(a{500}){500}"] {
+            let refused = compiled(&with(1, huge));
+            assert!(matches!(refused, Err(SchemaError::Invalid(_))), "{huge}");
+        }
+        let shared = json!({"$ref": "#/$defs/p"});
+        let properties: serde_json::Map<String, Value> =
+            (0..60).map(|n| (format!("p{n}"), shared.clone())).collect();
+        let referred =
+            json!({"type": "object", "properties": properties, "$defs": {"p": {"pattern": "a"}}});
+        assert_eq!(compiled(&referred), Err(SchemaError::TooLarge));
+        let names = (0..30).map(|n| (format!("^p{n}"), json!({}))).collect();
+        let named = json!({"type": "object", "patternProperties": Value::Object(names)});
+        assert_eq!(compiled(&named), Err(SchemaError::TooLarge));
     }
 
     #[test]

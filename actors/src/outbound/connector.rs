@@ -1,9 +1,10 @@
 //! Makes outbound TCP connections: resolve, check every address, dial only what was checked, check who answered.
 
 use std::{
-    fmt,
+    fmt, io,
     net::{IpAddr, SocketAddr},
     sync::Arc,
+    time::Duration,
 };
 
 use actix_rt::net::TcpStream;
@@ -20,6 +21,26 @@ use super::{
 
 /// The addresses of one name that are tried; a name with hundreds is somebody's game.
 const ADDRESSES_TRIED_MAX: usize = 4;
+
+/// How long one address may take while there is another to try: the first of a name may lead nowhere.
+const ADDRESS_LIMIT: Duration = Duration::from_secs(2);
+/// Whoever makes the request holds its time.
+const NO_LIMIT: Duration = Duration::from_secs(3_600);
+
+/// Whether this machine could not even try: it has no socket, port or memory left. Linux's numbers; elsewhere other
+/// numbers are nobody's fault.
+fn is_ours(error: &io::Error) -> bool {
+    const ENOMEM: i32 = 12;
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    const EADDRNOTAVAIL: i32 = 99;
+    const ENETDOWN: i32 = 100;
+    const ENOBUFS: i32 = 105;
+    matches!(
+        error.raw_os_error(),
+        Some(ENOMEM | ENFILE | EMFILE | EADDRNOTAVAIL | ENETDOWN | ENOBUFS)
+    )
+}
 
 /// The connection maker that every client uses.
 #[derive(Clone, Debug)]
@@ -78,9 +99,19 @@ impl GuardedConnector {
     }
 
     async fn connect_any(&self, addresses: &[IpAddr], port: u16) -> Result<TcpStream, ErrorKind> {
-        for address in addresses.iter().take(ADDRESSES_TRIED_MAX) {
-            let Ok(stream) = TcpStream::connect(SocketAddr::new(*address, port)).await else {
-                continue;
+        let tried = addresses.len().min(ADDRESSES_TRIED_MAX);
+        for (number, address) in (1..).zip(&addresses[..tried]) {
+            let connect = TcpStream::connect(SocketAddr::new(*address, port));
+            // The last one has all the time that is left.
+            let limit = if number < tried {
+                ADDRESS_LIMIT
+            } else {
+                NO_LIMIT
+            };
+            let stream = match tokio::time::timeout(limit, connect).await {
+                Ok(Ok(stream)) => stream,
+                Ok(Err(error)) if is_ours(&error) => return Err(ErrorKind::Busy),
+                Ok(Err(_)) | Err(_) => continue,
             };
             let peer = stream.peer_addr().map_err(|_| ErrorKind::Connect)?;
             self.guard
@@ -91,5 +122,30 @@ impl GuardedConnector {
             return Ok(stream);
         }
         Err(ErrorKind::Connect)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_is_missing_here_is_our_fault() {
+        for (errno, ours) in [
+            (24, true),
+            (23, true),
+            (99, true),
+            (105, true),
+            (111, false),
+            (113, false),
+            (101, false),
+        ] {
+            assert_eq!(
+                is_ours(&io::Error::from_raw_os_error(errno)),
+                ours,
+                "{errno}"
+            );
+        }
+        assert!(!is_ours(&io::Error::from(io::ErrorKind::TimedOut)));
     }
 }

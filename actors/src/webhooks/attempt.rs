@@ -122,8 +122,9 @@ impl Endpoint {
             }
             _ => sent,
         };
-        if sent.is_ok() {
-            self.used.set(true);
+        // After a reset nothing is known of a connection that would be kept: the next attempt is one request again.
+        if sent.is_ok() || sent == Err(closed) {
+            self.used.set(sent.is_ok());
         }
         sent
     }

@@ -69,6 +69,18 @@ pub(super) struct Settings {
     pub(super) lease_ms: i64,
 }
 
+impl Settings {
+    /// How many attempts a tenant may have under way before he begins no more: a quarter of all; and while more than half are
+    /// under way, a part of the other half that leaves as much for one tenant who has none yet.
+    fn share(&self, in_flight: usize, tenants: usize) -> usize {
+        if in_flight * 2 <= self.max_in_flight {
+            return self.tenant_max_in_flight;
+        }
+        let equal = self.max_in_flight / 2 / (tenants + 1);
+        equal.clamp(1, self.tenant_max_in_flight)
+    }
+}
+
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) lanes: HashMap<WebhookId, Lane>,
@@ -90,7 +102,8 @@ pub(super) struct State {
     pub(super) claims: usize,
     /// Whether more attempts are about to begin.
     pumping: bool,
-    pub(super) tests: usize,
+    /// Test deliveries under way.
+    pub(super) tests: HashMap<TenantId, usize>,
     /// The first moment at which something will be due that nothing else announces.
     pub(super) next_due: Option<Millis>,
     pub(super) stopping: bool,
@@ -309,7 +322,7 @@ impl State {
             to_claim: VecDeque::new(),
             claims: 0,
             pumping: false,
-            tests: 0,
+            tests: HashMap::new(),
             next_due: None,
             stopping: false,
             dead: false,
@@ -377,8 +390,9 @@ impl State {
             let Some(lane) = self.lanes.get_mut(&webhook) else {
                 continue;
             };
+            let share = settings.share(self.in_flight, self.by_tenant.len());
             let running = self.by_tenant.entry(lane.tenant).or_insert(0);
-            if *running >= settings.tenant_max_in_flight {
+            if *running >= share {
                 self.parked.entry(lane.tenant).or_default().push(webhook);
                 continue;
             }
@@ -497,5 +511,34 @@ pub(super) fn done(
         error_kind,
         response,
         verdict,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// However many tenants take all they can get, one who has nothing under way finds room.
+    #[test]
+    fn no_number_of_busy_tenants_takes_everything() {
+        let settings = Settings::new(&WebhooksConfig::default());
+        assert_eq!(settings.share(0, 0), 64);
+        assert_eq!(settings.share(128, 3), 64);
+        for busy in 1..100 {
+            let mut running = vec![0; busy];
+            loop {
+                let in_flight: usize = running.iter().sum();
+                let share = settings.share(in_flight, busy);
+                let Some(hungry) = running.iter_mut().find(|count| **count < share) else {
+                    break;
+                };
+                *hungry += 1;
+            }
+            let in_flight: usize = running.iter().sum();
+            assert!(
+                in_flight < settings.max_in_flight,
+                "{busy} tenants took all"
+            );
+        }
     }
 }

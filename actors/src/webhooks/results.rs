@@ -60,9 +60,13 @@ async fn record_health(
 ) -> Result<Vec<DisabledNow>, DbErr> {
     let mut changed = Vec::new();
     let mut disabled = Vec::new();
-    for (webhook, before, is_active) in health_before(txn, batch).await? {
+    for (webhook, before, is_active, updated_at) in health_before(txn, batch).await? {
         let (mut health, mut reason, mut last) = (before, None, Millis::MIN);
-        for done in batch.iter().filter(|d| d.webhook == webhook && !d.is_test) {
+        // What began before the webhook was changed tells of the address that it had, or of the time before it was enabled.
+        let counts = |done: &&Done| {
+            done.webhook == webhook && !done.is_test && done.started_at >= updated_at
+        };
+        for done in batch.iter().filter(counts) {
             health = health.after(done.verdict, done.ended_at);
             reason = reason.or(health.disabled_reason(done.verdict, done.ended_at));
             last = done.ended_at;
@@ -89,7 +93,7 @@ async fn record_health(
 async fn health_before(
     txn: &DatabaseTransaction,
     batch: &[Done],
-) -> Result<Vec<(WebhookId, Health, bool)>, DbErr> {
+) -> Result<Vec<(WebhookId, Health, bool, Millis)>, DbErr> {
     #[derive(Serialize)]
     struct Row {
         id: WebhookId,
@@ -112,7 +116,8 @@ async fn health_before(
     };
     let sql = format!(
         "SELECT webhooks.id AS id, webhooks.failed_in_row AS failed_in_row, \
-            webhooks.failing_since AS failing_since, webhooks.is_active AS is_active \
+            webhooks.failing_since AS failing_since, webhooks.is_active AS is_active, \
+            webhooks.updated_at AS updated_at \
         FROM {source} JOIN webhooks ON webhooks.id = rows.id \
         WHERE rows.failed = 1 OR webhooks.failing_since IS NOT NULL \
         ORDER BY webhooks.id {lock}"
@@ -131,6 +136,7 @@ async fn health_before(
                 row.try_get("", "id")?,
                 health,
                 row.try_get("", "is_active")?,
+                row.try_get("", "updated_at")?,
             ))
         })
         .collect()

@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, time::Duration};
 
-use dikala_entities::{DeliveryId, EventKind, Millis, webhook};
+use dikala_entities::{DeliveryId, EventKind, Millis, TenantId, webhook};
 use tokio::sync::oneshot;
 
 use super::{
@@ -15,16 +15,22 @@ use super::{
 };
 use crate::outbox::{Dispatch, NewEvent};
 
-/// Test deliveries at the same time.
-const TESTS_MAX: usize = 16;
+/// Test deliveries at the same time, in all and of one tenant.
+const TESTS_MAX: usize = 64;
+const TESTS_PER_TENANT_MAX: usize = 4;
 
 /// Gives a test's place back.
-struct Place(Rc<Engine>);
+struct Place(Rc<Engine>, TenantId);
 
 impl Drop for Place {
     fn drop(&mut self) {
         let mut state = self.0.state.borrow_mut();
-        state.tests = state.tests.saturating_sub(1);
+        if let Some(tests) = state.tests.get_mut(&self.1) {
+            *tests -= 1;
+            if *tests == 0 {
+                state.tests.remove(&self.1);
+            }
+        }
         drop(state);
         self.0.changed.notify_waiters();
     }
@@ -36,7 +42,7 @@ impl Engine {
         self: &Rc<Self>,
         webhook: webhook::Model,
     ) -> Result<DeliveryId, TestError> {
-        let place = self.test_place()?;
+        let place = self.test_place(webhook.tenant_id)?;
         let now = self.now();
         let services = &self.services;
         let (event, dispatch) = sample_delivery(&webhook, now);
@@ -64,13 +70,15 @@ impl Engine {
         Ok(delivery)
     }
 
-    fn test_place(self: &Rc<Self>) -> Result<Place, TestError> {
+    fn test_place(self: &Rc<Self>, tenant: TenantId) -> Result<Place, TestError> {
         let mut state = self.state.borrow_mut();
-        if state.tests >= TESTS_MAX || state.stopping {
+        let all: usize = state.tests.values().sum();
+        let own = state.tests.get(&tenant).copied().unwrap_or(0);
+        if all >= TESTS_MAX || own >= TESTS_PER_TENANT_MAX || state.stopping {
             return Err(TestError::Busy);
         }
-        state.tests += 1;
-        Ok(Place(Rc::clone(self)))
+        state.tests.insert(tenant, own + 1);
+        Ok(Place(Rc::clone(self), tenant))
     }
 
     fn forget_test(&self, dispatch: &Dispatch) {
@@ -122,7 +130,7 @@ impl Engine {
             let changed = self.changed.notified();
             {
                 let state = self.state.borrow();
-                if state.in_flight == 0 && state.unrecorded == 0 && state.tests == 0 {
+                if state.in_flight == 0 && state.unrecorded == 0 && state.tests.is_empty() {
                     return;
                 }
             }

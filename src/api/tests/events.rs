@@ -174,6 +174,24 @@ async fn a_follower_goes_on_where_he_was_in_the_order_of_commits() {
     for event in &many {
         assert_eq!(stream.next_id().await, event.id.to_string());
     }
+    // Whose tenant had no event yet got the id before all.
+    let theirs = world.event(world.theirs.tenant, 1);
+    let mut stream = world.follow(&world.theirs.key, None).await;
+    while !stream.read.contains("\n\n") {
+        let chunk = timeout(PATIENCE, stream.response.next())
+            .await
+            .expect("in time");
+        let chunk = chunk.expect("more").expect("a chunk");
+        stream
+            .read
+            .push_str(std::str::from_utf8(&chunk).expect("UTF-8"));
+    }
+    let (_, id) = stream.read.split_once("id: ").expect("an id");
+    let id = id.trim().to_owned();
+    drop(stream);
+    world.commit(&theirs).await;
+    let mut stream = world.follow(&world.theirs.key, Some(&id)).await;
+    assert_eq!(stream.next_id().await, theirs.id.to_string());
     // So begins a client that has seen nothing: now.
     let mut stream = world.follow(&world.ours.key, Some("")).await;
     let now = world.event(world.ours.tenant, 4);

@@ -33,7 +33,8 @@ impl FromStr for Target {
         let wrong =
             || format!("{text:?} is no address; give one such as http://localhost:3000/hooks");
         let url = Url::parse(text).map_err(|_| wrong())?;
-        if !matches!(url.scheme(), "http" | "https") || !url.username().is_empty() {
+        let named = !url.username().is_empty() || url.password().is_some();
+        if !matches!(url.scheme(), "http" | "https") || named {
             return Err(wrong());
         }
         url.as_str().parse().map(Self).map_err(|_| wrong())

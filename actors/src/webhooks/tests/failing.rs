@@ -245,3 +245,63 @@ async fn ten_failed_deliveries_over_five_days_disable_with_the_reason_in_the_rec
     assert_eq!(world.commit(world.tenant, &world.calls(1)).await, []);
     assert_eq!(receiver.seen().len(), 10);
 }
+
+#[actix::test]
+async fn a_late_410_tells_of_the_address_that_it_came_from() {
+    let world = World::new().await;
+    let answer = Play::After(
+        Duration::from_millis(300),
+        b"HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n".to_vec(),
+    );
+    let old = Receiver::start(move |_| answer.clone()).await;
+    let new = Receiver::start(|_| ok()).await;
+    let hook = world.webhook(world.tenant, old.url("/")).await;
+    let handle = world.start(quick());
+    let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
+    old.wait_for(1).await;
+    let mut moved = hook.clone().into_active_model();
+    moved.url = Set(new.url("/"));
+    moved.updated_at = Set(world.clock.now());
+    moved.update(world.store.writer()).await.expect("moved");
+    handle.refresh(hook.id);
+    world.attempted(ids[0]).await;
+    let row = world.webhook_row(hook.id).await;
+    assert_eq!((row.is_active, row.disabled_reason), (true, None));
+    let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
+    world.succeeded(ids[0]).await;
+}
+
+#[actix::test]
+async fn tests_of_one_tenant_leave_room_for_anothers() {
+    let world = World::new().await;
+    let hanging = Receiver::start(|_| Play::Hang).await;
+    let fine = Receiver::start(|_| ok()).await;
+    let other = TenantId::new(world.clock.now());
+    let (bad, good) = (
+        world.webhook(world.tenant, hanging.url("/")).await,
+        world.webhook(other, fine.url("/")).await,
+    );
+    let handle = world.start(WebhooksConfig {
+        timeout: Duration::from_secs(60),
+        ..quick()
+    });
+    let tests: Vec<_> = (0..20)
+        .map(|_| {
+            let (handle, bad) = (handle.clone(), bad.clone());
+            actix_rt::spawn(async move { handle.test(bad).await })
+        })
+        .collect();
+    hanging.wait_for(4).await;
+    let refused = async || tests.iter().filter(|test| test.is_finished()).count();
+    let began = std::time::Instant::now();
+    while refused().await < 16 {
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "more than four run"
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let sent = handle.test(good).await.expect("there is room");
+    world.succeeded(sent).await;
+    assert_eq!(hanging.seen().len(), 4);
+}
