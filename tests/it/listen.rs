@@ -3,9 +3,13 @@
 use std::{
     collections::HashSet,
     fs::{self, File},
+    io::Write,
+    net::SocketAddr,
     path::PathBuf,
     process::{Child, Stdio},
 };
+
+use socket2::{Domain, Socket as Socket2, Type};
 
 use crate::support::{
     prelude::*,
@@ -225,6 +229,41 @@ async fn it_ends_with_who_reads_it() {
         child.try_wait().unwrap()
     });
     assert_eq!(status.await.code(), Some(0));
+}
+
+/// More than the kernel takes for a socket: the service has to notice that nobody reads.
+const UNREAD_EVENTS: &str = "
+    WITH RECURSIVE numbers(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < 400)
+    INSERT INTO events (id, tenant_id, kind, occurred_at, body, position, is_test)
+    SELECT 'evt_' || printf('%026d', n), tenant_id, kind, occurred_at, '{\"x\":\"' || hex(zeroblob(30000)) || '\"}',
+        position + n, FALSE
+    FROM numbers, (SELECT * FROM events ORDER BY position DESC LIMIT 1)";
+
+#[actix_web::test]
+async fn who_does_not_read_is_cut_off() {
+    let world = world!(Sqlite);
+    let sample = world.server.cli(&trigger(&world, "credits.low"));
+    world.server.installation.store.execute(UNREAD_EVENTS).await;
+    let before = world.server.sockets();
+    let socket = Socket2::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_recv_buffer_size(4_096).unwrap();
+    let address: SocketAddr = world.server.http["http://".len()..].parse().unwrap();
+    socket.connect(&address.into()).unwrap();
+    let request = format!(
+        "GET /api/v1/events/stream HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\nlast-event-id: {}\r\n\r\n",
+        world.tenant.key,
+        sample["id"].as_str().unwrap()
+    );
+    (&socket).write_all(request.as_bytes()).unwrap();
+    eventually("the stream", async || {
+        (world.server.sockets() > before).then_some(())
+    })
+    .await;
+    let patience = Duration::from_secs(90);
+    within(patience, "the stream to be cut off", async || {
+        (world.server.sockets() <= before).then_some(())
+    })
+    .await;
 }
 
 #[actix_web::test]

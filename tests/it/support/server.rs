@@ -185,6 +185,15 @@ impl Server {
     }
 
     /// The most megabytes of memory that were in use at once since it was started, by the kernel's count.
+    /// Sockets that the process has open now.
+    pub fn sockets(&self) -> usize {
+        let open = fs::read_dir(format!("/proc/{}/fd", self.child.id())).unwrap();
+        open.flatten()
+            .filter_map(|file| fs::read_link(file.path()).ok())
+            .filter(|target| target.to_string_lossy().starts_with("socket:"))
+            .count()
+    }
+
     pub fn peak_memory_mb(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status
