@@ -1,0 +1,225 @@
+//! Start and stop of the whole service. [`App::build`] connects, recovers and binds; [`App::run_until`] serves until it is told
+//! to stop, and drains. `main` and the tests make the same two calls.
+
+mod engine;
+mod surface;
+
+use std::{
+    net::{SocketAddr, TcpListener},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
+
+use actix_web::{dev::ServerHandle, rt};
+use dikala_actors::{clock::SharedClock, outbound::OutboundError};
+use dikala_entities::{Store, StoreError, Vault, store::Reservation, tenant};
+use dikala_migration::{SchemaState, migrate, schema_state};
+use futures_util::future::{FutureExt, LocalBoxFuture};
+use sea_orm::{DbErr, EntityTrait};
+use tokio::{
+    signal::unix::{SignalKind, signal},
+    sync::watch,
+};
+
+use self::{engine::Engine, surface::Surface};
+use crate::{config::Settings, maintenance};
+
+/// Why the service did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error("the database answers with a fault: {0}")]
+    Database(#[from] DbErr),
+    #[error(
+        "the database schema has a step {0:?} that this version does not know; install the newer version of dikala that made it"
+    )]
+    NewerSchema(String),
+    #[error("the database schema is not up to date ({0} steps are missing); run `dikala migrate`")]
+    OldSchema(usize),
+    #[error(
+        "cannot listen on {address} ({reason}); is another program using it? Set {key} to another address"
+    )]
+    Listen {
+        address: SocketAddr,
+        key: &'static str,
+        reason: std::io::Error,
+    },
+    #[error(
+        "there is no database at {0:?}; give the database.url that `serve` has, or run `dikala migrate` to make this one"
+    )]
+    NoDatabase(PathBuf),
+    #[error(
+        "secrets.key does not open what is stored in this database; set the key that it was made with (DIKALA_SECRETS__KEY)"
+    )]
+    WrongKey,
+    #[error(transparent)]
+    Outbound(#[from] OutboundError),
+    #[error("the HTTP server did not start: {0}")]
+    Http(std::io::Error),
+}
+
+/// Connects to the database and sees to its schema.
+pub async fn open_store(settings: &Settings, may_migrate: bool) -> Result<Store, StartError> {
+    if let Some(path) = Store::missing_file(&settings.database.url).filter(|_| !may_migrate) {
+        return Err(StartError::NoDatabase(path));
+    }
+    let store = Store::connect(&settings.database.url).await?;
+    match schema_state(store.writer()).await? {
+        SchemaState::Current => {}
+        SchemaState::Newer(step) => return Err(StartError::NewerSchema(step)),
+        SchemaState::Behind(_) if may_migrate => migrate(store.writer()).await?,
+        SchemaState::Behind(steps) => return Err(StartError::OldSchema(steps)),
+    }
+    Ok(store)
+}
+
+/// Tries the key on a stored secret: with another one nothing could be signed, and each delivery and call of a function would
+/// wait for it.
+pub async fn try_key(store: &Store, vault: &Vault) -> Result<(), StartError> {
+    let any = tenant::Entity::find().one(store.reader()).await?;
+    match any.map(|tenant| vault.open(tenant.id, &tenant.function_secret)) {
+        Some(Err(_)) => Err(StartError::WrongKey),
+        Some(Ok(_)) | None => Ok(()),
+    }
+}
+
+/// The service, bound to its addresses and ready to serve.
+pub struct App {
+    public: SocketAddr,
+    operator: SocketAddr,
+    servers: Vec<ServerHandle>,
+    serving: LocalBoxFuture<'static, ()>,
+    stopping: watch::Sender<bool>,
+    shutdown: Duration,
+    engine: Engine,
+    sweeping: rt::task::JoinHandle<()>,
+    _reserved: Reservation,
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App")
+            .field("public", &self.public)
+            .field("operator", &self.operator)
+            .finish_non_exhaustive()
+    }
+}
+
+impl App {
+    /// Connects, brings the schema up to date if that is allowed, takes up what an earlier run left, and binds.
+    pub async fn build(
+        settings: &Settings,
+        vault: Vault,
+        clock: SharedClock,
+    ) -> Result<Self, StartError> {
+        let public = listen(settings.http.listen, "http.listen")?;
+        let operator = listen(settings.operator.listen, "operator.listen")?;
+        let addresses = (
+            public.local_addr().map_err(StartError::Http)?,
+            operator.local_addr().map_err(StartError::Http)?,
+        );
+        let reserved = Store::reserve(&settings.database.url)?;
+        let store = open_store(settings, settings.database.migrate).await?;
+        try_key(&store, &vault).await?;
+        let ports = [addresses.0.port(), addresses.1.port()];
+        let engine =
+            Engine::start(settings, store, vault.clone(), Arc::clone(&clock), ports).await?;
+        let (stopping, is_stopping) = watch::channel(false);
+        let sweeping = maintenance::run(
+            engine.store.clone(),
+            Arc::clone(&clock),
+            settings.retention.clone(),
+        );
+        let sweeping = rt::spawn(sweeping);
+        let surface = Surface::new(settings, &engine, vault, clock, &is_stopping);
+        let public_server = surface
+            .clone()
+            .serve_public(public, settings)
+            .map_err(StartError::Http)?;
+        let operator_server = surface.serve_operator(operator).map_err(StartError::Http)?;
+        let servers = vec![public_server.handle(), operator_server.handle()];
+        let serving = async move {
+            let (public, operator) = tokio::join!(public_server, operator_server);
+            for result in [public, operator] {
+                if let Err(error) = result {
+                    tracing::error!(%error, "a listener failed");
+                }
+            }
+        };
+        Ok(Self {
+            public: addresses.0,
+            operator: addresses.1,
+            servers,
+            serving: serving.boxed_local(),
+            stopping,
+            shutdown: Duration::from_secs(settings.http.shutdown_seconds),
+            engine,
+            sweeping,
+            _reserved: reserved,
+        })
+    }
+
+    /// Where the public listener answers.
+    pub fn public_addr(&self) -> SocketAddr {
+        self.public
+    }
+
+    /// Where the operators' listener answers.
+    pub fn operator_addr(&self) -> SocketAddr {
+        self.operator
+    }
+
+    /// Serves until `stop` completes, then drains: no new calls, requests and deliveries under way finish, calls stay in the store.
+    pub async fn run_until(self, stop: impl Future<Output = ()>) {
+        let serving = rt::spawn(self.serving);
+        stop.await;
+        tracing::info!("stopping");
+        self.sweeping.abort();
+        let drain = async {
+            self.engine.calls.close();
+            self.engine.feed.close();
+            let _ = self.stopping.send(true);
+            // Side by side: a client that does not let go of its connection keeps no delivery from ending.
+            let listeners = async {
+                for server in &self.servers {
+                    server.stop(true).await;
+                }
+                let _ = serving.await;
+            };
+            tokio::join!(listeners, self.engine.webhooks.drain(self.shutdown));
+            self.engine.stop().await;
+        };
+        if tokio::time::timeout(self.shutdown, drain).await.is_err() {
+            tracing::warn!("not everything finished in time; the rest goes on at the next start");
+        }
+    }
+}
+
+fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, StartError> {
+    TcpListener::bind(address).map_err(|reason| StartError::Listen {
+        address,
+        key,
+        reason,
+    })
+}
+
+/// SIGTERM or Ctrl-C. A second one ends the process at once.
+pub async fn wait_for_signal() {
+    let mut terminate = signal(SignalKind::terminate()).expect("the runtime takes signals");
+    let mut interrupt = signal(SignalKind::interrupt()).expect("the runtime takes signals");
+    let next = async move || {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    };
+    let mut next = next;
+    next().await;
+    rt::spawn(async move {
+        next().await;
+        tracing::warn!("stopping at once");
+        std::process::exit(1);
+    });
+}

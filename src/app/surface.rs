@@ -1,0 +1,172 @@
+//! What the two listeners serve, and with what.
+
+use std::{any::Any, net::TcpListener, sync::Arc, time::Duration};
+
+use actix_cors::Cors;
+use actix_web::{
+    App as WebApp, HttpServer,
+    dev::{Extensions, Server},
+    middleware::{Condition, from_fn},
+    rt,
+    web::Data,
+};
+use dikala_actors::clock::SharedClock;
+use dikala_entities::Vault;
+use tokio::sync::watch;
+
+use super::engine::Engine;
+use crate::{
+    bridge::{self, BridgeParts},
+    config::Settings,
+    control::{LiveCalls, LiveOutbound},
+    middleware::request_scope,
+    operator::{
+        self, OperatorParts,
+        health::{self, HealthParts},
+    },
+    routes,
+    services::Services,
+};
+
+/// Threads that serve HTTP; bridges and requests share them.
+const HTTP_THREADS: usize = 2;
+/// How long a browser remembers what it was allowed, in seconds.
+const CORS_MAX_AGE_SECONDS: usize = 3_600;
+/// How long a peer may leave what was sent to it unacknowledged.
+const UNREAD: Duration = Duration::from_secs(30);
+/// How long the operators' listener waits for its own requests, in seconds.
+const OPERATOR_SHUTDOWN_SECONDS: u64 = 2;
+
+/// Browsers of these origins may use the API.
+fn cors(origins: &[String]) -> Cors {
+    let cors = Cors::default()
+        .allow_any_method()
+        .allow_any_header()
+        .expose_any_header()
+        .max_age(CORS_MAX_AGE_SECONDS);
+    origins
+        .iter()
+        .fold(cors, |cors, origin| cors.allowed_origin(origin))
+}
+
+/// A peer that takes nothing of what is sent to it is cut off: what waits for it, a stream of events for example, is not
+/// polled meanwhile and cannot end itself.
+fn limit_unread(connection: &dyn Any, _: &mut Extensions) {
+    #[cfg(target_os = "linux")]
+    if let Some(socket) = connection.downcast_ref::<rt::net::TcpStream>() {
+        // Where the system refuses, its own patience of some minutes holds.
+        let _ = socket2::SockRef::from(socket).set_tcp_user_timeout(Some(UNREAD));
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = connection;
+}
+
+/// What the two listeners serve with.
+#[derive(Clone)]
+pub(super) struct Surface {
+    services: Data<Services>,
+    bridge: Data<BridgeParts>,
+    health: Data<HealthParts>,
+    operator: Data<OperatorParts>,
+}
+
+impl Surface {
+    pub(super) fn new(
+        settings: &Settings,
+        engine: &Engine,
+        vault: Vault,
+        clock: SharedClock,
+        stopping: &watch::Receiver<bool>,
+    ) -> Self {
+        let outbound = LiveOutbound {
+            store: engine.store.clone(),
+            vault: vault.clone(),
+            clock: Arc::clone(&clock),
+            outbound: engine.outbound.clone(),
+            functions: engine.functions.clone(),
+            webhooks: engine.webhooks.clone(),
+        };
+        let services = Services::new(
+            engine.store.clone(),
+            vault,
+            Arc::clone(&clock),
+            settings.api(),
+            Arc::new(LiveCalls(engine.calls.clone())),
+            Arc::new(outbound),
+            engine.feed.clone(),
+        );
+        Self {
+            services: Data::new(services),
+            bridge: Data::new(BridgeParts {
+                store: engine.store.clone(),
+                clock,
+                calls: engine.calls.clone(),
+                bridges: Arc::clone(&engine.bridges),
+                stopping: stopping.clone(),
+            }),
+            health: Data::new(HealthParts {
+                store: engine.store.clone(),
+                journal: engine.journal.clone(),
+                registry: engine.registry.clone(),
+                ledger: engine.ledger.clone(),
+                webhooks: engine.webhooks.clone(),
+                stopping: stopping.clone(),
+            }),
+            operator: Data::new(OperatorParts {
+                token: settings.operator.token(),
+                store: engine.store.clone(),
+                calls: engine.calls.clone(),
+                bridges: Arc::clone(&engine.bridges),
+                ledger: engine.ledger.clone(),
+                journal: Arc::clone(&engine.journal_stats),
+                webhooks: engine.webhooks.clone(),
+                feed: engine.feed.clone(),
+            }),
+        }
+    }
+
+    pub(super) fn serve_public(
+        self,
+        socket: TcpListener,
+        settings: &Settings,
+    ) -> std::io::Result<Server> {
+        let origins = settings.http.cors_origins.clone();
+        let server = HttpServer::new(move || {
+            WebApp::new()
+                .app_data(self.services.clone())
+                .app_data(self.bridge.clone())
+                .app_data(self.health.clone())
+                .wrap(Condition::new(!origins.is_empty(), cors(&origins)))
+                .wrap(from_fn(request_scope))
+                .configure(bridge::configure)
+                .configure(health::configure)
+                .configure(routes::configure_api)
+        });
+        Ok(server
+            .workers(HTTP_THREADS)
+            .on_connect(limit_unread)
+            // A little less than everything may take, so that what comes after the listeners has its turn.
+            .shutdown_timeout(settings.http.shutdown_seconds.saturating_sub(2).max(1))
+            .disable_signals()
+            .listen(socket)?
+            .run())
+    }
+
+    pub(super) fn serve_operator(self, socket: TcpListener) -> std::io::Result<Server> {
+        let server = HttpServer::new(move || {
+            WebApp::new()
+                .app_data(self.operator.clone())
+                .app_data(self.health.clone())
+                .wrap(from_fn(operator::require_token))
+                .wrap(from_fn(request_scope))
+                .configure(operator::configure)
+                .configure(health::configure)
+        });
+        Ok(server
+            .workers(1)
+            .shutdown_timeout(OPERATOR_SHUTDOWN_SECONDS)
+            .disable_signals()
+            .listen(socket)?
+            .run())
+    }
+}
