@@ -172,8 +172,15 @@ async fn assert_stored(tenant: &Tenant, cases: Vec<Told>) {
     for (webhook, (url, status, error, text)) in webhooks.iter().zip(&cases) {
         let delivery = delivery(tenant, webhook, attempted).await;
         let attempt = &delivery["attempts"][0];
-        let stored = ["number", "statusCode", "error", "response"].map(|field| &attempt[field]);
-        assert_eq!(stored, [&json!(1), status, error, &json!(text)], "{url}");
+        let stored = ["number", "statusCode", "error"].map(|field| &attempt[field]);
+        assert_eq!(stored, [&json!(1), status, error], "{url}");
+        let response = attempt["response"].as_str().unwrap();
+        if url.ends_with("/drip-body") {
+            // As many bytes as came in time.
+            assert!(!response.is_empty() && response.len() < 100, "{response}");
+        } else {
+            assert_eq!(response, text, "{url}");
+        }
         assert_in_time(url, attempt);
         let outcome = match status.as_u64() {
             Some(200..=299) if error.is_null() => "succeeded",

@@ -96,11 +96,31 @@ pub struct Exchange {
 }
 
 /// No answer, or one that broke off.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     pub kind: ErrorKind,
     /// The status, where the head of an answer had come.
     pub status: Option<u16>,
+    /// What had come of the body.
+    pub body: Vec<u8>,
+}
+
+impl Failure {
+    /// Nothing had come of an answer.
+    pub const fn without_answer(kind: ErrorKind) -> Self {
+        Self {
+            kind,
+            status: None,
+            body: Vec::new(),
+        }
+    }
+}
+
+/// As much of an answer as has come.
+#[derive(Debug, Default)]
+struct Come {
+    status: Option<StatusCode>,
+    body: Vec<u8>,
 }
 
 macro_rules! kinds {
@@ -210,14 +230,22 @@ pub async fn exchange(
     body_max: usize,
     limit: Duration,
 ) -> Result<Exchange, Failure> {
-    let mut status = None;
-    let talk = talk(client, head, body, body_max, &mut status);
+    let mut come = Come::default();
+    let talk = talk(client, head, body, body_max, &mut come);
     let ended = tokio::time::timeout(limit, talk).await;
-    let outcome = ended.unwrap_or(Err(ErrorKind::Timeout));
-    outcome.map_err(|kind| Failure {
-        kind,
-        status: status.map(|s| s.as_u16()),
-    })
+    match ended.unwrap_or(Err(ErrorKind::Timeout)) {
+        Ok(rest) => Ok(Exchange {
+            status: rest.status,
+            retry_after: rest.retry_after,
+            body: come.body,
+            truncated: rest.truncated,
+        }),
+        Err(kind) => Err(Failure {
+            kind,
+            status: come.status.map(|status| status.as_u16()),
+            body: come.body,
+        }),
+    }
 }
 
 /// An answer that is read as it comes.
@@ -262,35 +290,40 @@ async fn send(client: &Client, head: Head, body: Bytes) -> Result<ClientResponse
     sent.map_err(|error| kind_of(&error))
 }
 
+/// What an answer says besides its body.
+struct Told {
+    status: u16,
+    retry_after: Option<String>,
+    truncated: bool,
+}
+
 async fn talk(
     client: &Client,
     head: Head,
     body: Bytes,
     body_max: usize,
-    status: &mut Option<StatusCode>,
-) -> Result<Exchange, ErrorKind> {
+    come: &mut Come,
+) -> Result<Told, ErrorKind> {
     let mut response = send(client, head, body).await?;
-    *status = Some(response.status());
+    come.status = Some(response.status());
     let retry_after = response
         .headers()
         .get("retry-after")
         .and_then(|value| value.to_str().ok())
         .map(str::to_owned);
-    let mut read = Vec::new();
     let mut truncated = false;
     while let Some(chunk) = response.next().await {
         let chunk = chunk.map_err(|_| ErrorKind::Reset)?;
-        let room = body_max - read.len();
-        read.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        let room = body_max - come.body.len();
+        come.body.extend_from_slice(&chunk[..chunk.len().min(room)]);
         if chunk.len() > room {
             truncated = true;
             break;
         }
     }
-    Ok(Exchange {
+    Ok(Told {
         status: response.status().as_u16(),
         retry_after,
-        body: read,
         truncated,
     })
 }

@@ -50,12 +50,13 @@ async fn a_server_that_hangs_or_drips_is_cut_off_in_time() {
     assert_eq!(kind(play(Play::Hang).await), ErrorKind::Timeout);
     let head = play(Play::Drip(b"HTTP/1.1 200 OK\r\nx-slow: ".to_vec())).await;
     assert_eq!(kind(head), ErrorKind::Timeout);
-    let raw = b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\n".to_vec();
+    let raw = b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\nthe beginning".to_vec();
     let receiver = Receiver::start(move |_| Play::Raw(raw.clone())).await;
     let body = ask(&local_outbound().client(8), receiver.url("/").as_str()).await;
     let expected = Failure {
         kind: ErrorKind::Timeout,
         status: Some(200),
+        body: b"the beginning".to_vec(),
     };
     assert_eq!(body, Err(expected));
 }

@@ -87,10 +87,7 @@ impl Endpoint {
         let began = Instant::now();
         let result = match self.head(dispatch, at) {
             Some(head) => self.send(head, dispatch, began, limit).await,
-            None => Err(Failure {
-                kind: ErrorKind::Connect,
-                status: None,
-            }),
+            None => Err(Failure::without_answer(ErrorKind::Connect)),
         };
         Attempted {
             started_at: at,
@@ -109,13 +106,10 @@ impl Endpoint {
         let body = Bytes::copy_from_slice(dispatch.body.as_bytes());
         let again = self.used.get().then(|| (head.clone(), body.clone()));
         let sent = exchange(&self.client, head, body, RESPONSE_BYTES_MAX, limit).await;
-        let closed = Failure {
-            kind: ErrorKind::Reset,
-            status: None,
-        };
+        let closed = Err(Failure::without_answer(ErrorKind::Reset));
         let sent = match again {
             // A server closes a kept connection when it likes; a request that met that moment goes out on a new one.
-            Some((head, body)) if sent == Err(closed) => {
+            Some((head, body)) if sent == closed => {
                 let rest = limit.saturating_sub(began.elapsed());
                 let fresh = self.outbound.client(1);
                 exchange(&fresh, head, body, RESPONSE_BYTES_MAX, rest).await
@@ -123,7 +117,7 @@ impl Endpoint {
             _ => sent,
         };
         // After a reset nothing is known of a connection that would be kept: the next attempt is one request again.
-        if sent.is_ok() || sent == Err(closed) {
+        if sent.is_ok() || sent == closed {
             self.used.set(sent.is_ok());
         }
         sent

@@ -496,7 +496,7 @@ pub(super) fn done(
 ) -> Done {
     let (status_code, error_kind, response) = match attempted.result {
         Ok(answer) => (Some(answer.status), None, answer.body),
-        Err(failure) => (failure.status, Some(failure.kind.as_str()), Vec::new()),
+        Err(failure) => (failure.status, Some(failure.kind.as_str()), failure.body),
     };
     Done {
         delivery: dispatch.delivery,

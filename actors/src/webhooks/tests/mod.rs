@@ -338,11 +338,11 @@ async fn each_answer_leaves_the_right_row() {
             b"",
         ),
         (
-            Play::Drip(b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\n".to_vec()),
+            Play::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\nthe beginning".to_vec()),
             DeliveryStatus::Pending,
             Some(200),
             Some("timeout"),
-            b"",
+            b"the beginning",
         ),
         (
             Play::Reset,
