@@ -18,8 +18,8 @@ use crate::{extract::FieldError, middleware::current_request_id};
 const UNAVAILABLE_RETRY_SECONDS: u64 = 2;
 /// How soon a client may ask for one more recovery, in seconds.
 const RECOVERIES_RETRY_SECONDS: u64 = 5;
-/// How soon a client may try to open one more stream, in seconds: one that broke off is noticed by then.
-const STREAMS_RETRY_SECONDS: u64 = 10;
+/// How soon a client may try to open one more stream, in seconds: one whose client left is noticed by then.
+const STREAMS_RETRY_SECONDS: u64 = 20;
 /// How many wrong fields one answer names.
 const FIELDS_MAX: usize = 100;
 

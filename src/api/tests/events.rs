@@ -257,12 +257,13 @@ async fn places_are_bounded_and_given_back_and_stopping_ends_all() {
     }
     let full = world.get("/events/stream").await;
     assert_eq!((full.status, full.code()), (429, "rate_limited".into()));
-    assert_eq!(full.header("retry-after"), "10");
+    assert_eq!(full.header("retry-after"), "20");
     assert!(full.text.contains("10 streams"), "{}", full.text);
     let mut theirs = world.follow(&world.theirs.key, None).await;
 
     streams.pop();
-    let deadline = std::time::Instant::now() + PATIENCE;
+    // A client that leaves quietly is noticed when the second beat cannot be written to it.
+    let deadline = std::time::Instant::now() + 4 * PATIENCE;
     // Not `get`, which would read the stream to its end.
     while world.services.feed.follow(world.ours.tenant).is_err() {
         assert!(
