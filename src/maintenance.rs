@@ -46,9 +46,11 @@ pub async fn sweep(
         attempts,
     )
     .await?;
-    // An event goes with its deliveries, once none of them is waiting any more.
+    // An event goes with its deliveries, once none of them will be tried again. At a webhook that is switched off or was
+    // deleted none will.
     let old = "SELECT e.id FROM events e WHERE e.id < $1 AND NOT EXISTS \
-               (SELECT 1 FROM deliveries d WHERE d.event_id = e.id AND d.status = 'pending') LIMIT 500";
+               (SELECT 1 FROM deliveries d JOIN webhooks w ON w.id = d.webhook_id \
+                WHERE d.event_id = e.id AND d.status = 'pending' AND w.is_active) LIMIT 500";
     let oldest_kept = first_id(events);
     loop {
         let txn = store.begin().await?;
@@ -125,8 +127,8 @@ fn first_id(at: Millis) -> String {
 mod tests {
     use dikala_actors::clock::ManualClock;
     use dikala_entities::{
-        DeliveryId, DeliveryStatus, EventId, EventKind, TenantId, WebhookId, attempt, delivery,
-        event,
+        DeliveryId, DeliveryStatus, EventId, EventKind, OutboundUrl, TenantId, UrlPolicy,
+        WebhookId, attempt, delivery, event, webhook,
     };
     use sea_orm::{EntityTrait, IntoActiveModel, PaginatorTrait};
 
@@ -134,7 +136,32 @@ mod tests {
 
     const NOW: Millis = Millis::from_i64(1_800_000_000_000);
 
-    async fn put(store: &Store, age_days: i64, status: DeliveryStatus) {
+    async fn put_webhook(store: &Store, id: WebhookId, is_active: bool) {
+        let url = OutboundUrl::parse("https://example.com/", UrlPolicy { allow_http: false });
+        let webhook = webhook::Model {
+            id,
+            tenant_id: TenantId::new(NOW),
+            url: url.unwrap(),
+            events: "[]".into(),
+            secret: String::new(),
+            secret_hint: String::new(),
+            previous_secret: None,
+            previous_secret_until: None,
+            is_active,
+            disabled_reason: None,
+            failed_in_row: 0,
+            failing_since: None,
+            created_at: NOW,
+            updated_at: NOW,
+        };
+        webhook::Entity::insert(webhook.into_active_model())
+            .exec_without_returning(store.writer())
+            .await
+            .unwrap();
+    }
+
+    /// An event with a delivery to a webhook that is active or not.
+    async fn put(store: &Store, age_days: i64, status: DeliveryStatus, is_active: bool) {
         // An id of its own time: ids that are made anew never go back in time.
         let at = NOW.plus_ms(-age_days * DAY_MS - i64::from(status == DeliveryStatus::Pending));
         let (tenant, id, delivery) = (
@@ -142,6 +169,8 @@ mod tests {
             EventId::first_at(at),
             DeliveryId::new(at),
         );
+        let webhook = WebhookId::new(at);
+        put_webhook(store, webhook, is_active).await;
         let kind = EventKind::CreditsLow;
         let event = event::Model {
             id,
@@ -156,7 +185,7 @@ mod tests {
         let row = delivery::Model {
             id: delivery,
             tenant_id: tenant,
-            webhook_id: WebhookId::new(at),
+            webhook_id: webhook,
             event_id: id,
             call_id: None,
             kind,
@@ -201,10 +230,11 @@ mod tests {
             .await
             .unwrap();
         dikala_migration::migrate(store.writer()).await.unwrap();
-        put(&store, 1, DeliveryStatus::Succeeded).await;
-        put(&store, 40, DeliveryStatus::Failed).await;
-        put(&store, 100, DeliveryStatus::Failed).await;
-        put(&store, 100, DeliveryStatus::Pending).await;
+        put(&store, 1, DeliveryStatus::Succeeded, true).await;
+        put(&store, 40, DeliveryStatus::Failed, true).await;
+        put(&store, 100, DeliveryStatus::Failed, true).await;
+        put(&store, 100, DeliveryStatus::Pending, true).await;
+        put(&store, 101, DeliveryStatus::Pending, false).await;
         let clock: SharedClock = Arc::new(ManualClock::new(NOW));
         let retention = Retention {
             attempts_days: 30,

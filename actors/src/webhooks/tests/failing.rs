@@ -159,8 +159,8 @@ async fn an_endpoint_that_keeps_failing_is_probed_and_then_gets_everything() {
     let ids = world
         .announce(&handle, world.tenant, &world.calls(60))
         .await;
-    receiver.wait_for(5).await;
-    tokio::time::sleep(Duration::from_millis(800)).await;
+    let opened = || handle.stats().open_circuits == 1 && handle.stats().in_flight == 0;
+    condition("circuit to open", opened).await;
     // Eight were under way when it opened; without the circuit it would be all sixty.
     let burnt = receiver.seen().len();
     assert!(burnt <= 13, "{burnt} attempts");
