@@ -65,7 +65,7 @@ async fn bench(calls: i64) {
     let folder = tempfile::tempdir().expect("a folder");
     let url = format!("sqlite://{}", folder.path().join("bench.db").display());
     let store = Store::connect(&url).await.expect("a store");
-    dikala_migration::migrate(store.writer())
+    dikala_migration::migrate(&store.for_schema().await.expect("a connection"))
         .await
         .expect("the schema");
     let secret = Vault::generate_key();

@@ -9,7 +9,8 @@ use actix_web::{
         header::{ALLOW, CACHE_CONTROL, RETRY_AFTER},
     },
 };
-use sea_orm::{DbErr, RuntimeErr, SqlxError};
+use dikala_entities::store::is_outage;
+use sea_orm::DbErr;
 use serde::Serialize;
 
 use crate::{extract::FieldError, middleware::current_request_id};
@@ -308,7 +309,7 @@ fn summary(fields: &[FieldError]) -> String {
 /// A database that is away is 503; anything else it says is a fault of ours.
 impl From<DbErr> for ApiError {
     fn from(error: DbErr) -> Self {
-        if is_away(&error) {
+        if is_outage(&error) {
             tracing::warn!(%error, "the database is not available");
             Self::Unavailable
         } else {
@@ -316,38 +317,6 @@ impl From<DbErr> for ApiError {
             Self::Internal
         }
     }
-}
-
-fn is_away(error: &DbErr) -> bool {
-    match error {
-        DbErr::ConnectionAcquire(_) | DbErr::Conn(_) => true,
-        DbErr::Exec(RuntimeErr::SqlxError(error)) | DbErr::Query(RuntimeErr::SqlxError(error)) => {
-            match error.as_ref() {
-                SqlxError::Io(_)
-                | SqlxError::Tls(_)
-                | SqlxError::Protocol(_)
-                | SqlxError::PoolTimedOut
-                | SqlxError::PoolClosed
-                | SqlxError::WorkerCrashed => true,
-                SqlxError::Database(error) => error.code().is_some_and(|code| is_passing(&code)),
-                _ => false,
-            }
-        }
-        _ => false,
-    }
-}
-
-/// PostgreSQL: connection exceptions (08), transaction rollbacks (40), out of resources (53), operator intervention (57),
-/// lock not available (55P03), read only because of a fail-over (25006). SQLite, whose codes are numbers: busy 5, locked 6,
-/// read-only 8, input or output 10, full 13, cannot open 14, in the lowest byte.
-fn is_passing(code: &str) -> bool {
-    if code.len() == 5 {
-        let passing = ["08", "40", "53", "57"];
-        return passing.iter().any(|class| code.starts_with(class))
-            || matches!(code, "55P03" | "25006");
-    }
-    code.parse::<u32>()
-        .is_ok_and(|code| matches!(code & 0xff, 5 | 6 | 8 | 10 | 13 | 14))
 }
 
 #[cfg(test)]
@@ -373,17 +342,5 @@ mod tests {
         );
         let many: Vec<FieldError> = (0..12).map(|i| field(&i.to_string())).collect();
         assert!(summary(&many).ends_with("9 and 2 more."));
-    }
-
-    #[test]
-    fn what_passes_by_itself_is_not_a_fault() {
-        for code in [
-            "5", "517", "10", "08006", "40001", "40P01", "53300", "57P01", "55P03",
-        ] {
-            assert!(is_passing(code), "{code}");
-        }
-        for code in ["1", "19", "787", "23505", "42P01", "22021"] {
-            assert!(!is_passing(code), "{code}");
-        }
     }
 }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use dikala_actors::clock::SharedClock;
-use dikala_entities::{Millis, Store};
+use dikala_entities::{Millis, Store, store::Transaction};
 use sea_orm::{ConnectionTrait, DbErr, Statement, Value};
 
 use crate::{config::Retention, middleware::sweep_idempotency_keys};
@@ -70,7 +70,7 @@ pub async fn sweep(
     }
 }
 
-async fn remove_events(txn: &sea_orm::DatabaseTransaction, ids: Vec<String>) -> Result<u64, DbErr> {
+async fn remove_events(txn: &Transaction, ids: Vec<String>) -> Result<u64, DbErr> {
     use dikala_entities::{attempt, delivery, event};
     use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
     let deliveries: Vec<dikala_entities::DeliveryId> = delivery::Entity::find()
@@ -229,7 +229,9 @@ mod tests {
         let store = Store::connect(&format!("sqlite://{}/x.db", folder.path().display()))
             .await
             .unwrap();
-        dikala_migration::migrate(store.writer()).await.unwrap();
+        dikala_migration::migrate(&store.for_schema().await.expect("a connection"))
+            .await
+            .unwrap();
         put(&store, 1, DeliveryStatus::Succeeded, true).await;
         put(&store, 40, DeliveryStatus::Failed, true).await;
         put(&store, 100, DeliveryStatus::Failed, true).await;

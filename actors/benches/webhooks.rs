@@ -60,7 +60,7 @@ fn main() {
         let url = std::env::var("DIKALA_BENCH_DATABASE_URL")
             .unwrap_or_else(|_| format!("sqlite://{}", folder.path().join("bench.db").display()));
         let store = Store::connect(&url).await.expect("a store");
-        dikala_migration::migrate(store.writer())
+        dikala_migration::migrate(&store.for_schema().await.expect("a connection"))
             .await
             .expect("the schema");
         println!("store: {:?}", store.backend());

@@ -6,7 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sea_orm::{DbErr, RuntimeErr};
+use dikala_entities::store::is_outage;
+use sea_orm::DbErr;
 
 /// How often a batch is tried when the database is away: after a restart of PostgreSQL every connection of the pool may be
 /// dead, and each try finds out about one.
@@ -103,53 +104,11 @@ async fn with_retries<T, W>(
     }
 }
 
-/// Whether the fault lies with the database, or with others who use it, and not with the data.
-fn is_outage(error: &DbErr) -> bool {
-    match error {
-        DbErr::ConnectionAcquire(_) | DbErr::Conn(_) => true,
-        DbErr::Exec(RuntimeErr::SqlxError(error)) | DbErr::Query(RuntimeErr::SqlxError(error)) => {
-            error
-                .as_database_error()
-                .is_none_or(|error| is_outage_code(&error.code().unwrap_or_default()))
-        }
-        _ => false,
-    }
-}
-
-/// PostgreSQL's codes have five characters, of which the first two name the class
-/// (<https://www.postgresql.org/docs/current/errcodes-appendix.html>); SQLite's are numbers, whose low byte is the kind
-/// (<https://www.sqlite.org/rescode.html>).
-fn is_outage_code(code: &str) -> bool {
-    if code.len() == 5 {
-        // Connection, read-only, rolled back for another's sake, no resources, in use, operator, system.
-        return ["08", "25", "40", "53", "55", "57", "58"]
-            .iter()
-            .any(|class| code.starts_with(class));
-    }
-    // Busy, locked, read-only, input or output, full, cannot open.
-    let kind = code.parse().map_or(0, |code: u32| code & 0xff);
-    [5, 6, 8, 10, 13, 14].contains(&kind)
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
 
     use super::*;
-
-    #[test]
-    fn an_outage_is_told_from_wrong_data() {
-        // Deadlock, lock timeout, shutting down, disk full, read-only after a fail-over; SQLite: busy, its snapshot form, full.
-        for code in [
-            "40P01", "55P03", "57P01", "53100", "25006", "5", "517", "13",
-        ] {
-            assert!(is_outage_code(code), "{code}");
-        }
-        // Check and unique violations, bad text, no such table, nothing; SQLite: CHECK, primary key.
-        for code in ["23514", "23505", "22021", "42P01", "", "275", "1555"] {
-            assert!(!is_outage_code(code), "{code}");
-        }
-    }
 
     #[actix::test]
     async fn what_is_wrong_stands_alone_in_the_end() {

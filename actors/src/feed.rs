@@ -245,8 +245,11 @@ mod tests {
     async fn events_from_before_places_get_theirs_in_the_order_of_their_ids() {
         for (_folder, store) in stores().await {
             let db = store.writer();
+            let schema = store.for_schema().await.expect("a connection");
             let all = u32::try_from(Migrator::migrations().len()).expect("a few");
-            Migrator::down(db, Some(all - 1)).await.expect("goes back");
+            Migrator::down(&schema, Some(all - 1))
+                .await
+                .expect("goes back");
             let tenant = TenantId::new(Millis::from_i64(1));
             let ids: Vec<EventId> = (1..=3).map(|n| event(tenant, n).id).collect();
             for id in [ids[2], ids[0], ids[1]] {
@@ -262,7 +265,7 @@ mod tests {
                 ids[1]
             );
             db.execute_unprepared(&sample).await.expect("is written");
-            Migrator::up(db, None).await.expect("goes on");
+            Migrator::up(&schema, None).await.expect("goes on");
 
             commit(store.clone(), event(tenant, 4)).await;
             let seen = after(&store, tenant, 0, 10).await.expect("reads");

@@ -10,12 +10,12 @@ use actix::{
 use actix_rt::ArbiterHandle;
 use dikala_entities::{
     CallId, CallStatus, HangupInitiator, HangupReason, Millis, Store, call, invocation,
-    store::{Kind, json_rows, json_statement},
+    store::{Kind, Transaction, json_rows, json_statement},
     transcript,
 };
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DatabaseTransaction, DbErr, EntityTrait, IntoActiveModel,
-    QueryFilter, sea_query::OnConflict,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter,
+    sea_query::OnConflict,
 };
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -249,10 +249,7 @@ async fn write_once(parts: &JournalParts, batch: &[Waiting]) -> Result<Written, 
     })
 }
 
-async fn write_calls(
-    txn: &DatabaseTransaction,
-    batch: &[Waiting],
-) -> Result<HashSet<CallId>, DbErr> {
+async fn write_calls(txn: &Transaction, batch: &[Waiting]) -> Result<HashSet<CallId>, DbErr> {
     let mut inserts = Vec::new();
     let mut updates = Vec::new();
     for waiting in batch {
@@ -275,7 +272,7 @@ async fn write_calls(
 /// A call that is there already with the same owner and epoch was written by this very entry: the commit went through and its
 /// answer was lost.
 async fn insert_calls(
-    txn: &DatabaseTransaction,
+    txn: &Transaction,
     inserts: Vec<call::ActiveModel>,
 ) -> Result<HashSet<CallId>, DbErr> {
     let wanted: Vec<(CallId, String, i64)> = inserts
@@ -310,10 +307,7 @@ async fn insert_calls(
     Ok(written)
 }
 
-async fn update_calls(
-    txn: &DatabaseTransaction,
-    updates: &[&CallUpdate],
-) -> Result<Vec<CallId>, DbErr> {
+async fn update_calls(txn: &Transaction, updates: &[&CallUpdate]) -> Result<Vec<CallId>, DbErr> {
     const COLUMNS: &[(&str, Kind)] = &[
         ("status", Kind::Text),
         ("answered_at", Kind::BigInt),
@@ -354,7 +348,7 @@ async fn update_calls(
 }
 
 async fn write_transcripts(
-    txn: &DatabaseTransaction,
+    txn: &Transaction,
     transcripts: Vec<transcript::Model>,
 ) -> Result<(), DbErr> {
     // One statement each: a transcript is written once in a call's life, and replaced by a later one.
@@ -371,7 +365,7 @@ async fn write_transcripts(
 }
 
 async fn write_invocations(
-    txn: &DatabaseTransaction,
+    txn: &Transaction,
     invocations: Vec<invocation::Model>,
 ) -> Result<(), DbErr> {
     if invocations.is_empty() {

@@ -12,12 +12,11 @@ use std::{
 use actix::{Message, Recipient};
 use dikala_entities::{
     CallId, DeliveryId, EventId, EventKind, Millis, TenantId, WebhookId,
-    store::{Kind, json_rows, json_statement},
+    store::{Kind, Transaction, json_rows, json_statement},
     webhook,
 };
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, EntityTrait, QueryFilter,
-    Statement,
+    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, Statement,
 };
 use serde::Serialize;
 
@@ -149,7 +148,7 @@ struct DeliveryRow<'a> {
 /// Writes events and one delivery for each active webhook that subscribed to their kind.
 /// The deliveries are leased to `node`, whose dispatcher is told of them after the commit.
 pub async fn write(
-    txn: &DatabaseTransaction,
+    txn: &Transaction,
     events: &[NewEvent],
     node: &str,
     now: Millis,
@@ -192,7 +191,7 @@ fn dispatch(event: &NewEvent, webhook: WebhookId, now: Millis) -> Dispatch {
 }
 
 async fn subscribers(
-    txn: &DatabaseTransaction,
+    txn: &Transaction,
     events: &[NewEvent],
 ) -> Result<HashMap<(TenantId, EventKind), Vec<WebhookId>>, DbErr> {
     let mut tenants: Vec<TenantId> = events.iter().map(|event| event.tenant).collect();
@@ -216,7 +215,7 @@ async fn subscribers(
 }
 
 /// The first of `count` places in the order of commits; the row that counts them is kept until the transaction ends.
-async fn take_positions(txn: &DatabaseTransaction, count: usize) -> Result<i64, DbErr> {
+async fn take_positions(txn: &Transaction, count: usize) -> Result<i64, DbErr> {
     let count = i64::try_from(count).expect("a batch is small");
     let backend = txn.get_database_backend();
     let sql = match backend {
@@ -233,7 +232,7 @@ async fn take_positions(txn: &DatabaseTransaction, count: usize) -> Result<i64, 
 /// Writes events that followers see, without deliveries. Returns those that were not there yet: the others were committed
 /// before, with their deliveries, and the answer was lost.
 pub async fn write_events(
-    txn: &DatabaseTransaction,
+    txn: &Transaction,
     events: &[NewEvent],
 ) -> Result<HashSet<EventId>, DbErr> {
     let first = take_positions(txn, events.len()).await?;
@@ -276,7 +275,7 @@ pub async fn write_events(
 }
 
 async fn insert_deliveries(
-    txn: &DatabaseTransaction,
+    txn: &Transaction,
     dispatches: &[Dispatch],
     node: &str,
     now: Millis,

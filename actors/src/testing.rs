@@ -46,7 +46,7 @@ pub async fn sqlite_store() -> (tempfile::TempDir, Store) {
     let store = Store::connect(&format!("sqlite://{}", path.display()))
         .await
         .expect("a store");
-    dikala_migration::migrate(store.writer())
+    dikala_migration::migrate(&store.for_schema().await.expect("a connection"))
         .await
         .expect("the schema");
     (folder, store)
@@ -87,7 +87,7 @@ pub async fn postgres_store() -> Option<Store> {
     let store = Store::connect(&format!("{server}/{name}"))
         .await
         .expect("a store");
-    dikala_migration::migrate(store.writer())
+    dikala_migration::migrate(&store.for_schema().await.expect("a connection"))
         .await
         .expect("the schema");
     Some(store)

@@ -4,36 +4,75 @@
 //! asking) and a pool of readers that cannot write. PostgreSQL: pools; the ledger and the journal have connections of their
 //! own, so that a crowd of API requests cannot starve a call.
 //!
-//! Write transactions begin here and nowhere else: on SQLite a deferred transaction that reads and then writes fails with
-//! `SQLITE_BUSY` at once, so every one is `BEGIN IMMEDIATE`.
+//! Whatever is sent to PostgreSQL, and whatever is awaited from it, has a deadline here, on this side: a link that drops
+//! packets says nothing for a quarter of an hour. What the server may take for itself is a little less, so that it is the
+//! server who refuses where the link is well.
+
+mod fault;
+mod pool;
+mod raw;
+mod runtime;
+mod transaction;
 
 use std::{
     fs::{File, TryLockError},
     path::{Path, PathBuf},
-    time::Duration,
+    sync::{Arc, atomic::AtomicU64},
+    time::{Duration, Instant},
 };
 
 use sea_orm::{
-    ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DatabaseTransaction, DbBackend,
-    DbErr, SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait, Value,
+    ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DbBackend, DbErr, Statement,
+    Value,
+    sqlx::{ConnectOptions as _, postgres::PgConnectOptions, sqlite::SqliteConnectOptions},
 };
+use tokio::sync::Mutex;
+
+use self::{fault::Fault, pool::Limits, raw::Target, transaction::Kind as TransactionKind};
+pub use self::{fault::is_outage, pool::Connections, transaction::Transaction};
 
 /// How long a write waits for another process's write on the same SQLite file.
 const SQLITE_BUSY_TIMEOUT_MS: u64 = 10_000;
-/// How long a caller waits for a connection before the store counts as away.
-const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Prepared statements that an SQLite connection keeps.
+const SQLITE_STATEMENTS: usize = 256;
 const READERS: u32 = 8;
 const POSTGRES_WRITERS: u32 = 8;
 const POSTGRES_CORE: u32 = 6;
+const SQLITE_LIMITS: Limits = Limits {
+    acquire: Duration::from_secs(10),
+    connect: Duration::from_secs(10),
+    statement: None,
+    begin: None,
+};
+const POSTGRES_LIMITS: Limits = Limits {
+    acquire: Duration::from_secs(5),
+    connect: Duration::from_secs(3),
+    statement: Some(Duration::from_secs(7)),
+    begin: Some(Duration::from_secs(3)),
+};
+/// What PostgreSQL is told at each connection: how long a statement and a lock may take, and how soon it gives up a client
+/// that it does not hear of, with all that this client had locked. Milliseconds, but keepalives in seconds.
+const POSTGRES_OPTIONS: [(&str, &str); 7] = [
+    ("statement_timeout", "6000"),
+    ("lock_timeout", "4000"),
+    ("idle_in_transaction_session_timeout", "5000"),
+    ("tcp_user_timeout", "10000"),
+    ("tcp_keepalives_idle", "10"),
+    ("tcp_keepalives_interval", "5"),
+    ("tcp_keepalives_count", "3"),
+];
+/// How long it is believed that a write can be committed because one was.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
 
 /// The database of one running program.
 #[derive(Clone, Debug)]
 pub struct Store {
-    reader: DatabaseConnection,
-    writer: DatabaseConnection,
-    core: DatabaseConnection,
-    backend: DbBackend,
+    reader: Connections,
+    writer: Connections,
+    core: Connections,
+    url: Arc<str>,
+    /// When it was last tried to commit a write, and whether that was possible.
+    probed: Arc<Mutex<Option<(Instant, bool)>>>,
 }
 
 /// The database cannot be used.
@@ -68,18 +107,20 @@ pub struct Reservation(#[expect(dead_code, reason = "held for its lock")] Option
 impl Store {
     /// Connects to `sqlite://path` or `postgres://…`. Makes the SQLite file and its folder if they are not there.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
-        if let Some(path) = sqlite_file(url) {
+        let store = if let Some(path) = sqlite_file(url) {
             prepare_file(&path)?;
-            Self::connect_sqlite(&path)
-                .await
-                .map_err(StoreError::Unreachable)
-        } else if url.starts_with("postgres://") || url.starts_with("postgresql://") {
-            Self::connect_postgres(url)
-                .await
-                .map_err(StoreError::Unreachable)
+            Self::over_sqlite(&path, url)
+        } else if is_postgres(url) {
+            Self::over_postgres(url).map_err(StoreError::Unreachable)?
         } else {
-            Err(StoreError::UnknownKind)
+            return Err(StoreError::UnknownKind);
+        };
+        // The writer first: on SQLite it makes the file and switches it to WAL.
+        for connections in [&store.writer, &store.reader, &store.core] {
+            let lease = connections.lease().await;
+            drop(lease.map_err(StoreError::Unreachable)?);
         }
+        Ok(store)
     }
 
     /// Keeps others from serving the same SQLite file: two processes would take each other's calls for their own. On
@@ -105,131 +146,145 @@ impl Store {
         sqlite_file(url).filter(|path| !path.exists())
     }
 
-    async fn connect_sqlite(path: &Path) -> Result<Self, DbErr> {
-        let path = path.display();
-        let options = |connections: u32, read_only: bool| {
-            let mut options = base_options(format!("sqlite://{path}?mode=rwc"));
-            options
-                .max_connections(connections)
-                .min_connections(1)
-                .map_sqlx_sqlite_opts(move |sqlite| {
-                    let sqlite = sqlite
-                        .busy_timeout(Duration::from_millis(SQLITE_BUSY_TIMEOUT_MS))
-                        .pragma("journal_mode", "WAL")
-                        .pragma("synchronous", "FULL")
-                        .pragma("foreign_keys", "ON")
-                        .pragma("temp_store", "MEMORY")
-                        .statement_cache_capacity(256);
-                    // Page caches in KiB. The readers' are small: there are several, and the operating system caches the file.
-                    if read_only {
-                        sqlite
-                            .pragma("query_only", "ON")
-                            .pragma("cache_size", "-2000")
-                    } else {
-                        sqlite.pragma("cache_size", "-16000")
-                    }
-                });
-            options
+    fn over_sqlite(path: &Path, url: &str) -> Self {
+        let cuts = Arc::<AtomicU64>::default();
+        let options = sqlite_options(path);
+        // Page caches in KiB. The readers' are small: there are several, and the operating system caches the file.
+        let reading = options
+            .clone()
+            .pragma("query_only", "ON")
+            .pragma("cache_size", "-2000");
+        let writing = options.pragma("cache_size", "-16000");
+        let connections = |options: SqliteConnectOptions, most| {
+            let target = Target::Sqlite(Box::new(options));
+            Connections::new(target, SQLITE_LIMITS, most, false, Arc::clone(&cuts))
         };
-        // The writer first: it makes the file and switches it to WAL.
-        let writer = Database::connect(options(1, false)).await?;
-        let reader = Database::connect(options(READERS, true)).await?;
-        Ok(Self {
-            reader,
+        let writer = connections(writing, 1);
+        Self {
+            reader: connections(reading, READERS),
             core: writer.clone(),
             writer,
-            backend: DbBackend::Sqlite,
-        })
+            url: Arc::from(url),
+            probed: Arc::default(),
+        }
     }
 
-    async fn connect_postgres(url: &str) -> Result<Self, DbErr> {
-        let options = |connections: u32| {
-            let mut options = base_options(url.to_owned());
-            options
-                .max_connections(connections)
-                .min_connections(1)
-                .map_sqlx_postgres_opts(|postgres| {
-                    // What a node held that lost its power or its network is free again after this.
-                    postgres.options([("idle_in_transaction_session_timeout", "10000")])
-                });
-            options
+    fn over_postgres(url: &str) -> Result<Self, DbErr> {
+        let cuts = Arc::<AtomicU64>::default();
+        let options: PgConnectOptions = url
+            .parse()
+            .map_err(|error| Fault::Said(error).connecting())?;
+        let options = options
+            .disable_statement_logging()
+            .options(POSTGRES_OPTIONS);
+        let connections = |most, careful| {
+            let target = Target::Postgres(Box::new(options.clone()));
+            Connections::new(target, POSTGRES_LIMITS, most, careful, Arc::clone(&cuts))
         };
         Ok(Self {
-            reader: Database::connect(options(READERS)).await?,
-            writer: Database::connect(options(POSTGRES_WRITERS)).await?,
-            core: Database::connect(options(POSTGRES_CORE)).await?,
-            backend: DbBackend::Postgres,
+            reader: connections(READERS, false),
+            writer: connections(POSTGRES_WRITERS, true),
+            core: connections(POSTGRES_CORE, true),
+            url: Arc::from(url),
+            probed: Arc::default(),
         })
     }
 
     /// For reads. On SQLite these connections refuse to write.
-    pub fn reader(&self) -> &DatabaseConnection {
+    pub fn reader(&self) -> &Connections {
         &self.reader
     }
 
-    /// For schema changes and single statements; transactions begin with [`begin`](Self::begin).
-    pub fn writer(&self) -> &DatabaseConnection {
+    /// For single statements; transactions begin with [`begin`](Self::begin).
+    pub fn writer(&self) -> &Connections {
         &self.writer
     }
 
     /// Which SQL is spoken.
     pub fn backend(&self) -> DbBackend {
-        self.backend
+        self.reader.get_database_backend()
     }
 
     /// Begins a write transaction for everything but calls and credit.
-    pub async fn begin(&self) -> Result<DatabaseTransaction, DbErr> {
-        begin_write(&self.writer).await
+    pub async fn begin(&self) -> Result<Transaction, DbErr> {
+        self.writer.begin(TransactionKind::Write).await
     }
 
-    /// Begins a write transaction of the ledger or the journal. On PostgreSQL it gives up after a few seconds rather than hold a call up.
-    pub async fn begin_core(&self) -> Result<DatabaseTransaction, DbErr> {
-        let txn = begin_write(&self.core).await?;
-        if self.backend == DbBackend::Postgres {
-            txn.execute_unprepared(
-                "SET LOCAL lock_timeout = '5s'; SET LOCAL statement_timeout = '10s'",
-            )
-            .await?;
+    /// Begins a write transaction of the ledger or the journal.
+    pub async fn begin_core(&self) -> Result<Transaction, DbErr> {
+        self.core.begin(TransactionKind::Write).await
+    }
+
+    /// Begins a transaction that only reads, sees one moment, and may take minutes.
+    pub async fn begin_snapshot(&self) -> Result<Transaction, DbErr> {
+        self.reader.begin(TransactionKind::Snapshot).await
+    }
+
+    /// One connection without deadlines, for changes of the schema. Who asks for it closes it.
+    pub async fn for_schema(&self) -> Result<DatabaseConnection, DbErr> {
+        let mut options = ConnectOptions::new(self.url.as_ref());
+        options.max_connections(1).sqlx_logging(false);
+        if let Some(path) = sqlite_file(&self.url) {
+            options.map_sqlx_sqlite_opts(move |_| sqlite_options(&path));
         }
-        Ok(txn)
+        Database::connect(options).await
     }
 
     /// Whether the database answers now.
     pub async fn ping(&self) -> Result<(), DbErr> {
         self.reader
-            .query_one_raw(Statement::from_string(self.backend, "SELECT 1"))
+            .query_one_raw(Statement::from_string(self.backend(), "SELECT 1"))
             .await
             .map(drop)
     }
 
+    /// Whether what a call writes can be committed now; tried once a second at most, however often it is asked. A disk that
+    /// is full still reads.
+    pub async fn can_commit(&self) -> bool {
+        let mut probed = self.probed.lock().await;
+        if let Some((when, could)) = *probed
+            && when.elapsed() < PROBE_EVERY
+        {
+            return could;
+        }
+        let could = self.commit_probe().await;
+        if let Err(error) = &could {
+            tracing::warn!(%error, "nothing can be committed");
+        }
+        *probed = Some((Instant::now(), could.is_ok()));
+        could.is_ok()
+    }
+
+    async fn commit_probe(&self) -> Result<(), DbErr> {
+        let txn = self.begin_core().await?;
+        txn.execute_unprepared("UPDATE commit_probe SET commits = commits + 1")
+            .await?;
+        txn.commit().await
+    }
+
     /// Closes all connections after what is running on them.
     pub async fn close(&self) {
-        for connection in [&self.reader, &self.writer, &self.core] {
-            if let Err(error) = connection.clone().close().await {
-                tracing::warn!(%error, "closing the database");
-            }
+        for connections in [&self.reader, &self.core, &self.writer] {
+            connections.close().await;
         }
     }
 }
 
-fn base_options(url: String) -> ConnectOptions {
-    let mut options = ConnectOptions::new(url);
-    options
-        .connect_timeout(CONNECT_TIMEOUT)
-        .acquire_timeout(ACQUIRE_TIMEOUT)
-        .sqlx_logging(false)
-        .test_before_acquire(false);
-    options
+fn sqlite_options(path: &Path) -> SqliteConnectOptions {
+    SqliteConnectOptions::new()
+        .filename(path)
+        .create_if_missing(true)
+        .disable_statement_logging()
+        .busy_timeout(Duration::from_millis(SQLITE_BUSY_TIMEOUT_MS))
+        .pragma("journal_mode", "WAL")
+        .pragma("synchronous", "FULL")
+        .pragma("foreign_keys", "ON")
+        .pragma("temp_store", "MEMORY")
+        .statement_cache_capacity(SQLITE_STATEMENTS)
 }
 
-async fn begin_write(connection: &DatabaseConnection) -> Result<DatabaseTransaction, DbErr> {
-    let sqlite = connection.get_database_backend() == DbBackend::Sqlite;
-    connection
-        .begin_with_options(TransactionOptions {
-            sqlite_transaction_mode: sqlite.then_some(SqliteTransactionMode::Immediate),
-            ..TransactionOptions::default()
-        })
-        .await
+fn is_postgres(url: &str) -> bool {
+    url.starts_with("postgres://") || url.starts_with("postgresql://")
 }
 
 fn sqlite_file(url: &str) -> Option<PathBuf> {

@@ -6,7 +6,10 @@ use std::collections::BTreeSet;
 
 use sea_orm_migration::{
     prelude::*,
-    sea_orm::{ConnectionTrait, DatabaseConnection},
+    sea_orm::{
+        ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, QueryResult,
+        SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait,
+    },
 };
 
 pub use sea_orm_migration::MigratorTrait;
@@ -15,6 +18,12 @@ mod m20261121_000001_initial;
 mod m20261121_000002_event_positions;
 mod m20261121_000003_recoveries;
 mod m20261121_000004_function_stats;
+mod m20261121_000005_commit_probe;
+
+/// Where the steps that were made are recorded.
+const RECORD: &str = "seaql_migrations";
+/// Keeps a second process from changing the same schema at the same time: one number for all of Dikala's.
+const POSTGRES_LOCK: &str = "SELECT pg_advisory_xact_lock(4920182613)";
 
 /// Runs the steps.
 #[derive(Debug)]
@@ -28,6 +37,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261121_000002_event_positions::Migration),
             Box::new(m20261121_000003_recoveries::Migration),
             Box::new(m20261121_000004_function_stats::Migration),
+            Box::new(m20261121_000005_commit_probe::Migration),
         ]
     }
 }
@@ -44,7 +54,7 @@ pub enum SchemaState {
 }
 
 /// Looks, and changes nothing.
-pub async fn schema_state(db: &DatabaseConnection) -> Result<SchemaState, DbErr> {
+pub async fn schema_state(db: &impl ConnectionTrait) -> Result<SchemaState, DbErr> {
     let known: BTreeSet<String> = Migrator::migrations()
         .iter()
         .map(|step| step.name().to_owned())
@@ -59,22 +69,160 @@ pub async fn schema_state(db: &DatabaseConnection) -> Result<SchemaState, DbErr>
     })
 }
 
-/// Brings the schema up to date. Does nothing where it is.
+/// Brings the schema up to date, in one transaction: whatever ends it in the middle leaves what was there before. Does nothing
+/// where the schema is as needed.
 pub async fn migrate(db: &DatabaseConnection) -> Result<(), DbErr> {
-    Migrator::up(db, None).await
+    let backend = db.get_database_backend();
+    let txn = db
+        .begin_with_options(TransactionOptions {
+            // From the first statement on: a second process waits instead of failing.
+            sqlite_transaction_mode: (backend == DbBackend::Sqlite)
+                .then_some(SqliteTransactionMode::Immediate),
+            ..TransactionOptions::default()
+        })
+        .await?;
+    if backend == DbBackend::Postgres {
+        txn.execute_unprepared(POSTGRES_LOCK).await?;
+    } else {
+        clear_half_made(&txn).await?;
+    }
+    Migrator::up(&txn, None).await?;
+    txn.commit().await
 }
 
-async fn applied_steps(db: &DatabaseConnection) -> Result<BTreeSet<String>, DbErr> {
-    if !SchemaManager::new(db).has_table("seaql_migrations").await? {
+/// Earlier versions made the first step's tables one by one on SQLite. Where that was cut short there are tables without a
+/// record of the step; nothing can have been written to them, and they are made anew. A file that holds anything else is not
+/// touched.
+async fn clear_half_made(txn: &DatabaseTransaction) -> Result<(), DbErr> {
+    let first = m20261121_000001_initial::Migration;
+    if applied_steps(txn).await?.contains(first.name()) {
+        return Ok(());
+    }
+    let ours = m20261121_000001_initial::TABLES;
+    let there = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
+    for row in rows(txn, there.to_owned()).await? {
+        let table: String = row.try_get("", "name")?;
+        let foreign = table != RECORD && !ours.contains(&table.as_str());
+        let look = format!(
+            "SELECT 1 AS one FROM \"{}\" LIMIT 1",
+            table.replace('"', "\"\"")
+        );
+        if foreign || !rows(txn, look).await?.is_empty() {
+            return Err(DbErr::Custom(format!(
+                "the database has a table {table:?} that no recorded step of dikala made; restore a backup, or name an empty \
+                 database in database.url"
+            )));
+        }
+    }
+    for table in ours {
+        txn.execute_unprepared(&format!("DROP TABLE IF EXISTS {table}"))
+            .await?;
+    }
+    Ok(())
+}
+
+async fn applied_steps(db: &impl ConnectionTrait) -> Result<BTreeSet<String>, DbErr> {
+    if !has_table(db, RECORD).await? {
         return Ok(BTreeSet::new());
     }
-    let select = Query::select()
-        .column("version")
-        .from("seaql_migrations")
-        .take();
-    db.query_all(&select)
+    rows(db, format!("SELECT version FROM {RECORD}"))
         .await?
         .iter()
         .map(|row| row.try_get::<String>("", "version"))
         .collect()
+}
+
+async fn has_table(db: &impl ConnectionTrait, table: &str) -> Result<bool, DbErr> {
+    let look = match db.get_database_backend() {
+        DbBackend::Postgres => format!(
+            "SELECT 1 AS one FROM pg_catalog.pg_tables WHERE schemaname = current_schema() AND tablename = '{table}'"
+        ),
+        _ => {
+            format!("SELECT 1 AS one FROM sqlite_master WHERE type = 'table' AND name = '{table}'")
+        }
+    };
+    rows(db, look).await.map(|found| !found.is_empty())
+}
+
+async fn rows(db: &impl ConnectionTrait, sql: String) -> Result<Vec<QueryResult>, DbErr> {
+    db.query_all_raw(Statement::from_string(db.get_database_backend(), sql))
+        .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use sea_orm_migration::sea_orm::{ConnectOptions, Database};
+
+    use super::*;
+
+    /// A connection to a file that may have so many pages.
+    async fn open(path: &Path, pages: Option<u32>) -> DatabaseConnection {
+        let mut options = ConnectOptions::new(format!("sqlite://{}?mode=rwc", path.display()));
+        options.max_connections(1);
+        if let Some(pages) = pages {
+            options.map_sqlx_sqlite_opts(move |sqlite| {
+                sqlite.pragma("max_page_count", pages.to_string())
+            });
+        }
+        Database::connect(options).await.unwrap()
+    }
+
+    async fn tables(db: &DatabaseConnection) -> usize {
+        let all = "SELECT name FROM sqlite_master".to_owned();
+        rows(db, all).await.unwrap().len()
+    }
+
+    /// Each page that is missing makes another statement of the steps the first that fails.
+    #[tokio::test]
+    async fn a_failure_at_any_statement_leaves_nothing_behind() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("dikala.db");
+        let mut failures = 0;
+        loop {
+            let db = open(&path, Some(failures + 1)).await;
+            let outcome = migrate(&db).await;
+            db.close().await.unwrap();
+            let db = open(&path, None).await;
+            if outcome.is_ok() {
+                assert_eq!(schema_state(&db).await.unwrap(), SchemaState::Current);
+                break;
+            }
+            failures += 1;
+            assert_eq!(tables(&db).await, 0, "after {failures} failures");
+            db.close().await.unwrap();
+        }
+        assert!(failures > 40, "only {failures} statements failed");
+    }
+
+    #[tokio::test]
+    async fn a_first_step_that_an_earlier_version_left_half_made_is_mended() {
+        let folder = tempfile::tempdir().unwrap();
+        let db = open(&folder.path().join("dikala.db"), None).await;
+        for left in [
+            "CREATE TABLE seaql_migrations (version TEXT PRIMARY KEY, applied_at BIGINT NOT NULL)",
+            "CREATE TABLE tenants (id TEXT PRIMARY KEY)",
+            "CREATE TABLE agents (id TEXT PRIMARY KEY, tenant_id TEXT REFERENCES tenants (id))",
+        ] {
+            db.execute_unprepared(left).await.unwrap();
+        }
+        migrate(&db).await.unwrap();
+        assert_eq!(schema_state(&db).await.unwrap(), SchemaState::Current);
+    }
+
+    #[tokio::test]
+    async fn a_file_with_anything_else_in_it_is_left_alone() {
+        for foreign in [
+            "CREATE TABLE invoices (id INTEGER)",
+            "CREATE TABLE tenants (id TEXT); INSERT INTO tenants VALUES ('somebody')",
+        ] {
+            let folder = tempfile::tempdir().unwrap();
+            let db = open(&folder.path().join("other.db"), None).await;
+            db.execute_unprepared(foreign).await.unwrap();
+            let refused = migrate(&db).await.unwrap_err().to_string();
+            assert!(refused.contains("database.url"), "{refused}");
+            assert_eq!(tables(&db).await, 1);
+        }
+    }
 }

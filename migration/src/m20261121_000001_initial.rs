@@ -45,32 +45,35 @@ impl MigrationTrait for Migration {
     }
 
     async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        for table in [
-            "idempotency_keys",
-            "credit_transactions",
-            "credit_holds",
-            "credit_accounts",
-            "delivery_attempts",
-            "deliveries",
-            "webhooks",
-            "events",
-            "invocations",
-            "transcripts",
-            "calls",
-            "phone_numbers",
-            "functions",
-            "agents",
-            "bridges",
-            "api_keys",
-            "tenants",
-        ] {
+        for table in TABLES {
             manager
-                .drop_table(Table::drop().table(table).take())
+                .drop_table(Table::drop().table(*table).take())
                 .await?;
         }
         Ok(())
     }
 }
+
+/// Those that refer to others before those.
+pub(super) const TABLES: &[&str] = &[
+    "idempotency_keys",
+    "credit_transactions",
+    "credit_holds",
+    "credit_accounts",
+    "delivery_attempts",
+    "deliveries",
+    "webhooks",
+    "events",
+    "invocations",
+    "transcripts",
+    "calls",
+    "phone_numbers",
+    "functions",
+    "agents",
+    "bridges",
+    "api_keys",
+    "tenants",
+];
 
 /// Written out because sea-query cannot say `WHERE` for both databases; each works on both as it stands.
 const INDEXES: &[&str] = &[

@@ -24,7 +24,7 @@ impl Bench {
         let folder = tempfile::tempdir().expect("a folder");
         let url = format!("sqlite://{}", folder.path().join("dikala.db").display());
         let store = Store::connect(&url).await.expect("connects");
-        dikala_migration::migrate(store.writer())
+        dikala_migration::migrate(&store.for_schema().await.expect("a connection"))
             .await
             .expect("migrates");
         let vault = Vault::from_base64(&Vault::generate_key()).expect("a key");

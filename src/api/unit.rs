@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use sea_orm::DatabaseTransaction;
+use dikala_entities::store::Transaction;
 
 use super::Answer;
 use crate::{error::ApiError, extract::Caller, middleware::Claim, services::Services};
@@ -10,7 +10,7 @@ use crate::{error::ApiError, extract::Caller, middleware::Claim, services::Servi
 /// A write transaction that knows under which key its request runs. Dropped, it is rolled back.
 #[derive(Debug)]
 pub struct Unit {
-    txn: DatabaseTransaction,
+    txn: Transaction,
     claim: Option<Rc<Claim>>,
 }
 
@@ -24,7 +24,7 @@ impl Unit {
     }
 
     /// The transaction.
-    pub fn txn(&self) -> &DatabaseTransaction {
+    pub fn txn(&self) -> &Transaction {
         &self.txn
     }
 

@@ -2,6 +2,7 @@
 //! to stop, and drains. `main` and the tests make the same two calls.
 
 mod engine;
+mod opening;
 mod surface;
 
 use std::{
@@ -13,17 +14,20 @@ use std::{
 
 use actix_web::{dev::ServerHandle, rt};
 use dikala_actors::{clock::SharedClock, outbound::OutboundError};
-use dikala_entities::{Store, StoreError, Vault, store::Reservation, tenant};
-use dikala_migration::{SchemaState, migrate, schema_state};
+use dikala_entities::{Store, StoreError, Vault, store::Reservation};
 use futures_util::future::{FutureExt, LocalBoxFuture};
-use sea_orm::{DbErr, EntityTrait};
+use sea_orm::DbErr;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
 };
 
+pub use self::opening::{Proof, open_store, prove, vault};
 use self::{engine::Engine, surface::Surface};
-use crate::{config::Settings, maintenance};
+use crate::{
+    config::{ConfigError, Settings},
+    maintenance,
+};
 
 /// Why the service did not start.
 #[derive(Debug, thiserror::Error)]
@@ -54,35 +58,17 @@ pub enum StartError {
         "secrets.key does not open what is stored in this database; set the key that it was made with (DIKALA_SECRETS__KEY)"
     )]
     WrongKey,
+    #[error(
+        "secrets.key is not set, and this database holds secrets that do not open without the key that they were made with; set it \
+         (DIKALA_SECRETS__KEY or DIKALA_SECRETS__KEY_FILE)"
+    )]
+    MissingKey,
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     #[error(transparent)]
     Outbound(#[from] OutboundError),
     #[error("the HTTP server did not start: {0}")]
     Http(std::io::Error),
-}
-
-/// Connects to the database and sees to its schema.
-pub async fn open_store(settings: &Settings, may_migrate: bool) -> Result<Store, StartError> {
-    if let Some(path) = Store::missing_file(&settings.database.url).filter(|_| !may_migrate) {
-        return Err(StartError::NoDatabase(path));
-    }
-    let store = Store::connect(&settings.database.url).await?;
-    match schema_state(store.writer()).await? {
-        SchemaState::Current => {}
-        SchemaState::Newer(step) => return Err(StartError::NewerSchema(step)),
-        SchemaState::Behind(_) if may_migrate => migrate(store.writer()).await?,
-        SchemaState::Behind(steps) => return Err(StartError::OldSchema(steps)),
-    }
-    Ok(store)
-}
-
-/// Tries the key on a stored secret: with another one nothing could be signed, and each delivery and call of a function would
-/// wait for it.
-pub async fn try_key(store: &Store, vault: &Vault) -> Result<(), StartError> {
-    let any = tenant::Entity::find().one(store.reader()).await?;
-    match any.map(|tenant| vault.open(tenant.id, &tenant.function_secret)) {
-        Some(Err(_)) => Err(StartError::WrongKey),
-        Some(Ok(_)) | None => Ok(()),
-    }
 }
 
 /// The service, bound to its addresses and ready to serve.
@@ -122,7 +108,6 @@ impl App {
         );
         let reserved = Store::reserve(&settings.database.url)?;
         let store = open_store(settings, settings.database.migrate).await?;
-        try_key(&store, &vault).await?;
         let ports = [addresses.0.port(), addresses.1.port()];
         let engine =
             Engine::start(settings, store, vault.clone(), Arc::clone(&clock), ports).await?;

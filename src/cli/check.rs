@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::{CliError, output};
 use crate::{
-    app::{StartError, try_key},
+    app::{Proof, StartError, prove, vault},
     config::{ConfigError, Layers, Settings},
 };
 
@@ -120,20 +120,29 @@ async fn look_at(store: &Result<Store, StoreError>, may_migrate: bool) -> [Check
 
 /// Whether secrets.key is a key, and the one that opens what is stored.
 async fn secrets(settings: &Settings, store: Option<&Store>) -> Result<String, String> {
-    let vault = settings.vault().map_err(|error| error.to_string())?;
+    let vault = vault(settings).await.map_err(|error| error.to_string())?;
     let Some(store) = store else {
         return Ok("secrets.key is a key".to_owned());
     };
-    match try_key(store, &vault).await {
-        Ok(()) => Ok("secrets.key is a key and opens what is stored".to_owned()),
-        Err(StartError::WrongKey) => Err(StartError::WrongKey.to_string()),
+    match prove(store, &vault).await {
+        Ok(Proof { sealed, .. }) if sealed.is_empty() => {
+            Ok("secrets.key is a key and opens what is stored".to_owned())
+        }
+        Ok(Proof {
+            is_the_key: false, ..
+        }) => Err(StartError::WrongKey.to_string()),
+        Ok(Proof { sealed, .. }) => Err(format!(
+            "secrets.key does not open the secrets of {}; they were made with another key: make new ones (`dikala function-secret \
+             rotate --tenant ID` for a tenant, a new secret for a webhook)",
+            sealed.join(", ")
+        )),
         // The schema is not there yet, which another check says.
         Err(_) => Ok("secrets.key is a key".to_owned()),
     }
 }
 
 async fn schema(store: &Store, may_migrate: bool) -> Result<String, String> {
-    match schema_state(store.writer()).await {
+    match schema_state(store.reader()).await {
         Ok(SchemaState::Current) => Ok("up to date".to_owned()),
         Ok(SchemaState::Behind(steps)) if may_migrate => {
             Ok(format!("{steps} steps behind; serve will migrate"))

@@ -17,7 +17,7 @@ use dikala_actors::clock::SystemClock;
 
 use crate::{
     admin::AdminError,
-    app::{App, StartError, wait_for_signal},
+    app::{App, StartError, vault, wait_for_signal},
     config::{ConfigError, Layers, Settings},
     dev, openapi, telemetry,
 };
@@ -141,7 +141,9 @@ impl From<AdminError> for CliError {
 impl From<StartError> for CliError {
     fn from(error: StartError) -> Self {
         match error {
-            StartError::WrongKey => Self::Config(ConfigError(error.to_string())),
+            StartError::WrongKey | StartError::MissingKey | StartError::Config(_) => {
+                Self::Config(ConfigError(error.to_string()))
+            }
             _ => Self::Failed(error.to_string()),
         }
     }
@@ -180,7 +182,7 @@ pub async fn run(cli: Cli) -> Result<(), CliError> {
 }
 
 async fn serve(settings: &Settings) -> Result<(), CliError> {
-    let vault = settings.vault()?;
+    let vault = vault(settings).await?;
     telemetry::init(&settings.log)?;
     let app = App::build(settings, vault, Arc::new(SystemClock)).await?;
     output::text(&format!(

@@ -12,7 +12,7 @@ use super::{CliError, OfTenant, output};
 use crate::{
     admin::{self, AdminError, bridges, find_tenant, keys, numbers, parse_id, tenants},
     api::credits::Transaction,
-    app::open_store,
+    app::{open_store, vault},
     config::{Layers, Settings},
 };
 
@@ -190,7 +190,7 @@ pub async fn tenant(command: TenantCommand, layers: &Layers, json: bool) -> Resu
         TenantCommand::Create { name, limits } => {
             tenants::create(
                 &store,
-                &settings.vault()?,
+                &vault(&settings).await?,
                 limits.with_name(Some(name)),
                 now,
             )
@@ -359,13 +359,13 @@ pub async fn function_secret(
     let (settings, store, now) = open(layers).await?;
     let secret = match command {
         FunctionSecretCommand::Show { of } => {
-            tenants::function_secret(&store, &settings.vault()?, parse_id("tenant", &of.tenant)?)
-                .await?
+            let vault = vault(&settings).await?;
+            tenants::function_secret(&store, &vault, parse_id("tenant", &of.tenant)?).await?
         }
         FunctionSecretCommand::Rotate { of } => {
             tenants::rotate_function_secret(
                 &store,
-                &settings.vault()?,
+                &vault(&settings).await?,
                 parse_id("tenant", &of.tenant)?,
                 now,
             )

@@ -229,6 +229,11 @@ impl Settings {
         }
     }
 
+    /// Whether `secrets.key` is set.
+    pub fn has_key(&self) -> bool {
+        self.secrets.key.is_some()
+    }
+
     /// The vault under `secrets.key`.
     pub fn vault(&self) -> Result<Vault, ConfigError> {
         let key = self.secrets.key.as_deref().ok_or_else(|| {

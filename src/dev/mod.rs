@@ -92,10 +92,11 @@ fn configure(options: &Options, layers: &mut Layers) -> Result<Settings, CliErro
     layers.set_from_command("database.migrate", "true")?;
     layers.set_from_command("outbound.allow_http", "true")?;
     layers.set_from_command("outbound.allow_cidrs", "127.0.0.0/8,::1/128")?;
-    layers.set_from_command(
-        "secrets.key",
-        &secrets_key(&options.data.join("secrets.key"))?,
+    let key = secrets_key(
+        &options.data.join("secrets.key"),
+        options.data.join("dikala.db").exists(),
     )?;
+    layers.set_from_command("secrets.key", &key)?;
     if let Some(listen) = options.listen {
         layers.set_from_command("http.listen", &listen.to_string())?;
         if *layers.origin("operator.listen") == Origin::Default {
@@ -110,10 +111,16 @@ fn configure(options: &Options, layers: &mut Layers) -> Result<Settings, CliErro
 }
 
 /// The key that encrypts the demo's secrets: made at the first start, kept with the data.
-fn secrets_key(path: &Path) -> Result<String, CliError> {
+fn secrets_key(path: &Path, data_there: bool) -> Result<String, CliError> {
     match fs::read_to_string(path) {
         Ok(key) => Ok(key.trim().to_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if data_there {
+                return Err(CliError::Failed(format!(
+                    "{} is missing, and the data beside it does not open without; put it back, or start anew with another --data",
+                    path.display()
+                )));
+            }
             let key = Vault::generate_key();
             write_private(path, &key).map_err(|error| unwritable(path, &error))?;
             Ok(key)

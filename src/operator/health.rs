@@ -45,8 +45,8 @@ async fn live() -> HttpResponse {
 async fn ready(parts: web::Data<HealthParts>) -> HttpResponse {
     let store = async {
         matches!(
-            tokio::time::timeout(ANSWER_WITHIN, parts.store.ping()).await,
-            Ok(Ok(()))
+            tokio::time::timeout(ANSWER_WITHIN, takes_writes(&parts.store)).await,
+            Ok(true)
         )
     };
     let (store, journal, registry, ledger, webhooks) = tokio::join!(
@@ -78,6 +78,12 @@ async fn ready(parts: web::Data<HealthParts>) -> HttpResponse {
     } else {
         HttpResponse::ServiceUnavailable().json(body)
     }
+}
+
+/// Reads, and commits: a disk that is full still reads.
+async fn takes_writes(store: &Store) -> bool {
+    let (read, write) = tokio::join!(store.ping(), store.can_commit());
+    read.is_ok() && write
 }
 
 async fn answers<A, M>(addr: &Addr<A>, question: M) -> bool

@@ -8,12 +8,11 @@ use std::{
 
 use dikala_entities::{
     CallId, EventKind, Millis, Store, TenantId, credit_account, credit_hold, credit_transaction,
-    store::{Kind, json_rows, json_statement},
+    store::{Kind, Transaction, json_rows, json_statement},
 };
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, EntityTrait,
-    FromQueryResult, IntoActiveModel, QueryFilter, QueryOrder, QuerySelect, Statement, Value,
-    sea_query::LockType,
+    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, IntoActiveModel,
+    QueryFilter, QueryOrder, QuerySelect, Statement, Value, sea_query::LockType,
 };
 use serde::Serialize;
 use serde_json::{Value as Json, json};
@@ -57,7 +56,7 @@ pub(super) async fn write(
 
 /// Reads accounts and keeps them until the transaction ends. SQLite has one writer anyway.
 async fn lock_accounts(
-    txn: &DatabaseTransaction,
+    txn: &Transaction,
     tenants: Vec<TenantId>,
 ) -> Result<Vec<credit_account::Model>, DbErr> {
     let mut select = credit_account::Entity::find()
@@ -69,7 +68,7 @@ async fn lock_accounts(
     select.all(txn).await
 }
 
-async fn read(txn: &DatabaseTransaction, items: &[Item]) -> Result<Book, DbErr> {
+async fn read(txn: &Transaction, items: &[Item]) -> Result<Book, DbErr> {
     let mut book = Book::default();
     let tenants: BTreeSet<TenantId> = items.iter().map(Item::tenant).collect();
     let accounts = lock_accounts(txn, tenants.into_iter().collect()).await?;
@@ -91,7 +90,7 @@ async fn read(txn: &DatabaseTransaction, items: &[Item]) -> Result<Book, DbErr> 
 
 /// The transactions that the batch's credits may have written before; some others of the same tenants do no harm.
 async fn read_booked(
-    txn: &DatabaseTransaction,
+    txn: &Transaction,
     items: &[Item],
 ) -> Result<HashMap<(TenantId, String), credit_transaction::Model>, DbErr> {
     let (mut tenants, mut keys) = (BTreeSet::new(), BTreeSet::new());
@@ -115,7 +114,7 @@ async fn read_booked(
     Ok(booked.into_iter().map(keyed).collect())
 }
 
-async fn write_holds(txn: &DatabaseTransaction, book: &Book) -> Result<(), DbErr> {
+async fn write_holds(txn: &Transaction, book: &Book) -> Result<(), DbErr> {
     const COLUMNS: &[(&str, Kind)] = &[
         ("call_id", Kind::Text),
         ("tenant_id", Kind::Text),
@@ -158,7 +157,7 @@ async fn write_holds(txn: &DatabaseTransaction, book: &Book) -> Result<(), DbErr
     execute(txn, sql, &rows).await
 }
 
-async fn write_transactions(txn: &DatabaseTransaction, book: &Book) -> Result<(), DbErr> {
+async fn write_transactions(txn: &Transaction, book: &Book) -> Result<(), DbErr> {
     if book.transactions.is_empty() {
         return Ok(());
     }
@@ -173,7 +172,7 @@ async fn write_transactions(txn: &DatabaseTransaction, book: &Book) -> Result<()
         .map(drop)
 }
 
-async fn write_accounts(txn: &DatabaseTransaction, book: &Book) -> Result<(), DbErr> {
+async fn write_accounts(txn: &Transaction, book: &Book) -> Result<(), DbErr> {
     const COLUMNS: &[&str] = &[
         "available",
         "held",
@@ -218,7 +217,7 @@ async fn write_accounts(txn: &DatabaseTransaction, book: &Book) -> Result<(), Db
 }
 
 /// Runs a set-based write; as many rows as were sent must have changed.
-async fn execute(txn: &DatabaseTransaction, sql: String, rows: &[Json]) -> Result<(), DbErr> {
+async fn execute(txn: &Transaction, sql: String, rows: &[Json]) -> Result<(), DbErr> {
     if rows.is_empty() {
         return Ok(());
     }
@@ -254,11 +253,7 @@ fn announce(low: &Low, now: Millis) -> NewEvent {
 ///
 /// Everybody locks accounts before holds, and accounts in the order of their keys: a batch that runs on another node at this
 /// moment is waited for, and cannot deadlock with this.
-pub async fn take_over(
-    txn: &DatabaseTransaction,
-    calls: &[CallId],
-    owner: &str,
-) -> Result<(), DbErr> {
+pub async fn take_over(txn: &Transaction, calls: &[CallId], owner: &str) -> Result<(), DbErr> {
     use sea_orm::{ExprTrait, sea_query::Expr};
     let mut tenants = BTreeSet::new();
     for chunk in calls.chunks(CHUNK) {

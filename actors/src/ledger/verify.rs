@@ -1,10 +1,7 @@
 //! Proves the books: every balance is computed again from transactions and holds, and compared.
 
-use dikala_entities::{Millis, Store, TenantId};
-use sea_orm::{
-    ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, IsolationLevel, Statement,
-    TransactionOptions, TransactionTrait, Value,
-};
+use dikala_entities::{Millis, Store, TenantId, store::Transaction};
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement, Value};
 use serde::Serialize;
 
 /// A hold younger than this may belong to a call that is being opened at this moment.
@@ -119,14 +116,7 @@ const RULES: &[(&str, &str)] = &[
 
 /// Looks at everything, or at one tenant, in one snapshot: it can run beside a server.
 pub async fn verify(store: &Store, tenant: Option<TenantId>, now: Millis) -> Result<Report, DbErr> {
-    let postgres = store.backend() == DbBackend::Postgres;
-    let snapshot = store
-        .reader()
-        .begin_with_options(TransactionOptions {
-            isolation_level: postgres.then_some(IsolationLevel::RepeatableRead),
-            ..TransactionOptions::default()
-        })
-        .await?;
+    let snapshot = store.begin_snapshot().await?;
     let mut report = Report {
         tenants: count(&snapshot, "credit_accounts", tenant).await?,
         transactions: count(&snapshot, "credit_transactions", tenant).await?,
@@ -156,7 +146,7 @@ pub async fn verify(store: &Store, tenant: Option<TenantId>, now: Millis) -> Res
 }
 
 async fn count(
-    snapshot: &DatabaseTransaction,
+    snapshot: &Transaction,
     table: &str,
     tenant: Option<TenantId>,
 ) -> Result<i64, DbErr> {

@@ -9,10 +9,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dikala_entities::{DeliveryId, DeliveryStatus, Millis, RecoveryId, Store, delivery, recovery};
+use dikala_entities::{
+    DeliveryId, DeliveryStatus, Millis, RecoveryId, Store, delivery, recovery, store::Transaction,
+};
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, Condition, ConnectionTrait, DatabaseTransaction, DbErr,
-    EntityTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select, sea_query::Expr,
+    ActiveValue::Set, ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, PaginatorTrait,
+    QueryFilter, QueryOrder, QuerySelect, Select, sea_query::Expr,
 };
 
 use super::engine::Engine;
@@ -118,7 +120,7 @@ async fn next(store: &Store, last: Option<RecoveryId>) -> Result<Option<recovery
 
 /// Moves the cursor over a batch, or removes the row after the last one. False if the row is not as it was read.
 pub(super) async fn step(
-    txn: &DatabaseTransaction,
+    txn: &Transaction,
     recovery: &recovery::Model,
     ids: &[DeliveryId],
 ) -> Result<bool, DbErr> {
@@ -148,7 +150,7 @@ pub(super) async fn step(
 
 /// Makes those pending that are still as they were found: one that was sent again on its own meanwhile is left alone.
 async fn send_again(
-    txn: &DatabaseTransaction,
+    txn: &Transaction,
     recovery: &recovery::Model,
     ids: Vec<DeliveryId>,
     now: Millis,

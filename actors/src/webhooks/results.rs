@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use dikala_entities::{
     DeliveryId, DeliveryStatus, Millis, Store, TenantId, WebhookId,
-    store::{Kind, json_rows, json_statement},
+    store::{Kind, Transaction, json_rows, json_statement},
 };
-use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, DbErr};
+use sea_orm::{ConnectionTrait, DbBackend, DbErr};
 use serde::Serialize;
 
 use super::retry::{Health, Verdict};
@@ -54,10 +54,7 @@ struct HealthRow {
     now: i64,
 }
 
-async fn record_health(
-    txn: &DatabaseTransaction,
-    batch: &[Done],
-) -> Result<Vec<DisabledNow>, DbErr> {
+async fn record_health(txn: &Transaction, batch: &[Done]) -> Result<Vec<DisabledNow>, DbErr> {
     let mut changed = Vec::new();
     let mut disabled = Vec::new();
     for (webhook, before, is_active, updated_at) in health_before(txn, batch).await? {
@@ -91,7 +88,7 @@ async fn record_health(
 /// The webhooks whose health this batch may change: those with a failure, and those that were failing. Locked in the order
 /// of their ids, so that two nodes cannot wait for each other.
 async fn health_before(
-    txn: &DatabaseTransaction,
+    txn: &Transaction,
     batch: &[Done],
 ) -> Result<Vec<(WebhookId, Health, bool, Millis)>, DbErr> {
     #[derive(Serialize)]
@@ -142,7 +139,7 @@ async fn health_before(
         .collect()
 }
 
-async fn write_health(txn: &DatabaseTransaction, rows: &[HealthRow]) -> Result<(), DbErr> {
+async fn write_health(txn: &Transaction, rows: &[HealthRow]) -> Result<(), DbErr> {
     if rows.is_empty() {
         return Ok(());
     }
@@ -169,7 +166,7 @@ async fn write_health(txn: &DatabaseTransaction, rows: &[HealthRow]) -> Result<(
         .map(drop)
 }
 
-async fn record_deliveries(txn: &DatabaseTransaction, batch: &[Done]) -> Result<(), DbErr> {
+async fn record_deliveries(txn: &Transaction, batch: &[Done]) -> Result<(), DbErr> {
     #[derive(Serialize)]
     struct Row {
         id: DeliveryId,
@@ -219,7 +216,7 @@ async fn record_deliveries(txn: &DatabaseTransaction, batch: &[Done]) -> Result<
         .map(drop)
 }
 
-async fn record_attempts(txn: &DatabaseTransaction, batch: &[Done]) -> Result<(), DbErr> {
+async fn record_attempts(txn: &Transaction, batch: &[Done]) -> Result<(), DbErr> {
     #[derive(Serialize)]
     struct Row {
         id: DeliveryId,

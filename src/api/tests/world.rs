@@ -291,7 +291,7 @@ async fn open(folder: &TempDir) -> Store {
         }
     };
     let store = Store::connect(&url).await.expect("a store");
-    dikala_migration::migrate(store.writer())
+    dikala_migration::migrate(&store.for_schema().await.expect("a connection"))
         .await
         .expect("migrates");
     store

@@ -1,0 +1,163 @@
+//! What can go wrong on a connection, and what follows from it.
+
+use std::{fmt::Display, sync::Arc, time::Duration};
+
+use sea_orm::{DbErr, RuntimeErr, SqlxError};
+
+/// Why something sent over a connection did not succeed.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// No answer came within the time.
+    Silent(Duration),
+    /// The database, or the way to it, said so.
+    Said(SqlxError),
+}
+
+/// What may still be done with the connection on which a fault happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Leaves {
+    /// As before: the statement was refused.
+    Usable,
+    /// Nothing: its state is not known, or known to be bad.
+    Unusable,
+    /// Nothing, and others to the same database will be like it: the way there is cut, or the server went away.
+    Cut,
+}
+
+impl Fault {
+    pub(super) fn leaves(&self) -> Leaves {
+        match self {
+            Self::Silent(_) => Leaves::Cut,
+            Self::Said(SqlxError::Database(error)) => leaves(&error.code().unwrap_or_default()),
+            Self::Said(
+                SqlxError::RowNotFound
+                | SqlxError::Encode(_)
+                | SqlxError::Decode(_)
+                | SqlxError::ColumnDecode { .. },
+            ) => Leaves::Usable,
+            Self::Said(_) => Leaves::Cut,
+        }
+    }
+
+    /// As an error of a statement that changes something.
+    pub(super) fn executing(self) -> DbErr {
+        self.into_error(DbErr::Exec)
+    }
+
+    /// As an error of a statement that asks something.
+    pub(super) fn asking(self) -> DbErr {
+        self.into_error(DbErr::Query)
+    }
+
+    /// As an error of a connection that could not be had.
+    pub(super) fn connecting(self) -> DbErr {
+        self.into_error(DbErr::Conn)
+    }
+
+    fn into_error(self, of: fn(RuntimeErr) -> DbErr) -> DbErr {
+        match self {
+            Self::Silent(time) => away(format!("no answer within {time:?}")),
+            Self::Said(error) => of(RuntimeErr::SqlxError(Arc::new(error))),
+        }
+    }
+}
+
+/// The error for a database that cannot be used now.
+pub(super) fn away(why: impl Display) -> DbErr {
+    DbErr::Conn(RuntimeErr::Internal(why.to_string()))
+}
+
+/// PostgreSQL's codes have five characters (<https://www.postgresql.org/docs/current/errcodes-appendix.html>); SQLite's are
+/// numbers, whose low byte is the kind (<https://www.sqlite.org/rescode.html>).
+fn leaves(code: &str) -> Leaves {
+    if code.len() == 5 {
+        // Connection exceptions, shut down or terminated, idle for too long in a transaction, read-only after a fail-over.
+        let cut = ["08", "57P"].iter().any(|class| code.starts_with(class))
+            || matches!(code, "25P03" | "25006");
+        return if cut { Leaves::Cut } else { Leaves::Usable };
+    }
+    // No memory, read-only, input or output, corrupt, full, cannot open, not a database: SQLite may have rolled back by
+    // itself, or not.
+    match code.parse().map_or(0, |code: u32| code & 0xff) {
+        7 | 8 | 10 | 11 | 13 | 14 | 26 => Leaves::Unusable,
+        _ => Leaves::Usable,
+    }
+}
+
+/// Whether the fault lies with the database, or with others who use it, and passes by itself: the same statement may well
+/// succeed later. Anything else lies with the statement.
+pub fn is_outage(error: &DbErr) -> bool {
+    match error {
+        DbErr::ConnectionAcquire(_) | DbErr::Conn(_) => true,
+        DbErr::Exec(RuntimeErr::SqlxError(error)) | DbErr::Query(RuntimeErr::SqlxError(error)) => {
+            match error.as_ref() {
+                SqlxError::Io(_)
+                | SqlxError::Tls(_)
+                | SqlxError::Protocol(_)
+                | SqlxError::PoolTimedOut
+                | SqlxError::PoolClosed
+                | SqlxError::WorkerCrashed => true,
+                SqlxError::Database(error) => is_outage_code(&error.code().unwrap_or_default()),
+                _ => false,
+            }
+        }
+        _ => false,
+    }
+}
+
+fn is_outage_code(code: &str) -> bool {
+    if code.len() == 5 {
+        // Connection, rolled back for another's sake, no resources, in use, operator, system; idle for too long in a
+        // transaction, read-only after a fail-over.
+        return ["08", "40", "53", "55", "57", "58"]
+            .iter()
+            .any(|class| code.starts_with(class))
+            || matches!(code, "25P03" | "25006");
+    }
+    // Busy, locked, no memory, read-only, input or output, full, cannot open.
+    let kind = code.parse().map_or(0, |code: u32| code & 0xff);
+    matches!(kind, 5 | 6 | 7 | 8 | 10 | 13 | 14)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_outage_is_told_from_wrong_data() {
+        // Deadlock, serialisation, lock timeout, statement timeout, shutting down, too many connections, disk full, read-only
+        // after a fail-over; SQLite: busy, its snapshot form, input or output, full.
+        for code in [
+            "40P01", "40001", "55P03", "57014", "57P01", "53300", "53100", "08006", "25006", "5",
+            "517", "10", "778", "13",
+        ] {
+            assert!(is_outage_code(code), "{code}");
+        }
+        // Check and unique violations, bad text, no such table, failed transaction, nothing; SQLite: error, CHECK, primary key.
+        for code in [
+            "23514", "23505", "22021", "42P01", "25P02", "", "1", "19", "275", "787", "1555",
+        ] {
+            assert!(!is_outage_code(code), "{code}");
+        }
+    }
+
+    #[test]
+    fn a_connection_after_a_fault_is_used_again_only_where_nothing_happened_to_it() {
+        for (code, then) in [
+            ("23505", Leaves::Usable),
+            ("40P01", Leaves::Usable),
+            ("57014", Leaves::Usable),
+            ("5", Leaves::Usable),
+            ("1555", Leaves::Usable),
+            ("13", Leaves::Unusable),
+            ("778", Leaves::Unusable),
+            ("57P01", Leaves::Cut),
+            ("25P03", Leaves::Cut),
+            ("25006", Leaves::Cut),
+            ("08006", Leaves::Cut),
+        ] {
+            assert_eq!(leaves(code), then, "{code}");
+        }
+        assert_eq!(Fault::Silent(Duration::ZERO).leaves(), Leaves::Cut);
+    }
+}

@@ -1,0 +1,472 @@
+//! A bounded set of connections, each used by one at a time.
+//!
+//! A connection is given back only by who can say that nothing is open on it: after a statement that was answered, or after a
+//! `COMMIT` or `ROLLBACK` that succeeded. So one that is taken is in no transaction. All others are closed; SQLite rolls back by
+//! itself when its disk is full, and whoever went on there would write into a transaction that nobody commits.
+//!
+//! When the way to the server is cut, every connection that was made before is given up with the one that found out.
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use sea_orm::{
+    ConnectionTrait, DbBackend, DbErr, ExecResult, QueryResult, Statement,
+    prelude::async_trait::async_trait,
+};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::{
+    fault::{Fault, Leaves, away},
+    raw::{Mark, Raw, Target, within},
+    runtime::{inside, spawn},
+    transaction::{Kind, Transaction},
+};
+
+/// A connection to PostgreSQL that has not been used for this long proves first that it is there.
+const PROVEN_FOR: Duration = Duration::from_secs(5);
+/// How long such a proof, and the cleaning up after a caller that left, may take.
+const PROOF_WITHIN: Duration = Duration::from_secs(2);
+/// A connection to PostgreSQL is replaced after this long: its memory only grows.
+const LIFETIME: Duration = Duration::from_secs(30 * 60);
+/// How long a caller that left may still have something running when the connections are closed.
+const CLOSE_WITHIN: Duration = Duration::from_secs(3);
+
+/// How long things may take. SQLite is in this process and has no link that falls silent; what it waits for, another process's
+/// write, is bounded by its own timeout.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// For a connection of the pool.
+    pub acquire: Duration,
+    /// For a new connection.
+    pub connect: Duration,
+    /// For the answer to a statement or a commit.
+    pub statement: Option<Duration>,
+    /// For the answer to `BEGIN`, which has nothing to wait for.
+    pub begin: Option<Duration>,
+}
+
+/// Connections of one kind. Cheap to clone; all clones share them.
+#[derive(Clone, Debug)]
+pub struct Connections(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    target: Target,
+    limits: Limits,
+    /// Each statement by itself is a transaction whose outcome is found out if the answer does not come.
+    careful: bool,
+    most: u32,
+    permits: Arc<Semaphore>,
+    idle: Mutex<Vec<Idle>>,
+    /// Counts the times that the way to the server was cut; connections from before are not used again.
+    cuts: Arc<AtomicU64>,
+    closed: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Idle {
+    raw: Raw,
+    born: Instant,
+    cuts: u64,
+    since: Instant,
+}
+
+/// A connection in the hands of one.
+#[derive(Debug)]
+pub(super) struct Lease {
+    home: Connections,
+    held: Option<Held>,
+    state: State,
+    pub mark: Option<Mark>,
+}
+
+#[derive(Debug)]
+struct Held {
+    raw: Raw,
+    born: Instant,
+    cuts: u64,
+    fresh: bool,
+    permit: OwnedSemaphorePermit,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nothing is open or under way.
+    Clean,
+    /// Something is under way whose answer nobody has seen.
+    Asked,
+    /// A transaction is open.
+    Open,
+    /// Not to be used again.
+    Spoilt,
+}
+
+impl Connections {
+    pub(super) fn new(
+        target: Target,
+        limits: Limits,
+        most: u32,
+        careful: bool,
+        cuts: Arc<AtomicU64>,
+    ) -> Self {
+        Self(Arc::new(Shared {
+            target,
+            limits,
+            careful,
+            most,
+            permits: Arc::new(Semaphore::new(most as usize)),
+            idle: Mutex::default(),
+            cuts,
+            closed: AtomicBool::new(false),
+        }))
+    }
+
+    pub(super) fn limits(&self) -> Limits {
+        self.0.limits
+    }
+
+    /// A connection on which nothing is open.
+    pub(super) async fn lease(&self) -> Result<Lease, DbErr> {
+        let limit = self.0.limits.acquire;
+        inside(async {
+            tokio::time::timeout(limit, self.lease_when_free())
+                .await
+                .unwrap_or_else(|_| Err(away(format!("no connection is free after {limit:?}"))))
+        })
+        .await
+    }
+
+    async fn lease_when_free(&self) -> Result<Lease, DbErr> {
+        let permits = Arc::clone(&self.0.permits);
+        let permit = permits.acquire_owned().await.map_err(away)?;
+        if self.0.closed.load(Relaxed) {
+            return Err(away("the store is closed"));
+        }
+        while let Some(mut idle) = self.pop() {
+            let untried = matches!(idle.raw, Raw::Postgres(_)) && idle.since.elapsed() > PROVEN_FOR;
+            if untried && let Err(fault) = within(Some(PROOF_WITHIN), idle.raw.ping()).await {
+                tracing::info!(?fault, "a connection that waited to be used is gone");
+                self.cut();
+                continue;
+            }
+            return Ok(self.leased(idle.raw, idle.born, idle.cuts, false, permit));
+        }
+        let cuts = self.0.cuts.load(Relaxed);
+        let raw = within(Some(self.0.limits.connect), self.0.target.connect())
+            .await
+            .map_err(Fault::connecting)?;
+        Ok(self.leased(raw, Instant::now(), cuts, true, permit))
+    }
+
+    fn leased(
+        &self,
+        raw: Raw,
+        born: Instant,
+        cuts: u64,
+        fresh: bool,
+        permit: OwnedSemaphorePermit,
+    ) -> Lease {
+        Lease {
+            home: self.clone(),
+            held: Some(Held {
+                raw,
+                born,
+                cuts,
+                fresh,
+                permit,
+            }),
+            state: State::Clean,
+            mark: None,
+        }
+    }
+
+    /// Gives up every connection that was made until now.
+    fn cut(&self) {
+        self.0.cuts.fetch_add(1, Relaxed);
+        self.idle().clear();
+    }
+
+    fn pop(&self) -> Option<Idle> {
+        let cuts = self.0.cuts.load(Relaxed);
+        let mut idle = self.idle();
+        idle.retain(|idle| idle.cuts == cuts);
+        idle.pop()
+    }
+
+    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Idle>> {
+        // Each change of the list is one step: it is whole also after a panic.
+        self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn give_back(&self, held: Held) {
+        let aged = matches!(held.raw, Raw::Postgres(_)) && held.born.elapsed() > LIFETIME;
+        let cut = held.cuts != self.0.cuts.load(Relaxed);
+        if aged || cut || self.0.closed.load(Relaxed) {
+            spawn(async move {
+                let _ = within(Some(PROOF_WITHIN), held.raw.close()).await;
+                drop(held.permit);
+            });
+            return;
+        }
+        self.idle().push(Idle {
+            raw: held.raw,
+            born: held.born,
+            cuts: held.cuts,
+            since: Instant::now(),
+        });
+    }
+
+    /// Begins a transaction. A connection that turns out to be gone is replaced: nothing has happened yet.
+    pub(super) async fn begin(&self, kind: Kind) -> Result<Transaction, DbErr> {
+        loop {
+            let mut lease = self.lease().await?;
+            let fresh = lease.held.as_ref().is_some_and(|held| held.fresh);
+            match lease.begin(kind.sql(self.0.target.backend())).await {
+                Ok(()) => return Ok(Transaction::new(lease, kind)),
+                // Each turn of the loop closes a connection that was there before.
+                Err(_) if !fresh && lease.state == State::Spoilt => {}
+                Err(fault) => return Err(fault.executing()),
+            }
+        }
+    }
+
+    /// Closes all connections after what is running on them, and hands out no more.
+    pub(super) async fn close(&self) {
+        self.0.closed.store(true, Relaxed);
+        inside(async {
+            let all = self.0.permits.acquire_many(self.0.most);
+            if tokio::time::timeout(CLOSE_WITHIN, all).await.is_err() {
+                tracing::warn!("something still ran on the database when it was closed");
+            }
+            let idle = std::mem::take(&mut *self.idle());
+            for idle in idle {
+                if let Err(fault) = within(Some(CLOSE_WITHIN), idle.raw.close()).await {
+                    tracing::warn!(?fault, "closing the database");
+                }
+            }
+        })
+        .await;
+        self.0.permits.close();
+    }
+}
+
+impl Lease {
+    fn raw(&mut self) -> &mut Raw {
+        &mut self.held.as_mut().expect("held until it is dropped").raw
+    }
+
+    pub(super) fn is_spoilt(&self) -> bool {
+        self.state == State::Spoilt
+    }
+
+    async fn begin(&mut self, sql: &'static str) -> Result<(), Fault> {
+        self.state = State::Open;
+        let limit = self.home.0.limits.begin;
+        let begun = inside(within(limit, self.raw().begin(sql))).await;
+        match begun {
+            Ok(mark) => {
+                self.mark = mark;
+                Ok(())
+            }
+            Err(fault) => {
+                // Where another holds the lock there is no transaction; in all other cases nobody knows.
+                self.state = match (&self.home.0.target, fault.leaves()) {
+                    (Target::Sqlite(_), Leaves::Usable) if is_busy(&fault) => State::Clean,
+                    (_, leaves) => {
+                        self.note_cut(leaves);
+                        State::Spoilt
+                    }
+                };
+                Err(fault)
+            }
+        }
+    }
+
+    /// Ends the transaction with `COMMIT` or `ROLLBACK`. What fails to end is not used again.
+    pub(super) async fn end(&mut self, sql: &str) -> Result<(), Fault> {
+        let limit = self.home.0.limits.statement;
+        let ended = inside(within(limit, self.raw().unprepared(sql))).await;
+        match &ended {
+            Ok(_) => self.state = State::Clean,
+            Err(fault) => {
+                self.state = State::Spoilt;
+                self.note_cut(fault.leaves());
+            }
+        }
+        ended.map(drop)
+    }
+
+    pub(super) async fn execute(
+        &mut self,
+        limit: Option<Duration>,
+        statement: &Statement,
+    ) -> Result<ExecResult, DbErr> {
+        let before = self.ask();
+        let answer = inside(within(limit, self.raw().execute(statement))).await;
+        self.answered(before, answer).map_err(Fault::executing)
+    }
+
+    pub(super) async fn unprepared(
+        &mut self,
+        limit: Option<Duration>,
+        sql: &str,
+    ) -> Result<ExecResult, DbErr> {
+        let before = self.ask();
+        let answer = inside(within(limit, self.raw().unprepared(sql))).await;
+        self.answered(before, answer).map_err(Fault::executing)
+    }
+
+    pub(super) async fn one(
+        &mut self,
+        limit: Option<Duration>,
+        statement: &Statement,
+    ) -> Result<Option<QueryResult>, DbErr> {
+        let before = self.ask();
+        let answer = inside(within(limit, self.raw().one(statement))).await;
+        self.answered(before, answer).map_err(Fault::asking)
+    }
+
+    pub(super) async fn all(
+        &mut self,
+        limit: Option<Duration>,
+        statement: &Statement,
+    ) -> Result<Vec<QueryResult>, DbErr> {
+        let before = self.ask();
+        let answer = inside(within(limit, self.raw().all(statement))).await;
+        self.answered(before, answer).map_err(Fault::asking)
+    }
+
+    fn ask(&mut self) -> State {
+        let before = self.state;
+        if before == State::Clean {
+            self.state = State::Asked;
+        }
+        before
+    }
+
+    fn answered<T>(&mut self, before: State, answer: Result<T, Fault>) -> Result<T, Fault> {
+        match answer.as_ref().map_err(Fault::leaves) {
+            Ok(_) | Err(Leaves::Usable) => self.state = before,
+            Err(leaves) => {
+                self.state = State::Spoilt;
+                self.note_cut(leaves);
+            }
+        }
+        answer
+    }
+
+    fn note_cut(&self, leaves: Leaves) {
+        if leaves == Leaves::Cut {
+            self.home.cut();
+        }
+    }
+
+    pub(super) fn home(&self) -> &Connections {
+        &self.home
+    }
+}
+
+fn is_busy(fault: &Fault) -> bool {
+    let Fault::Said(sea_orm::SqlxError::Database(error)) = fault else {
+        return false;
+    };
+    let code = error
+        .code()
+        .and_then(|code| code.parse().ok())
+        .unwrap_or(0_u32);
+    matches!(code & 0xff, 5 | 6)
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let Some(mut held) = self.held.take() else {
+            return;
+        };
+        let home = self.home.clone();
+        let open = match self.state {
+            State::Clean => return home.give_back(held),
+            State::Spoilt => {
+                // Its transaction, if there is one, keeps what it locked until the server finds out.
+                drop(held);
+                if let Some(mark) = self.mark.take() {
+                    spawn(async move { home.end_abandoned(&mark).await });
+                }
+                return;
+            }
+            State::Open => true,
+            State::Asked => false,
+        };
+        // The caller left in the middle: what was sent is answered first.
+        let mark = self.mark.take();
+        spawn(async move {
+            let limit = home.0.limits.statement.map(|_| PROOF_WITHIN);
+            let ended = if open {
+                within(limit, held.raw.unprepared("ROLLBACK"))
+                    .await
+                    .map(drop)
+            } else {
+                within(limit, held.raw.ping()).await
+            };
+            if ended.is_ok() {
+                home.give_back(held);
+                return;
+            }
+            drop(held);
+            if let Some(mark) = mark {
+                home.end_abandoned(&mark).await;
+            }
+        });
+    }
+}
+
+#[async_trait]
+impl ConnectionTrait for Connections {
+    fn get_database_backend(&self) -> DbBackend {
+        self.0.target.backend()
+    }
+
+    async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
+        if self.0.careful {
+            let txn = self.begin(Kind::Write).await?;
+            let result = txn.execute_raw(statement).await?;
+            return txn.commit().await.map(|()| result);
+        }
+        let mut lease = self.lease().await?;
+        lease.execute(self.0.limits.statement, &statement).await
+    }
+
+    async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
+        if self.0.careful {
+            let txn = self.begin(Kind::Write).await?;
+            let result = txn.execute_unprepared(sql).await?;
+            return txn.commit().await.map(|()| result);
+        }
+        let mut lease = self.lease().await?;
+        lease.unprepared(self.0.limits.statement, sql).await
+    }
+
+    async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
+        if self.0.careful {
+            let txn = self.begin(Kind::Write).await?;
+            let row = txn.query_one_raw(statement).await?;
+            return txn.commit().await.map(|()| row);
+        }
+        let mut lease = self.lease().await?;
+        lease.one(self.0.limits.statement, &statement).await
+    }
+
+    async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
+        if self.0.careful {
+            let txn = self.begin(Kind::Write).await?;
+            let rows = txn.query_all_raw(statement).await?;
+            return txn.commit().await.map(|()| rows);
+        }
+        let mut lease = self.lease().await?;
+        lease.all(self.0.limits.statement, &statement).await
+    }
+}

@@ -1,0 +1,157 @@
+//! One connection to the database, and what is sent over it.
+
+use std::{future::Future, time::Duration};
+
+use sea_orm::{
+    DbBackend, ExecResult, QueryResult, SqlxError, Statement,
+    sqlx::{
+        self, AssertSqlSafe, ConnectOptions as _, Connection as _, Executor as _, Row as _,
+        postgres::{PgConnectOptions, PgConnection},
+        sqlite::{SqliteConnectOptions, SqliteConnection},
+    },
+};
+use sea_query_sqlx::SqlxValues;
+
+use super::fault::Fault;
+
+/// How a connection is made.
+#[derive(Clone, Debug)]
+pub(super) enum Target {
+    Sqlite(Box<SqliteConnectOptions>),
+    Postgres(Box<PgConnectOptions>),
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(super) enum Raw {
+    Sqlite(SqliteConnection),
+    Postgres(PgConnection),
+}
+
+/// How PostgreSQL knows a write transaction, to end it or to find out how it ended.
+#[derive(Clone, Debug)]
+pub(super) struct Mark {
+    pub transaction: String,
+    pub process: String,
+}
+
+impl Target {
+    pub(super) fn backend(&self) -> DbBackend {
+        match self {
+            Self::Sqlite(_) => DbBackend::Sqlite,
+            Self::Postgres(_) => DbBackend::Postgres,
+        }
+    }
+
+    pub(super) async fn connect(&self) -> Result<Raw, SqlxError> {
+        Ok(match self {
+            Self::Sqlite(options) => Raw::Sqlite(options.connect().await?),
+            Self::Postgres(options) => Raw::Postgres(options.connect().await?),
+        })
+    }
+}
+
+impl Raw {
+    pub(super) async fn execute(&mut self, statement: &Statement) -> Result<ExecResult, SqlxError> {
+        let sql = AssertSqlSafe(statement.sql.as_str());
+        match self {
+            Self::Sqlite(raw) => {
+                let query = sqlx::query_with::<sqlx::Sqlite, _>(sql, values(statement));
+                query.execute(raw).await.map(Into::into)
+            }
+            Self::Postgres(raw) => {
+                let query = sqlx::query_with::<sqlx::Postgres, _>(sql, values(statement));
+                query.execute(raw).await.map(Into::into)
+            }
+        }
+    }
+
+    /// The first row. All are read: a statement that writes and returns rows is not done, and outside of a transaction not
+    /// committed, before its last.
+    pub(super) async fn one(
+        &mut self,
+        statement: &Statement,
+    ) -> Result<Option<QueryResult>, SqlxError> {
+        let rows = self.all(statement).await?;
+        Ok(rows.into_iter().next())
+    }
+
+    pub(super) async fn all(
+        &mut self,
+        statement: &Statement,
+    ) -> Result<Vec<QueryResult>, SqlxError> {
+        let sql = AssertSqlSafe(statement.sql.as_str());
+        match self {
+            Self::Sqlite(raw) => {
+                let query = sqlx::query_with::<sqlx::Sqlite, _>(sql, values(statement));
+                let rows = query.fetch_all(raw).await?;
+                Ok(rows.into_iter().map(Into::into).collect())
+            }
+            Self::Postgres(raw) => {
+                let query = sqlx::query_with::<sqlx::Postgres, _>(sql, values(statement));
+                let rows = query.fetch_all(raw).await?;
+                Ok(rows.into_iter().map(Into::into).collect())
+            }
+        }
+    }
+
+    /// One or more statements without parameters.
+    pub(super) async fn unprepared(&mut self, sql: &str) -> Result<ExecResult, SqlxError> {
+        let sql = AssertSqlSafe(sql.to_owned());
+        match self {
+            Self::Sqlite(raw) => raw.execute(sql).await.map(Into::into),
+            Self::Postgres(raw) => raw.execute(sql).await.map(Into::into),
+        }
+    }
+
+    /// Begins a transaction with `sql`, whose last row, where it has one, is the mark.
+    pub(super) async fn begin(&mut self, sql: &'static str) -> Result<Option<Mark>, SqlxError> {
+        match self {
+            Self::Sqlite(raw) => raw.execute(sql).await.map(|_| None),
+            Self::Postgres(raw) => {
+                let rows = raw.fetch_all(sqlx::raw_sql(sql)).await?;
+                let mark = |row: &sqlx::postgres::PgRow| {
+                    Ok(Mark {
+                        transaction: row.try_get(0)?,
+                        process: row.try_get(1)?,
+                    })
+                };
+                rows.last().map(mark).transpose()
+            }
+        }
+    }
+
+    pub(super) async fn ping(&mut self) -> Result<(), SqlxError> {
+        match self {
+            Self::Sqlite(raw) => raw.ping().await,
+            Self::Postgres(raw) => raw.ping().await,
+        }
+    }
+
+    /// Takes leave properly.
+    pub(super) async fn close(self) -> Result<(), SqlxError> {
+        match self {
+            Self::Sqlite(raw) => raw.close().await,
+            Self::Postgres(raw) => raw.close().await,
+        }
+    }
+}
+
+fn values(statement: &Statement) -> SqlxValues {
+    let values = statement.values.clone();
+    SqlxValues(values.unwrap_or_else(|| sea_orm::Values(Vec::new())))
+}
+
+/// Awaits an answer for at most `deadline`.
+pub(super) async fn within<T>(
+    deadline: Option<Duration>,
+    work: impl Future<Output = Result<T, SqlxError>>,
+) -> Result<T, Fault> {
+    match deadline {
+        None => work.await.map_err(Fault::Said),
+        Some(time) => match tokio::time::timeout(time, work).await {
+            Ok(outcome) => outcome.map_err(Fault::Said),
+            Err(_) => Err(Fault::Silent(time)),
+        },
+    }
+}

@@ -1,0 +1,138 @@
+//! Opening the store: its schema, and the proof that `secrets.key` is the key of what is stored. Whoever wrote a secret with
+//! another key would lose it for good.
+
+use dikala_entities::{Store, Vault, tenant, webhook};
+use dikala_migration::{SchemaState, migrate, schema_state};
+use sea_orm::{DbErr, EntityTrait, QueryOrder, QuerySelect};
+
+use super::StartError;
+use crate::config::Settings;
+
+/// The oldest and the newest tenants and webhooks whose secrets are tried, of each so many.
+const TRIED: u64 = 25;
+
+/// What came of trying the key on stored secrets.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Proof {
+    /// Whose secrets do not open, such as `tenant ten_…`.
+    pub sealed: Vec<String>,
+    /// Whether this can be the key that the rest was made with.
+    pub is_the_key: bool,
+}
+
+/// Connects, sees to the schema, and tries the key on what is stored, where one is set.
+pub async fn open_store(settings: &Settings, may_migrate: bool) -> Result<Store, StartError> {
+    if let Some(path) = Store::missing_file(&settings.database.url).filter(|_| !may_migrate) {
+        return Err(StartError::NoDatabase(path));
+    }
+    let store = Store::connect(&settings.database.url).await?;
+    match schema_state(store.reader()).await? {
+        SchemaState::Current => {}
+        SchemaState::Newer(step) => return Err(StartError::NewerSchema(step)),
+        SchemaState::Behind(_) if may_migrate => {
+            let schema = store.for_schema().await?;
+            migrate(&schema).await?;
+            schema.close().await?;
+        }
+        SchemaState::Behind(steps) => return Err(StartError::OldSchema(steps)),
+    }
+    if settings.has_key() {
+        let proof = prove(&store, &settings.vault()?).await?;
+        if !proof.is_the_key {
+            return Err(StartError::WrongKey);
+        }
+        if !proof.sealed.is_empty() {
+            tracing::warn!(sealed = ?proof.sealed, "some secrets do not open with secrets.key");
+        }
+    }
+    Ok(store)
+}
+
+/// The vault of the configuration. Where its key is missing, the answer depends on whether something was sealed with one.
+pub async fn vault(settings: &Settings) -> Result<Vault, StartError> {
+    let there = Store::missing_file(&settings.database.url).is_none();
+    if !settings.has_key() && there {
+        let store = Store::connect(&settings.database.url).await?;
+        let any = tenant::Entity::find()
+            .select_only()
+            .column(tenant::Column::Id)
+            .limit(1)
+            .into_tuple::<String>()
+            .one(store.reader())
+            .await;
+        store.close().await;
+        // An error: the tables are not there yet.
+        if matches!(any, Ok(Some(_))) {
+            return Err(StartError::MissingKey);
+        }
+    }
+    Ok(settings.vault()?)
+}
+
+/// Tries the key on secrets of several tenants and webhooks.
+pub async fn prove(store: &Store, vault: &Vault) -> Result<Proof, DbErr> {
+    let db = store.reader();
+    let tenants = || tenant::Entity::find().limit(TRIED);
+    let mut tried = Vec::new();
+    let oldest = tenants().order_by_asc(tenant::Column::Id).all(db).await?;
+    let newest = tenants().order_by_desc(tenant::Column::Id).all(db).await?;
+    for tenant in oldest.into_iter().chain(newest) {
+        let opens = vault.open(tenant.id, &tenant.function_secret).is_ok();
+        tried.push((format!("tenant {}", tenant.id), opens));
+    }
+    let webhooks = || webhook::Entity::find().limit(TRIED);
+    let oldest = webhooks().order_by_asc(webhook::Column::Id).all(db).await?;
+    let newest = webhooks()
+        .order_by_desc(webhook::Column::Id)
+        .all(db)
+        .await?;
+    for webhook in oldest.into_iter().chain(newest) {
+        for sealed in [Some(webhook.secret), webhook.previous_secret] {
+            let opens = sealed.is_none_or(|sealed| vault.open(webhook.id, &sealed).is_ok());
+            tried.push((format!("webhook {}", webhook.id), opens));
+        }
+    }
+    Ok(judge(tried))
+}
+
+/// A key that was set by mistake may have sealed a few secrets before somebody noticed: the one that opens most is the key,
+/// and between two that open as many, the one that opens the oldest.
+fn judge(tried: Vec<(String, bool)>) -> Proof {
+    let opened = tried.iter().filter(|(_, opens)| *opens).count();
+    let is_the_key = match tried.first() {
+        None => true,
+        Some((_, oldest)) => opened * 2 > tried.len() || (opened * 2 == tried.len() && *oldest),
+    };
+    let mut sealed: Vec<String> = tried
+        .into_iter()
+        .filter(|(_, opens)| !opens)
+        .map(|(whose, _)| whose)
+        .collect();
+    sealed.sort_unstable();
+    sealed.dedup();
+    Proof { sealed, is_the_key }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_is_the_one_that_opens_most() {
+        for (tried, is_the_key) in [
+            (&[][..], true),
+            (&[true], true),
+            (&[false], false),
+            (&[true, false], true),
+            (&[false, true], false),
+            (&[false, true, true], true),
+            (&[true, false, false], false),
+        ] {
+            let named = |opens: &bool| ("tenant ten_1".to_owned(), *opens);
+            let proof = judge(tried.iter().map(named).collect());
+            assert_eq!(proof.is_the_key, is_the_key, "{tried:?}");
+            let any_sealed = tried.iter().any(|opens| !opens);
+            assert_eq!(proof.sealed.len(), usize::from(any_sealed), "{tried:?}");
+        }
+    }
+}
