@@ -382,3 +382,6 @@ pub fn json_statement<T: serde::Serialize>(
         [Value::from(batch)],
     ))
 }
+
+#[cfg(test)]
+mod tests;

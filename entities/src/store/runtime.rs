@@ -6,7 +6,6 @@
 
 use std::{
     future::{Future, pending, poll_fn},
-    pin::pin,
     sync::LazyLock,
     thread,
 };
@@ -26,14 +25,14 @@ static RUNTIME: LazyLock<Handle> = LazyLock::new(|| {
     handle
 });
 
-/// Awaits `work` so that every socket and timer it makes belongs to the lasting runtime.
-pub(super) async fn inside<T>(work: impl Future<Output = T>) -> T {
-    let mut work = pin!(work);
-    poll_fn(|cx| {
+/// Awaits `work` so that every socket and timer it makes belongs to the lasting runtime. In a box: what speaks to a database is
+/// large, and would be part of every future that comes to it.
+pub(super) fn inside<T>(work: impl Future<Output = T>) -> impl Future<Output = T> {
+    let mut work = Box::pin(work);
+    poll_fn(move |cx| {
         let _entered = RUNTIME.enter();
         work.as_mut().poll(cx)
     })
-    .await
 }
 
 /// Does `work` whether or not anybody waits for it.

@@ -4,6 +4,7 @@ pub mod answer;
 pub mod bomb;
 pub mod bridge;
 pub mod deaf;
+pub mod link;
 pub mod moment;
 pub mod postgres;
 pub mod receiver;

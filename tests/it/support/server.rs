@@ -91,8 +91,11 @@ impl Installation {
 
     /// A command with these settings and nothing else of this process's environment that could matter.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_dikala"));
+        // A write past the limit of a file's size fails, as on a full disk, and is no reason to die.
+        let mut command = Command::new("sh");
         command
+            .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
+            .arg(env!("CARGO_BIN_EXE_dikala"))
             .args(arguments)
             .env_clear()
             .envs(std::env::vars_os().filter(|(name, _)| name == "PATH" || name == "TMPDIR"))
@@ -169,6 +172,21 @@ impl Server {
 
     pub fn send_sigterm(&self) {
         signal("TERM", &self.child);
+    }
+
+    /// From now on no file grows past so many bytes; without a number, files grow again.
+    pub fn limit_files(&self, bytes: Option<u64>) {
+        let soft = bytes.map_or("unlimited".to_owned(), |bytes| bytes.to_string());
+        let set = Command::new("prlimit")
+            .args(["--pid", &self.child.id().to_string()])
+            .arg(format!("--fsize={soft}:"))
+            .status();
+        assert!(set.unwrap().success());
+    }
+
+    /// What the process has logged so far.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.installation.log()).unwrap()
     }
 
     /// SIGTERM, and the exit code that follows.

@@ -74,7 +74,11 @@ impl Setup {
 impl World {
     /// `None` where the store is not to be had on this machine; tests use [`world!`].
     pub async fn start(kind: StoreKind, setup: Setup) -> Option<Self> {
-        let mut installation = Installation::new(kind)?;
+        Some(Self::on(Installation::new(kind)?, setup).await)
+    }
+
+    /// On an installation that is not the usual one.
+    pub async fn on(mut installation: Installation, setup: Setup) -> Self {
         for (key, value) in &setup.settings {
             installation.set(key, value);
         }
@@ -84,11 +88,11 @@ impl World {
         tenant
             .subscribe(&receiver.url(HOOK), &ALL_EVENTS, SECRET)
             .await;
-        Some(Self {
+        Self {
             tenant,
             receiver,
             server,
-        })
+        }
     }
 
     /// Waits for an event at the usual webhook; `call` may be empty.

@@ -1,0 +1,148 @@
+//! What may be done with a connection after it failed. PostgreSQL's side is shown from outside, through a link that falls silent.
+
+use tempfile::TempDir;
+
+use super::*;
+
+async fn store() -> (TempDir, Store) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let url = format!("sqlite://{}", folder.path().join("test.db").display());
+    let store = Store::connect(&url).await.expect("a store");
+    let tables = "CREATE TABLE notes (id INTEGER PRIMARY KEY, text TEXT NOT NULL); \
+        CREATE TABLE marks (note INTEGER NOT NULL REFERENCES notes (id) DEFERRABLE INITIALLY DEFERRED)";
+    store
+        .writer()
+        .execute_unprepared(tables)
+        .await
+        .expect("tables");
+    (folder, store)
+}
+
+/// The writer's connection takes no page more, as if the disk were full. It is a setting of this one connection.
+async fn fill(store: &Store) {
+    let db = store.writer();
+    db.execute_unprepared("PRAGMA max_page_count = 1")
+        .await
+        .expect("is set");
+}
+
+fn note(text: &str) -> String {
+    format!("INSERT INTO notes (text) VALUES ('{text}')")
+}
+
+fn large_note() -> String {
+    note(&"x".repeat(100_000))
+}
+
+/// Rows as another process sees them: what is not committed is not among them.
+async fn notes(store: &Store) -> i64 {
+    let other = Store::connect(&store.url).await.expect("a store");
+    let count = Statement::from_string(other.backend(), "SELECT COUNT(*) AS notes FROM notes");
+    let row = other.reader().query_one_raw(count).await.expect("reads");
+    let notes = row.expect("a row").try_get("", "notes").expect("a number");
+    other.close().await;
+    notes
+}
+
+async fn write(store: &Store, sql: &str) -> Result<(), DbErr> {
+    let txn = store.begin().await?;
+    txn.execute_unprepared(sql).await?;
+    txn.commit().await
+}
+
+#[tokio::test]
+async fn what_is_acknowledged_after_a_full_disk_is_committed() {
+    let (_folder, store) = store().await;
+    for way in ["dropped", "rolled back", "committed all the same", "alone"] {
+        let before = notes(&store).await;
+        fill(&store).await;
+        if way == "alone" {
+            let refused = store.writer().execute_unprepared(&large_note()).await;
+            assert!(is_outage(&refused.expect_err("is full")), "{way}");
+        } else {
+            let txn = store.begin().await.expect("begins");
+            txn.execute_unprepared(&note("fits")).await.expect("fits");
+            let refused = txn.execute_unprepared(&large_note()).await;
+            assert!(is_outage(&refused.expect_err("is full")), "{way}");
+            let after = txn.execute_unprepared(&note("after")).await;
+            after.expect_err("nothing is written beside the transaction");
+            match way {
+                "dropped" => drop(txn),
+                "rolled back" => txn.rollback().await.expect("nothing is left"),
+                _ => drop(txn.commit().await.expect_err("was not written")),
+            }
+        }
+        assert_eq!(notes(&store).await, before, "{way}");
+        // There is room again: the limit went with the connection.
+        for more in 1..=3 {
+            write(&store, &large_note()).await.expect("is written");
+            assert_eq!(notes(&store).await, before + more, "{way}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_commit_that_fails_leaves_no_connection_to_go_on_with() {
+    let (_folder, store) = store().await;
+    let orphan = "INSERT INTO marks (note) VALUES (4711)";
+    write(&store, orphan).await.expect_err("refers to nothing");
+    write(&store, &note("after")).await.expect("is written");
+    assert_eq!(notes(&store).await, 1);
+}
+
+#[tokio::test]
+async fn a_caller_that_leaves_in_the_middle_leaves_nothing_open() {
+    let (_folder, store) = store().await;
+    for _ in 0..20 {
+        let leaving = async {
+            let txn = store.begin().await.expect("begins");
+            txn.execute_unprepared(&note("never")).await.expect("fits");
+            std::future::pending::<()>().await;
+        };
+        let soon = Duration::from_millis(5);
+        tokio::time::timeout(soon, leaving).await.expect_err("left");
+        write(&store, "DELETE FROM marks").await.expect("is next");
+    }
+    assert_eq!(notes(&store).await, 0);
+}
+
+#[tokio::test]
+async fn a_wrong_statement_costs_no_connection() {
+    let (_folder, store) = store().await;
+    // Lasts as long as the connection.
+    let mine = "CREATE TEMP TABLE mine (one INTEGER PRIMARY KEY); INSERT INTO mine VALUES (1)";
+    store.writer().execute_unprepared(mine).await.expect("made");
+    let twice = "INSERT INTO mine VALUES (1)";
+    write(&store, twice).await.expect_err("is there already");
+    store
+        .writer()
+        .execute_unprepared(twice)
+        .await
+        .expect_err("is there already");
+    let other = "INSERT INTO mine VALUES (2)";
+    write(&store, other).await.expect("the same connection");
+}
+
+#[tokio::test]
+async fn a_closed_store_hands_out_no_connection() {
+    let (_folder, store) = store().await;
+    store.close().await;
+    assert!(is_outage(&store.begin().await.expect_err("is closed")));
+    assert!(is_outage(&store.ping().await.expect_err("is closed")));
+}
+
+/// The runtime that opened a connection may be gone when it is used again.
+#[test]
+fn connections_outlive_the_runtime_that_opened_them() {
+    let runtime = || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.expect("a runtime")
+    };
+    let (_folder, store) = runtime().block_on(store());
+    runtime().block_on(async {
+        write(&store, &note("later")).await.expect("is written");
+        assert_eq!(notes(&store).await, 1);
+    });
+}

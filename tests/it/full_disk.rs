@@ -1,0 +1,111 @@
+//! A disk that is full for a while: writes are refused in words, and what was acknowledged before, between and after is there.
+
+use std::collections::HashMap;
+
+use futures_util::future::join_all;
+
+use crate::support::{
+    prelude::*,
+    rest::Response,
+    tenant::{Tenant, text},
+    wait::within,
+};
+
+/// How soon the service works again once there is room.
+const WORKS_WITHIN: Duration = Duration::from_secs(5);
+/// Smaller than what the database has already: nothing more is written.
+const FULL: u64 = 16 << 10;
+
+/// Agents that were acknowledged: id and name.
+#[derive(Default)]
+struct Acknowledged(HashMap<String, String>);
+
+impl Acknowledged {
+    /// Writes agents side by side and keeps those that were acknowledged; the answers of the others.
+    async fn write(&mut self, tenant: &Tenant, what: &str, count: usize) -> Vec<Response> {
+        let write = async |number: usize| {
+            let name = format!("{what} {number}");
+            let agent = json!({"name": name, "systemPrompt": "Answer kindly.".repeat(200)});
+            (name, tenant.api.post("/agents", agent).await)
+        };
+        let mut refused = Vec::new();
+        for (name, answer) in join_all((0..count).map(write)).await {
+            if answer.status == 201 {
+                self.0.insert(text(&answer.body, "id"), name);
+            } else {
+                refused.push(answer);
+            }
+        }
+        refused
+    }
+
+    async fn are_there(&self, tenant: &Tenant) {
+        for (id, name) in &self.0 {
+            let agent = tenant.api.get(&format!("/agents/{id}")).await.expect(200);
+            assert_eq!(agent["name"], **name);
+        }
+    }
+}
+
+#[actix_web::test]
+async fn what_is_acknowledged_around_a_full_disk_is_there_after_a_kill() {
+    let mut world = world!(Sqlite);
+    let mut acknowledged = Acknowledged::default();
+    let public = world.server.rest();
+    let bridge = world.tenant.bridge(Socket).await;
+    let before = bridge.talk(&world.tenant.did).await;
+    assert!(
+        acknowledged
+            .write(&world.tenant, "before", 20)
+            .await
+            .is_empty()
+    );
+
+    for round in ["first", "second"] {
+        world.server.limit_files(Some(FULL));
+        for _ in 0..4 {
+            for answer in acknowledged.write(&world.tenant, round, 8).await {
+                assert!(answer.header("retry-after").is_some(), "{answer:?}");
+                assert_eq!(answer.expect(503)["error"]["code"], "unavailable");
+            }
+        }
+        eventually("not ready", async || {
+            let answer = public.get("/health/ready").await;
+            let down = answer.status == 503 && answer.body["checks"]["store"] == false;
+            down.then_some(())
+        })
+        .await;
+        public.get("/health/live").await.expect(200);
+        let call = json!({"did": world.tenant.did, "callerNumber": "+6281", "bridgeCallId": round});
+        let reply = bridge.ask("call.incoming", call).await;
+        assert_eq!(
+            (&reply["ok"], &reply["code"]),
+            (&json!(false), &json!("unavailable")),
+            "{reply}"
+        );
+
+        world.server.limit_files(None);
+        within(WORKS_WITHIN, "writes, reads and readiness", async || {
+            let refused = acknowledged.write(&world.tenant, "again", 1).await;
+            let ready = public.get("/health/ready").await.status == 200;
+            (ready && refused.is_empty()).then_some(())
+        })
+        .await;
+        let refused = acknowledged.write(&world.tenant, "after", 20).await;
+        assert!(refused.is_empty(), "{refused:?}");
+    }
+    let after = bridge.talk(&world.tenant.did).await;
+
+    world.server.kill9();
+    bridge.cut();
+    world.server.restart();
+    assert!(acknowledged.0.len() > 60);
+    acknowledged.are_there(&world.tenant).await;
+    let bridge = world.tenant.bridge(Http).await;
+    for call in [&before, &after] {
+        assert_eq!(world.tenant.call(call).await["status"], "answered");
+        bridge.hang_up(call).await;
+        assert_eq!(world.tenant.billed(call).await, Some(1));
+    }
+    world.assert_ledger_is_exact();
+}

@@ -1,0 +1,174 @@
+//! PostgreSQL behind a link that falls silent: no error, no end, no answer. Whatever was acknowledged is there once, whatever
+//! was not can be asked for again, and the service is back soon after new connections work.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+};
+
+use actix_web::rt;
+use awc::http::Method;
+
+use crate::support::{link::Link, prelude::*, tenant::text, wait::within};
+
+/// How soon everything works again once new connections do.
+const BACK_WITHIN: Duration = Duration::from_secs(10);
+/// Between two writes of one writer: a tenant has room for so many agents.
+const PACE: Duration = Duration::from_millis(100);
+const WRITERS: usize = 4;
+
+/// Writes agents, each with an `Idempotency-Key` under which it is asked for until it is acknowledged.
+#[derive(Default)]
+struct Writers {
+    stop: Cell<bool>,
+    acknowledged: RefCell<Vec<(String, String)>>,
+    repeated: Cell<usize>,
+}
+
+impl Writers {
+    async fn write(self: Rc<Self>, api: Rest, writer: usize) {
+        for number in 0.. {
+            if self.stop.get() {
+                return;
+            }
+            let name = format!("{writer}-{number}");
+            let api = api.clone().with("idempotency-key", &name);
+            let agent = json!({"name": name, "systemPrompt": "Answer kindly."});
+            loop {
+                let answer = api
+                    .try_send(Method::POST, "/agents", Some(agent.clone()))
+                    .await;
+                let answer = answer.expect("an answer, whatever it is");
+                if answer.status == 201 {
+                    let written = (text(&answer.body, "id"), name);
+                    self.acknowledged.borrow_mut().push(written);
+                    break;
+                }
+                let code = answer.body["error"]["code"].as_str().unwrap();
+                let again = ["unavailable", "idempotency_in_progress"];
+                assert!(again.contains(&code), "{answer:?}");
+                self.repeated.set(self.repeated.get() + 1);
+                rt::time::sleep(PACE).await;
+            }
+            rt::time::sleep(PACE).await;
+        }
+    }
+
+    fn count(&self) -> usize {
+        self.acknowledged.borrow().len()
+    }
+}
+
+/// A server that reaches its PostgreSQL over a link.
+async fn linked_world() -> Option<(World, Link)> {
+    let mut installation = Installation::new(Postgres)?;
+    let url = installation.store.url.clone();
+    let port = url.rsplit_once(':').unwrap().1.split_once('/').unwrap().0;
+    let link = Link::to(port.parse().unwrap());
+    installation.set("database.url", &url.replace(port, &link.port.to_string()));
+    let setup = Setup::new().set("bridge.lost_after_seconds", 600);
+    Some((World::on(installation, setup).await, link))
+}
+
+/// Everything that a caller may want works: writes, reads, a call from beginning to end, readiness.
+async fn is_back(world: &World, bridge: &Bridge) {
+    within(
+        BACK_WITHIN,
+        "a write, a read, a call and readiness",
+        async || {
+            let agent = json!({"name": "back", "systemPrompt": "Answer kindly."});
+            let wrote = world.tenant.api.post("/agents", agent).await.status == 201;
+            let read = world.tenant.api.get("/agents").await.status == 200;
+            let ready = world.server.rest().get("/health/ready").await.status == 200;
+            let reply = bridge.incoming(&world.tenant.did, None).await;
+            (wrote && read && ready && reply["ok"] == true).then_some(())
+        },
+    )
+    .await;
+}
+
+/// Each acknowledged agent is there, and none twice.
+async fn all_are_there_once(world: &World, writers: &Writers) {
+    let agents = world.tenant.api.get("/agents").await.expect(200);
+    let agents = agents["agents"].as_array().unwrap();
+    for (id, name) in writers.acknowledged.borrow().iter() {
+        let named: Vec<_> = agents.iter().filter(|a| a["name"] == **name).collect();
+        assert_eq!(named.len(), 1, "{name}: {named:?}");
+        assert_eq!(named[0]["id"], **id);
+    }
+}
+
+async fn load(world: &World) -> (Rc<Writers>, Vec<rt::task::JoinHandle<()>>) {
+    let writers = Rc::<Writers>::default();
+    let tasks = (0..WRITERS)
+        .map(|writer| rt::spawn(writers.clone().write(world.tenant.api.clone(), writer)))
+        .collect();
+    eventually("some writes", async || (writers.count() > 20).then_some(())).await;
+    (writers, tasks)
+}
+
+async fn end(world: &World, writers: &Writers, tasks: Vec<rt::task::JoinHandle<()>>) {
+    let before = writers.count();
+    eventually("more writes", async || {
+        (writers.count() > before + 20).then_some(())
+    })
+    .await;
+    writers.stop.set(true);
+    for task in tasks {
+        task.await.unwrap();
+    }
+    all_are_there_once(world, writers).await;
+}
+
+#[actix_web::test]
+async fn connections_that_fall_silent_are_left_for_new_ones() {
+    let Some((world, link)) = linked_world().await else {
+        return;
+    };
+    let bridge = world.tenant.bridge(Http).await;
+    let call = bridge.talk(&world.tenant.did).await;
+    let (writers, tasks) = load(&world).await;
+    for _ in 0..3 {
+        let before = link.made();
+        link.freeze_connections();
+        is_back(&world, &bridge).await;
+        assert!(link.made() > before, "the service noticed");
+    }
+    end(&world, &writers, tasks).await;
+    bridge.hang_up(&call).await;
+    assert_eq!(world.tenant.billed(&call).await, Some(1));
+    world.event("call.ended", &call).await;
+    world.assert_ledger_is_exact();
+}
+
+#[actix_web::test]
+async fn a_link_that_is_dark_for_a_while_refuses_in_time_and_loses_nothing() {
+    let Some((world, link)) = linked_world().await else {
+        return;
+    };
+    let bridge = world.tenant.bridge(Http).await;
+    let call = bridge.talk(&world.tenant.did).await;
+    let (writers, tasks) = load(&world).await;
+    link.go_dark();
+    let public = world.server.rest();
+    eventually("not ready", async || {
+        (public.get("/health/ready").await.status == 503).then_some(())
+    })
+    .await;
+    public.get("/health/live").await.expect(200);
+    let answer = world.tenant.api.get("/agents").await;
+    assert!(answer.header("retry-after").is_some(), "{answer:?}");
+    assert_eq!(answer.expect(503)["error"]["code"], "unavailable");
+    let reply = bridge.ask("call.answered", json!({"callId": call})).await;
+    assert_eq!(reply["code"], "unavailable", "{reply}");
+    eventually("every writer to be refused", async || {
+        (writers.repeated.get() > WRITERS).then_some(())
+    })
+    .await;
+    link.light_up();
+    is_back(&world, &bridge).await;
+    end(&world, &writers, tasks).await;
+    bridge.hang_up(&call).await;
+    assert_eq!(world.tenant.billed(&call).await, Some(1));
+    world.assert_ledger_is_exact();
+}
