@@ -5,7 +5,12 @@
 //! (`hangup`, `transfer`, `test`) have their answer stored right after; a crash in that moment leaves a claim without an
 //! answer, which expires after [`RUNNING_MS_MAX`]: a repeat after that is carried out again. All of those may be.
 
-use std::{cell::Cell, rc::Rc};
+use std::{
+    cell::Cell,
+    rc::Rc,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use actix_web::{
     Error, HttpMessage, HttpResponse,
@@ -18,13 +23,14 @@ use actix_web::{
     middleware::Next,
     web,
 };
-use dikala_entities::{Millis, Store, TenantId, idempotency};
+use dikala_entities::{Millis, Store, TenantId, idempotency, store::is_outage};
 use sea_orm::{
     ActiveValue::Set,
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, Statement,
     sea_query::{Expr, OnConflict},
 };
 use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
 
 use super::request::inherit;
 use crate::{
@@ -41,6 +47,9 @@ const KEY_LENGTH_MAX: usize = 255;
 const KEPT_MS: i64 = 24 * 60 * 60 * 1_000;
 /// How long a request may run before its claim counts as left behind by a crash.
 pub(crate) const RUNNING_MS_MAX: i64 = 60_000;
+/// Keys at a time that wait to be given back because the database was away; others expire.
+const GIVING_BACK_MAX: usize = 1_000;
+const GIVE_BACK_EVERY: Duration = Duration::from_secs(1);
 const SWEEP_BATCH: i64 = 500;
 const SWEEP_BATCHES_MAX: usize = 200;
 
@@ -53,6 +62,9 @@ pub struct Claim {
     claimed_at: Millis,
     settled: Cell<bool>,
 }
+
+static GIVING_BACK: LazyLock<Arc<Semaphore>> =
+    LazyLock::new(|| Arc::new(Semaphore::new(GIVING_BACK_MAX)));
 
 impl Claim {
     /// Stores the answer under the key. False if the claim was lost to a later request meanwhile: then nothing may be committed.
@@ -76,9 +88,37 @@ impl Claim {
         Ok(done.rows_affected == 1)
     }
 
+    /// The same right, to be given back by somebody else.
+    fn again(&self) -> Self {
+        Self {
+            tenant: self.tenant,
+            key: self.key.clone(),
+            claimed_at: self.claimed_at,
+            settled: Cell::new(false),
+        }
+    }
+
     /// Notes that the transaction of [`settle`](Self::settle) is committed.
     pub fn committed(&self) {
         self.settled.set(true);
+    }
+
+    /// Gives the key back as soon as the database takes it, so that a client need not wait until the claim expires. Whether
+    /// there is a claim may not be known.
+    fn release_later(self, store: Store) {
+        let Ok(place) = Arc::clone(&GIVING_BACK).try_acquire_owned() else {
+            return;
+        };
+        actix_web::rt::spawn(async move {
+            for _ in 0..RUNNING_MS_MAX / 1_000 {
+                actix_web::rt::time::sleep(GIVE_BACK_EVERY).await;
+                match self.release(&store).await {
+                    Err(error) if is_outage(&error) => {}
+                    _ => break,
+                }
+            }
+            drop(place);
+        });
     }
 
     /// Gives the key back: the request may be repeated under it.
@@ -136,16 +176,22 @@ async fn claim(services: &Services, req: &ServiceRequest) -> Result<Claimed, Api
         .ok_or(ApiError::Internal)?;
     let fingerprint = fingerprint(req);
     let now = services.clock.now();
-    let mine = || {
-        Ok(Claimed::Mine(Claim {
-            tenant,
-            key: key.clone(),
-            claimed_at: now,
-            settled: Cell::new(false),
-        }))
+    let claim = || Claim {
+        tenant,
+        key: key.clone(),
+        claimed_at: now,
+        settled: Cell::new(false),
     };
-    if insert(&services.store, tenant, &key, &fingerprint, now).await? {
-        return mine();
+    let mine = || Ok(Claimed::Mine(claim()));
+    match insert(&services.store, tenant, &key, &fingerprint, now).await {
+        Ok(true) => return mine(),
+        Ok(false) => {}
+        Err(error) => {
+            if is_outage(&error) {
+                claim().release_later(services.store.clone());
+            }
+            return Err(error.into());
+        }
     }
     let row = idempotency::Entity::find_by_id((tenant, key.clone()))
         .one(services.store.reader())
@@ -308,6 +354,9 @@ async fn finish(
     // The effect has happened: the client gets its answer even where it could not be kept.
     if let Err(error) = kept {
         tracing::warn!(%error, "the answer to an Idempotency-Key was not stored");
+        if !depends_on_state(&response) {
+            claim.again().release_later(services.store.clone());
+        }
     }
     Ok(response)
 }

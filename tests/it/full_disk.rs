@@ -77,12 +77,8 @@ async fn what_is_acknowledged_around_a_full_disk_is_there_after_a_kill() {
         .await;
         public.get("/health/live").await.expect(200);
         let call = json!({"did": world.tenant.did, "callerNumber": "+6281", "bridgeCallId": round});
-        let reply = bridge.ask("call.incoming", call).await;
-        assert_eq!(
-            (&reply["ok"], &reply["code"]),
-            (&json!(false), &json!("unavailable")),
-            "{reply}"
-        );
+        let refused = bridge.refused("call.incoming", call).await;
+        assert_eq!(refused["code"], "unavailable", "{refused}");
 
         world.server.limit_files(None);
         within(WORKS_WITHIN, "writes, reads and readiness", async || {

@@ -348,3 +348,83 @@ async fn a_thousand_calls_and_three_kills(#[values(Sqlite, Postgres)] store: Sto
     assert!(!world.receiver.received("/function").is_empty());
     world.assert_ledger_is_exact();
 }
+
+/// Connections of the database belong to nobody who ends before the last delivery is recorded.
+#[rstest]
+#[actix_web::test]
+async fn sigterm_under_load_ends_soon_and_records_every_attempt(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    const ROUNDS: usize = 4;
+    /// The bound is 30 s; what is under way takes far less.
+    const EXITS_WITHIN: Duration = Duration::from_secs(15);
+    let mut world = world!(store, Setup::new().minutes(10_000));
+    // Answers come while the listeners are closing, and after.
+    let slow = Answer::Slow(Duration::from_millis(1_500));
+    world.receiver.answer(HOOK, [slow]);
+    for _ in 0..ROUNDS {
+        let bridge = std::rc::Rc::new(world.tenant.bridge(Socket).await);
+        for _ in 0..8 {
+            actix_web::rt::spawn(ring_and_hang_up(bridge.clone(), world.tenant.did.clone()));
+            actix_web::rt::spawn(read_again_and_again(world.tenant.api.clone()));
+        }
+        let wanted = world.receiver.total() + 30;
+        eventually("deliveries under way", async || {
+            (world.receiver.total() >= wanted).then_some(())
+        })
+        .await;
+        world.server.send_sigterm();
+        let exit = tokio::time::timeout(EXITS_WITHIN, world.server.exited()).await;
+        assert_eq!(exit.expect("ends in time").code(), Some(0));
+        let log = world.server.log();
+        for bad in ["being shutdown", "panicked", "not everything finished"] {
+            assert!(!log.contains(bad), "{bad:?} is in\n{log}");
+        }
+        let attempts = "SELECT delivery_id FROM delivery_attempts";
+        let recorded: HashSet<String> = world
+            .server
+            .installation
+            .store
+            .rows::<1>(attempts)
+            .await
+            .into_iter()
+            .map(|[id]| id)
+            .collect();
+        let answered = world.receiver.settled().await;
+        let answered = answered.iter().filter(|request| request.answered.is_some());
+        for delivery in answered.filter_map(|request| request.delivery()) {
+            assert!(recorded.contains(delivery), "{delivery} was answered");
+        }
+        world.server.restart();
+    }
+}
+
+async fn ring_and_hang_up(bridge: std::rc::Rc<Bridge>, did: String) {
+    for number in 0.. {
+        let id = format!("{:p}-{number}-{}", bridge, did);
+        let mut incoming = bridge.message(
+            "call.incoming",
+            json!({"did": did, "callerNumber": "+6281"}),
+        );
+        incoming["bridgeCallId"] = json!(format!("{id}-{}", incoming["id"]));
+        let Some(reply) = bridge.begin(&incoming).reply_if_any().await else {
+            return;
+        };
+        if reply["ok"] != true {
+            return;
+        }
+        let over = bridge.message("call.hangup", json!({"callId": reply["callId"]}));
+        if !bridge.is_open() || bridge.begin(&over).reply_if_any().await.is_none() {
+            return;
+        }
+    }
+}
+
+async fn read_again_and_again(api: Rest) {
+    let get = awc::http::Method::GET;
+    while let Ok(answer) = api.try_send(get.clone(), "/calls?limit=5", None).await {
+        if answer.status != 200 {
+            return;
+        }
+    }
+}

@@ -70,6 +70,14 @@ async fn linked_world() -> Option<(World, Link)> {
     Some((World::on(installation, setup).await, link))
 }
 
+/// A call that nobody has heard of.
+fn incoming(world: &World) -> Value {
+    thread_local!(static CALLS: Cell<u32> = const { Cell::new(0) });
+    CALLS.set(CALLS.get() + 1);
+    let number = CALLS.get();
+    json!({"did": world.tenant.did, "callerNumber": "+6281", "bridgeCallId": format!("c-{number}")})
+}
+
 /// Everything that a caller may want works: writes, reads, a call from beginning to end, readiness.
 async fn is_back(world: &World, bridge: &Bridge) {
     within(
@@ -80,7 +88,7 @@ async fn is_back(world: &World, bridge: &Bridge) {
             let wrote = world.tenant.api.post("/agents", agent).await.status == 201;
             let read = world.tenant.api.get("/agents").await.status == 200;
             let ready = world.server.rest().get("/health/ready").await.status == 200;
-            let reply = bridge.incoming(&world.tenant.did, None).await;
+            let reply = bridge.ask("call.incoming", incoming(world)).await;
             (wrote && read && ready && reply["ok"] == true).then_some(())
         },
     )
@@ -146,7 +154,7 @@ async fn a_link_that_is_dark_for_a_while_refuses_in_time_and_loses_nothing() {
     let Some((world, link)) = linked_world().await else {
         return;
     };
-    let bridge = world.tenant.bridge(Http).await;
+    let bridge = world.tenant.bridge(Socket).await;
     let call = bridge.talk(&world.tenant.did).await;
     let (writers, tasks) = load(&world).await;
     link.go_dark();
@@ -159,8 +167,8 @@ async fn a_link_that_is_dark_for_a_while_refuses_in_time_and_loses_nothing() {
     let answer = world.tenant.api.get("/agents").await;
     assert!(answer.header("retry-after").is_some(), "{answer:?}");
     assert_eq!(answer.expect(503)["error"]["code"], "unavailable");
-    let reply = bridge.ask("call.answered", json!({"callId": call})).await;
-    assert_eq!(reply["code"], "unavailable", "{reply}");
+    let refused = bridge.refused("call.incoming", incoming(&world)).await;
+    assert_eq!(refused["code"], "unavailable", "{refused}");
     eventually("every writer to be refused", async || {
         (writers.repeated.get() > WRITERS).then_some(())
     })
