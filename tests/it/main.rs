@@ -17,6 +17,7 @@ mod hostile;
 mod kills;
 mod listen;
 mod recovery;
+mod secrets_key;
 mod signs_of_life;
 mod silence;
 mod stock_verifiers;

@@ -428,3 +428,33 @@ async fn read_again_and_again(api: Rest) {
         }
     }
 }
+
+/// Whenever a change of the schema is killed, the next one goes through.
+#[rstest]
+#[actix_web::test]
+async fn a_migration_that_is_killed_leaves_what_was_there(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let mut killed = 0;
+    for milliseconds in (0..).step_by(7) {
+        let Some(installation) = Installation::new(store) else {
+            return;
+        };
+        let mut migrating = installation.command(&["migrate"]).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(milliseconds));
+        if migrating.try_wait().unwrap().is_some() {
+            break;
+        }
+        migrating.kill().unwrap();
+        migrating.wait().unwrap();
+        killed += 1;
+        let migrated = installation.run(&["migrate"]);
+        assert_eq!(
+            migrated.code,
+            Some(0),
+            "after {milliseconds} ms: {migrated:?}"
+        );
+        assert_eq!(installation.store.count("tenants").await, 0);
+    }
+    assert!(killed > 3, "only {killed} were killed");
+}
