@@ -223,7 +223,10 @@ impl Store {
     /// One connection without deadlines, for changes of the schema. Who asks for it closes it.
     pub async fn for_schema(&self) -> Result<DatabaseConnection, DbErr> {
         let mut options = ConnectOptions::new(self.url.as_ref());
-        options.max_connections(1).sqlx_logging(false);
+        options
+            .max_connections(1)
+            .acquire_timeout(POSTGRES_LIMITS.acquire)
+            .sqlx_logging(false);
         if let Some(path) = sqlite_file(&self.url) {
             options.map_sqlx_sqlite_opts(move |_| sqlite_options(&path));
         }
@@ -264,9 +267,7 @@ impl Store {
 
     /// Closes all connections after what is running on them.
     pub async fn close(&self) {
-        for connections in [&self.reader, &self.core, &self.writer] {
-            connections.close().await;
-        }
+        tokio::join!(self.reader.close(), self.core.close(), self.writer.close());
     }
 }
 

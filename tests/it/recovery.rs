@@ -440,7 +440,11 @@ async fn a_migration_that_is_killed_leaves_what_was_there(
         let Some(installation) = Installation::new(store) else {
             return;
         };
-        let mut migrating = installation.command(&["migrate"]).spawn().unwrap();
+        let mut migrating = installation
+            .command(&["migrate"])
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
         std::thread::sleep(Duration::from_millis(milliseconds));
         if migrating.try_wait().unwrap().is_some() {
             break;
