@@ -99,7 +99,7 @@ impl Surface {
             services: Data::new(services),
             bridge: Data::new(BridgeParts {
                 store: engine.store.clone(),
-                clock,
+                clock: Arc::clone(&clock),
                 calls: engine.calls.clone(),
                 bridges: Arc::clone(&engine.bridges),
                 stopping: stopping.clone(),
@@ -115,6 +115,7 @@ impl Surface {
             operator: Data::new(OperatorParts {
                 token: settings.operator.token(),
                 store: engine.store.clone(),
+                clock,
                 calls: engine.calls.clone(),
                 bridges: Arc::clone(&engine.bridges),
                 ledger: engine.ledger.clone(),

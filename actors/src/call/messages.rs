@@ -21,8 +21,6 @@ pub struct Incoming {
 /// Something happened to a call, or is wanted of it.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// The first message of a new call.
-    Open(Box<Incoming>),
     /// `call.incoming` again.
     Reopen,
     Answered {

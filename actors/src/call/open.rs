@@ -127,7 +127,7 @@ fn new_row(
         caller_number: incoming.caller_number,
         callee_number: incoming.did,
         status: CallStatus::Ringing,
-        started_at: incoming.at.unwrap_or(now).min(now),
+        started_at: parts.clock.dated(incoming.at).min(now),
         answered_at: None,
         ended_at: None,
         duration_seconds: None,
