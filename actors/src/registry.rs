@@ -52,6 +52,8 @@ const DEATHS_MAX: usize = 3;
 const MINUTE_MS: i64 = 60_000;
 /// How often the bridges' signs of life are written down.
 const SIGNS_EVERY_MS: i64 = 5_000;
+/// How often sockets of bridges whose token was revoked are looked for.
+const REVOKED_EVERY_MS: i64 = 500;
 /// How often holds and calls without an actor are looked for.
 const SWEEP_EVERY_MS: i64 = 30_000;
 /// A hold younger than this may belong to a call that is just being opened.
@@ -619,6 +621,10 @@ impl CallRegistry {
                         .store_signs(&calls.0.parts.store)
                         .await
                 }
+                Task::DismissRevoked => {
+                    let parts = &calls.0.parts;
+                    parts.bridges.dismiss_revoked(&parts.store).await
+                }
                 Task::Sweep => calls.sweep().await,
             };
             if let Err(error) = done {
@@ -635,6 +641,7 @@ impl CallRegistry {
 #[derive(Clone, Copy, Debug)]
 enum Task {
     StoreSigns,
+    DismissRevoked,
     Sweep,
 }
 
@@ -643,6 +650,7 @@ impl Actor for CallRegistry {
 
     fn started(&mut self, ctx: &mut MeteredContext<Self>) {
         self.every(SIGNS_EVERY_MS, ctx, Task::StoreSigns);
+        self.every(REVOKED_EVERY_MS, ctx, Task::DismissRevoked);
         self.every(SWEEP_EVERY_MS, ctx, Task::Sweep);
     }
 }

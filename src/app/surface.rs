@@ -102,6 +102,7 @@ impl Surface {
                 clock: Arc::clone(&clock),
                 calls: engine.calls.clone(),
                 bridges: Arc::clone(&engine.bridges),
+                budgets: Arc::default(),
                 stopping: stopping.clone(),
             }),
             health: Data::new(HealthParts {

@@ -13,6 +13,7 @@ mod endings;
 mod functions;
 mod health;
 mod hostile;
+mod hostile_bridge;
 mod kills;
 mod listen;
 mod recovery;

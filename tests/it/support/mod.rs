@@ -6,6 +6,7 @@ pub mod bridge;
 pub mod deaf;
 pub mod moment;
 pub mod postgres;
+pub mod raw_socket;
 pub mod receiver;
 pub mod rest;
 pub mod server;
