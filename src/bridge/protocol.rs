@@ -144,7 +144,9 @@ impl From<(String, CallError)> for Refusal {
             CallError::UnknownCall => ("unknown_call", "This bridge has no call with that callId."),
             CallError::InvalidTransition { .. }
             | CallError::NotActive
-            | CallError::NoTransferTarget => (
+            | CallError::NoTransferTarget
+            | CallError::TransferNotAllowed
+            | CallError::TooManyTransfers => (
                 "invalid_transition",
                 "The call's status does not allow this message.",
             ),

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod billing;
+mod bridge_docs;
 mod bridge_protocol;
 mod call_life;
 mod cli;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use actix::{Addr, MailboxError};
 use dikala_entities::{
     BridgeId, CallId, CallStatus, CommandId, HangupInitiator, HangupReason, Millis, PhoneNumber,
-    Plan, Store, Vault, call, credit_hold, transcript,
+    Plan, Store, TransferPrefixes, Vault, call, credit_hold, transcript,
 };
 use sea_orm::{DbErr, EntityTrait};
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,8 @@ const MISSING_GRACE_MS: i64 = 5_000;
 const RETRY_MS: i64 = 1_000;
 /// Steps that one look at the clock can bring about; more would be a bug in the machine.
 const STEPS_MAX: usize = 16;
+/// Transfers that a call takes in all.
+const TRANSFERS_MAX: u32 = 5;
 /// Questions to the ledger before a settlement: one for a lost answer, one for the rest, and room for a hold that moved on.
 const QUESTIONS_MAX: usize = 8;
 
@@ -68,6 +70,8 @@ pub struct CallParts {
     pub rules: Rules,
     pub ai_cost_idr_per_minute: i64,
     pub concurrency: PlanConcurrency,
+    /// Where calls may be transferred to.
+    pub transfers: TransferPrefixes,
     pub ledger: LedgerHandle,
     pub journal: Addr<CallJournal>,
     pub functions: FunctionsHandle,
@@ -108,6 +112,9 @@ impl From<CallError> for WriteError {
 struct Pending {
     hangup: Option<PendingHangup>,
     transfer: Option<PhoneNumber>,
+    /// How often that was asked for.
+    #[serde(default)]
+    transfers: u32,
 }
 
 /// A call: its row, without the large columns, and its state.
@@ -185,6 +192,7 @@ impl CallCore {
         });
         state.hangup = pending.hangup;
         state.transfer = pending.transfer;
+        state.transfers = pending.transfers;
         state.answer_message = row.answer_message_id.clone();
         let mut core = Self::fresh(parts, row, state);
         core.opened_at = Millis::MIN;
@@ -299,7 +307,7 @@ impl CallCore {
                     serde_json::from_str(&settings).map_err(|_| CallError::Unavailable)?;
                 Ok(Reply::Taken {
                     call: row.id,
-                    agent: Arc::new(settings.for_bridge()),
+                    agent: Arc::new(settings.for_bridge(&self.parts.transfers)),
                 })
             }
             (None, Some(reason)) => Ok(Reply::Refused {
@@ -522,8 +530,15 @@ impl CallCore {
                 .await?
                 .ok_or(CallError::NoTransferTarget)?,
         };
+        if !self.parts.transfers.allow(&to) {
+            return Err(CallError::TransferNotAllowed);
+        }
+        if self.state.transfers >= TRANSFERS_MAX {
+            return Err(CallError::TooManyTransfers);
+        }
         let next = Call {
             transfer: Some(to.clone()),
+            transfers: self.state.transfers + 1,
             ..self.state.clone()
         };
         self.write_pending(&next).await?;
@@ -552,6 +567,7 @@ impl CallCore {
         let pending = Pending {
             hangup: next.hangup.clone(),
             transfer: next.transfer.clone(),
+            transfers: next.transfers,
         };
         let json = serde_json::to_string(&pending).map_err(|_| CallError::Unavailable)?;
         if self.row.pending.as_ref() == Some(&json) {

@@ -194,7 +194,7 @@ async fn take(
     let state = Call::ringing(row.started_at, now, max_minutes, &parts.rules);
     let reply = Reply::Taken {
         call: row.id,
-        agent: Arc::new(settings.for_bridge()),
+        agent: Arc::new(settings.for_bridge(&parts.transfers)),
     };
     tracing::info!(call = %row.id, tenant = %row.tenant_id, caller = ?row.caller_number, "call taken");
     Ok((CallCore::fresh(parts, row, state), reply))

@@ -8,8 +8,8 @@ use std::sync::{
 use actix_rt::Arbiter;
 use dikala_entities::{
     AgentId, BridgeId, CallId, CallStatus, HangupInitiator, HangupReason, Language, Millis,
-    PhoneNumberId, Plan, Secret, Store, TenantId, TransactionType, Vault, agent, call,
-    credit_account, phone_number, tenant,
+    PhoneNumberId, Plan, Secret, Store, TenantId, TransactionType, TransferPrefixes, Vault, agent,
+    call, credit_account, phone_number, tenant,
 };
 use futures_util::FutureExt;
 use sea_orm::{EntityTrait, IntoActiveModel};
@@ -79,6 +79,7 @@ impl World {
             rules: RULES,
             ai_cost_idr_per_minute: 100,
             concurrency: PlanConcurrency::default(),
+            transfers: TransferPrefixes::default(),
             ledger: ledger::start(&here, &ledger_parts),
             journal: CallJournal::start(&here, journal_parts),
             functions: functions::start(
@@ -330,6 +331,33 @@ async fn a_top_up_is_told_to_the_tenants_own_calls_only() {
     assert_eq!(world.calls.of_tenant(tenant), [call]);
     let another = TenantId::new(SystemClock.now());
     assert_eq!(world.calls.of_tenant(another), []);
+}
+
+#[actix::test]
+async fn a_call_is_transferred_five_times_and_never_to_a_premium_number() {
+    let world = World::new().await;
+    let call = world.incoming("a").await;
+    let transfer = |to: &str| Input::RequestTransfer {
+        to: Some(to.parse().expect("a number")),
+    };
+    let ask = async |input| world.calls.tell(None, call, input).await;
+    for dear in ["+19005551234", "+881612345678"] {
+        assert_eq!(
+            ask(transfer(dear)).await,
+            Err(CallError::TransferNotAllowed)
+        );
+    }
+    for _ in 0..3 {
+        assert_eq!(ask(transfer("+6281234567890")).await, Ok(Reply::Done));
+    }
+    // The count is the call's, not the actor's.
+    assert!(world.calls.panic(call).await.is_err());
+    for _ in 0..2 {
+        assert_eq!(ask(transfer("+6281234567891")).await, Ok(Reply::Done));
+    }
+    let sixth = ask(transfer("+6281234567890")).await;
+    assert_eq!(sixth, Err(CallError::TooManyTransfers));
+    assert_eq!(world.tell(call, hang_up()).await, Ok(Reply::Done));
 }
 
 /// How far a future gets before its caller goes away.

@@ -128,6 +128,7 @@ impl Clock for SteadyClock {
 pub struct SystemClock;
 
 impl SystemClock {
+    #[expect(clippy::disallowed_methods, reason = "this is where the date is asked for")]
     fn steady() -> &'static SteadyClock {
         static CLOCK: LazyLock<SteadyClock> = LazyLock::new(|| {
             SteadyClock::new(|| {

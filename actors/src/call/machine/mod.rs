@@ -106,6 +106,8 @@ pub struct Call {
     pub credit: Credit,
     pub hangup: Option<PendingHangup>,
     pub transfer: Option<PhoneNumber>,
+    /// How often a transfer was asked for.
+    pub transfers: u32,
     /// The bridge was warned of this cut.
     pub warned: Option<HangupReason>,
     pub answer_message: Option<String>,
@@ -168,6 +170,7 @@ impl Call {
             },
             hangup: None,
             transfer: None,
+            transfers: 0,
             warned: None,
             answer_message: None,
         }
