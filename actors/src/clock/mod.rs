@@ -128,7 +128,10 @@ impl Clock for SteadyClock {
 pub struct SystemClock;
 
 impl SystemClock {
-    #[expect(clippy::disallowed_methods, reason = "this is where the date is asked for")]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "this is where the date is asked for"
+    )]
     fn steady() -> &'static SteadyClock {
         static CLOCK: LazyLock<SteadyClock> = LazyLock::new(|| {
             SteadyClock::new(|| {
