@@ -25,6 +25,8 @@ impl From<CallError> for ControlError {
             CallError::NotActive
             | CallError::InvalidTransition { .. }
             | CallError::NoTransferTarget => Self::NotActive,
+            CallError::TransferNotAllowed => Self::TransferNotAllowed,
+            CallError::TooManyTransfers => Self::TooManyTransfers,
             CallError::Busy => Self::Busy,
             CallError::Unavailable => Self::Unavailable,
         }

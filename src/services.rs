@@ -4,8 +4,8 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use dikala_actors::{clock::SharedClock, feed::Feed};
 use dikala_entities::{
-    CallId, DeliveryId, OutboundUrl, PhoneNumber, Plan, Store, TenantId, UrlPolicy, Vault,
-    WebhookId, function, webhook,
+    CallId, DeliveryId, OutboundUrl, PhoneNumber, Plan, Store, TenantId, TransferPrefixes,
+    UrlPolicy, Vault, WebhookId, function, webhook,
 };
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
@@ -56,6 +56,8 @@ impl Services {
 pub struct ApiSettings {
     /// Which addresses tenants may register.
     pub urls: UrlPolicy,
+    /// Where calls may be transferred to.
+    pub transfers: TransferPrefixes,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
     /// Requests a minute of each plan, for tenants without a figure of their own.
@@ -70,6 +72,7 @@ impl Default for ApiSettings {
     fn default() -> Self {
         Self {
             urls: UrlPolicy::default(),
+            transfers: TransferPrefixes::default(),
             body_timeout: Duration::from_secs(10),
             starter_per_minute: 60,
             business_per_minute: 300,
@@ -97,6 +100,10 @@ pub enum ControlError {
     NotFound,
     #[error("the call is over")]
     NotActive,
+    #[error("a call is not transferred to such a number")]
+    TransferNotAllowed,
+    #[error("the call was transferred as often as a call can be")]
+    TooManyTransfers,
     #[error("too much to do at the moment; nothing happened")]
     Busy,
     #[error("not available; nothing is known to have happened")]

@@ -7,15 +7,17 @@ use dikala_entities::{
     BridgeId, CallId, CommandId, HangupReason, Millis, PhoneNumber, Store, bridge,
     store::{Kind, json_rows, json_statement},
 };
-use sea_orm::{ConnectionTrait, DbErr, EntityTrait};
+use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 use serde::Serialize;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::{call::Sign, clock::SharedClock};
 
 /// Commands that wait for a bridge. Past that the oldest is dropped: a hang-up is carried out by the engine anyway, a warning
 /// is soon out of date.
 const WAITING_MAX: usize = 10_000;
+/// Sockets of one bridge. One more takes the place of the oldest, which may be long dead.
+const SOCKETS_MAX: usize = 8;
 
 /// What a bridge is told to do with a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -50,6 +52,33 @@ pub struct Socket {
     number: u64,
     /// There may be a command to take.
     wake: Arc<Notify>,
+    dismissal: Arc<watch::Sender<Option<Dismissal>>>,
+}
+
+/// Why a socket is closed from here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dismissal {
+    /// The bridge's token is not in force any more.
+    Revoked,
+    /// The bridge opened more sockets than it may have.
+    Replaced,
+}
+
+impl Socket {
+    /// Completes when the socket is to be closed.
+    pub async fn dismissed(&self) -> Dismissal {
+        let mut dismissal = self.dismissal.subscribe();
+        let said = dismissal.wait_for(Option::is_some).await.map(|said| *said);
+        match said {
+            Ok(Some(dismissal)) => dismissal,
+            // The sender lives in this socket.
+            Ok(None) | Err(_) => std::future::pending().await,
+        }
+    }
+
+    fn dismiss(&self, dismissal: Dismissal) {
+        self.dismissal.send_replace(Some(dismissal));
+    }
 }
 
 #[derive(Debug, Default)]
@@ -111,14 +140,48 @@ impl Bridges {
             bridge,
             number: number.fetch_add(1, std::sync::atomic::Ordering::Relaxed),
             wake: Arc::new(Notify::new()),
+            dismissal: Arc::new(watch::Sender::new(None)),
         };
         let mut presence = self.present.entry(bridge).or_default();
         // An older socket that is still listed may be long dead: its last frame is all that is known of it.
         presence.sign_before_return = presence.last_sign;
         presence.connected_at = self.clock.now();
         presence.last_sign = presence.connected_at;
+        if presence.sockets.len() >= SOCKETS_MAX {
+            presence.sockets.remove(0).dismiss(Dismissal::Replaced);
+        }
         presence.sockets.push(socket.clone());
         socket
+    }
+
+    /// Closes the sockets of bridges whose token was revoked.
+    pub async fn dismiss_revoked(&self, store: &Store) -> Result<(), DbErr> {
+        let here: Vec<BridgeId> = self
+            .present
+            .iter()
+            .filter(|presence| !presence.sockets.is_empty())
+            .map(|presence| *presence.key())
+            .collect();
+        if here.is_empty() {
+            return Ok(());
+        }
+        let revoked: Vec<BridgeId> = bridge::Entity::find()
+            .filter(bridge::Column::Id.is_in(here))
+            .filter(bridge::Column::RevokedAt.is_not_null())
+            .select_only()
+            .column(bridge::Column::Id)
+            .into_tuple()
+            .all(store.reader())
+            .await?;
+        for bridge in revoked {
+            if let Some(mut presence) = self.present.get_mut(&bridge) {
+                presence.last_sign = self.clock.now();
+                for socket in presence.sockets.drain(..) {
+                    socket.dismiss(Dismissal::Revoked);
+                }
+            }
+        }
+        Ok(())
     }
 
     /// A frame came in over a socket, or a heartbeat over HTTP.
@@ -332,6 +395,18 @@ mod tests {
         let socket = bridges.connected(bridge);
         let sent = send(&bridges, bridge, 5_000);
         assert_eq!(take(&bridges, &socket), sent);
+    }
+
+    #[test]
+    fn a_bridge_keeps_its_newest_sockets() {
+        let (bridges, bridge) = bridges();
+        let sockets: Vec<Socket> = (0..SOCKETS_MAX + 2)
+            .map(|_| bridges.connected(bridge))
+            .collect();
+        for (number, socket) in sockets.iter().enumerate() {
+            let dismissed = (number < 2).then_some(Dismissal::Replaced);
+            assert_eq!(socket.dismissed().now_or_never(), dismissed);
+        }
     }
 
     #[test]

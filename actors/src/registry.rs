@@ -24,10 +24,11 @@ use futures_util::{StreamExt, stream};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect, Statement, Value,
 };
+use tokio::sync::oneshot;
 
 use crate::{
     call::{
-        actor::CallActor,
+        actor::{Beginning, CallActor},
         core::{CallCore, CallParts, unavailable},
         messages::{CallError, Incoming, Input, InvokeFunction, Reply, Tell},
     },
@@ -51,6 +52,8 @@ const DEATHS_MAX: usize = 3;
 const MINUTE_MS: i64 = 60_000;
 /// How often the bridges' signs of life are written down.
 const SIGNS_EVERY_MS: i64 = 5_000;
+/// How often sockets of bridges whose token was revoked are looked for.
+const REVOKED_EVERY_MS: i64 = 500;
 /// How often holds and calls without an actor are looked for.
 const SWEEP_EVERY_MS: i64 = 30_000;
 /// A hold younger than this may belong to a call that is just being opened.
@@ -142,15 +145,11 @@ impl Calls {
             return Err(CallError::Unavailable);
         }
         let id = CallId::new(self.0.parts.clock.now());
-        let (addr, number) = self.start(id, bridge, None);
-        // Sending puts the message into the mailbox at once: whoever finds the actor comes after it.
-        let input = Input::Open(Box::new(incoming));
-        let opened = addr
-            .send(Tell {
-                bridge: Some(bridge),
-                input,
-            })
-            .timeout(ANSWER_TIMEOUT);
+        // The call opens by itself, with or without who waits here: a caller that is cancelled leaves a call that rings, and a
+        // bridge that asks again.
+        let (reply, opened) = oneshot::channel();
+        let beginning = Beginning::Open(Box::new(incoming), reply);
+        let (addr, number) = self.start(id, bridge, beginning);
         self.register(
             id,
             Running {
@@ -162,7 +161,10 @@ impl Calls {
             },
         );
         drop(stripe);
-        opened.await.unwrap_or(Err(CallError::Unavailable))
+        match tokio::time::timeout(ANSWER_TIMEOUT, opened).await {
+            Ok(Ok(opened)) => opened,
+            _ => Err(CallError::Unavailable),
+        }
     }
 
     /// A call that could not be opened a moment ago is worth another try.
@@ -262,8 +264,7 @@ impl Calls {
         held: &[CallId],
         at: Option<Millis>,
     ) -> Result<Vec<CallId>, CallError> {
-        let now = self.0.parts.clock.now();
-        let listed_at = at.map_or(now, |at| at.min(now));
+        let listed_at = self.0.parts.clock.dated(at);
         let listed: HashSet<CallId> = held.iter().copied().collect();
         let missing: Vec<CallId> = self
             .0
@@ -342,7 +343,7 @@ impl Calls {
         let (id, bridge, tenant) = (row.id, row.bridge_id, row.tenant_id);
         let bridge_call = row.bridge_call_id.clone();
         let core = CallCore::load(self.parts(), row, hold);
-        let (addr, number) = self.start(id, bridge, Some(core));
+        let (addr, number) = self.start(id, bridge, Beginning::Loaded(Box::new(core)));
         let running = Running {
             addr: addr.clone(),
             number,
@@ -358,7 +359,7 @@ impl Calls {
         &self,
         id: CallId,
         bridge: BridgeId,
-        core: Option<CallCore>,
+        beginning: Beginning,
     ) -> (Addr<CallActor>, usize) {
         let number = self.0.started.fetch_add(1, Relaxed);
         let arbiter = &self.0.arbiters[number % self.0.arbiters.len()];
@@ -368,7 +369,7 @@ impl Calls {
             OnPanic::GiveUp(Box::new(move || calls.died(id, number)))
         };
         let addr = MeteredContext::start(arbiter, MAILBOX, died, move |_| {
-            CallActor::new(calls, id, bridge, core)
+            CallActor::new(calls, id, bridge, beginning)
         });
         (addr, number)
     }
@@ -620,6 +621,10 @@ impl CallRegistry {
                         .store_signs(&calls.0.parts.store)
                         .await
                 }
+                Task::DismissRevoked => {
+                    let parts = &calls.0.parts;
+                    parts.bridges.dismiss_revoked(&parts.store).await
+                }
                 Task::Sweep => calls.sweep().await,
             };
             if let Err(error) = done {
@@ -636,6 +641,7 @@ impl CallRegistry {
 #[derive(Clone, Copy, Debug)]
 enum Task {
     StoreSigns,
+    DismissRevoked,
     Sweep,
 }
 
@@ -644,6 +650,7 @@ impl Actor for CallRegistry {
 
     fn started(&mut self, ctx: &mut MeteredContext<Self>) {
         self.every(SIGNS_EVERY_MS, ctx, Task::StoreSigns);
+        self.every(REVOKED_EVERY_MS, ctx, Task::DismissRevoked);
         self.every(SWEEP_EVERY_MS, ctx, Task::Sweep);
     }
 }

@@ -3,7 +3,8 @@
 use actix_web::web::Data;
 use dikala_actors::call::settings::BUILT_IN_TOOLS;
 use dikala_entities::{
-    AgentId, Language, Millis, PhoneNumber, TenantId, VoiceId, agent, function, phone_number,
+    AgentId, Language, Millis, PhoneNumber, TenantId, TransferPrefixes, VoiceId, agent, function,
+    phone_number,
 };
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel,
@@ -17,8 +18,8 @@ use super::{Answer, READ_ONLY, Unit};
 use crate::{
     error::{ApiError, Missing},
     extract::{
-        BlankRule, Body, Caller, Fault, FieldCode, Form, Id, Parsed, boolean, e164, integer,
-        language, list, not_allowed, text, word,
+        BlankRule, Body, Caller, Fault, FieldCode, Form, Id, Parsed, boolean, integer, language,
+        list, not_allowed, text, transfer_target, word,
     },
     openapi::schema,
     services::Services,
@@ -85,7 +86,12 @@ impl AgentDraft {
     }
 
     /// Reads a draft; what is left out stays as in `now`. `functions` are the agent's own.
-    fn read(form: &Form, now: Option<&Self>, functions: &[String]) -> Result<Self, ApiError> {
+    fn read(
+        form: &Form,
+        now: Option<&Self>,
+        functions: &[String],
+        transfers: &TransferPrefixes,
+    ) -> Result<Self, ApiError> {
         let known: Vec<&str> = BUILT_IN_TOOLS
             .iter()
             .copied()
@@ -131,7 +137,7 @@ impl AgentDraft {
                 escalation_number: form.optional(
                     "escalationNumber",
                     now.and_then(|now| now.escalation_number.clone()),
-                    e164,
+                    |value| transfer_target(transfers, value),
                 ),
                 tools_enabled: form.defaulted(
                     "toolsEnabled",
@@ -335,7 +341,7 @@ pub async fn create(
     services: Data<Services>,
     body: Body,
 ) -> Result<Answer, ApiError> {
-    let draft = AgentDraft::read(&body.form()?, None, &[])?;
+    let draft = AgentDraft::read(&body.form()?, None, &[], &services.settings.transfers)?;
     let now = services.clock.now();
     let unit = Unit::begin(&services, &caller).await?;
     let count = agent::Entity::find()
@@ -379,7 +385,12 @@ pub async fn update(
     let agent = lock(unit.txn(), caller.tenant, id.0).await?;
     let functions = function_names(unit.txn(), id.0).await?;
     let before = AgentDraft::of(&agent);
-    let draft = AgentDraft::read(&form, Some(&before), &functions)?;
+    let draft = AgentDraft::read(
+        &form,
+        Some(&before),
+        &functions,
+        &services.settings.transfers,
+    )?;
     if draft == before {
         return Ok(Answer::ok(&Agent::from(agent)));
     }

@@ -10,13 +10,13 @@ use sea_orm::{
     QuerySelect,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 use utoipa::ToSchema;
 
 use super::{Answer, Page, events::Event, refused};
 use crate::{
     error::{ApiError, Missing},
-    extract::{Body, Caller, Fault, FieldCode, Id, Query, e164, instant, word},
+    extract::{Body, Caller, Fault, FieldCode, Id, Query, instant, transfer_target, word},
     openapi::schema,
     services::Services,
 };
@@ -321,9 +321,11 @@ pub async fn transfer(
     body: Body,
 ) -> Result<Answer, ApiError> {
     running(&services, caller.tenant, id.0).await?;
-    let sent = body
-        .optional_form()?
-        .read(&[], |form| Some(form.optional("to", None, e164)))?;
+    let sent = body.optional_form()?.read(&[], |form| {
+        let transfers = &services.settings.transfers;
+        let target = |value: &Value| transfer_target(transfers, value);
+        Some(form.optional("to", None, target))
+    })?;
     let to = match sent {
         Some(to) => to,
         None => escalation_number(&services, id.0).await?,

@@ -27,7 +27,7 @@ use dikala_entities::OutboundUrl;
 
 use crate::{
     error::{ApiError, Missing},
-    extract::{Fault, FieldCode},
+    extract::{self, Fault, FieldCode},
     services::{ControlError, Services},
 };
 
@@ -39,6 +39,12 @@ fn refused(error: ControlError, what: Missing) -> ApiError {
     match error {
         ControlError::NotFound => ApiError::NotFound(what),
         ControlError::NotActive => ApiError::CallNotActive,
+        ControlError::TransferNotAllowed => ApiError::field(extract::no_transfer().in_field("to")),
+        ControlError::TooManyTransfers => {
+            let sentence = "The call was transferred 5 times, the most that a call can be.";
+            let fault = Fault::sentence(FieldCode::NotAllowed, sentence);
+            ApiError::field(fault.in_field("to"))
+        }
         ControlError::Busy | ControlError::Unavailable => ApiError::Unavailable,
     }
 }

@@ -99,6 +99,7 @@ impl Engine {
             rules: settings.rules(),
             ai_cost_idr_per_minute: settings.billing.ai_cost_idr_per_minute,
             concurrency: settings.concurrency(),
+            transfers: settings.transfers(),
             ledger: ledger.clone(),
             journal: journal.clone(),
             functions: functions.clone(),

@@ -99,9 +99,10 @@ impl Surface {
             services: Data::new(services),
             bridge: Data::new(BridgeParts {
                 store: engine.store.clone(),
-                clock,
+                clock: Arc::clone(&clock),
                 calls: engine.calls.clone(),
                 bridges: Arc::clone(&engine.bridges),
+                budgets: Arc::default(),
                 stopping: stopping.clone(),
             }),
             health: Data::new(HealthParts {
@@ -115,6 +116,7 @@ impl Surface {
             operator: Data::new(OperatorParts {
                 token: settings.operator.token(),
                 store: engine.store.clone(),
+                clock,
                 calls: engine.calls.clone(),
                 bridges: Arc::clone(&engine.bridges),
                 ledger: engine.ledger.clone(),

@@ -2,7 +2,7 @@
 
 use actix_web::{Error, HttpRequest, http::header};
 use dikala_entities::{BRIDGE_TOKEN_SCHEME, BridgeId, Store, bridge};
-use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use crate::{error::ApiError, refusal::Refusal};
 
@@ -29,13 +29,4 @@ pub async fn authenticate(request: &HttpRequest, store: &Store) -> Result<Bridge
 fn unknown() -> Refusal {
     let message = "A bridge sends its token as `Authorization: Bearer dkb_…`; this one is missing, unknown or revoked.";
     Refusal::unauthorized("invalid_bridge_token", message)
-}
-
-/// Whether a token that was good at the connection is so still.
-pub async fn is_still_valid(bridge: BridgeId, store: &Store) -> Result<bool, DbErr> {
-    let found = bridge::Entity::find_by_id(bridge)
-        .filter(bridge::Column::RevokedAt.is_null())
-        .one(store.reader())
-        .await?;
-    Ok(found.is_some())
 }

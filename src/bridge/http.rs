@@ -1,10 +1,13 @@
 //! The HTTP transport: up to a hundred messages in, their replies in the same order out, and the commands that wait.
 
+use std::{sync::Arc, time::Duration};
+
 use actix_web::{Error, HttpRequest, HttpResponse, web};
 use serde_json::{Value, json};
 
 use super::{
     BridgeParts, auth,
+    budget::weight,
     lanes::Lanes,
     protocol::{self, MESSAGES_MAX},
 };
@@ -15,6 +18,8 @@ use crate::{
 
 /// Commands in one answer; the rest waits for the next one.
 const COMMANDS_MAX: usize = 100;
+/// How long a request may wait for those of the same bridge that came before it.
+const ROOM_WITHIN: Duration = Duration::from_secs(10);
 
 /// `POST /bridge/v1/messages`
 pub async fn messages(
@@ -25,9 +30,21 @@ pub async fn messages(
     let bridge = auth::authenticate(&request, &parts.store).await?;
     let messages = parse(&body.0)?;
     let mut replies: Vec<Value> = vec![Value::Null; messages.len()];
-    let mut lanes = Lanes::new(parts.calls.clone(), parts.bridges.clone(), bridge);
-    for (ticket, message) in messages.iter().enumerate() {
-        lanes.accept(ticket, protocol::parse(message));
+    let budget = parts.budgets.of(bridge);
+    let requests: Vec<_> = messages.iter().map(protocol::parse).collect();
+    let replied: usize = requests.iter().map(|request| weight(0, request)).sum();
+    let room = budget.room(weight(body.0.len(), &requests[0]) + replied);
+    let _room = tokio::time::timeout(ROOM_WITHIN, room)
+        .await
+        .map_err(|_| ApiError::Unavailable)?;
+    let mut lanes = Lanes::new(
+        parts.calls.clone(),
+        parts.bridges.clone(),
+        Arc::clone(&budget),
+        bridge,
+    );
+    for (ticket, request) in requests.into_iter().enumerate() {
+        lanes.accept(ticket, request, None);
     }
     while let Some(finished) = lanes.next().await {
         replies[finished.ticket] = finished.reply;

@@ -13,10 +13,16 @@ use futures_util::{StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 use serde_json::Value;
 use std::sync::Arc;
 
-use super::protocol::{self, Answer, Body, Function, Lane, Refusal, Request};
+use super::{
+    budget::{Budget, Room},
+    protocol::{self, Answer, Body, Function, Lane, Refusal, Request},
+};
 
 /// A message as it was read: one that is refused is answered in its turn too.
-type Message = Result<Request, Refusal>;
+pub type Message = Result<Request, Refusal>;
+
+/// A message with its number, and the room that it takes.
+type Numbered = (usize, Message, Option<Room>);
 
 /// A message and what was answered.
 #[derive(Debug)]
@@ -24,23 +30,27 @@ pub struct Finished {
     /// The number that the message was given.
     pub ticket: usize,
     pub reply: Value,
+    /// Kept until the reply is written.
+    pub room: Option<Room>,
 }
 
 /// Carries out the messages of one connection.
 pub struct Lanes {
     calls: Calls,
     bridges: Arc<Bridges>,
+    budget: Arc<Budget>,
     bridge: BridgeId,
-    waiting: HashMap<Lane, VecDeque<(usize, Message)>>,
+    waiting: HashMap<Lane, VecDeque<Numbered>>,
     running: FuturesUnordered<LocalBoxFuture<'static, (Option<Lane>, Finished)>>,
 }
 
 impl Lanes {
     /// Nothing is running.
-    pub fn new(calls: Calls, bridges: Arc<Bridges>, bridge: BridgeId) -> Self {
+    pub fn new(calls: Calls, bridges: Arc<Bridges>, budget: Arc<Budget>, bridge: BridgeId) -> Self {
         Self {
             calls,
             bridges,
+            budget,
             bridge,
             waiting: HashMap::new(),
             running: FuturesUnordered::new(),
@@ -52,15 +62,15 @@ impl Lanes {
         self.running.len() + self.waiting.values().map(VecDeque::len).sum::<usize>()
     }
 
-    /// Takes a message in.
-    pub fn accept(&mut self, ticket: usize, message: Message) {
+    /// Takes a message in, with the room that it has on its own.
+    pub fn accept(&mut self, ticket: usize, message: Message, room: Option<Room>) {
         let Some(lane) = lane(&message) else {
-            return self.run(None, ticket, message);
+            return self.run(None, (ticket, message, room));
         };
         match self.waiting.get_mut(&lane) {
             // An entry stands for a message of that call under way.
-            Some(queue) => queue.push_back((ticket, message)),
-            None => self.start(lane, ticket, message),
+            Some(queue) => queue.push_back((ticket, message, room)),
+            None => self.start(lane, (ticket, message, room)),
         }
     }
 
@@ -73,40 +83,46 @@ impl Lanes {
         Some(finished)
     }
 
-    fn start(&mut self, lane: Lane, ticket: usize, message: Message) {
-        if is_function(&message) {
-            self.run(None, ticket, message);
+    fn start(&mut self, lane: Lane, numbered: Numbered) {
+        if is_function(&numbered.1) {
+            self.run(None, numbered);
         } else {
             self.waiting.entry(lane.clone()).or_default();
-            self.run(Some(lane), ticket, message);
+            self.run(Some(lane), numbered);
         }
     }
 
     /// A message of the lane is done: functions next in line are started, and one other message.
     fn go_on(&mut self, lane: Lane) {
-        while let Some((ticket, message)) =
-            self.waiting.get_mut(&lane).and_then(VecDeque::pop_front)
-        {
-            if is_function(&message) {
-                self.run(None, ticket, message);
+        while let Some(numbered) = self.waiting.get_mut(&lane).and_then(VecDeque::pop_front) {
+            if is_function(&numbered.1) {
+                self.run(None, numbered);
             } else {
-                return self.run(Some(lane), ticket, message);
+                return self.run(Some(lane), numbered);
             }
         }
         self.waiting.remove(&lane);
     }
 
-    fn run(&self, lane: Option<Lane>, ticket: usize, message: Message) {
+    fn run(&self, lane: Option<Lane>, (ticket, message, room): Numbered) {
         let (calls, bridges, bridge) = (self.calls.clone(), Arc::clone(&self.bridges), self.bridge);
+        let budget = Arc::clone(&self.budget);
         self.running.push(Box::pin(async move {
             let reply = match message {
-                Ok(Request { id, body }) => match carry_out(&calls, &bridges, bridge, body).await {
-                    Ok(answer) => protocol::reply(&id, &answer),
-                    Err(error) => Refusal::from((id, error)).to_json(),
-                },
+                Ok(Request { id, body }) => {
+                    match carry_out(&calls, &bridges, &budget, bridge, body).await {
+                        Ok(answer) => protocol::reply(&id, &answer),
+                        Err(error) => Refusal::from((id, error)).to_json(),
+                    }
+                }
                 Err(refusal) => refusal.to_json(),
             };
-            (lane, Finished { ticket, reply })
+            let finished = Finished {
+                ticket,
+                reply,
+                room,
+            };
+            (lane, finished)
         }));
     }
 }
@@ -136,6 +152,7 @@ fn lane(message: &Message) -> Option<Lane> {
 async fn carry_out(
     calls: &Calls,
     bridges: &Bridges,
+    budget: &Budget,
     bridge: BridgeId,
     body: Body,
 ) -> Result<Answer, CallError> {
@@ -164,7 +181,10 @@ async fn carry_out(
         Body::Heartbeat { active, at } => {
             bridges.seen(bridge);
             let ended = match active {
-                Some(active) => calls.heartbeat(bridge, &active, at).await?,
+                Some(active) => {
+                    let _turn = budget.turn().await;
+                    calls.heartbeat(bridge, &active, at).await?
+                }
                 None => Vec::new(),
             };
             Ok(Answer::Heartbeat { ended })

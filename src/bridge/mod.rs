@@ -1,9 +1,11 @@
 //! Telephony bridges: how their messages come in and how commands reach them.
 //!
-//! [`protocol`] is the wire format, [`lanes`] the order, [`session`] the WebSocket transport and [`http`] the other one. Both
-//! transports carry the same messages and give the same replies.
+//! [`protocol`] is the wire format, [`lanes`] the order, [`budget`] how much a bridge may have under way, [`session`] the WebSocket
+//! transport and [`http`] the other one. Both transports carry the same messages and give the same replies.
 
 mod auth;
+mod budget;
+mod frames;
 mod http;
 mod lanes;
 pub mod protocol;
@@ -16,6 +18,7 @@ use dikala_actors::{bridges::Bridges, clock::SharedClock, registry::Calls};
 use dikala_entities::Store;
 use tokio::sync::watch;
 
+pub use self::budget::Budgets;
 use crate::middleware::receive_body;
 
 /// What the transports work with.
@@ -25,6 +28,7 @@ pub struct BridgeParts {
     pub clock: SharedClock,
     pub calls: Calls,
     pub bridges: Arc<Bridges>,
+    pub budgets: Arc<Budgets>,
     /// Turns true when the service stops: sockets are closed with 1001.
     pub stopping: watch::Receiver<bool>,
 }

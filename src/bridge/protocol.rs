@@ -22,6 +22,7 @@ const BRIDGE_CALL_ID_CHARS_MAX: usize = 128;
 const METADATA_BYTES_MAX: usize = 16 * 1024;
 const SUMMARY_CHARS_MAX: usize = 16_000;
 const TURNS_MAX: usize = 2_000;
+const ACTIVE_CALLS_MAX: usize = 20_000;
 const DETAIL_CHARS_MAX: usize = 500;
 const FUNCTION_NAME_CHARS_MAX: usize = 64;
 /// A thousand million rupiah: nobody talks for that much, but a typing error can.
@@ -143,7 +144,9 @@ impl From<(String, CallError)> for Refusal {
             CallError::UnknownCall => ("unknown_call", "This bridge has no call with that callId."),
             CallError::InvalidTransition { .. }
             | CallError::NotActive
-            | CallError::NoTransferTarget => (
+            | CallError::NoTransferTarget
+            | CallError::TransferNotAllowed
+            | CallError::TooManyTransfers => (
                 "invalid_transition",
                 "The call's status does not allow this message.",
             ),
@@ -388,14 +391,19 @@ fn ai_cost(fields: &Fields<'_>) -> Result<Option<i64>, Refusal> {
 fn heartbeat(fields: &Fields<'_>, at: Option<Millis>) -> Result<Body, Refusal> {
     let active = match fields.array("activeCalls")? {
         None => None,
+        Some(calls) if calls.len() > ACTIVE_CALLS_MAX => {
+            return Err(Refusal::invalid(
+                "activeCalls must have at most 20,000 entries.",
+            ));
+        }
         Some(calls) => {
             let mut ids = Vec::with_capacity(calls.len());
             for call in calls {
-                let text = call
-                    .as_str()
-                    .ok_or_else(|| Refusal::invalid("activeCalls must be an array of callIds."))?;
-                // What is no id of ours is no call of ours.
-                ids.extend(text.parse::<CallId>());
+                let id = call.as_str().and_then(|text| text.parse().ok());
+                // A list of anything else would say that the bridge holds none of its calls.
+                ids.push(id.ok_or_else(|| {
+                    Refusal::invalid("activeCalls must be an array of callIds: call_….")
+                })?);
             }
             Some(ids)
         }
@@ -607,6 +615,16 @@ mod tests {
                 json!({"id": "1", "type": "heartbeat", "activeCalls": [7]}),
                 "invalid_message",
                 "activeCalls",
+            ),
+            (
+                json!({"id": "1", "type": "heartbeat", "activeCalls": [CALL, "sip-4711"]}),
+                "invalid_message",
+                "call_",
+            ),
+            (
+                json!({"id": "1", "type": "heartbeat", "activeCalls": vec![CALL; ACTIVE_CALLS_MAX + 1]}),
+                "invalid_message",
+                "20,000",
             ),
         ] {
             let (code, text) = code(message.clone());

@@ -1,31 +1,42 @@
-//! The WebSocket transport: one task per socket. What comes in is bounded by not reading on; what goes out by not taking more in.
+//! The WebSocket transport. A socket has two tasks: one reads and handles, one writes. Neither waits for the other while it
+//! holds anything: messages under way go on while nothing is read or written. What comes in is bounded by not reading on, by
+//! the number of messages and by the bridge's [`Budget`].
 
-use std::{sync::Arc, time::Duration};
+use std::{future::pending, sync::Arc, time::Duration};
 
-use actix_web::{Error, HttpRequest, HttpResponse, http::header, web};
-use actix_ws::{
-    AggregatedMessage, AggregatedMessageStream, CloseCode, CloseReason, ProtocolError, Session,
+use actix_web::{
+    Error, HttpRequest, HttpResponse,
+    http::header,
+    web::{self, Bytes},
 };
-use dikala_actors::bridges::{Bridges, Command, Socket};
+use actix_ws::{CloseCode, CloseReason, Session};
+use dikala_actors::bridges::{Bridges, Command, Dismissal, Socket};
 use dikala_entities::{BridgeId, Millis};
-use futures_util::StreamExt;
+use futures_util::future::{FutureExt, LocalBoxFuture};
 use serde_json::Value;
+use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::{
     BridgeParts, auth,
-    lanes::{Finished, Lanes},
+    budget::{Budget, Room, weight},
+    frames::{Fault, Frame, Frames},
+    lanes::{Finished, Lanes, Message},
     protocol::{self, MESSAGE_BYTES_MAX, Refusal, SUBPROTOCOL},
 };
 use crate::refusal::Refusal as HttpRefusal;
 
-/// Frames up to here are read so that their id can be answered; larger ones close the socket.
+/// Messages up to here are read so that their id can be answered; larger ones close the socket.
 const FRAME_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
-/// Messages of one socket that may be under way.
+/// Messages of one socket that may be under way, those included whose reply waits to be written.
 const IN_FLIGHT_MAX: usize = 1_024;
+/// Pings and pongs that wait to be written; what there is no room for is not sent, as the peer reads nothing anyway.
+const BEATS_MAX: usize = 4;
 const PING_EVERY_MS: i64 = 15_000;
 const SILENCE_MAX_MS: i64 = 45_000;
 /// How long messages under way may take when the service stops.
 const FINISH_WITHIN: Duration = Duration::from_secs(10);
+/// How long a peer may take to read what is left to tell it, and that the socket is closed.
+const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 
 /// `GET /bridge/v1/connect`
 pub async fn connect(
@@ -45,13 +56,10 @@ pub async fn connect(
     if !speaks_ours {
         return Err(no_upgrade().into());
     }
-    let (response, session, frames) =
+    let (response, session, stream) =
         actix_ws::handle_with_protocols(&request, body, &[SUBPROTOCOL])
             .map_err(|_| no_upgrade())?;
-    let frames = frames
-        .max_frame_size(FRAME_BYTES_MAX)
-        .aggregate_continuations()
-        .max_continuation_size(FRAME_BYTES_MAX);
+    let frames = Frames::new(stream, FRAME_BYTES_MAX);
     actix_web::rt::spawn(run(parts.get_ref().clone(), bridge, session, frames));
     Ok(response)
 }
@@ -62,43 +70,73 @@ fn no_upgrade() -> HttpRefusal {
 }
 
 /// Why a socket is over.
+#[derive(Debug)]
 enum Over {
     /// The peer closed it, or the connection broke.
     Gone,
-    /// Nothing came for too long.
+    /// Nothing came, or nothing was taken, for too long.
     Silent,
     /// We close it.
     Close(CloseCode, &'static str),
 }
 
-struct BridgeSession {
-    parts: BridgeParts,
-    bridge: BridgeId,
-    session: Session,
-    lanes: Lanes,
-    last_frame_at: Millis,
-    ping_at: Millis,
+impl From<Dismissal> for Over {
+    fn from(dismissal: Dismissal) -> Self {
+        let reason = match dismissal {
+            Dismissal::Revoked => "the bridge token was revoked",
+            Dismissal::Replaced => "too many sockets of this bridge; the newest stay",
+        };
+        Self::Close(CloseCode::Policy, reason)
+    }
 }
 
-async fn run(
-    parts: BridgeParts,
-    bridge: BridgeId,
-    session: Session,
-    mut frames: AggregatedMessageStream,
-) {
+/// What keeps a socket alive.
+enum Beat {
+    Ping,
+    Pong(Bytes),
+}
+
+async fn run(parts: BridgeParts, bridge: BridgeId, session: Session, frames: Frames) {
     let bridges = Arc::clone(&parts.bridges);
     let socket = bridges.connected(bridge);
     tracing::info!(%bridge, "a bridge connected");
+    let (replies, waiting_replies) = mpsc::channel(IN_FLIGHT_MAX);
+    let (beats, waiting_beats) = mpsc::channel(BEATS_MAX);
+    let mut writer = actix_web::rt::spawn(write(
+        session.clone(),
+        Arc::clone(&bridges),
+        socket.clone(),
+        waiting_replies,
+        waiting_beats,
+    ));
     let now = parts.clock.now();
-    let mut this = BridgeSession {
-        lanes: Lanes::new(parts.calls.clone(), Arc::clone(&bridges), bridge),
-        parts,
-        bridge,
-        session,
+    let budget = parts.budgets.of(bridge);
+    let mut reader = Reader {
+        lanes: Lanes::new(
+            parts.calls.clone(),
+            Arc::clone(&bridges),
+            Arc::clone(&budget),
+            bridge,
+        ),
+        frames,
+        budget,
+        admission: None,
+        replies,
+        beats,
         last_frame_at: now,
         ping_at: now.plus_ms(PING_EVERY_MS),
+        parts,
+        bridge,
     };
-    let over = this.serve(&mut frames, &socket).await;
+    let over = reader.serve(&socket, &mut writer).await;
+    drop(reader);
+    if !writer.is_finished() {
+        if matches!(over, Over::Close(..)) {
+            let _ = tokio::time::timeout(CLOSE_WITHIN, &mut writer).await;
+        }
+        // What is not written is lost with the socket, but for commands: those are for the next one.
+        writer.abort();
+    }
     bridges.disconnected(&socket, matches!(over, Over::Silent));
     let (code, reason) = match over {
         Over::Gone => (CloseCode::Normal, ""),
@@ -110,24 +148,44 @@ async fn run(
         code,
         description: Some(reason.to_owned()),
     };
-    // A peer that is gone cannot be told.
-    let _ = this.session.close(Some(close)).await;
+    // A peer that is gone, or does not read, cannot be told.
+    let _ = tokio::time::timeout(CLOSE_WITHIN, session.close(Some(close))).await;
 }
 
-impl BridgeSession {
-    async fn serve(&mut self, frames: &mut AggregatedMessageStream, socket: &Socket) -> Over {
+/// Reads a socket and handles its messages.
+struct Reader {
+    parts: BridgeParts,
+    bridge: BridgeId,
+    frames: Frames,
+    lanes: Lanes,
+    budget: Arc<Budget>,
+    /// A message that was read and waits for room; nothing more is read meanwhile.
+    admission: Option<LocalBoxFuture<'static, (Message, Room)>>,
+    replies: mpsc::Sender<Finished>,
+    beats: mpsc::Sender<Beat>,
+    last_frame_at: Millis,
+    ping_at: Millis,
+}
+
+impl Reader {
+    async fn serve(&mut self, socket: &Socket, writer: &mut JoinHandle<Over>) -> Over {
         let mut stopping = self.parts.stopping.clone();
-        let bridges = Arc::clone(&self.parts.bridges);
         loop {
-            let has_room = self.lanes.in_flight() < IN_FLIGHT_MAX;
+            let reads = self.reads();
             let has_work = self.lanes.in_flight() > 0;
             let wake = self.parts.clock.sleep_until(self.ping_at);
             let step = tokio::select! {
-                frame = frames.next(), if has_room => self.on_frame(frame).await,
-                finished = self.lanes.next(), if has_work => self.on_finished(finished).await,
-                command = bridges.next_command(socket) => hand_over(&mut self.session, &bridges, socket, command).await,
-                () = wake => self.on_tick().await,
-                _ = stopping.wait_for(|stopping| *stopping) => Err(self.finish().await),
+                frame = self.frames.next(), if reads => self.on_frame(frame),
+                (message, room) = admitted(&mut self.admission) => {
+                    self.admission = None;
+                    self.lanes.accept(0, message, Some(room));
+                    Ok(())
+                }
+                finished = self.lanes.next(), if has_work => self.on_finished(finished),
+                () = wake => self.on_tick(),
+                dismissal = socket.dismissed() => Err(dismissal.into()),
+                over = &mut *writer => return over.unwrap_or(Over::Gone),
+                _ = stopping.wait_for(|stopping| *stopping) => return self.finish().await,
             };
             if let Err(over) = step {
                 return over;
@@ -135,89 +193,92 @@ impl BridgeSession {
         }
     }
 
-    async fn on_frame(
-        &mut self,
-        frame: Option<Result<AggregatedMessage, ProtocolError>>,
-    ) -> Result<(), Over> {
+    /// Whether there is room for one more message.
+    fn reads(&self) -> bool {
+        self.admission.is_none() && self.lanes.in_flight() < self.replies.capacity()
+    }
+
+    fn on_frame(&mut self, frame: Option<Result<Frame, Fault>>) -> Result<(), Over> {
         let frame = match frame {
             Some(Ok(frame)) => frame,
-            Some(Err(ProtocolError::Overflow)) => {
-                return Err(Over::Close(CloseCode::Size, "a frame has at most 256 KiB"));
-            }
-            Some(Err(_)) => return Err(Over::Close(CloseCode::Protocol, "not a WebSocket frame")),
-            None => return Err(Over::Gone),
+            Some(Err(Fault::Close(code, reason))) => return Err(Over::Close(code, reason)),
+            Some(Err(Fault::Broken)) | None => return Err(Over::Gone),
         };
         self.last_frame_at = self.parts.clock.now();
         self.parts.bridges.seen(self.bridge);
         match frame {
-            AggregatedMessage::Text(text) => self.on_text(text.as_bytes()),
-            AggregatedMessage::Binary(bytes) => {
-                self.refuse(refusal_of(Refusal::binary(), &bytes), CloseCode::Policy)
+            Frame::Text(text) => self.on_text(&text),
+            Frame::Binary(bytes) => {
+                let refusal = refusal_of(Refusal::binary(), &bytes);
+                self.admit(bytes.len(), Err(refusal), CloseCode::Policy)
             }
-            AggregatedMessage::Ping(payload) => {
-                self.session.pong(&payload).await.map_err(|_| Over::Gone)
+            Frame::Ping(payload) => {
+                self.beat(Beat::Pong(payload));
+                Ok(())
             }
-            AggregatedMessage::Pong(_) => Ok(()),
-            AggregatedMessage::Close(_) => Err(Over::Gone),
+            Frame::Pong => Ok(()),
+            Frame::Close => Err(Over::Gone),
         }
     }
 
     fn on_text(&mut self, text: &[u8]) -> Result<(), Over> {
         if text.len() > MESSAGE_BYTES_MAX {
-            return self.refuse(refusal_of(Refusal::too_large(), text), CloseCode::Size);
+            let refusal = refusal_of(Refusal::too_large(), text);
+            return self.admit(text.len(), Err(refusal), CloseCode::Size);
         }
-        match protocol::parse_text(text) {
-            Err(refusal) => self.refuse(refusal, CloseCode::Policy),
-            request => {
-                self.lanes.accept(0, request);
-                Ok(())
-            }
-        }
+        self.admit(text.len(), protocol::parse_text(text), CloseCode::Policy)
     }
 
-    /// Answers in its turn where there is an id to answer to, and else closes the socket.
-    fn refuse(&mut self, refusal: Refusal, code: CloseCode) -> Result<(), Over> {
-        if refusal.id.is_none() {
-            return Err(Over::Close(
-                code,
-                "frames are JSON objects with an id, of at most 256 KiB",
-            ));
+    /// Takes a message in as soon as there is room for it. One without an id that could be answered closes the socket.
+    fn admit(&mut self, length: usize, message: Message, code: CloseCode) -> Result<(), Over> {
+        if matches!(&message, Err(Refusal { id: None, .. })) {
+            let reason = "frames are JSON objects with an id, of at most 256 KiB";
+            return Err(Over::Close(code, reason));
         }
-        self.lanes.accept(0, Err(refusal));
+        let budget = Arc::clone(&self.budget);
+        let bytes = weight(length, &message);
+        let admission = async move { (message, budget.room(bytes).await) };
+        self.admission = Some(admission.boxed_local());
         Ok(())
     }
 
-    async fn on_finished(&mut self, finished: Option<Finished>) -> Result<(), Over> {
+    fn on_finished(&mut self, finished: Option<Finished>) -> Result<(), Over> {
         match finished {
-            Some(finished) => self.write(&finished.reply).await,
+            // There is room: no more is read than fits. Where the writer is gone, so is the socket.
+            Some(finished) => self.replies.try_send(finished).map_err(|_| Over::Gone),
             None => Ok(()),
         }
     }
 
-    async fn on_tick(&mut self) -> Result<(), Over> {
+    fn on_tick(&mut self) -> Result<(), Over> {
         let now = self.parts.clock.now();
+        if !self.reads() {
+            // Nobody listened.
+            self.last_frame_at = now;
+        }
         if now.since(self.last_frame_at) >= SILENCE_MAX_MS {
             return Err(Over::Silent);
         }
-        // A database that does not answer is no reason to hang up on a bridge.
-        if let Ok(false) = auth::is_still_valid(self.bridge, &self.parts.store).await {
-            return Err(Over::Close(
-                CloseCode::Policy,
-                "the bridge token was revoked",
-            ));
-        }
         self.ping_at = now.plus_ms(PING_EVERY_MS);
-        self.session.ping(b"").await.map_err(|_| Over::Gone)
+        self.beat(Beat::Ping);
+        Ok(())
+    }
+
+    fn beat(&self, beat: Beat) {
+        // A peer that leaves so many of them unread misses nothing by one more.
+        let _ = self.beats.try_send(beat);
     }
 
     /// The service stops: what is under way is answered, nothing new is read.
     async fn finish(&mut self) -> Over {
         let answer_all = async {
             while let Some(finished) = self.lanes.next().await {
-                if self.session.text(finished.reply.to_string()).await.is_err() {
-                    break;
+                if self.replies.send(finished).await.is_err() {
+                    return;
                 }
             }
+            // Written when every reply is taken.
+            let _ = self.replies.reserve_many(IN_FLIGHT_MAX).await;
         };
         if tokio::time::timeout(FINISH_WITHIN, answer_all)
             .await
@@ -227,9 +288,14 @@ impl BridgeSession {
         }
         Over::Close(CloseCode::Away, "the service stops; connect again")
     }
+}
 
-    async fn write(&mut self, message: &Value) -> Result<(), Over> {
-        write(&mut self.session, message).await
+async fn admitted(
+    admission: &mut Option<LocalBoxFuture<'static, (Message, Room)>>,
+) -> (Message, Room) {
+    match admission {
+        Some(admission) => admission.await,
+        None => pending().await,
     }
 }
 
@@ -241,24 +307,83 @@ fn refusal_of(refusal: Refusal, frame: &[u8]) -> Refusal {
     }
 }
 
-/// Writes a command. One that cannot be written is for the bridge's next socket.
+/// Writes what there is to write, until the socket takes no more.
+async fn write(
+    mut session: Session,
+    bridges: Arc<Bridges>,
+    socket: Socket,
+    mut replies: mpsc::Receiver<Finished>,
+    mut beats: mpsc::Receiver<Beat>,
+) -> Over {
+    loop {
+        let written = tokio::select! {
+            Some(beat) = beats.recv() => {
+                let beat = async {
+                    match beat {
+                        Beat::Ping => session.ping(b"").await,
+                        Beat::Pong(payload) => session.pong(&payload).await,
+                    }
+                };
+                in_time(beat).await
+            }
+            finished = replies.recv() => match finished {
+                Some(Finished { reply, room, .. }) => {
+                    let sent = send(&mut session, &reply).await;
+                    drop(room);
+                    sent
+                }
+                // The reader is over, and everything is written.
+                None => return Over::Gone,
+            },
+            command = bridges.next_command(&socket) => hand_over(&mut session, &bridges, &socket, command).await,
+        };
+        if let Err(over) = written {
+            return over;
+        }
+    }
+}
+
+/// A command that was taken and is not written yet.
+struct Taken<'a> {
+    bridges: &'a Bridges,
+    socket: &'a Socket,
+    command: Option<Command>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if let Some(command) = self.command.take() {
+            self.bridges.put_back(self.socket, command);
+        }
+    }
+}
+
+/// Writes a command. One that could not be written is for the bridge's next socket.
 async fn hand_over(
     session: &mut Session,
     bridges: &Bridges,
     socket: &Socket,
     command: Command,
 ) -> Result<(), Over> {
-    let written = write(session, &protocol::command(&command)).await;
-    if written.is_err() {
-        bridges.put_back(socket, command);
-    }
-    written
+    let message = protocol::command(&command);
+    let mut taken = Taken {
+        bridges,
+        socket,
+        command: Some(command),
+    };
+    send(session, &message).await?;
+    taken.command = None;
+    Ok(())
+}
+
+async fn send(session: &mut Session, message: &Value) -> Result<(), Over> {
+    in_time(session.text(message.to_string())).await
 }
 
 /// A peer that does not read is as silent as one that does not write.
-async fn write(session: &mut Session, message: &Value) -> Result<(), Over> {
+async fn in_time<E>(writing: impl Future<Output = Result<(), E>>) -> Result<(), Over> {
     let limit = Duration::from_millis(SILENCE_MAX_MS.unsigned_abs());
-    match tokio::time::timeout(limit, session.text(message.to_string())).await {
+    match tokio::time::timeout(limit, writing).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(Over::Gone),
         Err(_) => Err(Over::Silent),

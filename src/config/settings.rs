@@ -7,7 +7,7 @@ use dikala_actors::{
     functions::FunctionsConfig,
     webhooks::WebhooksConfig,
 };
-use dikala_entities::{Secret, UrlPolicy, Vault};
+use dikala_entities::{Secret, TransferPrefixes, UrlPolicy, Vault};
 use ipnet::IpNet;
 use serde::Deserialize;
 
@@ -110,6 +110,8 @@ pub struct Calls {
     pub ring_timeout_seconds: i64,
     pub warn_before_seconds: i64,
     pub hangup_grace_seconds: i64,
+    #[serde(default)]
+    transfer_prefixes: Vec<String>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -179,6 +181,8 @@ impl Settings {
             return Err("database.url must begin with sqlite:// or postgres://".to_owned());
         }
         self.cidrs()?;
+        TransferPrefixes::parse(&self.calls.transfer_prefixes)
+            .map_err(|error| format!("calls.transfer_prefixes: {error}"))?;
         self.check_operator()
     }
 
@@ -271,11 +275,17 @@ impl Settings {
         self.outbound.extra_ca_file.as_deref()
     }
 
+    /// Where calls may be transferred to; checked when the settings were read.
+    pub fn transfers(&self) -> TransferPrefixes {
+        TransferPrefixes::parse(&self.calls.transfer_prefixes).unwrap_or_default()
+    }
+
     /// For the tenants' API.
     pub fn api(&self) -> ApiSettings {
         let per_minute = |figure: i64| u32::try_from(figure).unwrap_or(u32::MAX);
         ApiSettings {
             urls: self.url_policy(),
+            transfers: self.transfers(),
             body_timeout: Duration::from_secs(self.http.body_timeout_seconds),
             starter_per_minute: per_minute(self.plans.starter.requests_per_minute),
             business_per_minute: per_minute(self.plans.business.requests_per_minute),
@@ -371,6 +381,7 @@ mod tests {
                 "10.0.0.0/8,home",
                 "\"home\"",
             ),
+            ("DIKALA_CALLS__TRANSFER_PREFIXES", "+62,081", "\"081\""),
             ("DIKALA_OPERATOR__LISTEN", "0.0.0.0:1", "operator.token"),
             ("DIKALA_OPERATOR__TOKEN", "short", "16"),
             ("DIKALA_LOG__FORMAT", "xml", "json"),

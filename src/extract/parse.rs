@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use dikala_entities::{
-    Language, Millis, OutboundUrl, PhoneNumber, UnknownValue, UrlError, UrlPolicy,
+    Language, Millis, OutboundUrl, PhoneNumber, TransferPrefixes, UnknownValue, UrlError, UrlPolicy,
 };
 use serde_json::{Map, Value};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
@@ -192,6 +192,23 @@ pub fn e164(value: &Value) -> Parsed<PhoneNumber> {
     string(value)?
         .parse()
         .map_err(|error| Fault::new(FieldCode::InvalidFormat, format!("{error}")).into())
+}
+
+/// A phone number that calls may be transferred to.
+pub fn transfer_target(transfers: &TransferPrefixes, value: &Value) -> Parsed<PhoneNumber> {
+    let number = e164(value)?;
+    if transfers.allow(&number) {
+        Ok(number)
+    } else {
+        Err(no_transfer().into())
+    }
+}
+
+/// The fault of a number that calls are not transferred to.
+pub fn no_transfer() -> Fault {
+    let predicate = "must be a number that calls may be transferred to: premium, satellite and shared-cost numbers are not, \
+                     and your operator may allow fewer";
+    Fault::new(FieldCode::NotAllowed, predicate)
 }
 
 /// A language tag.

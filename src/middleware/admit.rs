@@ -79,7 +79,15 @@ pub async fn admit(
                 }
                 Err(error) => req.error_response(error),
             };
-            insert_limits(response.headers_mut(), verdict);
+            // Clients compare it with their own clocks.
+            let resets_at = services.clock.on_the_wall(verdict.resets_at);
+            insert_limits(
+                response.headers_mut(),
+                Verdict {
+                    resets_at,
+                    ..verdict
+                },
+            );
             response
         }
         Err(error) => {

@@ -14,8 +14,8 @@ use actix_web::{
     web,
 };
 use dikala_actors::{
-    batches::BatchStats, bridges::Bridges, feed::Feed, ledger::LedgerHandle, registry::Calls,
-    webhooks::WebhooksHandle,
+    batches::BatchStats, bridges::Bridges, clock::SharedClock, feed::Feed, ledger::LedgerHandle,
+    registry::Calls, webhooks::WebhooksHandle,
 };
 use dikala_entities::{Secret, Store};
 use subtle::ConstantTimeEq;
@@ -27,6 +27,7 @@ use crate::{error::ApiError, refusal::Refusal};
 pub struct OperatorParts {
     pub token: Option<Secret>,
     pub store: Store,
+    pub clock: SharedClock,
     pub calls: Calls,
     pub bridges: Arc<Bridges>,
     pub ledger: LedgerHandle,
@@ -82,6 +83,11 @@ async fn show_metrics(parts: web::Data<OperatorParts>) -> Result<HttpResponse, A
         "dikala_bridges_connected",
         "Bridges with an open socket",
         one(parts.bridges.connected_count()),
+    );
+    scrape.gauge(
+        "dikala_clock_stepped_milliseconds",
+        "By how much the wall clock was set since the start; instants follow it at the next start",
+        vec![(Vec::new(), parts.clock.stepped_ms())],
     );
     scrape.gauge(
         "dikala_event_followers",

@@ -324,6 +324,32 @@ async fn the_agents_longest_call_is_kept(#[values(Sqlite, Postgres)] store: Stor
 
 #[rstest]
 #[actix_web::test]
+async fn a_cut_that_is_obeyed_late_ends_the_call_when_it_was_due(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    for (credit, reason) in [(2, "credits_exhausted"), (1_000, "max_duration")] {
+        let world = world!(store, Setup::new().minutes(credit));
+        let tenant = &world.tenant;
+        tenant
+            .change_agent(json!({"maxCallDurationMinutes": if credit == 2 { 10 } else { 2 }}))
+            .await;
+        let bridge = tenant.bridge(Socket).await;
+        let answered = Moment::ago(117);
+        let id = bridge.talk_since(&tenant.did, answered).await;
+        assert_eq!(bridge.command("hangup", &id).await["reason"], reason);
+        answered.plus(126).passed().await;
+        let obeyed = json!({"callId": id, "reason": reason, "initiator": "bridge"});
+        bridge.ok("call.hangup", obeyed).await;
+        let call = tenant.call(&id).await;
+        let seen = ["hangupReason", "endedAt", "talkTimeSeconds"].map(|field| call[field].clone());
+        assert_eq!(json!(seen), json!([reason, answered.plus(120).text(), 120]));
+        assert_eq!(tenant.billed(&id).await, Some(2));
+        world.assert_ledger_is_exact();
+    }
+}
+
+#[rstest]
+#[actix_web::test]
 async fn low_credit_is_announced_once_per_crossing(#[values(Sqlite, Postgres)] store: StoreKind) {
     let world = world!(store, Setup::new().minutes(6).low_threshold(5));
     let tenant = &world.tenant;

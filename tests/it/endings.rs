@@ -323,3 +323,45 @@ async fn each_way_to_end_has_its_status_and_reason(#[values(Sqlite, Postgres)] s
     }
     world.assert_ledger_is_exact();
 }
+
+#[rstest]
+#[actix_web::test]
+async fn transfers_are_few_and_never_to_numbers_that_pay_who_is_called(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(
+        store,
+        Setup::new().set("calls.transfer_prefixes", "+62,+65")
+    );
+    let tenant = &world.tenant;
+    let bridge = tenant.bridge(Socket).await;
+    let call = bridge.talk(&tenant.did).await;
+    let path = format!("/calls/{call}/transfer");
+    for (to, status) in [
+        ("+6281234567890", 202),
+        ("+62809123456", 422),
+        ("+12125551234", 422),
+        ("+8811234567", 422),
+        ("+6598765432", 202),
+        ("+6598765432", 202),
+        ("+6598765432", 202),
+        ("+6598765432", 202),
+        ("+6598765432", 422),
+    ] {
+        let answer = tenant.api.post(&path, json!({"to": to})).await;
+        assert_eq!(answer.status, status, "{to}: {}", answer.text);
+        if status == 422 {
+            let field = &answer.body["error"]["fields"][0];
+            assert_eq!(
+                (&field["field"], &field["code"]),
+                (&json!("to"), &json!("not_allowed"))
+            );
+        }
+    }
+    bridge.command("transfer", &call).await;
+    let sent = bridge.commands().into_iter();
+    assert_eq!(sent.filter(|sent| sent["command"] == "transfer").count(), 5);
+    let ended = json!({"callId": call, "reason": "transferred", "initiator": "bridge"});
+    bridge.ok("call.hangup", ended).await;
+    assert_eq!(tenant.call(&call).await["hangupReason"], "transferred");
+}

@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod billing;
+mod bridge_docs;
 mod bridge_protocol;
 mod call_life;
 mod cli;
@@ -14,6 +15,7 @@ mod full_disk;
 mod functions;
 mod health;
 mod hostile;
+mod hostile_bridge;
 mod kills;
 mod listen;
 mod recovery;

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::{
     core::{CallCore, CallParts},
     invoke::{Invocation, invoke},
-    messages::{CallError, Input, InvokeFunction, Reply, Tell},
+    messages::{CallError, Incoming, InvokeFunction, Reply, Tell},
     open::open,
 };
 use crate::{meter::MeteredContext, metered, registry::Calls};
@@ -27,12 +27,23 @@ const REPEATS_MAX: usize = 8;
 
 type Outcome = Result<Value, CallError>;
 
+/// How a call's actor begins. It does so by itself, whoever may have lost interest meanwhile; messages wait for that.
+#[derive(Debug)]
+pub enum Beginning {
+    /// With a call that just came in; how that went is told to who waits for it.
+    Open(Box<Incoming>, oneshot::Sender<Result<Reply, CallError>>),
+    /// With a call that was read from the store.
+    Loaded(Box<CallCore>),
+}
+
 /// One call.
 pub struct CallActor {
     id: CallId,
     bridge: BridgeId,
     parts: Arc<CallParts>,
     calls: Calls,
+    /// What `started` begins with.
+    beginning: Option<Beginning>,
     /// None while a message has it, and for a call that could not be opened.
     core: Option<CallCore>,
     timer: Option<SpawnHandle>,
@@ -52,14 +63,15 @@ impl std::fmt::Debug for CallActor {
 }
 
 impl CallActor {
-    /// An actor for a call that is still to be opened (no core), or was read from the store.
-    pub fn new(calls: Calls, id: CallId, bridge: BridgeId, core: Option<CallCore>) -> Self {
+    /// An actor for a call.
+    pub fn new(calls: Calls, id: CallId, bridge: BridgeId, beginning: Beginning) -> Self {
         Self {
             id,
             bridge,
             parts: calls.parts(),
             calls,
-            core,
+            beginning: Some(beginning),
+            core: None,
             timer: None,
             lingering: false,
             invocations: HashMap::new(),
@@ -84,6 +96,27 @@ impl CallActor {
                 this.look_at_the_clock(ctx);
             })));
         }
+    }
+
+    fn open(
+        &mut self,
+        incoming: Incoming,
+        reply: oneshot::Sender<Result<Reply, CallError>>,
+        ctx: &mut MeteredContext<Self>,
+    ) {
+        let work = open(Arc::clone(&self.parts), self.id, self.bridge, incoming);
+        ctx.wait(work.into_actor(self).map(|opened, this, ctx| {
+            let (core, opened) = match opened {
+                Ok((core, reply)) => (Some(core), Ok(reply)),
+                Err(error) => (None, Err(error)),
+            };
+            if let Some(core) = &core {
+                this.calls.opened(this.id, core.row().tenant_id);
+            }
+            // Who asked may have gone: the bridge asks again.
+            let _ = reply.send(opened);
+            this.settle(core, ctx);
+        }));
     }
 
     fn look_at_the_clock(&mut self, ctx: &mut MeteredContext<Self>) {
@@ -144,8 +177,13 @@ impl Actor for CallActor {
     type Context = MeteredContext<Self>;
 
     fn started(&mut self, ctx: &mut MeteredContext<Self>) {
-        if self.core.is_some() {
-            self.look_at_the_clock(ctx);
+        match self.beginning.take() {
+            Some(Beginning::Open(incoming, reply)) => self.open(*incoming, reply, ctx),
+            Some(Beginning::Loaded(core)) => {
+                self.core = Some(*core);
+                self.look_at_the_clock(ctx);
+            }
+            None => {}
         }
     }
 
@@ -166,27 +204,15 @@ impl Handler<Tell> for CallActor {
         _: &mut MeteredContext<Self>,
     ) -> Self::Result {
         let core = self.core.take();
-        let opens = core.is_none();
-        let (parts, id, own_bridge) = (Arc::clone(&self.parts), self.id, self.bridge);
         let work = async move {
-            match (core, input) {
-                (Some(mut core), input) => {
-                    let reply = core.handle(bridge, input).await;
-                    (Some(core), reply)
-                }
-                (None, Input::Open(incoming)) => match open(parts, id, own_bridge, *incoming).await
-                {
-                    Ok((core, reply)) => (Some(core), Ok(reply)),
-                    Err(error) => (None, Err(error)),
-                },
-                (None, _) => (None, Err(CallError::Unavailable)),
-            }
+            let Some(mut core) = core else {
+                return (None, Err(CallError::Unavailable));
+            };
+            let reply = core.handle(bridge, input).await;
+            (Some(core), reply)
         };
         AtomicResponse::new(Box::pin(work.into_actor(self).map(
-            move |(core, reply), this, ctx| {
-                if let Some(core) = core.as_ref().filter(|_| opens) {
-                    this.calls.opened(this.id, core.row().tenant_id);
-                }
+            |(core, reply), this, ctx| {
                 this.settle(core, ctx);
                 reply
             },

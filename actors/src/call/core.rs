@@ -6,7 +6,7 @@ use std::sync::Arc;
 use actix::{Addr, MailboxError};
 use dikala_entities::{
     BridgeId, CallId, CallStatus, CommandId, HangupInitiator, HangupReason, Millis, PhoneNumber,
-    Plan, Store, Vault, call, credit_hold, transcript,
+    Plan, Store, TransferPrefixes, Vault, call, credit_hold, transcript,
 };
 use sea_orm::{DbErr, EntityTrait};
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,10 @@ const MISSING_GRACE_MS: i64 = 5_000;
 const RETRY_MS: i64 = 1_000;
 /// Steps that one look at the clock can bring about; more would be a bug in the machine.
 const STEPS_MAX: usize = 16;
+/// Transfers that a call takes in all.
+const TRANSFERS_MAX: u32 = 5;
+/// Questions to the ledger before a settlement: one for a lost answer, one for the rest, and room for a hold that moved on.
+const QUESTIONS_MAX: usize = 8;
 
 /// Calls at the same time that a plan allows; none: any number.
 #[derive(Clone, Copy, Debug, Default)]
@@ -66,6 +70,8 @@ pub struct CallParts {
     pub rules: Rules,
     pub ai_cost_idr_per_minute: i64,
     pub concurrency: PlanConcurrency,
+    /// Where calls may be transferred to.
+    pub transfers: TransferPrefixes,
     pub ledger: LedgerHandle,
     pub journal: Addr<CallJournal>,
     pub functions: FunctionsHandle,
@@ -106,6 +112,9 @@ impl From<CallError> for WriteError {
 struct Pending {
     hangup: Option<PendingHangup>,
     transfer: Option<PhoneNumber>,
+    /// How often that was asked for.
+    #[serde(default)]
+    transfers: u32,
 }
 
 /// A call: its row, without the large columns, and its state.
@@ -183,6 +192,7 @@ impl CallCore {
         });
         state.hangup = pending.hangup;
         state.transfer = pending.transfer;
+        state.transfers = pending.transfers;
         state.answer_message = row.answer_message_id.clone();
         let mut core = Self::fresh(parts, row, state);
         core.opened_at = Millis::MIN;
@@ -239,7 +249,7 @@ impl CallCore {
         if bridge.is_some() && !matches!(input, Input::Missing { .. }) {
             self.seen();
             self.missing = None;
-            self.known |= !matches!(input, Input::Open(_) | Input::Reopen);
+            self.known |= !matches!(input, Input::Reopen);
         }
         let ends = matches!(input, Input::HangUp { .. } | Input::Failed { .. });
         if !ends {
@@ -250,12 +260,13 @@ impl CallCore {
 
     async fn apply(&mut self, input: Input, now: Millis) -> Result<Reply, CallError> {
         match input {
-            Input::Open(_) | Input::Reopen => self.reopen().await,
+            Input::Reopen => self.reopen().await,
             Input::Answered { at, message_id } => {
-                self.answered(at.unwrap_or(now), now, message_id).await
+                self.answered(self.parts.clock.dated(at), now, message_id)
+                    .await
             }
             Input::Transcript { at, summary, turns } => {
-                self.transcript(at.unwrap_or(now), now, summary, turns)
+                self.transcript(self.parts.clock.dated(at), now, summary, turns)
                     .await
             }
             Input::HangUp {
@@ -264,13 +275,12 @@ impl CallCore {
                 initiator,
                 ai_cost_idr,
             } => {
-                let step = self
-                    .state
-                    .hang_up(at.unwrap_or(now), now, reason, initiator);
+                let at = self.parts.clock.dated(at);
+                let step = self.state.hang_up(at, now, reason, initiator);
                 self.take(step, ai_cost_idr, None).await
             }
             Input::Failed { at, reason, detail } => {
-                let step = self.state.fail(at.unwrap_or(now), now, reason);
+                let step = self.state.fail(self.parts.clock.dated(at), now, reason);
                 self.take(step, None, detail).await
             }
             Input::Missing { listed_at } => self.missing(listed_at, now).await,
@@ -297,7 +307,7 @@ impl CallCore {
                     serde_json::from_str(&settings).map_err(|_| CallError::Unavailable)?;
                 Ok(Reply::Taken {
                     call: row.id,
-                    agent: Arc::new(settings.for_bridge()),
+                    agent: Arc::new(settings.for_bridge(&self.parts.transfers)),
                 })
             }
             (None, Some(reason)) => Ok(Reply::Refused {
@@ -355,15 +365,9 @@ impl CallCore {
         ai_cost_idr: Option<i64>,
         detail: Option<String>,
     ) -> Result<(), CallError> {
+        self.cover(&ending).await?;
+        let ending = self.state.covered(ending);
         let minutes = self.state.minutes(&ending);
-        if minutes > self.state.credit.granted && !self.state.credit.last {
-            // Talk that was reported late, while this service was away for instance, is still to be granted.
-            self.extend(
-                self.state.credit.granted,
-                minutes - self.state.credit.granted,
-            )
-            .await?;
-        }
         let settle = Settle {
             call: self.row.id,
             tenant: self.row.tenant_id,
@@ -400,6 +404,21 @@ impl CallCore {
             talk_seconds = ending.talk_seconds, minutes = settled, "call over"
         );
         Ok(())
+    }
+
+    /// Asks for the minutes of talk that are not granted yet: those that were reported late, or whose grant got lost on its way
+    /// here. Done when they are granted, or when the ledger has no more.
+    async fn cover(&mut self, ending: &Ending) -> Result<(), CallError> {
+        let mut refusals = 0;
+        for _ in 0..QUESTIONS_MAX {
+            let Some(Due::Extend { started, want, .. }) = self.state.uncovered(ending, refusals)
+            else {
+                return Ok(());
+            };
+            let refused = self.extend(started, want).await?;
+            refusals = if refused { refusals + 1 } else { 0 };
+        }
+        Err(CallError::Unavailable)
     }
 
     async fn transcript(
@@ -511,8 +530,15 @@ impl CallCore {
                 .await?
                 .ok_or(CallError::NoTransferTarget)?,
         };
+        if !self.parts.transfers.allow(&to) {
+            return Err(CallError::TransferNotAllowed);
+        }
+        if self.state.transfers >= TRANSFERS_MAX {
+            return Err(CallError::TooManyTransfers);
+        }
         let next = Call {
             transfer: Some(to.clone()),
+            transfers: self.state.transfers + 1,
             ..self.state.clone()
         };
         self.write_pending(&next).await?;
@@ -541,6 +567,7 @@ impl CallCore {
         let pending = Pending {
             hangup: next.hangup.clone(),
             transfer: next.transfer.clone(),
+            transfers: next.transfers,
         };
         let json = serde_json::to_string(&pending).map_err(|_| CallError::Unavailable)?;
         if self.row.pending.as_ref() == Some(&json) {
@@ -632,8 +659,8 @@ impl CallCore {
         Ok(())
     }
 
-    /// Fails where the ledger could not be asked; a refusal is an answer.
-    async fn extend(&mut self, started: i64, want: i64) -> Result<(), CallError> {
+    /// Whether the ledger says that it has no more. Fails where it could not be asked; a refusal is an answer.
+    async fn extend(&mut self, started: i64, want: i64) -> Result<bool, CallError> {
         let request = self.state.credit.request + 1;
         let extend = Extend {
             call: self.row.id,
@@ -647,32 +674,38 @@ impl CallCore {
         let answer = self.parts.ledger.extend(extend).await;
         let now = self.parts.clock.now();
         match answer {
-            Ok(grant) => self.state = self.state.granted(request, grant.total, grant.last, now),
+            Ok(grant) => {
+                self.state = self.state.granted(request, grant.total, grant.last, now);
+                Ok(grant.last)
+            }
             // The ledger and this actor disagree on what was asked: the ledger's book counts.
             Err(LedgerError::Stale | LedgerError::OutOfOrder | LedgerError::Settled) => {
-                self.reread_hold(now).await;
+                self.reread_hold(now).await
             }
-            Err(LedgerError::NotOwner) => self.ours = false,
+            Err(LedgerError::NotOwner) => {
+                self.ours = false;
+                Err(CallError::Busy)
+            }
             Err(_) => {
                 self.state = self.state.ledger_away(now);
-                return Err(CallError::Unavailable);
+                Err(CallError::Unavailable)
             }
         }
-        Ok(())
     }
 
-    async fn reread_hold(&mut self, now: Millis) {
+    /// Takes the ledger's book for true. Whether that says that there is no more.
+    async fn reread_hold(&mut self, now: Millis) -> Result<bool, CallError> {
         let hold = credit_hold::Entity::find_by_id(self.row.id)
             .one(self.parts.store.reader())
             .await;
-        self.state = match hold {
-            Ok(Some(hold)) => {
-                let last = hold.last || hold.settled_at.is_some();
-                self.state
-                    .granted(hold.request, hold.held + hold.used, last, now)
-            }
-            _ => self.state.ledger_away(now),
+        let Ok(Some(hold)) = hold else {
+            self.state = self.state.ledger_away(now);
+            return Err(CallError::Unavailable);
         };
+        let last = hold.last || hold.settled_at.is_some();
+        let granted = hold.held + hold.used;
+        self.state = self.state.granted(hold.request, granted, last, now);
+        Ok(last)
     }
 
     fn ledger_failed(&mut self, error: LedgerError) -> CallError {

@@ -21,8 +21,6 @@ pub struct Incoming {
 /// Something happened to a call, or is wanted of it.
 #[derive(Clone, Debug)]
 pub enum Input {
-    /// The first message of a new call.
-    Open(Box<Incoming>),
     /// `call.incoming` again.
     Reopen,
     Answered {
@@ -100,6 +98,10 @@ pub enum CallError {
     NotActive,
     #[error("the agent has no escalation number; say whom to transfer to")]
     NoTransferTarget,
+    #[error("a call is not transferred to such a number")]
+    TransferNotAllowed,
+    #[error("the call was transferred as often as a call can be")]
+    TooManyTransfers,
     #[error("too much is going on; nothing happened, try again")]
     Busy,
     #[error("the service cannot write at the moment; nothing happened, try again")]

@@ -127,7 +127,7 @@ fn new_row(
         caller_number: incoming.caller_number,
         callee_number: incoming.did,
         status: CallStatus::Ringing,
-        started_at: incoming.at.unwrap_or(now).min(now),
+        started_at: parts.clock.dated(incoming.at).min(now),
         answered_at: None,
         ended_at: None,
         duration_seconds: None,
@@ -194,7 +194,7 @@ async fn take(
     let state = Call::ringing(row.started_at, now, max_minutes, &parts.rules);
     let reply = Reply::Taken {
         call: row.id,
-        agent: Arc::new(settings.for_bridge()),
+        agent: Arc::new(settings.for_bridge(&parts.transfers)),
     };
     tracing::info!(call = %row.id, tenant = %row.tenant_id, caller = ?row.caller_number, "call taken");
     Ok((CallCore::fresh(parts, row, state), reply))

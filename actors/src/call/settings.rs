@@ -1,8 +1,8 @@
 //! The agent and its functions as they were when a call began: a running call goes on with these.
 
 use dikala_entities::{
-    AgentId, FunctionId, FunctionMethod, Language, OutboundUrl, PhoneNumber, VoiceId, agent,
-    function,
+    AgentId, FunctionId, FunctionMethod, Language, OutboundUrl, PhoneNumber, TransferPrefixes,
+    VoiceId, agent, function,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -80,8 +80,9 @@ impl CallSettings {
         self.functions.iter().find(|function| function.name == name)
     }
 
-    /// What the bridge is told: no endpoints, and only what is enabled.
-    pub fn for_bridge(&self) -> Value {
+    /// What the bridge is told: no endpoints, only what is enabled, and nobody to transfer to who may not be called.
+    pub fn for_bridge(&self, transfers: &TransferPrefixes) -> Value {
+        let escalation_number = self.escalation_number.as_ref();
         let functions: Vec<Value> = self
             .functions
             .iter()
@@ -102,7 +103,7 @@ impl CallSettings {
             "greetingText": self.greeting_text,
             "language": self.language,
             "maxCallDurationMinutes": self.max_call_duration_minutes,
-            "escalationNumber": self.escalation_number,
+            "escalationNumber": escalation_number.filter(|number| transfers.allow(number)),
             "tools": self.tools,
             "functions": functions,
         })

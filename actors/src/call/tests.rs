@@ -1,20 +1,24 @@
 //! Calls with all their actors on a real store, and what becomes of them when an actor panics.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering::Relaxed},
+};
 
 use actix_rt::Arbiter;
 use dikala_entities::{
     AgentId, BridgeId, CallId, CallStatus, HangupInitiator, HangupReason, Language, Millis,
-    PhoneNumberId, Plan, Secret, Store, TenantId, TransactionType, Vault, agent, call,
-    credit_account, phone_number, tenant,
+    PhoneNumberId, Plan, Secret, Store, TenantId, TransactionType, TransferPrefixes, Vault, agent,
+    call, credit_account, phone_number, tenant,
 };
+use futures_util::FutureExt;
 use sea_orm::{EntityTrait, IntoActiveModel};
 
 use super::{CallError, CallParts, Incoming, Input, PlanConcurrency, Reply, Rules, actor::Panic};
 use crate::{
     batches::BatchStats,
     bridges::Bridges,
-    clock::{Clock, SharedClock, SystemClock},
+    clock::{Clock, ManualClock, SharedClock, SteadyClock, SystemClock},
     functions::{self, FunctionsConfig},
     journal::{CallJournal, JournalParts},
     ledger::{self, Credit, LedgerParts},
@@ -41,13 +45,16 @@ struct World {
 
 impl World {
     async fn new() -> Self {
+        Self::with_clock(Arc::new(SystemClock)).await
+    }
+
+    async fn with_clock(clock: SharedClock) -> Self {
         // The TLS settings of the outbound client ask for it; another test may have set it.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (folder, store) = sqlite_store().await;
-        let now = SystemClock.now();
+        let now = clock.now();
         let vault = Vault::from_base64(&Vault::generate_key()).expect("a key");
         seed(&store, &vault, now).await;
-        let clock: SharedClock = Arc::new(SystemClock);
         let node: Arc<str> = Arc::from("node");
         let here = Arbiter::current();
         let ledger_parts = LedgerParts {
@@ -72,6 +79,7 @@ impl World {
             rules: RULES,
             ai_cost_idr_per_minute: 100,
             concurrency: PlanConcurrency::default(),
+            transfers: TransferPrefixes::default(),
             ledger: ledger::start(&here, &ledger_parts),
             journal: CallJournal::start(&here, journal_parts),
             functions: functions::start(
@@ -95,12 +103,20 @@ impl World {
     }
 
     async fn incoming(&self, bridge_call: &str) -> CallId {
+        self.open(bridge_call, None).await
+    }
+
+    async fn incoming_at(&self, bridge_call: &str, at: Millis) -> CallId {
+        self.open(bridge_call, Some(at)).await
+    }
+
+    async fn open(&self, bridge_call: &str, at: Option<Millis>) -> CallId {
         let incoming = Incoming {
             bridge_call_id: bridge_call.to_owned(),
             did: DID.parse().expect("a number"),
             caller_number: "+6281234567890".parse().expect("a caller"),
             metadata: None,
-            at: None,
+            at,
         };
         match self.calls.incoming(self.bridge, incoming).await {
             Ok(Reply::Taken { call, .. }) => call,
@@ -315,6 +331,155 @@ async fn a_top_up_is_told_to_the_tenants_own_calls_only() {
     assert_eq!(world.calls.of_tenant(tenant), [call]);
     let another = TenantId::new(SystemClock.now());
     assert_eq!(world.calls.of_tenant(another), []);
+}
+
+#[actix::test]
+async fn a_call_is_transferred_five_times_and_never_to_a_premium_number() {
+    let world = World::new().await;
+    let call = world.incoming("a").await;
+    let transfer = |to: &str| Input::RequestTransfer {
+        to: Some(to.parse().expect("a number")),
+    };
+    let ask = async |input| world.calls.tell(None, call, input).await;
+    for dear in ["+19005551234", "+881612345678"] {
+        assert_eq!(
+            ask(transfer(dear)).await,
+            Err(CallError::TransferNotAllowed)
+        );
+    }
+    for _ in 0..3 {
+        assert_eq!(ask(transfer("+6281234567890")).await, Ok(Reply::Done));
+    }
+    // The count is the call's, not the actor's.
+    assert!(world.calls.panic(call).await.is_err());
+    for _ in 0..2 {
+        assert_eq!(ask(transfer("+6281234567891")).await, Ok(Reply::Done));
+    }
+    let sixth = ask(transfer("+6281234567890")).await;
+    assert_eq!(sixth, Err(CallError::TooManyTransfers));
+    assert_eq!(world.tell(call, hang_up()).await, Ok(Reply::Done));
+}
+
+#[actix::test]
+async fn a_caller_that_is_cancelled_leaves_a_call_that_the_next_one_finds() {
+    let world = World::new().await;
+    for bridge_call in ["a", "b", "c"] {
+        let before = world.calls.in_memory();
+        let mut cancelled = Box::pin(world.incoming(bridge_call));
+        // Until there is an actor, which has had no turn yet.
+        while world.calls.in_memory() == before {
+            tokio::task::yield_now().await;
+            assert_eq!(cancelled.as_mut().now_or_never(), None);
+        }
+        drop(cancelled);
+        let call = world.incoming(bridge_call).await;
+        assert_eq!(world.tell(call, hang_up()).await, Ok(Reply::Done));
+    }
+    let report = ledger::verify(&world.store, None, SystemClock.now())
+        .await
+        .expect("is verified");
+    assert_eq!(report.differences, Vec::<String>::new());
+}
+
+#[actix::test]
+async fn an_extension_whose_answer_was_lost_leaves_no_talk_free() {
+    let clock = ManualClock::new(SystemClock.now());
+    let world = World::with_clock(Arc::new(clock.clone())).await;
+    let call = world.incoming("a").await;
+    assert_eq!(world.tell(call, answered()).await, Ok(Reply::Done));
+    let row = world.row(call).await;
+    // Booked, and not known to the call.
+    let lost = ledger::Extend {
+        call,
+        tenant: row.tenant_id,
+        owner: Arc::from(row.owner.as_str()),
+        epoch: row.epoch,
+        request: 1,
+        started: 1,
+        want: 1,
+    };
+    let granted = world.calls.parts().ledger.extend(lost).await;
+    assert_eq!(granted.expect("is granted").total, 2);
+    // The hang-up overtakes the timer that would have asked in between.
+    clock.advance_ms(5 * 60_000);
+    assert_eq!(world.tell(call, hang_up()).await, Ok(Reply::Done));
+    let row = world.row(call).await;
+    assert_eq!(
+        (row.talk_time_seconds, row.ai_cost_idr),
+        (Some(300), Some(500))
+    );
+    let report = ledger::verify(&world.store, None, clock.now())
+        .await
+        .expect("is verified");
+    assert_eq!(report.differences, Vec::<String>::new());
+}
+
+/// A wall clock that the test sets.
+fn adjustable() -> (Arc<AtomicI64>, SharedClock) {
+    let set = Arc::new(AtomicI64::new(0));
+    let reader = Arc::clone(&set);
+    let began = std::time::Instant::now();
+    let clock = SteadyClock::new(move || {
+        let passed = i64::try_from(began.elapsed().as_micros()).expect("a short test");
+        1_800_000_000_000_000 + passed + reader.load(Relaxed) * 1_000
+    });
+    (set, Arc::new(clock))
+}
+
+#[actix::test]
+async fn a_wall_clock_that_is_set_in_mid_call_changes_no_bill_and_no_deadline() {
+    const HOUR_MS: i64 = 3_600_000;
+    for step_ms in [HOUR_MS, -HOUR_MS] {
+        let (set, clock) = adjustable();
+        let world = World::with_clock(Arc::clone(&clock)).await;
+        let beside_us = world.incoming("beside us").await;
+        let silent = world.incoming("says no time").await;
+        for call in [beside_us, silent] {
+            assert_eq!(world.tell(call, answered()).await, Ok(Reply::Done));
+        }
+        let began = clock.now();
+        set.store(step_ms, Relaxed);
+        while clock.stepped_ms() == 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        let told = clock.stepped_ms() - step_ms;
+        assert!((-50..=50).contains(&told), "off by {told} ms");
+        // A call that came in at a bridge whose clock was set as well.
+        let later = world
+            .incoming_at("later", clock.on_the_wall(clock.now()))
+            .await;
+        let answered_later = Input::Answered {
+            at: Some(clock.on_the_wall(clock.now())),
+            message_id: "n".to_owned(),
+        };
+        assert_eq!(world.tell(later, answered_later).await, Ok(Reply::Done));
+        let talked_ms = clock.now().since(began);
+        for call in [beside_us, silent, later] {
+            assert_eq!(world.row(call).await.status, CallStatus::Answered);
+        }
+        let mut dated = hang_up();
+        if let Input::HangUp { at, .. } = &mut dated {
+            *at = Some(clock.on_the_wall(clock.now()));
+        }
+        assert_eq!(world.tell(beside_us, dated.clone()).await, Ok(Reply::Done));
+        assert_eq!(world.tell(silent, hang_up()).await, Ok(Reply::Done));
+        assert_eq!(world.tell(later, dated).await, Ok(Reply::Done));
+        let most = clock.now().since(began) / 1_000;
+        for (call, least) in [
+            (beside_us, talked_ms / 1_000),
+            (silent, talked_ms / 1_000),
+            (later, 0),
+        ] {
+            let row = world.row(call).await;
+            let talked = row.talk_time_seconds.expect("is over");
+            assert!(
+                (least..=most).contains(&talked),
+                "{talked} s of talk after {step_ms} ms"
+            );
+            assert_eq!(row.hangup_reason, Some(HangupReason::Normal));
+            assert!(row.ended_at.expect("is over").since(row.started_at) < 60_000);
+        }
+    }
 }
 
 impl Calls {

@@ -77,15 +77,16 @@ impl Endpoint {
             && self.row.previous_secret_until == row.previous_secret_until
     }
 
-    /// Makes attempt `number` of a delivery.
+    /// Makes the next attempt of a delivery; `signed_at` is what the receiver compares with its own clock.
     pub(super) async fn attempt(
         &self,
         dispatch: &Dispatch,
         at: Millis,
+        signed_at: Millis,
         limit: Duration,
     ) -> Attempted {
         let began = Instant::now();
-        let result = match self.head(dispatch, at) {
+        let result = match self.head(dispatch, signed_at) {
             Some(head) => self.send(head, dispatch, began, limit).await,
             None => Err(Failure::without_answer(ErrorKind::Connect)),
         };

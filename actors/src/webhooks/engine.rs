@@ -221,7 +221,8 @@ impl Engine {
         actix_rt::spawn(async move {
             let started_at = engine.now();
             let timeout = engine.settings.timeout;
-            let attempt = endpoint.attempt(&item.dispatch, started_at, timeout);
+            let signed_at = engine.services.clock.on_the_wall(started_at);
+            let attempt = endpoint.attempt(&item.dispatch, started_at, signed_at, timeout);
             // A panic in here must not leave the lane with a slot taken for ever.
             let attempted = AssertUnwindSafe(attempt).catch_unwind().await.ok();
             engine.ended(item, attempted);

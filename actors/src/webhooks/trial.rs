@@ -91,7 +91,12 @@ impl Engine {
     async fn attempt_test(self: &Rc<Self>, endpoint: &Endpoint, dispatch: &Dispatch) {
         let started_at = self.now();
         let attempted = endpoint
-            .attempt(dispatch, started_at, self.settings.timeout)
+            .attempt(
+                dispatch,
+                started_at,
+                self.services.clock.on_the_wall(started_at),
+                self.settings.timeout,
+            )
             .await;
         let now = self.now();
         let verdict = match self.verdict(dispatch, &attempted, now) {

@@ -8,6 +8,7 @@ mod minutes;
 mod phone;
 mod secret;
 mod text;
+mod transfers;
 mod url;
 
 pub use credentials::{API_KEY_SCHEME, BRIDGE_TOKEN_SCHEME, Credential, CredentialHash, Scheme};
@@ -24,4 +25,5 @@ pub use minutes::{MINUTES_MAX, Minutes, MinutesError};
 pub use phone::{CallerNumber, PhoneError, PhoneNumber};
 pub use secret::Secret;
 pub use text::{Language, LanguageError};
+pub use transfers::{TransferPrefixError, TransferPrefixes};
 pub use url::{OutboundUrl, UrlError, UrlPolicy};

@@ -169,6 +169,18 @@ async fn running_calls_can_be_transferred_and_ended() {
             .fields(),
         ["to invalid_format"]
     );
+    for dear in ["+19005551234", "+881612345678", "+62809123456"] {
+        let reply = world
+            .post(&format!("{path}/transfer"), json!({"to": dear}))
+            .await;
+        assert_eq!(
+            (reply.status, reply.fields()),
+            (422, vec!["to not_allowed".to_owned()])
+        );
+        let agent = format!("/agents/{}", world.ours.agent);
+        let reply = world.patch(&agent, json!({"escalationNumber": dear})).await;
+        assert_eq!(reply.fields(), ["escalationNumber not_allowed"]);
+    }
     world
         .done(
             "calls.transfer",

@@ -7,6 +7,7 @@ pub mod deaf;
 pub mod link;
 pub mod moment;
 pub mod postgres;
+pub mod raw_socket;
 pub mod receiver;
 pub mod rest;
 pub mod server;

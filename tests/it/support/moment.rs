@@ -6,6 +6,10 @@ use time::{Duration, OffsetDateTime, format_description::well_known::Rfc3339};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(OffsetDateTime);
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "from outside the service has no clock but the wall's"
+)]
 impl Moment {
     pub fn now() -> Self {
         let now = OffsetDateTime::now_utc();
@@ -22,6 +26,10 @@ impl Moment {
 
     pub fn plus_ms(self, milliseconds: i64) -> Self {
         Self(self.0 + Duration::milliseconds(milliseconds))
+    }
+
+    pub fn ms_since(self, earlier: Self) -> i64 {
+        i64::try_from((self.0 - earlier.0).whole_milliseconds()).unwrap()
     }
 
     /// Sleeps until this moment has passed: only where the moment itself is what is tested.

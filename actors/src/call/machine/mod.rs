@@ -23,6 +23,8 @@ use super::ending::{Ending, bridge_failure, bridge_hangup};
 const MINUTE_MS: i64 = 60_000;
 /// How long after a refused grant the ledger is asked again, in case of a top-up.
 const ASK_AGAIN_MS: i64 = 5_000;
+/// Refusals after which talk is settled with what was granted.
+const REFUSALS_MAX: usize = 2;
 /// A beat that is due at the very moment of the loss may be this late on its way, at most.
 const BEAT_LATE_MS_MAX: i64 = 2_000;
 
@@ -49,6 +51,17 @@ pub struct PendingHangup {
     pub due_at: Millis,
     /// When the command was issued.
     pub issued_at: Millis,
+}
+
+impl PendingHangup {
+    /// Whether the engine itself cuts the call, for its length or for want of credit. Nobody else's wish has a moment that was
+    /// fixed before: those calls end when the bridge ends them.
+    fn is_cut(&self) -> bool {
+        matches!(
+            self.reason,
+            HangupReason::MaxDuration | HangupReason::CreditsExhausted
+        )
+    }
 }
 
 /// Where a call stands.
@@ -93,6 +106,8 @@ pub struct Call {
     pub credit: Credit,
     pub hangup: Option<PendingHangup>,
     pub transfer: Option<PhoneNumber>,
+    /// How often a transfer was asked for.
+    pub transfers: u32,
     /// The bridge was warned of this cut.
     pub warned: Option<HangupReason>,
     pub answer_message: Option<String>,
@@ -155,6 +170,7 @@ impl Call {
             },
             hangup: None,
             transfer: None,
+            transfers: 0,
             warned: None,
             answer_message: None,
         }
@@ -279,7 +295,7 @@ impl Call {
     }
 
     fn due_talking(&self, answered_at: Millis, now: Millis, rules: &Rules) -> Option<Due> {
-        let longest_at = answered_at.plus_ms(self.max_minutes.saturating_mul(MINUTE_MS));
+        let longest_at = self.longest_until(answered_at);
         let granted_until = self.granted_until(answered_at);
         let wanted = self.wanted(answered_at, now, rules);
         if wanted > self.credit.granted && now >= self.credit.ask_at {
@@ -332,7 +348,7 @@ impl Call {
         match self.phase {
             Phase::Ringing => next = next.min(self.ring_until),
             Phase::Answered { at } => {
-                let longest_at = at.plus_ms(self.max_minutes.saturating_mul(MINUTE_MS));
+                let longest_at = self.longest_until(at);
                 next = next.min(longest_at);
                 if !self.credit.last && self.warned != Some(HangupReason::MaxDuration) {
                     next = next.min(longest_at.plus_ms(-rules.warn_before_ms).max(at));
@@ -417,22 +433,52 @@ impl Call {
         }
     }
 
-    /// The minutes to bill for an ending. A cut by the engine is billed to the cut, however late the bridge confirms it.
+    /// The minutes to bill for an ending.
     pub fn minutes(&self, ending: &Ending) -> i64 {
-        let Some(answered_at) = self.answered_at() else {
-            return 0;
-        };
-        let talked = Minutes::for_talk(ending.at.whole_seconds_since(answered_at)).get();
-        match self.hangup.as_ref().map(|pending| pending.reason) {
-            Some(HangupReason::CreditsExhausted) => talked.min(self.credit.granted),
-            Some(HangupReason::MaxDuration) => talked.min(self.max_minutes),
-            _ => talked,
+        self.answered_at().map_or(0, |answered_at| {
+            Minutes::for_talk(ending.at.whole_seconds_since(answered_at)).get()
+        })
+    }
+
+    /// What is to be asked of the ledger before an ending can be settled; none: its minutes are granted, or were
+    /// refused. `refusals` counts those for this ending, one after the other: the first may be the repeat of an answer that was
+    /// lost and was given for another question, the second is not.
+    pub fn uncovered(&self, ending: &Ending, refusals: usize) -> Option<Due> {
+        let want = self.minutes(ending) - self.credit.granted;
+        (want > 0 && refusals < REFUSALS_MAX).then_some(Due::Extend {
+            request: self.credit.request + 1,
+            started: self.credit.granted,
+            want,
+        })
+    }
+
+    /// The ending as it is booked: talk that the ledger did not cover was to be cut where the granted time ends.
+    pub fn covered(&self, ending: Ending) -> Ending {
+        match self.answered_at() {
+            Some(answered_at) if self.minutes(&ending) > self.credit.granted => {
+                let at = self.granted_until(answered_at).max(self.last_change_at);
+                self.ending(ending.status, ending.reason, ending.initiator, at)
+            }
+            _ => ending,
         }
     }
 
-    /// Not in the future, not before the last change of state.
+    /// Not in the future, not after the engine's own cut, however late that is obeyed, and not before the last change of state.
     fn place(&self, at: Millis, now: Millis) -> Millis {
+        let at = self.cut_at().map_or(at, |cut_at| at.min(cut_at));
         at.min(now).max(self.last_change_at)
+    }
+
+    /// When the engine's own cut was due, told to the bridge or not yet.
+    fn cut_at(&self) -> Option<Millis> {
+        match (&self.hangup, self.answered_at()) {
+            (Some(pending), _) => pending.is_cut().then_some(pending.due_at),
+            (None, answered_at) => answered_at.map(|at| self.longest_until(at)),
+        }
+    }
+
+    fn longest_until(&self, answered_at: Millis) -> Millis {
+        answered_at.plus_ms(self.max_minutes.saturating_mul(MINUTE_MS))
     }
 
     fn granted_until(&self, answered_at: Millis) -> Millis {

@@ -227,6 +227,104 @@ fn a_hang_up_command_is_carried_out_alone_after_the_grace() {
     );
 }
 
+/// Two minutes, and a word from the bridge that comes six seconds later.
+#[test]
+fn a_cut_ends_the_call_when_it_was_due_however_late_it_is_obeyed() {
+    let told = |reason| PendingHangup {
+        id: CommandId::new(START),
+        reason,
+        initiator: HangupInitiator::System,
+        due_at: after(120),
+        issued_at: after(121),
+    };
+    let granted = |call: Call| call.granted(1, 3, false, after(90));
+    let (cut, credit) = (HangupReason::MaxDuration, HangupReason::CreditsExhausted);
+    for (call, reason) in [
+        (granted(answered(2)), cut),
+        (
+            Call {
+                hangup: Some(told(cut)),
+                ..granted(answered(2))
+            },
+            cut,
+        ),
+        (
+            Call {
+                hangup: Some(told(credit)),
+                ..answered(9).granted(1, 2, true, after(90))
+            },
+            credit,
+        ),
+    ] {
+        let now = after(126);
+        let obeyed = ended(call.hang_up(now, now, reason, HangupInitiator::Bridge));
+        let ends = [
+            obeyed.clone(),
+            ended(call.hang_up(now, now, HangupReason::Normal, HangupInitiator::Caller)),
+            ended(call.fail(now, now, HangupReason::MediaLost)),
+            ended(call.lost(Sign { at: now }, now)),
+        ];
+        for end in ends {
+            let books = (end.at, end.talk_seconds, call.minutes(&end));
+            assert_eq!(books, (after(120), 120, 2), "{end:?}");
+        }
+        assert_eq!((obeyed.status, obeyed.reason), (CallStatus::Ended, reason));
+        // Who hung up before the cut did so then.
+        let early = call.hang_up(
+            after(119),
+            now,
+            HangupReason::Normal,
+            HangupInitiator::Caller,
+        );
+        assert_eq!(ended(early).talk_seconds, 119);
+    }
+}
+
+#[test]
+fn a_hang_up_that_somebody_asked_for_ends_the_call_when_the_bridge_says() {
+    for (reason, initiator) in [
+        (HangupReason::Requested, HangupInitiator::Tenant),
+        (HangupReason::Operator, HangupInitiator::Operator),
+    ] {
+        let call = Call {
+            hangup: Some(PendingHangup {
+                id: CommandId::new(START),
+                reason,
+                initiator,
+                due_at: after(55),
+                issued_at: after(55),
+            }),
+            ..answered(10).granted(1, 2, false, after(30))
+        };
+        let end = ended(call.hang_up(after(61), after(62), reason, HangupInitiator::Bridge));
+        assert_eq!((end.talk_seconds, call.minutes(&end)), (61, 2));
+        assert_eq!(end.initiator, initiator);
+    }
+}
+
+#[test]
+fn talk_that_is_not_covered_ends_where_the_granted_time_ends() {
+    let call = answered(10).granted(1, 2, true, after(90));
+    let end = ended(call.hang_up(
+        after(126),
+        after(126),
+        HangupReason::Normal,
+        HangupInitiator::Caller,
+    ));
+    let asked = Some(Due::Extend {
+        request: 2,
+        started: 2,
+        want: 1,
+    });
+    assert_eq!(call.uncovered(&end, 0), asked);
+    assert_eq!(call.uncovered(&end, REFUSALS_MAX - 1), asked);
+    assert_eq!(call.uncovered(&end, REFUSALS_MAX), None);
+    let booked = call.covered(end);
+    assert_eq!((booked.talk_seconds, call.minutes(&booked)), (120, 2));
+    assert_eq!(call.uncovered(&booked, 0), None);
+    assert_eq!(call.covered(booked.clone()), booked);
+}
+
 #[test]
 fn a_lost_bridge_is_billed_to_its_last_sign() {
     let call = answered(10);

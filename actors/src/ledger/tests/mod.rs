@@ -1,5 +1,6 @@
 //! The planner against tables and a model, and the whole ledger against a real database.
 
+mod coverage;
 mod model;
 mod store;
 mod table;

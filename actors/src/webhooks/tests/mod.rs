@@ -228,6 +228,46 @@ fn delivery_of(seen: &Seen) -> String {
     seen.headers["x-service-delivery"].clone()
 }
 
+/// A clock that began an hour before the wall clock was set forward by one.
+#[derive(Debug)]
+struct Stepped;
+
+const STEPPED_MS: i64 = 3_600_000;
+
+impl Clock for Stepped {
+    fn now(&self) -> Millis {
+        SystemClock.now()
+    }
+
+    fn sleep_until(&self, at: Millis) -> futures_util::future::BoxFuture<'static, ()> {
+        SystemClock.sleep_until(at)
+    }
+
+    fn stepped_ms(&self) -> i64 {
+        STEPPED_MS
+    }
+}
+
+/// Receivers compare it with their clocks, and refuse what is five minutes off.
+#[actix::test]
+async fn a_signature_shows_the_wall_clock_after_that_was_set() {
+    let world = World::with_clock(Arc::new(Stepped)).await;
+    let receiver = Receiver::start(|_| ok()).await;
+    world.webhook(world.tenant, receiver.url("/hook")).await;
+    let handle = world.start(quick());
+    let began = world.clock.now();
+    let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
+    world.succeeded(ids[0]).await;
+    let ended = world.clock.now();
+    let signed: i64 = receiver.seen()[0].headers["webhook-timestamp"]
+        .parse()
+        .expect("seconds");
+    let on_the_wall = |at: Millis| at.plus_ms(STEPPED_MS).as_i64() / 1_000;
+    assert!((on_the_wall(began)..=on_the_wall(ended)).contains(&signed));
+    let attempt = &world.attempts(ids[0]).await[0];
+    assert!((began..=ended).contains(&attempt.started_at));
+}
+
 #[actix::test]
 async fn a_committed_event_arrives_signed_and_is_recorded() {
     let world = World::new().await;

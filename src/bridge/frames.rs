@@ -1,0 +1,154 @@
+//! WebSocket frames to whole messages: fragments are put together within a bound, text is UTF-8.
+
+use actix_web::web::{Bytes, BytesMut};
+use actix_ws::{CloseCode, Item, Message, MessageStream, ProtocolError};
+
+/// A whole message, or a sign of life.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Frame {
+    Text(Bytes),
+    Binary(Bytes),
+    Ping(Bytes),
+    Pong,
+    Close,
+}
+
+/// Why nothing can be read any more.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The connection broke.
+    Broken,
+    /// The peer is told why.
+    Close(CloseCode, &'static str),
+}
+
+const TOO_LARGE: Fault = Fault::Close(CloseCode::Size, "a message has at most 256 KiB");
+const NOT_UTF8: Fault = Fault::Close(CloseCode::Invalid, "text is UTF-8");
+
+/// The messages of a socket.
+pub struct Frames {
+    stream: MessageStream,
+    fragments: Fragments,
+}
+
+impl Frames {
+    /// Reads messages of up to `bytes_max` bytes, in one frame or in several.
+    pub fn new(stream: MessageStream, bytes_max: usize) -> Self {
+        Self {
+            stream: stream.max_frame_size(bytes_max),
+            fragments: Fragments {
+                bytes_max,
+                is_text: false,
+                bytes: BytesMut::new(),
+            },
+        }
+    }
+
+    /// The next message; none where the peer is gone. What was read so far is kept if this is cancelled.
+    pub async fn next(&mut self) -> Option<Result<Frame, Fault>> {
+        loop {
+            let frame = match self.stream.recv().await? {
+                Ok(Message::Text(text)) => Frame::Text(text.into_bytes()),
+                Ok(Message::Binary(bytes)) => Frame::Binary(bytes),
+                Ok(Message::Ping(payload)) => Frame::Ping(payload),
+                Ok(Message::Pong(_)) => Frame::Pong,
+                Ok(Message::Close(_)) => Frame::Close,
+                Ok(Message::Nop) => continue,
+                Ok(Message::Continuation(item)) => match self.fragments.add(item).transpose() {
+                    Some(whole) => return Some(whole),
+                    None => continue,
+                },
+                Err(error) => return Some(Err(fault(&error))),
+            };
+            return Some(Ok(frame));
+        }
+    }
+}
+
+fn fault(error: &ProtocolError) -> Fault {
+    match error {
+        ProtocolError::Overflow => TOO_LARGE,
+        ProtocolError::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => NOT_UTF8,
+        ProtocolError::Io(_) => Fault::Broken,
+        _ => Fault::Close(CloseCode::Protocol, "not a WebSocket frame"),
+    }
+}
+
+/// A message that is not whole yet.
+struct Fragments {
+    bytes_max: usize,
+    is_text: bool,
+    bytes: BytesMut,
+}
+
+impl Fragments {
+    /// Adds a fragment; the message, where that was the last one.
+    fn add(&mut self, item: Item) -> Result<Option<Frame>, Fault> {
+        let (bytes, is_last) = match item {
+            Item::FirstText(bytes) => {
+                self.is_text = true;
+                (bytes, false)
+            }
+            Item::FirstBinary(bytes) => {
+                self.is_text = false;
+                (bytes, false)
+            }
+            Item::Continue(bytes) => (bytes, false),
+            Item::Last(bytes) => (bytes, true),
+        };
+        if self.bytes.len() + bytes.len() > self.bytes_max {
+            return Err(TOO_LARGE);
+        }
+        self.bytes.extend_from_slice(&bytes);
+        if !is_last {
+            return Ok(None);
+        }
+        let whole = self.bytes.split().freeze();
+        if !self.is_text {
+            return Ok(Some(Frame::Binary(whole)));
+        }
+        match std::str::from_utf8(&whole) {
+            Ok(_) => Ok(Some(Frame::Text(whole))),
+            Err(_) => Err(NOT_UTF8),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fragments() -> Fragments {
+        Fragments {
+            bytes_max: 8,
+            is_text: false,
+            bytes: BytesMut::new(),
+        }
+    }
+
+    fn bytes(bytes: &'static [u8]) -> Bytes {
+        Bytes::from_static(bytes)
+    }
+
+    #[test]
+    fn fragments_become_one_message_within_the_bound() {
+        let mut message = fragments();
+        for part in [
+            Item::FirstText(bytes(b"{\"\xc3")),
+            Item::Continue(bytes(b"")),
+        ] {
+            assert_eq!(message.add(part), Ok(None));
+        }
+        let whole = message.add(Item::Last(bytes(b"\xa9\"")));
+        assert_eq!(whole, Ok(Some(Frame::Text(bytes("{\"é\"".as_bytes())))));
+        assert_eq!(message.add(Item::FirstBinary(bytes(b"12345678"))), Ok(None));
+        assert_eq!(message.add(Item::Last(bytes(b"9"))), Err(TOO_LARGE));
+    }
+
+    #[test]
+    fn text_in_fragments_is_utf8_as_well() {
+        let mut message = fragments();
+        assert_eq!(message.add(Item::FirstText(bytes(b"\xff"))), Ok(None));
+        assert_eq!(message.add(Item::Last(bytes(b""))), Err(NOT_UTF8));
+    }
+}

@@ -1,0 +1,194 @@
+//! Bridges that ask for too much, do not read, or are not wanted any more: they hurt nobody else.
+
+use actix_web::rt;
+use awc::ws::CloseCode;
+use futures_util::future::join_all;
+
+use crate::support::{
+    bridge::Closed,
+    prelude::*,
+    raw_socket::{GOES_ON, RawSocket, TEXT, TEXT_GOES_ON},
+    tenant::text,
+};
+
+/// As many as fit into one message.
+const LISTED: usize = 7_000;
+const SOCKETS: usize = 8;
+/// What the service takes with nothing to do, in a build for tests, is about 60 MB.
+const MEMORY_MB_MAX: u64 = 500;
+
+async fn another_bridge(world: &World) -> (String, String) {
+    let created = world.server.cli(&["bridge", "create", "--name", "bad"]);
+    (text(&created, "id"), text(&created, "token"))
+}
+
+fn list_of_calls(number: usize) -> String {
+    let calls: Vec<_> = (0..LISTED)
+        .map(|i| format!("call_{:026}", number * LISTED + i))
+        .collect();
+    json!({"id": number.to_string(), "type": "heartbeat", "activeCalls": calls}).to_string()
+}
+
+/// Sends as fast as it goes, reads nothing, and goes on until it is dropped.
+fn flood(mut socket: RawSocket, message: String) -> rt::task::JoinHandle<()> {
+    rt::spawn(async move { while socket.send(TEXT, message.as_bytes()).await {} })
+}
+
+/// A hundred calls of a healthy bridge and as many requests, all of which succeed.
+async fn others_are_served(world: &World) {
+    let tenant = &world.tenant;
+    let bridge = tenant.bridge(Socket).await;
+    for _ in 0..100 {
+        let call = bridge.talk(&tenant.did).await;
+        tenant.api.get("/agents").await.expect(200);
+        bridge.hang_up(&call).await;
+    }
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_bridge_that_lists_thousands_of_calls_on_many_sockets_starves_nobody(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(
+        store,
+        Setup::new().set("plans.business.requests_per_minute", 10_000)
+    );
+    let (_, token) = another_bridge(&world).await;
+    let mut floods = Vec::new();
+    for number in 0..SOCKETS {
+        let socket = RawSocket::open(&world.server.http, &token).await;
+        floods.push(flood(socket, list_of_calls(number)));
+    }
+    others_are_served(&world).await;
+    let memory = world.server.peak_memory_mb();
+    println!("{memory} MB at most");
+    assert!(memory < MEMORY_MB_MAX, "{memory} MB");
+    for flood in floods {
+        flood.abort();
+    }
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_bridge_that_does_not_read_what_it_asks_for_holds_nothing(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(
+        store,
+        Setup::new().set("plans.business.requests_per_minute", 10_000)
+    );
+    let tenant = &world.tenant;
+    tenant
+        .change_agent(json!({"systemPrompt": "x".repeat(32_000)}))
+        .await;
+    let (_, token) = another_bridge(&world).await;
+    let incoming = json!({
+        "id": "1", "type": "call.incoming", "bridgeCallId": "same", "did": tenant.did, "callerNumber": "+6281",
+    });
+    let mut floods = Vec::new();
+    for _ in 0..SOCKETS {
+        let socket = RawSocket::open(&world.server.http, &token).await;
+        floods.push(flood(socket, incoming.to_string()));
+    }
+    // Each stands still at last: its replies are not read, so its messages are not either.
+    join_all(floods).await;
+    others_are_served(&world).await;
+    let memory = world.server.peak_memory_mb();
+    println!("{memory} MB at most");
+    assert!(memory < MEMORY_MB_MAX, "{memory} MB");
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_list_with_anything_but_calls_of_ours_drops_no_call(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let tenant = &world.tenant;
+    let bridge = tenant.bridge(Socket).await;
+    let call = bridge.talk(&tenant.did).await;
+    for list in [
+        json!(["sip-4711"]),
+        json!([call, "call_x"]),
+        json!([7]),
+        json!([null]),
+    ] {
+        let error = bridge
+            .refused("heartbeat", json!({"activeCalls": list}))
+            .await;
+        assert_eq!(error["code"], "invalid_message", "{list}");
+    }
+    let reply = bridge.ok("heartbeat", json!({"activeCalls": [call]})).await;
+    assert_eq!(reply["ended"], json!([]));
+    assert_eq!(tenant.call(&call).await["status"], "answered");
+}
+
+#[actix_web::test]
+async fn frames_that_are_wrong_close_with_the_code_that_says_how() {
+    let world = world!(Sqlite);
+    let (_, token) = another_bridge(&world).await;
+    let mebibyte = vec![b'x'; 1 << 20];
+    for (frames, code) in [
+        (vec![(TEXT, &b"\xff\xfe"[..])], 1007),
+        (
+            vec![(TEXT_GOES_ON, &b"{\"a\": \"\xc3"[..]), (0x80, &b"\"}"[..])],
+            1007,
+        ),
+        (
+            vec![(TEXT_GOES_ON, &mebibyte[..]), (GOES_ON, &b"x"[..])],
+            1009,
+        ),
+        (vec![(TEXT, &mebibyte[..]), (TEXT, &b""[..])], 1009),
+        (vec![(GOES_ON, &b"x"[..])], 1002),
+        (vec![(TEXT, &b"[]"[..])], 1008),
+    ] {
+        let mut socket = RawSocket::open(&world.server.http, &token).await;
+        for (first, payload) in frames {
+            socket.send(first, payload).await;
+        }
+        assert_eq!(socket.closed().await, code);
+    }
+    // One message in fragments is a message.
+    let mut socket = RawSocket::open(&world.server.http, &token).await;
+    socket
+        .send(TEXT_GOES_ON, b"{\"id\": \"1\", \"type\": ")
+        .await;
+    socket.send(0x80, b"\"heartbeat\"}").await;
+    socket.send(TEXT, b"\xff").await;
+    assert_eq!(socket.closed().await, 1007);
+}
+
+/// Before the first ping, which comes after 15 s.
+#[rstest]
+#[actix_web::test]
+async fn a_revoked_token_ends_the_open_sockets_of_its_bridge_at_once(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let (id, token) = another_bridge(&world).await;
+    let other = world.tenant.bridge(Socket).await;
+    let sockets = [
+        Bridge::open(&world.server.http, &token, Socket).await,
+        Bridge::open(&world.server.http, &token, Socket).await,
+    ];
+    world.server.cli(&["bridge", "revoke", &id]);
+    for socket in &sockets {
+        assert_eq!(socket.closed().await, Closed(Some(CloseCode::Policy)));
+        assert_eq!(socket.pings(), 0);
+    }
+    other.ok("heartbeat", json!({})).await;
+}
+
+#[actix_web::test]
+async fn a_bridge_with_too_many_sockets_keeps_the_newest() {
+    let world = world!(Sqlite);
+    let mut sockets = Vec::new();
+    for _ in 0..=SOCKETS {
+        sockets.push(world.tenant.bridge(Socket).await);
+    }
+    assert_eq!(sockets[0].closed().await, Closed(Some(CloseCode::Policy)));
+    for socket in &sockets[1..] {
+        socket.ok("heartbeat", json!({})).await;
+    }
+}

@@ -1,0 +1,78 @@
+//! A bridge's socket by hand: frames that no library sends, and a peer that does not read.
+
+use std::time::Duration;
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::timeout,
+};
+
+use super::wait::PATIENCE;
+
+pub struct RawSocket(TcpStream);
+
+/// The first byte of a frame: whether it is the last of its message, and what it is.
+pub const TEXT: u8 = 0x81;
+pub const TEXT_GOES_ON: u8 = 0x01;
+pub const GOES_ON: u8 = 0x00;
+
+impl RawSocket {
+    pub async fn open(base: &str, token: &str) -> Self {
+        let address = base.strip_prefix("http://").unwrap();
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        let head = format!(
+            "GET /bridge/v1/connect HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\nupgrade: websocket\r\n\
+             connection: upgrade\r\nsec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+             sec-websocket-protocol: dikala.bridge.v1\r\n\r\n"
+        );
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let mut answer = Vec::new();
+        while !answer.ends_with(b"\r\n\r\n") {
+            answer.push(stream.read_u8().await.unwrap());
+        }
+        assert!(answer.starts_with(b"HTTP/1.1 101"), "{answer:?}");
+        Self(stream)
+    }
+
+    /// Sends a frame, masked with zeros. False where the socket takes no more for a second, or is gone.
+    pub async fn send(&mut self, first: u8, payload: &[u8]) -> bool {
+        let mut frame = vec![first];
+        match payload.len() {
+            length @ 0..126 => frame.push(0x80 | u8::try_from(length).unwrap()),
+            length @ 126..65_536 => {
+                frame.push(0x80 | 126);
+                frame.extend(u16::try_from(length).unwrap().to_be_bytes());
+            }
+            length => {
+                frame.push(0x80 | 127);
+                frame.extend(u64::try_from(length).unwrap().to_be_bytes());
+            }
+        }
+        frame.extend([0; 4]);
+        frame.extend(payload);
+        let sent = timeout(Duration::from_secs(1), self.0.write_all(&frame)).await;
+        matches!(sent, Ok(Ok(())))
+    }
+
+    /// Reads on until the other side closes the socket: with which code.
+    pub async fn closed(&mut self) -> u16 {
+        timeout(PATIENCE, async {
+            loop {
+                let first = self.0.read_u8().await.unwrap();
+                let length = match self.0.read_u8().await.unwrap() {
+                    126 => u64::from(self.0.read_u16().await.unwrap()),
+                    127 => self.0.read_u64().await.unwrap(),
+                    length => u64::from(length),
+                };
+                let mut payload = vec![0; usize::try_from(length).unwrap()];
+                self.0.read_exact(&mut payload).await.unwrap();
+                if first == 0x88 {
+                    return u16::from_be_bytes([payload[0], payload[1]]);
+                }
+            }
+        })
+        .await
+        .expect("the engine closes the socket")
+    }
+}
