@@ -1,8 +1,9 @@
 //! The connections to the database, and how a write begins on each kind.
 //!
 //! SQLite: WAL, `synchronous=FULL`, one writer connection for the whole process (its pool hands it out in the order of
-//! asking) and a pool of readers that cannot write. PostgreSQL: pools; the ledger and the journal have connections of their
-//! own, so that a crowd of API requests cannot starve a call.
+//! asking) and pools of readers that cannot write. PostgreSQL: pools; the ledger and the journal have connections of their
+//! own. On both, what a call's opening reads has readers of its own: a crowd of API requests, a page far into a long list,
+//! `/metrics` or a sweep cannot starve a call.
 //!
 //! Write transactions begin here and nowhere else: on SQLite a deferred transaction that reads and then writes fails with
 //! `SQLITE_BUSY` at once, so every one is `BEGIN IMMEDIATE`.
@@ -23,9 +24,17 @@ const SQLITE_BUSY_TIMEOUT_MS: u64 = 10_000;
 /// How long a caller waits for a connection before the store counts as away.
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(10);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Statements that take longer are marked as slow where they are logged.
+const SLOW: Duration = Duration::from_secs(1);
 const READERS: u32 = 8;
 const POSTGRES_WRITERS: u32 = 8;
 const POSTGRES_CORE: u32 = 6;
+/// Readers of what calls and bridges need, and nobody else.
+const CORE_READERS: u32 = 4;
+/// The file of SQLite's log is cut back to this when it begins anew.
+const SQLITE_LOG_BYTES: u64 = 64 * 1024 * 1024;
+/// A log smaller than this is not worth a checkpoint of its own.
+const SQLITE_LOG_SMALL_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The database of one running program.
 #[derive(Clone, Debug)]
@@ -33,7 +42,10 @@ pub struct Store {
     reader: DatabaseConnection,
     writer: DatabaseConnection,
     core: DatabaseConnection,
+    core_reader: DatabaseConnection,
     backend: DbBackend,
+    /// Where SQLite's file is.
+    file: Option<PathBuf>,
 }
 
 /// The database cannot be used.
@@ -100,13 +112,18 @@ impl Store {
         }
     }
 
+    /// The SQLite file that a URL names; none for PostgreSQL.
+    pub fn sqlite_file(url: &str) -> Option<PathBuf> {
+        sqlite_file(url)
+    }
+
     /// The SQLite file that a URL names and that is not there yet.
     pub fn missing_file(url: &str) -> Option<PathBuf> {
         sqlite_file(url).filter(|path| !path.exists())
     }
 
-    async fn connect_sqlite(path: &Path) -> Result<Self, DbErr> {
-        let path = path.display();
+    async fn connect_sqlite(file: &Path) -> Result<Self, DbErr> {
+        let path = file.display();
         let options = |connections: u32, read_only: bool| {
             let mut options = base_options(format!("sqlite://{path}?mode=rwc"));
             options
@@ -119,6 +136,7 @@ impl Store {
                         .pragma("synchronous", "FULL")
                         .pragma("foreign_keys", "ON")
                         .pragma("temp_store", "MEMORY")
+                        .pragma("journal_size_limit", SQLITE_LOG_BYTES.to_string())
                         .statement_cache_capacity(256);
                     // Page caches in KiB. The readers' are small: there are several, and the operating system caches the file.
                     if read_only {
@@ -133,12 +151,13 @@ impl Store {
         };
         // The writer first: it makes the file and switches it to WAL.
         let writer = Database::connect(options(1, false)).await?;
-        let reader = Database::connect(options(READERS, true)).await?;
         Ok(Self {
-            reader,
+            reader: Database::connect(options(READERS, true)).await?,
+            core_reader: Database::connect(options(CORE_READERS, true)).await?,
             core: writer.clone(),
             writer,
             backend: DbBackend::Sqlite,
+            file: Some(file.to_owned()),
         })
     }
 
@@ -158,13 +177,20 @@ impl Store {
             reader: Database::connect(options(READERS)).await?,
             writer: Database::connect(options(POSTGRES_WRITERS)).await?,
             core: Database::connect(options(POSTGRES_CORE)).await?,
+            core_reader: Database::connect(options(CORE_READERS)).await?,
             backend: DbBackend::Postgres,
+            file: None,
         })
     }
 
     /// For reads. On SQLite these connections refuse to write.
     pub fn reader(&self) -> &DatabaseConnection {
         &self.reader
+    }
+
+    /// For the short reads, by key, that calls and bridges cannot do without. Nothing else may keep these busy.
+    pub fn core_reader(&self) -> &DatabaseConnection {
+        &self.core_reader
     }
 
     /// For schema changes and single statements; transactions begin with [`begin`](Self::begin).
@@ -202,9 +228,40 @@ impl Store {
             .map(drop)
     }
 
+    /// Empties SQLite's log where it has grown, if that can be done now without holding up a commit: its content is copied
+    /// into the file beside all readers and writers, and only cutting it off takes the writers' lock, if nobody has it.
+    /// Returns how many bytes it had if it was cut off; on PostgreSQL there is nothing to do.
+    pub async fn checkpoint(&self) -> Result<Option<u64>, DbErr> {
+        let Some(file) = &self.file else {
+            return Ok(None);
+        };
+        let mut log = file.clone().into_os_string();
+        log.push("-wal");
+        let bytes = std::fs::metadata(&log).map_or(0, |metadata| metadata.len());
+        if bytes < SQLITE_LOG_SMALL_BYTES {
+            return Ok(None);
+        }
+        // A connection of its own, so that nobody waits for it; it does not wait for anybody either.
+        let mut options = base_options(format!("sqlite://{}?mode=rw", file.display()));
+        options
+            .max_connections(1)
+            .map_sqlx_sqlite_opts(|sqlite| sqlite.busy_timeout(Duration::ZERO));
+        let own = Database::connect(options).await?;
+        let emptied = async {
+            own.execute_unprepared("PRAGMA wal_checkpoint(PASSIVE)")
+                .await?;
+            let cut = Statement::from_string(self.backend, "PRAGMA wal_checkpoint(TRUNCATE)");
+            let row = own.query_one_raw(cut).await?;
+            row.map_or(Ok(1), |row| row.try_get::<i64>("", "busy"))
+        };
+        let busy = emptied.await;
+        own.close().await?;
+        Ok((busy? == 0).then_some(bytes))
+    }
+
     /// Closes all connections after what is running on them.
     pub async fn close(&self) {
-        for connection in [&self.reader, &self.writer, &self.core] {
+        for connection in [&self.reader, &self.core_reader, &self.writer, &self.core] {
             if let Err(error) = connection.clone().close().await {
                 tracing::warn!(%error, "closing the database");
             }
@@ -217,7 +274,10 @@ fn base_options(url: String) -> ConnectOptions {
     options
         .connect_timeout(CONNECT_TIMEOUT)
         .acquire_timeout(ACQUIRE_TIMEOUT)
-        .sqlx_logging(false)
+        // Only the text of statements, without what is bound to them; asked for with `sqlx::query=debug`.
+        .sqlx_logging(true)
+        .sqlx_logging_level(log::LevelFilter::Debug)
+        .sqlx_slow_statements_logging_settings(log::LevelFilter::Debug, SLOW)
         .test_before_acquire(false);
     options
 }

@@ -18,7 +18,7 @@ pub async fn authenticate(request: &HttpRequest, store: &Store) -> Result<Bridge
     let bridge = bridge::Entity::find()
         .filter(bridge::Column::Hash.eq(token.hash()))
         .filter(bridge::Column::RevokedAt.is_null())
-        .one(store.reader())
+        .one(store.core_reader())
         .await
         .map_err(ApiError::from)?;
     bridge
@@ -35,7 +35,7 @@ fn unknown() -> Refusal {
 pub async fn is_still_valid(bridge: BridgeId, store: &Store) -> Result<bool, DbErr> {
     let found = bridge::Entity::find_by_id(bridge)
         .filter(bridge::Column::RevokedAt.is_null())
-        .one(store.reader())
+        .one(store.core_reader())
         .await?;
     Ok(found.is_some())
 }

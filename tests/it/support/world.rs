@@ -5,6 +5,7 @@ use serde_json::json;
 use super::{
     receiver::{Event, Receiver},
     server::{Installation, Server},
+    statements,
     store::StoreKind,
     tenant::{Plan, Tenant},
 };
@@ -75,6 +76,7 @@ impl World {
     /// `None` where the store is not to be had on this machine; tests use [`world!`].
     pub async fn start(kind: StoreKind, setup: Setup) -> Option<Self> {
         let mut installation = Installation::new(kind)?;
+        installation.set("log.level", statements::LOG_LEVEL);
         for (key, value) in &setup.settings {
             installation.set(key, value);
         }
