@@ -13,7 +13,7 @@ use std::{
 
 use actix_web::{dev::ServerHandle, rt};
 use dikala_actors::{clock::SharedClock, outbound::OutboundError};
-use dikala_entities::{Store, StoreError, Vault, store::Reservation, tenant};
+use dikala_entities::{Place, Store, StoreError, Vault, store::Reservation, tenant};
 use dikala_migration::{SchemaState, migrate, schema_state};
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use sea_orm::{DbErr, EntityTrait};
@@ -79,7 +79,7 @@ pub async fn open_store(settings: &Settings, may_migrate: bool) -> Result<Store,
 /// wait for it.
 pub async fn try_key(store: &Store, vault: &Vault) -> Result<(), StartError> {
     let any = tenant::Entity::find().one(store.reader()).await?;
-    match any.map(|tenant| vault.open(tenant.id, &tenant.function_secret)) {
+    match any.map(|tenant| vault.open(Place::FunctionSecret, tenant.id, &tenant.function_secret)) {
         Some(Err(_)) => Err(StartError::WrongKey),
         Some(Ok(_)) | None => Ok(()),
     }
