@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod backup;
 mod billing;
 mod bridge_protocol;
 mod call_life;
@@ -10,13 +11,16 @@ mod configuration;
 mod dev;
 mod docs;
 mod endings;
+mod forgetting;
 mod functions;
 mod health;
 mod hostile;
 mod kills;
 mod listen;
 mod recovery;
+mod secrets;
 mod signs_of_life;
+mod statements;
 mod stock_verifiers;
 mod support;
 mod support_works;

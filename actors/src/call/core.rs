@@ -287,7 +287,7 @@ impl CallCore {
 
     async fn reopen(&self) -> Result<Reply, CallError> {
         let row = call::Entity::find_by_id(self.row.id)
-            .one(self.parts.store.reader())
+            .one(self.parts.store.core_reader())
             .await
             .map_err(unavailable)?
             .ok_or(CallError::UnknownCall)?;
@@ -409,6 +409,10 @@ impl CallCore {
         summary: String,
         turns: Vec<Value>,
     ) -> Result<Reply, CallError> {
+        // The tenant wants none of it kept, and the bridge need not try again.
+        if self.row.is_erased() {
+            return Ok(Reply::Done);
+        }
         if self
             .row
             .ended_at
@@ -421,7 +425,7 @@ impl CallCore {
         let turns = serde_json::to_string(&turns).map_err(|_| CallError::Unavailable)?;
         if self.row.transcript_summary.as_ref() == Some(&summary) {
             let known = transcript::Entity::find_by_id(self.row.id)
-                .one(self.parts.store.reader())
+                .one(self.parts.store.core_reader())
                 .await
                 .map_err(unavailable)?;
             if known.is_some_and(|known| known.turns == turns) {
@@ -528,7 +532,7 @@ impl CallCore {
 
     async fn escalation_number(&self) -> Result<Option<PhoneNumber>, CallError> {
         let row = call::Entity::find_by_id(self.row.id)
-            .one(self.parts.store.reader())
+            .one(self.parts.store.core_reader())
             .await
             .map_err(unavailable)?;
         let settings = row.and_then(|row| row.settings);
@@ -663,7 +667,7 @@ impl CallCore {
 
     async fn reread_hold(&mut self, now: Millis) {
         let hold = credit_hold::Entity::find_by_id(self.row.id)
-            .one(self.parts.store.reader())
+            .one(self.parts.store.core_reader())
             .await;
         self.state = match hold {
             Ok(Some(hold)) => {
