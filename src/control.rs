@@ -9,8 +9,8 @@ use dikala_actors::{
     webhooks::{TestError, WebhooksHandle},
 };
 use dikala_entities::{
-    CallId, DeliveryId, OutboundUrl, PhoneNumber, Store, TenantId, Vault, WebhookId, function,
-    tenant, webhook,
+    CallId, DeliveryId, OutboundUrl, PhoneNumber, Place, Store, TenantId, Vault, WebhookId,
+    function, tenant, webhook,
 };
 use futures_util::future::{BoxFuture, FutureExt};
 use sea_orm::EntityTrait;
@@ -88,7 +88,7 @@ impl OutboundControl for LiveOutbound {
                 .ok_or(ControlError::NotFound)?;
             let secret = self
                 .vault
-                .open(tenant.id, &tenant.function_secret)
+                .open(Place::FunctionSecret, tenant.id, &tenant.function_secret)
                 .map_err(|error| {
                     tracing::error!(tenant = %tenant.id, %error, "the function secret");
                     ControlError::Unavailable

@@ -74,7 +74,7 @@ codes! {
     409 {
         FunctionExists = "function_exists", "The agent has a function of that name already.";
         WebhookLimitReached = "webhook_limit_reached", "The account has as many webhooks as it can have.";
-        CallNotActive = "call_not_active", "The call is over.";
+        CallNotActive = "call_not_active", "The call is over; or, where it is to be erased, it is not over yet.";
         IdempotencyInProgress = "idempotency_in_progress", "The first request with this Idempotency-Key is still running.";
     }
     413 { BodyTooLarge = "body_too_large", "The body has more than 262144 bytes."; }
@@ -129,6 +129,8 @@ pub enum ApiError {
     WebhookLimitReached(usize),
     #[error("The call is over.")]
     CallNotActive,
+    #[error("The call is still running; end it, then it can be erased.")]
+    CallStillRunning,
     #[error("The first request with this Idempotency-Key is still running; ask again in a moment.")]
     IdempotencyInProgress,
     #[error(
@@ -172,7 +174,7 @@ impl ApiError {
             Self::RequestTimeout => Code::RequestTimeout,
             Self::FunctionExists(_) => Code::FunctionExists,
             Self::WebhookLimitReached(_) => Code::WebhookLimitReached,
-            Self::CallNotActive => Code::CallNotActive,
+            Self::CallNotActive | Self::CallStillRunning => Code::CallNotActive,
             Self::IdempotencyInProgress => Code::IdempotencyInProgress,
             Self::BodyTooLarge => Code::BodyTooLarge,
             Self::UnsupportedMediaType(_) => Code::UnsupportedMediaType,

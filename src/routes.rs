@@ -13,8 +13,8 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
     api::{
-        agents, calls, credits, deliveries, events, function_stats, functions, phone_numbers,
-        webhooks,
+        agents, calls, credits, deliveries, erasure, events, function_stats, functions,
+        phone_numbers, webhooks,
     },
     error::{ApiError, Code, Missing},
     middleware::{admit, catch_panic, once, receive_body},
@@ -62,6 +62,7 @@ pub const ROUTES: &[Route] = &[
 
     get("/calls", "calls.list", |r| r.to(calls::list), "A page of calls, newest first.").query(&["limit", "offset", "status", "from", "to"]).ok::<calls::CallList>(),
     get("/calls/{id}", "calls.get", |r| r.to(calls::show), "One call.").ok::<calls::Call>().fails(CALL),
+    delete("/calls/{id}", "calls.delete", |r| r.to(erasure::erase), "Erase what was said in a call that is over, its numbers and its metadata; what it cost stays.").fails(RUNNING_CALL),
     get("/calls/{id}/events", "calls.events", |r| r.to(calls::events), "What a call announced, oldest first; at most 1000 events.").ok::<calls::EventList>().fails(CALL),
     get("/calls/{id}/transcript", "calls.transcript", |r| r.to(calls::transcript), "What was said in a call.").ok::<calls::Transcript>().fails(CALL),
     post("/calls/{id}/hangup", "calls.hangup", |r| r.to(calls::hang_up), "End a running call.").accepted::<calls::Call>().fails(RUNNING_CALL),

@@ -20,7 +20,8 @@ use dikala_actors::{
     webhooks::{self, Services, WebhooksConfig, WebhooksHandle},
 };
 use dikala_entities::{
-    CallId, EventKind, OutboundUrl, Secret, Store, TenantId, UrlPolicy, Vault, WebhookId, webhook,
+    CallId, EventKind, OutboundUrl, Place, Secret, Store, TenantId, UrlPolicy, Vault, WebhookId,
+    webhook,
 };
 use sea_orm::{ConnectionTrait, EntityTrait, IntoActiveModel};
 use tokio::{
@@ -125,7 +126,11 @@ impl World {
             tenant_id: tenant,
             url: OutboundUrl::parse(&url, UrlPolicy { allow_http: true }).expect("an address"),
             events: "[\"call.ended\"]".to_owned(),
-            secret: self.vault.seal(id, &Secret::new("a-secret-of-a-webhook")),
+            secret: self.vault.seal(
+                Place::WebhookSecret,
+                id,
+                &Secret::new("a-secret-of-a-webhook"),
+            ),
             secret_hint: "hook".to_owned(),
             previous_secret: None,
             previous_secret_until: None,

@@ -1,7 +1,13 @@
 //! The `CallJournal` writes what happens to calls: rows, transcripts, invocations, and the events that announce them, many
 //! calls in one transaction. What it acknowledged is on disk.
 
-use std::{collections::HashSet, sync::Arc};
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
 
 use actix::{
     Actor, ActorFutureExt, Addr, AsyncContext, Handler, Message, ResponseFuture, Supervised,
@@ -9,13 +15,14 @@ use actix::{
 };
 use actix_rt::ArbiterHandle;
 use dikala_entities::{
-    CallId, CallStatus, HangupInitiator, HangupReason, Millis, Store, call, invocation,
+    CallId, CallStatus, HangupInitiator, HangupReason, Millis, Store,
+    batch::insert_rows,
+    call, invocation,
     store::{Kind, Transaction, json_rows, json_statement},
     transcript,
 };
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter,
-    sea_query::OnConflict,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter, QuerySelect,
 };
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -208,13 +215,17 @@ async fn write_once(parts: &JournalParts, batch: &[Waiting]) -> Result<Written, 
     let now = parts.clock.now();
     let txn = parts.store.begin_core().await?;
     let written_calls = write_calls(&txn, batch).await?;
+    let erased = erased(&txn, batch).await?;
     let conflicts: HashSet<usize> = batch
         .iter()
         .enumerate()
         .filter(|(_, waiting)| match &waiting.entry.call {
             Some(CallWrite::Insert(call)) => !written_calls.contains(&call.id),
             Some(CallWrite::Update(update)) => !written_calls.contains(&update.id),
-            None => false,
+            None => {
+                let invocation = waiting.entry.invocation.as_ref();
+                invocation.is_some_and(|invocation| erased.contains(&invocation.call_id))
+            }
         })
         .map(|(index, _)| index)
         .collect();
@@ -282,11 +293,13 @@ async fn insert_calls(
             (row.id.unwrap(), row.owner.unwrap(), row.epoch.unwrap())
         })
         .collect();
-    let inserted = call::Entity::insert_many(inserts)
-        .on_conflict(OnConflict::new().do_nothing().to_owned())
-        .exec_with_returning(txn)
-        .await?;
-    let mut written: HashSet<CallId> = inserted.into_iter().map(|call| call.id).collect();
+    let ending = "ON CONFLICT DO NOTHING RETURNING id";
+    let insert = insert_rows(txn.get_database_backend(), &inserts, ending)?;
+    let inserted = txn.query_all_raw(insert).await?;
+    let mut written: HashSet<CallId> = inserted
+        .iter()
+        .map(|row| row.try_get("", "id"))
+        .collect::<Result<_, _>>()?;
     let missing: Vec<CallId> = wanted
         .iter()
         .map(|(id, ..)| *id)
@@ -347,21 +360,47 @@ async fn update_calls(txn: &Transaction, updates: &[&CallUpdate]) -> Result<Vec<
     rows.iter().map(|row| row.try_get("", "id")).collect()
 }
 
+/// One statement for all of a batch: each is replaced by a later one of its call, of which the batch may hold several.
 async fn write_transcripts(
     txn: &Transaction,
     transcripts: Vec<transcript::Model>,
 ) -> Result<(), DbErr> {
-    // One statement each: a transcript is written once in a call's life, and replaced by a later one.
-    for transcript in transcripts {
-        let replace = OnConflict::column(transcript::Column::CallId)
-            .update_columns([transcript::Column::Summary, transcript::Column::Turns])
-            .to_owned();
-        transcript::Entity::insert(transcript.into_active_model())
-            .on_conflict(replace)
-            .exec_without_returning(txn)
-            .await?;
+    if transcripts.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let latest: HashMap<CallId, transcript::ActiveModel> = transcripts
+        .into_iter()
+        .map(|transcript| (transcript.call_id, transcript.into_active_model()))
+        .collect();
+    let rows: Vec<transcript::ActiveModel> = latest.into_values().collect();
+    let ending =
+        "ON CONFLICT (call_id) DO UPDATE SET summary = excluded.summary, turns = excluded.turns";
+    txn.execute_raw(insert_rows(txn.get_database_backend(), &rows, ending)?)
+        .await
+        .map(drop)
+}
+
+/// Of the calls whose functions came back only now: those that were erased meanwhile, which keep nothing more. A call's own
+/// row is guarded by its owner.
+async fn erased(txn: &Transaction, batch: &[Waiting]) -> Result<HashSet<CallId>, DbErr> {
+    let invoked: Vec<CallId> = batch
+        .iter()
+        .filter_map(|waiting| waiting.entry.invocation.as_ref())
+        .map(|invocation| invocation.call_id)
+        .collect();
+    if invoked.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let erased: Vec<CallId> = call::Entity::find()
+        .select_only()
+        .column(call::Column::Id)
+        .filter(call::Column::Id.is_in(invoked))
+        .filter(call::Column::Owner.eq(call::NOBODY))
+        .lock_shared()
+        .into_tuple()
+        .all(txn)
+        .await?;
+    Ok(erased.into_iter().collect())
 }
 
 async fn write_invocations(
@@ -371,12 +410,12 @@ async fn write_invocations(
     if invocations.is_empty() {
         return Ok(());
     }
-    let rows = invocations
+    let rows: Vec<invocation::ActiveModel> = invocations
         .into_iter()
-        .map(IntoActiveModel::into_active_model);
-    invocation::Entity::insert_many(rows)
-        .on_conflict(OnConflict::new().do_nothing().to_owned())
-        .exec_without_returning(txn)
+        .map(IntoActiveModel::into_active_model)
+        .collect();
+    let backend = txn.get_database_backend();
+    txn.execute_raw(insert_rows(backend, &rows, "ON CONFLICT DO NOTHING")?)
         .await
         .map(drop)
 }
@@ -384,92 +423,4 @@ async fn write_invocations(
 /// The call's moment as the journal stores it.
 pub fn stored(at: Option<Millis>) -> Option<i64> {
     at.map(Millis::as_i64)
-}
-
-#[cfg(test)]
-mod tests {
-    use dikala_entities::{BridgeId, EventKind, PhoneNumberId, TenantId, event};
-    use sea_orm::PaginatorTrait;
-
-    use super::*;
-    use crate::{clock::SystemClock, testing::stores};
-
-    fn entry(now: Millis) -> Entry {
-        let (id, tenant) = (CallId::new(now), TenantId::new(now));
-        let call = call::Model {
-            id,
-            tenant_id: tenant,
-            bridge_id: BridgeId::new(now),
-            bridge_call_id: "b".to_owned(),
-            phone_number_id: PhoneNumberId::new(now),
-            agent_id: None,
-            caller_number: "someone".parse().expect("a caller"),
-            callee_number: "+622150001000".parse().expect("a number"),
-            status: CallStatus::Ringing,
-            started_at: now,
-            answered_at: None,
-            ended_at: None,
-            duration_seconds: None,
-            talk_time_seconds: None,
-            hangup_reason: None,
-            hangup_initiator: None,
-            transcript_summary: None,
-            ai_cost_idr: None,
-            metadata: "{}".to_owned(),
-            settings: None,
-            pending: None,
-            answer_message_id: None,
-            failure_detail: None,
-            last_sign_at: now,
-            owner: "node".to_owned(),
-            epoch: 1,
-        };
-        let data = serde_json::json!({"callId": id});
-        let event = NewEvent::new(EventKind::CallStarted, tenant, Some(id), now, now, &data);
-        Entry {
-            call: Some(CallWrite::Insert(Box::new(call))),
-            events: vec![event],
-            ..Entry::default()
-        }
-    }
-
-    /// A commit that went through and whose answer was lost is written again.
-    #[actix::test]
-    async fn an_entry_that_is_written_twice_is_written_once() {
-        for (_folder, store) in stores().await {
-            let clock: SharedClock = Arc::new(SystemClock);
-            let now = clock.now();
-            let parts = JournalParts {
-                store: store.clone(),
-                clock,
-                node: Arc::from("node"),
-                audience: Audience::default(),
-                stats: Arc::new(BatchStats::default()),
-            };
-            let entry = entry(now);
-            let waiting = |entry: &Entry| Waiting {
-                entry: entry.clone(),
-                reply: oneshot::channel().0,
-            };
-            for _ in 0..2 {
-                let written = write_once(&parts, &[waiting(&entry)]).await;
-                assert!(written.expect("is written").conflicts.is_empty());
-            }
-            let events = event::Entity::find()
-                .filter(event::Column::Id.eq(entry.events[0].id))
-                .count(store.reader());
-            assert_eq!(events.await.expect("is counted"), 1);
-            // The same call under another owner is not this entry's.
-            let Some(CallWrite::Insert(mut call)) = entry.call.clone() else {
-                panic!("an insert");
-            };
-            call.owner = "another".to_owned();
-            let other = Entry {
-                call: Some(CallWrite::Insert(call)),
-                ..Entry::default()
-            };
-            let written = write_once(&parts, &[waiting(&other)]).await;
-            assert_eq!(written.expect("is written").conflicts.len(), 1);
-        }
-    }
 }

@@ -22,7 +22,8 @@ use dikala_entities::{
 };
 use futures_util::{StreamExt, stream};
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect, Statement, Value,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    Statement, Value,
 };
 use tokio::sync::oneshot;
 
@@ -285,7 +286,7 @@ impl Calls {
                 .select_only()
                 .column(call::Column::Id)
                 .into_tuple()
-                .all(self.0.parts.store.reader())
+                .all(self.0.parts.store.core_reader())
                 .await
                 .map_err(unavailable)?;
             over.extend(ids);
@@ -326,7 +327,7 @@ impl Calls {
         if let Some(addr) = self.in_directory(call) {
             return Ok(addr);
         }
-        let db = self.0.parts.store.reader();
+        let db = self.0.parts.store.core_reader();
         let row = call::Entity::find_by_id(call)
             .one(db)
             .await
@@ -431,7 +432,7 @@ impl Calls {
             .select_only()
             .column(call::Column::Id)
             .into_tuple()
-            .one(self.0.parts.store.reader())
+            .one(self.0.parts.store.core_reader())
             .await
             .map_err(unavailable)
     }
@@ -462,9 +463,11 @@ impl Calls {
         let parts = &self.0.parts;
         parts.bridges.recover(&parts.store).await?;
         let txn = parts.store.begin_core().await?;
-        let running = || call::Column::Status.is_in([CallStatus::Ringing, CallStatus::Answered]);
+        // The order is the partial index's own: without it SQLite takes a larger one that holds every column it needs.
         let ids: Vec<CallId> = call::Entity::find()
-            .filter(running())
+            .filter(call::unfinished())
+            .order_by_asc(call::Column::Owner)
+            .order_by_asc(call::Column::Id)
             .select_only()
             .column(call::Column::Id)
             .into_tuple()
@@ -533,7 +536,7 @@ impl Calls {
         let older_than = parts.clock.now().plus_ms(-ORPHAN_AGE_MS);
         self.close_orphans(older_than).await?;
         let running: Vec<CallId> = call::Entity::find()
-            .filter(call::Column::Status.is_in([CallStatus::Ringing, CallStatus::Answered]))
+            .filter(call::unfinished())
             .filter(call::Column::Owner.eq(parts.node.as_ref()))
             .filter(call::Column::StartedAt.lt(older_than))
             .select_only()

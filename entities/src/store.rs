@@ -1,8 +1,9 @@
 //! The connections to the database, and how a write begins on each kind.
 //!
 //! SQLite: WAL, `synchronous=FULL`, one writer connection for the whole process (its pool hands it out in the order of
-//! asking) and a pool of readers that cannot write. PostgreSQL: pools; the ledger and the journal have connections of their
-//! own, so that a crowd of API requests cannot starve a call.
+//! asking) and pools of readers that cannot write. PostgreSQL: pools; the ledger and the journal have connections of their
+//! own. On both, what a call's opening reads has readers of its own: a crowd of API requests, a page far into a long list,
+//! `/metrics` or a sweep cannot starve a call.
 //!
 //! Whatever is sent to PostgreSQL, and whatever is awaited from it, has a deadline here, on this side: a link that drops
 //! packets says nothing for a quarter of an hour. What the server may take for itself is a little less, so that it is the
@@ -63,6 +64,16 @@ const POSTGRES_OPTIONS: [(&str, &str); 7] = [
 ];
 /// How long it is believed that a write can be committed because one was.
 const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// Only the text of statements, without what is bound to them; asked for with `sqlx::query=debug`.
+const STATEMENTS_LOGGED: log::LevelFilter = log::LevelFilter::Debug;
+/// Statements that take longer are marked as slow where they are logged.
+const SLOW: Duration = Duration::from_secs(1);
+/// Readers of what calls and bridges need, and nobody else.
+const CORE_READERS: u32 = 4;
+/// The file of SQLite's log is cut back to this when it begins anew.
+const SQLITE_LOG_BYTES: u64 = 64 * 1024 * 1024;
+/// A log smaller than this is not worth a checkpoint of its own.
+const SQLITE_LOG_SMALL_BYTES: u64 = 4 * 1024 * 1024;
 
 /// The database of one running program.
 #[derive(Clone, Debug)]
@@ -70,6 +81,7 @@ pub struct Store {
     reader: Connections,
     writer: Connections,
     core: Connections,
+    core_reader: Connections,
     url: Arc<str>,
     /// When it was last tried to commit a write, and whether that was possible.
     probed: Arc<Mutex<Option<(Instant, bool)>>>,
@@ -116,7 +128,12 @@ impl Store {
             return Err(StoreError::UnknownKind);
         };
         // The writer first: on SQLite it makes the file and switches it to WAL.
-        for connections in [&store.writer, &store.reader, &store.core] {
+        for connections in [
+            &store.writer,
+            &store.reader,
+            &store.core,
+            &store.core_reader,
+        ] {
             let lease = connections.lease().await;
             drop(lease.map_err(StoreError::Unreachable)?);
         }
@@ -141,6 +158,11 @@ impl Store {
         }
     }
 
+    /// The SQLite file that a URL names; none for PostgreSQL.
+    pub fn sqlite_file(url: &str) -> Option<PathBuf> {
+        sqlite_file(url)
+    }
+
     /// The SQLite file that a URL names and that is not there yet.
     pub fn missing_file(url: &str) -> Option<PathBuf> {
         sqlite_file(url).filter(|path| !path.exists())
@@ -161,6 +183,7 @@ impl Store {
         };
         let writer = connections(writing, 1);
         Self {
+            core_reader: connections(reading.clone(), CORE_READERS),
             reader: connections(reading, READERS),
             core: writer.clone(),
             writer,
@@ -175,7 +198,8 @@ impl Store {
             .parse()
             .map_err(|error| Fault::Said(error).connecting())?;
         let options = options
-            .disable_statement_logging()
+            .log_statements(STATEMENTS_LOGGED)
+            .log_slow_statements(STATEMENTS_LOGGED, SLOW)
             .options(POSTGRES_OPTIONS);
         let connections = |most, careful| {
             let target = Target::Postgres(Box::new(options.clone()));
@@ -185,6 +209,7 @@ impl Store {
             reader: connections(READERS, false),
             writer: connections(POSTGRES_WRITERS, true),
             core: connections(POSTGRES_CORE, true),
+            core_reader: connections(CORE_READERS, false),
             url: Arc::from(url),
             probed: Arc::default(),
         })
@@ -193,6 +218,11 @@ impl Store {
     /// For reads. On SQLite these connections refuse to write.
     pub fn reader(&self) -> &Connections {
         &self.reader
+    }
+
+    /// For the short reads, by key, that calls and bridges cannot do without. Nothing else may keep these busy.
+    pub fn core_reader(&self) -> &Connections {
+        &self.core_reader
     }
 
     /// For single statements; transactions begin with [`begin`](Self::begin).
@@ -265,9 +295,50 @@ impl Store {
         txn.commit().await
     }
 
+    /// Empties SQLite's log where it has grown, if that can be done now without holding up a commit: its content is copied
+    /// into the file beside all readers and writers, and only cutting it off takes the writers' lock, if nobody has it.
+    /// Returns how many bytes it had if it was cut off; on PostgreSQL there is nothing to do.
+    pub async fn checkpoint(&self) -> Result<Option<u64>, DbErr> {
+        let Some(file) = sqlite_file(&self.url) else {
+            return Ok(None);
+        };
+        let mut log = file.clone().into_os_string();
+        log.push("-wal");
+        let bytes = std::fs::metadata(&log).map_or(0, |metadata| metadata.len());
+        if bytes < SQLITE_LOG_SMALL_BYTES {
+            return Ok(None);
+        }
+        // A connection of its own, so that nobody waits for it; it does not wait for anybody either.
+        let options = sqlite_options(&file)
+            .create_if_missing(false)
+            .busy_timeout(Duration::ZERO);
+        let own = Connections::new(
+            Target::Sqlite(Box::new(options)),
+            SQLITE_LIMITS,
+            1,
+            false,
+            Arc::default(),
+        );
+        let emptied = async {
+            own.execute_unprepared("PRAGMA wal_checkpoint(PASSIVE)")
+                .await?;
+            let cut = Statement::from_string(self.backend(), "PRAGMA wal_checkpoint(TRUNCATE)");
+            let row = own.query_one_raw(cut).await?;
+            row.map_or(Ok(1), |row| row.try_get::<i64>("", "busy"))
+        };
+        let busy = emptied.await;
+        own.close().await;
+        Ok((busy? == 0).then_some(bytes))
+    }
+
     /// Closes all connections after what is running on them.
     pub async fn close(&self) {
-        tokio::join!(self.reader.close(), self.core.close(), self.writer.close());
+        tokio::join!(
+            self.reader.close(),
+            self.core_reader.close(),
+            self.core.close(),
+            self.writer.close()
+        );
     }
 }
 
@@ -275,12 +346,14 @@ fn sqlite_options(path: &Path) -> SqliteConnectOptions {
     SqliteConnectOptions::new()
         .filename(path)
         .create_if_missing(true)
-        .disable_statement_logging()
+        .log_statements(STATEMENTS_LOGGED)
+        .log_slow_statements(STATEMENTS_LOGGED, SLOW)
         .busy_timeout(Duration::from_millis(SQLITE_BUSY_TIMEOUT_MS))
         .pragma("journal_mode", "WAL")
         .pragma("synchronous", "FULL")
         .pragma("foreign_keys", "ON")
         .pragma("temp_store", "MEMORY")
+        .pragma("journal_size_limit", SQLITE_LOG_BYTES.to_string())
         .statement_cache_capacity(SQLITE_STATEMENTS)
 }
 

@@ -1,7 +1,11 @@
 //! Secrets at rest: AES-256-GCM (NIST SP 800-38D) under the operator's `secrets.key`.
 //!
-//! A sealed secret is base64 of a fresh 12-byte nonce followed by ciphertext and tag. The row's id goes in as associated
-//! data, so a sealed secret copied to another row does not open.
+//! A sealed secret is `2.`, the name of its key, `.`, and base64 of a fresh 12-byte nonce followed by ciphertext and tag.
+//! Table, column and the row's id go in as associated data, so a sealed secret that was copied to another place does not
+//! open. Secrets from before keys had names are base64 alone, bound to the row's id; they open, and are sealed in the
+//! present form when the key is rotated.
+//!
+//! One key writes; any number of older ones only open what they sealed, until everything is sealed again.
 
 use std::fmt;
 
@@ -10,15 +14,57 @@ use aes_gcm::{
     aead::{Aead, Generate, Payload},
 };
 use base64::{Engine as _, engine::general_purpose::STANDARD};
+use sha2::{Digest, Sha256};
 
 use crate::values::Secret;
 
 const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 12;
+/// Begins what is sealed in the present form; no base64 has a full stop.
+const FORM: &str = "2.";
+
+/// Where a secret is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// `tenants.function_secret`
+    FunctionSecret,
+    /// `webhooks.secret`
+    WebhookSecret,
+    /// `webhooks.previous_secret`
+    PreviousWebhookSecret,
+}
+
+impl Place {
+    /// Table and column.
+    pub const fn table_and_column(self) -> (&'static str, &'static str) {
+        match self {
+            Self::FunctionSecret => ("tenants", "function_secret"),
+            Self::WebhookSecret => ("webhooks", "secret"),
+            Self::PreviousWebhookSecret => ("webhooks", "previous_secret"),
+        }
+    }
+
+    /// What a secret in this place of the row `id` is bound to. No id has a colon.
+    fn bound_to(self, id: impl fmt::Display) -> String {
+        let (table, column) = self.table_and_column();
+        format!("{table}.{column}:{id}")
+    }
+}
+
+#[derive(Clone)]
+struct Key {
+    /// Tells keys apart, and nothing about them.
+    name: String,
+    cipher: Aes256Gcm,
+}
 
 /// Seals and opens secrets.
 #[derive(Clone)]
-pub struct Vault(Aes256Gcm);
+pub struct Vault {
+    key: Key,
+    /// Open only.
+    older: Vec<Key>,
+}
 
 /// A secret could not be opened, or a key is no key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -37,9 +83,8 @@ impl fmt::Debug for Vault {
     }
 }
 
-impl Vault {
-    /// Takes the key as the configuration gives it: 32 bytes in base64.
-    pub fn from_base64(key: &str) -> Result<Self, VaultError> {
+impl Key {
+    fn from_base64(key: &str) -> Result<Self, VaultError> {
         let bytes = STANDARD
             .decode(key.trim())
             .map_err(|_| VaultError::NotAKey)?;
@@ -54,7 +99,40 @@ impl Vault {
             return Err(VaultError::WeakKey);
         }
         let cipher = Aes256Gcm::new_from_slice(&bytes).map_err(|_| VaultError::NotAKey)?;
-        Ok(Self(cipher))
+        let name = Sha256::new()
+            .chain_update("dikala key name")
+            .chain_update(&bytes)
+            .finalize();
+        let name = hex::encode(&name[..8]);
+        Ok(Self { name, cipher })
+    }
+
+    /// Opens a nonce and what follows it.
+    fn open(&self, sealed: &[u8], bound_to: &str) -> Option<Secret> {
+        let (nonce, ciphertext) = sealed.split_at_checked(NONCE_BYTES)?;
+        let nonce = Nonce::try_from(nonce).ok()?;
+        let payload = Payload {
+            msg: ciphertext,
+            aad: bound_to.as_bytes(),
+        };
+        let plain = self.cipher.decrypt(&nonce, payload).ok()?;
+        String::from_utf8(plain).ok().map(Secret::new)
+    }
+}
+
+impl Vault {
+    /// Takes the key as the configuration gives it: 32 bytes in base64.
+    pub fn from_base64(key: &str) -> Result<Self, VaultError> {
+        Ok(Self {
+            key: Key::from_base64(key)?,
+            older: Vec::new(),
+        })
+    }
+
+    /// Opens what this older key sealed as well.
+    pub fn with_older(mut self, key: &str) -> Result<Self, VaultError> {
+        self.older.push(Key::from_base64(key)?);
+        Ok(self)
     }
 
     /// A new random key in the form the configuration takes.
@@ -62,44 +140,54 @@ impl Vault {
         STANDARD.encode(rand::random::<[u8; KEY_BYTES]>())
     }
 
-    /// Seals a secret for the row `id`.
-    pub fn seal(&self, id: impl fmt::Display, secret: &Secret) -> String {
+    /// Seals a secret for its place in the row `id`.
+    pub fn seal(&self, place: Place, id: impl fmt::Display, secret: &Secret) -> String {
         let nonce = Nonce::generate();
-        let aad = id.to_string();
+        let bound_to = place.bound_to(id);
         let payload = Payload {
             msg: secret.expose().as_bytes(),
-            aad: aad.as_bytes(),
+            aad: bound_to.as_bytes(),
         };
         let ciphertext = self
-            .0
+            .key
+            .cipher
             .encrypt(&nonce, payload)
             .expect("AES-GCM takes any message below 64 GiB");
         let mut sealed = nonce.to_vec();
         sealed.extend(ciphertext);
-        STANDARD.encode(sealed)
+        format!("{FORM}{}.{}", self.key.name, STANDARD.encode(sealed))
     }
 
-    /// Opens what [`seal`](Self::seal) made for the same row.
-    pub fn open(&self, id: impl fmt::Display, sealed: &str) -> Result<Secret, VaultError> {
-        let bytes = STANDARD.decode(sealed).map_err(|_| VaultError::Sealed)?;
-        let (nonce, ciphertext) = bytes
-            .split_at_checked(NONCE_BYTES)
-            .ok_or(VaultError::Sealed)?;
-        let nonce = Nonce::try_from(nonce).map_err(|_| VaultError::Sealed)?;
-        let aad = id.to_string();
-        let plain = self
-            .0
-            .decrypt(
-                &nonce,
-                Payload {
-                    msg: ciphertext,
-                    aad: aad.as_bytes(),
-                },
-            )
-            .map_err(|_| VaultError::Sealed)?;
-        String::from_utf8(plain)
-            .map(Secret::new)
-            .map_err(|_| VaultError::Sealed)
+    /// Opens what [`seal`](Self::seal) made for the same place of the same row.
+    pub fn open(
+        &self,
+        place: Place,
+        id: impl fmt::Display,
+        sealed: &str,
+    ) -> Result<Secret, VaultError> {
+        let bytes = |text: &str| STANDARD.decode(text).map_err(|_| VaultError::Sealed);
+        let mut keys = std::iter::once(&self.key).chain(&self.older);
+        let opened = match sealed.strip_prefix(FORM) {
+            Some(rest) => {
+                let (name, rest) = rest.split_once('.').ok_or(VaultError::Sealed)?;
+                let rest = bytes(rest)?;
+                let key = keys.find(|key| key.name == name);
+                key.and_then(|key| key.open(&rest, &place.bound_to(id)))
+            }
+            None => {
+                let (rest, id) = (bytes(sealed)?, id.to_string());
+                keys.find_map(|key| key.open(&rest, &id))
+            }
+        };
+        opened.ok_or(VaultError::Sealed)
+    }
+
+    /// Whether it is sealed with the key that writes, in the present form.
+    pub fn is_current(&self, sealed: &str) -> bool {
+        sealed
+            .strip_prefix(FORM)
+            .and_then(|rest| rest.strip_prefix(self.key.name.as_str()))
+            .is_some_and(|rest| rest.starts_with('.'))
     }
 }
 
@@ -107,19 +195,60 @@ impl Vault {
 mod tests {
     use super::*;
 
+    const PLACE: Place = Place::WebhookSecret;
+
+    fn secret() -> Secret {
+        Secret::new("s3cret-s3cret")
+    }
+
     #[test]
-    fn a_secret_opens_in_its_own_row_and_with_its_own_key_only() {
+    fn a_secret_opens_in_its_own_place_and_with_its_own_key_only() {
         let vault = Vault::from_base64(&Vault::generate_key()).expect("a key");
         let other = Vault::from_base64(&Vault::generate_key()).expect("a key");
-        let sealed = vault.seal("wh_1", &Secret::new("s3cret-s3cret"));
+        let sealed = vault.seal(PLACE, "wh_1", &secret());
         assert!(!sealed.contains("s3cret"));
-        assert_eq!(
-            vault.open("wh_1", &sealed).expect("opens").expose(),
-            "s3cret-s3cret"
-        );
-        assert_eq!(vault.open("wh_2", &sealed), Err(VaultError::Sealed));
-        assert_eq!(other.open("wh_1", &sealed), Err(VaultError::Sealed));
-        assert_eq!(vault.open("wh_1", "AAAA"), Err(VaultError::Sealed));
+        let opened = vault.open(PLACE, "wh_1", &sealed).expect("opens");
+        assert_eq!(opened.expose(), "s3cret-s3cret");
+        let wrong = Err(VaultError::Sealed);
+        assert_eq!(vault.open(PLACE, "wh_2", &sealed), wrong);
+        for elsewhere in [Place::PreviousWebhookSecret, Place::FunctionSecret] {
+            assert_eq!(vault.open(elsewhere, "wh_1", &sealed), wrong);
+        }
+        assert_eq!(other.open(PLACE, "wh_1", &sealed), wrong);
+        for nonsense in ["", "AAAA", "2.", "2.x", "2.x.AAAA", "2..AAAA"] {
+            assert_eq!(vault.open(PLACE, "wh_1", nonsense), wrong, "{nonsense}");
+        }
+        let stripped = sealed.rsplit('.').next().expect("base64");
+        assert_eq!(vault.open(PLACE, "wh_1", stripped), wrong, "no way back");
+    }
+
+    #[test]
+    fn an_older_key_opens_and_does_not_seal() {
+        let (old_key, new_key) = (Vault::generate_key(), Vault::generate_key());
+        let old = Vault::from_base64(&old_key).expect("a key");
+        let new = Vault::from_base64(&new_key).expect("a key");
+        let both = new.clone().with_older(&old_key).expect("a key");
+        let sealed = old.seal(PLACE, "wh_1", &secret());
+        assert!(old.is_current(&sealed) && !both.is_current(&sealed));
+        assert_eq!(both.open(PLACE, "wh_1", &sealed), Ok(secret()));
+        let again = both.seal(PLACE, "wh_1", &secret());
+        assert!(both.is_current(&again) && new.is_current(&again));
+        assert_eq!(new.open(PLACE, "wh_1", &again), Ok(secret()));
+        assert_eq!(old.open(PLACE, "wh_1", &again), Err(VaultError::Sealed));
+    }
+
+    /// As the first version sealed: the row's id is all that it is bound to, and no key is named.
+    #[test]
+    fn what_the_first_version_sealed_opens_and_is_not_current() {
+        let key = STANDARD.encode((0..32).collect::<Vec<u8>>());
+        let sealed = "AAECAwQFBgcICQoLNDG1aaCR72i+IuXuxXwsFqDBRFN/GsDEh2+vz1k=";
+        let vault = Vault::from_base64(&key).expect("a key");
+        assert_eq!(vault.open(PLACE, "wh_1", sealed), Ok(secret()));
+        assert_eq!(vault.open(PLACE, "wh_2", sealed), Err(VaultError::Sealed));
+        assert!(!vault.is_current(sealed));
+        let later = Vault::from_base64(&Vault::generate_key()).expect("a key");
+        let later = later.with_older(&key).expect("a key");
+        assert_eq!(later.open(PLACE, "wh_1", sealed), Ok(secret()));
     }
 
     #[test]

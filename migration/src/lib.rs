@@ -19,6 +19,7 @@ mod m20261121_000002_event_positions;
 mod m20261121_000003_recoveries;
 mod m20261121_000004_function_stats;
 mod m20261121_000005_commit_probe;
+mod m20261121_000006_growth;
 
 /// Where the steps that were made are recorded.
 const RECORD: &str = "seaql_migrations";
@@ -38,6 +39,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261121_000003_recoveries::Migration),
             Box::new(m20261121_000004_function_stats::Migration),
             Box::new(m20261121_000005_commit_probe::Migration),
+            Box::new(m20261121_000006_growth::Migration),
         ]
     }
 }

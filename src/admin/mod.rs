@@ -4,6 +4,7 @@
 pub mod bridges;
 pub mod keys;
 pub mod numbers;
+pub mod secrets;
 pub mod tenants;
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! Tenants: making, changing, suspending them, and the secret that signs their function requests.
 
-use dikala_entities::{Millis, Plan, Secret, Store, TenantId, Vault, credit_account, tenant};
+use dikala_entities::{
+    Millis, Place, Plan, Secret, Store, TenantId, Vault, credit_account, tenant,
+};
 use rand::{RngExt, distr::Alphanumeric};
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, ExprTrait, IntoActiveModel,
@@ -73,7 +75,7 @@ pub async fn create(
         plan: changes.plan.unwrap_or(Plan::Starter),
         rate_limit: limit("rate-limit", changes.rate_limit)?,
         max_concurrent_calls: limit("max-concurrent-calls", changes.max_concurrent_calls)?,
-        function_secret: vault.seal(id, &new_function_secret()),
+        function_secret: vault.seal(Place::FunctionSecret, id, &new_function_secret()),
         suspended_at: None,
         created_at: now,
         updated_at: now,
@@ -187,7 +189,7 @@ pub async fn function_secret(
 ) -> Result<Secret, AdminError> {
     let tenant = find_tenant(store.reader(), id).await?;
     vault
-        .open(id, &tenant.function_secret)
+        .open(Place::FunctionSecret, id, &tenant.function_secret)
         .map_err(|error| AdminError::Refused(error.to_string()))
 }
 
@@ -201,7 +203,7 @@ pub async fn rotate_function_secret(
     let secret = new_function_secret();
     let txn = store.begin().await?;
     let mut tenant = find_tenant(&txn, id).await?.into_active_model();
-    tenant.function_secret = Set(vault.seal(id, &secret));
+    tenant.function_secret = Set(vault.seal(Place::FunctionSecret, id, &secret));
     tenant.updated_at = Set(now);
     tenant.update(&txn).await?;
     txn.commit().await?;

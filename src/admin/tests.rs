@@ -7,6 +7,7 @@ use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, sea_query::Expr};
 
 use super::{
     AdminError, bridges, keys, numbers, parse_id,
+    secrets::{self, Rotation},
     tenants::{self, Changes, TenantView},
 };
 
@@ -340,4 +341,42 @@ async fn what_is_not_there_is_not_found() {
     assert!(is_not_found(
         numbers::list(&bench.store, Some(nobody)).await
     ));
+}
+
+#[actix_web::test]
+async fn a_rotation_that_was_cut_short_is_finished_by_the_next() {
+    let bench = Bench::new().await;
+    let old_key = Vault::generate_key();
+    let old = Vault::from_base64(&old_key).expect("a key");
+    let both = bench.vault.clone().with_older(&old_key).expect("a key");
+    let lost = Vault::from_base64(&Vault::generate_key()).expect("a key");
+    let mut made = Vec::new();
+    for (name, vault) in [("Done", &bench.vault), ("Not yet", &old), ("Lost", &lost)] {
+        let changes = Changes {
+            name: Some(name.to_owned()),
+            ..Changes::default()
+        };
+        let tenant = tenants::create(&bench.store, vault, changes, NOW).await;
+        made.push(tenant.expect("is made").id);
+    }
+    let secret = async |vault: &Vault, id| {
+        let secret = tenants::function_secret(&bench.store, vault, id).await;
+        secret.expect("opens").expose().to_owned()
+    };
+    let before = secret(&old, made[1]).await;
+    let rotated = secrets::rotate(&bench.store, &both).await.expect("rotates");
+    let expected = Rotation {
+        sealed: 1,
+        current: 1,
+        unreadable: 1,
+        named: vec![made[2].to_string()],
+    };
+    assert_eq!(rotated, expected);
+    assert_eq!(secret(&bench.vault, made[1]).await, before);
+    let again = secrets::rotate(&bench.store, &both).await.expect("rotates");
+    assert_eq!((again.sealed, again.current), (0, 2));
+    assert!(
+        !secret(&lost, made[2]).await.is_empty(),
+        "it is left as it was"
+    );
 }

@@ -5,6 +5,7 @@ pub mod agents;
 pub mod calls;
 pub mod credits;
 pub mod deliveries;
+pub mod erasure;
 pub mod events;
 pub mod function_stats;
 pub mod functions;

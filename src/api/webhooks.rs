@@ -2,7 +2,7 @@
 
 use actix_web::web::Data;
 use dikala_entities::{
-    EventKind, Millis, OutboundUrl, Secret, TenantId, UrlPolicy, WebhookId, tenant, webhook,
+    EventKind, Millis, OutboundUrl, Place, Secret, TenantId, UrlPolicy, WebhookId, tenant, webhook,
 };
 use sea_orm::{
     ActiveModelTrait, ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel, PaginatorTrait,
@@ -150,7 +150,7 @@ impl WebhookCreate {
             tenant_id: tenant,
             url: self.url,
             events: events_json(&self.events),
-            secret: services.vault.seal(id, &self.secret),
+            secret: services.vault.seal(Place::WebhookSecret, id, &self.secret),
             secret_hint: self.secret.hint(),
             previous_secret: None,
             previous_secret_until: None,
@@ -344,8 +344,13 @@ pub async fn rotate_secret(
     let now = services.clock.now();
     let unit = Unit::begin(&services, &caller).await?;
     let mut webhook = lock(unit.txn(), caller.tenant, id.0).await?;
-    let sealed = services.vault.seal(webhook.id, &secret);
-    webhook.previous_secret = Some(std::mem::replace(&mut webhook.secret, sealed));
+    let vault = &services.vault;
+    // Bound to its column: it is sealed again for the one that it goes to. One that does not open signs nothing anyway.
+    let previous = vault.open(Place::WebhookSecret, webhook.id, &webhook.secret);
+    let previous =
+        previous.map(|secret| vault.seal(Place::PreviousWebhookSecret, webhook.id, &secret));
+    webhook.previous_secret = previous.ok();
+    webhook.secret = vault.seal(Place::WebhookSecret, webhook.id, &secret);
     webhook.previous_secret_until = Some(now.plus_ms(PREVIOUS_SECRET_MS));
     webhook.secret_hint = secret.hint();
     webhook.updated_at = now;

@@ -1,7 +1,7 @@
 //! Opening the store: its schema, and the proof that `secrets.key` is the key of what is stored. Whoever wrote a secret with
 //! another key would lose it for good.
 
-use dikala_entities::{Store, Vault, tenant, webhook};
+use dikala_entities::{Place, Store, Vault, tenant, webhook};
 use dikala_migration::{SchemaState, migrate, schema_state};
 use sea_orm::{DbErr, EntityTrait, QueryOrder, QuerySelect};
 
@@ -77,7 +77,9 @@ pub async fn prove(store: &Store, vault: &Vault) -> Result<Proof, DbErr> {
     let oldest = tenants().order_by_asc(tenant::Column::Id).all(db).await?;
     let newest = tenants().order_by_desc(tenant::Column::Id).all(db).await?;
     for tenant in oldest.into_iter().chain(newest) {
-        let opens = vault.open(tenant.id, &tenant.function_secret).is_ok();
+        let opens = vault
+            .open(Place::FunctionSecret, tenant.id, &tenant.function_secret)
+            .is_ok();
         tried.push((format!("tenant {}", tenant.id), opens));
     }
     let webhooks = || webhook::Entity::find().limit(TRIED);
@@ -87,8 +89,12 @@ pub async fn prove(store: &Store, vault: &Vault) -> Result<Proof, DbErr> {
         .all(db)
         .await?;
     for webhook in oldest.into_iter().chain(newest) {
-        for sealed in [Some(webhook.secret), webhook.previous_secret] {
-            let opens = sealed.is_none_or(|sealed| vault.open(webhook.id, &sealed).is_ok());
+        let secrets = [
+            (Place::WebhookSecret, Some(webhook.secret)),
+            (Place::PreviousWebhookSecret, webhook.previous_secret),
+        ];
+        for (place, sealed) in secrets {
+            let opens = sealed.is_none_or(|sealed| vault.open(place, webhook.id, &sealed).is_ok());
             tried.push((format!("webhook {}", webhook.id), opens));
         }
     }

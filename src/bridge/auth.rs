@@ -18,7 +18,7 @@ pub async fn authenticate(request: &HttpRequest, store: &Store) -> Result<Bridge
     let bridge = bridge::Entity::find()
         .filter(bridge::Column::Hash.eq(token.hash()))
         .filter(bridge::Column::RevokedAt.is_null())
-        .one(store.reader())
+        .one(store.core_reader())
         .await
         .map_err(ApiError::from)?;
     bridge

@@ -2,10 +2,12 @@
 //!
 //! 0 done · 1 failed · 2 wrong usage · 3 configuration invalid · 5 not found · 6 refused. Errors are one sentence on standard error.
 
+mod backup;
 mod check;
 mod listen;
 mod operators;
 mod output;
+mod secrets;
 mod service;
 pub mod simulate;
 mod trigger;
@@ -72,6 +74,13 @@ enum Command {
     /// Show or rotate the secret that signs a tenant's function requests.
     #[command(subcommand)]
     FunctionSecret(operators::FunctionSecretCommand),
+    /// Copy the database while a server works on it.
+    Backup(backup::Backup),
+    /// Put a copy in the place of the database, while no server works on it.
+    Restore(backup::Restore),
+    /// Seal stored secrets again with a new secrets.key.
+    #[command(subcommand)]
+    Secrets(secrets::SecretsCommand),
     /// Play a telephony bridge that places calls.
     Simulate(simulate::Options),
     /// See a tenant's events live, and have them passed on to a server on this machine.
@@ -175,6 +184,13 @@ pub async fn run(cli: Cli) -> Result<(), CliError> {
         Command::Bridge(command) => operators::bridge(command, &layers()?, cli.json).await,
         Command::Credits(command) => operators::credits(command, &layers()?, cli.json).await,
         Command::Ledger(command) => operators::ledger(command, &layers()?, cli.json).await,
+        Command::Backup(options) => {
+            backup::backup(options, &Settings::new(&layers()?)?, cli.json).await
+        }
+        Command::Restore(options) => {
+            backup::restore(options, &Settings::new(&layers()?)?, cli.json).await
+        }
+        Command::Secrets(command) => secrets::run(command, &layers()?, cli.json).await,
         Command::FunctionSecret(command) => {
             operators::function_secret(command, &layers()?, cli.json).await
         }

@@ -11,7 +11,7 @@ const PREFIX: &str = "DIKALA_";
 /// Variables with the prefix that are no keys.
 const NO_KEYS: &[&str] = &["DIKALA_CONFIG", "DIKALA_REQUIRE_POSTGRES"];
 /// Keys whose values are never shown.
-const SECRET_KEYS: &[&str] = &["secrets.key", "operator.token"];
+const SECRET_KEYS: &[&str] = &["secrets.key", "secrets.old_keys", "operator.token"];
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,6 +15,8 @@ use super::{ConfigError, Layers};
 use crate::services::ApiSettings;
 
 const OPERATOR_TOKEN_CHARS_MIN: usize = 16;
+/// More have no use: a key is taken out once everything is sealed with the next.
+const OLD_KEYS_MAX: i64 = 8;
 
 /// Everything that is configured.
 #[derive(Clone, Debug, Deserialize)]
@@ -75,6 +77,8 @@ pub struct Node {
 struct Secrets {
     #[serde(default)]
     key: Option<String>,
+    #[serde(default)]
+    old_keys: Vec<String>,
 }
 
 impl std::fmt::Debug for Secrets {
@@ -143,6 +147,11 @@ struct PlanLimits {
 pub struct Retention {
     pub attempts_days: i64,
     pub events_days: i64,
+    /// 0: for ever.
+    pub calls_days: i64,
+    /// 0: as long as the calls.
+    pub transcripts_days: i64,
+    pub sweep_seconds: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -213,6 +222,10 @@ impl Settings {
             ("plans.enterprise.max_concurrent_calls", plans.enterprise.max_concurrent_calls, 0, 10_000_000),
             ("retention.attempts_days", self.retention.attempts_days, 1, 3_650),
             ("retention.events_days", self.retention.events_days, 1, 3_650),
+            ("retention.calls_days", self.retention.calls_days, 0, 36_500),
+            ("retention.transcripts_days", self.retention.transcripts_days, 0, 36_500),
+            ("retention.sweep_seconds", as_i64(self.retention.sweep_seconds), 1, 86_400),
+            ("secrets.old_keys (their number)", as_i64(self.secrets.old_keys.len()), 0, OLD_KEYS_MAX),
             ("node.name (its length)", as_i64(self.node.name.len()), 1, 64),
         ];
         ranges.extend(waits.iter().map(|wait| ("webhooks.retry_schedule_seconds", *wait, 1, 2_592_000)));
@@ -238,7 +251,7 @@ impl Settings {
         self.secrets.key.is_some()
     }
 
-    /// The vault under `secrets.key`.
+    /// The vault under `secrets.key`, which also opens what `secrets.old_keys` sealed.
     pub fn vault(&self) -> Result<Vault, ConfigError> {
         let key = self.secrets.key.as_deref().ok_or_else(|| {
             ConfigError(
@@ -246,7 +259,18 @@ impl Settings {
                     .to_owned(),
             )
         })?;
-        Vault::from_base64(key).map_err(|error| ConfigError(format!("secrets.key {error}")))
+        let vault =
+            Vault::from_base64(key).map_err(|error| ConfigError(format!("secrets.key {error}")));
+        self.secrets.old_keys.iter().try_fold(vault?, |vault, old| {
+            vault
+                .with_older(old)
+                .map_err(|error| ConfigError(format!("a key in secrets.old_keys {error}")))
+        })
+    }
+
+    /// Whether keys are configured that only open.
+    pub fn has_old_keys(&self) -> bool {
+        !self.secrets.old_keys.is_empty()
     }
 
     fn cidrs(&self) -> Result<Vec<IpNet>, String> {

@@ -5,8 +5,8 @@ use std::{fs, net::SocketAddr, path::Path};
 use dikala_actors::{clock::SystemClock, ledger};
 use dikala_entities::{
     AgentId, EventKind, FunctionId, FunctionMethod, Language, Millis, OutboundUrl, PhoneNumber,
-    PhoneNumberId, Plan, Secret, Store, TenantId, TransactionType, UrlPolicy, Vault, VoiceId,
-    WebhookId, agent, function, phone_number, webhook,
+    PhoneNumberId, Place, Plan, Secret, Store, TenantId, TransactionType, UrlPolicy, Vault,
+    VoiceId, WebhookId, agent, function, phone_number, webhook,
 };
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait, IntoActiveModel};
 use serde::{Deserialize, Serialize};
@@ -271,7 +271,7 @@ fn demo_webhook(
         tenant_id: tenant,
         url: url(receiver, "hooks"),
         events: json!(EventKind::WORDS).to_string(),
-        secret: vault.seal(id, secret),
+        secret: vault.seal(Place::WebhookSecret, id, secret),
         secret_hint: secret.hint(),
         previous_secret: None,
         previous_secret_until: None,

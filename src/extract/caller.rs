@@ -6,7 +6,7 @@ use std::{
 };
 
 use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload};
-use dikala_entities::TenantId;
+use dikala_entities::{ApiKeyId, TenantId};
 
 use crate::{error::ApiError, middleware::Claim};
 
@@ -14,6 +14,8 @@ use crate::{error::ApiError, middleware::Claim};
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub tenant: TenantId,
+    /// The key that came with the request.
+    pub key: ApiKeyId,
     /// The `Idempotency-Key` under which this request runs.
     pub claim: Option<Rc<Claim>>,
 }
@@ -25,8 +27,12 @@ impl FromRequest for Caller {
     fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
         let extensions = req.extensions();
         let claim = extensions.get::<Rc<Claim>>().cloned();
-        let caller = extensions.get::<TenantId>().map(|tenant| Self {
+        let known = extensions
+            .get::<TenantId>()
+            .zip(extensions.get::<ApiKeyId>());
+        let caller = known.map(|(tenant, key)| Self {
             tenant: *tenant,
+            key: *key,
             claim,
         });
         ready(caller.ok_or(ApiError::MissingApiKey))

@@ -75,6 +75,7 @@ pub async fn admit(
             let mut response = match check(&req, &found, &identity, verdict, now) {
                 Ok(()) => {
                     req.extensions_mut().insert(identity.tenant);
+                    req.extensions_mut().insert(identity.key);
                     next.call(req).await?.map_into_boxed_body()
                 }
                 Err(error) => req.error_response(error),

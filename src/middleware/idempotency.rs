@@ -23,12 +23,16 @@ use actix_web::{
     middleware::Next,
     web,
 };
-use dikala_entities::{Millis, Store, TenantId, idempotency, store::is_outage};
+use dikala_entities::{
+    Millis, Store, TenantId, idempotency,
+    store::{Kind, is_outage, json_rows, json_statement},
+};
 use sea_orm::{
     ActiveValue::Set,
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, Statement,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, Statement,
     sea_query::{Expr, OnConflict},
 };
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
@@ -389,21 +393,38 @@ fn depends_on_state(response: &ServiceResponse) -> bool {
     }
 }
 
-/// Deletes what nobody can repeat any more, in small batches; how many rows went.
+/// Deletes what nobody can repeat any more, in small batches; how many rows went. What goes is looked for on a reader.
 pub async fn sweep(store: &Store, now: Millis) -> Result<u64, DbErr> {
+    #[derive(FromQueryResult, Serialize)]
+    struct Row {
+        tenant_id: TenantId,
+        key: String,
+        created_at: i64,
+    }
+    let columns = [
+        ("tenant_id", Kind::Text),
+        ("key", Kind::Text),
+        ("created_at", Kind::BigInt),
+    ];
+    // A key that was used anew meanwhile has another time.
+    let remove = format!(
+        "DELETE FROM idempotency_keys WHERE (tenant_id, key, created_at) IN (SELECT tenant_id, key, created_at FROM {})",
+        json_rows(store.backend(), &columns)
+    );
     let mut gone = 0;
     for _ in 0..SWEEP_BATCHES_MAX {
-        let statement = Statement::from_sql_and_values(
+        let find = Statement::from_sql_and_values(
             store.backend(),
-            "DELETE FROM idempotency_keys WHERE (tenant_id, key) IN \
-             (SELECT tenant_id, key FROM idempotency_keys WHERE created_at <= $1 LIMIT $2)",
+            "SELECT tenant_id, key, created_at FROM idempotency_keys WHERE created_at <= $1 \
+             ORDER BY created_at LIMIT $2",
             [now.plus_ms(-KEPT_MS).into(), SWEEP_BATCH.into()],
         );
-        let rows = store.writer().execute_raw(statement).await?.rows_affected();
-        gone += rows;
-        if rows < SWEEP_BATCH.unsigned_abs() {
+        let old = Row::find_by_statement(find).all(store.reader()).await?;
+        if old.is_empty() {
             break;
         }
+        let remove = json_statement(store.backend(), remove.clone(), &old)?;
+        gone += store.writer().execute_raw(remove).await?.rows_affected();
     }
     Ok(gone)
 }

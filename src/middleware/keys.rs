@@ -34,7 +34,7 @@ pub(super) struct Identity {
     /// Requests a minute.
     pub limit: u32,
     pub suspended: bool,
-    key: ApiKeyId,
+    pub key: ApiKeyId,
     last_used_at: Option<Millis>,
     read_at: Millis,
 }

@@ -1,5 +1,5 @@
 //! `/metrics` in the OpenMetrics text format, as Prometheus reads it. Everything is counted where it happens and read here at
-//! each scrape. Times are whole microseconds, which the names say.
+//! each scrape; of the store, only what is not finished, up to a bound. Times are whole microseconds, which the names say.
 
 use std::fmt;
 
@@ -8,14 +8,17 @@ use dikala_actors::{
     meter::{MessageReading, meters},
     webhooks::stats::StatsReading,
 };
-use dikala_entities::{CallStatus, DeliveryStatus, Store, call, delivery};
+use dikala_entities::{CallStatus, Store};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, NoLabelSet},
     metrics::MetricType,
     registry::Registry,
 };
-use sea_orm::{ColumnTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter};
+use sea_orm::{ConnectionTrait, DbErr, QueryResult, Statement};
+
+/// A scrape counts no further in the store: it comes every few seconds, and must cost the same whatever waits there.
+const COUNTED_MAX: u32 = 10_000;
 
 /// One number with its labels.
 type Sample = (Vec<(&'static str, String)>, i64);
@@ -201,31 +204,46 @@ impl Scrape {
         );
     }
 
-    /// What only the store knows: running calls by state and deliveries that wait.
+    /// What only the store knows: running calls by state and deliveries that wait. Both are read from indexes that hold only
+    /// those, and no further than [`COUNTED_MAX`]. The orders are those indexes' own, which makes both databases walk them.
     pub async fn store(&mut self, store: &Store) -> Result<(), DbErr> {
-        let db = store.reader();
-        let mut calls = Vec::new();
-        for status in [CallStatus::Ringing, CallStatus::Answered] {
-            let count = call::Entity::find()
-                .filter(call::Column::Status.eq(status))
-                .count(db)
-                .await?;
-            calls.push((vec![("status", status.to_string())], signed(count)));
+        let found = counted(
+            store,
+            "SELECT status, COUNT(*) AS found FROM (SELECT status FROM calls WHERE status IN ('ringing', 'answered') \
+             ORDER BY owner, id LIMIT",
+            ") AS counted GROUP BY status",
+        );
+        let mut calls = std::collections::BTreeMap::new();
+        for row in found.await? {
+            calls.insert(
+                row.try_get::<String>("", "status")?,
+                row.try_get("", "found")?,
+            );
         }
+        let calls = [CallStatus::Ringing, CallStatus::Answered].map(|status| {
+            let status = status.to_string();
+            let count = calls.get(&status).copied().unwrap_or(0);
+            (vec![("status", status)], count)
+        });
         self.gauge(
             "dikala_calls_active",
-            "Calls that are not over, by state",
-            calls,
+            "Calls that are not over, by state; 10000 are counted at most",
+            calls.to_vec(),
         );
-        let pending = delivery::Entity::find()
-            .filter(delivery::Column::Status.eq(DeliveryStatus::Pending))
-            .count(db)
-            .await?;
-        let samples = vec![(Vec::new(), signed(pending))];
+        let found = counted(
+            store,
+            "SELECT COUNT(*) AS found FROM (SELECT 1 FROM deliveries WHERE status = 'pending' \
+             ORDER BY webhook_id, next_attempt_at, id LIMIT",
+            ") AS counted",
+        );
+        let found = found.await?;
+        let pending = found
+            .first()
+            .map_or(Ok(0), |row| row.try_get("", "found"))?;
         self.gauge(
             "dikala_webhook_backlog",
-            "Deliveries that are not finished",
-            samples,
+            "Deliveries that are not finished; 10000 are counted at most",
+            vec![(Vec::new(), pending)],
         );
         Ok(())
     }
@@ -262,6 +280,13 @@ impl Collector for Scrape {
         }
         Ok(())
     }
+}
+
+/// Counts in a statement that stops at [`COUNTED_MAX`] rows; what is between its two parts is that number.
+async fn counted(store: &Store, before: &str, after: &str) -> Result<Vec<QueryResult>, DbErr> {
+    let sql = format!("{before} {COUNTED_MAX}{after}");
+    let statement = Statement::from_string(store.backend(), sql);
+    store.reader().query_all_raw(statement).await
 }
 
 fn messages(value: fn(&MessageReading) -> i64) -> Vec<Sample> {

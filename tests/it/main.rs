@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+mod backup;
 mod billing;
 mod bridge_docs;
 mod bridge_protocol;
@@ -11,6 +12,7 @@ mod configuration;
 mod dev;
 mod docs;
 mod endings;
+mod forgetting;
 mod full_disk;
 mod functions;
 mod health;
@@ -19,9 +21,11 @@ mod hostile_bridge;
 mod kills;
 mod listen;
 mod recovery;
+mod secrets;
 mod secrets_key;
 mod signs_of_life;
 mod silence;
+mod statements;
 mod stock_verifiers;
 mod support;
 mod support_works;

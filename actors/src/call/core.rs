@@ -297,7 +297,7 @@ impl CallCore {
 
     async fn reopen(&self) -> Result<Reply, CallError> {
         let row = call::Entity::find_by_id(self.row.id)
-            .one(self.parts.store.reader())
+            .one(self.parts.store.core_reader())
             .await
             .map_err(unavailable)?
             .ok_or(CallError::UnknownCall)?;
@@ -428,6 +428,10 @@ impl CallCore {
         summary: String,
         turns: Vec<Value>,
     ) -> Result<Reply, CallError> {
+        // The tenant wants none of it kept, and the bridge need not try again.
+        if self.row.is_erased() {
+            return Ok(Reply::Done);
+        }
         if self
             .row
             .ended_at
@@ -440,7 +444,7 @@ impl CallCore {
         let turns = serde_json::to_string(&turns).map_err(|_| CallError::Unavailable)?;
         if self.row.transcript_summary.as_ref() == Some(&summary) {
             let known = transcript::Entity::find_by_id(self.row.id)
-                .one(self.parts.store.reader())
+                .one(self.parts.store.core_reader())
                 .await
                 .map_err(unavailable)?;
             if known.is_some_and(|known| known.turns == turns) {
@@ -554,7 +558,7 @@ impl CallCore {
 
     async fn escalation_number(&self) -> Result<Option<PhoneNumber>, CallError> {
         let row = call::Entity::find_by_id(self.row.id)
-            .one(self.parts.store.reader())
+            .one(self.parts.store.core_reader())
             .await
             .map_err(unavailable)?;
         let settings = row.and_then(|row| row.settings);
@@ -696,7 +700,7 @@ impl CallCore {
     /// Takes the ledger's book for true. Whether that says that there is no more.
     async fn reread_hold(&mut self, now: Millis) -> Result<bool, CallError> {
         let hold = credit_hold::Entity::find_by_id(self.row.id)
-            .one(self.parts.store.reader())
+            .one(self.parts.store.core_reader())
             .await;
         let Ok(Some(hold)) = hold else {
             self.state = self.state.ledger_away(now);

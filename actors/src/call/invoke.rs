@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dikala_entities::{CallStatus, FunctionId, call, invocation, tenant};
+use dikala_entities::{CallStatus, FunctionId, Place, call, invocation, tenant};
 use sea_orm::EntityTrait;
 use serde_json::Value;
 
@@ -87,7 +87,7 @@ async fn outcome(
     message: InvokeFunction,
 ) -> Result<Found, CallError> {
     let known = invocation::Entity::find_by_id((row.id, message.invocation_id.clone()))
-        .one(parts.store.reader())
+        .one(parts.store.core_reader())
         .await
         .map_err(unavailable)?;
     if let Some(known) = known {
@@ -137,7 +137,7 @@ async fn run(
     row: &call::Model,
     message: &InvokeFunction,
 ) -> Result<(Option<FunctionId>, Invoked), CallError> {
-    let db = parts.store.reader();
+    let db = parts.store.core_reader();
     // The large columns are not kept in memory while a call runs.
     let stored = call::Entity::find_by_id(row.id)
         .one(db)
@@ -164,7 +164,7 @@ async fn run(
         .ok_or(CallError::Unavailable)?;
     let secret = parts
         .vault
-        .open(tenant.id, &tenant.function_secret)
+        .open(Place::FunctionSecret, tenant.id, &tenant.function_secret)
         .map_err(|error| {
             tracing::error!(tenant = %tenant.id, %error, "the function secret");
             CallError::Unavailable

@@ -3,6 +3,7 @@
 pub mod actor;
 pub mod core;
 pub mod ending;
+mod erasing;
 mod events;
 mod invoke;
 pub mod machine;
@@ -13,6 +14,7 @@ pub mod settings;
 #[cfg(test)]
 mod tests;
 
+pub use self::erasing::{without_personal_data, without_summary};
 pub use core::{CallParts, PlanConcurrency};
 pub use machine::{Call, Rules, Sign};
 pub use messages::{CallError, Incoming, Input, InvokeFunction, Reply};

@@ -51,7 +51,7 @@ struct Callee {
 
 impl Callee {
     async fn find(parts: &CallParts, incoming: &Incoming) -> Result<Self, CallError> {
-        let db = parts.store.reader();
+        let db = parts.store.core_reader();
         let number = phone_number::Entity::find()
             .filter(phone_number::Column::Did.eq(incoming.did.clone()))
             .one(db)

@@ -8,8 +8,8 @@ use std::sync::{
 use actix_rt::Arbiter;
 use dikala_entities::{
     AgentId, BridgeId, CallId, CallStatus, HangupInitiator, HangupReason, Language, Millis,
-    PhoneNumberId, Plan, Secret, Store, TenantId, TransactionType, TransferPrefixes, Vault, agent,
-    call, credit_account, phone_number, tenant,
+    PhoneNumberId, Place, Plan, Secret, Store, TenantId, TransactionType, TransferPrefixes, Vault,
+    agent, call, credit_account, phone_number, tenant,
 };
 use futures_util::FutureExt;
 use sea_orm::{EntityTrait, IntoActiveModel};
@@ -146,7 +146,11 @@ async fn seed(store: &Store, vault: &Vault, now: Millis) {
         plan: Plan::Starter,
         rate_limit: None,
         max_concurrent_calls: None,
-        function_secret: vault.seal(tenant, &Secret::new("a-secret-of-some-length")),
+        function_secret: vault.seal(
+            Place::FunctionSecret,
+            tenant,
+            &Secret::new("a-secret-of-some-length"),
+        ),
         suspended_at: None,
         created_at: now,
         updated_at: now,
@@ -486,5 +490,31 @@ impl Calls {
     async fn panic(&self, call: CallId) -> Result<(), CallError> {
         let addr = self.find(call).await?;
         addr.send(Panic).await.map_err(|_| CallError::Unavailable)
+    }
+}
+
+/// As many as can be had are held by others: pages far into long lists, a scrape, a sweep.
+#[actix::test]
+async fn a_call_is_opened_and_answered_while_every_reader_of_the_api_is_busy() {
+    let world = World::new().await;
+    let held = Arc::new(tokio::sync::Semaphore::new(0));
+    let slow = (0..64).map(|_| {
+        let (store, held) = (world.store.clone(), Arc::clone(&held));
+        actix_rt::spawn(async move {
+            let reading = store.begin_snapshot().await.expect("begins");
+            held.add_permits(1);
+            std::future::pending::<()>().await;
+            drop(reading);
+        })
+    });
+    let slow: Vec<_> = slow.collect();
+    // The rest waits for its turn, before anybody who comes now.
+    let first = held.acquire_many(8).await.expect("is open");
+    let call = world.incoming("while all are busy").await;
+    let done = world.tell(call, answered()).await;
+    assert!(done.is_ok(), "{done:?}");
+    drop(first);
+    for reading in slow {
+        reading.abort();
     }
 }

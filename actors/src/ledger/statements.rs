@@ -7,7 +7,9 @@ use std::{
 };
 
 use dikala_entities::{
-    CallId, EventKind, Millis, Store, TenantId, credit_account, credit_hold, credit_transaction,
+    CallId, EventKind, Millis, Store, TenantId,
+    batch::insert_rows,
+    credit_account, credit_hold, credit_transaction,
     store::{Kind, Transaction, json_rows, json_statement},
 };
 use sea_orm::{
@@ -161,13 +163,13 @@ async fn write_transactions(txn: &Transaction, book: &Book) -> Result<(), DbErr>
     if book.transactions.is_empty() {
         return Ok(());
     }
-    let rows = book
+    let rows: Vec<credit_transaction::ActiveModel> = book
         .transactions
         .iter()
         .cloned()
-        .map(IntoActiveModel::into_active_model);
-    credit_transaction::Entity::insert_many(rows)
-        .exec_without_returning(txn)
+        .map(IntoActiveModel::into_active_model)
+        .collect();
+    txn.execute_raw(insert_rows(txn.get_database_backend(), &rows, "")?)
         .await
         .map(drop)
 }

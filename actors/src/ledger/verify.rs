@@ -77,7 +77,8 @@ const RULES: &[(&str, &str)] = &[
         "a usage transaction has no settled hold",
         "SELECT t.tenant_id, t.id AS detail FROM credit_transactions t \
          LEFT JOIN credit_holds h ON h.call_id = t.call_id AND h.tenant_id = t.tenant_id \
-         WHERE {t} AND t.kind = 'usage' AND (h.settled_at IS NULL OR t.idempotency_key <> 'call:' || t.call_id)",
+         WHERE {t} AND t.kind = 'usage' AND (t.idempotency_key <> 'call:' || t.call_id \
+         OR (h.call_id IS NULL AND t.created_at >= {swept}) OR (h.call_id IS NOT NULL AND h.settled_at IS NULL))",
     ),
     (
         "a hold that is closed or was refused has minutes",
@@ -123,13 +124,17 @@ pub async fn verify(store: &Store, tenant: Option<TenantId>, now: Millis) -> Res
         holds: count(&snapshot, "credit_holds", tenant).await?,
         differences: Vec::new(),
     };
+    let swept = swept_before(&snapshot).await?.to_string();
     for (sentence, sql) in RULES {
         let mut sql = (*sql).to_owned();
         for alias in ["a", "h", "t", "c"] {
             sql = sql.replace(&format!("{{{alias}}}"), &condition(alias, tenant));
         }
         let opening = now.plus_ms(-OPENING_MS).as_i64().to_string();
-        let sql = format!("{} LIMIT {LISTED_MAX}", sql.replace("{opening}", &opening));
+        let sql = sql
+            .replace("{opening}", &opening)
+            .replace("{swept}", &swept);
+        let sql = format!("{sql} LIMIT {LISTED_MAX}");
         for row in snapshot
             .query_all_raw(statement(store.backend(), sql, tenant))
             .await?
@@ -143,6 +148,15 @@ pub async fn verify(store: &Store, tenant: Option<TenantId>, now: Millis) -> Res
     }
     snapshot.rollback().await?;
     Ok(report)
+}
+
+/// Holds that were settled before this may have been removed with their calls; those of later transactions are all there.
+async fn swept_before(snapshot: &Transaction) -> Result<i64, DbErr> {
+    let sql = "SELECT before FROM swept_holds";
+    let row = snapshot
+        .query_one_raw(Statement::from_string(snapshot.get_database_backend(), sql))
+        .await?;
+    row.map_or(Ok(i64::MIN), |row| row.try_get("", "before"))
 }
 
 async fn count(

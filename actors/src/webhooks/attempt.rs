@@ -7,7 +7,7 @@ use std::{
 
 use awc::http::{Method, Uri};
 use bytes::Bytes;
-use dikala_entities::{Millis, Vault, WebhookId, vault::VaultError, webhook};
+use dikala_entities::{Millis, Place, Vault, vault::VaultError, webhook};
 
 use super::{
     headers::{Envelope, headers},
@@ -162,10 +162,13 @@ impl Attempted {
 }
 
 fn keys(row: &webhook::Model, vault: &Vault) -> Result<Keys, VaultError> {
-    let open = |id: WebhookId, sealed: &str| vault.open(id, sealed);
-    let current = Signer::new(&open(row.id, &row.secret)?);
+    let open = |place: Place, sealed: &str| vault.open(place, row.id, sealed);
+    let current = Signer::new(&open(Place::WebhookSecret, &row.secret)?);
     let previous = match (&row.previous_secret, row.previous_secret_until) {
-        (Some(sealed), Some(until)) => Some((Signer::new(&open(row.id, sealed)?), until)),
+        (Some(sealed), Some(until)) => {
+            let opened = open(Place::PreviousWebhookSecret, sealed)?;
+            Some((Signer::new(&opened), until))
+        }
         _ => None,
     };
     Ok(Keys { current, previous })

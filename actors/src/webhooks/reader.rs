@@ -97,7 +97,7 @@ impl Engine {
         self.stats.waiting.store(count(state.waiting), Relaxed);
     }
 
-    /// A webhook was changed: it is read again before anything else goes to it.
+    /// A webhook was changed, or deliveries to it: it and what waits for it are read again before anything else goes to it.
     pub(super) fn refresh(self: &Rc<Self>, webhook: WebhookId) {
         {
             let mut state = self.state.borrow_mut();
@@ -107,6 +107,7 @@ impl Engine {
                 return;
             };
             lane.suspect();
+            lane.forget();
             state.to_load.insert(webhook);
         }
         self.load();

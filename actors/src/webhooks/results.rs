@@ -255,15 +255,18 @@ async fn record_attempts(txn: &Transaction, batch: &[Done]) -> Result<(), DbErr>
             ("response", Kind::Text),
         ],
     );
-    let response = match backend {
-        DbBackend::Postgres => "decode(response, 'hex')",
-        _ => "unhex(response)",
+    let (response, nothing) = match backend {
+        DbBackend::Postgres => ("decode(response, 'hex')", "''::bytea"),
+        _ => ("unhex(response)", "x''"),
     };
+    // An answer to an attempt that was under way when its call was erased may repeat what was sent: it is not kept.
     // `WHERE true` because SQLite takes `ON CONFLICT` after a `SELECT` for a join's `ON` without it.
     let sql = format!(
         "INSERT INTO delivery_attempts (delivery_id, number, tenant_id, started_at, duration_ms, \
             status_code, error_kind, response) \
-        SELECT id, number, tenant_id, started_at, duration_ms, status_code, error_kind, {response} \
+        SELECT id, number, tenant_id, started_at, duration_ms, status_code, error_kind, \
+            CASE WHEN EXISTS (SELECT 1 FROM deliveries d JOIN erasures e ON e.call_id = d.call_id WHERE d.id = rows.id) \
+            THEN {nothing} ELSE {response} END \
         FROM {source} WHERE true ON CONFLICT DO NOTHING"
     );
     txn.execute_raw(json_statement(backend, sql, &rows)?)

@@ -1,6 +1,9 @@
 //! `calls`: a call, running or over.
 
-use sea_orm::entity::prelude::*;
+use sea_orm::{
+    entity::prelude::*,
+    sea_query::{Expr, SimpleExpr},
+};
 
 use crate::values::{
     AgentId, BridgeId, CallId, CallStatus, CallerNumber, HangupInitiator, HangupReason, Millis,
@@ -43,7 +46,7 @@ pub struct Model {
     pub failure_detail: Option<String>,
     /// The last message about this call that changed its row.
     pub last_sign_at: Millis,
-    /// The node that runs the call's actor.
+    /// The node that runs the call's actor; [`NOBODY`] once the call was erased.
     pub owner: String,
     /// Goes up with every change of owner; every write of a running call carries it.
     pub epoch: i64,
@@ -53,3 +56,19 @@ pub struct Model {
 pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
+
+/// Calls that are not over, found in the index that holds only those. The states stand in the statement's text: what is
+/// bound is not known when a plan is made, and then neither database uses such an index.
+pub fn unfinished() -> SimpleExpr {
+    Expr::cust("status IN ('ringing', 'answered')")
+}
+
+/// The owner of an erased call. No node has this name, so nothing that knew the call before writes to it any more.
+pub const NOBODY: &str = "";
+
+impl Model {
+    /// Whether numbers, words and metadata were taken out for good.
+    pub fn is_erased(&self) -> bool {
+        self.owner == NOBODY
+    }
+}

@@ -9,6 +9,7 @@ pub mod credit_account;
 pub mod credit_hold;
 pub mod credit_transaction;
 pub mod delivery;
+pub mod erasure;
 pub mod event;
 pub mod function;
 pub mod idempotency;

@@ -229,3 +229,27 @@ async fn running_calls_can_be_transferred_and_ended() {
         (422, vec!["to required".to_owned()])
     );
 }
+
+#[actix_web::test]
+async fn a_call_is_erased_once_and_only_when_it_is_over() {
+    let world = World::start().await;
+    let running = format!("/calls/{}", world.ours.running);
+    let refused = world.delete(&running).await;
+    assert_eq!(
+        (refused.status, refused.code()),
+        (409, "call_not_active".to_owned())
+    );
+    assert!(refused.text.contains("still running"), "{refused:?}");
+    let theirs = format!("/calls/{}", world.theirs.ended);
+    assert_eq!(world.delete(&theirs).await.code(), "call_not_found");
+    let path = format!("/calls/{}", world.ours.ended);
+    let before = world.get(&path).await.json();
+    world.done("calls.delete", &path, None).await;
+    assert_eq!(world.delete(&path).await.code(), "call_not_found");
+    let mut expected = before;
+    expected["callerNumber"] = json!("erased");
+    expected["metadata"] = json!({});
+    expected["transcriptSummary"] = Value::Null;
+    let after = world.done("calls.get", &path, None).await.json();
+    assert_eq!(after, expected);
+}

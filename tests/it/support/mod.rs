@@ -12,6 +12,7 @@ pub mod receiver;
 pub mod rest;
 pub mod server;
 pub mod signature;
+pub mod statements;
 pub mod store;
 pub mod tenant;
 pub mod wait;

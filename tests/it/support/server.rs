@@ -18,6 +18,7 @@ use tempfile::TempDir;
 use super::{
     postgres::free_port,
     rest::Rest,
+    statements,
     store::{Store, StoreKind},
     wait::{PATIENCE, within},
 };
@@ -124,7 +125,8 @@ impl Installation {
         finished.json()
     }
 
-    fn log(&self) -> std::path::PathBuf {
+    /// What `serve` writes to standard error.
+    pub fn log(&self) -> std::path::PathBuf {
         self.folder.path().join("serve.log")
     }
 }
@@ -228,9 +230,14 @@ impl Drop for Server {
         let _ = self.child.wait();
         if thread::panicking() {
             let log = fs::read_to_string(self.installation.log()).unwrap_or_default();
-            let lines: Vec<_> = log.lines().collect();
+            let lines: Vec<_> = log
+                .lines()
+                .filter(|line| !line.contains("sqlx::query"))
+                .collect();
             let tail = lines[lines.len().saturating_sub(60)..].join("\n");
             println!("--- the end of the server's log ---\n{tail}\n---");
+        } else {
+            statements::judge(&self.installation.log(), &self.installation.store.url);
         }
     }
 }

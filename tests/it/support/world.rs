@@ -5,6 +5,7 @@ use serde_json::json;
 use super::{
     receiver::{Event, Receiver},
     server::{Installation, Server},
+    statements,
     store::StoreKind,
     tenant::{Plan, Tenant},
 };
@@ -79,6 +80,7 @@ impl World {
 
     /// On an installation that is not the usual one.
     pub async fn on(mut installation: Installation, setup: Setup) -> Self {
+        installation.set("log.level", statements::LOG_LEVEL);
         for (key, value) in &setup.settings {
             installation.set(key, value);
         }

@@ -10,8 +10,8 @@ use std::{
 
 use actix_rt::Arbiter;
 use dikala_entities::{
-    CallId, DeliveryId, DeliveryStatus, EventKind, Millis, OutboundUrl, Secret, Store, TenantId,
-    Vault, WebhookId, attempt, delivery, event, webhook,
+    CallId, DeliveryId, DeliveryStatus, EventKind, Millis, OutboundUrl, Place, Secret, Store,
+    TenantId, Vault, WebhookId, attempt, delivery, event, webhook,
 };
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter,
@@ -81,7 +81,9 @@ impl World {
             tenant_id: tenant,
             url,
             events: serde_json::to_string(EventKind::ALL).expect("words"),
-            secret: self.vault.seal(id, &Secret::new(SECRET)),
+            secret: self
+                .vault
+                .seal(Place::WebhookSecret, id, &Secret::new(SECRET)),
             secret_hint: "ests".to_owned(),
             previous_secret: None,
             previous_secret_until: None,

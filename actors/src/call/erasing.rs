@@ -1,0 +1,75 @@
+//! What is left of an announced event when what was said, or everything personal, is taken out of it.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+/// What an erased event still tells: which call, how long, why it ended, what it cost. A field that is not named here goes.
+const KEPT: &[&str] = &[
+    "agentId",
+    "aiCostIdr",
+    "callId",
+    "durationSeconds",
+    "functionName",
+    "hangupInitiator",
+    "hangupReason",
+    "phoneNumberId",
+    "startedAt",
+    "talkTimeSeconds",
+];
+const SUMMARY: &str = "transcriptSummary";
+
+#[derive(Deserialize, Serialize)]
+struct Body {
+    event: Value,
+    timestamp: Value,
+    data: Map<String, Value>,
+}
+
+/// The body of an event of a call without numbers, words, parameters and results: those fields are null.
+pub fn without_personal_data(body: &str) -> String {
+    blank(body, |field| !KEPT.contains(&field))
+}
+
+/// The body of an event of a call without the summary of what was said.
+pub fn without_summary(body: &str) -> String {
+    blank(body, |field| field == SUMMARY)
+}
+
+/// What cannot be read is not kept either.
+fn blank(body: &str, goes: impl Fn(&str) -> bool) -> String {
+    let Ok(mut body) = serde_json::from_str::<Body>(body) else {
+        return r#"{"event":null,"timestamp":null,"data":{}}"#.to_owned();
+    };
+    for (field, value) in &mut body.data {
+        if goes(field) {
+            *value = Value::Null;
+        }
+    }
+    serde_json::to_string(&body).expect("JSON values are written as JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_to_be_harmless_goes() {
+        let body = json!({"event": "call.ended", "timestamp": "2026-01-15T03:30:00.000Z", "data": {
+            "callId": "call_1", "callerNumber": "+6281234567890", "calleeNumber": "+62215550100",
+            "durationSeconds": 9, "transcriptSummary": "Something private.", "added": {"later": "+6281234567890"},
+        }});
+        let erased = without_personal_data(&body.to_string());
+        assert_eq!(
+            erased,
+            r#"{"event":"call.ended","timestamp":"2026-01-15T03:30:00.000Z","data":{"added":null,"callId":"call_1","calleeNumber":null,"callerNumber":null,"durationSeconds":9,"transcriptSummary":null}}"#
+        );
+        let unsaid: Value =
+            serde_json::from_str(&without_summary(&body.to_string())).expect("JSON");
+        let mut expected = body;
+        expected["data"]["transcriptSummary"] = Value::Null;
+        assert_eq!(unsaid, expected);
+        assert!(!without_personal_data("+6281234567890").contains("628"));
+    }
+}

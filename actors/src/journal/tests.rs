@@ -1,0 +1,136 @@
+//! The journal on both stores.
+
+use dikala_entities::{BridgeId, EventKind, PhoneNumberId, TenantId, event};
+use sea_orm::PaginatorTrait;
+
+use super::*;
+use crate::{clock::SystemClock, testing::stores};
+
+fn entry(now: Millis) -> Entry {
+    let (id, tenant) = (CallId::new(now), TenantId::new(now));
+    let call = call::Model {
+        id,
+        tenant_id: tenant,
+        bridge_id: BridgeId::new(now),
+        bridge_call_id: "b".to_owned(),
+        phone_number_id: PhoneNumberId::new(now),
+        agent_id: None,
+        caller_number: "someone".parse().expect("a caller"),
+        callee_number: "+622150001000".parse().expect("a number"),
+        status: CallStatus::Ringing,
+        started_at: now,
+        answered_at: None,
+        ended_at: None,
+        duration_seconds: None,
+        talk_time_seconds: None,
+        hangup_reason: None,
+        hangup_initiator: None,
+        transcript_summary: None,
+        ai_cost_idr: None,
+        metadata: "{}".to_owned(),
+        settings: None,
+        pending: None,
+        answer_message_id: None,
+        failure_detail: None,
+        last_sign_at: now,
+        owner: "node".to_owned(),
+        epoch: 1,
+    };
+    let data = serde_json::json!({"callId": id});
+    let event = NewEvent::new(EventKind::CallStarted, tenant, Some(id), now, now, &data);
+    Entry {
+        call: Some(CallWrite::Insert(Box::new(call))),
+        events: vec![event],
+        ..Entry::default()
+    }
+}
+
+/// A commit that went through and whose answer was lost is written again.
+#[actix::test]
+async fn an_entry_that_is_written_twice_is_written_once() {
+    for (_folder, store) in stores().await {
+        let clock: SharedClock = Arc::new(SystemClock);
+        let now = clock.now();
+        let parts = JournalParts {
+            store: store.clone(),
+            clock,
+            node: Arc::from("node"),
+            audience: Audience::default(),
+            stats: Arc::new(BatchStats::default()),
+        };
+        let entry = entry(now);
+        let waiting = |entry: &Entry| Waiting {
+            entry: entry.clone(),
+            reply: oneshot::channel().0,
+        };
+        for _ in 0..2 {
+            let written = write_once(&parts, &[waiting(&entry)]).await;
+            assert!(written.expect("is written").conflicts.is_empty());
+        }
+        let events = event::Entity::find()
+            .filter(event::Column::Id.eq(entry.events[0].id))
+            .count(store.reader());
+        assert_eq!(events.await.expect("is counted"), 1);
+        // The same call under another owner is not this entry's.
+        let Some(CallWrite::Insert(mut call)) = entry.call.clone() else {
+            panic!("an insert");
+        };
+        call.owner = "another".to_owned();
+        let other = Entry {
+            call: Some(CallWrite::Insert(call)),
+            ..Entry::default()
+        };
+        let written = write_once(&parts, &[waiting(&other)]).await;
+        assert_eq!(written.expect("is written").conflicts.len(), 1);
+    }
+}
+
+/// The later of two transcripts of one call stays, also where both are in one batch; that of another call is untouched.
+#[actix::test]
+async fn the_latest_transcript_of_each_call_of_a_batch_is_written() {
+    for (_folder, store) in stores().await {
+        let clock: SharedClock = Arc::new(SystemClock);
+        let now = clock.now();
+        let parts = JournalParts {
+            store: store.clone(),
+            clock,
+            node: Arc::from("node"),
+            audience: Audience::default(),
+            stats: Arc::new(BatchStats::default()),
+        };
+        let (one, other) = (CallId::new(now), CallId::new(now));
+        let said = |call: CallId, summary: &str| {
+            let transcript = transcript::Model {
+                call_id: call,
+                tenant_id: TenantId::new(now),
+                summary: summary.to_owned(),
+                turns: "[]".to_owned(),
+                created_at: now,
+            };
+            let entry = Entry {
+                transcript: Some(transcript),
+                ..Entry::default()
+            };
+            Waiting {
+                entry,
+                reply: oneshot::channel().0,
+            }
+        };
+        let batches = [
+            vec![
+                said(one, "first"),
+                said(other, "other"),
+                said(one, "second"),
+            ],
+            vec![said(one, "third")],
+        ];
+        for (batch, expected) in batches.into_iter().zip(["second", "third"]) {
+            write_once(&parts, &batch).await.expect("is written");
+            for (call, expected) in [(one, expected), (other, "other")] {
+                let found = transcript::Entity::find_by_id(call).one(store.reader());
+                let found = found.await.expect("is read").expect("is there");
+                assert_eq!(found.summary, expected);
+            }
+        }
+    }
+}

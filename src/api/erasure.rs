@@ -1,0 +1,199 @@
+//! Erasing a call on request: what was said, numbers and metadata go; what it cost and when stays.
+
+use actix_web::web::Data;
+use dikala_actors::call::without_personal_data;
+use dikala_entities::{
+    CallId, CallerNumber, DeliveryStatus, EventId, Millis, TenantId, WebhookId, attempt, call,
+    delivery, erasure, event, idempotency, invocation,
+    store::{Kind, Transaction, json_rows, json_statement},
+    transcript,
+};
+use sea_orm::{
+    ActiveValue::Set, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel,
+    QueryFilter, QuerySelect, sea_query::Expr,
+};
+use serde::Serialize;
+
+use super::{Answer, Unit};
+use crate::{
+    error::{ApiError, Missing},
+    extract::{Caller, Id},
+    services::Services,
+};
+
+/// What stands in the place of the caller's number.
+const ERASED: &str = "erased";
+
+/// `DELETE /calls/{id}`: once the call is over. Deliveries of its events that were not made yet are not made any more.
+pub async fn erase(
+    caller: Caller,
+    services: Data<Services>,
+    id: Id<CallId>,
+) -> Result<Answer, ApiError> {
+    let now = services.clock.now();
+    // Looked for before the transaction, which on SQLite would hold up every other write for as long as that takes.
+    let answers = answers_with(&services, caller.tenant, id.0).await?;
+    let unit = Unit::begin(&services, &caller).await?;
+    let txn = unit.txn();
+    let call = call::Entity::find_by_id(id.0)
+        .filter(call::Column::TenantId.eq(caller.tenant))
+        .lock_exclusive()
+        .one(txn)
+        .await?
+        .filter(|call| !call.is_erased())
+        .ok_or(ApiError::NotFound(Missing::Call))?;
+    if !call.status.is_final() {
+        return Err(ApiError::CallStillRunning);
+    }
+    erase_row(txn, call).await?;
+    let record = erasure::Model {
+        call_id: id.0,
+        tenant_id: caller.tenant,
+        key_id: caller.key,
+        erased_at: now,
+    };
+    erasure::Entity::insert(record.into_active_model())
+        .exec_without_returning(txn)
+        .await?;
+    transcript::Entity::delete_by_id(id.0).exec(txn).await?;
+    invocation::Entity::delete_many()
+        .filter(invocation::Column::CallId.eq(id.0))
+        .exec(txn)
+        .await?;
+    let webhooks = erase_events(txn, id.0, now).await?;
+    forget_answers(txn, caller.tenant, answers).await?;
+    let answer = unit.commit(Answer::no_content()).await?;
+    tracing::info!(call = %id.0, tenant = %caller.tenant, key = %caller.key, "call erased");
+    for webhook in webhooks {
+        services.outbound.refresh(webhook);
+    }
+    Ok(answer)
+}
+
+/// The row without all that is personal, and with an owner that no node is: who still has it in memory writes no more.
+async fn erase_row(txn: &Transaction, call: call::Model) -> Result<(), ApiError> {
+    let nobody: CallerNumber = ERASED.parse().map_err(|_| ApiError::Internal)?;
+    let change = call::ActiveModel {
+        caller_number: Set(nobody),
+        metadata: Set("{}".to_owned()),
+        transcript_summary: Set(None),
+        pending: Set(None),
+        failure_detail: Set(None),
+        owner: Set(call::NOBODY.to_owned()),
+        epoch: Set(call.epoch + 1),
+        ..Default::default()
+    };
+    call::Entity::update_many()
+        .set(change)
+        .filter(call::Column::Id.eq(call.id))
+        .exec(txn)
+        .await?;
+    Ok(())
+}
+
+/// Blanks what the call announced and what receivers answered, and gives up deliveries that wait. Returns whose those were.
+async fn erase_events(
+    txn: &Transaction,
+    call: CallId,
+    now: Millis,
+) -> Result<Vec<WebhookId>, DbErr> {
+    #[derive(Serialize)]
+    struct Row {
+        id: EventId,
+        body: String,
+    }
+    let events: Vec<(EventId, String)> = event::Entity::find()
+        .select_only()
+        .columns([event::Column::Id, event::Column::Body])
+        .filter(event::Column::CallId.eq(call))
+        .into_tuple()
+        .all(txn)
+        .await?;
+    let rows: Vec<Row> = events
+        .into_iter()
+        .map(|(id, body)| Row {
+            id,
+            body: without_personal_data(&body),
+        })
+        .collect();
+    let backend = txn.get_database_backend();
+    let source = json_rows(backend, &[("id", Kind::Text), ("body", Kind::Text)]);
+    let sql = format!("UPDATE events SET body = rows.body FROM {source} WHERE events.id = rows.id");
+    txn.execute_raw(json_statement(backend, sql, &rows)?)
+        .await?;
+    let of_call = || {
+        let mut ids = sea_orm::sea_query::Query::select();
+        ids.column(event::Column::Id)
+            .from(event::Entity)
+            .and_where(event::Column::CallId.eq(call))
+            .take()
+    };
+    let waiting: Vec<WebhookId> = delivery::Entity::find()
+        .select_only()
+        .column(delivery::Column::WebhookId)
+        .distinct()
+        .filter(delivery::Column::EventId.in_subquery(of_call()))
+        .filter(delivery::Column::Status.eq(DeliveryStatus::Pending))
+        .into_tuple()
+        .all(txn)
+        .await?;
+    let given_up = delivery::ActiveModel {
+        status: Set(DeliveryStatus::Failed),
+        next_attempt_at: Set(None),
+        lease_owner: Set(None),
+        lease_until: Set(Millis::MIN),
+        completed_at: Set(Some(now)),
+        ..Default::default()
+    };
+    delivery::Entity::update_many()
+        .set(given_up)
+        .filter(delivery::Column::EventId.in_subquery(of_call()))
+        .filter(delivery::Column::Status.eq(DeliveryStatus::Pending))
+        .exec(txn)
+        .await?;
+    let mut deliveries = sea_orm::sea_query::Query::select();
+    deliveries
+        .column(delivery::Column::Id)
+        .from(delivery::Entity)
+        .and_where(delivery::Column::EventId.in_subquery(of_call()));
+    attempt::Entity::update_many()
+        .col_expr(attempt::Column::Response, Expr::value(Vec::<u8>::new()))
+        .filter(attempt::Column::DeliveryId.in_subquery(deliveries))
+        .exec(txn)
+        .await?;
+    Ok(waiting)
+}
+
+/// The keys of remembered answers in which the call stands.
+async fn answers_with(
+    services: &Services,
+    tenant: TenantId,
+    call: CallId,
+) -> Result<Vec<String>, DbErr> {
+    idempotency::Entity::find()
+        .select_only()
+        .column(idempotency::Column::Key)
+        .filter(idempotency::Column::TenantId.eq(tenant))
+        .filter(idempotency::Column::Body.contains(call.to_string()))
+        .into_tuple()
+        .all(services.store.reader())
+        .await
+}
+
+/// A repeat of those requests is answered with the code of the first answer and no body.
+async fn forget_answers(
+    txn: &Transaction,
+    tenant: TenantId,
+    keys: Vec<String>,
+) -> Result<(), DbErr> {
+    if keys.is_empty() {
+        return Ok(());
+    }
+    idempotency::Entity::update_many()
+        .col_expr(idempotency::Column::Body, Expr::value("{}"))
+        .filter(idempotency::Column::TenantId.eq(tenant))
+        .filter(idempotency::Column::Key.is_in(keys))
+        .exec(txn)
+        .await
+        .map(drop)
+}

@@ -1,0 +1,59 @@
+//! `dikala secrets rotate`: everything that is stored under an older `secrets.key` is sealed again with the present one.
+
+use clap::Subcommand;
+
+use super::{CliError, output};
+use crate::{
+    admin,
+    app::open_store,
+    config::{Layers, Settings},
+};
+
+#[derive(Debug, Subcommand)]
+pub enum SecretsCommand {
+    /// Seal everything that is stored again with secrets.key. Before it: give the new key as secrets.key and the old one in
+    /// secrets.old_keys, and start the server again, so that it reads both. After it: take the old one out.
+    Rotate,
+}
+
+/// `dikala secrets …`
+pub async fn run(command: SecretsCommand, layers: &Layers, as_json: bool) -> Result<(), CliError> {
+    let SecretsCommand::Rotate = command;
+    let settings = Settings::new(layers)?;
+    let vault = settings.vault()?;
+    let store = open_store(&settings, false).await?;
+    let rotation = admin::secrets::rotate(&store, &vault).await;
+    store.close().await;
+    let rotation = rotation?;
+    if as_json {
+        output::text(&serde_json::json!(rotation).to_string())?;
+    } else {
+        output::text(&format!(
+            "{} secrets were sealed again with the present key, {} were so already",
+            rotation.sealed, rotation.current
+        ))?;
+    }
+    if rotation.unreadable > 0 {
+        return Err(CliError::Failed(format!(
+            "{} secrets open with none of the keys ({}{}); put the key that they were made with into secrets.old_keys and run this again",
+            rotation.unreadable,
+            rotation.named.join(", "),
+            if rotation.unreadable > rotation.named.len() as u64 {
+                ", …"
+            } else {
+                ""
+            }
+        )));
+    }
+    if !as_json && settings.has_old_keys() {
+        output::text(
+            "nothing needs secrets.old_keys any more: take it out of the configuration and start the server again",
+        )?;
+    } else if !as_json && rotation.sealed == 0 {
+        output::text(
+            "to change the key: make a new one (openssl rand -base64 32), set it as secrets.key and the present one as \
+             secrets.old_keys, start the server again, run this again, then take secrets.old_keys out",
+        )?;
+    }
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! Calls that are over for longer than the operator wants them kept, and what was said in them. The money's trail stays:
+//! transactions are never removed, and the books are proved without the holds that went.
+
+use dikala_actors::call::without_summary;
+use dikala_entities::{
+    CallId, EventId, Millis, Store, call, credit_hold, invocation,
+    store::{Kind, Transaction, json_rows, json_statement},
+    transcript,
+};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, sea_query::Expr,
+};
+
+use super::{PAUSE, ids, statement};
+
+/// Finds calls that ended before a time and whose credit was settled before it.
+const OVER: &str = "SELECT c.id FROM calls c WHERE c.id < $1 AND c.id > $2 AND c.ended_at < $3 AND NOT EXISTS \
+    (SELECT 1 FROM credit_holds h WHERE h.call_id = c.id AND (h.settled_at IS NULL OR h.settled_at >= $3)) \
+    ORDER BY c.id LIMIT 200";
+/// Finds holds that were settled before a time and whose call is gone, or was never written.
+const HOLDS: &str = "SELECT h.call_id FROM credit_holds h WHERE h.call_id < $1 AND h.call_id > $2 AND h.settled_at < $3 \
+    AND NOT EXISTS (SELECT 1 FROM calls c WHERE c.id = h.call_id) ORDER BY h.call_id LIMIT 200";
+const TRANSCRIPTS: &str = "SELECT t.call_id FROM transcripts t WHERE t.call_id < $1 AND t.call_id > $2 AND t.created_at < $3 \
+    ORDER BY t.call_id LIMIT 100";
+
+/// Removes calls that ended before `older_than`, with their holds, transcripts and invocations. Returns how many calls went.
+pub(super) async fn sweep_calls(store: &Store, older_than: Millis) -> Result<u64, DbErr> {
+    let removed = batches(store, OVER, older_than, async |txn, calls| {
+        holds_are_swept(store, txn, older_than).await?;
+        remove(txn, &calls).await
+    });
+    let removed = removed.await?;
+    let holds = batches(store, HOLDS, older_than, async |txn, calls| {
+        holds_are_swept(store, txn, older_than).await?;
+        remove(txn, &calls).await
+    });
+    holds.await?;
+    Ok(removed)
+}
+
+/// Removes what was said before `older_than`: transcripts, and the summaries of them in calls and events.
+pub(super) async fn sweep_transcripts(store: &Store, older_than: Millis) -> Result<u64, DbErr> {
+    batches(store, TRANSCRIPTS, older_than, async |txn, calls| {
+        transcript::Entity::delete_many()
+            .filter(transcript::Column::CallId.is_in(calls.iter().copied()))
+            .exec(txn)
+            .await?;
+        call::Entity::update_many()
+            .col_expr(call::Column::TranscriptSummary, Expr::value(None::<String>))
+            .filter(call::Column::Id.is_in(calls.iter().copied()))
+            .exec(txn)
+            .await?;
+        blank_summaries(txn, &calls).await
+    })
+    .await
+}
+
+/// Looks for a few ids at a time and gives them to `work` in a transaction of their own. Returns how many there were.
+async fn batches(
+    store: &Store,
+    find: &str,
+    older_than: Millis,
+    work: impl AsyncFn(&Transaction, Vec<CallId>) -> Result<(), DbErr>,
+) -> Result<u64, DbErr> {
+    // A call's id begins with the time at which the call came in, which was before it ended.
+    let first_kept = CallId::first_at(older_than).to_string();
+    let mut last = String::new();
+    let mut removed = 0;
+    loop {
+        let values = [
+            first_kept.clone().into(),
+            last.into(),
+            older_than.as_i64().into(),
+        ];
+        let found: Vec<CallId> = ids(store.reader(), statement(store, find, values)).await?;
+        let Some(newest) = found.last() else {
+            return Ok(removed);
+        };
+        last = newest.to_string();
+        removed += u64::try_from(found.len()).unwrap_or(u64::MAX);
+        let txn = store.begin().await?;
+        work(&txn, found).await?;
+        txn.commit().await?;
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn remove(txn: &Transaction, calls: &[CallId]) -> Result<(), DbErr> {
+    let of = || calls.iter().copied();
+    transcript::Entity::delete_many()
+        .filter(transcript::Column::CallId.is_in(of()))
+        .exec(txn)
+        .await?;
+    invocation::Entity::delete_many()
+        .filter(invocation::Column::CallId.is_in(of()))
+        .exec(txn)
+        .await?;
+    credit_hold::Entity::delete_many()
+        .filter(credit_hold::Column::CallId.is_in(of()))
+        .exec(txn)
+        .await?;
+    call::Entity::delete_many()
+        .filter(call::Column::Id.is_in(of()))
+        .exec(txn)
+        .await
+        .map(drop)
+}
+
+/// Notes, with the removal itself, which holds the proof of the books cannot ask for any more.
+async fn holds_are_swept(store: &Store, txn: &Transaction, before: Millis) -> Result<(), DbErr> {
+    let sql = "INSERT INTO swept_holds (one, before) VALUES (1, $1) ON CONFLICT (one) \
+               DO UPDATE SET before = excluded.before WHERE swept_holds.before < excluded.before";
+    txn.execute_raw(statement(store, sql, [before.as_i64().into()]))
+        .await
+        .map(drop)
+}
+
+async fn blank_summaries(txn: &Transaction, calls: &[CallId]) -> Result<(), DbErr> {
+    #[derive(FromQueryResult)]
+    struct Row {
+        id: EventId,
+        body: String,
+    }
+    #[derive(serde::Serialize)]
+    struct Blank {
+        id: EventId,
+        body: String,
+    }
+    let backend = sea_orm::ConnectionTrait::get_database_backend(txn);
+    let rows = json_rows(backend, &[("id", Kind::Text)]);
+    let find = format!(
+        "SELECT e.id, e.body FROM {rows} JOIN events e ON e.call_id = rows.id \
+         WHERE e.kind IN ('call.ended', 'call.transcript')"
+    );
+    let calls: Vec<serde_json::Value> = calls
+        .iter()
+        .map(|call| serde_json::json!({"id": call}))
+        .collect();
+    let found = Row::find_by_statement(json_statement(backend, find, &calls)?)
+        .all(txn)
+        .await?;
+    let blank: Vec<Blank> = found
+        .into_iter()
+        .map(|row| Blank {
+            id: row.id,
+            body: without_summary(&row.body),
+        })
+        .collect();
+    let rows = json_rows(backend, &[("id", Kind::Text), ("body", Kind::Text)]);
+    let sql = format!("UPDATE events SET body = rows.body FROM {rows} WHERE events.id = rows.id");
+    txn.execute_raw(json_statement(backend, sql, &blank)?)
+        .await
+        .map(drop)
+}

@@ -1,0 +1,206 @@
+//! What grows is swept: old attempts, finished deliveries, events, idempotency keys and, where the operator asks for it,
+//! calls and what was said in them.
+//!
+//! Every sweep looks for a few rows on a reader and removes those in a short write of its own, so that nobody waits for
+//! what it reads. What it found may have changed by then; where that matters the write looks again, at those rows only.
+
+mod calls;
+#[cfg(test)]
+mod tests;
+
+use std::{sync::Arc, time::Duration};
+
+use dikala_actors::clock::SharedClock;
+use dikala_entities::{
+    DeliveryId, EventId, Millis, Store, attempt, delivery, event,
+    store::{Kind, Transaction, json_rows},
+};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, QuerySelect,
+    Statement, Value,
+};
+
+use crate::{config::Retention, middleware::sweep_idempotency_keys};
+
+/// How often SQLite's log is looked at.
+const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
+/// Rows that one transaction removes.
+const BATCH: u64 = 500;
+/// Between two batches: others write in the meantime.
+pub(crate) const PAUSE: Duration = Duration::from_millis(50);
+const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
+
+/// Sweeps regularly, for as long as the process runs.
+pub async fn run(store: Store, clock: SharedClock, retention: Retention) {
+    tokio::join!(
+        sweep_regularly(&store, &clock, &retention),
+        checkpoint_regularly(&store)
+    );
+}
+
+async fn sweep_regularly(store: &Store, clock: &SharedClock, retention: &Retention) {
+    loop {
+        tokio::time::sleep(Duration::from_secs(retention.sweep_seconds)).await;
+        match sweep(store, clock, retention).await {
+            Ok(0) => {}
+            Ok(removed) => tracing::info!(removed, "old rows were removed"),
+            Err(error) => {
+                tracing::warn!(%error, "old rows were not removed; the next sweep tries again")
+            }
+        }
+    }
+}
+
+/// A log that could not be emptied now is tried again the next time: sooner or later nobody writes for a moment.
+async fn checkpoint_regularly(store: &Store) {
+    loop {
+        tokio::time::sleep(CHECKPOINT_EVERY).await;
+        match store.checkpoint().await {
+            Ok(None) => {}
+            Ok(Some(bytes)) => tracing::debug!(bytes, "the database's log was emptied"),
+            Err(error) => tracing::debug!(%error, "the database's log is left as it is"),
+        }
+    }
+}
+
+/// Removes what is older than its time. Returns how many rows went.
+pub async fn sweep(
+    store: &Store,
+    clock: &SharedClock,
+    retention: &Retention,
+) -> Result<u64, DbErr> {
+    let now = Arc::clone(clock).now();
+    let ago = |days: i64| now.plus_ms(-days.saturating_mul(DAY_MS));
+    let mut removed = sweep_idempotency_keys(store, now).await?;
+    removed += sweep_attempts(store, ago(retention.attempts_days)).await?;
+    removed += sweep_events(store, ago(retention.events_days), Whose::Any).await?;
+    if retention.transcripts_days > 0 {
+        removed += calls::sweep_transcripts(store, ago(retention.transcripts_days)).await?;
+    }
+    if retention.calls_days > 0 {
+        let older_than = ago(retention.calls_days);
+        removed += sweep_events(store, older_than, Whose::Calls).await?;
+        removed += calls::sweep_calls(store, older_than).await?;
+    }
+    Ok(removed)
+}
+
+async fn sweep_attempts(store: &Store, older_than: Millis) -> Result<u64, DbErr> {
+    #[derive(FromQueryResult, serde::Serialize)]
+    struct Row {
+        delivery_id: DeliveryId,
+        number: i64,
+    }
+    let find = "SELECT delivery_id, number FROM delivery_attempts WHERE started_at < $1 \
+                ORDER BY started_at LIMIT 500";
+    let columns = [("delivery_id", Kind::Text), ("number", Kind::BigInt)];
+    let remove = format!(
+        "DELETE FROM delivery_attempts WHERE (delivery_id, number) IN (SELECT delivery_id, number FROM {})",
+        json_rows(store.backend(), &columns)
+    );
+    let mut removed = 0;
+    loop {
+        let old = statement(store, find, [older_than.as_i64().into()]);
+        let old = Row::find_by_statement(old).all(store.reader()).await?;
+        if old.is_empty() {
+            return Ok(removed);
+        }
+        let remove = dikala_entities::store::json_statement(store.backend(), remove.clone(), &old)?;
+        removed += store.writer().execute_raw(remove).await?.rows_affected();
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Of which events the old ones go.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Whose {
+    Any,
+    /// Those that tell of a call.
+    Calls,
+}
+
+/// An event goes with its deliveries, once none of them will be tried again. At a webhook that is switched off or was
+/// deleted none will.
+async fn sweep_events(store: &Store, older_than: Millis, whose: Whose) -> Result<u64, DbErr> {
+    let whose = match whose {
+        Whose::Any => "",
+        Whose::Calls => " AND e.call_id IS NOT NULL",
+    };
+    let find = format!(
+        "SELECT e.id FROM events e WHERE e.id < $1 AND e.id > $2{whose} AND NOT EXISTS \
+         (SELECT 1 FROM deliveries d JOIN webhooks w ON w.id = d.webhook_id \
+          WHERE d.event_id = e.id AND d.status = 'pending' AND w.is_active) ORDER BY e.id LIMIT 500"
+    );
+    let first_kept = EventId::first_at(older_than).to_string();
+    let mut last = String::new();
+    let mut removed = 0;
+    loop {
+        let old = statement(store, &find, [first_kept.clone().into(), last.into()]);
+        let ids: Vec<EventId> = ids(store.reader(), old).await?;
+        let Some(newest) = ids.last() else {
+            return Ok(removed);
+        };
+        last = newest.to_string();
+        let txn = store.begin().await?;
+        removed += remove_events(&txn, ids).await?;
+        txn.commit().await?;
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn remove_events(txn: &Transaction, mut ids: Vec<EventId>) -> Result<u64, DbErr> {
+    // Somebody may have asked for one of them to be sent again since they were looked for.
+    let wanted: Vec<EventId> = delivery::Entity::find()
+        .select_only()
+        .column(delivery::Column::EventId)
+        .filter(delivery::Column::EventId.is_in(ids.iter().copied()))
+        .filter(delivery::Column::Status.eq(dikala_entities::DeliveryStatus::Pending))
+        .join(
+            sea_orm::JoinType::InnerJoin,
+            delivery::Entity::belongs_to(dikala_entities::webhook::Entity)
+                .from(delivery::Column::WebhookId)
+                .to(dikala_entities::webhook::Column::Id)
+                .into(),
+        )
+        .filter(dikala_entities::webhook::Column::IsActive.eq(true))
+        .into_tuple()
+        .all(txn)
+        .await?;
+    ids.retain(|id| !wanted.contains(id));
+    let deliveries: Vec<DeliveryId> = delivery::Entity::find()
+        .select_only()
+        .column(delivery::Column::Id)
+        .filter(delivery::Column::EventId.is_in(ids.iter().copied()))
+        .into_tuple()
+        .all(txn)
+        .await?;
+    for chunk in deliveries.chunks(usize::try_from(BATCH).unwrap_or(usize::MAX)) {
+        let of_chunk = || chunk.iter().copied();
+        attempt::Entity::delete_many()
+            .filter(attempt::Column::DeliveryId.is_in(of_chunk()))
+            .exec(txn)
+            .await?;
+        delivery::Entity::delete_many()
+            .filter(delivery::Column::Id.is_in(of_chunk()))
+            .exec(txn)
+            .await?;
+    }
+    let removed = event::Entity::delete_many()
+        .filter(event::Column::Id.is_in(ids))
+        .exec(txn)
+        .await?;
+    Ok(removed.rows_affected)
+}
+
+/// The ids that a statement finds in its first column.
+async fn ids<T: sea_orm::TryGetable>(
+    db: &impl ConnectionTrait,
+    statement: Statement,
+) -> Result<Vec<T>, DbErr> {
+    let rows = db.query_all_raw(statement).await?;
+    rows.iter().map(|row| row.try_get_by_index(0)).collect()
+}
+
+fn statement<const N: usize>(store: &Store, sql: &str, values: [Value; N]) -> Statement {
+    Statement::from_sql_and_values(store.backend(), sql, values)
+}

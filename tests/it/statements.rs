@@ -1,0 +1,122 @@
+//! What a request or a regular task costs does not grow with what was ever stored.
+
+use crate::support::{prelude::*, statements, tenant::text};
+
+/// The judge itself: it knows what it has to know, and lets pass what it has to let pass.
+#[rstest]
+#[actix_web::test]
+async fn a_statement_that_reads_a_whole_table_is_found(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let url = world.server.installation.store.url.as_str();
+    let found = |sql: &str| {
+        let sql = match store {
+            Sqlite => sql.replace('$', "?"),
+            Postgres => sql.to_owned(),
+        };
+        statements::scans(url, vec![statements::Sent(sql)])
+    };
+    for whole in [
+        "SELECT id FROM calls WHERE status IN ($1, $2) AND owner = $3 AND started_at < $4",
+        "SELECT COUNT(*) FROM deliveries WHERE status = $1",
+        "SELECT d.id FROM deliveries AS d WHERE d.call_id = $1",
+        "DELETE FROM events WHERE occurred_at < $1",
+        "UPDATE credit_holds SET held = 0 WHERE tenant_id = $1",
+        "SELECT COUNT(*) FROM transcripts",
+    ] {
+        assert!(!found(whole).is_empty(), "{whole}");
+    }
+    for fine in [
+        "SELECT id FROM calls WHERE status IN ('ringing', 'answered') AND owner = $1 AND started_at < $2",
+        "SELECT id FROM calls WHERE id = $1",
+        "SELECT COUNT(*) FROM (SELECT 1 FROM deliveries WHERE status = 'pending' LIMIT 10) AS counted",
+        "DELETE FROM events WHERE id IN ($1, $2)",
+    ] {
+        assert_eq!(found(fine), [""; 0], "{fine}");
+    }
+}
+
+/// Asks for everything in every way, lets every regular task run, and starts again. What was sent is judged when the server
+/// goes, as in every other test.
+#[rstest]
+#[actix_web::test]
+async fn no_statement_reads_through_a_table_that_grows(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let setup = Setup::new()
+        .set("retention.sweep_seconds", 1)
+        .set("retention.calls_days", 30)
+        .set("retention.transcripts_days", 7);
+    let mut world = world!(store, setup);
+    let api = &world.tenant.api;
+    let bridge = world.tenant.bridge(Socket).await;
+    let endpoint = world.receiver.url("/function");
+    world
+        .tenant
+        .create_function("find_order", "POST", &endpoint)
+        .await;
+    let call = bridge.talk(&world.tenant.did).await;
+    let invocation = json!({"callId": call, "name": "find_order", "parameters": {"orderId": "7"}, "invocationId": "i1"});
+    bridge.ask("call.function", invocation).await;
+    let words = json!({"callId": call, "summary": "About an order.", "turns": []});
+    bridge.ok("call.transcript", words).await;
+    bridge.hang_up(&call).await;
+    world.event("call.ended", &call).await;
+
+    let webhooks = api.get("/webhooks").await.expect(200);
+    let webhook = text(&webhooks["webhooks"][0], "id");
+    let deliveries = format!("/webhooks/{webhook}/deliveries");
+    let delivery = eventually("a delivery", async || {
+        let page = api.get(&deliveries).await.expect(200);
+        page["deliveries"][0]["id"].as_str().map(str::to_owned)
+    })
+    .await;
+    for path in [
+        "/calls?offset=5000&limit=1",
+        "/calls?status=ended",
+        "/calls?status=ended&from=2026-01-01&to=2100-01-01",
+        "/credits",
+        "/credits/transactions?offset=70",
+        &format!("/calls/{call}/events"),
+        &format!("/calls/{call}/transcript"),
+        &format!("{deliveries}?status=succeeded"),
+        &format!("{deliveries}?status=failed&offset=9"),
+        &format!("/deliveries/{delivery}"),
+        &format!("/agents/{}/functions/find_order/stats", world.tenant.agent),
+    ] {
+        api.get(path).await.expect(200);
+    }
+    let since = json!({"since": "2026-01-01T00:00:00Z"});
+    api.post(&format!("/webhooks/{webhook}/recover"), since)
+        .await
+        .expect(202);
+    api.post(&format!("/deliveries/{delivery}/resend"), json!({}))
+        .await
+        .expect(202);
+    api.delete(&format!("/calls/{call}")).await.expect(204);
+    Rest::new(&world.server.operator).get("/metrics").await;
+    world.server.terminate().await;
+    world.server.restart();
+    // Each regular task, by a part of what only it sends; the slowest of them runs twice a minute.
+    for task in [
+        "LEFT JOIN calls c ON c.id = h.call_id WHERE h.settled_at IS NULL",
+        "\"owner\" = ",
+        "FROM events e WHERE e.id <",
+        "AND e.id > $2 AND e.call_id IS NOT NULL AND NOT EXISTS",
+        "FROM calls c WHERE c.id <",
+        "FROM credit_holds h WHERE h.call_id <",
+        "FROM transcripts t WHERE",
+        "FROM delivery_attempts WHERE started_at <",
+        "FROM idempotency_keys WHERE created_at <=",
+        "FROM (SELECT 1 FROM deliveries WHERE status = 'pending' ORDER",
+        "UPDATE calls SET owner = $1, epoch = epoch + 1 WHERE",
+        "FROM w LEFT JOIN webhooks",
+    ] {
+        eventually(&format!("a statement with {task}"), async || {
+            let sent = statements::in_log(&world.server.installation.log());
+            sent.iter().any(|sent| sent.0.contains(task)).then_some(())
+        })
+        .await;
+    }
+}

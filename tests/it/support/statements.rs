@@ -1,0 +1,338 @@
+//! Every statement that a server of the tests sent, held against the plans of its database: none may read through the whole
+//! of a table that grows. A world's server writes its statements into its log, and is judged when it goes.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    fs,
+    path::Path,
+    sync::{LazyLock, Mutex, OnceLock},
+    thread,
+};
+
+use sea_orm::{ConnectionTrait, Database as Connections, DatabaseConnection, DbBackend, Statement};
+use serde_json::Value;
+
+use super::{server::Installation, store::StoreKind};
+
+/// What makes a server write its statements down.
+pub const LOG_LEVEL: &str = "info,sqlx::query=debug";
+
+/// Tables that grow as long as the service is used.
+const GROWING: &[&str] = &[
+    "calls",
+    "credit_holds",
+    "credit_transactions",
+    "deliveries",
+    "delivery_attempts",
+    "events",
+    "idempotency_keys",
+    "invocations",
+    "transcripts",
+];
+/// Indexes that hold only what is not finished: to walk through one of these costs what is to be done anyway.
+const UNFINISHED: &[&str] = &["calls_running", "credit_holds_open", "deliveries_due"];
+/// Statements that may read everything, by their beginning, each with the reason.
+const ALLOWED: &[(&str, &str)] = &[
+    (
+        "UPDATE events SET is_test = TRUE WHERE id IN",
+        "a step of the schema, once",
+    ),
+    (
+        "UPDATE events SET position = numbered.place FROM",
+        "a step of the schema, once",
+    ),
+    (
+        "INSERT INTO event_positions (one, last) SELECT 1",
+        "a step of the schema, once",
+    ),
+];
+/// Rows in each growing table of the PostgreSQL database in which plans are made, which is enough for a plan to prefer an index.
+const ROWS: u32 = 20_000;
+
+/// A statement as it stands in the log.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Sent(pub String);
+
+/// The statements in a server's log; each once.
+pub fn in_log(log: &Path) -> BTreeSet<Sent> {
+    let log = fs::read_to_string(log).unwrap_or_default();
+    log.lines()
+        .filter(|line| line.contains("sqlx::query"))
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|line| line["target"] == "sqlx::query")
+        .map(|line| {
+            // A short statement is its own summary.
+            let whole = line["db.statement"].as_str().unwrap_or_default().trim();
+            let text = if whole.is_empty() {
+                line["summary"].as_str().unwrap_or_default()
+            } else {
+                whole
+            };
+            Sent(text.to_owned())
+        })
+        .collect()
+}
+
+/// Panics with those of a server's statements that read through a table that grows. Each is looked at once per store.
+pub fn judge(log: &Path, url: &str) {
+    static SEEN: LazyLock<Mutex<BTreeSet<(bool, Sent)>>> = LazyLock::new(Mutex::default);
+    let postgres = url.starts_with("postgres");
+    let new: Vec<Sent> = {
+        let mut seen = SEEN.lock().unwrap();
+        in_log(log)
+            .into_iter()
+            .filter(|sent| seen.insert((postgres, sent.clone())))
+            .collect()
+    };
+    let bad = scans(url, new);
+    assert!(
+        bad.is_empty(),
+        "statements that read through a whole table:\n{}",
+        bad.join("\n")
+    );
+}
+
+/// Those of the statements that read through a table that grows, with how.
+pub fn scans(url: &str, sent: Vec<Sent>) -> Vec<String> {
+    let sent: Vec<Sent> = sent.into_iter().filter(|sent| is_judged(&sent.0)).collect();
+    if sent.is_empty() {
+        return Vec::new();
+    }
+    let url = if url.starts_with("postgres") {
+        populated().to_owned()
+    } else {
+        url.to_owned()
+    };
+    // A thread of its own: this is also called where a value is dropped inside a runtime.
+    let asked = thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        runtime.block_on(async {
+            let db = connect(&url).await;
+            let mut bad = Vec::new();
+            for (number, sent) in sent.iter().enumerate() {
+                let found = match db.get_database_backend() {
+                    DbBackend::Postgres => postgres_scans(&db, &sent.0, number).await,
+                    _ => sqlite_scans(&db, &sent.0).await,
+                };
+                bad.extend(
+                    found
+                        .into_iter()
+                        .map(|how| format!("{how}\n    in {}", sent.0)),
+                );
+            }
+            db.close().await.unwrap();
+            bad
+        })
+    });
+    asked.join().unwrap()
+}
+
+fn is_judged(sql: &str) -> bool {
+    let verb = sql.split_whitespace().next().unwrap_or_default();
+    ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"].contains(&verb)
+        && !ALLOWED.iter().any(|(begins, _)| sql.starts_with(begins))
+        && GROWING.iter().any(|table| sql.contains(table))
+}
+
+async fn connect(url: &str) -> DatabaseConnection {
+    let mut options = sea_orm::ConnectOptions::new(url.to_owned());
+    options.max_connections(1).sqlx_logging(false);
+    let db = Connections::connect(options).await.unwrap();
+    if db.get_database_backend() == DbBackend::Postgres {
+        // What is bound is not known, as in a plan that is kept. The other ways of joining are switched off because, with as
+        // few rows as here, they could be cheaper than an index that is there.
+        db.execute_unprepared(
+            "SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; \
+             SET enable_hashjoin = off; SET enable_mergejoin = off",
+        )
+        .await
+        .unwrap();
+    }
+    db
+}
+
+/// SQLite says `SCAN table`, `SCAN alias` or `SCAN … USING [COVERING] INDEX …`.
+async fn sqlite_scans(db: &DatabaseConnection, sql: &str) -> Vec<String> {
+    let explain = Statement::from_string(DbBackend::Sqlite, format!("EXPLAIN QUERY PLAN {sql}"));
+    let plan = db
+        .query_all_raw(explain)
+        .await
+        .unwrap_or_else(|error| panic!("{error} in {sql}"));
+    let steps = plan
+        .iter()
+        .map(|row| row.try_get::<String>("", "detail").unwrap());
+    steps
+        .filter(|step| {
+            let Some(what) = step.strip_prefix("SCAN ") else {
+                return false;
+            };
+            let name = what.split_whitespace().next().unwrap_or_default();
+            let finished_too = !UNFINISHED
+                .iter()
+                .any(|index| what.ends_with(&format!("INDEX {index}")));
+            finished_too && table_of(sql, name).is_some()
+        })
+        .collect()
+}
+
+/// The growing table that a name in a statement stands for, if it stands for one.
+fn table_of(sql: &str, name: &str) -> Option<&'static str> {
+    let words: Vec<&str> = sql
+        .split(|c: char| c.is_whitespace() || "(),\"".contains(c))
+        .filter(|word| !word.is_empty())
+        .collect();
+    let table = |word: &str| GROWING.iter().find(|table| **table == word).copied();
+    let aliased = words.windows(3).find_map(|words| {
+        let alias = if words[1].eq_ignore_ascii_case("as") {
+            words[2]
+        } else {
+            words[1]
+        };
+        table(words[0]).filter(|_| alias == name)
+    });
+    table(name).or(aliased)
+}
+
+async fn postgres_scans(db: &DatabaseConnection, sql: &str, number: usize) -> Vec<String> {
+    let parameters = (1..=99)
+        .take_while(|n| sql.contains(&format!("${n}")))
+        .map(|_| "NULL")
+        .collect::<Vec<_>>()
+        .join(", ");
+    let values = if parameters.is_empty() {
+        String::new()
+    } else {
+        format!("({parameters})")
+    };
+    db.execute_unprepared(&format!("PREPARE s{number} AS {sql}"))
+        .await
+        .unwrap_or_else(|error| panic!("{error} in {sql}"));
+    let explain = format!("EXPLAIN (FORMAT JSON) EXECUTE s{number}{values}");
+    // As it comes: an answer to EXPLAIN is read as text.
+    let rows = db
+        .query_all_raw(Statement::from_string(DbBackend::Postgres, explain))
+        .await
+        .unwrap_or_else(|error| panic!("{error} in {sql}"));
+    let plan: Value = rows[0].try_get_by_index(0).unwrap();
+    let mut found = Vec::new();
+    visit(&plan, &first_columns(db).await, &mut found);
+    found
+}
+
+/// The first column of each index. A condition on a later one alone means that all of the index is read.
+async fn first_columns(db: &DatabaseConnection) -> HashMap<String, String> {
+    let sql = "SELECT CAST(i.relname AS TEXT), CAST(a.attname AS TEXT) FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid \
+               JOIN pg_attribute a ON a.attrelid = x.indrelid AND a.attnum = x.indkey[0] \
+               JOIN pg_namespace n ON n.oid = i.relnamespace WHERE n.nspname = 'public'";
+    let rows = db
+        .query_all_raw(Statement::from_string(DbBackend::Postgres, sql))
+        .await
+        .unwrap();
+    rows.iter()
+        .map(|row| {
+            (
+                row.try_get_by_index(0).unwrap(),
+                row.try_get_by_index(1).unwrap(),
+            )
+        })
+        .collect()
+}
+
+fn visit(node: &Value, first_columns: &HashMap<String, String>, found: &mut Vec<String>) {
+    match node {
+        Value::Array(items) => items
+            .iter()
+            .for_each(|item| visit(item, first_columns, found)),
+        Value::Object(fields) => {
+            let text = |name: &str| fields.get(name).and_then(Value::as_str).unwrap_or_default();
+            let (kind, table, index) =
+                (text("Node Type"), text("Relation Name"), text("Index Name"));
+            let bound = first_columns
+                .get(index)
+                .is_some_and(|column| text("Index Cond").contains(column.as_str()));
+            let unbound = !bound && !UNFINISHED.contains(&index);
+            let whole = match kind {
+                "Seq Scan" => GROWING.contains(&table),
+                "Index Scan" | "Index Only Scan" => GROWING.contains(&table) && unbound,
+                "Bitmap Index Scan" => unbound,
+                _ => false,
+            };
+            if whole {
+                found.push(format!("{kind} {table} {index}"));
+            }
+            fields
+                .values()
+                .for_each(|value| visit(value, first_columns, found));
+        }
+        _ => {}
+    }
+}
+
+/// The address of a PostgreSQL database with many rows, in which plans are made. It lives as long as the tests.
+fn populated() -> &'static str {
+    static STORE: OnceLock<Installation> = OnceLock::new();
+    let installation = STORE.get_or_init(|| {
+        let installation = Installation::new(StoreKind::Postgres).expect("PostgreSQL is there");
+        let migrated = installation.run(&["migrate"]);
+        assert_eq!(migrated.code, Some(0), "{migrated:?}");
+        let url = installation.store.url.clone();
+        let filled = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                let db = Connections::connect(&url).await.unwrap();
+                db.execute_unprepared(&fill()).await.unwrap();
+                db.close().await.unwrap();
+            });
+        });
+        filled.join().unwrap();
+        installation
+    });
+    &installation.store.url
+}
+
+fn fill() -> String {
+    let id = |prefix: &str| format!("'{prefix}_' || lpad(n::text, 26, '0')");
+    let (call, event, delivery) = (id("call"), id("evt"), id("dlv"));
+    let tenant = "'ten_' || lpad((n % 50)::text, 26, '0')";
+    let webhook = "'wh_' || lpad((n % 100)::text, 26, '0')";
+    let rows = format!("FROM generate_series(1, {ROWS}) n");
+    [
+        format!(
+            "INSERT INTO calls (id, tenant_id, bridge_id, bridge_call_id, phone_number_id, caller_number, callee_number, status, \
+             started_at, ended_at, metadata, last_sign_at, owner, epoch) SELECT {call}, {tenant}, 'br_1', n::text, 'pn_1', '+621', \
+             '+622', CASE WHEN n % 1000 = 0 THEN 'ringing' ELSE 'ended' END, n, n, '{{}}', n, 'main', 1 {rows}"
+        ),
+        format!("INSERT INTO transcripts SELECT {call}, {tenant}, 'summary', '[]', n {rows}"),
+        format!(
+            "INSERT INTO invocations (call_id, invocation_id, tenant_id, function_name, outcome, duration_ms, created_at, function_id) \
+             SELECT {call}, 'i', {tenant}, 'f', '{{}}', 1, n, 'fn_' || (n % 50) {rows}"
+        ),
+        format!(
+            "INSERT INTO events (id, tenant_id, call_id, kind, occurred_at, body, position, is_test) \
+             SELECT {event}, {tenant}, {call}, 'call.ended', n, '{{}}', n, false {rows}"
+        ),
+        format!(
+            "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, call_id, kind, status, attempts, next_attempt_at, lease_until, \
+             is_test, created_at) SELECT {delivery}, {tenant}, {webhook}, {event}, {call}, 'call.ended', \
+             CASE WHEN n % 100 = 0 THEN 'pending' ELSE 'succeeded' END, 1, n, 0, false, n {rows}"
+        ),
+        format!("INSERT INTO delivery_attempts SELECT {delivery}, 1, {tenant}, n, 1, 200, NULL, '' {rows}"),
+        format!(
+            "INSERT INTO credit_holds (call_id, tenant_id, owner, epoch, request, held, used, last, created_at, settled_at) \
+             SELECT {call}, {tenant}, 'main', 1, 1, 0, 1, false, n, CASE WHEN n % 1000 = 0 THEN NULL ELSE n END {rows}"
+        ),
+        format!(
+            "INSERT INTO credit_transactions (tenant_id, seq, id, idempotency_key, kind, minutes, balance_after, call_id, created_at) \
+             SELECT {tenant}, n, 'txn_' || n, 'call:' || n, 'usage', -1, 0, {call}, n {rows}"
+        ),
+        format!("INSERT INTO idempotency_keys SELECT {tenant}, n::text, 'f', 200, '{{}}', NULL, n {rows}"),
+        "ANALYZE".to_owned(),
+    ]
+    .join(";\n")
+}
