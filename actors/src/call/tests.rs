@@ -78,6 +78,7 @@ impl World {
                 std::slice::from_ref(&here),
                 &outbound,
                 &FunctionsConfig::default(),
+                clock.clone(),
             ),
             bridges: Arc::new(Bridges::new(clock)),
         };
