@@ -5,6 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use dikala_actors::{
     call::{PlanConcurrency, Rules},
     functions::FunctionsConfig,
+    outbound::{AllowedHost, AllowedHostError, AllowedHosts},
     webhooks::WebhooksConfig,
 };
 use dikala_entities::{Secret, UrlPolicy, Vault};
@@ -88,6 +89,8 @@ struct OutboundSettings {
     allow_http: bool,
     #[serde(default)]
     allow_cidrs: Vec<String>,
+    #[serde(default)]
+    allow_hosts: Vec<String>,
     #[serde(default)]
     extra_ca_file: Option<PathBuf>,
 }
@@ -179,6 +182,7 @@ impl Settings {
             return Err("database.url must begin with sqlite:// or postgres://".to_owned());
         }
         self.cidrs()?;
+        self.hosts()?;
         self.check_operator()
     }
 
@@ -249,6 +253,15 @@ impl Settings {
         self.outbound.allow_cidrs.iter().map(parse).collect()
     }
 
+    fn hosts(&self) -> Result<Vec<AllowedHost>, String> {
+        let parse = |text: &String| {
+            text.parse().map_err(|error: AllowedHostError| {
+                format!("outbound.allow_hosts has {text:?}, which {error}")
+            })
+        };
+        self.outbound.allow_hosts.iter().map(parse).collect()
+    }
+
     /// What tenants' addresses may look like.
     pub fn url_policy(&self) -> UrlPolicy {
         UrlPolicy {
@@ -259,6 +272,11 @@ impl Settings {
     /// The address ranges that operators allowed; checked when the settings were read.
     pub fn allowed_cidrs(&self) -> Vec<IpNet> {
         self.cidrs().unwrap_or_default()
+    }
+
+    /// The hosts that operators allowed by name; checked when the settings were read.
+    pub fn allowed_hosts(&self) -> AllowedHosts {
+        AllowedHosts::Only(self.hosts().unwrap_or_default())
     }
 
     /// Certificates of authorities that are trusted besides the usual ones.
@@ -365,6 +383,11 @@ mod tests {
                 "DIKALA_OUTBOUND__ALLOW_CIDRS",
                 "10.0.0.0/8,home",
                 "\"home\"",
+            ),
+            (
+                "DIKALA_OUTBOUND__ALLOW_HOSTS",
+                "hooks.internal,https://a",
+                "\"https://a\"",
             ),
             ("DIKALA_OPERATOR__LISTEN", "0.0.0.0:1", "operator.token"),
             ("DIKALA_OPERATOR__TOKEN", "short", "16"),

@@ -96,7 +96,8 @@ schemas! {
     role: words(&["caller", "agent", "tool"]);
     outcome_status: words(&["ok", "error"]);
     outcome_code: words(&["timeout", "connection", "blocked_target", "http_status", "invalid_response", "too_large",
-        "invalid_arguments", "unknown_function", "disabled"]);
+        "invalid_arguments", "unknown_function", "disabled", "circuit_open"]);
+    circuit_state: words(&["closed", "open", "half_open"]);
     voice: nullable(words(VoiceId::WORDS));
     method: words(FunctionMethod::WORDS);
     method_input: with_default(method(), json!("POST"));
