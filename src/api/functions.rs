@@ -39,11 +39,7 @@ pub struct FunctionDraft {
     #[schema(schema_with = schema::function_name)]
     name: String,
     /// What the function does, read by the AI.
-    #[schema(
-        min_length = 1,
-        max_length = 1000,
-        pattern = r"^[^\x00]*[^\s\x00][^\x00]*$"
-    )]
+    #[schema(schema_with = schema::function_description)]
     description: String,
     #[schema(schema_with = schema::outbound_url)]
     endpoint: OutboundUrl,

@@ -21,9 +21,9 @@ pub const OFFSET_MAX: i64 = 9_007_199_254_740_991;
 pub enum BlankRule {
     /// They go: names, labels, descriptions.
     Trim,
-    /// They stay, and are not enough: prompts, greetings.
+    /// They stay, and are not enough: prompts.
     Keep,
-    /// They are as good as other characters: secrets.
+    /// They are as good as other characters: secrets, and texts that may be left out.
     Opaque,
 }
 
