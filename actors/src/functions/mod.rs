@@ -50,8 +50,6 @@ pub struct FunctionsConfig {
     pub tenant_max_in_flight: usize,
     /// Invocations at the same time to one endpoint of a tenant.
     pub endpoint_max_in_flight: usize,
-    /// Invocations at the same time in one call.
-    pub call_max_in_flight: usize,
 }
 
 impl Default for FunctionsConfig {
@@ -61,7 +59,6 @@ impl Default for FunctionsConfig {
             max_in_flight: 4_096,
             tenant_max_in_flight: 512,
             endpoint_max_in_flight: 128,
-            call_max_in_flight: 16,
         }
     }
 }

@@ -1,8 +1,9 @@
-//! How many invocations run at the same time: in all, per tenant, per endpoint and per call. Tests have a bound of their own.
+//! How many invocations run at the same time: in all, per tenant and per endpoint. Tests have a bound of their own; a call
+//! counts its invocations itself.
 
 use std::{sync::Arc, time::Instant};
 
-use dikala_entities::{CallId, OutboundUrl, TenantId};
+use dikala_entities::{OutboundUrl, TenantId};
 
 use super::{FunctionsConfig, Invoke};
 use crate::{
@@ -20,7 +21,6 @@ const NO_TOTAL: usize = usize::MAX;
 pub(super) struct Permits {
     tenants: Shares<TenantId>,
     endpoints: Shares<(TenantId, OutboundUrl)>,
-    calls: Shares<CallId>,
     tests: Shares<TenantId>,
     latency: Arc<Histogram>,
 }
@@ -40,11 +40,7 @@ pub(super) struct Permit {
 )]
 enum Held {
     Test(Share<TenantId>),
-    Call(
-        Share<TenantId>,
-        Share<(TenantId, OutboundUrl)>,
-        Share<CallId>,
-    ),
+    Call(Share<TenantId>, Share<(TenantId, OutboundUrl)>),
 }
 
 impl Permits {
@@ -52,7 +48,6 @@ impl Permits {
         Self {
             tenants: Shares::new(config.max_in_flight, config.tenant_max_in_flight),
             endpoints: Shares::new(NO_TOTAL, config.endpoint_max_in_flight),
-            calls: Shares::new(NO_TOTAL, config.call_max_in_flight),
             tests: Shares::new(TESTS_MAX, TESTS_PER_TENANT_MAX),
             latency: Arc::default(),
         }
@@ -68,7 +63,6 @@ impl Permits {
                 self.tenants.take(tenant)?,
                 self.endpoints
                     .take((tenant, invoke.function.endpoint.clone()))?,
-                self.calls.take(invoke.call)?,
             )
         };
         Some(Permit {

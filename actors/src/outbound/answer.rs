@@ -72,6 +72,11 @@ impl Answer {
         }
     }
 
+    /// Whether the head that counts was read.
+    pub(super) fn has_head(&self) -> bool {
+        self.state != State::Head
+    }
+
     /// Whether all of the answer was read.
     pub(super) fn is_done(&self) -> bool {
         self.state == State::Done

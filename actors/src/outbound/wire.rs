@@ -112,6 +112,11 @@ impl Wire {
             self.came.extend_from_slice(came);
             let outcome = match read {
                 Ok(()) if came.is_empty() && answer.closed(&mut self.plain) => Ok(()),
+                // The head has said how it went; a body that breaks off does not undo that.
+                Ok(()) if came.is_empty() && answer.has_head() => {
+                    self.phase = Phase::Over(None);
+                    return Poll::Ready(());
+                }
                 Ok(()) if came.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(()) => answer
                     .read(&mut self.came, &mut self.plain)
