@@ -3,8 +3,8 @@
 use dikala_actors::{
     call::CallError,
     clock::SharedClock,
-    functions::{FunctionSpec, FunctionsHandle, Invoke},
-    outbound::Outbound,
+    functions::{CircuitState, FunctionSpec, FunctionsHandle, Invoke},
+    outbound::{Blocked, Outbound},
     registry::Calls,
     webhooks::{TestError, WebhooksHandle},
 };
@@ -16,7 +16,7 @@ use futures_util::future::{BoxFuture, FutureExt};
 use sea_orm::EntityTrait;
 use serde_json::{Map, Value};
 
-use crate::services::{BlockedAddress, CallControl, ControlError, OutboundControl};
+use crate::services::{CallControl, ControlError, OutboundControl};
 
 impl From<CallError> for ControlError {
     fn from(error: CallError) -> Self {
@@ -64,15 +64,14 @@ pub struct LiveOutbound {
 }
 
 impl OutboundControl for LiveOutbound {
-    fn check_url(&self, url: &OutboundUrl) -> BoxFuture<'_, Result<(), BlockedAddress>> {
+    fn check_url(&self, tenant: TenantId, url: &OutboundUrl) -> BoxFuture<'_, Result<(), Blocked>> {
         let url = url.clone();
-        async move {
-            self.outbound
-                .check_url(&url)
-                .await
-                .map_err(|_| BlockedAddress)
-        }
-        .boxed()
+        async move { self.outbound.check_url(tenant, &url).await }.boxed()
+    }
+
+    fn circuit(&self, function: &function::Model) -> CircuitState {
+        self.functions
+            .circuit(function.tenant_id, &function.endpoint)
     }
 
     fn test_function(

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use dikala_actors::{clock::SharedClock, feed::Feed};
+use dikala_actors::{clock::SharedClock, feed::Feed, functions::CircuitState, outbound::Blocked};
 use dikala_entities::{
     CallId, DeliveryId, OutboundUrl, PhoneNumber, Plan, Store, TenantId, TransferPrefixes,
     UrlPolicy, Vault, WebhookId, function, webhook,
@@ -124,15 +124,13 @@ pub trait CallControl: fmt::Debug + Send + Sync {
     ) -> BoxFuture<'_, Result<(), ControlError>>;
 }
 
-/// The host of an address is, or resolves to, something that is not public.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("must lead to a public address")]
-pub struct BlockedAddress;
-
 /// Reaches what makes requests to tenants' servers.
 pub trait OutboundControl: fmt::Debug + Send + Sync {
     /// Whether the address may be dialled, as far as can be known now: a name that does not resolve may.
-    fn check_url(&self, url: &OutboundUrl) -> BoxFuture<'_, Result<(), BlockedAddress>>;
+    fn check_url(&self, tenant: TenantId, url: &OutboundUrl) -> BoxFuture<'_, Result<(), Blocked>>;
+
+    /// Whether a function's endpoint is called at the moment.
+    fn circuit(&self, function: &function::Model) -> CircuitState;
 
     /// Calls the endpoint as a call would, marked as a test. The outcome is what a bridge would be told:
     /// `{"status":"ok","result":{…}}` or `{"status":"error","code","message"}`.

@@ -87,7 +87,7 @@ fn outbound() -> Outbound {
     let guard = Guard {
         allow_cidrs: vec!["127.0.0.0/8".parse().expect("a range")],
         allow_http: true,
-        own_ports: Vec::new(),
+        ..Guard::default()
     };
     Outbound::new(guard, None).expect("outbound")
 }
@@ -278,7 +278,7 @@ fn event(tenant: TenantId) -> NewEvent {
 
 /// The same bodies to the same receiver by the same HTTP client, without a store, a signature or a queue.
 async fn bare(receiver: SocketAddr) -> u64 {
-    let client = outbound().client(BARE_CONCURRENCY);
+    let client = outbound().client(None, BARE_CONCURRENCY);
     let body = Bytes::from(
         event(TenantId::new(SystemClock.now()))
             .body

@@ -5,6 +5,7 @@
 pub mod batches;
 pub mod bridges;
 pub mod call;
+mod circuit;
 pub mod clock;
 pub mod feed;
 pub mod functions;
@@ -12,9 +13,11 @@ pub mod gather;
 pub mod journal;
 pub mod ledger;
 pub mod meter;
+pub mod nesting;
 pub mod outbound;
 pub mod outbox;
 pub mod registry;
+mod shares;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod webhooks;

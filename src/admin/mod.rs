@@ -10,7 +10,7 @@ pub mod tenants;
 #[cfg(test)]
 mod tests;
 
-use dikala_entities::{MINUTES_MAX, Store, TenantId, tenant};
+use dikala_entities::{MINUTES_MAX, Store, TenantId, is_blank, tenant};
 use sea_orm::{ConnectionTrait, DbErr, EntityTrait, SqlErr};
 
 /// The longest name or label, in characters.
@@ -40,7 +40,11 @@ impl AdminError {
 fn name(field: &str, text: &str) -> Result<String, AdminError> {
     let text = text.trim();
     let length = text.chars().count();
-    if (1..=NAME_CHARS_MAX).contains(&length) && !text.chars().any(char::is_control) {
+    if is_blank(text) {
+        Err(AdminError::Refused(format!(
+            "{field} is blank; give one that can be seen"
+        )))
+    } else if length <= NAME_CHARS_MAX && !text.chars().any(char::is_control) {
         Ok(text.to_owned())
     } else {
         Err(AdminError::Refused(format!(

@@ -40,14 +40,10 @@ const AGENTS_MAX: u64 = 1_000;
 }))]
 pub struct AgentDraft {
     /// Display name.
-    #[schema(
-        min_length = 1,
-        max_length = 120,
-        pattern = r"^[^\x00]*[^\s\x00][^\x00]*$"
-    )]
+    #[schema(schema_with = schema::agent_name)]
     name: String,
     /// Instructions and persona of the AI.
-    #[schema(min_length = 1, max_length = 32000, pattern = r"^[^\x00]*$")]
+    #[schema(schema_with = schema::system_prompt)]
     system_prompt: String,
     #[schema(schema_with = schema::voice)]
     voice_id: Option<VoiceId>,
@@ -120,7 +116,7 @@ impl AgentDraft {
                 greeting_text: form.optional(
                     "greetingText",
                     now.and_then(|now| now.greeting_text.clone()),
-                    text(1, 1_000, BlankRule::Keep),
+                    text(1, 1_000, BlankRule::Opaque),
                 ),
                 language: form.defaulted(
                     "language",

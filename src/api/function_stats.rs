@@ -1,6 +1,7 @@
 //! How a function did lately: how often it was called, how often in vain, how long its endpoint took.
 
 use actix_web::web::Data;
+use dikala_actors::functions::CircuitState;
 use dikala_entities::{AgentId, FunctionId, Millis, invocation};
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
@@ -26,7 +27,7 @@ const CALLS_MAX: u64 = 1_000;
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({
     "name": "check_stock", "from": "2026-01-14T03:30:00.000Z", "to": "2026-01-15T03:30:00.000Z", "calls": 412, "failures": 3,
-    "latencyMs": {"p50": 84, "p95": 310, "p99": 1204, "max": 5000}
+    "latencyMs": {"p50": 84, "p95": 310, "p99": 1204, "max": 5000}, "circuit": {"state": "closed", "retryAt": null}
 }))]
 pub struct FunctionStats {
     name: String,
@@ -41,6 +42,32 @@ pub struct FunctionStats {
     /// Those of which the AI was told an error.
     failures: usize,
     latency_ms: LatencyMs,
+    circuit: Circuit,
+}
+
+/// Whether the function's endpoint is called at the moment. After five calls in a row that timed out or found no connection
+/// it is left alone for a while, and the AI is told `circuit_open` at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = FunctionCircuit)]
+pub struct Circuit {
+    /// `closed`: it is called. `open`: it is not. `half_open`: one call decides.
+    #[schema(schema_with = schema::circuit_state)]
+    state: &'static str,
+    /// When one call will be let through; null unless `open`.
+    #[schema(schema_with = schema::instant_or_null)]
+    retry_at: Option<Millis>,
+}
+
+impl From<CircuitState> for Circuit {
+    fn from(state: CircuitState) -> Self {
+        let (state, retry_at) = match state {
+            CircuitState::Closed => ("closed", None),
+            CircuitState::Open { until } => ("open", Some(until)),
+            CircuitState::HalfOpen => ("half_open", None),
+        };
+        Self { state, retry_at }
+    }
 }
 
 /// How long requests to the endpoint took, in whole milliseconds. Null where none was made; calls that failed before
@@ -63,7 +90,13 @@ struct Called {
 
 impl FunctionStats {
     /// `calls` are the latest first.
-    fn new(name: String, from: Millis, to: Millis, calls: &[Called]) -> Self {
+    fn new(
+        name: String,
+        from: Millis,
+        to: Millis,
+        calls: &[Called],
+        circuit: CircuitState,
+    ) -> Self {
         let all = u64::try_from(calls.len()).is_ok_and(|calls| calls < CALLS_MAX);
         let first = calls.last().filter(|_| !all);
         Self {
@@ -79,6 +112,7 @@ impl FunctionStats {
                     .map(|call| call.duration_ms)
                     .collect(),
             ),
+            circuit: circuit.into(),
         }
     }
 }
@@ -113,12 +147,9 @@ pub async fn show(
     let to = services.clock.now();
     let from = to.plus_ms(-WINDOW_MS);
     let calls = latest(db, function.id, from).await?;
-    Ok(Answer::ok(&FunctionStats::new(
-        function.name,
-        from,
-        to,
-        &calls,
-    )))
+    let circuit = services.outbound.circuit(&function);
+    let stats = FunctionStats::new(function.name, from, to, &calls, circuit);
+    Ok(Answer::ok(&stats))
 }
 
 /// Read from an index alone, whatever the outcomes hold.
@@ -165,7 +196,8 @@ mod tests {
     }
 
     fn stats(calls: &[Called]) -> FunctionStats {
-        FunctionStats::new("f".to_owned(), NOW.plus_ms(-WINDOW_MS), NOW, calls)
+        let from = NOW.plus_ms(-WINDOW_MS);
+        FunctionStats::new("f".to_owned(), from, NOW, calls, CircuitState::Closed)
     }
 
     #[test]

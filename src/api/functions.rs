@@ -2,9 +2,7 @@
 
 use actix_web::web::Data;
 use dikala_actors::call::settings::BUILT_IN_TOOLS;
-use dikala_entities::{
-    AgentId, FunctionId, FunctionMethod, Millis, OutboundUrl, UrlPolicy, agent, function,
-};
+use dikala_entities::{AgentId, FunctionId, FunctionMethod, Millis, OutboundUrl, agent, function};
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel,
     PaginatorTrait, QueryFilter, QueryOrder, Select,
@@ -13,12 +11,12 @@ use serde::Serialize;
 use serde_json::{Map, Value, value::RawValue};
 use utoipa::ToSchema;
 
-use super::{Answer, READ_ONLY, Unit, agents, calls::raw, check_address, parameters};
+use super::{Addresses, Answer, READ_ONLY, Unit, agents, calls::raw, parameters};
 use crate::{
     error::{ApiError, Missing},
     extract::{
         BlankRule, Body, Caller, Fault, FieldCode, Form, FunctionName, Id, Parsed, object, text,
-        url, word,
+        word,
     },
     openapi::schema,
     services::Services,
@@ -41,11 +39,7 @@ pub struct FunctionDraft {
     #[schema(schema_with = schema::function_name)]
     name: String,
     /// What the function does, read by the AI.
-    #[schema(
-        min_length = 1,
-        max_length = 1000,
-        pattern = r"^[^\x00]*[^\s\x00][^\x00]*$"
-    )]
+    #[schema(schema_with = schema::function_description)]
     description: String,
     #[schema(schema_with = schema::outbound_url)]
     endpoint: OutboundUrl,
@@ -67,7 +61,7 @@ impl FunctionDraft {
         }
     }
 
-    fn read(form: &Form, now: Option<&Self>, policy: UrlPolicy) -> Result<Self, ApiError> {
+    fn read(form: &Form, now: Option<&Self>, addresses: Addresses) -> Result<Self, ApiError> {
         let read_only = [READ_ONLY, &["agentId"]].concat();
         form.read(&read_only, |form| {
             let name = form.required("name", now.map(|now| now.name.clone()), name);
@@ -77,7 +71,9 @@ impl FunctionDraft {
                 text(1, 1_000, BlankRule::Trim),
             );
             let endpoint =
-                form.required("endpoint", now.map(|now| now.endpoint.clone()), url(policy));
+                form.required("endpoint", now.map(|now| now.endpoint.clone()), |value| {
+                    addresses.parse(value)
+                });
             let method = form.defaulted(
                 "method",
                 now.map(|now| now.method),
@@ -273,8 +269,9 @@ pub async fn create(
     body: Body,
 ) -> Result<Answer, ApiError> {
     agents::find(services.store.reader(), caller.tenant, id.0).await?;
-    let draft = FunctionDraft::read(&body.form()?, None, services.settings.urls)?;
-    check_address(&services, "endpoint", &draft.endpoint).await?;
+    let form = body.form()?;
+    let addresses = Addresses::ask(&services, caller.tenant, &form, "endpoint", None).await;
+    let draft = FunctionDraft::read(&form, None, addresses)?;
     let now = services.clock.now();
     let unit = Unit::begin(&services, &caller).await?;
     let agent = agents::lock(unit.txn(), caller.tenant, id.0).await?;
@@ -328,18 +325,17 @@ pub async fn update(
 ) -> Result<Answer, ApiError> {
     let agent = agents::find(services.store.reader(), caller.tenant, id.0).await?;
     let seen = FunctionDraft::of(&find(services.store.reader(), agent.id, &name.0).await?);
-    let (form, policy) = (body.patch()?, services.settings.urls);
-    let wanted = FunctionDraft::read(&form, Some(&seen), policy)?;
-    if wanted.endpoint != seen.endpoint {
-        check_address(&services, "endpoint", &wanted.endpoint).await?;
-    }
+    let form = body.patch()?;
+    let before = Some(&seen.endpoint);
+    let addresses = Addresses::ask(&services, caller.tenant, &form, "endpoint", before).await;
+    FunctionDraft::read(&form, Some(&seen), addresses)?;
     let now = services.clock.now();
     let unit = Unit::begin(&services, &caller).await?;
     // The agent's lock covers its functions.
     let agent = agents::lock(unit.txn(), caller.tenant, id.0).await?;
     let mut function = find(unit.txn(), agent.id, &name.0).await?;
     let before = FunctionDraft::of(&function);
-    let wanted = FunctionDraft::read(&form, Some(&before), policy)?;
+    let wanted = FunctionDraft::read(&form, Some(&before), addresses)?;
     if wanted == before {
         return Ok(Answer::ok(&Function::from(function)));
     }

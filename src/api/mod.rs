@@ -24,11 +24,13 @@ pub use answer::Answer;
 pub use page::{LIMIT_DEFAULT, LIMIT_MAX, Page};
 pub use unit::Unit;
 
-use dikala_entities::OutboundUrl;
+use dikala_actors::outbound::Blocked;
+use dikala_entities::{OutboundUrl, TenantId, UrlPolicy};
+use serde_json::Value;
 
 use crate::{
     error::{ApiError, Missing},
-    extract::{self, Fault, FieldCode},
+    extract::{self, Fault, FieldCode, Form, Parsed, url},
     services::{ControlError, Services},
 };
 
@@ -50,14 +52,45 @@ fn refused(error: ControlError, what: Missing) -> ApiError {
     }
 }
 
-/// Refuses an address that leads into somebody's own network. Asks the resolver: never inside a transaction.
-async fn check_address(
-    services: &Services,
-    field: &str,
-    url: &OutboundUrl,
-) -> Result<(), ApiError> {
-    services.outbound.check_url(url).await.map_err(|blocked| {
-        let fault = Fault::new(FieldCode::BlockedAddress, blocked.to_string());
-        ApiError::field(fault.in_field(field))
-    })
+/// How the address in a form is judged: by its text, and by where it leads, which was asked before the form is read, so
+/// that all that is wrong is told at once.
+#[derive(Clone, Copy, Debug)]
+struct Addresses {
+    policy: UrlPolicy,
+    blocked: Option<Blocked>,
+}
+
+impl Addresses {
+    /// Asks where the address in `field` leads; one that is as `before` was asked then. May ask a name server: never inside
+    /// a transaction.
+    async fn ask(
+        services: &Services,
+        tenant: TenantId,
+        form: &Form,
+        field: &str,
+        before: Option<&OutboundUrl>,
+    ) -> Self {
+        let policy = services.settings.urls;
+        let given = form
+            .text(field)
+            .map(|text| OutboundUrl::parse(text, policy));
+        let blocked = match given {
+            Some(Ok(url)) if before != Some(&url) => {
+                services.outbound.check_url(tenant, &url).await.err()
+            }
+            _ => None,
+        };
+        Self { policy, blocked }
+    }
+
+    fn parse(self, value: &Value) -> Parsed<OutboundUrl> {
+        let parsed = url(self.policy)(value)?;
+        match self.blocked {
+            None => Ok(parsed),
+            Some(blocked) => {
+                let fault = Fault::new(FieldCode::BlockedAddress, blocked.to_string());
+                Err(fault.into())
+            }
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use actix_web::web::Data;
 use dikala_entities::{
-    EventKind, Millis, OutboundUrl, Place, Secret, TenantId, UrlPolicy, WebhookId, tenant, webhook,
+    EventKind, Millis, OutboundUrl, Place, Secret, TenantId, WebhookId, tenant, webhook,
 };
 use sea_orm::{
     ActiveModelTrait, ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel, PaginatorTrait,
@@ -12,10 +12,10 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{Answer, READ_ONLY, Unit, check_address, deliveries};
+use super::{Addresses, Answer, READ_ONLY, Unit, deliveries};
 use crate::{
     error::{ApiError, Missing},
-    extract::{BlankRule, Body, Caller, Form, Id, Parsed, boolean, list, text, url, word},
+    extract::{BlankRule, Body, Caller, Form, Id, Parsed, boolean, list, text, word},
     openapi::schema,
     services::Services,
 };
@@ -125,13 +125,13 @@ fn events(value: &Value) -> Parsed<Vec<EventKind>> {
 }
 
 fn secret(value: &Value) -> Parsed<Secret> {
-    text(SECRET_CHARS_MIN, SECRET_CHARS_MAX, BlankRule::Keep)(value).map(Secret::new)
+    text(SECRET_CHARS_MIN, SECRET_CHARS_MAX, BlankRule::Opaque)(value).map(Secret::new)
 }
 
 impl WebhookCreate {
-    fn read(form: &Form, policy: UrlPolicy) -> Result<Self, ApiError> {
+    fn read(form: &Form, addresses: Addresses) -> Result<Self, ApiError> {
         form.read(READ_ONLY, |form| {
-            let url = form.required("url", None, url(policy));
+            let url = form.required("url", None, |value| addresses.parse(value));
             let events = form.required("events", None, events);
             let secret = form.required("secret", None, secret);
             Some(Self {
@@ -173,10 +173,10 @@ impl WebhookUpdate {
         }
     }
 
-    fn read(form: &Form, now: &Self, policy: UrlPolicy) -> Result<Self, ApiError> {
+    fn read(form: &Form, now: &Self, addresses: Addresses) -> Result<Self, ApiError> {
         let read_only = [READ_ONLY, &["secretHint", "disabledReason"]].concat();
         form.read(&read_only, |form| {
-            let url = form.required("url", Some(now.url.clone()), url(policy));
+            let url = form.required("url", Some(now.url.clone()), |value| addresses.parse(value));
             let events = form.required("events", Some(now.events.clone()), events);
             let is_active = form.defaulted("isActive", Some(now.is_active), true, boolean);
             Some(Self {
@@ -245,8 +245,9 @@ pub async fn create(
     services: Data<Services>,
     body: Body,
 ) -> Result<Answer, ApiError> {
-    let new = WebhookCreate::read(&body.form()?, services.settings.urls)?;
-    check_address(&services, "url", &new.url).await?;
+    let form = body.form()?;
+    let addresses = Addresses::ask(&services, caller.tenant, &form, "url", None).await;
+    let new = WebhookCreate::read(&form, addresses)?;
     let unit = Unit::begin(&services, &caller).await?;
     make_room(&unit, caller.tenant).await?;
     let webhook = new.into_model(&services, caller.tenant);
@@ -294,16 +295,14 @@ pub async fn update(
 ) -> Result<Answer, ApiError> {
     let seen = WebhookUpdate::of(&find(services.store.reader(), caller.tenant, id.0).await?);
     let form = body.patch()?;
-    let policy = services.settings.urls;
-    let wanted = WebhookUpdate::read(&form, &seen, policy)?;
-    if wanted.url != seen.url {
-        check_address(&services, "url", &wanted.url).await?;
-    }
+    let before = Some(&seen.url);
+    let addresses = Addresses::ask(&services, caller.tenant, &form, "url", before).await;
+    WebhookUpdate::read(&form, &seen, addresses)?;
     let unit = Unit::begin(&services, &caller).await?;
     let mut webhook = lock(unit.txn(), caller.tenant, id.0).await?;
     // Somebody else may have changed what this request leaves out.
     let before = WebhookUpdate::of(&webhook);
-    let wanted = WebhookUpdate::read(&form, &before, policy)?;
+    let wanted = WebhookUpdate::read(&form, &before, addresses)?;
     if wanted != before {
         wanted.apply(&mut webhook, services.clock.now());
         let change = webhook.clone().into_active_model().reset_all();

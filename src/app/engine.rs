@@ -89,6 +89,7 @@ impl Engine {
             &handles(&function_arbiters),
             &outbound()?,
             &settings.functions(),
+            Arc::clone(&clock),
         );
         let bridges = Arc::new(Bridges::new(Arc::clone(&clock)));
         let parts = CallParts {
@@ -165,6 +166,7 @@ fn handles(arbiters: &[Arbiter]) -> Vec<ArbiterHandle> {
 fn guard(settings: &Settings, own_ports: [u16; 2]) -> Guard {
     Guard {
         allow_cidrs: settings.allowed_cidrs(),
+        allow_hosts: settings.allowed_hosts(),
         allow_http: settings.url_policy().allow_http,
         own_ports: own_ports.to_vec(),
     }

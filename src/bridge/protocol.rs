@@ -6,6 +6,7 @@ use dikala_actors::{
         CallError, Incoming, Input, Reply,
         ending::{FAILURE_REASONS, HANGUP_REASONS},
     },
+    nesting,
 };
 use dikala_entities::{CallId, HangupInitiator, HangupReason, Millis};
 use serde_json::{Map, Value, json};
@@ -238,6 +239,12 @@ fn parse_message(message: &Value) -> Result<Request, Refusal> {
         .ok_or_else(|| Refusal::invalid("id is missing: a text of 1 to 64 characters."))?;
     if !(1..=ID_CHARS_MAX).contains(&id.chars().count()) {
         return Err(Refusal::invalid("id must have 1 to 64 characters."));
+    }
+    if !nesting::fits(fields) {
+        return Err(Refusal::invalid(format!(
+            "A message must not be nested more than {} deep.",
+            nesting::DEPTH_MAX
+        )));
     }
     if has_nul(message) {
         return Err(Refusal::invalid(

@@ -8,7 +8,9 @@ use actix_web::http::{
 };
 use bytes::Bytes;
 use clap::Args;
-use dikala_actors::outbound::{Client, ErrorKind, Guard, Head, Outbound, OutboundError, exchange};
+use dikala_actors::outbound::{
+    AllowedHosts, Client, ErrorKind, Guard, Head, Outbound, OutboundError, exchange,
+};
 use dikala_entities::{API_KEY_SCHEME, Credential, Secret};
 use serde::Deserialize;
 use serde_json::Value;
@@ -101,11 +103,10 @@ pub struct Service {
 impl Service {
     /// Prepares to ask. Whoever runs a command says where it goes: any address may be dialled.
     pub fn new(args: ServiceArgs) -> Result<Self, CliError> {
-        let everywhere = ["0.0.0.0/0", "::/0"].map(|range| range.parse().expect("a range"));
         let guard = Guard {
-            allow_cidrs: everywhere.to_vec(),
+            allow_hosts: AllowedHosts::All,
             allow_http: true,
-            own_ports: Vec::new(),
+            ..Guard::default()
         };
         let outbound = Outbound::new(guard, args.ca_file.as_deref()).map_err(unusable)?;
         // Not by the parser of arguments, which would print what it refuses.
@@ -117,7 +118,7 @@ impl Service {
         Ok(Self {
             api: args.url.at(BASE, Scheme::Http),
             key,
-            client: outbound.client(2),
+            client: outbound.client(None, 2),
         })
     }
 

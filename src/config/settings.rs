@@ -5,6 +5,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use dikala_actors::{
     call::{PlanConcurrency, Rules},
     functions::FunctionsConfig,
+    outbound::{AllowedHost, AllowedHostError, AllowedHosts},
     webhooks::WebhooksConfig,
 };
 use dikala_entities::{Secret, TransferPrefixes, UrlPolicy, Vault};
@@ -92,6 +93,8 @@ struct OutboundSettings {
     allow_http: bool,
     #[serde(default)]
     allow_cidrs: Vec<String>,
+    #[serde(default)]
+    allow_hosts: Vec<String>,
     #[serde(default)]
     extra_ca_file: Option<PathBuf>,
 }
@@ -192,6 +195,7 @@ impl Settings {
         self.cidrs()?;
         TransferPrefixes::parse(&self.calls.transfer_prefixes)
             .map_err(|error| format!("calls.transfer_prefixes: {error}"))?;
+        self.hosts()?;
         self.check_operator()
     }
 
@@ -282,6 +286,15 @@ impl Settings {
         self.outbound.allow_cidrs.iter().map(parse).collect()
     }
 
+    fn hosts(&self) -> Result<Vec<AllowedHost>, String> {
+        let parse = |text: &String| {
+            text.parse().map_err(|error: AllowedHostError| {
+                format!("outbound.allow_hosts has {text:?}, which {error}")
+            })
+        };
+        self.outbound.allow_hosts.iter().map(parse).collect()
+    }
+
     /// What tenants' addresses may look like.
     pub fn url_policy(&self) -> UrlPolicy {
         UrlPolicy {
@@ -292,6 +305,11 @@ impl Settings {
     /// The address ranges that operators allowed; checked when the settings were read.
     pub fn allowed_cidrs(&self) -> Vec<IpNet> {
         self.cidrs().unwrap_or_default()
+    }
+
+    /// The hosts that operators allowed by name; checked when the settings were read.
+    pub fn allowed_hosts(&self) -> AllowedHosts {
+        AllowedHosts::Only(self.hosts().unwrap_or_default())
     }
 
     /// Certificates of authorities that are trusted besides the usual ones.
@@ -406,6 +424,11 @@ mod tests {
                 "\"home\"",
             ),
             ("DIKALA_CALLS__TRANSFER_PREFIXES", "+62,081", "\"081\""),
+            (
+                "DIKALA_OUTBOUND__ALLOW_HOSTS",
+                "hooks.internal,https://a",
+                "\"https://a\"",
+            ),
             ("DIKALA_OPERATOR__LISTEN", "0.0.0.0:1", "operator.token"),
             ("DIKALA_OPERATOR__TOKEN", "short", "16"),
             ("DIKALA_LOG__FORMAT", "xml", "json"),

@@ -39,6 +39,11 @@ impl Form {
         Self { fields, faults }
     }
 
+    /// A field's text as it was sent, where it is one.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.fields.get(name).and_then(Value::as_str)
+    }
+
     /// Reads the fields with `read`. `read_only` names fields that an object is read with and that are ignored when they
     /// come back. `read` gives `None` only after it reported a wrong field.
     pub fn read<T>(

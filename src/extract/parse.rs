@@ -3,7 +3,8 @@
 use std::str::FromStr;
 
 use dikala_entities::{
-    Language, Millis, OutboundUrl, PhoneNumber, TransferPrefixes, UnknownValue, UrlError, UrlPolicy,
+    Language, Millis, OutboundUrl, PhoneNumber, TransferPrefixes, UnknownValue, UrlError,
+    UrlPolicy, is_blank,
 };
 use serde_json::{Map, Value};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
@@ -21,8 +22,10 @@ pub const OFFSET_MAX: i64 = 9_007_199_254_740_991;
 pub enum BlankRule {
     /// They go: names, labels, descriptions.
     Trim,
-    /// They stay.
+    /// They stay, and are not enough: prompts.
     Keep,
+    /// They are as good as other characters: secrets, and texts that may be left out.
+    Opaque,
 }
 
 fn string(value: &Value) -> Result<&str, Fault> {
@@ -37,10 +40,10 @@ pub fn text(min: usize, max: usize, blanks: BlankRule) -> impl Fn(&Value) -> Par
         let given = string(value)?;
         let given = match blanks {
             BlankRule::Trim => given.trim(),
-            BlankRule::Keep => given,
+            BlankRule::Keep | BlankRule::Opaque => given,
         };
         let length = given.chars().count();
-        if length == 0 && min > 0 && blanks == BlankRule::Trim {
+        if min > 0 && blanks != BlankRule::Opaque && is_blank(given) {
             Err(Fault::new(FieldCode::Required, "is required").into())
         } else if length < min {
             let predicate = format!("must have at least {}", characters(min));
@@ -252,7 +255,7 @@ pub fn url(policy: UrlPolicy) -> impl Fn(&Value) -> Parsed<OutboundUrl> {
             let code = match error {
                 UrlError::Insecure => FieldCode::InsecureUrl,
                 UrlError::TooLong => FieldCode::TooLong,
-                UrlError::Malformed | UrlError::UserInfo | UrlError::Fragment => {
+                UrlError::Malformed | UrlError::Host | UrlError::UserInfo | UrlError::Fragment => {
                     FieldCode::InvalidFormat
                 }
             };
@@ -319,7 +322,21 @@ mod tests {
         assert_eq!(five(&json!("äöüß€")), Ok("äöüß€".to_owned()));
         assert_eq!(code(five(&json!("äöüß€x"))), "too_long");
         assert_eq!(code(five(&json!("x"))), "too_short");
-        assert_eq!(five(&json!("  ")), Ok("  ".to_owned()));
+        assert_eq!(five(&json!(" a ")), Ok(" a ".to_owned()));
+        let secret = text(2, 5, BlankRule::Opaque);
+        assert_eq!(secret(&json!("  ")), Ok("  ".to_owned()));
+        for (blank, rule) in [
+            ("", BlankRule::Keep),
+            (" \n ", BlankRule::Keep),
+            ("\u{200b}\u{feff}", BlankRule::Keep),
+            ("\u{ad}\u{3164}", BlankRule::Trim),
+        ] {
+            assert_eq!(
+                code(text(1, 5, rule)(&json!(blank))),
+                "required",
+                "{blank:?}"
+            );
+        }
         assert_eq!(
             code(text(1, 5, BlankRule::Trim)(&json!(" \t "))),
             "required"

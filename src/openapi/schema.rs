@@ -14,6 +14,11 @@ use utoipa::openapi::{
 /// What the middle of an id looks like: a ULID in small letters.
 pub const ULID_PATTERN: &str = "[0-7][0-9a-hjkmnp-tv-z]{25}";
 const E164_PATTERN: &str = r"^\+[1-9][0-9]{6,14}$";
+/// A text of which something can be seen; a little wider than what is taken, which knows all of Unicode.
+const VISIBLE_PATTERN: &str = concat!(
+    r"^[^\x00]*[^\s\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e",
+    r"\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb][^\x00]*$",
+);
 const URL_PATTERN: &str = r"^https?://[^@#\s\x00-\x1f]+$";
 
 fn text() -> ObjectBuilder {
@@ -38,6 +43,15 @@ fn with_default(object: Object, default: Value) -> Object {
     let mut object = nullable(object);
     object.default = Some(default);
     object
+}
+
+fn visible(max: usize, description: &str) -> Object {
+    text()
+        .min_length(Some(1))
+        .max_length(Some(max))
+        .pattern(Some(VISIBLE_PATTERN))
+        .description(Some(description))
+        .build()
 }
 
 fn words(words: &[&str]) -> Object {
@@ -96,7 +110,8 @@ schemas! {
     role: words(&["caller", "agent", "tool"]);
     outcome_status: words(&["ok", "error"]);
     outcome_code: words(&["timeout", "connection", "blocked_target", "http_status", "invalid_response", "too_large",
-        "invalid_arguments", "unknown_function", "disabled"]);
+        "invalid_arguments", "unknown_function", "disabled", "circuit_open"]);
+    circuit_state: words(&["closed", "open", "half_open"]);
     voice: nullable(words(VoiceId::WORDS));
     method: words(FunctionMethod::WORDS);
     method_input: with_default(method(), json!("POST"));
@@ -116,6 +131,9 @@ schemas! {
         .pattern(Some(URL_PATTERN))
         .description(Some("https, public host, no user info, no fragment; stored normalised."))
         .build();
+    agent_name: visible(120, "Display name.");
+    system_prompt: visible(32_000, "Instructions and persona of the AI.");
+    function_description: visible(1_000, "What the function does, read by the AI.");
     function_name: text().min_length(Some(1)).max_length(Some(64)).pattern(Some("^[A-Za-z_][A-Za-z0-9_-]{0,63}$")).build();
     any_object: Object::with_type(Type::Object);
     any_object_or_null: nullable(any_object());

@@ -38,6 +38,21 @@ async fn functions_have_their_outcomes(#[values(Sqlite, Postgres)] store: StoreK
         ("drips_body", Answer::DripBody),
         ("resets", Answer::Reset),
         (
+            "early_hints",
+            Answer::Raw(
+                b"HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: 32\r\n\r\n\
+                  {\"status\":\"on its way\",\"days\":2}",
+            ),
+        ),
+        (
+            "until_closed",
+            Answer::Raw(b"HTTP/1.1 200 OK\r\n\r\n{\"status\":\"on its way\",\"days\":2}"),
+        ),
+        (
+            "switches",
+            Answer::Raw(b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\n\r\n"),
+        ),
+        (
             "bad_header",
             Answer::Raw(b"HTTP/1.1 200 OK\r\nbad\0name: \xff\r\n\r\n{}"),
         ),
@@ -98,6 +113,9 @@ async fn functions_have_their_outcomes(#[values(Sqlite, Postgres)] store: StoreK
         ("drips_head", &fits, "timeout"),
         ("drips_body", &fits, "timeout too_large"),
         ("resets", &fits, "connection"),
+        ("early_hints", &fits, "ok"),
+        ("until_closed", &fits, "ok"),
+        ("switches", &fits, "invalid_response"),
         ("bad_header", &fits, "invalid_response connection"),
         ("half", &fits, "invalid_response connection"),
         ("nobody", &fits, "connection"),
@@ -390,4 +408,119 @@ async fn an_outcome_that_could_not_be_written_is_kept_and_not_asked_for_again() 
     let called = called.iter().filter(|kind| *kind == "function.called");
     assert_eq!(called.count(), 1);
     assert_eq!(receiver.received("/slow").len(), 1);
+}
+
+#[rstest]
+#[actix_web::test]
+async fn an_endpoint_that_keeps_hanging_is_left_alone(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store, Setup::new().set("functions.timeout_seconds", 1));
+    let (tenant, receiver) = (&world.tenant, &world.receiver);
+    let functions = format!("/agents/{}/functions", tenant.agent);
+    for name in ["hangs", "fine"] {
+        let url = receiver.url(&format!("/{name}"));
+        tenant.create_function(name, "POST", &url).await;
+        receiver.answer(&format!("/{name}"), [Answer::Json(json!({}))]);
+    }
+    receiver.answer("/hangs", [Answer::Hang]);
+    let bridge = tenant.bridge(Socket).await;
+    let id = bridge.talk(&tenant.did).await;
+    let fits = json!({"orderId": "1"});
+    let invoke = |invocation: String, name: &str| {
+        let message =
+            json!({"callId": id, "invocationId": invocation, "name": name, "parameters": fits});
+        bridge.message("call.function", message)
+    };
+    let circuit = async || {
+        let path = format!("{functions}/hangs/stats");
+        tenant.api.get(&path).await.expect(200)["circuit"].clone()
+    };
+    let closed = json!({"state": "closed", "retryAt": null});
+    assert_eq!(circuit().await, closed);
+
+    let messages: Vec<_> = (0..5)
+        .map(|n| invoke(format!("hangs-{n}"), "hangs"))
+        .collect();
+    let waiting: Vec<_> = messages
+        .iter()
+        .map(|message| bridge.begin(message))
+        .collect();
+    for waiting in waiting {
+        let outcome = waiting.reply().await["outcome"].clone();
+        assert_eq!(outcome["code"], "timeout", "{outcome}");
+    }
+    for n in 5..15 {
+        let reply = bridge.send(&invoke(format!("hangs-{n}"), "hangs")).await;
+        assert_eq!(reply["outcome"]["code"], "circuit_open", "{reply}");
+    }
+    let open = circuit().await;
+    assert_eq!(open["state"], "open");
+    Moment::parse(&open["retryAt"]);
+    let reply = bridge.send(&invoke("fine".to_owned(), "fine")).await;
+    assert_eq!(reply["outcome"]["status"], "ok", "{reply}");
+
+    // It is mended: a test asks it all the same, and ends the pause.
+    receiver.answer("/hangs", [Answer::Json(json!({}))]);
+    let path = format!("{functions}/hangs/test");
+    let tested = tenant.api.post(&path, json!({"parameters": fits})).await;
+    assert_eq!(tested.expect(200)["status"], "ok");
+    assert_eq!(circuit().await, closed);
+    let reply = bridge.send(&invoke("again".to_owned(), "hangs")).await;
+    assert_eq!(reply["outcome"]["status"], "ok", "{reply}");
+}
+
+/// What is taken can be read again wherever it is stored; what is nested deeper is not taken.
+#[rstest]
+#[actix_web::test]
+async fn deep_json_breaks_no_repeat(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
+    let (tenant, receiver) = (&world.tenant, &world.receiver);
+    let nested = |levels: usize| {
+        let text = format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));
+        serde_json::from_str::<Value>(&text).unwrap()
+    };
+    let cases = [
+        (64, None),
+        (65, Some("invalid_response")),
+        (126, Some("invalid_response")),
+    ];
+    for (levels, _) in cases {
+        let path = format!("/deep_{levels}");
+        receiver.answer(&path, [Answer::Json(nested(levels))]);
+        tenant
+            .create_function(&path[1..], "POST", &receiver.url(&path))
+            .await;
+    }
+    let bridge = tenant.bridge(Socket).await;
+    let id = bridge.talk(&tenant.did).await;
+    for (levels, code) in cases {
+        let name = format!("deep_{levels}");
+        let invocation = json!({
+            "callId": id, "invocationId": name, "name": name, "parameters": {"orderId": "1"},
+        });
+        let first = bridge.ok("call.function", invocation.clone()).await;
+        assert_eq!(first["outcome"]["code"].as_str(), code, "{levels}");
+        let again = bridge.ok("call.function", invocation).await;
+        assert_eq!(again["outcome"], first["outcome"]);
+        assert_eq!(receiver.received(&format!("/{name}")).len(), 1);
+    }
+    let deep = json!({"callId": id, "invocationId": "x", "name": "x", "parameters": nested(65)});
+    let error = bridge.refused("call.function", deep).await;
+    assert_eq!(error["code"], "invalid_message", "{error}");
+    bridge.hang_up(&id).await;
+    let events = tenant
+        .api
+        .get(&format!("/calls/{id}/events"))
+        .await
+        .expect(200);
+    let events = events["events"].as_array().unwrap();
+    let called = events
+        .iter()
+        .filter(|event| event["event"] == "function.called");
+    assert!(
+        called
+            .into_iter()
+            .all(|event| event["data"]["functionName"].is_string())
+    );
 }

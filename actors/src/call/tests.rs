@@ -86,6 +86,7 @@ impl World {
                 std::slice::from_ref(&here),
                 &outbound,
                 &FunctionsConfig::default(),
+                clock.clone(),
             ),
             bridges: Arc::new(Bridges::new(clock)),
         };

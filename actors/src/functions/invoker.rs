@@ -1,4 +1,4 @@
-//! The actor that calls endpoints: keeps connections and compiled schemas, and lets every invocation run on its own.
+//! The actor that calls endpoints: keeps compiled schemas, and lets every invocation run on its own.
 
 use std::{
     cell::RefCell,
@@ -8,25 +8,19 @@ use std::{
     time::{Duration, Instant},
 };
 
-use actix::{Actor, AsyncContext, Handler, ResponseFuture, Supervised};
+use actix::{Actor, Handler, ResponseFuture, Supervised};
 use jsonschema::Validator;
 
-use super::{FaultCode, Invoke, Invoked, Outcome, Permitted, request, schema};
+use super::{FaultCode, Invoke, Invoked, Outcome, Permitted, circuits::Heard, request, schema};
 use crate::{
+    clock::SharedClock,
     meter::MeteredContext,
     metered,
-    outbound::{Client, Outbound, exchange},
+    outbound::{Outbound, exchange},
 };
 
 /// The largest answer, in bytes.
 const RESULT_BYTES_MAX: usize = 64 * 1024;
-/// Origins with connections kept; beyond, the one unused for longest is dropped.
-const CLIENTS_MAX: usize = 512;
-/// A client unused for this long is dropped, and its sockets with it.
-const CLIENT_IDLE: Duration = Duration::from_secs(60);
-const SWEEP_INTERVAL: Duration = Duration::from_secs(15);
-/// Connections to one origin at the same time; a tenant's permits are fewer.
-const CONNECTIONS_PER_ORIGIN: usize = 128;
 /// Compiled schemas kept. One with many patterns has megabytes; most are compiled again well under a millisecond.
 const SCHEMAS_MAX: usize = 64;
 
@@ -39,7 +33,7 @@ pub struct FunctionInvoker {
 struct Kept {
     outbound: Outbound,
     timeout: Duration,
-    clients: RefCell<HashMap<String, KeptClient>>,
+    clock: SharedClock,
     schemas: RefCell<HashMap<Arc<str>, Option<Arc<Validator>>>>,
 }
 
@@ -49,19 +43,14 @@ impl std::fmt::Debug for Kept {
     }
 }
 
-struct KeptClient {
-    client: Client,
-    used: Instant,
-}
-
 metered!(FunctionInvoker, "function_invoker");
 
 impl FunctionInvoker {
-    pub(super) fn new(outbound: Outbound, timeout: Duration) -> Self {
+    pub(super) fn new(outbound: Outbound, timeout: Duration, clock: SharedClock) -> Self {
         let kept = Kept {
             outbound,
             timeout,
-            clients: RefCell::default(),
+            clock,
             schemas: RefCell::default(),
         };
         Self {
@@ -72,10 +61,6 @@ impl FunctionInvoker {
 
 impl Actor for FunctionInvoker {
     type Context = MeteredContext<Self>;
-
-    fn started(&mut self, ctx: &mut Self::Context) {
-        ctx.run_interval(SWEEP_INTERVAL, |invoker, _| invoker.kept.sweep());
-    }
 }
 
 impl Supervised for FunctionInvoker {}
@@ -87,8 +72,13 @@ impl Handler<Permitted> for FunctionInvoker {
         let kept = Rc::clone(&self.kept);
         // A task of its own: who asked may stop waiting, and the endpoint is called all the same.
         let task = actix_rt::spawn(async move {
-            let Permitted { invoke, permit } = permitted;
-            let invoked = kept.invoke(invoke).await;
+            let Permitted {
+                invoke,
+                permit,
+                turn,
+            } = permitted;
+            let (invoked, heard) = kept.invoke(invoke).await;
+            turn.heard(heard, kept.clock.now());
             drop(permit);
             invoked
         });
@@ -112,29 +102,31 @@ fn compiled(text: &str) -> Option<Arc<Validator>> {
 }
 
 impl Kept {
-    async fn invoke(&self, invoke: Invoke) -> Invoked {
+    async fn invoke(&self, invoke: Invoke) -> (Invoked, Heard) {
         let began = Instant::now();
         let checked = tokio::time::timeout(self.timeout, self.check_arguments(&invoke)).await;
         if let Err(outcome) = checked.unwrap_or_else(|_| Err(unusable())) {
-            return Invoked::at_once(outcome);
+            return (Invoked::at_once(outcome), Heard::Nothing);
         }
         let Ok((head, body)) = request::build(&invoke) else {
-            return Invoked::at_once(Outcome::error(
+            let unusable = Outcome::error(
                 FaultCode::Connection,
                 "The address of the function's endpoint cannot be used.",
-            ));
+            );
+            return (Invoked::at_once(unusable), Heard::Nothing);
         };
-        let client = self.client(&request::origin(&invoke.function.endpoint));
+        let client = self.outbound.client_for_one(Some(invoke.tenant));
         let rest = self.timeout.saturating_sub(began.elapsed());
         let answer = exchange(&client, head, body, RESULT_BYTES_MAX, rest).await;
-        let outcome = match answer {
-            Ok(answer) => request::outcome_of(&answer),
-            Err(failure) => Outcome::no_answer(failure.kind),
+        let (outcome, heard) = match answer {
+            Ok(answer) => (request::outcome_of(&answer), Heard::Answered),
+            Err(failure) => (Outcome::no_answer(failure.kind), Heard::of(failure.kind)),
         };
-        Invoked {
+        let invoked = Invoked {
             outcome,
             duration_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
-        }
+        };
+        (invoked, heard)
     }
 
     /// On a thread of its own: a schema and arguments that take long hold up nobody else's functions.
@@ -162,32 +154,5 @@ impl Kept {
             schemas.clear();
         }
         schemas.insert(text, validator);
-    }
-
-    fn client(&self, origin: &str) -> Client {
-        let mut clients = self.clients.borrow_mut();
-        if let Some(kept) = clients.get_mut(origin) {
-            kept.used = Instant::now();
-            return kept.client.clone();
-        }
-        if clients.len() >= CLIENTS_MAX {
-            let oldest = clients.iter().min_by_key(|(_, kept)| kept.used);
-            if let Some(oldest) = oldest.map(|(origin, _)| origin.clone()) {
-                clients.remove(&oldest);
-            }
-        }
-        let client = self.outbound.client(CONNECTIONS_PER_ORIGIN);
-        let kept = KeptClient {
-            client: client.clone(),
-            used: Instant::now(),
-        };
-        clients.insert(origin.to_owned(), kept);
-        client
-    }
-
-    fn sweep(&self) {
-        self.clients
-            .borrow_mut()
-            .retain(|_, kept| kept.used.elapsed() < CLIENT_IDLE);
     }
 }

@@ -1,7 +1,9 @@
 //! Calling tenants' functions: one request, five seconds, an answer for the AI whatever happens.
 //!
-//! Functions have their own threads, connections and permits, so that webhooks can never slow a live call.
+//! Functions have their own threads, connections and permits, so that webhooks can never slow a live call. Each invocation
+//! has a connection of its own: whatever a server sends too late or unasked, no other invocation can take it for its answer.
 
+mod circuits;
 mod invoker;
 mod outcome;
 mod permits;
@@ -18,12 +20,17 @@ use actix_rt::ArbiterHandle;
 use dikala_entities::{CallId, FunctionMethod, OutboundUrl, Secret, TenantId, function};
 use serde_json::{Map, Value};
 
-use self::permits::{Permit, Permits};
+pub use self::circuits::CircuitState;
+use self::{
+    circuits::{Circuits, Turn},
+    permits::{Permit, Permits},
+};
 pub use self::{
     invoker::FunctionInvoker,
     outcome::{FaultCode, Invoked, Outcome},
 };
 use crate::{
+    clock::SharedClock,
     meter::{MeteredContext, OnPanic},
     outbound::Outbound,
     webhooks::stats::HistogramReading,
@@ -39,16 +46,19 @@ pub struct FunctionsConfig {
     pub timeout: Duration,
     /// Invocations at the same time of all tenants.
     pub max_in_flight: usize,
-    /// Invocations at the same time of one tenant.
+    /// Invocations at the same time of one tenant, as long as no more than half of all are taken.
     pub tenant_max_in_flight: usize,
+    /// Invocations at the same time to one endpoint of a tenant.
+    pub endpoint_max_in_flight: usize,
 }
 
 impl Default for FunctionsConfig {
     fn default() -> Self {
         Self {
             timeout: Duration::from_secs(5),
-            max_in_flight: 256,
-            tenant_max_in_flight: 64,
+            max_in_flight: 4_096,
+            tenant_max_in_flight: 512,
+            endpoint_max_in_flight: 128,
         }
     }
 }
@@ -95,6 +105,7 @@ pub(crate) struct Permitted {
     invoke: Invoke,
     /// Held until the invocation is over, whoever is still waiting for it.
     permit: Permit,
+    turn: Turn,
 }
 
 /// What the rest of the program knows of the invokers.
@@ -102,6 +113,8 @@ pub(crate) struct Permitted {
 pub struct FunctionsHandle {
     invokers: Arc<[Addr<FunctionInvoker>]>,
     permits: Permits,
+    circuits: Circuits,
+    clock: SharedClock,
 }
 
 /// Starts one invoker on each arbiter; they should be their own.
@@ -109,35 +122,58 @@ pub fn start(
     arbiters: &[ArbiterHandle],
     outbound: &Outbound,
     config: &FunctionsConfig,
+    clock: SharedClock,
 ) -> FunctionsHandle {
     let invokers = arbiters.iter().map(|arbiter| {
-        let (outbound, timeout) = (outbound.clone(), config.timeout);
+        let (outbound, timeout, clock) = (outbound.clone(), config.timeout, Arc::clone(&clock));
         MeteredContext::start(arbiter, MAILBOX, OnPanic::Restart, move |_| {
-            FunctionInvoker::new(outbound, timeout)
+            FunctionInvoker::new(outbound, timeout, clock)
         })
     });
     FunctionsHandle {
         invokers: invokers.collect(),
-        permits: Permits::new(config.max_in_flight, config.tenant_max_in_flight),
+        permits: Permits::new(config),
+        circuits: Circuits::default(),
+        clock,
     }
 }
 
 impl FunctionsHandle {
     /// Calls the endpoint once. A function that fails is an outcome, never an error.
     pub async fn invoke(&self, invoke: Invoke) -> Invoked {
-        let Some(permit) = self.permits.take(invoke.tenant) else {
+        let Some(turn) = self.turn(&invoke) else {
+            return Invoked::at_once(Outcome::circuit_open());
+        };
+        let Some(permit) = self.permits.take(&invoke) else {
             return Invoked::at_once(Outcome::busy());
         };
-        // A tenant's functions share connections: always the same invoker.
         let invoker = invoke.tenant.as_u128() % self.invokers.len().max(1) as u128;
         let Some(invoker) = self.invokers.get(usize::try_from(invoker).unwrap_or(0)) else {
             return Invoked::at_once(Outcome::busy());
         };
-        let sent = invoker.send(Permitted { invoke, permit }).await;
+        let permitted = Permitted {
+            invoke,
+            permit,
+            turn,
+        };
+        let sent = invoker.send(permitted).await;
         sent.unwrap_or_else(|_| Invoked::at_once(Outcome::busy()))
     }
 
-    /// Invocations under way.
+    fn turn(&self, invoke: &Invoke) -> Option<Turn> {
+        let (tenant, endpoint) = (invoke.tenant, &invoke.function.endpoint);
+        if invoke.is_test {
+            return Some(self.circuits.turn_of_test(tenant, endpoint));
+        }
+        self.circuits.turn(tenant, endpoint, self.clock.now())
+    }
+
+    /// Whether an endpoint of a tenant is called at the moment.
+    pub fn circuit(&self, tenant: TenantId, endpoint: &OutboundUrl) -> CircuitState {
+        self.circuits.state(tenant, endpoint, self.clock.now())
+    }
+
+    /// Invocations under way in calls.
     pub fn in_flight(&self) -> usize {
         self.permits.in_flight()
     }

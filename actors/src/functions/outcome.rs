@@ -34,6 +34,7 @@ pub enum FaultCode {
     InvalidArguments,
     UnknownFunction,
     Disabled,
+    CircuitOpen,
 }
 
 /// An outcome and how long it took.
@@ -66,6 +67,7 @@ impl FaultCode {
             Self::InvalidArguments => "invalid_arguments",
             Self::UnknownFunction => "unknown_function",
             Self::Disabled => "disabled",
+            Self::CircuitOpen => "circuit_open",
         }
     }
 }
@@ -101,6 +103,13 @@ impl Outcome {
         Self::error(
             FaultCode::Connection,
             "The service is too busy to call the function now.",
+        )
+    }
+
+    pub(crate) fn circuit_open() -> Self {
+        Self::error(
+            FaultCode::CircuitOpen,
+            "The function's endpoint did not answer the last times and is not called for a while.",
         )
     }
 
@@ -194,6 +203,7 @@ mod tests {
             FaultCode::InvalidArguments,
             FaultCode::UnknownFunction,
             FaultCode::Disabled,
+            FaultCode::CircuitOpen,
         ] {
             assert_eq!(serde_json::to_value(code).expect("plain"), code.as_str());
         }

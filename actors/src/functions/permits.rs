@@ -1,117 +1,91 @@
-//! How many invocations run at the same time, in all and per tenant.
+//! How many invocations run at the same time: in all, per tenant and per endpoint. Tests have a bound of their own; a call
+//! counts its invocations itself.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering::Relaxed},
-    },
-    time::Instant,
+use std::{sync::Arc, time::Instant};
+
+use dikala_entities::{OutboundUrl, TenantId};
+
+use super::{FunctionsConfig, Invoke};
+use crate::{
+    shares::{Share, Shares},
+    webhooks::stats::{Histogram, HistogramReading},
 };
 
-use dashmap::DashMap;
-use dikala_entities::TenantId;
-
-use crate::webhooks::stats::{Histogram, HistogramReading};
+/// Tests at the same time, in all and of one tenant.
+const TESTS_MAX: usize = 64;
+const TESTS_PER_TENANT_MAX: usize = 4;
+/// For what is bounded by the tenants' shares already.
+const NO_TOTAL: usize = usize::MAX;
 
 #[derive(Clone, Debug)]
-pub(super) struct Permits(Arc<Shared>);
-
-#[derive(Debug)]
-struct Shared {
-    max: usize,
-    tenant_max: usize,
-    running: AtomicUsize,
-    by_tenant: DashMap<TenantId, usize>,
-    latency: Histogram,
+pub(super) struct Permits {
+    tenants: Shares<TenantId>,
+    endpoints: Shares<(TenantId, OutboundUrl)>,
+    tests: Shares<TenantId>,
+    latency: Arc<Histogram>,
 }
 
 /// The right to one invocation, given back when it is dropped.
 #[derive(Debug)]
 pub(super) struct Permit {
-    tenant: TenantId,
+    _shares: Held,
     taken: Instant,
-    shared: Arc<Shared>,
+    latency: Arc<Histogram>,
+}
+
+#[derive(Debug)]
+#[expect(
+    dead_code,
+    reason = "the shares are only held, and given back with the permit"
+)]
+enum Held {
+    Test(Share<TenantId>),
+    Call(Share<TenantId>, Share<(TenantId, OutboundUrl)>),
 }
 
 impl Permits {
-    pub(super) fn new(max: usize, tenant_max: usize) -> Self {
-        Self(Arc::new(Shared {
-            max,
-            tenant_max,
-            running: AtomicUsize::new(0),
-            by_tenant: DashMap::new(),
-            latency: Histogram::default(),
-        }))
-    }
-
-    /// A permit, or none where the limit of all or of the tenant is reached.
-    pub(super) fn take(&self, tenant: TenantId) -> Option<Permit> {
-        let shared = &self.0;
-        {
-            let mut running = shared.by_tenant.entry(tenant).or_insert(0);
-            if *running >= shared.tenant_max {
-                return None;
-            }
-            *running += 1;
+    pub(super) fn new(config: &FunctionsConfig) -> Self {
+        Self {
+            tenants: Shares::new(config.max_in_flight, config.tenant_max_in_flight),
+            endpoints: Shares::new(NO_TOTAL, config.endpoint_max_in_flight),
+            tests: Shares::new(TESTS_MAX, TESTS_PER_TENANT_MAX),
+            latency: Arc::default(),
         }
-        // From here on dropping the permit undoes what was counted.
-        let before = shared.running.fetch_add(1, Relaxed);
-        let permit = Permit {
-            tenant,
-            taken: Instant::now(),
-            shared: Arc::clone(shared),
-        };
-        (before < shared.max).then_some(permit)
     }
 
+    /// A permit, or none where one of the limits is reached.
+    pub(super) fn take(&self, invoke: &Invoke) -> Option<Permit> {
+        let tenant = invoke.tenant;
+        let shares = if invoke.is_test {
+            Held::Test(self.tests.take(tenant)?)
+        } else {
+            Held::Call(
+                self.tenants.take(tenant)?,
+                self.endpoints
+                    .take((tenant, invoke.function.endpoint.clone()))?,
+            )
+        };
+        Some(Permit {
+            _shares: shares,
+            taken: Instant::now(),
+            latency: Arc::clone(&self.latency),
+        })
+    }
+
+    /// Invocations under way, without tests.
     pub(super) fn in_flight(&self) -> usize {
-        self.0.running.load(Relaxed)
+        self.tenants.held()
     }
 
     pub(super) fn latency(&self) -> HistogramReading {
-        self.0.latency.reading()
+        self.latency.reading()
     }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.shared.running.fetch_sub(1, Relaxed);
         let took = self.taken.elapsed().as_millis();
-        self.shared
-            .latency
+        self.latency
             .observe_ms(u64::try_from(took).unwrap_or(u64::MAX));
-        if let Some(mut running) = self.shared.by_tenant.get_mut(&self.tenant) {
-            *running = running.saturating_sub(1);
-        }
-        self.shared
-            .by_tenant
-            .remove_if(&self.tenant, |_, running| *running == 0);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use dikala_entities::Millis;
-
-    use super::*;
-
-    #[test]
-    fn a_tenant_has_his_share_and_all_have_theirs() {
-        let permits = Permits::new(3, 2);
-        let now = Millis::from_i64(1);
-        let (a, b) = (TenantId::new(now), TenantId::new(now));
-        let first = permits.take(a);
-        let second = permits.take(a);
-        assert!(first.is_some() && second.is_some());
-        assert!(permits.take(a).is_none());
-        let third = permits.take(b);
-        assert!(third.is_some());
-        assert!(permits.take(b).is_none());
-        assert_eq!(permits.in_flight(), 3);
-        drop(first);
-        assert!(permits.take(b).is_some());
-        drop((second, third));
-        assert_eq!(permits.in_flight(), 0);
-        assert!(permits.0.by_tenant.is_empty());
     }
 }

@@ -5,12 +5,13 @@ use awc::http::{
     header::{HeaderMap, HeaderName, HeaderValue},
 };
 use bytes::Bytes;
-use dikala_entities::{CallId, FunctionMethod, OutboundUrl};
+use dikala_entities::{CallId, FunctionMethod};
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::{FaultCode, Invoke, Outcome};
 use crate::{
+    nesting,
     outbound::{Exchange, Head},
     webhooks::signature::Signer,
 };
@@ -83,11 +84,6 @@ fn uri(invoke: &Invoke) -> Result<Uri, Unusable> {
     url.as_str().parse().map_err(|_| Unusable)
 }
 
-/// Scheme, host and port: what shares connections.
-pub(super) fn origin(endpoint: &OutboundUrl) -> String {
-    endpoint.to_url().origin().ascii_serialization()
-}
-
 /// A 2xx with a JSON object is a result; everything else is a fault.
 pub(super) fn outcome_of(answer: &Exchange) -> Outcome {
     if !(200..300).contains(&answer.status) {
@@ -106,7 +102,14 @@ pub(super) fn outcome_of(answer: &Exchange) -> Outcome {
         );
     }
     match serde_json::from_slice::<Map<String, Value>>(&answer.body) {
-        Ok(result) => Outcome::Ok { result },
+        Ok(result) if nesting::fits(&result) => Outcome::Ok { result },
+        Ok(_) => Outcome::error(
+            FaultCode::InvalidResponse,
+            format!(
+                "The answer of the function's endpoint is nested more than {} deep.",
+                nesting::DEPTH_MAX
+            ),
+        ),
         Err(_) => Outcome::error(
             FaultCode::InvalidResponse,
             "The function's endpoint did not answer with a JSON object.",
@@ -153,10 +156,15 @@ mod tests {
                 "{status} {body:?}: {outcome:?}"
             );
         }
-        let deep = [b"{\"a\":".repeat(500), b"1".to_vec(), b"}".repeat(500)].concat();
-        assert!(matches!(
-            outcome_of(&answer(200, &deep)),
-            Outcome::Error { .. }
-        ));
+        for (levels, fits) in [(64, true), (65, false), (127, false), (500, false)] {
+            let deep = [
+                b"{\"a\":".repeat(levels),
+                b"1".to_vec(),
+                b"}".repeat(levels),
+            ]
+            .concat();
+            let outcome = outcome_of(&answer(200, &deep));
+            assert_eq!(outcome.fault().is_none(), fits, "{levels}: {outcome:?}");
+        }
     }
 }

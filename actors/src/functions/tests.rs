@@ -1,13 +1,22 @@
 //! Invocations against real endpoints.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+    time::{Duration, Instant},
+};
 
 use actix_rt::Arbiter;
 use dikala_entities::{CallId, FunctionMethod, Millis, OutboundUrl, Secret, TenantId, UrlPolicy};
 use serde_json::{Map, Value, json};
 
-use super::{FaultCode, FunctionSpec, FunctionsConfig, FunctionsHandle, Invoke, Outcome, start};
+use super::{
+    CircuitState, FaultCode, FunctionSpec, FunctionsConfig, FunctionsHandle, Invoke, Outcome, start,
+};
 use crate::{
+    clock::{ManualClock, SharedClock, SystemClock},
     outbound::{
         Guard, Outbound,
         receiver::{Play, Receiver, local_outbound},
@@ -22,8 +31,10 @@ fn functions(outbound: &Outbound) -> FunctionsHandle {
         timeout: Duration::from_millis(400),
         max_in_flight: 8,
         tenant_max_in_flight: 4,
+        ..FunctionsConfig::default()
     };
-    start(&[Arbiter::current()], outbound, &config)
+    let clock = Arc::new(SystemClock);
+    start(&[Arbiter::current()], outbound, &config, clock)
 }
 
 fn invoke(endpoint: OutboundUrl, method: FunctionMethod, parameters: Value) -> Invoke {
@@ -201,4 +212,148 @@ async fn a_test_is_marked() {
     call.is_test = true;
     functions(&local_outbound()).invoke(call).await;
     assert_eq!(receiver.seen()[0].headers["x-service-test"], "true");
+}
+
+/// A handle with the bounds that are in force, and a shorter time.
+fn real(clock: SharedClock) -> FunctionsHandle {
+    let config = FunctionsConfig {
+        timeout: Duration::from_millis(1_500),
+        ..FunctionsConfig::default()
+    };
+    start(&[Arbiter::current()], &local_outbound(), &config, clock)
+}
+
+#[actix::test]
+async fn tenants_that_hang_take_nothing_from_a_healthy_one() {
+    let hanging = Receiver::start(|_| Play::Hang).await;
+    let quick = Receiver::start(|_| Play::answer(200, "", b"{}")).await;
+    let handle = real(Arc::new(SystemClock));
+    let mut running = Vec::new();
+    for _ in 0..6 {
+        let mut bad = invoke(hanging.url("/"), FunctionMethod::Post, json!({"city": "x"}));
+        for _ in 0..3 {
+            bad.call = CallId::new(NOW);
+            for _ in 0..16 {
+                let (handle, bad) = (handle.clone(), bad.clone());
+                running.push(actix_rt::spawn(async move { handle.invoke(bad).await }));
+            }
+        }
+    }
+    hanging.wait_for(6 * 3 * 16).await;
+    for n in 0..10 {
+        let good = invoke(quick.url("/"), FunctionMethod::Post, json!({"city": "x"}));
+        let outcome = handle.invoke(good).await.outcome;
+        assert!(matches!(outcome, Outcome::Ok { .. }), "{n}: {outcome:?}");
+    }
+    assert_eq!(handle.in_flight(), 6 * 3 * 16);
+    for task in running {
+        let outcome = task.await.expect("it ran").outcome;
+        assert!(outcome.fault().is_some(), "{outcome:?}");
+    }
+    assert_eq!(handle.in_flight(), 0);
+}
+
+#[actix::test]
+async fn an_endpoint_that_keeps_hanging_is_left_alone_until_it_answers() {
+    let answers = Arc::new(AtomicBool::new(false));
+    let mended = Arc::clone(&answers);
+    let receiver = Receiver::start(move |_| {
+        if mended.load(SeqCst) {
+            Play::answer(200, "", b"{}")
+        } else {
+            Play::Reset
+        }
+    })
+    .await;
+    let clock = ManualClock::new(NOW);
+    let handle = real(Arc::new(clock.clone()));
+    let call = invoke(
+        receiver.url("/"),
+        FunctionMethod::Post,
+        json!({"city": "x"}),
+    );
+    let code = async || handle.invoke(call.clone()).await.outcome.fault();
+    let state = || handle.circuit(call.tenant, &call.function.endpoint);
+    for _ in 0..5 {
+        assert_eq!(code().await, Some(FaultCode::Connection));
+    }
+    for _ in 0..20 {
+        assert_eq!(code().await, Some(FaultCode::CircuitOpen));
+    }
+    assert_eq!(receiver.seen().len(), 5);
+    let until = NOW.plus_ms(5_000);
+    assert_eq!(state(), CircuitState::Open { until });
+
+    // One call decides; arguments that do not fit ask nobody and decide nothing.
+    clock.advance_ms(5_000);
+    assert_eq!(state(), CircuitState::HalfOpen);
+    let mut wrong = call.clone();
+    wrong.parameters = Map::new();
+    let outcome = handle.invoke(wrong).await.outcome;
+    assert_eq!(outcome.fault(), Some(FaultCode::InvalidArguments));
+    assert_eq!(code().await, Some(FaultCode::Connection));
+    assert_eq!(code().await, Some(FaultCode::CircuitOpen));
+    assert_eq!(receiver.seen().len(), 6);
+
+    // A test asks all the same, and its answer ends the pause.
+    answers.store(true, SeqCst);
+    let mut test = call.clone();
+    test.is_test = true;
+    assert_eq!(handle.invoke(test).await.outcome.fault(), None);
+    assert_eq!(state(), CircuitState::Closed);
+    assert_eq!(code().await, None);
+}
+
+#[actix::test]
+async fn tests_have_a_bound_of_their_own() {
+    let hanging = Receiver::start(|_| Play::Hang).await;
+    let handle = real(Arc::new(SystemClock));
+    let mut test = invoke(hanging.url("/"), FunctionMethod::Post, json!({"city": "x"}));
+    test.is_test = true;
+    let running: Vec<_> = (0..4)
+        .map(|_| {
+            let (handle, test) = (handle.clone(), test.clone());
+            actix_rt::spawn(async move { handle.invoke(test).await })
+        })
+        .collect();
+    hanging.wait_for(4).await;
+    assert_eq!(handle.in_flight(), 0, "tests take nothing from calls");
+    assert_eq!(handle.invoke(test).await.outcome, Outcome::busy());
+    for task in running {
+        let outcome = task.await.expect("it ran").outcome;
+        assert_eq!(outcome.fault(), Some(FaultCode::Timeout));
+    }
+}
+
+/// An endpoint that says everything twice, before and after: no invocation gets what was said to another.
+#[actix::test]
+async fn an_answer_belongs_to_its_invocation() {
+    let receiver = Receiver::start(|seen| {
+        let body: Value = serde_json::from_slice(&seen.body).expect("JSON");
+        let answer = json!({"city": body["parameters"]["city"]}).to_string();
+        let once = format!(
+            "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{answer}",
+            answer.len()
+        );
+        Play::Raw(once.repeat(2).into_bytes())
+    })
+    .await;
+    let handle = real(Arc::new(SystemClock));
+    let tenants = [TenantId::new(NOW), TenantId::new(NOW)];
+    let running: Vec<_> = (0..60)
+        .map(|n| {
+            let city = format!("city {n}");
+            let method = FunctionMethod::ALL[n % FunctionMethod::ALL.len()];
+            let mut call = invoke(receiver.url("/"), method, json!({"city": city}));
+            call.tenant = tenants[n % 2];
+            let handle = handle.clone();
+            actix_rt::spawn(async move {
+                let result = Map::from_iter([("city".to_owned(), json!(city))]);
+                assert_eq!(handle.invoke(call).await.outcome, Outcome::Ok { result });
+            })
+        })
+        .collect();
+    for task in running {
+        task.await.expect("its own answer");
+    }
 }

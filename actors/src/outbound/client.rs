@@ -10,11 +10,14 @@ use std::{
 
 use awc::{
     ClientResponse, Connector,
-    error::{ConnectError, SendRequestError},
-    http::{Method, StatusCode, Uri, header::HeaderMap},
+    error::{ConnectError, PayloadError, SendRequestError},
+    http::{
+        Method, StatusCode, Uri,
+        header::{HOST, HeaderMap, HeaderValue},
+    },
 };
 use bytes::Bytes;
-use dikala_entities::OutboundUrl;
+use dikala_entities::{OutboundUrl, TenantId};
 use futures_util::StreamExt;
 use rustls::ClientConfig;
 
@@ -31,20 +34,23 @@ const USER_AGENT: &str = concat!("Dikala/", env!("CARGO_PKG_VERSION"));
 const KEEP_ALIVE: Duration = Duration::from_secs(4);
 /// A connection is made anew after this, so that a changed DNS answer is followed.
 const CONNECTION_AGE_MAX: Duration = Duration::from_secs(75);
+/// How long a registration waits for a name server.
+const REGISTRATION_LOOKUP: Duration = Duration::from_secs(2);
 /// The HTTP client's own limits are put out of the way: [`exchange`] holds the time.
 const NEVER: Duration = Duration::from_secs(3_600);
 
 /// What outbound requests share: the guard, the trusted authorities, the resolver.
 #[derive(Clone)]
 pub struct Outbound {
-    connector: GuardedConnector,
+    guard: Arc<Guard>,
+    resolver: Resolver,
     tls: Arc<ClientConfig>,
 }
 
 impl fmt::Debug for Outbound {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Outbound")
-            .field("guard", &self.connector.guard)
+            .field("guard", &self.guard)
             .finish_non_exhaustive()
     }
 }
@@ -65,9 +71,14 @@ pub enum OutboundError {
     Tls(rustls::Error),
 }
 
-/// Connections to one server, or to a few. Cheap to make; belongs to one thread. Idle sockets close when it is dropped.
+/// Connections to one endpoint of one tenant. Cheap to make; belongs to one thread. Idle sockets close when it is dropped.
 #[derive(Clone)]
-pub struct Client(awc::Client);
+pub struct Client {
+    plain: awc::Client,
+    secure: awc::Client,
+    /// Whether a connection may carry another request when its answer is over.
+    keeps: bool,
+}
 
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -170,54 +181,87 @@ impl ErrorKind {
 impl Outbound {
     /// Takes the operator's settings.
     pub fn new(guard: Guard, extra_ca: Option<&Path>) -> Result<Self, OutboundError> {
+        Self::with_resolver(guard, extra_ca, Resolver::of_system())
+    }
+
+    pub(super) fn with_resolver(
+        guard: Guard,
+        extra_ca: Option<&Path>,
+        resolver: Resolver,
+    ) -> Result<Self, OutboundError> {
         Ok(Self {
-            connector: GuardedConnector {
-                guard: Arc::new(guard),
-                resolver: Resolver::new(),
-            },
+            guard: Arc::new(guard),
+            resolver,
             tls: tls::client_config(extra_ca)?,
         })
     }
 
     /// The rule that connections are held to.
     pub fn guard(&self) -> &Guard {
-        &self.connector.guard
+        &self.guard
     }
 
-    /// The verdict on an address before it is stored. A name that does not resolve now is accepted: every connection is checked again.
-    pub async fn check_url(&self, url: &OutboundUrl) -> Result<(), Blocked> {
+    /// The verdict on an address of a tenant's before it is stored. A name that does not resolve now, or not soon, is
+    /// accepted: every connection is checked again.
+    pub async fn check_url(&self, tenant: TenantId, url: &OutboundUrl) -> Result<(), Blocked> {
         let url = url.to_url();
-        if url.scheme() != "https" && !self.guard().allow_http {
+        if url.scheme() != "https" && !self.guard.allow_http {
             return Err(Blocked::Insecure);
         }
         let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
             return Err(Blocked::NotPublic);
         };
-        match self.connector.resolver.resolve(host).await {
-            Ok(addresses) => self.guard().check_all(&addresses, port),
-            Err(_) => Ok(()),
+        let reach = self.guard.check_host(host, port)?;
+        let resolve = self.resolver.resolve(Some(tenant), host);
+        match tokio::time::timeout(REGISTRATION_LOOKUP, resolve).await {
+            Ok(Ok(addresses)) => self.guard.check_all(&addresses, port, reach),
+            Ok(Err(_)) | Err(_) => Ok(()),
         }
     }
 
-    /// A client of its own for one destination, with at most `connections` at the same time.
-    pub fn client(&self, connections: usize) -> Client {
+    /// A client of its own for one endpoint, with at most `connections` at the same time, which are used again. Names are
+    /// looked up for `asker`; none is this program itself.
+    pub fn client(&self, asker: Option<TenantId>, connections: usize) -> Client {
+        Client {
+            plain: self.http(asker, connections, None),
+            secure: self.http(asker, connections, Some(&self.tls)),
+            keeps: true,
+        }
+    }
+
+    /// A client for one exchange, on a connection of its own.
+    pub fn client_for_one(&self, asker: Option<TenantId>) -> Client {
+        Client {
+            keeps: false,
+            ..self.client(asker, 1)
+        }
+    }
+
+    fn http(
+        &self,
+        asker: Option<TenantId>,
+        connections: usize,
+        tls: Option<&Arc<ClientConfig>>,
+    ) -> awc::Client {
+        let connector = GuardedConnector {
+            guard: Arc::clone(&self.guard),
+            resolver: self.resolver.clone(),
+            asker,
+            tls: tls.map(Arc::clone),
+        };
         let connector = Connector::new()
-            .connector(self.connector.clone())
-            .rustls_0_23(Arc::clone(&self.tls))
+            .connector(connector)
             .timeout(NEVER)
-            .handshake_timeout(NEVER)
             .conn_keep_alive(KEEP_ALIVE)
             .conn_lifetime(CONNECTION_AGE_MAX)
             .limit(connections);
-        Client(
-            awc::Client::builder()
-                .connector(connector)
-                .disable_redirects()
-                .disable_timeout()
-                .no_default_headers()
-                .add_default_header((awc::http::header::USER_AGENT, USER_AGENT))
-                .finish(),
-        )
+        awc::Client::builder()
+            .connector(connector)
+            .disable_redirects()
+            .disable_timeout()
+            .no_default_headers()
+            .add_default_header((awc::http::header::USER_AGENT, USER_AGENT))
+            .finish()
     }
 }
 
@@ -277,17 +321,40 @@ impl Open {
     pub async fn chunk(&mut self, limit: Duration) -> Result<Option<Bytes>, ErrorKind> {
         let chunk = tokio::time::timeout(limit, self.response.next()).await;
         let chunk = chunk.map_err(|_| ErrorKind::Timeout)?;
-        chunk.transpose().map_err(|_| ErrorKind::Reset)
+        chunk.transpose().map_err(|error| broken_off(&error))
     }
 }
 
 async fn send(client: &Client, head: Head, body: Bytes) -> Result<ClientResponse, ErrorKind> {
-    let mut request = client.0.request(head.method, head.uri).no_decompress();
+    let (uri, host) = as_plain(&head.uri).ok_or(ErrorKind::Connect)?;
+    let http = match head.uri.scheme_str() {
+        Some("https") => &client.secure,
+        _ => &client.plain,
+    };
+    // Some servers take the body of these for the next request: nothing may come after it.
+    let misread = !body.is_empty() && matches!(head.method, Method::GET | Method::DELETE);
+    let mut request = http.request(head.method, uri).no_decompress();
+    if misread || !client.keeps {
+        request = request.force_close();
+    }
     for (name, value) in head.headers {
         request.headers_mut().insert(name, value);
     }
+    request.headers_mut().insert(HOST, host);
     let sent = request.send_body(body).await;
     sent.map_err(|error| kind_of(&error))
+}
+
+/// The address without TLS, which the connector adds, and what the server is told it was asked as.
+fn as_plain(uri: &Uri) -> Option<(Uri, HeaderValue)> {
+    let authority = uri.authority()?;
+    let plain = Uri::builder()
+        .scheme("http")
+        .authority(authority.clone())
+        .path_and_query(uri.path_and_query()?.clone())
+        .build()
+        .ok()?;
+    Some((plain, HeaderValue::from_str(authority.as_str()).ok()?))
 }
 
 /// What an answer says besides its body.
@@ -313,7 +380,7 @@ async fn talk(
         .map(str::to_owned);
     let mut truncated = false;
     while let Some(chunk) = response.next().await {
-        let chunk = chunk.map_err(|_| ErrorKind::Reset)?;
+        let chunk = chunk.map_err(|error| broken_off(&error))?;
         let room = body_max - come.body.len();
         come.body.extend_from_slice(&chunk[..chunk.len().min(room)]);
         if chunk.len() > room {
@@ -339,15 +406,27 @@ fn kind_of(error: &SendRequestError) -> ErrorKind {
         SendRequestError::Connect(ConnectError::Disconnected)
         | SendRequestError::Send(_)
         | SendRequestError::Body(_) => ErrorKind::Reset,
-        // Dialling reports its faults as `Resolver`; what is left here is the handshake's.
-        SendRequestError::Connect(ConnectError::Io(_)) => ErrorKind::Tls,
         SendRequestError::Connect(_) | SendRequestError::Url(_) => ErrorKind::Connect,
         // The parser's error type has no public name here; a socket's fault is its source.
-        SendRequestError::Response(parse)
-            if parse.source().is_some_and(|s| s.is::<io::Error>()) =>
-        {
-            ErrorKind::Reset
-        }
+        SendRequestError::Response(parse) => parse
+            .source()
+            .and_then(|source| source.downcast_ref())
+            .map_or(ErrorKind::InvalidResponse, kind_of_io),
         _ => ErrorKind::InvalidResponse,
+    }
+}
+
+fn broken_off(error: &PayloadError) -> ErrorKind {
+    match error {
+        PayloadError::Io(error) | PayloadError::Incomplete(Some(error)) => kind_of_io(error),
+        _ => ErrorKind::Reset,
+    }
+}
+
+/// What the [`Wire`](super::wire::Wire) says of an answer, and the system of a socket.
+fn kind_of_io(error: &io::Error) -> ErrorKind {
+    match error.kind() {
+        io::ErrorKind::InvalidData => ErrorKind::InvalidResponse,
+        _ => ErrorKind::Reset,
     }
 }

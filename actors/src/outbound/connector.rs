@@ -1,4 +1,5 @@
-//! Makes outbound TCP connections: resolve, check every address, dial only what was checked, check who answered.
+//! Makes outbound connections: resolve, check every address, dial only what was checked, check who answered, and speak TLS
+//! where that is asked for.
 
 use std::{
     fmt, io,
@@ -11,12 +12,16 @@ use actix_rt::net::TcpStream;
 use actix_service::Service;
 use actix_tls::connect::{ConnectError, ConnectInfo, Connection};
 use awc::http::Uri;
+use dikala_entities::TenantId;
 use futures_util::future::LocalBoxFuture;
+use rustls::{ClientConfig, pki_types::ServerName};
+use tokio_rustls::TlsConnector;
 
 use super::{
     ErrorKind,
-    guard::Guard,
+    guard::{Guard, Reach},
     resolver::{ResolveError, Resolver},
+    wire::{Socket, Wire},
 };
 
 /// The addresses of one name that are tried; a name with hundreds is somebody's game.
@@ -47,6 +52,11 @@ fn is_ours(error: &io::Error) -> bool {
 pub(super) struct GuardedConnector {
     pub(super) guard: Arc<Guard>,
     pub(super) resolver: Resolver,
+    /// For whom names are looked up.
+    pub(super) asker: Option<TenantId>,
+    /// With TLS, where that is wanted. The HTTP client is always asked for plain http: its own TLS would stand between it
+    /// and the [`Wire`].
+    pub(super) tls: Option<Arc<ClientConfig>>,
 }
 
 /// A connection was not made. Travels through the HTTP client inside its own error.
@@ -62,7 +72,7 @@ impl fmt::Display for DialError {
 impl std::error::Error for DialError {}
 
 impl Service<ConnectInfo<Uri>> for GuardedConnector {
-    type Response = Connection<Uri, TcpStream>;
+    type Response = Connection<Uri, Wire>;
     type Error = ConnectError;
     type Future = LocalBoxFuture<'static, Result<Self::Response, ConnectError>>;
 
@@ -71,9 +81,8 @@ impl Service<ConnectInfo<Uri>> for GuardedConnector {
     fn call(&self, target: ConnectInfo<Uri>) -> Self::Future {
         let connector = self.clone();
         Box::pin(async move {
-            let dialled = connector.dial(target.request(), target.port()).await;
-            match dialled {
-                Ok(stream) => Ok(Connection::new(target.request().clone(), stream)),
+            match connector.connect(target.request()).await {
+                Ok(wire) => Ok(Connection::new(target.request().clone(), wire)),
                 // Never `InvalidInput`: the client panics on it.
                 Err(kind) => Err(ConnectError::Resolver(Box::new(DialError(kind)))),
             }
@@ -82,23 +91,44 @@ impl Service<ConnectInfo<Uri>> for GuardedConnector {
 }
 
 impl GuardedConnector {
-    async fn dial(&self, uri: &Uri, port: u16) -> Result<TcpStream, ErrorKind> {
-        let insecure = uri.scheme_str() != Some("https");
-        if insecure && !self.guard.allow_http {
+    async fn connect(&self, uri: &Uri) -> Result<Wire, ErrorKind> {
+        let host = uri.host().ok_or(ErrorKind::Connect)?;
+        let default_port = if self.tls.is_some() { 443 } else { 80 };
+        let port = uri.port_u16().unwrap_or(default_port);
+        let tcp = self.dial(host, port).await?;
+        let Some(tls) = &self.tls else {
+            return Ok(Wire::new(Socket::Plain(tcp)));
+        };
+        let bare = host.trim_start_matches('[').trim_end_matches(']');
+        let name = ServerName::try_from(bare.to_owned()).map_err(|_| ErrorKind::Tls)?;
+        let tls = TlsConnector::from(Arc::clone(tls)).connect(name, tcp).await;
+        let tls = tls.map_err(|_| ErrorKind::Tls)?;
+        Ok(Wire::new(Socket::Tls(Box::new(tls))))
+    }
+
+    async fn dial(&self, host: &str, port: u16) -> Result<TcpStream, ErrorKind> {
+        if self.tls.is_none() && !self.guard.allow_http {
             return Err(ErrorKind::BlockedTarget);
         }
-        let host = uri.host().ok_or(ErrorKind::Connect)?;
-        let addresses = self.resolver.resolve(host).await.map_err(|e| match e {
+        let blocked = |_| ErrorKind::BlockedTarget;
+        let reach = self.guard.check_host(host, port).map_err(blocked)?;
+        let resolved = self.resolver.resolve(self.asker, host).await;
+        let addresses = resolved.map_err(|e| match e {
             ResolveError::NotFound => ErrorKind::Dns,
             ResolveError::Busy => ErrorKind::Busy,
         })?;
         self.guard
-            .check_all(&addresses, port)
-            .map_err(|_| ErrorKind::BlockedTarget)?;
-        self.connect_any(&addresses, port).await
+            .check_all(&addresses, port, reach)
+            .map_err(blocked)?;
+        self.connect_any(&addresses, port, reach).await
     }
 
-    async fn connect_any(&self, addresses: &[IpAddr], port: u16) -> Result<TcpStream, ErrorKind> {
+    async fn connect_any(
+        &self,
+        addresses: &[IpAddr],
+        port: u16,
+        reach: Reach,
+    ) -> Result<TcpStream, ErrorKind> {
         let tried = addresses.len().min(ADDRESSES_TRIED_MAX);
         for (number, address) in (1..).zip(&addresses[..tried]) {
             let connect = TcpStream::connect(SocketAddr::new(*address, port));
@@ -115,7 +145,7 @@ impl GuardedConnector {
             };
             let peer = stream.peer_addr().map_err(|_| ErrorKind::Connect)?;
             self.guard
-                .check(peer.ip(), peer.port())
+                .check(peer.ip(), peer.port(), reach)
                 .map_err(|_| ErrorKind::BlockedTarget)?;
             // Small requests in one piece: waiting for more to send only adds delay.
             let _ = stream.set_nodelay(true);

@@ -10,20 +10,51 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
+use super::names::{self, AllowedHost};
+
 /// The rule for outbound connections.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
     /// Ranges that may be dialled although they are not public.
     pub allow_cidrs: Vec<IpNet>,
+    /// Hosts that may be reached although they are internal, wherever they lead.
+    pub allow_hosts: AllowedHosts,
     /// Plain http may be used.
     pub allow_http: bool,
     /// Ports that this service listens on: never dialled on an address of this machine, whatever is allowed.
     pub own_ports: Vec<u16>,
 }
 
+/// Which hosts the operator trusts by name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AllowedHosts {
+    /// Whoever runs the program says himself where it goes.
+    All,
+    Only(Vec<AllowedHost>),
+}
+
+impl Default for AllowedHosts {
+    fn default() -> Self {
+        Self::Only(Vec::new())
+    }
+}
+
+/// Where a host may lead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// To public addresses, and to ranges that the operator allows.
+    Public,
+    /// The operator trusts the name.
+    Anywhere,
+}
+
 /// The address may not be dialled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Blocked {
+    #[error("must be the name of a public host, not an internal or special one")]
+    Internal,
+    #[error("must not use the port of another protocol; web servers are at 443, 8443 and the like")]
+    Port,
     #[error("must not be, or resolve to, an address that is not public")]
     NotPublic,
     #[error("must not point at this service itself")]
@@ -33,18 +64,37 @@ pub enum Blocked {
 }
 
 impl Guard {
+    /// Where a host may lead, if it may be asked at all.
+    pub(super) fn check_host(&self, host: &str, port: u16) -> Result<Reach, Blocked> {
+        let trusted = match &self.allow_hosts {
+            AllowedHosts::All => true,
+            AllowedHosts::Only(hosts) => hosts.iter().any(|allowed| allowed.covers(host, port)),
+        };
+        if trusted {
+            return Ok(Reach::Anywhere);
+        }
+        names::check(host, port)?;
+        Ok(Reach::Public)
+    }
+
     /// Whether every one of the addresses may be dialled at `port`: one bad address refuses the name.
-    pub fn check_all(&self, addresses: &[IpAddr], port: u16) -> Result<(), Blocked> {
+    pub(super) fn check_all(
+        &self,
+        addresses: &[IpAddr],
+        port: u16,
+        reach: Reach,
+    ) -> Result<(), Blocked> {
         addresses
             .iter()
-            .try_for_each(|address| self.check(*address, port))
+            .try_for_each(|address| self.check(*address, port, reach))
     }
 
     /// Whether an address may be dialled at `port`.
-    pub fn check(&self, address: IpAddr, port: u16) -> Result<(), Blocked> {
+    pub(super) fn check(&self, address: IpAddr, port: u16, reach: Reach) -> Result<(), Blocked> {
         let address = effective(address);
-        let allowed =
-            is_public(address) || self.allow_cidrs.iter().any(|net| net.contains(&address));
+        let allowed = reach == Reach::Anywhere
+            || is_public(address)
+            || self.allow_cidrs.iter().any(|net| net.contains(&address));
         if !allowed {
             return Err(Blocked::NotPublic);
         }
@@ -110,24 +160,25 @@ impl V6 {
 }
 
 const SPECIAL_V4: &[V4] = &[
-    V4(0, 0, 0, 0, 8),       // this network
-    V4(10, 0, 0, 0, 8),      // private
-    V4(100, 64, 0, 0, 10),   // shared by carriers
-    V4(127, 0, 0, 0, 8),     // loopback
-    V4(169, 254, 0, 0, 16),  // link local, with the clouds' metadata services
-    V4(172, 16, 0, 0, 12),   // private
-    V4(192, 0, 0, 0, 24),    // protocol assignments
-    V4(192, 0, 2, 0, 24),    // documentation
-    V4(192, 31, 196, 0, 24), // AS112
-    V4(192, 52, 193, 0, 24), // AMT
-    V4(192, 88, 99, 0, 24),  // 6to4 relays
-    V4(192, 168, 0, 0, 16),  // private
-    V4(192, 175, 48, 0, 24), // AS112
-    V4(198, 18, 0, 0, 15),   // benchmarks
-    V4(198, 51, 100, 0, 24), // documentation
-    V4(203, 0, 113, 0, 24),  // documentation
-    V4(224, 0, 0, 0, 4),     // multicast
-    V4(240, 0, 0, 0, 4),     // reserved, with broadcast
+    V4(0, 0, 0, 0, 8),        // this network
+    V4(10, 0, 0, 0, 8),       // private
+    V4(100, 64, 0, 0, 10),    // shared by carriers
+    V4(127, 0, 0, 0, 8),      // loopback
+    V4(168, 63, 129, 16, 32), // a cloud's own service for its machines, in the middle of public addresses
+    V4(169, 254, 0, 0, 16),   // link local, with the clouds' metadata services
+    V4(172, 16, 0, 0, 12),    // private
+    V4(192, 0, 0, 0, 24),     // protocol assignments
+    V4(192, 0, 2, 0, 24),     // documentation
+    V4(192, 31, 196, 0, 24),  // AS112
+    V4(192, 52, 193, 0, 24),  // AMT
+    V4(192, 88, 99, 0, 24),   // 6to4 relays
+    V4(192, 168, 0, 0, 16),   // private
+    V4(192, 175, 48, 0, 24),  // AS112
+    V4(198, 18, 0, 0, 15),    // benchmarks
+    V4(198, 51, 100, 0, 24),  // documentation
+    V4(203, 0, 113, 0, 24),   // documentation
+    V4(224, 0, 0, 0, 4),      // multicast
+    V4(240, 0, 0, 0, 4),      // reserved, with broadcast
 ];
 
 /// What lies outside is loopback, unspecified, IPv4-compatible, discard, local NAT64, SRv6, unique local, link local, multicast or unassigned.
@@ -146,7 +197,7 @@ mod tests {
     use super::*;
 
     fn verdict(guard: &Guard, address: &str) -> Result<(), Blocked> {
-        guard.check(address.parse().expect("an address"), 443)
+        guard.check(address.parse().expect("an address"), 443, Reach::Public)
     }
 
     /// Both registries, multicast, and what was once site local. Without the ranges that carry an IPv4 address which
@@ -156,6 +207,7 @@ mod tests {
         "10.0.0.0/8",
         "100.64.0.0/10",
         "127.0.0.0/8",
+        "168.63.129.16/32",
         "169.254.0.0/16",
         "172.16.0.0/12",
         "192.0.0.0/24",
@@ -240,7 +292,7 @@ mod tests {
                     Ok(())
                 };
                 assert_eq!(
-                    guard.check(address, 443),
+                    guard.check(address, 443, Reach::Public),
                     expected,
                     "{address}, beside {range}"
                 );
@@ -329,8 +381,11 @@ mod tests {
             "8.8.8.8".parse().expect("v4"),
             "127.0.0.1".parse().expect("v4"),
         ];
-        assert_eq!(guard.check_all(&addresses, 443), Err(Blocked::NotPublic));
-        assert_eq!(guard.check_all(&addresses[..1], 443), Ok(()));
+        assert_eq!(
+            guard.check_all(&addresses, 443, Reach::Public),
+            Err(Blocked::NotPublic)
+        );
+        assert_eq!(guard.check_all(&addresses[..1], 443, Reach::Public), Ok(()));
     }
 
     #[test]
@@ -352,9 +407,35 @@ mod tests {
             "::ffff:127.0.0.1",
         ] {
             let address = address.parse().expect("an address");
-            assert_eq!(guard.check(address, 8080), Err(Blocked::Own), "{address}");
-            assert_eq!(guard.check(address, 8081), Ok(()), "{address}");
+            for reach in [Reach::Public, Reach::Anywhere] {
+                let own = guard.check(address, 8080, reach);
+                assert_eq!(own, Err(Blocked::Own), "{address}");
+                assert_eq!(guard.check(address, 8081, reach), Ok(()), "{address}");
+            }
         }
-        assert_eq!(guard.check("192.0.2.1".parse().expect("v4"), 8080), Ok(()));
+        let elsewhere = "192.0.2.1".parse().expect("v4");
+        assert_eq!(guard.check(elsewhere, 8080, Reach::Public), Ok(()));
+    }
+
+    #[test]
+    fn a_host_that_the_operator_allows_may_lead_anywhere_and_no_other() {
+        let allowed = |text: &str| text.parse::<AllowedHost>().expect("a host");
+        let guard = Guard {
+            allow_hosts: AllowedHosts::Only(vec![allowed("hooks.internal"), allowed("mail:25")]),
+            ..Guard::default()
+        };
+        let reach = guard.check_host("hooks.internal", 8080);
+        assert_eq!(reach, Ok(Reach::Anywhere));
+        let private = "10.1.2.3".parse().expect("v4");
+        assert_eq!(guard.check(private, 8080, Reach::Anywhere), Ok(()));
+        assert_eq!(guard.check_host("mail", 25), Ok(Reach::Anywhere));
+        for (host, port, verdict) in [
+            ("other.internal", 443, Err(Blocked::Internal)),
+            ("hooks.internal", 25, Err(Blocked::Port)),
+            ("mail", 443, Err(Blocked::Internal)),
+            ("example.com", 443, Ok(Reach::Public)),
+        ] {
+            assert_eq!(guard.check_host(host, port), verdict, "{host}:{port}");
+        }
     }
 }

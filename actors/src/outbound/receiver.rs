@@ -209,7 +209,7 @@ pub(crate) fn local_outbound() -> Outbound {
     let guard = Guard {
         allow_cidrs: vec!["127.0.0.0/8".parse().expect("a range")],
         allow_http: true,
-        own_ports: Vec::new(),
+        ..Guard::default()
     };
     Outbound::new(guard, None).expect("outbound")
 }

@@ -1,21 +1,29 @@
-//! Names to addresses, with a bound on how many lookups run and how long one may take.
+//! Names to addresses, with a bound on how many lookups run, for one tenant and in all, and how long one may take.
 
 use std::{
     collections::HashMap,
+    fmt, io,
     net::{IpAddr, ToSocketAddrs},
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
+use dikala_entities::TenantId;
 use futures_util::future::{BoxFuture, FutureExt, Shared};
-use tokio::sync::Semaphore;
+
+use super::names::is_localhost;
+use crate::shares::Shares;
 
 /// A lookup that takes longer counts as failed. The system's own patience is often 10 s and more.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Lookups at the same time. Each holds a thread for as long as the system's resolver keeps it.
 const LOOKUPS_MAX: usize = 128;
-/// How long a lookup waits for its turn before it counts as our fault.
-const TURN_TIMEOUT: Duration = Duration::from_secs(1);
+/// Lookups at the same time for one tenant.
+const TENANT_LOOKUPS_MAX: usize = 32;
+/// How long a name that gave no address is not asked for again.
+const FAILURE_KEPT: Duration = Duration::from_secs(5);
+/// Names of which that is remembered.
+const FAILURES_MAX: usize = 4_096;
 
 /// Why a name gave no addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,25 +34,53 @@ pub(super) enum ResolveError {
     Busy,
 }
 
-type Lookup = Shared<BoxFuture<'static, Result<Arc<[IpAddr]>, ResolveError>>>;
+type Addresses = Result<Arc<[IpAddr]>, ResolveError>;
+type Lookup = Shared<BoxFuture<'static, Addresses>>;
+/// Asks whoever knows; may block for as long as it likes.
+type Ask = dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync;
 
 /// Looks names up. Who asks for a name that is being looked up already waits for that answer.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Resolver {
-    permits: Arc<Semaphore>,
-    running: Arc<Mutex<HashMap<String, Lookup>>>,
+    ask: Arc<Ask>,
+    shares: Shares<Option<TenantId>>,
+    names: Arc<Mutex<Names>>,
+}
+
+#[derive(Default)]
+struct Names {
+    running: HashMap<String, Lookup>,
+    /// Names that gave no address, and until when that is believed.
+    failed: HashMap<String, Instant>,
+}
+
+impl fmt::Debug for Resolver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Resolver").finish_non_exhaustive()
+    }
 }
 
 impl Resolver {
-    pub(super) fn new() -> Self {
+    /// Asks the system.
+    pub(super) fn of_system() -> Self {
+        Self::new(|name| {
+            let found = (name, 0).to_socket_addrs()?;
+            Ok(found.map(|address| address.ip()).collect())
+        })
+    }
+
+    pub(super) fn new(
+        ask: impl Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync + 'static,
+    ) -> Self {
         Self {
-            permits: Arc::new(Semaphore::new(LOOKUPS_MAX)),
-            running: Arc::default(),
+            ask: Arc::new(ask),
+            shares: Shares::new(LOOKUPS_MAX, TENANT_LOOKUPS_MAX),
+            names: Arc::default(),
         }
     }
 
-    /// The addresses of a host; of an address literal, itself.
-    pub(super) async fn resolve(&self, host: &str) -> Result<Arc<[IpAddr]>, ResolveError> {
+    /// The addresses of a host, looked up for `asker`; of an address literal, itself.
+    pub(super) async fn resolve(&self, asker: Option<TenantId>, host: &str) -> Addresses {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         if let Ok(literal) = bare.parse::<IpAddr>() {
             return Ok(Arc::new([literal]));
@@ -56,63 +92,183 @@ impl Resolver {
                 IpAddr::from([0, 0, 0, 0, 0, 0, 0, 1_u16]),
             ]));
         }
-        let lookup = self.lookup(host).await?;
-        tokio::time::timeout(LOOKUP_TIMEOUT, lookup)
-            .await
-            .unwrap_or(Err(ResolveError::NotFound))
+        let lookup = self.lookup(asker, host)?;
+        match tokio::time::timeout(LOOKUP_TIMEOUT, lookup).await {
+            Ok(found) => found,
+            Err(_) => {
+                self.names().remember_failure(host, Instant::now());
+                Err(ResolveError::NotFound)
+            }
+        }
     }
 
-    async fn lookup(&self, host: &str) -> Result<Lookup, ResolveError> {
-        if let Some(lookup) = self.joined(host) {
-            return Ok(lookup);
+    fn lookup(&self, asker: Option<TenantId>, host: &str) -> Result<Lookup, ResolveError> {
+        let mut names = self.names();
+        if names.failed_lately(host, Instant::now()) {
+            return Err(ResolveError::NotFound);
         }
-        let permit = tokio::time::timeout(TURN_TIMEOUT, Arc::clone(&self.permits).acquire_owned())
-            .await
-            .ok()
-            .and_then(Result::ok)
-            .ok_or(ResolveError::Busy)?;
-        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(lookup) = running.get(host) {
+        if let Some(lookup) = names.running.get(host) {
             return Ok(lookup.clone());
         }
-        let (name, all) = (host.to_owned(), Arc::clone(&self.running));
+        let share = self.shares.take(asker).ok_or(ResolveError::Busy)?;
+        let (name, resolver) = (host.to_owned(), self.clone());
         let task = tokio::task::spawn_blocking(move || {
-            let found = system_lookup(&name);
-            all.lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .remove(&name);
+            let found = addresses((resolver.ask)(&name));
+            let mut names = resolver.names();
+            names.running.remove(&name);
+            if found.is_err() {
+                names.remember_failure(&name, Instant::now());
+            }
+            drop(names);
             // The thread is free again only now, however long ago everybody stopped waiting.
-            drop(permit);
+            drop(share);
             found
         });
         let lookup = task
             .map(|ended| ended.unwrap_or(Err(ResolveError::Busy)))
             .boxed()
             .shared();
-        running.insert(host.to_owned(), lookup.clone());
+        names.running.insert(host.to_owned(), lookup.clone());
         Ok(lookup)
     }
 
-    fn joined(&self, host: &str) -> Option<Lookup> {
-        let running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
-        running.get(host).cloned()
+    fn names(&self) -> MutexGuard<'_, Names> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn is_localhost(host: &str) -> bool {
-    let host = host.trim_end_matches('.').to_ascii_lowercase();
-    host == "localhost" || host.ends_with(".localhost")
+impl Names {
+    fn failed_lately(&self, name: &str, now: Instant) -> bool {
+        self.failed.get(name).is_some_and(|until| now < *until)
+    }
+
+    /// What there is no room for is not remembered: it is asked for again.
+    fn remember_failure(&mut self, name: &str, now: Instant) {
+        if self.failed.len() >= FAILURES_MAX {
+            self.failed.retain(|_, until| now < *until);
+        }
+        if self.failed.len() < FAILURES_MAX {
+            self.failed.insert(name.to_owned(), now + FAILURE_KEPT);
+        }
+    }
 }
 
-fn system_lookup(name: &str) -> Result<Arc<[IpAddr]>, ResolveError> {
-    let mut addresses: Vec<IpAddr> = (name, 0)
-        .to_socket_addrs()
-        .map_err(|_| ResolveError::NotFound)?
-        .map(|address| address.ip())
-        .collect();
-    addresses.dedup();
-    if addresses.is_empty() {
+fn addresses(found: io::Result<Vec<IpAddr>>) -> Addresses {
+    let mut found = found.map_err(|_| ResolveError::NotFound)?;
+    found.dedup();
+    if found.is_empty() {
         return Err(ResolveError::NotFound);
     }
-    Ok(addresses.into())
+    Ok(found.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use dikala_entities::Millis;
+
+    use super::*;
+
+    const PUBLIC: [u8; 4] = [8, 8, 8, 8];
+
+    fn tenant() -> Option<TenantId> {
+        Some(TenantId::new(Millis::from_i64(1)))
+    }
+
+    /// Blocks on names that begin with `hang` until it is released, and counts what it is asked.
+    #[derive(Clone, Default)]
+    struct Slow {
+        asked: Arc<AtomicUsize>,
+        released: Arc<(Mutex<bool>, std::sync::Condvar)>,
+    }
+
+    impl Slow {
+        fn resolver(&self) -> Resolver {
+            let slow = self.clone();
+            Resolver::new(move |name| {
+                slow.asked.fetch_add(1, SeqCst);
+                if name.starts_with("hang") {
+                    let (released, told) = &*slow.released;
+                    let released = released.lock().expect("no panics");
+                    drop(told.wait_while(released, |released| !*released));
+                }
+                match name.split('.').next() {
+                    Some("none") => Err(io::Error::other("no such name")),
+                    _ => Ok(vec![PUBLIC.into()]),
+                }
+            })
+        }
+
+        fn release(&self) {
+            *self.released.0.lock().expect("no panics") = true;
+            self.released.1.notify_all();
+        }
+    }
+
+    #[actix_rt::test]
+    async fn names_that_hang_hold_up_one_tenant_until_their_threads_return() {
+        let slow = Slow::default();
+        let resolver = slow.resolver();
+        let (greedy, other) = (tenant(), tenant());
+        let mut waiting: Vec<_> = (0..192)
+            .map(|n| {
+                let resolver = resolver.clone();
+                let name = format!("hang{n}.example.com");
+                actix_rt::spawn(async move { resolver.resolve(greedy, &name).await })
+            })
+            .collect();
+        while slow.asked.load(SeqCst) < TENANT_LOOKUPS_MAX {
+            tokio::task::yield_now().await;
+        }
+        let beyond = resolver.resolve(greedy, "quick.example.com").await;
+        assert_eq!(beyond, Err(ResolveError::Busy));
+        for n in 0..10 {
+            let found = resolver.resolve(other, &format!("n{n}.example.com")).await;
+            assert_eq!(found.map(|a| a.to_vec()), Ok(vec![PUBLIC.into()]));
+        }
+        // Nobody waits any more: the threads are still held, and count.
+        for task in &waiting {
+            task.abort();
+        }
+        assert_eq!(resolver.shares.held(), TENANT_LOOKUPS_MAX);
+        let beyond = resolver.resolve(greedy, "quick.example.com").await;
+        assert_eq!(beyond, Err(ResolveError::Busy));
+        slow.release();
+        while resolver.shares.held() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let found = resolver.resolve(greedy, "quick.example.com").await;
+        assert!(found.is_ok());
+        waiting.clear();
+    }
+
+    #[actix_rt::test]
+    async fn a_name_without_address_is_not_asked_for_again_at_once() {
+        let slow = Slow::default();
+        let resolver = slow.resolver();
+        for _ in 0..5 {
+            let found = resolver.resolve(tenant(), "none.example.com").await;
+            assert_eq!(found, Err(ResolveError::NotFound));
+        }
+        assert_eq!(slow.asked.load(SeqCst), 1);
+        let later = Instant::now() + FAILURE_KEPT;
+        assert!(!resolver.names().failed_lately("none.example.com", later));
+        for _ in 0..2 {
+            let found = resolver.resolve(tenant(), "some.example.com").await;
+            assert!(found.is_ok());
+        }
+        assert_eq!(slow.asked.load(SeqCst), 3, "addresses are not kept");
+    }
+
+    #[test]
+    fn failures_are_remembered_within_a_bound() {
+        let (mut names, now) = (Names::default(), Instant::now());
+        for n in 0..FAILURES_MAX * 2 {
+            names.remember_failure(&format!("n{n}"), now);
+        }
+        assert_eq!(names.failed.len(), FAILURES_MAX);
+        names.remember_failure("late", now + FAILURE_KEPT);
+        assert_eq!(names.failed.len(), 1);
+    }
 }

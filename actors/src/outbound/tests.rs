@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use awc::http::{Method, header::HeaderMap};
 use bytes::Bytes;
-use dikala_entities::{OutboundUrl, UrlPolicy};
+use dikala_entities::{Millis, OutboundUrl, TenantId, UrlPolicy};
 
 use super::{
     Blocked, Client, ErrorKind, Exchange, Failure, Guard, Head, Outbound, exchange,
@@ -38,7 +38,11 @@ async fn ask(client: &Client, url: &str) -> Result<Exchange, Failure> {
 
 async fn play(play: Play) -> Result<Exchange, Failure> {
     let receiver = Receiver::start(move |_| play.clone()).await;
-    ask(&local_outbound().client(8), receiver.url("/").as_str()).await
+    ask(
+        &local_outbound().client(None, 8),
+        receiver.url("/").as_str(),
+    )
+    .await
 }
 
 fn kind(answer: Result<Exchange, Failure>) -> ErrorKind {
@@ -52,7 +56,11 @@ async fn a_server_that_hangs_or_drips_is_cut_off_in_time() {
     assert_eq!(kind(head), ErrorKind::Timeout);
     let raw = b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\nthe beginning".to_vec();
     let receiver = Receiver::start(move |_| Play::Raw(raw.clone())).await;
-    let body = ask(&local_outbound().client(8), receiver.url("/").as_str()).await;
+    let body = ask(
+        &local_outbound().client(None, 8),
+        receiver.url("/").as_str(),
+    )
+    .await;
     let expected = Failure {
         kind: ErrorKind::Timeout,
         status: Some(200),
@@ -118,7 +126,7 @@ async fn what_is_not_http_has_its_name() {
 #[actix::test]
 async fn redirects_are_answers_and_nothing_is_asked_for_packed() {
     let receiver = Receiver::start(|_| Play::answer(307, "location: /other\r\n", b"")).await;
-    let client = local_outbound().client(8);
+    let client = local_outbound().client(None, 8);
     for _ in 0..3 {
         let answer = ask(&client, receiver.url("/a").as_str())
             .await
@@ -141,7 +149,7 @@ async fn nobody_there_and_no_tls_have_their_names() {
     let closed = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let url = format!("http://{}/", closed.local_addr().expect("an address"));
     drop(closed);
-    let client = local_outbound().client(8);
+    let client = local_outbound().client(None, 8);
     assert_eq!(kind(ask(&client, &url).await), ErrorKind::Connect);
     let plain = Receiver::start(|_| Play::Reset).await;
     // The receiver waits for the end of a head that never comes: the handshake stalls.
@@ -157,7 +165,7 @@ async fn nobody_there_and_no_tls_have_their_names() {
     });
     let refused = ask(&client, &format!("https://{address}/")).await;
     assert_eq!(kind(refused), ErrorKind::Tls);
-    let unknown = ask(&client, "http://no-such-host.invalid/").await;
+    let unknown = ask(&client, "http://no-such-host.example/").await;
     assert!(matches!(kind(unknown), ErrorKind::Dns | ErrorKind::Timeout));
 }
 
@@ -173,7 +181,7 @@ async fn an_address_that_is_not_public_is_never_dialled() {
         None,
     )
     .expect("outbound");
-    let client = strict.client(8);
+    let client = strict.client(None, 8);
     for host in [
         "127.0.0.1",
         "localhost",
@@ -197,7 +205,7 @@ async fn an_address_that_is_not_public_is_never_dialled() {
         None,
     )
     .expect("outbound");
-    let plain = ask(&https_only.client(8), receiver.url("/").as_str()).await;
+    let plain = ask(&https_only.client(None, 8), receiver.url("/").as_str()).await;
     assert_eq!(kind(plain), ErrorKind::BlockedTarget);
     assert!(receiver.seen().is_empty());
 }
@@ -209,7 +217,8 @@ async fn registration_and_delivery_give_the_same_verdict_in_every_spelling() {
         ..Guard::default()
     };
     let strict = Outbound::new(guard, None).expect("outbound");
-    let client = strict.client(1);
+    let client = strict.client(None, 1);
+    let tenant = TenantId::new(Millis::from_i64(1));
     for host in [
         "127.0.0.1",
         "127.1",
@@ -258,7 +267,7 @@ async fn registration_and_delivery_give_the_same_verdict_in_every_spelling() {
             let url = format!("{scheme}://{host}:4443/");
             let policy = UrlPolicy { allow_http: true };
             let parsed = OutboundUrl::parse(&url, policy).unwrap_or_else(|e| panic!("{url}: {e}"));
-            let registered = strict.check_url(&parsed).await;
+            let registered = strict.check_url(tenant, &parsed).await;
             assert_eq!(registered, Err(Blocked::NotPublic), "{url}");
             let delivered = kind(ask(&client, parsed.as_str()).await);
             assert_eq!(delivered, ErrorKind::BlockedTarget, "{url}");
@@ -279,10 +288,29 @@ async fn registration_and_delivery_give_the_same_verdict_in_every_spelling() {
         let url = OutboundUrl::parse(&format!("https://{host}/"), UrlPolicy::default());
         assert!(url.is_err(), "{host}: {url:?}");
     }
-    for host in ["8.8.8.8", "[2606:4700::1111]", "no-such-host.invalid"] {
+    for (host, verdict) in [
+        ("intranet", Blocked::Internal),
+        ("ip6-localhost", Blocked::Internal),
+        ("metadata.google.internal", Blocked::Internal),
+        ("no-such-host.invalid", Blocked::Internal),
+        ("168.63.129.16", Blocked::NotPublic),
+        ("example.com:22", Blocked::Port),
+        ("8.8.8.8:6667", Blocked::Port),
+    ] {
+        let url = format!("https://{host}/");
+        let parsed = OutboundUrl::parse(&url, UrlPolicy::default()).expect("an address");
+        assert_eq!(
+            strict.check_url(tenant, &parsed).await,
+            Err(verdict),
+            "{url}"
+        );
+        let delivered = kind(ask(&client, &url).await);
+        assert_eq!(delivered, ErrorKind::BlockedTarget, "{url}");
+    }
+    for host in ["8.8.8.8", "[2606:4700::1111]", "no-such-host.example"] {
         let url = OutboundUrl::parse(&format!("https://{host}/"), UrlPolicy::default());
         assert_eq!(
-            strict.check_url(&url.expect("a URL")).await,
+            strict.check_url(tenant, &url.expect("a URL")).await,
             Ok(()),
             "{host}"
         );
@@ -298,8 +326,9 @@ fn an_authority_file_that_holds_none_is_refused() {
     assert!(Outbound::new(Guard::default(), Some(&path)).is_err());
 }
 
-/// One TLS exchange on a thread of its own, with the certificate of `testdata` (for `localhost`, good for a century).
-fn tls_server() -> std::net::SocketAddr {
+/// One TLS exchange on a thread of its own, with the certificate of `testdata` (for `localhost` and its addresses, good for
+/// a century).
+fn tls_server(host: &str) -> std::net::SocketAddr {
     use std::io::{Read, Write};
 
     use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
@@ -316,13 +345,14 @@ fn tls_server() -> std::net::SocketAddr {
             key.expect("a key"),
         )
         .expect("a configuration");
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let listener = std::net::TcpListener::bind((host, 0)).expect("a port");
     let address = listener.local_addr().expect("an address");
     std::thread::spawn(move || {
         let (socket, _) = listener.accept().expect("a connection");
         let connection = rustls::ServerConnection::new(config.into()).expect("a connection");
         let mut stream = rustls::StreamOwned::new(connection, socket);
         if stream.read(&mut [0; 4096]).is_ok() {
+            let _ = stream.write_all(b"HTTP/1.1 103 Early Hints\r\n\r\n");
             let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecure");
             let _ = stream.flush();
         }
@@ -342,30 +372,25 @@ async fn tls_trusts_the_operators_authority_and_nobody_unknown() {
         ],
         ..Guard::default()
     };
-    let url = || format!("https://localhost:{}/", tls_server().port());
+    let url = || format!("https://localhost:{}/", tls_server("127.0.0.1").port());
     let trusting = Outbound::new(loopback(), Some(&authority)).expect("outbound");
-    let answer = ask(&trusting.client(1), &url()).await.expect("an answer");
+    let answer = ask(&trusting.client(None, 1), &url())
+        .await
+        .expect("an answer");
     assert_eq!(
         (answer.status, answer.body.as_slice()),
         (200, &b"secure"[..])
     );
+    if std::net::TcpListener::bind("[::1]:0").is_ok() {
+        for host in ["127.0.0.1", "::1"] {
+            let url = format!("https://{}/", tls_server(host));
+            let answer = ask(&trusting.client(None, 1), &url).await;
+            assert_eq!(answer.expect("an answer").body, b"secure", "{url}");
+        }
+    }
     let wary = Outbound::new(loopback(), None).expect("outbound");
-    assert_eq!(kind(ask(&wary.client(1), &url()).await), ErrorKind::Tls);
-}
-
-/// The HTTP client hands the address with its brackets to TLS, which takes no such name: no connection, and no panic.
-#[actix::test]
-async fn https_to_a_bare_ipv6_address_is_a_fault_of_the_handshake() {
-    let Ok(listener) = std::net::TcpListener::bind("[::1]:0") else {
-        println!("skipped: no IPv6 on this machine");
-        return;
-    };
-    let address = listener.local_addr().expect("an address");
-    let guard = Guard {
-        allow_cidrs: vec!["::1/128".parse().expect("v6")],
-        ..Guard::default()
-    };
-    let outbound = Outbound::new(guard, None).expect("outbound");
-    let answer = ask(&outbound.client(1), &format!("https://{address}/")).await;
-    assert_eq!(kind(answer), ErrorKind::Tls);
+    assert_eq!(
+        kind(ask(&wary.client(None, 1), &url()).await),
+        ErrorKind::Tls
+    );
 }

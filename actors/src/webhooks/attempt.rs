@@ -56,7 +56,7 @@ impl Endpoint {
         let kept = before.filter(|before| before.row.url == row.url);
         let client = match kept {
             Some(before) => before.client.clone(),
-            None => outbound.client(connections),
+            None => outbound.client(Some(row.tenant_id), connections),
         };
         Ok(Self {
             // An address that the HTTP client cannot take fails each attempt as one that cannot be reached.
@@ -112,7 +112,7 @@ impl Endpoint {
             // A server closes a kept connection when it likes; a request that met that moment goes out on a new one.
             Some((head, body)) if sent == closed => {
                 let rest = limit.saturating_sub(began.elapsed());
-                let fresh = self.outbound.client(1);
+                let fresh = self.outbound.client_for_one(Some(self.row.tenant_id));
                 exchange(&fresh, head, body, RESPONSE_BYTES_MAX, rest).await
             }
             _ => sent,

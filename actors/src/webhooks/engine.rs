@@ -27,6 +27,7 @@ use super::{
 use crate::{
     gather::Gather,
     outbox::{DELIVERY_LEASE_MS, Dispatch},
+    shares::fair,
 };
 
 /// Deliveries that wait in memory, over all lanes.
@@ -73,11 +74,12 @@ impl Settings {
     /// How many attempts a tenant may have under way before he begins no more: a quarter of all; and while more than half are
     /// under way, a part of the other half that leaves as much for one tenant who has none yet.
     fn share(&self, in_flight: usize, tenants: usize) -> usize {
-        if in_flight * 2 <= self.max_in_flight {
-            return self.tenant_max_in_flight;
-        }
-        let equal = self.max_in_flight / 2 / (tenants + 1);
-        equal.clamp(1, self.tenant_max_in_flight)
+        fair(
+            self.max_in_flight,
+            self.tenant_max_in_flight,
+            in_flight,
+            tenants,
+        )
     }
 }
 

@@ -11,16 +11,18 @@ use std::{
 
 use dikala_entities::{CallId, DeliveryId, Millis, TenantId};
 
-use super::{
-    attempt::Endpoint,
+use super::attempt::Endpoint;
+use crate::{
     circuit::{Admits, Circuit},
+    outbox::Dispatch,
 };
-use crate::outbox::Dispatch;
 
 /// Deliveries that wait in memory for one endpoint; the rest waits in the table.
 pub(super) const WAITING_MAX: usize = 64;
 /// With a backlog in the table, it is read again when no more than this many wait.
 const READ_AGAIN_AT: usize = 16;
+/// The first pause of a circuit, in milliseconds.
+pub(super) const FIRST_PAUSE_MS: i64 = 1_000;
 /// A fresh delivery that is older than this when it arrives is left to the table, which may have given it out already.
 const FRESH_MS: i64 = 1_000;
 
@@ -86,7 +88,7 @@ impl Lane {
             tenant,
             target: Target::Unknown,
             before: None,
-            circuit: Circuit::default(),
+            circuit: Circuit::new(FIRST_PAUSE_MS),
             in_round: false,
             claiming: false,
             closing: false,

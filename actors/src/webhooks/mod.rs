@@ -1,12 +1,11 @@
 //! Delivering events: committed deliveries go out at once, failed ones are tried again from the table, and nobody's
 //! endpoint slows anybody else's.
 //!
-//! [`dispatcher`] is the actor, a thin shell around [`engine`]; [`lane`] is one endpoint's queue; [`circuit`], [`retry`],
+//! [`dispatcher`] is the actor, a thin shell around [`engine`]; [`lane`] is one endpoint's queue; [`circuit`](crate::circuit), [`retry`],
 //! [`signature`] and [`headers`](mod@headers) are the decisions; [`table`] and [`results`] are the SQL; [`recovery`] sends
 //! again what failed in a time.
 
 mod attempt;
-mod circuit;
 mod dispatcher;
 mod engine;
 mod headers;

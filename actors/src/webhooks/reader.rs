@@ -7,11 +7,11 @@ use sea_orm::DbErr;
 
 use super::{
     attempt::Endpoint,
-    circuit::Circuit,
     engine::{Engine, State, WAITING_MAX},
-    lane::{Item, Lane, Target},
+    lane::{FIRST_PAUSE_MS, Item, Lane, Target},
     table::{self, Claim},
 };
+use crate::circuit::Circuit;
 
 /// The table is looked at this often, whatever is known.
 const LOOK_MS: i64 = 1_000;
@@ -185,7 +185,7 @@ impl Engine {
         };
         if !row.is_active || lane.closing {
             lane.target = Target::Disabled;
-            lane.circuit = Circuit::default();
+            lane.circuit = Circuit::new(FIRST_PAUSE_MS);
             lane.forget();
             return;
         }

@@ -24,6 +24,6 @@ pub use instant::{Millis, MillisError};
 pub use minutes::{MINUTES_MAX, Minutes, MinutesError};
 pub use phone::{CallerNumber, PhoneError, PhoneNumber};
 pub use secret::Secret;
-pub use text::{Language, LanguageError};
+pub use text::{Language, LanguageError, is_blank};
 pub use transfers::{TransferPrefixError, TransferPrefixes};
-pub use url::{OutboundUrl, UrlError, UrlPolicy};
+pub use url::{OutboundUrl, UrlError, UrlPolicy, is_host_name};

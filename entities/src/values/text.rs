@@ -1,9 +1,10 @@
-//! Language tags.
+//! Language tags, and texts that are there only for machines.
 
 use std::{fmt, str::FromStr};
 
 use sea_orm::DeriveValueType;
 use serde::{Deserialize, Serialize};
+use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
 /// A language tag of BCP 47 shape (RFC 5646 section 2.1), at most 35 characters: `id`, `en-US`, `zh-Hant-TW`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, DeriveValueType)]
@@ -62,9 +63,74 @@ impl FromStr for Language {
     }
 }
 
+/// Whether nobody would see anything of a text: it is empty, or all of it is blanks, controls, joiners and other characters
+/// that leave no ink.
+pub fn is_blank(text: &str) -> bool {
+    text.chars().all(is_invisible)
+}
+
+fn is_invisible(character: char) -> bool {
+    use GeneralCategory::{Control, Format, LineSeparator, ParagraphSeparator, SpaceSeparator};
+
+    let category = matches!(
+        character.general_category(),
+        Control | Format | LineSeparator | ParagraphSeparator | SpaceSeparator
+    );
+    // What Unicode has among letters, marks and symbols and displays as nothing: joiners, fillers, selectors, blanks of
+    // Braille and music, and code points that are to be ignored although they are not assigned.
+    let among_others = matches!(
+        character,
+        '\u{34f}'
+            | '\u{115f}'
+            | '\u{1160}'
+            | '\u{17b4}'
+            | '\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{2065}'
+            | '\u{2800}'
+            | '\u{3164}'
+            | '\u{fe00}'..='\u{fe0f}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fff8}'
+            | '\u{1d159}'
+            | '\u{e0000}'..='\u{e0fff}'
+    );
+    category || among_others
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_leaves_no_ink_is_blank() {
+        for blank in [
+            "",
+            " \t\r\n",
+            "\u{a0}\u{2003}\u{3000}",
+            "\u{200b}\u{200c}\u{200d}\u{2060}\u{feff}",
+            "\u{ad}",
+            "\u{61c}\u{200e}\u{202e}\u{2066}",
+            "\u{2028}\u{2029}\u{85}",
+            "\u{115f}\u{1160}\u{3164}\u{ffa0}",
+            "\u{2800}",
+            "\u{34f}\u{180e}\u{fe0f}\u{e0100}\u{e0041}",
+            "\u{1d159}\u{1d173}\u{0}",
+        ] {
+            assert!(is_blank(blank), "{blank:?}");
+        }
+        for visible in [
+            "a",
+            "\u{200b}.\u{200b}",
+            "가",
+            "👩\u{200d}🚀",
+            "\u{301}",
+            "⠁",
+            "ـ",
+        ] {
+            assert!(!is_blank(visible), "{visible:?}");
+        }
+    }
 
     #[test]
     fn the_shape_of_bcp_47() {

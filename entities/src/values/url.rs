@@ -8,6 +8,9 @@ use url::Url;
 
 /// The longest address, in characters, before and after normalisation.
 pub const URL_LENGTH_MAX: usize = 2_048;
+/// The longest host name and the longest part of one between two dots, in characters (RFC 1035 section 2.3.4).
+const HOST_LENGTH_MAX: usize = 253;
+const LABEL_LENGTH_MAX: usize = 63;
 
 /// An https address (http where the operator allows it) without user info and fragment, normalised by the WHATWG URL rules.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, DeriveValueType)]
@@ -25,6 +28,11 @@ pub struct UrlPolicy {
 pub enum UrlError {
     #[error("must be an absolute URL such as https://example.com/hooks")]
     Malformed,
+    #[error(
+        "must name a host: letters, digits and hyphens between dots, {LABEL_LENGTH_MAX} characters at most between two dots \
+         and {HOST_LENGTH_MAX} in all"
+    )]
+    Host,
     #[error("must have at most {URL_LENGTH_MAX} characters")]
     TooLong,
     #[error("must begin with https://")]
@@ -56,6 +64,9 @@ impl OutboundUrl {
         if url.host_str().is_none_or(str::is_empty) || url.port() == Some(0) {
             return Err(UrlError::Malformed);
         }
+        if url.domain().is_some_and(|name| !is_host_name(name)) {
+            return Err(UrlError::Host);
+        }
         // `https://@host` has an empty user name: nothing in the parsed form tells, the text does.
         let authority_end = text.find("://").map_or(0, |i| i + 3);
         let authority = text[authority_end..].split(['/', '?', '#', '\\']).next();
@@ -80,6 +91,20 @@ impl OutboundUrl {
     pub fn to_url(&self) -> Url {
         Url::parse(&self.0).expect("an OutboundUrl was made from a parsed URL")
     }
+}
+
+/// Whether a name, which may end with a dot, can be one of a host (RFC 1123 section 2.1). Underscores are taken too: they
+/// are not right, and in use.
+pub fn is_host_name(name: &str) -> bool {
+    let name = name.strip_suffix('.').unwrap_or(name);
+    let is_label = |label: &str| {
+        let letters = label
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_');
+        let length = (1..=LABEL_LENGTH_MAX).contains(&label.len());
+        letters && length && !label.starts_with('-') && !label.ends_with('-')
+    };
+    name.len() <= HOST_LENGTH_MAX && name.split('.').all(is_label)
 }
 
 impl fmt::Display for OutboundUrl {
@@ -119,6 +144,8 @@ mod tests {
     #[test]
     fn each_fault_has_its_name() {
         let long = format!("https://example.com/{}", "a".repeat(URL_LENGTH_MAX));
+        let long_label = format!("https://{}.example.com/", "a".repeat(64));
+        let long_name = format!("https://{}example.com/", "a.".repeat(122));
         for (given, error) in [
             ("http://example.com/", UrlError::Insecure),
             ("ftp://example.com/", UrlError::Insecure),
@@ -133,10 +160,28 @@ mod tests {
             ("https://user:pw@example.com/", UrlError::UserInfo),
             ("https://example.com/#x", UrlError::Fragment),
             (long.as_str(), UrlError::TooLong),
+            ("https://a..example.com/", UrlError::Host),
+            ("https://.example.com/", UrlError::Host),
+            ("https://example.com../", UrlError::Host),
+            ("https://a;b.example.com/", UrlError::Host),
+            ("https://a,b.example.com/", UrlError::Host),
+            ("https://a$b.example.com/", UrlError::Host),
+            ("https://-a.example.com/", UrlError::Host),
+            ("https://a-.example.com/", UrlError::Host),
+            (long_label.as_str(), UrlError::Host),
+            (long_name.as_str(), UrlError::Host),
         ] {
             assert_eq!(OutboundUrl::parse(given, HTTPS), Err(error), "{given}");
         }
         assert!(OutboundUrl::parse("http://example.com/", UrlPolicy { allow_http: true }).is_ok());
-        assert!(OutboundUrl::parse("https://example.com/a@b", HTTPS).is_ok());
+        for right in [
+            "https://example.com/a@b".to_owned(),
+            "https://my_app.example.com./".to_owned(),
+            "https://[2606:4700::1]/".to_owned(),
+            format!("https://{}.example.com/", "a".repeat(63)),
+            format!("https://{}example.com/", "a.".repeat(121)),
+        ] {
+            assert!(OutboundUrl::parse(&right, HTTPS).is_ok(), "{right}");
+        }
     }
 }

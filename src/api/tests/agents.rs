@@ -124,6 +124,33 @@ async fn all_wrong_fields_at_once() {
 }
 
 #[actix_web::test]
+async fn a_text_that_nobody_can_see_is_missing() {
+    let world = World::start().await;
+    let path = format!("/agents/{}", world.ours.agent);
+    for blank in [
+        "",
+        "  \n",
+        "\u{200b}\u{feff}",
+        "\u{ad}\u{2060}",
+        "\u{3164}\u{2800}",
+    ] {
+        let body = json!({"name": blank, "systemPrompt": blank});
+        let missing = ["name required", "systemPrompt required"];
+        let made = world.post("/agents", body.clone()).await;
+        assert_eq!(made.fields(), missing, "{blank:?}");
+        assert_eq!(
+            world.patch(&path, body).await.fields(),
+            missing,
+            "{blank:?}"
+        );
+        let function =
+            json!({"name": "f", "description": blank, "endpoint": "https://example.com/"});
+        let made = world.post(&format!("{path}/functions"), function).await;
+        assert_eq!(made.fields(), ["description required"], "{blank:?}");
+    }
+}
+
+#[actix_web::test]
 async fn a_patch_cannot_take_what_is_required() {
     let world = World::start().await;
     let path = format!("/agents/{}", world.ours.agent);

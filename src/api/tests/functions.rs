@@ -88,7 +88,7 @@ async fn a_function_is_made_enabled_changed_and_deleted() {
         stats,
         json!({
             "name": "cost", "from": "2026-01-14T03:30:00.000Z", "to": "2026-01-15T03:30:00.000Z",
-            "calls": 0, "failures": 0, "latencyMs": none
+            "calls": 0, "failures": 0, "latencyMs": none, "circuit": {"state": "closed", "retryAt": null}
         })
     );
 
@@ -159,6 +159,13 @@ async fn all_that_is_wrong_with_a_function() {
     assert_eq!(
         world.post(&path, blocked).await.fields(),
         ["endpoint blocked_address"]
+    );
+    let mut blocked = sample("x");
+    blocked["endpoint"] = json!("https://192.168.0.1/");
+    blocked["method"] = json!("TRACE");
+    assert_eq!(
+        world.post(&path, blocked).await.fields(),
+        ["endpoint blocked_address", "method not_allowed"]
     );
 }
 

@@ -79,6 +79,8 @@ async fn what_cannot_be_a_webhook() {
         ("https://user@example.com/", "url invalid_format"),
         ("https://example.com/#x", "url invalid_format"),
         ("example.com", "url invalid_format"),
+        ("https://a..example.com/", "url invalid_format"),
+        ("https://a;b.example.com/", "url invalid_format"),
         ("https://127.0.0.1/", "url blocked_address"),
         ("https://2130706433/", "url blocked_address"),
         ("https://localhost/", "url blocked_address"),
@@ -91,6 +93,22 @@ async fn what_cannot_be_a_webhook() {
             "{url}"
         );
     }
+    let wrong = json!({"url": "https://127.0.0.1/", "events": [], "secret": "short", "evnts": 1});
+    assert_eq!(
+        world.post("/webhooks", wrong).await.fields(),
+        [
+            "url blocked_address",
+            "events too_short",
+            "secret too_short",
+            "evnts unknown_field"
+        ]
+    );
+    let path = format!("/webhooks/{}", world.ours.webhook);
+    let wrong = json!({"url": "https://127.0.0.1/", "isActive": "yes"});
+    assert_eq!(
+        world.patch(&path, wrong).await.fields(),
+        ["url blocked_address", "isActive invalid_type"]
+    );
     body["url"] = json!(format!("https://example.com/{}", "a".repeat(2_048)));
     body["events"] = json!([]);
     body["secret"] = json!("x".repeat(257));

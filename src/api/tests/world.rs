@@ -11,6 +11,8 @@ use actix_web::{
 use dikala_actors::{
     clock::{Clock, ManualClock},
     feed::Feed,
+    functions::CircuitState,
+    outbound::Blocked,
 };
 use dikala_entities::{
     AgentId, CallId, CallStatus, DeliveryId, DeliveryStatus, EventId, EventKind, Millis,
@@ -29,7 +31,7 @@ use crate::{
     middleware::request_scope,
     openapi,
     routes::{self, BASE, ROUTES, configure_api},
-    services::{ApiSettings, BlockedAddress, CallControl, ControlError, OutboundControl, Services},
+    services::{ApiSettings, CallControl, ControlError, OutboundControl, Services},
 };
 
 /// A running API.
@@ -361,7 +363,7 @@ struct DirectOutbound {
 }
 
 impl OutboundControl for DirectOutbound {
-    fn check_url(&self, url: &OutboundUrl) -> BoxFuture<'_, Result<(), BlockedAddress>> {
+    fn check_url(&self, _: TenantId, url: &OutboundUrl) -> BoxFuture<'_, Result<(), Blocked>> {
         let private = match url.to_url().host() {
             Some(url::Host::Ipv4(ip)) => {
                 ip.is_private() || ip.is_loopback() || ip == Ipv4Addr::UNSPECIFIED
@@ -369,7 +371,16 @@ impl OutboundControl for DirectOutbound {
             Some(url::Host::Domain(name)) => name == "localhost",
             _ => true,
         };
-        ready(if private { Err(BlockedAddress) } else { Ok(()) }).boxed()
+        let verdict = if private {
+            Err(Blocked::NotPublic)
+        } else {
+            Ok(())
+        };
+        ready(verdict).boxed()
+    }
+
+    fn circuit(&self, _: &function::Model) -> CircuitState {
+        CircuitState::Closed
     }
 
     fn test_function(

@@ -1,17 +1,17 @@
-//! A lane's circuit breaker: an endpoint that keeps failing is probed with one attempt at a time instead of being shown
-//! everything that waits, so that what waits keeps its attempts. Pure.
+//! A circuit breaker: an endpoint that keeps failing is probed with one attempt at a time instead of being shown everything
+//! that is meant for it. Deliveries that wait keep their attempts; functions are answered at once. Pure.
 
 use dikala_entities::Millis;
 
 /// Failed attempts in a row that open the circuit.
 const OPENS_AFTER: u32 = 5;
-/// The first pause, doubled after each probe that fails, in milliseconds.
-const PAUSE_MS: i64 = 1_000;
 const PAUSE_MS_MAX: i64 = 60_000;
 
 /// The state of one endpoint's circuit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Circuit {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Circuit {
+    /// The first pause, doubled after each probe that fails, in milliseconds.
+    pause_ms: i64,
     failed_in_row: u32,
     open: Option<Open>,
 }
@@ -26,14 +26,23 @@ struct Open {
 
 /// How many attempts may begin now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Admits {
+pub(crate) enum Admits {
     All,
     One,
     None,
 }
 
 impl Circuit {
-    pub(super) fn admits(&self, now: Millis) -> Admits {
+    /// A closed one, whose first pause will be so long.
+    pub(crate) const fn new(pause_ms: i64) -> Self {
+        Self {
+            pause_ms,
+            failed_in_row: 0,
+            open: None,
+        }
+    }
+
+    pub(crate) fn admits(&self, now: Millis) -> Admits {
         match self.open {
             None => Admits::All,
             Some(open) if !open.probing && now >= open.probe_at => Admits::One,
@@ -41,38 +50,38 @@ impl Circuit {
         }
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.open.is_some()
     }
 
     /// When the next probe may begin; none while the circuit is closed or a probe is under way.
-    pub(super) fn probe_at(&self) -> Option<Millis> {
+    pub(crate) fn probe_at(&self) -> Option<Millis> {
         self.open
             .filter(|open| !open.probing)
             .map(|open| open.probe_at)
     }
 
     /// An attempt begins.
-    pub(super) fn begun(&mut self) {
+    pub(crate) fn begun(&mut self) {
         if let Some(open) = &mut self.open {
             open.probing = true;
         }
     }
 
     /// An attempt could not be made, for a reason that says nothing about the endpoint.
-    pub(super) fn not_made(&mut self) {
+    pub(crate) fn not_made(&mut self) {
         if let Some(open) = &mut self.open {
             open.probing = false;
         }
     }
 
-    pub(super) fn succeeded(&mut self) {
-        *self = Self::default();
+    pub(crate) fn succeeded(&mut self) {
+        *self = Self::new(self.pause_ms);
     }
 
     /// An attempt failed; its delivery is tried again after `wait_ms`, or never. The pause is never longer than that wait:
     /// a lone delivery keeps its schedule to the second.
-    pub(super) fn failed(&mut self, now: Millis, wait_ms: Option<i64>) {
+    pub(crate) fn failed(&mut self, now: Millis, wait_ms: Option<i64>) {
         self.failed_in_row = self.failed_in_row.saturating_add(1);
         let probes = match self.open {
             None if self.failed_in_row < OPENS_AFTER => return,
@@ -81,7 +90,7 @@ impl Circuit {
             // Begun before it opened: nothing new.
             Some(_) => return,
         };
-        let pause_ms = (PAUSE_MS << probes.min(6)).min(PAUSE_MS_MAX);
+        let pause_ms = (self.pause_ms << probes.min(6)).min(PAUSE_MS_MAX);
         let pause_ms = wait_ms.map_or(pause_ms, |wait| wait.min(pause_ms));
         self.open = Some(Open {
             probe_at: now.plus_ms(pause_ms),
@@ -98,7 +107,7 @@ mod tests {
     const NOW: Millis = Millis::from_i64(1_000_000);
 
     fn opened() -> Circuit {
-        let mut circuit = Circuit::default();
+        let mut circuit = Circuit::new(1_000);
         for _ in 0..OPENS_AFTER {
             assert_eq!(circuit.admits(NOW), Admits::All);
             circuit.failed(NOW, Some(3_600_000));
@@ -145,7 +154,7 @@ mod tests {
 
     #[test]
     fn the_pause_is_not_longer_than_the_wait_of_the_delivery_that_failed() {
-        let mut circuit = Circuit::default();
+        let mut circuit = Circuit::new(1_000);
         for _ in 0..OPENS_AFTER {
             circuit.failed(NOW, Some(300));
         }

@@ -1,0 +1,325 @@
+//! Which endpoints keep hanging: they are left alone for a while, and the AI is told at once.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use dikala_entities::{Millis, OutboundUrl, TenantId};
+
+use crate::{
+    circuit::{Admits, Circuit},
+    outbound::ErrorKind,
+};
+
+/// The first pause of a circuit, in milliseconds: as long as one call of a hanging endpoint takes.
+const FIRST_PAUSE_MS: i64 = 5_000;
+/// Endpoints of one tenant that failed lately; more are asked each time.
+const ENDPOINTS_MAX: usize = 1_000;
+/// A circuit of which nothing was heard for this long is forgotten, in milliseconds.
+const KEPT_MS: i64 = 10 * 60 * 1_000;
+
+/// The circuits of all endpoints, each of one tenant.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Circuits(Arc<Mutex<HashMap<TenantId, Endpoints>>>);
+
+type Endpoints = HashMap<OutboundUrl, Kept>;
+
+#[derive(Debug)]
+struct Kept {
+    circuit: Circuit,
+    /// When something was last heard of it.
+    at: Millis,
+}
+
+/// How an endpoint stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CircuitState {
+    /// It is called.
+    Closed,
+    /// It kept failing and is left alone.
+    Open {
+        /// Until then.
+        until: Millis,
+    },
+    /// One call decides whether it is called again.
+    HalfOpen,
+}
+
+/// What a call of an endpoint taught about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heard {
+    /// It answers, whatever it says.
+    Answered,
+    /// It did not answer in its time, or could not be reached.
+    Silent,
+    /// It was not asked.
+    Nothing,
+}
+
+impl Heard {
+    pub(super) const fn of(kind: ErrorKind) -> Self {
+        match kind {
+            ErrorKind::Timeout
+            | ErrorKind::Connect
+            | ErrorKind::Dns
+            | ErrorKind::Tls
+            | ErrorKind::Reset => Self::Silent,
+            ErrorKind::InvalidResponse => Self::Answered,
+            ErrorKind::BlockedTarget | ErrorKind::Busy => Self::Nothing,
+        }
+    }
+}
+
+/// The right to call an endpoint, and the duty to say how that went; given up silently it taught nothing.
+#[derive(Debug)]
+pub(super) struct Turn {
+    circuits: Circuits,
+    tenant: TenantId,
+    endpoint: OutboundUrl,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    /// One of many.
+    Usual,
+    /// The one that decides about an open circuit.
+    Probe,
+    /// A test: only good news counts.
+    Test,
+}
+
+impl Circuits {
+    /// A turn of a conversation; none while the endpoint is left alone.
+    pub(super) fn turn(
+        &self,
+        tenant: TenantId,
+        endpoint: &OutboundUrl,
+        now: Millis,
+    ) -> Option<Turn> {
+        let mut all = self.all();
+        let kind = match kept_of(&mut all, tenant, endpoint) {
+            None => Kind::Usual,
+            Some(kept) => match kept.circuit.admits(now) {
+                Admits::All => Kind::Usual,
+                Admits::One => {
+                    kept.circuit.begun();
+                    Kind::Probe
+                }
+                Admits::None => return None,
+            },
+        };
+        drop(all);
+        Some(self.make(tenant, endpoint, kind))
+    }
+
+    /// A turn of a test: always granted, and only good news counts.
+    pub(super) fn turn_of_test(&self, tenant: TenantId, endpoint: &OutboundUrl) -> Turn {
+        self.make(tenant, endpoint, Kind::Test)
+    }
+
+    /// How an endpoint stands.
+    pub(super) fn state(
+        &self,
+        tenant: TenantId,
+        endpoint: &OutboundUrl,
+        now: Millis,
+    ) -> CircuitState {
+        let mut all = self.all();
+        let Some(kept) = kept_of(&mut all, tenant, endpoint) else {
+            return CircuitState::Closed;
+        };
+        match kept.circuit.probe_at() {
+            _ if !kept.circuit.is_open() => CircuitState::Closed,
+            Some(until) if now < until => CircuitState::Open { until },
+            _ => CircuitState::HalfOpen,
+        }
+    }
+
+    fn make(&self, tenant: TenantId, endpoint: &OutboundUrl, kind: Kind) -> Turn {
+        Turn {
+            circuits: self.clone(),
+            tenant,
+            endpoint: endpoint.clone(),
+            kind,
+        }
+    }
+
+    fn all(&self) -> MutexGuard<'_, HashMap<TenantId, Endpoints>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn kept_of<'a>(
+    all: &'a mut HashMap<TenantId, Endpoints>,
+    tenant: TenantId,
+    endpoint: &OutboundUrl,
+) -> Option<&'a mut Kept> {
+    all.get_mut(&tenant)?.get_mut(endpoint)
+}
+
+impl Turn {
+    /// Says how the call went.
+    pub(super) fn heard(mut self, heard: Heard, now: Millis) {
+        let mut all = self.circuits.all();
+        match heard {
+            Heard::Nothing => return,
+            Heard::Answered => forget(&mut all, self.tenant, &self.endpoint),
+            Heard::Silent if self.kind == Kind::Test => {}
+            Heard::Silent => self.failed(&mut all, now),
+        }
+        drop(all);
+        // The probe is decided: nothing is left to give back.
+        self.kind = Kind::Usual;
+    }
+
+    fn failed(&self, all: &mut HashMap<TenantId, Endpoints>, now: Millis) {
+        let endpoints = all.entry(self.tenant).or_default();
+        if !endpoints.contains_key(&self.endpoint) {
+            if endpoints.len() >= ENDPOINTS_MAX {
+                endpoints.retain(|_, kept| now.since(kept.at) < KEPT_MS);
+            }
+            if endpoints.len() >= ENDPOINTS_MAX {
+                return;
+            }
+        }
+        let kept = endpoints
+            .entry(self.endpoint.clone())
+            .or_insert_with(|| Kept {
+                circuit: Circuit::new(FIRST_PAUSE_MS),
+                at: now,
+            });
+        // What began before the circuit opened says nothing new.
+        if self.kind == Kind::Probe || !kept.circuit.is_open() {
+            kept.circuit.failed(now, None);
+            kept.at = now;
+        }
+    }
+}
+
+/// A probe that taught nothing leaves its turn to the next.
+impl Drop for Turn {
+    fn drop(&mut self) {
+        if self.kind != Kind::Probe {
+            return;
+        }
+        let mut all = self.circuits.all();
+        if let Some(kept) = kept_of(&mut all, self.tenant, &self.endpoint) {
+            kept.circuit.not_made();
+        }
+    }
+}
+
+fn forget(all: &mut HashMap<TenantId, Endpoints>, tenant: TenantId, endpoint: &OutboundUrl) {
+    let Some(endpoints) = all.get_mut(&tenant) else {
+        return;
+    };
+    endpoints.remove(endpoint);
+    if endpoints.is_empty() {
+        all.remove(&tenant);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dikala_entities::UrlPolicy;
+
+    use super::*;
+
+    const NOW: Millis = Millis::from_i64(1_768_447_800_000);
+
+    fn url(path: &str) -> OutboundUrl {
+        let url = format!("https://example.com/{path}");
+        OutboundUrl::parse(&url, UrlPolicy::default()).expect("an address")
+    }
+
+    fn fail_times(circuits: &Circuits, tenant: TenantId, url: &OutboundUrl, times: usize) {
+        for _ in 0..times {
+            let turn = circuits.turn(tenant, url, NOW).expect("a turn");
+            turn.heard(Heard::Silent, NOW);
+        }
+    }
+
+    #[test]
+    fn one_tenants_endpoint_is_left_alone_and_no_other() {
+        let (circuits, tenant, url) = (Circuits::default(), TenantId::new(NOW), url("a"));
+        fail_times(&circuits, tenant, &url, 4);
+        assert_eq!(circuits.state(tenant, &url, NOW), CircuitState::Closed);
+        fail_times(&circuits, tenant, &url, 1);
+        let until = NOW.plus_ms(FIRST_PAUSE_MS);
+        let open = CircuitState::Open { until };
+        assert_eq!(circuits.state(tenant, &url, NOW), open);
+        assert!(circuits.turn(tenant, &url, NOW).is_none());
+        assert!(circuits.turn(TenantId::new(NOW), &url, NOW).is_some());
+        let other = super::tests::url("b");
+        assert!(circuits.turn(tenant, &other, NOW).is_some());
+
+        assert_eq!(circuits.state(tenant, &url, until), CircuitState::HalfOpen);
+        let probe = circuits.turn(tenant, &url, until).expect("a probe");
+        assert!(circuits.turn(tenant, &url, until).is_none());
+        probe.heard(Heard::Silent, until);
+        let longer = until.plus_ms(FIRST_PAUSE_MS * 2);
+        let open = CircuitState::Open { until: longer };
+        assert_eq!(circuits.state(tenant, &url, until), open);
+        let probe = circuits.turn(tenant, &url, longer).expect("a probe");
+        probe.heard(Heard::Answered, longer);
+        assert!(circuits.turn(tenant, &url, longer).is_some());
+        assert!(circuits.all().is_empty());
+    }
+
+    #[test]
+    fn a_probe_that_was_not_made_leaves_the_turn_to_the_next() {
+        let (circuits, tenant, url) = (Circuits::default(), TenantId::new(NOW), url("a"));
+        fail_times(&circuits, tenant, &url, 5);
+        let later = NOW.plus_ms(FIRST_PAUSE_MS);
+        let probe = circuits.turn(tenant, &url, later).expect("a probe");
+        probe.heard(Heard::Nothing, later);
+        drop(circuits.turn(tenant, &url, later).expect("a probe"));
+        assert!(circuits.turn(tenant, &url, later).is_some());
+    }
+
+    #[test]
+    fn what_was_under_way_when_it_opened_decides_nothing() {
+        let (circuits, tenant, url) = (Circuits::default(), TenantId::new(NOW), url("a"));
+        let turn = |now| circuits.turn(tenant, &url, now);
+        let (slow, slower) = (turn(NOW).expect("a turn"), turn(NOW).expect("a turn"));
+        fail_times(&circuits, tenant, &url, 5);
+        let later = NOW.plus_ms(FIRST_PAUSE_MS);
+        let probe = turn(later).expect("a probe");
+        slow.heard(Heard::Silent, later);
+        drop(slower);
+        assert!(turn(later).is_none(), "the probe is still under way");
+        probe.heard(Heard::Answered, later);
+        assert!(turn(later).is_some());
+    }
+
+    #[test]
+    fn a_test_is_always_made_and_closes_the_circuit_when_it_is_answered() {
+        let (circuits, tenant, url) = (Circuits::default(), TenantId::new(NOW), url("a"));
+        for _ in 0..9 {
+            circuits
+                .turn_of_test(tenant, &url)
+                .heard(Heard::Silent, NOW);
+        }
+        assert_eq!(circuits.state(tenant, &url, NOW), CircuitState::Closed);
+        fail_times(&circuits, tenant, &url, 5);
+        assert!(circuits.turn(tenant, &url, NOW).is_none());
+        circuits
+            .turn_of_test(tenant, &url)
+            .heard(Heard::Answered, NOW);
+        assert!(circuits.turn(tenant, &url, NOW).is_some());
+    }
+
+    #[test]
+    fn what_is_kept_of_a_tenant_is_bounded() {
+        let (circuits, tenant) = (Circuits::default(), TenantId::new(NOW));
+        for n in 0..ENDPOINTS_MAX + 5 {
+            fail_times(&circuits, tenant, &url(&n.to_string()), 1);
+        }
+        assert_eq!(circuits.all()[&tenant].len(), ENDPOINTS_MAX);
+        let turn = circuits.turn(tenant, &url("late"), NOW).expect("a turn");
+        turn.heard(Heard::Silent, NOW.plus_ms(KEPT_MS));
+        assert_eq!(circuits.all()[&tenant].len(), 1);
+    }
+}

@@ -1,0 +1,159 @@
+//! Something of which there is a limited number, shared so that no number of greedy holders takes it all.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    hash::Hash,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+/// How many one holder may have before he gets no more: `each` while at most half of `max` are held; beyond, a part of the
+/// other half that leaves as much for one who has none yet.
+pub(crate) fn fair(max: usize, each: usize, held: usize, holders: usize) -> usize {
+    if held <= max / 2 {
+        return each;
+    }
+    (max / 2 / (holders + 1)).clamp(1, each.max(1))
+}
+
+/// Hands shares out, counted by holder.
+pub(crate) struct Shares<K: Hash + Eq>(Arc<Shared<K>>);
+
+struct Shared<K: Hash + Eq> {
+    max: usize,
+    each: usize,
+    held: Mutex<Held<K>>,
+}
+
+struct Held<K> {
+    all: usize,
+    by_holder: HashMap<K, usize>,
+}
+
+/// One of them, given back when it is dropped.
+pub(crate) struct Share<K: Hash + Eq> {
+    holder: Option<K>,
+    shared: Arc<Shared<K>>,
+}
+
+impl<K: Hash + Eq + Clone> Shares<K> {
+    /// `max` in all, and `each` for one holder at most.
+    pub(crate) fn new(max: usize, each: usize) -> Self {
+        let held = Held {
+            all: 0,
+            by_holder: HashMap::new(),
+        };
+        Self(Arc::new(Shared {
+            max,
+            each,
+            held: Mutex::new(held),
+        }))
+    }
+
+    /// One for `holder`, if there is one for him.
+    pub(crate) fn take(&self, holder: K) -> Option<Share<K>> {
+        let shared = &self.0;
+        let mut held = shared.held();
+        let own = held.by_holder.get(&holder).copied().unwrap_or(0);
+        let may = fair(shared.max, shared.each, held.all, held.by_holder.len());
+        if held.all >= shared.max || own >= may {
+            return None;
+        }
+        held.all += 1;
+        held.by_holder.insert(holder.clone(), own + 1);
+        drop(held);
+        Some(Share {
+            holder: Some(holder),
+            shared: Arc::clone(shared),
+        })
+    }
+
+    /// How many are held.
+    pub(crate) fn held(&self) -> usize {
+        self.0.held().all
+    }
+}
+
+impl<K: Hash + Eq> Shared<K> {
+    fn held(&self) -> MutexGuard<'_, Held<K>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<K: Hash + Eq> Drop for Share<K> {
+    fn drop(&mut self) {
+        let Some(holder) = self.holder.take() else {
+            return;
+        };
+        let mut held = self.shared.held();
+        held.all = held.all.saturating_sub(1);
+        if let Some(own) = held.by_holder.get_mut(&holder) {
+            *own = own.saturating_sub(1);
+            if *own == 0 {
+                held.by_holder.remove(&holder);
+            }
+        }
+    }
+}
+
+impl<K: Hash + Eq> Clone for Shares<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<K: Hash + Eq> fmt::Debug for Shares<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shares")
+            .field("max", &self.0.max)
+            .field("each", &self.0.each)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Hash + Eq> fmt::Debug for Share<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Share(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_holder_has_his_share_and_what_is_dropped_comes_back() {
+        let shares = Shares::new(8, 2);
+        let first = shares.take("a");
+        let second = shares.take("a");
+        assert!(first.is_some() && second.is_some());
+        assert!(shares.take("a").is_none());
+        let other = shares.take("b");
+        assert!(other.is_some());
+        drop(first);
+        assert!(shares.take("a").is_some());
+        assert_eq!(shares.held(), 2);
+        drop((second, other));
+        assert_eq!(shares.held(), 0);
+        assert!(shares.0.held().by_holder.is_empty());
+    }
+
+    /// However many greedy holders take all they can get, one who has nothing yet finds something.
+    #[test]
+    fn no_number_of_greedy_holders_takes_everything() {
+        for (max, each) in [(256, 64), (128, 32), (4_096, 512)] {
+            for greedy in 1..100 {
+                let shares = Shares::new(max, each);
+                let mut held = Vec::new();
+                loop {
+                    let before = held.len();
+                    held.extend((0..greedy).filter_map(|holder| shares.take(holder)));
+                    if held.len() == before {
+                        break;
+                    }
+                }
+                assert!(shares.take(greedy).is_some(), "{greedy} took all {max}");
+            }
+        }
+    }
+}
