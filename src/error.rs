@@ -20,6 +20,8 @@ const UNAVAILABLE_RETRY_SECONDS: u64 = 2;
 const RECOVERIES_RETRY_SECONDS: u64 = 5;
 /// How soon a client may try to open one more stream, in seconds: one whose client left is noticed by then.
 const STREAMS_RETRY_SECONDS: u64 = 20;
+/// How soon a client may ask for one more long list, in seconds.
+const LISTS_RETRY_SECONDS: u64 = 5;
 /// How many wrong fields one answer names.
 const FIELDS_MAX: usize = 100;
 
@@ -142,6 +144,11 @@ pub enum ApiError {
     Validation(Vec<FieldError>),
     #[error("This Idempotency-Key was used for another request; use a new key for each operation.")]
     IdempotencyKeyReused,
+    #[error(
+        "The request with this Idempotency-Key was carried out, and its large answer is no longer kept; read what it made, and use a \
+         new key to do it again."
+    )]
+    IdempotencyAnswerGone,
     /// Seconds until the next request is taken.
     #[error("Too many requests; come back in {retry_after_seconds} s.")]
     RateLimited { retry_after_seconds: i64 },
@@ -151,6 +158,11 @@ pub enum ApiError {
     /// The limit.
     #[error("{0} streams of events are open already; close one, or come back in a moment.")]
     TooManyStreams(usize),
+    /// The limit.
+    #[error(
+        "{0} long lists are being sent already; read those first, or ask for pages with limit and offset."
+    )]
+    TooManyLists(usize),
     #[error("Something went wrong on our side; the requestId helps us to find it.")]
     Internal,
     #[error("The service cannot answer right now; try again in a moment.")]
@@ -176,10 +188,11 @@ impl ApiError {
             Self::BodyTooLarge => Code::BodyTooLarge,
             Self::UnsupportedMediaType(_) => Code::UnsupportedMediaType,
             Self::Validation(_) => Code::ValidationFailed,
-            Self::IdempotencyKeyReused => Code::IdempotencyKeyReused,
-            Self::RateLimited { .. } | Self::TooManyRecoveries(_) | Self::TooManyStreams(_) => {
-                Code::RateLimited
-            }
+            Self::IdempotencyKeyReused | Self::IdempotencyAnswerGone => Code::IdempotencyKeyReused,
+            Self::RateLimited { .. }
+            | Self::TooManyRecoveries(_)
+            | Self::TooManyStreams(_)
+            | Self::TooManyLists(_) => Code::RateLimited,
             Self::Internal => Code::InternalError,
             Self::Unavailable => Code::Unavailable,
         }
@@ -268,6 +281,9 @@ impl ResponseError for ApiError {
             }
             Self::TooManyRecoveries(_) => {
                 response.insert_header((RETRY_AFTER, RECOVERIES_RETRY_SECONDS));
+            }
+            Self::TooManyLists(_) => {
+                response.insert_header((RETRY_AFTER, LISTS_RETRY_SECONDS));
             }
             Self::TooManyStreams(_) => {
                 response.insert_header((RETRY_AFTER, STREAMS_RETRY_SECONDS));

@@ -4,6 +4,7 @@ pub mod admin;
 pub mod api;
 pub mod app;
 pub mod bridge;
+mod brief;
 pub mod cli;
 pub mod config;
 pub mod control;

@@ -39,6 +39,7 @@ pub async fn sweep(
     let attempts = now.plus_ms(-retention.attempts_days.saturating_mul(DAY_MS));
     let events = now.plus_ms(-retention.events_days.saturating_mul(DAY_MS));
     let mut removed = sweep_idempotency_keys(store, now).await?;
+    removed += crate::brief::sweep(store, now).await?;
     removed += remove(
         store,
         "DELETE FROM delivery_attempts WHERE (delivery_id, number) IN \

@@ -10,7 +10,7 @@ use dikala_entities::{
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 
-use crate::middleware::Gate;
+use crate::{api::listing::Lists, middleware::Gate};
 
 /// Everything a handler can reach. Cheap to clone; all clones share keys and limits.
 #[derive(Clone, Debug)]
@@ -25,6 +25,8 @@ pub struct Services {
     pub feed: Feed,
     /// Known keys and used-up limits of this process.
     pub gate: Arc<Gate>,
+    /// Long lists that are being written.
+    pub lists: Arc<Lists>,
 }
 
 impl Services {
@@ -47,6 +49,7 @@ impl Services {
             outbound,
             feed,
             gate: Arc::default(),
+            lists: Arc::default(),
         }
     }
 }
@@ -64,7 +67,14 @@ pub struct ApiSettings {
     pub enterprise_per_minute: u32,
     /// Requests a minute of one address without a valid key.
     pub unauthenticated_per_minute: u32,
+    /// What the agents of one tenant may weigh in all, in bytes, by plan.
+    pub starter_configuration_bytes: i64,
+    pub business_configuration_bytes: i64,
+    pub enterprise_configuration_bytes: i64,
 }
+
+/// What the agents of one tenant may weigh in all, unless the operator decided otherwise.
+const CONFIGURATION_BYTES: i64 = 16 * 1024 * 1024;
 
 impl Default for ApiSettings {
     fn default() -> Self {
@@ -75,11 +85,23 @@ impl Default for ApiSettings {
             business_per_minute: 300,
             enterprise_per_minute: 1_000,
             unauthenticated_per_minute: 60,
+            starter_configuration_bytes: CONFIGURATION_BYTES,
+            business_configuration_bytes: CONFIGURATION_BYTES,
+            enterprise_configuration_bytes: CONFIGURATION_BYTES,
         }
     }
 }
 
 impl ApiSettings {
+    /// What the agents of a tenant may weigh in all, in bytes.
+    pub const fn configuration_bytes(&self, plan: Plan) -> i64 {
+        match plan {
+            Plan::Starter => self.starter_configuration_bytes,
+            Plan::Business => self.business_configuration_bytes,
+            Plan::Enterprise => self.enterprise_configuration_bytes,
+        }
+    }
+
     /// Requests a minute of a plan.
     pub const fn per_minute(&self, plan: Plan) -> u32 {
         match plan {

@@ -423,6 +423,7 @@ mod tests {
             ai_cost_idr: None,
             metadata: "{}".to_owned(),
             settings: None,
+            agent_version: None,
             pending: None,
             answer_message_id: None,
             failure_detail: None,

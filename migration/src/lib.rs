@@ -15,6 +15,7 @@ mod m20261121_000001_initial;
 mod m20261121_000002_event_positions;
 mod m20261121_000003_recoveries;
 mod m20261121_000004_function_stats;
+mod m20261121_000007_versions_and_bounds;
 
 /// Runs the steps.
 #[derive(Debug)]
@@ -28,6 +29,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261121_000002_event_positions::Migration),
             Box::new(m20261121_000003_recoveries::Migration),
             Box::new(m20261121_000004_function_stats::Migration),
+            Box::new(m20261121_000007_versions_and_bounds::Migration),
         ]
     }
 }

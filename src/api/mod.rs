@@ -8,13 +8,16 @@ pub mod deliveries;
 pub mod events;
 pub mod function_stats;
 pub mod functions;
+pub mod listing;
 pub mod parameters;
 pub mod phone_numbers;
+pub mod versions;
 pub mod webhooks;
 
 mod answer;
 mod page;
 mod unit;
+mod weight;
 
 #[cfg(test)]
 mod tests;

@@ -135,6 +135,7 @@ struct PlanLimits {
     requests_per_minute: i64,
     /// 0: any number.
     max_concurrent_calls: i64,
+    max_configuration_bytes: i64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -207,6 +208,9 @@ impl Settings {
             ("plans.starter.max_concurrent_calls", plans.starter.max_concurrent_calls, 0, 10_000_000),
             ("plans.business.max_concurrent_calls", plans.business.max_concurrent_calls, 0, 10_000_000),
             ("plans.enterprise.max_concurrent_calls", plans.enterprise.max_concurrent_calls, 0, 10_000_000),
+            ("plans.starter.max_configuration_bytes", plans.starter.max_configuration_bytes, 262_144, 1_073_741_824),
+            ("plans.business.max_configuration_bytes", plans.business.max_configuration_bytes, 262_144, 1_073_741_824),
+            ("plans.enterprise.max_configuration_bytes", plans.enterprise.max_configuration_bytes, 262_144, 1_073_741_824),
             ("retention.attempts_days", self.retention.attempts_days, 1, 3_650),
             ("retention.events_days", self.retention.events_days, 1, 3_650),
             ("node.name (its length)", as_i64(self.node.name.len()), 1, 64),
@@ -276,6 +280,9 @@ impl Settings {
             business_per_minute: per_minute(self.plans.business.requests_per_minute),
             enterprise_per_minute: per_minute(self.plans.enterprise.requests_per_minute),
             unauthenticated_per_minute: per_minute(self.http.unauthenticated_requests_per_minute),
+            starter_configuration_bytes: self.plans.starter.max_configuration_bytes,
+            business_configuration_bytes: self.plans.business.max_configuration_bytes,
+            enterprise_configuration_bytes: self.plans.enterprise.max_configuration_bytes,
         }
     }
 

@@ -39,6 +39,12 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 const KEY_LENGTH_MAX: usize = 255;
 /// How long an answer is kept.
 const KEPT_MS: i64 = 24 * 60 * 60 * 1_000;
+/// How long the answer of a test is kept: it can be large, and a test may be made again.
+const TEST_KEPT_MS: i64 = 10 * 60 * 1_000;
+/// From how many bytes on an answer counts as large.
+const LARGE_BYTES: usize = 2 * 1_024;
+/// What the large answers that are kept of one tenant may have in all; beyond, the oldest lose their bodies.
+pub(crate) const LARGE_BYTES_MAX: i64 = 16 * 1_024 * 1_024;
 /// How long a request may run before its claim counts as left behind by a crash.
 pub(crate) const RUNNING_MS_MAX: i64 = 60_000;
 const SWEEP_BATCH: i64 = 500;
@@ -52,12 +58,21 @@ pub struct Claim {
     /// Tells this claim from a later one of the same key.
     claimed_at: Millis,
     settled: Cell<bool>,
+    /// The stored answer is a large one.
+    large: Cell<bool>,
 }
 
 impl Claim {
     /// Stores the answer under the key. False if the claim was lost to a later request meanwhile: then nothing may be committed.
     pub async fn settle(&self, db: &impl ConnectionTrait, answer: &Answer) -> Result<bool, DbErr> {
+        let large = answer.body.len() > LARGE_BYTES;
+        let size = if large { answer.body.len() } else { 0 };
+        self.large.set(large);
         let done = idempotency::Entity::update_many()
+            .col_expr(
+                idempotency::Column::Size,
+                Expr::value(i64::try_from(size).unwrap_or(i64::MAX)),
+            )
             .col_expr(
                 idempotency::Column::Status,
                 Expr::value(i64::from(answer.status.as_u16())),
@@ -79,6 +94,19 @@ impl Claim {
     /// Notes that the transaction of [`settle`](Self::settle) is committed.
     pub fn committed(&self) {
         self.settled.set(true);
+    }
+
+    /// Takes the bodies of the oldest large answers away where there is too much of them. The keys stay: what was carried out is
+    /// not carried out again.
+    async fn cut(&self, store: &Store) -> Result<(), DbErr> {
+        let statement = Statement::from_sql_and_values(
+            store.backend(),
+            "UPDATE idempotency_keys SET body = NULL, size = 0 WHERE tenant_id = $1 AND key IN \
+             (SELECT key FROM (SELECT key, SUM(size) OVER (ORDER BY created_at DESC, key DESC) AS total \
+              FROM idempotency_keys WHERE tenant_id = $1 AND size > 0) AS large WHERE total > CAST($2 AS BIGINT))",
+            [self.tenant.into(), LARGE_BYTES_MAX.into()],
+        );
+        store.writer().execute_raw(statement).await.map(drop)
     }
 
     /// Gives the key back: the request may be repeated under it.
@@ -134,7 +162,10 @@ async fn claim(services: &Services, req: &ServiceRequest) -> Result<Claimed, Api
         .extensions()
         .get::<TenantId>()
         .ok_or(ApiError::Internal)?;
-    let fingerprint = fingerprint(req);
+    let asked = Asked {
+        fingerprint: fingerprint(req),
+        is_brief: req.path().ends_with("/test"),
+    };
     let now = services.clock.now();
     let mine = || {
         Ok(Claimed::Mine(Claim {
@@ -142,9 +173,10 @@ async fn claim(services: &Services, req: &ServiceRequest) -> Result<Claimed, Api
             key: key.clone(),
             claimed_at: now,
             settled: Cell::new(false),
+            large: Cell::new(false),
         }))
     };
-    if insert(&services.store, tenant, &key, &fingerprint, now).await? {
+    if insert(&services.store, tenant, &key, &asked, now).await? {
         return mine();
     }
     let row = idempotency::Entity::find_by_id((tenant, key.clone()))
@@ -154,17 +186,27 @@ async fn claim(services: &Services, req: &ServiceRequest) -> Result<Claimed, Api
         // Given back in this moment.
         None => Err(ApiError::IdempotencyInProgress),
         Some(row) if is_over(&row, now) => {
-            if take_over(&services.store, &row, &fingerprint, now).await? {
+            if take_over(&services.store, &row, &asked, now).await? {
                 mine()
             } else {
                 Err(ApiError::IdempotencyInProgress)
             }
         }
-        Some(row) if row.fingerprint != fingerprint => Err(ApiError::IdempotencyKeyReused),
+        Some(row) if row.fingerprint != asked.fingerprint => Err(ApiError::IdempotencyKeyReused),
+        Some(row) if row.status.is_some() && row.body.is_none() => {
+            Err(ApiError::IdempotencyAnswerGone)
+        }
         Some(row) => stored(row)
             .map(Claimed::Answered)
             .ok_or(ApiError::IdempotencyInProgress),
     }
+}
+
+/// What comes under a key.
+struct Asked {
+    fingerprint: String,
+    /// A test: its answer is not kept for long.
+    is_brief: bool,
 }
 
 fn sent_key(req: &ServiceRequest) -> Result<String, ApiError> {
@@ -218,17 +260,19 @@ async fn insert(
     store: &Store,
     tenant: TenantId,
     key: &str,
-    fingerprint: &str,
+    asked: &Asked,
     now: Millis,
 ) -> Result<bool, DbErr> {
     let row = idempotency::ActiveModel {
         tenant_id: Set(tenant),
         key: Set(key.to_owned()),
-        fingerprint: Set(fingerprint.to_owned()),
+        fingerprint: Set(asked.fingerprint.clone()),
         status: Set(None),
         body: Set(None),
         location: Set(None),
         created_at: Set(now),
+        size: Set(0),
+        is_brief: Set(asked.is_brief),
     };
     let target = [idempotency::Column::TenantId, idempotency::Column::Key];
     let inserted = idempotency::Entity::insert(row)
@@ -245,17 +289,23 @@ async fn insert(
 /// Whether the row is only history: an answer past its time, or a claim whose request died.
 fn is_over(row: &idempotency::Model, now: Millis) -> bool {
     let age_ms = now.since(row.created_at);
-    age_ms >= KEPT_MS || (row.status.is_none() && age_ms >= RUNNING_MS_MAX)
+    let kept_ms = if row.is_brief { TEST_KEPT_MS } else { KEPT_MS };
+    age_ms >= kept_ms || (row.status.is_none() && age_ms >= RUNNING_MS_MAX)
 }
 
 async fn take_over(
     store: &Store,
     old: &idempotency::Model,
-    fingerprint: &str,
+    asked: &Asked,
     now: Millis,
 ) -> Result<bool, DbErr> {
     let taken = idempotency::Entity::update_many()
-        .col_expr(idempotency::Column::Fingerprint, Expr::value(fingerprint))
+        .col_expr(
+            idempotency::Column::Fingerprint,
+            Expr::value(asked.fingerprint.as_str()),
+        )
+        .col_expr(idempotency::Column::IsBrief, Expr::value(asked.is_brief))
+        .col_expr(idempotency::Column::Size, Expr::value(0_i64))
         .col_expr(idempotency::Column::Status, Expr::value(None::<i64>))
         .col_expr(idempotency::Column::Body, Expr::value(None::<String>))
         .col_expr(idempotency::Column::Location, Expr::value(None::<String>))
@@ -295,10 +345,9 @@ async fn finish(
     claim: &Claim,
     response: ServiceResponse,
 ) -> Result<ServiceResponse, Error> {
-    if claim.settled.get() {
-        return Ok(response);
-    }
-    let (response, kept) = if depends_on_state(&response) {
+    let (response, kept) = if claim.settled.get() {
+        (response, Ok(()))
+    } else if depends_on_state(&response) {
         let (answer, response) = copy(response).await;
         let stored = claim.settle(services.store.writer(), &answer).await;
         (response, stored.map(drop))
@@ -308,6 +357,11 @@ async fn finish(
     // The effect has happened: the client gets its answer even where it could not be kept.
     if let Err(error) = kept {
         tracing::warn!(%error, "the answer to an Idempotency-Key was not stored");
+    }
+    if claim.large.get()
+        && let Err(error) = claim.cut(&services.store).await
+    {
+        tracing::warn!(%error, "old answers to Idempotency-Keys were not cut; the next large one tries again");
     }
     Ok(response)
 }
@@ -342,13 +396,21 @@ fn depends_on_state(response: &ServiceResponse) -> bool {
 
 /// Deletes what nobody can repeat any more, in small batches; how many rows went.
 pub async fn sweep(store: &Store, now: Millis) -> Result<u64, DbErr> {
+    let old = remove(store, "created_at <= $1", now.plus_ms(-KEPT_MS)).await?;
+    let brief = "is_brief AND created_at <= $1";
+    Ok(old + remove(store, brief, now.plus_ms(-TEST_KEPT_MS)).await?)
+}
+
+async fn remove(store: &Store, which: &str, until: Millis) -> Result<u64, DbErr> {
     let mut gone = 0;
     for _ in 0..SWEEP_BATCHES_MAX {
         let statement = Statement::from_sql_and_values(
             store.backend(),
-            "DELETE FROM idempotency_keys WHERE (tenant_id, key) IN \
-             (SELECT tenant_id, key FROM idempotency_keys WHERE created_at <= $1 LIMIT $2)",
-            [now.plus_ms(-KEPT_MS).into(), SWEEP_BATCH.into()],
+            format!(
+                "DELETE FROM idempotency_keys WHERE (tenant_id, key) IN \
+                 (SELECT tenant_id, key FROM idempotency_keys WHERE {which} LIMIT $2)"
+            ),
+            [until.into(), SWEEP_BATCH.into()],
         );
         let rows = store.writer().execute_raw(statement).await?.rows_affected();
         gone += rows;

@@ -9,6 +9,7 @@ pub mod machine;
 pub mod messages;
 mod open;
 pub mod settings;
+pub mod versions;
 
 #[cfg(test)]
 mod tests;

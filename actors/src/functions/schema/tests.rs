@@ -273,7 +273,7 @@ fn everything_else_is_refused_by_name() {
         (json!({"$schema": "x"}), ".$schema", UnknownKeyword),
         (json!({"typo": 1}), ".typo", UnknownKeyword),
         (
-            json!({"additionalProperties": {}}),
+            json!({"additionalProperties": {"type": "integer"}}),
             ".additionalProperties",
             WrongType,
         ),
