@@ -20,6 +20,8 @@ const UP: &[&str] = &[
     // 0: the agent's first version is written when it is needed or changed.
     "ALTER TABLE agents ADD COLUMN version BIGINT NOT NULL DEFAULT 0",
     "ALTER TABLE agents ADD COLUMN weight BIGINT NOT NULL DEFAULT 0",
+    // The sum over a tenant is read without the prompts, which stand before it in the row.
+    "CREATE INDEX agents_tenant_weight ON agents (tenant_id, weight)",
     // Calls of before keep the settings in their rows.
     "ALTER TABLE calls ADD COLUMN agent_version BIGINT",
     "CREATE INDEX calls_agent_version ON calls (agent_id, agent_version) WHERE agent_version IS NOT NULL",
@@ -47,6 +49,7 @@ const DOWN: &[&str] = &[
     "DROP INDEX calls_tenant_agent",
     "DROP INDEX calls_agent_version",
     "ALTER TABLE calls DROP COLUMN agent_version",
+    "DROP INDEX agents_tenant_weight",
     "ALTER TABLE agents DROP COLUMN weight",
     "ALTER TABLE agents DROP COLUMN version",
     "DROP TABLE agent_versions",

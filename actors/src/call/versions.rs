@@ -242,3 +242,113 @@ fn to_json(settings: &CallSettings) -> Result<String, DbErr> {
 fn from_json(json: &str) -> Result<CallSettings, DbErr> {
     serde_json::from_str(json).map_err(|error| DbErr::Json(error.to_string()))
 }
+
+#[cfg(test)]
+mod tests {
+    use dikala_entities::{BridgeId, PhoneNumberId, idempotency};
+    use dikala_migration::{Migrator, MigratorTrait};
+
+    use super::*;
+    use crate::testing::postgres_store;
+
+    const NOW: Millis = Millis::from_i64(1_800_000_000_000);
+
+    /// Stores with the schema of before there were versions.
+    async fn old_stores() -> Vec<(Option<tempfile::TempDir>, Store)> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let url = format!("sqlite://{}/old.db", folder.path().display());
+        let mut stores = vec![(Some(folder), Store::connect(&url).await.expect("a store"))];
+        if let Some(postgres) = postgres_store().await {
+            let empty = "DROP SCHEMA public CASCADE; CREATE SCHEMA public";
+            postgres
+                .writer()
+                .execute_unprepared(empty)
+                .await
+                .expect("empties");
+            stores.push((None, postgres));
+        }
+        for (_, store) in &stores {
+            Migrator::up(store.writer(), Some(4))
+                .await
+                .expect("the old schema");
+        }
+        stores
+    }
+
+    #[actix::test]
+    async fn calls_and_agents_of_before_go_on() {
+        for (_folder, store) in old_stores().await {
+            let (tenant, agent, call) = (TenantId::new(NOW), AgentId::new(NOW), CallId::new(NOW));
+            let (bridge, number) = (BridgeId::new(NOW), PhoneNumberId::new(NOW));
+            let settings = serde_json::json!({
+                "id": agent, "name": "A", "systemPrompt": "old", "voiceId": null, "greetingText": null, "language": "id",
+                "maxCallDurationMinutes": 7, "escalationNumber": "+0812345678", "tools": [], "functions": []
+            });
+            let large = "x".repeat(5_000);
+            for sql in [
+                format!(
+                    "INSERT INTO agents (id, tenant_id, name, system_prompt, language, max_call_duration_minutes, tools_enabled, \
+                     is_active, created_at, updated_at) VALUES ('{agent}', '{tenant}', 'A', 'new', 'id', 10, '[]', TRUE, 1, 1)"
+                ),
+                format!(
+                    "INSERT INTO calls (id, tenant_id, bridge_id, bridge_call_id, phone_number_id, agent_id, caller_number, \
+                     callee_number, status, started_at, metadata, settings, last_sign_at, owner, epoch) VALUES ('{call}', \
+                     '{tenant}', '{bridge}', 'b', '{number}', '{agent}', 'x', '+622150001000', 'ringing', 1, '{{}}', \
+                     '{settings}', 1, 'n', 1)"
+                ),
+                format!(
+                    "INSERT INTO idempotency_keys (tenant_id, key, fingerprint, status, body, created_at) \
+                     VALUES ('{tenant}', 'k', 'f', 200, '{large}', 1)"
+                ),
+            ] {
+                store
+                    .writer()
+                    .execute_unprepared(&sql)
+                    .await
+                    .expect("inserts");
+            }
+            dikala_migration::migrate(store.writer())
+                .await
+                .expect("migrates");
+            let db = store.reader();
+            let row = call::Entity::find_by_id(call)
+                .one(db)
+                .await
+                .expect("reads")
+                .expect("is there");
+            let old = of_call(db, &row).await.expect("reads").expect("is there");
+            assert_eq!(
+                (old.system_prompt.as_str(), old.max_call_duration_minutes),
+                ("old", 7)
+            );
+            // No number any more, and no reason to lose the call.
+            assert_eq!(old.escalation_number, None);
+            let minutes = durations(db, std::slice::from_ref(&row))
+                .await
+                .expect("reads");
+            assert_eq!(minutes.get(&call), Some(&7));
+            let row = agent::Entity::find_by_id(agent)
+                .one(db)
+                .await
+                .expect("reads")
+                .expect("is there");
+            let (version, present) = current(&store, &row, NOW)
+                .await
+                .expect("writes")
+                .expect("is there");
+            assert_eq!((version, present.system_prompt.as_str()), (1, "new"));
+            let again = current(&store, &row, NOW)
+                .await
+                .expect("reads")
+                .expect("is there");
+            assert_eq!(again.0, 1);
+            assert!(weight_of_all(db, tenant).await.expect("reads") > 100);
+            let key = idempotency::Entity::find()
+                .one(db)
+                .await
+                .expect("reads")
+                .expect("is there");
+            assert_eq!((key.size, key.is_brief), (5_000, false));
+        }
+    }
+}
