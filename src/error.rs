@@ -20,8 +20,8 @@ const UNAVAILABLE_RETRY_SECONDS: u64 = 2;
 const RECOVERIES_RETRY_SECONDS: u64 = 5;
 /// How soon a client may try to open one more stream, in seconds: one whose client left is noticed by then.
 const STREAMS_RETRY_SECONDS: u64 = 20;
-/// How soon a client may ask for one more long list, in seconds.
-const LISTS_RETRY_SECONDS: u64 = 5;
+/// How soon a client that left large answers unread may ask for one more, in seconds.
+const UNREAD_RETRY_SECONDS: u64 = 5;
 /// How many wrong fields one answer names.
 const FIELDS_MAX: usize = 100;
 
@@ -158,11 +158,10 @@ pub enum ApiError {
     /// The limit.
     #[error("{0} streams of events are open already; close one, or come back in a moment.")]
     TooManyStreams(usize),
-    /// The limit.
     #[error(
-        "{0} long lists are being sent already; read those first, or ask for pages with limit and offset."
+        "Large answers are on their way already and not read; read those first, or ask for less with limit and offset."
     )]
-    TooManyLists(usize),
+    TooMuchUnread,
     #[error("Something went wrong on our side; the requestId helps us to find it.")]
     Internal,
     #[error("The service cannot answer right now; try again in a moment.")]
@@ -192,7 +191,7 @@ impl ApiError {
             Self::RateLimited { .. }
             | Self::TooManyRecoveries(_)
             | Self::TooManyStreams(_)
-            | Self::TooManyLists(_) => Code::RateLimited,
+            | Self::TooMuchUnread => Code::RateLimited,
             Self::Internal => Code::InternalError,
             Self::Unavailable => Code::Unavailable,
         }
@@ -282,8 +281,8 @@ impl ResponseError for ApiError {
             Self::TooManyRecoveries(_) => {
                 response.insert_header((RETRY_AFTER, RECOVERIES_RETRY_SECONDS));
             }
-            Self::TooManyLists(_) => {
-                response.insert_header((RETRY_AFTER, LISTS_RETRY_SECONDS));
+            Self::TooMuchUnread => {
+                response.insert_header((RETRY_AFTER, UNREAD_RETRY_SECONDS));
             }
             Self::TooManyStreams(_) => {
                 response.insert_header((RETRY_AFTER, STREAMS_RETRY_SECONDS));

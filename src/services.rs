@@ -25,7 +25,7 @@ pub struct Services {
     pub feed: Feed,
     /// Known keys and used-up limits of this process.
     pub gate: Arc<Gate>,
-    /// Long lists that are being written.
+    /// Large answers that clients have not read yet.
     pub lists: Arc<Lists>,
 }
 
@@ -61,6 +61,8 @@ pub struct ApiSettings {
     pub urls: UrlPolicy,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
+    /// How long a client may leave a piece of a long list unread.
+    pub unread: Duration,
     /// Requests a minute of each plan, for tenants without a figure of their own.
     pub starter_per_minute: u32,
     pub business_per_minute: u32,
@@ -73,6 +75,8 @@ pub struct ApiSettings {
     pub enterprise_configuration_bytes: i64,
 }
 
+/// How long a client may leave a piece of a long list unread.
+pub const UNREAD: Duration = Duration::from_secs(30);
 /// What the agents of one tenant may weigh in all, unless the operator decided otherwise.
 const CONFIGURATION_BYTES: i64 = 16 * 1024 * 1024;
 
@@ -81,6 +85,7 @@ impl Default for ApiSettings {
         Self {
             urls: UrlPolicy::default(),
             body_timeout: Duration::from_secs(10),
+            unread: UNREAD,
             starter_per_minute: 60,
             business_per_minute: 300,
             enterprise_per_minute: 1_000,

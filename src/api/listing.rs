@@ -31,48 +31,94 @@ use crate::{
 pub const LISTS_PER_TENANT_MAX: usize = 4;
 /// Answers of all tenants that are being written at the same time.
 const LISTS_MAX: usize = 64;
-/// What an answer may have before it counts as one that is being written, in bytes.
+/// Large answers of one tenant that were made as a whole and are not read yet, in bytes.
+pub const BYTES_PER_TENANT_MAX: u64 = 16 * 1024 * 1024;
+/// The same of all tenants.
+const BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// What an answer may have before it counts as a large one, in bytes.
 const AT_ONCE: usize = 64 * 1024;
 /// What is handed on in one piece, in bytes, or a single row that has more.
 const PIECE: usize = 16 * 1024;
-/// How long a client may leave a piece unread.
-const UNREAD: Duration = Duration::from_secs(30);
 /// How long an answer may take in all.
 const WHOLE: Duration = Duration::from_secs(300);
 
-/// How many answers are being written.
+/// What is on its way to clients, by tenant.
 #[derive(Debug, Default)]
-pub struct Lists(Mutex<HashMap<TenantId, usize>>);
+pub struct Lists(Mutex<HashMap<TenantId, UnderWay>>);
 
-/// The right to write one answer, given back when it is dropped.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct UnderWay {
+    /// Answers that are being written.
+    lists: usize,
+    /// Of large answers that were made as a whole.
+    bytes: u64,
+}
+
+/// The right to have an answer on its way, given back when it is dropped.
 #[derive(Debug)]
-struct Place {
-    lists: Arc<Lists>,
+pub struct Place {
+    tables: Arc<Lists>,
     tenant: TenantId,
+    share: UnderWay,
 }
 
 impl Lists {
+    /// For an answer that is being written.
     fn take(self: &Arc<Self>, tenant: TenantId) -> Result<Place, ApiError> {
+        self.add(tenant, UnderWay { lists: 1, bytes: 0 })
+    }
+
+    /// For an answer of so many bytes that is in memory until the client has read it. Small ones need none.
+    pub fn hold(self: &Arc<Self>, tenant: TenantId, bytes: u64) -> Result<Option<Place>, ApiError> {
+        if usize::try_from(bytes).is_ok_and(|bytes| bytes <= AT_ONCE) {
+            return Ok(None);
+        }
+        self.add(tenant, UnderWay { lists: 0, bytes }).map(Some)
+    }
+
+    /// Whether nothing is on its way.
+    #[cfg(test)]
+    pub fn is_idle(&self) -> bool {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_empty()
+    }
+
+    fn add(self: &Arc<Self>, tenant: TenantId, share: UnderWay) -> Result<Place, ApiError> {
         let mut by_tenant = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if by_tenant.values().sum::<usize>() >= LISTS_MAX {
+        let all = by_tenant.values().fold(share, |all, more| UnderWay {
+            lists: all.lists + more.lists,
+            bytes: all.bytes + more.bytes,
+        });
+        if all.lists > LISTS_MAX || all.bytes > BYTES_MAX {
             return Err(ApiError::Unavailable);
         }
-        let mine = by_tenant.entry(tenant).or_insert(0);
-        if *mine >= LISTS_PER_TENANT_MAX {
-            return Err(ApiError::TooManyLists(LISTS_PER_TENANT_MAX));
+        let mine = by_tenant.get(&tenant).copied().unwrap_or_default();
+        let mine = UnderWay {
+            lists: mine.lists + share.lists,
+            bytes: mine.bytes + share.bytes,
+        };
+        if mine.lists > LISTS_PER_TENANT_MAX || mine.bytes > BYTES_PER_TENANT_MAX {
+            return Err(ApiError::TooMuchUnread);
         }
-        *mine += 1;
-        let lists = Arc::clone(self);
-        Ok(Place { lists, tenant })
+        by_tenant.insert(tenant, mine);
+        let tables = Arc::clone(self);
+        Ok(Place {
+            tables,
+            tenant,
+            share,
+        })
     }
 }
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let mut by_tenant = self.lists.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_tenant = self.tables.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(mine) = by_tenant.get_mut(&self.tenant) {
-            *mine -= 1;
-            if *mine == 0 {
+            mine.lists -= self.share.lists;
+            mine.bytes -= self.share.bytes;
+            if *mine == UnderWay::default() {
                 by_tenant.remove(&self.tenant);
             }
         }
@@ -194,7 +240,8 @@ where
     async fn write(&mut self, begin: String, to: &mpsc::Sender<Bytes>) -> Result<(), Broken> {
         let (mut piece, mut over) = (begin, false);
         loop {
-            let sent = tokio::time::timeout(UNREAD, to.send(piece.into())).await;
+            let sent =
+                tokio::time::timeout(self.services.settings.unread, to.send(piece.into())).await;
             if !matches!(sent, Ok(Ok(()))) {
                 return Err(Broken::Reader);
             }

@@ -12,7 +12,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 
 use super::{ConfigError, Layers};
-use crate::services::ApiSettings;
+use crate::services::{ApiSettings, UNREAD};
 
 const OPERATOR_TOKEN_CHARS_MIN: usize = 16;
 
@@ -276,6 +276,7 @@ impl Settings {
         ApiSettings {
             urls: self.url_policy(),
             body_timeout: Duration::from_secs(self.http.body_timeout_seconds),
+            unread: UNREAD,
             starter_per_minute: per_minute(self.plans.starter.requests_per_minute),
             business_per_minute: per_minute(self.plans.business.requests_per_minute),
             enterprise_per_minute: per_minute(self.plans.enterprise.requests_per_minute),

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use actix_web::http::Method;
 use dikala_actors::clock::Clock;
-use dikala_entities::{AgentId, CallId, EventId, EventKind, Language, agent, event};
+use dikala_entities::{AgentId, CallId, CallStatus, EventId, EventKind, Language, agent, event};
 use sea_orm::{ConnectionTrait, EntityTrait, IntoActiveModel};
 use serde_json::{Value, json};
 use tokio::{
@@ -12,8 +12,12 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::world::World;
-use crate::{api::listing::LISTS_PER_TENANT_MAX, routes::BASE};
+use super::{seed::write_call, world::World};
+use crate::{
+    api::listing::{BYTES_PER_TENANT_MAX, LISTS_PER_TENANT_MAX},
+    routes::BASE,
+    services::ApiSettings,
+};
 
 /// How long something may take that should be there at once.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -50,9 +54,13 @@ async fn many_agents(world: &World) {
 
 /// A client that asks for the agents and reads only what it is told to.
 async fn asked(world: &World) -> TcpStream {
+    asked_for(world, "/agents").await
+}
+
+async fn asked_for(world: &World, path: &str) -> TcpStream {
     let mut socket = TcpStream::connect(world.address).await.expect("connects");
     let request = format!(
-        "GET {BASE}/agents HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\n\r\n",
+        "GET {BASE}{path} HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\n\r\n",
         world.ours.key
     );
     socket.write_all(request.as_bytes()).await.expect("writes");
@@ -239,6 +247,73 @@ async fn slow_readers_of_long_lists_are_few_per_tenant() {
     tokio::time::timeout(PATIENCE, again)
         .await
         .expect("a place is free again");
+}
+
+/// A place that nobody reads from is free again after a time, and what was cut off does not look whole.
+#[actix_web::test]
+async fn who_does_not_read_a_long_list_is_cut_off() {
+    let world = World::with(ApiSettings {
+        unread: Duration::from_millis(100),
+        ..ApiSettings::default()
+    })
+    .await;
+    many_agents(&world).await;
+    let mut slow = Vec::new();
+    for _ in 0..LISTS_PER_TENANT_MAX {
+        slow.push(asked(&world).await);
+    }
+    let all_cut_off = async {
+        while !world.services.lists.is_idle() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, all_cut_off)
+        .await
+        .expect("the places are free again");
+    for mut socket in slow {
+        let mut rest = Vec::new();
+        let read = tokio::time::timeout(PATIENCE, socket.read_to_end(&mut rest)).await;
+        drop(read.expect("the connection is cut"));
+        assert!(
+            !rest.ends_with(b"0\r\n\r\n"),
+            "the last chunk says that all is there"
+        );
+    }
+}
+
+/// Pages are made as a whole: what a tenant leaves unread of them is bounded in bytes.
+#[actix_web::test]
+async fn large_pages_that_nobody_reads_are_bounded_in_bytes() {
+    let world = World::start().await;
+    let now = world.clock.now();
+    for _ in 0..100 {
+        let mut row = world.ours.call(CallId::new(now), CallStatus::Failed, now);
+        row.metadata = json!({"a": "x".repeat(60_000)}).to_string();
+        write_call(world.store(), row).await;
+    }
+    let page = "/calls?limit=100";
+    let bytes = world.get(page).await.text.len();
+    let fit = usize::try_from(BYTES_PER_TENANT_MAX).expect("fits") / bytes;
+    assert!(fit >= 2);
+    let mut slow = Vec::new();
+    for _ in 0..fit {
+        slow.push(asked_for(&world, page).await);
+    }
+    let refused = world.get(page).await;
+    assert_eq!(
+        (refused.status, refused.code()),
+        (429, "rate_limited".into())
+    );
+    assert_eq!(world.get("/calls?limit=1").await.status, 200);
+    drop(slow);
+    let again = async {
+        while world.get(page).await.status != 200 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, again)
+        .await
+        .expect("there is room again");
 }
 
 #[actix_web::test]
