@@ -21,6 +21,8 @@ const UNAVAILABLE_RETRY_SECONDS: u64 = 2;
 const RECOVERIES_RETRY_SECONDS: u64 = 5;
 /// How soon a client may try to open one more stream, in seconds: one whose client left is noticed by then.
 const STREAMS_RETRY_SECONDS: u64 = 20;
+/// How soon a client that left large answers unread may ask for one more, in seconds.
+const UNREAD_RETRY_SECONDS: u64 = 5;
 /// How many wrong fields one answer names.
 const FIELDS_MAX: usize = 100;
 
@@ -145,6 +147,11 @@ pub enum ApiError {
     Validation(Vec<FieldError>),
     #[error("This Idempotency-Key was used for another request; use a new key for each operation.")]
     IdempotencyKeyReused,
+    #[error(
+        "The request with this Idempotency-Key was carried out, and its large answer is no longer kept; read what it made, and use a \
+         new key to do it again."
+    )]
+    IdempotencyAnswerGone,
     /// Seconds until the next request is taken.
     #[error("Too many requests; come back in {retry_after_seconds} s.")]
     RateLimited { retry_after_seconds: i64 },
@@ -154,6 +161,10 @@ pub enum ApiError {
     /// The limit.
     #[error("{0} streams of events are open already; close one, or come back in a moment.")]
     TooManyStreams(usize),
+    #[error(
+        "Large answers are on their way already and not read; read those first, or ask for less with limit and offset."
+    )]
+    TooMuchUnread,
     #[error("Something went wrong on our side; the requestId helps us to find it.")]
     Internal,
     #[error("The service cannot answer right now; try again in a moment.")]
@@ -179,10 +190,11 @@ impl ApiError {
             Self::BodyTooLarge => Code::BodyTooLarge,
             Self::UnsupportedMediaType(_) => Code::UnsupportedMediaType,
             Self::Validation(_) => Code::ValidationFailed,
-            Self::IdempotencyKeyReused => Code::IdempotencyKeyReused,
-            Self::RateLimited { .. } | Self::TooManyRecoveries(_) | Self::TooManyStreams(_) => {
-                Code::RateLimited
-            }
+            Self::IdempotencyKeyReused | Self::IdempotencyAnswerGone => Code::IdempotencyKeyReused,
+            Self::RateLimited { .. }
+            | Self::TooManyRecoveries(_)
+            | Self::TooManyStreams(_)
+            | Self::TooMuchUnread => Code::RateLimited,
             Self::Internal => Code::InternalError,
             Self::Unavailable => Code::Unavailable,
         }
@@ -271,6 +283,9 @@ impl ResponseError for ApiError {
             }
             Self::TooManyRecoveries(_) => {
                 response.insert_header((RETRY_AFTER, RECOVERIES_RETRY_SECONDS));
+            }
+            Self::TooMuchUnread => {
+                response.insert_header((RETRY_AFTER, UNREAD_RETRY_SECONDS));
             }
             Self::TooManyStreams(_) => {
                 response.insert_header((RETRY_AFTER, STREAMS_RETRY_SECONDS));

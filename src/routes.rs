@@ -14,7 +14,7 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 use crate::{
     api::{
         agents, calls, credits, deliveries, erasure, events, function_stats, functions,
-        phone_numbers, webhooks,
+        phone_numbers, versions, webhooks,
     },
     error::{ApiError, Code, Missing},
     middleware::{admit, catch_panic, once, receive_body},
@@ -43,27 +43,30 @@ const RESENT: &[Code] = &[Code::DeliveryNotFound, Code::WebhookNotFound];
 /// Every route.
 #[rustfmt::skip]
 pub const ROUTES: &[Route] = &[
-    get("/agents", "agents.list", |r| r.to(agents::list_all), "All agents, oldest first.").ok::<agents::AgentList>(),
+    get("/agents", "agents.list", |r| r.to(agents::list_all), "All agents, oldest first; with limit or offset a page of them.").query(PAGED).ok::<agents::AgentList>(),
     post("/agents", "agents.create", |r| r.to(agents::create), "Create an agent.").takes::<agents::AgentDraft>().created::<agents::Agent>(),
     get("/agents/{id}", "agents.get", |r| r.to(agents::show), "One agent.").ok::<agents::Agent>().fails(AGENT),
     patch("/agents/{id}", "agents.update", |r| r.to(agents::update), "Change an agent.").patches::<agents::AgentDraft>().ok::<agents::Agent>().fails(AGENT),
     delete("/agents/{id}", "agents.delete", |r| r.to(agents::delete), "Delete an agent with its functions; its numbers stay without one.").fails(AGENT),
 
+    get("/agents/{id}/versions", "agents.versions", |r| r.to(versions::list_all), "The versions of an agent that are kept, oldest first.").query(PAGED).ok::<versions::AgentVersionList>().fails(AGENT),
+    get("/agents/{id}/versions/{version}", "agents.version", |r| r.to(versions::show), "One version of an agent: what the calls that name it began with.").ok::<versions::AgentVersion>().fails(AGENT),
+
     post("/agents/{id}/functions", "functions.create", |r| r.to(functions::create), "Give an agent a function.").takes::<functions::FunctionDraft>().created::<functions::Function>().fails(NEW_FUNCTION),
-    get("/agents/{id}/functions", "functions.list", |r| r.to(functions::list_all), "All functions of an agent, oldest first.").ok::<functions::FunctionList>().fails(AGENT),
+    get("/agents/{id}/functions", "functions.list", |r| r.to(functions::list_all), "All functions of an agent, oldest first; with limit or offset a page of them.").query(PAGED).ok::<functions::FunctionList>().fails(AGENT),
     patch("/agents/{id}/functions/{name}", "functions.update", |r| r.to(functions::update), "Change a function.").patches::<functions::FunctionDraft>().ok::<functions::Function>().fails(CHANGED_FUNCTION),
     delete("/agents/{id}/functions/{name}", "functions.delete", |r| r.to(functions::delete), "Delete a function.").fails(FUNCTION),
     post("/agents/{id}/functions/{name}/test", "functions.test", |r| r.to(functions::test), "Call a function's endpoint as a call would, marked as a test.").may_take::<functions::FunctionTest>().ok::<functions::FunctionOutcome>().fails(FUNCTION),
     get("/agents/{id}/functions/{name}/stats", "functions.stats", |r| r.to(function_stats::show), "How often a function was called, failed, and how long it took.").ok::<function_stats::FunctionStats>().fails(FUNCTION),
 
-    get("/phone-numbers", "phoneNumbers.list", |r| r.to(phone_numbers::list_all), "All phone numbers, oldest first.").ok::<phone_numbers::PhoneNumberList>(),
+    get("/phone-numbers", "phoneNumbers.list", |r| r.to(phone_numbers::list_all), "All phone numbers, oldest first; with limit or offset a page of them.").query(PAGED).ok::<phone_numbers::PhoneNumberList>(),
     get("/phone-numbers/{id}", "phoneNumbers.get", |r| r.to(phone_numbers::show), "One phone number.").ok::<phone_numbers::PhoneNumber>().fails(NUMBER),
     post("/phone-numbers/{id}/assign-agent", "phoneNumbers.assignAgent", |r| r.to(phone_numbers::assign_agent), "Point a number at an agent, or at none.").takes::<phone_numbers::Assignment>().ok::<phone_numbers::PhoneNumber>().fails(NUMBER),
 
-    get("/calls", "calls.list", |r| r.to(calls::list), "A page of calls, newest first.").query(&["limit", "offset", "status", "from", "to"]).ok::<calls::CallList>(),
+    get("/calls", "calls.list", |r| r.to(calls::list), "A page of calls, newest first.").query(&["limit", "offset", "before", "status", "from", "to", "agentId", "phoneNumberId", "callerNumber"]).ok::<calls::CallList>(),
     get("/calls/{id}", "calls.get", |r| r.to(calls::show), "One call.").ok::<calls::Call>().fails(CALL),
     delete("/calls/{id}", "calls.delete", |r| r.to(erasure::erase), "Erase what was said in a call that is over, its numbers and its metadata; what it cost stays.").fails(RUNNING_CALL),
-    get("/calls/{id}/events", "calls.events", |r| r.to(calls::events), "What a call announced, oldest first; at most 1000 events.").ok::<calls::EventList>().fails(CALL),
+    get("/calls/{id}/events", "calls.events", |r| r.to(calls::events), "What a call announced, oldest first; with limit or offset a page of it.").query(PAGED).ok::<calls::EventList>().fails(CALL),
     get("/calls/{id}/transcript", "calls.transcript", |r| r.to(calls::transcript), "What was said in a call.").ok::<calls::Transcript>().fails(CALL),
     post("/calls/{id}/hangup", "calls.hangup", |r| r.to(calls::hang_up), "End a running call.").accepted::<calls::Call>().fails(RUNNING_CALL),
     post("/calls/{id}/transfer", "calls.transfer", |r| r.to(calls::transfer), "Connect a running call to a person.").may_take::<calls::Transfer>().accepted::<calls::Call>().fails(RUNNING_CALL),
@@ -72,7 +75,7 @@ pub const ROUTES: &[Route] = &[
     get("/credits/transactions", "credits.transactions", |r| r.to(credits::transactions), "A page of the balance's movements, newest first.").query(PAGED).ok::<credits::TransactionList>(),
 
     post("/webhooks", "webhooks.create", |r| r.to(webhooks::create), "Register a webhook.").takes::<webhooks::WebhookCreate>().created::<webhooks::Webhook>().fails(&[Code::WebhookLimitReached]),
-    get("/webhooks", "webhooks.list", |r| r.to(webhooks::list_all), "All webhooks, oldest first.").ok::<webhooks::WebhookList>(),
+    get("/webhooks", "webhooks.list", |r| r.to(webhooks::list_all), "All webhooks, oldest first; with limit or offset a page of them.").query(PAGED).ok::<webhooks::WebhookList>(),
     get("/webhooks/{id}", "webhooks.get", |r| r.to(webhooks::show), "One webhook.").ok::<webhooks::Webhook>().fails(WEBHOOK),
     patch("/webhooks/{id}", "webhooks.update", |r| r.to(webhooks::update), "Change a webhook, or enable it again.").patches::<webhooks::WebhookUpdate>().ok::<webhooks::Webhook>().fails(WEBHOOK),
     delete("/webhooks/{id}", "webhooks.delete", |r| r.to(webhooks::delete), "Delete a webhook; nothing more is delivered to it.").fails(WEBHOOK),

@@ -10,7 +10,7 @@ use dikala_entities::{
 use futures_util::future::BoxFuture;
 use serde_json::{Map, Value};
 
-use crate::middleware::Gate;
+use crate::{api::listing::Lists, middleware::Gate};
 
 /// Everything a handler can reach. Cheap to clone; all clones share keys and limits.
 #[derive(Clone, Debug)]
@@ -25,6 +25,8 @@ pub struct Services {
     pub feed: Feed,
     /// Known keys and used-up limits of this process.
     pub gate: Arc<Gate>,
+    /// Large answers that clients have not read yet.
+    pub lists: Arc<Lists>,
 }
 
 impl Services {
@@ -47,6 +49,7 @@ impl Services {
             outbound,
             feed,
             gate: Arc::default(),
+            lists: Arc::default(),
         }
     }
 }
@@ -60,13 +63,24 @@ pub struct ApiSettings {
     pub transfers: TransferPrefixes,
     /// How long a body may take to arrive.
     pub body_timeout: Duration,
+    /// How long a client may leave a piece of a long list unread.
+    pub unread: Duration,
     /// Requests a minute of each plan, for tenants without a figure of their own.
     pub starter_per_minute: u32,
     pub business_per_minute: u32,
     pub enterprise_per_minute: u32,
     /// Requests a minute of one address without a valid key.
     pub unauthenticated_per_minute: u32,
+    /// What the agents of one tenant may weigh in all, in bytes, by plan.
+    pub starter_configuration_bytes: i64,
+    pub business_configuration_bytes: i64,
+    pub enterprise_configuration_bytes: i64,
 }
+
+/// How long a client may leave a piece of a long list unread.
+pub const UNREAD: Duration = Duration::from_secs(30);
+/// What the agents of one tenant may weigh in all, unless the operator decided otherwise.
+const CONFIGURATION_BYTES: i64 = 16 * 1024 * 1024;
 
 impl Default for ApiSettings {
     fn default() -> Self {
@@ -74,15 +88,28 @@ impl Default for ApiSettings {
             urls: UrlPolicy::default(),
             transfers: TransferPrefixes::default(),
             body_timeout: Duration::from_secs(10),
+            unread: UNREAD,
             starter_per_minute: 60,
             business_per_minute: 300,
             enterprise_per_minute: 1_000,
             unauthenticated_per_minute: 60,
+            starter_configuration_bytes: CONFIGURATION_BYTES,
+            business_configuration_bytes: CONFIGURATION_BYTES,
+            enterprise_configuration_bytes: CONFIGURATION_BYTES,
         }
     }
 }
 
 impl ApiSettings {
+    /// What the agents of a tenant may weigh in all, in bytes.
+    pub const fn configuration_bytes(&self, plan: Plan) -> i64 {
+        match plan {
+            Plan::Starter => self.starter_configuration_bytes,
+            Plan::Business => self.business_configuration_bytes,
+            Plan::Enterprise => self.enterprise_configuration_bytes,
+        }
+    }
+
     /// Requests a minute of a plan.
     pub const fn per_minute(&self, plan: Plan) -> u32 {
         match plan {

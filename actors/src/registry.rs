@@ -32,6 +32,7 @@ use crate::{
         actor::{Beginning, CallActor},
         core::{CallCore, CallParts, unavailable},
         messages::{CallError, Incoming, Input, InvokeFunction, Reply, Tell},
+        versions,
     },
     ledger::{self, Settle, TenantCredited},
     meter::{MeteredContext, OnPanic},
@@ -337,13 +338,22 @@ impl Calls {
             .one(db)
             .await
             .map_err(unavailable)?;
-        Ok(self.start_loaded(row, hold.as_ref()))
+        let minutes = versions::durations(db, std::slice::from_ref(&row))
+            .await
+            .map_err(unavailable)?;
+        let minutes = minutes.get(&row.id).copied();
+        Ok(self.start_loaded(row, hold.as_ref(), minutes))
     }
 
-    fn start_loaded(&self, row: call::Model, hold: Option<&credit_hold::Model>) -> Addr<CallActor> {
+    fn start_loaded(
+        &self,
+        row: call::Model,
+        hold: Option<&credit_hold::Model>,
+        max_minutes: Option<i64>,
+    ) -> Addr<CallActor> {
         let (id, bridge, tenant) = (row.id, row.bridge_id, row.tenant_id);
         let bridge_call = row.bridge_call_id.clone();
-        let core = CallCore::load(self.parts(), row, hold);
+        let core = CallCore::load(self.parts(), row, hold, max_minutes);
         let (addr, number) = self.start(id, bridge, Beginning::Loaded(Box::new(core)));
         let running = Running {
             addr: addr.clone(),
@@ -501,9 +511,10 @@ impl Calls {
                 .await?;
             let holds: HashMap<CallId, credit_hold::Model> =
                 holds.into_iter().map(|hold| (hold.call_id, hold)).collect();
+            let minutes = versions::durations(db, &rows).await?;
             for row in rows {
-                let hold = holds.get(&row.id);
-                self.start_loaded(row, hold);
+                let (hold, minutes) = (holds.get(&row.id), minutes.get(&row.id).copied());
+                self.start_loaded(row, hold, minutes);
             }
         }
         Ok(())

@@ -20,6 +20,7 @@ mod m20261121_000003_recoveries;
 mod m20261121_000004_function_stats;
 mod m20261121_000005_commit_probe;
 mod m20261121_000006_growth;
+mod m20261121_000007_versions_and_bounds;
 
 /// Where the steps that were made are recorded.
 const RECORD: &str = "seaql_migrations";
@@ -40,6 +41,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261121_000004_function_stats::Migration),
             Box::new(m20261121_000005_commit_probe::Migration),
             Box::new(m20261121_000006_growth::Migration),
+            Box::new(m20261121_000007_versions_and_bounds::Migration),
         ]
     }
 }

@@ -2,6 +2,7 @@
 //! returns is what the operator is shown.
 
 pub mod bridges;
+pub mod functions;
 pub mod keys;
 pub mod numbers;
 pub mod secrets;

@@ -1,7 +1,7 @@
 //! Agents: persona, voice, greeting and limits of the AI.
 
-use actix_web::web::Data;
-use dikala_actors::call::settings::BUILT_IN_TOOLS;
+use actix_web::{HttpResponse, web::Data};
+use dikala_actors::call::{settings::BUILT_IN_TOOLS, versions};
 use dikala_entities::{
     AgentId, Language, Millis, PhoneNumber, TenantId, TransferPrefixes, VoiceId, agent, function,
     phone_number,
@@ -14,12 +14,16 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{Answer, READ_ONLY, Unit};
+use super::{
+    Answer, READ_ONLY, Unit,
+    listing::{self, Listing},
+    weight::{self, Parts},
+};
 use crate::{
     error::{ApiError, Missing},
     extract::{
-        BlankRule, Body, Caller, Fault, FieldCode, Form, Id, Parsed, boolean, integer, language,
-        list, not_allowed, text, transfer_target, word,
+        BlankRule, Body, Caller, Fault, FieldCode, Form, Id, Parsed, Query, boolean, integer,
+        language, list, not_allowed, text, transfer_target, word,
     },
     openapi::schema,
     services::Services,
@@ -28,8 +32,9 @@ use crate::{
 const TOOLS_DEFAULT: &[&str] = &["end_call"];
 const DURATION_DEFAULT_MINUTES: i64 = 10;
 const DURATION_MAX_MINUTES: i64 = 240;
-/// A list of agents is not paged: this bounds it.
 const AGENTS_MAX: u64 = 1_000;
+/// Agents that are read at once for a list.
+const BATCH: u64 = 8;
 
 /// An agent as its tenant sets it up.
 #[derive(Clone, Debug, PartialEq, Eq, ToSchema)]
@@ -94,7 +99,8 @@ impl AgentDraft {
             .chain(functions.iter().map(String::as_str))
             .collect();
         let tools_default = || TOOLS_DEFAULT.iter().map(|&tool| tool.to_owned()).collect();
-        form.read(READ_ONLY, |form| {
+        let read_only = [READ_ONLY, &["agentVersion"]].concat();
+        form.read(&read_only, |form| {
             let name = form.required(
                 "name",
                 now.map(|now| now.name.clone()),
@@ -172,7 +178,21 @@ impl AgentDraft {
             is_active: self.is_active,
             created_at,
             updated_at: now,
+            version: 0,
+            weight: 0,
         }
+    }
+
+    /// What can make the agent heavy, in bytes.
+    fn parts(&self) -> Parts {
+        let greeting = self.greeting_text.as_ref().map_or(0, String::len);
+        let tools = self.tools_enabled.iter().map(String::len).sum();
+        Parts::from([
+            ("systemPrompt", self.system_prompt.len()),
+            ("greetingText", greeting),
+            ("name", self.name.len()),
+            ("toolsEnabled", tools),
+        ])
     }
 }
 
@@ -214,6 +234,9 @@ pub struct ListedAgent {
     max_call_duration_minutes: i64,
     tools_enabled: Vec<String>,
     is_active: bool,
+    /// Goes up with every change of what a call begins with, functions included.
+    #[schema(minimum = 1)]
+    agent_version: i64,
     #[schema(schema_with = schema::instant)]
     created_at: Millis,
     #[schema(schema_with = schema::instant)]
@@ -228,7 +251,7 @@ pub struct ListedAgent {
     "systemPrompt": "You answer calls for a dental practice in Bandung.", "voiceId": "Kore",
     "greetingText": "Selamat pagi, ada yang bisa saya bantu?", "language": "id", "maxCallDurationMinutes": 10,
     "escalationNumber": "+6281234567890", "toolsEnabled": ["end_call", "check_stock"], "isActive": true,
-    "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z"
+    "agentVersion": 3, "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z"
 }))]
 pub struct Agent {
     #[serde(flatten)]
@@ -238,17 +261,20 @@ pub struct Agent {
     escalation_number: Option<PhoneNumber>,
 }
 
-/// All agents of the tenant.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(example = json!({"agents": [{
+/// All agents of the tenant; with `limit` or `offset` a page of them.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(rename_all = "camelCase", example = json!({"agents": [{
     "id": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6", "name": "Reception",
     "systemPrompt": "You answer calls for a dental practice in Bandung.", "voiceId": "Kore",
     "greetingText": "Selamat pagi, ada yang bisa saya bantu?", "language": "id", "maxCallDurationMinutes": 10,
-    "toolsEnabled": ["end_call", "check_stock"], "isActive": true,
+    "toolsEnabled": ["end_call", "check_stock"], "isActive": true, "agentVersion": 3,
     "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z"
 }]}))]
 pub struct AgentList {
-    agents: Vec<ListedAgent>,
+    pub agents: Vec<ListedAgent>,
+    pub limit: i64,
+    pub offset: i64,
+    pub has_more: bool,
 }
 
 impl From<agent::Model> for ListedAgent {
@@ -263,6 +289,8 @@ impl From<agent::Model> for ListedAgent {
             language: agent.language,
             max_call_duration_minutes: agent.max_call_duration_minutes,
             is_active: agent.is_active,
+            // What was not needed yet is written as the first version when it is.
+            agent_version: agent.version.max(1),
             created_at: agent.created_at,
             updated_at: agent.updated_at,
         }
@@ -291,18 +319,25 @@ pub async fn find(
         .ok_or(ApiError::NotFound(Missing::Agent))
 }
 
-/// The tenant's agent, which nobody else changes until the transaction is over; or 404.
+/// The tenant's agent, which nobody else changes until the transaction is over; or 404. What it is before the change is one of
+/// its versions.
 pub async fn lock(
     db: &impl ConnectionTrait,
     tenant: TenantId,
     id: AgentId,
+    now: Millis,
 ) -> Result<agent::Model, ApiError> {
-    agent::Entity::find_by_id(id)
+    let mut agent = agent::Entity::find_by_id(id)
         .filter(agent::Column::TenantId.eq(tenant))
         .lock_exclusive()
         .one(db)
         .await?
-        .ok_or(ApiError::NotFound(Missing::Agent))
+        .ok_or(ApiError::NotFound(Missing::Agent))?;
+    if agent.version == 0 {
+        let recorded = versions::record(db, &agent, now).await?;
+        (agent.version, agent.weight) = (recorded.version, recorded.weight);
+    }
+    Ok(agent)
 }
 
 async fn function_names(
@@ -321,14 +356,19 @@ async fn function_names(
 }
 
 /// `GET /agents`
-pub async fn list_all(caller: Caller, services: Data<Services>) -> Result<Answer, ApiError> {
-    let agents = agent::Entity::find()
-        .filter(agent::Column::TenantId.eq(caller.tenant))
-        .order_by_asc(agent::Column::Id)
-        .all(services.store.reader())
-        .await?;
-    let agents = agents.into_iter().map(Into::into).collect();
-    Ok(Answer::ok(&AgentList { agents }))
+pub async fn list_all(
+    caller: Caller,
+    services: Data<Services>,
+    query: Query,
+) -> Result<HttpResponse, ApiError> {
+    let list = Listing {
+        key: "agents",
+        rows: agent::Entity::find().filter(agent::Column::TenantId.eq(caller.tenant)),
+        by: agent::Column::Id,
+        batch: BATCH,
+        show: listing::json::<ListedAgent, _>,
+    };
+    listing::answer(services, &caller, &query, list).await
 }
 
 /// `POST /agents`
@@ -349,10 +389,12 @@ pub async fn create(
         let fault = Fault::new(FieldCode::TooLarge, predicate);
         return Err(ApiError::field(fault.in_field("name")));
     }
+    let growth = draft.parts();
     let agent = draft.into_model(AgentId::new(now), caller.tenant, now, now);
     agent::Entity::insert(agent.clone().into_active_model())
         .exec_without_returning(unit.txn())
         .await?;
+    let agent = weight::renew(&unit, &services, agent, &growth, now).await?;
     let path = format!("/agents/{}", agent.id);
     unit.commit(Answer::created(&path, &Agent::from(agent)))
         .await
@@ -378,26 +420,23 @@ pub async fn update(
     find(services.store.reader(), caller.tenant, id.0).await?;
     let form = body.patch()?;
     let unit = Unit::begin(&services, &caller).await?;
-    let agent = lock(unit.txn(), caller.tenant, id.0).await?;
+    let now = services.clock.now();
+    let before = lock(unit.txn(), caller.tenant, id.0, now).await?;
     let functions = function_names(unit.txn(), id.0).await?;
-    let before = AgentDraft::of(&agent);
-    let draft = AgentDraft::read(
-        &form,
-        Some(&before),
-        &functions,
-        &services.settings.transfers,
-    )?;
-    if draft == before {
-        return Ok(Answer::ok(&Agent::from(agent)));
+    let seen = AgentDraft::of(&before);
+    let draft = AgentDraft::read(&form, Some(&seen), &functions, &services.settings.transfers)?;
+    if draft == seen {
+        return Ok(Answer::ok(&Agent::from(before)));
     }
-    let agent = draft.into_model(
-        agent.id,
-        agent.tenant_id,
-        agent.created_at,
-        services.clock.now(),
-    );
+    let growth = weight::growth(&seen.parts(), draft.parts());
+    let agent = agent::Model {
+        version: before.version,
+        weight: before.weight,
+        ..draft.into_model(before.id, before.tenant_id, before.created_at, now)
+    };
     let changed = agent.clone().into_active_model().reset_all();
     changed.update(unit.txn()).await?;
+    let agent = weight::renew(&unit, &services, agent, &growth, now).await?;
     unit.commit(Answer::ok(&Agent::from(agent))).await
 }
 
@@ -408,16 +447,18 @@ pub async fn delete(
     id: Id<AgentId>,
 ) -> Result<Answer, ApiError> {
     let unit = Unit::begin(&services, &caller).await?;
-    let agent = lock(unit.txn(), caller.tenant, id.0).await?;
-    phone_number::Entity::update_many()
+    let now = services.clock.now();
+    let agent = lock(unit.txn(), caller.tenant, id.0, now).await?;
+    let numbers = phone_number::Entity::update_many()
         .set(phone_number::ActiveModel {
             agent_id: Set(None),
-            updated_at: Set(services.clock.now()),
+            updated_at: Set(now),
             ..Default::default()
         })
         .filter(phone_number::Column::AgentId.eq(agent.id))
         .exec(unit.txn())
         .await?;
+    versions::orphan(unit.txn(), agent.id, numbers.rows_affected > 0, now).await?;
     agent::Entity::delete_by_id(agent.id)
         .exec(unit.txn())
         .await?;

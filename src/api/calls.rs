@@ -1,36 +1,46 @@
 //! Calls: their history, what they announced, what was said, and the two things a tenant can do to a running one.
 
-use actix_web::web::Data;
+use actix_web::{HttpResponse, web::Data};
+use dikala_actors::call::versions;
 use dikala_entities::{
     AgentId, CallId, CallStatus, CallerNumber, HangupInitiator, HangupReason, Millis, PhoneNumber,
     PhoneNumberId, TenantId, call, event, transcript,
 };
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DerivePartialModel, EntityTrait, QueryFilter, QueryOrder,
-    QuerySelect,
+    ColumnTrait, Condition, ConnectionTrait, DerivePartialModel, EntityTrait, QueryFilter,
+    QueryOrder, QuerySelect,
 };
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 use utoipa::ToSchema;
 
-use super::{Answer, Page, events::Event, refused};
+use super::{
+    Answer, Page,
+    events::Event,
+    listing::{self, Listing},
+    refused,
+};
 use crate::{
     error::{ApiError, Missing},
-    extract::{Body, Caller, Fault, FieldCode, Id, Query, instant, transfer_target, word},
+    extract::{
+        Body, Caller, Fault, FieldCode, Id, Parsed, Query, Reader, id, instant, transfer_target,
+        word,
+    },
     openapi::schema,
     services::Services,
 };
 
-/// The events of a call are not paged: this bounds them.
-const EVENTS_MAX: u64 = 1_000;
+/// Events of a call that are read at once.
+const EVENTS_BATCH: u64 = 8;
 
-/// The columns that the API shows; the settings of a call can be a hundred times their size.
+/// The columns that the API shows.
 #[derive(Clone, Debug, DerivePartialModel)]
 #[sea_orm(entity = "call::Entity")]
 struct CallRow {
     id: CallId,
     phone_number_id: PhoneNumberId,
     agent_id: Option<AgentId>,
+    agent_version: Option<i64>,
     caller_number: CallerNumber,
     callee_number: PhoneNumber,
     status: CallStatus,
@@ -51,7 +61,7 @@ struct CallRow {
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({
     "id": "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "phoneNumberId": "pn_01k9zv3m8rj2q4w6y8a0c2e4g6",
-    "agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6", "callerNumber": "+6281298765432", "calleeNumber": "+6281234567890",
+    "agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6", "agentVersion": 3, "callerNumber": "+6281298765432", "calleeNumber": "+6281234567890",
     "direction": "inbound", "status": "ended", "startedAt": "2026-01-15T03:30:00.000Z",
     "answeredAt": "2026-01-15T03:30:04.000Z", "endedAt": "2026-01-15T03:31:34.000Z", "durationSeconds": 94,
     "talkTimeSeconds": 90, "hangupReason": "normal", "hangupInitiator": "caller",
@@ -65,6 +75,8 @@ pub struct Call {
     phone_number_id: PhoneNumberId,
     #[schema(schema_with = schema::agent_id_or_null)]
     agent_id: Option<AgentId>,
+    /// What the call began with; null where it was refused.
+    agent_version: Option<i64>,
     #[schema(value_type = String)]
     caller_number: CallerNumber,
     #[schema(schema_with = schema::phone)]
@@ -137,15 +149,18 @@ pub struct Turn {
     pub at: Option<String>,
 }
 
-/// What a call announced, oldest first.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(example = json!({"events": [{
+/// What a call announced, oldest first; with `limit` or `offset` a page of it.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(rename_all = "camelCase", example = json!({"events": [{
     "id": "evt_01k9zv3m8rj2q4w6y8a0c2e4g6", "event": "call.answered", "timestamp": "2026-01-15T03:30:04.000Z",
     "data": {"callId": "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6",
              "startedAt": "2026-01-15T03:30:00.000Z"}
 }]}))]
 pub struct EventList {
-    events: Vec<Event>,
+    pub events: Vec<Event>,
+    pub limit: i64,
+    pub offset: i64,
+    pub has_more: bool,
 }
 
 impl From<CallRow> for Call {
@@ -154,6 +169,7 @@ impl From<CallRow> for Call {
             id: row.id,
             phone_number_id: row.phone_number_id,
             agent_id: row.agent_id,
+            agent_version: row.agent_version,
             caller_number: row.caller_number,
             callee_number: row.callee_number,
             direction: "inbound",
@@ -197,6 +213,10 @@ struct Filter {
     status: Option<CallStatus>,
     from: Option<Millis>,
     to: Option<Millis>,
+    agent: Option<AgentId>,
+    number: Option<PhoneNumberId>,
+    caller: Option<CallerNumber>,
+    before: Option<CallId>,
 }
 
 impl Filter {
@@ -207,9 +227,76 @@ impl Filter {
                 status: form.optional("status", None, word("a status")),
                 from: form.optional("from", None, instant),
                 to: form.optional("to", None, instant),
+                agent: form.optional("agentId", None, id("an agent")),
+                number: form.optional("phoneNumberId", None, id("a phone number")),
+                caller: form.optional("callerNumber", None, caller_number),
+                before: cursor(form),
             })
         })
     }
+
+    fn of(&self, tenant: TenantId) -> Condition {
+        Condition::all()
+            .add(call::Column::TenantId.eq(tenant))
+            .add_option(self.status.map(|status| call::Column::Status.eq(status)))
+            .add_option(self.from.map(|from| call::Column::StartedAt.gte(from)))
+            .add_option(self.to.map(|to| call::Column::StartedAt.lt(to)))
+            .add_option(self.agent.map(|agent| call::Column::AgentId.eq(agent)))
+            .add_option(
+                self.number
+                    .map(|number| call::Column::PhoneNumberId.eq(number)),
+            )
+            .add_option(
+                self.caller
+                    .clone()
+                    .map(|caller| call::Column::CallerNumber.eq(caller)),
+            )
+    }
+}
+
+/// Where the page before ended. Calls that come in meanwhile do not move what is older than that, as they do with `offset`.
+fn cursor(form: &mut Reader<'_>) -> Option<CallId> {
+    form.optional("before", None, id("a call"))
+}
+
+fn caller_number(value: &Value) -> Parsed<CallerNumber> {
+    let text = value.as_str().unwrap_or_default();
+    // A plus that was not percent-encoded arrives in a query string as a blank.
+    let mended = match text.strip_prefix(' ') {
+        Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => format!("+{digits}"),
+        _ => text.to_owned(),
+    };
+    mended
+        .parse()
+        .map_err(|error| Fault::new(FieldCode::InvalidFormat, format!("{error}")).into())
+}
+
+/// Older than that call, in the order of the list.
+async fn older(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+    before: CallId,
+) -> Result<Condition, ApiError> {
+    let at: Option<Millis> = call::Entity::find_by_id(before)
+        .filter(call::Column::TenantId.eq(tenant))
+        .select_only()
+        .column(call::Column::StartedAt)
+        .into_tuple()
+        .one(db)
+        .await?;
+    let at = at.ok_or_else(|| {
+        let predicate = "names no call of this account; begin again without it";
+        ApiError::field(Fault::new(FieldCode::NotFound, predicate).in_field("before"))
+    })?;
+    let same_moment = Condition::all()
+        .add(call::Column::StartedAt.eq(at))
+        .add(call::Column::Id.lt(before));
+    // Said twice, so that the index begins where the page does.
+    Ok(Condition::all().add(call::Column::StartedAt.lte(at)).add(
+        Condition::any()
+            .add(call::Column::StartedAt.lt(at))
+            .add(same_moment),
+    ))
 }
 
 /// `GET /calls`
@@ -218,21 +305,11 @@ pub async fn list(
     services: Data<Services>,
     query: Query,
 ) -> Result<Answer, ApiError> {
-    let Filter {
-        page,
-        status,
-        from,
-        to,
-    } = Filter::read(&query)?;
-    let mut select = call::Entity::find().filter(call::Column::TenantId.eq(caller.tenant));
-    if let Some(status) = status {
-        select = select.filter(call::Column::Status.eq(status));
-    }
-    if let Some(from) = from {
-        select = select.filter(call::Column::StartedAt.gte(from));
-    }
-    if let Some(to) = to {
-        select = select.filter(call::Column::StartedAt.lt(to));
+    let filter = Filter::read(&query)?;
+    let page = filter.page;
+    let mut select = call::Entity::find().filter(filter.of(caller.tenant));
+    if let Some(before) = filter.before {
+        select = select.filter(older(services.store.reader(), caller.tenant, before).await?);
     }
     let select = select
         .order_by_desc(call::Column::StartedAt)
@@ -286,16 +363,17 @@ pub async fn events(
     caller: Caller,
     services: Data<Services>,
     id: Id<CallId>,
-) -> Result<Answer, ApiError> {
+    query: Query,
+) -> Result<HttpResponse, ApiError> {
     let call = find(services.store.reader(), caller.tenant, id.0).await?;
-    let stored = event::Entity::find()
-        .filter(event::Column::CallId.eq(call.id))
-        .order_by_asc(event::Column::Id)
-        .limit(EVENTS_MAX)
-        .all(services.store.reader())
-        .await?;
-    let events = stored.into_iter().map(Into::into).collect();
-    Ok(Answer::ok(&EventList { events }))
+    let list = Listing {
+        key: "events",
+        rows: event::Entity::find().filter(event::Column::CallId.eq(call.id)),
+        by: event::Column::Id,
+        batch: EVENTS_BATCH,
+        show: listing::json::<Event, _>,
+    };
+    listing::answer(services, &caller, &query, list).await
 }
 
 /// `POST /calls/{id}/hangup`
@@ -347,20 +425,13 @@ async fn running(services: &Services, tenant: TenantId, id: CallId) -> Result<()
 
 /// The number of the agent as it was when the call began.
 async fn escalation_number(services: &Services, id: CallId) -> Result<PhoneNumber, ApiError> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Settings {
-        escalation_number: Option<PhoneNumber>,
-    }
-    let settings: Option<Option<String>> = call::Entity::find_by_id(id)
-        .select_only()
-        .column(call::Column::Settings)
-        .into_tuple()
-        .one(services.store.reader())
-        .await?;
+    let db = services.store.reader();
+    let row = call::Entity::find_by_id(id).one(db).await?;
+    let settings = match &row {
+        Some(row) => versions::of_call(db, row).await?,
+        None => None,
+    };
     settings
-        .flatten()
-        .and_then(|settings| serde_json::from_str::<Settings>(&settings).ok())
         .and_then(|settings| settings.escalation_number)
         .ok_or_else(|| {
             let predicate = "is required: the call's agent has no escalationNumber";

@@ -1,30 +1,38 @@
 //! Functions: endpoints of the tenant that an agent's AI may call.
 
-use actix_web::web::Data;
+use actix_web::{HttpResponse, web::Data};
 use dikala_actors::call::settings::BUILT_IN_TOOLS;
 use dikala_entities::{AgentId, FunctionId, FunctionMethod, Millis, OutboundUrl, agent, function};
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel,
-    PaginatorTrait, QueryFilter, QueryOrder, Select,
+    PaginatorTrait, QueryFilter, Select,
 };
 use serde::Serialize;
 use serde_json::{Map, Value, value::RawValue};
 use utoipa::ToSchema;
 
-use super::{Addresses, Answer, READ_ONLY, Unit, agents, calls::raw, parameters};
+use super::{
+    Addresses, Answer, READ_ONLY, Unit, agents,
+    calls::raw,
+    listing::{self, Listing},
+    parameters,
+    weight::{self, Parts},
+};
 use crate::{
     error::{ApiError, Missing},
     extract::{
-        BlankRule, Body, Caller, Fault, FieldCode, Form, FunctionName, Id, Parsed, object, text,
-        word,
+        BlankRule, Body, Caller, Fault, FieldCode, Form, FunctionName, Id, Parsed, Query, object,
+        text, word,
     },
     openapi::schema,
     services::Services,
 };
 
 const NAME_CHARS_MAX: usize = 64;
-/// A list of functions is not paged, and a call's answer to its bridge names them all: this bounds both.
+/// A call's answer to its bridge names them all: this bounds it.
 const FUNCTIONS_MAX: u64 = 100;
+/// Functions that are read at once for a list.
+const BATCH: u64 = 16;
 
 /// A function as its tenant sets it up.
 #[derive(Clone, Debug, PartialEq, Eq, ToSchema)]
@@ -97,6 +105,16 @@ impl FunctionDraft {
     }
 }
 
+/// What can make a function heavy, in bytes.
+fn parts(function: &function::Model) -> Parts {
+    Parts::from([
+        ("parameters", function.parameters.len()),
+        ("description", function.description.len()),
+        ("endpoint", function.endpoint.as_str().len()),
+        ("name", function.name.len()),
+    ])
+}
+
 fn is_name(text: &str) -> bool {
     let rest = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
     text.len() <= NAME_CHARS_MAX
@@ -153,11 +171,14 @@ pub struct Function {
     updated_at: Millis,
 }
 
-/// All functions of an agent.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(example = json!({"functions": []}))]
+/// All functions of an agent; with `limit` or `offset` a page of them.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(rename_all = "camelCase", example = json!({"functions": []}))]
 pub struct FunctionList {
-    functions: Vec<Function>,
+    pub functions: Vec<Function>,
+    pub limit: i64,
+    pub offset: i64,
+    pub has_more: bool,
 }
 
 /// What to call the function with.
@@ -237,12 +258,11 @@ async fn set_tools(
     agent: agent::Model,
     tools: &[String],
     now: Millis,
-) -> Result<(), ApiError> {
+) -> Result<agent::Model, ApiError> {
     let mut change = agent.into_active_model();
     change.tools_enabled = Set(agents::tools_json(tools));
     change.updated_at = Set(now);
-    change.update(db).await?;
-    Ok(())
+    Ok(change.update(db).await?)
 }
 
 /// `GET /agents/{id}/functions`
@@ -250,15 +270,17 @@ pub async fn list_all(
     caller: Caller,
     services: Data<Services>,
     id: Id<AgentId>,
-) -> Result<Answer, ApiError> {
+    query: Query,
+) -> Result<HttpResponse, ApiError> {
     let agent = agents::find(services.store.reader(), caller.tenant, id.0).await?;
-    let functions = function::Entity::find()
-        .filter(function::Column::AgentId.eq(agent.id))
-        .order_by_asc(function::Column::Id)
-        .all(services.store.reader())
-        .await?;
-    let functions = functions.into_iter().map(Into::into).collect();
-    Ok(Answer::ok(&FunctionList { functions }))
+    let list = Listing {
+        key: "functions",
+        rows: function::Entity::find().filter(function::Column::AgentId.eq(agent.id)),
+        by: function::Column::Id,
+        batch: BATCH,
+        show: listing::json::<Function, _>,
+    };
+    listing::answer(services, &caller, &query, list).await
 }
 
 /// `POST /agents/{id}/functions`: the function is enabled at once.
@@ -274,7 +296,7 @@ pub async fn create(
     let draft = FunctionDraft::read(&form, None, addresses)?;
     let now = services.clock.now();
     let unit = Unit::begin(&services, &caller).await?;
-    let agent = agents::lock(unit.txn(), caller.tenant, id.0).await?;
+    let agent = agents::lock(unit.txn(), caller.tenant, id.0, now).await?;
     refuse_taken(unit.txn(), agent.id, &draft.name).await?;
     refuse_too_many(unit.txn(), agent.id).await?;
     let function = function::Model {
@@ -294,7 +316,8 @@ pub async fn create(
         .await?;
     let mut tools = agents::tools(&agent);
     tools.push(function.name.clone());
-    set_tools(unit.txn(), agent, &tools, now).await?;
+    let agent = set_tools(unit.txn(), agent, &tools, now).await?;
+    weight::renew(&unit, &services, agent, &parts(&function), now).await?;
     let path = format!("/agents/{}/functions/{}", function.agent_id, function.name);
     unit.commit(Answer::created(&path, &Function::from(function)))
         .await
@@ -332,7 +355,7 @@ pub async fn update(
     let now = services.clock.now();
     let unit = Unit::begin(&services, &caller).await?;
     // The agent's lock covers its functions.
-    let agent = agents::lock(unit.txn(), caller.tenant, id.0).await?;
+    let mut agent = agents::lock(unit.txn(), caller.tenant, id.0, now).await?;
     let mut function = find(unit.txn(), agent.id, &name.0).await?;
     let before = FunctionDraft::of(&function);
     let wanted = FunctionDraft::read(&form, Some(&before), addresses)?;
@@ -349,14 +372,10 @@ pub async fn update(
                 tool
             }
         };
-        set_tools(
-            unit.txn(),
-            agent,
-            &tools.map(renamed).collect::<Vec<_>>(),
-            now,
-        )
-        .await?;
+        let tools: Vec<String> = tools.map(renamed).collect();
+        agent = set_tools(unit.txn(), agent, &tools, now).await?;
     }
+    let seen = parts(&function);
     function.name = wanted.name;
     function.description = wanted.description;
     function.endpoint = wanted.endpoint;
@@ -365,6 +384,14 @@ pub async fn update(
     function.updated_at = now;
     let change = function.clone().into_active_model().reset_all();
     change.update(unit.txn()).await?;
+    weight::renew(
+        &unit,
+        &services,
+        agent,
+        &weight::growth(&seen, parts(&function)),
+        now,
+    )
+    .await?;
     unit.commit(Answer::ok(&Function::from(function))).await
 }
 
@@ -375,15 +402,17 @@ pub async fn delete(
     id: Id<AgentId>,
     name: FunctionName,
 ) -> Result<Answer, ApiError> {
+    let now = services.clock.now();
     let unit = Unit::begin(&services, &caller).await?;
-    let agent = agents::lock(unit.txn(), caller.tenant, id.0).await?;
+    let agent = agents::lock(unit.txn(), caller.tenant, id.0, now).await?;
     let function = find(unit.txn(), agent.id, &name.0).await?;
     let mut tools = agents::tools(&agent);
     tools.retain(|tool| *tool != function.name);
-    set_tools(unit.txn(), agent, &tools, services.clock.now()).await?;
+    let agent = set_tools(unit.txn(), agent, &tools, now).await?;
     function::Entity::delete_by_id(function.id)
         .exec(unit.txn())
         .await?;
+    weight::renew(&unit, &services, agent, &Parts::new(), now).await?;
     unit.commit(Answer::no_content()).await
 }
 

@@ -9,13 +9,16 @@ pub mod erasure;
 pub mod events;
 pub mod function_stats;
 pub mod functions;
+pub mod listing;
 pub mod parameters;
 pub mod phone_numbers;
+pub mod versions;
 pub mod webhooks;
 
 mod answer;
 mod page;
 mod unit;
+mod weight;
 
 #[cfg(test)]
 mod tests;

@@ -1,22 +1,30 @@
 //! Phone numbers: made by operators, pointed at agents by tenants.
 
-use actix_web::web::Data;
-use dikala_entities::{AgentId, PhoneNumber as Number, PhoneNumberId, TenantId, phone_number};
+use actix_web::{HttpResponse, web::Data};
+use dikala_entities::{
+    AgentId, Millis, PhoneNumber as Number, PhoneNumberId, TenantId, phone_number,
+};
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel,
-    QueryFilter, QueryOrder, QuerySelect, Select,
+    QueryFilter, QuerySelect, Select,
 };
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{Answer, Unit, agents};
+use super::{
+    Answer, Unit, agents,
+    listing::{self, Listing},
+};
 use crate::{
     error::{ApiError, Missing},
-    extract::{Body, Caller, Fault, FieldCode, Id, Parsed},
+    extract::{Body, Caller, Fault, FieldCode, Id, Parsed, Query},
     openapi::schema,
     services::Services,
 };
+
+/// Numbers that are read at once for a list.
+const BATCH: u64 = 100;
 
 /// A number that customers call.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -36,15 +44,17 @@ pub struct PhoneNumber {
     agent_id: Option<AgentId>,
 }
 
-/// All numbers of the tenant.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-#[serde(rename_all = "camelCase")]
-#[schema(example = json!({"phoneNumbers": [{
+/// All numbers of the tenant; with `limit` or `offset` a page of them.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(rename_all = "camelCase", example = json!({"phoneNumbers": [{
     "id": "pn_01k9zv3m8rj2q4w6y8a0c2e4g6", "displayNumber": "+6281234567890", "label": "Main line", "isActive": true,
     "agentId": null
 }]}))]
 pub struct PhoneNumberList {
-    phone_numbers: Vec<PhoneNumber>,
+    pub phone_numbers: Vec<PhoneNumber>,
+    pub limit: i64,
+    pub offset: i64,
+    pub has_more: bool,
 }
 
 /// The agent that is to answer a number; `null` takes the agent off.
@@ -80,14 +90,19 @@ async fn found(
 }
 
 /// `GET /phone-numbers`
-pub async fn list_all(caller: Caller, services: Data<Services>) -> Result<Answer, ApiError> {
-    let numbers = phone_number::Entity::find()
-        .filter(phone_number::Column::TenantId.eq(caller.tenant))
-        .order_by_asc(phone_number::Column::Id)
-        .all(services.store.reader())
-        .await?;
-    let phone_numbers = numbers.into_iter().map(Into::into).collect();
-    Ok(Answer::ok(&PhoneNumberList { phone_numbers }))
+pub async fn list_all(
+    caller: Caller,
+    services: Data<Services>,
+    query: Query,
+) -> Result<HttpResponse, ApiError> {
+    let list = Listing {
+        key: "phoneNumbers",
+        rows: phone_number::Entity::find().filter(phone_number::Column::TenantId.eq(caller.tenant)),
+        by: phone_number::Column::Id,
+        batch: BATCH,
+        show: listing::json::<PhoneNumber, _>,
+    };
+    listing::answer(services, &caller, &query, list).await
 }
 
 /// `GET /phone-numbers/{id}`
@@ -111,15 +126,16 @@ pub async fn assign_agent(
     let wanted = body
         .form()?
         .read(&[], |form| form.nullable("agentId", agent_id))?;
+    let now = services.clock.now();
     let unit = Unit::begin(&services, &caller).await?;
     let agent_id = match wanted {
         None => None,
-        Some(wanted) => Some(existing_agent(&unit, caller.tenant, wanted).await?),
+        Some(wanted) => Some(existing_agent(&unit, caller.tenant, wanted, now).await?),
     };
     let mut number = found(unit.txn(), by_id(caller.tenant, id.0).lock_exclusive()).await?;
     if number.agent_id != agent_id {
         number.agent_id = agent_id;
-        number.updated_at = services.clock.now();
+        number.updated_at = now;
         let mut change = number.clone().into_active_model();
         change.agent_id = Set(number.agent_id);
         change.updated_at = Set(number.updated_at);
@@ -141,13 +157,14 @@ async fn existing_agent(
     unit: &Unit,
     tenant: TenantId,
     id: Option<AgentId>,
+    now: Millis,
 ) -> Result<AgentId, ApiError> {
     let not_found = || {
         let fault = Fault::new(FieldCode::NotFound, "must be the id of one of your agents");
         ApiError::field(fault.in_field("agentId"))
     };
     let id = id.ok_or_else(not_found)?;
-    match agents::lock(unit.txn(), tenant, id).await {
+    match agents::lock(unit.txn(), tenant, id, now).await {
         Ok(agent) => Ok(agent.id),
         Err(ApiError::NotFound(_)) => Err(not_found()),
         Err(error) => Err(error),

@@ -1,21 +1,24 @@
 //! Webhooks: where a tenant's events go.
 
-use actix_web::web::Data;
+use actix_web::{HttpResponse, web::Data};
 use dikala_entities::{
     EventKind, Millis, OutboundUrl, Place, Secret, TenantId, WebhookId, tenant, webhook,
 };
 use sea_orm::{
     ActiveModelTrait, ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel, PaginatorTrait,
-    QueryFilter, QueryOrder, QuerySelect, Select,
+    QueryFilter, QuerySelect, Select,
 };
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{Addresses, Answer, READ_ONLY, Unit, deliveries};
+use super::{
+    Addresses, Answer, READ_ONLY, Unit, deliveries,
+    listing::{self, Listing},
+};
 use crate::{
     error::{ApiError, Missing},
-    extract::{BlankRule, Body, Caller, Form, Id, Parsed, boolean, list, text, word},
+    extract::{BlankRule, Body, Caller, Form, Id, Parsed, Query, boolean, list, text, word},
     openapi::schema,
     services::Services,
 };
@@ -24,6 +27,8 @@ use crate::{
 pub const WEBHOOKS_MAX: usize = 20;
 /// How long the secret before the present one still signs as well, in milliseconds.
 const PREVIOUS_SECRET_MS: i64 = 24 * 60 * 60 * 1_000;
+/// Webhooks that are read at once for a list.
+const BATCH: u64 = 20;
 const SECRET_CHARS_MIN: usize = 8;
 const SECRET_CHARS_MAX: usize = 256;
 
@@ -90,11 +95,14 @@ pub struct Webhook {
     updated_at: Millis,
 }
 
-/// All webhooks of the tenant.
-#[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(example = json!({"webhooks": []}))]
+/// All webhooks of the tenant; with `limit` or `offset` a page of them.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(rename_all = "camelCase", example = json!({"webhooks": []}))]
 pub struct WebhookList {
-    webhooks: Vec<Webhook>,
+    pub webhooks: Vec<Webhook>,
+    pub limit: i64,
+    pub offset: i64,
+    pub has_more: bool,
 }
 
 impl From<webhook::Model> for Webhook {
@@ -229,14 +237,19 @@ pub async fn lock(
 }
 
 /// `GET /webhooks`
-pub async fn list_all(caller: Caller, services: Data<Services>) -> Result<Answer, ApiError> {
-    let webhooks = webhook::Entity::find()
-        .filter(webhook::Column::TenantId.eq(caller.tenant))
-        .order_by_asc(webhook::Column::Id)
-        .all(services.store.reader())
-        .await?;
-    let webhooks = webhooks.into_iter().map(Into::into).collect();
-    Ok(Answer::ok(&WebhookList { webhooks }))
+pub async fn list_all(
+    caller: Caller,
+    services: Data<Services>,
+    query: Query,
+) -> Result<HttpResponse, ApiError> {
+    let list = Listing {
+        key: "webhooks",
+        rows: webhook::Entity::find().filter(webhook::Column::TenantId.eq(caller.tenant)),
+        by: webhook::Column::Id,
+        batch: BATCH,
+        show: listing::json::<Webhook, _>,
+    };
+    listing::answer(services, &caller, &query, list).await
 }
 
 /// `POST /webhooks`

@@ -363,8 +363,12 @@ fn turn(index: usize, turn: &Value) -> Result<Value, Refusal> {
         .text("text", 0, MESSAGE_BYTES_MAX)
         .map_err(|_| wrong("needs a text"))?;
     let at = fields
-        .instant("at")
-        .map_err(|_| wrong("has an at that is no RFC 3339 time"))?;
+        .optional_text("at", 1, 64)
+        .map_err(|_| wrong("has an at that is no text of 1 to 64 characters"))?;
+    let at = at
+        .map(Millis::parse_rfc3339)
+        .transpose()
+        .map_err(|error| wrong(&format!("has an at that is {error}")))?;
     let mut turn = json!({"role": role, "text": text});
     if let Some(at) = at {
         turn["at"] = json!(at);
@@ -572,6 +576,21 @@ mod tests {
                 json!({"id": "1", "type": "call.answered", "callId": CALL, "at": "soon"}),
                 "invalid_message",
                 "at",
+            ),
+            (
+                json!({"id": "1", "type": "call.answered", "callId": CALL, "at": "1969-12-31T23:59:59Z"}),
+                "invalid_message",
+                "at is too old",
+            ),
+            (
+                json!({"id": "1", "type": "call.transcript", "callId": CALL, "summary": "s", "turns": [{"role": "agent", "text": "w", "at": "1950-01-01T00:00:00Z"}]}),
+                "invalid_message",
+                "turns[0] has an at that is too old",
+            ),
+            (
+                json!({"id": "1", "type": "call.incoming", "bridgeCallId": "b", "did": "+0812345678", "callerNumber": "x"}),
+                "invalid_message",
+                "did",
             ),
             (
                 json!({"id": "1", "type": "call.hangup", "callId": CALL, "reason": "bored"}),

@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::{CliError, output};
 use crate::{
+    admin::functions::unusable,
     app::{Proof, StartError, prove, vault},
     config::{ConfigError, Layers, Settings},
 };
@@ -84,6 +85,9 @@ async fn look(settings: &Settings) -> Vec<Check> {
     ));
     checks.push(check("secrets", secrets(settings, store.as_ref()).await));
     checks.push(check("clock", clock(store.as_ref()).await));
+    if let Some(store) = &store {
+        checks.extend(functions(store).await);
+    }
     checks
 }
 
@@ -167,6 +171,28 @@ fn ports(public: SocketAddr, operators: SocketAddr) -> Result<String, String> {
 fn listen(address: SocketAddr, key: &str) -> Result<TcpListener, String> {
     TcpListener::bind(address)
         .map_err(|error| format!("{key}: {address} cannot be listened on ({error}); if dikala is running already, that is why"))
+}
+
+/// Told only where there is something to tell: the tenants have to do it, and the service runs without.
+async fn functions(store: &Store) -> Option<Check> {
+    const NAMED_MAX: usize = 10;
+    let unusable = unusable(store).await.ok()?;
+    let named: Vec<String> = unusable
+        .iter()
+        .take(NAMED_MAX)
+        .map(ToString::to_string)
+        .collect();
+    let told = format!(
+        "{} have parameters that are not taken any more and answer invalid_arguments: {}{}",
+        unusable.len(),
+        named.join(", "),
+        if unusable.len() > NAMED_MAX {
+            ", …"
+        } else {
+            ""
+        },
+    );
+    (!unusable.is_empty()).then(|| check("functions", Ok(told)))
 }
 
 async fn clock(store: Option<&Store>) -> Result<String, String> {

@@ -13,7 +13,7 @@ use ipnet::IpNet;
 use serde::Deserialize;
 
 use super::{ConfigError, Layers};
-use crate::services::ApiSettings;
+use crate::services::{ApiSettings, UNREAD};
 
 const OPERATOR_TOKEN_CHARS_MIN: usize = 16;
 /// More have no use: a key is taken out once everything is sealed with the next.
@@ -144,6 +144,7 @@ struct PlanLimits {
     requests_per_minute: i64,
     /// 0: any number.
     max_concurrent_calls: i64,
+    max_configuration_bytes: i64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -224,6 +225,9 @@ impl Settings {
             ("plans.starter.max_concurrent_calls", plans.starter.max_concurrent_calls, 0, 10_000_000),
             ("plans.business.max_concurrent_calls", plans.business.max_concurrent_calls, 0, 10_000_000),
             ("plans.enterprise.max_concurrent_calls", plans.enterprise.max_concurrent_calls, 0, 10_000_000),
+            ("plans.starter.max_configuration_bytes", plans.starter.max_configuration_bytes, 262_144, 1_073_741_824),
+            ("plans.business.max_configuration_bytes", plans.business.max_configuration_bytes, 262_144, 1_073_741_824),
+            ("plans.enterprise.max_configuration_bytes", plans.enterprise.max_configuration_bytes, 262_144, 1_073_741_824),
             ("retention.attempts_days", self.retention.attempts_days, 1, 3_650),
             ("retention.events_days", self.retention.events_days, 1, 3_650),
             ("retention.calls_days", self.retention.calls_days, 0, 36_500),
@@ -329,10 +333,14 @@ impl Settings {
             urls: self.url_policy(),
             transfers: self.transfers(),
             body_timeout: Duration::from_secs(self.http.body_timeout_seconds),
+            unread: UNREAD,
             starter_per_minute: per_minute(self.plans.starter.requests_per_minute),
             business_per_minute: per_minute(self.plans.business.requests_per_minute),
             enterprise_per_minute: per_minute(self.plans.enterprise.requests_per_minute),
             unauthenticated_per_minute: per_minute(self.http.unauthenticated_requests_per_minute),
+            starter_configuration_bytes: self.plans.starter.max_configuration_bytes,
+            business_configuration_bytes: self.plans.business.max_configuration_bytes,
+            enterprise_configuration_bytes: self.plans.enterprise.max_configuration_bytes,
         }
     }
 

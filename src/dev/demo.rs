@@ -230,6 +230,8 @@ fn demo_agent(tenant: TenantId, now: Millis) -> agent::Model {
         is_active: true,
         created_at: now,
         updated_at: now,
+        version: 0,
+        weight: 0,
     }
 }
 

@@ -15,8 +15,8 @@ pub use caller::Caller;
 pub use field::{Fault, Faults, FieldCode, FieldError};
 pub use form::{Form, Parsed, Reader};
 pub use parse::{
-    BlankRule, OFFSET_MAX, boolean, digits, e164, instant, integer, language, list, no_transfer,
-    not_allowed, object, text, transfer_target, url, word,
+    BlankRule, OFFSET_MAX, boolean, digits, e164, id, instant, integer, language, list,
+    no_transfer, not_allowed, object, text, transfer_target, url, word,
 };
-pub use path::{FunctionName, Id};
+pub use path::{FunctionName, Id, VersionNumber};
 pub use query::Query;

@@ -248,6 +248,19 @@ fn clamped(text: &str) -> Option<Millis> {
     Some(Millis::from_i64(at.unix_timestamp().saturating_mul(1_000)))
 }
 
+/// The id of something; `noun` says of what: "an agent".
+pub fn id<T: FromStr>(noun: &'static str) -> impl Fn(&Value) -> Parsed<T> {
+    move |value| {
+        string(value)?.parse().map_err(|_| {
+            Fault::new(
+                FieldCode::InvalidFormat,
+                format!("must be the id of {noun}"),
+            )
+            .into()
+        })
+    }
+}
+
 /// An address of the tenant's, as text. Whether its host may be dialled is asked afterwards.
 pub fn url(policy: UrlPolicy) -> impl Fn(&Value) -> Parsed<OutboundUrl> {
     move |value| {

@@ -18,6 +18,10 @@ pub struct Id<T>(pub T);
 #[derive(Clone, Debug)]
 pub struct FunctionName(pub String);
 
+/// The number in the path's `{version}`.
+#[derive(Clone, Copy, Debug)]
+pub struct VersionNumber(pub i64);
+
 /// What an id stands for.
 pub trait PathId: FromStr {
     /// What is missing when there is no such id.
@@ -51,6 +55,20 @@ impl<T: PathId + 'static> FromRequest for Id<T> {
     fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
         let id = req.match_info().get("id").and_then(|id| id.parse().ok());
         ready(id.map(Self).ok_or(ApiError::NotFound(T::MISSING)))
+    }
+}
+
+impl FromRequest for VersionNumber {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let text = req.match_info().get("version").unwrap_or_default();
+        let number = text
+            .parse()
+            .ok()
+            .filter(|number: &i64| number.to_string() == text);
+        ready(number.map(Self).ok_or(ApiError::NotFound(Missing::Agent)))
     }
 }
 

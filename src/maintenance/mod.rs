@@ -4,6 +4,7 @@
 //! Every sweep looks for a few rows on a reader and removes those in a short write of its own, so that nobody waits for
 //! what it reads. What it found may have changed by then; where that matters the write looks again, at those rows only.
 
+mod brief;
 mod calls;
 #[cfg(test)]
 mod tests;
@@ -72,6 +73,7 @@ pub async fn sweep(
     let now = Arc::clone(clock).now();
     let ago = |days: i64| now.plus_ms(-days.saturating_mul(DAY_MS));
     let mut removed = sweep_idempotency_keys(store, now).await?;
+    removed += brief::sweep(store, now).await?;
     removed += sweep_attempts(store, ago(retention.attempts_days)).await?;
     removed += sweep_events(store, ago(retention.events_days), Whose::Any).await?;
     if retention.transcripts_days > 0 {

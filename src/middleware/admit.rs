@@ -1,15 +1,23 @@
 //! The key, the limits and the route: what may come in.
 
-use std::net::IpAddr;
+use std::{
+    net::IpAddr,
+    pin::Pin,
+    task::{Context, Poll},
+};
 
 use actix_web::{
     Error, HttpMessage, HttpRequest,
-    body::{BoxBody, MessageBody},
+    body::{BodySize, BoxBody, MessageBody},
     dev::{ServiceRequest, ServiceResponse},
-    http::header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue},
+    http::{
+        Method,
+        header::{CACHE_CONTROL, HeaderMap, HeaderName, HeaderValue},
+    },
     middleware::Next,
     web,
 };
+use bytes::Bytes;
 use dikala_entities::{API_KEY_SCHEME, Credential, Millis, TenantId};
 
 use super::{
@@ -17,6 +25,7 @@ use super::{
     rate::{Limiter, Verdict},
 };
 use crate::{
+    api::listing::Place,
     error::{ApiError, Missing},
     extract::Query,
     routes::{self, Found},
@@ -76,7 +85,14 @@ pub async fn admit(
                 Ok(()) => {
                     req.extensions_mut().insert(identity.tenant);
                     req.extensions_mut().insert(identity.key);
-                    next.call(req).await?.map_into_boxed_body()
+                    let is_read = req.method() == Method::GET;
+                    let response = next.call(req).await?.map_into_boxed_body();
+                    if is_read {
+                        held(&services, identity.tenant, response)
+                    } else {
+                        // What it did is done: its answer is given in any case.
+                        response
+                    }
                 }
                 Err(error) => req.error_response(error),
             };
@@ -99,6 +115,48 @@ pub async fn admit(
     let no_store = HeaderValue::from_static("no-store");
     response.headers_mut().insert(CACHE_CONTROL, no_store);
     Ok(response)
+}
+
+/// A large answer is in memory until it is read: its bytes are counted for as long.
+fn held(
+    services: &Services,
+    tenant: TenantId,
+    response: ServiceResponse<BoxBody>,
+) -> ServiceResponse<BoxBody> {
+    let BodySize::Sized(bytes) = response.response().body().size() else {
+        return response;
+    };
+    match services.lists.hold(tenant, bytes) {
+        Ok(None) => response,
+        Ok(Some(place)) => response.map_body(|_, body| {
+            BoxBody::new(Held {
+                body,
+                _place: place,
+            })
+        }),
+        Err(error) => response.error_response(error),
+    }
+}
+
+/// A body with the right to be on its way.
+struct Held {
+    body: BoxBody,
+    _place: Place,
+}
+
+impl MessageBody for Held {
+    type Error = <BoxBody as MessageBody>::Error;
+
+    fn size(&self) -> BodySize {
+        self.body.size()
+    }
+
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        Pin::new(&mut self.body).poll_next(context)
+    }
 }
 
 /// The key of a request that stays open.

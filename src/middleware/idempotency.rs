@@ -49,6 +49,12 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 const KEY_LENGTH_MAX: usize = 255;
 /// How long an answer is kept.
 const KEPT_MS: i64 = 24 * 60 * 60 * 1_000;
+/// How long the answer of a test is kept: it can be large, and a test may be made again.
+const TEST_KEPT_MS: i64 = 10 * 60 * 1_000;
+/// From how many bytes on an answer counts as large.
+const LARGE_BYTES: usize = 2 * 1_024;
+/// What the large answers that are kept of one tenant may have in all; beyond, the oldest lose their bodies.
+pub(crate) const LARGE_BYTES_MAX: i64 = 16 * 1_024 * 1_024;
 /// How long a request may run before its claim counts as left behind by a crash.
 pub(crate) const RUNNING_MS_MAX: i64 = 60_000;
 /// Keys at a time that wait to be given back because the database was away; others expire.
@@ -65,6 +71,8 @@ pub struct Claim {
     /// Tells this claim from a later one of the same key.
     claimed_at: Millis,
     settled: Cell<bool>,
+    /// The stored answer is a large one.
+    large: Cell<bool>,
 }
 
 static GIVING_BACK: LazyLock<Arc<Semaphore>> =
@@ -73,7 +81,14 @@ static GIVING_BACK: LazyLock<Arc<Semaphore>> =
 impl Claim {
     /// Stores the answer under the key. False if the claim was lost to a later request meanwhile: then nothing may be committed.
     pub async fn settle(&self, db: &impl ConnectionTrait, answer: &Answer) -> Result<bool, DbErr> {
+        let large = answer.body.len() > LARGE_BYTES;
+        let size = if large { answer.body.len() } else { 0 };
+        self.large.set(large);
         let done = idempotency::Entity::update_many()
+            .col_expr(
+                idempotency::Column::Size,
+                Expr::value(i64::try_from(size).unwrap_or(i64::MAX)),
+            )
             .col_expr(
                 idempotency::Column::Status,
                 Expr::value(i64::from(answer.status.as_u16())),
@@ -99,6 +114,7 @@ impl Claim {
             key: self.key.clone(),
             claimed_at: self.claimed_at,
             settled: Cell::new(false),
+            large: Cell::new(false),
         }
     }
 
@@ -123,6 +139,19 @@ impl Claim {
             }
             drop(place);
         });
+    }
+
+    /// Takes the bodies of the oldest large answers away where there is too much of them. The keys stay: what was carried out is
+    /// not carried out again.
+    async fn cut(&self, store: &Store) -> Result<(), DbErr> {
+        let statement = Statement::from_sql_and_values(
+            store.backend(),
+            "UPDATE idempotency_keys SET body = NULL, size = 0 WHERE tenant_id = $1 AND key IN \
+             (SELECT key FROM (SELECT key, SUM(size) OVER (ORDER BY created_at DESC, key DESC) AS total \
+              FROM idempotency_keys WHERE tenant_id = $1 AND size > 0) AS large WHERE total > CAST($2 AS BIGINT))",
+            [self.tenant.into(), LARGE_BYTES_MAX.into()],
+        );
+        store.writer().execute_raw(statement).await.map(drop)
     }
 
     /// Gives the key back: the request may be repeated under it.
@@ -178,16 +207,20 @@ async fn claim(services: &Services, req: &ServiceRequest) -> Result<Claimed, Api
         .extensions()
         .get::<TenantId>()
         .ok_or(ApiError::Internal)?;
-    let fingerprint = fingerprint(req);
+    let asked = Asked {
+        fingerprint: fingerprint(req),
+        is_brief: req.path().ends_with("/test"),
+    };
     let now = services.clock.now();
     let claim = || Claim {
         tenant,
         key: key.clone(),
         claimed_at: now,
         settled: Cell::new(false),
+        large: Cell::new(false),
     };
     let mine = || Ok(Claimed::Mine(claim()));
-    match insert(&services.store, tenant, &key, &fingerprint, now).await {
+    match insert(&services.store, tenant, &key, &asked, now).await {
         Ok(true) => return mine(),
         Ok(false) => {}
         Err(error) => {
@@ -204,17 +237,27 @@ async fn claim(services: &Services, req: &ServiceRequest) -> Result<Claimed, Api
         // Given back in this moment.
         None => Err(ApiError::IdempotencyInProgress),
         Some(row) if is_over(&row, now) => {
-            if take_over(&services.store, &row, &fingerprint, now).await? {
+            if take_over(&services.store, &row, &asked, now).await? {
                 mine()
             } else {
                 Err(ApiError::IdempotencyInProgress)
             }
         }
-        Some(row) if row.fingerprint != fingerprint => Err(ApiError::IdempotencyKeyReused),
+        Some(row) if row.fingerprint != asked.fingerprint => Err(ApiError::IdempotencyKeyReused),
+        Some(row) if row.status.is_some() && row.body.is_none() => {
+            Err(ApiError::IdempotencyAnswerGone)
+        }
         Some(row) => stored(row)
             .map(Claimed::Answered)
             .ok_or(ApiError::IdempotencyInProgress),
     }
+}
+
+/// What comes under a key.
+struct Asked {
+    fingerprint: String,
+    /// A test: its answer is not kept for long.
+    is_brief: bool,
 }
 
 fn sent_key(req: &ServiceRequest) -> Result<String, ApiError> {
@@ -268,17 +311,19 @@ async fn insert(
     store: &Store,
     tenant: TenantId,
     key: &str,
-    fingerprint: &str,
+    asked: &Asked,
     now: Millis,
 ) -> Result<bool, DbErr> {
     let row = idempotency::ActiveModel {
         tenant_id: Set(tenant),
         key: Set(key.to_owned()),
-        fingerprint: Set(fingerprint.to_owned()),
+        fingerprint: Set(asked.fingerprint.clone()),
         status: Set(None),
         body: Set(None),
         location: Set(None),
         created_at: Set(now),
+        size: Set(0),
+        is_brief: Set(asked.is_brief),
     };
     let target = [idempotency::Column::TenantId, idempotency::Column::Key];
     let inserted = idempotency::Entity::insert(row)
@@ -295,17 +340,23 @@ async fn insert(
 /// Whether the row is only history: an answer past its time, or a claim whose request died.
 fn is_over(row: &idempotency::Model, now: Millis) -> bool {
     let age_ms = now.since(row.created_at);
-    age_ms >= KEPT_MS || (row.status.is_none() && age_ms >= RUNNING_MS_MAX)
+    let kept_ms = if row.is_brief { TEST_KEPT_MS } else { KEPT_MS };
+    age_ms >= kept_ms || (row.status.is_none() && age_ms >= RUNNING_MS_MAX)
 }
 
 async fn take_over(
     store: &Store,
     old: &idempotency::Model,
-    fingerprint: &str,
+    asked: &Asked,
     now: Millis,
 ) -> Result<bool, DbErr> {
     let taken = idempotency::Entity::update_many()
-        .col_expr(idempotency::Column::Fingerprint, Expr::value(fingerprint))
+        .col_expr(
+            idempotency::Column::Fingerprint,
+            Expr::value(asked.fingerprint.as_str()),
+        )
+        .col_expr(idempotency::Column::IsBrief, Expr::value(asked.is_brief))
+        .col_expr(idempotency::Column::Size, Expr::value(0_i64))
         .col_expr(idempotency::Column::Status, Expr::value(None::<i64>))
         .col_expr(idempotency::Column::Body, Expr::value(None::<String>))
         .col_expr(idempotency::Column::Location, Expr::value(None::<String>))
@@ -345,10 +396,9 @@ async fn finish(
     claim: &Claim,
     response: ServiceResponse,
 ) -> Result<ServiceResponse, Error> {
-    if claim.settled.get() {
-        return Ok(response);
-    }
-    let (response, kept) = if depends_on_state(&response) {
+    let (response, kept) = if claim.settled.get() {
+        (response, Ok(()))
+    } else if depends_on_state(&response) {
         let (answer, response) = copy(response).await;
         let stored = claim.settle(services.store.writer(), &answer).await;
         (response, stored.map(drop))
@@ -361,6 +411,11 @@ async fn finish(
         if !depends_on_state(&response) {
             claim.again().release_later(services.store.clone());
         }
+    }
+    if claim.large.get()
+        && let Err(error) = claim.cut(&services.store).await
+    {
+        tracing::warn!(%error, "old answers to Idempotency-Keys were not cut; the next large one tries again");
     }
     Ok(response)
 }
@@ -395,6 +450,12 @@ fn depends_on_state(response: &ServiceResponse) -> bool {
 
 /// Deletes what nobody can repeat any more, in small batches; how many rows went. What goes is looked for on a reader.
 pub async fn sweep(store: &Store, now: Millis) -> Result<u64, DbErr> {
+    let old = remove(store, "created_at <= $1", now.plus_ms(-KEPT_MS)).await?;
+    let brief = "is_brief AND created_at <= $1";
+    Ok(old + remove(store, brief, now.plus_ms(-TEST_KEPT_MS)).await?)
+}
+
+async fn remove(store: &Store, which: &str, until: Millis) -> Result<u64, DbErr> {
     #[derive(FromQueryResult, Serialize)]
     struct Row {
         tenant_id: TenantId,
@@ -415,9 +476,11 @@ pub async fn sweep(store: &Store, now: Millis) -> Result<u64, DbErr> {
     for _ in 0..SWEEP_BATCHES_MAX {
         let find = Statement::from_sql_and_values(
             store.backend(),
-            "SELECT tenant_id, key, created_at FROM idempotency_keys WHERE created_at <= $1 \
-             ORDER BY created_at LIMIT $2",
-            [now.plus_ms(-KEPT_MS).into(), SWEEP_BATCH.into()],
+            format!(
+                "SELECT tenant_id, key, created_at FROM idempotency_keys WHERE {which} \
+                 ORDER BY created_at LIMIT $2"
+            ),
+            [until.into(), SWEEP_BATCH.into()],
         );
         let old = Row::find_by_statement(find).all(store.reader()).await?;
         if old.is_empty() {

@@ -12,6 +12,8 @@ mod request;
 
 pub use admit::{Gate, Pass, admit};
 pub use body::{BODY_BYTES_MAX, receive_body};
+#[cfg(test)]
+pub(crate) use idempotency::LARGE_BYTES_MAX;
 pub use idempotency::{Claim, once, sweep as sweep_idempotency_keys};
 pub use panics::catch_panic;
 pub use rate::{Limiter, Verdict, Window, count};

@@ -58,7 +58,8 @@ fn drop_default(property: &mut Value) {
 /// What an object is read with may be sent back and is ignored.
 fn read_only(name: &str, schema: &mut Value) {
     let ignored: &[&str] = match name {
-        "AgentCreate" | "AgentUpdate" | "WebhookCreate" => &["id", "createdAt", "updatedAt"],
+        "AgentCreate" | "AgentUpdate" => &["id", "agentVersion", "createdAt", "updatedAt"],
+        "WebhookCreate" => &["id", "createdAt", "updatedAt"],
         "FunctionCreate" | "FunctionUpdate" => &["id", "agentId", "createdAt", "updatedAt"],
         "WebhookUpdate" => &[
             "id",

@@ -22,6 +22,24 @@ use crate::{
 
 /// Fields that may be missing in an answer; all others are always there.
 const SOMETIMES: &[(&str, &str)] = &[
+    ("AgentList", "limit"),
+    ("AgentList", "offset"),
+    ("AgentList", "hasMore"),
+    ("AgentVersionList", "limit"),
+    ("AgentVersionList", "offset"),
+    ("AgentVersionList", "hasMore"),
+    ("EventList", "limit"),
+    ("EventList", "offset"),
+    ("EventList", "hasMore"),
+    ("FunctionList", "limit"),
+    ("FunctionList", "offset"),
+    ("FunctionList", "hasMore"),
+    ("PhoneNumberList", "limit"),
+    ("PhoneNumberList", "offset"),
+    ("PhoneNumberList", "hasMore"),
+    ("WebhookList", "limit"),
+    ("WebhookList", "offset"),
+    ("WebhookList", "hasMore"),
     ("Turn", "at"),
     ("FunctionOutcome", "result"),
     ("FunctionOutcome", "code"),
@@ -204,6 +222,11 @@ fn parameters(route: &Route) -> Vec<Value> {
                 .push(json!({"name": name, "in": "path", "required": true, "schema": schema}));
         }
     }
+    if route.path.contains("{version}") {
+        let schema = json!({"type": "integer", "minimum": 1});
+        parameters
+            .push(json!({"name": "version", "in": "path", "required": true, "schema": schema}));
+    }
     for name in route.query {
         let (description, schema) = query_parameter(name, route);
         parameters.push(json!({"name": name, "in": "query", "required": false, "description": description, "schema": schema}));
@@ -235,6 +258,22 @@ fn query_parameter(name: &str, route: &Route) -> (&'static str, Value) {
         "offset" => (
             "How many to leave out first.",
             json!({"type": "integer", "minimum": 0, "maximum": OFFSET_MAX, "default": 0}),
+        ),
+        "before" => (
+            "The id of a call: only what is older. A cursor that calls which come in do not move.",
+            to_value(&RefOr::T(schema::call_id().into())),
+        ),
+        "agentId" => (
+            "Only calls of this agent.",
+            to_value(&RefOr::T(schema::agent_id().into())),
+        ),
+        "phoneNumberId" => (
+            "Only calls of this phone number.",
+            to_value(&RefOr::T(schema::phone_number_id().into())),
+        ),
+        "callerNumber" => (
+            "Only calls of this caller.",
+            json!({"type": "string", "minLength": 1, "maxLength": 64}),
         ),
         "from" => ("Only what started then or later.", date()),
         "to" => ("Only what started before.", date()),

@@ -39,7 +39,7 @@ async fn a_call_runs_from_ring_to_invoice(
     let id = text(&reply, "callId");
     assert!(id.starts_with("call_") && id.len() == 31, "{id}");
     let ringing = json!({
-        "id": id, "phoneNumberId": tenant.number, "agentId": tenant.agent,
+        "id": id, "phoneNumberId": tenant.number, "agentId": tenant.agent, "agentVersion": 1,
         "callerNumber": "+6281111111111", "calleeNumber": tenant.did, "direction": "inbound",
         "status": "ringing", "startedAt": rang.text(), "answeredAt": null, "endedAt": null,
         "durationSeconds": null, "talkTimeSeconds": null, "hangupReason": null,

@@ -18,7 +18,7 @@ use super::{
     events,
     machine::{Credit, Due, PendingHangup, Phase, Step},
     messages::{CallError, Input, Reply},
-    settings::CallSettings,
+    versions,
 };
 use crate::{
     bridges::{Bridges, Command, CommandKind},
@@ -156,18 +156,15 @@ impl CallCore {
         }
     }
 
-    /// A call read back from the store, running or over.
+    /// A call read back from the store, running or over; with the longest talk that it began with.
     pub fn load(
         parts: Arc<CallParts>,
         row: call::Model,
         hold: Option<&credit_hold::Model>,
+        max_minutes: Option<i64>,
     ) -> Self {
         let now = parts.clock.now();
-        let settings: Option<CallSettings> = row
-            .settings
-            .as_deref()
-            .and_then(|settings| serde_json::from_str(settings).ok());
-        let max_minutes = settings.map_or(1, |settings| settings.max_call_duration_minutes);
+        let max_minutes = max_minutes.unwrap_or(1);
         let pending: Pending = row
             .pending
             .as_deref()
@@ -301,15 +298,12 @@ impl CallCore {
             .await
             .map_err(unavailable)?
             .ok_or(CallError::UnknownCall)?;
-        match (row.settings, row.hangup_reason) {
-            (Some(settings), _) => {
-                let settings: CallSettings =
-                    serde_json::from_str(&settings).map_err(|_| CallError::Unavailable)?;
-                Ok(Reply::Taken {
-                    call: row.id,
-                    agent: Arc::new(settings.for_bridge(&self.parts.transfers)),
-                })
-            }
+        let settings = versions::of_call(self.parts.store.core_reader(), &row);
+        match (settings.await.map_err(unavailable)?, row.hangup_reason) {
+            (Some(settings), _) => Ok(Reply::Taken {
+                call: row.id,
+                agent: Arc::new(settings.for_bridge(&self.parts.transfers)),
+            }),
             (None, Some(reason)) => Ok(Reply::Refused {
                 call: row.id,
                 reason,
@@ -557,13 +551,13 @@ impl CallCore {
     }
 
     async fn escalation_number(&self) -> Result<Option<PhoneNumber>, CallError> {
+        let db = self.parts.store.core_reader();
         let row = call::Entity::find_by_id(self.row.id)
-            .one(self.parts.store.core_reader())
+            .one(db)
             .await
-            .map_err(unavailable)?;
-        let settings = row.and_then(|row| row.settings);
-        let settings: Option<CallSettings> =
-            settings.and_then(|settings| serde_json::from_str(&settings).ok());
+            .map_err(unavailable)?
+            .ok_or(CallError::UnknownCall)?;
+        let settings = versions::of_call(db, &row).await.map_err(unavailable)?;
         Ok(settings.and_then(|settings| settings.escalation_number))
     }
 

@@ -10,7 +10,7 @@ use super::{
     core::{CallParts, WriteError, unavailable},
     events,
     messages::{CallError, InvokeFunction},
-    settings::CallSettings,
+    versions,
 };
 use crate::{
     functions::{FunctionSpec, Invoke, Invoked, Outcome},
@@ -143,9 +143,10 @@ async fn run(
         .one(db)
         .await
         .map_err(unavailable)?;
-    let settings: Option<CallSettings> = stored
-        .and_then(|stored| stored.settings)
-        .and_then(|settings| serde_json::from_str(&settings).ok());
+    let settings = match &stored {
+        Some(stored) => versions::of_call(db, stored).await.map_err(unavailable)?,
+        None => None,
+    };
     let function = settings
         .as_ref()
         .and_then(|settings| settings.function(&message.name));

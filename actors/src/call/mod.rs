@@ -10,6 +10,7 @@ pub mod machine;
 pub mod messages;
 mod open;
 pub mod settings;
+pub mod versions;
 
 #[cfg(test)]
 mod tests;

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use dikala_entities::{
-    BridgeId, CallId, CallStatus, HangupInitiator, HangupReason, Millis, agent, call, function,
-    phone_number, tenant,
+    BridgeId, CallId, CallStatus, HangupInitiator, HangupReason, Millis, agent, call, phone_number,
+    tenant,
 };
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
@@ -15,6 +15,7 @@ use super::{
     events,
     messages::{CallError, Incoming, Reply},
     settings::CallSettings,
+    versions,
 };
 use crate::{
     journal::{CallWrite, Entry},
@@ -29,14 +30,17 @@ pub async fn open(
     incoming: Incoming,
 ) -> Result<(CallCore, Reply), CallError> {
     let now = parts.clock.now();
-    let callee = Callee::find(&parts, &incoming).await?;
-    let row = new_row(&parts, id, bridge, incoming, &callee, now);
+    let callee = Callee::find(&parts, &incoming, now).await?;
+    let mut row = new_row(&parts, id, bridge, incoming, &callee, now);
     let refusal = match callee.refusal() {
         Some(reason) => Some(reason),
         None => admit(&parts, &row, &callee).await?,
     };
     match (refusal, callee.settings) {
-        (None, Some(settings)) => take(parts, row, settings, now).await,
+        (None, Some((version, settings))) => {
+            row.agent_version = Some(version);
+            take(parts, row, settings, now).await
+        }
         (reason, _) => refuse(parts, row, reason.unwrap_or(HangupReason::NoAgent), now).await,
     }
 }
@@ -46,11 +50,12 @@ struct Callee {
     number: phone_number::Model,
     tenant: tenant::Model,
     agent_active: bool,
-    settings: Option<CallSettings>,
+    /// With the number of their version.
+    settings: Option<(i64, CallSettings)>,
 }
 
 impl Callee {
-    async fn find(parts: &CallParts, incoming: &Incoming) -> Result<Self, CallError> {
+    async fn find(parts: &CallParts, incoming: &Incoming, now: Millis) -> Result<Self, CallError> {
         let db = parts.store.core_reader();
         let number = phone_number::Entity::find()
             .filter(phone_number::Column::Did.eq(incoming.did.clone()))
@@ -73,15 +78,9 @@ impl Callee {
         };
         let agent_active = agent.as_ref().is_some_and(|agent| agent.is_active);
         let settings = match agent {
-            Some(agent) => {
-                let functions = function::Entity::find()
-                    .filter(function::Column::TenantId.eq(tenant.id))
-                    .filter(function::Column::AgentId.eq(agent.id))
-                    .all(db)
-                    .await
-                    .map_err(unavailable)?;
-                Some(CallSettings::new(agent, functions))
-            }
+            Some(agent) => versions::current(&parts.store, &agent, now)
+                .await
+                .map_err(unavailable)?,
             None => None,
         };
         Ok(Self {
@@ -123,7 +122,7 @@ fn new_row(
         bridge_id: bridge,
         bridge_call_id: incoming.bridge_call_id,
         phone_number_id: callee.number.id,
-        agent_id: callee.settings.as_ref().map(|settings| settings.id),
+        agent_id: callee.settings.as_ref().map(|(_, settings)| settings.id),
         caller_number: incoming.caller_number,
         callee_number: incoming.did,
         status: CallStatus::Ringing,
@@ -138,6 +137,7 @@ fn new_row(
         ai_cost_idr: None,
         metadata: serde_json::Value::Object(metadata).to_string(),
         settings: None,
+        agent_version: None,
         pending: None,
         answer_message_id: None,
         failure_detail: None,
@@ -170,11 +170,10 @@ async fn admit(
 
 async fn take(
     parts: Arc<CallParts>,
-    mut row: call::Model,
+    row: call::Model,
     settings: CallSettings,
     now: Millis,
 ) -> Result<(CallCore, Reply), CallError> {
-    row.settings = Some(serde_json::to_string(&settings).map_err(|_| CallError::Unavailable)?);
     let entry = Entry {
         call: Some(CallWrite::Insert(Box::new(row.clone()))),
         events: vec![events::started(&row, now)],

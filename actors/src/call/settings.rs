@@ -4,7 +4,7 @@ use dikala_entities::{
     AgentId, FunctionId, FunctionMethod, Language, OutboundUrl, PhoneNumber, TransferPrefixes,
     VoiceId, agent, function,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::{Value, json};
 
 /// Tools that every agent can be given.
@@ -21,6 +21,7 @@ pub struct CallSettings {
     pub greeting_text: Option<String>,
     pub language: Language,
     pub max_call_duration_minutes: i64,
+    #[serde(default, deserialize_with = "if_still_valid")]
     pub escalation_number: Option<PhoneNumber>,
     pub tools: Vec<String>,
     pub functions: Vec<FunctionSettings>,
@@ -39,6 +40,14 @@ pub struct FunctionSettings {
     pub endpoint: String,
     pub method: FunctionMethod,
     pub enabled: bool,
+}
+
+/// A number that was taken once and would not be now is left out: the call goes on without it.
+fn if_still_valid<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<PhoneNumber>, D::Error> {
+    let text = Option::<String>::deserialize(deserializer)?;
+    Ok(text.and_then(|text| text.parse().ok()))
 }
 
 impl CallSettings {

@@ -9,12 +9,14 @@ use actix_rt::Arbiter;
 use dikala_entities::{
     AgentId, BridgeId, CallId, CallStatus, HangupInitiator, HangupReason, Language, Millis,
     PhoneNumberId, Place, Plan, Secret, Store, TenantId, TransactionType, TransferPrefixes, Vault,
-    agent, call, credit_account, phone_number, tenant,
+    agent, agent_version, call, credit_account, phone_number, tenant,
 };
 use futures_util::FutureExt;
-use sea_orm::{EntityTrait, IntoActiveModel};
+use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait, IntoActiveModel};
 
-use super::{CallError, CallParts, Incoming, Input, PlanConcurrency, Reply, Rules, actor::Panic};
+use super::{
+    CallError, CallParts, Incoming, Input, PlanConcurrency, Reply, Rules, actor::Panic, versions,
+};
 use crate::{
     batches::BatchStats,
     bridges::Bridges,
@@ -179,6 +181,8 @@ async fn seed(store: &Store, vault: &Vault, now: Millis) {
         is_active: true,
         created_at: now,
         updated_at: now,
+        version: 0,
+        weight: 0,
     };
     agent::Entity::insert(row.into_active_model())
         .exec_without_returning(db)
@@ -209,6 +213,16 @@ async fn seed(store: &Store, vault: &Vault, now: Millis) {
     ledger::credit(store, &SystemClock, "node", credit)
         .await
         .expect("is booked");
+}
+
+fn incoming(bridge_call: &str) -> Incoming {
+    Incoming {
+        bridge_call_id: bridge_call.to_owned(),
+        did: DID.parse().expect("a number"),
+        caller_number: "+6281234567890".parse().expect("a caller"),
+        metadata: None,
+        at: None,
+    }
 }
 
 fn answered() -> Input {
@@ -518,4 +532,66 @@ async fn a_call_is_opened_and_answered_while_every_reader_of_the_api_is_busy() {
     for reading in slow {
         reading.abort();
     }
+}
+
+/// What a call begins with is stored once for all calls, however heavy it is, and stays what it was.
+#[actix::test]
+async fn calls_of_an_agent_share_its_settings() {
+    let world = World::new().await;
+    let mut agent = agent::Entity::find()
+        .one(world.store.reader())
+        .await
+        .expect("is read")
+        .expect("is there");
+    let db = world.store.writer();
+    let heavy = agent::ActiveModel {
+        id: Set(agent.id),
+        system_prompt: Set("s".repeat(30_000)),
+        ..Default::default()
+    };
+    agent = heavy.update(db).await.expect("changes");
+    let first = world.incoming("1").await;
+    let second = world.incoming("2").await;
+    let rows = [world.row(first).await, world.row(second).await];
+    for row in &rows {
+        assert_eq!(
+            (row.settings.as_deref(), row.agent_version),
+            (None, Some(1))
+        );
+        let settings = versions::of_call(db, row)
+            .await
+            .expect("is read")
+            .expect("is there");
+        assert_eq!(settings.system_prompt.len(), 30_000);
+    }
+    let stored = agent_version::Entity::find()
+        .all(db)
+        .await
+        .expect("is read");
+    assert_eq!(stored.len(), 1);
+    // The agent changes: a call that runs is not concerned, the next one is.
+    agent.system_prompt = "short".to_owned();
+    agent.version = 1;
+    agent
+        .clone()
+        .into_active_model()
+        .reset_all()
+        .update(db)
+        .await
+        .expect("changes");
+    versions::record(db, &agent, SystemClock.now())
+        .await
+        .expect("is written");
+    let third = world.incoming("3").await;
+    assert_eq!(world.row(third).await.agent_version, Some(2));
+    let again = world.calls.incoming(world.bridge, incoming("1")).await;
+    let Ok(Reply::Taken { call, agent }) = again else {
+        panic!("the call is there: {again:?}");
+    };
+    assert_eq!(
+        (call, agent["systemPrompt"].as_str().map(str::len)),
+        (first, Some(30_000))
+    );
+    let minutes = versions::durations(db, &rows).await.expect("is read");
+    assert_eq!(minutes.get(&first), Some(&10));
 }

@@ -1,17 +1,15 @@
 //! The actor that calls endpoints: keeps compiled schemas, and lets every invocation run on its own.
 
 use std::{
-    cell::RefCell,
-    collections::HashMap,
     rc::Rc,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
 use actix::{Actor, Handler, ResponseFuture, Supervised};
-use jsonschema::Validator;
 
-use super::{FaultCode, Invoke, Invoked, Outcome, Permitted, circuits::Heard, request, schema};
+use super::{
+    FaultCode, Invoke, Invoked, Outcome, Permitted, circuits::Heard, request, schemas::Schemas,
+};
 use crate::{
     clock::SharedClock,
     meter::MeteredContext,
@@ -21,8 +19,6 @@ use crate::{
 
 /// The largest answer, in bytes.
 const RESULT_BYTES_MAX: usize = 64 * 1024;
-/// Compiled schemas kept. One with many patterns has megabytes; most are compiled again well under a millisecond.
-const SCHEMAS_MAX: usize = 64;
 
 /// Calls functions on its own thread.
 #[derive(Debug)]
@@ -34,7 +30,7 @@ struct Kept {
     outbound: Outbound,
     timeout: Duration,
     clock: SharedClock,
-    schemas: RefCell<HashMap<Arc<str>, Option<Arc<Validator>>>>,
+    schemas: Schemas,
 }
 
 impl std::fmt::Debug for Kept {
@@ -51,7 +47,7 @@ impl FunctionInvoker {
             outbound,
             timeout,
             clock,
-            schemas: RefCell::default(),
+            schemas: Schemas::default(),
         };
         Self {
             kept: Rc::new(kept),
@@ -89,23 +85,13 @@ impl Handler<Permitted> for FunctionInvoker {
     }
 }
 
-fn unusable() -> Outcome {
-    Outcome::error(
-        FaultCode::InvalidArguments,
-        "The function's parameter schema cannot be used.",
-    )
-}
-
-fn compiled(text: &str) -> Option<Arc<Validator>> {
-    let schema = serde_json::from_str(text).ok()?;
-    schema::compile(&schema).ok().map(Arc::new)
-}
-
 impl Kept {
     async fn invoke(&self, invoke: Invoke) -> (Invoked, Heard) {
         let began = Instant::now();
-        let checked = tokio::time::timeout(self.timeout, self.check_arguments(&invoke)).await;
-        if let Err(outcome) = checked.unwrap_or_else(|_| Err(unusable())) {
+        let checked = self
+            .schemas
+            .check(&invoke.function.parameters, &invoke.parameters);
+        if let Err(outcome) = checked.await {
             return (Invoked::at_once(outcome), Heard::Nothing);
         }
         let Ok((head, body)) = request::build(&invoke) else {
@@ -127,32 +113,5 @@ impl Kept {
             duration_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
         };
         (invoked, heard)
-    }
-
-    /// On a thread of its own: a schema and arguments that take long hold up nobody else's functions.
-    async fn check_arguments(&self, invoke: &Invoke) -> Result<(), Outcome> {
-        let text = Arc::clone(&invoke.function.parameters);
-        let known = self.schemas.borrow().get(&text).cloned();
-        let arguments = serde_json::Value::Object(invoke.parameters.clone());
-        let work = tokio::task::spawn_blocking(move || {
-            let validator = known.unwrap_or_else(|| compiled(&text));
-            let checked = validator
-                .as_ref()
-                .map(|validator| schema::check(validator, &arguments));
-            (text, validator.clone(), checked)
-        });
-        let (text, validator, checked) = work.await.map_err(|_| Outcome::busy())?;
-        self.keep(text, validator);
-        checked
-            .ok_or_else(unusable)?
-            .map_err(|sentence| Outcome::error(FaultCode::InvalidArguments, sentence))
-    }
-
-    fn keep(&self, text: Arc<str>, validator: Option<Arc<Validator>>) {
-        let mut schemas = self.schemas.borrow_mut();
-        if schemas.len() >= SCHEMAS_MAX && !schemas.contains_key(&text) {
-            schemas.clear();
-        }
-        schemas.insert(text, validator);
     }
 }

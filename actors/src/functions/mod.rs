@@ -9,6 +9,7 @@ mod outcome;
 mod permits;
 mod request;
 pub mod schema;
+mod schemas;
 
 #[cfg(test)]
 mod tests;

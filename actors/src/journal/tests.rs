@@ -29,6 +29,7 @@ fn entry(now: Millis) -> Entry {
         ai_cost_idr: None,
         metadata: "{}".to_owned(),
         settings: None,
+        agent_version: None,
         pending: None,
         answer_message_id: None,
         failure_detail: None,

@@ -23,6 +23,10 @@ pub struct Model {
     pub is_active: bool,
     pub created_at: Millis,
     pub updated_at: Millis,
+    /// The number of the present version; 0 where none was written yet.
+    pub version: i64,
+    /// What the present version weighs, in bytes of JSON.
+    pub weight: i64,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]

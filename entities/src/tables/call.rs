@@ -36,8 +36,10 @@ pub struct Model {
     pub ai_cost_idr: Option<i64>,
     /// A JSON object.
     pub metadata: String,
-    /// The agent and its functions as they were when the call began, as JSON; none for a refused call.
+    /// The agent and its functions as they were when the call began, as JSON, in calls from before there were versions.
     pub settings: Option<String>,
+    /// The version of the agent that the call began with; none for a refused call.
+    pub agent_version: Option<i64>,
     /// Commands that were acknowledged and not yet carried out, as JSON; none once the call is over.
     pub pending: Option<String>,
     /// The id of the message that answered the call: its repeat is answered the same even after the end.

@@ -19,6 +19,10 @@ pub struct Model {
     pub body: Option<String>,
     pub location: Option<String>,
     pub created_at: Millis,
+    /// Of the stored body, in bytes, where it counts as large; else 0.
+    pub size: i64,
+    /// The answer of a test, which is not kept for long.
+    pub is_brief: bool,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]

@@ -1,6 +1,7 @@
 //! One module per table. A `Model` is a row; typed columns come from [`crate::values`].
 
 pub mod agent;
+pub mod agent_version;
 pub mod api_key;
 pub mod attempt;
 pub mod bridge;

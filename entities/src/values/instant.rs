@@ -14,10 +14,16 @@ use time::{
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, DeriveValueType)]
 pub struct Millis(i64);
 
-/// The text is not an instant.
+/// The text is not an instant that can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("not an RFC 3339 date and time such as 2026-01-15T03:30:00.000Z")]
-pub struct MillisError;
+pub enum MillisError {
+    #[error("not an RFC 3339 date and time such as 2026-01-15T03:30:00.000Z")]
+    Malformed,
+    #[error("too old: it must not lie before 1970-01-01T00:00:00Z")]
+    TooOld,
+    #[error("too late: it must not lie after the year 9999")]
+    TooLate,
+}
 
 impl Millis {
     /// The first instant that can be written down.
@@ -69,7 +75,7 @@ impl Millis {
 
     /// Parses RFC 3339 with any offset.
     pub fn parse_rfc3339(text: &str) -> Result<Self, MillisError> {
-        let at = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| MillisError)?;
+        let at = OffsetDateTime::parse(text, &Rfc3339).map_err(|_| MillisError::Malformed)?;
         Self::from_datetime(at)
     }
 
@@ -84,11 +90,12 @@ impl Millis {
     }
 
     fn from_datetime(at: OffsetDateTime) -> Result<Self, MillisError> {
-        let ms = i64::try_from(at.unix_timestamp_nanos() / 1_000_000).map_err(|_| MillisError)?;
-        if (Self::MIN.0..=Self::MAX.0).contains(&ms) {
-            Ok(Self(ms))
-        } else {
-            Err(MillisError)
+        let ms = at.unix_timestamp_nanos().div_euclid(1_000_000);
+        let ms = i64::try_from(ms).map_err(|_| MillisError::Malformed)?;
+        match ms {
+            ms if ms < Self::MIN.0 => Err(MillisError::TooOld),
+            ms if ms > Self::MAX.0 => Err(MillisError::TooLate),
+            ms => Ok(Self(ms)),
         }
     }
 }
@@ -140,6 +147,26 @@ mod tests {
             Millis::parse_date_or_rfc3339("2026-01-15").map(|m| m.to_string()),
             Ok("2026-01-15T00:00:00.000Z".to_owned())
         );
+    }
+
+    #[test]
+    fn a_date_that_cannot_be_stored_is_told_from_what_is_none() {
+        for old in [
+            "1969-12-31T23:59:59.999Z",
+            "1970-01-01T00:00:00+07:00",
+            "0001-01-01T00:00:00Z",
+        ] {
+            assert_eq!(
+                Millis::parse_rfc3339(old),
+                Err(MillisError::TooOld),
+                "{old}"
+            );
+        }
+        assert_eq!(
+            Millis::parse_rfc3339("9999-12-31T23:59:59-07:00"),
+            Err(MillisError::TooLate)
+        );
+        assert_eq!(Millis::parse_rfc3339("soon"), Err(MillisError::Malformed));
     }
 
     #[test]

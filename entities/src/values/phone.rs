@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 use sea_orm::DeriveValueType;
 use serde::{Deserialize, Serialize};
 
-/// A number in E.164: a plus and 7 to 15 digits, nothing else.
+/// A number in E.164: a plus and 7 to 15 digits, of which the first is not 0, nothing else.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize, DeriveValueType)]
 #[serde(try_from = "String")]
 pub struct PhoneNumber(String);
@@ -18,7 +18,9 @@ pub struct CallerNumber(String);
 /// The text is not a phone number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PhoneError {
-    #[error("must be a phone number in international format: + and 7 to 15 digits, without spaces")]
+    #[error(
+        "must be a phone number in international format: +, a country code, which does not begin with 0, and 7 to 15 digits in all, without spaces"
+    )]
     NotE164,
     #[error("must have 1 to 64 characters and no control characters")]
     NotACaller,
@@ -68,8 +70,10 @@ impl FromStr for PhoneNumber {
 
     fn from_str(text: &str) -> Result<Self, PhoneError> {
         let digits = text.strip_prefix('+').ok_or(PhoneError::NotE164)?;
-        let well_formed =
-            (7..=15).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit());
+        let well_formed = (7..=15).contains(&digits.len())
+                && digits.bytes().all(|b| b.is_ascii_digit())
+                // No country code begins with 0.
+                && !digits.starts_with('0');
         if well_formed {
             Ok(Self(text.to_owned()))
         } else {
@@ -109,6 +113,8 @@ mod tests {
             "+1234567890123456",
             "+62a1234567",
             "+٦٢٨١٢٣٤٥٦٧",
+            "+0812345678",
+            "+00000000",
         ] {
             assert!(wrong.parse::<PhoneNumber>().is_err(), "{wrong}");
         }

@@ -24,7 +24,7 @@ async fn an_agent_is_made_with_defaults_read_changed_and_deleted() {
     let expected = json!({
         "id": made.id(), "name": "Reception", "systemPrompt": " Be kind. ", "voiceId": null, "greetingText": null, "language": "id",
         "maxCallDurationMinutes": 10, "escalationNumber": null, "toolsEnabled": ["end_call"], "isActive": true,
-        "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z"
+        "agentVersion": 1, "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z"
     });
     assert_eq!(agent, expected);
     let path = format!("/agents/{}", made.id());

@@ -1,11 +1,14 @@
 //! Calls over HTTP.
 
 use dikala_actors::clock::Clock;
-use dikala_entities::{CallId, CallStatus, transcript};
+use dikala_entities::{AgentId, CallId, CallStatus, PhoneNumberId, transcript};
 use sea_orm::{EntityTrait, IntoActiveModel};
 use serde_json::{Value, json};
 
-use super::{seed::write_call, world::World};
+use super::{
+    seed::{settings, write_call},
+    world::World,
+};
 
 #[actix_web::test]
 async fn a_running_call_knows_nothing_of_its_end() {
@@ -219,7 +222,7 @@ async fn running_calls_can_be_transferred_and_ended() {
         CallStatus::Ringing,
         world.clock.now(),
     );
-    row.settings = Some(json!({"escalationNumber": null}).to_string());
+    row.settings = Some(settings(world.ours.agent, None));
     write_call(world.store(), row.clone()).await;
     let reply = world
         .post(&format!("/calls/{}/transfer", row.id), json!({}))
@@ -252,4 +255,123 @@ async fn a_call_is_erased_once_and_only_when_it_is_over() {
     expected["transcriptSummary"] = Value::Null;
     let after = world.done("calls.get", &path, None).await.json();
     assert_eq!(after, expected);
+}
+
+/// With `offset`, a call that comes in between two pages moves all others, and the last of a page comes twice.
+#[actix_web::test]
+async fn a_cursor_shows_nothing_twice_while_calls_come_in() {
+    let world = World::start().await;
+    let now = world.clock.now();
+    let call = async |at| {
+        let row = world.ours.call(CallId::new(now), CallStatus::Failed, at);
+        write_call(world.store(), row).await;
+    };
+    for i in 0..7 {
+        // Several of the same moment: the id decides.
+        call(now.plus_ms(1_000 * (i / 3))).await;
+    }
+    let ids = |list: &Value| -> Vec<String> {
+        let calls = list["calls"].as_array().expect("calls");
+        calls
+            .iter()
+            .map(|call| call["id"].as_str().expect("an id").to_owned())
+            .collect()
+    };
+    let all = ids(&world.get("/calls").await.json());
+    let mut read = ids(&world.get("/calls?limit=2").await.json());
+    loop {
+        call(now.plus_ms(60_000)).await;
+        let last = read.last().expect("a call");
+        let page = world
+            .done("calls.list", &format!("/calls?limit=2&before={last}"), None)
+            .await
+            .json();
+        read.extend(ids(&page));
+        if page["hasMore"] == false {
+            break;
+        }
+    }
+    assert_eq!(read, all);
+    let refused = async |before: &str| world.get(&format!("/calls?before={before}")).await.fields();
+    assert_eq!(refused("nonsense").await, ["before invalid_format"]);
+    assert_eq!(
+        refused(&CallId::new(now).to_string()).await,
+        ["before not_found"]
+    );
+    assert_eq!(
+        refused(&world.theirs.ended.to_string()).await,
+        ["before not_found"]
+    );
+}
+
+#[actix_web::test]
+async fn calls_are_found_by_agent_number_and_caller() {
+    let world = World::start().await;
+    let now = world.clock.now();
+    let mut other = world.ours.call(CallId::new(now), CallStatus::Failed, now);
+    other.agent_id = Some(AgentId::new(now));
+    other.phone_number_id = PhoneNumberId::new(now);
+    other.caller_number = "anonymous & co".parse().expect("a caller");
+    write_call(world.store(), other.clone()).await;
+    let found = async |query: String| {
+        let list = world
+            .done("calls.list", &format!("/calls?{query}"), None)
+            .await
+            .json();
+        let calls = list["calls"].as_array().expect("calls").clone();
+        let only = calls.iter().all(|call| call["id"] == other.id.to_string());
+        (calls.len(), only)
+    };
+    assert_eq!(
+        found(format!("agentId={}", other.agent_id.expect("one"))).await,
+        (1, true)
+    );
+    assert_eq!(
+        found(format!("phoneNumberId={}", other.phone_number_id)).await,
+        (1, true)
+    );
+    assert_eq!(
+        found("callerNumber=anonymous%20%26%20co".to_owned()).await,
+        (1, true)
+    );
+    // A plus that was not encoded is meant all the same.
+    for number in ["%2B6281298765432", "+6281298765432"] {
+        assert_eq!(found(format!("callerNumber={number}")).await, (2, false));
+    }
+    assert_eq!(
+        found(format!("agentId={}&callerNumber=nobody", world.ours.agent))
+            .await
+            .0,
+        0
+    );
+    assert_eq!(found(format!("agentId={}", world.theirs.agent)).await.0, 0);
+    let wrong = world
+        .get("/calls?agentId=x&phoneNumberId=call_1&callerNumber=")
+        .await;
+    assert_eq!(
+        wrong.fields(),
+        [
+            "agentId invalid_format",
+            "phoneNumberId invalid_format",
+            "callerNumber invalid_format"
+        ]
+    );
+}
+
+#[actix_web::test]
+async fn a_number_whose_country_code_begins_with_0_is_none() {
+    let world = World::start().await;
+    let draft = json!({"name": "A", "systemPrompt": "x", "escalationNumber": "+0812345678"});
+    assert_eq!(
+        world.post("/agents", draft).await.fields(),
+        ["escalationNumber invalid_format"]
+    );
+    let transfer = format!("/calls/{}/transfer", world.ours.running);
+    assert_eq!(
+        world
+            .post(&transfer, json!({"to": "+0812345678"}))
+            .await
+            .fields(),
+        ["to invalid_format"]
+    );
 }

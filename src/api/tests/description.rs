@@ -191,7 +191,7 @@ fn bodies_say_what_is_required_and_refuse_the_rest() {
     assert_eq!(schemas["Recovery"]["required"], json!(["since"]));
     assert_eq!(
         schemas["Agent"]["required"].as_array().map(Vec::len),
-        Some(12)
+        Some(13)
     );
 }
 

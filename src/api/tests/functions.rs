@@ -222,3 +222,37 @@ async fn figures_are_of_the_last_day_and_of_a_thousand_calls() {
         json!({"p50": 500, "p95": 950, "p99": 990, "max": 1_000})
     );
 }
+
+/// Each of these took gigabytes, or a thread for ever, when a general validator ran it.
+#[actix_web::test]
+async fn schemas_that_could_hurt_are_refused_by_name() {
+    let world = World::start().await;
+    let path = format!("/agents/{}/functions", world.ours.agent);
+    let many: Vec<Value> = (0..600).map(|_| json!({"type": "string"})).collect();
+    let property = |schema: Value| json!({"type": "object", "properties": {"a": schema}});
+    let nested = json!({"unevaluatedProperties": {"unevaluatedProperties": {}}});
+    for (parameters, wrong) in [
+        (
+            property(json!({"items": {"allOf": many}})),
+            ".properties.a.items.allOf too_large",
+        ),
+        (
+            property(json!({"$ref": "#/%24defs/a"})),
+            ".properties.a.$ref invalid_format",
+        ),
+        (
+            json!({"type": "object", "id": "http://x/", "properties": {"a": {"$ref": "#"}}}),
+            ".id unknown_field",
+        ),
+        (
+            property(nested),
+            ".properties.a.unevaluatedProperties unknown_field",
+        ),
+    ] {
+        let mut function = sample("f");
+        function["parameters"] = parameters;
+        let reply = world.post(&path, function).await;
+        assert_eq!(reply.status, 422, "{reply:?}");
+        assert_eq!(reply.fields()[0], format!("parameters{wrong}"));
+    }
+}

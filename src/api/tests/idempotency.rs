@@ -8,7 +8,7 @@ use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFi
 use serde_json::{Value, json};
 
 use super::world::{Reply, World, is_success};
-use crate::middleware::sweep_idempotency_keys;
+use crate::middleware::{LARGE_BYTES_MAX, sweep_idempotency_keys};
 
 async fn post(world: &World, api_key: &str, path: &str, key: &str, body: &Value) -> Reply {
     let headers = [
@@ -184,6 +184,8 @@ async fn keys_expire_after_a_day_and_claims_of_the_dead_after_a_minute() {
         body: None,
         location: None,
         created_at: world.clock.now(),
+        size: 0,
+        is_brief: false,
     };
     idempotency::Entity::insert(dead.into_active_model())
         .exec_without_returning(world.store().writer())
@@ -238,6 +240,8 @@ async fn the_sweep_takes_the_old_and_leaves_the_rest() {
         body: Some("{}".into()),
         location: None,
         created_at,
+        size: 0,
+        is_brief: false,
     };
     let rows = (0..700)
         .map(|i| row(i, now.plus_ms(-86_400_000)))
@@ -254,5 +258,100 @@ async fn the_sweep_takes_the_old_and_leaves_the_rest() {
             .count(world.store().reader())
             .await,
         Ok(1)
+    );
+}
+
+/// What is kept of one tenant's answers, in bytes.
+async fn kept_bytes(world: &World) -> i64 {
+    let rows = idempotency::Entity::find()
+        .all(world.store().reader())
+        .await
+        .expect("reads");
+    let bytes = rows
+        .iter()
+        .map(|row| row.body.as_ref().map_or(0, String::len))
+        .sum::<usize>();
+    i64::try_from(bytes).expect("fits")
+}
+
+#[actix_web::test]
+async fn large_answers_are_bounded_in_all_and_nothing_is_carried_out_twice() {
+    let world = World::start().await;
+    let path = format!("/agents/{}/functions/check_stock/test", world.ours.agent);
+    let large = json!({"parameters": {"a": "x".repeat(240_000)}});
+    let made = ours(
+        &world,
+        "/agents",
+        "made",
+        &json!({"name": "A", "systemPrompt": "s".repeat(5_000)}),
+    )
+    .await;
+    assert_eq!(made.status, 201);
+    let small = ours(&world, "/agents", "small", &sample()).await;
+    assert_eq!(small.status, 201);
+    for n in 0..80 {
+        world.clock.advance_ms(1);
+        assert_eq!(
+            ours(&world, &path, &format!("t{n}"), &large).await.status,
+            200
+        );
+    }
+    assert!(
+        kept_bytes(&world).await <= LARGE_BYTES_MAX + 4_096,
+        "{}",
+        kept_bytes(&world).await
+    );
+    // The newest are there, the oldest only by their keys.
+    let again = ours(&world, &path, "t79", &large).await;
+    assert_eq!(
+        (again.status, again.header("idempotent-replayed")),
+        (200, "true")
+    );
+    let before = agents(&world).await;
+    let gone = ours(
+        &world,
+        "/agents",
+        "made",
+        &json!({"name": "A", "systemPrompt": "s".repeat(5_000)}),
+    )
+    .await;
+    assert_eq!(
+        (gone.status, gone.code()),
+        (422, "idempotency_key_reused".into())
+    );
+    assert!(gone.text.contains("no longer kept"), "{}", gone.text);
+    assert_eq!(
+        ours(&world, "/agents", "small", &sample()).await.text,
+        small.text
+    );
+    assert_eq!(agents(&world).await, before);
+}
+
+#[actix_web::test]
+async fn the_answer_of_a_test_is_kept_briefly() {
+    let world = World::start().await;
+    let path = format!("/agents/{}/functions/check_stock/test", world.ours.agent);
+    let body = json!({"parameters": {"a": 1}});
+    let replayed = async || {
+        ours(&world, &path, "t", &body)
+            .await
+            .header("idempotent-replayed")
+            == "true"
+    };
+    assert!(!replayed().await);
+    assert_eq!(ours(&world, "/agents", "k", &sample()).await.status, 201);
+    world.clock.advance_ms(10 * 60_000 - 1);
+    assert!(replayed().await);
+    world.clock.advance_ms(1);
+    assert_eq!(
+        sweep_idempotency_keys(world.store(), world.clock.now()).await,
+        Ok(1)
+    );
+    assert!(!replayed().await);
+    assert_eq!(
+        ours(&world, "/agents", "k", &sample())
+            .await
+            .header("idempotent-replayed"),
+        "true"
     );
 }

@@ -38,6 +38,16 @@ pub fn url(text: &str) -> OutboundUrl {
     OutboundUrl::parse(text, UrlPolicy::default()).expect("a URL")
 }
 
+/// What a call from before there were versions carries.
+pub fn settings(agent: AgentId, escalation_number: Option<&str>) -> String {
+    json!({
+        "id": agent, "name": "Front desk", "systemPrompt": "Be kind.", "voiceId": null, "greetingText": null,
+        "language": "id", "maxCallDurationMinutes": 10, "escalationNumber": escalation_number,
+        "tools": [], "functions": []
+    })
+    .to_string()
+}
+
 impl Seed {
     pub async fn new(store: &Store, now: Millis) -> Self {
         let (tenant, key) = (TenantId::new(now), API_KEY_SCHEME.generate());
@@ -116,6 +126,8 @@ impl Seed {
                 is_active: true,
                 created_at: now,
                 updated_at: now,
+                version: 0,
+                weight: 0,
             },
         )
         .await;
@@ -175,7 +187,8 @@ impl Seed {
             transcript_summary: None,
             ai_cost_idr: over.then_some(0),
             metadata: json!({"campaign": "x"}).to_string(),
-            settings: Some(json!({"escalationNumber": "+628111111111"}).to_string()),
+            settings: Some(settings(self.agent, Some("+628111111111"))),
+            agent_version: None,
             pending: None,
             answer_message_id: None,
             failure_detail: None,

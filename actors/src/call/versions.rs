@@ -1,0 +1,354 @@
+//! Versions of agents: what a call begins with is stored once per version, and a call names the version.
+//!
+//! A version is written in the transaction of the change that makes it, under the lock of the agent's row; the first of an
+//! agent that was made before there were versions, when it is needed. Those that no call names go: all but the newest
+//! [`KEPT_MAX`] of an agent with the next change, those of a deleted agent by [`sweep`].
+
+use std::collections::HashMap;
+
+use dikala_entities::{
+    AgentId, CallId, Millis, Store, TenantId, agent, agent_version, call, function,
+};
+use sea_orm::{
+    ActiveValue::Set, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel,
+    QueryFilter, QueryOrder, QuerySelect, Statement, sea_query::Expr,
+};
+use sha2::{Digest, Sha256};
+
+use super::settings::CallSettings;
+
+/// The newest versions of an agent that are kept though no call names them.
+pub const KEPT_MAX: i64 = 10;
+/// How long after the deletion of its agent a version may still be taken by a call that is just being opened.
+const OPENING_MS: i64 = 5 * 60 * 1_000;
+/// Rows that one statement of the sweep removes.
+const BATCH: i64 = 500;
+
+/// What an agent is at present.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Recorded {
+    /// The number of the version.
+    pub version: i64,
+    /// How heavy the agent is with its functions, in bytes of JSON.
+    pub weight: i64,
+}
+
+/// Stores what the agent is now as its next version, unless that is what the present one says. The agent's row is locked.
+pub async fn record(
+    db: &impl ConnectionTrait,
+    agent: &agent::Model,
+    now: Millis,
+) -> Result<Recorded, DbErr> {
+    let settings = present(db, agent).await?;
+    let json = to_json(&settings)?;
+    let weight = i64::try_from(json.len()).unwrap_or(i64::MAX);
+    let hash = hex::encode(Sha256::digest(&json));
+    let known: Option<String> = agent_version::Entity::find_by_id((agent.id, agent.version))
+        .select_only()
+        .column(agent_version::Column::Hash)
+        .into_tuple()
+        .one(db)
+        .await?;
+    if known.as_ref() == Some(&hash) {
+        let version = agent.version;
+        return Ok(Recorded { version, weight });
+    }
+    let version = agent.version + 1;
+    let row = agent_version::Model {
+        agent_id: agent.id,
+        version,
+        tenant_id: agent.tenant_id,
+        hash,
+        settings: json,
+        max_call_duration_minutes: agent.max_call_duration_minutes,
+        created_at: now,
+        orphaned_at: None,
+    };
+    agent_version::Entity::insert(row.into_active_model())
+        .exec_without_returning(db)
+        .await?;
+    agent::Entity::update_many()
+        .set(agent::ActiveModel {
+            version: Set(version),
+            weight: Set(weight),
+            ..Default::default()
+        })
+        .filter(agent::Column::Id.eq(agent.id))
+        .exec(db)
+        .await?;
+    remove_unneeded(db, agent.id, version - KEPT_MAX).await?;
+    Ok(Recorded { version, weight })
+}
+
+/// The agent's present version, written now if it is not there yet.
+pub async fn current(
+    store: &Store,
+    agent: &agent::Model,
+    now: Millis,
+) -> Result<Option<(i64, CallSettings)>, DbErr> {
+    let read = settings_of(store.core_reader(), agent.id, agent.version).await?;
+    if let Some(settings) = read {
+        return Ok(Some((agent.version, settings)));
+    }
+    let txn = store.begin_core().await?;
+    let locked = agent::Entity::find_by_id(agent.id)
+        .lock_exclusive()
+        .one(&txn)
+        .await?;
+    let Some(agent) = locked else {
+        return Ok(None);
+    };
+    let recorded = record(&txn, &agent, now).await?;
+    let settings = present(&txn, &agent).await?;
+    txn.commit().await?;
+    Ok(Some((recorded.version, settings)))
+}
+
+/// The settings that a call began with; none for a call that was refused.
+pub async fn of_call(
+    db: &impl ConnectionTrait,
+    row: &call::Model,
+) -> Result<Option<CallSettings>, DbErr> {
+    // Calls from before there were versions carry their settings themselves.
+    if let Some(json) = &row.settings {
+        return from_json(json).map(Some);
+    }
+    match (row.agent_id, row.agent_version) {
+        (Some(agent), Some(version)) => settings_of(db, agent, version).await,
+        _ => Ok(None),
+    }
+}
+
+/// The longest talk that each of these calls began with, in minutes.
+pub async fn durations(
+    db: &impl ConnectionTrait,
+    rows: &[call::Model],
+) -> Result<HashMap<CallId, i64>, DbErr> {
+    let agents = rows.iter().filter(|row| row.agent_version.is_some());
+    let by_version: Vec<(AgentId, i64, i64)> = agent_version::Entity::find()
+        .select_only()
+        .column(agent_version::Column::AgentId)
+        .column(agent_version::Column::Version)
+        .column(agent_version::Column::MaxCallDurationMinutes)
+        .filter(agent_version::Column::AgentId.is_in(agents.filter_map(|row| row.agent_id)))
+        .into_tuple()
+        .all(db)
+        .await?;
+    let by_version: HashMap<(AgentId, i64), i64> = by_version
+        .into_iter()
+        .map(|(agent, version, minutes)| ((agent, version), minutes))
+        .collect();
+    let of = |row: &call::Model| match (&row.settings, row.agent_id, row.agent_version) {
+        (Some(json), ..) => Some(from_json(json).ok()?.max_call_duration_minutes),
+        (None, Some(agent), Some(version)) => by_version.get(&(agent, version)).copied(),
+        _ => None,
+    };
+    Ok(rows
+        .iter()
+        .filter_map(|row| Some((row.id, of(row)?)))
+        .collect())
+}
+
+/// What a tenant's agents weigh in all, in bytes of JSON.
+pub async fn weight_of_all(db: &impl ConnectionTrait, tenant: TenantId) -> Result<i64, DbErr> {
+    let weights: Vec<i64> = agent::Entity::find()
+        .select_only()
+        .column(agent::Column::Weight)
+        .filter(agent::Column::TenantId.eq(tenant))
+        .into_tuple()
+        .all(db)
+        .await?;
+    Ok(weights.into_iter().fold(0, i64::saturating_add))
+}
+
+/// The agent is being deleted: what no call needs goes with it, at once where no number led to it, else a little later.
+pub async fn orphan(
+    db: &impl ConnectionTrait,
+    agent: AgentId,
+    had_numbers: bool,
+    now: Millis,
+) -> Result<(), DbErr> {
+    if !had_numbers {
+        remove_unneeded(db, agent, i64::MAX).await?;
+    }
+    agent_version::Entity::update_many()
+        .col_expr(agent_version::Column::OrphanedAt, Expr::value(now))
+        .filter(agent_version::Column::AgentId.eq(agent))
+        .exec(db)
+        .await
+        .map(drop)
+}
+
+/// Removes versions of deleted agents that no call names (any more). Returns how many rows went.
+pub async fn sweep(store: &Store, now: Millis) -> Result<u64, DbErr> {
+    let mut gone = 0;
+    loop {
+        let statement = Statement::from_sql_and_values(
+            store.backend(),
+            "DELETE FROM agent_versions WHERE (agent_id, version) IN \
+             (SELECT v.agent_id, v.version FROM agent_versions v WHERE v.orphaned_at < $1 AND NOT EXISTS \
+              (SELECT 1 FROM calls c WHERE c.agent_id = v.agent_id AND c.agent_version = v.version) LIMIT $2)",
+            [now.plus_ms(-OPENING_MS).as_i64().into(), BATCH.into()],
+        );
+        let rows = store.writer().execute_raw(statement).await?.rows_affected();
+        gone += rows;
+        if rows < BATCH.unsigned_abs() {
+            return Ok(gone);
+        }
+    }
+}
+
+async fn remove_unneeded(
+    db: &impl ConnectionTrait,
+    agent: AgentId,
+    up_to: i64,
+) -> Result<(), DbErr> {
+    let statement = Statement::from_sql_and_values(
+        db.get_database_backend(),
+        "DELETE FROM agent_versions WHERE agent_id = $1 AND version <= $2 AND NOT EXISTS \
+         (SELECT 1 FROM calls c WHERE c.agent_id = agent_versions.agent_id AND c.agent_version = agent_versions.version)",
+        [agent.into(), up_to.into()],
+    );
+    db.execute_raw(statement).await.map(drop)
+}
+
+async fn present(db: &impl ConnectionTrait, agent: &agent::Model) -> Result<CallSettings, DbErr> {
+    let functions = function::Entity::find()
+        .filter(function::Column::AgentId.eq(agent.id))
+        .order_by_asc(function::Column::Id)
+        .all(db)
+        .await?;
+    Ok(CallSettings::new(agent.clone(), functions))
+}
+
+async fn settings_of(
+    db: &impl ConnectionTrait,
+    agent: AgentId,
+    version: i64,
+) -> Result<Option<CallSettings>, DbErr> {
+    let json: Option<String> = agent_version::Entity::find_by_id((agent, version))
+        .select_only()
+        .column(agent_version::Column::Settings)
+        .into_tuple()
+        .one(db)
+        .await?;
+    json.map(|json| from_json(&json)).transpose()
+}
+
+fn to_json(settings: &CallSettings) -> Result<String, DbErr> {
+    serde_json::to_string(settings).map_err(|error| DbErr::Json(error.to_string()))
+}
+
+fn from_json(json: &str) -> Result<CallSettings, DbErr> {
+    serde_json::from_str(json).map_err(|error| DbErr::Json(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use dikala_entities::{BridgeId, PhoneNumberId, idempotency};
+    use dikala_migration::{Migrator, MigratorTrait};
+
+    use super::*;
+    use crate::testing::postgres_store;
+
+    const NOW: Millis = Millis::from_i64(1_800_000_000_000);
+
+    /// Stores with the schema of before there were versions.
+    async fn old_stores() -> Vec<(Option<tempfile::TempDir>, Store)> {
+        let folder = tempfile::tempdir().expect("a folder");
+        let url = format!("sqlite://{}/old.db", folder.path().display());
+        let mut stores = vec![(Some(folder), Store::connect(&url).await.expect("a store"))];
+        if let Some(postgres) = postgres_store().await {
+            let empty = "DROP SCHEMA public CASCADE; CREATE SCHEMA public";
+            postgres
+                .writer()
+                .execute_unprepared(empty)
+                .await
+                .expect("empties");
+            stores.push((None, postgres));
+        }
+        for (_, store) in &stores {
+            let schema = store.for_schema().await.expect("a connection");
+            Migrator::up(&schema, Some(4))
+                .await
+                .expect("the old schema");
+        }
+        stores
+    }
+
+    #[actix::test]
+    async fn calls_and_agents_of_before_go_on() {
+        for (_folder, store) in old_stores().await {
+            let (tenant, agent, call) = (TenantId::new(NOW), AgentId::new(NOW), CallId::new(NOW));
+            let (bridge, number) = (BridgeId::new(NOW), PhoneNumberId::new(NOW));
+            let settings = serde_json::json!({
+                "id": agent, "name": "A", "systemPrompt": "old", "voiceId": null, "greetingText": null, "language": "id",
+                "maxCallDurationMinutes": 7, "escalationNumber": "+0812345678", "tools": [], "functions": []
+            });
+            let large = "x".repeat(5_000);
+            for sql in [
+                format!(
+                    "INSERT INTO agents (id, tenant_id, name, system_prompt, language, max_call_duration_minutes, tools_enabled, \
+                     is_active, created_at, updated_at) VALUES ('{agent}', '{tenant}', 'A', 'new', 'id', 10, '[]', TRUE, 1, 1)"
+                ),
+                format!(
+                    "INSERT INTO calls (id, tenant_id, bridge_id, bridge_call_id, phone_number_id, agent_id, caller_number, \
+                     callee_number, status, started_at, metadata, settings, last_sign_at, owner, epoch) VALUES ('{call}', \
+                     '{tenant}', '{bridge}', 'b', '{number}', '{agent}', 'x', '+622150001000', 'ringing', 1, '{{}}', \
+                     '{settings}', 1, 'n', 1)"
+                ),
+                format!(
+                    "INSERT INTO idempotency_keys (tenant_id, key, fingerprint, status, body, created_at) \
+                     VALUES ('{tenant}', 'k', 'f', 200, '{large}', 1)"
+                ),
+            ] {
+                store
+                    .writer()
+                    .execute_unprepared(&sql)
+                    .await
+                    .expect("inserts");
+            }
+            let schema = store.for_schema().await.expect("a connection");
+            dikala_migration::migrate(&schema).await.expect("migrates");
+            let db = store.reader();
+            let row = call::Entity::find_by_id(call)
+                .one(db)
+                .await
+                .expect("reads")
+                .expect("is there");
+            let old = of_call(db, &row).await.expect("reads").expect("is there");
+            assert_eq!(
+                (old.system_prompt.as_str(), old.max_call_duration_minutes),
+                ("old", 7)
+            );
+            // No number any more, and no reason to lose the call.
+            assert_eq!(old.escalation_number, None);
+            let minutes = durations(db, std::slice::from_ref(&row))
+                .await
+                .expect("reads");
+            assert_eq!(minutes.get(&call), Some(&7));
+            let row = agent::Entity::find_by_id(agent)
+                .one(db)
+                .await
+                .expect("reads")
+                .expect("is there");
+            let (version, present) = current(&store, &row, NOW)
+                .await
+                .expect("writes")
+                .expect("is there");
+            assert_eq!((version, present.system_prompt.as_str()), (1, "new"));
+            let again = current(&store, &row, NOW)
+                .await
+                .expect("reads")
+                .expect("is there");
+            assert_eq!(again.0, 1);
+            assert!(weight_of_all(db, tenant).await.expect("reads") > 100);
+            let key = idempotency::Entity::find()
+                .one(db)
+                .await
+                .expect("reads")
+                .expect("is there");
+            assert_eq!((key.size, key.is_brief), (5_000, false));
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! A schema as it is kept for checking: a tree with references followed and patterns compiled.
+
+use std::{collections::BTreeMap, fmt};
+
+use regex::Regex;
+use serde_json::Value;
+
+use super::number::Decimal;
+
+/// One schema. What it does not say, it allows.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Node {
+    pub kinds: Option<Kinds>,
+    /// Null fits, whatever else is said.
+    pub nullable: bool,
+    pub constant: Option<Value>,
+    pub values: Option<Vec<Value>>,
+    pub object: ObjectRules,
+    pub array: ArrayRules,
+    pub string: StringRules,
+    pub number: NumberRules,
+    pub refers: Option<Box<Node>>,
+    pub all: Vec<Node>,
+    pub any: Vec<Node>,
+    pub one: Vec<Node>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct ObjectRules {
+    pub properties: BTreeMap<String, Node>,
+    pub required: Vec<String>,
+    /// No other properties than those.
+    pub closed: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct ArrayRules {
+    pub items: Option<Box<Node>>,
+    pub min: Option<u64>,
+    pub max: Option<u64>,
+    pub unique: bool,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct StringRules {
+    /// In characters.
+    pub min: Option<u64>,
+    pub max: Option<u64>,
+    pub pattern: Option<Regex>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct NumberRules {
+    pub min: Option<Decimal>,
+    pub max: Option<Decimal>,
+    pub above: Option<Decimal>,
+    pub below: Option<Decimal>,
+    pub multiple_of: Option<Decimal>,
+}
+
+/// A set of types.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Kinds(u8);
+
+impl Kinds {
+    /// The types by name, in the order of their bits.
+    pub const WORDS: [&'static str; 7] = [
+        "string", "number", "integer", "boolean", "object", "array", "null",
+    ];
+
+    /// The set with one type more; none where there is no such type.
+    pub fn with(self, word: &str) -> Option<Self> {
+        let bit = Self::WORDS.iter().position(|known| *known == word)?;
+        Some(Self(self.0 | 1 << bit))
+    }
+
+    fn has(self, word: &str) -> bool {
+        Self::default()
+            .with(word)
+            .is_some_and(|only| self.0 & only.0 != 0)
+    }
+
+    /// Whether the value is of one of the types. `1.0` is an integer.
+    pub fn take(self, value: &Value) -> bool {
+        match value {
+            Value::String(_) => self.has("string"),
+            Value::Bool(_) => self.has("boolean"),
+            Value::Object(_) => self.has("object"),
+            Value::Array(_) => self.has("array"),
+            Value::Null => self.has("null"),
+            Value::Number(number) => {
+                self.has("number") || (self.has("integer") && Decimal::of(number).is_whole())
+            }
+        }
+    }
+}
+
+impl fmt::Display for Kinds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let words = Self::WORDS.iter().filter(|word| self.has(word));
+        for (index, word) in words.enumerate() {
+            let article = match *word {
+                "null" => "",
+                "integer" | "object" | "array" => "an ",
+                _ => "a ",
+            };
+            let or = if index > 0 { " or " } else { "" };
+            write!(f, "{or}{article}{word}")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,350 @@
+//! Lists that are given whole.
+
+use std::time::Duration;
+
+use actix_web::http::Method;
+use dikala_actors::clock::Clock;
+use dikala_entities::{AgentId, CallId, CallStatus, EventId, EventKind, Language, agent, event};
+use sea_orm::{ConnectionTrait, EntityTrait, IntoActiveModel};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use super::{seed::write_call, world::World};
+use crate::{
+    api::listing::{BYTES_PER_TENANT_MAX, LISTS_PER_TENANT_MAX},
+    routes::BASE,
+    services::ApiSettings,
+};
+
+/// How long something may take that should be there at once.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// So many agents that no buffer of a connection holds them.
+const MANY: usize = 130;
+
+async fn many_agents(world: &World) {
+    let now = world.clock.now();
+    for _ in 0..MANY {
+        let row = agent::Model {
+            id: AgentId::new(now),
+            tenant_id: world.ours.tenant,
+            name: "Heavy".into(),
+            system_prompt: "あ".repeat(32_000),
+            voice_id: None,
+            greeting_text: None,
+            language: Language::default(),
+            max_call_duration_minutes: 10,
+            escalation_number: None,
+            tools_enabled: "[]".into(),
+            is_active: true,
+            created_at: now,
+            updated_at: now,
+            version: 0,
+            weight: 0,
+        };
+        agent::Entity::insert(row.into_active_model())
+            .exec_without_returning(world.store().writer())
+            .await
+            .expect("inserts");
+    }
+}
+
+/// A client that asks for the agents and reads only what it is told to.
+async fn asked(world: &World) -> TcpStream {
+    asked_for(world, "/agents").await
+}
+
+async fn asked_for(world: &World, path: &str) -> TcpStream {
+    let mut socket = TcpStream::connect(world.address).await.expect("connects");
+    let request = format!(
+        "GET {BASE}{path} HTTP/1.1\r\nhost: x\r\nx-api-key: {}\r\n\r\n",
+        world.ours.key
+    );
+    socket.write_all(request.as_bytes()).await.expect("writes");
+    let mut begin = [0; 17];
+    let read = tokio::time::timeout(PATIENCE, socket.read_exact(&mut begin));
+    read.await.expect("in time").expect("reads");
+    assert_eq!(&begin, b"HTTP/1.1 200 OK\r\n");
+    socket
+}
+
+fn ids(list: &Value) -> Vec<String> {
+    let rows = list.as_array().expect("a list");
+    let id = |row: &Value| row["id"].as_str().expect("an id").to_owned();
+    rows.iter().map(id).collect()
+}
+
+#[actix_web::test]
+async fn every_list_is_whole_and_paged_where_it_is_asked_for() {
+    let world = World::start().await;
+    for n in 0..5 {
+        let agent = json!({"name": format!("A{n}"), "systemPrompt": "x"});
+        assert_eq!(world.post("/agents", agent).await.status, 201);
+        let hook = json!({"url": "https://example.com/h", "events": ["call.ended"], "secret": "long-enough"});
+        assert_eq!(world.post("/webhooks", hook).await.status, 201);
+        let function = json!({"name": format!("f{n}"), "description": "d", "endpoint": "https://example.com/"});
+        let functions = format!("/agents/{}/functions", world.ours.agent);
+        assert_eq!(world.post(&functions, function).await.status, 201);
+        let now = world.clock.now();
+        let row = event::Model {
+            id: EventId::new(now),
+            tenant_id: world.ours.tenant,
+            call_id: Some(world.ours.ended),
+            kind: EventKind::CallEnded,
+            occurred_at: now,
+            body: json!({"data": {"n": n}}).to_string(),
+            position: None,
+            is_test: false,
+        };
+        event::Entity::insert(row.into_active_model())
+            .exec_without_returning(world.store().writer())
+            .await
+            .expect("inserts");
+    }
+    let (agent, call) = (world.ours.agent, world.ours.ended);
+    for (id, path, key, count) in [
+        ("agents.list", "/agents".to_owned(), "agents", 6),
+        ("webhooks.list", "/webhooks".to_owned(), "webhooks", 6),
+        (
+            "functions.list",
+            format!("/agents/{agent}/functions"),
+            "functions",
+            6,
+        ),
+        ("calls.events", format!("/calls/{call}/events"), "events", 6),
+        (
+            "phoneNumbers.list",
+            "/phone-numbers".to_owned(),
+            "phoneNumbers",
+            1,
+        ),
+    ] {
+        let whole = world.done(id, &path, None).await.json();
+        assert_eq!(
+            whole.as_object().map(|list| list.len()),
+            Some(1),
+            "{path}: no paging fields"
+        );
+        let all = ids(&whole[key]);
+        assert_eq!(all.len(), count, "{path}");
+        assert!(all.is_sorted(), "{path}");
+        let mut read = Vec::new();
+        for offset in (0..8).step_by(4) {
+            let page = world
+                .done(id, &format!("{path}?limit=4&offset={offset}"), None)
+                .await
+                .json();
+            assert_eq!(
+                (&page["limit"], &page["offset"]),
+                (&json!(4), &json!(offset))
+            );
+            assert_eq!(
+                page["hasMore"],
+                json!(offset + 4 < count),
+                "{path} {offset}"
+            );
+            read.extend(ids(&page[key]));
+        }
+        assert_eq!(read, all, "{path}");
+        let exact = world.get(&format!("{path}?limit={count}")).await.json();
+        assert_eq!(
+            (&exact["hasMore"], ids(&exact[key]).len()),
+            (&json!(false), count)
+        );
+        let rest = world.get(&format!("{path}?offset=1")).await.json();
+        assert_eq!(
+            (&rest["limit"], ids(&rest[key])),
+            (&json!(50), all[1..].to_vec())
+        );
+        assert_eq!(
+            world.get(&format!("{path}?limit=0")).await.fields(),
+            ["limit too_small"]
+        );
+        assert_eq!(
+            world.get(&format!("{path}?page=1")).await.fields(),
+            ["page unknown_field"]
+        );
+    }
+    let versions = format!("/agents/{agent}/versions");
+    let page = world
+        .done(
+            "agents.versions",
+            &format!("{versions}?limit=2&offset=1"),
+            None,
+        )
+        .await
+        .json();
+    assert_eq!(
+        (&page["versions"][0]["agentVersion"], &page["hasMore"]),
+        (&json!(2), &json!(true))
+    );
+}
+
+#[actix_web::test]
+async fn a_long_list_comes_whole_and_in_order() {
+    let world = World::start().await;
+    many_agents(&world).await;
+    let url = format!("http://{}{BASE}/agents", world.address);
+    let request = awc::Client::default()
+        .get(url)
+        .insert_header(("x-api-key", world.ours.key.as_str()));
+    let mut response = request.send().await.expect("an answer");
+    let header = |name| {
+        response
+            .headers()
+            .get(name)
+            .and_then(|value| value.to_str().ok())
+    };
+    assert_eq!(header("content-type"), Some("application/json"));
+    assert_eq!(header("cache-control"), Some("no-store"));
+    assert!(header("x-ratelimit-remaining").is_some() && header("x-request-id").is_some());
+    let body = response.body().limit(40_000_000).await.expect("a body");
+    let list: Value = serde_json::from_slice(&body).expect("JSON");
+    let all = ids(&list["agents"]);
+    assert_eq!(all.len(), MANY + 1);
+    assert!(all.is_sorted());
+    let page = world.get("/agents?limit=90&offset=30").await.json();
+    assert_eq!(ids(&page["agents"]), all[30..120]);
+    assert_eq!(page["hasMore"], true);
+}
+
+/// Who reads slowly holds his own places only, and gets them back when he is gone.
+#[actix_web::test]
+async fn slow_readers_of_long_lists_are_few_per_tenant() {
+    let world = World::start().await;
+    many_agents(&world).await;
+    let mut slow = Vec::new();
+    for _ in 0..LISTS_PER_TENANT_MAX {
+        slow.push(asked(&world).await);
+    }
+    let refused = world.get("/agents").await;
+    assert_eq!(
+        (refused.status, refused.code()),
+        (429, "rate_limited".into())
+    );
+    assert!(refused.header("retry-after").parse::<u32>().is_ok());
+    // Short ones, and other tenants', are not counted.
+    assert_eq!(world.get("/agents?limit=1").await.status, 200);
+    assert_eq!(world.get("/webhooks").await.status, 200);
+    let theirs = [("x-api-key", world.theirs.key.as_str())];
+    let path = format!("{BASE}/agents");
+    assert_eq!(
+        world
+            .send(&Method::GET, &path, &theirs, Vec::new())
+            .await
+            .status,
+        200
+    );
+    drop(slow.pop());
+    let again = async {
+        while world.get("/agents?limit=90").await.status != 200 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, again)
+        .await
+        .expect("a place is free again");
+}
+
+/// A place that nobody reads from is free again after a time, and what was cut off does not look whole.
+#[actix_web::test]
+async fn who_does_not_read_a_long_list_is_cut_off() {
+    let world = World::with(ApiSettings {
+        unread: Duration::from_millis(100),
+        ..ApiSettings::default()
+    })
+    .await;
+    many_agents(&world).await;
+    let mut slow = Vec::new();
+    for _ in 0..LISTS_PER_TENANT_MAX {
+        slow.push(asked(&world).await);
+    }
+    let all_cut_off = async {
+        while !world.services.lists.is_idle() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, all_cut_off)
+        .await
+        .expect("the places are free again");
+    for mut socket in slow {
+        let mut rest = Vec::new();
+        let read = tokio::time::timeout(PATIENCE, socket.read_to_end(&mut rest)).await;
+        drop(read.expect("the connection is cut"));
+        assert!(
+            !rest.ends_with(b"0\r\n\r\n"),
+            "the last chunk says that all is there"
+        );
+    }
+}
+
+/// Pages are made as a whole: what a tenant leaves unread of them is bounded in bytes.
+#[actix_web::test]
+async fn large_pages_that_nobody_reads_are_bounded_in_bytes() {
+    let world = World::start().await;
+    let now = world.clock.now();
+    for _ in 0..100 {
+        let mut row = world.ours.call(CallId::new(now), CallStatus::Failed, now);
+        row.metadata = json!({"a": "x".repeat(60_000)}).to_string();
+        write_call(world.store(), row).await;
+    }
+    let page = "/calls?limit=100";
+    let bytes = world.get(page).await.text.len();
+    let fit = usize::try_from(BYTES_PER_TENANT_MAX).expect("fits") / bytes;
+    assert!(fit >= 2);
+    let mut slow = Vec::new();
+    for _ in 0..fit {
+        slow.push(asked_for(&world, page).await);
+    }
+    let refused = world.get(page).await;
+    assert_eq!(
+        (refused.status, refused.code()),
+        (429, "rate_limited".into())
+    );
+    assert_eq!(world.get("/calls?limit=1").await.status, 200);
+    drop(slow);
+    let again = async {
+        while world.get(page).await.status != 200 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, again)
+        .await
+        .expect("there is room again");
+}
+
+#[actix_web::test]
+async fn a_list_that_breaks_off_does_not_look_whole() {
+    let world = World::start().await;
+    many_agents(&world).await;
+    let mut socket = asked(&world).await;
+    let away = "ALTER TABLE agents RENAME TO agents_away";
+    world
+        .store()
+        .writer()
+        .execute_unprepared(away)
+        .await
+        .expect("renames");
+    let mut rest = Vec::new();
+    // Whether the end is an error or just there depends on the moment.
+    let read = tokio::time::timeout(PATIENCE, socket.read_to_end(&mut rest)).await;
+    drop(read.expect("the connection is cut"));
+    assert!(!rest.is_empty());
+    assert!(
+        !rest.ends_with(b"0\r\n\r\n"),
+        "the last chunk says that all is there"
+    );
+}
+
+#[actix_web::test]
+async fn events_of_an_unknown_call_are_not_there() {
+    let world = World::start().await;
+    let unknown = CallId::new(world.clock.now());
+    for call in [unknown, world.theirs.ended] {
+        let reply = world.get(&format!("/calls/{call}/events")).await;
+        assert_eq!(reply.code(), "call_not_found");
+    }
+}

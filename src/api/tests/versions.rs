@@ -1,0 +1,278 @@
+//! Versions of agents over HTTP.
+
+use dikala_actors::{
+    call::versions::{self, KEPT_MAX},
+    clock::Clock,
+};
+use dikala_entities::{AgentId, CallId, CallStatus, agent, agent_version};
+use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait, PaginatorTrait};
+use serde_json::{Value, json};
+
+use super::{seed::write_call, world::World};
+
+/// The numbers of the versions that are kept.
+async fn kept(world: &World, agent: &str) -> Vec<i64> {
+    let list = world
+        .done(
+            "agents.versions",
+            &format!("/agents/{agent}/versions"),
+            None,
+        )
+        .await
+        .json();
+    let versions = list["versions"].as_array().expect("a list");
+    let number = |version: &Value| version["agentVersion"].as_i64().expect("a number");
+    versions.iter().map(number).collect()
+}
+
+/// A call that began with that version.
+async fn call_with(world: &World, agent: AgentId, version: i64) -> CallId {
+    let now = world.clock.now();
+    let mut row = world.ours.call(CallId::new(now), CallStatus::Ended, now);
+    row.settings = None;
+    row.agent_id = Some(agent);
+    row.agent_version = Some(version);
+    write_call(world.store(), row.clone()).await;
+    row.id
+}
+
+#[actix_web::test]
+async fn a_change_of_an_agent_or_its_functions_is_the_next_version() {
+    let world = World::start().await;
+    let path = format!("/agents/{}", world.ours.agent);
+    // Made before there were versions.
+    assert_eq!(world.get(&path).await.json()["agentVersion"], 1);
+    let changed = world
+        .patch(&path, json!({"systemPrompt": "Be short."}))
+        .await;
+    assert_eq!(changed.json()["agentVersion"], 2);
+    // The same again, and what a call does not begin with, are no change.
+    for same in [
+        json!({"systemPrompt": "Be short."}),
+        json!({"isActive": false}),
+        json!({"agentVersion": 9}),
+    ] {
+        assert_eq!(world.patch(&path, same).await.json()["agentVersion"], 2);
+    }
+    let function =
+        json!({"name": "book", "description": "Books", "endpoint": "https://example.com/book"});
+    let functions = format!("{path}/functions");
+    assert_eq!(world.post(&functions, function).await.status, 201);
+    assert_eq!(world.get(&path).await.json()["agentVersion"], 3);
+    let book = format!("{functions}/book");
+    let described = world
+        .patch(&book, json!({"description": "Books a table"}))
+        .await;
+    assert_eq!(described.status, 200);
+    assert_eq!(world.delete(&format!("{functions}/book")).await.status, 204);
+    assert_eq!(world.get(&path).await.json()["agentVersion"], 5);
+
+    assert_eq!(
+        kept(&world, &world.ours.agent.to_string()).await,
+        [1, 2, 3, 4, 5]
+    );
+    let version = async |number: &str| world.get(&format!("{path}/versions/{number}")).await;
+    let first = world
+        .done("agents.version", &format!("{path}/versions/1"), None)
+        .await
+        .json();
+    assert_eq!(
+        (&first["systemPrompt"], &first["functions"][0]["name"]),
+        (&json!("Be kind."), &json!("check_stock"))
+    );
+    assert_eq!(first["toolsEnabled"], json!(["end_call", "check_stock"]));
+    let third = version("3").await.json();
+    assert_eq!(
+        third["functions"][1]["endpoint"],
+        "https://example.com/book"
+    );
+    assert_eq!(
+        third["toolsEnabled"],
+        json!(["end_call", "check_stock", "book"])
+    );
+    assert_eq!(
+        version("4").await.json()["functions"][1]["description"],
+        "Books a table"
+    );
+    for nothing in ["0", "6", "-1", "01", "one", "99999999999999999999"] {
+        assert_eq!(
+            version(nothing).await.code(),
+            "agent_not_found",
+            "{nothing}"
+        );
+    }
+    let theirs = format!("/agents/{}/versions", world.theirs.agent);
+    assert_eq!(world.get(&theirs).await.code(), "agent_not_found");
+    assert_eq!(
+        world.get(&format!("{theirs}/1")).await.code(),
+        "agent_not_found"
+    );
+}
+
+#[actix_web::test]
+async fn a_call_names_its_version_which_stays_as_long_as_the_call() {
+    let world = World::start().await;
+    let agent = world.ours.agent;
+    let path = format!("/agents/{agent}");
+    world.patch(&path, json!({"systemPrompt": "v2"})).await;
+    let call = call_with(&world, agent, 2).await;
+    let shown = world.get(&format!("/calls/{call}")).await.json();
+    assert_eq!(shown["agentVersion"], 2);
+    // Of before there were versions.
+    let old = world
+        .get(&format!("/calls/{}", world.ours.ended))
+        .await
+        .json();
+    assert_eq!(old["agentVersion"], Value::Null);
+    for n in 3..40 {
+        let changed = world
+            .patch(&path, json!({"systemPrompt": format!("v{n}")}))
+            .await;
+        assert_eq!(changed.json()["agentVersion"], n);
+    }
+    // The newest, and the one that a call names: what a tenant can make us keep does not grow with his changes.
+    let mut expected = vec![2];
+    expected.extend(40 - KEPT_MAX..40);
+    assert_eq!(kept(&world, &agent.to_string()).await, expected);
+    assert_eq!(
+        world.get(&format!("{path}/versions/2")).await.json()["systemPrompt"],
+        "v2"
+    );
+}
+
+#[actix_web::test]
+async fn versions_of_a_deleted_agent_stay_for_its_calls_only() {
+    let world = World::start().await;
+    let made = world
+        .post("/agents", json!({"name": "A", "systemPrompt": "v1"}))
+        .await;
+    let agent: AgentId = made.id().parse().expect("an id");
+    let path = format!("/agents/{agent}");
+    world.patch(&path, json!({"systemPrompt": "v2"})).await;
+    call_with(&world, agent, 1).await;
+    assert_eq!(world.delete(&path).await.status, 204);
+    assert_eq!(world.get(&path).await.code(), "agent_not_found");
+    assert_eq!(kept(&world, &agent.to_string()).await, [1]);
+    // An agent with a number may be taken by a call in this very moment: its versions go a little later.
+    let ours = format!("/agents/{}", world.ours.agent);
+    world.patch(&ours, json!({"systemPrompt": "v2"})).await;
+    assert_eq!(world.delete(&ours).await.status, 204);
+    let count = || agent_version::Entity::find().count(world.store().reader());
+    assert_eq!(count().await, Ok(3));
+    assert_eq!(
+        versions::sweep(world.store(), world.clock.now()).await,
+        Ok(0)
+    );
+    world.clock.advance_ms(10 * 60_000);
+    assert_eq!(
+        versions::sweep(world.store(), world.clock.now()).await,
+        Ok(2)
+    );
+    assert_eq!(count().await, Ok(1));
+    assert_eq!(
+        world.get(&format!("{ours}/versions")).await.code(),
+        "agent_not_found"
+    );
+}
+
+#[actix_web::test]
+async fn an_agent_with_its_functions_is_not_heavier_than_256_kib() {
+    let world = World::start().await;
+    let made = world
+        .post(
+            "/agents",
+            json!({"name": "A", "systemPrompt": "あ".repeat(32_000)}),
+        )
+        .await;
+    assert_eq!(made.status, 201, "{made:?}");
+    let functions = format!("/agents/{}/functions", made.id());
+    let heavy = |n: usize| {
+        let parameters = json!({"type": "object", "description": "d".repeat(16_000)});
+        json!({"name": format!("f{n}"), "description": "d", "endpoint": "https://example.com/", "parameters": parameters})
+    };
+    let mut replies = Vec::new();
+    for n in 0..12 {
+        replies.push(world.post(&functions, heavy(n)).await);
+    }
+    let (taken, refused): (Vec<_>, Vec<_>) = replies.iter().partition(|reply| reply.status == 201);
+    assert_eq!(
+        (taken.len(), refused[0].fields()),
+        (10, vec!["parameters too_large".to_owned()])
+    );
+    assert!(refused[0].text.contains("262144"), "{}", refused[0].text);
+    // Nothing of a refused one is left, and what gets lighter is never refused.
+    let path = format!("/agents/{}", made.id());
+    assert_eq!(world.get(&path).await.json()["agentVersion"], 11);
+    assert_eq!(
+        world
+            .patch(&path, json!({"greetingText": "g".repeat(900)}))
+            .await
+            .status,
+        200
+    );
+    let heavier = agent::ActiveModel {
+        id: Set(made.id().parse().expect("an id")),
+        system_prompt: Set("x".repeat(200_000)),
+        version: Set(0),
+        ..Default::default()
+    };
+    agent_version::Entity::delete_many()
+        .exec(world.store().writer())
+        .await
+        .expect("deletes");
+    heavier
+        .update(world.store().writer())
+        .await
+        .expect("changes");
+    assert_eq!(
+        world
+            .patch(&path, json!({"greetingText": null}))
+            .await
+            .status,
+        200
+    );
+    assert_eq!(
+        world
+            .patch(&path, json!({"greetingText": "Selamat pagi"}))
+            .await
+            .fields(),
+        ["greetingText too_large"]
+    );
+}
+
+#[actix_web::test]
+async fn all_agents_of_a_tenant_have_their_bound() {
+    let world = World::with(crate::services::ApiSettings {
+        enterprise_configuration_bytes: 300_000,
+        ..crate::services::ApiSettings::default()
+    })
+    .await;
+    let draft = |prompt: usize| json!({"name": "A", "systemPrompt": "s".repeat(prompt)});
+    let mut made = Vec::new();
+    loop {
+        let reply = world.post("/agents", draft(30_000)).await;
+        if reply.status != 201 {
+            assert_eq!(reply.fields(), ["systemPrompt too_large"]);
+            assert!(reply.text.contains("300000"), "{}", reply.text);
+            break;
+        }
+        made.push(reply.id());
+    }
+    assert_eq!(made.len(), 9);
+    assert_eq!(
+        world.delete(&format!("/agents/{}", made[0])).await.status,
+        204
+    );
+    assert_eq!(world.post("/agents", draft(30_000)).await.status, 201);
+    // A tenant's weight is his own.
+    let key = world.theirs.key.as_str();
+    let headers = [("x-api-key", key), ("content-type", "application/json")];
+    let body = draft(30_000).to_string().into_bytes();
+    let theirs = world.send(
+        &actix_web::http::Method::POST,
+        "/api/v1/agents",
+        &headers,
+        body,
+    );
+    assert_eq!(theirs.await.status, 201);
+}

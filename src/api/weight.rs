@@ -1,0 +1,72 @@
+//! How heavy a tenant's configuration may be: every call, every list and every version is paid for by it.
+
+use dikala_actors::call::versions;
+use dikala_entities::{Millis, agent, tenant};
+use sea_orm::{EntityTrait, QuerySelect};
+
+use super::Unit;
+use crate::{
+    error::{ApiError, Missing},
+    extract::{Fault, FieldCode},
+    services::Services,
+};
+
+/// What an agent may weigh with its functions, in bytes of JSON.
+pub const AGENT_BYTES_MAX: i64 = 256 * 1024;
+
+/// Fields with sizes in bytes.
+pub type Parts = Vec<(&'static str, usize)>;
+
+/// By how much each field has grown.
+pub fn growth(before: &Parts, after: Parts) -> Parts {
+    let grown = after.into_iter().zip(before);
+    grown
+        .map(|((field, after), (_, before))| (field, after.saturating_sub(*before)))
+        .collect()
+}
+
+/// After a change of an agent or its functions: stores the version, unless it has become too heavy. The field that has grown most
+/// is to blame. What became no heavier is not refused.
+pub async fn renew(
+    unit: &Unit,
+    services: &Services,
+    agent: agent::Model,
+    growth: &Parts,
+    now: Millis,
+) -> Result<agent::Model, ApiError> {
+    let recorded = versions::record(unit.txn(), &agent, now).await?;
+    if recorded.weight > agent.weight {
+        let most = growth.iter().max_by_key(|(_, bytes)| *bytes);
+        let field = most.map_or("name", |(field, _)| *field);
+        let too_large = |predicate: String| {
+            let fault = Fault::new(FieldCode::TooLarge, predicate);
+            Err(ApiError::field(fault.in_field(field)))
+        };
+        if recorded.weight > AGENT_BYTES_MAX {
+            return too_large(format!(
+                "makes the agent with its functions weigh {} bytes of JSON of at most {AGENT_BYTES_MAX}; shorten it, or delete \
+                 a function",
+                recorded.weight
+            ));
+        }
+        // Under the lock of the tenant's row: two at once cannot both be the last.
+        let tenant = tenant::Entity::find_by_id(agent.tenant_id)
+            .lock_exclusive()
+            .one(unit.txn())
+            .await?
+            .ok_or(ApiError::NotFound(Missing::Agent))?;
+        let most = services.settings.configuration_bytes(tenant.plan);
+        let all = versions::weight_of_all(unit.txn(), agent.tenant_id).await?;
+        if all > most {
+            return too_large(format!(
+                "makes all agents of the account with their functions weigh {all} bytes of JSON of at most {most}; shorten it, \
+                 or delete an agent"
+            ));
+        }
+    }
+    Ok(agent::Model {
+        version: recorded.version,
+        weight: recorded.weight,
+        ..agent
+    })
+}

@@ -1,0 +1,162 @@
+//! What is kept briefly: tests and samples, which a tenant can make at the pace of its requests, and versions of deleted agents.
+
+use dikala_actors::call::versions;
+use dikala_entities::{Millis, Store, store::Transaction};
+use sea_orm::{ConnectionTrait, DbErr, Statement, Value};
+
+/// How long the delivery of a test is kept with its attempt, in milliseconds.
+pub const TEST_KEPT_MS: i64 = 60 * 60 * 1_000;
+/// How long the event of a test or a sample is kept, in milliseconds.
+pub const SAMPLE_KEPT_MS: i64 = 24 * 60 * 60 * 1_000;
+/// Rows that one transaction removes.
+const BATCH: i64 = 500;
+
+/// Removes what has had its time, in small batches. Returns how many rows went.
+pub async fn sweep(store: &Store, now: Millis) -> Result<u64, DbErr> {
+    let mut removed = versions::sweep(store, now).await?;
+    loop {
+        let gone = remove_deliveries(store, now.plus_ms(-TEST_KEPT_MS)).await?;
+        removed += gone;
+        if gone == 0 {
+            break;
+        }
+    }
+    loop {
+        let statement = Statement::from_sql_and_values(
+            store.backend(),
+            "DELETE FROM events WHERE id IN (SELECT e.id FROM events e WHERE e.is_test AND e.occurred_at < $1 \
+             AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id) LIMIT $2)",
+            [now.plus_ms(-SAMPLE_KEPT_MS).as_i64().into(), BATCH.into()],
+        );
+        let gone = store.writer().execute_raw(statement).await?.rows_affected();
+        removed += gone;
+        if gone < BATCH.unsigned_abs() {
+            return Ok(removed);
+        }
+    }
+}
+
+/// One that is being sent again stays until that is over.
+async fn remove_deliveries(store: &Store, older_than: Millis) -> Result<u64, DbErr> {
+    const OLD: &str = "SELECT id FROM deliveries WHERE is_test AND created_at < $1 AND status <> 'pending' ORDER BY created_at, id LIMIT $2";
+    let run = async |txn: &Transaction, sql: String| {
+        let values: [Value; 2] = [older_than.as_i64().into(), BATCH.into()];
+        let statement = Statement::from_sql_and_values(store.backend(), sql, values);
+        let done = txn.execute_raw(statement).await?;
+        Ok::<u64, DbErr>(done.rows_affected())
+    };
+    let txn = store.begin().await?;
+    let attempts = format!("DELETE FROM delivery_attempts WHERE delivery_id IN ({OLD})");
+    let attempts = run(&txn, attempts).await?;
+    let deliveries = run(&txn, format!("DELETE FROM deliveries WHERE id IN ({OLD})")).await?;
+    txn.commit().await?;
+    Ok(attempts + deliveries)
+}
+
+#[cfg(test)]
+mod tests {
+    use dikala_entities::{
+        DeliveryId, DeliveryStatus, EventId, EventKind, TenantId, WebhookId, attempt, delivery,
+        event,
+    };
+    use sea_orm::{EntityTrait, IntoActiveModel, PaginatorTrait};
+
+    use super::*;
+
+    const NOW: Millis = Millis::from_i64(1_800_000_000_000);
+
+    async fn put(store: &Store, at: Millis, is_test: bool, status: Option<DeliveryStatus>) {
+        let (tenant, id) = (TenantId::new(at), EventId::new(at));
+        let kind = EventKind::CreditsLow;
+        let event = event::Model {
+            id,
+            tenant_id: tenant,
+            call_id: None,
+            kind,
+            occurred_at: at,
+            body: "{}".into(),
+            position: None,
+            is_test,
+        };
+        let db = store.writer();
+        event::Entity::insert(event.into_active_model())
+            .exec_without_returning(db)
+            .await
+            .expect("inserts");
+        let Some(status) = status else { return };
+        let delivery = delivery::Model {
+            id: DeliveryId::new(at),
+            tenant_id: tenant,
+            webhook_id: WebhookId::new(at),
+            event_id: id,
+            call_id: None,
+            kind,
+            status,
+            attempts: 1,
+            next_attempt_at: None,
+            lease_owner: None,
+            lease_until: at,
+            is_test,
+            created_at: at,
+            completed_at: None,
+        };
+        let attempt = attempt::Model {
+            delivery_id: delivery.id,
+            number: 1,
+            tenant_id: tenant,
+            started_at: at,
+            duration_ms: 1,
+            status_code: Some(200),
+            error_kind: None,
+            response: vec![b'x'; 16 * 1024],
+        };
+        delivery::Entity::insert(delivery.into_active_model())
+            .exec_without_returning(db)
+            .await
+            .expect("inserts");
+        attempt::Entity::insert(attempt.into_active_model())
+            .exec_without_returning(db)
+            .await
+            .expect("inserts");
+    }
+
+    async fn left(store: &Store) -> (u64, u64, u64) {
+        let db = store.reader();
+        (
+            event::Entity::find().count(db).await.expect("counts"),
+            delivery::Entity::find().count(db).await.expect("counts"),
+            attempt::Entity::find().count(db).await.expect("counts"),
+        )
+    }
+
+    #[actix_web::test]
+    async fn tests_and_samples_do_not_pile_up() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let store = Store::connect(&format!("sqlite://{}/x.db", folder.path().display()))
+            .await
+            .expect("a store");
+        let schema = store.for_schema().await.expect("a connection");
+        dikala_migration::migrate(&schema).await.expect("migrates");
+        for n in 0..600 {
+            put(
+                &store,
+                NOW.plus_ms(n),
+                true,
+                Some(DeliveryStatus::Succeeded),
+            )
+            .await;
+        }
+        put(&store, NOW, true, Some(DeliveryStatus::Pending)).await;
+        put(&store, NOW, true, None).await;
+        put(&store, NOW, false, Some(DeliveryStatus::Succeeded)).await;
+        assert_eq!(sweep(&store, NOW.plus_ms(TEST_KEPT_MS)).await, Ok(0));
+        assert_eq!(left(&store).await, (603, 602, 602));
+        let hour = NOW.plus_ms(TEST_KEPT_MS + 600);
+        assert_eq!(sweep(&store, hour).await, Ok(1_200));
+        // What is being sent again stays, and what is no test.
+        assert_eq!(left(&store).await, (603, 2, 2));
+        let day = NOW.plus_ms(SAMPLE_KEPT_MS + 600);
+        assert_eq!(sweep(&store, day).await, Ok(601));
+        assert_eq!(left(&store).await, (2, 2, 2));
+    }
+}
