@@ -8,6 +8,7 @@ use dikala_entities::{
     WebhookId, function, webhook,
 };
 use futures_util::future::BoxFuture;
+use ipnet::IpNet;
 use serde_json::{Map, Value};
 
 use crate::middleware::Gate;
@@ -64,6 +65,8 @@ pub struct ApiSettings {
     pub enterprise_per_minute: u32,
     /// Requests a minute of one address without a valid key.
     pub unauthenticated_per_minute: u32,
+    /// Proxies that are believed when they say from whom a request comes.
+    pub trusted_proxies: Vec<IpNet>,
 }
 
 impl Default for ApiSettings {
@@ -75,6 +78,7 @@ impl Default for ApiSettings {
             business_per_minute: 300,
             enterprise_per_minute: 1_000,
             unauthenticated_per_minute: 60,
+            trusted_proxies: Vec::new(),
         }
     }
 }

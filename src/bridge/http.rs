@@ -1,10 +1,11 @@
 //! The HTTP transport: up to a hundred messages in, their replies in the same order out, and the commands that wait.
 
-use actix_web::{Error, HttpRequest, HttpResponse, web};
+use actix_web::{Error, HttpResponse, web};
+use dikala_entities::BridgeId;
 use serde_json::{Value, json};
 
 use super::{
-    BridgeParts, auth,
+    BridgeParts,
     lanes::Lanes,
     protocol::{self, MESSAGES_MAX},
 };
@@ -18,11 +19,11 @@ const COMMANDS_MAX: usize = 100;
 
 /// `POST /bridge/v1/messages`
 pub async fn messages(
-    request: HttpRequest,
+    bridge: web::ReqData<BridgeId>,
     parts: web::Data<BridgeParts>,
     body: web::ReqData<RawBody>,
 ) -> Result<HttpResponse, Error> {
-    let bridge = auth::authenticate(&request, &parts.store).await?;
+    let bridge = bridge.into_inner();
     let messages = parse(&body.0)?;
     let mut replies: Vec<Value> = vec![Value::Null; messages.len()];
     let mut lanes = Lanes::new(parts.calls.clone(), parts.bridges.clone(), bridge);

@@ -30,10 +30,11 @@ const FINISH_WITHIN: Duration = Duration::from_secs(10);
 /// `GET /bridge/v1/connect`
 pub async fn connect(
     request: HttpRequest,
+    bridge: web::ReqData<BridgeId>,
     parts: web::Data<BridgeParts>,
     body: web::Payload,
 ) -> Result<HttpResponse, Error> {
-    let bridge = auth::authenticate(&request, &parts.store).await?;
+    let bridge = bridge.into_inner();
     let offered = request.headers().get(header::SEC_WEBSOCKET_PROTOCOL);
     let speaks_ours = offered.is_none_or(|offered| {
         offered

@@ -19,7 +19,9 @@ use crate::{
     admin::AdminError,
     app::{App, StartError, wait_for_signal},
     config::{ConfigError, Layers, Settings},
-    dev, openapi, telemetry,
+    dev,
+    front::raise_open_files,
+    openapi, telemetry,
 };
 
 pub use output::text as print;
@@ -181,7 +183,8 @@ pub async fn run(cli: Cli) -> Result<(), CliError> {
 
 async fn serve(settings: &Settings) -> Result<(), CliError> {
     let vault = settings.vault()?;
-    telemetry::init(&settings.log)?;
+    telemetry::init(&settings.log);
+    raise_open_files();
     let app = App::build(settings, vault, Arc::new(SystemClock)).await?;
     output::text(&format!(
         "ready http=http://{} operator=http://{}",

@@ -8,8 +8,16 @@ use super::ConfigError;
 
 const DEFAULTS: &str = include_str!("../../config/default.toml");
 const PREFIX: &str = "DIKALA_";
-/// Variables with the prefix that are no keys.
-const NO_KEYS: &[&str] = &["DIKALA_CONFIG", "DIKALA_REQUIRE_POSTGRES"];
+/// Variables with the prefix that are no keys: the file of the configuration, what commands that ask a running service take in
+/// place of options, and what the tests read.
+const NO_KEYS: &[&str] = &[
+    "DIKALA_CONFIG",
+    "DIKALA_URL",
+    "DIKALA_API_KEY",
+    "DIKALA_BRIDGE_TOKEN",
+    "DIKALA_REQUIRE_POSTGRES",
+];
+const MASK: &str = "********";
 /// Keys whose values are never shown.
 const SECRET_KEYS: &[&str] = &["secrets.key", "operator.token"];
 
@@ -38,7 +46,9 @@ impl fmt::Display for Origin {
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub key: String,
-    value: ValueKind,
+    pub(super) value: ValueKind,
+    /// The default has the type that the value needs.
+    pub(super) default: ValueKind,
     pub origin: Origin,
 }
 
@@ -49,12 +59,19 @@ impl Entry {
         if text.is_empty() {
             String::new()
         } else if SECRET_KEYS.contains(&self.key.as_str()) {
-            "********".to_owned()
-        } else if self.key == "database.url" {
-            without_password(&text)
+            MASK.to_owned()
         } else {
-            text
+            without_passwords(&text)
         }
+    }
+
+    /// `log.level is "loud" (DIKALA_LOG__LEVEL)`, for a sentence that goes on.
+    pub fn told(&self) -> String {
+        let value = match &self.value {
+            ValueKind::String(_) => format!("{:?}", self.shown()),
+            _ => self.shown(),
+        };
+        format!("{} is {value} ({})", self.key, self.origin)
     }
 }
 
@@ -69,14 +86,49 @@ fn written(value: &ValueKind) -> String {
     }
 }
 
-fn without_password(url: &str) -> String {
-    match url::Url::parse(url) {
-        Ok(mut url) if url.password().is_some() => {
-            // Fails only for URLs that cannot have a password.
-            let _ = url.set_password(Some("********"));
-            url.into()
+/// Masks what a URL may hold of passwords, before its host and in its query. Works on the text: a URL that no parser takes, for
+/// a character in the password that should have been escaped, is shown as well.
+fn without_passwords(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return text.to_owned();
+    };
+    let (before_query, query) = match rest.rsplit_once('@') {
+        Some((user, host)) => {
+            let user = user
+                .split_once(':')
+                .map_or(user.to_owned(), |(name, _)| format!("{name}:{MASK}"));
+            let (host, query) = split_query(host);
+            (format!("{user}@{host}"), query)
         }
-        _ => url.to_owned(),
+        None => {
+            let (host, query) = split_query(rest);
+            (host.to_owned(), query)
+        }
+    };
+    let query = query.map_or(String::new(), |query| {
+        let parts: Vec<String> = query.split('&').map(without_password).collect();
+        format!("?{}", parts.join("&"))
+    });
+    format!("{scheme}://{before_query}{query}")
+}
+
+fn split_query(text: &str) -> (&str, Option<&str>) {
+    match text.split_once('?') {
+        Some((before, query)) => (before, Some(query)),
+        None => (text, None),
+    }
+}
+
+fn without_password(parameter: &str) -> String {
+    const NAMES: [&str; 5] = ["pass", "pwd", "secret", "token", "key"];
+    match parameter.split_once('=') {
+        Some((name, value)) if !value.is_empty() => {
+            let lower = name.to_lowercase();
+            // An escaped letter in the name is no reason to show the value.
+            let is_secret = lower.contains('%') || NAMES.iter().any(|word| lower.contains(word));
+            format!("{name}={}", if is_secret { MASK } else { value })
+        }
+        _ => parameter.to_owned(),
     }
 }
 
@@ -101,15 +153,17 @@ impl Layers {
                 .cloned()
         });
         let mut layers = Self::defaults();
+        let mut faults = Vec::new();
         if let Some(path) = file {
             let text = std::fs::read_to_string(&path).map_err(|e| {
                 ConfigError(format!("the configuration file {path} cannot be read: {e}"))
             })?;
-            layers.add_file(&path, &text)?;
+            layers.add_file(&path, &text, &mut faults)?;
         }
         for (name, value) in environment {
-            layers.add_variable(&name, &value)?;
+            faults.extend(layers.add_variable(&name, &value).err());
         }
+        ConfigError::all(faults)?;
         Ok(layers)
     }
 
@@ -118,7 +172,8 @@ impl Layers {
         let entry = |(key, value): (String, Value)| {
             let entry = Entry {
                 key: key.clone(),
-                value: value.kind,
+                value: value.kind.clone(),
+                default: value.kind,
                 origin: Origin::Default,
             };
             (key, entry)
@@ -126,7 +181,12 @@ impl Layers {
         Self(parsed.into_iter().map(entry).collect())
     }
 
-    fn add_file(&mut self, path: &str, text: &str) -> Result<(), ConfigError> {
+    fn add_file(
+        &mut self,
+        path: &str,
+        text: &str,
+        faults: &mut Vec<ConfigError>,
+    ) -> Result<(), ConfigError> {
         let parsed = parse(text).map_err(|e| {
             ConfigError(format!(
                 "the configuration file {path} is not valid TOML: {e}"
@@ -134,7 +194,8 @@ impl Layers {
         })?;
         for (key, value) in parsed {
             let place = || format!("the configuration file {path}");
-            self.set(&key, value.kind, Origin::File(path.to_owned()), place)?;
+            let set = self.set(&key, value.kind, Origin::File(path.to_owned()), place);
+            faults.extend(set.err());
         }
         Ok(())
     }
@@ -226,6 +287,18 @@ impl Layers {
     /// Every key, in alphabetical order.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         self.0.values()
+    }
+
+    /// `log.level is "loud" (DIKALA_LOG__LEVEL)`, for a sentence that goes on.
+    pub fn told(&self, key: &str) -> String {
+        self.0.get(key).map_or_else(|| key.to_owned(), Entry::told)
+    }
+
+    /// The value of a key as a text; empty where it is not set.
+    pub(super) fn text(&self, key: &str) -> String {
+        self.0
+            .get(key)
+            .map_or_else(String::new, |entry| written(&entry.value))
     }
 
     /// Where the value of a key came from.
@@ -329,6 +402,57 @@ mod tests {
         );
         let error = layers(&[("DIKALA_NONSENSE_ALTOGETHER", "x")]).expect_err("unknown");
         assert!(error.0.contains("config show"), "{error}");
+    }
+
+    #[test]
+    fn all_unknown_keys_are_named_at_once() {
+        let error = layers(&[("DIKALA_HTTP__LISTN", "x"), ("DIKALA_LOG__LEVL", "x")]);
+        let error = error.expect_err("unknown").0;
+        assert!(
+            error.contains("http.listen") && error.contains("log.level"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_clients_are_told_is_no_key() {
+        let variables = ["DIKALA_URL", "DIKALA_API_KEY", "DIKALA_BRIDGE_TOKEN"];
+        assert!(layers(&variables.map(|name| (name, "x"))).is_ok());
+    }
+
+    #[test]
+    fn no_spelling_of_a_url_shows_its_password() {
+        for (url, expected) in [
+            ("postgres://me:hush@h/d", "postgres://me:********@h/d"),
+            (
+                "postgres://me:hush%40@h/d?a=b",
+                "postgres://me:********@h/d?a=b",
+            ),
+            ("postgres://me:hu@sh#/?@h/d", "postgres://me:********@h/d"),
+            (
+                "postgres://h/d?user=me&password=hush",
+                "postgres://h/d?user=me&password=********",
+            ),
+            (
+                "postgres://me@h/d?sslPassword=hush&x",
+                "postgres://me@h/d?sslPassword=********&x",
+            ),
+            (
+                "postgres://h/d?passw%6Frd=hush",
+                "postgres://h/d?passw%6Frd=********",
+            ),
+            ("smtp://u:hush@mail:587", "smtp://u:********@mail:587"),
+            (
+                "sqlite://dikala-data/dikala.db",
+                "sqlite://dikala-data/dikala.db",
+            ),
+            (
+                "https://app.example.com,https://b.example",
+                "https://app.example.com,https://b.example",
+            ),
+        ] {
+            assert_eq!(without_passwords(url), expected);
+        }
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod configuration;
 mod dev;
 mod docs;
 mod endings;
+mod front_door;
 mod functions;
 mod health;
 mod hostile;

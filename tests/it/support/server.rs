@@ -26,6 +26,8 @@ use super::{
 #[derive(Debug)]
 pub struct Installation {
     pub settings: Vec<(String, String)>,
+    /// How many files the program may open, and how far it may raise that.
+    pub files: Option<(u32, u32)>,
     pub store: Store,
     pub folder: TempDir,
 }
@@ -57,6 +59,7 @@ impl Installation {
         let store = kind.create(folder.path())?;
         let mut installation = Self {
             settings: Vec::new(),
+            files: None,
             store,
             folder,
         };
@@ -91,7 +94,17 @@ impl Installation {
 
     /// A command with these settings and nothing else of this process's environment that could matter.
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_dikala"));
+        let program = env!("CARGO_BIN_EXE_dikala");
+        let mut command = match self.files {
+            None => Command::new(program),
+            Some((soft, hard)) => {
+                let mut shell = Command::new("sh");
+                let script =
+                    format!("ulimit -S -n {soft} && ulimit -H -n {hard} && exec \"$0\" \"$@\"");
+                shell.args(["-c", &script, program]);
+                shell
+            }
+        };
         command
             .args(arguments)
             .env_clear()
@@ -121,7 +134,7 @@ impl Installation {
         finished.json()
     }
 
-    fn log(&self) -> std::path::PathBuf {
+    pub fn log(&self) -> std::path::PathBuf {
         self.folder.path().join("serve.log")
     }
 }
@@ -149,6 +162,11 @@ impl Server {
 
     pub fn cli(&self, arguments: &[&str]) -> Value {
         self.installation.cli(arguments)
+    }
+
+    /// What it logged up to now.
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.installation.log()).unwrap()
     }
 
     /// A client of the public listener.

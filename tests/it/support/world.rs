@@ -28,6 +28,7 @@ pub const ALL_EVENTS: [&str; 6] = [
 pub struct Setup {
     settings: Vec<(&'static str, String)>,
     plan: Plan,
+    files: Option<(u32, u32)>,
 }
 
 pub struct World {
@@ -46,12 +47,19 @@ impl Setup {
         Self {
             settings: Vec::new(),
             plan,
+            files: None,
         }
     }
 
     /// Sets a configuration key.
     pub fn set(mut self, key: &'static str, value: impl ToString) -> Self {
         self.settings.push((key, value.to_string()));
+        self
+    }
+
+    /// How many files the server may open, and how far it may raise that.
+    pub fn files(mut self, soft: u32, hard: u32) -> Self {
+        self.files = Some((soft, hard));
         self
     }
 
@@ -75,6 +83,7 @@ impl World {
     /// `None` where the store is not to be had on this machine; tests use [`world!`].
     pub async fn start(kind: StoreKind, setup: Setup) -> Option<Self> {
         let mut installation = Installation::new(kind)?;
+        installation.files = setup.files;
         for (key, value) in &setup.settings {
             installation.set(key, value);
         }
