@@ -69,7 +69,10 @@ pub async fn open_store(settings: &Settings, may_migrate: bool) -> Result<Store,
     match schema_state(store.writer()).await? {
         SchemaState::Current => {}
         SchemaState::Newer(step) => return Err(StartError::NewerSchema(step)),
-        SchemaState::Behind(_) if may_migrate => migrate(store.writer()).await?,
+        SchemaState::Behind(_) if may_migrate => {
+            store.may_make_tables().await?;
+            migrate(store.writer()).await?;
+        }
         SchemaState::Behind(steps) => return Err(StartError::OldSchema(steps)),
     }
     Ok(store)

@@ -205,12 +205,6 @@ fn database(text: &str) -> Fault {
 fn together(layers: &Layers) -> Option<String> {
     let value = |key: &str| layers.text(key);
     let operator: SocketAddr = value("operator.listen").parse().ok()?;
-    let public: SocketAddr = value("http.listen").parse().ok()?;
-    if operator == public && operator.port() != 0 {
-        return Some(format!(
-            "http.listen and operator.listen are both {public}; they must differ"
-        ));
-    }
     (!operator.ip().is_loopback() && value("operator.token").is_empty()).then(|| {
         format!(
             "{}, which others can reach, and operator.token is not set; set a token of at least {OPERATOR_TOKEN_CHARS_MIN} \

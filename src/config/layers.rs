@@ -284,9 +284,9 @@ impl Layers {
         format!("{place} sets {key}, which is no key of the configuration; {hint}")
     }
 
-    /// Every key, in alphabetical order.
+    /// Every key, in the order of the documentation.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.0.values()
+        documented().into_iter().filter_map(|key| self.0.get(&key))
     }
 
     /// `log.level is "loud" (DIKALA_LOG__LEVEL)`, for a sentence that goes on.
@@ -320,6 +320,20 @@ impl Layers {
         }
         builder.build()
     }
+}
+
+/// The keys in the order in which the defaults document them.
+fn documented() -> Vec<String> {
+    let mut section = "";
+    let mut keys = Vec::new();
+    for line in DEFAULTS.lines() {
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_end_matches(']');
+        } else if let Some((name, _)) = line.split_once(" = ").filter(|_| !line.starts_with('#')) {
+            keys.push(format!("{section}.{name}"));
+        }
+    }
+    keys
 }
 
 /// TOML to dotted keys.
@@ -402,6 +416,16 @@ mod tests {
         );
         let error = layers(&[("DIKALA_NONSENSE_ALTOGETHER", "x")]).expect_err("unknown");
         assert!(error.0.contains("config show"), "{error}");
+    }
+
+    #[test]
+    fn every_key_is_listed_where_it_is_documented() {
+        let layers = layers(&[]).expect("the defaults");
+        assert_eq!(layers.entries().count(), layers.0.len());
+        assert_eq!(
+            layers.entries().next().map(|entry| entry.key.as_str()),
+            Some("http.listen")
+        );
     }
 
     #[test]

@@ -330,7 +330,6 @@ mod tests {
             ("OUTBOUND__ALLOW_CIDRS", "10.0.0.0/8,home", "\"home\""),
             ("OUTBOUND__ALLOW_HTTP", "maybe", "true or false"),
             ("OPERATOR__LISTEN", "0.0.0.0:1", "operator.token"),
-            ("OPERATOR__LISTEN", "127.0.0.1:8080", "differ"),
             ("OPERATOR__TOKEN", "short", "16"),
             ("OPERATOR__TOKEN", "a token with blanks in it", "visible"),
             ("DATABASE__URL", "mysql://h/d", "postgres://"),

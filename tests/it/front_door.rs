@@ -184,9 +184,13 @@ async fn one_address_has_its_share_of_the_connections() {
     for _ in 0..3 {
         held.push(connect_from("127.0.0.2", http).await);
     }
-    let refused = |from: &'static str| async move {
-        let mut stream = connect_from(from, http).await;
-        read_all(&mut stream).await
+    // Connections are taken in one after the other, and some time after the client's side is there.
+    let refused = |from: &'static str| {
+        eventually("a refusal", async move || {
+            let mut stream = connect_from(from, http).await;
+            let answer = tokio::time::timeout(Duration::from_millis(500), read_all(&mut stream));
+            answer.await.ok()
+        })
     };
     let answer = refused("127.0.0.2").await;
     assert_eq!(status(&answer), 429);

@@ -16,6 +16,7 @@ mod health;
 mod hostile;
 mod kills;
 mod listen;
+mod newcomers;
 mod recovery;
 mod signs_of_life;
 mod stock_verifiers;
