@@ -379,11 +379,6 @@ async fn browsers_are_told_what_they_may_do_with_an_answer() {
             "{path}"
         );
     }
-    let start = rest.get("/").await;
-    assert_eq!(
-        (start.status, start.header("location")),
-        (307, Some("/docs"))
-    );
 }
 
 #[actix_web::test]
