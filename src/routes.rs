@@ -312,6 +312,11 @@ pub fn configure_api(cfg: &mut ServiceConfig) {
 const DOCS_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
                            font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+/// GET, and HEAD, by which people look where an address leads.
+fn reads() -> impl guard::Guard {
+    guard::Any(guard::Get()).or(guard::Head())
+}
+
 fn configure_docs(cfg: &mut ServiceConfig) {
     let description = || async {
         HttpResponse::Ok()
@@ -331,7 +336,7 @@ fn configure_docs(cfg: &mut ServiceConfig) {
             .guard(guard::Get())
             .to(description),
     )
-    .service(web::resource("/").guard(guard::Get()).to(lead_to("/docs")))
+    .service(web::resource("/").guard(reads()).to(lead_to("/docs")))
     .service(
         web::resource("/docs")
             .guard(guard::Get())

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, fmt, path::Path};
 
 use config::{Config, File, FileFormat, Value, ValueKind};
 
-use super::ConfigError;
+use super::{
+    ConfigError,
+    mask::{MASK, without_passwords},
+};
 
 const DEFAULTS: &str = include_str!("../../config/default.toml");
 const PREFIX: &str = "DIKALA_";
@@ -17,7 +20,6 @@ const NO_KEYS: &[&str] = &[
     "DIKALA_BRIDGE_TOKEN",
     "DIKALA_REQUIRE_POSTGRES",
 ];
-const MASK: &str = "********";
 /// Keys whose values are never shown.
 const SECRET_KEYS: &[&str] = &["secrets.key", "operator.token"];
 
@@ -83,52 +85,6 @@ fn written(value: &ValueKind) -> String {
         }
         ValueKind::Nil => String::new(),
         other => other.to_string(),
-    }
-}
-
-/// Masks what a URL may hold of passwords, before its host and in its query. Works on the text: a URL that no parser takes, for
-/// a character in the password that should have been escaped, is shown as well.
-fn without_passwords(text: &str) -> String {
-    let Some((scheme, rest)) = text.split_once("://") else {
-        return text.to_owned();
-    };
-    let (before_query, query) = match rest.rsplit_once('@') {
-        Some((user, host)) => {
-            let user = user
-                .split_once(':')
-                .map_or(user.to_owned(), |(name, _)| format!("{name}:{MASK}"));
-            let (host, query) = split_query(host);
-            (format!("{user}@{host}"), query)
-        }
-        None => {
-            let (host, query) = split_query(rest);
-            (host.to_owned(), query)
-        }
-    };
-    let query = query.map_or(String::new(), |query| {
-        let parts: Vec<String> = query.split('&').map(without_password).collect();
-        format!("?{}", parts.join("&"))
-    });
-    format!("{scheme}://{before_query}{query}")
-}
-
-fn split_query(text: &str) -> (&str, Option<&str>) {
-    match text.split_once('?') {
-        Some((before, query)) => (before, Some(query)),
-        None => (text, None),
-    }
-}
-
-fn without_password(parameter: &str) -> String {
-    const NAMES: [&str; 5] = ["pass", "pwd", "secret", "token", "key"];
-    match parameter.split_once('=') {
-        Some((name, value)) if !value.is_empty() => {
-            let lower = name.to_lowercase();
-            // An escaped letter in the name is no reason to show the value.
-            let is_secret = lower.contains('%') || NAMES.iter().any(|word| lower.contains(word));
-            format!("{name}={}", if is_secret { MASK } else { value })
-        }
-        _ => parameter.to_owned(),
     }
 }
 
@@ -442,41 +398,6 @@ mod tests {
     fn what_clients_are_told_is_no_key() {
         let variables = ["DIKALA_URL", "DIKALA_API_KEY", "DIKALA_BRIDGE_TOKEN"];
         assert!(layers(&variables.map(|name| (name, "x"))).is_ok());
-    }
-
-    #[test]
-    fn no_spelling_of_a_url_shows_its_password() {
-        for (url, expected) in [
-            ("postgres://me:hush@h/d", "postgres://me:********@h/d"),
-            (
-                "postgres://me:hush%40@h/d?a=b",
-                "postgres://me:********@h/d?a=b",
-            ),
-            ("postgres://me:hu@sh#/?@h/d", "postgres://me:********@h/d"),
-            (
-                "postgres://h/d?user=me&password=hush",
-                "postgres://h/d?user=me&password=********",
-            ),
-            (
-                "postgres://me@h/d?sslPassword=hush&x",
-                "postgres://me@h/d?sslPassword=********&x",
-            ),
-            (
-                "postgres://h/d?passw%6Frd=hush",
-                "postgres://h/d?passw%6Frd=********",
-            ),
-            ("smtp://u:hush@mail:587", "smtp://u:********@mail:587"),
-            (
-                "sqlite://dikala-data/dikala.db",
-                "sqlite://dikala-data/dikala.db",
-            ),
-            (
-                "https://app.example.com,https://b.example",
-                "https://app.example.com,https://b.example",
-            ),
-        ] {
-            assert_eq!(without_passwords(url), expected);
-        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 mod checks;
 mod layers;
 mod log_level;
+mod mask;
 mod settings;
 
 pub use layers::{Entry, Layers, Origin};

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::OnceLock};
 use serde_json::{Map, Value, json};
 use utoipa::{
     PartialSchema, ToSchema,
-    openapi::{OpenApi, RefOr, Schema},
+    openapi::{RefOr, Schema},
 };
 
 use crate::{
@@ -97,12 +97,6 @@ fn require_all(schema_name: &str, schema: &mut Value) {
     let always = |name: &&String| !SOMETIMES.contains(&(schema_name, name.as_str()));
     let required: Vec<&String> = properties.keys().filter(always).collect();
     schema["required"] = json!(required);
-}
-
-/// The document.
-pub fn document() -> OpenApi {
-    serde_json::from_value(value().clone())
-        .expect("the document is built as the types want it; a test does this")
 }
 
 /// The document as text: the same for the same build.

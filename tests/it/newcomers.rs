@@ -378,4 +378,9 @@ async fn the_address_of_the_service_leads_to_its_documentation() {
         (start.status, start.header("location")),
         (307, Some("/docs"))
     );
+    for path in ["/", "/docs"] {
+        let head = awc::http::Method::HEAD;
+        let answer = world.server.rest().send(head, path, None).await;
+        assert_eq!(answer.status, 307, "{path}");
+    }
 }
