@@ -337,11 +337,7 @@ fn configure_docs(cfg: &mut ServiceConfig) {
             .to(description),
     )
     .service(web::resource("/").guard(reads()).to(lead_to("/docs")))
-    .service(
-        web::resource("/docs")
-            .guard(guard::Get())
-            .to(lead_to("/docs/")),
-    )
+    .service(web::resource("/docs").guard(reads()).to(lead_to("/docs/")))
     .service(
         web::scope("/docs")
             .wrap(DefaultHeaders::new().add((CONTENT_SECURITY_POLICY, DOCS_POLICY)))

@@ -5,7 +5,6 @@ use std::net::{IpAddr, SocketAddr};
 
 use actix_web::http::Uri;
 use config::ValueKind;
-use dikala_entities::Vault;
 use ipnet::IpNet;
 
 use super::{
@@ -141,7 +140,6 @@ fn of_text(key: &str, text: &str) -> Fault {
             format!("{text:?} is no address range; write it like 10.20.0.0/16")
         }),
         "operator.token" => operator_token(text),
-        "secrets.key" => Vault::from_base64(text).err().map(|error| format!("secrets.key {error}")),
         "database.url" => database(text),
         "node.name" => (text.len() > NODE_NAME_BYTES_MAX || text.chars().any(char::is_control))
             .then(|| format!("it must have at most {NODE_NAME_BYTES_MAX} characters, none of them a control character")),

@@ -335,7 +335,6 @@ mod tests {
             ("DATABASE__URL", "mysql://h/d", "postgres://"),
             ("DATABASE__URL", "sqlite://", "no file"),
             ("DATABASE__URL", "postgres://me:a/b@h/d", "%2F"),
-            ("SECRETS__KEY", "short", "secrets.key"),
             ("NODE__NAME", "", "must be set"),
             ("NODE__NAME", "two\nlines", "control"),
             ("LOG__FORMAT", "xml", "json"),
@@ -360,7 +359,7 @@ mod tests {
         let error = settings(&[
             ("DIKALA_HTTP__SHUTDOWN_SECONDS", "soon"),
             ("DIKALA_LOG__LEVEL", "loud"),
-            ("DIKALA_SECRETS__KEY", "hush-hush"),
+            ("DIKALA_OPERATOR__TOKEN", "hush-hush"),
             ("DIKALA_DATABASE__URL", "postgres://me:hush/hush@h/d"),
         ]);
         let error = error.expect_err("four faults").0;

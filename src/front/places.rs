@@ -74,6 +74,11 @@ impl Places {
         })
     }
 
+    /// Connections in all.
+    pub(super) fn total(&self) -> usize {
+        self.bounds.total
+    }
+
     /// A place for a connection from this address.
     pub(super) fn take(self: &Arc<Self>, peer: IpAddr) -> Result<Place, Full> {
         let address = Some(peer)

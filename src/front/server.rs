@@ -51,6 +51,8 @@ where
 {
     let builder = Server::build()
         .workers(door.workers)
+        // Above this the server would stop to take connections, without a word to those who wait.
+        .max_concurrent_connections(door.places.total().saturating_mul(2))
         .shutdown_timeout(door.shutdown_seconds)
         .disable_signals();
     let stopping = builder.graceful_shutdown_signal();
