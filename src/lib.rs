@@ -10,6 +10,7 @@ pub mod control;
 pub mod dev;
 pub mod error;
 pub mod extract;
+pub mod front;
 pub mod maintenance;
 pub mod middleware;
 pub mod openapi;

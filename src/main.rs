@@ -2,22 +2,21 @@
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use dikala::cli::{self, Cli, CliError};
+use dikala::cli;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
     rustls::crypto::ring::default_provider()
         .install_default()
         .expect("nothing installs a provider before main does");
-    match actix_web::rt::System::new().block_on(cli::run(cli)) {
+    let done =
+        cli::parse().and_then(|command| actix_web::rt::System::new().block_on(cli::run(command)));
+    match done {
         Ok(()) => ExitCode::SUCCESS,
-        Err(CliError::Shown) => ExitCode::from(CliError::Shown.code()),
         Err(error) => {
-            eprintln!("dikala: {error}");
+            error.print(cli::wants_json());
             ExitCode::from(error.code())
         }
     }

@@ -3,8 +3,11 @@
 
 use actix_web::{
     HttpResponse, guard,
-    http::Method,
-    middleware::from_fn,
+    http::{
+        Method,
+        header::{CONTENT_SECURITY_POLICY, LOCATION},
+    },
+    middleware::{DefaultHeaders, from_fn},
     web::{self, ServiceConfig},
 };
 use serde_json::Value;
@@ -309,24 +312,41 @@ pub fn configure_api(cfg: &mut ServiceConfig) {
     cfg.default_service(web::to(not_found));
 }
 
+/// The pages of the description bring their own scripts, and have styles and pictures inside.
+const DOCS_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
+                           font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// GET, and HEAD, by which people look where an address leads.
+fn reads() -> impl guard::Guard {
+    guard::Any(guard::Get()).or(guard::Head())
+}
+
 fn configure_docs(cfg: &mut ServiceConfig) {
     let description = || async {
         HttpResponse::Ok()
             .content_type("application/json")
             .body(openapi::json())
     };
-    let browser = || async {
-        HttpResponse::TemporaryRedirect()
-            .insert_header(("Location", "/docs/"))
-            .finish()
+    let lead_to = |place: &'static str| {
+        move || async move {
+            HttpResponse::TemporaryRedirect()
+                .insert_header((LOCATION, place))
+                .finish()
+        }
     };
+    let pages = SwaggerUi::new("/{_:.*}").config(Config::from("/openapi.json"));
     cfg.service(
         web::resource("/openapi.json")
             .guard(guard::Get())
             .to(description),
     )
-    .service(web::resource("/docs").guard(guard::Get()).to(browser))
-    .service(SwaggerUi::new("/docs/{_:.*}").config(Config::from("/openapi.json")));
+    .service(web::resource("/").guard(reads()).to(lead_to("/docs")))
+    .service(web::resource("/docs").guard(reads()).to(lead_to("/docs/")))
+    .service(
+        web::scope("/docs")
+            .wrap(DefaultHeaders::new().add((CONTENT_SECURITY_POLICY, DOCS_POLICY)))
+            .service(pages),
+    );
 }
 
 async fn not_found() -> Result<HttpResponse, ApiError> {

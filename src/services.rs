@@ -8,6 +8,7 @@ use dikala_entities::{
     UrlPolicy, Vault, WebhookId, function, webhook,
 };
 use futures_util::future::BoxFuture;
+use ipnet::IpNet;
 use serde_json::{Map, Value};
 
 use crate::{api::listing::Lists, middleware::Gate};
@@ -75,6 +76,8 @@ pub struct ApiSettings {
     pub starter_configuration_bytes: i64,
     pub business_configuration_bytes: i64,
     pub enterprise_configuration_bytes: i64,
+    /// Proxies that are believed when they say from whom a request comes.
+    pub trusted_proxies: Vec<IpNet>,
 }
 
 /// How long a client may leave a piece of a long list unread.
@@ -96,6 +99,7 @@ impl Default for ApiSettings {
             starter_configuration_bytes: CONFIGURATION_BYTES,
             business_configuration_bytes: CONFIGURATION_BYTES,
             enterprise_configuration_bytes: CONFIGURATION_BYTES,
+            trusted_proxies: Vec::new(),
         }
     }
 }

@@ -2,38 +2,37 @@
 
 use std::io::IsTerminal;
 
-use tracing_subscriber::{EnvFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
+use tracing_subscriber::{
+    Layer, Registry, filter::DynFilterFn, fmt, layer::SubscriberExt, util::SubscriberInitExt,
+};
 
-use crate::config::{ConfigError, Log};
+use crate::config::Log;
 
 /// Starts logging. A second call changes nothing.
-pub fn init(log: &Log) -> Result<(), ConfigError> {
-    let filter = EnvFilter::try_new(&log.level).map_err(|error| {
-        ConfigError(format!(
-            "log.level is {:?}, which cannot be read: {error}",
-            log.level
-        ))
-    })?;
+pub fn init(log: &Log) {
+    let level = log.level();
+    let most = level.most();
+    let filter = DynFilterFn::new(move |metadata, _| level.allows(metadata));
+    let filter = filter.with_max_level_hint(most);
+    let on_terminal = std::io::stderr().is_terminal();
     let json = match log.format.as_str() {
         "json" => true,
         "text" => false,
-        _ => !std::io::stderr().is_terminal(),
+        _ => !on_terminal,
     };
-    let registry = tracing_subscriber::registry().with(filter);
-    // Fails only where a subscriber is set already.
-    let _ = if json {
-        registry
-            .with(
-                fmt::layer()
-                    .json()
-                    .flatten_event(true)
-                    .with_writer(std::io::stderr),
-            )
-            .try_init()
+    let layer: Box<dyn Layer<Registry> + Send + Sync> = if json {
+        let lines = fmt::layer()
+            .json()
+            .flatten_event(true)
+            .with_span_list(false);
+        lines.with_writer(std::io::stderr).boxed()
     } else {
-        registry
-            .with(fmt::layer().with_writer(std::io::stderr))
-            .try_init()
+        let colours = on_terminal && std::env::var_os("NO_COLOR").is_none_or(|set| set.is_empty());
+        let lines = fmt::layer().with_ansi(colours);
+        lines.with_writer(std::io::stderr).boxed()
     };
-    Ok(())
+    // Fails only where a subscriber is set already.
+    let _ = tracing_subscriber::registry()
+        .with(layer.with_filter(filter))
+        .try_init();
 }

@@ -12,6 +12,7 @@
 mod fault;
 mod pool;
 mod raw;
+mod rights;
 mod runtime;
 mod transaction;
 
@@ -104,6 +105,26 @@ pub enum StoreError {
     #[error("the database does not answer: {0}; check database.url and that the server runs")]
     Unreachable(#[source] DbErr),
     #[error(
+        "PostgreSQL at {place} cannot be reached: {reason}; check database.url and that the server runs"
+    )]
+    Postgres {
+        /// Host, port and database.
+        place: String,
+        /// What became of the attempt.
+        reason: String,
+    },
+    #[error(
+        "the database user has not the right to {right} in the schema {schema:?}; run: {remedy}"
+    )]
+    Rights {
+        /// What it may not do.
+        right: &'static str,
+        /// Where.
+        schema: String,
+        /// What gives the right.
+        remedy: String,
+    },
+    #[error(
         "another dikala serves the database {path:?} already; stop it first, or give this one another database.url"
     )]
     Served {
@@ -123,6 +144,7 @@ impl Store {
             prepare_file(&path)?;
             Self::over_sqlite(&path, url)
         } else if is_postgres(url) {
+            rights::reach(url, POSTGRES_LIMITS.connect).await?;
             Self::over_postgres(url).map_err(StoreError::Unreachable)?
         } else {
             return Err(StoreError::UnknownKind);
@@ -166,6 +188,19 @@ impl Store {
     /// The SQLite file that a URL names and that is not there yet.
     pub fn missing_file(url: &str) -> Option<PathBuf> {
         sqlite_file(url).filter(|path| !path.exists())
+    }
+
+    /// Whether the SQLite file that is not there yet could be made. Leaves everything as it is.
+    pub fn could_make(path: &Path) -> Result<(), StoreError> {
+        let folder = folder_of(path);
+        let there = folder.ancestors().find(|folder| folder.exists());
+        let there = there.filter(|there| !there.as_os_str().is_empty());
+        let probe = there.unwrap_or(Path::new(".")).join(probe_name());
+        let write = || {
+            std::fs::write(&probe, b"")?;
+            std::fs::remove_file(&probe)
+        };
+        write().map_err(|reason| unwritable(path, reason))
     }
 
     fn over_sqlite(path: &Path, url: &str) -> Self {
@@ -386,12 +421,16 @@ fn prepare_file(path: &Path) -> Result<(), StoreError> {
     let folder = folder_of(path);
     let writable = || -> std::io::Result<()> {
         std::fs::create_dir_all(&folder)?;
-        let probe = folder.join(format!(".dikala-write-test-{}", std::process::id()));
+        let probe = folder.join(probe_name());
         std::fs::write(&probe, b"")?;
         std::fs::remove_file(&probe)?;
         private_file(path).map(drop)
     };
     writable().map_err(|reason| unwritable(path, reason))
+}
+
+fn probe_name() -> String {
+    format!(".dikala-write-test-{}", std::process::id())
 }
 
 fn private_file(path: &Path) -> std::io::Result<File> {

@@ -30,6 +30,8 @@ pub const LAST_EVENT_ID: &str = "Last-Event-ID";
 
 /// How often a stream shows that it lives, and how late a follower learns of what no wake-up told.
 const BEAT: Duration = Duration::from_secs(10);
+/// How often a follower's key is looked at: he loses the stream at once when it is revoked, whether anything happens or not.
+const KEY_EVERY: Duration = Duration::from_millis(500);
 /// How long a follower may leave what is sent to him unread.
 const UNREAD: Duration = Duration::from_secs(30);
 /// Events in one read of the table.
@@ -225,8 +227,12 @@ impl Following {
     /// Ends when the follower goes, reads too slowly, loses the right to follow, or the service stops. He comes back with the
     /// last id that he saw, so nothing is lost.
     async fn run(mut self, opening: String) {
-        // How it ended makes no difference.
-        let _ = self.follow(opening).await;
+        let (services, pass) = (self.services.clone(), self.pass.clone());
+        tokio::select! {
+            // How it ended makes no difference.
+            _ = self.follow(opening) => {}
+            () = pass.lost(&services, KEY_EVERY) => {}
+        }
     }
 
     async fn follow(&mut self, opening: String) -> Result<(), Over> {

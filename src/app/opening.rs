@@ -30,6 +30,7 @@ pub async fn open_store(settings: &Settings, may_migrate: bool) -> Result<Store,
         SchemaState::Current => {}
         SchemaState::Newer(step) => return Err(StartError::NewerSchema(step)),
         SchemaState::Behind(_) if may_migrate => {
+            store.may_make_tables().await?;
             let schema = store.for_schema().await?;
             migrate(&schema).await?;
             schema.close().await?;

@@ -1,13 +1,12 @@
 //! What the two listeners serve, and with what.
 
-use std::{any::Any, net::TcpListener, sync::Arc, time::Duration};
+use std::{net::TcpListener, sync::Arc};
 
 use actix_cors::Cors;
 use actix_web::{
-    App as WebApp, HttpServer,
-    dev::{Extensions, Server},
+    App as WebApp,
+    dev::Server,
     middleware::{Condition, from_fn},
-    rt,
     web::Data,
 };
 use dikala_actors::clock::SharedClock;
@@ -19,6 +18,7 @@ use crate::{
     bridge::{self, BridgeParts},
     config::Settings,
     control::{LiveCalls, LiveOutbound},
+    front::{self, Bounds, Door, Places, open_files_max},
     middleware::request_scope,
     operator::{
         self, OperatorParts,
@@ -32,8 +32,9 @@ use crate::{
 const HTTP_THREADS: usize = 2;
 /// How long a browser remembers what it was allowed, in seconds.
 const CORS_MAX_AGE_SECONDS: usize = 3_600;
-/// How long a peer may leave what was sent to it unacknowledged.
-const UNREAD: Duration = Duration::from_secs(30);
+/// Connections of the operators' listener, in all and from one address.
+const OPERATOR_CONNECTIONS_MAX: usize = 256;
+const OPERATOR_CONNECTIONS_PER_ADDRESS_MAX: usize = 128;
 /// How long the operators' listener waits for its own requests, in seconds.
 const OPERATOR_SHUTDOWN_SECONDS: u64 = 2;
 
@@ -47,18 +48,6 @@ fn cors(origins: &[String]) -> Cors {
     origins
         .iter()
         .fold(cors, |cors, origin| cors.allowed_origin(origin))
-}
-
-/// A peer that takes nothing of what is sent to it is cut off: what waits for it, a stream of events for example, is not
-/// polled meanwhile and cannot end itself.
-fn limit_unread(connection: &dyn Any, _: &mut Extensions) {
-    #[cfg(target_os = "linux")]
-    if let Some(socket) = connection.downcast_ref::<rt::net::TcpStream>() {
-        // Where the system refuses, its own patience of some minutes holds.
-        let _ = socket2::SockRef::from(socket).set_tcp_user_timeout(Some(UNREAD));
-    }
-    #[cfg(not(target_os = "linux"))]
-    let _ = connection;
 }
 
 /// What the two listeners serve with.
@@ -133,7 +122,14 @@ impl Surface {
         settings: &Settings,
     ) -> std::io::Result<Server> {
         let origins = settings.http.cors_origins.clone();
-        let server = HttpServer::new(move || {
+        let door = Door {
+            name: "public",
+            workers: HTTP_THREADS,
+            places: Places::new(settings.http.bounds().within(open_files_max())),
+            // A little less than everything may take, so that what comes after the listeners has its turn.
+            shutdown_seconds: settings.http.shutdown_seconds.saturating_sub(2).max(1),
+        };
+        front::serve(door, socket, move || {
             WebApp::new()
                 .app_data(self.services.clone())
                 .app_data(self.bridge.clone())
@@ -143,19 +139,22 @@ impl Surface {
                 .configure(bridge::configure)
                 .configure(health::configure)
                 .configure(routes::configure_api)
-        });
-        Ok(server
-            .workers(HTTP_THREADS)
-            .on_connect(limit_unread)
-            // A little less than everything may take, so that what comes after the listeners has its turn.
-            .shutdown_timeout(settings.http.shutdown_seconds.saturating_sub(2).max(1))
-            .disable_signals()
-            .listen(socket)?
-            .run())
+        })
     }
 
     pub(super) fn serve_operator(self, socket: TcpListener) -> std::io::Result<Server> {
-        let server = HttpServer::new(move || {
+        let bounds = Bounds {
+            total: OPERATOR_CONNECTIONS_MAX,
+            per_address: OPERATOR_CONNECTIONS_PER_ADDRESS_MAX,
+            trusted: Vec::new(),
+        };
+        let door = Door {
+            name: "operators",
+            workers: 1,
+            places: Places::new(bounds.within(open_files_max())),
+            shutdown_seconds: OPERATOR_SHUTDOWN_SECONDS,
+        };
+        front::serve(door, socket, move || {
             WebApp::new()
                 .app_data(self.operator.clone())
                 .app_data(self.health.clone())
@@ -163,12 +162,6 @@ impl Surface {
                 .wrap(from_fn(request_scope))
                 .configure(operator::configure)
                 .configure(health::configure)
-        });
-        Ok(server
-            .workers(1)
-            .shutdown_timeout(OPERATOR_SHUTDOWN_SECONDS)
-            .disable_signals()
-            .listen(socket)?
-            .run())
+        })
     }
 }

@@ -1,29 +1,93 @@
 //! Bridge tokens: `Authorization: Bearer dkb_…`.
 
-use actix_web::{Error, HttpRequest, http::header};
-use dikala_entities::{BRIDGE_TOKEN_SCHEME, BridgeId, Store, bridge};
+use actix_web::{
+    Error, HttpMessage,
+    body::{BoxBody, MessageBody},
+    dev::{ServiceRequest, ServiceResponse},
+    http::header::{self, HeaderMap},
+    middleware::Next,
+    web,
+};
+use dikala_entities::{BRIDGE_TOKEN_SCHEME, BridgeId, Credential, Store, bridge};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
-use crate::{error::ApiError, refusal::Refusal};
+use super::BridgeParts;
+use crate::{error::ApiError, middleware::Stranger, refusal::Refusal, services::Services};
 
-/// Who is speaking. Missing, malformed, unknown or revoked: 401.
-pub async fn authenticate(request: &HttpRequest, store: &Store) -> Result<BridgeId, Error> {
-    let header = request.headers().get(header::AUTHORIZATION);
-    let token = header
+/// Lets in who shows a token that is in force, before anything of the body is read; handlers find the [`BridgeId`] among the
+/// request's data. Missing, malformed, unknown or revoked: 401.
+pub async fn require_token(
+    req: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    match authenticate(&req).await {
+        Ok(bridge) => {
+            req.extensions_mut().insert(bridge);
+            Ok(next.call(req).await?.map_into_boxed_body())
+        }
+        Err(error) => Ok(req.error_response(error.into_error())),
+    }
+}
+
+async fn authenticate(req: &ServiceRequest) -> Result<BridgeId, Refused> {
+    let parts = req.app_data::<web::Data<BridgeParts>>();
+    let services = req.app_data::<web::Data<Services>>();
+    let (Some(parts), Some(services)) = (parts, services) else {
+        return Err(ApiError::Internal.into());
+    };
+    let stranger = Stranger::of(services, req.request());
+    let strangers = &services.gate.strangers;
+    let found = match presented_token(req.headers()) {
+        Some(token) => {
+            let bridge = find(&parts.store, &token);
+            let is_refusal = |error: &Refused| matches!(error, Refused::Token(_));
+            strangers
+                .look_up(&stranger, &token, bridge, is_refusal)
+                .await
+        }
+        None => Err(strangers.refused(&stranger, unknown().into())),
+    };
+    if let Err(error) = &found {
+        tracing::info!(address = %stranger, %error, "a bridge was refused");
+    }
+    found
+}
+
+/// Why a bridge is not let in.
+#[derive(Debug, thiserror::Error)]
+enum Refused {
+    #[error(transparent)]
+    Token(#[from] Refusal),
+    #[error(transparent)]
+    Api(#[from] ApiError),
+}
+
+impl Refused {
+    fn into_error(self) -> Error {
+        match self {
+            Self::Token(refusal) => refusal.into(),
+            Self::Api(error) => error.into(),
+        }
+    }
+}
+
+fn presented_token(headers: &HeaderMap) -> Option<Credential> {
+    headers
+        .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok())
         .and_then(|text| text.split_once(' '))
         .filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
-        .and_then(|(_, token)| BRIDGE_TOKEN_SCHEME.parse(token.trim()));
-    let token = token.ok_or_else(unknown)?;
+        .and_then(|(_, token)| BRIDGE_TOKEN_SCHEME.parse(token.trim()))
+}
+
+async fn find(store: &Store, token: &Credential) -> Result<BridgeId, Refused> {
     let bridge = bridge::Entity::find()
         .filter(bridge::Column::Hash.eq(token.hash()))
         .filter(bridge::Column::RevokedAt.is_null())
         .one(store.core_reader())
         .await
         .map_err(ApiError::from)?;
-    bridge
-        .map(|bridge| bridge.id)
-        .ok_or_else(|| unknown().into())
+    Ok(bridge.ok_or_else(unknown)?.id)
 }
 
 fn unknown() -> Refusal {

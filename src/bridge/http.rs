@@ -2,11 +2,12 @@
 
 use std::{sync::Arc, time::Duration};
 
-use actix_web::{Error, HttpRequest, HttpResponse, web};
+use actix_web::{Error, HttpResponse, web};
+use dikala_entities::BridgeId;
 use serde_json::{Value, json};
 
 use super::{
-    BridgeParts, auth,
+    BridgeParts,
     budget::weight,
     lanes::Lanes,
     protocol::{self, MESSAGES_MAX},
@@ -23,11 +24,11 @@ const ROOM_WITHIN: Duration = Duration::from_secs(10);
 
 /// `POST /bridge/v1/messages`
 pub async fn messages(
-    request: HttpRequest,
+    bridge: web::ReqData<BridgeId>,
     parts: web::Data<BridgeParts>,
     body: web::ReqData<RawBody>,
 ) -> Result<HttpResponse, Error> {
-    let bridge = auth::authenticate(&request, &parts.store).await?;
+    let bridge = bridge.into_inner();
     let messages = parse(&body.0)?;
     let mut replies: Vec<Value> = vec![Value::Null; messages.len()];
     let budget = parts.budgets.of(bridge);

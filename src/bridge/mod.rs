@@ -37,10 +37,16 @@ pub struct BridgeParts {
 pub fn configure(cfg: &mut web::ServiceConfig) {
     cfg.service(
         web::scope("/bridge/v1")
-            .service(web::resource("/connect").route(web::get().to(session::connect)))
+            .service(
+                web::resource("/connect")
+                    .wrap(from_fn(auth::require_token))
+                    .route(web::get().to(session::connect)),
+            )
             .service(
                 web::resource("/messages")
                     .wrap(from_fn(receive_body))
+                    // The last one is the first to be asked: nobody's body is read before his token.
+                    .wrap(from_fn(auth::require_token))
                     .route(web::post().to(http::messages)),
             ),
     );

@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::{
-    BridgeParts, auth,
+    BridgeParts,
     budget::{Budget, Room, weight},
     frames::{Fault, Frame, Frames},
     lanes::{Finished, Lanes, Message},
@@ -41,10 +41,11 @@ const CLOSE_WITHIN: Duration = Duration::from_secs(1);
 /// `GET /bridge/v1/connect`
 pub async fn connect(
     request: HttpRequest,
+    bridge: web::ReqData<BridgeId>,
     parts: web::Data<BridgeParts>,
     body: web::Payload,
 ) -> Result<HttpResponse, Error> {
-    let bridge = auth::authenticate(&request, &parts.store).await?;
+    let bridge = bridge.into_inner();
     let offered = request.headers().get(header::SEC_WEBSOCKET_PROTOCOL);
     let speaks_ours = offered.is_none_or(|offered| {
         offered

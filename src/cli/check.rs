@@ -2,7 +2,10 @@
 
 use std::net::{SocketAddr, TcpListener};
 
-use dikala_actors::clock::{Clock, SystemClock};
+use dikala_actors::{
+    clock::{Clock, SystemClock},
+    outbound::{Guard, Outbound},
+};
 use dikala_entities::{Millis, Store, StoreError};
 use dikala_migration::{SchemaState, schema_state};
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
@@ -41,7 +44,11 @@ fn check(name: &'static str, outcome: Result<String, String>) -> Check {
 pub async fn run(layers: Result<Layers, ConfigError>, as_json: bool) -> Result<(), CliError> {
     let checks = match layers.and_then(|layers| Settings::new(&layers)) {
         Ok(settings) => look(&settings).await,
-        Err(error) => vec![check("configuration", Err(error.to_string()))],
+        Err(error) => error
+            .to_string()
+            .lines()
+            .map(|fault| check("configuration", Err(fault.to_owned())))
+            .collect(),
     };
     if as_json {
         output::text(&json!({"checks": checks}).to_string())?;
@@ -68,8 +75,9 @@ async fn look(settings: &Settings) -> Vec<Check> {
     let store = match Store::missing_file(&settings.database.url) {
         // Looking changes nothing: the file is not made here.
         Some(path) => {
-            let will = "serve and migrate make it";
-            checks.push(check("store", Ok(format!("none yet at {path:?}; {will}"))));
+            let can = Store::could_make(&path);
+            let found = can.map(|()| format!("none yet at {path:?}; serve and migrate make it"));
+            checks.push(check("store", found.map_err(|error| error.to_string())));
             checks.push(check("schema", not_there(settings.database.migrate)));
             None
         }
@@ -83,12 +91,31 @@ async fn look(settings: &Settings) -> Vec<Check> {
         "ports",
         ports(settings.http.listen, settings.operator.listen),
     ));
+    checks.push(check("outbound", outbound(settings)));
     checks.push(check("secrets", secrets(settings, store.as_ref()).await));
     checks.push(check("clock", clock(store.as_ref()).await));
     if let Some(store) = &store {
         checks.extend(functions(store).await);
     }
     checks
+}
+
+/// Whether tenants' servers can be spoken to.
+fn outbound(settings: &Settings) -> Result<String, String> {
+    let guard = Guard {
+        allow_cidrs: settings.allowed_cidrs(),
+        allow_hosts: settings.allowed_hosts(),
+        allow_http: settings.url_policy().allow_http,
+        own_ports: Vec::new(),
+    };
+    let extra = settings.extra_ca_file();
+    Outbound::new(guard, extra).map_err(|error| error.to_string())?;
+    Ok(match extra {
+        Some(path) => {
+            format!("the usual certificate authorities and those of {path:?} are trusted")
+        }
+        None => "the usual certificate authorities are trusted".to_owned(),
+    })
 }
 
 fn not_there(may_migrate: bool) -> Result<String, String> {
@@ -147,8 +174,18 @@ async fn secrets(settings: &Settings, store: Option<&Store>) -> Result<String, S
 
 async fn schema(store: &Store, may_migrate: bool) -> Result<String, String> {
     match schema_state(store.reader()).await {
-        Ok(SchemaState::Current) => Ok("up to date".to_owned()),
+        Ok(SchemaState::Current) => {
+            store
+                .may_use_tables()
+                .await
+                .map_err(|error| error.to_string())?;
+            Ok("up to date".to_owned())
+        }
         Ok(SchemaState::Behind(steps)) if may_migrate => {
+            store
+                .may_make_tables()
+                .await
+                .map_err(|error| error.to_string())?;
             Ok(format!("{steps} steps behind; serve will migrate"))
         }
         Ok(SchemaState::Behind(steps)) => {

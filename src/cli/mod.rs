@@ -16,12 +16,15 @@ use std::{path::PathBuf, sync::Arc};
 
 use clap::{Args, Parser, Subcommand};
 use dikala_actors::clock::SystemClock;
+use serde_json::json;
 
 use crate::{
     admin::AdminError,
     app::{App, StartError, vault, wait_for_signal},
-    config::{ConfigError, Layers, Settings},
-    dev, openapi, telemetry,
+    config::{ConfigError, Layers, Origin, Settings},
+    dev,
+    front::raise_open_files,
+    openapi, telemetry,
 };
 
 pub use output::text as print;
@@ -134,6 +137,51 @@ impl CliError {
             Self::Refused(_) => 6,
         }
     }
+
+    /// Says it on standard error: as a sentence, or as a document where documents are asked for.
+    pub fn print(&self, as_json: bool) {
+        if matches!(self, Self::Shown) {
+            return;
+        }
+        if as_json {
+            let error = json!({"error": {"code": self.word(), "message": self.to_string()}});
+            eprintln!("{error}");
+        } else {
+            eprintln!("dikala: {self}");
+        }
+    }
+
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Failed(_) | Self::Shown => "failed",
+            Self::Usage(_) => "usage",
+            Self::Config(_) => "configuration_invalid",
+            Self::NotFound(_) => "not_found",
+            Self::Refused(_) => "refused",
+        }
+    }
+}
+
+/// Reads the command line. What is no command is told like any other error where documents are asked for; help is help.
+pub fn parse() -> Result<Cli, CliError> {
+    Cli::try_parse().map_err(|error| {
+        let as_json = wants_json();
+        if !as_json || !error.use_stderr() {
+            error.exit();
+        }
+        let text = error.to_string();
+        let text = text.strip_prefix("error: ").unwrap_or(&text);
+        let fault = text.split("\n\nUsage:").next().unwrap_or(text);
+        CliError::Usage(fault.split_whitespace().collect::<Vec<_>>().join(" "))
+    })
+}
+
+/// Whether documents are asked for, also where the rest of the command line cannot be read.
+pub fn wants_json() -> bool {
+    std::env::args_os()
+        .skip(1)
+        .take_while(|argument| argument != "--")
+        .any(|argument| argument == "--json")
 }
 
 impl From<AdminError> for CliError {
@@ -172,7 +220,7 @@ pub async fn run(cli: Cli) -> Result<(), CliError> {
             let layers = layers()?;
             output::config(&layers, cli.json)
         }
-        Command::Serve => serve(&Settings::new(&layers()?)?).await,
+        Command::Serve => serve(&layers()?).await,
         Command::Migrate => {
             let settings = Settings::new(&layers()?)?;
             crate::app::open_store(&settings, true).await?.close().await;
@@ -197,15 +245,39 @@ pub async fn run(cli: Cli) -> Result<(), CliError> {
     }
 }
 
-async fn serve(settings: &Settings) -> Result<(), CliError> {
-    let vault = vault(settings).await?;
-    telemetry::init(&settings.log)?;
-    let app = App::build(settings, vault, Arc::new(SystemClock)).await?;
+async fn serve(layers: &Layers) -> Result<(), CliError> {
+    let settings = Settings::new(layers)?;
+    let vault = vault(&settings).await?;
+    telemetry::init(&settings.log);
+    raise_open_files();
+    let app = App::build(&settings, vault, Arc::new(SystemClock)).await?;
+    let (http, operator) = (app.public_addr(), app.operator_addr());
+    log_start(layers, &settings);
     output::text(&format!(
-        "ready http=http://{} operator=http://{}",
-        app.public_addr(),
-        app.operator_addr()
+        "ready http=http://{http} operator=http://{operator}"
     ))?;
     app.run_until(wait_for_signal()).await;
     Ok(())
+}
+
+/// What runs, on what, and what differs from the defaults.
+fn log_start(layers: &Layers, settings: &Settings) {
+    let version = env!("CARGO_PKG_VERSION");
+    let store = match settings.database.url.starts_with("sqlite:") {
+        true => "SQLite",
+        false => "PostgreSQL",
+    };
+    let changed: Vec<String> = layers
+        .entries()
+        .filter(|entry| entry.origin != Origin::Default)
+        .map(|entry| format!("{}={}", entry.key, entry.shown()))
+        .collect();
+    let configuration = changed.join(" ");
+    tracing::info!(
+        version,
+        store,
+        configuration,
+        node = settings.node.name,
+        "started"
+    );
 }

@@ -1,13 +1,24 @@
 //! What commands print: one JSON document, or a table for a person.
 
-use std::io::Write;
+use std::{
+    fmt,
+    io::{IsTerminal, Write},
+};
 
-use comfy_table::{Table, presets::UTF8_HORIZONTAL_ONLY};
-use serde::Serialize;
+use comfy_table::{ColumnConstraint, ContentArrangement, Table, presets::NOTHING};
+use serde::{
+    Deserialize, Deserializer, Serialize,
+    de::{MapAccess, Visitor},
+};
 use serde_json::{Value, json};
 
 use super::CliError;
 use crate::config::Layers;
+
+/// Between two columns.
+const GAP: u16 = 2;
+/// Columns that a person tells things by: first, and never left out.
+const FIRST: [&str; 2] = ["id", "name"];
 
 /// Prints a line. A reader that went away, as `head` does, is no failure of ours.
 pub fn text(line: &str) -> Result<(), CliError> {
@@ -37,73 +48,220 @@ pub fn done(sentence: &str, as_json: bool) -> Result<(), CliError> {
 
 /// Prints one thing.
 pub fn one(thing: &impl Serialize, as_json: bool) -> Result<(), CliError> {
-    let value = to_value(thing)?;
     if as_json {
-        return text(&value.to_string());
+        return text(&to_value(thing)?.to_string());
     }
+    pairs(
+        fields(thing)?
+            .into_iter()
+            .map(|(name, value)| (name, cell(&value))),
+    )
+}
+
+/// Prints names with their values, a line each.
+pub fn pairs(pairs: impl IntoIterator<Item = (String, String)>) -> Result<(), CliError> {
     let mut table = table();
-    if let Value::Object(fields) = &value {
-        for (name, value) in fields {
-            table.add_row([name.clone(), cell(value)]);
-        }
+    for (name, value) in pairs {
+        table.add_row([name, value]);
     }
-    text(&table.to_string())
+    print(table)
 }
 
 /// Prints a list; in JSON as an object keyed by `plural`.
 pub fn list(plural: &str, things: &[impl Serialize], as_json: bool) -> Result<(), CliError> {
-    let value = to_value(&things)?;
     if as_json {
-        return text(&json!({plural: value}).to_string());
+        return text(&json!({plural: to_value(&things)?}).to_string());
     }
-    let rows = value.as_array().cloned().unwrap_or_default();
-    let Some(Value::Object(first)) = rows.first() else {
+    let rows: Vec<Vec<(String, Value)>> = things.iter().map(fields).collect::<Result<_, _>>()?;
+    let Some(first) = rows.first() else {
         return text(&format!("no {plural}"));
     };
+    let mut grid = vec![first.iter().map(|(name, _)| name.clone()).collect()];
+    grid.extend(
+        rows.iter()
+            .map(|row| row.iter().map(|(_, value)| cell(value)).collect::<Vec<_>>()),
+    );
+    let columns = columns_within(&grid, terminal_width());
+    let left_out = first.len() - columns;
     let mut table = table();
-    table.set_header(first.keys());
-    for row in &rows {
-        table.add_row(
-            row.as_object()
-                .into_iter()
-                .flat_map(|fields| fields.values().map(cell)),
-        );
+    for (n, row) in grid.iter().enumerate() {
+        let row = &row[..columns.min(row.len())];
+        match n {
+            0 => table.set_header(row),
+            _ => table.add_row(row),
+        };
     }
-    text(&table.to_string())
+    print(table)?;
+    match left_out {
+        0 => Ok(()),
+        _ => text(&format!(
+            "{left_out} more columns in a wider terminal, or with --json"
+        )),
+    }
 }
 
 /// Prints every key of the configuration.
 pub fn config(layers: &Layers, as_json: bool) -> Result<(), CliError> {
-    let rows: Vec<Value> = layers
-        .entries()
-        .map(|entry| json!({"key": entry.key, "value": entry.shown(), "origin": entry.origin.to_string()}))
-        .collect();
     if as_json {
+        let row = |entry: &crate::config::Entry| json!({"key": entry.key, "value": entry.shown(), "origin": entry.origin.to_string()});
+        let rows: Vec<Value> = layers.entries().map(row).collect();
         return text(&json!({"keys": rows}).to_string());
     }
     let mut table = table();
     table.set_header(["key", "value", "origin"]);
-    for row in &rows {
-        table.add_row(["key", "value", "origin"].map(|field| cell(&row[field])));
+    for entry in layers.entries() {
+        let value = cell(&Value::String(entry.shown()));
+        table.add_row([entry.key.clone(), value, entry.origin.to_string()]);
     }
-    text(&table.to_string())
+    print(table)
 }
 
-/// An empty table in the house's style.
-pub fn table() -> Table {
+/// The fields of a thing in the order in which it has them, but for those that it is told by.
+pub fn fields(thing: &impl Serialize) -> Result<Vec<(String, Value)>, CliError> {
+    let failed = |error: serde_json::Error| CliError::Failed(error.to_string());
+    let text = serde_json::to_string(thing).map_err(failed)?;
+    let Fields(mut fields) = serde_json::from_str(&text).map_err(failed)?;
+    let place = |name: &str| FIRST.iter().position(|first| *first == name);
+    fields.sort_by_key(|(name, _)| place(name).unwrap_or(FIRST.len()));
+    Ok(fields)
+}
+
+/// The fields of an object as they follow each other; a map of the JSON library has them by the alphabet.
+struct Fields(Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct InOrder;
+
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Fields;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(Fields(fields))
+            }
+        }
+
+        from.deserialize_map(InOrder)
+    }
+}
+
+/// How many columns, from the first on, a terminal has room for; nothing is wrapped in a list.
+fn columns_within(grid: &[Vec<String>], width: Option<u16>) -> usize {
+    let count = grid.first().map_or(0, Vec::len);
+    let Some(width) = width else {
+        return count;
+    };
+    let mut used = 0;
+    let fits = (0..count).take_while(|column| {
+        let cells = grid.iter().filter_map(|row| row.get(*column));
+        let widest = cells.map(|cell| cell.chars().count()).max().unwrap_or(0);
+        used += widest + usize::from(if *column == 0 { 0 } else { GAP });
+        used <= usize::from(width)
+    });
+    fits.count().max(FIRST.len().min(count))
+}
+
+/// The width of the terminal, or what `COLUMNS` says; none where nobody looks.
+fn terminal_width() -> Option<u16> {
+    let said = std::env::var("COLUMNS").ok();
+    if let Some(columns) = said
+        .and_then(|text| text.parse().ok())
+        .filter(|columns| *columns > 0)
+    {
+        return Some(columns);
+    }
+    let stdout = std::io::stdout();
+    stdout.is_terminal().then_some(())?;
+    let size = rustix::termios::tcgetwinsize(stdout).ok()?;
+    Some(size.ws_col).filter(|columns| *columns > 0)
+}
+
+/// An empty table in the house's style: columns, and nothing drawn around them.
+fn table() -> Table {
     let mut table = Table::new();
-    table.load_preset(UTF8_HORIZONTAL_ONLY);
+    table.load_preset(NOTHING);
+    if let Some(width) = terminal_width() {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+        table.set_width(width);
+    }
     table
+}
+
+fn print(mut table: Table) -> Result<(), CliError> {
+    for column in table.column_iter_mut() {
+        column.set_padding((0, GAP));
+    }
+    // An id that is cut in two cannot be copied.
+    if let Some(first) = table.column_mut(0) {
+        first.set_constraint(ColumnConstraint::ContentWidth);
+    }
+    text(&table.trim_fmt())
 }
 
 fn to_value(thing: &impl Serialize) -> Result<Value, CliError> {
     serde_json::to_value(thing).map_err(|error| CliError::Failed(error.to_string()))
 }
 
+/// One line, whatever is in it.
 fn cell(value: &Value) -> String {
     match value {
         Value::Null => "–".to_owned(),
-        Value::String(text) => text.clone(),
+        Value::String(text) if text.is_empty() => "–".to_owned(),
+        Value::String(text) => text.replace(['\n', '\r', '\t'], " "),
         other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_thing_is_told_by_comes_first_and_the_rest_as_it_is() {
+        #[derive(Serialize)]
+        struct Thing {
+            token: &'static str,
+            id: u8,
+            zone: u8,
+            name: &'static str,
+            age: Option<u8>,
+        }
+        let thing = Thing {
+            token: "t",
+            id: 1,
+            zone: 2,
+            name: "n",
+            age: None,
+        };
+        let fields = fields(&thing).expect("an object");
+        let names: Vec<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(names, ["id", "name", "token", "zone", "age"]);
+    }
+
+    #[test]
+    fn columns_are_left_out_and_not_squeezed() {
+        let row = |cells: [&str; 4]| cells.map(str::to_owned).to_vec();
+        let grid = [
+            row(["id", "name", "plan", "at"]),
+            row(["ten_1", "Kopi", "starter", "now"]),
+        ];
+        for (width, columns) in [
+            (None, 4),
+            (Some(80), 4),
+            (Some(25), 4),
+            (Some(24), 3),
+            (Some(19), 2),
+            (Some(3), 2),
+        ] {
+            assert_eq!(columns_within(&grid, width), columns, "{width:?}");
+        }
     }
 }

@@ -82,10 +82,10 @@ pub enum Scheme {
 #[derive(Clone, Debug, Args)]
 pub struct ServiceArgs {
     /// The public address of the service.
-    #[arg(long, default_value = "http://127.0.0.1:8080")]
+    #[arg(long, env = "DIKALA_URL", default_value = "http://127.0.0.1:8080")]
     url: ServiceUrl,
     /// The tenant's API key.
-    #[arg(long, value_parser = |text: &str| Ok::<_, String>(Secret::new(text)), value_name = "dkl_…")]
+    #[arg(long, env = "DIKALA_API_KEY", hide_env_values = true, value_parser = |text: &str| Ok::<_, String>(Secret::new(text)), value_name = "dkl_…")]
     key: Secret,
     /// A PEM file of certificate authorities to trust besides the public ones.
     #[arg(long, value_name = "FILE")]
@@ -112,7 +112,7 @@ impl Service {
         // Not by the parser of arguments, which would print what it refuses.
         let key = API_KEY_SCHEME.parse(args.key.expose()).ok_or_else(|| {
             let sentence =
-                "--key is no API key; they begin with dkl_, `dikala key create` makes one";
+                "--key (or DIKALA_API_KEY) is no API key; they begin with dkl_, `dikala key create` makes one";
             CliError::Usage(sentence.to_owned())
         })?;
         Ok(Self {
@@ -183,7 +183,7 @@ impl Service {
     /// What no answer means.
     pub fn unreachable(&self, kind: ErrorKind) -> CliError {
         CliError::Failed(format!(
-            "nothing answers at {} ({}); check --url and that the service runs",
+            "nothing answers at {} ({}); check --url (or DIKALA_URL) and that the service runs",
             self.api,
             kind.as_str()
         ))

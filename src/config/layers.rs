@@ -4,12 +4,22 @@ use std::{collections::BTreeMap, fmt, path::Path};
 
 use config::{Config, File, FileFormat, Value, ValueKind};
 
-use super::ConfigError;
+use super::{
+    ConfigError,
+    mask::{MASK, without_passwords},
+};
 
 const DEFAULTS: &str = include_str!("../../config/default.toml");
 const PREFIX: &str = "DIKALA_";
-/// Variables with the prefix that are no keys.
-const NO_KEYS: &[&str] = &["DIKALA_CONFIG", "DIKALA_REQUIRE_POSTGRES"];
+/// Variables with the prefix that are no keys: the file of the configuration, what commands that ask a running service take in
+/// place of options, and what the tests read.
+const NO_KEYS: &[&str] = &[
+    "DIKALA_CONFIG",
+    "DIKALA_URL",
+    "DIKALA_API_KEY",
+    "DIKALA_BRIDGE_TOKEN",
+    "DIKALA_REQUIRE_POSTGRES",
+];
 /// Keys whose values are never shown.
 const SECRET_KEYS: &[&str] = &["secrets.key", "secrets.old_keys", "operator.token"];
 
@@ -38,7 +48,9 @@ impl fmt::Display for Origin {
 #[derive(Clone, Debug)]
 pub struct Entry {
     pub key: String,
-    value: ValueKind,
+    pub(super) value: ValueKind,
+    /// The default has the type that the value needs.
+    pub(super) default: ValueKind,
     pub origin: Origin,
 }
 
@@ -49,12 +61,19 @@ impl Entry {
         if text.is_empty() {
             String::new()
         } else if SECRET_KEYS.contains(&self.key.as_str()) {
-            "********".to_owned()
-        } else if self.key == "database.url" {
-            without_password(&text)
+            MASK.to_owned()
         } else {
-            text
+            without_passwords(&text)
         }
+    }
+
+    /// `log.level is "loud" (DIKALA_LOG__LEVEL)`, for a sentence that goes on.
+    pub fn told(&self) -> String {
+        let value = match &self.value {
+            ValueKind::String(_) => format!("{:?}", self.shown()),
+            _ => self.shown(),
+        };
+        format!("{} is {value} ({})", self.key, self.origin)
     }
 }
 
@@ -66,17 +85,6 @@ fn written(value: &ValueKind) -> String {
         }
         ValueKind::Nil => String::new(),
         other => other.to_string(),
-    }
-}
-
-fn without_password(url: &str) -> String {
-    match url::Url::parse(url) {
-        Ok(mut url) if url.password().is_some() => {
-            // Fails only for URLs that cannot have a password.
-            let _ = url.set_password(Some("********"));
-            url.into()
-        }
-        _ => url.to_owned(),
     }
 }
 
@@ -101,15 +109,17 @@ impl Layers {
                 .cloned()
         });
         let mut layers = Self::defaults();
+        let mut faults = Vec::new();
         if let Some(path) = file {
             let text = std::fs::read_to_string(&path).map_err(|e| {
                 ConfigError(format!("the configuration file {path} cannot be read: {e}"))
             })?;
-            layers.add_file(&path, &text)?;
+            layers.add_file(&path, &text, &mut faults)?;
         }
         for (name, value) in environment {
-            layers.add_variable(&name, &value)?;
+            faults.extend(layers.add_variable(&name, &value).err());
         }
+        ConfigError::all(faults)?;
         Ok(layers)
     }
 
@@ -118,7 +128,8 @@ impl Layers {
         let entry = |(key, value): (String, Value)| {
             let entry = Entry {
                 key: key.clone(),
-                value: value.kind,
+                value: value.kind.clone(),
+                default: value.kind,
                 origin: Origin::Default,
             };
             (key, entry)
@@ -126,7 +137,12 @@ impl Layers {
         Self(parsed.into_iter().map(entry).collect())
     }
 
-    fn add_file(&mut self, path: &str, text: &str) -> Result<(), ConfigError> {
+    fn add_file(
+        &mut self,
+        path: &str,
+        text: &str,
+        faults: &mut Vec<ConfigError>,
+    ) -> Result<(), ConfigError> {
         let parsed = parse(text).map_err(|e| {
             ConfigError(format!(
                 "the configuration file {path} is not valid TOML: {e}"
@@ -134,7 +150,8 @@ impl Layers {
         })?;
         for (key, value) in parsed {
             let place = || format!("the configuration file {path}");
-            self.set(&key, value.kind, Origin::File(path.to_owned()), place)?;
+            let set = self.set(&key, value.kind, Origin::File(path.to_owned()), place);
+            faults.extend(set.err());
         }
         Ok(())
     }
@@ -223,9 +240,21 @@ impl Layers {
         format!("{place} sets {key}, which is no key of the configuration; {hint}")
     }
 
-    /// Every key, in alphabetical order.
+    /// Every key, in the order of the documentation.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
-        self.0.values()
+        documented().into_iter().filter_map(|key| self.0.get(&key))
+    }
+
+    /// `log.level is "loud" (DIKALA_LOG__LEVEL)`, for a sentence that goes on.
+    pub fn told(&self, key: &str) -> String {
+        self.0.get(key).map_or_else(|| key.to_owned(), Entry::told)
+    }
+
+    /// The value of a key as a text; empty where it is not set.
+    pub(super) fn text(&self, key: &str) -> String {
+        self.0
+            .get(key)
+            .map_or_else(String::new, |entry| written(&entry.value))
     }
 
     /// Where the value of a key came from.
@@ -247,6 +276,20 @@ impl Layers {
         }
         builder.build()
     }
+}
+
+/// The keys in the order in which the defaults document them.
+fn documented() -> Vec<String> {
+    let mut section = "";
+    let mut keys = Vec::new();
+    for line in DEFAULTS.lines() {
+        if let Some(name) = line.strip_prefix('[') {
+            section = name.trim_end_matches(']');
+        } else if let Some((name, _)) = line.split_once(" = ").filter(|_| !line.starts_with('#')) {
+            keys.push(format!("{section}.{name}"));
+        }
+    }
+    keys
 }
 
 /// TOML to dotted keys.
@@ -329,6 +372,32 @@ mod tests {
         );
         let error = layers(&[("DIKALA_NONSENSE_ALTOGETHER", "x")]).expect_err("unknown");
         assert!(error.0.contains("config show"), "{error}");
+    }
+
+    #[test]
+    fn every_key_is_listed_where_it_is_documented() {
+        let layers = layers(&[]).expect("the defaults");
+        assert_eq!(layers.entries().count(), layers.0.len());
+        assert_eq!(
+            layers.entries().next().map(|entry| entry.key.as_str()),
+            Some("http.listen")
+        );
+    }
+
+    #[test]
+    fn all_unknown_keys_are_named_at_once() {
+        let error = layers(&[("DIKALA_HTTP__LISTN", "x"), ("DIKALA_LOG__LEVL", "x")]);
+        let error = error.expect_err("unknown").0;
+        assert!(
+            error.contains("http.listen") && error.contains("log.level"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn what_clients_are_told_is_no_key() {
+        let variables = ["DIKALA_URL", "DIKALA_API_KEY", "DIKALA_BRIDGE_TOKEN"];
+        assert!(layers(&variables.map(|name| (name, "x"))).is_ok());
     }
 
     #[test]

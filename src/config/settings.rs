@@ -5,19 +5,21 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use dikala_actors::{
     call::{PlanConcurrency, Rules},
     functions::FunctionsConfig,
-    outbound::{AllowedHost, AllowedHostError, AllowedHosts},
+    outbound::AllowedHosts,
     webhooks::WebhooksConfig,
 };
 use dikala_entities::{Secret, TransferPrefixes, UrlPolicy, Vault};
 use ipnet::IpNet;
 use serde::Deserialize;
 
-use super::{ConfigError, Layers};
-use crate::services::{ApiSettings, UNREAD};
-
-const OPERATOR_TOKEN_CHARS_MIN: usize = 16;
-/// More have no use: a key is taken out once everything is sealed with the next.
-const OLD_KEYS_MAX: i64 = 8;
+use super::{
+    ConfigError, Layers, LogLevel,
+    checks::{check, parse_net},
+};
+use crate::{
+    front::Bounds,
+    services::{ApiSettings, UNREAD},
+};
 
 /// Everything that is configured.
 #[derive(Clone, Debug, Deserialize)]
@@ -47,6 +49,28 @@ pub struct Http {
     pub unauthenticated_requests_per_minute: i64,
     #[serde(default)]
     pub cors_origins: Vec<String>,
+    max_connections: i64,
+    connections_per_address: i64,
+    #[serde(default)]
+    trusted_proxies: Vec<String>,
+}
+
+impl Http {
+    /// How many connections are taken.
+    pub fn bounds(&self) -> Bounds {
+        let figure = |figure: i64| usize::try_from(figure).unwrap_or(usize::MAX);
+        Bounds {
+            total: figure(self.max_connections),
+            per_address: figure(self.connections_per_address),
+            trusted: self.trusted(),
+        }
+    }
+
+    /// Proxies of the operator's; checked when the settings were read.
+    fn trusted(&self) -> Vec<IpNet> {
+        let nets = self.trusted_proxies.iter();
+        nets.filter_map(|text| parse_net(text)).collect()
+    }
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -161,97 +185,25 @@ pub struct Retention {
 #[derive(Clone, Debug, Deserialize)]
 pub struct Log {
     pub format: String,
-    pub level: String,
+    level: String,
+}
+
+impl Log {
+    /// What is logged; checked when the settings were read.
+    pub fn level(&self) -> LogLevel {
+        let level = self.level.parse();
+        level.expect("the settings were checked when they were read")
+    }
 }
 
 impl Settings {
     /// Reads and checks the settings.
     pub fn new(layers: &Layers) -> Result<Self, ConfigError> {
-        let settings: Self = layers
+        check(layers)?;
+        layers
             .to_config()
             .and_then(config::Config::try_deserialize)
-            .map_err(|error| ConfigError(format!("the configuration is not usable: {error}")))?;
-        settings.check().map_err(ConfigError)?;
-        Ok(settings)
-    }
-
-    fn check(&self) -> Result<(), String> {
-        for (key, value, least, most) in self.ranges() {
-            if value < least || value > most {
-                return Err(format!(
-                    "{key} is {value}; it must be from {least} to {most}"
-                ));
-            }
-        }
-        if !["auto", "text", "json"].contains(&self.log.format.as_str()) {
-            return Err(format!(
-                "log.format is {:?}; it must be auto, text or json",
-                self.log.format
-            ));
-        }
-        let kinds = ["sqlite://", "postgres://", "postgresql://"];
-        if !kinds.iter().any(|kind| self.database.url.starts_with(kind)) {
-            return Err("database.url must begin with sqlite:// or postgres://".to_owned());
-        }
-        self.cidrs()?;
-        TransferPrefixes::parse(&self.calls.transfer_prefixes)
-            .map_err(|error| format!("calls.transfer_prefixes: {error}"))?;
-        self.hosts()?;
-        self.check_operator()
-    }
-
-    /// Every number with the least and the most that it can be.
-    #[rustfmt::skip]
-    fn ranges(&self) -> Vec<(&'static str, i64, i64, i64)> {
-        let (http, webhooks, plans) = (&self.http, &self.webhooks, &self.plans);
-        let waits = &webhooks.retry_schedule_seconds;
-        let mut ranges = vec![
-            ("http.shutdown_seconds", as_i64(http.shutdown_seconds), 1, 600),
-            ("http.body_timeout_seconds", as_i64(http.body_timeout_seconds), 1, 300),
-            ("http.unauthenticated_requests_per_minute", http.unauthenticated_requests_per_minute, 1, 1_000_000),
-            ("webhooks.timeout_seconds", as_i64(webhooks.timeout_seconds), 1, 600),
-            ("webhooks.endpoint_concurrency", as_i64(webhooks.endpoint_concurrency), 1, 256),
-            ("webhooks.max_in_flight", as_i64(webhooks.max_in_flight), 4, 65_536),
-            ("webhooks.retry_schedule_seconds (its length)", as_i64(waits.len()), 1, 100),
-            ("functions.timeout_seconds", as_i64(self.functions.timeout_seconds), 1, 60),
-            ("calls.ring_timeout_seconds", self.calls.ring_timeout_seconds, 1, 86_400),
-            ("calls.warn_before_seconds", self.calls.warn_before_seconds, 1, 55),
-            ("calls.hangup_grace_seconds", self.calls.hangup_grace_seconds, 1, 600),
-            ("bridge.lost_after_seconds", self.bridge.lost_after_seconds, 1, 3_600),
-            ("billing.ai_cost_idr_per_minute", self.billing.ai_cost_idr_per_minute, 0, 1_000_000),
-            ("plans.starter.requests_per_minute", plans.starter.requests_per_minute, 1, 10_000_000),
-            ("plans.business.requests_per_minute", plans.business.requests_per_minute, 1, 10_000_000),
-            ("plans.enterprise.requests_per_minute", plans.enterprise.requests_per_minute, 1, 10_000_000),
-            ("plans.starter.max_concurrent_calls", plans.starter.max_concurrent_calls, 0, 10_000_000),
-            ("plans.business.max_concurrent_calls", plans.business.max_concurrent_calls, 0, 10_000_000),
-            ("plans.enterprise.max_concurrent_calls", plans.enterprise.max_concurrent_calls, 0, 10_000_000),
-            ("plans.starter.max_configuration_bytes", plans.starter.max_configuration_bytes, 262_144, 1_073_741_824),
-            ("plans.business.max_configuration_bytes", plans.business.max_configuration_bytes, 262_144, 1_073_741_824),
-            ("plans.enterprise.max_configuration_bytes", plans.enterprise.max_configuration_bytes, 262_144, 1_073_741_824),
-            ("retention.attempts_days", self.retention.attempts_days, 1, 3_650),
-            ("retention.events_days", self.retention.events_days, 1, 3_650),
-            ("retention.calls_days", self.retention.calls_days, 0, 36_500),
-            ("retention.transcripts_days", self.retention.transcripts_days, 0, 36_500),
-            ("retention.sweep_seconds", as_i64(self.retention.sweep_seconds), 1, 86_400),
-            ("secrets.old_keys (their number)", as_i64(self.secrets.old_keys.len()), 0, OLD_KEYS_MAX),
-            ("node.name (its length)", as_i64(self.node.name.len()), 1, 64),
-        ];
-        ranges.extend(waits.iter().map(|wait| ("webhooks.retry_schedule_seconds", *wait, 1, 2_592_000)));
-        ranges
-    }
-
-    fn check_operator(&self) -> Result<(), String> {
-        match &self.operator.token {
-            None if !self.operator.listen.ip().is_loopback() => Err(format!(
-                "operator.listen is {}, which others can reach, and operator.token is not set; set a token of at least \
-                 {OPERATOR_TOKEN_CHARS_MIN} characters (DIKALA_OPERATOR__TOKEN_FILE) or listen on 127.0.0.1",
-                self.operator.listen
-            )),
-            Some(token) if token.chars().count() < OPERATOR_TOKEN_CHARS_MIN => Err(format!(
-                "operator.token must have at least {OPERATOR_TOKEN_CHARS_MIN} characters"
-            )),
-            _ => Ok(()),
-        }
+            .map_err(|error| ConfigError(format!("the configuration is not usable: {error}")))
     }
 
     /// Whether `secrets.key` is set.
@@ -281,24 +233,6 @@ impl Settings {
         !self.secrets.old_keys.is_empty()
     }
 
-    fn cidrs(&self) -> Result<Vec<IpNet>, String> {
-        let parse = |text: &String| {
-            text.parse().map_err(|_| {
-                format!("outbound.allow_cidrs has {text:?}, which is no address range; write it like 10.20.0.0/16")
-            })
-        };
-        self.outbound.allow_cidrs.iter().map(parse).collect()
-    }
-
-    fn hosts(&self) -> Result<Vec<AllowedHost>, String> {
-        let parse = |text: &String| {
-            text.parse().map_err(|error: AllowedHostError| {
-                format!("outbound.allow_hosts has {text:?}, which {error}")
-            })
-        };
-        self.outbound.allow_hosts.iter().map(parse).collect()
-    }
-
     /// What tenants' addresses may look like.
     pub fn url_policy(&self) -> UrlPolicy {
         UrlPolicy {
@@ -308,12 +242,14 @@ impl Settings {
 
     /// The address ranges that operators allowed; checked when the settings were read.
     pub fn allowed_cidrs(&self) -> Vec<IpNet> {
-        self.cidrs().unwrap_or_default()
+        let ranges = self.outbound.allow_cidrs.iter();
+        ranges.filter_map(|text| text.parse().ok()).collect()
     }
 
     /// The hosts that operators allowed by name; checked when the settings were read.
     pub fn allowed_hosts(&self) -> AllowedHosts {
-        AllowedHosts::Only(self.hosts().unwrap_or_default())
+        let hosts = self.outbound.allow_hosts.iter();
+        AllowedHosts::Only(hosts.filter_map(|text| text.parse().ok()).collect())
     }
 
     /// Certificates of authorities that are trusted besides the usual ones.
@@ -341,6 +277,7 @@ impl Settings {
             starter_configuration_bytes: self.plans.starter.max_configuration_bytes,
             business_configuration_bytes: self.plans.business.max_configuration_bytes,
             enterprise_configuration_bytes: self.plans.enterprise.max_configuration_bytes,
+            trusted_proxies: self.http.trusted(),
         }
     }
 
@@ -389,10 +326,6 @@ impl PlanLimits {
     }
 }
 
-fn as_i64(value: impl TryInto<i64>) -> i64 {
-    value.try_into().unwrap_or(i64::MAX)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -412,42 +345,90 @@ mod tests {
     }
 
     #[test]
-    fn values_out_of_range_are_named() {
+    fn values_that_cannot_be_are_named_with_key_origin_and_value() {
         for (variable, value, words) in [
-            ("DIKALA_HTTP__LISTEN", "nowhere", "http.listen"),
+            ("HTTP__LISTEN", "nowhere", "http.listen is \"nowhere\""),
+            ("HTTP__LISTEN", "localhost:80", "such as 127.0.0.1:8080"),
+            ("HTTP__LISTEN", "", "must be set"),
+            ("HTTP__SHUTDOWN_SECONDS", "0", "from 1 to 600"),
+            ("HTTP__SHUTDOWN_SECONDS", "-1", "from 1 to 600"),
+            ("HTTP__SHUTDOWN_SECONDS", "1.5", "whole number"),
             (
-                "DIKALA_HTTP__SHUTDOWN_SECONDS",
+                "HTTP__MAX_CONNECTIONS",
+                "99999999999999999999",
+                "whole number",
+            ),
+            ("HTTP__TRUSTED_PROXIES", "127.0.0.1,proxy", "\"proxy\""),
+            ("HTTP__CORS_ORIGINS", "*", "any origin"),
+            (
+                "HTTP__CORS_ORIGINS",
+                "app.example.com",
+                "\"app.example.com\"",
+            ),
+            ("HTTP__CORS_ORIGINS", "https://a.example/", "no origin"),
+            (
+                "HTTP__CORS_ORIGINS",
+                "https://a.example,https://*.b.example",
+                "*.b",
+            ),
+            ("HTTP__CORS_ORIGINS", "null", "no origin"),
+            ("HTTP__CORS_ORIGINS", "https://me@a.example", "no origin"),
+            ("CALLS__WARN_BEFORE_SECONDS", "60", "1 to 55"),
+            ("CALLS__WARN_BEFORE_SECONDS", "soon", "is \"soon\" (DIKALA_"),
+            ("OUTBOUND__ALLOW_CIDRS", "10.0.0.0/8,home", "\"home\""),
+            ("OUTBOUND__ALLOW_HTTP", "maybe", "true or false"),
+            ("OPERATOR__LISTEN", "0.0.0.0:1", "operator.token"),
+            ("OPERATOR__TOKEN", "short", "16"),
+            ("OPERATOR__TOKEN", "a token with blanks in it", "visible"),
+            ("DATABASE__URL", "mysql://h/d", "postgres://"),
+            ("DATABASE__URL", "sqlite://", "no file"),
+            ("DATABASE__URL", "postgres://me:a/b@h/d", "%2F"),
+            ("NODE__NAME", "", "must be set"),
+            ("NODE__NAME", "two\nlines", "control"),
+            ("LOG__FORMAT", "xml", "json"),
+            ("LOG__LEVEL", "warning", "did you mean warn?"),
+            (
+                "WEBHOOKS__RETRY_SCHEDULE_SECONDS",
                 "0",
-                "http.shutdown_seconds",
+                "each entry must be from 1",
             ),
-            ("DIKALA_CALLS__WARN_BEFORE_SECONDS", "60", "1 to 55"),
-            (
-                "DIKALA_CALLS__WARN_BEFORE_SECONDS",
-                "soon",
-                "calls.warn_before_seconds",
-            ),
-            (
-                "DIKALA_OUTBOUND__ALLOW_CIDRS",
-                "10.0.0.0/8,home",
-                "\"home\"",
-            ),
-            ("DIKALA_CALLS__TRANSFER_PREFIXES", "+62,081", "\"081\""),
-            (
-                "DIKALA_OUTBOUND__ALLOW_HOSTS",
-                "hooks.internal,https://a",
-                "\"https://a\"",
-            ),
-            ("DIKALA_OPERATOR__LISTEN", "0.0.0.0:1", "operator.token"),
-            ("DIKALA_OPERATOR__TOKEN", "short", "16"),
-            ("DIKALA_LOG__FORMAT", "xml", "json"),
-            (
-                "DIKALA_WEBHOOKS__RETRY_SCHEDULE_SECONDS",
-                "0",
-                "retry_schedule_seconds",
-            ),
+            ("WEBHOOKS__RETRY_SCHEDULE_SECONDS", "", "1 to 100 entries"),
         ] {
-            let error = settings(&[(variable, value)]).expect_err(variable);
-            assert!(error.0.contains(words), "{variable}={value}: {error}");
+            let variable = format!("DIKALA_{variable}");
+            let error = settings(&[(&variable, value)]).expect_err(&variable).0;
+            assert!(error.contains(words), "{variable}={value}: {error}");
+            let told = variable.ends_with("OPERATOR__LISTEN") || error.contains(&variable);
+            assert!(told, "{variable}={value}: {error}");
+        }
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_said_at_once_and_no_secret_with_it() {
+        let error = settings(&[
+            ("DIKALA_HTTP__SHUTDOWN_SECONDS", "soon"),
+            ("DIKALA_LOG__LEVEL", "loud"),
+            ("DIKALA_OPERATOR__TOKEN", "hush-hush"),
+            ("DIKALA_DATABASE__URL", "postgres://me:hush/hush@h/d"),
+        ]);
+        let error = error.expect_err("four faults").0;
+        assert_eq!(error.lines().count(), 4, "{error}");
+        assert!(!error.contains("hush"), "{error}");
+    }
+
+    #[test]
+    fn origins_as_browsers_write_them_are_taken() {
+        let origins = "https://app.example.com,http://localhost:5173,https://[::1]:1";
+        settings(&[("DIKALA_HTTP__CORS_ORIGINS", origins)]).expect("origins");
+    }
+
+    #[test]
+    fn every_number_has_a_range() {
+        let layers = Layers::load(None, []).expect("the defaults");
+        for entry in layers.entries() {
+            if entry.shown().parse::<i64>().is_ok() {
+                let variable = format!("DIKALA_{}", entry.key.to_uppercase().replace('.', "__"));
+                assert!(settings(&[(&variable, "-1")]).is_err(), "{}", entry.key);
+            }
         }
     }
 }

@@ -32,6 +32,7 @@ pub async fn place_calls(service: SocketAddr, demo: Demo, stop: impl Future<Outp
         talk_ms: (3_000, 20_000),
         functions_per_mille: 350,
         abandon_per_mille: 150,
+        shows_first: true,
         forgets_earlier_calls: true,
     };
     if let Err(error) = Bridge::new(connection, scenario, rand::random())

@@ -21,6 +21,7 @@ use crate::{
     app::{App, StartError, open_store, wait_for_signal},
     cli::CliError,
     config::{Layers, Origin, Settings},
+    front::raise_open_files,
     telemetry,
 };
 
@@ -42,7 +43,8 @@ pub struct Options {
 pub async fn run(options: Options, mut layers: Layers) -> Result<(), CliError> {
     fs::create_dir_all(&options.data).map_err(|error| unwritable(&options.data, &error))?;
     let settings = configure(&options, &mut layers)?;
-    telemetry::init(&settings.log)?;
+    telemetry::init(&settings.log);
+    raise_open_files();
     let vault = settings.vault()?;
     let socket = TcpListener::bind("127.0.0.1:0")
         .map_err(|e| CliError::Failed(format!("the demo receiver cannot listen: {e}")))?;

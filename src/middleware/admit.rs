@@ -1,9 +1,9 @@
 //! The key, the limits and the route: what may come in.
 
 use std::{
-    net::IpAddr,
     pin::Pin,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use actix_web::{
@@ -23,6 +23,7 @@ use dikala_entities::{API_KEY_SCHEME, Credential, Millis, TenantId};
 use super::{
     keys::{Identity, Keys},
     rate::{Limiter, Verdict},
+    strangers::{Stranger, Strangers},
 };
 use crate::{
     api::listing::Place,
@@ -37,14 +38,13 @@ const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const TENANTS_MAX: usize = 1_000_000;
-const ADDRESSES_MAX: usize = 50_000;
 
 /// Known keys and used-up limits of this process.
 #[derive(Debug)]
 pub struct Gate {
     keys: Keys,
     tenants: Limiter<TenantId>,
-    addresses: Limiter<IpAddr>,
+    pub strangers: Strangers,
 }
 
 impl Default for Gate {
@@ -52,7 +52,7 @@ impl Default for Gate {
         Self {
             keys: Keys::default(),
             tenants: Limiter::new(TENANTS_MAX),
-            addresses: Limiter::new(ADDRESSES_MAX),
+            strangers: Strangers::default(),
         }
     }
 }
@@ -75,7 +75,8 @@ pub async fn admit(
         .ok_or(ApiError::Internal)?;
     let found = routes::find(req.match_pattern().as_deref(), req.method());
     let now = services.clock.now();
-    let mut response = match authenticate(&services, req.headers(), now).await {
+    let stranger = Stranger::of(&services, req.request());
+    let mut response = match authenticate(&services, &stranger, req.headers(), now).await {
         Ok(identity) => {
             let verdict = services
                 .gate
@@ -108,8 +109,8 @@ pub async fn admit(
             response
         }
         Err(error) => {
-            let error = refuse(&services, &req, found, error, now);
-            req.error_response(error)
+            log_refusal(&stranger, &error);
+            req.error_response(refuse(found, error))
         }
     };
     let no_store = HeaderValue::from_static("no-store");
@@ -160,7 +161,7 @@ impl MessageBody for Held {
 }
 
 /// The key of a request that stays open.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Pass(Credential);
 
 impl Pass {
@@ -177,14 +178,41 @@ impl Pass {
         }
         Ok(())
     }
+
+    /// Waits until its holder would not be let in any more, looking `every` so often. A database that is away says nothing.
+    pub async fn lost(&self, services: &Services, every: Duration) {
+        loop {
+            tokio::time::sleep(every).await;
+            match self.holds(services).await {
+                Ok(()) | Err(ApiError::Unavailable | ApiError::Internal) => {}
+                Err(_) => return,
+            }
+        }
+    }
 }
 
+/// Who asks. What somebody does without a valid key counts for his address; a database that is away is never his fault.
 async fn authenticate(
     services: &Services,
+    stranger: &Stranger,
     headers: &HeaderMap,
     now: Millis,
 ) -> Result<Identity, ApiError> {
-    identify(services, &presented_key(headers)?, now).await
+    let strangers = &services.gate.strangers;
+    let key = presented_key(headers).map_err(|error| strangers.refused(stranger, error))?;
+    let identity = identify(services, &key, now);
+    strangers
+        .look_up(stranger, &key, identity, is_refusal)
+        .await
+}
+
+fn is_refusal(error: &ApiError) -> bool {
+    matches!(error, ApiError::InvalidApiKey | ApiError::RevokedApiKey)
+}
+
+fn log_refusal(stranger: &Stranger, error: &ApiError) {
+    let code = error.code().as_str();
+    tracing::info!(address = %stranger, code, "a request without a valid key was refused");
 }
 
 async fn identify(
@@ -239,41 +267,16 @@ fn check(
     }
 }
 
-/// What somebody without a valid key gets. A database that is away is never his fault.
-fn refuse(
-    services: &Services,
-    req: &ServiceRequest,
-    found: Found,
-    error: ApiError,
-    now: Millis,
-) -> ApiError {
-    if matches!(error, ApiError::Unavailable | ApiError::Internal) {
-        return error;
-    }
-    if let Some(peer) = req.peer_addr() {
-        let limit = services.settings.unauthenticated_per_minute;
-        let verdict = services
-            .gate
-            .addresses
-            .count(network(peer.ip()), limit, now);
-        if !verdict.allowed {
-            return ApiError::RateLimited {
-                retry_after_seconds: verdict.retry_after_seconds(now),
-            };
-        }
-    }
-    match found {
-        Found::Route(_) => error,
-        Found::OtherMethods(allow) => ApiError::MethodNotAllowed { allow },
-        Found::Nothing => ApiError::NotFound(Missing::Route),
-    }
-}
-
-/// An IPv4 address, or the /64 of an IPv6 address, of which one client has all.
-fn network(address: IpAddr) -> IpAddr {
-    match address.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::V6((u128::from(v6) >> 64 << 64).into()),
-        v4 => v4,
+/// What somebody without a valid key gets: as much as everybody may know of the paths there are.
+fn refuse(found: Found, error: ApiError) -> ApiError {
+    match (error, found) {
+        (
+            error @ (ApiError::RateLimited { .. } | ApiError::Unavailable | ApiError::Internal),
+            _,
+        )
+        | (error, Found::Route(_)) => error,
+        (_, Found::OtherMethods(allow)) => ApiError::MethodNotAllowed { allow },
+        (_, Found::Nothing) => ApiError::NotFound(Missing::Route),
     }
 }
 
@@ -281,18 +284,4 @@ fn insert_limits(headers: &mut HeaderMap, verdict: Verdict) {
     headers.insert(LIMIT, verdict.limit.into());
     headers.insert(REMAINING, verdict.remaining.into());
     headers.insert(RESET, verdict.reset_unix_seconds().into());
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_client_of_ipv6_is_one_network() {
-        let network = |text: &str| network(text.parse().expect("an address"));
-        assert_eq!(network("2001:db8::1"), network("2001:db8::ffff:1"));
-        assert_ne!(network("2001:db8:0:1::1"), network("2001:db8::1"));
-        assert_eq!(network("::ffff:192.0.2.1"), network("192.0.2.1"));
-        assert_ne!(network("192.0.2.2"), network("192.0.2.1"));
-    }
 }

@@ -9,6 +9,7 @@ mod keys;
 mod panics;
 mod rate;
 mod request;
+mod strangers;
 
 pub use admit::{Gate, Pass, admit};
 pub use body::{BODY_BYTES_MAX, receive_body};
@@ -18,3 +19,4 @@ pub use idempotency::{Claim, once, sweep as sweep_idempotency_keys};
 pub use panics::catch_panic;
 pub use rate::{Limiter, Verdict, Window, count};
 pub use request::{current_request_id, request_scope};
+pub use strangers::{Stranger, Strangers};

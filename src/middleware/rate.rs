@@ -108,6 +108,13 @@ impl<K: Hash + Eq> Limiter<K> {
         verdict
     }
 
+    /// Takes the last counted request of `key` back.
+    pub fn give_back(&self, key: &K) {
+        if let Some(mut window) = self.windows.get_mut(key) {
+            window.used = window.used.saturating_sub(1);
+        }
+    }
+
     fn sweep(&self, now: Millis) {
         let last = self.swept_at.load(Ordering::Relaxed);
         let due = (now.as_i64() - last).abs() >= SWEEP_EVERY_MS;

@@ -1,21 +1,50 @@
 //! The request id, and the one error body for whatever went wrong in any layer.
 
+use std::{
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll},
+    time::Instant,
+};
+
 use actix_web::{
-    Error, HttpResponse, ResponseError,
+    Error, HttpMessage, HttpResponse, ResponseError,
     body::{BodySize, BoxBody, MessageBody},
     dev::{ServiceRequest, ServiceResponse},
     error::InternalError,
-    http::header::{ALLOW, HeaderMap, HeaderName, HeaderValue},
+    http::{
+        StatusCode,
+        header::{
+            ALLOW, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, HeaderMap, HeaderName, HeaderValue,
+            REFERRER_POLICY, TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
+        },
+    },
     middleware::Next,
     web,
 };
+use bytes::Bytes;
 use dikala_actors::clock::{Clock, SystemClock};
-use dikala_entities::RequestId;
+use dikala_entities::{RequestId, TenantId};
 use tracing::Instrument;
 
-use crate::{error::ApiError, refusal::Refusal, services::Services};
+use crate::{
+    error::ApiError,
+    front::{Progress, UnderWay},
+    refusal::Refusal,
+    services::Services,
+};
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// What browsers may do with an answer that does not say so itself: nothing.
+const GUARDS: [(HeaderName, HeaderValue); 4] = [
+    (
+        CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"),
+    ),
+    (X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff")),
+    (X_FRAME_OPTIONS, HeaderValue::from_static("DENY")),
+    (REFERRER_POLICY, HeaderValue::from_static("no-referrer")),
+];
 const REQUEST_ID_LENGTH_MAX: usize = 64;
 
 tokio::task_local! {
@@ -33,29 +62,153 @@ pub(super) fn inherit<F: Future>(future: F) -> impl Future<Output = F::Output> {
 }
 
 /// Gives the request its id (the client's, where it is usable), puts it on the answer and on every log line in between, and
-/// gives every error that comes without a body the one that all errors have. Wraps the whole application.
+/// gives every error that comes without a body the one that all errors have. Tells the connection that a request is under
+/// way, and the log what became of it. Wraps the whole application.
 pub async fn request_scope(
     req: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
+    let began = Instant::now();
     let id = sent_id(req.headers()).unwrap_or_else(|| new_id(&req));
-    let span = tracing::info_span!("request", request_id = %id, method = %req.method(), route = req.match_pattern().unwrap_or_default());
+    let span = tracing::info_span!("request", request_id = %id);
     let header = HeaderValue::from_str(&id).expect("ids are made of header characters");
+    let (method, route) = (req.method().clone(), req.match_pattern());
+    let connection = Connected::new(&req);
     let work = async {
-        match next.call(req).await {
+        let answer = match next.call(req).await {
             Ok(response) => Ok(with_error_body(response.map_into_boxed_body())),
             Err(error) => Err(own_error(&error)),
-        }
+        };
+        let (status, tenant) = match &answer {
+            Ok(response) => {
+                let tenant = response.request().extensions().get::<TenantId>().copied();
+                (response.status(), tenant)
+            }
+            Err(response) => (response.status(), None),
+        };
+        tracing::info!(
+            %method,
+            route = route.as_deref().unwrap_or("none"),
+            status = status.as_u16(),
+            ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            tenant = tenant.map(tracing::field::display),
+            "request"
+        );
+        answer
     };
     match CURRENT.scope(id, work.instrument(span)).await {
-        Ok(mut response) => {
-            response.headers_mut().insert(REQUEST_ID, header);
+        Ok(response) => {
+            let mut response = connection.finish(response);
+            finish_head(response.headers_mut(), header);
             Ok(response)
         }
-        Err(mut response) => {
-            response.headers_mut().insert(REQUEST_ID, header);
+        Err(response) => {
+            let mut response = connection.finish_error(response);
+            finish_head(response.headers_mut(), header);
             Err(InternalError::from_response("answered", response).into())
         }
+    }
+}
+
+fn finish_head(headers: &mut HeaderMap, request_id: HeaderValue) {
+    headers.insert(REQUEST_ID, request_id);
+    for (name, value) in GUARDS {
+        if !headers.contains_key(&name) {
+            headers.insert(name, value);
+        }
+    }
+}
+
+/// The connection that a request came on.
+struct Connected {
+    /// None: there is none, as in a test.
+    under_way: Option<(Rc<Progress>, UnderWay)>,
+    with_body: bool,
+}
+
+impl Connected {
+    fn new(req: &ServiceRequest) -> Self {
+        let with_body = req.headers().contains_key(TRANSFER_ENCODING)
+            || req
+                .headers()
+                .get(CONTENT_LENGTH)
+                .is_some_and(|length| length.as_bytes() != b"0");
+        let progress = req.request().conn_data::<Rc<Progress>>().cloned();
+        let under_way = progress.map(|progress| {
+            let request = progress.begin(with_body);
+            (progress, request)
+        });
+        Self {
+            under_way,
+            with_body,
+        }
+    }
+
+    fn finish(self, mut response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
+        if self.leaves_a_body(response.status()) {
+            response
+                .response_mut()
+                .head_mut()
+                .set_connection_type(actix_http::ConnectionType::Close);
+        }
+        response.map_body(|_, body| self.until_sent(body))
+    }
+
+    fn finish_error(self, mut response: HttpResponse) -> HttpResponse {
+        if self.leaves_a_body(response.status()) {
+            response
+                .head_mut()
+                .set_connection_type(actix_http::ConnectionType::Close);
+        }
+        response.map_body(|_, body| self.until_sent(body))
+    }
+
+    /// Whether it was refused before its body was read. What is left of that is not waited for.
+    fn leaves_a_body(&self, status: StatusCode) -> bool {
+        const BEFORE_THE_BODY: [StatusCode; 6] = [
+            StatusCode::UNAUTHORIZED,
+            StatusCode::FORBIDDEN,
+            StatusCode::REQUEST_TIMEOUT,
+            StatusCode::PAYLOAD_TOO_LARGE,
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            StatusCode::TOO_MANY_REQUESTS,
+        ];
+        let leaves = self.with_body && BEFORE_THE_BODY.contains(&status);
+        if let Some((progress, _)) = self.under_way.as_ref().filter(|_| leaves) {
+            progress.close();
+        }
+        leaves
+    }
+
+    fn until_sent(self, body: BoxBody) -> BoxBody {
+        match self.under_way {
+            Some((_, under_way)) => BoxBody::new(UntilSent {
+                body,
+                _under_way: under_way,
+            }),
+            None => body,
+        }
+    }
+}
+
+/// A body whose request is under way until it was sent.
+struct UntilSent {
+    body: BoxBody,
+    _under_way: UnderWay,
+}
+
+impl MessageBody for UntilSent {
+    type Error = <BoxBody as MessageBody>::Error;
+
+    fn size(&self) -> BodySize {
+        self.body.size()
+    }
+
+    fn poll_next(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Self::Error>>> {
+        self.body.as_pin_mut().poll_next(context)
     }
 }
 

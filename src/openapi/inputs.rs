@@ -23,9 +23,9 @@ pub(super) fn closed(name: &str, mut schema: Value, input: Input) -> (String, Va
         .into_iter()
         .filter(|field| !patch && !has_default(field))
         .collect();
-    let properties = schema["properties"].as_object_mut().filter(|_| patch);
+    let properties = schema["properties"].as_object_mut();
     for property in properties.into_iter().flat_map(|p| p.values_mut()) {
-        drop_default(property);
+        tell_default(property, patch);
     }
     if required.is_empty() {
         if let Some(schema) = schema.as_object_mut() {
@@ -43,15 +43,18 @@ pub(super) fn closed(name: &str, mut schema: Value, input: Input) -> (String, Va
     (name, schema)
 }
 
-/// What is left out of a patch stays as it is; `null` goes back to the default.
-fn drop_default(property: &mut Value) {
+/// Says what stands for a field that is not given, instead of declaring it: for generators of clients a property with a default
+/// is one that is always there, and an object is no default. What is left out of a patch stays as it is; `null` goes back to
+/// the default.
+fn tell_default(property: &mut Value, patch: bool) {
     if let Some(default) = property
         .as_object_mut()
         .and_then(|property| property.remove("default"))
     {
+        let when = if patch { "null" } else { "Left out or null" };
         let description = property["description"].as_str().unwrap_or_default();
-        let description = format!("{description} null: {default}.").trim().to_owned();
-        property["description"] = json!(description);
+        let description = format!("{description} {when}: {default}.");
+        property["description"] = json!(description.trim());
     }
 }
 
@@ -71,10 +74,8 @@ fn read_only(name: &str, schema: &mut Value) {
         _ => &[],
     };
     for field in ignored {
-        // Not `readOnly`: by that generators of tests take it that sending it is an error.
-        let anything = [
-            "array", "boolean", "integer", "null", "number", "object", "string",
-        ];
-        schema["properties"][*field] = json!({"type": anything, "description": "Ignored."});
+        // Not `readOnly`: by that generators of tests take it that sending it is an error. And no type: anything may be sent, and
+        // for a union of all types generators of clients have no name.
+        schema["properties"][*field] = json!({"description": "Ignored."});
     }
 }

@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, sync::OnceLock};
 use serde_json::{Map, Value, json};
 use utoipa::{
     PartialSchema, ToSchema,
-    openapi::{OpenApi, RefOr, Schema},
+    openapi::{RefOr, Schema},
 };
 
 use crate::{
@@ -117,12 +117,6 @@ fn require_all(schema_name: &str, schema: &mut Value) {
     schema["required"] = json!(required);
 }
 
-/// The document.
-pub fn document() -> OpenApi {
-    serde_json::from_value(value().clone())
-        .expect("the document is built as the types want it; a test does this")
-}
-
 /// The document as text: the same for the same build.
 pub fn json() -> &'static str {
     static JSON: OnceLock<String> = OnceLock::new();
@@ -192,12 +186,14 @@ fn operation(route: &Route, schemas: &mut Schemas) -> Value {
 }
 
 fn request_body(input: Input, schema: Value, schemas: &Schemas) -> Value {
-    let media = with_example(schema, schemas);
-    let mut content = json!({"application/json": media});
+    let content = json!({"application/json": with_example(schema, schemas)});
+    let mut body = json!({"required": input != Input::Optional, "content": content});
     if input == Input::Patch {
-        content["application/merge-patch+json"] = media;
+        // Told and not listed: with two types for one body, generators of clients send neither.
+        body["description"] =
+            json!("A JSON merge patch; application/merge-patch+json is taken as well.");
     }
-    json!({"required": input != Input::Optional, "content": content})
+    body
 }
 
 /// A media type with the example of its type.

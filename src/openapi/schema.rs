@@ -8,7 +8,7 @@ use dikala_entities::{
 use serde_json::{Value, json};
 use utoipa::openapi::{
     Array, ArrayBuilder, KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, Type,
-    schema::{AnyOfBuilder, SchemaType},
+    schema::{AdditionalProperties, AnyOfBuilder, SchemaType},
 };
 
 /// What the middle of an id looks like: a ULID in small letters.
@@ -23,6 +23,13 @@ const URL_PATTERN: &str = r"^https?://[^@#\s\x00-\x1f]+$";
 
 fn text() -> ObjectBuilder {
     ObjectBuilder::new().schema_type(Type::String)
+}
+
+/// An object with whatever is in it. Said aloud: generators of clients take silence for an object without fields.
+fn open_object() -> ObjectBuilder {
+    ObjectBuilder::new()
+        .schema_type(Type::Object)
+        .additional_properties(Some(AdditionalProperties::FreeForm(true)))
 }
 
 fn or_null(kind: Type) -> SchemaType {
@@ -135,14 +142,13 @@ schemas! {
     system_prompt: visible(32_000, "Instructions and persona of the AI.");
     function_description: visible(1_000, "What the function does, read by the AI.");
     function_name: text().min_length(Some(1)).max_length(Some(64)).pattern(Some("^[A-Za-z_][A-Za-z0-9_-]{0,63}$")).build();
-    any_object: Object::with_type(Type::Object);
+    any_object: open_object().build();
     any_object_or_null: nullable(any_object());
     any_object_input: with_default(any_object(), json!({}));
     parameters_input: with_default(
-        ObjectBuilder::new()
-            .schema_type(Type::Object)
+        open_object()
             .property("type", words(&["object"]))
-            .property("properties", ObjectBuilder::new().schema_type(Type::Object).description(Some("Valid JSON Schemas by name.")))
+            .property("properties", open_object().description(Some("Valid JSON Schemas by name.")))
             .property("required", ArrayBuilder::new().items(Object::with_type(Type::String)).unique_items(true)
                 .description(Some("Names of properties.")))
             .required("type")

@@ -9,7 +9,7 @@ use actix_web::{
     Error, HttpRequest, HttpResponse,
     body::MessageBody,
     dev::{ServiceRequest, ServiceResponse},
-    http::header,
+    http::header::{self, HeaderMap, HeaderValue},
     middleware::Next,
     web,
 };
@@ -20,7 +20,11 @@ use dikala_actors::{
 use dikala_entities::{Secret, Store};
 use subtle::ConstantTimeEq;
 
-use crate::{error::ApiError, refusal::Refusal};
+use crate::{
+    error::ApiError,
+    front::{is_loopback_host, is_same_origin},
+    refusal::Refusal,
+};
 
 /// What the operators' pages read.
 #[derive(Clone, Debug)]
@@ -42,21 +46,41 @@ pub fn configure(cfg: &mut web::ServiceConfig) {
 }
 
 /// Lets only those in who have the operator token, where one is configured. Health is asked by machines that have none.
+/// Without a token the listener is on the loopback interface, and takes what is meant for it: a web page of somebody else's
+/// can have its own name lead here.
 pub async fn require_token(
     request: ServiceRequest,
     next: Next<impl MessageBody>,
 ) -> Result<ServiceResponse<impl MessageBody>, Error> {
     let parts = request.app_data::<web::Data<OperatorParts>>();
-    let token = parts.and_then(|parts| parts.token.as_ref());
-    let open = request.path().starts_with("/health/");
-    if let Some(token) = token.filter(|_| !open)
-        && !carries(request.request(), token)
-    {
-        let message =
-            "The operators' listener asks for `Authorization: Bearer` and operator.token.";
-        return Err(Refusal::unauthorized("invalid_operator_token", message).into());
+    match parts.and_then(|parts| parts.token.as_ref()) {
+        Some(token) => {
+            let open = request.path().starts_with("/health/");
+            if !open && !carries(request.request(), token) {
+                let message =
+                    "The operators' listener asks for `Authorization: Bearer` and operator.token.";
+                tracing::info!("a request without the operator token was refused");
+                return Err(Refusal::unauthorized("invalid_operator_token", message).into());
+            }
+        }
+        None if !is_meant_for_us(request.headers()) => {
+            let message = "Without operator.token this listener answers requests to localhost or 127.0.0.1 only, and from no other page.";
+            return Err(Refusal::forbidden("foreign_host", message).into());
+        }
+        None => {}
     }
     next.call(request).await
+}
+
+/// Whether `Host` names this machine, and `Origin`, which browsers send, is the same. Only HTTP/1.0, which no browser speaks,
+/// can do without a host.
+fn is_meant_for_us(headers: &HeaderMap) -> bool {
+    let text = |value: &HeaderValue| value.to_str().map(str::to_owned).unwrap_or_default();
+    let Some(host) = headers.get(header::HOST).map(text) else {
+        return true;
+    };
+    let mut origins = headers.get_all(header::ORIGIN).map(text);
+    is_loopback_host(&host) && origins.all(|origin| is_same_origin(&origin, &host))
 }
 
 fn carries(request: &HttpRequest, token: &Secret) -> bool {

@@ -345,6 +345,7 @@ impl CallCore {
                 let events = vec![events::answered(&row, at, now)];
                 self.write_row(row, events, None).await?;
                 self.state = *next;
+                tracing::info!(call = %self.row.id, tenant = %self.row.tenant_id, "call answered");
                 self.run_due().await;
             }
             Step::End(ending) => self.end(ending, ai_cost_idr, detail).await?,
@@ -394,7 +395,7 @@ impl CallCore {
         self.write_row(row, events, None).await?;
         self.state = self.state.over(&ending);
         tracing::info!(
-            call = %self.row.id, status = %ending.status, reason = %ending.reason,
+            call = %self.row.id, tenant = %self.row.tenant_id, status = %ending.status, reason = %ending.reason,
             talk_seconds = ending.talk_seconds, minutes = settled, "call over"
         );
         Ok(())

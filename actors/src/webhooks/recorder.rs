@@ -74,6 +74,12 @@ impl Engine {
         let mut state = self.state.borrow_mut();
         for done in rows {
             state.recorded(done);
+            if matches!(done.verdict, Verdict::GivenUp | Verdict::Gone) {
+                tracing::warn!(
+                    delivery = %done.delivery, webhook = %done.webhook, tenant = %done.tenant, attempts = done.number,
+                    status = done.status_code, error = done.error_kind, "a delivery failed for good"
+                );
+            }
         }
         for now in disabled {
             tracing::warn!(webhook = %now.webhook, reason = now.reason, "a webhook was disabled");

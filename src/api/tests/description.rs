@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use actix_web::http::Method;
 use serde_json::{Value, json};
+use utoipa::openapi::OpenApi;
 
 use super::world::{World, described};
 use crate::{
@@ -29,7 +30,21 @@ fn operations(document: &Value) -> Vec<(String, String, Value)> {
 
 #[test]
 fn the_document_is_openapi_31_and_the_same_every_time() {
-    let typed = openapi::document();
+    let mut readable = document();
+    // The library writes schemas without a type, and does not read them.
+    let schemas = readable["components"]["schemas"].as_object_mut();
+    for schema in schemas.expect("schemas").values_mut() {
+        for property in schema["properties"]
+            .as_object_mut()
+            .into_iter()
+            .flat_map(|p| p.values_mut())
+        {
+            if property["description"] == "Ignored." {
+                property["type"] = json!("object");
+            }
+        }
+    }
+    let typed: OpenApi = serde_json::from_value(readable).expect("as the library has it");
     assert_eq!(
         typed
             .paths

@@ -64,6 +64,8 @@ pub enum Say {
     },
     Transcript {
         topic: usize,
+        /// The function that was called.
+        asked: Option<String>,
     },
     HangUp {
         reason: HangupReason,
@@ -131,6 +133,7 @@ pub struct Call {
     script: Script,
     stage: Stage,
     functions: Vec<Value>,
+    asked: Option<String>,
     stopped: bool,
 }
 
@@ -141,6 +144,7 @@ impl Call {
             script,
             stage: Stage::Calling,
             functions: Vec::new(),
+            asked: None,
             stopped: false,
         }
     }
@@ -198,12 +202,14 @@ impl Call {
             )),
             Stage::Ringing => Some(self.say(Stage::Answering, Say::Answered)),
             Stage::Talking { half: 1 } => {
-                let ask = self.ask();
+                let (name, ask) = self.ask();
+                self.asked = Some(name);
                 Some(self.say(Stage::Asking, ask))
             }
             Stage::Talking { .. } => {
                 let topic = self.script.choice;
-                Some(self.say(Stage::Summing, Say::Transcript { topic }))
+                let asked = self.asked.clone();
+                Some(self.say(Stage::Summing, Say::Transcript { topic, asked }))
             }
             Stage::Calling
             | Stage::Answering
@@ -258,12 +264,14 @@ impl Call {
         awaited == kind
     }
 
-    fn ask(&self) -> Say {
+    fn ask(&self) -> (String, Say) {
         let function = &self.functions[self.script.choice % self.functions.len()];
-        Say::Ask {
-            name: function["name"].as_str().unwrap_or_default().to_owned(),
+        let name = function["name"].as_str().unwrap_or_default().to_owned();
+        let ask = Say::Ask {
+            name: name.clone(),
             parameters: sample_arguments(&function["parameters"]),
-        }
+        };
+        (name, ask)
     }
 
     fn leave_unless_leaving(

@@ -39,6 +39,8 @@ pub struct Scenario {
     pub functions_per_mille: u64,
     /// Of a thousand calls, those whose caller hangs up while it rings.
     pub abandon_per_mille: u64,
+    /// The first call is answered, and its AI calls a function: somebody watches.
+    pub shows_first: bool,
     /// Tells the engine at the first connection that this bridge holds no calls, so that those of an earlier run are dropped.
     /// Not for bridges that share their token with another.
     pub forgets_earlier_calls: bool,
@@ -279,13 +281,19 @@ impl Engine {
 
     fn draw_script(&mut self) -> Script {
         let (ring, talk) = (self.scenario.ring_ms, self.scenario.talk_ms);
-        Script {
+        let shows = self.scenario.shows_first && self.totals.calls == 1;
+        let drawn = Script {
             ring_ms: self.rng.random_range(ring.0..=ring.1.max(ring.0)),
             talk_ms: self.rng.random_range(talk.0..=talk.1.max(talk.0)),
             abandons: self.rng.random_range(0..1_000) < self.scenario.abandon_per_mille,
             asks: self.rng.random_range(0..1_000) < self.scenario.functions_per_mille,
             agent_ends: self.rng.random_range(0..3) == 0,
             choice: self.rng.random_range(0..1_000),
+        };
+        Script {
+            abandons: drawn.abandons && !shows,
+            asks: drawn.asks || shows,
+            ..drawn
         }
     }
 

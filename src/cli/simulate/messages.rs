@@ -10,10 +10,20 @@ const DEPTH_MAX: usize = 8;
 /// The longest text that is made up because a schema wants it long.
 const TEXT_CHARS_MAX: usize = 1_000;
 
-const SUMMARIES: [&str; 3] = [
-    "The caller asked about opening hours and was told them.",
-    "The caller wanted to know where an order is; it is on its way.",
-    "The caller booked a table for two and left a name.",
+/// What is said in calls whose AI calls no function, and comes of it.
+const TALKS: [(&str, &str); 3] = [
+    (
+        "Until when are you open?",
+        "The caller asked about opening hours and was told them.",
+    ),
+    (
+        "Do you have oat milk?",
+        "The caller asked for oat milk; there is some.",
+    ),
+    (
+        "How do I get there?",
+        "The caller asked for the way and was told it.",
+    ),
 ];
 
 /// `call.incoming`
@@ -33,7 +43,7 @@ pub fn about_call(id: &str, call_id: &str, invocation: &str, say: &Say) -> Strin
             "id": id, "type": "call.function", "callId": call_id, "invocationId": invocation, "name": name,
             "parameters": parameters,
         }),
-        Say::Transcript { topic } => transcript(id, call_id, SUMMARIES[topic % SUMMARIES.len()]),
+        Say::Transcript { topic, asked } => transcript(id, call_id, *topic, asked.as_deref()),
         Say::HangUp { reason, initiator } => json!({
             "id": id, "type": "call.hangup", "callId": call_id, "reason": reason, "initiator": initiator,
         }),
@@ -41,15 +51,31 @@ pub fn about_call(id: &str, call_id: &str, invocation: &str, say: &Say) -> Strin
     message.to_string()
 }
 
-fn transcript(id: &str, call_id: &str, summary: &str) -> Value {
-    json!({
-        "id": id, "type": "call.transcript", "callId": call_id, "summary": summary,
-        "turns": [
-            {"role": "agent", "text": "Hello, how can I help?"},
-            {"role": "caller", "text": "I have a question."},
-            {"role": "agent", "text": summary},
-        ],
-    })
+/// A transcript that tells of the function that was called, if one was.
+fn transcript(id: &str, call_id: &str, topic: usize, asked: Option<&str>) -> Value {
+    let (question, summary) = match asked {
+        Some(name) if name.contains("order") => (
+            "Where is my order?",
+            format!(
+                "The caller wanted to know where an order is; the agent looked it up with {name}."
+            ),
+        ),
+        Some(name) => (
+            "Could you look something up?",
+            format!("The caller had a question that the agent answered with {name}."),
+        ),
+        None => {
+            let (question, summary) = TALKS[topic % TALKS.len()];
+            (question, summary.to_owned())
+        }
+    };
+    let mut turns = vec![
+        json!({"role": "agent", "text": "Hello, how can I help?"}),
+        json!({"role": "caller", "text": question}),
+    ];
+    turns.extend(asked.map(|name| json!({"role": "tool", "text": name})));
+    turns.push(json!({"role": "agent", "text": "Here is what I know. Have a nice day!"}));
+    json!({"id": id, "type": "call.transcript", "callId": call_id, "summary": summary, "turns": turns})
 }
 
 /// Arguments that fit an object schema as far as its types, enumerations and simple limits say: what is required, or
@@ -154,6 +180,20 @@ mod tests {
         assert!(arguments.get("unasked").is_none());
         assert_eq!(sample_arguments(&json!({"type": "object"})), Map::new());
         assert_eq!(sample_arguments(&json!(null)), Map::new());
+    }
+
+    #[test]
+    fn a_transcript_tells_of_the_function_that_was_called_and_of_no_other() {
+        let of = |asked: Option<&str>, topic| {
+            let asked = asked.map(str::to_owned);
+            about_call("m", "call", "i", &Say::Transcript { topic, asked })
+        };
+        assert!(of(Some("check_order"), 0).contains("an order"));
+        assert!(of(Some("findTable"), 0).contains("findTable"));
+        for topic in 0..10 {
+            let text = of(None, topic);
+            assert!(!text.contains("order") && !text.contains("tool"), "{text}");
+        }
     }
 
     #[test]

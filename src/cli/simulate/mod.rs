@@ -35,19 +35,19 @@ const RING_MS: (u64, u64) = (20, 200);
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     /// The public address of the service: http(s)://HOST:PORT or ws(s)://HOST:PORT.
-    #[arg(long)]
+    #[arg(long, env = "DIKALA_URL", default_value = "http://127.0.0.1:8080")]
     url: BridgeUrl,
     /// The bridge's token.
-    #[arg(long, value_parser = |text: &str| Ok::<_, String>(Secret::new(text)), value_name = "dkb_…")]
+    #[arg(long, env = "DIKALA_BRIDGE_TOKEN", hide_env_values = true, value_parser = |text: &str| Ok::<_, String>(Secret::new(text)), value_name = "dkb_…")]
     token: Secret,
     /// The number that is called; several, separated by commas, are called in turn.
     #[arg(long, required = true, value_delimiter = ',', value_name = "+62…")]
     did: Vec<PhoneNumber>,
     /// Calls in all.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
     calls: u64,
     /// Calls at the same time.
-    #[arg(long, value_name = "C", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, value_name = "C", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     concurrency: u32,
     /// Calls begun per second at most, such as 2.5; without it a call begins as soon as another is over.
     #[arg(long, value_name = "R", value_parser = figures::rate)]
@@ -87,12 +87,14 @@ impl Options {
             talk_ms: (self.talk_seconds.0, self.talk_seconds.0),
             functions_per_mille: self.functions.0,
             abandon_per_mille: self.abandon.0,
+            shows_first: false,
             forgets_earlier_calls: false,
         }
     }
 }
 
-/// Places the calls and says how it went. Fails if a call did not reach its end. Ctrl-C hangs up what is running.
+/// Places the calls and says how it went. Fails if a call did not reach its end, or every one was refused. Ctrl-C hangs up
+/// what is running.
 pub async fn run(options: Options, as_json: bool) -> Result<(), CliError> {
     let bar = progress_bar(options.calls);
     let bridge = Bridge::new(options.connection(), options.scenario(), rand::random());
@@ -105,10 +107,9 @@ pub async fn run(options: Options, as_json: bool) -> Result<(), CliError> {
     bar.finish_and_clear();
     let summary = result.map_err(|error| CliError::Failed(error.to_string()))?;
     print(&summary, as_json)?;
-    if summary.is_clean() {
-        Ok(())
-    } else {
-        Err(CliError::Failed(complaint(&summary)))
+    match complaint(&summary) {
+        None => Ok(()),
+        Some(complaint) => Err(CliError::Failed(complaint)),
     }
 }
 
@@ -136,13 +137,11 @@ fn print(summary: &Summary, as_json: bool) -> Result<(), CliError> {
     if as_json {
         return output::text(&document.to_string());
     }
-    let mut table = output::table();
-    for (name, value) in document.as_object().into_iter().flatten() {
-        if name != "fault" && !is_nothing(value) {
-            table.add_row([name.clone(), readable(value)]);
-        }
-    }
-    output::text(&table.to_string())
+    let shown = output::fields(summary)?
+        .into_iter()
+        .filter(|(name, value)| name != "fault" && !is_nothing(value))
+        .map(|(name, value)| (name, readable(&value)));
+    output::pairs(shown)
 }
 
 /// Left out for a person: what did not happen, and the fault, which the error says.
@@ -167,20 +166,43 @@ fn readable(value: &Value) -> String {
     }
 }
 
-fn complaint(summary: &Summary) -> String {
+/// What is wrong with how it went, if anything is.
+fn complaint(summary: &Summary) -> Option<String> {
     let totals = &summary.totals;
-    let reasons: Vec<&str> = totals.reasons.keys().map(String::as_str).collect();
-    match &summary.fault {
-        Some(fault) => format!(
+    if let Some(fault) = &summary.fault {
+        return Some(format!(
             "{} of {} calls did not reach their end: {fault}",
             totals.unfinished, totals.calls
-        ),
-        None => format!(
-            "{} of {} calls failed: the service answered {}",
+        ));
+    }
+    let reasons: Vec<String> = totals
+        .reasons
+        .iter()
+        .map(|(reason, count)| format!("{reason} ({count}{})", remedy(reason)))
+        .collect();
+    let reasons = reasons.join(", ");
+    if !summary.is_clean() {
+        return Some(format!(
+            "{} of {} calls failed: the service answered {reasons}",
             totals.failed + totals.unfinished,
             totals.calls,
-            reasons.join(", ")
-        ),
+        ));
+    }
+    (totals.calls > 0 && totals.refused == totals.calls)
+        .then(|| format!("every call was refused: {reasons}"))
+}
+
+/// What helps against a refusal, where that is one step.
+fn remedy(reason: &str) -> &'static str {
+    match reason {
+        "no_agent" => ": give the number an agent with POST /api/v1/phone-numbers/:id/assign-agent",
+        "agent_inactive" => ": make the agent active with PATCH /api/v1/agents/:id",
+        "number_inactive" => ": make the number active with `dikala number update`",
+        "insufficient_credits" => ": book minutes with `dikala credits add`",
+        "concurrency_limit" => ": use a smaller --concurrency",
+        "tenant_suspended" => ": lift it with `dikala tenant resume`",
+        "unknown_number" => ": add the number with `dikala number add`",
+        _ => "",
     }
 }
 

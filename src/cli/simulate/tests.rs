@@ -81,7 +81,35 @@ fn scenario(calls: u64) -> Scenario {
         talk_ms: (0, 10),
         functions_per_mille: 400,
         abandon_per_mille: 200,
+        shows_first: false,
         forgets_earlier_calls: false,
+    }
+}
+
+proptest! {
+    #[test]
+    fn who_watches_the_first_call_sees_it_answered_and_a_function_called(seed: u64) {
+        let watched = Scenario {
+            shows_first: true,
+            concurrency: 1,
+            abandon_per_mille: 1_000,
+            functions_per_mille: 0,
+            ..scenario(2)
+        };
+        let mut engine = Engine::new(watched, seed);
+        let mut model = Model::default();
+        let mut now_us = 0;
+        engine.connected();
+        while !engine.is_done() {
+            engine.advance(now_us);
+            while let Some(text) = engine.next_message(now_us) {
+                let reply = model.answer(&text).to_string();
+                engine.on_text(reply.as_bytes(), now_us);
+            }
+            now_us = next_moment(&engine, now_us);
+        }
+        let totals = engine.totals();
+        prop_assert_eq!((totals.answered, totals.functions_called, totals.abandoned), (1, 1, 1));
     }
 }
 

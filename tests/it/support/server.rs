@@ -27,6 +27,8 @@ use super::{
 #[derive(Debug)]
 pub struct Installation {
     pub settings: Vec<(String, String)>,
+    /// How many files the program may open, and how far it may raise that.
+    pub files: Option<(u32, u32)>,
     pub store: Store,
     pub folder: TempDir,
 }
@@ -58,6 +60,7 @@ impl Installation {
         let store = kind.create(folder.path())?;
         let mut installation = Self {
             settings: Vec::new(),
+            files: None,
             store,
             folder,
         };
@@ -92,10 +95,14 @@ impl Installation {
 
     /// A command with these settings and nothing else of this process's environment that could matter.
     pub fn command(&self, arguments: &[&str]) -> Command {
+        let files = self.files.map_or_else(String::new, |(soft, hard)| {
+            format!("ulimit -S -n {soft} && ulimit -H -n {hard} && ")
+        });
         // A write past the limit of a file's size fails, as on a full disk, and is no reason to die.
+        let script = format!("trap '' XFSZ; {files}exec \"$0\" \"$@\"");
         let mut command = Command::new("sh");
         command
-            .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
+            .args(["-c", &script])
             .arg(env!("CARGO_BIN_EXE_dikala"))
             .args(arguments)
             .env_clear()

@@ -29,6 +29,7 @@ pub const ALL_EVENTS: [&str; 6] = [
 pub struct Setup {
     settings: Vec<(&'static str, String)>,
     plan: Plan,
+    files: Option<(u32, u32)>,
 }
 
 pub struct World {
@@ -47,12 +48,19 @@ impl Setup {
         Self {
             settings: Vec::new(),
             plan,
+            files: None,
         }
     }
 
     /// Sets a configuration key.
     pub fn set(mut self, key: &'static str, value: impl ToString) -> Self {
         self.settings.push((key, value.to_string()));
+        self
+    }
+
+    /// How many files the server may open, and how far it may raise that.
+    pub fn files(mut self, soft: u32, hard: u32) -> Self {
+        self.files = Some((soft, hard));
         self
     }
 
@@ -80,6 +88,7 @@ impl World {
 
     /// On an installation that is not the usual one.
     pub async fn on(mut installation: Installation, setup: Setup) -> Self {
+        installation.files = setup.files;
         installation.set("log.level", statements::LOG_LEVEL);
         for (key, value) in &setup.settings {
             installation.set(key, value);

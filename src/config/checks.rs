@@ -1,0 +1,233 @@
+//! Looks at every value on its own: is it of its key's type, is it in its range, can it be what it has to be? All that is wrong is
+//! said at once, with the key, where its value came from, and the value.
+
+use std::net::{IpAddr, SocketAddr};
+
+use actix_web::http::Uri;
+use config::ValueKind;
+use dikala_actors::outbound::AllowedHost;
+use dikala_entities::TransferPrefixes;
+use ipnet::IpNet;
+
+use super::{
+    ConfigError, LogLevel,
+    layers::{Entry, Layers},
+};
+
+/// Numbers with the least and the most that they can be; of a list, each of its numbers.
+#[rustfmt::skip]
+const RANGES: &[(&str, i64, i64)] = &[
+    ("http.shutdown_seconds", 1, 600),
+    ("http.body_timeout_seconds", 1, 300),
+    ("http.unauthenticated_requests_per_minute", 1, 1_000_000),
+    ("http.max_connections", 16, 1_000_000),
+    ("http.connections_per_address", 1, 1_000_000),
+    ("webhooks.retry_schedule_seconds", 1, 2_592_000),
+    ("webhooks.timeout_seconds", 1, 600),
+    ("webhooks.endpoint_concurrency", 1, 256),
+    ("webhooks.max_in_flight", 4, 65_536),
+    ("functions.timeout_seconds", 1, 60),
+    ("calls.ring_timeout_seconds", 1, 86_400),
+    ("calls.warn_before_seconds", 1, 55),
+    ("calls.hangup_grace_seconds", 1, 600),
+    ("bridge.lost_after_seconds", 1, 3_600),
+    ("billing.ai_cost_idr_per_minute", 0, 1_000_000),
+    ("plans.starter.requests_per_minute", 1, 10_000_000),
+    ("plans.business.requests_per_minute", 1, 10_000_000),
+    ("plans.enterprise.requests_per_minute", 1, 10_000_000),
+    ("plans.starter.max_concurrent_calls", 0, 10_000_000),
+    ("plans.business.max_concurrent_calls", 0, 10_000_000),
+    ("plans.enterprise.max_concurrent_calls", 0, 10_000_000),
+    ("plans.starter.max_configuration_bytes", 262_144, 1_073_741_824),
+    ("plans.business.max_configuration_bytes", 262_144, 1_073_741_824),
+    ("plans.enterprise.max_configuration_bytes", 262_144, 1_073_741_824),
+    ("retention.attempts_days", 1, 3_650),
+    ("retention.events_days", 1, 3_650),
+    ("retention.calls_days", 0, 36_500),
+    ("retention.transcripts_days", 0, 36_500),
+    ("retention.sweep_seconds", 1, 86_400),
+];
+/// Lists with the least and the most entries that they can have.
+const LENGTHS: &[(&str, usize, usize)] = &[
+    ("webhooks.retry_schedule_seconds", 1, 100),
+    // More have no use: a key is taken out once everything is sealed with the next.
+    ("secrets.old_keys", 0, 8),
+];
+/// Addresses to listen on.
+const ADDRESSES: &[&str] = &["http.listen", "operator.listen"];
+const NODE_NAME_BYTES_MAX: usize = 64;
+const OPERATOR_TOKEN_CHARS_MIN: usize = 16;
+
+/// Why a value cannot be used, after its key, value and origin: "it must be …".
+type Fault = Option<String>;
+
+/// Looks at all values.
+pub(super) fn check(layers: &Layers) -> Result<(), ConfigError> {
+    let one = |entry: &Entry| {
+        let fault = of_type(entry).or_else(|| of_meaning(entry))?;
+        Some(ConfigError(format!("{}; {fault}", entry.told())))
+    };
+    let mut faults: Vec<ConfigError> = layers.entries().filter_map(one).collect();
+    if faults.is_empty() {
+        faults.extend(together(layers).map(ConfigError));
+    }
+    ConfigError::all(faults)
+}
+
+fn of_type(entry: &Entry) -> Fault {
+    let key = entry.key.as_str();
+    let range = RANGES.iter().find(|(of, ..)| *of == key);
+    let number = |value: &ValueKind| match (whole(value), range) {
+        (None, Some((_, least, most))) => {
+            Some(format!("it must be a whole number from {least} to {most}"))
+        }
+        (None, None) => Some("it must be a whole number".to_owned()),
+        (Some(value), Some((_, least, most))) if value < *least || value > *most => {
+            Some(format!("it must be from {least} to {most}"))
+        }
+        _ => None,
+    };
+    match (&entry.default, &entry.value) {
+        (ValueKind::I64(_), value) => number(value),
+        (ValueKind::Boolean(_), ValueKind::Boolean(_)) => None,
+        (ValueKind::Boolean(_), ValueKind::String(text))
+            if ["true", "false"].contains(&text.to_lowercase().as_str()) =>
+        {
+            None
+        }
+        (ValueKind::Boolean(_), _) => Some("it must be true or false".to_owned()),
+        (ValueKind::Array(_), ValueKind::Array(items)) if range.is_some() => items
+            .iter()
+            .find_map(|item| number(&item.kind))
+            .map(|fault| fault.replacen("it", "each entry", 1)),
+        (ValueKind::Array(_), ValueKind::Array(items)) => items
+            .iter()
+            .any(|item| !matches!(item.kind, ValueKind::String(_)))
+            .then(|| "it must be a list of texts".to_owned()),
+        (ValueKind::Array(_), _) => Some("it must be a list".to_owned()),
+        (_, ValueKind::Array(_) | ValueKind::Table(_)) => Some("it must be a text".to_owned()),
+        _ => None,
+    }
+}
+
+/// A number, also where it is written as a text, as it is in a variable.
+fn whole(value: &ValueKind) -> Option<i64> {
+    match value {
+        ValueKind::I64(value) => Some(*value),
+        ValueKind::String(text) => text.trim().parse().ok(),
+        _ => None,
+    }
+}
+
+fn of_meaning(entry: &Entry) -> Fault {
+    let items = match &entry.value {
+        ValueKind::Array(items) => items.iter().map(|item| item.to_string()).collect(),
+        ValueKind::Nil => Vec::new(),
+        value => vec![value.to_string()],
+    };
+    let key = entry.key.as_str();
+    if let Some((_, least, most)) = LENGTHS.iter().find(|(of, ..)| *of == key)
+        && !(*least..=*most).contains(&items.len())
+    {
+        return Some(format!("it must have {least} to {most} entries"));
+    }
+    if items.iter().all(String::is_empty) {
+        let needed = ["database.url", "node.name", "log.level", "log.format"];
+        let needed = needed.contains(&key) || ADDRESSES.contains(&key);
+        return needed.then(|| "it must be set".to_owned());
+    }
+    items.iter().find_map(|text| of_text(key, text))
+}
+
+fn of_text(key: &str, text: &str) -> Fault {
+    match key {
+        _ if ADDRESSES.contains(&key) => text.parse::<SocketAddr>().err().map(|_| {
+            "it must be an address with a port, such as 127.0.0.1:8080".to_owned()
+        }),
+        "http.cors_origins" => origin(text),
+        "http.trusted_proxies" => parse_net(text).is_none().then(|| {
+            format!("{text:?} is no address or range; write it like 127.0.0.1 or 10.20.0.0/16")
+        }),
+        "outbound.allow_cidrs" => text.parse::<IpNet>().err().map(|_| {
+            format!("{text:?} is no address range; write it like 10.20.0.0/16")
+        }),
+        "outbound.allow_hosts" => text.parse::<AllowedHost>().err().map(|error| format!("{text:?} {error}")),
+        "calls.transfer_prefixes" => TransferPrefixes::parse(&[text.to_owned()]).err().map(|error| error.to_string()),
+        "operator.token" => operator_token(text),
+        "database.url" => database(text),
+        "node.name" => (text.len() > NODE_NAME_BYTES_MAX || text.chars().any(char::is_control))
+            .then(|| format!("it must have at most {NODE_NAME_BYTES_MAX} characters, none of them a control character")),
+        "log.format" => (!["auto", "text", "json"].contains(&text))
+            .then(|| "it must be auto, text or json".to_owned()),
+        "log.level" => text.parse::<LogLevel>().err(),
+        _ => None,
+    }
+}
+
+fn origin(text: &str) -> Fault {
+    if text == "*" {
+        return Some(
+            "any origin cannot be allowed at once; name those whose pages use the API, such as https://app.example.com"
+                .to_owned(),
+        );
+    }
+    let is_origin = text.parse::<Uri>().is_ok_and(|uri| {
+        let path = uri.path_and_query().map_or("", |path| path.as_str());
+        matches!(uri.scheme_str(), Some("http" | "https"))
+            && uri
+                .authority()
+                .is_some_and(|place| !place.as_str().contains('@'))
+            && (path.is_empty() || path == "/")
+            && !text.ends_with('/')
+            && !text.contains('*')
+            && !text.contains('#')
+    });
+    let wrong = || {
+        format!("{text:?} is no origin; write it as browsers do, such as https://app.example.com")
+    };
+    (!is_origin).then(wrong)
+}
+
+fn operator_token(text: &str) -> Fault {
+    if text.chars().count() < OPERATOR_TOKEN_CHARS_MIN {
+        return Some(format!(
+            "it must have at least {OPERATOR_TOKEN_CHARS_MIN} characters"
+        ));
+    }
+    (!text.bytes().all(|b| b.is_ascii_graphic()))
+        .then(|| "it must be made of visible ASCII characters, as it goes into a header".to_owned())
+}
+
+fn database(text: &str) -> Fault {
+    if let Some(path) = text.strip_prefix("sqlite://") {
+        let path = path.split('?').next().unwrap_or_default();
+        return path
+            .is_empty()
+            .then(|| "it names no file; write sqlite://path/to/file.db".to_owned());
+    }
+    if !text.starts_with("postgres://") && !text.starts_with("postgresql://") {
+        return Some("it must begin with sqlite:// or postgres://".to_owned());
+    }
+    text.parse::<url::Url>().err().map(|error| {
+        format!("it cannot be read ({error}); special characters of a password are written as %40 for @, %2F for /, %23 for #")
+    })
+}
+
+/// What only holds of several keys at once.
+fn together(layers: &Layers) -> Option<String> {
+    let value = |key: &str| layers.text(key);
+    let operator: SocketAddr = value("operator.listen").parse().ok()?;
+    (!operator.ip().is_loopback() && value("operator.token").is_empty()).then(|| {
+        format!(
+            "{}, which others can reach, and operator.token is not set; set a token of at least {OPERATOR_TOKEN_CHARS_MIN} \
+             characters (DIKALA_OPERATOR__TOKEN_FILE) or listen on 127.0.0.1",
+            layers.told("operator.listen")
+        )
+    })
+}
+
+/// A range, or one address.
+pub(super) fn parse_net(text: &str) -> Option<IpNet> {
+    let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
+    text.parse().ok().or_else(address)
+}

@@ -1,0 +1,170 @@
+//! What is logged: a level for everything, and levels for parts of the program.
+
+use std::str::FromStr;
+
+use tracing::{Level, Metadata, level_filters::LevelFilter};
+
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+/// The parts of the program, by the first word of their targets.
+const OWN: &str = "dikala";
+/// Libraries are logged up to here: below it they show what passes through them, keys and passwords included.
+const LIBRARIES: Level = Level::WARN;
+/// Reports what clients and tenants' servers sent wrong as errors, several lines for one; what became of a request or of an
+/// attempt is told elsewhere.
+const UNHEARD: &str = "actix_http";
+
+/// A log level as it is configured: `info`, or `info,dikala_actors=debug`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogLevel {
+    default: LevelFilter,
+    /// Longest targets first.
+    targets: Vec<(String, LevelFilter)>,
+}
+
+impl FromStr for LogLevel {
+    type Err = String;
+
+    /// Errors: half a sentence that names what cannot be read.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut level = Self {
+            default: LevelFilter::ERROR,
+            targets: Vec::new(),
+        };
+        for part in text.split(',').map(str::trim) {
+            match part.split_once('=') {
+                None => level.default = parse_level(part)?,
+                Some((target, of_target)) => {
+                    let target = target.trim();
+                    let is_path = !target.is_empty()
+                        && target
+                            .bytes()
+                            .all(|b| b.is_ascii_alphanumeric() || b"_:".contains(&b));
+                    if !is_path || !target.starts_with(OWN) {
+                        return Err(format!(
+                            "{target:?} is no part of this program; they are dikala, dikala_actors, dikala_entities and the \
+                             modules in them, such as dikala_actors::webhooks"
+                        ));
+                    }
+                    level
+                        .targets
+                        .push((target.to_owned(), parse_level(of_target.trim())?));
+                }
+            }
+        }
+        level
+            .targets
+            .sort_by_key(|(target, _)| std::cmp::Reverse(target.len()));
+        Ok(level)
+    }
+}
+
+fn parse_level(text: &str) -> Result<LevelFilter, String> {
+    let lower = text.to_ascii_lowercase();
+    if LEVELS.contains(&lower.as_str())
+        && let Ok(level) = lower.parse()
+    {
+        return Ok(level);
+    }
+    let near = LEVELS
+        .iter()
+        .filter(|level| {
+            !lower.is_empty()
+                && (lower.starts_with(*level) || strsim::levenshtein(level, &lower) <= 1)
+        })
+        .map(|level| format!("; did you mean {level}?"))
+        .next();
+    Err(format!(
+        "{text:?} is no level; levels are {}{}",
+        LEVELS.join(", "),
+        near.unwrap_or_default()
+    ))
+}
+
+impl LogLevel {
+    /// Whether something is logged.
+    pub fn allows(&self, metadata: &Metadata<'_>) -> bool {
+        self.allows_of(metadata.target(), *metadata.level())
+    }
+
+    fn allows_of(&self, target: &str, level: Level) -> bool {
+        if is_below(target, UNHEARD) {
+            return false;
+        }
+        if !target.starts_with(OWN) {
+            return level <= LIBRARIES && level <= self.default;
+        }
+        let own = self
+            .targets
+            .iter()
+            .find(|(above, _)| is_below(target, above));
+        level <= own.map_or(self.default, |(_, level)| *level)
+    }
+
+    /// The most talkative level there is anywhere.
+    pub fn most(&self) -> LevelFilter {
+        let targets = self.targets.iter().map(|(_, level)| *level);
+        targets.fold(self.default, LevelFilter::max)
+    }
+}
+
+/// Whether the target is a module or inside of it.
+fn is_below(target: &str, module: &str) -> bool {
+    target
+        .strip_prefix(module)
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with("::"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn level(text: &str) -> LogLevel {
+        text.parse().expect("a level")
+    }
+
+    #[test]
+    fn what_is_documented_is_taken_and_the_rest_is_not() {
+        for text in LEVELS {
+            level(text);
+            level(&text.to_uppercase());
+        }
+        level("info,dikala_actors=debug, dikala_actors::webhooks = trace");
+        for (text, words) in [
+            ("warning", "did you mean warn?"),
+            ("debg", "did you mean debug?"),
+            ("", "no level"),
+            ("info,", "no level"),
+            ("verbose", "levels are off, error"),
+            ("dikala_actors=loud", "\"loud\""),
+            ("sqlx=debug", "\"sqlx\""),
+            ("info,[span]=debug", "no part"),
+            ("3", "no level"),
+        ] {
+            let error = text.parse::<LogLevel>().expect_err(text);
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_nearest_module_decides_and_libraries_stay_quiet() {
+        let level = level("warn,dikala=info,dikala_actors::call=off,dikala_actors=trace");
+        for (target, of, expected) in [
+            ("dikala::app", Level::INFO, true),
+            ("dikala::app", Level::DEBUG, false),
+            ("dikala_entities::store", Level::INFO, false),
+            ("dikala_actors::webhooks", Level::TRACE, true),
+            ("dikala_actors::call", Level::ERROR, false),
+            ("dikala_actors::call::machine", Level::ERROR, false),
+            ("dikala_actors::calling", Level::TRACE, true),
+            ("sqlx::query", Level::WARN, true),
+            ("actix_server::builder", Level::INFO, false),
+            ("actix_http::h1::dispatcher", Level::ERROR, false),
+        ] {
+            assert_eq!(level.allows_of(target, of), expected, "{target} {of}");
+        }
+        assert_eq!(level.most(), LevelFilter::TRACE);
+        let all = self::level("trace");
+        assert!(!all.allows_of("sea_orm::database", Level::INFO));
+        assert!(!all.allows_of("sqlx", Level::TRACE));
+    }
+}

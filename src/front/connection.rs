@@ -1,0 +1,247 @@
+//! One connection of a client, as the HTTP library sees it: a stream of bytes. Watches over what the library does not: how
+//! long the head of each request takes, not only of the first, and what is answered to bytes that are no request.
+
+use std::{
+    cell::{Cell, RefCell},
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    rc::Rc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use actix_web::rt::{
+    self,
+    net::TcpStream,
+    time::{Sleep, sleep},
+};
+use bytes::Bytes;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
+
+use super::{places::Place, refused::OwnAnswer};
+
+/// How long the head of a request may take, from the end of the answer before; also the longest that a connection is idle.
+const HEAD_WITHIN: Duration = Duration::from_secs(10);
+/// How long what a client goes on sending after a refusal is thrown away: who is cut off while he sends does not see the answer.
+const LINGER: Duration = Duration::from_secs(1);
+/// How much of it.
+const LINGER_BYTES_MAX: usize = 1024 * 1024;
+
+/// What the requests of a connection tell it.
+#[derive(Debug, Default)]
+pub struct Progress {
+    under_way: Cell<usize>,
+    begun: Cell<u64>,
+    closing: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Progress {
+    /// A request came in, and is under way until what is returned is dropped. One `with_body` leaves bytes to come where its
+    /// body is not read to the end.
+    pub fn begin(self: &Rc<Self>, with_body: bool) -> UnderWay {
+        self.under_way.set(self.under_way.get() + 1);
+        self.begun.set(self.begun.get() + 1);
+        UnderWay {
+            progress: Rc::clone(self),
+            with_body,
+        }
+    }
+
+    /// The connection ends soon after the answer that comes now: what is left of the body is not wanted.
+    pub fn close(&self) {
+        self.closing.set(true);
+    }
+}
+
+/// A request, until its answer was sent.
+#[derive(Debug)]
+pub struct UnderWay {
+    progress: Rc<Progress>,
+    with_body: bool,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let under_way = self.progress.under_way.get() - 1;
+        self.progress.under_way.set(under_way);
+        // The library waits without a limit for the rest of a body that nobody reads: the connection has to look at its clock.
+        if self.with_body
+            && under_way == 0
+            && let Some(waker) = self.progress.waker.borrow_mut().take()
+        {
+            waker.wake();
+        }
+    }
+}
+
+/// A connection that has its place.
+pub struct Connection {
+    /// There until the connection is dropped.
+    held: Option<Held>,
+    peer: SocketAddr,
+    progress: Rc<Progress>,
+    /// Until when a request has to begin, and after how many others.
+    deadline: Option<(u64, Pin<Box<Sleep>>)>,
+    /// What is still to be written of an answer that took the place of the library's.
+    refusal: Bytes,
+    refused: bool,
+}
+
+struct Held {
+    stream: TcpStream,
+    _place: Place,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection")
+            .field("peer", &self.peer)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    pub(super) fn new(stream: TcpStream, place: Place, peer: SocketAddr) -> Self {
+        Self {
+            held: Some(Held {
+                stream,
+                _place: place,
+            }),
+            peer,
+            progress: Rc::default(),
+            deadline: None,
+            refusal: Bytes::new(),
+            refused: false,
+        }
+    }
+
+    /// What its requests tell it.
+    pub(super) fn progress(&self) -> Rc<Progress> {
+        Rc::clone(&self.progress)
+    }
+
+    fn stream(&mut self) -> Pin<&mut TcpStream> {
+        let held = self.held.as_mut();
+        Pin::new(&mut held.expect("it is there until the drop").stream)
+    }
+
+    /// Whether it took too long for the next request to begin.
+    fn is_late(&mut self, context: &mut Context<'_>) -> bool {
+        *self.progress.waker.borrow_mut() = Some(context.waker().clone());
+        if self.progress.under_way.get() > 0 {
+            self.deadline = None;
+            return false;
+        }
+        let begun = self.progress.begun.get();
+        let deadline = match self.deadline.take() {
+            Some((after, sleep)) if after == begun => (after, sleep),
+            _ => {
+                let patience = match self.progress.closing.get() {
+                    true => LINGER,
+                    false => HEAD_WITHIN,
+                };
+                (begun, Box::pin(sleep(patience)))
+            }
+        };
+        let deadline = self.deadline.insert(deadline);
+        deadline.1.as_mut().poll(context).is_ready()
+    }
+
+    fn poll_refusal(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while !self.refusal.is_empty() {
+            let rest = self.refusal.clone();
+            match self.stream().poll_write(context, &rest) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                Poll::Ready(Ok(written)) => self.refusal = rest.slice(written..),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return Poll::Pending,
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl AsyncRead for Connection {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        if this.is_late(context) {
+            // No bytes: as if the client had ended.
+            return Poll::Ready(Ok(()));
+        }
+        this.stream().poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Connection {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        let own = (this.progress.under_way.get() == 0)
+            .then(|| OwnAnswer::find(bytes))
+            .flatten();
+        match own {
+            Some(answer) if answer.at == 0 => {
+                tracing::info!(
+                    address = %this.peer.ip(),
+                    status = answer.status.as_u16(),
+                    "what a client sent is no request"
+                );
+                this.refusal = answer.with_body().into();
+                this.refused = true;
+                // It is small: where it does not fit now, nobody has read for long.
+                let _ = this.poll_refusal(context)?;
+                Poll::Ready(Ok(bytes.len()))
+            }
+            Some(answer) => this.stream().poll_write(context, &bytes[..answer.at]),
+            None => this.stream().poll_write(context, bytes),
+        }
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        std::task::ready!(this.poll_refusal(context))?;
+        this.stream().poll_flush(context)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.get_mut().stream().poll_shutdown(context)
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if self.refused
+            && let Some(held) = self.held.take()
+        {
+            rt::spawn(linger(held));
+        }
+    }
+}
+
+/// Reads on for a moment after a refusal. Where something that was sent is unread, a connection that is closed is reset, and
+/// the client loses the answer.
+async fn linger(mut held: Held) {
+    let rest = async {
+        let mut buffer = vec![0; 8 * 1024];
+        let mut read = 0;
+        held.stream.shutdown().await?;
+        while read < LINGER_BYTES_MAX {
+            match held.stream.read(&mut buffer).await? {
+                0 => break,
+                more => read += more,
+            }
+        }
+        io::Result::Ok(())
+    };
+    // However it ends, the connection does.
+    let _ = rt::time::timeout(LINGER, rest).await;
+}

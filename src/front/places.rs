@@ -1,0 +1,188 @@
+//! How many connections are open at once, in all and from one address.
+
+use std::{
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use ipnet::IpNet;
+
+use super::address::{is_trusted, network};
+
+/// Of the files that the process may have open, connections of clients get this part; the rest is for the database, for
+/// tenants' servers and for what is opened for a moment.
+const FILES_PER_CONNECTION: u64 = 2;
+/// One address never has more than this part of all connections.
+const ADDRESSES_MIN: usize = 2;
+
+/// The limits of one listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// Connections in all.
+    pub total: usize,
+    /// Connections of one address.
+    pub per_address: usize,
+    /// Proxies, whose connections are counted in all only.
+    pub trusted: Vec<IpNet>,
+}
+
+impl Bounds {
+    /// What was configured, as far as the files that may be open allow it.
+    pub fn within(self, files: Option<u64>) -> Self {
+        let most = files.map_or(self.total, |files| {
+            usize::try_from(files / FILES_PER_CONNECTION).unwrap_or(usize::MAX)
+        });
+        let total = self.total.min(most).max(ADDRESSES_MIN);
+        Self {
+            total,
+            per_address: self.per_address.min(total / ADDRESSES_MIN),
+            trusted: self.trusted,
+        }
+    }
+}
+
+/// Why a connection is not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Full {
+    /// This address has as many as it can have.
+    Address,
+    /// There is no room for anybody.
+    Listener,
+}
+
+/// The open connections of one listener.
+#[derive(Debug)]
+pub struct Places {
+    bounds: Bounds,
+    taken: Mutex<Taken>,
+}
+
+#[derive(Debug, Default)]
+struct Taken {
+    total: usize,
+    /// Of addresses that have any.
+    by_address: HashMap<IpAddr, usize>,
+}
+
+impl Places {
+    /// Nobody is there yet.
+    pub fn new(bounds: Bounds) -> Arc<Self> {
+        Arc::new(Self {
+            bounds,
+            taken: Mutex::default(),
+        })
+    }
+
+    /// Connections in all.
+    pub(super) fn total(&self) -> usize {
+        self.bounds.total
+    }
+
+    /// A place for a connection from this address.
+    pub(super) fn take(self: &Arc<Self>, peer: IpAddr) -> Result<Place, Full> {
+        let address = Some(peer)
+            .filter(|peer| !is_trusted(*peer, &self.bounds.trusted))
+            .map(network);
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        if taken.total >= self.bounds.total {
+            return Err(Full::Listener);
+        }
+        if let Some(address) = address {
+            let of_address = taken.by_address.entry(address).or_default();
+            if *of_address >= self.bounds.per_address {
+                return Err(Full::Address);
+            }
+            *of_address += 1;
+        }
+        taken.total += 1;
+        Ok(Place {
+            places: Arc::clone(self),
+            address,
+        })
+    }
+
+    fn give_back(&self, address: Option<IpAddr>) {
+        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
+        taken.total -= 1;
+        if let Some(address) = address
+            && let Some(of_address) = taken.by_address.get_mut(&address)
+        {
+            *of_address -= 1;
+            if *of_address == 0 {
+                taken.by_address.remove(&address);
+            }
+        }
+    }
+}
+
+/// The place of one connection, until it is dropped.
+#[derive(Debug)]
+pub struct Place {
+    places: Arc<Places>,
+    address: Option<IpAddr>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.give_back(self.address);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bounds(total: usize, per_address: usize) -> Bounds {
+        Bounds {
+            total,
+            per_address,
+            trusted: vec!["127.0.0.1/32".parse().expect("a range")],
+        }
+    }
+
+    #[test]
+    fn an_address_has_its_share_and_all_together_theirs() {
+        let ip = |text: &str| text.parse::<IpAddr>().expect("an address");
+        let places = Places::new(bounds(4, 2));
+        let first = places.take(ip("192.0.2.1")).expect("a place");
+        let _second = places.take(ip("::ffff:192.0.2.1")).expect("a place");
+        assert_eq!(places.take(ip("192.0.2.1")).err(), Some(Full::Address));
+        let _third = places.take(ip("192.0.2.2")).expect("a place");
+        drop(first);
+        let _again = places.take(ip("192.0.2.1")).expect("a place");
+        let _fourth = places.take(ip("192.0.2.3")).expect("a place");
+        assert_eq!(places.take(ip("192.0.2.4")).err(), Some(Full::Listener));
+    }
+
+    #[test]
+    fn a_trusted_proxy_is_counted_in_all_only() {
+        let places = Places::new(bounds(3, 1));
+        let proxy = || places.take("127.0.0.1".parse().expect("an address"));
+        let held: Vec<_> = (0..3).map(|_| proxy().expect("a place")).collect();
+        assert_eq!(proxy().err(), Some(Full::Listener));
+        drop(held);
+        assert!(
+            places
+                .taken
+                .lock()
+                .expect("unpoisoned")
+                .by_address
+                .is_empty()
+        );
+        proxy().expect("a place");
+    }
+
+    #[test]
+    fn files_that_may_not_be_opened_are_not_promised() {
+        for (files, total, per_address) in [
+            (None, 10_000, 2_000),
+            (Some(1_000_000), 10_000, 2_000),
+            (Some(1_024), 512, 256),
+            (Some(1), 2, 1),
+        ] {
+            let found = bounds(10_000, 2_000).within(files);
+            assert_eq!((found.total, found.per_address), (total, per_address));
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! What is answered where no request came about: the HTTP library answers heads that it cannot read by itself, with a status and
+//! nothing else, and connections that are too many never get to it.
+
+use actix_web::http::StatusCode;
+use dikala_actors::clock::{Clock, SystemClock};
+use dikala_entities::RequestId;
+use serde_json::json;
+
+use super::places::Full;
+
+/// The library's own answers are shorter.
+const OWN_ANSWER_BYTES_MAX: usize = 256;
+const HEAD_END: &[u8] = b"\r\n\r\n";
+const EMPTY: &str = "\r\ncontent-length: 0";
+
+/// An answer without a body that the library gave by itself, at the end of what is written.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct OwnAnswer<'a> {
+    /// Where it begins.
+    pub at: usize,
+    pub status: StatusCode,
+    head: &'a str,
+}
+
+impl<'a> OwnAnswer<'a> {
+    /// Finds it. Every answer that a request of ours got has a request id.
+    pub(super) fn find(written: &'a [u8]) -> Option<Self> {
+        let head = written.strip_suffix(HEAD_END)?;
+        let from = head.len().saturating_sub(OWN_ANSWER_BYTES_MAX);
+        let tail = &head[from..];
+        let begin = tail
+            .windows(b"HTTP/1.".len())
+            .rposition(|bytes| bytes == b"HTTP/1.")?;
+        let head = str::from_utf8(&tail[begin..]).ok()?;
+        let status = head.split(' ').nth(1)?.parse::<u16>().ok()?;
+        let status = StatusCode::from_u16(status).ok()?;
+        let lower = head.to_ascii_lowercase();
+        let is_own = (status.is_client_error() || status.is_server_error())
+            && lower.contains(EMPTY)
+            && !lower.contains("\r\nx-request-id:");
+        is_own.then_some(Self {
+            at: from + begin,
+            status,
+            head,
+        })
+    }
+
+    /// The same answer with the body that every error has.
+    pub(super) fn with_body(&self) -> Vec<u8> {
+        let (code, message) = match self.status {
+            StatusCode::REQUEST_TIMEOUT => (
+                "request_timeout",
+                "The head of the request did not arrive in time.",
+            ),
+            StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE => (
+                "body_too_large",
+                "The head of the request is too large; send fewer or shorter headers.",
+            ),
+            status if status.is_client_error() => (
+                "invalid_json",
+                "The request is malformed: its first line or its headers are not those of HTTP/1.1.",
+            ),
+            _ => ("internal_error", "The request could not be read."),
+        };
+        let first_line = self.head.split("\r\n").next().unwrap_or_default();
+        answer(first_line, "", code, message)
+    }
+}
+
+/// The answer to a connection that is not taken.
+pub(super) fn too_many(full: Full) -> Vec<u8> {
+    match full {
+        Full::Address => answer(
+            "HTTP/1.1 429 Too Many Requests",
+            "retry-after: 1\r\n",
+            "rate_limited",
+            "There are too many open connections from your address; close some of them.",
+        ),
+        Full::Listener => answer(
+            "HTTP/1.1 503 Service Unavailable",
+            "retry-after: 2\r\n",
+            "unavailable",
+            "The service has as many connections open as it can have; try again in a moment.",
+        ),
+    }
+}
+
+fn answer(first_line: &str, more: &str, code: &str, message: &str) -> Vec<u8> {
+    let id = RequestId::new(SystemClock.now()).to_string();
+    let body = json!({"error": {"code": code, "message": message, "requestId": id}}).to_string();
+    format!(
+        "{first_line}\r\ncontent-length: {}\r\ncontent-type: application/json\r\ncache-control: no-store\r\n\
+         x-content-type-options: nosniff\r\nx-request-id: {id}\r\n{more}connection: close\r\n\r\n{body}",
+        body.len()
+    )
+    .into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const OWN: &str = "HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\nconnection: close\r\ndate: Sat, 21 Nov 2026 20:00:00 GMT\r\n\r\n";
+
+    #[test]
+    fn the_librarys_own_answers_are_told_from_those_to_requests() {
+        let before = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\nx-request-id: a\r\n\r\n{}";
+        let both = format!("{before}{OWN}");
+        let found = OwnAnswer::find(both.as_bytes()).expect("an own answer");
+        assert_eq!((found.at, found.status.as_u16()), (before.len(), 400));
+        for other in [
+            before.to_owned(),
+            OWN.replace("content-length: 0", "content-length: 7"),
+            OWN.replace("date:", "x-request-id: a\r\ndate:"),
+            OWN.replace("400 Bad Request", "204 No Content"),
+            format!("{OWN}more"),
+            "0\r\n\r\n".to_owned(),
+            "\r\n\r\n".to_owned(),
+            String::new(),
+        ] {
+            assert_eq!(OwnAnswer::find(other.as_bytes()), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn each_gets_the_error_body() {
+        for (status, code) in [
+            ("400 Bad Request", "invalid_json"),
+            ("408 Request Timeout", "request_timeout"),
+            ("431 Request Header Fields Too Large", "body_too_large"),
+            ("500 Internal Server Error", "internal_error"),
+        ] {
+            let own = OWN.replace("400 Bad Request", status);
+            let answer = OwnAnswer::find(own.as_bytes()).expect("an own answer");
+            let text = String::from_utf8(answer.with_body()).expect("text");
+            let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
+            assert!(
+                head.starts_with(&format!("HTTP/1.1 {status}\r\n")),
+                "{head}"
+            );
+            assert!(head.contains(&format!("content-length: {}", body.len())));
+            let body: serde_json::Value = serde_json::from_str(body).expect("JSON");
+            assert_eq!(body["error"]["code"], code);
+            assert!(head.contains(body["error"]["requestId"].as_str().expect("an id")));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+            let mut written = bytes;
+            written.extend_from_slice(HEAD_END);
+            let _ = OwnAnswer::find(&written);
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! A listener: takes connections within its bounds and serves HTTP/1.1 on them.
+
+use std::{fmt, net::TcpListener, sync::Arc, time::Duration};
+
+use actix_http::{HttpService, Request, Response, body::MessageBody};
+use actix_server::Server;
+use actix_service::{
+    IntoServiceFactory, ServiceFactory, ServiceFactoryExt, fn_service, map_config,
+};
+use actix_web::{dev::AppConfig, rt::net::TcpStream};
+
+use super::{
+    connection::Connection,
+    places::{Full, Places},
+    refused::too_many,
+};
+
+/// How long the head of a connection's first request may take.
+const FIRST_HEAD_WITHIN: Duration = Duration::from_secs(5);
+/// How long a connection waits for its next request.
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// How long a client may go on sending after an answer that ends the connection.
+const DISCONNECT_WITHIN: Duration = Duration::from_secs(1);
+/// How long a peer may leave what was sent to it unacknowledged.
+#[cfg(target_os = "linux")]
+const UNREAD: Duration = Duration::from_secs(30);
+
+/// How a listener serves.
+#[derive(Clone, Debug)]
+pub struct Door {
+    pub name: &'static str,
+    /// Threads.
+    pub workers: usize,
+    pub places: Arc<Places>,
+    /// How long requests may take to finish when the service stops.
+    pub shutdown_seconds: u64,
+}
+
+/// Serves an application until it is told to stop.
+pub fn serve<F, I, S, B>(door: Door, socket: TcpListener, app: F) -> std::io::Result<Server>
+where
+    F: Fn() -> I + Send + Clone + 'static,
+    I: IntoServiceFactory<S, Request>,
+    S: ServiceFactory<Request, Config = AppConfig> + 'static,
+    S::Error: Into<Response<actix_http::body::BoxBody>> + 'static,
+    S::InitError: fmt::Debug,
+    S::Response: Into<Response<B>> + 'static,
+    <S::Service as actix_service::Service<Request>>::Future: 'static,
+    S::Service: 'static,
+    B: MessageBody + 'static,
+{
+    let builder = Server::build()
+        .workers(door.workers)
+        // Above this the server would stop to take connections, without a word to those who wait.
+        .max_concurrent_connections(door.places.total().saturating_mul(2))
+        .shutdown_timeout(door.shutdown_seconds)
+        .disable_signals();
+    let stopping = builder.graceful_shutdown_signal();
+    let listening = builder.listen(door.name, socket, move || {
+        let (places, stopping) = (Arc::clone(&door.places), stopping.clone());
+        let http = HttpService::<Connection, _, B>::build()
+            .graceful_shutdown_signal(move || {
+                let stopping = stopping.clone();
+                async move { stopping.notified().await }
+            })
+            .keep_alive(KEEP_ALIVE)
+            .client_request_timeout(FIRST_HEAD_WITHIN)
+            .client_disconnect_timeout(DISCONNECT_WITHIN)
+            .on_connect_ext(|connection: &Connection, data| {
+                data.insert(connection.progress());
+            })
+            .h1(map_config(app(), |_| AppConfig::default()));
+        fn_service(move |stream: TcpStream| {
+            let places = Arc::clone(&places);
+            async move { enter(stream, &places) }
+        })
+        .and_then(http.map_err(drop))
+    })?;
+    Ok(listening.run())
+}
+
+/// Gives a connection its place, or sends it away.
+fn enter(
+    stream: TcpStream,
+    places: &Arc<Places>,
+) -> Result<(Connection, Option<std::net::SocketAddr>), ()> {
+    let peer = stream.peer_addr().map_err(drop)?;
+    match places.take(peer.ip()) {
+        Ok(place) => {
+            limit_unread(&stream);
+            Ok((Connection::new(stream, place, peer), Some(peer)))
+        }
+        Err(full) => {
+            turn_away(&stream, full, peer.ip());
+            Err(())
+        }
+    }
+}
+
+fn turn_away(stream: &TcpStream, full: Full, address: std::net::IpAddr) {
+    tracing::debug!(%address, ?full, "a connection was not taken");
+    // A new connection has room for so little; and who is one too many is not waited for.
+    let _ = socket2::SockRef::from(stream).send(&too_many(full));
+}
+
+/// A peer that takes nothing of what is sent to it is cut off: what waits for it, a stream of events for example, is not
+/// polled meanwhile and cannot end itself.
+fn limit_unread(stream: &TcpStream) {
+    #[cfg(target_os = "linux")]
+    {
+        // Where the system refuses, its own patience of some minutes holds.
+        let _ = socket2::SockRef::from(stream).set_tcp_user_timeout(Some(UNREAD));
+    }
+    #[cfg(not(target_os = "linux"))]
+    let _ = stream;
+}
