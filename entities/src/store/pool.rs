@@ -223,13 +223,13 @@ impl Connections {
 
     /// Begins a transaction. A connection that turns out to be gone is replaced: nothing has happened yet.
     pub(super) async fn begin(&self, kind: Kind) -> Result<Transaction, DbErr> {
+        let mut replaced = 0;
         loop {
             let mut lease = self.lease().await?;
             let fresh = lease.held.as_ref().is_some_and(|held| held.fresh);
             match lease.begin(kind.sql(self.0.target.backend())).await {
                 Ok(()) => return Ok(Transaction::new(lease, kind)),
-                // Each turn of the loop closes a connection that was there before.
-                Err(_) if !fresh && lease.state == State::Spoilt => {}
+                Err(_) if !fresh && lease.is_spoilt() && replaced < self.0.most => replaced += 1,
                 Err(fault) => return Err(fault.executing()),
             }
         }
