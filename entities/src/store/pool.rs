@@ -362,7 +362,10 @@ impl Lease {
 
     fn note_cut(&self, fault: &Fault) {
         if fault.leaves() == Leaves::Cut {
-            tracing::warn!(?fault, "the way to the database is cut; it is gone anew");
+            tracing::warn!(
+                ?fault,
+                "the connection to the database is lost; new ones are made"
+            );
             self.home.cut();
         }
     }
