@@ -223,13 +223,13 @@ impl Connections {
 
     /// Begins a transaction. A connection that turns out to be gone is replaced: nothing has happened yet.
     pub(super) async fn begin(&self, kind: Kind) -> Result<Transaction, DbErr> {
+        let mut replaced = 0;
         loop {
             let mut lease = self.lease().await?;
             let fresh = lease.held.as_ref().is_some_and(|held| held.fresh);
             match lease.begin(kind.sql(self.0.target.backend())).await {
                 Ok(()) => return Ok(Transaction::new(lease, kind)),
-                // Each turn of the loop closes a connection that was there before.
-                Err(_) if !fresh && lease.state == State::Spoilt => {}
+                Err(_) if !fresh && lease.is_spoilt() && replaced < self.0.most => replaced += 1,
                 Err(fault) => return Err(fault.executing()),
             }
         }
@@ -277,8 +277,8 @@ impl Lease {
                 // Where another holds the lock there is no transaction; in all other cases nobody knows.
                 self.state = match (&self.home.0.target, fault.leaves()) {
                     (Target::Sqlite(_), Leaves::Usable) if is_busy(&fault) => State::Clean,
-                    (_, leaves) => {
-                        self.note_cut(leaves);
+                    _ => {
+                        self.note_cut(&fault);
                         State::Spoilt
                     }
                 };
@@ -295,7 +295,7 @@ impl Lease {
             Ok(_) => self.state = State::Clean,
             Err(fault) => {
                 self.state = State::Spoilt;
-                self.note_cut(fault.leaves());
+                self.note_cut(fault);
             }
         }
         ended.map(drop)
@@ -350,18 +350,22 @@ impl Lease {
     }
 
     fn answered<T>(&mut self, before: State, answer: Result<T, Fault>) -> Result<T, Fault> {
-        match answer.as_ref().map_err(Fault::leaves) {
-            Ok(_) | Err(Leaves::Usable) => self.state = before,
-            Err(leaves) => {
+        match &answer {
+            Err(fault) if fault.leaves() != Leaves::Usable => {
                 self.state = State::Spoilt;
-                self.note_cut(leaves);
+                self.note_cut(fault);
             }
+            _ => self.state = before,
         }
         answer
     }
 
-    fn note_cut(&self, leaves: Leaves) {
-        if leaves == Leaves::Cut {
+    fn note_cut(&self, fault: &Fault) {
+        if fault.leaves() == Leaves::Cut {
+            tracing::warn!(
+                ?fault,
+                "the connection to the database is lost; new ones are made"
+            );
             self.home.cut();
         }
     }

@@ -130,19 +130,3 @@ async fn a_closed_store_hands_out_no_connection() {
     assert!(is_outage(&store.begin().await.expect_err("is closed")));
     assert!(is_outage(&store.ping().await.expect_err("is closed")));
 }
-
-/// The runtime that opened a connection may be gone when it is used again.
-#[test]
-fn connections_outlive_the_runtime_that_opened_them() {
-    let runtime = || {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build();
-        runtime.expect("a runtime")
-    };
-    let (_folder, store) = runtime().block_on(store());
-    runtime().block_on(async {
-        write(&store, &note("later")).await.expect("is written");
-        assert_eq!(notes(&store).await, 1);
-    });
-}
