@@ -123,7 +123,8 @@ impl Bridges {
     /// Reads when each bridge was last seen by an earlier run.
     pub async fn recover(&self, store: &Store) -> Result<(), DbErr> {
         for bridge in bridge::Entity::find().all(store.reader()).await? {
-            if let Some(seen) = bridge.last_seen_at {
+            // No sign of life lies in the future; the wall clock may have been set back meanwhile.
+            if let Some(seen) = bridge.last_seen_at.map(|seen| seen.min(self.clock.now())) {
                 let mut presence = self.present.entry(bridge.id).or_default();
                 presence.last_sign = presence.last_sign.max(seen);
                 presence.sign_before_return = presence.last_sign;

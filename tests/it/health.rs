@@ -25,7 +25,14 @@ async fn health_and_metrics_tell_how_it_is(#[values(Sqlite, Postgres)] store: St
     let text = answer.text.to_lowercase();
     assert!(text.contains("# type") && text.contains("# help"), "{text}");
     for series in [
-        "call", "answered", "webhook", "ledger", "actor", "depth", "handled",
+        "call",
+        "answered",
+        "webhook",
+        "ledger",
+        "actor",
+        "depth",
+        "handled",
+        "dikala_clock_stepped_milliseconds{} 0",
     ] {
         assert!(text.contains(series), "nothing about {series} in\n{text}");
     }

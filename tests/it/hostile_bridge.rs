@@ -50,10 +50,7 @@ async fn others_are_served(world: &World) {
 async fn a_bridge_that_lists_thousands_of_calls_on_many_sockets_starves_nobody(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(
-        store,
-        Setup::new().set("plans.business.requests_per_minute", 10_000)
-    );
+    let world = world!(store);
     let (_, token) = another_bridge(&world).await;
     let mut floods = Vec::new();
     for number in 0..SOCKETS {
@@ -74,10 +71,7 @@ async fn a_bridge_that_lists_thousands_of_calls_on_many_sockets_starves_nobody(
 async fn a_bridge_that_does_not_read_what_it_asks_for_holds_nothing(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
-    let world = world!(
-        store,
-        Setup::new().set("plans.business.requests_per_minute", 10_000)
-    );
+    let world = world!(store);
     let tenant = &world.tenant;
     tenant
         .change_agent(json!({"systemPrompt": "x".repeat(32_000)}))

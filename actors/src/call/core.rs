@@ -156,10 +156,11 @@ impl CallCore {
         }
     }
 
-    /// A call read back from the store, running or over; with the longest talk that it began with.
+    /// A call read back from the store, running or over, with the longest talk that it began with. Stored instants count, but nothing has happened in the future: the wall
+    /// clock was set back while the service was away, and the call would outlive its deadlines by as much.
     pub fn load(
         parts: Arc<CallParts>,
-        row: call::Model,
+        mut row: call::Model,
         hold: Option<&credit_hold::Model>,
         max_minutes: Option<i64>,
     ) -> Self {
@@ -170,16 +171,18 @@ impl CallCore {
             .as_deref()
             .and_then(|json| serde_json::from_str(json).ok())
             .unwrap_or_default();
-        let mut state = Call::ringing(row.started_at, now, max_minutes, &parts.rules);
+        row.answered_at = row.answered_at.map(|at| at.min(now));
+        let started_at = row.started_at.min(now);
+        let mut state = Call::ringing(started_at, now, max_minutes, &parts.rules);
         state.phase = match (row.status, row.answered_at) {
             (CallStatus::Ringing, _) => Phase::Ringing,
             (CallStatus::Answered, Some(at)) => Phase::Answered { at },
             (status, _) => Phase::Over { status },
         };
-        state.last_change_at = row.ended_at.or(row.answered_at).unwrap_or(row.started_at);
-        state.seen_at = row.last_sign_at;
+        state.last_change_at = row.ended_at.or(row.answered_at).unwrap_or(started_at);
+        state.seen_at = row.last_sign_at.min(now);
         // A call that rang through a restart still gets a moment in which its bridge can report.
-        let rang_out = row.started_at.plus_ms(parts.rules.ring_timeout_ms);
+        let rang_out = started_at.plus_ms(parts.rules.ring_timeout_ms);
         state.ring_until = rang_out.max(now.plus_ms(parts.rules.hangup_grace_ms));
         state.credit = hold.map_or_else(Credit::default, |hold| Credit {
             granted: hold.held + hold.used,

@@ -15,7 +15,8 @@ use futures_util::FutureExt;
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait, IntoActiveModel};
 
 use super::{
-    CallError, CallParts, Incoming, Input, PlanConcurrency, Reply, Rules, actor::Panic, versions,
+    CallError, CallParts, Incoming, Input, PlanConcurrency, Reply, Rules, actor::Panic,
+    core::CallCore, versions,
 };
 use crate::{
     batches::BatchStats,
@@ -499,6 +500,25 @@ async fn a_wall_clock_that_is_set_in_mid_call_changes_no_bill_and_no_deadline() 
             assert!(row.ended_at.expect("is over").since(row.started_at) < 60_000);
         }
     }
+}
+
+#[actix::test]
+async fn a_wall_clock_that_was_set_back_over_a_restart_leaves_no_deadline_an_hour_away() {
+    let world = World::new().await;
+    let call = world.incoming("a").await;
+    assert_eq!(world.tell(call, answered()).await, Ok(Reply::Done));
+    let row = world.row(call).await;
+    let ahead = |at: Millis| at.plus_ms(3_600_000);
+    let stored = call::Model {
+        started_at: ahead(row.started_at),
+        answered_at: row.answered_at.map(ahead),
+        last_sign_at: ahead(row.last_sign_at),
+        ..row
+    };
+    let core = CallCore::load(world.calls.parts(), stored, None);
+    let next = core.next_deadline().expect("it runs");
+    assert!(next.since(SystemClock.now()) <= RULES.lost_after_ms + 2_000);
+    assert!(core.row().answered_at <= Some(SystemClock.now()));
 }
 
 impl Calls {
