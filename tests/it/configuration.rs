@@ -30,6 +30,11 @@ async fn a_wrong_configuration_is_named(
             "retry_schedule_seconds",
         ),
         ("outbound.allow_cidrs", "10.0.0.0/99", "allow_cidrs"),
+        (
+            "outbound.allow_hosts",
+            "https://hooks.internal",
+            "allow_hosts",
+        ),
     ] {
         let mut installation = Installation::new(Sqlite).unwrap();
         installation.set(key, value);

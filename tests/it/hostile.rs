@@ -303,3 +303,58 @@ async fn a_flapping_receiver_gets_everything(#[values(Sqlite, Postgres)] store: 
         .expect(200);
     assert_eq!(record["isActive"], true);
 }
+
+/// Where a tenant's address may lead: what is refused at registration, and what the operator opens.
+#[rstest]
+#[actix_web::test]
+async fn addresses_are_judged_when_they_are_registered(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let setup = Setup::new().set("outbound.allow_hosts", "localhost,.corp.internal,mail:6000");
+    let world = world!(store, setup);
+    let (api, receiver) = (&world.tenant.api, &world.receiver);
+    let label = "a".repeat(64);
+    for (url, code) in [
+        ("https://intranet/", "blocked_address"),
+        ("https://a.localhost/", "blocked_address"),
+        ("https://localhost.localdomain/", "blocked_address"),
+        ("https://metadata.google.internal/", "blocked_address"),
+        ("https://printer.local/", "blocked_address"),
+        ("https://router.home.arpa/", "blocked_address"),
+        ("https://abc.onion/", "blocked_address"),
+        ("https://no-such.invalid/", "blocked_address"),
+        ("https://168.63.129.16/", "blocked_address"),
+        ("https://10.0.0.1/", "blocked_address"),
+        ("https://8.8.8.8:25/", "blocked_address"),
+        ("http://127.0.0.1:6000/", "blocked_address"),
+        ("https://mail/", "blocked_address"),
+        ("https://a..example.com/", "invalid_format"),
+        ("https://a;b.example.com/", "invalid_format"),
+        ("https://a,b.example.com/", "invalid_format"),
+        (&*format!("https://{label}.example.com/"), "invalid_format"),
+    ] {
+        let webhook = json!({"url": url, "events": [], "secret": SECRET});
+        let refused = api.post("/webhooks", webhook).await.expect(422);
+        let fields = refused["error"]["fields"].as_array().unwrap();
+        let codes: Vec<_> = fields
+            .iter()
+            .map(|f| json!([f["field"], f["code"]]))
+            .collect();
+        assert_eq!(
+            codes,
+            [json!(["url", code]), json!(["events", "too_short"])],
+            "{url}"
+        );
+    }
+    for url in ["https://git.corp.internal/", "https://mail:6000/"] {
+        let webhook = json!({"url": url, "events": ["call.started"], "secret": SECRET});
+        api.post("/webhooks", webhook).await.expect(201);
+    }
+    let url = receiver.url("/by-name").replace("127.0.0.1", "localhost");
+    let webhook = json!({"url": url, "events": ["call.started"], "secret": SECRET});
+    let made = api.post("/webhooks", webhook).await.expect(201);
+    let path = format!("/webhooks/{}/test", made["id"].as_str().unwrap());
+    let tested = api.post(&path, json!({})).await.expect(200);
+    assert_eq!(tested["status"], "succeeded", "{tested}");
+    assert_eq!(receiver.received("/by-name").len(), 1);
+}

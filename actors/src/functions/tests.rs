@@ -19,7 +19,7 @@ use crate::{
     clock::{ManualClock, SharedClock, SystemClock},
     outbound::{
         Guard, Outbound,
-        receiver::{Play, Receiver, local_outbound},
+        receiver::{Play, Receiver, SlowNames, local_outbound},
     },
     webhooks::signature::Signer,
 };
@@ -356,4 +356,37 @@ async fn an_answer_belongs_to_its_invocation() {
     for task in running {
         task.await.expect("its own answer");
     }
+}
+
+#[actix::test]
+async fn silent_name_servers_of_one_tenant_hold_up_no_other() {
+    let names = SlowNames::start();
+    let receiver = Receiver::start(|_| Play::answer(200, "", b"{}")).await;
+    let config = FunctionsConfig {
+        timeout: Duration::from_secs(3),
+        ..FunctionsConfig::default()
+    };
+    let here = [Arbiter::current()];
+    let handle = start(&here, &names.outbound, &config, Arc::new(SystemClock));
+    let url = SlowNames::url(&receiver, "hang");
+    let mut bad = invoke(url, FunctionMethod::Post, json!({"city": "x"}));
+    let running: Vec<_> = (0..192)
+        .map(|n| {
+            bad.function.endpoint = SlowNames::url(&receiver, &format!("hang{n}"));
+            let (handle, bad) = (handle.clone(), bad.clone());
+            actix_rt::spawn(async move { handle.invoke(bad).await })
+        })
+        .collect();
+    names.wait_for(32).await;
+    for n in 0..10 {
+        let url = SlowNames::url(&receiver, &format!("quick{n}"));
+        let good = invoke(url, FunctionMethod::Post, json!({"city": "x"}));
+        let outcome = handle.invoke(good).await.outcome;
+        assert!(matches!(outcome, Outcome::Ok { .. }), "{n}: {outcome:?}");
+    }
+    for task in running {
+        let outcome = task.await.expect("it ran").outcome;
+        assert!(outcome.fault().is_some(), "{outcome:?}");
+    }
+    assert_eq!(names.hanging.load(SeqCst), 32);
 }

@@ -305,3 +305,56 @@ async fn tests_of_one_tenant_leave_room_for_anothers() {
     world.succeeded(sent).await;
     assert_eq!(hanging.seen().len(), 4);
 }
+
+#[actix::test]
+async fn silent_name_servers_of_one_tenant_delay_no_other() {
+    let names = SlowNames::start();
+    let world = World::new().await;
+    let receiver = Receiver::start(|_| ok()).await;
+    for n in 0..192 {
+        let url = SlowNames::url(&receiver, &format!("hang{n}"));
+        world.webhook(world.tenant, url).await;
+    }
+    let other = TenantId::new(world.clock.now());
+    let url = SlowNames::url(&receiver, "quick");
+    world.webhook(other, url).await;
+    let handle = world.start_with(quick(), names.outbound.clone());
+    world.announce(&handle, world.tenant, &world.calls(1)).await;
+    names.wait_for(32).await;
+    for id in world.announce(&handle, other, &world.calls(10)).await {
+        let row = world.succeeded(id).await;
+        assert_eq!(row.attempts, 1);
+    }
+    assert_eq!(names.hanging.load(Ordering::SeqCst), 32);
+    handle.drain(Duration::ZERO).await;
+}
+
+/// A receiver that says 103 first, the real answer after a moment, and sometimes everything twice.
+#[actix::test]
+async fn an_answer_is_booked_for_the_delivery_that_it_belongs_to() {
+    let world = World::new().await;
+    let receiver = Receiver::start(|seen| {
+        let body: serde_json::Value = serde_json::from_slice(&seen.body).expect("JSON");
+        let n = body["data"]["n"].as_u64().expect("a number");
+        let status = if n % 2 == 0 { 200 } else { 500 };
+        let answer = format!(
+            "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 {status} X\r\ncontent-length: 2\r\n\r\n{:02}",
+            n % 100
+        );
+        let answer = answer.repeat(if n % 5 == 0 { 2 } else { 1 });
+        Play::After(Duration::from_millis(n % 4), answer.into_bytes())
+    })
+    .await;
+    world.webhook(world.tenant, receiver.url("/")).await;
+    let handle = world.start(retrying(&[1_000]));
+    let ids = world
+        .announce(&handle, world.tenant, &world.calls(60))
+        .await;
+    for (n, id) in ids.into_iter().enumerate() {
+        world.attempted(id).await;
+        let attempts = world.attempts(id).await;
+        let status = if n % 2 == 0 { 200 } else { 500 };
+        assert_eq!(attempts[0].status_code, Some(status), "{n}");
+        assert_eq!(attempts[0].response, format!("{n:02}").into_bytes());
+    }
+}

@@ -4,7 +4,7 @@ use std::{
     cell::{Cell, RefCell},
     collections::HashMap,
     rc::Rc,
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::{Duration, Instant},
 };
 
@@ -21,7 +21,10 @@ use sea_orm::{
 use super::{Services, WebhooksConfig, WebhooksHandle, retry, signature::Signer, start};
 use crate::{
     clock::{Clock, ManualClock, SharedClock, SystemClock},
-    outbound::receiver::{Play, Receiver, Seen, local_outbound},
+    outbound::{
+        Outbound,
+        receiver::{Play, Receiver, Seen, SlowNames, local_outbound},
+    },
     outbox::{self, Deliver, NewEvent},
     testing::sqlite_store,
 };
@@ -63,11 +66,15 @@ impl World {
     }
 
     fn start(&self, config: WebhooksConfig) -> WebhooksHandle {
+        self.start_with(config, local_outbound())
+    }
+
+    fn start_with(&self, config: WebhooksConfig, outbound: Outbound) -> WebhooksHandle {
         let services = Services {
             store: self.store.clone(),
             clock: Arc::clone(&self.clock),
             vault: self.vault.clone(),
-            outbound: local_outbound(),
+            outbound,
             node: NODE.into(),
         };
         start(&Arbiter::current(), services, config)
