@@ -13,6 +13,8 @@ use super::{
 
 /// Faults that are told at once.
 const FAULTS_MAX: usize = 16;
+/// Bytes of JSON in `enum`, `const` and `required` that count as one node.
+const VALUE_BYTES: u32 = 64;
 /// Where definitions stand.
 const DEFINITIONS: [&str; 2] = ["$defs", "definitions"];
 /// The dialects that the subset belongs to, without what may stand around them.
@@ -119,7 +121,7 @@ impl<'a> Compiler<'a> {
                     self.full = true;
                     let predicate = format!(
                         "is too large once its references are followed: at most {NODES_MAX} schemas, of which each pattern \
-                         counts as {PATTERN_WEIGHT}"
+                         counts as {PATTERN_WEIGHT} and {VALUE_BYTES} bytes of enum, const and required as one"
                     );
                     self.fault("", FaultKind::TooLarge, predicate);
                 }
@@ -161,7 +163,7 @@ impl<'a> Compiler<'a> {
         match keyword {
             "type" => node.kinds = self.kinds(value, at),
             "nullable" => node.nullable = self.boolean(value, at, "must be true or false"),
-            "const" => node.constant = Some(value.clone()),
+            "const" => node.constant = self.may_keep(value).then(|| value.clone()),
             "enum" => node.values = self.values(value, at),
             "properties" => {
                 for (name, property) in self.object(value, at).into_iter().flatten() {
@@ -261,9 +263,17 @@ impl<'a> Compiler<'a> {
         Some(kinds)
     }
 
+    /// A value that is kept, and once more wherever its definition is referred to.
+    fn may_keep(&mut self, value: &Value) -> bool {
+        let bytes = u32::try_from(value.to_string().len()).unwrap_or(u32::MAX);
+        self.spend(bytes / VALUE_BYTES)
+    }
+
     fn values(&mut self, value: &Value, at: &str) -> Option<Vec<Value>> {
         match value {
-            Value::Array(values) if !values.is_empty() => Some(values.clone()),
+            Value::Array(values) if !values.is_empty() => {
+                self.may_keep(value).then(|| values.clone())
+            }
             _ => {
                 self.wrong_type(at, "must be a list with at least one value");
                 None
@@ -281,6 +291,9 @@ impl<'a> Compiler<'a> {
             return Vec::new();
         };
         let mut seen = BTreeSet::new();
+        if !self.may_keep(value) {
+            return Vec::new();
+        }
         for (index, value) in values.iter().enumerate() {
             let here = format!("{at}[{index}]");
             match value.as_str() {

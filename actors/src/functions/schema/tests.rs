@@ -355,6 +355,13 @@ fn what_would_run_without_end_is_refused() {
         faults(&attack),
         [(".properties.a.items.allOf".to_owned(), FaultKind::TooLarge)]
     );
+    // What is kept of a value is kept wherever its definition is referred to.
+    let numbers: Vec<u32> = (0..2_000).collect();
+    let referred = (0..200)
+        .map(|n| (format!("p{n}"), json!({"$ref": "#/$defs/e"})))
+        .collect();
+    let copies = json!({"type": "object", "properties": Value::Object(referred), "$defs": {"e": {"enum": numbers}}});
+    assert_eq!(faults(&copies), [(String::new(), FaultKind::TooLarge)]);
     let patterns = (0..30)
         .map(|n| (format!("p{n}"), json!({"pattern": "a"})))
         .collect();
