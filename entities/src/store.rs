@@ -222,10 +222,12 @@ impl Store {
 
     /// Whether the database answers now.
     pub async fn ping(&self) -> Result<(), DbErr> {
-        self.reader
-            .query_one_raw(Statement::from_string(self.backend, "SELECT 1"))
-            .await
-            .map(drop)
+        for readers in [&self.reader, &self.core_reader] {
+            readers
+                .query_one_raw(Statement::from_string(self.backend, "SELECT 1"))
+                .await?;
+        }
+        Ok(())
     }
 
     /// Empties SQLite's log where it has grown, if that can be done now without holding up a commit: its content is copied
