@@ -300,10 +300,12 @@ impl Store {
 
     /// Whether the database answers now.
     pub async fn ping(&self) -> Result<(), DbErr> {
-        self.reader
-            .query_one_raw(Statement::from_string(self.backend(), "SELECT 1"))
-            .await
-            .map(drop)
+        for readers in [&self.reader, &self.core_reader] {
+            readers
+                .query_one_raw(Statement::from_string(self.backend(), "SELECT 1"))
+                .await?;
+        }
+        Ok(())
     }
 
     /// Whether what a call writes can be committed now; tried once a second at most, however often it is asked. A disk that

@@ -180,7 +180,7 @@ async fn answers_with(
         .await
 }
 
-/// A repeat of those requests is answered with the code of the first answer and no body.
+/// A repeat of those requests is answered with the code of the first answer and an empty object.
 async fn forget_answers(
     txn: &Transaction,
     tenant: TenantId,

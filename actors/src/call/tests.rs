@@ -515,7 +515,7 @@ async fn a_wall_clock_that_was_set_back_over_a_restart_leaves_no_deadline_an_hou
         last_sign_at: ahead(row.last_sign_at),
         ..row
     };
-    let core = CallCore::load(world.calls.parts(), stored, None);
+    let core = CallCore::load(world.calls.parts(), stored, None, None);
     let next = core.next_deadline().expect("it runs");
     assert!(next.since(SystemClock.now()) <= RULES.lost_after_ms + 2_000);
     assert!(core.row().answered_at <= Some(SystemClock.now()));
