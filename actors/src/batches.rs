@@ -108,7 +108,11 @@ async fn with_retries<T, W>(
 mod tests {
     use std::cell::RefCell;
 
+    use dikala_entities::Store;
+    use sea_orm::{ConnectionTrait, DbBackend, Statement};
+
     use super::*;
+    use crate::testing::postgres_store;
 
     #[actix::test]
     async fn what_is_wrong_stands_alone_in_the_end() {
@@ -133,5 +137,29 @@ mod tests {
         .await;
         assert_eq!(*written.borrow(), [0, 1, 2, 3, 4, 6, 7, 8]);
         assert_eq!(*refused.borrow(), [5]);
+    }
+
+    async fn process(store: &Store) -> i32 {
+        let ask = Statement::from_string(DbBackend::Postgres, "SELECT pg_backend_pid() AS pid");
+        let row = store.reader().query_one_raw(ask).await.expect("answers");
+        row.expect("a row").try_get("", "pid").expect("a number")
+    }
+
+    /// A socket belongs to the runtime in which it was opened; the threads that serve HTTP end before others are done.
+    #[test]
+    fn a_connection_outlives_the_runtime_in_which_it_was_opened() {
+        let runtime = || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            runtime.expect("a runtime")
+        };
+        let first = runtime();
+        let Some(store) = first.block_on(postgres_store()) else {
+            return;
+        };
+        let before = first.block_on(process(&store));
+        drop(first);
+        assert_eq!(runtime().block_on(process(&store)), before);
     }
 }

@@ -155,34 +155,3 @@ fn unprivileged_shell() -> Command {
     shell.args(["-u", "postgres", "--", "sh"]);
     shell
 }
-
-#[cfg(test)]
-mod tests {
-    use sea_orm::{ConnectionTrait, DbBackend, Statement};
-
-    use super::*;
-
-    async fn process(store: &Store) -> i32 {
-        let ask = Statement::from_string(DbBackend::Postgres, "SELECT pg_backend_pid() AS pid");
-        let row = store.reader().query_one_raw(ask).await.expect("answers");
-        row.expect("a row").try_get("", "pid").expect("a number")
-    }
-
-    /// A socket belongs to the runtime in which it was opened; the threads that serve HTTP end before others are done.
-    #[test]
-    fn a_connection_outlives_the_runtime_in_which_it_was_opened() {
-        let runtime = || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build();
-            runtime.expect("a runtime")
-        };
-        let first = runtime();
-        let Some(store) = first.block_on(postgres_store()) else {
-            return;
-        };
-        let before = first.block_on(process(&store));
-        drop(first);
-        assert_eq!(runtime().block_on(process(&store)), before);
-    }
-}
