@@ -336,12 +336,12 @@ async fn an_answer_is_booked_for_the_delivery_that_it_belongs_to() {
     let receiver = Receiver::start(|seen| {
         let body: serde_json::Value = serde_json::from_slice(&seen.body).expect("JSON");
         let n = body["data"]["n"].as_u64().expect("a number");
-        let status = if n % 2 == 0 { 200 } else { 500 };
+        let status = if n.is_multiple_of(2) { 200 } else { 500 };
         let answer = format!(
             "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 {status} X\r\ncontent-length: 2\r\n\r\n{:02}",
             n % 100
         );
-        let answer = answer.repeat(if n % 5 == 0 { 2 } else { 1 });
+        let answer = answer.repeat(if n.is_multiple_of(5) { 2 } else { 1 });
         Play::After(Duration::from_millis(n % 4), answer.into_bytes())
     })
     .await;
@@ -353,7 +353,7 @@ async fn an_answer_is_booked_for_the_delivery_that_it_belongs_to() {
     for (n, id) in ids.into_iter().enumerate() {
         world.attempted(id).await;
         let attempts = world.attempts(id).await;
-        let status = if n % 2 == 0 { 200 } else { 500 };
+        let status = if n.is_multiple_of(2) { 200 } else { 500 };
         assert_eq!(attempts[0].status_code, Some(status), "{n}");
         assert_eq!(attempts[0].response, format!("{n:02}").into_bytes());
     }
