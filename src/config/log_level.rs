@@ -9,11 +9,13 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 const OWN: &str = "dikala";
 /// Libraries are logged up to here: below it they show what passes through them, keys and passwords included.
 const LIBRARIES: Level = Level::WARN;
+/// The one part of a library that can be asked for: the text of statements, without what is bound to them.
+const STATEMENTS: &str = "sqlx::query";
 /// Reports what clients and tenants' servers sent wrong as errors, several lines for one; what became of a request or of an
 /// attempt is told elsewhere.
 const UNHEARD: &str = "actix_http";
 
-/// A log level as it is configured: `info`, or `info,dikala_actors=debug`.
+/// A log level as it is configured: `info`, or `info,dikala_actors=debug`, or `info,sqlx::query=debug`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogLevel {
     default: LevelFilter,
@@ -39,10 +41,10 @@ impl FromStr for LogLevel {
                         && target
                             .bytes()
                             .all(|b| b.is_ascii_alphanumeric() || b"_:".contains(&b));
-                    if !is_path || !target.starts_with(OWN) {
+                    if !is_path || !(target.starts_with(OWN) || target == STATEMENTS) {
                         return Err(format!(
                             "{target:?} is no part of this program; they are dikala, dikala_actors, dikala_entities and the \
-                             modules in them, such as dikala_actors::webhooks"
+                             modules in them, such as dikala_actors::webhooks, and {STATEMENTS} for the statements"
                         ));
                     }
                     level
@@ -90,14 +92,15 @@ impl LogLevel {
         if is_below(target, UNHEARD) {
             return false;
         }
-        if !target.starts_with(OWN) {
-            return level <= LIBRARIES && level <= self.default;
-        }
-        let own = self
+        let asked_for = self
             .targets
             .iter()
             .find(|(above, _)| is_below(target, above));
-        level <= own.map_or(self.default, |(_, level)| *level)
+        match asked_for {
+            Some((_, most)) => level <= *most,
+            None if target.starts_with(OWN) => level <= self.default,
+            None => level <= LIBRARIES && level <= self.default,
+        }
     }
 
     /// The most talkative level there is anywhere.
@@ -166,5 +169,9 @@ mod tests {
         let all = self::level("trace");
         assert!(!all.allows_of("sea_orm::database", Level::INFO));
         assert!(!all.allows_of("sqlx", Level::TRACE));
+        assert!(!all.allows_of(STATEMENTS, Level::DEBUG));
+        let asked = self::level("info,sqlx::query=debug");
+        assert!(asked.allows_of(STATEMENTS, Level::DEBUG));
+        assert!(!asked.allows_of("sqlx::pool", Level::DEBUG));
     }
 }
