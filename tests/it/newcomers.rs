@@ -285,6 +285,7 @@ async fn a_postgresql_that_is_not_there_is_told_at_once() {
 async fn the_log_tells_what_happened_and_nothing_of_the_framework() {
     let setup = Setup::new()
         .set("webhooks.retry_schedule_seconds", 1)
+        .set("log.level", "info")
         .set("log.format", "json");
     let world = world!(Sqlite, setup);
     let (server, tenant) = (&world.server, &world.tenant);

@@ -15,7 +15,7 @@ use dikala_entities::{OutboundUrl, UrlPolicy};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::{TcpListener, TcpStream},
-    sync::Notify,
+    sync::{Notify, Semaphore},
 };
 
 use super::{Guard, Outbound, resolver::Resolver};
@@ -36,6 +36,8 @@ pub(crate) enum Play {
     Raw(Vec<u8>),
     /// The same after a while.
     After(Duration, Vec<u8>),
+    /// The same once the test gives a permit for it.
+    When(Arc<Semaphore>, Vec<u8>),
     /// Never says anything.
     Hang,
     /// Sends the bytes one at a time, for ever.
@@ -143,6 +145,13 @@ async fn perform(socket: &mut TcpStream, play: Play) -> bool {
         Play::Raw(bytes) => socket.write_all(&bytes).await.is_ok(),
         Play::After(wait, bytes) => {
             tokio::time::sleep(wait).await;
+            socket.write_all(&bytes).await.is_ok()
+        }
+        Play::When(permits, bytes) => {
+            let Ok(permit) = permits.acquire().await else {
+                return false;
+            };
+            permit.forget();
             socket.write_all(&bytes).await.is_ok()
         }
         Play::Hang => std::future::pending().await,

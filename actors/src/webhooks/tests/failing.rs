@@ -1,5 +1,7 @@
 //! Endpoints that fail, hang, go away, or are taken away.
 
+use tokio::sync::Semaphore;
+
 use super::*;
 
 #[actix::test]
@@ -249,8 +251,9 @@ async fn ten_failed_deliveries_over_five_days_disable_with_the_reason_in_the_rec
 #[actix::test]
 async fn a_late_410_tells_of_the_address_that_it_came_from() {
     let world = World::new().await;
-    let answer = Play::After(
-        Duration::from_millis(300),
+    let gone = Arc::new(Semaphore::new(0));
+    let answer = Play::When(
+        Arc::clone(&gone),
         b"HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n".to_vec(),
     );
     let old = Receiver::start(move |_| answer.clone()).await;
@@ -264,6 +267,7 @@ async fn a_late_410_tells_of_the_address_that_it_came_from() {
     moved.updated_at = Set(world.clock.now());
     moved.update(world.store.writer()).await.expect("moved");
     handle.refresh(hook.id);
+    gone.add_permits(1);
     world.attempted(ids[0]).await;
     let row = world.webhook_row(hook.id).await;
     assert_eq!((row.is_active, row.disabled_reason), (true, None));
