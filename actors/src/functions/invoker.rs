@@ -88,10 +88,13 @@ impl Handler<Permitted> for FunctionInvoker {
 impl Kept {
     async fn invoke(&self, invoke: Invoke) -> (Invoked, Heard) {
         let began = Instant::now();
-        let checked = self
-            .schemas
-            .check(&invoke.function.parameters, &invoke.parameters);
-        if let Err(outcome) = checked.await {
+        let checked = self.schemas.check(
+            invoke.tenant,
+            &invoke.function.parameters,
+            &invoke.parameters,
+        );
+        let checked = tokio::time::timeout(self.timeout, checked).await;
+        if let Err(outcome) = checked.unwrap_or_else(|_| Err(Outcome::busy())) {
             return (Invoked::at_once(outcome), Heard::Nothing);
         }
         let Ok((head, body)) = request::build(&invoke) else {

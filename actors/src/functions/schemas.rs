@@ -1,20 +1,28 @@
-//! Compiled parameter schemas of one invoker.
+//! Compiled parameter schemas of one invoker, and the checks of arguments against them. What takes long is done beside the
+//! invoker's thread, on which other tenants' functions run, and one check of a tenant after the other.
 
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
+use dikala_entities::TenantId;
 use serde_json::{Map, Value};
+use tokio::sync::Semaphore;
 
 use super::{FaultCode, Outcome, schema::Schema};
 
 /// Nodes of all schemas that are kept. A pattern counts as 80 of them, and so all stay within some tens of megabytes.
 const KEPT_NODES_MAX: u32 = 20_000;
+/// Steps of a check on the invoker's own thread: below a few milliseconds, and more than ordinary arguments need.
+const STEPS_AT_ONCE_MAX: u32 = 4_000;
 
 /// A compiled schema, or why it cannot be used.
 type Compiled = Arc<Result<Schema, String>>;
 
-/// Compiled schemas by their text.
+/// Compiled schemas by their text, and the turns of tenants whose checks take long.
 #[derive(Debug, Default)]
-pub(super) struct Schemas(RefCell<Kept>);
+pub(super) struct Schemas {
+    kept: RefCell<Kept>,
+    turns: RefCell<HashMap<TenantId, Arc<Semaphore>>>,
+}
 
 #[derive(Debug, Default)]
 struct Kept {
@@ -26,23 +34,23 @@ impl Schemas {
     /// Whether the arguments fit the schema, or what the AI is told.
     pub async fn check(
         &self,
+        tenant: TenantId,
         text: &Arc<str>,
         arguments: &Map<String, Value>,
     ) -> Result<(), Outcome> {
-        let known = self.0.borrow().by_text.get(text).cloned();
-        let compiled = match known {
-            Some(compiled) => compiled,
-            None => {
-                // Patterns can take milliseconds to compile, and other tenants' functions run on this thread.
-                let wanted = Arc::clone(text);
-                let compiled = tokio::task::spawn_blocking(move || compile(&wanted)).await;
-                let compiled = Arc::new(compiled.map_err(|_| Outcome::busy())?);
-                self.keep(text, &compiled);
-                compiled
-            }
-        };
+        let compiled = self.compiled(tenant, text).await?;
         let checked = match &*compiled {
-            Ok(schema) => schema.check(arguments),
+            Ok(schema) => match schema.check_within(STEPS_AT_ONCE_MAX, arguments) {
+                Some(checked) => checked,
+                None => {
+                    let (compiled, arguments) = (Arc::clone(&compiled), arguments.clone());
+                    let work = move || match &*compiled {
+                        Ok(schema) => schema.check(&arguments),
+                        Err(reason) => Err(reason.clone()),
+                    };
+                    self.beside(tenant, work).await?
+                }
+            },
             Err(reason) => Err(format!(
                 "The function's parameters schema cannot be used: {reason}. Write it again within what is taken."
             )),
@@ -50,9 +58,46 @@ impl Schemas {
         checked.map_err(|sentence| Outcome::error(FaultCode::InvalidArguments, sentence))
     }
 
+    async fn compiled(&self, tenant: TenantId, text: &Arc<str>) -> Result<Compiled, Outcome> {
+        let known = self.kept.borrow().by_text.get(text).cloned();
+        if let Some(compiled) = known {
+            return Ok(compiled);
+        }
+        // Patterns can take milliseconds to compile.
+        let wanted = Arc::clone(text);
+        let compiled = Arc::new(self.beside(tenant, move || compile(&wanted)).await?);
+        self.keep(text, &compiled);
+        Ok(compiled)
+    }
+
+    /// Does what may take long on a thread of its own, when the tenant's turn has come. The turn lasts until the work is over,
+    /// also where nobody waits for it any more.
+    async fn beside<T: Send + 'static>(
+        &self,
+        tenant: TenantId,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, Outcome> {
+        let turns = {
+            let mut all = self.turns.borrow_mut();
+            // Only those that somebody has or waits for are worth keeping.
+            all.retain(|_, turns| Arc::strong_count(turns) > 1);
+            Arc::clone(
+                all.entry(tenant)
+                    .or_insert_with(|| Arc::new(Semaphore::new(1))),
+            )
+        };
+        let turn = turns.acquire_owned().await.map_err(|_| Outcome::busy())?;
+        let done = tokio::task::spawn_blocking(move || {
+            let result = work();
+            drop(turn);
+            result
+        });
+        done.await.map_err(|_| Outcome::busy())
+    }
+
     fn keep(&self, text: &Arc<str>, compiled: &Compiled) {
         let nodes = compiled.as_ref().as_ref().map_or(1, Schema::nodes);
-        let mut kept = self.0.borrow_mut();
+        let mut kept = self.kept.borrow_mut();
         if kept.nodes.saturating_add(nodes) > KEPT_NODES_MAX {
             *kept = Kept::default();
         }

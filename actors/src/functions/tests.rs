@@ -253,6 +253,43 @@ async fn tenants_that_hang_take_nothing_from_a_healthy_one() {
     assert_eq!(handle.in_flight(), 0);
 }
 
+/// Both are called by the same invoker: what takes long to check is checked beside its thread, one after the other.
+#[actix::test]
+async fn arguments_that_take_long_to_check_delay_no_other_tenant() {
+    let quick = Receiver::start(|_| Play::answer(200, "", b"{}")).await;
+    let handle = real(Arc::new(SystemClock));
+    let mut heavy = invoke(quick.url("/"), FunctionMethod::Post, json!({}));
+    let pattern = json!({"type": "string", "pattern": "^[ab]*a[ab]{300}c$"});
+    let alternatives = json!({"anyOf": [pattern, {"type": "string"}]});
+    let schema =
+        json!({"type": "object", "properties": {"a": {"type": "array", "items": alternatives}}});
+    heavy.function.parameters = schema.to_string().into();
+    // All of it is looked at, and the last item fits nothing: no endpoint is waited for.
+    let mut items = vec![json!("ab".repeat(50)); 40];
+    items.push(json!(1));
+    heavy.parameters = Map::from_iter([("a".to_owned(), Value::from(items))]);
+    let good = invoke(quick.url("/"), FunctionMethod::Post, json!({"city": "x"}));
+    // Both schemas are compiled from here on.
+    handle.invoke(heavy.clone()).await;
+    handle.invoke(good.clone()).await;
+    let running: Vec<_> = (0..12)
+        .map(|_| {
+            let (handle, heavy) = (handle.clone(), heavy.clone());
+            actix_rt::spawn(async move { handle.invoke(heavy).await.outcome })
+        })
+        .collect();
+    // Each of them has begun after this.
+    tokio::task::yield_now().await;
+    let outcome = handle.invoke(good).await.outcome;
+    assert!(matches!(outcome, Outcome::Ok { .. }), "{outcome:?}");
+    let waiting = running.iter().filter(|task| !task.is_finished()).count();
+    assert!(waiting > 0, "the other tenant waited for all of them");
+    for task in running {
+        let fault = task.await.expect("it ran").fault();
+        assert_eq!(fault, Some(FaultCode::InvalidArguments));
+    }
+}
+
 #[actix::test]
 async fn an_endpoint_that_keeps_hanging_is_left_alone_until_it_answers() {
     let answers = Arc::new(AtomicBool::new(false));

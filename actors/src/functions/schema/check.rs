@@ -1,11 +1,10 @@
 //! Whether a value fits a compiled schema. Stops at the first thing that does not, and after a stated number of steps.
 
-use std::collections::HashSet;
+use std::{collections::HashSet, fmt};
 
 use serde_json::{Map, Value};
 
 use super::{
-    STEPS_MAX,
     node::{ArrayRules, Kinds, Node, NumberRules, ObjectRules, StringRules},
     number::Decimal,
 };
@@ -15,39 +14,104 @@ const CHARS_A_STEP: usize = 16;
 /// Values that a sentence names.
 const NAMED_MAX: usize = 10;
 
-/// Why a value does not fit.
+/// Why a value does not fit. Words are made of it only where somebody is told: most misfits are those of alternatives that
+/// are not taken.
 #[derive(Debug)]
-pub(super) enum Misfit {
+pub(super) enum Misfit<'a> {
     /// There is too much to check.
     Steps,
     At {
         /// From the inside to the outside.
-        path: Vec<String>,
-        /// Comes after "…: ".
-        what: String,
-        /// It is not even of the right type.
-        wrong_kind: bool,
+        path: Vec<Step<'a>>,
+        what: What<'a>,
     },
 }
 
-fn misfit(what: impl Into<String>) -> Misfit {
-    Misfit::At {
-        path: Vec::new(),
-        what: what.into(),
-        wrong_kind: false,
+/// A step into a value.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step<'a> {
+    Member(&'a str),
+    Item(usize),
+}
+
+/// What does not fit; shown, it comes after "…: ".
+#[derive(Debug)]
+pub(super) enum What<'a> {
+    Kind(Kinds),
+    Constant(&'a Value),
+    Values(&'a [Value]),
+    Required(&'a str),
+    NoProperty(&'a str),
+    SameItemTwice,
+    Pattern(&'a str),
+    /// Words and a bound, such as "at least" and 5.
+    Number(&'static str, Decimal),
+    /// Words, a bound and what is counted.
+    Count(&'static str, u64, &'static str),
+    NoAlternative(usize),
+    SeveralAlternatives,
+}
+
+impl<'a> From<What<'a>> for Misfit<'a> {
+    fn from(what: What<'a>) -> Self {
+        Self::At {
+            path: Vec::new(),
+            what,
+        }
     }
 }
 
-impl Misfit {
-    fn inside(mut self, step: &str) -> Self {
+impl<'a> Misfit<'a> {
+    fn inside(mut self, step: Step<'a>) -> Self {
         if let Self::At { path, .. } = &mut self {
-            path.push(step.to_owned());
+            path.push(step);
         }
         self
     }
 
     fn is_other_kind(&self) -> bool {
-        matches!(self, Self::At { path, wrong_kind: true, .. } if path.is_empty())
+        matches!(self, Self::At { path, what: What::Kind(_) } if path.is_empty())
+    }
+}
+
+impl fmt::Display for Step<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Member(name) => write!(f, "/{name}"),
+            Self::Item(index) => write!(f, "/{index}"),
+        }
+    }
+}
+
+impl fmt::Display for What<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kind(kinds) => write!(f, "must be {kinds}"),
+            Self::Constant(constant) => write!(f, "must be {}", shown(constant)),
+            Self::Values(values) => {
+                let named: Vec<String> = values.iter().take(NAMED_MAX).map(shown).collect();
+                let more = if values.len() > NAMED_MAX {
+                    ", …"
+                } else {
+                    ""
+                };
+                write!(f, "must be one of {}{more}", named.join(", "))
+            }
+            Self::Required(name) => write!(f, "{} is required", shown_text(name)),
+            Self::NoProperty(name) => {
+                write!(f, "{} is not one of the properties", shown_text(name))
+            }
+            Self::SameItemTwice => f.write_str("must not have the same item twice"),
+            Self::Pattern(pattern) => write!(f, "must match {pattern}"),
+            Self::Number(words, bound) => write!(f, "must be {words} {bound}"),
+            Self::Count(words, bound, noun) => write!(f, "must have {words} {bound} {noun}"),
+            Self::NoAlternative(branches) => {
+                write!(f, "fits none of the {branches} alternatives")
+            }
+            Self::SeveralAlternatives => {
+                f.write_str("fits more than one of the alternatives of oneOf")
+            }
+        }
     }
 }
 
@@ -58,18 +122,19 @@ pub(super) struct Checker {
 }
 
 impl Checker {
-    pub fn new() -> Self {
-        Self { left: STEPS_MAX }
+    /// A checking of so many steps at most.
+    pub fn new(steps_max: u32) -> Self {
+        Self { left: steps_max }
     }
 
-    fn spend(&mut self, steps: usize) -> Result<(), Misfit> {
+    fn spend<'a>(&mut self, steps: usize) -> Result<(), Misfit<'a>> {
         let steps = u32::try_from(steps).unwrap_or(u32::MAX);
         self.left = self.left.checked_sub(steps).ok_or(Misfit::Steps)?;
         Ok(())
     }
 
     /// Checks the value against the node.
-    pub fn check(&mut self, node: &Node, value: &Value) -> Result<(), Misfit> {
+    pub fn check<'a>(&mut self, node: &'a Node, value: &'a Value) -> Result<(), Misfit<'a>> {
         self.spend(1)?;
         if node.nullable && value.is_null() {
             return Ok(());
@@ -78,7 +143,7 @@ impl Checker {
         if let Some(constant) = &node.constant
             && !self.equal(constant, value)?
         {
-            return Err(misfit(format!("must be {}", shown(constant))));
+            return Err(What::Constant(constant).into());
         }
         if let Some(values) = &node.values {
             self.one_of(values, value)?;
@@ -100,38 +165,33 @@ impl Checker {
         self.one(&node.one, value)
     }
 
-    fn one_of(&mut self, values: &[Value], value: &Value) -> Result<(), Misfit> {
+    fn one_of<'a>(&mut self, values: &'a [Value], value: &Value) -> Result<(), Misfit<'a>> {
         for allowed in values {
             if self.equal(allowed, value)? {
                 return Ok(());
             }
         }
-        let named: Vec<String> = values.iter().take(NAMED_MAX).map(shown).collect();
-        let more = if values.len() > NAMED_MAX {
-            ", …"
-        } else {
-            ""
-        };
-        Err(misfit(format!("must be one of {}{more}", named.join(", "))))
+        Err(What::Values(values).into())
     }
 
-    fn object(&mut self, rules: &ObjectRules, members: &Map<String, Value>) -> Result<(), Misfit> {
+    fn object<'a>(
+        &mut self,
+        rules: &'a ObjectRules,
+        members: &'a Map<String, Value>,
+    ) -> Result<(), Misfit<'a>> {
         self.spend(rules.required.len() + members.len())?;
         for name in &rules.required {
             if !members.contains_key(name) {
-                return Err(misfit(format!("{} is required", shown_text(name))));
+                return Err(What::Required(name).into());
             }
         }
         for (name, member) in members {
             match rules.properties.get(name) {
                 Some(node) => self
                     .check(node, member)
-                    .map_err(|misfit| misfit.inside(name))?,
+                    .map_err(|misfit| misfit.inside(Step::Member(name)))?,
                 None if rules.closed => {
-                    return Err(misfit(format!(
-                        "{} is not one of the properties",
-                        shown_text(name)
-                    )));
+                    return Err(What::NoProperty(name).into());
                 }
                 None => {}
             }
@@ -139,12 +199,12 @@ impl Checker {
         Ok(())
     }
 
-    fn array(&mut self, rules: &ArrayRules, items: &[Value]) -> Result<(), Misfit> {
+    fn array<'a>(&mut self, rules: &'a ArrayRules, items: &'a [Value]) -> Result<(), Misfit<'a>> {
         within_count(rules.min, rules.max, items.len(), "items")?;
         if let Some(node) = &rules.items {
             for (index, item) in items.iter().enumerate() {
                 self.check(node, item)
-                    .map_err(|misfit| misfit.inside(&index.to_string()))?;
+                    .map_err(|misfit| misfit.inside(Step::Item(index)))?;
             }
         }
         if rules.unique {
@@ -154,28 +214,28 @@ impl Checker {
                 canonical(item, &mut text);
                 self.spend(1 + text.len() / CHARS_A_STEP)?;
                 if !seen.insert(text) {
-                    return Err(misfit("must not have the same item twice"));
+                    return Err(What::SameItemTwice.into());
                 }
             }
         }
         Ok(())
     }
 
-    fn text(&mut self, rules: &StringRules, text: &str) -> Result<(), Misfit> {
+    fn text<'a>(&mut self, rules: &'a StringRules, text: &str) -> Result<(), Misfit<'a>> {
         if rules.min.is_some() || rules.max.is_some() {
             self.spend(text.len() / CHARS_A_STEP)?;
             within_count(rules.min, rules.max, text.chars().count(), "characters")?;
         }
         if let Some(pattern) = &rules.pattern {
-            self.spend(text.len() / CHARS_A_STEP)?;
+            self.spend(pattern.steps(text))?;
             if !pattern.is_match(text) {
-                return Err(misfit(format!("must match {}", pattern.as_str())));
+                return Err(What::Pattern(pattern.as_str()).into());
             }
         }
         Ok(())
     }
 
-    fn any(&mut self, branches: &[Node], value: &Value) -> Result<(), Misfit> {
+    fn any<'a>(&mut self, branches: &'a [Node], value: &'a Value) -> Result<(), Misfit<'a>> {
         if branches.is_empty() {
             return Ok(());
         }
@@ -190,7 +250,7 @@ impl Checker {
         Err(closest.misfit(branches.len()))
     }
 
-    fn one(&mut self, branches: &[Node], value: &Value) -> Result<(), Misfit> {
+    fn one<'a>(&mut self, branches: &'a [Node], value: &'a Value) -> Result<(), Misfit<'a>> {
         if branches.is_empty() {
             return Ok(());
         }
@@ -205,12 +265,12 @@ impl Checker {
         match fits {
             0 => Err(closest.misfit(branches.len())),
             1 => Ok(()),
-            _ => Err(misfit("fits more than one of the alternatives of oneOf")),
+            _ => Err(What::SeveralAlternatives.into()),
         }
     }
 
     /// Equal as JSON: `1` is `1.0`.
-    fn equal(&mut self, a: &Value, b: &Value) -> Result<bool, Misfit> {
+    fn equal<'a>(&mut self, a: &Value, b: &Value) -> Result<bool, Misfit<'a>> {
         self.spend(1)?;
         Ok(match (a, b) {
             (Value::Number(a), Value::Number(b)) => Decimal::of(a) == Decimal::of(b),
@@ -244,40 +304,36 @@ impl Checker {
 
 /// The one branch whose type was right, if there is just one: its misfit says most.
 #[derive(Default)]
-struct Closest {
-    misfit: Option<Misfit>,
+struct Closest<'a> {
+    misfit: Option<Misfit<'a>>,
     more: bool,
 }
 
-impl Closest {
-    fn take(&mut self, misfit: Misfit) {
+impl<'a> Closest<'a> {
+    fn take(&mut self, misfit: Misfit<'a>) {
         if !misfit.is_other_kind() {
             self.more |= self.misfit.is_some();
             self.misfit.get_or_insert(misfit);
         }
     }
 
-    fn misfit(self, branches: usize) -> Misfit {
+    fn misfit(self, branches: usize) -> Misfit<'a> {
         match self.misfit {
             Some(misfit) if !self.more => misfit,
-            _ => misfit(format!("fits none of the {branches} alternatives")),
+            _ => What::NoAlternative(branches).into(),
         }
     }
 }
 
-fn kind(kinds: Option<Kinds>, value: &Value) -> Result<(), Misfit> {
+fn kind<'a>(kinds: Option<Kinds>, value: &Value) -> Result<(), Misfit<'a>> {
     match kinds {
-        Some(kinds) if !kinds.take(value) => Err(Misfit::At {
-            path: Vec::new(),
-            what: format!("must be {kinds}"),
-            wrong_kind: true,
-        }),
+        Some(kinds) if !kinds.take(value) => Err(What::Kind(kinds).into()),
         _ => Ok(()),
     }
 }
 
-fn within(rules: &NumberRules, number: Decimal) -> Result<(), Misfit> {
-    let wrong = |words: &str, bound: Decimal| Err(misfit(format!("must be {words} {bound}")));
+fn within<'a>(rules: &NumberRules, number: Decimal) -> Result<(), Misfit<'a>> {
+    let wrong = |words, bound| Err(What::Number(words, bound).into());
     match rules {
         NumberRules { min: Some(min), .. } if number < *min => wrong("at least", *min),
         NumberRules { max: Some(max), .. } if number > *max => wrong("at most", *max),
@@ -295,16 +351,16 @@ fn within(rules: &NumberRules, number: Decimal) -> Result<(), Misfit> {
     }
 }
 
-fn within_count(
+fn within_count<'a>(
     min: Option<u64>,
     max: Option<u64>,
     count: usize,
-    noun: &str,
-) -> Result<(), Misfit> {
+    noun: &'static str,
+) -> Result<(), Misfit<'a>> {
     let count = u64::try_from(count).unwrap_or(u64::MAX);
     match (min, max) {
-        (Some(min), _) if count < min => Err(misfit(format!("must have at least {min} {noun}"))),
-        (_, Some(max)) if count > max => Err(misfit(format!("must have at most {max} {noun}"))),
+        (Some(min), _) if count < min => Err(What::Count("at least", min, noun).into()),
+        (_, Some(max)) if count > max => Err(What::Count("at most", max, noun).into()),
         _ => Ok(()),
     }
 }

@@ -23,7 +23,7 @@ const DIALECTS: [&str; 2] = [
     "json-schema.org/draft-07/schema",
 ];
 /// Keywords that say something to the AI and nothing to the check.
-const ANNOTATIONS: [&str; 8] = [
+const ANNOTATIONS: [&str; 10] = [
     "description",
     "title",
     "default",
@@ -32,6 +32,8 @@ const ANNOTATIONS: [&str; 8] = [
     "contentEncoding",
     "discriminator",
     "deprecated",
+    "readOnly",
+    "writeOnly",
 ];
 const KEYWORDS: &str = "type, properties, required, additionalProperties, items, enum, const, description, title, default, \
     examples, format, minimum, maximum, exclusiveMinimum, exclusiveMaximum, multipleOf, minLength, maxLength, pattern, \
@@ -342,7 +344,7 @@ impl<'a> Compiler<'a> {
         count
     }
 
-    fn pattern(&mut self, value: &Value, at: &str) -> Option<regex::Regex> {
+    fn pattern(&mut self, value: &Value, at: &str) -> Option<pattern::Pattern> {
         let Some(text) = value.as_str() else {
             self.wrong_type(at, "must be a string");
             return None;

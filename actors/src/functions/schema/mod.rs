@@ -30,7 +30,8 @@ pub const BRANCHES_MAX: usize = 8;
 pub const BRANCH_LEVELS_MAX: usize = 2;
 /// How deep schemas may stand in one another once their references are followed.
 pub const DEPTH_MAX: usize = 32;
-/// The most steps of one checking: about one for each node and value that meet, and for 16 characters of text.
+/// The most steps of one checking: about one for each node and value that meet and for 16 characters of text, and for a
+/// character and a KiB of the compiled pattern that it is held against. All of them take some tenths of a second.
 pub const STEPS_MAX: u32 = 200_000;
 /// The largest arguments that are checked, in bytes of JSON.
 pub const ARGUMENTS_BYTES_MAX: usize = 64 * 1024;
@@ -82,29 +83,40 @@ impl Schema {
         self.nodes
     }
 
-    /// Whether the arguments fit; else one sentence that says where they do not.
+    /// Whether the arguments fit, in at most [`STEPS_MAX`] steps; else one sentence that says where they do not.
     pub fn check(&self, arguments: &Map<String, Value>) -> Result<(), String> {
+        self.check_within(STEPS_MAX, arguments).unwrap_or_else(|| {
+            Err(format!(
+                "There is too much to check in the arguments: more than {STEPS_MAX} steps."
+            ))
+        })
+    }
+
+    /// The same in fewer steps; none where those are not enough.
+    pub fn check_within(
+        &self,
+        steps_max: u32,
+        arguments: &Map<String, Value>,
+    ) -> Option<Result<(), String>> {
         let arguments = Value::Object(arguments.clone());
         if arguments.to_string().len() > ARGUMENTS_BYTES_MAX {
-            return Err(format!(
+            return Some(Err(format!(
                 "The arguments have more than {ARGUMENTS_BYTES_MAX} bytes."
-            ));
+            )));
         }
-        match Checker::new().check(&self.root, &arguments) {
-            Ok(()) => Ok(()),
-            Err(Misfit::Steps) => Err(format!(
-                "There is too much to check in the arguments: more than {STEPS_MAX} steps."
-            )),
-            Err(Misfit::At { path, what, .. }) => {
-                let place: String = path.iter().rev().map(|step| format!("/{step}")).collect();
+        match Checker::new(steps_max).check(&self.root, &arguments) {
+            Ok(()) => Some(Ok(())),
+            Err(Misfit::Steps) => None,
+            Err(Misfit::At { path, what }) => {
+                let place: String = path.iter().rev().map(ToString::to_string).collect();
                 let place = match place.as_str() {
                     "" => String::new(),
                     place => format!(" at {}", shortened(place)),
                 };
-                let what = shortened(&what);
-                Err(format!(
+                let what = shortened(&what.to_string());
+                Some(Err(format!(
                     "The arguments do not fit the function's parameters{place}: {what}."
-                ))
+                )))
             }
         }
     }

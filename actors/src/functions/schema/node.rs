@@ -2,10 +2,9 @@
 
 use std::{collections::BTreeMap, fmt};
 
-use regex::Regex;
 use serde_json::Value;
 
-use super::number::Decimal;
+use super::{number::Decimal, pattern::Pattern};
 
 /// One schema. What it does not say, it allows.
 #[derive(Clone, Debug, Default)]
@@ -46,7 +45,7 @@ pub(super) struct StringRules {
     /// In characters.
     pub min: Option<u64>,
     pub max: Option<u64>,
-    pub pattern: Option<Regex>,
+    pub pattern: Option<Pattern>,
 }
 
 #[derive(Clone, Debug, Default)]

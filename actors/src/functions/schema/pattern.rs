@@ -5,6 +5,8 @@ use regex::{Regex, RegexBuilder};
 /// The largest compiled pattern, and what its search may remember, in bytes: three characters of a pattern can otherwise ask
 /// for megabytes.
 const BYTES_MAX: usize = 128 * 1024;
+/// The sizes that are told apart begin here and double.
+const BYTES_LEAST: usize = 1024;
 /// Groups inside one another.
 const NESTING_MAX: u32 = 50;
 
@@ -27,27 +29,63 @@ const WITHOUT_LOOK_AHEAD: &[(&str, &str)] = &[
     ),
 ];
 
+/// A compiled pattern.
+#[derive(Clone, Debug)]
+pub(super) struct Pattern {
+    regex: Regex,
+    /// Its size once compiled, rounded up to a power of two.
+    kib: usize,
+}
+
+impl Pattern {
+    pub fn is_match(&self, text: &str) -> bool {
+        self.regex.is_match(text)
+    }
+
+    pub fn as_str(&self) -> &str {
+        self.regex.as_str()
+    }
+
+    /// The steps that a search in the text counts as. At worst each character is held against each state of the pattern.
+    pub fn steps(&self, text: &str) -> usize {
+        text.len().saturating_mul(self.kib)
+    }
+}
+
 /// Compiles a pattern, or says what is wrong with it.
-pub(super) fn compile(pattern: &str) -> Result<Regex, String> {
+pub(super) fn compile(pattern: &str) -> Result<Pattern, String> {
     let known = WITHOUT_LOOK_AHEAD
         .iter()
         .find(|(written, _)| *written == pattern);
-    let pattern = known.map_or(pattern, |(_, same)| same);
-    RegexBuilder::new(&translated(pattern))
-        .size_limit(BYTES_MAX)
-        .dfa_size_limit(BYTES_MAX)
-        .nest_limit(NESTING_MAX)
-        .build()
-        .map_err(|error| match error {
-            regex::Error::CompiledTooBig(_) => {
-                format!("is too large: compiled it must have at most {BYTES_MAX} bytes")
+    let pattern = translated(known.map_or(pattern, |(_, same)| same));
+    // The engine does not tell how large a pattern became, only whether it is larger than a limit.
+    let mut bytes_max = BYTES_LEAST;
+    loop {
+        let built = RegexBuilder::new(&pattern)
+            .size_limit(bytes_max)
+            .dfa_size_limit(BYTES_MAX)
+            .nest_limit(NESTING_MAX)
+            .build();
+        match built {
+            Ok(regex) => {
+                let kib = bytes_max / 1024;
+                return Ok(Pattern { regex, kib });
             }
-            error => {
+            Err(regex::Error::CompiledTooBig(_)) if bytes_max < BYTES_MAX => bytes_max *= 2,
+            Err(regex::Error::CompiledTooBig(_)) => {
+                return Err(format!(
+                    "is too large: compiled it must have at most {BYTES_MAX} bytes"
+                ));
+            }
+            Err(error) => {
                 let text = error.to_string();
                 let reason = text.rsplit("error: ").next().unwrap_or_default().trim();
-                format!("cannot be run in linear time or is no regular expression ({reason})")
+                return Err(format!(
+                    "cannot be run in linear time or is no regular expression ({reason})"
+                ));
             }
-        })
+        }
+    }
 }
 
 /// What means something else in JavaScript than in our engine, in our engine's words: `\d`, `\w` and `\b` are ASCII, and
@@ -63,7 +101,8 @@ fn translated(pattern: &str) -> String {
                 (Some('d'), true) => out.push_str("0-9"),
                 (Some('D'), _) => out.push_str("[^0-9]"),
                 (Some('w'), false) => out.push_str("[0-9A-Za-z_]"),
-                (Some('w'), true) => out.push_str("0-9A-Za-z_"),
+                // Ends with a range, so that a hyphen after it stands for itself, as it does there.
+                (Some('w'), true) => out.push_str("_0-9A-Za-z"),
                 (Some('W'), _) => out.push_str("[^0-9A-Za-z_]"),
                 (Some('b'), false) => out.push_str(r"(?-u:\b)"),
                 (Some('b'), true) => out.push_str(r"\x08"),
@@ -96,6 +135,13 @@ mod tests {
             (r"^\d+$", "12", "١٢"),
             (r"^\w+$", "az_09", "ä"),
             (r"^[\w.-]+$", "a.b-c", "a b"),
+            (
+                r"^[\w-.]+@([\w-]+\.)+[\w-]{2,4}$",
+                "a-b.c@d-e.org",
+                "a b@c.org",
+            ),
+            (r"^[\w-z]+$", "a-z", "`"),
+            (r"^[\s\w-:]+$", "a - b", "`"),
             (r"^[[]x\/y$", "[x/y", "x/y"),
             (r"^[a&&b]+$", "a&b", "c"),
             (r"\bfoo\b", "a foo b", "afoo"),

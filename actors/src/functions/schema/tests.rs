@@ -389,6 +389,19 @@ fn a_check_ends_after_its_steps() {
     let text = "x".repeat(8_000) + "c";
     let told = check(&compiled(&in_items(long)), &json!({"a": [text]})).expect_err("does not fit");
     assert!(told.contains("must be one of"), "{told}");
+    // Each character may be held against each state of a pattern.
+    let states =
+        |count: u32| json!({"type": "string", "pattern": format!("^[ab]*a[ab]{{{count}}}c$")});
+    for count in [300, 1_500] {
+        too_much(in_items(states(count)), json!({"a": ["ab".repeat(30_000)]}));
+    }
+    let mut alternatives = vec![states(300); 7];
+    alternatives.push(json!({"type": "string"}));
+    let alternatives = json!({"anyOf": alternatives});
+    too_much(
+        in_items(alternatives),
+        json!({"a": vec!["ab".repeat(100); 300]}),
+    );
     // As much as one may send is checked whole where the schema is an ordinary one.
     let ordinary = in_items(json!({"type": "integer", "minimum": 0, "maximum": 9}));
     assert_eq!(
