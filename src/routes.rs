@@ -20,7 +20,7 @@ use crate::{
         phone_numbers, versions, webhooks,
     },
     error::{ApiError, Code, Missing},
-    middleware::{admit, catch_panic, once, receive_body},
+    middleware::{admit, catch_panic, head_as_get, once, receive_body},
     openapi::{self, Schemas},
 };
 
@@ -337,7 +337,7 @@ fn configure_docs(cfg: &mut ServiceConfig) {
     let pages = SwaggerUi::new("/{_:.*}").config(Config::from("/openapi.json"));
     cfg.service(
         web::resource("/openapi.json")
-            .guard(guard::Get())
+            .guard(reads())
             .to(description),
     )
     .service(web::resource("/").guard(reads()).to(lead_to("/docs")))
@@ -345,6 +345,7 @@ fn configure_docs(cfg: &mut ServiceConfig) {
     .service(
         web::scope("/docs")
             .wrap(DefaultHeaders::new().add((CONTENT_SECURITY_POLICY, DOCS_POLICY)))
+            .wrap(from_fn(head_as_get))
             .service(pages),
     );
 }

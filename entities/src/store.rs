@@ -31,7 +31,11 @@ use sea_orm::{
 use tokio::sync::Mutex;
 
 use self::{fault::Fault, pool::Limits, raw::Target, transaction::Kind as TransactionKind};
-pub use self::{fault::is_outage, pool::Connections, transaction::Transaction};
+pub use self::{
+    fault::{in_words, is_outage},
+    pool::Connections,
+    transaction::Transaction,
+};
 
 /// How long a write waits for another process's write on the same SQLite file.
 const SQLITE_BUSY_TIMEOUT_MS: u64 = 10_000;
@@ -102,7 +106,16 @@ pub enum StoreError {
         /// What the operating system said.
         reason: std::io::Error,
     },
-    #[error("the database does not answer: {0}; check database.url and that the server runs")]
+    #[error(
+        "the database file {file:?} cannot be opened: {reason}; let database.url name a file that this user may read and write"
+    )]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// What the operating system said.
+        reason: std::io::Error,
+    },
+    #[error("the database does not answer: {words}; check database.url and that the server runs", words = in_words(.0))]
     Unreachable(#[source] DbErr),
     #[error(
         "PostgreSQL at {place} cannot be reached: {reason}; check database.url and that the server runs"
@@ -123,6 +136,25 @@ pub enum StoreError {
         schema: String,
         /// What gives the right.
         remedy: String,
+    },
+    #[error(
+        "the database has no schema {schema:?}, which the search_path of its user names; create it: {remedy}"
+    )]
+    NoSchema {
+        /// The schema.
+        schema: String,
+        /// What makes it.
+        remedy: String,
+    },
+    #[error(
+        "the PostgreSQL database {place} is encoded in {encoding}, which has not all that people write; make another one: \
+         CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+    )]
+    Encoding {
+        /// Host, port and database.
+        place: String,
+        /// Its encoding.
+        encoding: String,
     },
     #[error(
         "another dikala serves the database {path:?} already; stop it first, or give this one another database.url"
@@ -169,14 +201,25 @@ impl Store {
             return Ok(Reservation(None));
         };
         prepare_file(&path)?;
-        let mut lock = path.clone().into_os_string();
-        lock.push("-serving");
-        let file = private_file(Path::new(&lock)).map_err(|reason| unwritable(&path, reason))?;
+        let lock = lock_beside(&path);
+        let file = private_file(&lock).map_err(|reason| StoreError::File { file: lock, reason })?;
         match file.try_lock() {
             Ok(()) => Ok(Reservation(Some(file))),
             Err(TryLockError::WouldBlock) => Err(StoreError::Served { path }),
             // A file system without locks: then nobody can be kept off.
             Err(TryLockError::Error(_)) => Ok(Reservation(None)),
+        }
+    }
+
+    /// Whether nobody serves the database now, so that [`reserve`](Self::reserve) would succeed. Makes no file.
+    pub fn is_free(url: &str) -> Result<(), StoreError> {
+        let Some(path) = sqlite_file(url) else {
+            return Ok(());
+        };
+        match File::open(lock_beside(&path)).map(|lock| lock.try_lock_shared()) {
+            Ok(Err(TryLockError::WouldBlock)) => Err(StoreError::Served { path }),
+            // Nobody ever served it, or the file system has no locks.
+            _ => Ok(()),
         }
     }
 
@@ -425,10 +468,22 @@ fn prepare_file(path: &Path) -> Result<(), StoreError> {
         std::fs::create_dir_all(&folder)?;
         let probe = folder.join(probe_name());
         std::fs::write(&probe, b"")?;
-        std::fs::remove_file(&probe)?;
-        private_file(path).map(drop)
+        std::fs::remove_file(&probe)
     };
-    writable().map_err(|reason| unwritable(path, reason))
+    writable().map_err(|reason| unwritable(path, reason))?;
+    private_file(path)
+        .map(drop)
+        .map_err(|reason| StoreError::File {
+            file: path.to_owned(),
+            reason,
+        })
+}
+
+/// The file whose lock the process has that serves this database.
+fn lock_beside(path: &Path) -> PathBuf {
+    let mut lock = path.as_os_str().to_owned();
+    lock.push("-serving");
+    lock.into()
 }
 
 fn probe_name() -> String {

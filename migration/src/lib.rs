@@ -94,31 +94,47 @@ pub async fn migrate(db: &DatabaseConnection) -> Result<(), DbErr> {
     txn.commit().await
 }
 
-/// Earlier versions made the first step's tables one by one on SQLite. Where that was cut short there are tables without a
-/// record of the step; nothing can have been written to them, and they are made anew. A file that holds anything else is not
-/// touched.
-async fn clear_half_made(txn: &DatabaseTransaction) -> Result<(), DbErr> {
-    let first = m20261121_000001_initial::Migration;
-    if applied_steps(txn).await?.contains(first.name()) {
+/// Whether [`migrate`] would touch the database: an SQLite file that holds what is not ours it leaves alone.
+///
+/// Errors: a sentence that names the table.
+pub async fn may_migrate(db: &impl ConnectionTrait) -> Result<(), DbErr> {
+    let is_sqlite = db.get_database_backend() == DbBackend::Sqlite;
+    if !is_sqlite || has_first_step(db).await? {
         return Ok(());
     }
     let ours = m20261121_000001_initial::TABLES;
     let there = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'";
-    for row in rows(txn, there.to_owned()).await? {
+    for row in rows(db, there.to_owned()).await? {
         let table: String = row.try_get("", "name")?;
         let foreign = table != RECORD && !ours.contains(&table.as_str());
         let look = format!(
             "SELECT 1 AS one FROM \"{}\" LIMIT 1",
             table.replace('"', "\"\"")
         );
-        if foreign || !rows(txn, look).await?.is_empty() {
+        if foreign || !rows(db, look).await?.is_empty() {
             return Err(DbErr::Custom(format!(
                 "the database has a table {table:?} that no recorded step of dikala made; restore a backup, or name an empty \
                  database in database.url"
             )));
         }
     }
-    for table in ours {
+    Ok(())
+}
+
+async fn has_first_step(db: &impl ConnectionTrait) -> Result<bool, DbErr> {
+    let first = m20261121_000001_initial::Migration;
+    Ok(applied_steps(db).await?.contains(first.name()))
+}
+
+/// Earlier versions made the first step's tables one by one on SQLite. Where that was cut short there are tables without a
+/// record of the step; nothing can have been written to them, and they are made anew. A file that holds anything else is not
+/// touched.
+async fn clear_half_made(txn: &DatabaseTransaction) -> Result<(), DbErr> {
+    may_migrate(txn).await?;
+    if has_first_step(txn).await? {
+        return Ok(());
+    }
+    for table in m20261121_000001_initial::TABLES {
         txn.execute_unprepared(&format!("DROP TABLE IF EXISTS {table}"))
             .await?;
     }
@@ -224,7 +240,9 @@ mod tests {
             let folder = tempfile::tempdir().unwrap();
             let db = open(&folder.path().join("other.db"), None).await;
             db.execute_unprepared(foreign).await.unwrap();
+            let foreseen = may_migrate(&db).await.unwrap_err().to_string();
             let refused = migrate(&db).await.unwrap_err().to_string();
+            assert_eq!(foreseen, refused);
             assert!(refused.contains("database.url"), "{refused}");
             assert_eq!(tables(&db).await, 1);
         }

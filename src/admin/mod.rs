@@ -24,7 +24,7 @@ pub enum AdminError {
     NotFound { what: &'static str, id: String },
     #[error("{0}")]
     Refused(String),
-    #[error("the database does not answer: {0}")]
+    #[error("the database does not answer: {words}", words = dikala_entities::store::in_words(.0))]
     Database(#[from] DbErr),
 }
 

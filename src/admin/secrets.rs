@@ -108,10 +108,7 @@ async fn seal_again(
     rotation: &mut Rotation,
 ) -> Result<(), AdminError> {
     let Sealed { place, id, sealed } = stored;
-    if vault.is_current(&sealed) {
-        rotation.current += 1;
-        return Ok(());
-    }
+    // What only names the present key is not sealed with it.
     let Ok(secret) = vault.open(place, &id, &sealed) else {
         rotation.unreadable += 1;
         if rotation.named.len() < NAMED_MAX {
@@ -119,6 +116,10 @@ async fn seal_again(
         }
         return Ok(());
     };
+    if vault.is_current(&sealed) {
+        rotation.current += 1;
+        return Ok(());
+    }
     let (table, column) = place.table_and_column();
     let sql = format!("UPDATE {table} SET {column} = $1 WHERE id = $2 AND {column} = $3");
     let values = [

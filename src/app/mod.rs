@@ -14,7 +14,10 @@ use std::{
 
 use actix_web::{dev::ServerHandle, rt};
 use dikala_actors::{clock::SharedClock, outbound::OutboundError};
-use dikala_entities::{Store, StoreError, Vault, store::Reservation};
+use dikala_entities::{
+    Store, StoreError, Vault,
+    store::{Reservation, in_words},
+};
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use sea_orm::DbErr;
 use tokio::{
@@ -22,29 +25,32 @@ use tokio::{
     sync::watch,
 };
 
-pub use self::opening::{Proof, open_store, prove, vault};
+pub use self::opening::{Proof, holds_secrets, open_store, prove, vault};
 use self::{engine::Engine, surface::Surface};
 use crate::{
     config::{ConfigError, Settings},
+    front::open_files_max,
     maintenance,
 };
+
+/// Files that the process needs: those of the database, listeners and threads, and some connections. With fewer it would start
+/// and then answer nobody.
+const OPEN_FILES_MIN: u64 = 256;
 
 /// Why the service did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
     Store(#[from] StoreError),
-    #[error("the database answers with a fault: {0}")]
+    #[error("the database answers with a fault: {words}", words = in_words(.0))]
     Database(#[from] DbErr),
     #[error(
         "the database schema has a step {0:?} that this version does not know; install the newer version of dikala that made it"
     )]
     NewerSchema(String),
-    #[error("the database schema is not up to date ({0} steps are missing); run `dikala migrate`")]
+    #[error("the database schema is not up to date (steps missing: {0}); run `dikala migrate`")]
     OldSchema(usize),
-    #[error(
-        "cannot listen on {address} ({reason}); is another program using it? Set {key} to another address"
-    )]
+    #[error("cannot listen on {address} ({reason}){}; set {key} to another address", if_in_use(.reason, ", which another program uses"))]
     Listen {
         address: SocketAddr,
         key: &'static str,
@@ -67,6 +73,11 @@ pub enum StartError {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Outbound(#[from] OutboundError),
+    #[error(
+        "this process may have {0} files open, and needs {OPEN_FILES_MIN}; raise the hard limit (`ulimit -Hn`, LimitNOFILE= of \
+         systemd, ulimits of a container)"
+    )]
+    OpenFiles(u64),
     #[error("the HTTP server did not start: {0}")]
     Http(std::io::Error),
 }
@@ -100,6 +111,7 @@ impl App {
         vault: Vault,
         clock: SharedClock,
     ) -> Result<Self, StartError> {
+        enough_files(open_files_max())?;
         let public = listen(settings.http.listen, "http.listen")?;
         let operator = listen(settings.operator.listen, "operator.listen")?;
         let addresses = (
@@ -188,6 +200,22 @@ fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, StartEr
         key,
         reason,
     })
+}
+
+/// What there is to say where an address is taken.
+pub fn if_in_use<'a>(reason: &std::io::Error, words: &'a str) -> &'a str {
+    match reason.kind() {
+        std::io::ErrorKind::AddrInUse => words,
+        _ => "",
+    }
+}
+
+/// Whether as many files may be open as it takes to serve at all.
+pub fn enough_files(most: Option<u64>) -> Result<(), StartError> {
+    match most {
+        Some(most) if most < OPEN_FILES_MIN => Err(StartError::OpenFiles(most)),
+        _ => Ok(()),
+    }
 }
 
 /// SIGTERM or Ctrl-C. A second one ends the process at once.

@@ -26,6 +26,7 @@ pub async fn open_store(settings: &Settings, may_migrate: bool) -> Result<Store,
         return Err(StartError::NoDatabase(path));
     }
     let store = Store::connect(&settings.database.url).await?;
+    store.may_use_tables().await?;
     match schema_state(store.reader()).await? {
         SchemaState::Current => {}
         SchemaState::Newer(step) => return Err(StartError::NewerSchema(step)),
@@ -54,20 +55,26 @@ pub async fn vault(settings: &Settings) -> Result<Vault, StartError> {
     let there = Store::missing_file(&settings.database.url).is_none();
     if !settings.has_key() && there {
         let store = Store::connect(&settings.database.url).await?;
-        let any = tenant::Entity::find()
-            .select_only()
-            .column(tenant::Column::Id)
-            .limit(1)
-            .into_tuple::<String>()
-            .one(store.reader())
-            .await;
+        let any = holds_secrets(&store).await;
         store.close().await;
         // An error: the tables are not there yet.
-        if matches!(any, Ok(Some(_))) {
+        if matches!(any, Ok(true)) {
             return Err(StartError::MissingKey);
         }
     }
     Ok(settings.vault()?)
+}
+
+/// Whether something is sealed in it: every tenant has a secret.
+pub async fn holds_secrets(store: &Store) -> Result<bool, DbErr> {
+    let any = tenant::Entity::find()
+        .select_only()
+        .column(tenant::Column::Id)
+        .limit(1)
+        .into_tuple::<String>()
+        .one(store.reader())
+        .await?;
+    Ok(any.is_some())
 }
 
 /// Tries the key on secrets of several tenants and webhooks.

@@ -12,7 +12,7 @@ use std::{
 
 use clap::Args;
 use dikala_actors::clock::{Clock, SystemClock};
-use dikala_entities::{Store, StoreError};
+use dikala_entities::{Store, StoreError, Vault};
 use dikala_migration::{SchemaState, schema_state};
 use indicatif::{ProgressBar, ProgressStyle};
 use sea_orm::{
@@ -22,7 +22,7 @@ use serde_json::json;
 
 use super::{CliError, output};
 use crate::{
-    app::{StartError, prove as prove_secrets},
+    app::{StartError, holds_secrets, prove as prove_secrets},
     config::Settings,
 };
 
@@ -120,13 +120,14 @@ pub async fn restore(options: Restore, settings: &Settings, as_json: bool) -> Re
             source.display()
         )));
     }
+    let vault = settings.has_key().then(|| settings.vault()).transpose()?;
     let there = target.exists();
     let reserved = Store::reserve(url).map_err(|error| match error {
         StoreError::Served { .. } => CliError::Refused(error.to_string()),
         other => CliError::Failed(other.to_string()),
     })?;
     let unfinished = beside(&target, ".restoring");
-    let prepared = prepare(&source, &unfinished, settings).await;
+    let prepared = prepare(&source, &unfinished, vault.as_ref()).await;
     let replaced = match prepared {
         Ok(()) => replace(&target, &unfinished, there).await,
         Err(error) => Err(error),
@@ -155,7 +156,7 @@ pub async fn restore(options: Restore, settings: &Settings, as_json: bool) -> Re
 }
 
 /// Copies a backup into the database's folder and proves the copy: that is what will be served.
-async fn prepare(source: &Path, unfinished: &Path, settings: &Settings) -> Result<(), CliError> {
+async fn prepare(source: &Path, unfinished: &Path, vault: Option<&Vault>) -> Result<(), CliError> {
     remove_with_log(unfinished).map_err(|error| io_failed(unfinished, &error))?;
     let mut to = private_file(unfinished)?;
     let whole = size(source)?;
@@ -172,24 +173,28 @@ async fn prepare(source: &Path, unfinished: &Path, settings: &Settings) -> Resul
     let proved = prove(&copy, source).await;
     close(copy).await;
     proved?;
-    prove_key(unfinished, source, settings).await?;
+    prove_key(unfinished, source, vault).await?;
     sync(unfinished)
 }
 
-/// A database whose secrets do not open with the configured key would not be served.
-async fn prove_key(copy: &Path, source: &Path, settings: &Settings) -> Result<(), CliError> {
-    let Ok(vault) = settings.vault() else {
-        return Ok(());
-    };
+/// A database whose secrets do not open with the configured key, or for want of one, would not be served.
+async fn prove_key(copy: &Path, source: &Path, vault: Option<&Vault>) -> Result<(), CliError> {
     let store = Store::connect(&format!("sqlite://{}", copy.display()))
         .await
         .map_err(StartError::from)?;
-    let proof = prove_secrets(&store, &vault).await;
+    let fault = match vault {
+        Some(vault) => prove_secrets(&store, vault)
+            .await
+            .map(|proof| (!proof.is_the_key).then_some(StartError::WrongKey)),
+        None => holds_secrets(&store)
+            .await
+            .map(|any| any.then_some(StartError::MissingKey)),
+    };
     store.close().await;
     remove_log(copy).map_err(|error| io_failed(copy, &error))?;
-    match proof {
-        Ok(proof) if proof.is_the_key => Ok(()),
-        Ok(_) => Err(StartError::WrongKey.into()),
+    match fault {
+        Ok(None) => Ok(()),
+        Ok(Some(fault)) => Err(fault.into()),
         Err(error) => Err(unusable(source, &error.to_string())),
     }
 }

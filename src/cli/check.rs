@@ -6,8 +6,8 @@ use dikala_actors::{
     clock::{Clock, SystemClock},
     outbound::{Guard, Outbound},
 };
-use dikala_entities::{Millis, Store, StoreError};
-use dikala_migration::{SchemaState, schema_state};
+use dikala_entities::{Millis, Store, StoreError, store::in_words};
+use dikala_migration::{SchemaState, may_migrate as may_migrate_this, schema_state};
 use sea_orm::{ConnectionTrait, DbBackend, Statement};
 use serde::Serialize;
 use serde_json::json;
@@ -15,8 +15,9 @@ use serde_json::json;
 use super::{CliError, output};
 use crate::{
     admin::functions::unusable,
-    app::{Proof, StartError, prove, vault},
+    app::{Proof, StartError, enough_files, if_in_use, prove, vault},
     config::{ConfigError, Layers, Settings},
+    front::{open_files_max, raise_open_files},
 };
 
 /// A clock that is further from the database's is suspicious.
@@ -83,7 +84,7 @@ async fn look(settings: &Settings) -> Vec<Check> {
         }
         None => {
             let store = Store::connect(&settings.database.url).await;
-            checks.extend(look_at(&store, settings.database.migrate).await);
+            checks.extend(look_at(&store, settings).await);
             store.ok()
         }
     };
@@ -91,6 +92,7 @@ async fn look(settings: &Settings) -> Vec<Check> {
         "ports",
         ports(settings.http.listen, settings.operator.listen),
     ));
+    checks.push(check("files", files()));
     checks.push(check("outbound", outbound(settings)));
     checks.push(check("secrets", secrets(settings, store.as_ref()).await));
     checks.push(check("clock", clock(store.as_ref()).await));
@@ -98,6 +100,15 @@ async fn look(settings: &Settings) -> Vec<Check> {
         checks.extend(functions(store).await);
     }
     checks
+}
+
+/// Whether enough files may be open.
+fn files() -> Result<String, String> {
+    raise_open_files();
+    let most = open_files_max();
+    enough_files(most).map_err(|error| error.to_string())?;
+    let most = most.map_or("any number of".to_owned(), |most| most.to_string());
+    Ok(format!("{most} files may be open"))
 }
 
 /// Whether tenants' servers can be spoken to.
@@ -126,17 +137,19 @@ fn not_there(may_migrate: bool) -> Result<String, String> {
     }
 }
 
-async fn look_at(store: &Result<Store, StoreError>, may_migrate: bool) -> [Check; 2] {
+async fn look_at(store: &Result<Store, StoreError>, settings: &Settings) -> [Check; 2] {
     match store {
         Ok(store) => {
             let kind = match store.backend() {
                 DbBackend::Postgres => "PostgreSQL",
                 _ => "SQLite",
             };
-            let ping = store.ping().await.map(|()| format!("{kind} answers"));
+            let ping = store.ping().await.map_err(|error| in_words(&error));
+            let free = Store::is_free(&settings.database.url).map_err(|error| error.to_string());
+            let answers = ping.and(free).map(|()| format!("{kind} answers"));
             [
-                check("store", ping.map_err(|error| error.to_string())),
-                check("schema", schema(store, may_migrate).await),
+                check("store", answers),
+                check("schema", schema(store, settings.database.migrate).await),
             ]
         }
         Err(error) => {
@@ -173,28 +186,22 @@ async fn secrets(settings: &Settings, store: Option<&Store>) -> Result<String, S
 }
 
 async fn schema(store: &Store, may_migrate: bool) -> Result<String, String> {
+    let told = |error: StoreError| error.to_string();
+    store.may_use_tables().await.map_err(told)?;
+    let behind = |steps| format!("{} behind", output::count(steps as u64, "step"));
     match schema_state(store.reader()).await {
-        Ok(SchemaState::Current) => {
-            store
-                .may_use_tables()
-                .await
-                .map_err(|error| error.to_string())?;
-            Ok("up to date".to_owned())
-        }
+        Ok(SchemaState::Current) => Ok("up to date".to_owned()),
         Ok(SchemaState::Behind(steps)) if may_migrate => {
-            store
-                .may_make_tables()
-                .await
-                .map_err(|error| error.to_string())?;
-            Ok(format!("{steps} steps behind; serve will migrate"))
+            store.may_make_tables().await.map_err(told)?;
+            let looked = may_migrate_this(store.reader()).await;
+            looked.map_err(|error| in_words(&error))?;
+            Ok(format!("{}; serve will migrate", behind(steps)))
         }
-        Ok(SchemaState::Behind(steps)) => {
-            Err(format!("{steps} steps behind; run `dikala migrate`"))
-        }
+        Ok(SchemaState::Behind(steps)) => Err(format!("{}; run `dikala migrate`", behind(steps))),
         Ok(SchemaState::Newer(step)) => Err(format!(
             "has the step {step}, which this version does not know; install the newer version"
         )),
-        Err(error) => Err(error.to_string()),
+        Err(error) => Err(in_words(&error)),
     }
 }
 
@@ -206,8 +213,10 @@ fn ports(public: SocketAddr, operators: SocketAddr) -> Result<String, String> {
 }
 
 fn listen(address: SocketAddr, key: &str) -> Result<TcpListener, String> {
-    TcpListener::bind(address)
-        .map_err(|error| format!("{key}: {address} cannot be listened on ({error}); if dikala is running already, that is why"))
+    TcpListener::bind(address).map_err(|error| {
+        let why = if_in_use(&error, "; if dikala is running already, that is why");
+        format!("{key}: {address} cannot be listened on ({error}){why}")
+    })
 }
 
 /// Told only where there is something to tell: the tenants have to do it, and the service runs without.
@@ -220,8 +229,8 @@ async fn functions(store: &Store) -> Option<Check> {
         .map(ToString::to_string)
         .collect();
     let told = format!(
-        "{} have parameters that are not taken any more and answer invalid_arguments: {}{}",
-        unusable.len(),
+        "of {}, the parameters are not taken any more, and calls are answered with invalid_arguments: {}{}",
+        output::count(unusable.len() as u64, "function"),
         named.join(", "),
         if unusable.len() > NAMED_MAX {
             ", …"

@@ -51,7 +51,7 @@ enum Command {
     Serve,
     /// Bring the database schema up to date.
     Migrate,
-    /// Check configuration, store, schema, ports, secrets and clock.
+    /// Check configuration, store, schema, ports, open files, secrets and clock.
     Check,
     /// Show the configuration.
     #[command(subcommand)]

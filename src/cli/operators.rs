@@ -1,6 +1,9 @@
 //! The commands of operators. They work on the store, beside a running server or without one.
 
-use clap::{Args, Subcommand};
+use clap::{
+    Args, Subcommand,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use dikala_actors::{
     clock::{Clock, SystemClock},
     ledger,
@@ -142,8 +145,8 @@ pub enum CreditsCommand {
         /// Negative for an adjustment that takes minutes away.
         #[arg(long, allow_negative_numbers = true)]
         minutes: i64,
-        /// purchase, bonus, adjustment or refund.
-        #[arg(long = "type", default_value = "purchase", value_name = "TYPE")]
+        /// What it is booked as.
+        #[arg(long = "type", default_value = "purchase", value_name = "TYPE", value_parser = booked_as())]
         kind: TransactionType,
         #[arg(long)]
         reference: Option<String>,
@@ -173,6 +176,12 @@ pub enum FunctionSecretCommand {
         #[command(flatten)]
         of: OfTenant,
     },
+}
+
+/// The types that are booked by hand; `usage` is what calls book.
+fn booked_as() -> impl TypedValueParser<Value = TransactionType> {
+    PossibleValuesParser::new(["purchase", "bonus", "adjustment", "refund"])
+        .try_map(|word| word.parse())
 }
 
 /// The store of the configuration; its schema must be there.

@@ -17,8 +17,20 @@ use crate::config::Layers;
 
 /// Between two columns.
 const GAP: u16 = 2;
-/// Columns that a person tells things by: first, and never left out.
-const FIRST: [&str; 2] = ["id", "name"];
+/// Columns of a list that a person tells things by, and that say whether a thing is in use: first.
+const FIRST: [&str; 7] = [
+    "id",
+    "name",
+    "displayNumber",
+    "label",
+    "prefix",
+    "revokedAt",
+    "suspendedAt",
+];
+/// The one that a list was asked for by, mostly, and so the same in every row.
+const LAST: &str = "tenantId";
+/// So many columns are never left out.
+const COLUMNS_MIN: usize = 2;
 
 /// Prints a line. A reader that went away, as `head` does, is no failure of ours.
 pub fn text(line: &str) -> Result<(), CliError> {
@@ -72,7 +84,9 @@ pub fn list(plural: &str, things: &[impl Serialize], as_json: bool) -> Result<()
     if as_json {
         return text(&json!({plural: to_value(&things)?}).to_string());
     }
-    let rows: Vec<Vec<(String, Value)>> = things.iter().map(fields).collect::<Result<_, _>>()?;
+    let row = |thing| Ok(in_columns(fields(thing)?));
+    let rows: Vec<Vec<(String, Value)>> =
+        things.iter().map(row).collect::<Result<_, CliError>>()?;
     let Some(first) = rows.first() else {
         return text(&format!("no {plural}"));
     };
@@ -95,7 +109,8 @@ pub fn list(plural: &str, things: &[impl Serialize], as_json: bool) -> Result<()
     match left_out {
         0 => Ok(()),
         _ => text(&format!(
-            "{left_out} more columns in a wider terminal, or with --json"
+            "{} in a wider terminal, or with --json",
+            count(left_out as u64, "more column")
         )),
     }
 }
@@ -121,9 +136,28 @@ pub fn fields(thing: &impl Serialize) -> Result<Vec<(String, Value)>, CliError> 
     let failed = |error: serde_json::Error| CliError::Failed(error.to_string());
     let text = serde_json::to_string(thing).map_err(failed)?;
     let Fields(mut fields) = serde_json::from_str(&text).map_err(failed)?;
-    let place = |name: &str| FIRST.iter().position(|first| *first == name);
-    fields.sort_by_key(|(name, _)| place(name).unwrap_or(FIRST.len()));
+    let named = ["id", "name"];
+    let place = |name: &str| named.iter().position(|first| *first == name);
+    fields.sort_by_key(|(name, _)| place(name).unwrap_or(named.len()));
     Ok(fields)
+}
+
+/// The fields of a thing in the order in which a list has them: what matters most has to fit into a narrow terminal.
+fn in_columns(mut fields: Vec<(String, Value)>) -> Vec<(String, Value)> {
+    fields.sort_by_key(|(name, _)| match name.as_str() {
+        LAST => FIRST.len() + 1,
+        name => FIRST
+            .iter()
+            .position(|first| *first == name)
+            .unwrap_or(FIRST.len()),
+    });
+    fields
+}
+
+/// A number of things, such as `1 step` or `2 steps`.
+pub fn count(number: u64, thing: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
 }
 
 /// The fields of an object as they follow each other; a map of the JSON library has them by the alphabet.
@@ -166,7 +200,7 @@ fn columns_within(grid: &[Vec<String>], width: Option<u16>) -> usize {
         used += widest + usize::from(if *column == 0 { 0 } else { GAP });
         used <= usize::from(width)
     });
-    fits.count().max(FIRST.len().min(count))
+    fits.count().max(COLUMNS_MIN.min(count))
 }
 
 /// The width of the terminal, or what `COLUMNS` says; none where nobody looks.
@@ -244,6 +278,27 @@ mod tests {
         let fields = fields(&thing).expect("an object");
         let names: Vec<&str> = fields.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(names, ["id", "name", "token", "zone", "age"]);
+    }
+
+    #[test]
+    fn a_list_begins_with_what_matters_and_ends_with_whose_it_is() {
+        let fields = [
+            "id",
+            "tenantId",
+            "createdAt",
+            "displayNumber",
+            "isActive",
+            "label",
+            "name",
+            "revokedAt",
+        ];
+        let fields = fields.map(|name| (name.to_owned(), Value::Null));
+        let names: Vec<String> = in_columns(fields.into())
+            .into_iter()
+            .map(|(name, _)| name)
+            .collect();
+        let expected = "id name displayNumber label revokedAt createdAt isActive tenantId";
+        assert_eq!(names.join(" "), expected);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use clap::Subcommand;
 use super::{CliError, output};
 use crate::{
     admin,
-    app::open_store,
+    app::{open_store, vault},
     config::{Layers, Settings},
 };
 
@@ -20,7 +20,7 @@ pub enum SecretsCommand {
 pub async fn run(command: SecretsCommand, layers: &Layers, as_json: bool) -> Result<(), CliError> {
     let SecretsCommand::Rotate = command;
     let settings = Settings::new(layers)?;
-    let vault = settings.vault()?;
+    let vault = vault(&settings).await?;
     let store = open_store(&settings, false).await?;
     let rotation = admin::secrets::rotate(&store, &vault).await;
     store.close().await;
@@ -29,14 +29,15 @@ pub async fn run(command: SecretsCommand, layers: &Layers, as_json: bool) -> Res
         output::text(&serde_json::json!(rotation).to_string())?;
     } else {
         output::text(&format!(
-            "{} secrets were sealed again with the present key, {} were so already",
+            "sealed again with the present key: {}; so already: {}",
             rotation.sealed, rotation.current
         ))?;
     }
     if rotation.unreadable > 0 {
         return Err(CliError::Failed(format!(
-            "{} secrets open with none of the keys ({}{}); put the key that they were made with into secrets.old_keys and run this again",
-            rotation.unreadable,
+            "{} open with none of the keys ({}{}); put the key that they were made with into secrets.old_keys and run this again, or, \
+             where there is none, make new ones (`dikala function-secret rotate --tenant ID` for a tenant, a new secret for a webhook)",
+            output::count(rotation.unreadable, "secret"),
             rotation.named.join(", "),
             if rotation.unreadable > rotation.named.len() as u64 {
                 ", …"

@@ -63,15 +63,21 @@ type Fault = Option<String>;
 
 /// Looks at all values.
 pub(super) fn check(layers: &Layers) -> Result<(), ConfigError> {
+    ConfigError::all(faults(layers))
+}
+
+/// All that is wrong with the values.
+pub(super) fn faults(layers: &Layers) -> Vec<ConfigError> {
     let one = |entry: &Entry| {
         let fault = of_type(entry).or_else(|| of_meaning(entry))?;
         Some(ConfigError(format!("{}; {fault}", entry.told())))
     };
-    let mut faults: Vec<ConfigError> = layers.entries().filter_map(one).collect();
-    if faults.is_empty() {
-        faults.extend(together(layers).map(ConfigError));
-    }
-    ConfigError::all(faults)
+    let read = layers
+        .entries()
+        .filter(|entry| !layers.is_unread(&entry.key));
+    let mut faults: Vec<ConfigError> = read.filter_map(one).collect();
+    faults.extend(together(layers).map(ConfigError));
+    faults
 }
 
 fn of_type(entry: &Entry) -> Fault {
@@ -217,7 +223,8 @@ fn database(text: &str) -> Fault {
 fn together(layers: &Layers) -> Option<String> {
     let value = |key: &str| layers.text(key);
     let operator: SocketAddr = value("operator.listen").parse().ok()?;
-    (!operator.ip().is_loopback() && value("operator.token").is_empty()).then(|| {
+    let has_token = layers.is_unread("operator.token") || !value("operator.token").is_empty();
+    (!operator.ip().is_loopback() && !has_token).then(|| {
         format!(
             "{}, which others can reach, and operator.token is not set; set a token of at least {OPERATOR_TOKEN_CHARS_MIN} \
              characters (DIKALA_OPERATOR__TOKEN_FILE) or listen on 127.0.0.1",

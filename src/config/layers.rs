@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt, path::Path};
 use config::{Config, File, FileFormat, Value, ValueKind};
 
 use super::{
-    ConfigError,
+    ConfigError, checks,
     mask::{MASK, without_passwords},
 };
 
@@ -94,6 +94,8 @@ pub struct Layers(BTreeMap<String, Entry>);
 
 impl Layers {
     /// Puts the layers together. `environment` is looked through for `DIKALA_…`.
+    ///
+    /// Errors: keys that are none and files that cannot be read, with all else that is wrong.
     pub fn load(
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
@@ -111,13 +113,13 @@ impl Layers {
         let mut layers = Self::defaults();
         let mut faults = Vec::new();
         if let Some(path) = file {
-            let text = std::fs::read_to_string(&path).map_err(|e| {
-                ConfigError(format!("the configuration file {path} cannot be read: {e}"))
-            })?;
-            layers.add_file(&path, &text, &mut faults)?;
+            layers.add_file(&path, &mut faults);
         }
         for (name, value) in environment {
             faults.extend(layers.add_variable(&name, &value).err());
+        }
+        if !faults.is_empty() {
+            faults.extend(checks::faults(&layers));
         }
         ConfigError::all(faults)?;
         Ok(layers)
@@ -137,23 +139,24 @@ impl Layers {
         Self(parsed.into_iter().map(entry).collect())
     }
 
-    fn add_file(
-        &mut self,
-        path: &str,
-        text: &str,
-        faults: &mut Vec<ConfigError>,
-    ) -> Result<(), ConfigError> {
-        let parsed = parse(text).map_err(|e| {
-            ConfigError(format!(
-                "the configuration file {path} is not valid TOML: {e}"
-            ))
-        })?;
+    fn add_file(&mut self, path: &str, faults: &mut Vec<ConfigError>) {
+        let read = std::fs::read_to_string(path)
+            .map_err(|error| format!("cannot be read: {error}"))
+            .and_then(|text| parse(&text).map_err(|error| format!("is not valid TOML: {error}")));
+        let parsed = match read {
+            Ok(parsed) => parsed,
+            Err(fault) => {
+                faults.push(ConfigError(format!(
+                    "the configuration file {path} {fault}"
+                )));
+                return;
+            }
+        };
         for (key, value) in parsed {
             let place = || format!("the configuration file {path}");
             let set = self.set(&key, value.kind, Origin::File(path.to_owned()), place);
             faults.extend(set.err());
         }
-        Ok(())
     }
 
     fn add_variable(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
@@ -167,12 +170,20 @@ impl Layers {
             && let Some(key) = key.strip_suffix("_file")
             && self.0.contains_key(key)
         {
-            let text = std::fs::read_to_string(value).map_err(|e| {
-                ConfigError(format!(
-                    "{} names the file {value:?}, which cannot be read: {e}",
-                    place()
-                ))
-            })?;
+            if value.is_empty() {
+                return Ok(());
+            }
+            let text = match std::fs::read_to_string(value) {
+                Ok(text) => text,
+                Err(error) => {
+                    // It is set, nobody knows to what.
+                    self.set(key, ValueKind::Nil, origin, place)?;
+                    return Err(ConfigError(format!(
+                        "{} names the file {value:?}, which cannot be read: {error}",
+                        place()
+                    )));
+                }
+            };
             return self.set_text(key, text.trim_end_matches(['\r', '\n']), origin, place);
         }
         self.set_text(&key, value, origin, place)
@@ -255,6 +266,12 @@ impl Layers {
         self.0
             .get(key)
             .map_or_else(String::new, |entry| written(&entry.value))
+    }
+
+    /// Whether a key is set to what could not be read.
+    pub(super) fn is_unread(&self, key: &str) -> bool {
+        let entry = self.0.get(key);
+        entry.is_some_and(|entry| matches!(entry.value, ValueKind::Nil))
     }
 
     /// Where the value of a key came from.
@@ -392,6 +409,46 @@ mod tests {
             error.contains("http.listen") && error.contains("log.level"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn all_that_is_wrong_is_told_at_once_whatever_kind_it_is() {
+        let error = layers(&[
+            ("DIKALA_CONFIG", "/nowhere/dikala.toml"),
+            ("DIKALA_SECRETS__KEY_FILE", "/nowhere/key"),
+            ("DIKALA_HTTP__LISTN", "x"),
+            ("DIKALA_LOG__LEVEL", "loud"),
+            ("DIKALA_OPERATOR__LISTEN", "0.0.0.0:9090"),
+        ]);
+        let error = error.expect_err("five faults").0;
+        for words in [
+            "/nowhere/dikala.toml",
+            "/nowhere/key",
+            "http.listen",
+            "loud",
+            "operator.token is not set",
+        ] {
+            assert!(error.contains(words), "{words}: {error}");
+        }
+        assert_eq!(error.lines().count(), 5, "{error}");
+        // A token that could not be read is not missing.
+        let error = layers(&[
+            ("DIKALA_OPERATOR__LISTEN", "0.0.0.0:9090"),
+            ("DIKALA_OPERATOR__TOKEN_FILE", "/nowhere/token"),
+            ("DIKALA_HTTP__SHUTDOWN_SECONDS_FILE", "/nowhere/seconds"),
+        ]);
+        let error = error.expect_err("two faults").0;
+        assert_eq!(error.lines().count(), 2, "{error}");
+    }
+
+    #[test]
+    fn a_file_without_a_name_is_none() {
+        let variables = [
+            ("DIKALA_SECRETS__KEY", "c2VjcmV0"),
+            ("DIKALA_SECRETS__KEY_FILE", ""),
+        ];
+        let layers = layers(&variables).expect("loads");
+        assert_eq!(layers.text("secrets.key"), "c2VjcmV0");
     }
 
     #[test]

@@ -5,8 +5,23 @@ use std::str::FromStr;
 use tracing::{Level, Metadata, level_filters::LevelFilter};
 
 const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
-/// The parts of the program, by the first word of their targets.
+/// What the targets of all parts of the program begin with.
 const OWN: &str = "dikala";
+/// The parts of the program with the modules in them.
+#[rustfmt::skip]
+const PARTS: [(&str, &[&str]); 3] = [
+    ("dikala", &[
+        "admin", "api", "app", "bridge", "cli", "config", "control", "dev", "error", "extract", "front", "maintenance", "middleware",
+        "openapi", "operator", "refusal", "routes", "services", "telemetry",
+    ]),
+    ("dikala_actors", &[
+        "batches", "bridges", "call", "circuit", "clock", "feed", "functions", "gather", "journal", "ledger", "meter", "nesting",
+        "outbound", "outbox", "registry", "shares", "testing", "webhooks",
+    ]),
+    ("dikala_entities", &["batch", "store", "tables", "values", "vault"]),
+];
+/// For everything, where only parts are named.
+const LEVEL: LevelFilter = LevelFilter::INFO;
 /// Libraries are logged up to here: below it they show what passes through them, keys and passwords included.
 const LIBRARIES: Level = Level::WARN;
 /// The one part of a library that can be asked for: the text of statements, without what is bound to them.
@@ -28,36 +43,53 @@ impl FromStr for LogLevel {
 
     /// Errors: half a sentence that names what cannot be read.
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut level = Self {
-            default: LevelFilter::ERROR,
-            targets: Vec::new(),
-        };
+        let mut default = None;
+        let mut targets = Vec::new();
         for part in text.split(',').map(str::trim) {
             match part.split_once('=') {
-                None => level.default = parse_level(part)?,
+                None => {
+                    if let Some(other) = default.replace(parse_level(part)?) {
+                        return Err(format!(
+                            "it names two levels for everything, {other} and {part}; name one, and others for parts, such as \
+                             info,dikala_actors=debug"
+                        ));
+                    }
+                }
                 Some((target, of_target)) => {
                     let target = target.trim();
-                    let is_path = !target.is_empty()
-                        && target
-                            .bytes()
-                            .all(|b| b.is_ascii_alphanumeric() || b"_:".contains(&b));
-                    if !is_path || !(target.starts_with(OWN) || target == STATEMENTS) {
+                    if !is_part(target) && target != STATEMENTS {
                         return Err(format!(
                             "{target:?} is no part of this program; they are dikala, dikala_actors, dikala_entities and the \
                              modules in them, such as dikala_actors::webhooks, and {STATEMENTS} for the statements"
                         ));
                     }
-                    level
-                        .targets
-                        .push((target.to_owned(), parse_level(of_target.trim())?));
+                    targets.push((target.to_owned(), parse_level(of_target.trim())?));
                 }
             }
         }
-        level
-            .targets
-            .sort_by_key(|(target, _)| std::cmp::Reverse(target.len()));
-        Ok(level)
+        targets.sort_by_key(|(target, _): &(String, _)| std::cmp::Reverse(target.len()));
+        Ok(Self {
+            default: default.unwrap_or(LEVEL),
+            targets,
+        })
     }
+}
+
+/// Whether a part of the program has this name: a crate, a module of it, or something in that.
+fn is_part(target: &str) -> bool {
+    let mut names = target.split("::");
+    let named = names.next().unwrap_or_default();
+    let part = PARTS.iter().find(|(part, _)| *part == named);
+    let Some((_, modules)) = part else {
+        return false;
+    };
+    names.next().is_none_or(|module| modules.contains(&module))
+        && names.all(|name| {
+            !name.is_empty()
+                && name
+                    .bytes()
+                    .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+        })
 }
 
 fn parse_level(text: &str) -> Result<LevelFilter, String> {
@@ -142,10 +174,46 @@ mod tests {
             ("sqlx=debug", "\"sqlx\""),
             ("info,[span]=debug", "no part"),
             ("3", "no level"),
+            ("info,warn", "two levels for everything, info and warn"),
+            ("dikala_nope=debug", "\"dikala_nope\" is no part"),
+            ("dikalaa=debug", "no part"),
+            ("dikala_actors::nope=debug", "no part"),
+            ("dikala_actors::=debug", "no part"),
+            ("dikala::app::=debug", "no part"),
         ] {
             let error = text.parse::<LogLevel>().expect_err(text);
             assert!(error.contains(words), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn the_parts_are_those_that_there_are() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+        let sources = [
+            ("dikala", "src"),
+            ("dikala_actors", "actors/src"),
+            ("dikala_entities", "entities/src"),
+        ];
+        for ((part, modules), (named, folder)) in PARTS.into_iter().zip(sources) {
+            assert_eq!(part, named);
+            let mut there: Vec<String> = std::fs::read_dir(root.join(folder))
+                .expect("the sources")
+                .map(|file| file.expect("a file").path())
+                .filter_map(|path| Some(path.file_stem()?.to_str()?.to_owned()))
+                .filter(|name| !["lib", "main"].contains(&name.as_str()))
+                .collect();
+            there.sort_unstable();
+            there.dedup();
+            assert_eq!(modules, there, "{part}");
+        }
+    }
+
+    #[test]
+    fn parts_alone_leave_the_rest_at_info() {
+        let level = level("dikala_actors::call=debug");
+        assert!(level.allows_of("dikala::app", Level::INFO));
+        assert!(!level.allows_of("dikala::app", Level::DEBUG));
+        assert!(level.allows_of("dikala_actors::call", Level::DEBUG));
     }
 
     #[test]

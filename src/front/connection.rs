@@ -19,7 +19,10 @@ use actix_web::rt::{
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
-use super::{places::Place, refused::OwnAnswer};
+use super::{
+    places::Place,
+    refused::{OwnAnswer, new_id},
+};
 
 /// How long the head of a request may take, from the end of the answer before; also the longest that a connection is idle.
 const HEAD_WITHIN: Duration = Duration::from_secs(10);
@@ -190,12 +193,14 @@ impl AsyncWrite for Connection {
             .flatten();
         match own {
             Some(answer) if answer.at == 0 => {
+                let id = new_id();
                 tracing::info!(
+                    request_id = %id,
                     address = %this.peer.ip(),
                     status = answer.status.as_u16(),
                     "what a client sent is no request"
                 );
-                this.refusal = answer.with_body().into();
+                this.refusal = answer.with_body(id).into();
                 this.refused = true;
                 // It is small: where it does not fit now, nobody has read for long.
                 let _ = this.poll_refusal(context)?;

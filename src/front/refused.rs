@@ -46,7 +46,7 @@ impl<'a> OwnAnswer<'a> {
     }
 
     /// The same answer with the body that every error has.
-    pub(super) fn with_body(&self) -> Vec<u8> {
+    pub(super) fn with_body(&self, id: RequestId) -> Vec<u8> {
         let (code, message) = match self.status {
             StatusCode::REQUEST_TIMEOUT => (
                 "request_timeout",
@@ -63,20 +63,23 @@ impl<'a> OwnAnswer<'a> {
             _ => ("internal_error", "The request could not be read."),
         };
         let first_line = self.head.split("\r\n").next().unwrap_or_default();
-        answer(first_line, "", code, message)
+        answer(id, first_line, "", code, message)
     }
 }
 
 /// The answer to a connection that is not taken.
 pub(super) fn too_many(full: Full) -> Vec<u8> {
+    let id = new_id();
     match full {
         Full::Address => answer(
+            id,
             "HTTP/1.1 429 Too Many Requests",
             "retry-after: 1\r\n",
             "rate_limited",
             "There are too many open connections from your address; close some of them.",
         ),
         Full::Listener => answer(
+            id,
             "HTTP/1.1 503 Service Unavailable",
             "retry-after: 2\r\n",
             "unavailable",
@@ -85,8 +88,13 @@ pub(super) fn too_many(full: Full) -> Vec<u8> {
     }
 }
 
-fn answer(first_line: &str, more: &str, code: &str, message: &str) -> Vec<u8> {
-    let id = RequestId::new(SystemClock.now()).to_string();
+/// The id of an answer to what is no request.
+pub(super) fn new_id() -> RequestId {
+    RequestId::new(SystemClock.now())
+}
+
+fn answer(id: RequestId, first_line: &str, more: &str, code: &str, message: &str) -> Vec<u8> {
+    let id = id.to_string();
     let body = json!({"error": {"code": code, "message": message, "requestId": id}}).to_string();
     format!(
         "{first_line}\r\ncontent-length: {}\r\ncontent-type: application/json\r\ncache-control: no-store\r\n\
@@ -134,7 +142,7 @@ mod tests {
         ] {
             let own = OWN.replace("400 Bad Request", status);
             let answer = OwnAnswer::find(own.as_bytes()).expect("an own answer");
-            let text = String::from_utf8(answer.with_body()).expect("text");
+            let text = String::from_utf8(answer.with_body(new_id())).expect("text");
             let (head, body) = text.split_once("\r\n\r\n").expect("a head and a body");
             assert!(
                 head.starts_with(&format!("HTTP/1.1 {status}\r\n")),

@@ -13,7 +13,7 @@ use actix_web::{
     dev::{ServiceRequest, ServiceResponse},
     error::InternalError,
     http::{
-        StatusCode,
+        Method, StatusCode,
         header::{
             ALLOW, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, HeaderMap, HeaderName, HeaderValue,
             REFERRER_POLICY, TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -88,6 +88,8 @@ pub async fn request_scope(
         };
         tracing::info!(
             %method,
+            // Beside the one of the span, for those who look for the fields of the line itself.
+            request_id = current_request_id(),
             route = route.as_deref().unwrap_or("none"),
             status = status.as_u16(),
             ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -108,6 +110,18 @@ pub async fn request_scope(
             Err(InternalError::from_response("answered", response).into())
         }
     }
+}
+
+/// Answers HEAD as GET is answered, for what stands below. Wraps what only reads, and ends; the connection, which knows what was
+/// asked, leaves the body out.
+pub async fn head_as_get<B: MessageBody>(
+    mut req: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<B>, Error> {
+    if req.method() == Method::HEAD {
+        req.head_mut().method = Method::GET;
+    }
+    next.call(req).await
 }
 
 fn finish_head(headers: &mut HeaderMap, request_id: HeaderValue) {

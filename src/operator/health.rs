@@ -6,7 +6,7 @@ use actix::{
     Actor, Addr, Handler, Message,
     dev::{MessageResponse, ToEnvelope},
 };
-use actix_web::{HttpResponse, web};
+use actix_web::{HttpResponse, middleware::from_fn, web};
 use dikala_actors::{
     journal::{self, CallJournal},
     registry::{self, CallRegistry},
@@ -14,6 +14,8 @@ use dikala_actors::{
 use dikala_entities::Store;
 use serde_json::json;
 use tokio::sync::watch;
+
+use crate::middleware::head_as_get;
 
 /// How long a part may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
@@ -33,6 +35,7 @@ pub struct HealthParts {
 pub fn configure(cfg: &mut web::ServiceConfig) {
     cfg.service(
         web::scope("/health")
+            .wrap(from_fn(head_as_get))
             .service(web::resource("/live").route(web::get().to(live)))
             .service(web::resource("/ready").route(web::get().to(ready))),
     );

@@ -10,7 +10,10 @@ use std::{
     thread,
 };
 
-use crate::support::{prelude::*, server::installation};
+use crate::support::{
+    prelude::*,
+    server::{assert_fails, installation},
+};
 
 /// Commits without a pause until it is dropped.
 struct Busy {
@@ -167,6 +170,12 @@ async fn what_is_no_whole_copy_does_not_come_back() {
     );
     let locked = installation.run(&["restore", good.to_str().unwrap()]);
     assert_eq!(locked.code, Some(3), "its secrets do not open: {locked:?}");
+    installation.set("secrets.key", "no key");
+    let malformed = installation.run(&["restore", good.to_str().unwrap()]);
+    assert_fails(&malformed, &[3], "secrets.key must be");
+    installation.unset("secrets.key");
+    let keyless = installation.run(&["restore", good.to_str().unwrap()]);
+    assert_fails(&keyless, &[3], "holds secrets that do not open without");
     installation.settings = key;
 
     // Nothing of all that changed anything, or left anything.
@@ -188,6 +197,13 @@ async fn what_is_no_whole_copy_does_not_come_back() {
     installation.cli(&["restore", good.to_str().unwrap()]);
     let tenants = installation.cli(&["tenant", "list"]);
     assert_eq!(tenants["tenants"].as_array().unwrap().len(), 1);
+
+    // What holds no secrets comes back without a key.
+    let mut fresh = installation!(Sqlite);
+    let empty = fresh.folder.path().join("copy.db");
+    fresh.cli(&["backup", empty.to_str().unwrap()]);
+    fresh.unset("secrets.key");
+    fresh.cli(&["restore", empty.to_str().unwrap()]);
 }
 
 #[actix_web::test]

@@ -82,6 +82,20 @@ async fn each_failure_has_its_exit_code(#[values(Sqlite, Postgres)] store: Store
             "minutes",
         ),
         (
+            &[
+                "credits",
+                "add",
+                "--tenant",
+                &tenant,
+                "--minutes",
+                "5",
+                "--type",
+                "usage",
+            ],
+            &[2],
+            "purchase, bonus, adjustment, refund",
+        ),
+        (
             &["credits", "add", "--tenant", &tenant, "--minutes", "0"],
             &[2, 6],
             "",

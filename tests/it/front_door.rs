@@ -304,6 +304,7 @@ async fn what_is_no_request_is_refused_like_one_and_told_to_nobody() {
         (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 400, "invalid_json"),
         (long.as_bytes(), 431, "body_too_large"),
     ];
+    let mut ids = Vec::new();
     for (bytes, expected, code) in cases {
         let answer = exchange(http, bytes).await;
         let sent = String::from_utf8_lossy(&bytes[..bytes.len().min(60)]);
@@ -319,6 +320,7 @@ async fn what_is_no_request_is_refused_like_one_and_told_to_nobody() {
             header(head, "x-request-id").as_deref(),
             body["error"]["requestId"].as_str()
         );
+        ids.push(body["error"]["requestId"].as_str().unwrap().to_owned());
     }
     // Pipelined behind a good one, which is answered as ever.
     let both = b"GET /health/live HTTP/1.1\r\nhost: x\r\n\r\nno HTTP\r\n\r\n";
@@ -347,7 +349,13 @@ async fn what_is_no_request_is_refused_like_one_and_told_to_nobody() {
     assert_eq!(outcome.expect(200)["code"], "invalid_response");
     let log = world.server.log();
     let malformed = log.lines().filter(|line| line.contains("is no request"));
-    assert_eq!(malformed.count(), cases.len() + 1, "a line each:\n{log}");
+    let lines: Vec<Value> = malformed
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!(lines.len(), cases.len() + 1, "a line each:\n{log}");
+    for (line, id) in lines.iter().zip(&ids) {
+        assert_eq!(line["request_id"], *id, "{line}");
+    }
     assert!(!log.contains("ERROR") && !log.contains("actix"), "{log}");
 }
 

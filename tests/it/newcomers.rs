@@ -107,7 +107,7 @@ async fn tables_are_lines_that_fit_with_what_a_thing_is_told_by_first() {
         "a line each, and no rules:\n{all}"
     );
     let columns: Vec<&str> = lines[0].split_whitespace().collect();
-    assert_eq!(columns[..3], ["id", "name", "plan"], "{all}");
+    assert_eq!(columns[..3], ["id", "name", "suspendedAt"], "{all}");
     assert!(
         lines[1..].iter().all(|line| line.starts_with("ten_")),
         "{all}"
@@ -189,6 +189,14 @@ fn failed_checks(installation: &Installation) -> String {
     failed.collect::<Vec<_>>().join("\n")
 }
 
+/// `check` foresees what `serve` says.
+#[track_caller]
+fn both_refuse(installation: &Installation, words: &str) {
+    let failed = failed_checks(installation);
+    assert!(failed.contains(words), "{failed}");
+    assert_fails(&installation.run(&["serve"]), &[1], words);
+}
+
 #[actix_web::test]
 async fn check_says_what_serve_will_say() {
     // A folder that cannot be written, of a database that is not there yet.
@@ -216,11 +224,71 @@ async fn check_says_what_serve_will_say() {
     // All that is wrong with the configuration at once.
     installation.set("log.level", "loud");
     installation.set("calls.warn_before_seconds", "soon");
+    installation.set("secrets.key_file", "/nowhere/key");
+    installation.set("http.listn", "x");
     let failed = failed_checks(&installation);
-    assert!(
-        failed.contains("loud") && failed.contains("soon"),
-        "{failed}"
-    );
+    for words in ["loud", "soon", "/nowhere/key", "http.listn"] {
+        assert!(failed.contains(words), "{words}: {failed}");
+    }
+}
+
+#[actix_web::test]
+async fn check_says_what_serve_will_say_of_a_database_file() {
+    // A folder in the place of the file.
+    let mut installation = Installation::new(Sqlite).unwrap();
+    let folder = installation.folder.path().join("data");
+    fs::create_dir(&folder).unwrap();
+    installation.set("database.url", &format!("sqlite://{}", folder.display()));
+    both_refuse(&installation, "let database.url name a file");
+
+    // Somebody else's tables.
+    let installation = Installation::new(Sqlite).unwrap();
+    fs::write(installation.folder.path().join("dikala.db"), "").unwrap();
+    installation
+        .store
+        .execute("CREATE TABLE invoices (id INTEGER)")
+        .await;
+    both_refuse(&installation, "invoices");
+
+    // Another server of the same file, on other ports. A look disturbs neither it nor the next.
+    let mut server = Server::start(installation!(Sqlite));
+    let ports = server.installation.settings.clone();
+    for key in ["http.listen", "operator.listen"] {
+        server.installation.set(key, "127.0.0.1:0");
+    }
+    both_refuse(&server.installation, "another dikala serves");
+    server.terminate().await;
+    server.installation.settings = ports;
+    server.installation.cli(&["check"]);
+    server.restart();
+}
+
+#[test]
+fn a_start_with_too_few_files_is_refused() {
+    let mut installation = installation!(Sqlite);
+    installation.files = Some((64, 64));
+    both_refuse(&installation, "64 files open");
+}
+
+#[actix_web::test]
+async fn a_postgresql_database_that_cannot_hold_all_texts_is_refused() {
+    let Some(mut installation) = Installation::new(Postgres) else {
+        return;
+    };
+    let store = installation.store.url.clone();
+    let name = format!("latin_{}", free_port());
+    let sql = |sql: &str| {
+        let done = Command::new("psql").args([&store, "-c", sql]).output();
+        let done = done.unwrap();
+        assert!(done.status.success(), "{done:?}");
+    };
+    sql(&format!(
+        "CREATE DATABASE {name} ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0"
+    ));
+    let (server, _) = store.rsplit_once('/').unwrap();
+    installation.set("database.url", &format!("{server}/{name}"));
+    both_refuse(&installation, "encoded in LATIN1");
+    sql(&format!("DROP DATABASE {name}"));
 }
 
 #[actix_web::test]
@@ -240,19 +308,27 @@ async fn check_knows_what_the_database_user_may_do() {
     sql(&format!("CREATE ROLE {user} LOGIN"));
     let (scheme, rest) = all.split_once("://").unwrap();
     let (_, place) = rest.split_once('@').unwrap();
-    installation.set("database.url", &format!("{scheme}://{user}@{place}"));
-    let failed = failed_checks(&installation);
-    assert!(
-        failed.contains("schema") && failed.contains("GRANT USAGE, CREATE"),
-        "{failed}"
-    );
-    assert_fails(&installation.run(&["serve"]), &[1], "GRANT USAGE, CREATE");
+    let limited = format!("{scheme}://{user}@{place}");
+    installation.set("database.url", &limited);
+    // Without USAGE the schema is passed over.
+    for change in [
+        "REVOKE ALL ON SCHEMA public FROM PUBLIC",
+        "GRANT USAGE ON SCHEMA public TO PUBLIC",
+    ] {
+        sql(change);
+        both_refuse(&installation, "GRANT USAGE, CREATE ON SCHEMA \"public\"");
+    }
+    sql(&format!("ALTER ROLE {user} SET search_path = calls"));
+    both_refuse(&installation, "CREATE SCHEMA \"calls\"");
+    sql(&format!("ALTER ROLE {user} RESET search_path"));
     installation.set("database.url", &all);
     assert_eq!(installation.run(&["migrate"]).code, Some(0));
+    // Nothing may be read, not even how far the schema is.
+    installation.set("database.url", &limited);
+    both_refuse(&installation, "GRANT SELECT, INSERT");
     sql(&format!(
         "GRANT SELECT ON ALL TABLES IN SCHEMA public TO {user}"
     ));
-    installation.set("database.url", &format!("{scheme}://{user}@{place}"));
     let failed = failed_checks(&installation);
     assert!(failed.contains("GRANT SELECT, INSERT"), "{failed}");
     sql(&format!("DROP OWNED BY {user}"));
@@ -349,6 +425,7 @@ async fn the_log_tells_what_happened_and_nothing_of_the_framework() {
         json!(["GET", "/api/v1/calls/{id}", 200, tenant.id])
     );
     assert!(asked[0]["ms"].is_u64());
+    assert_eq!(asked[0]["request_id"], request);
     assert_eq!(
         told("a request without a valid key was refused")[0]["code"],
         "missing_api_key"
@@ -383,5 +460,26 @@ async fn the_address_of_the_service_leads_to_its_documentation() {
         let head = awc::http::Method::HEAD;
         let answer = world.server.rest().send(head, path, None).await;
         assert_eq!(answer.status, 307, "{path}");
+    }
+}
+
+#[actix_web::test]
+async fn what_is_read_without_a_key_answers_head_as_it_answers_get() {
+    let world = world!(Sqlite);
+    let public = world.server.rest();
+    let operators = Rest::new(&world.server.operator);
+    for (rest, path) in [
+        (&public, "/docs/"),
+        (&public, "/openapi.json"),
+        (&public, "/health/live"),
+        (&public, "/health/ready"),
+        (&operators, "/health/live"),
+    ] {
+        let got = rest.get(path).await;
+        let head = rest.send(awc::http::Method::HEAD, path, None).await;
+        assert_eq!((got.status, head.status), (200, 200), "{path}");
+        for header in ["content-type", "content-length"] {
+            assert_eq!(head.header(header), got.header(header), "{path}");
+        }
     }
 }

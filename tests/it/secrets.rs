@@ -2,7 +2,12 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
-use crate::support::{prelude::*, world::HOOK};
+use crate::support::{
+    prelude::*,
+    server::{assert_fails, installation},
+    tenant::text,
+    world::HOOK,
+};
 
 fn new_key() -> String {
     STANDARD.encode(rand::random::<[u8; 32]>())
@@ -98,4 +103,35 @@ async fn a_key_is_changed_under_a_running_server(#[values(Sqlite, Postgres)] sto
         .await;
     let config = world.server.installation.run(&["config", "show"]);
     assert!(!config.stdout.contains(&new) && !config.stdout.contains(&old));
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_rotation_counts_what_opens_and_asks_for_the_key_that_was_used(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let mut installation = installation!(store);
+    let mut tenants = Vec::new();
+    for name in ["Toko Satu", "Toko Dua", "Toko Tiga"] {
+        let created = installation.cli(&["tenant", "create", "--name", name]);
+        tenants.push(text(&created, "id"));
+    }
+    // Sealed for another row: it names the present key, and does not open.
+    let (one, other) = (&tenants[0], &tenants[1]);
+    installation
+        .store
+        .execute(&format!(
+            "UPDATE tenants SET function_secret = (SELECT function_secret FROM tenants WHERE id = '{one}') WHERE id = '{other}'"
+        ))
+        .await;
+    let rotated = installation.run(&["secrets", "rotate", "--json"]);
+    assert_eq!(rotated.code, Some(1), "{rotated:?}");
+    assert!(rotated.stderr.contains(other), "{rotated:?}");
+    assert_eq!(
+        rotated.json(),
+        json!({"sealed": 0, "current": 2, "unreadable": 1})
+    );
+    installation.unset("secrets.key");
+    let keyless = installation.run(&["secrets", "rotate"]);
+    assert_fails(&keyless, &[3], "holds secrets that do not open without");
 }

@@ -84,6 +84,15 @@ fn leaves(code: &str) -> Leaves {
     }
 }
 
+/// A fault in words. PostgreSQL tells the line of its own source where it came about, which means nothing to anybody here.
+pub fn in_words(error: &impl Display) -> String {
+    let text = error.to_string();
+    match text.rsplit_once(" at line ") {
+        Some((words, line)) if line.bytes().all(|byte| byte.is_ascii_digit()) => words.to_owned(),
+        _ => text,
+    }
+}
+
 /// Whether the fault lies with the database, or with others who use it, and passes by itself: the same statement may well
 /// succeed later. Anything else lies with the statement.
 pub fn is_outage(error: &DbErr) -> bool {
@@ -122,6 +131,21 @@ fn is_outage_code(code: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_line_of_somebody_elses_source_is_not_told() {
+        for (said, told) in [
+            (
+                "permission denied for table a at line 3655",
+                "permission denied for table a",
+            ),
+            ("not valid at line seven", "not valid at line seven"),
+            ("at line 3 of the file", "at line 3 of the file"),
+            ("disk full", "disk full"),
+        ] {
+            assert_eq!(in_words(&said), told);
+        }
+    }
 
     #[test]
     fn an_outage_is_told_from_wrong_data() {

@@ -4,10 +4,22 @@ use std::{str::FromStr, time::Duration};
 
 use sea_orm::{
     ConnectionTrait, DbBackend, DbErr, Statement,
-    sqlx::{ConnectOptions, Connection, postgres::PgConnectOptions},
+    sqlx::{self, ConnectOptions, Connection, Row, postgres::PgConnectOptions},
 };
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, in_words};
+
+/// The schema that is used, or that would be if the user might: `current_schema()` passes over those he may not use. The first
+/// that is there, or else the first at all but for the user's own, which is named by default and hardly ever there.
+const SCHEMA: &str = "WITH entries AS ( \
+    SELECT trim(BOTH '\"' FROM trim(entry)) AS entry, place \
+    FROM unnest(string_to_array(current_setting('search_path'), ',')) WITH ORDINALITY AS path(entry, place)), \
+  named AS ( \
+    SELECT CASE entry WHEN '$user' THEN current_user::text ELSE entry END AS name, entry = '$user' AS own, place FROM entries), \
+  found AS ( \
+    SELECT name, EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = name) AS there, own, place FROM named), \
+  chosen AS (SELECT name, there FROM found ORDER BY there DESC, own, place LIMIT 1) ";
+const ENCODING: &str = "UTF8";
 
 /// Tries one connection. A pool would take a server that refuses for one that starts, and go on trying.
 pub(super) async fn reach(url: &str, within: Duration) -> Result<(), StoreError> {
@@ -22,13 +34,19 @@ pub(super) async fn reach(url: &str, within: Duration) -> Result<(), StoreError>
         Some(socket) => format!("{}/{database}", socket.display()),
         None => format!("{}:{}/{database}", options.get_host(), options.get_port()),
     };
-    match tokio::time::timeout(within, options.connect()).await {
-        Ok(Ok(connection)) => {
-            // It has done what it was for.
-            let _ = connection.close().await;
-            Ok(())
-        }
-        Ok(Err(error)) => Err(unreachable(place, error.to_string())),
+    let encoding = async {
+        let mut connection = options.connect().await?;
+        let shown = sqlx::raw_sql("SHOW server_encoding")
+            .fetch_one(&mut connection)
+            .await?;
+        // It has done what it was for.
+        let _ = connection.close().await;
+        shown.try_get::<String, _>(0)
+    };
+    match tokio::time::timeout(within, encoding).await {
+        Ok(Ok(encoding)) if encoding == ENCODING => Ok(()),
+        Ok(Ok(encoding)) => Err(StoreError::Encoding { place, encoding }),
+        Ok(Err(error)) => Err(unreachable(place, in_words(&error))),
         Err(_) => {
             let reason = format!("no answer within {} s", within.as_secs());
             Err(unreachable(place, reason))
@@ -39,6 +57,7 @@ pub(super) async fn reach(url: &str, within: Duration) -> Result<(), StoreError>
 /// What the user of a connection may do in its schema.
 struct Found {
     schema: String,
+    there: bool,
     user: String,
     may: bool,
 }
@@ -46,9 +65,8 @@ struct Found {
 impl Store {
     /// Whether the schema can be brought up to date.
     pub async fn may_make_tables(&self) -> Result<(), StoreError> {
-        let sql = "SELECT current_schema()::text AS schema, current_user::text AS account, \
-                   COALESCE(has_schema_privilege(current_schema(), 'CREATE'), false) AS may";
-        let Some(found) = self.ask(sql).await? else {
+        let may = "COALESCE(has_schema_privilege(current_schema(), 'CREATE'), false)";
+        let Some(found) = self.ask(may).await? else {
             return Ok(());
         };
         found.to("make tables", |schema, user| {
@@ -56,14 +74,18 @@ impl Store {
         })
     }
 
-    /// Whether all tables can be read and written.
+    /// Whether the tables that are there can be read and written: those whose owner made the record of the steps, which itself
+    /// is only read.
     pub async fn may_use_tables(&self) -> Result<(), StoreError> {
-        let sql = "SELECT current_schema()::text AS schema, current_user::text AS account, COALESCE(bool_and( \
-                     has_table_privilege(c.oid, 'SELECT') AND has_table_privilege(c.oid, 'INSERT') \
-                     AND has_table_privilege(c.oid, 'UPDATE') AND has_table_privilege(c.oid, 'DELETE')), true) AS may \
-                   FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
-                   WHERE c.relkind = 'r' AND n.nspname = current_schema()";
-        let Some(found) = self.ask(sql).await? else {
+        let may = "(WITH tables AS ( \
+                      SELECT c.oid, c.relname = 'seaql_migrations' AS record, c.relowner AS owner \
+                      FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace \
+                      WHERE c.relkind = 'r' AND n.nspname = current_schema()) \
+                    SELECT COALESCE(bool_and(has_table_privilege(oid, 'SELECT') AND (record OR \
+                      has_table_privilege(oid, 'INSERT') AND has_table_privilege(oid, 'UPDATE') \
+                      AND has_table_privilege(oid, 'DELETE'))), true) \
+                    FROM tables WHERE owner = (SELECT owner FROM tables WHERE record))";
+        let Some(found) = self.ask(may).await? else {
             return Ok(());
         };
         found.to("read and write all tables", |schema, user| {
@@ -73,18 +95,22 @@ impl Store {
         })
     }
 
-    /// None on SQLite, whose rights are those of its file.
-    async fn ask(&self, sql: &str) -> Result<Option<Found>, StoreError> {
+    /// Asks whether the user may do something, which is an expression in SQL. None on SQLite, whose rights are those of its file.
+    async fn ask(&self, may: &str) -> Result<Option<Found>, StoreError> {
         if self.backend() != DbBackend::Postgres {
             return Ok(None);
         }
+        let sql = format!(
+            "{SCHEMA} SELECT COALESCE(current_schema()::text, (SELECT name FROM chosen), 'public') AS schema, \
+             COALESCE(current_schema() IS NOT NULL OR (SELECT there FROM chosen), false) AS there, \
+             current_user::text AS account, {may} AS may"
+        );
         let statement = Statement::from_string(self.backend(), sql);
         let row = self.writer.query_one_raw(statement).await;
         let read = |row: sea_orm::QueryResult| {
             Ok(Found {
-                schema: row
-                    .try_get::<Option<String>>("", "schema")?
-                    .unwrap_or_default(),
+                schema: row.try_get("", "schema")?,
+                there: row.try_get("", "there")?,
                 user: row.try_get("", "account")?,
                 may: row.try_get("", "may")?,
             })
@@ -104,7 +130,14 @@ impl Found {
             return Ok(());
         }
         let quoted = |name: &str| format!("\"{}\"", name.replace('"', "\"\""));
-        let remedy = remedy(&quoted(&self.schema), &quoted(&self.user));
+        let (schema, user) = (quoted(&self.schema), quoted(&self.user));
+        if !self.there {
+            return Err(StoreError::NoSchema {
+                schema: self.schema,
+                remedy: format!("CREATE SCHEMA {schema} AUTHORIZATION {user}"),
+            });
+        }
+        let remedy = remedy(&schema, &user);
         Err(StoreError::Rights {
             right,
             schema: self.schema,
