@@ -22,7 +22,8 @@ use dikala_entities::{
     transcript,
 };
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter, QuerySelect,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder,
+    QuerySelect,
 };
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -391,16 +392,20 @@ async fn erased(txn: &Transaction, batch: &[Waiting]) -> Result<HashSet<CallId>,
     if invoked.is_empty() {
         return Ok(HashSet::new());
     }
-    let erased: Vec<CallId> = call::Entity::find()
+    // All are locked, whoever owns them: an erasure that is under way has not changed the owner for anybody else yet.
+    let owners: Vec<(CallId, String)> = call::Entity::find()
         .select_only()
-        .column(call::Column::Id)
+        .columns([call::Column::Id, call::Column::Owner])
         .filter(call::Column::Id.is_in(invoked))
-        .filter(call::Column::Owner.eq(call::NOBODY))
+        .order_by_asc(call::Column::Id)
         .lock_shared()
         .into_tuple()
         .all(txn)
         .await?;
-    Ok(erased.into_iter().collect())
+    let erased = owners
+        .into_iter()
+        .filter(|(_, owner)| owner == call::NOBODY);
+    Ok(erased.map(|(id, _)| id).collect())
 }
 
 async fn write_invocations(

@@ -1,7 +1,8 @@
 //! The connections to the database, and how a write begins on each kind.
 //!
-//! SQLite: WAL, `synchronous=FULL`, one writer connection for the whole process (its pool hands it out in the order of
-//! asking) and pools of readers that cannot write. PostgreSQL: pools; the ledger and the journal have connections of their
+//! SQLite: WAL, `synchronous=FULL`, one writer connection for the whole process and pools of readers that cannot write. The
+//! writer is handed out in the order of asking, but of all that is not a call or credit only one asks at a time: a call waits
+//! for one such write at most, however many there are. PostgreSQL: pools; the ledger and the journal have connections of their
 //! own. On both, what a call's opening reads has readers of its own: a crowd of API requests, a page far into a long list,
 //! `/metrics` or a sweep cannot starve a call.
 //!
@@ -11,6 +12,7 @@
 
 mod fault;
 mod pool;
+mod probe;
 mod raw;
 mod rights;
 mod runtime;
@@ -19,8 +21,8 @@ mod transaction;
 use std::{
     fs::{File, TryLockError},
     path::{Path, PathBuf},
-    sync::{Arc, atomic::AtomicU64},
-    time::{Duration, Instant},
+    sync::Arc,
+    time::Duration,
 };
 
 use sea_orm::{
@@ -30,7 +32,13 @@ use sea_orm::{
 };
 use tokio::sync::Mutex;
 
-use self::{fault::Fault, pool::Limits, raw::Target, transaction::Kind as TransactionKind};
+use self::{
+    fault::{Fault, Signs},
+    pool::Limits,
+    probe::Probe,
+    raw::Target,
+    transaction::Kind as TransactionKind,
+};
 pub use self::{
     fault::{in_words, is_outage},
     pool::Connections,
@@ -67,8 +75,6 @@ const POSTGRES_OPTIONS: [(&str, &str); 7] = [
     ("tcp_keepalives_interval", "5"),
     ("tcp_keepalives_count", "3"),
 ];
-/// How long it is believed that a write can be committed because one was.
-const PROBE_EVERY: Duration = Duration::from_secs(1);
 /// Only the text of statements, without what is bound to them; asked for with `sqlx::query=debug`.
 const STATEMENTS_LOGGED: log::LevelFilter = log::LevelFilter::Debug;
 /// Statements that take longer are marked as slow where they are logged.
@@ -88,8 +94,8 @@ pub struct Store {
     core: Connections,
     core_reader: Connections,
     url: Arc<str>,
-    /// When it was last tried to commit a write, and whether that was possible.
-    probed: Arc<Mutex<Option<(Instant, bool)>>>,
+    signs: Arc<Signs>,
+    probe: Arc<Mutex<Probe>>,
 }
 
 /// The database cannot be used.
@@ -247,7 +253,7 @@ impl Store {
     }
 
     fn over_sqlite(path: &Path, url: &str) -> Self {
-        let cuts = Arc::<AtomicU64>::default();
+        let signs = Arc::<Signs>::default();
         let options = sqlite_options(path);
         // Page caches in KiB. The readers' are small: there are several, and the operating system caches the file.
         let reading = options
@@ -257,21 +263,22 @@ impl Store {
         let writing = options.pragma("cache_size", "-16000");
         let connections = |options: SqliteConnectOptions, most| {
             let target = Target::Sqlite(Box::new(options));
-            Connections::new(target, SQLITE_LIMITS, most, false, Arc::clone(&cuts))
+            Connections::new(target, SQLITE_LIMITS, most, false, Arc::clone(&signs))
         };
         let writer = connections(writing, 1);
         Self {
             core_reader: connections(reading.clone(), CORE_READERS),
             reader: connections(reading, READERS),
             core: writer.clone(),
-            writer,
+            writer: writer.one_at_a_time(),
             url: Arc::from(url),
-            probed: Arc::default(),
+            signs,
+            probe: Arc::default(),
         }
     }
 
     fn over_postgres(url: &str) -> Result<Self, DbErr> {
-        let cuts = Arc::<AtomicU64>::default();
+        let signs = Arc::<Signs>::default();
         let options: PgConnectOptions = url
             .parse()
             .map_err(|error| Fault::Said(error).connecting())?;
@@ -281,7 +288,7 @@ impl Store {
             .options(POSTGRES_OPTIONS);
         let connections = |most, careful| {
             let target = Target::Postgres(Box::new(options.clone()));
-            Connections::new(target, POSTGRES_LIMITS, most, careful, Arc::clone(&cuts))
+            Connections::new(target, POSTGRES_LIMITS, most, careful, Arc::clone(&signs))
         };
         Ok(Self {
             reader: connections(READERS, false),
@@ -289,7 +296,8 @@ impl Store {
             core: connections(POSTGRES_CORE, true),
             core_reader: connections(CORE_READERS, false),
             url: Arc::from(url),
-            probed: Arc::default(),
+            signs,
+            probe: Arc::default(),
         })
     }
 
@@ -349,30 +357,6 @@ impl Store {
                 .await?;
         }
         Ok(())
-    }
-
-    /// Whether what a call writes can be committed now; tried once a second at most, however often it is asked. A disk that
-    /// is full still reads.
-    pub async fn can_commit(&self) -> bool {
-        let mut probed = self.probed.lock().await;
-        if let Some((when, could)) = *probed
-            && when.elapsed() < PROBE_EVERY
-        {
-            return could;
-        }
-        let could = self.commit_probe().await;
-        if let Err(error) = &could {
-            tracing::warn!(%error, "nothing can be committed");
-        }
-        *probed = Some((Instant::now(), could.is_ok()));
-        could.is_ok()
-    }
-
-    async fn commit_probe(&self) -> Result<(), DbErr> {
-        let txn = self.begin_core().await?;
-        txn.execute_unprepared("UPDATE commit_probe SET commits = commits + 1")
-            .await?;
-        txn.commit().await
     }
 
     /// Empties SQLite's log where it has grown, if that can be done now without holding up a commit: its content is copied

@@ -21,6 +21,7 @@ mod m20261121_000004_function_stats;
 mod m20261121_000005_commit_probe;
 mod m20261121_000006_growth;
 mod m20261121_000007_versions_and_bounds;
+mod m20261121_000008_commit_probe_padding;
 
 /// Where the steps that were made are recorded.
 const RECORD: &str = "seaql_migrations";
@@ -42,6 +43,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261121_000005_commit_probe::Migration),
             Box::new(m20261121_000006_growth::Migration),
             Box::new(m20261121_000007_versions_and_bounds::Migration),
+            Box::new(m20261121_000008_commit_probe_padding::Migration),
         ]
     }
 }

@@ -1,5 +1,7 @@
 //! Erasing a call on request: what was said, numbers and metadata go; what it cost and when stays.
 
+use std::collections::BTreeSet;
+
 use actix_web::web::Data;
 use dikala_actors::call::without_personal_data;
 use dikala_entities::{
@@ -10,7 +12,7 @@ use dikala_entities::{
 };
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel,
-    QueryFilter, QuerySelect, sea_query::Expr,
+    QueryFilter, QueryOrder, QuerySelect, sea_query::Expr,
 };
 use serde::Serialize;
 
@@ -96,7 +98,7 @@ async fn erase_events(
     txn: &Transaction,
     call: CallId,
     now: Millis,
-) -> Result<Vec<WebhookId>, DbErr> {
+) -> Result<BTreeSet<WebhookId>, DbErr> {
     #[derive(Serialize)]
     struct Row {
         id: EventId,
@@ -128,15 +130,19 @@ async fn erase_events(
             .and_where(event::Column::CallId.eq(call))
             .take()
     };
-    let waiting: Vec<WebhookId> = delivery::Entity::find()
+    // Locked in the order of their ids, as by who records what came of attempts, so that the two cannot wait for each other.
+    let waiting: BTreeSet<WebhookId> = delivery::Entity::find()
         .select_only()
         .column(delivery::Column::WebhookId)
-        .distinct()
         .filter(delivery::Column::EventId.in_subquery(of_call()))
         .filter(delivery::Column::Status.eq(DeliveryStatus::Pending))
+        .order_by_asc(delivery::Column::Id)
+        .lock_exclusive()
         .into_tuple()
         .all(txn)
-        .await?;
+        .await?
+        .into_iter()
+        .collect();
     let given_up = delivery::ActiveModel {
         status: Set(DeliveryStatus::Failed),
         next_attempt_at: Set(None),

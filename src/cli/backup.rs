@@ -58,7 +58,8 @@ pub async fn backup(options: Backup, settings: &Settings, as_json: bool) -> Resu
         return Err(StartError::NoDatabase(source).into());
     }
     refuse_existing(&target)?;
-    let unfinished = beside(&target, ".unfinished");
+    // Another process may be making a copy of the same name: only its own is written to and removed.
+    let unfinished = beside(&target, &format!(".unfinished-{}", std::process::id()));
     let copied = copy_out(&source, &unfinished).await;
     let copied = match copied {
         Ok(()) => publish(&unfinished, &target),

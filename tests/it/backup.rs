@@ -216,3 +216,22 @@ async fn postgresql_has_its_own_tools_and_is_told_of_them() {
         assert!(refused.stderr.contains("copy.dump"), "{refused:?}");
     }
 }
+
+#[actix_web::test]
+async fn a_copy_that_another_process_is_making_is_left_to_it() {
+    let installation = installation!(Sqlite);
+    let folder = installation.folder.path().to_owned();
+    installation.cli(&["tenant", "create", "--name", "Toko"]);
+    let copy = folder.join("copy.db");
+    let others = ["copy.db.unfinished", "copy.db.unfinished-1"].map(|name| folder.join(name));
+    for other in &others {
+        fs::write(other, b"half of a copy").unwrap();
+    }
+    installation.cli(&["backup", copy.to_str().unwrap()]);
+    for other in &others {
+        assert_eq!(fs::read(other).unwrap(), b"half of a copy");
+    }
+    let own = fs::read_dir(&folder).unwrap().flatten();
+    let own = own.filter(|file| file.file_name().to_string_lossy().contains("unfinished"));
+    assert_eq!(own.count(), others.len(), "its own is gone");
+}

@@ -16,6 +16,11 @@ const WORKS_WITHIN: Duration = Duration::from_secs(5);
 /// Smaller than what the database has already: nothing more is written.
 const FULL: u64 = 16 << 10;
 
+/// Room for a few pages: less than what an agent with a long prompt takes, more than a small commit.
+const NEARLY_FULL: u64 = 24 << 10;
+/// By then no write fits, or the disk is not full.
+const WRITES: usize = 100;
+
 /// Agents that were acknowledged: id and name.
 #[derive(Default)]
 struct Acknowledged(HashMap<String, String>);
@@ -104,4 +109,35 @@ async fn what_is_acknowledged_around_a_full_disk_is_there_after_a_kill() {
         assert_eq!(world.tenant.billed(call).await, Some(1));
     }
     world.assert_ledger_is_exact();
+}
+
+/// What was refused leaves room that a small write fits into. Readiness is not to be had for so little.
+#[actix_web::test]
+async fn readiness_ends_with_the_first_write_that_a_full_disk_refuses() {
+    let world = world!(Sqlite);
+    let public = world.server.rest();
+    let log = world
+        .server
+        .installation
+        .folder
+        .path()
+        .join("dikala.db-wal");
+    let long = json!({"name": "long", "systemPrompt": "p".repeat(32_000)});
+    for _ in 0..3 {
+        let present = std::fs::metadata(&log).unwrap().len();
+        world.server.limit_files(Some(present + NEARLY_FULL));
+        public.get("/health/ready").await.expect(200);
+        let mut writes = 0;
+        while world.tenant.api.post("/agents", long.clone()).await.status == 201 {
+            writes += 1;
+            assert!(writes < WRITES, "the log has room for everything");
+        }
+        let answer = public.get("/health/ready").await.expect(503);
+        assert_eq!(answer["checks"]["store"], false, "{answer}");
+        world.server.limit_files(None);
+        within(WORKS_WITHIN, "readiness", async || {
+            (public.get("/health/ready").await.status == 200).then_some(())
+        })
+        .await;
+    }
 }

@@ -1,10 +1,13 @@
 //! The journal on both stores.
 
 use dikala_entities::{BridgeId, EventKind, PhoneNumberId, TenantId, event};
-use sea_orm::PaginatorTrait;
+use sea_orm::{DbBackend, PaginatorTrait, Statement, sea_query::Expr};
 
 use super::*;
-use crate::{clock::SystemClock, testing::stores};
+use crate::{
+    clock::SystemClock,
+    testing::{postgres_store, stores},
+};
 
 fn entry(now: Millis) -> Entry {
     let (id, tenant) = (CallId::new(now), TenantId::new(now));
@@ -134,4 +137,72 @@ async fn the_latest_transcript_of_each_call_of_a_batch_is_written() {
             }
         }
     }
+}
+
+/// The erasure has changed the row and not committed yet when the outcome of a function comes.
+#[actix::test]
+async fn an_outcome_that_comes_while_its_call_is_being_erased_is_not_kept() {
+    let Some(store) = postgres_store().await else {
+        return;
+    };
+    let clock: SharedClock = Arc::new(SystemClock);
+    let now = clock.now();
+    let parts = JournalParts {
+        store: store.clone(),
+        clock,
+        node: Arc::from("node"),
+        audience: Audience::default(),
+        stats: Arc::new(BatchStats::default()),
+    };
+    let waiting = |entry: Entry| Waiting {
+        entry,
+        reply: oneshot::channel().0,
+    };
+    let begun = entry(now);
+    let Some(CallWrite::Insert(call)) = begun.call.clone() else {
+        panic!("an insert");
+    };
+    write_once(&parts, &[waiting(begun)])
+        .await
+        .expect("is written");
+    let outcome = Entry {
+        invocation: Some(invocation::Model {
+            call_id: call.id,
+            invocation_id: "one".to_owned(),
+            tenant_id: call.tenant_id,
+            function_name: "look_up".to_owned(),
+            outcome: "{}".to_owned(),
+            duration_ms: 1,
+            created_at: now,
+            function_id: None,
+            fault: None,
+        }),
+        ..Entry::default()
+    };
+
+    let erasing = store.begin().await.expect("begins");
+    call::Entity::update_many()
+        .col_expr(call::Column::Owner, Expr::value(call::NOBODY))
+        .filter(call::Column::Id.eq(call.id))
+        .exec(&erasing)
+        .await
+        .expect("is erased");
+    let written = actix_rt::spawn(async move { write_once(&parts, &[waiting(outcome)]).await });
+    let waits = "SELECT COUNT(*) AS waiting FROM pg_locks WHERE NOT granted";
+    while !written.is_finished() {
+        let ask = Statement::from_string(DbBackend::Postgres, waits);
+        let row = store.reader().query_one_raw(ask).await.expect("answers");
+        let waiting: i64 = row
+            .expect("a row")
+            .try_get("", "waiting")
+            .expect("a number");
+        if waiting > 0 {
+            break;
+        }
+    }
+    erasing.commit().await.expect("commits");
+    let written = written.await.expect("is done").expect("is written");
+    assert_eq!(written.conflicts.len(), 1);
+    let kept = invocation::Entity::find().count(store.reader()).await;
+    assert_eq!(kept.expect("is counted"), 0);
 }

@@ -1,6 +1,13 @@
 //! What can go wrong on a connection, and what follows from it.
 
-use std::{fmt::Display, sync::Arc, time::Duration};
+use std::{
+    fmt::Display,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use sea_orm::{DbErr, RuntimeErr, SqlxError};
 
@@ -24,6 +31,33 @@ pub(super) enum Leaves {
     Cut,
 }
 
+/// What the pools of one store find out for each other.
+#[derive(Debug, Default)]
+pub(super) struct Signs {
+    cuts: AtomicU64,
+    refusals: AtomicU64,
+}
+
+impl Signs {
+    /// How often the way to the server was cut; connections from before are not used again.
+    pub(super) fn cuts(&self) -> u64 {
+        self.cuts.load(Relaxed)
+    }
+
+    pub(super) fn note_cut(&self) {
+        self.cuts.fetch_add(1, Relaxed);
+    }
+
+    /// How often the disk or the memory would not have something.
+    pub(super) fn refusals(&self) -> u64 {
+        self.refusals.load(Relaxed)
+    }
+
+    pub(super) fn note_refusal(&self) {
+        self.refusals.fetch_add(1, Relaxed);
+    }
+}
+
 impl Fault {
     pub(super) fn leaves(&self) -> Leaves {
         match self {
@@ -36,6 +70,14 @@ impl Fault {
                 | SqlxError::ColumnDecode { .. },
             ) => Leaves::Usable,
             Self::Said(_) => Leaves::Cut,
+        }
+    }
+
+    /// Whether the disk or the memory would not have it, so that the next may be refused too.
+    pub(super) fn is_refusal(&self) -> bool {
+        match self {
+            Self::Said(SqlxError::Database(error)) => is_refusal(&error.code().unwrap_or_default()),
+            _ => false,
         }
     }
 
@@ -91,6 +133,13 @@ pub fn in_words(error: &impl Display) -> String {
         Some((words, line)) if line.bytes().all(|byte| byte.is_ascii_digit()) => words.to_owned(),
         _ => text,
     }
+}
+
+/// PostgreSQL: a full disk, no memory, errors of the system below it. SQLite: all that spoils a connection.
+fn is_refusal(code: &str) -> bool {
+    matches!(code, "53100" | "53200")
+        || code.len() == 5 && code.starts_with("58")
+        || leaves(code) == Leaves::Unusable
 }
 
 /// Whether the fault lies with the database, or with others who use it, and passes by itself: the same statement may well
@@ -162,6 +211,16 @@ mod tests {
             "23514", "23505", "22021", "42P01", "25P02", "", "1", "19", "275", "787", "1555",
         ] {
             assert!(!is_outage_code(code), "{code}");
+        }
+    }
+
+    #[test]
+    fn what_the_disk_would_not_have_is_told_from_what_was_wrong_or_in_use() {
+        for code in ["53100", "53200", "58030", "13", "10", "778", "8"] {
+            assert!(is_refusal(code), "{code}");
+        }
+        for code in ["53300", "23505", "40P01", "57P01", "5", "517", "1555", ""] {
+            assert!(!is_refusal(code), "{code}");
         }
     }
 

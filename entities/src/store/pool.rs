@@ -9,7 +9,7 @@
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+        atomic::{AtomicBool, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -21,7 +21,7 @@ use sea_orm::{
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
-    fault::{Fault, Leaves, away},
+    fault::{Fault, Leaves, Signs, away},
     raw::{Mark, Raw, Target, within},
     runtime::{inside, spawn},
     transaction::{Kind, Transaction},
@@ -52,7 +52,11 @@ pub(super) struct Limits {
 
 /// Connections of one kind. Cheap to clone; all clones share them.
 #[derive(Clone, Debug)]
-pub struct Connections(Arc<Shared>);
+pub struct Connections {
+    shared: Arc<Shared>,
+    /// Of those who come through here, one at a time has a connection or waits for one.
+    turn: Option<Arc<Semaphore>>,
+}
 
 #[derive(Debug)]
 struct Shared {
@@ -63,8 +67,7 @@ struct Shared {
     most: u32,
     permits: Arc<Semaphore>,
     idle: Mutex<Vec<Idle>>,
-    /// Counts the times that the way to the server was cut; connections from before are not used again.
-    cuts: Arc<AtomicU64>,
+    signs: Arc<Signs>,
     closed: AtomicBool,
 }
 
@@ -91,7 +94,14 @@ struct Held {
     born: Instant,
     cuts: u64,
     fresh: bool,
-    permit: OwnedSemaphorePermit,
+    places: Places,
+}
+
+/// The place among the connections, and the turn of who came through a door where one goes at a time.
+#[derive(Debug)]
+struct Places {
+    _permit: OwnedSemaphorePermit,
+    _turn: Option<OwnedSemaphorePermit>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,27 +122,40 @@ impl Connections {
         limits: Limits,
         most: u32,
         careful: bool,
-        cuts: Arc<AtomicU64>,
+        signs: Arc<Signs>,
     ) -> Self {
-        Self(Arc::new(Shared {
+        let shared = Shared {
             target,
             limits,
             careful,
             most,
             permits: Arc::new(Semaphore::new(most as usize)),
             idle: Mutex::default(),
-            cuts,
+            signs,
             closed: AtomicBool::new(false),
-        }))
+        };
+        Self {
+            shared: Arc::new(shared),
+            turn: None,
+        }
+    }
+
+    /// The same connections for a crowd, of which one at a time asks: who asks the others for one waits for one of the crowd
+    /// at most.
+    pub(super) fn one_at_a_time(&self) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            turn: Some(Arc::new(Semaphore::new(1))),
+        }
     }
 
     pub(super) fn limits(&self) -> Limits {
-        self.0.limits
+        self.shared.limits
     }
 
     /// A connection on which nothing is open.
     pub(super) async fn lease(&self) -> Result<Lease, DbErr> {
-        let limit = self.0.limits.acquire;
+        let limit = self.shared.limits.acquire;
         inside(async {
             tokio::time::timeout(limit, self.lease_when_free())
                 .await
@@ -142,9 +165,17 @@ impl Connections {
     }
 
     async fn lease_when_free(&self) -> Result<Lease, DbErr> {
-        let permits = Arc::clone(&self.0.permits);
-        let permit = permits.acquire_owned().await.map_err(away)?;
-        if self.0.closed.load(Relaxed) {
+        // The turn first: who waits for it stands in nobody's way.
+        let turn = match &self.turn {
+            Some(turn) => Some(Arc::clone(turn).acquire_owned().await.map_err(away)?),
+            None => None,
+        };
+        let permits = Arc::clone(&self.shared.permits);
+        let places = Places {
+            _permit: permits.acquire_owned().await.map_err(away)?,
+            _turn: turn,
+        };
+        if self.shared.closed.load(Relaxed) {
             return Err(away("the store is closed"));
         }
         while let Some(mut idle) = self.pop() {
@@ -154,23 +185,19 @@ impl Connections {
                 self.cut();
                 continue;
             }
-            return Ok(self.leased(idle.raw, idle.born, idle.cuts, false, permit));
+            return Ok(self.leased(idle.raw, idle.born, idle.cuts, false, places));
         }
-        let cuts = self.0.cuts.load(Relaxed);
-        let raw = within(Some(self.0.limits.connect), self.0.target.connect())
-            .await
-            .map_err(Fault::connecting)?;
-        Ok(self.leased(raw, Instant::now(), cuts, true, permit))
+        let cuts = self.shared.signs.cuts();
+        let raw = within(
+            Some(self.shared.limits.connect),
+            self.shared.target.connect(),
+        )
+        .await
+        .map_err(Fault::connecting)?;
+        Ok(self.leased(raw, Instant::now(), cuts, true, places))
     }
 
-    fn leased(
-        &self,
-        raw: Raw,
-        born: Instant,
-        cuts: u64,
-        fresh: bool,
-        permit: OwnedSemaphorePermit,
-    ) -> Lease {
+    fn leased(&self, raw: Raw, born: Instant, cuts: u64, fresh: bool, places: Places) -> Lease {
         Lease {
             home: self.clone(),
             held: Some(Held {
@@ -178,7 +205,7 @@ impl Connections {
                 born,
                 cuts,
                 fresh,
-                permit,
+                places,
             }),
             state: State::Clean,
             mark: None,
@@ -187,12 +214,12 @@ impl Connections {
 
     /// Gives up every connection that was made until now.
     fn cut(&self) {
-        self.0.cuts.fetch_add(1, Relaxed);
+        self.shared.signs.note_cut();
         self.idle().clear();
     }
 
     fn pop(&self) -> Option<Idle> {
-        let cuts = self.0.cuts.load(Relaxed);
+        let cuts = self.shared.signs.cuts();
         let mut idle = self.idle();
         idle.retain(|idle| idle.cuts == cuts);
         idle.pop()
@@ -200,16 +227,19 @@ impl Connections {
 
     fn idle(&self) -> std::sync::MutexGuard<'_, Vec<Idle>> {
         // Each change of the list is one step: it is whole also after a panic.
-        self.0.idle.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared
+            .idle
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
     fn give_back(&self, held: Held) {
         let aged = matches!(held.raw, Raw::Postgres(_)) && held.born.elapsed() > LIFETIME;
-        let cut = held.cuts != self.0.cuts.load(Relaxed);
-        if aged || cut || self.0.closed.load(Relaxed) {
+        let cut = held.cuts != self.shared.signs.cuts();
+        if aged || cut || self.shared.closed.load(Relaxed) {
             spawn(async move {
                 let _ = within(Some(PROOF_WITHIN), held.raw.close()).await;
-                drop(held.permit);
+                drop(held.places);
             });
             return;
         }
@@ -227,9 +257,11 @@ impl Connections {
         loop {
             let mut lease = self.lease().await?;
             let fresh = lease.held.as_ref().is_some_and(|held| held.fresh);
-            match lease.begin(kind.sql(self.0.target.backend())).await {
+            match lease.begin(kind.sql(self.shared.target.backend())).await {
                 Ok(()) => return Ok(Transaction::new(lease, kind)),
-                Err(_) if !fresh && lease.is_spoilt() && replaced < self.0.most => replaced += 1,
+                Err(_) if !fresh && lease.is_spoilt() && replaced < self.shared.most => {
+                    replaced += 1
+                }
                 Err(fault) => return Err(fault.executing()),
             }
         }
@@ -237,9 +269,9 @@ impl Connections {
 
     /// Closes all connections after what is running on them, and hands out no more.
     pub(super) async fn close(&self) {
-        self.0.closed.store(true, Relaxed);
+        self.shared.closed.store(true, Relaxed);
         inside(async {
-            let all = self.0.permits.acquire_many(self.0.most);
+            let all = self.shared.permits.acquire_many(self.shared.most);
             if tokio::time::timeout(CLOSE_WITHIN, all).await.is_err() {
                 tracing::warn!("something still ran on the database when it was closed");
             }
@@ -251,7 +283,7 @@ impl Connections {
             }
         })
         .await;
-        self.0.permits.close();
+        self.shared.permits.close();
     }
 }
 
@@ -266,7 +298,7 @@ impl Lease {
 
     async fn begin(&mut self, sql: &'static str) -> Result<(), Fault> {
         self.state = State::Open;
-        let limit = self.home.0.limits.begin;
+        let limit = self.home.shared.limits.begin;
         let begun = inside(within(limit, self.raw().begin(sql))).await;
         match begun {
             Ok(mark) => {
@@ -275,10 +307,10 @@ impl Lease {
             }
             Err(fault) => {
                 // Where another holds the lock there is no transaction; in all other cases nobody knows.
-                self.state = match (&self.home.0.target, fault.leaves()) {
+                self.state = match (&self.home.shared.target, fault.leaves()) {
                     (Target::Sqlite(_), Leaves::Usable) if is_busy(&fault) => State::Clean,
                     _ => {
-                        self.note_cut(&fault);
+                        self.note(&fault);
                         State::Spoilt
                     }
                 };
@@ -289,13 +321,13 @@ impl Lease {
 
     /// Ends the transaction with `COMMIT` or `ROLLBACK`. What fails to end is not used again.
     pub(super) async fn end(&mut self, sql: &str) -> Result<(), Fault> {
-        let limit = self.home.0.limits.statement;
+        let limit = self.home.shared.limits.statement;
         let ended = inside(within(limit, self.raw().unprepared(sql))).await;
         match &ended {
             Ok(_) => self.state = State::Clean,
             Err(fault) => {
                 self.state = State::Spoilt;
-                self.note_cut(fault);
+                self.note(fault);
             }
         }
         ended.map(drop)
@@ -350,17 +382,21 @@ impl Lease {
     }
 
     fn answered<T>(&mut self, before: State, answer: Result<T, Fault>) -> Result<T, Fault> {
-        match &answer {
-            Err(fault) if fault.leaves() != Leaves::Usable => {
-                self.state = State::Spoilt;
-                self.note_cut(fault);
-            }
-            _ => self.state = before,
+        self.state = match &answer {
+            Err(fault) if fault.leaves() != Leaves::Usable => State::Spoilt,
+            _ => before,
+        };
+        if let Err(fault) = &answer {
+            self.note(fault);
         }
         answer
     }
 
-    fn note_cut(&self, fault: &Fault) {
+    /// What others should know of a fault.
+    fn note(&self, fault: &Fault) {
+        if fault.is_refusal() {
+            self.home.shared.signs.note_refusal();
+        }
         if fault.leaves() == Leaves::Cut {
             tracing::warn!(
                 ?fault,
@@ -408,7 +444,7 @@ impl Drop for Lease {
         // The caller left in the middle: what was sent is answered first.
         let mark = self.mark.take();
         spawn(async move {
-            let limit = home.0.limits.statement.map(|_| PROOF_WITHIN);
+            let limit = home.shared.limits.statement.map(|_| PROOF_WITHIN);
             let ended = if open {
                 within(limit, held.raw.unprepared("ROLLBACK"))
                     .await
@@ -431,46 +467,48 @@ impl Drop for Lease {
 #[async_trait]
 impl ConnectionTrait for Connections {
     fn get_database_backend(&self) -> DbBackend {
-        self.0.target.backend()
+        self.shared.target.backend()
     }
 
     async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
-        if self.0.careful {
+        if self.shared.careful {
             let txn = self.begin(Kind::Write).await?;
             let result = txn.execute_raw(statement).await?;
             return txn.commit().await.map(|()| result);
         }
         let mut lease = self.lease().await?;
-        lease.execute(self.0.limits.statement, &statement).await
+        lease
+            .execute(self.shared.limits.statement, &statement)
+            .await
     }
 
     async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
-        if self.0.careful {
+        if self.shared.careful {
             let txn = self.begin(Kind::Write).await?;
             let result = txn.execute_unprepared(sql).await?;
             return txn.commit().await.map(|()| result);
         }
         let mut lease = self.lease().await?;
-        lease.unprepared(self.0.limits.statement, sql).await
+        lease.unprepared(self.shared.limits.statement, sql).await
     }
 
     async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
-        if self.0.careful {
+        if self.shared.careful {
             let txn = self.begin(Kind::Write).await?;
             let row = txn.query_one_raw(statement).await?;
             return txn.commit().await.map(|()| row);
         }
         let mut lease = self.lease().await?;
-        lease.one(self.0.limits.statement, &statement).await
+        lease.one(self.shared.limits.statement, &statement).await
     }
 
     async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
-        if self.0.careful {
+        if self.shared.careful {
             let txn = self.begin(Kind::Write).await?;
             let rows = txn.query_all_raw(statement).await?;
             return txn.commit().await.map(|()| rows);
         }
         let mut lease = self.lease().await?;
-        lease.all(self.0.limits.statement, &statement).await
+        lease.all(self.shared.limits.statement, &statement).await
     }
 }

@@ -1,5 +1,10 @@
 //! What may be done with a connection after it failed. PostgreSQL's side is shown from outside, through a link that falls silent.
 
+use std::sync::{
+    Mutex as Noted,
+    atomic::{AtomicUsize, Ordering::SeqCst},
+};
+
 use tempfile::TempDir;
 
 use super::*;
@@ -129,4 +134,55 @@ async fn a_closed_store_hands_out_no_connection() {
     store.close().await;
     assert!(is_outage(&store.begin().await.expect_err("is closed")));
     assert!(is_outage(&store.ping().await.expect_err("is closed")));
+}
+
+/// On one thread a task that has counted itself stands in the queue before anybody else runs.
+#[tokio::test]
+async fn a_call_waits_for_one_other_write_however_many_there_are() {
+    const CROWD: usize = 60;
+    let (_folder, store) = store().await;
+    let first = store.begin().await.expect("begins");
+    let asked = Arc::new(AtomicUsize::new(0));
+    let order = Arc::new(Noted::new(Vec::new()));
+    let mut tasks = Vec::new();
+    for number in 0..CROWD {
+        let (store, asked, order) = (store.clone(), Arc::clone(&asked), Arc::clone(&order));
+        tasks.push(tokio::spawn(async move {
+            asked.fetch_add(1, SeqCst);
+            if number % 2 == 0 {
+                let txn = store.begin().await.expect("begins");
+                order.lock().expect("whole").push("other");
+                txn.commit().await.expect("commits");
+            } else {
+                let alone = store.writer().execute_unprepared(&note("alone")).await;
+                alone.expect("is written");
+                order.lock().expect("whole").push("other");
+            }
+        }));
+    }
+    let call = tokio::spawn({
+        let (store, asked, order) = (store.clone(), Arc::clone(&asked), Arc::clone(&order));
+        async move {
+            asked.fetch_add(1, SeqCst);
+            let txn = store.begin_core().await.expect("begins");
+            order.lock().expect("whole").push("call");
+            txn.commit().await.expect("commits");
+        }
+    });
+    while asked.load(SeqCst) <= CROWD {
+        tokio::task::yield_now().await;
+    }
+    // Who leaves, leaves no turn behind that nobody takes.
+    for leaving in tasks.drain(..10) {
+        leaving.abort();
+    }
+    first.commit().await.expect("commits");
+    call.await.expect("is done");
+    for task in tasks {
+        task.await.expect("is done");
+    }
+    let order = order.lock().expect("whole");
+    let before = order.iter().position(|who| *who == "call");
+    assert!(before.is_some_and(|before| before <= 1), "{order:?}");
+    assert_eq!(order.len(), CROWD - 10 + 1);
 }

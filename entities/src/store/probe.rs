@@ -1,0 +1,74 @@
+//! Whether a write can be committed now. A disk that is full still reads.
+//!
+//! One that is full refuses what is large before what is small, and a write that was refused leaves room in the log that a small
+//! one fits into. So after anything was refused it takes a large commit to believe that there is room again.
+
+use std::time::{Duration, Instant};
+
+use rand::RngExt;
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
+
+use super::Store;
+
+/// How long it is believed that a write can be committed because one was.
+const PROBE_EVERY: Duration = Duration::from_secs(1);
+/// What is committed to see that there is room again: more than a request or an ordinary batch writes.
+const ROOM_BYTES: usize = 1024 * 1024;
+
+/// What the last try to commit showed.
+#[derive(Debug, Default)]
+pub(super) struct Probe {
+    /// When that was, and whether it was possible.
+    last: Option<(Instant, bool)>,
+    /// So many refusals had been seen before a try that succeeded.
+    settled: u64,
+}
+
+impl Store {
+    /// Whether what a call writes can be committed now; tried once a second at most, however often it is asked, and anew as soon
+    /// as anything was refused.
+    pub async fn can_commit(&self) -> bool {
+        let mut probe = self.probe.lock().await;
+        let refusals = self.signs.refusals();
+        let doubted = refusals != probe.settled;
+        if let Some((when, could)) = probe.last
+            && when.elapsed() < PROBE_EVERY
+            && !(could && doubted)
+        {
+            return could;
+        }
+        let could = match self.commit_probe(doubted).await {
+            Ok(()) => {
+                probe.settled = refusals;
+                true
+            }
+            Err(error) => {
+                tracing::warn!(%error, "nothing can be committed");
+                false
+            }
+        };
+        probe.last = Some((Instant::now(), could));
+        could
+    }
+
+    async fn commit_probe(&self, needs_room: bool) -> Result<(), DbErr> {
+        let txn = self.begin_core().await?;
+        let place = match txn.get_database_backend() {
+            DbBackend::Postgres => "$1",
+            _ => "?1",
+        };
+        let sql = format!("UPDATE commit_probe SET commits = commits + 1, padding = {place}");
+        let padding = needs_room.then(fresh_bytes);
+        let update =
+            Statement::from_sql_and_values(txn.get_database_backend(), sql, [padding.into()]);
+        txn.execute_raw(update).await?;
+        txn.commit().await
+    }
+}
+
+/// Nothing that a database or a file system could make smaller, or has already.
+fn fresh_bytes() -> Vec<u8> {
+    let mut bytes = vec![0; ROOM_BYTES];
+    rand::rng().fill(&mut bytes[..]);
+    bytes
+}
