@@ -17,7 +17,7 @@ pub mod nesting;
 pub mod outbound;
 pub mod outbox;
 pub mod registry;
-mod shares;
+pub mod shares;
 #[cfg(test)]
 pub(crate) mod testing;
 pub mod webhooks;

@@ -9,7 +9,7 @@ use std::{
 
 /// How many one holder may have before he gets no more: `each` while at most half of `max` are held; beyond, a part of the
 /// other half that leaves as much for one who has none yet.
-pub(crate) fn fair(max: usize, each: usize, held: usize, holders: usize) -> usize {
+pub fn fair(max: usize, each: usize, held: usize, holders: usize) -> usize {
     if held <= max / 2 {
         return each;
     }

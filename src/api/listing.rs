@@ -1,4 +1,7 @@
 //! Lists that are given whole: read in batches and written as the client reads, so that no answer is ever in memory as a whole.
+//!
+//! A list that breaks off never looks whole: its connection is cut before the last chunk. A client of HTTP/1.0 knows no chunks,
+//! and its answer ends with the connection; what broke off is then no JSON, as its closing brackets are missing.
 
 use std::{
     collections::HashMap,
@@ -11,6 +14,7 @@ use std::{
 
 use actix_web::{HttpResponse, http::header::CONTENT_TYPE, rt, web::Data};
 use bytes::Bytes;
+use dikala_actors::shares::fair;
 use dikala_entities::TenantId;
 use futures_util::stream;
 use sea_orm::{
@@ -32,9 +36,9 @@ pub const LISTS_PER_TENANT_MAX: usize = 4;
 /// Answers of all tenants that are being written at the same time.
 const LISTS_MAX: usize = 64;
 /// Large answers of one tenant that were made as a whole and are not read yet, in bytes.
-pub const BYTES_PER_TENANT_MAX: u64 = 16 * 1024 * 1024;
+pub const BYTES_PER_TENANT_MAX: usize = 16 * 1024 * 1024;
 /// The same of all tenants.
-const BYTES_MAX: u64 = 256 * 1024 * 1024;
+const BYTES_MAX: usize = 256 * 1024 * 1024;
 /// What an answer may have before it counts as a large one, in bytes.
 const AT_ONCE: usize = 64 * 1024;
 /// What is handed on in one piece, in bytes, or a single row that has more.
@@ -51,7 +55,7 @@ struct UnderWay {
     /// Answers that are being written.
     lists: usize,
     /// Of large answers that were made as a whole.
-    bytes: u64,
+    bytes: usize,
 }
 
 /// The right to have an answer on its way, given back when it is dropped.
@@ -70,7 +74,8 @@ impl Lists {
 
     /// For an answer of so many bytes that is in memory until the client has read it. Small ones need none.
     pub fn hold(self: &Arc<Self>, tenant: TenantId, bytes: u64) -> Result<Option<Place>, ApiError> {
-        if usize::try_from(bytes).is_ok_and(|bytes| bytes <= AT_ONCE) {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        if bytes <= AT_ONCE {
             return Ok(None);
         }
         self.add(tenant, UnderWay { lists: 0, bytes }).map(Some)
@@ -87,21 +92,23 @@ impl Lists {
 
     fn add(self: &Arc<Self>, tenant: TenantId, share: UnderWay) -> Result<Place, ApiError> {
         let mut by_tenant = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let all = by_tenant.values().fold(share, |all, more| UnderWay {
-            lists: all.lists + more.lists,
-            bytes: all.bytes + more.bytes,
-        });
-        if all.lists > LISTS_MAX || all.bytes > BYTES_MAX {
-            return Err(ApiError::Unavailable);
-        }
         let mine = by_tenant.get(&tenant).copied().unwrap_or_default();
-        let mine = UnderWay {
-            lists: mine.lists + share.lists,
-            bytes: mine.bytes + share.bytes,
+        let of_all =
+            |of: fn(&UnderWay) -> usize| by_tenant.values().map(of).collect::<Vec<usize>>();
+        let lists = Shared {
+            max: LISTS_MAX,
+            each: LISTS_PER_TENANT_MAX,
+            held: of_all(|under_way| under_way.lists),
         };
-        if mine.lists > LISTS_PER_TENANT_MAX || mine.bytes > BYTES_PER_TENANT_MAX {
-            return Err(ApiError::TooMuchUnread);
-        }
+        let bytes = Shared {
+            max: BYTES_MAX,
+            each: BYTES_PER_TENANT_MAX,
+            held: of_all(|under_way| under_way.bytes),
+        };
+        let mine = UnderWay {
+            lists: lists.add(mine.lists, share.lists)?,
+            bytes: bytes.add(mine.bytes, share.bytes)?,
+        };
         by_tenant.insert(tenant, mine);
         let tables = Arc::clone(self);
         Ok(Place {
@@ -109,6 +116,34 @@ impl Lists {
             tenant,
             share,
         })
+    }
+}
+
+/// Something that tenants share: no number of slow readers takes it from one who has none of it yet.
+struct Shared {
+    max: usize,
+    each: usize,
+    /// What each tenant has that has anything under way.
+    held: Vec<usize>,
+}
+
+impl Shared {
+    /// What a tenant has of it with so much more.
+    fn add(&self, mine: usize, more: usize) -> Result<usize, ApiError> {
+        if more == 0 {
+            return Ok(mine);
+        }
+        let held = self.held.iter().sum::<usize>();
+        let holders = self.held.iter().filter(|held| **held > 0).count();
+        let sum = mine.saturating_add(more);
+        if sum <= fair(self.max, self.each, held, holders) && more <= self.max - held {
+            return Ok(sum);
+        }
+        // Where the tenant has read what he has, there is room for him.
+        if mine > 0 || more > self.each {
+            return Err(ApiError::TooMuchUnread);
+        }
+        Err(ApiError::Unavailable)
     }
 }
 
@@ -322,5 +357,71 @@ where
             .or(self.after.take());
         self.read = rows.into_iter();
         Ok(self.read.next())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dikala_entities::Millis;
+
+    use super::*;
+
+    fn tenant() -> TenantId {
+        TenantId::new(Millis::from_i64(1))
+    }
+
+    /// Takes for many tenants in turn until none of them gets anything more.
+    fn greedy(tenants: usize, take: impl Fn(TenantId) -> Option<Place>) -> Vec<Place> {
+        let tenants: Vec<TenantId> = (0..tenants).map(|_| tenant()).collect();
+        let mut places = Vec::new();
+        loop {
+            let before = places.len();
+            places.extend(tenants.iter().filter_map(|tenant| take(*tenant)));
+            if places.len() == before {
+                return places;
+            }
+        }
+    }
+
+    #[test]
+    fn tenants_that_read_slowly_leave_places_for_those_that_have_none() {
+        for tenants in 1..=30 {
+            let lists = Arc::new(Lists::default());
+            let places = greedy(tenants, |tenant| lists.take(tenant).ok());
+            assert!(lists.take(tenant()).is_ok(), "{tenants} took all places");
+            drop(places);
+            assert!(lists.is_idle());
+        }
+    }
+
+    #[test]
+    fn tenants_that_read_slowly_leave_bytes_for_those_that_have_none() {
+        const PAGE: u64 = 1024 * 1024;
+        for tenants in 1..=30 {
+            let lists = Arc::new(Lists::default());
+            let hold = |tenant| lists.hold(tenant, PAGE).ok().flatten();
+            let places = greedy(tenants, hold);
+            assert!(hold(tenant()).is_some(), "{tenants} took all bytes");
+            drop(places);
+            assert!(lists.is_idle());
+        }
+    }
+
+    #[test]
+    fn who_has_unread_answers_is_told_so_and_others_that_there_is_no_room() {
+        let shared = |held| Shared {
+            max: 8,
+            each: 4,
+            held,
+        };
+        let add = |held, mine, more| {
+            let error = shared(held).add(mine, more).err()?;
+            Some(matches!(error, ApiError::TooMuchUnread))
+        };
+        assert_eq!(add(vec![4], 4, 1), Some(true));
+        assert_eq!(add(vec![], 0, 5), Some(true));
+        assert_eq!(add(vec![3, 2], 2, 1), Some(true));
+        assert_eq!(add(vec![4, 4], 0, 1), Some(false));
+        assert_eq!(add(vec![3, 2], 0, 1), None);
     }
 }

@@ -3,11 +3,11 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use actix_web::http::Uri;
 use config::ValueKind;
 use dikala_actors::outbound::AllowedHost;
 use dikala_entities::TransferPrefixes;
 use ipnet::IpNet;
+use url::Url;
 
 use super::{
     ConfigError, LogLevel,
@@ -177,21 +177,15 @@ fn origin(text: &str) -> Fault {
                 .to_owned(),
         );
     }
-    let is_origin = text.parse::<Uri>().is_ok_and(|uri| {
-        let path = uri.path_and_query().map_or("", |path| path.as_str());
-        matches!(uri.scheme_str(), Some("http" | "https"))
-            && uri
-                .authority()
-                .is_some_and(|place| !place.as_str().contains('@'))
-            && (path.is_empty() || path == "/")
-            && !text.ends_with('/')
-            && !text.contains('*')
-            && !text.contains('#')
-    });
-    let wrong = || {
-        format!("{text:?} is no origin; write it as browsers do, such as https://app.example.com")
+    // What browsers send is the one spelling of an origin; no other is ever equal to it.
+    let url = Url::parse(text).ok();
+    let url = url.filter(|url| matches!(url.scheme(), "http" | "https") && !text.contains('*'));
+    let Some(sent) = url.map(|url| url.origin().ascii_serialization()) else {
+        return Some(format!(
+            "{text:?} is no origin; write it as browsers do, such as https://app.example.com"
+        ));
     };
-    (!is_origin).then(wrong)
+    (sent != text).then(|| format!("{text:?} is no origin; browsers send {sent}: write that"))
 }
 
 fn operator_token(text: &str) -> Fault {

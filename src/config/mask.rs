@@ -1,5 +1,7 @@
 //! Passwords in addresses, as they may be shown.
 
+use url::form_urlencoded;
+
 /// What stands in the place of a secret.
 pub(super) const MASK: &str = "********";
 
@@ -40,9 +42,12 @@ fn without_password(parameter: &str) -> String {
     const NAMES: [&str; 5] = ["pass", "pwd", "secret", "token", "key"];
     match parameter.split_once('=') {
         Some((name, value)) if !value.is_empty() => {
-            let lower = name.to_lowercase();
-            // An escaped letter in the name is no reason to show the value.
-            let is_secret = lower.contains('%') || NAMES.iter().any(|word| lower.contains(word));
+            // Escaped letters are no reason to show a value, nor is a password within another parameter's value.
+            let plain = form_urlencoded::parse(parameter.as_bytes())
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect::<String>()
+                .to_lowercase();
+            let is_secret = name.contains('%') || NAMES.iter().any(|word| plain.contains(word));
             format!("{name}={}", if is_secret { MASK } else { value })
         }
         _ => parameter.to_owned(),
@@ -73,6 +78,14 @@ mod tests {
             (
                 "postgres://h/d?passw%6Frd=hush",
                 "postgres://h/d?passw%6Frd=********",
+            ),
+            (
+                "postgres://h/d?options=-c%20password%3Dhush&sslmode=require",
+                "postgres://h/d?options=********&sslmode=require",
+            ),
+            (
+                "postgres://h/d?options=-c%20p%61ssword%3Dhush",
+                "postgres://h/d?options=********",
             ),
             ("smtp://u:hush@mail:587", "smtp://u:********@mail:587"),
             (

@@ -373,6 +373,18 @@ mod tests {
             ),
             ("HTTP__CORS_ORIGINS", "null", "no origin"),
             ("HTTP__CORS_ORIGINS", "https://me@a.example", "no origin"),
+            (
+                "HTTP__CORS_ORIGINS",
+                "HTTPS://A.com",
+                "browsers send https://a.com:",
+            ),
+            (
+                "HTTP__CORS_ORIGINS",
+                "https://a.com:443",
+                "browsers send https://a.com:",
+            ),
+            ("HTTP__CORS_ORIGINS", "https://a.com:99999", "no origin"),
+            ("HTTP__CORS_ORIGINS", "https://bücher.de", "https://xn--"),
             ("CALLS__WARN_BEFORE_SECONDS", "60", "1 to 55"),
             ("CALLS__WARN_BEFORE_SECONDS", "soon", "is \"soon\" (DIKALA_"),
             ("OUTBOUND__ALLOW_CIDRS", "10.0.0.0/8,home", "\"home\""),

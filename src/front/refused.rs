@@ -7,6 +7,7 @@ use dikala_entities::RequestId;
 use serde_json::json;
 
 use super::places::Full;
+use crate::middleware::GUARDS;
 
 /// The library's own answers are shorter.
 const OWN_ANSWER_BYTES_MAX: usize = 256;
@@ -96,12 +97,20 @@ pub(super) fn new_id() -> RequestId {
 fn answer(id: RequestId, first_line: &str, more: &str, code: &str, message: &str) -> Vec<u8> {
     let id = id.to_string();
     let body = json!({"error": {"code": code, "message": message, "requestId": id}}).to_string();
-    format!(
-        "{first_line}\r\ncontent-length: {}\r\ncontent-type: application/json\r\ncache-control: no-store\r\n\
-         x-content-type-options: nosniff\r\nx-request-id: {id}\r\n{more}connection: close\r\n\r\n{body}",
+    let mut answer = format!(
+        "{first_line}\r\ncontent-length: {}\r\ncontent-type: application/json\r\ncache-control: no-store\r\n",
         body.len()
     )
-    .into_bytes()
+    .into_bytes();
+    for (name, value) in GUARDS {
+        answer.extend_from_slice(name.as_str().as_bytes());
+        answer.extend_from_slice(b": ");
+        answer.extend_from_slice(value.as_bytes());
+        answer.extend_from_slice(b"\r\n");
+    }
+    let end = format!("x-request-id: {id}\r\n{more}connection: close\r\n\r\n{body}");
+    answer.extend_from_slice(end.as_bytes());
+    answer
 }
 
 #[cfg(test)]
@@ -152,6 +161,27 @@ mod tests {
             let body: serde_json::Value = serde_json::from_str(body).expect("JSON");
             assert_eq!(body["error"]["code"], code);
             assert!(head.contains(body["error"]["requestId"].as_str().expect("an id")));
+        }
+    }
+
+    #[test]
+    fn browsers_are_told_the_same_as_by_every_other_answer() {
+        let own = OwnAnswer::find(OWN.as_bytes()).expect("an own answer");
+        for answer in [
+            own.with_body(),
+            too_many(Full::Address),
+            too_many(Full::Listener),
+        ] {
+            let text = String::from_utf8(answer).expect("text");
+            for header in [
+                "content-security-policy: default-src 'none'; frame-ancestors 'none'",
+                "x-content-type-options: nosniff",
+                "x-frame-options: DENY",
+                "referrer-policy: no-referrer",
+            ] {
+                let line = format!("\r\n{header}\r\n");
+                assert_eq!(text.matches(&line).count(), 1, "{header} in {text}");
+            }
         }
     }
 

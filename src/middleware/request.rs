@@ -13,7 +13,7 @@ use actix_web::{
     dev::{ServiceRequest, ServiceResponse},
     error::InternalError,
     http::{
-        Method, StatusCode,
+        Method, StatusCode, Version,
         header::{
             ALLOW, CONTENT_LENGTH, CONTENT_SECURITY_POLICY, HeaderMap, HeaderName, HeaderValue,
             REFERRER_POLICY, TRANSFER_ENCODING, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS,
@@ -36,7 +36,7 @@ use crate::{
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 /// What browsers may do with an answer that does not say so itself: nothing.
-const GUARDS: [(HeaderName, HeaderValue); 4] = [
+pub const GUARDS: [(HeaderName, HeaderValue); 4] = [
     (
         CONTENT_SECURITY_POLICY,
         HeaderValue::from_static("default-src 'none'; frame-ancestors 'none'"),
@@ -138,6 +138,8 @@ struct Connected {
     /// None: there is none, as in a test.
     under_way: Option<(Rc<Progress>, UnderWay)>,
     with_body: bool,
+    /// Whether the client understands a body in chunks.
+    chunks: bool,
 }
 
 impl Connected {
@@ -155,26 +157,31 @@ impl Connected {
         Self {
             under_way,
             with_body,
+            chunks: req.version() >= Version::HTTP_11,
         }
     }
 
     fn finish(self, mut response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
-        if self.leaves_a_body(response.status()) {
-            response
-                .response_mut()
-                .head_mut()
-                .set_connection_type(actix_http::ConnectionType::Close);
-        }
+        self.finish_connection(response.response_mut());
         response.map_body(|_, body| self.until_sent(body))
     }
 
     fn finish_error(self, mut response: HttpResponse) -> HttpResponse {
-        if self.leaves_a_body(response.status()) {
+        self.finish_connection(&mut response);
+        response.map_body(|_, body| self.until_sent(body))
+    }
+
+    fn finish_connection(&self, response: &mut HttpResponse) {
+        // Without chunks, only the end of the connection can tell where a body of unknown length ends.
+        let until_closed = !self.chunks && response.body().size() == BodySize::Stream;
+        if until_closed {
+            response.head_mut().no_chunking(true);
+        }
+        if self.leaves_a_body(response.status()) || until_closed {
             response
                 .head_mut()
                 .set_connection_type(actix_http::ConnectionType::Close);
         }
-        response.map_body(|_, body| self.until_sent(body))
     }
 
     /// Whether it was refused before its body was read. What is left of that is not waited for.

@@ -743,9 +743,25 @@ impl CallCore {
             Err(WriteError::Failed(error)) => Err(error),
             Err(WriteError::NotOurs) => {
                 self.ours = false;
+                // Of an erased call nothing is kept any more, and the bridge need not try again.
+                if self.was_erased().await? {
+                    return Ok(());
+                }
                 Err(CallError::Busy)
             }
         }
+    }
+
+    /// Whether the tenant has erased the call meanwhile, which can only be once it is over.
+    async fn was_erased(&self) -> Result<bool, CallError> {
+        if !self.state.is_over() {
+            return Ok(false);
+        }
+        let row = call::Entity::find_by_id(self.row.id)
+            .one(self.parts.store.core_reader())
+            .await
+            .map_err(unavailable)?;
+        Ok(row.is_some_and(|row| row.is_erased()))
     }
 
     fn sign(&self) -> Sign {

@@ -15,6 +15,7 @@ use super::{
 use crate::{
     functions::{FunctionSpec, Invoke, Invoked, Outcome},
     journal::Entry,
+    outbound::ErrorKind,
 };
 
 /// How often an outcome is tried to be written, [`AGAIN_AFTER_MS`] apart. A bridge that waits for longer has given up.
@@ -158,6 +159,11 @@ async fn run(
         let disabled = Outcome::disabled(&message.name);
         return Ok((function.id, Invoked::at_once(disabled)));
     }
+    // The rules may have become stricter since it was stored.
+    let Some(endpoint) = function.endpoint() else {
+        let refused = Outcome::no_answer(ErrorKind::BlockedTarget);
+        return Ok((function.id, Invoked::at_once(refused)));
+    };
     let tenant = tenant::Entity::find_by_id(row.tenant_id)
         .one(db)
         .await
@@ -175,7 +181,7 @@ async fn run(
         tenant: row.tenant_id,
         function: FunctionSpec {
             name: function.name.clone(),
-            endpoint: function.endpoint().ok_or(CallError::Unavailable)?,
+            endpoint,
             method: function.method,
             parameters: function.parameters.to_string().into(),
         },

@@ -120,7 +120,7 @@ impl CallSettings {
 }
 
 impl FunctionSettings {
-    /// The endpoint as it was checked when the function was made.
+    /// The endpoint; none where it was taken once and would not be now.
     pub fn endpoint(&self) -> Option<OutboundUrl> {
         let policy = dikala_entities::UrlPolicy { allow_http: true };
         OutboundUrl::parse(&self.endpoint, policy).ok()

@@ -7,16 +7,17 @@ use std::sync::{
 
 use actix_rt::Arbiter;
 use dikala_entities::{
-    AgentId, BridgeId, CallId, CallStatus, HangupInitiator, HangupReason, Language, Millis,
-    PhoneNumberId, Place, Plan, Secret, Store, TenantId, TransactionType, TransferPrefixes, Vault,
-    agent, agent_version, call, credit_account, phone_number, tenant,
+    AgentId, BridgeId, CallId, CallStatus, FunctionId, FunctionMethod, HangupInitiator,
+    HangupReason, Language, Millis, OutboundUrl, PhoneNumberId, Place, Plan, Secret, Store,
+    TenantId, TransactionType, TransferPrefixes, UrlPolicy, Vault, agent, agent_version, call,
+    credit_account, function, phone_number, tenant, transcript,
 };
 use futures_util::FutureExt;
-use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait, IntoActiveModel};
+use sea_orm::{ActiveModelTrait, ActiveValue::Set, ConnectionTrait, EntityTrait, IntoActiveModel};
 
 use super::{
-    CallError, CallParts, Incoming, Input, PlanConcurrency, Reply, Rules, actor::Panic,
-    core::CallCore, versions,
+    CallError, CallParts, Incoming, Input, InvokeFunction, PlanConcurrency, Reply, Rules,
+    actor::Panic, core::CallCore, versions,
 };
 use crate::{
     batches::BatchStats,
@@ -614,4 +615,79 @@ async fn calls_of_an_agent_share_its_settings() {
     );
     let minutes = versions::durations(db, &rows).await.expect("is read");
     assert_eq!(minutes.get(&first), Some(&10));
+}
+
+/// Rules that have become stricter are nothing that the bridge could wait for: the AI is told.
+#[actix::test]
+async fn a_function_whose_stored_endpoint_is_refused_by_now_has_an_outcome() {
+    let world = World::new().await;
+    let db = world.store.writer();
+    let agent = agent::Entity::find().one(db).await.expect("is read");
+    let agent = agent.expect("is there");
+    let policy = UrlPolicy::default();
+    let function = function::Model {
+        id: FunctionId::new(agent.created_at),
+        tenant_id: agent.tenant_id,
+        agent_id: agent.id,
+        name: "find_order".into(),
+        description: "Finds an order.".into(),
+        endpoint: OutboundUrl::parse("https://example.com/", policy).expect("an address"),
+        method: FunctionMethod::Post,
+        parameters: "{}".into(),
+        created_at: agent.created_at,
+        updated_at: agent.created_at,
+    };
+    function::Entity::insert(function.into_active_model())
+        .exec_without_returning(db)
+        .await
+        .expect("inserts");
+    for change in [
+        "UPDATE functions SET endpoint = 'https://a..example.com/'",
+        "UPDATE agents SET tools_enabled = '[\"find_order\"]'",
+    ] {
+        db.execute_unprepared(change).await.expect("changes");
+    }
+    let call = world.incoming("1").await;
+    world.tell(call, answered()).await.expect("is answered");
+    for _ in 0..2 {
+        let message = InvokeFunction {
+            bridge: world.bridge,
+            invocation_id: "i".into(),
+            name: "find_order".into(),
+            parameters: serde_json::Map::new(),
+            at: None,
+        };
+        let outcome = world.calls.invoke(call, message).await.expect("an outcome");
+        assert_eq!(
+            (&outcome["status"], &outcome["code"]),
+            (&"error".into(), &"blocked_target".into())
+        );
+    }
+}
+
+/// Erased while its actor still has it in memory: the bridge's first word of it is as good as any later one.
+#[actix::test]
+async fn the_first_message_about_a_call_just_erased_is_taken() {
+    let world = World::new().await;
+    let call = world.incoming("1").await;
+    world.tell(call, answered()).await.expect("is answered");
+    world.tell(call, hang_up()).await.expect("is over");
+    let erased = call::ActiveModel {
+        id: Set(call),
+        owner: Set(call::NOBODY.to_owned()),
+        epoch: Set(world.row(call).await.epoch + 1),
+        ..Default::default()
+    };
+    erased.update(world.store.writer()).await.expect("changes");
+    for _ in 0..2 {
+        let late = Input::Transcript {
+            at: None,
+            summary: "Something private.".to_owned(),
+            turns: Vec::new(),
+        };
+        assert_eq!(world.tell(call, late).await, Ok(Reply::Done));
+    }
+    assert_eq!(world.row(call).await.transcript_summary, None);
+    let kept = transcript::Entity::find().all(world.store.reader()).await;
+    assert_eq!(kept.expect("is read"), []);
 }

@@ -3,12 +3,15 @@
 use super::Blocked;
 
 /// Domains of which every name is local, internal, or no host at all: special-use names of the IANA registry
-/// (<https://www.iana.org/assignments/special-use-domain-names>) that nobody's public server has, and those that RFC 6762
-/// appendix G found in use in private networks.
+/// (<https://www.iana.org/assignments/special-use-domain-names>) that nobody's public server has, those that RFC 6762
+/// appendix G found in use in private networks, `mail` (which is never delegated, for it is in such use as well), and those of
+/// Kubernetes' and Consul's own name servers.
 const INTERNAL_DOMAINS: &[&str] = &[
     "alt",
     "arpa",
+    "consul",
     "corp",
+    "example",
     "home",
     "internal",
     "intranet",
@@ -18,8 +21,11 @@ const INTERNAL_DOMAINS: &[&str] = &[
     "localdomain",
     "localdomain6",
     "localhost",
+    "mail",
     "onion",
     "private",
+    "svc",
+    "test",
 ];
 
 /// The ports of other protocols: the "bad ports" of the Fetch standard, section 2.10.
@@ -133,6 +139,11 @@ mod tests {
             "no-such-host.invalid",
             "nas.lan",
             "git.corp",
+            "hooks.example",
+            "hooks.test",
+            "api.default.svc",
+            "redis.service.consul",
+            "mx.mail",
         ] {
             assert_eq!(check(host, 443), Err(Blocked::Internal), "{host}");
         }
@@ -141,6 +152,8 @@ mod tests {
             "EXAMPLE.com.",
             "internal.example.com",
             "local.dev",
+            "test.example.com",
+            "mail.test.io",
             "8.8.8.8",
             "[2606:4700::1]",
         ] {

@@ -22,6 +22,8 @@ const LOOKUPS_MAX: usize = 128;
 const TENANT_LOOKUPS_MAX: usize = 32;
 /// How long a name that gave no address is not asked for again.
 const FAILURE_KEPT: Duration = Duration::from_secs(5);
+/// Who gives a lookup up after so long leaves behind that it failed; who is gone sooner tells nothing of the name.
+const GIVEN_UP_AFTER: Duration = Duration::from_secs(1);
 /// Names of which that is remembered.
 const FAILURES_MAX: usize = 4_096;
 
@@ -93,13 +95,16 @@ impl Resolver {
             ]));
         }
         let lookup = self.lookup(asker, host)?;
-        match tokio::time::timeout(LOOKUP_TIMEOUT, lookup).await {
-            Ok(found) => found,
-            Err(_) => {
-                self.names().remember_failure(host, Instant::now());
-                Err(ResolveError::NotFound)
-            }
-        }
+        // Most who ask have less patience than the lookup, and drop this future.
+        let waiting = Waiting {
+            resolver: self,
+            host,
+            since: Instant::now(),
+            answered: false,
+        };
+        let found = tokio::time::timeout(LOOKUP_TIMEOUT, lookup).await;
+        waiting.ended(found.is_ok());
+        found.unwrap_or(Err(ResolveError::NotFound))
     }
 
     fn lookup(&self, asker: Option<TenantId>, host: &str) -> Result<Lookup, ResolveError> {
@@ -116,8 +121,9 @@ impl Resolver {
             let found = addresses((resolver.ask)(&name));
             let mut names = resolver.names();
             names.running.remove(&name);
-            if found.is_err() {
-                names.remember_failure(&name, Instant::now());
+            match found {
+                Ok(_) => drop(names.failed.remove(&name)),
+                Err(_) => names.remember_failure(&name, Instant::now()),
             }
             drop(names);
             // The thread is free again only now, however long ago everybody stopped waiting.
@@ -134,6 +140,34 @@ impl Resolver {
 
     fn names(&self) -> MutexGuard<'_, Names> {
         self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Somebody who waits for a lookup.
+struct Waiting<'a> {
+    resolver: &'a Resolver,
+    host: &'a str,
+    since: Instant,
+    answered: bool,
+}
+
+impl Waiting<'_> {
+    fn ended(mut self, answered: bool) {
+        self.answered = answered;
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        let now = Instant::now();
+        if self.answered || now.duration_since(self.since) < GIVEN_UP_AFTER {
+            return;
+        }
+        let mut names = self.resolver.names();
+        // It may have come to its end at this very moment.
+        if names.running.contains_key(self.host) {
+            names.remember_failure(self.host, now);
+        }
     }
 }
 
@@ -259,6 +293,30 @@ mod tests {
             assert!(found.is_ok());
         }
         assert_eq!(slow.asked.load(SeqCst), 3, "addresses are not kept");
+    }
+
+    /// The threads go on, and what they find counts: the name is not at fault for ever.
+    #[actix_rt::test]
+    async fn a_name_on_which_somebody_gave_up_is_not_waited_for_again_until_it_answers() {
+        let slow = Slow::default();
+        let resolver = slow.resolver();
+        let name = "hang.example.com";
+        let hasty = resolver.resolve(tenant(), name);
+        let gone = tokio::time::timeout(Duration::from_millis(1), hasty).await;
+        assert!(gone.is_err());
+        assert!(!resolver.names().failed_lately(name, Instant::now()));
+        let patient = resolver.resolve(tenant(), name);
+        let gone = tokio::time::timeout(GIVEN_UP_AFTER, patient).await;
+        assert!(gone.is_err());
+        let again = resolver.resolve(tenant(), name);
+        assert_eq!(again.now_or_never(), Some(Err(ResolveError::NotFound)));
+        assert_eq!(slow.asked.load(SeqCst), 1);
+        slow.release();
+        while resolver.shares.held() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let found = resolver.resolve(tenant(), name).await;
+        assert!(found.is_ok());
     }
 
     #[test]

@@ -165,7 +165,7 @@ async fn nobody_there_and_no_tls_have_their_names() {
     });
     let refused = ask(&client, &format!("https://{address}/")).await;
     assert_eq!(kind(refused), ErrorKind::Tls);
-    let unknown = ask(&client, "http://no-such-host.example/").await;
+    let unknown = ask(&client, "http://no-such-host.example.com/").await;
     assert!(matches!(kind(unknown), ErrorKind::Dns | ErrorKind::Timeout));
 }
 
@@ -307,7 +307,7 @@ async fn registration_and_delivery_give_the_same_verdict_in_every_spelling() {
         let delivered = kind(ask(&client, &url).await);
         assert_eq!(delivered, ErrorKind::BlockedTarget, "{url}");
     }
-    for host in ["8.8.8.8", "[2606:4700::1111]", "no-such-host.example"] {
+    for host in ["8.8.8.8", "[2606:4700::1111]", "no-such-host.example.com"] {
         let url = OutboundUrl::parse(&format!("https://{host}/"), UrlPolicy::default());
         assert_eq!(
             strict.check_url(tenant, &url.expect("a URL")).await,
@@ -329,6 +329,11 @@ fn an_authority_file_that_holds_none_is_refused() {
 /// One TLS exchange on a thread of its own, with the certificate of `testdata` (for `localhost` and its addresses, good for
 /// a century).
 fn tls_server(host: &str) -> std::net::SocketAddr {
+    tls_server_saying(host, b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecure")
+}
+
+/// The same with another answer. The connection ends without a word of that in TLS.
+fn tls_server_saying(host: &str, answer: &'static [u8]) -> std::net::SocketAddr {
     use std::io::{Read, Write};
 
     use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
@@ -353,8 +358,11 @@ fn tls_server(host: &str) -> std::net::SocketAddr {
         let mut stream = rustls::StreamOwned::new(connection, socket);
         if stream.read(&mut [0; 4096]).is_ok() {
             let _ = stream.write_all(b"HTTP/1.1 103 Early Hints\r\n\r\n");
-            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecure");
+            let _ = stream.write_all(answer);
             let _ = stream.flush();
+            // What the client still sends is read, or the system would cut the connection and lose what was said.
+            let _ = stream.sock.shutdown(std::net::Shutdown::Write);
+            let _ = std::io::copy(&mut stream.sock, &mut std::io::sink());
         }
     });
     address
@@ -393,4 +401,35 @@ async fn tls_trusts_the_operators_authority_and_nobody_unknown() {
         kind(ask(&wary.client(None, 1), &url()).await),
         ErrorKind::Tls
     );
+}
+
+/// As over plain TCP: the end of the connection is the end of an answer that names no other, and a body that breaks off does not undo
+/// what the head has said.
+#[actix::test]
+async fn over_tls_an_answer_may_end_with_the_connection_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let authority = folder.path().join("ca.pem");
+    std::fs::write(&authority, include_bytes!("testdata/ca.pem")).expect("a file");
+    let guard = Guard {
+        allow_cidrs: vec!["127.0.0.0/8".parse().expect("a range")],
+        ..Guard::default()
+    };
+    let outbound = Outbound::new(guard, Some(&authority)).expect("outbound");
+    let client = outbound.client(None, 1);
+    let url = |answer| {
+        let port = tls_server_saying("127.0.0.1", answer).port();
+        format!("https://127.0.0.1:{port}/")
+    };
+    let whole = ask(&client, &url(b"HTTP/1.1 200 OK\r\n\r\nall of it")).await;
+    let whole = whole.expect("an answer");
+    assert_eq!(
+        (whole.status, whole.body.as_slice()),
+        (200, &b"all of it"[..])
+    );
+    let no_head = ask(&client, &url(b"HTTP/1.1 200 OK\r\nserver: x\r\n")).await;
+    assert_eq!(kind(no_head), ErrorKind::Reset);
+    // The head has said how it went, as it does over plain TCP.
+    let sized = b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nall";
+    let broken = ask(&client, &url(sized)).await.expect("an answer");
+    assert_eq!((broken.status, broken.body.as_slice()), (200, &b"all"[..]));
 }

@@ -110,14 +110,19 @@ impl Wire {
             let read = ready!(Pin::new(&mut self.socket).poll_read(cx, &mut bytes));
             let came = bytes.filled();
             self.came.extend_from_slice(came);
+            let ended = match &read {
+                Ok(()) => came.is_empty(),
+                // Many servers close a TLS connection without saying so in TLS. Over TCP nothing would be said either.
+                Err(error) => error.kind() == io::ErrorKind::UnexpectedEof,
+            };
             let outcome = match read {
-                Ok(()) if came.is_empty() && answer.closed(&mut self.plain) => Ok(()),
+                _ if ended && answer.closed(&mut self.plain) => Ok(()),
                 // The head has said how it went; a body that breaks off does not undo that.
-                Ok(()) if came.is_empty() && answer.has_head() => {
+                _ if ended && answer.has_head() => {
                     self.phase = Phase::Over(None);
                     return Poll::Ready(());
                 }
-                Ok(()) if came.is_empty() => Err(io::ErrorKind::UnexpectedEof.into()),
+                _ if ended => Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(()) => answer
                     .read(&mut self.came, &mut self.plain)
                     .map_err(|Invalid| io::ErrorKind::InvalidData.into()),

@@ -293,7 +293,7 @@ async fn large_pages_that_nobody_reads_are_bounded_in_bytes() {
     }
     let page = "/calls?limit=100";
     let bytes = world.get(page).await.text.len();
-    let fit = usize::try_from(BYTES_PER_TENANT_MAX).expect("fits") / bytes;
+    let fit = BYTES_PER_TENANT_MAX / bytes;
     assert!(fit >= 2);
     let mut slow = Vec::new();
     for _ in 0..fit {
@@ -314,6 +314,32 @@ async fn large_pages_that_nobody_reads_are_bounded_in_bytes() {
     tokio::time::timeout(PATIENCE, again)
         .await
         .expect("there is room again");
+}
+
+/// A client of HTTP/1.0 knows no chunks: the answer ends with the connection.
+#[actix_web::test]
+async fn a_long_list_for_a_client_of_http_1_0_comes_without_chunks() {
+    let world = World::start().await;
+    many_agents(&world).await;
+    for keep_alive in ["", "connection: keep-alive\r\n"] {
+        let mut socket = TcpStream::connect(world.address).await.expect("connects");
+        let request = format!(
+            "GET {BASE}/agents HTTP/1.0\r\nhost: x\r\n{keep_alive}x-api-key: {}\r\n\r\n",
+            world.ours.key
+        );
+        socket.write_all(request.as_bytes()).await.expect("writes");
+        let mut answer = Vec::new();
+        let read = tokio::time::timeout(PATIENCE, socket.read_to_end(&mut answer));
+        read.await.expect("the connection ends").expect("reads");
+        let answer = String::from_utf8(answer).expect("text");
+        let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+        assert!(head.starts_with("HTTP/1.0 200 "), "{head}");
+        let head = head.to_ascii_lowercase();
+        assert!(!head.contains("transfer-encoding:"), "{head}");
+        assert!(!head.contains("connection: keep-alive"), "{head}");
+        let list: Value = serde_json::from_str(body).expect("JSON");
+        assert_eq!(ids(&list["agents"]).len(), MANY + 1);
+    }
 }
 
 #[actix_web::test]
