@@ -449,7 +449,7 @@ pub async fn delete(
     let unit = Unit::begin(&services, &caller).await?;
     let now = services.clock.now();
     let agent = lock(unit.txn(), caller.tenant, id.0, now).await?;
-    let numbers = phone_number::Entity::update_many()
+    phone_number::Entity::update_many()
         .set(phone_number::ActiveModel {
             agent_id: Set(None),
             updated_at: Set(now),
@@ -458,7 +458,7 @@ pub async fn delete(
         .filter(phone_number::Column::AgentId.eq(agent.id))
         .exec(unit.txn())
         .await?;
-    versions::orphan(unit.txn(), agent.id, numbers.rows_affected > 0, now).await?;
+    versions::orphan(unit.txn(), agent.id, now).await?;
     agent::Entity::delete_by_id(agent.id)
         .exec(unit.txn())
         .await?;

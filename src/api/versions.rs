@@ -6,7 +6,10 @@ use dikala_entities::{
     AgentId, FunctionId, FunctionMethod, Language, Millis, PhoneNumber, TenantId, VoiceId,
     agent_version,
 };
-use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, PaginatorTrait, QueryFilter, Select};
+use sea_orm::{
+    ColumnTrait, Condition, ConnectionTrait, EntityTrait, PaginatorTrait, QueryFilter, Select,
+    sea_query::Expr,
+};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -24,6 +27,8 @@ use crate::{
 
 /// Versions that are read at once.
 const BATCH: u64 = 4;
+const NAMED: &str = "EXISTS (SELECT 1 FROM calls c WHERE c.agent_id = agent_versions.agent_id \
+    AND c.agent_version = agent_versions.version)";
 
 /// An agent with its functions as it was from some time on. It never changes.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -123,10 +128,16 @@ impl From<agent_version::Model> for AgentVersion {
     }
 }
 
+/// Those that are shown: of a deleted agent those that calls name, though the others are not removed yet.
 fn of_agent(tenant: TenantId, agent: AgentId) -> Select<agent_version::Entity> {
     agent_version::Entity::find()
         .filter(agent_version::Column::AgentId.eq(agent))
         .filter(agent_version::Column::TenantId.eq(tenant))
+        .filter(
+            Condition::any()
+                .add(agent_version::Column::OrphanedAt.is_null())
+                .add(Expr::cust(NAMED)),
+        )
 }
 
 /// 404 unless the agent is there, or was and calls name versions of it. An agent without a version gets its first.

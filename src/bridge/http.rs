@@ -1,14 +1,12 @@
 //! The HTTP transport: up to a hundred messages in, their replies in the same order out, and the commands that wait.
 
-use std::{sync::Arc, time::Duration};
-
 use actix_web::{Error, HttpResponse, web};
 use dikala_entities::BridgeId;
 use serde_json::{Value, json};
 
 use super::{
     BridgeParts,
-    budget::weight,
+    budget::{ROOM_WITHIN, weight},
     lanes::Lanes,
     protocol::{self, MESSAGES_MAX},
 };
@@ -19,8 +17,6 @@ use crate::{
 
 /// Commands in one answer; the rest waits for the next one.
 const COMMANDS_MAX: usize = 100;
-/// How long a request may wait for those of the same bridge that came before it.
-const ROOM_WITHIN: Duration = Duration::from_secs(10);
 
 /// `POST /bridge/v1/messages`
 pub async fn messages(
@@ -31,28 +27,30 @@ pub async fn messages(
     let bridge = bridge.into_inner();
     let messages = parse(&body.0)?;
     let mut replies: Vec<Value> = vec![Value::Null; messages.len()];
-    let budget = parts.budgets.of(bridge);
+    let share = parts.budgets.of(bridge);
     let requests: Vec<_> = messages.iter().map(protocol::parse).collect();
-    let replied: usize = requests.iter().map(|request| weight(0, request)).sum();
-    let room = budget.room(weight(body.0.len(), &requests[0]) + replied);
-    let _room = tokio::time::timeout(ROOM_WITHIN, room)
+    drop(messages);
+    // What the body weighs is shared out evenly: whose part it is matters to nobody but the functions, which step aside with it.
+    let length = body.0.len().div_ceil(requests.len());
+    let weights: Vec<usize> = requests.iter().map(|r| weight(length, r)).collect();
+    let rooms = tokio::time::timeout(ROOM_WITHIN, share.rooms(&weights))
         .await
         .map_err(|_| ApiError::Unavailable)?;
-    let mut lanes = Lanes::new(
-        parts.calls.clone(),
-        parts.bridges.clone(),
-        Arc::clone(&budget),
-        bridge,
-    );
-    for (ticket, request) in requests.into_iter().enumerate() {
-        lanes.accept(ticket, request, None);
+    let mut lanes = Lanes::new(parts.calls.clone(), parts.bridges.clone(), share, bridge);
+    for (ticket, (request, room)) in requests.into_iter().zip(rooms).enumerate() {
+        lanes.accept(ticket, request, room);
     }
+    // Kept until the replies are written.
+    let mut kept = Vec::with_capacity(replies.len());
     while let Some(finished) = lanes.next().await {
         replies[finished.ticket] = finished.reply;
+        kept.push(finished.room);
     }
     let commands = parts.bridges.take_commands(bridge, COMMANDS_MAX);
     let commands: Vec<Value> = commands.iter().map(protocol::command).collect();
-    Ok(HttpResponse::Ok().json(json!({"replies": replies, "commands": commands})))
+    let response = HttpResponse::Ok().json(json!({"replies": replies, "commands": commands}));
+    drop(kept);
+    Ok(response)
 }
 
 fn parse(body: &[u8]) -> Result<Vec<Value>, ApiError> {

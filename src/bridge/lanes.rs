@@ -1,5 +1,5 @@
 //! The order of a bridge's messages: those of one call one after the other, calls beside each other. A function is started in
-//! its turn and then holds up nothing.
+//! its turn and then holds up nothing, neither in its call nor in its bridge's budget.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::sync::Arc;
 
 use super::{
-    budget::{Budget, Room},
+    budget::{ROOM_WITHIN, Room, Share},
     protocol::{self, Answer, Body, Function, Lane, Refusal, Request},
 };
 
@@ -22,7 +22,7 @@ use super::{
 pub type Message = Result<Request, Refusal>;
 
 /// A message with its number, and the room that it takes.
-type Numbered = (usize, Message, Option<Room>);
+type Numbered = (usize, Message, Room);
 
 /// A message and what was answered.
 #[derive(Debug)]
@@ -31,14 +31,14 @@ pub struct Finished {
     pub ticket: usize,
     pub reply: Value,
     /// Kept until the reply is written.
-    pub room: Option<Room>,
+    pub room: Room,
 }
 
 /// Carries out the messages of one connection.
 pub struct Lanes {
     calls: Calls,
     bridges: Arc<Bridges>,
-    budget: Arc<Budget>,
+    share: Share,
     bridge: BridgeId,
     waiting: HashMap<Lane, VecDeque<Numbered>>,
     running: FuturesUnordered<LocalBoxFuture<'static, (Option<Lane>, Finished)>>,
@@ -46,24 +46,25 @@ pub struct Lanes {
 
 impl Lanes {
     /// Nothing is running.
-    pub fn new(calls: Calls, bridges: Arc<Bridges>, budget: Arc<Budget>, bridge: BridgeId) -> Self {
+    pub fn new(calls: Calls, bridges: Arc<Bridges>, share: Share, bridge: BridgeId) -> Self {
         Self {
             calls,
             bridges,
-            budget,
+            share,
             bridge,
             waiting: HashMap::new(),
             running: FuturesUnordered::new(),
         }
     }
 
-    /// Messages that are not answered yet.
-    pub fn in_flight(&self) -> usize {
-        self.running.len() + self.waiting.values().map(VecDeque::len).sum::<usize>()
+    /// Whether every message is answered.
+    pub fn is_idle(&self) -> bool {
+        // What waits in a lane waits for one that runs.
+        self.running.is_empty()
     }
 
-    /// Takes a message in, with the room that it has on its own.
-    pub fn accept(&mut self, ticket: usize, message: Message, room: Option<Room>) {
+    /// Takes a message in, with its room.
+    pub fn accept(&mut self, ticket: usize, message: Message, room: Room) {
         let Some(lane) = lane(&message) else {
             return self.run(None, (ticket, message, room));
         };
@@ -106,16 +107,18 @@ impl Lanes {
 
     fn run(&self, lane: Option<Lane>, (ticket, message, room): Numbered) {
         let (calls, bridges, bridge) = (self.calls.clone(), Arc::clone(&self.bridges), self.bridge);
-        let budget = Arc::clone(&self.budget);
+        let share = self.share.clone();
         self.running.push(Box::pin(async move {
-            let reply = match message {
+            let (reply, room) = match message {
                 Ok(Request { id, body }) => {
-                    match carry_out(&calls, &bridges, &budget, bridge, body).await {
+                    let done = carry_out(&calls, &bridges, &share, bridge, body, room).await;
+                    let reply = match done.0 {
                         Ok(answer) => protocol::reply(&id, &answer),
                         Err(error) => Refusal::from((id, error)).to_json(),
-                    }
+                    };
+                    (reply, done.1)
                 }
-                Err(refusal) => refusal.to_json(),
+                Err(refusal) => (refusal.to_json(), room),
             };
             let finished = Finished {
                 ticket,
@@ -149,45 +152,61 @@ fn lane(message: &Message) -> Option<Lane> {
     }
 }
 
+/// The answer, with the room for its reply.
 async fn carry_out(
     calls: &Calls,
     bridges: &Bridges,
-    budget: &Budget,
+    share: &Share,
     bridge: BridgeId,
     body: Body,
-) -> Result<Answer, CallError> {
-    match body {
+    room: Room,
+) -> (Result<Answer, CallError>, Room) {
+    let answer = match body {
         Body::Incoming(incoming) => calls.incoming(bridge, incoming).await.map(Answer::Call),
         Body::Call { call, input } => calls
             .tell(Some(bridge), call, input)
             .await
             .map(Answer::Call),
-        Body::Function(Function {
-            call,
-            invocation_id,
-            name,
-            parameters,
-            at,
-        }) => {
-            let message = InvokeFunction {
-                bridge,
-                invocation_id,
-                name,
-                parameters,
-                at,
-            };
-            calls.invoke(call, message).await.map(Answer::Function)
-        }
+        Body::Function(function) => return invoke(calls, share, bridge, function, room).await,
         Body::Heartbeat { active, at } => {
             bridges.seen(bridge);
             let ended = match active {
                 Some(active) => {
-                    let _turn = budget.turn().await;
-                    calls.heartbeat(bridge, &active, at).await?
+                    let _turn = share.turn().await;
+                    calls.heartbeat(bridge, &active, at).await
                 }
-                None => Vec::new(),
+                None => Ok(Vec::new()),
             };
-            Ok(Answer::Heartbeat { ended })
+            ended.map(|ended| Answer::Heartbeat { ended })
         }
+    };
+    (answer, room)
+}
+
+/// Steps aside while the endpoint is asked. A result for which there is no room is stored: the bridge gets it when it asks again.
+async fn invoke(
+    calls: &Calls,
+    share: &Share,
+    bridge: BridgeId,
+    function: Function,
+    room: Room,
+) -> (Result<Answer, CallError>, Room) {
+    let aside = match share.step_aside(room) {
+        Ok(aside) => aside,
+        Err(room) => return (Err(CallError::Busy), room),
+    };
+    let message = InvokeFunction {
+        bridge,
+        invocation_id: function.invocation_id,
+        name: function.name,
+        parameters: function.parameters,
+        at: function.at,
+    };
+    let outcome = calls.invoke(function.call, message).await;
+    let room = share.room_for_result(ROOM_WITHIN).await;
+    drop(aside);
+    match room {
+        Ok(room) => (outcome.map(Answer::Function), room),
+        Err(room) => (Err(CallError::Busy), room),
     }
 }

@@ -1,6 +1,6 @@
 //! The WebSocket transport. A socket has two tasks: one reads and handles, one writes. Neither waits for the other while it
-//! holds anything: messages under way go on while nothing is read or written. What comes in is bounded by not reading on, by
-//! the number of messages and by the bridge's [`Budget`].
+//! holds anything: messages under way go on while nothing is read or written. What comes in is bounded by not reading on while
+//! there is no room in the connection's [`Share`].
 
 use std::{future::pending, sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::{
     BridgeParts,
-    budget::{Budget, Room, weight},
+    budget::{IN_FLIGHT_MAX, Room, Share, weight},
     frames::{Fault, Frame, Frames},
     lanes::{Finished, Lanes, Message},
     protocol::{self, MESSAGE_BYTES_MAX, Refusal, SUBPROTOCOL},
@@ -27,8 +27,6 @@ use crate::refusal::Refusal as HttpRefusal;
 
 /// Messages up to here are read so that their id can be answered; larger ones close the socket.
 const FRAME_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
-/// Messages of one socket that may be under way, those included whose reply waits to be written.
-const IN_FLIGHT_MAX: usize = 1_024;
 /// Pings and pongs that wait to be written; what there is no room for is not sent, as the peer reads nothing anyway.
 const BEATS_MAX: usize = 4;
 const PING_EVERY_MS: i64 = 15_000;
@@ -111,16 +109,16 @@ async fn run(parts: BridgeParts, bridge: BridgeId, session: Session, frames: Fra
         waiting_beats,
     ));
     let now = parts.clock.now();
-    let budget = parts.budgets.of(bridge);
+    let share = parts.budgets.of(bridge);
     let mut reader = Reader {
         lanes: Lanes::new(
             parts.calls.clone(),
             Arc::clone(&bridges),
-            Arc::clone(&budget),
+            share.clone(),
             bridge,
         ),
         frames,
-        budget,
+        share,
         admission: None,
         replies,
         beats,
@@ -159,7 +157,7 @@ struct Reader {
     bridge: BridgeId,
     frames: Frames,
     lanes: Lanes,
-    budget: Arc<Budget>,
+    share: Share,
     /// A message that was read and waits for room; nothing more is read meanwhile.
     admission: Option<LocalBoxFuture<'static, (Message, Room)>>,
     replies: mpsc::Sender<Finished>,
@@ -172,14 +170,14 @@ impl Reader {
     async fn serve(&mut self, socket: &Socket, writer: &mut JoinHandle<Over>) -> Over {
         let mut stopping = self.parts.stopping.clone();
         loop {
-            let reads = self.reads();
-            let has_work = self.lanes.in_flight() > 0;
+            let reads = self.admission.is_none();
+            let has_work = !self.lanes.is_idle();
             let wake = self.parts.clock.sleep_until(self.ping_at);
             let step = tokio::select! {
                 frame = self.frames.next(), if reads => self.on_frame(frame),
                 (message, room) = admitted(&mut self.admission) => {
                     self.admission = None;
-                    self.lanes.accept(0, message, Some(room));
+                    self.lanes.accept(0, message, room);
                     Ok(())
                 }
                 finished = self.lanes.next(), if has_work => self.on_finished(finished),
@@ -192,11 +190,6 @@ impl Reader {
                 return over;
             }
         }
-    }
-
-    /// Whether there is room for one more message.
-    fn reads(&self) -> bool {
-        self.admission.is_none() && self.lanes.in_flight() < self.replies.capacity()
     }
 
     fn on_frame(&mut self, frame: Option<Result<Frame, Fault>>) -> Result<(), Over> {
@@ -236,16 +229,16 @@ impl Reader {
             let reason = "frames are JSON objects with an id, of at most 256 KiB";
             return Err(Over::Close(code, reason));
         }
-        let budget = Arc::clone(&self.budget);
+        let share = self.share.clone();
         let bytes = weight(length, &message);
-        let admission = async move { (message, budget.room(bytes).await) };
+        let admission = async move { (message, share.room(bytes).await) };
         self.admission = Some(admission.boxed_local());
         Ok(())
     }
 
     fn on_finished(&mut self, finished: Option<Finished>) -> Result<(), Over> {
         match finished {
-            // There is room: no more is read than fits. Where the writer is gone, so is the socket.
+            // There is room: each has its place. Where the writer is gone, so is the socket.
             Some(finished) => self.replies.try_send(finished).map_err(|_| Over::Gone),
             None => Ok(()),
         }
@@ -253,7 +246,7 @@ impl Reader {
 
     fn on_tick(&mut self) -> Result<(), Over> {
         let now = self.parts.clock.now();
-        if !self.reads() {
+        if self.admission.is_some() {
             // Nobody listened.
             self.last_frame_at = now;
         }

@@ -168,7 +168,7 @@ mod tests {
     fn browsers_are_told_the_same_as_by_every_other_answer() {
         let own = OwnAnswer::find(OWN.as_bytes()).expect("an own answer");
         for answer in [
-            own.with_body(),
+            own.with_body(new_id()),
             too_many(Full::Address),
             too_many(Full::Listener),
         ] {

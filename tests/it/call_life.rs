@@ -1,5 +1,7 @@
 //! What happens to a call, from the first ring to the invoice.
 
+use actix_web::rt;
+
 use crate::support::{prelude::*, tenant::text};
 
 fn names(events: &[&str]) -> Vec<String> {
@@ -441,4 +443,55 @@ async fn the_agent_of_a_call_is_the_one_it_began_with(
         bridge.incoming(&tenant.did, None).await["reason"],
         "no_agent"
     );
+}
+
+/// Opening a call takes a few turns of the store; each change of its agent beside it makes another version.
+#[rstest]
+#[actix_web::test]
+async fn calls_that_come_in_while_their_agent_is_changed_keep_what_they_began_with(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    const CLIENTS: usize = 12;
+    const CALLS: usize = 20;
+    let setup = Setup::new()
+        .minutes(1_000)
+        .set("plans.starter.requests_per_minute", 100_000)
+        .set("plans.business.requests_per_minute", 100_000)
+        .set("plans.enterprise.requests_per_minute", 100_000);
+    let mut world = world!(store, setup);
+    let bridge = world.tenant.bridge(Socket).await;
+    let path = format!("/agents/{}", world.tenant.agent);
+    let clients: Vec<_> = (0..CLIENTS)
+        .map(|client| {
+            let (api, path) = (world.tenant.api.clone(), path.clone());
+            rt::spawn(async move {
+                for n in 0.. {
+                    let prompt = json!({"systemPrompt": format!("{client} {n}")});
+                    api.patch(&path, prompt).await.expect(200);
+                }
+            })
+        })
+        .collect();
+    let mut calls = Vec::new();
+    for n in 0..CALLS {
+        let incoming = json!({
+            "bridgeCallId": format!("changed-{n}"), "did": world.tenant.did, "callerNumber": "+6281234567890",
+        });
+        let reply = bridge.ok("call.incoming", incoming.clone()).await;
+        calls.push((incoming, reply["agent"].clone()));
+    }
+    for client in clients {
+        client.abort();
+    }
+    for (incoming, agent) in &calls {
+        let again = bridge.ok("call.incoming", incoming.clone()).await;
+        assert_eq!(again["agent"], *agent);
+    }
+    world.server.kill9();
+    world.server.restart();
+    let bridge = world.tenant.bridge(Socket).await;
+    for (incoming, agent) in &calls {
+        let again = bridge.ok("call.incoming", incoming.clone()).await;
+        assert_eq!(again["agent"], *agent);
+    }
 }

@@ -1,5 +1,7 @@
 //! Bridges that ask for too much, do not read, or are not wanted any more: they hurt nobody else.
 
+use std::rc::Rc;
+
 use actix_web::rt;
 use awc::ws::CloseCode;
 use futures_util::future::join_all;
@@ -185,4 +187,61 @@ async fn a_bridge_with_too_many_sockets_keeps_the_newest() {
     for socket in &sockets[1..] {
         socket.ok("heartbeat", json!({})).await;
     }
+}
+
+/// Two tenants' endpoints hang, and everything that one bridge may call at them is under way.
+#[rstest]
+#[actix_web::test]
+async fn functions_that_hang_hold_up_nothing_else_of_their_bridge(
+    #[values(Socket, Http)] transport: Transport,
+) {
+    const TENANTS: usize = 2;
+    const CALLS: usize = 16;
+    const OF_A_CALL: usize = 32;
+    const ENDPOINTS: usize = 4;
+    let setup = Setup::new().set("functions.timeout_seconds", 60);
+    let world = world!(Sqlite, setup);
+    let bridge = Rc::new(world.tenant.bridge(transport).await);
+    let mut waiting = Vec::new();
+    let hangs = |endpoint: usize| format!("/hangs/{endpoint}");
+    for endpoint in 0..ENDPOINTS {
+        world.receiver.answer(&hangs(endpoint), [Answer::Hang]);
+    }
+    for _ in 0..TENANTS {
+        let tenant = world.another_tenant(1_000).await;
+        for endpoint in 0..ENDPOINTS {
+            let url = world.receiver.url(&hangs(endpoint));
+            tenant
+                .create_function(&format!("f{endpoint}"), "POST", &url)
+                .await;
+        }
+        for _ in 0..CALLS {
+            let call = bridge.talk(&tenant.did).await;
+            let invoke = |n: usize| {
+                let name = format!("f{}", n % ENDPOINTS);
+                let message = json!({"callId": call, "invocationId": n.to_string(), "name": name,
+                    "parameters": {"orderId": "1"}});
+                bridge.message("call.function", message)
+            };
+            let messages: Vec<_> = (0..OF_A_CALL).map(invoke).collect();
+            let bridge = Rc::clone(&bridge);
+            waiting.push(rt::spawn(async move {
+                if transport == Http {
+                    bridge.post(&messages).await;
+                } else {
+                    let replies = messages.iter().map(|message| bridge.send(message));
+                    futures_util::future::select_all(replies.map(Box::pin)).await;
+                }
+            }));
+        }
+    }
+    eventually("all functions are under way", async || {
+        let under_way = (0..ENDPOINTS).map(|n| world.receiver.received(&hangs(n)).len());
+        (under_way.sum::<usize>() == TENANTS * CALLS * OF_A_CALL).then_some(())
+    })
+    .await;
+    let call = bridge.talk(&world.tenant.did).await;
+    bridge.ok("heartbeat", json!({})).await;
+    bridge.hang_up(&call).await;
+    assert!(waiting.iter().all(|waiting| !waiting.is_finished()));
 }

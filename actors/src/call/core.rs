@@ -165,7 +165,7 @@ impl CallCore {
         max_minutes: Option<i64>,
     ) -> Self {
         let now = parts.clock.now();
-        let max_minutes = max_minutes.unwrap_or(1);
+        let max_minutes = max_minutes.unwrap_or(versions::LONGEST_MINUTES);
         let pending: Pending = row
             .pending
             .as_deref()
@@ -190,7 +190,11 @@ impl CallCore {
             last: hold.last || hold.settled_at.is_some(),
             ask_at: now,
         });
-        state.hangup = pending.hangup;
+        state.hangup = pending.hangup.map(|hangup| PendingHangup {
+            due_at: hangup.due_at.min(now),
+            issued_at: hangup.issued_at.min(now),
+            ..hangup
+        });
         state.transfer = pending.transfer;
         state.transfers = pending.transfers;
         state.answer_message = row.answer_message_id.clone();

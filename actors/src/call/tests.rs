@@ -7,7 +7,7 @@ use std::sync::{
 
 use actix_rt::Arbiter;
 use dikala_entities::{
-    AgentId, BridgeId, CallId, CallStatus, FunctionId, FunctionMethod, HangupInitiator,
+    AgentId, BridgeId, CallId, CallStatus, CommandId, FunctionId, FunctionMethod, HangupInitiator,
     HangupReason, Language, Millis, OutboundUrl, PhoneNumberId, Place, Plan, Secret, Store,
     TenantId, TransactionType, TransferPrefixes, UrlPolicy, Vault, agent, agent_version, call,
     credit_account, function, phone_number, tenant, transcript,
@@ -17,7 +17,7 @@ use sea_orm::{ActiveModelTrait, ActiveValue::Set, ConnectionTrait, EntityTrait, 
 
 use super::{
     CallError, CallParts, Incoming, Input, InvokeFunction, PlanConcurrency, Reply, Rules,
-    actor::Panic, core::CallCore, versions,
+    actor::Panic, core::CallCore, machine::PendingHangup, versions,
 };
 use crate::{
     batches::BatchStats,
@@ -510,6 +510,21 @@ async fn a_wall_clock_that_was_set_back_over_a_restart_leaves_no_deadline_an_hou
     assert_eq!(world.tell(call, answered()).await, Ok(Reply::Done));
     let row = world.row(call).await;
     let ahead = |at: Millis| at.plus_ms(3_600_000);
+    let in_an_hour = ahead(SystemClock.now());
+    let hangup = PendingHangup {
+        id: CommandId::new(in_an_hour),
+        reason: HangupReason::MaxDuration,
+        initiator: HangupInitiator::System,
+        due_at: in_an_hour,
+        issued_at: in_an_hour,
+    };
+    let hung_up = call::Model {
+        pending: Some(serde_json::json!({"hangup": hangup, "transfer": null}).to_string()),
+        ..row.clone()
+    };
+    let core = CallCore::load(world.calls.parts(), hung_up, None, None);
+    let next = core.next_deadline().expect("it runs");
+    assert!(next.since(SystemClock.now()) <= RULES.hangup_grace_ms + 2_000);
     let stored = call::Model {
         started_at: ahead(row.started_at),
         answered_at: row.answered_at.map(ahead),
@@ -690,4 +705,26 @@ async fn the_first_message_about_a_call_just_erased_is_taken() {
     assert_eq!(world.row(call).await.transcript_summary, None);
     let kept = transcript::Entity::find().all(world.store.reader()).await;
     assert_eq!(kept.expect("is read"), []);
+}
+
+/// A call whose version is not there any more is not cut for it.
+#[actix::test]
+async fn a_call_that_lost_its_version_talks_for_as_long_as_its_agent_says() {
+    let world = World::new().await;
+    let call = world.incoming("a").await;
+    agent_version::Entity::delete_many()
+        .exec(world.store.writer())
+        .await
+        .expect("deletes");
+    let minutes = async || {
+        let row = world.row(call).await;
+        let minutes = versions::durations(world.store.reader(), &[row]).await;
+        minutes.expect("reads").remove(&call)
+    };
+    assert_eq!(minutes().await, Some(10));
+    agent::Entity::delete_many()
+        .exec(world.store.writer())
+        .await
+        .expect("deletes");
+    assert_eq!(minutes().await, Some(240));
 }

@@ -1,28 +1,48 @@
 //! Versions of agents: what a call begins with is stored once per version, and a call names the version.
 //!
 //! A version is written in the transaction of the change that makes it, under the lock of the agent's row; the first of an
-//! agent that was made before there were versions, when it is needed. Those that no call names go: all but the newest
-//! [`KEPT_MAX`] of an agent with the next change, those of a deleted agent by [`sweep`].
+//! agent that was made before there were versions, when it is needed.
+//!
+//! Those that no call names go, all but the newest [`KEPT_MAX`] of an agent: some with the agent's next change, the rest by
+//! [`sweep`], which removes those of deleted agents too. A call that is just being opened has read its version and is not
+//! written yet, so none goes before what followed it is [`OPENING_MS`] old.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use dikala_entities::{
     AgentId, CallId, Millis, Store, TenantId, agent, agent_version, call, function,
+    store::{Kind, json_rows, json_statement},
 };
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel,
-    QueryFilter, QueryOrder, QuerySelect, Statement, sea_query::Expr,
+    ActiveValue::Set, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult,
+    IntoActiveModel, QueryFilter, QueryOrder, QuerySelect, Statement, sea_query::Expr,
 };
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::settings::CallSettings;
 
 /// The newest versions of an agent that are kept though no call names them.
 pub const KEPT_MAX: i64 = 10;
-/// How long after the deletion of its agent a version may still be taken by a call that is just being opened.
+/// How long after the next version, or the deletion of its agent, a version may still be taken by a call that is being opened.
 const OPENING_MS: i64 = 5 * 60 * 1_000;
-/// Rows that one statement of the sweep removes.
-const BATCH: i64 = 500;
+/// The longest talk of a call whose version is lost, and its agent with it: the longest that an agent can have, in minutes.
+pub(super) const LONGEST_MINUTES: i64 = 240;
+/// Versions that a change of an agent looks at, to remove those that are not needed.
+const LOOKED_AT_MAX: i64 = 100;
+/// Versions that one statement of the sweep looks at.
+const BATCH: usize = 500;
+/// Between two batches of the sweep: others write in the meantime.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// Looks at the versions after one, in the order of their keys, and says which of them nobody needs.
+const LOOK: &str = "SELECT v.agent_id, v.version, NOT EXISTS \
+    (SELECT 1 FROM calls c WHERE c.agent_id = v.agent_id AND c.agent_version = v.version) AND \
+    (COALESCE(v.orphaned_at < $3, FALSE) OR \
+     (v.version <= COALESCE((SELECT a.version FROM agents a WHERE a.id = v.agent_id), 0) - $4 AND \
+      COALESCE((SELECT s.created_at FROM agent_versions s WHERE s.agent_id = v.agent_id AND s.version > v.version \
+       ORDER BY s.version LIMIT 1), $3) < $3)) AS unneeded \
+    FROM agent_versions v WHERE (v.agent_id, v.version) > ($1, $2) ORDER BY v.agent_id, v.version LIMIT $5";
 
 /// What an agent is at present.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +96,7 @@ pub async fn record(
         .filter(agent::Column::Id.eq(agent.id))
         .exec(db)
         .await?;
-    remove_unneeded(db, agent.id, version - KEPT_MAX).await?;
+    remove_unneeded(db, agent.id, version - KEPT_MAX, now).await?;
     Ok(Recorded { version, weight })
 }
 
@@ -143,10 +163,34 @@ pub async fn durations(
         (None, Some(agent), Some(version)) => by_version.get(&(agent, version)).copied(),
         _ => None,
     };
-    Ok(rows
-        .iter()
-        .filter_map(|row| Some((row.id, of(row)?)))
-        .collect())
+    let mut found = HashMap::new();
+    for row in rows {
+        let minutes = match of(row) {
+            Some(minutes) => minutes,
+            None if row.settings.is_none() && row.agent_version.is_none() => continue,
+            None => of_lost(db, row).await?,
+        };
+        found.insert(row.id, minutes);
+    }
+    Ok(found)
+}
+
+/// A call whose version is not there is not cut short for that: it may talk for as long as its agent lets calls talk now.
+async fn of_lost(db: &impl ConnectionTrait, row: &call::Model) -> Result<i64, DbErr> {
+    tracing::error!(
+        call = %row.id, tenant = %row.tenant_id, version = row.agent_version,
+        "what a call began with is lost; its longest talk is that of its agent now"
+    );
+    let Some(agent) = row.agent_id else {
+        return Ok(LONGEST_MINUTES);
+    };
+    let present: Option<i64> = agent::Entity::find_by_id(agent)
+        .select_only()
+        .column(agent::Column::MaxCallDurationMinutes)
+        .into_tuple()
+        .one(db)
+        .await?;
+    Ok(present.unwrap_or(LONGEST_MINUTES))
 }
 
 /// What a tenant's agents weigh in all, in bytes of JSON.
@@ -161,16 +205,8 @@ pub async fn weight_of_all(db: &impl ConnectionTrait, tenant: TenantId) -> Resul
     Ok(weights.into_iter().fold(0, i64::saturating_add))
 }
 
-/// The agent is being deleted: what no call needs goes with it, at once where no number led to it, else a little later.
-pub async fn orphan(
-    db: &impl ConnectionTrait,
-    agent: AgentId,
-    had_numbers: bool,
-    now: Millis,
-) -> Result<(), DbErr> {
-    if !had_numbers {
-        remove_unneeded(db, agent, i64::MAX).await?;
-    }
+/// The agent is being deleted: what no call needs goes a little later, with [`sweep`].
+pub async fn orphan(db: &impl ConnectionTrait, agent: AgentId, now: Millis) -> Result<(), DbErr> {
     agent_version::Entity::update_many()
         .col_expr(agent_version::Column::OrphanedAt, Expr::value(now))
         .filter(agent_version::Column::AgentId.eq(agent))
@@ -179,35 +215,76 @@ pub async fn orphan(
         .map(drop)
 }
 
-/// Removes versions of deleted agents that no call names (any more). Returns how many rows went.
+/// Removes versions that no call names (any more), of deleted agents all, of the others those beyond [`KEPT_MAX`]. What it reads
+/// it reads on a reader, a few at a time. Returns how many rows went.
 pub async fn sweep(store: &Store, now: Millis) -> Result<u64, DbErr> {
-    let mut gone = 0;
+    #[derive(FromQueryResult, Serialize)]
+    struct Looked {
+        agent_id: AgentId,
+        version: i64,
+        unneeded: bool,
+    }
+    let columns = [("agent_id", Kind::Text), ("version", Kind::BigInt)];
+    // A call may have been written since: the write looks again, at these rows only.
+    let remove = format!(
+        "DELETE FROM agent_versions WHERE (agent_id, version) IN (SELECT agent_id, version FROM {}) AND NOT EXISTS \
+         (SELECT 1 FROM calls c WHERE c.agent_id = agent_versions.agent_id AND c.agent_version = agent_versions.version)",
+        json_rows(store.backend(), &columns)
+    );
+    let (mut agent, mut version, mut gone) = (String::new(), 0, 0);
     loop {
-        let statement = Statement::from_sql_and_values(
-            store.backend(),
-            "DELETE FROM agent_versions WHERE (agent_id, version) IN \
-             (SELECT v.agent_id, v.version FROM agent_versions v WHERE v.orphaned_at < $1 AND NOT EXISTS \
-              (SELECT 1 FROM calls c WHERE c.agent_id = v.agent_id AND c.agent_version = v.version) LIMIT $2)",
-            [now.plus_ms(-OPENING_MS).as_i64().into(), BATCH.into()],
-        );
-        let rows = store.writer().execute_raw(statement).await?.rows_affected();
-        gone += rows;
-        if rows < BATCH.unsigned_abs() {
+        let values = [
+            agent.clone().into(),
+            version.into(),
+            now.plus_ms(-OPENING_MS).as_i64().into(),
+            KEPT_MAX.into(),
+            i64::try_from(BATCH).unwrap_or(i64::MAX).into(),
+        ];
+        let look = Statement::from_sql_and_values(store.backend(), LOOK, values);
+        let mut looked = Looked::find_by_statement(look).all(store.reader()).await?;
+        let Some(last) = looked.last() else {
             return Ok(gone);
+        };
+        (agent, version) = (last.agent_id.to_string(), last.version);
+        looked.retain(|looked| looked.unneeded);
+        if !looked.is_empty() {
+            let statement = json_statement(store.backend(), remove.clone(), &looked)?;
+            gone += store.writer().execute_raw(statement).await?.rows_affected();
+            tokio::time::sleep(PAUSE).await;
         }
     }
 }
 
+/// Among the newest of those up to a version that have had a successor for long enough.
 async fn remove_unneeded(
     db: &impl ConnectionTrait,
     agent: AgentId,
     up_to: i64,
+    now: Millis,
 ) -> Result<(), DbErr> {
+    let followed: Option<i64> = agent_version::Entity::find()
+        .select_only()
+        .column(agent_version::Column::Version)
+        .filter(agent_version::Column::AgentId.eq(agent))
+        .filter(agent_version::Column::CreatedAt.lt(now.plus_ms(-OPENING_MS)))
+        .order_by_desc(agent_version::Column::Version)
+        .into_tuple()
+        .one(db)
+        .await?;
+    let Some(followed) = followed else {
+        return Ok(());
+    };
     let statement = Statement::from_sql_and_values(
         db.get_database_backend(),
-        "DELETE FROM agent_versions WHERE agent_id = $1 AND version <= $2 AND NOT EXISTS \
+        "DELETE FROM agent_versions WHERE agent_id = $1 AND version IN \
+         (SELECT v.version FROM agent_versions v WHERE v.agent_id = $1 AND v.version <= $2 ORDER BY v.version DESC LIMIT $3) \
+         AND NOT EXISTS \
          (SELECT 1 FROM calls c WHERE c.agent_id = agent_versions.agent_id AND c.agent_version = agent_versions.version)",
-        [agent.into(), up_to.into()],
+        [
+            agent.into(),
+            up_to.min(followed - 1).into(),
+            LOOKED_AT_MAX.into(),
+        ],
     );
     db.execute_raw(statement).await.map(drop)
 }

@@ -125,6 +125,7 @@ async fn a_call_names_its_version_which_stays_as_long_as_the_call() {
         .json();
     assert_eq!(old["agentVersion"], Value::Null);
     for n in 3..40 {
+        world.clock.advance_ms(60_000);
         let changed = world
             .patch(&path, json!({"systemPrompt": format!("v{n}")}))
             .await;
@@ -140,6 +141,39 @@ async fn a_call_names_its_version_which_stays_as_long_as_the_call() {
     );
 }
 
+/// A call that is being opened has read its version and is not written yet, however many changes come meanwhile.
+#[actix_web::test]
+async fn a_version_that_a_call_may_be_taking_stays() {
+    let world = World::start().await;
+    let agent = world.ours.agent.to_string();
+    let path = format!("/agents/{agent}");
+    let change = async |n: i64| {
+        let reply = world.patch(&path, json!({"systemPrompt": format!("v{n}")}));
+        assert_eq!(reply.await.json()["agentVersion"], n);
+    };
+    for n in 2..=40 {
+        change(n).await;
+    }
+    let all: Vec<i64> = (1..=40).collect();
+    let sweep = async || versions::sweep(world.store(), world.clock.now()).await;
+    assert_eq!(sweep().await, Ok(0));
+    assert_eq!(kept(&world, &agent).await, all);
+    // Their time is over: those that a call names stay, the others go with the next change, or with the sweep.
+    call_with(&world, world.ours.agent, 7).await;
+    world.clock.advance_ms(6 * 60_000);
+    change(41).await;
+    let newest: Vec<i64> = (42 - KEPT_MAX..=41).collect();
+    assert_eq!(kept(&world, &agent).await, [vec![7], newest].concat());
+    for n in 42..=60 {
+        change(n).await;
+    }
+    world.clock.advance_ms(6 * 60_000);
+    assert_eq!(sweep().await, Ok(11));
+    let newest: Vec<i64> = (61 - KEPT_MAX..=60).collect();
+    assert_eq!(kept(&world, &agent).await, [vec![7], newest].concat());
+    assert_eq!(sweep().await, Ok(0));
+}
+
 #[actix_web::test]
 async fn versions_of_a_deleted_agent_stay_for_its_calls_only() {
     let world = World::start().await;
@@ -153,12 +187,12 @@ async fn versions_of_a_deleted_agent_stay_for_its_calls_only() {
     assert_eq!(world.delete(&path).await.status, 204);
     assert_eq!(world.get(&path).await.code(), "agent_not_found");
     assert_eq!(kept(&world, &agent.to_string()).await, [1]);
-    // An agent with a number may be taken by a call in this very moment: its versions go a little later.
+    // It may be taken by a call in this very moment: its versions go a little later.
     let ours = format!("/agents/{}", world.ours.agent);
     world.patch(&ours, json!({"systemPrompt": "v2"})).await;
     assert_eq!(world.delete(&ours).await.status, 204);
     let count = || agent_version::Entity::find().count(world.store().reader());
-    assert_eq!(count().await, Ok(3));
+    assert_eq!(count().await, Ok(4));
     assert_eq!(
         versions::sweep(world.store(), world.clock.now()).await,
         Ok(0)
@@ -166,7 +200,7 @@ async fn versions_of_a_deleted_agent_stay_for_its_calls_only() {
     world.clock.advance_ms(10 * 60_000);
     assert_eq!(
         versions::sweep(world.store(), world.clock.now()).await,
-        Ok(2)
+        Ok(3)
     );
     assert_eq!(count().await, Ok(1));
     assert_eq!(
