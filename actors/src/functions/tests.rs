@@ -10,10 +10,12 @@ use std::{
 
 use actix_rt::Arbiter;
 use dikala_entities::{CallId, FunctionMethod, Millis, OutboundUrl, Secret, TenantId, UrlPolicy};
+use futures_util::FutureExt;
 use serde_json::{Map, Value, json};
 
 use super::{
-    CircuitState, FaultCode, FunctionSpec, FunctionsConfig, FunctionsHandle, Invoke, Outcome, start,
+    CircuitState, FaultCode, FunctionSpec, FunctionsConfig, FunctionsHandle, Invoke, Outcome,
+    schemas::Schemas, start,
 };
 use crate::{
     clock::{ManualClock, SharedClock, SystemClock},
@@ -253,41 +255,24 @@ async fn tenants_that_hang_take_nothing_from_a_healthy_one() {
     assert_eq!(handle.in_flight(), 0);
 }
 
-/// Both are called by the same invoker: what takes long to check is checked beside its thread, one after the other.
+/// Other tenants' functions run on the invoker's thread. What is ready at once was done on it, what is not is done beside it.
 #[actix::test]
-async fn arguments_that_take_long_to_check_delay_no_other_tenant() {
-    let quick = Receiver::start(|_| Play::answer(200, "", b"{}")).await;
-    let handle = real(Arc::new(SystemClock));
-    let mut heavy = invoke(quick.url("/"), FunctionMethod::Post, json!({}));
-    let pattern = json!({"type": "string", "pattern": "^[ab]*a[ab]{300}c$"});
-    let alternatives = json!({"anyOf": [pattern, {"type": "string"}]});
-    let schema =
-        json!({"type": "object", "properties": {"a": {"type": "array", "items": alternatives}}});
-    heavy.function.parameters = schema.to_string().into();
-    // All of it is looked at, and the last item fits nothing: no endpoint is waited for.
-    let mut items = vec![json!("ab".repeat(50)); 40];
-    items.push(json!(1));
-    heavy.parameters = Map::from_iter([("a".to_owned(), Value::from(items))]);
-    let good = invoke(quick.url("/"), FunctionMethod::Post, json!({"city": "x"}));
-    // Both schemas are compiled from here on.
-    handle.invoke(heavy.clone()).await;
-    handle.invoke(good.clone()).await;
-    let running: Vec<_> = (0..12)
-        .map(|_| {
-            let (handle, heavy) = (handle.clone(), heavy.clone());
-            actix_rt::spawn(async move { handle.invoke(heavy).await.outcome })
-        })
-        .collect();
-    // Each of them has begun after this.
-    tokio::task::yield_now().await;
-    let outcome = handle.invoke(good).await.outcome;
-    assert!(matches!(outcome, Outcome::Ok { .. }), "{outcome:?}");
-    let waiting = running.iter().filter(|task| !task.is_finished()).count();
-    assert!(waiting > 0, "the other tenant waited for all of them");
-    for task in running {
-        let fault = task.await.expect("it ran").fault();
-        assert_eq!(fault, Some(FaultCode::InvalidArguments));
-    }
+async fn arguments_that_take_long_to_check_are_checked_beside_the_invokers_thread() {
+    let schemas = Schemas::default();
+    let items = json!({"type": "string", "pattern": "^[ab]*a[ab]{100}c$|^[ab]*$"});
+    let schema = json!({"type": "object", "properties": {"a": {"type": "array", "items": items}}});
+    let schema: Arc<str> = schema.to_string().into();
+    let arguments = |items| Map::from_iter([("a".to_owned(), json!(vec!["ab".repeat(50); items]))]);
+    let (short, long) = (arguments(1), arguments(300));
+    let (tenant, other) = (TenantId::new(NOW), TenantId::new(NOW));
+    let compiled = schemas.check(tenant, &schema, &short).await;
+    assert_eq!(compiled, Ok(()));
+    let at_once = |tenant, arguments| schemas.check(tenant, &schema, arguments).now_or_never();
+    assert_eq!(at_once(tenant, &short), Some(Ok(())));
+    assert_eq!(at_once(tenant, &long), None);
+    // Whoever has that running delays no other tenant, nor what is short of its own.
+    assert_eq!(at_once(other, &short), Some(Ok(())));
+    assert_eq!(at_once(tenant, &short), Some(Ok(())));
 }
 
 #[actix::test]
