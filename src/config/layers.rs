@@ -19,6 +19,7 @@ const NO_KEYS: &[&str] = &[
     "DIKALA_API_KEY",
     "DIKALA_BRIDGE_TOKEN",
     "DIKALA_REQUIRE_POSTGRES",
+    "DIKALA_REQUIRE_PYTHON",
 ];
 /// Keys whose values are never shown.
 const SECRET_KEYS: &[&str] = &["secrets.key", "secrets.old_keys", "operator.token"];
@@ -470,6 +471,7 @@ mod tests {
                 "postgres://me:hush@localhost/dikala",
             ),
             ("DIKALA_REQUIRE_POSTGRES", "1"),
+            ("DIKALA_REQUIRE_PYTHON", "1"),
             ("PATH", "/bin"),
         ])
         .expect("loads");
