@@ -1,56 +1,71 @@
 //! What is kept briefly: tests and samples, which a tenant can make at the pace of its requests, and versions of deleted agents.
 
 use dikala_actors::call::versions;
-use dikala_entities::{Millis, Store, store::Transaction};
-use sea_orm::{ConnectionTrait, DbErr, Statement, Value};
+use dikala_entities::{
+    DeliveryId, DeliveryStatus, EventId, Millis, Store, attempt, delivery, event,
+};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter};
+
+use super::{PAUSE, ids, statement};
 
 /// How long the delivery of a test is kept with its attempt, in milliseconds.
 pub const TEST_KEPT_MS: i64 = 60 * 60 * 1_000;
 /// How long the event of a test or a sample is kept, in milliseconds.
 pub const SAMPLE_KEPT_MS: i64 = 24 * 60 * 60 * 1_000;
-/// Rows that one transaction removes.
-const BATCH: i64 = 500;
 
 /// Removes what has had its time, in small batches. Returns how many rows went.
 pub async fn sweep(store: &Store, now: Millis) -> Result<u64, DbErr> {
-    let mut removed = versions::sweep(store, now).await?;
-    loop {
-        let gone = remove_deliveries(store, now.plus_ms(-TEST_KEPT_MS)).await?;
-        removed += gone;
-        if gone == 0 {
-            break;
-        }
-    }
-    loop {
-        let statement = Statement::from_sql_and_values(
-            store.backend(),
-            "DELETE FROM events WHERE id IN (SELECT e.id FROM events e WHERE e.is_test AND e.occurred_at < $1 \
-             AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id) LIMIT $2)",
-            [now.plus_ms(-SAMPLE_KEPT_MS).as_i64().into(), BATCH.into()],
-        );
-        let gone = store.writer().execute_raw(statement).await?.rows_affected();
-        removed += gone;
-        if gone < BATCH.unsigned_abs() {
-            return Ok(removed);
-        }
-    }
+    let versions = versions::sweep(store, now).await?;
+    let deliveries = remove_deliveries(store, now.plus_ms(-TEST_KEPT_MS)).await?;
+    let events = remove_events(store, now.plus_ms(-SAMPLE_KEPT_MS)).await?;
+    Ok(versions + deliveries + events)
 }
 
 /// One that is being sent again stays until that is over.
 async fn remove_deliveries(store: &Store, older_than: Millis) -> Result<u64, DbErr> {
-    const OLD: &str = "SELECT id FROM deliveries WHERE is_test AND created_at < $1 AND status <> 'pending' ORDER BY created_at, id LIMIT $2";
-    let run = async |txn: &Transaction, sql: String| {
-        let values: [Value; 2] = [older_than.as_i64().into(), BATCH.into()];
-        let statement = Statement::from_sql_and_values(store.backend(), sql, values);
-        let done = txn.execute_raw(statement).await?;
-        Ok::<u64, DbErr>(done.rows_affected())
-    };
-    let txn = store.begin().await?;
-    let attempts = format!("DELETE FROM delivery_attempts WHERE delivery_id IN ({OLD})");
-    let attempts = run(&txn, attempts).await?;
-    let deliveries = run(&txn, format!("DELETE FROM deliveries WHERE id IN ({OLD})")).await?;
-    txn.commit().await?;
-    Ok(attempts + deliveries)
+    let find = "SELECT id FROM deliveries WHERE is_test AND created_at < $1 AND status <> 'pending' \
+                ORDER BY created_at, id LIMIT 500";
+    let mut removed = 0;
+    loop {
+        let old = statement(store, find, [older_than.as_i64().into()]);
+        let found: Vec<DeliveryId> = ids(store.reader(), old).await?;
+        if found.is_empty() {
+            return Ok(removed);
+        }
+        let txn = store.begin().await?;
+        let gone = delivery::Entity::delete_many()
+            .filter(delivery::Column::Id.is_in(found.iter().copied()))
+            .filter(delivery::Column::Status.ne(DeliveryStatus::Pending))
+            .exec(&txn)
+            .await?;
+        // One that somebody asked for again meanwhile goes on with its next number.
+        let attempts = attempt::Entity::delete_many()
+            .filter(attempt::Column::DeliveryId.is_in(found))
+            .exec(&txn)
+            .await?;
+        txn.commit().await?;
+        removed += gone.rows_affected + attempts.rows_affected;
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+async fn remove_events(store: &Store, older_than: Millis) -> Result<u64, DbErr> {
+    let find = "SELECT e.id FROM events e WHERE e.is_test AND e.occurred_at < $1 \
+                AND NOT EXISTS (SELECT 1 FROM deliveries d WHERE d.event_id = e.id) LIMIT 500";
+    let mut removed = 0;
+    loop {
+        let old = statement(store, find, [older_than.as_i64().into()]);
+        let found: Vec<EventId> = ids(store.reader(), old).await?;
+        if found.is_empty() {
+            return Ok(removed);
+        }
+        let gone = event::Entity::delete_many()
+            .filter(event::Column::Id.is_in(found))
+            .exec(store.writer())
+            .await?;
+        removed += gone.rows_affected;
+        tokio::time::sleep(PAUSE).await;
+    }
 }
 
 #[cfg(test)]
