@@ -156,7 +156,7 @@ async fn tenant(store: &Store, vault: &Vault) -> (TenantId, String) {
         reference: None,
         description: None,
     };
-    ledger::credit(store, &SystemClock, "bench", purchase)
+    ledger::credit(store, Arc::new(SystemClock), "bench", purchase)
         .await
         .expect("credit");
     let key = keys::create(store, tenant, "bench", now)

@@ -16,6 +16,7 @@ use std::{
 
 use dikala_actors::{
     clock::{Clock, SystemClock},
+    journal::Entry,
     ledger::{self, Admission, Admit, Credit, Extend, LedgerHandle, LedgerParts},
     outbox::Audience,
 };
@@ -70,9 +71,7 @@ async fn measure(store: &Store) {
             rate / alone.max(1)
         );
     }
-    let report = ledger::verify(store, None, SystemClock.now())
-        .await
-        .unwrap();
+    let report = ledger::verify(store, None).await.unwrap();
     let lost: Vec<&String> = report
         .differences
         .iter()
@@ -121,7 +120,8 @@ async fn calls(
                 epoch: 1,
                 max_concurrent: None,
             };
-            assert_eq!(ledger.admit(admit).await, Ok(Admission::Granted));
+            let nothing = move |_| Entry::of(tenant);
+            assert_eq!(ledger.admit(admit, nothing).await, Ok(Admission::Granted));
             (tenant, call)
         }
     });
@@ -142,7 +142,7 @@ async fn tenant(store: &Store) -> TenantId {
         reference: None,
         description: None,
     };
-    ledger::credit(store, &SystemClock, "bench", purchase)
+    ledger::credit(store, Arc::new(SystemClock), "bench", purchase)
         .await
         .unwrap();
     tenant_id

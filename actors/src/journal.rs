@@ -1,55 +1,47 @@
-//! The `CallJournal` writes what happens to calls: rows, transcripts, invocations, and the events that announce them, many
-//! calls in one transaction. What it acknowledged is on disk.
+//! What calls write: rows, transcripts, invocations, and the events that announce them. The ledger writes it in the transaction
+//! in which it moves the call's minutes; here is what is written, and whose it is to write.
 
 #[cfg(test)]
 mod tests;
 
 use std::{
-    collections::{HashMap, HashSet},
+    collections::{BTreeMap, HashMap, HashSet},
     sync::Arc,
 };
 
-use actix::{
-    Actor, ActorFutureExt, Addr, AsyncContext, Handler, Message, ResponseFuture, Supervised,
-    WrapFuture,
-};
-use actix_rt::ArbiterHandle;
 use dikala_entities::{
-    CallId, CallStatus, HangupInitiator, HangupReason, Millis, Store,
-    batch::insert_rows,
-    call, invocation,
-    store::{Kind, Transaction, json_rows, json_statement},
-    transcript,
+    BridgeId, CallId, CallStatus, EventId, HangupInitiator, HangupReason, TenantId,
+    batch::BatchWrite, call, event, invocation, store::Kind, transcript,
 };
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder,
-    QuerySelect,
-};
-use serde::Serialize;
-use tokio::sync::oneshot;
-
-use crate::{
-    batches::{self, BatchStats},
-    clock::SharedClock,
-    gather::Gather,
-    meter::{MeteredContext, OnPanic},
-    metered,
-    outbox::{self, Announced, Audience, NewEvent},
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter, QuerySelect,
+    Value,
 };
 
-/// Entries in one transaction.
-const BATCH_MAX: usize = 256;
-/// Entries that wait; past that callers are told to try again.
-const QUEUE_MAX: usize = 16_384;
-const MAILBOX: usize = 4_096;
+use crate::outbox::NewEvent;
 
 /// Everything that one step of one call writes; all of it or nothing.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Entry {
+    pub tenant: TenantId,
     pub call: Option<CallWrite>,
+    /// Comes with a write to its call's row.
     pub transcript: Option<transcript::Model>,
-    pub invocation: Option<invocation::Model>,
+    pub invocation: Option<(invocation::Model, Fence)>,
     pub events: Vec<NewEvent>,
+}
+
+impl Entry {
+    /// Nothing yet.
+    pub fn of(tenant: TenantId) -> Self {
+        Self {
+            tenant,
+            call: None,
+            transcript: None,
+            invocation: None,
+            events: Vec::new(),
+        }
+    }
 }
 
 /// A write to a call's row.
@@ -61,12 +53,19 @@ pub enum CallWrite {
     Update(Box<CallUpdate>),
 }
 
-/// The columns that change while a call runs. Written only where owner and epoch still stand.
-#[derive(Clone, Debug, Serialize)]
-pub struct CallUpdate {
-    pub id: CallId,
+/// Who may write about a call: whoever its row names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fence {
     pub owner: Arc<str>,
     pub epoch: i64,
+}
+
+/// The columns that change while a call runs. Written only where owner and epoch still stand, and the status is what it was.
+#[derive(Clone, Debug)]
+pub struct CallUpdate {
+    pub id: CallId,
+    pub fence: Fence,
+    pub was: CallStatus,
     pub status: CallStatus,
     pub answered_at: Option<i64>,
     pub ended_at: Option<i64>,
@@ -82,350 +81,275 @@ pub struct CallUpdate {
     pub last_sign_at: i64,
 }
 
-/// Why an entry was not written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum JournalError {
-    #[error("another node owns the call now, or it exists already")]
-    Conflict,
-    #[error("too much waits to be written; try again")]
-    Busy,
-    #[error("the database does not take it; try again")]
-    Unavailable,
-}
+const UPDATED: [(&str, Kind); 13] = [
+    ("status", Kind::Text),
+    ("answered_at", Kind::BigInt),
+    ("ended_at", Kind::BigInt),
+    ("duration_seconds", Kind::BigInt),
+    ("talk_time_seconds", Kind::BigInt),
+    ("hangup_reason", Kind::Text),
+    ("hangup_initiator", Kind::Text),
+    ("transcript_summary", Kind::Text),
+    ("ai_cost_idr", Kind::BigInt),
+    ("pending", Kind::Text),
+    ("answer_message_id", Kind::Text),
+    ("failure_detail", Kind::Text),
+    ("last_sign_at", Kind::BigInt),
+];
 
-/// Write this and answer when it is durable.
-#[derive(Debug, Message)]
-#[rtype(result = "Result<(), JournalError>")]
-pub struct Write(pub Entry);
-
-#[derive(Debug)]
-struct Waiting {
-    entry: Entry,
-    reply: oneshot::Sender<Result<(), JournalError>>,
-}
-
-/// What a batch needs.
-#[derive(Clone, Debug)]
-pub struct JournalParts {
-    pub store: Store,
-    pub clock: SharedClock,
-    pub node: Arc<str>,
-    /// Who hears of what was announced.
-    pub audience: Audience,
-    pub stats: Arc<BatchStats>,
-}
-
-/// The actor.
-#[derive(Debug)]
-pub struct CallJournal {
-    parts: JournalParts,
-    gather: Gather<Waiting>,
-}
-
-metered!(CallJournal, "call_journal");
-
-impl CallJournal {
-    /// Starts it.
-    pub fn start(arbiter: &ArbiterHandle, parts: JournalParts) -> Addr<Self> {
-        MeteredContext::start(arbiter, MAILBOX, OnPanic::Restart, move |_| Self {
-            parts,
-            gather: Gather::new(BATCH_MAX, QUEUE_MAX),
-        })
-    }
-
-    /// The batch runs as a task of its own: if this actor panics, who waits for a reply still gets it.
-    fn pump(&mut self, ctx: &mut MeteredContext<Self>) {
-        if let Some(batch) = self.gather.take() {
-            let task = actix_rt::spawn(write_batch(self.parts.clone(), batch));
-            ctx.spawn(task.into_actor(self).map(|_, this, ctx| {
-                this.gather.finished();
-                this.pump(ctx);
-            }));
-        }
+impl CallUpdate {
+    /// The values of its columns, in the order of the statement that takes them.
+    fn values(&self) -> Vec<Value> {
+        let it = self.clone();
+        vec![
+            it.id.into(),
+            it.fence.owner.to_string().into(),
+            it.fence.epoch.into(),
+            it.was.into(),
+            it.status.into(),
+            it.answered_at.into(),
+            it.ended_at.into(),
+            it.duration_seconds.into(),
+            it.talk_time_seconds.into(),
+            it.hangup_reason.into(),
+            it.hangup_initiator.into(),
+            it.transcript_summary.into(),
+            it.ai_cost_idr.into(),
+            it.pending.into(),
+            it.answer_message_id.into(),
+            it.failure_detail.into(),
+            it.last_sign_at.into(),
+        ]
     }
 }
 
-impl Actor for CallJournal {
-    type Context = MeteredContext<Self>;
-}
-
-impl Supervised for CallJournal {
-    fn restarting(&mut self, _: &mut MeteredContext<Self>) {
-        self.gather = Gather::new(BATCH_MAX, QUEUE_MAX);
-    }
-}
-
-impl Handler<Write> for CallJournal {
-    type Result = ResponseFuture<Result<(), JournalError>>;
-
-    fn handle(&mut self, Write(entry): Write, ctx: &mut MeteredContext<Self>) -> Self::Result {
-        let (reply, answer) = oneshot::channel();
-        if self.gather.push(Waiting { entry, reply }).is_err() {
-            return Box::pin(async { Err(JournalError::Busy) });
-        }
-        self.pump(ctx);
-        Box::pin(async move { answer.await.unwrap_or(Err(JournalError::Unavailable)) })
-    }
-}
-
-/// Readiness asks whether the actor still takes messages.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub struct Ping;
-
-impl Handler<Ping> for CallJournal {
-    type Result = ();
-
-    fn handle(&mut self, _: Ping, _: &mut MeteredContext<Self>) {}
-}
-
-async fn write_batch(parts: JournalParts, batch: Vec<Waiting>) {
-    let write = async |batch: &[Waiting]| write_once(&parts, batch).await;
-    batches::commit(batch, &parts.stats, write, |batch, outcome| match outcome {
-        Ok(written) => acknowledge(&parts, batch, written),
-        Err(error) => {
-            tracing::error!(%error, entries = batch.len(), "the journal could not write");
-            for waiting in batch {
-                let _ = waiting.reply.send(Err(JournalError::Unavailable));
-            }
-        }
-    })
-    .await;
-}
-
-fn acknowledge(parts: &JournalParts, batch: Vec<Waiting>, written: Written) {
-    parts.audience.tell(written.announced);
-    for (index, waiting) in batch.into_iter().enumerate() {
-        let conflict = written.conflicts.contains(&index);
-        let _ = waiting.reply.send(if conflict {
-            Err(JournalError::Conflict)
-        } else {
-            Ok(())
-        });
-    }
-}
-
-#[derive(Default)]
-struct Written {
-    announced: Announced,
-    /// Entries of the batch whose call was not theirs to write.
-    conflicts: HashSet<usize>,
-}
-
-async fn write_once(parts: &JournalParts, batch: &[Waiting]) -> Result<Written, DbErr> {
-    let now = parts.clock.now();
-    let txn = parts.store.begin_core().await?;
-    let written_calls = write_calls(&txn, batch).await?;
-    let erased = erased(&txn, batch).await?;
-    let conflicts: HashSet<usize> = batch
-        .iter()
-        .enumerate()
-        .filter(|(_, waiting)| match &waiting.entry.call {
-            Some(CallWrite::Insert(call)) => !written_calls.contains(&call.id),
-            Some(CallWrite::Update(update)) => !written_calls.contains(&update.id),
-            None => {
-                let invocation = waiting.entry.invocation.as_ref();
-                invocation.is_some_and(|invocation| erased.contains(&invocation.call_id))
-            }
-        })
-        .map(|(index, _)| index)
-        .collect();
-    let good = || {
-        let numbered = batch.iter().enumerate();
-        numbered
-            .filter(|(index, _)| !conflicts.contains(index))
-            .map(|(_, waiting)| &waiting.entry)
-    };
-    write_transcripts(
-        &txn,
-        good()
-            .filter_map(|entry| entry.transcript.clone())
-            .collect(),
-    )
-    .await?;
-    write_invocations(
-        &txn,
-        good()
-            .filter_map(|entry| entry.invocation.clone())
-            .collect(),
-    )
-    .await?;
-    let events: Vec<NewEvent> = good()
-        .flat_map(|entry| entry.events.iter().cloned())
-        .collect();
-    let announced = outbox::write(&txn, &events, &parts.node, now).await?;
-    txn.commit().await?;
-    Ok(Written {
-        announced,
-        conflicts,
-    })
-}
-
-async fn write_calls(txn: &Transaction, batch: &[Waiting]) -> Result<HashSet<CallId>, DbErr> {
-    let mut inserts = Vec::new();
-    let mut updates = Vec::new();
-    for waiting in batch {
-        match &waiting.entry.call {
+/// The writes of a batch's entries, without their events.
+pub(crate) fn writes(entries: &[&Entry]) -> Result<Vec<BatchWrite>, DbErr> {
+    let (mut inserts, mut updates) = (Vec::new(), Vec::new());
+    let (mut transcripts, mut invocations) = (Vec::new(), Vec::new());
+    for entry in entries {
+        match &entry.call {
             Some(CallWrite::Insert(call)) => inserts.push((**call).clone().into_active_model()),
-            Some(CallWrite::Update(update)) => updates.push(&**update),
+            Some(CallWrite::Update(update)) => updates.push(update.values()),
             None => {}
         }
+        if let Some(transcript) = &entry.transcript {
+            transcripts.push(transcript.clone().into_active_model());
+        }
+        if let Some((invocation, _)) = &entry.invocation {
+            invocations.push(invocation.clone().into_active_model());
+        }
     }
-    let mut written = HashSet::new();
-    if !inserts.is_empty() {
-        written.extend(insert_calls(txn, inserts).await?);
-    }
-    if !updates.is_empty() {
-        written.extend(update_calls(txn, &updates).await?);
-    }
-    Ok(written)
+    Ok(vec![
+        BatchWrite::insert(inserts, "ON CONFLICT DO NOTHING")?,
+        update_calls(updates),
+        keep_calls(entries),
+        BatchWrite::insert(
+            transcripts,
+            "ON CONFLICT (call_id) DO UPDATE SET summary = excluded.summary, turns = excluded.turns",
+        )?,
+        BatchWrite::insert(invocations, "ON CONFLICT DO NOTHING")?,
+    ])
 }
 
-/// A call that is there already with the same owner and epoch was written by this very entry: the commit went through and its
-/// answer was lost.
-async fn insert_calls(
-    txn: &Transaction,
-    inserts: Vec<call::ActiveModel>,
-) -> Result<HashSet<CallId>, DbErr> {
-    let wanted: Vec<(CallId, String, i64)> = inserts
-        .iter()
-        .map(|row| {
-            let row = row.clone();
-            (row.id.unwrap(), row.owner.unwrap(), row.epoch.unwrap())
-        })
-        .collect();
-    let ending = "ON CONFLICT DO NOTHING RETURNING id";
-    let insert = insert_rows(txn.get_database_backend(), &inserts, ending)?;
-    let inserted = txn.query_all_raw(insert).await?;
-    let mut written: HashSet<CallId> = inserted
-        .iter()
-        .map(|row| row.try_get("", "id"))
-        .collect::<Result<_, _>>()?;
-    let missing: Vec<CallId> = wanted
-        .iter()
-        .map(|(id, ..)| *id)
-        .filter(|id| !written.contains(id))
-        .collect();
-    if !missing.is_empty() {
-        let there = call::Entity::find()
-            .filter(call::Column::Id.is_in(missing))
-            .all(txn)
-            .await?;
-        let same = |row: &call::Model| {
-            wanted.iter().any(|(id, owner, epoch)| {
-                *id == row.id && *owner == row.owner && *epoch == row.epoch
-            })
-        };
-        written.extend(there.iter().filter(|row| same(row)).map(|row| row.id));
-    }
-    Ok(written)
-}
-
-async fn update_calls(txn: &Transaction, updates: &[&CallUpdate]) -> Result<Vec<CallId>, DbErr> {
-    const COLUMNS: &[(&str, Kind)] = &[
-        ("status", Kind::Text),
-        ("answered_at", Kind::BigInt),
-        ("ended_at", Kind::BigInt),
-        ("duration_seconds", Kind::BigInt),
-        ("talk_time_seconds", Kind::BigInt),
-        ("hangup_reason", Kind::Text),
-        ("hangup_initiator", Kind::Text),
-        ("transcript_summary", Kind::Text),
-        ("ai_cost_idr", Kind::BigInt),
-        ("pending", Kind::Text),
-        ("answer_message_id", Kind::Text),
-        ("failure_detail", Kind::Text),
-        ("last_sign_at", Kind::BigInt),
-    ];
-    let backend = txn.get_database_backend();
+fn update_calls(rows: Vec<Vec<Value>>) -> BatchWrite {
     let mut columns = vec![
         ("id", Kind::Text),
         ("owner", Kind::Text),
         ("epoch", Kind::BigInt),
+        ("was", Kind::Text),
     ];
-    columns.extend_from_slice(COLUMNS);
-    let source = json_rows(backend, &columns);
-    let assignments: Vec<String> = COLUMNS
-        .iter()
-        .map(|(name, _)| format!("{name} = rows.{name}"))
-        .collect();
+    columns.extend(UPDATED);
+    let assignments = UPDATED.map(|(name, _)| format!("{name} = rows.{name}"));
     let sql = format!(
-        "UPDATE calls SET {} FROM {source} WHERE calls.id = rows.id AND calls.owner = rows.owner \
-         AND calls.epoch = rows.epoch \
-         AND (calls.ended_at IS NULL OR rows.ended_at IS NOT NULL) RETURNING calls.id AS id",
+        "UPDATE calls SET {} FROM {{rows}} WHERE calls.id = rows.id AND calls.owner = rows.owner \
+         AND calls.epoch = rows.epoch AND calls.status = rows.was",
         assignments.join(", ")
     );
-    let rows = txn
-        .query_all_raw(json_statement(backend, sql, updates)?)
-        .await?;
-    rows.iter().map(|row| row.try_get("", "id")).collect()
+    BatchWrite::new(sql, &columns, rows)
 }
 
-/// One statement for all of a batch: each is replaced by a later one of its call, of which the batch may hold several.
-async fn write_transcripts(
-    txn: &Transaction,
-    transcripts: Vec<transcript::Model>,
-) -> Result<(), DbErr> {
-    if transcripts.is_empty() {
-        return Ok(());
-    }
-    let latest: HashMap<CallId, transcript::ActiveModel> = transcripts
-        .into_iter()
-        .map(|transcript| (transcript.call_id, transcript.into_active_model()))
+/// Calls that others write about without a change of their own: their rows are kept as they are until the commit, so that
+/// nothing is added to a call that is another's by then, or erased.
+fn keep_calls(entries: &[&Entry]) -> BatchWrite {
+    let updated: HashSet<CallId> = entries.iter().filter_map(|entry| updated(entry)).collect();
+    let invoked = entries.iter().filter_map(|entry| entry.invocation.as_ref());
+    let kept: BTreeMap<CallId, &Fence> = invoked
+        .map(|(invocation, fence)| (invocation.call_id, fence))
+        .filter(|(call, _)| !updated.contains(call))
         .collect();
-    let rows: Vec<transcript::ActiveModel> = latest.into_values().collect();
-    let ending =
-        "ON CONFLICT (call_id) DO UPDATE SET summary = excluded.summary, turns = excluded.turns";
-    txn.execute_raw(insert_rows(txn.get_database_backend(), &rows, ending)?)
-        .await
-        .map(drop)
+    let rows = kept.into_iter().map(|(call, fence)| {
+        vec![
+            call.into(),
+            fence.owner.to_string().into(),
+            fence.epoch.into(),
+        ]
+    });
+    let columns = [
+        ("id", Kind::Text),
+        ("owner", Kind::Text),
+        ("epoch", Kind::BigInt),
+    ];
+    let sql = "UPDATE calls SET epoch = rows.epoch FROM {rows} WHERE calls.id = rows.id AND calls.owner = rows.owner \
+               AND calls.epoch = rows.epoch";
+    BatchWrite::new(sql, &columns, rows.collect())
 }
 
-/// Of the calls whose functions came back only now: those that were erased meanwhile, which keep nothing more. A call's own
-/// row is guarded by its owner.
-async fn erased(txn: &Transaction, batch: &[Waiting]) -> Result<HashSet<CallId>, DbErr> {
-    let invoked: Vec<CallId> = batch
-        .iter()
-        .filter_map(|waiting| waiting.entry.invocation.as_ref())
-        .map(|invocation| invocation.call_id)
-        .collect();
-    if invoked.is_empty() {
-        return Ok(HashSet::new());
+fn updated(entry: &Entry) -> Option<CallId> {
+    match &entry.call {
+        Some(CallWrite::Update(update)) => Some(update.id),
+        _ => None,
     }
-    // All are locked, whoever owns them: an erasure that is under way has not changed the owner for anybody else yet.
-    let owners: Vec<(CallId, String)> = call::Entity::find()
+}
+
+/// Why an entry cannot be written as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// It was written before: the commit went through, and its answer was lost.
+    Done,
+    /// The call belongs to another owner, is erased, or was opened elsewhere.
+    Conflict,
+}
+
+/// What the store knows of the calls of some entries.
+struct Known {
+    calls: HashMap<CallId, (String, i64, CallStatus)>,
+    /// Which call has a bridge's name for it.
+    named: HashMap<(BridgeId, String), CallId>,
+    events: HashSet<EventId>,
+    invocations: HashSet<(CallId, String)>,
+}
+
+/// After a batch that changed less than it should have: which of its entries cannot be written, and why. None for an entry
+/// that nothing speaks against.
+pub(crate) async fn verdicts(
+    db: &impl ConnectionTrait,
+    entries: &[Option<&Entry>],
+) -> Result<Vec<Option<Verdict>>, DbErr> {
+    let known = read(db, entries).await?;
+    let verdict = |entry: &Option<&Entry>| entry.and_then(|entry| known.verdict(entry));
+    Ok(entries.iter().map(verdict).collect())
+}
+
+impl Known {
+    fn verdict(&self, entry: &Entry) -> Option<Verdict> {
+        if entry
+            .events
+            .iter()
+            .any(|event| self.events.contains(&event.id))
+        {
+            return Some(Verdict::Done);
+        }
+        if let Some((invocation, fence)) = &entry.invocation {
+            let key = (invocation.call_id, invocation.invocation_id.clone());
+            if self.invocations.contains(&key) {
+                return Some(Verdict::Done);
+            }
+            if !self.is_owned(invocation.call_id, fence) {
+                return Some(Verdict::Conflict);
+            }
+        }
+        match entry.call.as_ref()? {
+            CallWrite::Insert(call) => {
+                let fence = Fence {
+                    owner: Arc::from(call.owner.as_str()),
+                    epoch: call.epoch,
+                };
+                if self.is_owned(call.id, &fence) {
+                    return Some(Verdict::Done);
+                }
+                let name = (call.bridge_id, call.bridge_call_id.clone());
+                let taken = self.calls.contains_key(&call.id) || self.named.contains_key(&name);
+                taken.then_some(Verdict::Conflict)
+            }
+            CallWrite::Update(update) => {
+                if !self.is_owned(update.id, &update.fence) {
+                    return Some(Verdict::Conflict);
+                }
+                let (.., status) = self.calls.get(&update.id)?;
+                if *status == update.was {
+                    None
+                } else if *status == update.status {
+                    Some(Verdict::Done)
+                } else {
+                    Some(Verdict::Conflict)
+                }
+            }
+        }
+    }
+
+    fn is_owned(&self, call: CallId, fence: &Fence) -> bool {
+        self.calls
+            .get(&call)
+            .is_some_and(|(owner, epoch, _)| **owner == *fence.owner && *epoch == fence.epoch)
+    }
+}
+
+async fn read(db: &impl ConnectionTrait, entries: &[Option<&Entry>]) -> Result<Known, DbErr> {
+    let entries = || entries.iter().copied().flatten();
+    let inserted = |entry: &Entry| match &entry.call {
+        Some(CallWrite::Insert(call)) => Some((**call).clone()),
+        _ => None,
+    };
+    let inserts: Vec<call::Model> = entries().filter_map(inserted).collect();
+    let invoked = || {
+        entries()
+            .filter_map(|entry| entry.invocation.as_ref())
+            .map(|(invocation, _)| invocation)
+    };
+    let ids = entries()
+        .filter_map(updated)
+        .chain(inserts.iter().map(|call| call.id))
+        .chain(invoked().map(|invocation| invocation.call_id));
+    let rows: Vec<(CallId, String, i64, CallStatus)> = call::Entity::find()
         .select_only()
-        .columns([call::Column::Id, call::Column::Owner])
-        .filter(call::Column::Id.is_in(invoked))
-        .order_by_asc(call::Column::Id)
-        .lock_shared()
+        .columns([
+            call::Column::Id,
+            call::Column::Owner,
+            call::Column::Epoch,
+            call::Column::Status,
+        ])
+        .filter(call::Column::Id.is_in(ids))
         .into_tuple()
-        .all(txn)
+        .all(db)
         .await?;
-    let erased = owners
-        .into_iter()
-        .filter(|(_, owner)| owner == call::NOBODY);
-    Ok(erased.map(|(id, _)| id).collect())
-}
-
-async fn write_invocations(
-    txn: &Transaction,
-    invocations: Vec<invocation::Model>,
-) -> Result<(), DbErr> {
-    if invocations.is_empty() {
-        return Ok(());
-    }
-    let rows: Vec<invocation::ActiveModel> = invocations
-        .into_iter()
-        .map(IntoActiveModel::into_active_model)
-        .collect();
-    let backend = txn.get_database_backend();
-    txn.execute_raw(insert_rows(backend, &rows, "ON CONFLICT DO NOTHING")?)
-        .await
-        .map(drop)
-}
-
-/// The call's moment as the journal stores it.
-pub fn stored(at: Option<Millis>) -> Option<i64> {
-    at.map(Millis::as_i64)
+    let named: Vec<(CallId, BridgeId, String)> = call::Entity::find()
+        .select_only()
+        .columns([
+            call::Column::Id,
+            call::Column::BridgeId,
+            call::Column::BridgeCallId,
+        ])
+        .filter(call::Column::BridgeId.is_in(inserts.iter().map(|call| call.bridge_id)))
+        .filter(call::Column::BridgeCallId.is_in(inserts.iter().map(|c| c.bridge_call_id.clone())))
+        .into_tuple()
+        .all(db)
+        .await?;
+    let events: Vec<EventId> = event::Entity::find()
+        .select_only()
+        .column(event::Column::Id)
+        .filter(event::Column::Id.is_in(entries().flat_map(|e| &e.events).map(|event| event.id)))
+        .into_tuple()
+        .all(db)
+        .await?;
+    let invocations: Vec<(CallId, String)> = invocation::Entity::find()
+        .select_only()
+        .columns([invocation::Column::CallId, invocation::Column::InvocationId])
+        .filter(invocation::Column::CallId.is_in(invoked().map(|i| i.call_id)))
+        .filter(invocation::Column::InvocationId.is_in(invoked().map(|i| i.invocation_id.clone())))
+        .into_tuple()
+        .all(db)
+        .await?;
+    Ok(Known {
+        calls: rows
+            .into_iter()
+            .map(|(id, owner, epoch, status)| (id, (owner, epoch, status)))
+            .collect(),
+        named: named
+            .into_iter()
+            .map(|(id, bridge, name)| ((bridge, name), id))
+            .collect(),
+        events: events.into_iter().collect(),
+        invocations: invocations.into_iter().collect(),
+    })
 }

@@ -1,23 +1,22 @@
 //! Announcing: an event and its delivery rows are written in the transaction of what they announce, so neither can be
 //! without the other. Delivering comes after the commit and may be lost without losing an event.
 //!
-//! Each event gets its place in the order of commits here. The places come from a row that is kept until the transaction
-//! ends, so announcing is the last thing that a transaction does: others wait no longer than for its commit.
+//! Each event gets its position in the order of its tenant's commits here. The positions come from a row of the tenant that is
+//! kept until the transaction ends, so they are taken right before the last write: others of the tenant wait no longer than
+//! for that and the commit. Rows of several tenants are taken in the order of their ids, so that nobody waits in a circle.
 
 use std::{
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap},
     sync::Arc,
 };
 
 use actix::{Message, Recipient};
 use dikala_entities::{
     CallId, DeliveryId, EventId, EventKind, Millis, TenantId, WebhookId,
+    batch::BatchWrite,
     store::{Kind, Transaction, json_rows, json_statement},
-    webhook,
 };
-use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, Statement,
-};
+use sea_orm::{ConnectionTrait, DbBackend, DbErr};
 use serde::Serialize;
 
 use crate::feed::Feed;
@@ -120,60 +119,78 @@ impl Audience {
     }
 }
 
-#[derive(Serialize)]
-struct EventRow<'a> {
-    id: EventId,
-    tenant_id: TenantId,
-    call_id: Option<CallId>,
-    kind: EventKind,
-    occurred_at: i64,
-    body: &'a str,
-    position: i64,
-    is_test: bool,
+/// What is to be written of events, and who is told once that is committed.
+#[derive(Debug, Default)]
+pub struct Announcement {
+    /// The rows of the events, and one delivery for each active webhook that subscribed to their kind. The deliveries are leased
+    /// to this node, whose dispatcher is told of them after the commit.
+    pub writes: Vec<BatchWrite>,
+    pub announced: Announced,
 }
 
-#[derive(Serialize)]
-struct DeliveryRow<'a> {
-    id: DeliveryId,
-    tenant_id: TenantId,
-    webhook_id: WebhookId,
-    event_id: EventId,
-    call_id: Option<CallId>,
-    kind: EventKind,
-    now: i64,
-    lease_owner: &'a str,
-    lease_until: i64,
+/// What a tenant's events need to know.
+struct Tenant {
+    /// The position of the next event.
+    next: i64,
+    webhooks: Vec<(WebhookId, Vec<String>)>,
 }
 
-/// Writes events and one delivery for each active webhook that subscribed to their kind.
-/// The deliveries are leased to `node`, whose dispatcher is told of them after the commit.
+/// Gives events their positions and finds who wants them. From here on others of these tenants wait for the commit.
+pub async fn announce(
+    txn: &Transaction,
+    events: &[NewEvent],
+    node: &str,
+    now: Millis,
+) -> Result<Announcement, DbErr> {
+    if events.is_empty() {
+        return Ok(Announcement::default());
+    }
+    let mut tenants = take_positions(txn, events).await?;
+    let mut dispatches = Vec::new();
+    for event in events {
+        let subscribed = |kinds: &Vec<String>| kinds.iter().any(|kind| kind == event.kind.as_str());
+        let webhooks = tenants.get(&event.tenant).into_iter();
+        let webhooks = webhooks.flat_map(|tenant| &tenant.webhooks);
+        let theirs = webhooks.filter(|(_, kinds)| subscribed(kinds));
+        dispatches.extend(theirs.map(|(webhook, _)| dispatch(event, *webhook, now)));
+    }
+    Ok(Announcement {
+        writes: vec![
+            write_of_events(events, &mut tenants)?,
+            write_of_deliveries(&dispatches, node, now),
+        ],
+        announced: Announced {
+            dispatches,
+            tenants: events.iter().map(|event| event.tenant).collect(),
+        },
+    })
+}
+
+/// Writes events with their deliveries, and nothing else.
 pub async fn write(
     txn: &Transaction,
     events: &[NewEvent],
     node: &str,
     now: Millis,
 ) -> Result<Announced, DbErr> {
-    if events.is_empty() {
-        return Ok(Announced::default());
+    let announcement = announce(txn, events, node, now).await?;
+    written(txn.write_all(&announcement.writes).await?)?;
+    Ok(announcement.announced)
+}
+
+/// Writes events that followers see, without deliveries.
+pub async fn write_events(txn: &Transaction, events: &[NewEvent]) -> Result<(), DbErr> {
+    let mut tenants = take_positions(txn, events).await?;
+    let write = write_of_events(events, &mut tenants)?;
+    written(txn.write_all(&[write]).await?)
+}
+
+fn written(all: bool) -> Result<(), DbErr> {
+    if all {
+        Ok(())
+    } else {
+        Err(DbErr::Custom("an event is there already".to_owned()))
     }
-    let fresh = write_events(txn, events).await?;
-    let subscribers = subscribers(txn, events).await?;
-    let dispatches: Vec<Dispatch> = events
-        .iter()
-        .filter(|event| fresh.contains(&event.id))
-        .flat_map(|event| {
-            let webhooks = subscribers.get(&(event.tenant, event.kind));
-            webhooks
-                .into_iter()
-                .flatten()
-                .map(|webhook| dispatch(event, *webhook, now))
-        })
-        .collect();
-    insert_deliveries(txn, &dispatches, node, now).await?;
-    Ok(Announced {
-        dispatches,
-        tenants: events.iter().map(|event| event.tenant).collect(),
-    })
 }
 
 fn dispatch(event: &NewEvent, webhook: WebhookId, now: Millis) -> Dispatch {
@@ -190,135 +207,126 @@ fn dispatch(event: &NewEvent, webhook: WebhookId, now: Millis) -> Dispatch {
     }
 }
 
-async fn subscribers(
+/// The next positions of the tenants of these events, and who of theirs subscribed to what.
+async fn take_positions(
     txn: &Transaction,
     events: &[NewEvent],
-) -> Result<HashMap<(TenantId, EventKind), Vec<WebhookId>>, DbErr> {
-    let mut tenants: Vec<TenantId> = events.iter().map(|event| event.tenant).collect();
-    tenants.sort_unstable();
-    tenants.dedup();
-    let webhooks = webhook::Entity::find()
-        .filter(webhook::Column::TenantId.is_in(tenants))
-        .filter(webhook::Column::IsActive.eq(true))
-        .all(txn)
-        .await?;
-    let mut subscribers: HashMap<(TenantId, EventKind), Vec<WebhookId>> = HashMap::new();
-    for webhook in webhooks {
-        for kind in webhook.event_kinds() {
-            subscribers
-                .entry((webhook.tenant_id, kind))
-                .or_default()
-                .push(webhook.id);
-        }
+) -> Result<HashMap<TenantId, Tenant>, DbErr> {
+    #[derive(Serialize)]
+    struct Row {
+        tenant_id: TenantId,
+        count: i64,
     }
-    Ok(subscribers)
-}
-
-/// The first of `count` places in the order of commits; the row that counts them is kept until the transaction ends.
-async fn take_positions(txn: &Transaction, count: usize) -> Result<i64, DbErr> {
-    let count = i64::try_from(count).expect("a batch is small");
-    let backend = txn.get_database_backend();
-    let sql = match backend {
-        DbBackend::Postgres => "UPDATE event_positions SET last = last + $1 RETURNING last",
-        _ => "UPDATE event_positions SET last = last + ?1 RETURNING last",
-    };
-    let statement = Statement::from_sql_and_values(backend, sql, [count.into()]);
-    let row = txn.query_one_raw(statement).await?;
-    let row = row.ok_or_else(|| DbErr::RecordNotFound("event_positions is empty".to_owned()))?;
-    let last: i64 = row.try_get("", "last")?;
-    Ok(last - count + 1)
-}
-
-/// Writes events that followers see, without deliveries. Returns those that were not there yet: the others were committed
-/// before, with their deliveries, and the answer was lost.
-pub async fn write_events(
-    txn: &Transaction,
-    events: &[NewEvent],
-) -> Result<HashSet<EventId>, DbErr> {
-    let first = take_positions(txn, events.len()).await?;
-    let rows: Vec<EventRow<'_>> = (first..)
-        .zip(events)
-        .map(|(position, event)| EventRow {
-            id: event.id,
-            tenant_id: event.tenant,
-            call_id: event.call,
-            kind: event.kind,
-            occurred_at: event.at.as_i64(),
-            body: &event.body,
-            position,
-            is_test: event.is_test,
+    let mut counts: BTreeMap<TenantId, i64> = BTreeMap::new();
+    for event in events {
+        *counts.entry(event.tenant).or_default() += 1;
+    }
+    let rows: Vec<Row> = counts
+        .iter()
+        .map(|(tenant_id, count)| Row {
+            tenant_id: *tenant_id,
+            count: *count,
         })
         .collect();
     let backend = txn.get_database_backend();
+    let webhooks = match backend {
+        DbBackend::Postgres => "json_agg(json_build_array(w.id, w.events::json))::text",
+        _ => "json_group_array(json_array(w.id, json(w.events)))",
+    };
     let source = json_rows(
         backend,
-        &[
-            ("id", Kind::Text),
-            ("tenant_id", Kind::Text),
-            ("call_id", Kind::Text),
-            ("kind", Kind::Text),
-            ("occurred_at", Kind::BigInt),
-            ("body", Kind::Text),
-            ("position", Kind::BigInt),
-            ("is_test", Kind::Boolean),
-        ],
+        &[("tenant_id", Kind::Text), ("count", Kind::BigInt)],
     );
     let sql = format!(
-        "INSERT INTO events (id, tenant_id, call_id, kind, occurred_at, body, position, is_test) \
-         SELECT id, tenant_id, call_id, kind, occurred_at, body, position, is_test FROM {source} WHERE true \
-         ON CONFLICT (id) DO NOTHING RETURNING id"
+        "INSERT INTO event_positions (tenant_id, last) SELECT tenant_id, count FROM {source} WHERE true ORDER BY tenant_id \
+         ON CONFLICT (tenant_id) DO UPDATE SET last = event_positions.last + excluded.last \
+         RETURNING tenant_id, last, (SELECT {webhooks} FROM webhooks w \
+         WHERE w.tenant_id = event_positions.tenant_id AND w.is_active) AS webhooks"
     );
-    let inserted = txn
+    let taken = txn
         .query_all_raw(json_statement(backend, sql, &rows)?)
         .await?;
-    inserted.iter().map(|row| row.try_get("", "id")).collect()
+    let mut tenants = HashMap::new();
+    for row in taken {
+        let tenant: TenantId = row.try_get("", "tenant_id")?;
+        let last: i64 = row.try_get("", "last")?;
+        let webhooks: Option<String> = row.try_get("", "webhooks")?;
+        let webhooks = webhooks.map_or(Ok(Vec::new()), |json| serde_json::from_str(&json));
+        let known = Tenant {
+            next: last - counts.get(&tenant).copied().unwrap_or_default() + 1,
+            webhooks: webhooks.map_err(|error| DbErr::Json(error.to_string()))?,
+        };
+        tenants.insert(tenant, known);
+    }
+    Ok(tenants)
 }
 
-async fn insert_deliveries(
-    txn: &Transaction,
-    dispatches: &[Dispatch],
-    node: &str,
-    now: Millis,
-) -> Result<(), DbErr> {
-    if dispatches.is_empty() {
-        return Ok(());
+/// An event that is there already was committed before, with its deliveries, and the answer was lost.
+fn write_of_events(
+    events: &[NewEvent],
+    tenants: &mut HashMap<TenantId, Tenant>,
+) -> Result<BatchWrite, DbErr> {
+    let mut rows = Vec::with_capacity(events.len());
+    for event in events {
+        let tenant = tenants.get_mut(&event.tenant);
+        let tenant = tenant
+            .ok_or_else(|| DbErr::RecordNotFound("a tenant's position of events".to_owned()))?;
+        rows.push(vec![
+            event.id.into(),
+            event.tenant.into(),
+            event.call.into(),
+            event.kind.into(),
+            event.at.into(),
+            event.body.to_string().into(),
+            tenant.next.into(),
+            event.is_test.into(),
+        ]);
+        tenant.next += 1;
     }
-    let rows: Vec<DeliveryRow<'_>> = dispatches
-        .iter()
-        .map(|dispatch| DeliveryRow {
-            id: dispatch.delivery,
-            tenant_id: dispatch.tenant,
-            webhook_id: dispatch.webhook,
-            event_id: dispatch.event,
-            call_id: dispatch.call,
-            kind: dispatch.kind,
-            now: now.as_i64(),
-            lease_owner: node,
-            lease_until: now.plus_ms(DELIVERY_LEASE_MS).as_i64(),
-        })
-        .collect();
-    let backend = txn.get_database_backend();
-    let source = json_rows(
-        backend,
-        &[
-            ("id", Kind::Text),
-            ("tenant_id", Kind::Text),
-            ("webhook_id", Kind::Text),
-            ("event_id", Kind::Text),
-            ("call_id", Kind::Text),
-            ("kind", Kind::Text),
-            ("now", Kind::BigInt),
-            ("lease_owner", Kind::Text),
-            ("lease_until", Kind::BigInt),
-        ],
-    );
-    let sql = format!(
-        "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, call_id, kind, status, attempts, \
-         next_attempt_at, lease_owner, lease_until, is_test, created_at) \
-         SELECT id, tenant_id, webhook_id, event_id, call_id, kind, 'pending', 0, now, lease_owner, \
-         lease_until, false, now FROM {source}"
-    );
-    txn.execute_raw(json_statement(backend, sql, &rows)?)
-        .await
-        .map(drop)
+    let sql = "INSERT INTO events (id, tenant_id, call_id, kind, occurred_at, body, position, is_test) \
+               SELECT id, tenant_id, call_id, kind, occurred_at, body, position, is_test FROM {rows} WHERE true \
+               ON CONFLICT (id) DO NOTHING";
+    let columns = [
+        ("id", Kind::Text),
+        ("tenant_id", Kind::Text),
+        ("call_id", Kind::Text),
+        ("kind", Kind::Text),
+        ("occurred_at", Kind::BigInt),
+        ("body", Kind::Text),
+        ("position", Kind::BigInt),
+        ("is_test", Kind::Boolean),
+    ];
+    Ok(BatchWrite::new(sql, &columns, rows))
+}
+
+fn write_of_deliveries(dispatches: &[Dispatch], node: &str, now: Millis) -> BatchWrite {
+    let row = |dispatch: &Dispatch| {
+        vec![
+            dispatch.delivery.into(),
+            dispatch.tenant.into(),
+            dispatch.webhook.into(),
+            dispatch.event.into(),
+            dispatch.call.into(),
+            dispatch.kind.into(),
+            now.into(),
+            node.to_owned().into(),
+            now.plus_ms(DELIVERY_LEASE_MS).into(),
+        ]
+    };
+    let sql = "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, call_id, kind, status, attempts, \
+               next_attempt_at, lease_owner, lease_until, is_test, created_at) \
+               SELECT id, tenant_id, webhook_id, event_id, call_id, kind, 'pending', 0, now, lease_owner, \
+               lease_until, false, now FROM {rows}";
+    let columns = [
+        ("id", Kind::Text),
+        ("tenant_id", Kind::Text),
+        ("webhook_id", Kind::Text),
+        ("event_id", Kind::Text),
+        ("call_id", Kind::Text),
+        ("kind", Kind::Text),
+        ("now", Kind::BigInt),
+        ("lease_owner", Kind::Text),
+        ("lease_until", Kind::BigInt),
+    ];
+    BatchWrite::new(sql, &columns, dispatches.iter().map(row).collect())
 }

@@ -32,9 +32,10 @@ use crate::{
         actor::{Beginning, CallActor},
         core::{CallCore, CallParts, unavailable},
         messages::{CallError, Incoming, Input, InvokeFunction, Reply, Tell},
+        open::{Found, look_up},
         versions,
     },
-    ledger::{self, Settle, TenantCredited},
+    ledger::{self, TenantCredited},
     meter::{MeteredContext, OnPanic},
     metered,
 };
@@ -56,10 +57,10 @@ const MINUTE_MS: i64 = 60_000;
 const SIGNS_EVERY_MS: i64 = 5_000;
 /// How often sockets of bridges whose token was revoked are looked for.
 const REVOKED_EVERY_MS: i64 = 500;
-/// How often holds and calls without an actor are looked for.
+/// How often calls without an actor are looked for.
 const SWEEP_EVERY_MS: i64 = 30_000;
-/// A hold younger than this may belong to a call that is just being opened.
-const ORPHAN_AGE_MS: i64 = 120_000;
+/// A call younger than this may just be on its way to its actor.
+const OPENING_MS: i64 = 120_000;
 
 /// The running calls of this process; cheap to clone.
 #[derive(Clone)]
@@ -139,10 +140,13 @@ impl Calls {
             drop(stripe);
             return self.reopen(bridge, call).await;
         }
-        if let Some(call) = self.stored(&key).await? {
-            drop(stripe);
-            return self.reopen(bridge, call).await;
-        }
+        let callee = match look_up(&self.0.parts, bridge, &incoming).await? {
+            Found::New(callee) => callee,
+            Found::Known(call) => {
+                drop(stripe);
+                return self.reopen(bridge, call).await;
+            }
+        };
         if self.0.closed.load(Relaxed) {
             return Err(CallError::Unavailable);
         }
@@ -150,7 +154,7 @@ impl Calls {
         // The call opens by itself, with or without who waits here: a caller that is cancelled leaves a call that rings, and a
         // bridge that asks again.
         let (reply, opened) = oneshot::channel();
-        let beginning = Beginning::Open(Box::new(incoming), reply);
+        let beginning = Beginning::Open(Box::new(incoming), callee, reply);
         let (addr, number) = self.start(id, bridge, beginning);
         self.register(
             id,
@@ -435,18 +439,6 @@ impl Calls {
         None
     }
 
-    async fn stored(&self, key: &(BridgeId, String)) -> Result<Option<CallId>, CallError> {
-        call::Entity::find()
-            .filter(call::Column::BridgeId.eq(key.0))
-            .filter(call::Column::BridgeCallId.eq(key.1.as_str()))
-            .select_only()
-            .column(call::Column::Id)
-            .into_tuple()
-            .one(self.0.parts.store.core_reader())
-            .await
-            .map_err(unavailable)
-    }
-
     fn stripe(&self, key: &impl std::hash::Hash) -> &tokio::sync::Mutex<()> {
         let hash = usize::try_from(self.0.hasher.hash_one(key) % (STRIPES as u64)).unwrap_or(0);
         &self.0.stripes[hash]
@@ -483,16 +475,15 @@ impl Calls {
             .into_tuple()
             .all(&txn)
             .await?;
+        // The order of everybody's locks: accounts and holds before calls.
+        ledger::take_over(&txn, &ids, &parts.node).await?;
         let take = Statement::from_sql_and_values(
             parts.store.backend(),
             "UPDATE calls SET owner = $1, epoch = epoch + 1 WHERE status IN ('ringing', 'answered')",
             [Value::from(parts.node.as_ref())],
         );
         txn.execute_raw(take).await?;
-        ledger::take_over(&txn, &ids, &parts.node).await?;
         txn.commit().await?;
-        // Nothing is being opened yet: a hold without a call is left from a crash.
-        self.close_orphans(Millis::MAX).await?;
         self.load(&ids).await?;
         Ok(ids.len())
     }
@@ -520,32 +511,10 @@ impl Calls {
         Ok(())
     }
 
-    /// Holds without a running call, made before that time, give their credit back.
-    async fn close_orphans(&self, older_than: Millis) -> Result<(), DbErr> {
-        let parts = &self.0.parts;
-        for orphan in ledger::orphans(&parts.store, older_than).await? {
-            if self.in_directory(orphan.call).is_some() {
-                continue;
-            }
-            let settle = Settle {
-                call: orphan.call,
-                tenant: orphan.tenant,
-                owner: orphan.owner,
-                epoch: orphan.epoch,
-                // A call settles before its end is written, so a hold that is left open belongs to no talk.
-                minutes: 0,
-            };
-            let settled = parts.ledger.settle(settle).await;
-            tracing::warn!(call = %orphan.call, ok = settled.is_ok(), "a hold without a running call was closed");
-        }
-        Ok(())
-    }
-
-    /// Holds whose call was never written, or is over, give their credit back; running calls without an actor get one.
+    /// Running calls without an actor get one.
     async fn sweep(&self) -> Result<(), DbErr> {
         let parts = &self.0.parts;
-        let older_than = parts.clock.now().plus_ms(-ORPHAN_AGE_MS);
-        self.close_orphans(older_than).await?;
+        let older_than = parts.clock.now().plus_ms(-OPENING_MS);
         let running: Vec<CallId> = call::Entity::find()
             .filter(call::unfinished())
             .filter(call::Column::Owner.eq(parts.node.as_ref()))

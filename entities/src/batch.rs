@@ -1,5 +1,9 @@
-//! Rows of any table inserted by one statement whose text, and so its plan, is the same for batches of any size. With a
-//! parameter for each value there would be as many texts as sizes, and each connection would keep hundreds of them prepared.
+//! Many rows written by one statement whose text, and so its plan, is the same for batches of any size. With a parameter for
+//! each value there would be as many texts as sizes, and each connection would keep hundreds of them prepared.
+//!
+//! PostgreSQL takes all rows as one JSON parameter, and all the writes of a transaction in one round trip
+//! ([`Transaction::write_all`](crate::store::Transaction::write_all)). SQLite has no round trips, and reading JSON costs it more
+//! than binding values: there the rows are `VALUES` in blocks of a few sizes.
 
 use sea_orm::{
     ActiveModelTrait, ActiveValue, DbBackend, DbErr, EntityName, EntityTrait, IdenStatic, Iterable,
@@ -7,52 +11,161 @@ use sea_orm::{
 };
 use serde_json::{Map, Value as Json};
 
-use crate::store::{Kind, json_rows, json_statement};
+use crate::store::{Kind, json_rows_of};
 
-/// `INSERT INTO … SELECT …` of whole rows, with an ending such as `ON CONFLICT DO NOTHING RETURNING id`. Every column must be
-/// set, to a text, a whole number or a boolean.
-pub fn insert_rows<A: ActiveModelTrait>(
-    backend: DbBackend,
-    rows: &[A],
-    ending: &str,
-) -> Result<Statement, DbErr> {
-    let mut columns: Vec<(&'static str, Kind)> = Vec::new();
-    let mut batch = Vec::with_capacity(rows.len());
-    for row in rows {
-        let mut fields = Map::new();
-        columns.clear();
-        for column in <A::Entity as EntityTrait>::Column::iter() {
-            let name = column.as_str();
-            let (ActiveValue::Set(value) | ActiveValue::Unchanged(value)) = row.get(column) else {
-                return Err(DbErr::Type(format!("{name} is not set")));
-            };
-            let (kind, value) =
-                typed(value).ok_or_else(|| DbErr::Type(format!("{name} cannot be in a batch")))?;
-            columns.push((name, kind));
-            fields.insert(name.to_owned(), value);
-        }
-        batch.push(fields);
-    }
-    let names: Vec<String> = columns
-        .iter()
-        .map(|(name, _)| format!("\"{name}\""))
-        .collect();
-    let names = names.join(", ");
-    // SQLite takes `ON` for a join condition after a plain SELECT: hence `WHERE true`.
-    let sql = format!(
-        "INSERT INTO {} ({names}) SELECT {names} FROM {} WHERE true {ending}",
-        A::Entity::default().table_name(),
-        json_rows(backend, &columns)
-    );
-    json_statement(backend, sql, &batch)
+/// Where the rows stand in the text of a statement.
+const ROWS: &str = "{rows}";
+/// Rows in one statement on SQLite, largest first: each size is a text of its own.
+const BLOCKS: [usize; 4] = [64, 16, 4, 1];
+
+/// Rows, and the statement that writes them. It changes one row of the table for each that it is given, or something is wrong.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BatchWrite {
+    /// With `{rows}` where the rows are read: a table source named `rows`.
+    sql: String,
+    columns: Vec<(&'static str, Kind)>,
+    rows: Vec<Vec<Value>>,
 }
 
-fn typed(value: Value) -> Option<(Kind, Json)> {
+impl BatchWrite {
+    /// A statement with `{rows}` in its place, the columns of the rows, and for each row a value for each of them.
+    pub fn new(
+        sql: impl Into<String>,
+        columns: &[(&'static str, Kind)],
+        rows: Vec<Vec<Value>>,
+    ) -> Self {
+        debug_assert!(rows.iter().all(|row| row.len() == columns.len()));
+        Self {
+            sql: sql.into(),
+            columns: columns.to_vec(),
+            rows,
+        }
+    }
+
+    /// `INSERT INTO … SELECT …` of whole rows, with an ending such as `ON CONFLICT DO NOTHING`. Every column must be set, to a
+    /// text, a whole number or a boolean.
+    pub fn insert<A: ActiveModelTrait>(rows: Vec<A>, ending: &str) -> Result<Self, DbErr> {
+        let mut columns: Vec<(&'static str, Kind)> = Vec::new();
+        let mut batch = Vec::with_capacity(rows.len());
+        for row in rows {
+            let mut values = Vec::with_capacity(columns.len());
+            columns.clear();
+            for column in <A::Entity as EntityTrait>::Column::iter() {
+                let name = column.as_str();
+                let (ActiveValue::Set(value) | ActiveValue::Unchanged(value)) = row.get(column)
+                else {
+                    return Err(DbErr::Type(format!("{name} is not set")));
+                };
+                let kind = kind_of(&value)
+                    .ok_or_else(|| DbErr::Type(format!("{name} cannot be in a batch")))?;
+                columns.push((name, kind));
+                values.push(value);
+            }
+            batch.push(values);
+        }
+        let names: Vec<String> = columns
+            .iter()
+            .map(|(name, _)| format!("\"{name}\""))
+            .collect();
+        let names = names.join(", ");
+        let table = A::Entity::default();
+        // SQLite takes `ON` for a join condition after a plain SELECT: hence `WHERE true`.
+        let sql = format!(
+            "INSERT INTO {} ({names}) SELECT {names} FROM {ROWS} WHERE true {ending}",
+            table.table_name()
+        );
+        Ok(Self {
+            sql,
+            columns,
+            rows: batch,
+        })
+    }
+
+    /// How many rows it writes.
+    pub fn count(&self) -> u64 {
+        self.rows.len() as u64
+    }
+
+    /// What SQLite is sent, one after the other.
+    pub(crate) fn statements(&self) -> Vec<Statement> {
+        let mut statements = Vec::new();
+        let mut rest = self.rows.as_slice();
+        while !rest.is_empty() {
+            let size = BLOCKS.into_iter().find(|size| *size <= rest.len());
+            let (block, later) = rest.split_at(size.unwrap_or(1));
+            let sql = self.sql.replace(ROWS, &self.values_of(block.len()));
+            let values = block.iter().flatten().cloned();
+            statements.push(Statement::from_sql_and_values(
+                DbBackend::Sqlite,
+                sql,
+                values,
+            ));
+            rest = later;
+        }
+        statements
+    }
+
+    fn values_of(&self, rows: usize) -> String {
+        let width = self.columns.len();
+        let named: Vec<String> = (1..)
+            .zip(&self.columns)
+            .map(|(number, (name, _))| format!("column{number} AS \"{name}\""))
+            .collect();
+        let row = format!("({})", vec!["?"; width].join(", "));
+        let values = vec![row.as_str(); rows].join(", ");
+        format!(
+            "(SELECT {} FROM (VALUES {values})) AS rows",
+            named.join(", ")
+        )
+    }
+
+    /// Its text on PostgreSQL, as the part with that number of a statement.
+    fn part(&self, number: usize) -> String {
+        let rows = json_rows_of(DbBackend::Postgres, &self.columns, number);
+        self.sql.replace(ROWS, &rows)
+    }
+
+    fn json(&self) -> String {
+        let object = |row: &Vec<Value>| {
+            let fields = self.columns.iter().zip(row);
+            let fields = fields.map(|((name, _), value)| ((*name).to_owned(), json_of(value)));
+            Json::Object(fields.collect::<Map<_, _>>())
+        };
+        Json::Array(self.rows.iter().map(object).collect()).to_string()
+    }
+}
+
+/// Several writes as one statement of PostgreSQL, which answers with the number of rows that each changed: `n1`, `n2`, …
+///
+/// All of them see the tables as they were before; none may touch a row that another one touches.
+pub(crate) fn together(writes: &[&BatchWrite]) -> Statement {
+    let numbered = || (1..).zip(writes);
+    let parts: Vec<String> = numbered()
+        .map(|(number, write)| format!("w{number} AS ({} RETURNING 1)", write.part(number)))
+        .collect();
+    let counts: Vec<String> = numbered()
+        .map(|(number, _)| format!("(SELECT COUNT(*) FROM w{number}) AS n{number}"))
+        .collect();
+    let sql = format!("WITH {} SELECT {}", parts.join(", "), counts.join(", "));
+    let values = writes.iter().map(|write| Value::from(write.json()));
+    Statement::from_sql_and_values(DbBackend::Postgres, sql, values)
+}
+
+fn kind_of(value: &Value) -> Option<Kind> {
     match value {
-        Value::String(text) => Some((Kind::Text, text.map_or(Json::Null, Json::from))),
-        Value::BigInt(number) => Some((Kind::BigInt, number.map_or(Json::Null, Json::from))),
-        Value::Bool(flag) => Some((Kind::Boolean, flag.map_or(Json::Null, Json::from))),
+        Value::String(_) => Some(Kind::Text),
+        Value::BigInt(_) => Some(Kind::BigInt),
+        Value::Bool(_) => Some(Kind::Boolean),
         _ => None,
+    }
+}
+
+fn json_of(value: &Value) -> Json {
+    match value {
+        Value::String(text) => text.as_deref().map_or(Json::Null, Json::from),
+        Value::BigInt(number) => number.map_or(Json::Null, Json::from),
+        Value::Bool(flag) => flag.map_or(Json::Null, Json::from),
+        _ => Json::Null,
     }
 }
 
@@ -83,20 +196,45 @@ mod tests {
         row.into_active_model()
     }
 
+    fn of(rows: usize) -> BatchWrite {
+        let rows = (0..rows).map(|_| row(None)).collect();
+        BatchWrite::insert(rows, "ON CONFLICT DO NOTHING").expect("a write")
+    }
+
     #[test]
     fn the_text_is_the_same_for_any_rows() {
-        for backend in [DbBackend::Sqlite, DbBackend::Postgres] {
-            let one = insert_rows(backend, &[row(None)], "ON CONFLICT DO NOTHING");
-            let two = insert_rows(
-                backend,
-                &[row(Some("x")), row(None)],
-                "ON CONFLICT DO NOTHING",
-            );
-            let (one, two) = (one.expect("a statement"), two.expect("a statement"));
-            assert_eq!(one.sql, two.sql);
-            assert!(one.sql.contains("\"duration_ms\""), "{}", one.sql);
-            assert_ne!(one.values, two.values);
+        let (one, many) = (together(&[&of(1)]), together(&[&of(200)]));
+        assert_eq!(one.sql, many.sql);
+        assert!(one.sql.contains("\"duration_ms\""), "{}", one.sql);
+        assert_ne!(one.values, many.values);
+        let texts: std::collections::BTreeSet<String> = (1..300)
+            .flat_map(|rows| of(rows).statements())
+            .map(|statement| statement.sql)
+            .collect();
+        assert_eq!(texts.len(), BLOCKS.len());
+    }
+
+    #[test]
+    fn every_row_is_in_one_block() {
+        for rows in [1, 3, 4, 63, 64, 65, 256] {
+            let values: usize = of(rows)
+                .statements()
+                .into_iter()
+                .map(|statement| statement.values.map_or(0, |values| values.0.len()))
+                .sum();
+            assert_eq!(values, rows * 9);
         }
+    }
+
+    #[test]
+    fn parts_have_parameters_of_their_own() {
+        let both = together(&[&of(1), &of(2)]);
+        assert!(
+            both.sql.contains("$1") && both.sql.contains("$2"),
+            "{}",
+            both.sql
+        );
+        assert_eq!(both.values.map(|values| values.0.len()), Some(2));
     }
 
     #[test]
@@ -111,7 +249,7 @@ mod tests {
             error_kind: None,
             response: vec![1],
         };
-        let refused = insert_rows(DbBackend::Sqlite, &[row.into_active_model()], "");
+        let refused = BatchWrite::insert(vec![row.into_active_model()], "");
         assert!(refused.is_err_and(|error| error.to_string().contains("response")));
     }
 }

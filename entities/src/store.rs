@@ -495,6 +495,15 @@ pub enum Kind {
 ///
 /// The parameter is an array of objects with the named columns; [`json_statement`] binds it.
 pub fn json_rows(backend: DbBackend, columns: &[(&str, Kind)]) -> String {
+    json_rows_of(backend, columns, 1)
+}
+
+/// The same for the parameter with that number.
+pub(crate) fn json_rows_of(
+    backend: DbBackend,
+    columns: &[(&str, Kind)],
+    parameter: usize,
+) -> String {
     match backend {
         DbBackend::Postgres => {
             let columns: Vec<String> = columns
@@ -509,7 +518,7 @@ pub fn json_rows(backend: DbBackend, columns: &[(&str, Kind)]) -> String {
                 })
                 .collect();
             format!(
-                "json_to_recordset($1::json) AS rows({})",
+                "json_to_recordset(${parameter}::json) AS rows({})",
                 columns.join(", ")
             )
         }
@@ -518,8 +527,22 @@ pub fn json_rows(backend: DbBackend, columns: &[(&str, Kind)]) -> String {
                 .iter()
                 .map(|(name, _)| format!("value->>'{name}' AS \"{name}\""))
                 .collect();
-            format!("(SELECT {} FROM json_each(?1)) AS rows", columns.join(", "))
+            format!(
+                "(SELECT {} FROM json_each(?{parameter})) AS rows",
+                columns.join(", ")
+            )
         }
+    }
+}
+
+/// An array of texts out of the JSON parameter with that number, for `= ANY(…)` on PostgreSQL and `IN …` on SQLite: the
+/// condition that a column is one of them.
+pub fn is_one_of(backend: DbBackend, column: &str, parameter: usize) -> String {
+    match backend {
+        DbBackend::Postgres => {
+            format!("{column} = ANY(ARRAY(SELECT json_array_elements_text(${parameter}::json)))")
+        }
+        _ => format!("{column} IN (SELECT value FROM json_each(?{parameter}))"),
     }
 }
 

@@ -148,7 +148,7 @@ async fn expect(services: &Services, tenant: TenantId, agent: AgentId) -> Result
     }
     let agent = agents::find(db, tenant, agent).await?;
     let now = services.clock.now();
-    dikala_actors::call::versions::current(&services.store, &agent, now).await?;
+    dikala_actors::call::versions::first(&services.store, agent.id, now).await?;
     Ok(())
 }
 

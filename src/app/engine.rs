@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use actix::{Arbiter, ArbiterHandle};
 use dikala_actors::{
-    batches::BatchStats,
     bridges::Bridges,
-    call::CallParts,
+    call::{CallParts, versions::Versions},
     clock::SharedClock,
     feed::Feed,
     functions::{self, FunctionsHandle},
-    journal::{CallJournal, JournalParts},
     ledger::{self, LedgerHandle, LedgerParts},
     outbound::{Guard, Outbound},
     outbox::Audience,
@@ -35,8 +33,6 @@ pub(super) struct Engine {
     pub(super) ledger: LedgerHandle,
     pub(super) webhooks: WebhooksHandle,
     pub(super) functions: FunctionsHandle,
-    pub(super) journal: actix::Addr<CallJournal>,
-    pub(super) journal_stats: Arc<BatchStats>,
     pub(super) registry: actix::Addr<CallRegistry>,
     pub(super) outbound: Outbound,
     pub(super) feed: Feed,
@@ -76,15 +72,13 @@ impl Engine {
             deliver: Some(webhooks.recipient()),
             feed: feed.clone(),
         };
-        let parts = JournalParts {
+        let parts = LedgerParts {
             store: store.clone(),
             clock: Arc::clone(&clock),
             node: Arc::clone(&node),
             audience,
-            stats: Arc::default(),
         };
-        let journal_stats = Arc::clone(&parts.stats);
-        let (ledger, journal) = writers(&core.handle(), parts);
+        let ledger = ledger::start(&core.handle(), &parts);
         let functions = functions::start(
             &handles(&function_arbiters),
             &outbound()?,
@@ -101,8 +95,8 @@ impl Engine {
             ai_cost_idr_per_minute: settings.billing.ai_cost_idr_per_minute,
             concurrency: settings.concurrency(),
             transfers: settings.transfers(),
+            versions: Versions::default(),
             ledger: ledger.clone(),
-            journal: journal.clone(),
             functions: functions.clone(),
             bridges: Arc::clone(&bridges),
         };
@@ -124,8 +118,6 @@ impl Engine {
             ledger,
             webhooks,
             functions,
-            journal,
-            journal_stats,
             registry,
             outbound: outbound()?,
             feed,
@@ -143,20 +135,6 @@ impl Engine {
         }
         self.store.close().await;
     }
-}
-
-/// Those who write in groups. Each commit of theirs is told to the same audience.
-fn writers(core: &ArbiterHandle, parts: JournalParts) -> (LedgerHandle, actix::Addr<CallJournal>) {
-    let ledger = LedgerParts {
-        store: parts.store.clone(),
-        clock: Arc::clone(&parts.clock),
-        node: Arc::clone(&parts.node),
-        audience: parts.audience.clone(),
-    };
-    (
-        ledger::start(core, &ledger),
-        CallJournal::start(core, parts),
-    )
 }
 
 fn handles(arbiters: &[Arbiter]) -> Vec<ArbiterHandle> {

@@ -96,7 +96,6 @@ impl Surface {
             }),
             health: Data::new(HealthParts {
                 store: engine.store.clone(),
-                journal: engine.journal.clone(),
                 registry: engine.registry.clone(),
                 ledger: engine.ledger.clone(),
                 webhooks: engine.webhooks.clone(),
@@ -109,7 +108,6 @@ impl Surface {
                 calls: engine.calls.clone(),
                 bridges: Arc::clone(&engine.bridges),
                 ledger: engine.ledger.clone(),
-                journal: Arc::clone(&engine.journal_stats),
                 webhooks: engine.webhooks.clone(),
                 feed: engine.feed.clone(),
             }),

@@ -1,5 +1,7 @@
 //! The commands of operators. They work on the store, beside a running server or without one.
 
+use std::sync::Arc;
+
 use clap::{
     Args, Subcommand,
     builder::{PossibleValuesParser, TypedValueParser},
@@ -304,7 +306,7 @@ pub async fn credits(command: CreditsCommand, layers: &Layers, json: bool) -> Re
         reference,
         description,
     };
-    match ledger::credit(&store, &SystemClock, &settings.node.name, credit).await {
+    match ledger::credit(&store, Arc::new(SystemClock), &settings.node.name, credit).await {
         Ok(transaction) => output::one(&Transaction::from(transaction), json),
         Err(ledger::CreditError::NoTenant) => Err(AdminError::not_found("tenant", tenant).into()),
         Err(ledger::CreditError::Refused(sentence)) => Err(CliError::Refused(sentence)),
@@ -328,14 +330,14 @@ fn perhaps_booked(error: &sea_orm::DbErr, repeatable: bool) -> String {
 /// `dikala ledger verify`
 pub async fn ledger(command: LedgerCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
     let LedgerCommand::Verify { tenant } = command;
-    let (_, store, now) = open(layers).await?;
+    let (_, store, _) = open(layers).await?;
     let tenant: Option<TenantId> = tenant
         .map(|tenant| parse_id("tenant", &tenant))
         .transpose()?;
     if let Some(tenant) = tenant {
         find_tenant(store.reader(), tenant).await?;
     }
-    let report = ledger::verify(&store, tenant, now)
+    let report = ledger::verify(&store, tenant)
         .await
         .map_err(admin::AdminError::from)?;
     if json {

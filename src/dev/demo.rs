@@ -1,6 +1,6 @@
 //! The demo's data: a tenant that has plenty of credit, one that runs low, an agent, numbers, a function, a webhook.
 
-use std::{fs, net::SocketAddr, path::Path};
+use std::{fs, net::SocketAddr, path::Path, sync::Arc};
 
 use dikala_actors::{clock::SystemClock, ledger};
 use dikala_entities::{
@@ -153,7 +153,7 @@ impl Demo {
             reference: Some("demo".to_owned()),
             description: Some("Demo credit".to_owned()),
         };
-        ledger::credit(store, &SystemClock, "main", credit)
+        ledger::credit(store, Arc::new(SystemClock), "main", credit)
             .await
             .map_err(|e| CliError::Failed(e.to_string()))?;
         let rows = self.configure(store, vault, tenant, number, receiver, now);

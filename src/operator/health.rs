@@ -7,10 +7,7 @@ use actix::{
     dev::{MessageResponse, ToEnvelope},
 };
 use actix_web::{HttpResponse, middleware::from_fn, web};
-use dikala_actors::{
-    journal::{self, CallJournal},
-    registry::{self, CallRegistry},
-};
+use dikala_actors::registry::{self, CallRegistry};
 use dikala_entities::Store;
 use serde_json::json;
 use tokio::sync::watch;
@@ -24,7 +21,6 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub struct HealthParts {
     pub store: Store,
-    pub journal: Addr<CallJournal>,
     pub registry: Addr<CallRegistry>,
     pub ledger: dikala_actors::ledger::LedgerHandle,
     pub webhooks: dikala_actors::webhooks::WebhooksHandle,
@@ -52,9 +48,8 @@ async fn ready(parts: web::Data<HealthParts>) -> HttpResponse {
             Ok(true)
         )
     };
-    let (store, journal, registry, ledger, webhooks) = tokio::join!(
+    let (store, registry, ledger, webhooks) = tokio::join!(
         store,
-        answers(&parts.journal, journal::Ping),
         answers(&parts.registry, registry::Ping),
         parts.ledger.is_alive(ANSWER_WITHIN),
         async {
@@ -64,12 +59,11 @@ async fn ready(parts: web::Data<HealthParts>) -> HttpResponse {
         },
     );
     let running = !*parts.stopping.borrow();
-    let all = store && journal && registry && ledger && webhooks && running;
+    let all = store && registry && ledger && webhooks && running;
     let body = json!({
         "status": if all { "ready" } else { "not ready" },
         "checks": {
             "store": store,
-            "callJournal": journal,
             "callRegistry": registry,
             "creditLedger": ledger,
             "webhookDispatcher": webhooks,

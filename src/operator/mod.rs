@@ -14,8 +14,8 @@ use actix_web::{
     web,
 };
 use dikala_actors::{
-    batches::BatchStats, bridges::Bridges, clock::SharedClock, feed::Feed, ledger::LedgerHandle,
-    registry::Calls, webhooks::WebhooksHandle,
+    bridges::Bridges, clock::SharedClock, feed::Feed, ledger::LedgerHandle, registry::Calls,
+    webhooks::WebhooksHandle,
 };
 use dikala_entities::{Secret, Store};
 use subtle::ConstantTimeEq;
@@ -35,7 +35,6 @@ pub struct OperatorParts {
     pub calls: Calls,
     pub bridges: Arc<Bridges>,
     pub ledger: LedgerHandle,
-    pub journal: Arc<BatchStats>,
     pub webhooks: WebhooksHandle,
     pub feed: Feed,
 }
@@ -94,10 +93,7 @@ fn carries(request: &HttpRequest, token: &Secret) -> bool {
 async fn show_metrics(parts: web::Data<OperatorParts>) -> Result<HttpResponse, ApiError> {
     let mut scrape = metrics::Scrape::default();
     scrape.actors();
-    scrape.batches(&[
-        ("credit_ledger", parts.ledger.stats()),
-        ("call_journal", parts.journal.reading()),
-    ]);
+    scrape.batches(&[("credit_ledger", parts.ledger.stats())]);
     scrape.gauge(
         "dikala_calls_in_memory",
         "Calls with an actor now",

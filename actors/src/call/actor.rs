@@ -14,7 +14,7 @@ use super::{
     core::{CallCore, CallParts},
     invoke::{Invocation, invoke},
     messages::{CallError, Incoming, InvokeFunction, Reply, Tell},
-    open::open,
+    open::{Callee, open},
 };
 use crate::{meter::MeteredContext, metered, registry::Calls};
 
@@ -31,7 +31,11 @@ type Outcome = Result<Value, CallError>;
 #[derive(Debug)]
 pub enum Beginning {
     /// With a call that just came in; how that went is told to who waits for it.
-    Open(Box<Incoming>, oneshot::Sender<Result<Reply, CallError>>),
+    Open(
+        Box<Incoming>,
+        Box<Callee>,
+        oneshot::Sender<Result<Reply, CallError>>,
+    ),
     /// With a call that was read from the store.
     Loaded(Box<CallCore>),
 }
@@ -101,10 +105,17 @@ impl CallActor {
     fn open(
         &mut self,
         incoming: Incoming,
+        callee: Callee,
         reply: oneshot::Sender<Result<Reply, CallError>>,
         ctx: &mut MeteredContext<Self>,
     ) {
-        let work = open(Arc::clone(&self.parts), self.id, self.bridge, incoming);
+        let work = open(
+            Arc::clone(&self.parts),
+            self.id,
+            self.bridge,
+            incoming,
+            callee,
+        );
         ctx.wait(work.into_actor(self).map(|opened, this, ctx| {
             let (core, opened) = match opened {
                 Ok((core, reply)) => (Some(core), Ok(reply)),
@@ -178,7 +189,9 @@ impl Actor for CallActor {
 
     fn started(&mut self, ctx: &mut MeteredContext<Self>) {
         match self.beginning.take() {
-            Some(Beginning::Open(incoming, reply)) => self.open(*incoming, reply, ctx),
+            Some(Beginning::Open(incoming, callee, reply)) => {
+                self.open(*incoming, *callee, reply, ctx);
+            }
             Some(Beginning::Loaded(core)) => {
                 self.core = Some(*core);
                 self.look_at_the_clock(ctx);

@@ -1,9 +1,8 @@
-//! Carries out what the machine decides: asks the ledger, writes the journal, commands the bridge. The state changes only
+//! Carries out what the machine decides: has it written by the ledger, commands the bridge. The state changes only
 //! after the commit; what fails leaves it as it was, and can be asked for again.
 
 use std::sync::Arc;
 
-use actix::{Addr, MailboxError};
 use dikala_entities::{
     BridgeId, CallId, CallStatus, CommandId, HangupInitiator, HangupReason, Millis, PhoneNumber,
     Plan, Store, TransferPrefixes, Vault, call, credit_hold, transcript,
@@ -18,14 +17,14 @@ use super::{
     events,
     machine::{Credit, Due, PendingHangup, Phase, Step},
     messages::{CallError, Input, Reply},
-    versions,
+    versions::{self, Versions},
 };
 use crate::{
     bridges::{Bridges, Command, CommandKind},
     clock::SharedClock,
     functions::FunctionsHandle,
-    journal::{CallJournal, CallUpdate, CallWrite, Entry, JournalError, Write, stored},
-    ledger::{Extend, LedgerError, LedgerHandle, Settle},
+    journal::{CallUpdate, CallWrite, Entry, Fence},
+    ledger::{Extend, LedgerError, LedgerHandle, Settle, Settlement},
 };
 
 /// How long after its end a call still takes a transcript.
@@ -72,39 +71,10 @@ pub struct CallParts {
     pub concurrency: PlanConcurrency,
     /// Where calls may be transferred to.
     pub transfers: TransferPrefixes,
+    pub versions: Versions,
     pub ledger: LedgerHandle,
-    pub journal: Addr<CallJournal>,
     pub functions: FunctionsHandle,
     pub bridges: Arc<Bridges>,
-}
-
-impl CallParts {
-    /// Writes an entry; true is durable.
-    pub async fn write(&self, entry: Entry) -> Result<(), WriteError> {
-        match self.journal.send(Write(entry)).await {
-            Ok(Ok(())) => Ok(()),
-            Ok(Err(JournalError::Conflict)) => Err(WriteError::NotOurs),
-            Ok(Err(JournalError::Busy)) => Err(WriteError::Failed(CallError::Busy)),
-            Ok(Err(JournalError::Unavailable))
-            | Err(MailboxError::Closed | MailboxError::Timeout) => {
-                Err(WriteError::Failed(CallError::Unavailable))
-            }
-        }
-    }
-}
-
-/// Why a step was not written.
-#[derive(Clone, Copy, Debug)]
-pub enum WriteError {
-    /// The call belongs to another owner now: this actor has to go.
-    NotOurs,
-    Failed(CallError),
-}
-
-impl From<CallError> for WriteError {
-    fn from(error: CallError) -> Self {
-        Self::Failed(error)
-    }
 }
 
 /// The commands that were acknowledged to a tenant and outlive a restart.
@@ -360,7 +330,7 @@ impl CallCore {
         Ok(Reply::Done)
     }
 
-    /// Settles the credit, then writes the end. Each half can be run again.
+    /// Settles the credit and writes the end, in one commit. Minutes of talk that are not granted yet are asked for before.
     async fn end(
         &mut self,
         ending: Ending,
@@ -369,41 +339,48 @@ impl CallCore {
     ) -> Result<(), CallError> {
         self.cover(&ending).await?;
         let ending = self.state.covered(ending);
-        let minutes = self.state.minutes(&ending);
         let settle = Settle {
             call: self.row.id,
             tenant: self.row.tenant_id,
             owner: Arc::clone(&self.parts.node),
             epoch: self.row.epoch,
-            minutes,
-        };
-        let settled = match self.parts.ledger.settle(settle).await {
-            Ok(settled) => settled.minutes,
-            Err(error) => return Err(self.ledger_failed(error)),
+            minutes: self.state.minutes(&ending),
         };
         let rate = self.parts.ai_cost_idr_per_minute;
-        let ai_cost = ai_cost_idr.unwrap_or_else(|| settled.saturating_mul(rate));
-        let mut row = self.row.clone();
-        row.status = ending.status;
-        row.ended_at = Some(ending.at);
-        row.duration_seconds = Some(ending.duration_seconds);
-        row.talk_time_seconds = Some(ending.talk_seconds);
-        row.hangup_reason = Some(ending.reason);
-        row.hangup_initiator = Some(ending.initiator);
-        row.ai_cost_idr = Some(ai_cost);
-        row.pending = None;
-        row.failure_detail = detail;
-        let events = vec![events::ended(
-            &row,
-            &ending,
-            ai_cost,
-            self.parts.clock.now(),
-        )];
-        self.write_row(row, events, None).await?;
+        let over = Over {
+            row: call::Model {
+                failure_detail: detail,
+                last_sign_at: self.state.seen_at,
+                ..self.row.clone()
+            },
+            ending: ending.clone(),
+            ai_cost: move |settled: Settlement| {
+                ai_cost_idr.unwrap_or_else(|| settled.minutes.saturating_mul(rate))
+            },
+        };
+        let over = Arc::new(over);
+        let (then, node, was) = (
+            Arc::clone(&over),
+            Arc::clone(&self.parts.node),
+            self.row.status,
+        );
+        let clock = Arc::clone(&self.parts.clock);
+        let settled = self
+            .parts
+            .ledger
+            .settle(settle, move |settled| {
+                then.entry(settled, was, &node, clock.now())
+            })
+            .await;
+        let settled = match settled {
+            Ok(settled) => settled,
+            Err(error) => return self.refused(error).await,
+        };
+        self.row = over.row(settled);
         self.state = self.state.over(&ending);
         tracing::info!(
             call = %self.row.id, tenant = %self.row.tenant_id, status = %ending.status, reason = %ending.reason,
-            talk_seconds = ending.talk_seconds, minutes = settled, "call over"
+            talk_seconds = ending.talk_seconds, minutes = settled.minutes, "call over"
         );
         Ok(())
     }
@@ -714,17 +691,6 @@ impl CallCore {
         Ok(last)
     }
 
-    fn ledger_failed(&mut self, error: LedgerError) -> CallError {
-        match error {
-            LedgerError::NotOwner => {
-                self.ours = false;
-                CallError::Busy
-            }
-            LedgerError::Busy => CallError::Busy,
-            _ => CallError::Unavailable,
-        }
-    }
-
     async fn write_row(
         &mut self,
         mut row: call::Model,
@@ -732,20 +698,26 @@ impl CallCore {
         transcript: Option<transcript::Model>,
     ) -> Result<(), CallError> {
         row.last_sign_at = self.state.seen_at;
-        let call = Some(CallWrite::Update(Box::new(update(&row, &self.parts.node))));
+        let update = update(&row, self.row.status, &self.parts.node);
         let entry = Entry {
-            call,
+            call: Some(CallWrite::Update(Box::new(update))),
             transcript,
-            invocation: None,
             events,
+            ..Entry::of(row.tenant_id)
         };
-        match self.parts.write(entry).await {
+        match self.parts.ledger.write(entry).await {
             Ok(()) => {
                 self.row = row;
                 Ok(())
             }
-            Err(WriteError::Failed(error)) => Err(error),
-            Err(WriteError::NotOurs) => {
+            Err(error) => self.refused(error).await,
+        }
+    }
+
+    /// What was to be written is not. Where the call is not ours any more, this actor has to go.
+    async fn refused(&mut self, error: LedgerError) -> Result<(), CallError> {
+        match error {
+            LedgerError::Conflict | LedgerError::NotOwner => {
                 self.ours = false;
                 // Of an erased call nothing is kept any more, and the bridge need not try again.
                 if self.was_erased().await? {
@@ -753,6 +725,7 @@ impl CallCore {
                 }
                 Err(CallError::Busy)
             }
+            error => Err(not_written(error)),
         }
     }
 
@@ -804,20 +777,64 @@ impl CallCore {
     }
 }
 
-fn update(row: &call::Model, node: &Arc<str>) -> CallUpdate {
-    // A call that is over keeps its last owner; only a running one is owned by this node.
+/// How a call ends, but for what its minutes come to.
+struct Over<C> {
+    row: call::Model,
+    ending: Ending,
+    ai_cost: C,
+}
+
+impl<C: Fn(Settlement) -> i64> Over<C> {
+    fn row(&self, settled: Settlement) -> call::Model {
+        call::Model {
+            status: self.ending.status,
+            ended_at: Some(self.ending.at),
+            duration_seconds: Some(self.ending.duration_seconds),
+            talk_time_seconds: Some(self.ending.talk_seconds),
+            hangup_reason: Some(self.ending.reason),
+            hangup_initiator: Some(self.ending.initiator),
+            ai_cost_idr: Some((self.ai_cost)(settled)),
+            pending: None,
+            ..self.row.clone()
+        }
+    }
+
+    fn entry(&self, settled: Settlement, was: CallStatus, node: &Arc<str>, now: Millis) -> Entry {
+        let row = self.row(settled);
+        Entry {
+            call: Some(CallWrite::Update(Box::new(update(&row, was, node)))),
+            events: vec![events::ended(
+                &row,
+                &self.ending,
+                (self.ai_cost)(settled),
+                now,
+            )],
+            ..Entry::of(row.tenant_id)
+        }
+    }
+}
+
+/// Who writes about a call. One that is over keeps its last owner; only a running one is owned by this node.
+pub(super) fn fence(row: &call::Model, node: &Arc<str>) -> Fence {
     let owner = if row.owner == **node {
         Arc::clone(node)
     } else {
         Arc::from(row.owner.as_str())
     };
-    CallUpdate {
-        id: row.id,
+    Fence {
         owner,
         epoch: row.epoch,
+    }
+}
+
+fn update(row: &call::Model, was: CallStatus, node: &Arc<str>) -> CallUpdate {
+    CallUpdate {
+        id: row.id,
+        fence: fence(row, node),
+        was,
         status: row.status,
-        answered_at: stored(row.answered_at),
-        ended_at: stored(row.ended_at),
+        answered_at: row.answered_at.map(Millis::as_i64),
+        ended_at: row.ended_at.map(Millis::as_i64),
         duration_seconds: row.duration_seconds,
         talk_time_seconds: row.talk_time_seconds,
         hangup_reason: row.hangup_reason,
@@ -828,6 +845,15 @@ fn update(row: &call::Model, node: &Arc<str>) -> CallUpdate {
         answer_message_id: row.answer_message_id.clone(),
         failure_detail: row.failure_detail.clone(),
         last_sign_at: row.last_sign_at.as_i64(),
+    }
+}
+
+/// What a bridge is told where nothing was written: it asks again.
+pub(super) fn not_written(error: LedgerError) -> CallError {
+    match error {
+        // Opened elsewhere at this moment: asking again finds it.
+        LedgerError::Busy | LedgerError::Conflict => CallError::Busy,
+        _ => CallError::Unavailable,
     }
 }
 

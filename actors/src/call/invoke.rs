@@ -7,7 +7,7 @@ use sea_orm::EntityTrait;
 use serde_json::Value;
 
 use super::{
-    core::{CallParts, WriteError, unavailable},
+    core::{CallParts, fence, not_written, unavailable},
     events,
     messages::{CallError, InvokeFunction},
     versions,
@@ -15,6 +15,7 @@ use super::{
 use crate::{
     functions::{FunctionSpec, Invoke, Invoked, Outcome},
     journal::Entry,
+    ledger::LedgerError,
     outbound::ErrorKind,
 };
 
@@ -49,16 +50,14 @@ impl Unwritten {
     /// Writing twice what was written with an unknown outcome is harmless.
     async fn write(mut self: Box<Self>, parts: &CallParts) -> Invocation {
         self.tries += 1;
-        match parts.write(self.entry.clone()).await {
+        match parts.ledger.write(self.entry.clone()).await {
             Ok(()) => Invocation::Answered(Ok(self.outcome)),
-            Err(WriteError::Failed(error)) if self.tries < TRIES_MAX => {
-                Invocation::Unwritten(error, self)
-            }
-            Err(WriteError::Failed(error)) => {
+            Err(LedgerError::Conflict) => Invocation::Answered(Err(CallError::Busy)),
+            Err(error) if self.tries < TRIES_MAX => Invocation::Unwritten(not_written(error), self),
+            Err(error) => {
                 tracing::error!(%error, "the outcome of a function could not be written and is given up");
-                Invocation::Answered(Err(error))
+                Invocation::Answered(Err(not_written(error)))
             }
-            Err(WriteError::NotOurs) => Invocation::Answered(Err(CallError::Busy)),
         }
     }
 }
@@ -112,18 +111,21 @@ async fn outcome(
             &result,
             now,
         )],
-        invocation: Some(invocation::Model {
-            call_id: row.id,
-            invocation_id: message.invocation_id,
-            tenant_id: row.tenant_id,
-            function_name: message.name,
-            outcome: outcome.to_string(),
-            duration_ms: invoked.duration_ms,
-            created_at: now,
-            function_id: function,
-            fault: invoked.outcome.fault().map(|code| code.as_str().to_owned()),
-        }),
-        ..Entry::default()
+        invocation: Some((
+            invocation::Model {
+                call_id: row.id,
+                invocation_id: message.invocation_id,
+                tenant_id: row.tenant_id,
+                function_name: message.name,
+                outcome: outcome.to_string(),
+                duration_ms: invoked.duration_ms,
+                created_at: now,
+                function_id: function,
+                fault: invoked.outcome.fault().map(|code| code.as_str().to_owned()),
+            },
+            fence(&row, &parts.node),
+        )),
+        ..Entry::of(row.tenant_id)
     };
     Ok(Found::New(Box::new(Unwritten {
         outcome,

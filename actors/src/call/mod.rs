@@ -8,7 +8,7 @@ mod events;
 mod invoke;
 pub mod machine;
 pub mod messages;
-mod open;
+pub mod open;
 pub mod settings;
 pub mod versions;
 

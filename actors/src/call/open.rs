@@ -3,24 +3,121 @@
 use std::sync::Arc;
 
 use dikala_entities::{
-    BridgeId, CallId, CallStatus, HangupInitiator, HangupReason, Millis, agent, call, phone_number,
-    tenant,
+    AgentId, BridgeId, CallId, CallStatus, HangupInitiator, HangupReason, Millis, PhoneNumberId,
+    Plan, TenantId, call,
 };
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
+use sea_orm::{FromQueryResult, Statement};
 
 use super::{
     Call,
-    core::{CallCore, CallParts, WriteError, unavailable},
+    core::{CallCore, CallParts, not_written, unavailable},
     ending::Ending,
     events,
     messages::{CallError, Incoming, Reply},
-    settings::CallSettings,
-    versions,
+    versions::Version,
 };
 use crate::{
     journal::{CallWrite, Entry},
-    ledger::{Admission, Admit, LedgerError, Settle},
+    ledger::{Admission, Admit},
 };
+
+/// What the store knows of a call that a bridge reports.
+#[derive(Debug)]
+pub enum Found {
+    /// The bridge reported it before.
+    Known(CallId),
+    /// It is new, and for this number.
+    New(Box<Callee>),
+}
+
+/// Who is called.
+#[derive(Clone, Debug)]
+pub struct Callee {
+    tenant: TenantId,
+    is_suspended: bool,
+    /// Calls of the tenant at the same time; none: any number.
+    max_concurrent: Option<i64>,
+    number: PhoneNumberId,
+    number_active: bool,
+    /// With its present version.
+    agent: Option<(AgentId, i64)>,
+    agent_active: bool,
+}
+
+#[derive(FromQueryResult)]
+struct Row {
+    known: Option<CallId>,
+    number: Option<PhoneNumberId>,
+    number_active: Option<bool>,
+    tenant: Option<TenantId>,
+    plan: Option<Plan>,
+    suspended_at: Option<Millis>,
+    max_concurrent: Option<i64>,
+    agent: Option<AgentId>,
+    agent_version: Option<i64>,
+    agent_active: Option<bool>,
+}
+
+/// Everything by key, and in one statement: with a database that is not on this machine every question costs its distance.
+const LOOK_UP: &str = "SELECT c.id AS known, n.id AS number, n.is_active AS number_active, t.id AS tenant, t.plan AS plan, \
+    t.suspended_at AS suspended_at, t.max_concurrent_calls AS max_concurrent, a.id AS agent, a.version AS agent_version, \
+    a.is_active AS agent_active FROM (SELECT 1 AS one) AS one \
+    LEFT JOIN calls c ON c.bridge_id = $1 AND c.bridge_call_id = $2 \
+    LEFT JOIN phone_numbers n ON n.did = $3 LEFT JOIN tenants t ON t.id = n.tenant_id \
+    LEFT JOIN agents a ON a.id = n.agent_id AND a.tenant_id = n.tenant_id";
+
+/// Looks whether the bridge's call is known already, and who is called.
+pub async fn look_up(
+    parts: &CallParts,
+    bridge: BridgeId,
+    incoming: &Incoming,
+) -> Result<Found, CallError> {
+    let db = parts.store.core_reader();
+    let values = [
+        bridge.into(),
+        incoming.bridge_call_id.clone().into(),
+        incoming.did.clone().into(),
+    ];
+    let look = Statement::from_sql_and_values(parts.store.backend(), LOOK_UP, values);
+    let row = Row::find_by_statement(look)
+        .one(db)
+        .await
+        .map_err(unavailable)?;
+    let row = row.ok_or(CallError::Unavailable)?;
+    if let Some(known) = row.known {
+        return Ok(Found::Known(known));
+    }
+    let (Some(tenant), Some(number)) = (row.tenant, row.number) else {
+        return Err(CallError::UnknownNumber);
+    };
+    let plan_limit = row.plan.and_then(|plan| parts.concurrency.of(plan));
+    Ok(Found::New(Box::new(Callee {
+        tenant,
+        is_suspended: row.suspended_at.is_some(),
+        max_concurrent: row.max_concurrent.or(plan_limit),
+        number,
+        number_active: row.number_active.unwrap_or_default(),
+        agent: row.agent.zip(row.agent_version),
+        agent_active: row.agent_active.unwrap_or_default(),
+    })))
+}
+
+impl Callee {
+    /// Why the call cannot be taken, as far as that does not depend on credit.
+    fn refusal(&self, version: Option<&Version>) -> Option<HangupReason> {
+        if self.is_suspended {
+            Some(HangupReason::TenantSuspended)
+        } else if !self.number_active {
+            Some(HangupReason::NumberInactive)
+        } else if version.is_none() {
+            Some(HangupReason::NoAgent)
+        } else if !self.agent_active {
+            Some(HangupReason::AgentInactive)
+        } else {
+            None
+        }
+    }
+}
 
 /// Opens a call, or stores that it was refused. The reply goes out after the commit.
 pub async fn open(
@@ -28,81 +125,29 @@ pub async fn open(
     id: CallId,
     bridge: BridgeId,
     incoming: Incoming,
+    callee: Callee,
 ) -> Result<(CallCore, Reply), CallError> {
     let now = parts.clock.now();
-    let callee = Callee::find(&parts, &incoming, now).await?;
-    let mut row = new_row(&parts, id, bridge, incoming, &callee, now);
-    let refusal = match callee.refusal() {
-        Some(reason) => Some(reason),
-        None => admit(&parts, &row, &callee).await?,
+    let version = match callee.agent {
+        Some((agent, version)) => parts
+            .versions
+            .current(&parts.store, agent, version, now)
+            .await
+            .map_err(unavailable)?,
+        None => None,
     };
-    match (refusal, callee.settings) {
-        (None, Some((version, settings))) => {
-            row.agent_version = Some(version);
-            take(parts, row, settings, now).await
+    let mut row = new_row(&parts, id, bridge, incoming, &callee, now);
+    row.agent_id = version.as_ref().map(|version| version.settings.id);
+    match (callee.refusal(version.as_deref()), version) {
+        (None, Some(version)) => {
+            row.agent_version = Some(version.number);
+            take(parts, row, &version, callee.max_concurrent, now).await
         }
-        (reason, _) => refuse(parts, row, reason.unwrap_or(HangupReason::NoAgent), now).await,
-    }
-}
-
-/// Who was called.
-struct Callee {
-    number: phone_number::Model,
-    tenant: tenant::Model,
-    agent_active: bool,
-    /// With the number of their version.
-    settings: Option<(i64, CallSettings)>,
-}
-
-impl Callee {
-    async fn find(parts: &CallParts, incoming: &Incoming, now: Millis) -> Result<Self, CallError> {
-        let db = parts.store.core_reader();
-        let number = phone_number::Entity::find()
-            .filter(phone_number::Column::Did.eq(incoming.did.clone()))
-            .one(db)
-            .await
-            .map_err(unavailable)?
-            .ok_or(CallError::UnknownNumber)?;
-        let tenant = tenant::Entity::find_by_id(number.tenant_id)
-            .one(db)
-            .await
-            .map_err(unavailable)?
-            .ok_or(CallError::UnknownNumber)?;
-        let agent = match number.agent_id {
-            Some(agent) => agent::Entity::find_by_id(agent)
-                .filter(agent::Column::TenantId.eq(tenant.id))
-                .one(db)
-                .await
-                .map_err(unavailable)?,
-            None => None,
-        };
-        let agent_active = agent.as_ref().is_some_and(|agent| agent.is_active);
-        let settings = match agent {
-            Some(agent) => versions::current(&parts.store, &agent, now)
-                .await
-                .map_err(unavailable)?,
-            None => None,
-        };
-        Ok(Self {
-            number,
-            tenant,
-            agent_active,
-            settings,
-        })
-    }
-
-    /// Why the call cannot be taken, as far as that does not depend on credit.
-    fn refusal(&self) -> Option<HangupReason> {
-        if self.tenant.suspended_at.is_some() {
-            Some(HangupReason::TenantSuspended)
-        } else if !self.number.is_active {
-            Some(HangupReason::NumberInactive)
-        } else if self.settings.is_none() {
-            Some(HangupReason::NoAgent)
-        } else if !self.agent_active {
-            Some(HangupReason::AgentInactive)
-        } else {
-            None
+        (reason, _) => {
+            let refused = Refused::new(row, reason.unwrap_or(HangupReason::NoAgent));
+            let entry = refused.entry(now);
+            parts.ledger.write(entry).await.map_err(not_written)?;
+            Ok(refused.reply(parts, now))
         }
     }
 }
@@ -118,11 +163,11 @@ fn new_row(
     let metadata = incoming.metadata.unwrap_or_default();
     call::Model {
         id,
-        tenant_id: callee.tenant.id,
+        tenant_id: callee.tenant,
         bridge_id: bridge,
         bridge_call_id: incoming.bridge_call_id,
-        phone_number_id: callee.number.id,
-        agent_id: callee.settings.as_ref().map(|(_, settings)| settings.id),
+        phone_number_id: callee.number,
+        agent_id: None,
         caller_number: incoming.caller_number,
         callee_number: incoming.did,
         status: CallStatus::Ringing,
@@ -147,116 +192,94 @@ fn new_row(
     }
 }
 
-async fn admit(
-    parts: &CallParts,
-    row: &call::Model,
-    callee: &Callee,
-) -> Result<Option<HangupReason>, CallError> {
-    let plan_limit = parts.concurrency.of(callee.tenant.plan);
+/// Asks for the first minute; the call is written with the answer, ringing or refused.
+async fn take(
+    parts: Arc<CallParts>,
+    row: call::Model,
+    version: &Version,
+    max_concurrent: Option<i64>,
+    now: Millis,
+) -> Result<(CallCore, Reply), CallError> {
     let admit = Admit {
         call: row.id,
         tenant: row.tenant_id,
         owner: Arc::clone(&parts.node),
         epoch: row.epoch,
-        max_concurrent: callee.tenant.max_concurrent_calls.or(plan_limit),
+        max_concurrent,
     };
-    match parts.ledger.admit(admit).await {
-        Ok(Admission::Granted) => Ok(None),
-        Ok(Admission::Refused(reason)) => Ok(Some(reason)),
-        Err(LedgerError::Busy) => Err(CallError::Busy),
-        Err(_) => Err(CallError::Unavailable),
-    }
-}
-
-async fn take(
-    parts: Arc<CallParts>,
-    row: call::Model,
-    settings: CallSettings,
-    now: Millis,
-) -> Result<(CallCore, Reply), CallError> {
-    let entry = Entry {
-        call: Some(CallWrite::Insert(Box::new(row.clone()))),
-        events: vec![events::started(&row, now)],
-        ..Entry::default()
+    let ringing = row.clone();
+    let then = move |admission| match admission {
+        Admission::Granted => Entry {
+            call: Some(CallWrite::Insert(Box::new(ringing.clone()))),
+            events: vec![events::started(&ringing, now)],
+            ..Entry::of(ringing.tenant_id)
+        },
+        Admission::Refused(reason) => Refused::new(ringing.clone(), reason).entry(now),
     };
-    if let Err(error) = parts.write(entry).await {
-        // Only where the row surely was not written: a call that is there after all must keep its minute. Else the sweep decides.
-        if matches!(
-            error,
-            WriteError::NotOurs | WriteError::Failed(CallError::Busy)
-        ) {
-            give_back(&parts, &row).await;
+    match parts.ledger.admit(admit, then).await.map_err(not_written)? {
+        Admission::Refused(reason) => Ok(Refused::new(row, reason).reply(parts, now)),
+        Admission::Granted => {
+            let max_minutes = version.settings.max_call_duration_minutes;
+            let state = Call::ringing(row.started_at, now, max_minutes, &parts.rules);
+            let reply = Reply::Taken {
+                call: row.id,
+                agent: version.for_bridge(&parts.transfers),
+            };
+            tracing::info!(call = %row.id, tenant = %row.tenant_id, caller = ?row.caller_number, "call taken");
+            Ok((CallCore::fresh(parts, row, state), reply))
         }
-        return Err(not_written(error));
-    }
-    let max_minutes = settings.max_call_duration_minutes;
-    let state = Call::ringing(row.started_at, now, max_minutes, &parts.rules);
-    let reply = Reply::Taken {
-        call: row.id,
-        agent: Arc::new(settings.for_bridge(&parts.transfers)),
-    };
-    tracing::info!(call = %row.id, tenant = %row.tenant_id, caller = ?row.caller_number, "call taken");
-    Ok((CallCore::fresh(parts, row, state), reply))
-}
-
-async fn refuse(
-    parts: Arc<CallParts>,
-    mut row: call::Model,
-    reason: HangupReason,
-    now: Millis,
-) -> Result<(CallCore, Reply), CallError> {
-    let state = Call::ringing(row.started_at, now, 1, &parts.rules);
-    let ending = Ending {
-        status: CallStatus::Failed,
-        reason,
-        initiator: HangupInitiator::System,
-        at: row.started_at,
-        duration_seconds: 0,
-        talk_seconds: 0,
-    };
-    row.status = ending.status;
-    row.ended_at = Some(ending.at);
-    row.duration_seconds = Some(0);
-    row.talk_time_seconds = Some(0);
-    row.hangup_reason = Some(reason);
-    row.hangup_initiator = Some(ending.initiator);
-    row.ai_cost_idr = Some(0);
-    let entry = Entry {
-        events: vec![
-            events::started(&row, now),
-            events::ended(&row, &ending, 0, now),
-        ],
-        call: Some(CallWrite::Insert(Box::new(row.clone()))),
-        ..Entry::default()
-    };
-    parts.write(entry).await.map_err(not_written)?;
-    let reply = Reply::Refused {
-        call: row.id,
-        reason,
-    };
-    tracing::info!(call = %row.id, tenant = %row.tenant_id, %reason, "call refused");
-    let state = state.over(&ending);
-    Ok((CallCore::fresh(parts, row, state), reply))
-}
-
-/// The minute of a call that was never written goes back. If this fails too, the registry's sweep finds the hold.
-async fn give_back(parts: &CallParts, row: &call::Model) {
-    let settle = Settle {
-        call: row.id,
-        tenant: row.tenant_id,
-        owner: Arc::clone(&parts.node),
-        epoch: row.epoch,
-        minutes: 0,
-    };
-    if let Err(error) = parts.ledger.settle(settle).await {
-        tracing::warn!(call = %row.id, ?error, "a hold without a call is left to the sweep");
     }
 }
 
-fn not_written(error: WriteError) -> CallError {
-    match error {
-        // The same bridge call was opened elsewhere at this moment: asking again finds it.
-        WriteError::NotOurs => CallError::Busy,
-        WriteError::Failed(error) => error,
+/// A call that is not taken: it failed as soon as it came in.
+struct Refused {
+    row: call::Model,
+    ending: Ending,
+}
+
+impl Refused {
+    fn new(row: call::Model, reason: HangupReason) -> Self {
+        let ending = Ending {
+            status: CallStatus::Failed,
+            reason,
+            initiator: HangupInitiator::System,
+            at: row.started_at,
+            duration_seconds: 0,
+            talk_seconds: 0,
+        };
+        let row = call::Model {
+            status: ending.status,
+            ended_at: Some(ending.at),
+            duration_seconds: Some(0),
+            talk_time_seconds: Some(0),
+            hangup_reason: Some(reason),
+            hangup_initiator: Some(ending.initiator),
+            ai_cost_idr: Some(0),
+            ..row
+        };
+        Self { row, ending }
+    }
+
+    fn entry(&self, now: Millis) -> Entry {
+        Entry {
+            events: vec![
+                events::started(&self.row, now),
+                events::ended(&self.row, &self.ending, 0, now),
+            ],
+            call: Some(CallWrite::Insert(Box::new(self.row.clone()))),
+            ..Entry::of(self.row.tenant_id)
+        }
+    }
+
+    /// Once it is written.
+    fn reply(self, parts: Arc<CallParts>, now: Millis) -> (CallCore, Reply) {
+        let Self { row, ending } = self;
+        let reply = Reply::Refused {
+            call: row.id,
+            reason: ending.reason,
+        };
+        tracing::info!(call = %row.id, tenant = %row.tenant_id, reason = %ending.reason, "call refused");
+        let state = Call::ringing(row.started_at, now, 1, &parts.rules).over(&ending);
+        (CallCore::fresh(parts, row, state), reply)
     }
 }

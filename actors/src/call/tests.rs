@@ -17,14 +17,15 @@ use sea_orm::{ActiveModelTrait, ActiveValue::Set, ConnectionTrait, EntityTrait, 
 
 use super::{
     CallError, CallParts, Incoming, Input, InvokeFunction, PlanConcurrency, Reply, Rules,
-    actor::Panic, core::CallCore, machine::PendingHangup, versions,
+    actor::Panic,
+    core::CallCore,
+    machine::PendingHangup,
+    versions::{self, Versions},
 };
 use crate::{
-    batches::BatchStats,
     bridges::Bridges,
     clock::{Clock, ManualClock, SharedClock, SteadyClock, SystemClock},
     functions::{self, FunctionsConfig},
-    journal::{CallJournal, JournalParts},
     ledger::{self, Credit, LedgerParts},
     outbound::{Guard, Outbound},
     outbox::Audience,
@@ -67,13 +68,6 @@ impl World {
             node: node.clone(),
             audience: Audience::default(),
         };
-        let journal_parts = JournalParts {
-            store: store.clone(),
-            clock: clock.clone(),
-            node: node.clone(),
-            audience: Audience::default(),
-            stats: Arc::new(BatchStats::default()),
-        };
         let outbound = Outbound::new(Guard::default(), None).expect("the defaults");
         let parts = CallParts {
             store: store.clone(),
@@ -84,8 +78,8 @@ impl World {
             ai_cost_idr_per_minute: 100,
             concurrency: PlanConcurrency::default(),
             transfers: TransferPrefixes::default(),
+            versions: Versions::default(),
             ledger: ledger::start(&here, &ledger_parts),
-            journal: CallJournal::start(&here, journal_parts),
             functions: functions::start(
                 std::slice::from_ref(&here),
                 &outbound,
@@ -212,7 +206,7 @@ async fn seed(store: &Store, vault: &Vault, now: Millis) {
         reference: None,
         description: None,
     };
-    ledger::credit(store, &SystemClock, "node", credit)
+    ledger::credit(store, Arc::new(SystemClock), "node", credit)
         .await
         .expect("is booked");
 }
@@ -267,7 +261,7 @@ async fn a_call_whose_actor_panics_comes_back_from_the_store_and_others_go_on() 
             (CallStatus::Ended, Some(100))
         );
     }
-    let report = ledger::verify(&world.store, None, SystemClock.now())
+    let report = ledger::verify(&world.store, None)
         .await
         .expect("is verified");
     assert_eq!(report.differences, Vec::<String>::new());
@@ -295,7 +289,7 @@ async fn a_call_that_keeps_panicking_is_settled_and_ended() {
         (CallStatus::Dropped, Some(HangupReason::BridgeError))
     );
     assert_eq!(row.hangup_initiator, Some(HangupInitiator::System));
-    let report = ledger::verify(&world.store, None, SystemClock.now())
+    let report = ledger::verify(&world.store, None)
         .await
         .expect("is verified");
     assert_eq!(report.differences, Vec::<String>::new());
@@ -396,7 +390,7 @@ async fn a_caller_that_is_cancelled_leaves_a_call_that_the_next_one_finds() {
         let call = world.incoming(bridge_call).await;
         assert_eq!(world.tell(call, hang_up()).await, Ok(Reply::Done));
     }
-    let report = ledger::verify(&world.store, None, SystemClock.now())
+    let report = ledger::verify(&world.store, None)
         .await
         .expect("is verified");
     assert_eq!(report.differences, Vec::<String>::new());
@@ -429,7 +423,7 @@ async fn an_extension_whose_answer_was_lost_leaves_no_talk_free() {
         (row.talk_time_seconds, row.ai_cost_idr),
         (Some(300), Some(500))
     );
-    let report = ledger::verify(&world.store, None, clock.now())
+    let report = ledger::verify(&world.store, None)
         .await
         .expect("is verified");
     assert_eq!(report.differences, Vec::<String>::new());

@@ -7,17 +7,24 @@
 //! [`sweep`], which removes those of deleted agents too. A call that is just being opened has read its version and is not
 //! written yet, so none goes before what followed it is [`OPENING_MS`] old.
 
-use std::{collections::HashMap, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use dikala_entities::{
-    AgentId, CallId, Millis, Store, TenantId, agent, agent_version, call, function,
+    AgentId, CallId, Millis, Store, TenantId, TransferPrefixes, agent, agent_version, call,
+    function,
     store::{Kind, json_rows, json_statement},
 };
+use moka::sync::Cache;
 use sea_orm::{
     ActiveValue::Set, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult,
     IntoActiveModel, QueryFilter, QueryOrder, QuerySelect, Statement, sea_query::Expr,
 };
 use serde::Serialize;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use super::settings::CallSettings;
@@ -32,6 +39,10 @@ pub(super) const LONGEST_MINUTES: i64 = 240;
 const LOOKED_AT_MAX: i64 = 100;
 /// Versions that one statement of the sweep looks at.
 const BATCH: usize = 500;
+/// What versions in memory may weigh in all.
+const CACHED_BYTES: u64 = 32 * 1024 * 1024;
+/// How much heavier a version is in memory than its JSON: its values, and what bridges are told of it.
+const HEAVIER: usize = 6;
 /// Between two batches of the sweep: others write in the meantime.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -100,18 +111,83 @@ pub async fn record(
     Ok(Recorded { version, weight })
 }
 
-/// The agent's present version, written now if it is not there yet.
-pub async fn current(
-    store: &Store,
-    agent: &agent::Model,
-    now: Millis,
-) -> Result<Option<(i64, CallSettings)>, DbErr> {
-    let read = settings_of(store.core_reader(), agent.id, agent.version).await?;
-    if let Some(settings) = read {
-        return Ok(Some((agent.version, settings)));
+/// A version of an agent, as calls begin with it.
+#[derive(Debug)]
+pub struct Version {
+    /// 1, 2, …
+    pub number: i64,
+    /// What it says.
+    pub settings: CallSettings,
+    for_bridge: OnceLock<Arc<Value>>,
+    /// About how many bytes it takes in memory.
+    weight: u32,
+}
+
+impl Version {
+    fn new(number: i64, settings: CallSettings) -> Result<Arc<Self>, DbErr> {
+        let bytes = HEAVIER * to_json(&settings)?.len();
+        Ok(Arc::new(Self {
+            number,
+            settings,
+            for_bridge: OnceLock::new(),
+            weight: u32::try_from(bytes).unwrap_or(u32::MAX),
+        }))
     }
+
+    /// What a bridge is told of it.
+    pub fn for_bridge(&self, transfers: &TransferPrefixes) -> Arc<Value> {
+        let made = || Arc::new(self.settings.for_bridge(transfers));
+        Arc::clone(self.for_bridge.get_or_init(made))
+    }
+}
+
+/// Versions that calls began with lately. A version never changes, so nothing in here is ever wrong; which one is an agent's
+/// present one is read for every call.
+#[derive(Clone, Debug)]
+pub struct Versions(Cache<(AgentId, i64), Arc<Version>>);
+
+impl Default for Versions {
+    fn default() -> Self {
+        let cache = Cache::builder().max_capacity(CACHED_BYTES);
+        Self(
+            cache
+                .weigher(|_, version: &Arc<Version>| version.weight)
+                .build(),
+        )
+    }
+}
+
+impl Versions {
+    /// A version of an agent, or the present one where that is not written yet; none where the agent is gone.
+    pub async fn current(
+        &self,
+        store: &Store,
+        agent: AgentId,
+        version: i64,
+        now: Millis,
+    ) -> Result<Option<Arc<Version>>, DbErr> {
+        if let Some(known) = self.0.get(&(agent, version)) {
+            return Ok(Some(known));
+        }
+        let read = match settings_of(store.core_reader(), agent, version).await? {
+            Some(settings) => Some(Version::new(version, settings)?),
+            None => first(store, agent, now).await?,
+        };
+        if let Some(version) = &read {
+            self.0.insert((agent, version.number), Arc::clone(version));
+        }
+        Ok(read)
+    }
+}
+
+/// The present version of an agent, written now if it is not there yet; none where the agent is gone.
+pub async fn first(
+    store: &Store,
+    agent: AgentId,
+    now: Millis,
+) -> Result<Option<Arc<Version>>, DbErr> {
     let txn = store.begin_core().await?;
-    let locked = agent::Entity::find_by_id(agent.id)
+    let locked = agent::Entity::find_by_id(agent)
         .lock_exclusive()
         .one(&txn)
         .await?;
@@ -121,7 +197,7 @@ pub async fn current(
     let recorded = record(&txn, &agent, now).await?;
     let settings = present(&txn, &agent).await?;
     txn.commit().await?;
-    Ok(Some((recorded.version, settings)))
+    Version::new(recorded.version, settings).map(Some)
 }
 
 /// The settings that a call began with; none for a call that was refused.
@@ -409,16 +485,22 @@ mod tests {
                 .await
                 .expect("reads")
                 .expect("is there");
-            let (version, present) = current(&store, &row, NOW)
+            let cache = Versions::default();
+            let version = cache
+                .current(&store, row.id, row.version, NOW)
                 .await
                 .expect("writes")
                 .expect("is there");
-            assert_eq!((version, present.system_prompt.as_str()), (1, "new"));
-            let again = current(&store, &row, NOW)
+            assert_eq!(
+                (version.number, version.settings.system_prompt.as_str()),
+                (1, "new")
+            );
+            let again = cache
+                .current(&store, row.id, row.version, NOW)
                 .await
                 .expect("reads")
                 .expect("is there");
-            assert_eq!(again.0, 1);
+            assert_eq!(again.number, 1);
             assert!(weight_of_all(db, tenant).await.expect("reads") > 100);
             let key = idempotency::Entity::find()
                 .one(db)

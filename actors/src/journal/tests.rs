@@ -1,19 +1,31 @@
-//! The journal on both stores.
+//! What calls write, on both stores.
 
-use dikala_entities::{BridgeId, EventKind, PhoneNumberId, TenantId, event};
+use dikala_entities::{Millis, PhoneNumberId, Store};
 use sea_orm::{DbBackend, PaginatorTrait, Statement, sea_query::Expr};
 
 use super::*;
 use crate::{
-    clock::SystemClock,
+    clock::{Clock, SystemClock},
+    ledger::{self, LedgerError, LedgerHandle, LedgerParts},
+    outbox::Audience,
     testing::{postgres_store, stores},
 };
+use dikala_entities::EventKind;
 
-fn entry(now: Millis) -> Entry {
-    let (id, tenant) = (CallId::new(now), TenantId::new(now));
-    let call = call::Model {
-        id,
-        tenant_id: tenant,
+fn ledger(store: &Store) -> LedgerHandle {
+    let parts = LedgerParts {
+        store: store.clone(),
+        clock: Arc::new(SystemClock),
+        node: Arc::from("node"),
+        audience: Audience::default(),
+    };
+    ledger::start(&actix_rt::Arbiter::current(), &parts)
+}
+
+fn ringing(now: Millis) -> call::Model {
+    call::Model {
+        id: CallId::new(now),
+        tenant_id: TenantId::new(now),
         bridge_id: BridgeId::new(now),
         bridge_call_id: "b".to_owned(),
         phone_number_id: PhoneNumberId::new(now),
@@ -39,102 +51,135 @@ fn entry(now: Millis) -> Entry {
         last_sign_at: now,
         owner: "node".to_owned(),
         epoch: 1,
-    };
-    let data = serde_json::json!({"callId": id});
-    let event = NewEvent::new(EventKind::CallStarted, tenant, Some(id), now, now, &data);
+    }
+}
+
+fn event(call: &call::Model, kind: EventKind) -> NewEvent {
+    let (now, data) = (call.started_at, serde_json::json!({"callId": call.id}));
+    NewEvent::new(kind, call.tenant_id, Some(call.id), now, now, &data)
+}
+
+fn begun(call: &call::Model) -> Entry {
     Entry {
-        call: Some(CallWrite::Insert(Box::new(call))),
-        events: vec![event],
-        ..Entry::default()
+        call: Some(CallWrite::Insert(Box::new(call.clone()))),
+        events: vec![event(call, EventKind::CallStarted)],
+        ..Entry::of(call.tenant_id)
     }
 }
 
-/// A commit that went through and whose answer was lost is written again.
+fn answered(call: &call::Model) -> Entry {
+    let update = CallUpdate {
+        id: call.id,
+        fence: fence(1),
+        was: CallStatus::Ringing,
+        status: CallStatus::Answered,
+        answered_at: Some(call.started_at.as_i64()),
+        ended_at: None,
+        duration_seconds: None,
+        talk_time_seconds: None,
+        hangup_reason: None,
+        hangup_initiator: None,
+        transcript_summary: None,
+        ai_cost_idr: None,
+        pending: None,
+        answer_message_id: None,
+        failure_detail: None,
+        last_sign_at: call.started_at.as_i64(),
+    };
+    Entry {
+        call: Some(CallWrite::Update(Box::new(update))),
+        events: vec![event(call, EventKind::CallAnswered)],
+        ..Entry::of(call.tenant_id)
+    }
+}
+
+fn fence(epoch: i64) -> Fence {
+    Fence {
+        owner: Arc::from("node"),
+        epoch,
+    }
+}
+
+fn invoked(call: &call::Model, id: &str) -> Entry {
+    let invocation = invocation::Model {
+        call_id: call.id,
+        invocation_id: id.to_owned(),
+        tenant_id: call.tenant_id,
+        function_name: "look_up".to_owned(),
+        outcome: "{}".to_owned(),
+        duration_ms: 1,
+        created_at: call.started_at,
+        function_id: None,
+        fault: None,
+    };
+    Entry {
+        invocation: Some((invocation, fence(1))),
+        events: vec![event(call, EventKind::FunctionCalled)],
+        ..Entry::of(call.tenant_id)
+    }
+}
+
+async fn events(store: &Store, call: &call::Model) -> u64 {
+    event::Entity::find()
+        .filter(event::Column::CallId.eq(call.id))
+        .count(store.reader())
+        .await
+        .expect("is counted")
+}
+
+/// A commit that went through and whose answer was lost is written again, by the same entry or by a later try of the actor,
+/// whose event has another id.
 #[actix::test]
-async fn an_entry_that_is_written_twice_is_written_once() {
+async fn what_is_written_twice_is_written_once() {
     for (_folder, store) in stores().await {
-        let clock: SharedClock = Arc::new(SystemClock);
-        let now = clock.now();
-        let parts = JournalParts {
-            store: store.clone(),
-            clock,
-            node: Arc::from("node"),
-            audience: Audience::default(),
-            stats: Arc::new(BatchStats::default()),
-        };
-        let entry = entry(now);
-        let waiting = |entry: &Entry| Waiting {
-            entry: entry.clone(),
-            reply: oneshot::channel().0,
-        };
-        for _ in 0..2 {
-            let written = write_once(&parts, &[waiting(&entry)]).await;
-            assert!(written.expect("is written").conflicts.is_empty());
+        let (ledger, call) = (ledger(&store), ringing(SystemClock.now()));
+        for entry in [begun(&call), answered(&call), invoked(&call, "one")] {
+            for _ in 0..2 {
+                assert_eq!(ledger.write(entry.clone()).await, Ok(()));
+            }
         }
-        let events = event::Entity::find()
-            .filter(event::Column::Id.eq(entry.events[0].id))
-            .count(store.reader());
-        assert_eq!(events.await.expect("is counted"), 1);
-        // The same call under another owner is not this entry's.
-        let Some(CallWrite::Insert(mut call)) = entry.call.clone() else {
-            panic!("an insert");
-        };
-        call.owner = "another".to_owned();
-        let other = Entry {
-            call: Some(CallWrite::Insert(call)),
-            ..Entry::default()
-        };
-        let written = write_once(&parts, &[waiting(&other)]).await;
-        assert_eq!(written.expect("is written").conflicts.len(), 1);
+        assert_eq!(events(&store, &call).await, 3);
+        for again in [begun(&call), answered(&call), invoked(&call, "one")] {
+            assert_eq!(ledger.write(again).await, Ok(()));
+        }
+        assert_eq!(events(&store, &call).await, 3);
     }
 }
 
-/// The later of two transcripts of one call stays, also where both are in one batch; that of another call is untouched.
+/// Nothing of an entry is written where its call is another's, and what is beside it in the batch is written all the same.
 #[actix::test]
-async fn the_latest_transcript_of_each_call_of_a_batch_is_written() {
+async fn who_lost_a_call_writes_nothing_and_hinders_nobody() {
     for (_folder, store) in stores().await {
-        let clock: SharedClock = Arc::new(SystemClock);
-        let now = clock.now();
-        let parts = JournalParts {
-            store: store.clone(),
-            clock,
-            node: Arc::from("node"),
-            audience: Audience::default(),
-            stats: Arc::new(BatchStats::default()),
+        let now = SystemClock.now();
+        let (ledger, call) = (ledger(&store), ringing(now));
+        assert_eq!(ledger.write(begun(&call)).await, Ok(()));
+        call::Entity::update_many()
+            .col_expr(call::Column::Epoch, Expr::value(2))
+            .filter(call::Column::Id.eq(call.id))
+            .exec(store.writer())
+            .await
+            .expect("is taken over");
+        let twin = call::Model {
+            id: CallId::new(now),
+            ..call.clone()
         };
-        let (one, other) = (CallId::new(now), CallId::new(now));
-        let said = |call: CallId, summary: &str| {
-            let transcript = transcript::Model {
-                call_id: call,
-                tenant_id: TenantId::new(now),
-                summary: summary.to_owned(),
-                turns: "[]".to_owned(),
-                created_at: now,
-            };
-            let entry = Entry {
-                transcript: Some(transcript),
-                ..Entry::default()
-            };
-            Waiting {
-                entry,
-                reply: oneshot::channel().0,
-            }
-        };
-        let batches = [
-            vec![
-                said(one, "first"),
-                said(other, "other"),
-                said(one, "second"),
-            ],
-            vec![said(one, "third")],
-        ];
-        for (batch, expected) in batches.into_iter().zip(["second", "third"]) {
-            write_once(&parts, &batch).await.expect("is written");
-            for (call, expected) in [(one, expected), (other, "other")] {
-                let found = transcript::Entity::find_by_id(call).one(store.reader());
-                let found = found.await.expect("is read").expect("is there");
-                assert_eq!(found.summary, expected);
-            }
+        let others: Vec<call::Model> = (0..8)
+            .map(|n| call::Model {
+                bridge_call_id: format!("other {n}"),
+                tenant_id: call.tenant_id,
+                ..ringing(now)
+            })
+            .collect();
+        let lost = [answered(&call), invoked(&call, "one"), begun(&twin)];
+        let lost = futures_util::future::join_all(lost.map(|entry| ledger.write(entry)));
+        let kept = others.iter().map(|other| ledger.write(begun(other)));
+        let (lost, kept) = tokio::join!(lost, futures_util::future::join_all(kept));
+        assert_eq!(lost, [Err(LedgerError::Conflict); 3]);
+        assert!(kept.iter().all(Result::is_ok), "{kept:?}");
+        assert_eq!(events(&store, &call).await, 1);
+        assert_eq!(events(&store, &twin).await, 0);
+        for other in &others {
+            assert_eq!(events(&store, other).await, 1);
         }
     }
 }
@@ -145,41 +190,8 @@ async fn an_outcome_that_comes_while_its_call_is_being_erased_is_not_kept() {
     let Some(store) = postgres_store().await else {
         return;
     };
-    let clock: SharedClock = Arc::new(SystemClock);
-    let now = clock.now();
-    let parts = JournalParts {
-        store: store.clone(),
-        clock,
-        node: Arc::from("node"),
-        audience: Audience::default(),
-        stats: Arc::new(BatchStats::default()),
-    };
-    let waiting = |entry: Entry| Waiting {
-        entry,
-        reply: oneshot::channel().0,
-    };
-    let begun = entry(now);
-    let Some(CallWrite::Insert(call)) = begun.call.clone() else {
-        panic!("an insert");
-    };
-    write_once(&parts, &[waiting(begun)])
-        .await
-        .expect("is written");
-    let outcome = Entry {
-        invocation: Some(invocation::Model {
-            call_id: call.id,
-            invocation_id: "one".to_owned(),
-            tenant_id: call.tenant_id,
-            function_name: "look_up".to_owned(),
-            outcome: "{}".to_owned(),
-            duration_ms: 1,
-            created_at: now,
-            function_id: None,
-            fault: None,
-        }),
-        ..Entry::default()
-    };
-
+    let (ledger, call) = (ledger(&store), ringing(SystemClock.now()));
+    assert_eq!(ledger.write(begun(&call)).await, Ok(()));
     let erasing = store.begin().await.expect("begins");
     call::Entity::update_many()
         .col_expr(call::Column::Owner, Expr::value(call::NOBODY))
@@ -187,7 +199,8 @@ async fn an_outcome_that_comes_while_its_call_is_being_erased_is_not_kept() {
         .exec(&erasing)
         .await
         .expect("is erased");
-    let written = actix_rt::spawn(async move { write_once(&parts, &[waiting(outcome)]).await });
+    let outcome = invoked(&call, "one");
+    let written = actix_rt::spawn(async move { ledger.write(outcome).await });
     let waits = "SELECT COUNT(*) AS waiting FROM pg_locks WHERE NOT granted";
     while !written.is_finished() {
         let ask = Statement::from_string(DbBackend::Postgres, waits);
@@ -201,8 +214,44 @@ async fn an_outcome_that_comes_while_its_call_is_being_erased_is_not_kept() {
         }
     }
     erasing.commit().await.expect("commits");
-    let written = written.await.expect("is done").expect("is written");
-    assert_eq!(written.conflicts.len(), 1);
+    assert_eq!(written.await.expect("is done"), Err(LedgerError::Conflict));
     let kept = invocation::Entity::find().count(store.reader()).await;
     assert_eq!(kept.expect("is counted"), 0);
+}
+
+/// Positions are given without a gap and never twice, in the order of the commits, to each tenant by itself.
+#[actix::test]
+async fn each_tenants_events_are_in_the_order_of_their_commits() {
+    for (_folder, store) in stores().await {
+        let now = SystemClock.now();
+        let (one, other) = (ledger(&store), ledger(&store));
+        let tenants = [TenantId::new(now), TenantId::new(now), TenantId::new(now)];
+        let calls: Vec<call::Model> = (0..60)
+            .map(|n| call::Model {
+                bridge_call_id: format!("{n}"),
+                tenant_id: tenants[n % 3],
+                ..ringing(now)
+            })
+            .collect();
+        let writes = calls.iter().enumerate().map(|(n, call)| {
+            let ledger = if n % 2 == 0 { &one } else { &other };
+            async move {
+                assert_eq!(ledger.write(begun(call)).await, Ok(()));
+                assert_eq!(ledger.write(answered(call)).await, Ok(()));
+            }
+        });
+        futures_util::future::join_all(writes).await;
+        for tenant in tenants {
+            let mut positions: Vec<i64> = event::Entity::find()
+                .filter(event::Column::TenantId.eq(tenant))
+                .select_only()
+                .column(event::Column::Position)
+                .into_tuple()
+                .all(store.reader())
+                .await
+                .expect("answers");
+            positions.sort_unstable();
+            assert_eq!(positions, (1..=40).collect::<Vec<i64>>());
+        }
+    }
 }

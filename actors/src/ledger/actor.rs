@@ -9,7 +9,10 @@ use actix::{
 use actix_rt::ArbiterHandle;
 use tokio::sync::oneshot;
 
-use super::{Item, LedgerError, LedgerParts, Outcome, statements::write};
+use super::{
+    LedgerError, LedgerParts, Outcome,
+    batch::{Posting, write},
+};
 use crate::{
     batches::{self, BatchStats},
     gather::Gather,
@@ -23,10 +26,10 @@ const BATCH_MAX: usize = 256;
 const QUEUE_MAX: usize = 16_384;
 const MAILBOX: usize = 4_096;
 
-/// Book this and answer when it is durable.
-#[derive(Debug, Message)]
+/// Book and write this, and answer when it is durable.
+#[derive(Message)]
 #[rtype(result = "Outcome")]
-pub(super) struct Post(pub(super) Item);
+pub(super) struct Post(pub(super) Posting);
 
 /// Readiness asks whether the actor still takes messages.
 #[derive(Debug, Message)]
@@ -34,7 +37,7 @@ pub(super) struct Post(pub(super) Item);
 pub(super) struct Ping;
 
 struct Waiting {
-    item: Item,
+    posting: Posting,
     reply: oneshot::Sender<Outcome>,
 }
 
@@ -93,9 +96,9 @@ impl Supervised for CreditLedger {
 impl Handler<Post> for CreditLedger {
     type Result = ResponseFuture<Outcome>;
 
-    fn handle(&mut self, Post(item): Post, ctx: &mut MeteredContext<Self>) -> Self::Result {
+    fn handle(&mut self, Post(posting): Post, ctx: &mut MeteredContext<Self>) -> Self::Result {
         let (reply, outcome) = oneshot::channel();
-        if self.gather.push(Waiting { item, reply }).is_err() {
+        if self.gather.push(Waiting { posting, reply }).is_err() {
             return Box::pin(async { Err(LedgerError::Busy) });
         }
         self.pump(ctx);
@@ -111,8 +114,8 @@ impl Handler<Ping> for CreditLedger {
 
 async fn book(parts: LedgerParts, stats: Arc<BatchStats>, batch: Vec<Waiting>) {
     let write_items = async |batch: &[Waiting]| {
-        let items: Vec<Item> = batch.iter().map(|waiting| waiting.item.clone()).collect();
-        write(&parts.store, &parts.node, parts.clock.now(), &items).await
+        let postings: Vec<&Posting> = batch.iter().map(|waiting| &waiting.posting).collect();
+        write(&parts, &postings).await
     };
     batches::commit(batch, &stats, write_items, |batch, written| match written {
         Ok(written) => {

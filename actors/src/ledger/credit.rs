@@ -1,9 +1,14 @@
 //! One booking, by itself: for commands that run beside a server, or without one.
 
+use std::sync::Arc;
+
 use dikala_entities::{MINUTES_MAX, Store, TransactionId, TransactionType, credit_transaction};
 
-use super::{Booked, Credit, Item, LedgerError, statements::write};
-use crate::clock::Clock;
+use super::{
+    Booked, Credit, Item, LedgerError, LedgerParts,
+    batch::{Posting, write},
+};
+use crate::{clock::SharedClock, outbox::Audience};
 
 const TEXT_CHARS_MAX: usize = 255;
 
@@ -21,14 +26,20 @@ pub enum CreditError {
 /// Books credit through the same plan and the same statements as the ledger's actors.
 pub async fn credit(
     store: &Store,
-    clock: &dyn Clock,
+    clock: SharedClock,
     node: &str,
     credit: Credit,
 ) -> Result<credit_transaction::Model, CreditError> {
     check(&credit).map_err(|wrong| CreditError::Refused(wrong.to_owned()))?;
-    let (kind, now) = (credit.kind, clock.now());
-    let item = Item::Credit(credit, TransactionId::new(now));
-    let mut written = write(store, node, now, &[item]).await?;
+    let kind = credit.kind;
+    let item = Item::Credit(credit, TransactionId::new(clock.now()));
+    let parts = LedgerParts {
+        store: store.clone(),
+        clock,
+        node: Arc::from(node),
+        audience: Audience::default(),
+    };
+    let mut written = write(&parts, &[&Posting::Book(item)]).await?;
     match written.outcomes.pop() {
         Some(Ok(Booked::Transaction(transaction))) => Ok(*transaction),
         Some(Err(LedgerError::NoAccount)) => Err(CreditError::NoTenant),

@@ -2,9 +2,10 @@
 //!
 //! The model is the quota of RFC 8506 (credit control): a call never talks on credit that was not granted first, a grant is
 //! small, the last one says that it is the last, and what was not used comes back. `plan` decides, `statements` reads and writes,
-//! `actor` commits in groups, `verify` proves the books.
+//! `batch` makes one transaction of it and of what the calls write, `actor` commits in groups, `verify` proves the books.
 
 mod actor;
+mod batch;
 mod credit;
 mod plan;
 mod statements;
@@ -25,16 +26,20 @@ use dikala_entities::{
 };
 use sea_orm::DbBackend;
 
-use self::actor::{Ping, Post};
 pub use self::{
     actor::CreditLedger,
     credit::{CreditError, credit},
-    statements::{Orphan, orphans, take_over},
+    statements::take_over,
     verify::{Report, verify},
+};
+use self::{
+    actor::{Ping, Post},
+    batch::{Made, Posting},
 };
 use crate::{
     batches::{BatchReading, BatchStats},
     clock::SharedClock,
+    journal::Entry,
     outbox::Audience,
 };
 
@@ -118,6 +123,8 @@ pub enum LedgerError {
     Unavailable,
     #[error("the call belongs to another owner")]
     NotOwner,
+    #[error("the call belongs to another owner, or it exists already")]
+    Conflict,
     #[error("a later request was answered already")]
     Stale,
     #[error("a request is missing before this one")]
@@ -160,6 +167,8 @@ enum Booked {
     Grant(Grant),
     Settlement(Settlement),
     Transaction(Box<credit_transaction::Model>),
+    /// There was nothing to book.
+    Nothing,
 }
 
 type Outcome = Result<Booked, LedgerError>;
@@ -190,7 +199,7 @@ pub struct LedgerParts {
     pub store: Store,
     pub clock: SharedClock,
     pub node: Arc<str>,
-    /// Who hears of `credits.low`.
+    /// Who hears of what was announced.
     pub audience: Audience,
 }
 
@@ -227,25 +236,50 @@ impl LedgerHandle {
         let _ = self.credited.set(recipient);
     }
 
-    /// Asks for the first minute of a call.
-    pub async fn admit(&self, admit: Admit) -> Result<Admission, LedgerError> {
-        match self.post(Item::Admit(admit)).await? {
+    /// Asks for the first minute of a call, and writes what `then` makes of the answer in the same transaction.
+    pub async fn admit(
+        &self,
+        admit: Admit,
+        then: impl Fn(Admission) -> Entry + Send + Sync + 'static,
+    ) -> Result<Admission, LedgerError> {
+        let tenant = admit.tenant;
+        let consequence = move |booked: &Booked| match booked {
+            Booked::Admission(admission) => then(*admission),
+            _ => Entry::of(tenant),
+        };
+        let posting = and_write(Item::Admit(admit), consequence);
+        match self.post(posting).await? {
             Booked::Admission(admission) => Ok(admission),
             _ => Err(LedgerError::Unavailable),
         }
     }
 
+    /// Writes what moves no minutes.
+    pub async fn write(&self, entry: Entry) -> Result<(), LedgerError> {
+        self.post(Posting::Write(Arc::new(entry))).await.map(drop)
+    }
+
     /// Asks for more minutes.
     pub async fn extend(&self, extend: Extend) -> Result<Grant, LedgerError> {
-        match self.post(Item::Extend(extend)).await? {
+        match self.post(Posting::Book(Item::Extend(extend))).await? {
             Booked::Grant(grant) => Ok(grant),
             _ => Err(LedgerError::Unavailable),
         }
     }
 
-    /// Books the end of a call.
-    pub async fn settle(&self, settle: Settle) -> Result<Settlement, LedgerError> {
-        match self.post(Item::Settle(settle)).await? {
+    /// Books the end of a call, and writes what `then` makes of it in the same transaction.
+    pub async fn settle(
+        &self,
+        settle: Settle,
+        then: impl Fn(Settlement) -> Entry + Send + Sync + 'static,
+    ) -> Result<Settlement, LedgerError> {
+        let tenant = settle.tenant;
+        let consequence = move |booked: &Booked| match booked {
+            Booked::Settlement(settlement) => then(*settlement),
+            _ => Entry::of(tenant),
+        };
+        let posting = and_write(Item::Settle(settle), consequence);
+        match self.post(posting).await? {
             Booked::Settlement(settlement) => Ok(settlement),
             _ => Err(LedgerError::Unavailable),
         }
@@ -256,7 +290,7 @@ impl LedgerHandle {
         credit::check(&credit).map_err(LedgerError::Invalid)?;
         let tenant = credit.tenant;
         let id = TransactionId::new(self.clock.now());
-        match self.post(Item::Credit(credit, id)).await? {
+        match self.post(Posting::Book(Item::Credit(credit, id))).await? {
             Booked::Transaction(transaction) => {
                 if let Some(recipient) = self.credited.get() {
                     // Lost where the mailbox is full: the calls ask again by themselves.
@@ -283,15 +317,22 @@ impl LedgerHandle {
         self.stats.reading()
     }
 
-    async fn post(&self, item: Item) -> Outcome {
-        let shard = item.tenant().as_u128() % self.shards.len().max(1) as u128;
+    async fn post(&self, posting: Posting) -> Outcome {
+        let shard = posting.tenant().as_u128() % self.shards.len().max(1) as u128;
         let shard = self
             .shards
             .get(usize::try_from(shard).unwrap_or(0))
             .ok_or(LedgerError::Unavailable)?;
         shard
-            .send(Post(item))
+            .send(Post(posting))
             .await
             .unwrap_or(Err(LedgerError::Unavailable))
     }
+}
+
+fn and_write(
+    item: Item,
+    consequence: impl Fn(&Booked) -> Entry + Send + Sync + 'static,
+) -> Posting {
+    Posting::BookAndWrite(item, Box::new(consequence), Made::default())
 }

@@ -1,62 +1,86 @@
-//! The ledger's SQL: one transaction a batch. Accounts are locked in the order of their keys, since without an order batches
-//! of several nodes deadlock; holds and keys are read after the lock, so that what its previous holder committed is seen.
+//! The ledger's SQL. Accounts are locked in the order of their keys, since without an order batches of several nodes deadlock.
+//! Holds are read in the same statement, so they may be older than the lock: each is written only where it still is as it was
+//! read, and a batch that finds another is made again.
 
-use std::{
-    collections::{BTreeSet, HashMap},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use dikala_entities::{
-    CallId, EventKind, Millis, Store, TenantId,
-    batch::insert_rows,
+    CallId, EventKind, Millis, TenantId,
+    batch::BatchWrite,
     credit_account, credit_hold, credit_transaction,
-    store::{Kind, Transaction, json_rows, json_statement},
+    store::{Kind, Transaction, is_one_of},
 };
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, IntoActiveModel,
-    QueryFilter, QueryOrder, QuerySelect, Statement, Value, sea_query::LockType,
+    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, IdenStatic,
+    IntoActiveModel, Iterable, QueryFilter, QueryOrder, QuerySelect, Statement, Value,
+    sea_query::LockType,
 };
 use serde::Serialize;
-use serde_json::{Value as Json, json};
+use serde_json::json;
 
 use super::{
-    Item, Outcome,
-    plan::{Book, Low, credit_key, plan},
+    Item,
+    plan::{Book, Low, credit_key},
 };
-use crate::outbox::{self, Announced, NewEvent};
+use crate::outbox::NewEvent;
 
 /// Identifiers bound in one statement.
 const CHUNK: usize = 500;
 
-/// A batch that is on disk.
-pub(super) struct Written {
-    pub outcomes: Vec<Outcome>,
-    pub announced: Announced,
+/// The holds of a batch as they were read.
+pub(super) type Before = BTreeMap<CallId, credit_hold::Model>;
+
+/// What the items are about, and the accounts kept until the transaction ends. SQLite has one writer anyway.
+pub(super) async fn read(txn: &Transaction, items: &[Item]) -> Result<Book, DbErr> {
+    let mut book = Book::default();
+    let tenants: BTreeSet<TenantId> = items.iter().map(Item::tenant).collect();
+    let calls: BTreeSet<CallId> = items.iter().filter_map(Item::call).collect();
+    let values = [json!(tenants).to_string(), json!(calls).to_string()];
+    let rows = txn
+        .query_all_raw(Statement::from_sql_and_values(
+            txn.get_database_backend(),
+            accounts_and_holds(txn.get_database_backend()),
+            values.map(Value::from),
+        ))
+        .await?;
+    for row in &rows {
+        let account = credit_account::Model::from_query_result(row, "a_")?;
+        book.accounts.entry(account.tenant_id).or_insert(account);
+        let call: Option<CallId> = row.try_get("h_", "call_id")?;
+        if let Some(call) = call {
+            book.holds
+                .insert(call, credit_hold::Model::from_query_result(row, "h_")?);
+        }
+    }
+    book.booked = read_booked(txn, items).await?;
+    Ok(book)
 }
 
-/// Books a batch.
-pub(super) async fn write(
-    store: &Store,
-    node: &str,
-    now: Millis,
-    items: &[Item],
-) -> Result<Written, DbErr> {
-    let txn = store.begin_core().await?;
-    let mut book = read(&txn, items).await?;
-    let outcomes = plan(&mut book, items, now);
-    write_holds(&txn, &book).await?;
-    write_transactions(&txn, &book).await?;
-    write_accounts(&txn, &book).await?;
-    let events: Vec<NewEvent> = book.lows.iter().map(|low| announce(low, now)).collect();
-    let announced = outbox::write(&txn, &events, node, now).await?;
-    txn.commit().await?;
-    Ok(Written {
-        outcomes,
-        announced,
-    })
+/// Takes the tenants and the calls as JSON arrays.
+fn accounts_and_holds(backend: DbBackend) -> String {
+    let named = |alias: &str, columns: Vec<&'static str>| {
+        let named = columns
+            .iter()
+            .map(|name| format!("{alias}.\"{name}\" AS {alias}_{name}"));
+        named.collect::<Vec<_>>().join(", ")
+    };
+    let accounts = credit_account::Column::iter().map(|column| column.as_str());
+    let holds = credit_hold::Column::iter().map(|column| column.as_str());
+    let lock = match backend {
+        DbBackend::Postgres => " FOR UPDATE OF a",
+        _ => "",
+    };
+    format!(
+        "SELECT {}, {} FROM credit_accounts a LEFT JOIN credit_holds h ON h.tenant_id = a.tenant_id AND {} \
+         WHERE {} ORDER BY a.tenant_id{lock}",
+        named("a", accounts.collect()),
+        named("h", holds.collect()),
+        is_one_of(backend, "h.call_id", 2),
+        is_one_of(backend, "a.tenant_id", 1),
+    )
 }
 
-/// Reads accounts and keeps them until the transaction ends. SQLite has one writer anyway.
+/// Reads accounts and keeps them until the transaction ends.
 async fn lock_accounts(
     txn: &Transaction,
     tenants: Vec<TenantId>,
@@ -68,26 +92,6 @@ async fn lock_accounts(
         select = select.lock(LockType::Update);
     }
     select.all(txn).await
-}
-
-async fn read(txn: &Transaction, items: &[Item]) -> Result<Book, DbErr> {
-    let mut book = Book::default();
-    let tenants: BTreeSet<TenantId> = items.iter().map(Item::tenant).collect();
-    let accounts = lock_accounts(txn, tenants.into_iter().collect()).await?;
-    book.accounts = accounts
-        .into_iter()
-        .map(|account| (account.tenant_id, account))
-        .collect();
-    let calls: BTreeSet<CallId> = items.iter().filter_map(Item::call).collect();
-    if !calls.is_empty() {
-        let holds = credit_hold::Entity::find()
-            .filter(credit_hold::Column::CallId.is_in(calls))
-            .all(txn)
-            .await?;
-        book.holds = holds.into_iter().map(|hold| (hold.call_id, hold)).collect();
-    }
-    book.booked = read_booked(txn, items).await?;
-    Ok(book)
 }
 
 /// The transactions that the batch's credits may have written before; some others of the same tenants do no harm.
@@ -116,128 +120,112 @@ async fn read_booked(
     Ok(booked.into_iter().map(keyed).collect())
 }
 
-async fn write_holds(txn: &Transaction, book: &Book) -> Result<(), DbErr> {
-    const COLUMNS: &[(&str, Kind)] = &[
+/// What the plan changed.
+pub(super) fn writes(book: &Book, before: &Before) -> Result<Vec<BatchWrite>, DbErr> {
+    let transactions = book.transactions.iter().cloned();
+    let transactions = transactions.map(IntoActiveModel::into_active_model);
+    Ok(vec![
+        insert_holds(book, before)?,
+        update_holds(book, before),
+        BatchWrite::insert(
+            transactions.collect::<Vec<credit_transaction::ActiveModel>>(),
+            "",
+        )?,
+        update_accounts(book),
+    ])
+}
+
+fn changed_holds(book: &Book) -> impl Iterator<Item = &credit_hold::Model> {
+    let changed = book.changed_holds.iter();
+    changed.filter_map(|call| book.holds.get(call))
+}
+
+fn insert_holds(book: &Book, before: &Before) -> Result<BatchWrite, DbErr> {
+    let new = changed_holds(book).filter(|hold| !before.contains_key(&hold.call_id));
+    let rows: Vec<credit_hold::ActiveModel> = new
+        .cloned()
+        .map(IntoActiveModel::into_active_model)
+        .collect();
+    BatchWrite::insert(rows, "ON CONFLICT (call_id) DO NOTHING")
+}
+
+fn update_holds(book: &Book, before: &Before) -> BatchWrite {
+    const COLUMNS: [(&str, Kind); 11] = [
         ("call_id", Kind::Text),
-        ("tenant_id", Kind::Text),
         ("owner", Kind::Text),
         ("epoch", Kind::BigInt),
+        ("was_request", Kind::BigInt),
+        ("was_held", Kind::BigInt),
+        ("was_used", Kind::BigInt),
         ("request", Kind::BigInt),
         ("held", Kind::BigInt),
         ("used", Kind::BigInt),
         ("last", Kind::Boolean),
-        ("refusal", Kind::Text),
-        ("created_at", Kind::BigInt),
         ("settled_at", Kind::BigInt),
     ];
-    let rows: Vec<Json> = book
-        .changed_holds
-        .iter()
-        .filter_map(|call| book.holds.get(call))
-        .map(|hold| {
-            json!({
-                "call_id": hold.call_id, "tenant_id": hold.tenant_id, "owner": hold.owner, "epoch": hold.epoch,
-                "request": hold.request, "held": hold.held, "used": hold.used, "last": hold.last,
-                "refusal": hold.refusal, "created_at": hold.created_at.as_i64(),
-                "settled_at": hold.settled_at.map(Millis::as_i64),
-            })
-        })
-        .collect();
-    let names: Vec<String> = COLUMNS
-        .iter()
-        .map(|(name, _)| format!("\"{name}\""))
-        .collect();
-    let names = names.join(", ");
-    // SQLite takes `ON` for a join condition after a plain SELECT: hence `WHERE true`.
-    let sql = format!(
-        "INSERT INTO credit_holds ({names}) SELECT {names} FROM {} WHERE true \
-         ON CONFLICT (call_id) DO UPDATE SET request = excluded.request, held = excluded.held, used = excluded.used, \
-         \"last\" = excluded.\"last\", settled_at = excluded.settled_at \
-         WHERE credit_holds.owner = excluded.owner AND credit_holds.epoch = excluded.epoch AND credit_holds.settled_at IS NULL",
-        json_rows(txn.get_database_backend(), COLUMNS)
-    );
-    execute(txn, sql, &rows).await
+    let row = |hold: &credit_hold::Model| {
+        let was = before.get(&hold.call_id)?;
+        Some(vec![
+            hold.call_id.into(),
+            hold.owner.clone().into(),
+            hold.epoch.into(),
+            was.request.into(),
+            was.held.into(),
+            was.used.into(),
+            hold.request.into(),
+            hold.held.into(),
+            hold.used.into(),
+            hold.last.into(),
+            hold.settled_at.map(Millis::as_i64).into(),
+        ])
+    };
+    let sql = "UPDATE credit_holds SET request = rows.request, held = rows.held, used = rows.used, \"last\" = rows.\"last\", \
+               settled_at = rows.settled_at FROM {rows} WHERE credit_holds.call_id = rows.call_id \
+               AND credit_holds.owner = rows.owner AND credit_holds.epoch = rows.epoch AND credit_holds.settled_at IS NULL \
+               AND credit_holds.request = rows.was_request AND credit_holds.held = rows.was_held \
+               AND credit_holds.used = rows.was_used";
+    BatchWrite::new(sql, &COLUMNS, changed_holds(book).filter_map(row).collect())
 }
 
-async fn write_transactions(txn: &Transaction, book: &Book) -> Result<(), DbErr> {
-    if book.transactions.is_empty() {
-        return Ok(());
-    }
-    let rows: Vec<credit_transaction::ActiveModel> = book
-        .transactions
-        .iter()
-        .cloned()
-        .map(IntoActiveModel::into_active_model)
-        .collect();
-    txn.execute_raw(insert_rows(txn.get_database_backend(), &rows, "")?)
-        .await
-        .map(drop)
-}
-
-async fn write_accounts(txn: &Transaction, book: &Book) -> Result<(), DbErr> {
-    const COLUMNS: &[&str] = &[
-        "available",
-        "held",
-        "used",
-        "purchased",
-        "adjusted",
-        "posted",
-        "seq",
-        "open_holds",
-    ];
-    let rows: Vec<Json> = book
-        .changed_accounts
-        .iter()
-        .filter_map(|tenant| book.accounts.get(tenant))
-        .map(|account| {
-            json!({
-                "tenant_id": account.tenant_id, "version": account.version, "low_armed": account.low_armed,
-                "available": account.available, "held": account.held, "used": account.used,
-                "purchased": account.purchased, "adjusted": account.adjusted, "posted": account.posted,
-                "seq": account.seq, "open_holds": account.open_holds,
-            })
-        })
-        .collect();
-    let mut columns = vec![
+fn update_accounts(book: &Book) -> BatchWrite {
+    const COLUMNS: [(&str, Kind); 11] = [
         ("tenant_id", Kind::Text),
         ("version", Kind::BigInt),
         ("low_armed", Kind::Boolean),
+        ("available", Kind::BigInt),
+        ("held", Kind::BigInt),
+        ("used", Kind::BigInt),
+        ("purchased", Kind::BigInt),
+        ("adjusted", Kind::BigInt),
+        ("posted", Kind::BigInt),
+        ("seq", Kind::BigInt),
+        ("open_holds", Kind::BigInt),
     ];
-    columns.extend(COLUMNS.iter().map(|name| (*name, Kind::BigInt)));
-    let assignments: Vec<String> = COLUMNS
-        .iter()
-        .map(|name| format!("{name} = rows.{name}"))
-        .collect();
-    // SQLite reads a JSON boolean as 0 or 1, which is what it stores.
-    let sql = format!(
-        "UPDATE credit_accounts SET {}, low_armed = rows.low_armed, version = rows.version + 1 FROM {} \
-         WHERE credit_accounts.tenant_id = rows.tenant_id AND credit_accounts.version = rows.version",
-        assignments.join(", "),
-        json_rows(txn.get_database_backend(), &columns)
-    );
-    execute(txn, sql, &rows).await
+    let changed = book.changed_accounts.iter();
+    let changed = changed.filter_map(|tenant| book.accounts.get(tenant));
+    let rows = changed.map(|account| {
+        vec![
+            account.tenant_id.into(),
+            account.version.into(),
+            account.low_armed.into(),
+            account.available.into(),
+            account.held.into(),
+            account.used.into(),
+            account.purchased.into(),
+            account.adjusted.into(),
+            account.posted.into(),
+            account.seq.into(),
+            account.open_holds.into(),
+        ]
+    });
+    let sql = "UPDATE credit_accounts SET low_armed = rows.low_armed, available = rows.available, held = rows.held, \
+               used = rows.used, purchased = rows.purchased, adjusted = rows.adjusted, posted = rows.posted, seq = rows.seq, \
+               open_holds = rows.open_holds, version = rows.version + 1 FROM {rows} \
+               WHERE credit_accounts.tenant_id = rows.tenant_id AND credit_accounts.version = rows.version";
+    BatchWrite::new(sql, &COLUMNS, rows.collect())
 }
 
-/// Runs a set-based write; as many rows as were sent must have changed.
-async fn execute(txn: &Transaction, sql: String, rows: &[Json]) -> Result<(), DbErr> {
-    if rows.is_empty() {
-        return Ok(());
-    }
-    let result = txn
-        .execute_raw(json_statement(txn.get_database_backend(), sql, rows)?)
-        .await?;
-    if result.rows_affected() == rows.len() as u64 {
-        Ok(())
-    } else {
-        Err(DbErr::Custom(format!(
-            "{} of {} ledger rows were written",
-            result.rows_affected(),
-            rows.len()
-        )))
-    }
-}
-
-fn announce(low: &Low, now: Millis) -> NewEvent {
+pub(super) fn announce(low: &Low, now: Millis) -> NewEvent {
     #[derive(Serialize)]
     #[serde(rename_all = "camelCase")]
     struct Data {
@@ -287,40 +275,4 @@ pub async fn take_over(txn: &Transaction, calls: &[CallId], owner: &str) -> Resu
             .await?;
     }
     Ok(())
-}
-
-/// An open hold without a running call.
-#[derive(Clone, Debug)]
-pub struct Orphan {
-    pub call: CallId,
-    pub tenant: TenantId,
-    pub owner: Arc<str>,
-    pub epoch: i64,
-}
-
-#[derive(FromQueryResult)]
-struct OrphanRow {
-    call_id: CallId,
-    tenant_id: TenantId,
-    owner: String,
-    epoch: i64,
-}
-
-/// Open holds, made before `older_than`, whose call was never written or is over.
-pub async fn orphans(store: &Store, older_than: Millis) -> Result<Vec<Orphan>, DbErr> {
-    let sql = "SELECT h.call_id, h.tenant_id, h.owner, h.epoch FROM credit_holds h \
-               LEFT JOIN calls c ON c.id = h.call_id \
-               WHERE h.settled_at IS NULL AND h.created_at < $1 AND (c.id IS NULL OR c.ended_at IS NOT NULL) LIMIT 500";
-    let statement =
-        Statement::from_sql_and_values(store.backend(), sql, [Value::from(older_than.as_i64())]);
-    let rows = OrphanRow::find_by_statement(statement)
-        .all(store.reader())
-        .await?;
-    let orphan = |row: OrphanRow| Orphan {
-        call: row.call_id,
-        tenant: row.tenant_id,
-        owner: Arc::from(row.owner),
-        epoch: row.epoch,
-    };
-    Ok(rows.into_iter().map(orphan).collect())
 }

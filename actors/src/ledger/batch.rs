@@ -1,0 +1,180 @@
+//! One batch, one transaction: the minutes that move, what the calls write because of it, and what is announced of both.
+//!
+//! Who shares rows with others takes them in one order everywhere: accounts by their ids, then the positions of events by
+//! tenant, then all the rest in one go: holds, transactions, accounts, calls, events, deliveries. Each of these writes says how
+//! many rows it has to change. Where one changes fewer, somebody else was faster or the very same was written before; then
+//! nothing of the batch is committed, those whom it concerns are told, and the rest is tried again.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use dikala_entities::{TenantId, store::Transaction};
+use sea_orm::DbErr;
+
+use super::{
+    Booked, Item, LedgerError, LedgerParts, Outcome,
+    plan::plan,
+    statements::{self, announce},
+};
+use crate::{
+    journal::{self, Entry, Verdict},
+    outbox::{self, Announced, NewEvent},
+};
+
+/// How often a batch is made again because others were faster.
+const ROUNDS_MAX: usize = 4;
+
+/// What is written because of what became of an item; made again where that changes.
+type Consequence = Box<dyn Fn(&Booked) -> Entry + Send + Sync>;
+
+/// Something to book, something to write, or both.
+pub(super) enum Posting {
+    Book(Item),
+    BookAndWrite(Item, Consequence, Made),
+    Write(Arc<Entry>),
+}
+
+/// The last entry of a posting, with what it came from: a try whose outcome is unknown is repeated with the same ids.
+#[derive(Default)]
+pub(super) struct Made(Mutex<Option<(Booked, Arc<Entry>)>>);
+
+impl Posting {
+    /// Whose shard writes it.
+    pub(super) fn tenant(&self) -> TenantId {
+        match self {
+            Self::Book(item) | Self::BookAndWrite(item, ..) => item.tenant(),
+            Self::Write(entry) => entry.tenant,
+        }
+    }
+
+    fn item(&self) -> Option<&Item> {
+        match self {
+            Self::Book(item) | Self::BookAndWrite(item, ..) => Some(item),
+            Self::Write(_) => None,
+        }
+    }
+
+    /// What is to be written; nothing where the item was not booked.
+    fn entry(&self, outcome: &Outcome) -> Option<Arc<Entry>> {
+        match (self, outcome) {
+            (Self::Write(entry), _) => Some(Arc::clone(entry)),
+            (Self::BookAndWrite(_, consequence, made), Ok(booked)) => {
+                let mut made = made.0.lock().unwrap_or_else(PoisonError::into_inner);
+                match made.as_ref() {
+                    Some((before, entry)) if before == booked => Some(Arc::clone(entry)),
+                    _ => {
+                        let entry = Arc::new(consequence(booked));
+                        *made = Some((booked.clone(), Arc::clone(&entry)));
+                        Some(entry)
+                    }
+                }
+            }
+            (Self::Book(_) | Self::BookAndWrite(..), _) => None,
+        }
+    }
+}
+
+/// A batch that is on disk.
+pub(super) struct Written {
+    pub outcomes: Vec<Outcome>,
+    pub announced: Announced,
+}
+
+/// One try to write what is left of a batch.
+struct Round {
+    outcomes: Vec<Outcome>,
+    entries: Vec<Option<Arc<Entry>>>,
+    /// None: something is not as it was read, and nothing may be committed.
+    announced: Option<Announced>,
+}
+
+/// Writes a batch. All that it answers with is committed.
+pub(super) async fn write(parts: &LedgerParts, batch: &[&Posting]) -> Result<Written, DbErr> {
+    let mut answers: Vec<Option<Outcome>> = batch.iter().map(|_| None).collect();
+    let mut announced = Announced::default();
+    for _ in 0..ROUNDS_MAX {
+        let open: Vec<usize> = (0..batch.len())
+            .filter(|index| answers[*index].is_none())
+            .collect();
+        if open.is_empty() {
+            break;
+        }
+        let postings: Vec<&Posting> = open.iter().map(|index| batch[*index]).collect();
+        let txn = parts.store.begin_core().await?;
+        let round = attempt(&txn, parts, &postings).await?;
+        if let Some(told) = round.announced {
+            txn.commit().await?;
+            announced = told;
+            for (index, outcome) in open.into_iter().zip(round.outcomes) {
+                answers[index] = Some(outcome);
+            }
+            break;
+        }
+        txn.rollback().await?;
+        let entries: Vec<Option<&Entry>> = round.entries.iter().map(Option::as_deref).collect();
+        let verdicts = journal::verdicts(parts.store.core_reader(), &entries).await?;
+        for ((index, outcome), verdict) in open.into_iter().zip(round.outcomes).zip(verdicts) {
+            answers[index] = match verdict {
+                Some(Verdict::Done) => Some(outcome),
+                Some(Verdict::Conflict) => Some(Err(LedgerError::Conflict)),
+                None => None,
+            };
+        }
+    }
+    let outcomes: Option<Vec<Outcome>> = answers.into_iter().collect();
+    outcomes
+        .map(|outcomes| Written {
+            outcomes,
+            announced,
+        })
+        .ok_or_else(|| DbErr::Custom("others keep changing what this batch writes".to_owned()))
+}
+
+async fn attempt(
+    txn: &Transaction,
+    parts: &LedgerParts,
+    postings: &[&Posting],
+) -> Result<Round, DbErr> {
+    let now = parts.clock.now();
+    let items: Vec<Item> = postings
+        .iter()
+        .filter_map(|posting| posting.item().cloned())
+        .collect();
+    let mut writes = Vec::new();
+    let mut lows = Vec::new();
+    let mut booked = Vec::new();
+    if !items.is_empty() {
+        let mut book = statements::read(txn, &items).await?;
+        let before = book.holds.clone();
+        booked = plan(&mut book, &items, now);
+        writes = statements::writes(&book, &before)?;
+        lows = book.lows.iter().map(|low| announce(low, now)).collect();
+    }
+    let mut booked = booked.into_iter();
+    let outcomes: Vec<Outcome> = postings
+        .iter()
+        .map(|posting| match posting.item() {
+            Some(_) => booked.next().unwrap_or(Err(LedgerError::Unavailable)),
+            None => Ok(Booked::Nothing),
+        })
+        .collect();
+    let entries: Vec<Option<Arc<Entry>>> = postings
+        .iter()
+        .zip(&outcomes)
+        .map(|(posting, outcome)| posting.entry(outcome))
+        .collect();
+    let written: Vec<&Entry> = entries.iter().flatten().map(|entry| &**entry).collect();
+    writes.extend(journal::writes(&written)?);
+    let mut events: Vec<NewEvent> = written
+        .iter()
+        .flat_map(|entry| entry.events.iter().cloned())
+        .collect();
+    events.append(&mut lows);
+    let announcement = outbox::announce(txn, &events, &parts.node, now).await?;
+    writes.extend(announcement.writes);
+    let all = txn.write_all(&writes).await?;
+    Ok(Round {
+        outcomes,
+        entries,
+        announced: all.then_some(announcement.announced),
+    })
+}
