@@ -1,5 +1,7 @@
 //! Calls with all their actors on a real store, and what becomes of them when an actor panics.
 
+mod one_commit;
+
 use std::sync::{
     Arc,
     atomic::{AtomicI64, Ordering::Relaxed},
