@@ -355,7 +355,8 @@ async fn low_credit_is_announced_once_per_crossing(#[values(Sqlite, Postgres)] s
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
     let talk = async |minutes: i64| {
-        let answered = Moment::ago(400);
+        // No longer ago: until it is hung up a call spends what has passed, and one that has spent all is cut.
+        let answered = Moment::ago(60 * minutes);
         let id = bridge.talk_since(&tenant.did, answered).await;
         bridge.hang_up_at(&id, answered.plus(60 * minutes)).await;
     };
