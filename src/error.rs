@@ -9,6 +9,7 @@ use actix_web::{
         header::{ALLOW, CACHE_CONTROL, RETRY_AFTER},
     },
 };
+use dikala_actors::call::versions::OPENING_MS;
 use dikala_entities::store::is_outage;
 use sea_orm::DbErr;
 use serde::Serialize;
@@ -23,6 +24,8 @@ const RECOVERIES_RETRY_SECONDS: u64 = 5;
 const STREAMS_RETRY_SECONDS: u64 = 20;
 /// How soon a client that left large answers unread may ask for one more, in seconds.
 const UNREAD_RETRY_SECONDS: u64 = 5;
+/// How soon a client that changed heavy agents too often may change one again, in seconds: their versions may go by then.
+const VERSIONS_RETRY_SECONDS: i64 = OPENING_MS / 1_000;
 /// How many wrong fields one answer names.
 const FIELDS_MAX: usize = 100;
 
@@ -165,6 +168,12 @@ pub enum ApiError {
         "Large answers are on their way already and not read; read those first, or ask for less with limit and offset."
     )]
     TooMuchUnread,
+    /// The limit, in bytes.
+    #[error(
+        "What is kept of earlier versions of the account's agents would weigh more than {0} bytes of JSON; change agents less often, \
+         or delete one that is not needed."
+    )]
+    TooManyVersions(i64),
     #[error("Something went wrong on our side; the requestId helps us to find it.")]
     Internal,
     #[error("The service cannot answer right now; try again in a moment.")]
@@ -194,7 +203,8 @@ impl ApiError {
             Self::RateLimited { .. }
             | Self::TooManyRecoveries(_)
             | Self::TooManyStreams(_)
-            | Self::TooMuchUnread => Code::RateLimited,
+            | Self::TooMuchUnread
+            | Self::TooManyVersions(_) => Code::RateLimited,
             Self::Internal => Code::InternalError,
             Self::Unavailable => Code::Unavailable,
         }
@@ -286,6 +296,9 @@ impl ResponseError for ApiError {
             }
             Self::TooMuchUnread => {
                 response.insert_header((RETRY_AFTER, UNREAD_RETRY_SECONDS));
+            }
+            Self::TooManyVersions(_) => {
+                response.insert_header((RETRY_AFTER, VERSIONS_RETRY_SECONDS.to_string()));
             }
             Self::TooManyStreams(_) => {
                 response.insert_header((RETRY_AFTER, STREAMS_RETRY_SECONDS));

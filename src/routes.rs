@@ -2,7 +2,7 @@
 //! The router, the description and the tests are made from this table.
 
 use actix_web::{
-    HttpResponse, guard,
+    HttpResponse,
     http::{
         Method,
         header::{CONTENT_SECURITY_POLICY, LOCATION},
@@ -20,7 +20,7 @@ use crate::{
         phone_numbers, versions, webhooks,
     },
     error::{ApiError, Code, Missing},
-    middleware::{admit, catch_panic, head_as_get, once, receive_body},
+    middleware::{admit, catch_panic, once, only_reads, receive_body},
     openapi::{self, Schemas},
 };
 
@@ -316,11 +316,6 @@ pub fn configure_api(cfg: &mut ServiceConfig) {
 const DOCS_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
                            font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
-/// GET, and HEAD, by which people look where an address leads.
-fn reads() -> impl guard::Guard {
-    guard::Any(guard::Get()).or(guard::Head())
-}
-
 fn configure_docs(cfg: &mut ServiceConfig) {
     let description = || async {
         HttpResponse::Ok()
@@ -335,19 +330,16 @@ fn configure_docs(cfg: &mut ServiceConfig) {
         }
     };
     let pages = SwaggerUi::new("/{_:.*}").config(Config::from("/openapi.json"));
-    cfg.service(
-        web::resource("/openapi.json")
-            .guard(reads())
-            .to(description),
-    )
-    .service(web::resource("/").guard(reads()).to(lead_to("/docs")))
-    .service(web::resource("/docs").guard(reads()).to(lead_to("/docs/")))
-    .service(
-        web::scope("/docs")
-            .wrap(DefaultHeaders::new().add((CONTENT_SECURITY_POLICY, DOCS_POLICY)))
-            .wrap(from_fn(head_as_get))
-            .service(pages),
-    );
+    let reads = || from_fn(only_reads);
+    cfg.service(web::resource("/openapi.json").wrap(reads()).to(description))
+        .service(web::resource("/").wrap(reads()).to(lead_to("/docs")))
+        .service(web::resource("/docs").wrap(reads()).to(lead_to("/docs/")))
+        .service(
+            web::scope("/docs")
+                .wrap(DefaultHeaders::new().add((CONTENT_SECURITY_POLICY, DOCS_POLICY)))
+                .wrap(reads())
+                .service(pages),
+        );
 }
 
 async fn not_found() -> Result<HttpResponse, ApiError> {

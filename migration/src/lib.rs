@@ -22,6 +22,7 @@ mod m20261121_000005_commit_probe;
 mod m20261121_000006_growth;
 mod m20261121_000007_versions_and_bounds;
 mod m20261121_000008_commit_probe_padding;
+mod m20261121_000009_agent_settings;
 mod m20261122_000010_one_commit;
 
 /// Where the steps that were made are recorded.
@@ -45,6 +46,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261121_000006_growth::Migration),
             Box::new(m20261121_000007_versions_and_bounds::Migration),
             Box::new(m20261121_000008_commit_probe_padding::Migration),
+            Box::new(m20261121_000009_agent_settings::Migration),
             Box::new(m20261122_000010_one_commit::Migration),
         ]
     }

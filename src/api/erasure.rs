@@ -130,18 +130,22 @@ async fn erase_events(
             .and_where(event::Column::CallId.eq(call))
             .take()
     };
-    // Locked in the order of their ids, as by who records what came of attempts, so that the two cannot wait for each other.
-    let waiting: BTreeSet<WebhookId> = delivery::Entity::find()
+    // All, with their attempts, in the order of their ids, as by everybody who changes some, so that no two can wait for each other.
+    let locked: Vec<(WebhookId, DeliveryStatus)> = delivery::Entity::find()
         .select_only()
         .column(delivery::Column::WebhookId)
+        .column(delivery::Column::Status)
         .filter(delivery::Column::EventId.in_subquery(of_call()))
-        .filter(delivery::Column::Status.eq(DeliveryStatus::Pending))
         .order_by_asc(delivery::Column::Id)
         .lock_exclusive()
         .into_tuple()
         .all(txn)
-        .await?
+        .await?;
+    let is_waiting = |(_, status): &(_, DeliveryStatus)| *status == DeliveryStatus::Pending;
+    let waiting: BTreeSet<WebhookId> = locked
         .into_iter()
+        .filter(is_waiting)
+        .map(|(webhook, _)| webhook)
         .collect();
     let given_up = delivery::ActiveModel {
         status: Set(DeliveryStatus::Failed),

@@ -4,7 +4,7 @@ use actix_web::{HttpResponse, web::Data};
 use dikala_actors::call::settings::CallSettings;
 use dikala_entities::{
     AgentId, FunctionId, FunctionMethod, Language, Millis, PhoneNumber, TenantId, VoiceId,
-    agent_version,
+    kept_version,
 };
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, EntityTrait, PaginatorTrait, QueryFilter, Select,
@@ -27,8 +27,8 @@ use crate::{
 
 /// Versions that are read at once.
 const BATCH: u64 = 4;
-const NAMED: &str = "EXISTS (SELECT 1 FROM calls c WHERE c.agent_id = agent_versions.agent_id \
-    AND c.agent_version = agent_versions.version)";
+const NAMED: &str = "EXISTS (SELECT 1 FROM calls c WHERE c.agent_id = kept_versions.agent_id \
+    AND c.agent_version = kept_versions.version)";
 
 /// An agent with its functions as it was from some time on. It never changes.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -90,8 +90,8 @@ pub struct AgentVersionList {
     pub has_more: bool,
 }
 
-impl From<agent_version::Model> for AgentVersion {
-    fn from(row: agent_version::Model) -> Self {
+impl From<kept_version::Model> for AgentVersion {
+    fn from(row: kept_version::Model) -> Self {
         let settings: CallSettings = serde_json::from_str(&row.settings)
             .expect("a version holds the JSON that this program wrote");
         let enabled = settings
@@ -129,13 +129,13 @@ impl From<agent_version::Model> for AgentVersion {
 }
 
 /// Those that are shown: of a deleted agent those that calls name, though the others are not removed yet.
-fn of_agent(tenant: TenantId, agent: AgentId) -> Select<agent_version::Entity> {
-    agent_version::Entity::find()
-        .filter(agent_version::Column::AgentId.eq(agent))
-        .filter(agent_version::Column::TenantId.eq(tenant))
+fn of_agent(tenant: TenantId, agent: AgentId) -> Select<kept_version::Entity> {
+    kept_version::Entity::find()
+        .filter(kept_version::Column::AgentId.eq(agent))
+        .filter(kept_version::Column::TenantId.eq(tenant))
         .filter(
             Condition::any()
-                .add(agent_version::Column::OrphanedAt.is_null())
+                .add(kept_version::Column::OrphanedAt.is_null())
                 .add(Expr::cust(NAMED)),
         )
 }
@@ -157,9 +157,9 @@ async fn find(
     tenant: TenantId,
     agent: AgentId,
     version: i64,
-) -> Result<agent_version::Model, ApiError> {
+) -> Result<kept_version::Model, ApiError> {
     of_agent(tenant, agent)
-        .filter(agent_version::Column::Version.eq(version))
+        .filter(kept_version::Column::Version.eq(version))
         .one(db)
         .await?
         .ok_or(ApiError::NotFound(Missing::Agent))
@@ -176,7 +176,7 @@ pub async fn list_all(
     let list = Listing {
         key: "versions",
         rows: of_agent(caller.tenant, id.0),
-        by: agent_version::Column::Version,
+        by: kept_version::Column::Version,
         batch: BATCH,
         show: listing::json::<AgentVersion, _>,
     };

@@ -1,6 +1,6 @@
 //! How heavy a tenant's configuration may be: every call, every list and every version is paid for by it.
 
-use dikala_actors::call::versions;
+use dikala_actors::call::versions::{self, KEPT_MAX};
 use dikala_entities::{Millis, agent, tenant};
 use sea_orm::{EntityTrait, QuerySelect};
 
@@ -14,6 +14,10 @@ use crate::{
 /// What an agent may weigh with its functions, in bytes of JSON.
 pub const AGENT_BYTES_MAX: i64 = 256 * 1024;
 
+/// What is kept of a tenant's agents as they were and are, beside what calls began with: so many times what his configuration may
+/// weigh. The newest versions of all of it find room, and changes of a few minutes.
+const KEPT_TIMES: i64 = KEPT_MAX + 2;
+
 /// Fields with sizes in bytes.
 pub type Parts = Vec<(&'static str, usize)>;
 
@@ -25,8 +29,8 @@ pub fn growth(before: &Parts, after: Parts) -> Parts {
         .collect()
 }
 
-/// After a change of an agent or its functions: stores the version, unless it has become too heavy. The field that has grown most
-/// is to blame. What became no heavier is not refused.
+/// After a change of an agent or its functions: stores the version, unless it has become too heavy, or there is no room for more
+/// versions. The field that has grown most is to blame. What became no heavier is not refused for its weight.
 pub async fn renew(
     unit: &Unit,
     services: &Services,
@@ -35,20 +39,7 @@ pub async fn renew(
     now: Millis,
 ) -> Result<agent::Model, ApiError> {
     let recorded = versions::record(unit.txn(), &agent, now).await?;
-    if recorded.weight > agent.weight {
-        let most = growth.iter().max_by_key(|(_, bytes)| *bytes);
-        let field = most.map_or("name", |(field, _)| *field);
-        let too_large = |predicate: String| {
-            let fault = Fault::new(FieldCode::TooLarge, predicate);
-            Err(ApiError::field(fault.in_field(field)))
-        };
-        if recorded.weight > AGENT_BYTES_MAX {
-            return too_large(format!(
-                "makes the agent with its functions weigh {} bytes of JSON of at most {AGENT_BYTES_MAX}; shorten it, or delete \
-                 a function",
-                recorded.weight
-            ));
-        }
+    if recorded.version != agent.version {
         // Under the lock of the tenant's row: two at once cannot both be the last.
         let tenant = tenant::Entity::find_by_id(agent.tenant_id)
             .lock_exclusive()
@@ -56,17 +47,62 @@ pub async fn renew(
             .await?
             .ok_or(ApiError::NotFound(Missing::Agent))?;
         let most = services.settings.configuration_bytes(tenant.plan);
-        let all = versions::weight_of_all(unit.txn(), agent.tenant_id).await?;
-        if all > most {
-            return too_large(format!(
-                "makes all agents of the account with their functions weigh {all} bytes of JSON of at most {most}; shorten it, \
-                 or delete an agent"
-            ));
+        if recorded.weight > agent.weight {
+            expect_light(unit, &agent, recorded.weight, growth, most).await?;
         }
+        expect_room(unit, &agent, recorded.version, most, now).await?;
     }
     Ok(agent::Model {
         version: recorded.version,
         weight: recorded.weight,
         ..agent
     })
+}
+
+async fn expect_light(
+    unit: &Unit,
+    agent: &agent::Model,
+    weight: i64,
+    growth: &Parts,
+    most: i64,
+) -> Result<(), ApiError> {
+    let blame = growth.iter().max_by_key(|(_, bytes)| *bytes);
+    let field = blame.map_or("name", |(field, _)| *field);
+    let too_large = |predicate: String| {
+        let fault = Fault::new(FieldCode::TooLarge, predicate);
+        Err(ApiError::field(fault.in_field(field)))
+    };
+    if weight > AGENT_BYTES_MAX {
+        return too_large(format!(
+            "makes the agent with its functions weigh {weight} bytes of JSON of at most {AGENT_BYTES_MAX}; shorten it, or delete \
+             a function"
+        ));
+    }
+    let all = versions::weight_of_all(unit.txn(), agent.tenant_id).await?;
+    if all > most {
+        return too_large(format!(
+            "makes all agents of the account with their functions weigh {all} bytes of JSON of at most {most}; shorten it, or \
+             delete an agent"
+        ));
+    }
+    Ok(())
+}
+
+/// Where there is none, earlier versions of this agent go first.
+async fn expect_room(
+    unit: &Unit,
+    agent: &agent::Model,
+    version: i64,
+    most: i64,
+    now: Millis,
+) -> Result<(), ApiError> {
+    let most = most.saturating_mul(KEPT_TIMES);
+    if versions::are_within(unit.txn(), agent.tenant_id, most).await? {
+        return Ok(());
+    }
+    versions::make_room(unit.txn(), agent.id, version, now).await?;
+    if versions::are_within(unit.txn(), agent.tenant_id, most).await? {
+        return Ok(());
+    }
+    Err(ApiError::TooManyVersions(most))
 }

@@ -218,21 +218,22 @@ pub fn enough_files(most: Option<u64>) -> Result<(), StartError> {
     }
 }
 
-/// SIGTERM or Ctrl-C. A second one ends the process at once.
-pub async fn wait_for_signal() {
+/// SIGTERM or Ctrl-C, from the call of this on, not only from when it is awaited. A second one ends the process at once.
+pub fn wait_for_signal() -> impl Future<Output = ()> {
     let mut terminate = signal(SignalKind::terminate()).expect("the runtime takes signals");
     let mut interrupt = signal(SignalKind::interrupt()).expect("the runtime takes signals");
-    let next = async move || {
+    let mut next = async move || {
         tokio::select! {
             _ = terminate.recv() => {}
             _ = interrupt.recv() => {}
         }
     };
-    let mut next = next;
-    next().await;
-    rt::spawn(async move {
+    async move {
         next().await;
-        tracing::warn!("stopping at once");
-        std::process::exit(1);
-    });
+        rt::spawn(async move {
+            next().await;
+            tracing::warn!("stopping at once");
+            std::process::exit(1);
+        });
+    }
 }

@@ -253,10 +253,12 @@ async fn serve(layers: &Layers) -> Result<(), CliError> {
     let app = App::build(&settings, vault, Arc::new(SystemClock)).await?;
     let (http, operator) = (app.public_addr(), app.operator_addr());
     log_start(layers, &settings);
+    // Whoever reads that it is ready may stop it.
+    let stop = wait_for_signal();
     output::text(&format!(
         "ready http=http://{http} operator=http://{operator}"
     ))?;
-    app.run_until(wait_for_signal()).await;
+    app.run_until(stop).await;
     Ok(())
 }
 

@@ -1,8 +1,10 @@
 //! The customers of the demo: a simulated bridge that places a call every few seconds until it is stopped.
 
-use std::{net::SocketAddr, time::Duration};
+use std::{net::SocketAddr, pin::pin, time::Duration};
 
 use dikala_entities::Secret;
+use futures_util::future::{FusedFuture, FutureExt};
+use tokio::time::sleep;
 
 use super::demo::Demo;
 use crate::cli::simulate::{Bridge, BridgeUrl, Connection, Scenario};
@@ -10,10 +12,12 @@ use crate::cli::simulate::{Bridge, BridgeUrl, Connection, Scenario};
 /// A call begins this often.
 const CALL_EVERY_US: i64 = 4_000_000;
 const CONCURRENT_CALLS: usize = 8;
-/// The service is on this machine; if it does not come back in this time it is stopping.
+/// How long the service, which is on this machine, may take to come back before the bridge begins anew.
 const RECONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// After this time.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Places calls until `stop` completes, then hangs up.
+/// Places calls until `stop` completes, then hangs up. The service goes on whatever becomes of its simulated bridge.
 pub async fn place_calls(service: SocketAddr, demo: Demo, stop: impl Future<Output = ()>) {
     let Ok(url) = format!("http://{service}").parse::<BridgeUrl>() else {
         return;
@@ -35,10 +39,21 @@ pub async fn place_calls(service: SocketAddr, demo: Demo, stop: impl Future<Outp
         shows_first: true,
         forgets_earlier_calls: true,
     };
-    if let Err(error) = Bridge::new(connection, scenario, rand::random())
-        .run(stop, |_| {})
-        .await
-    {
-        tracing::warn!(%error, "the simulated bridge stopped");
+    let mut stop = pin!(stop.fuse());
+    loop {
+        let bridge = Bridge::new(connection.clone(), scenario.clone(), rand::random());
+        let ended = bridge.run(stop.as_mut(), |_| {}).await;
+        if stop.is_terminated() {
+            return;
+        }
+        let fault = match ended {
+            Ok(summary) => summary.fault.unwrap_or_default(),
+            Err(error) => error.to_string(),
+        };
+        tracing::warn!(fault, "the simulated bridge stopped; it begins anew");
+        tokio::select! {
+            () = stop.as_mut() => return,
+            () = sleep(AGAIN_AFTER) => {}
+        }
     }
 }

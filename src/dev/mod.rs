@@ -71,15 +71,17 @@ pub async fn run(options: Options, mut layers: Layers) -> Result<(), CliError> {
     actix_web::rt::spawn(receiving);
     let app = App::build(&settings, vault, Arc::new(SystemClock)).await;
     let app = app.map_err(with_hint)?;
+    // Whoever reads that it runs may stop it.
+    let stop = wait_for_signal();
     crate::cli::print(&welcome(&demo, &app, receiver, &options.data))?;
     let calls = !options.no_calls;
     let public = app.public_addr();
     app.run_until(async {
         if calls {
             // Ctrl-C reaches the callers first: they hang up, then the service stops.
-            callers::place_calls(public, demo, wait_for_signal()).await;
+            callers::place_calls(public, demo, stop).await;
         } else {
-            wait_for_signal().await;
+            stop.await;
         }
     })
     .await;

@@ -1,6 +1,6 @@
 //! What is kept briefly: tests and samples, which a tenant can make at the pace of its requests, and versions of deleted agents.
 
-use dikala_actors::call::versions;
+use dikala_actors::{call::versions, webhooks::lock_deliveries};
 use dikala_entities::{
     DeliveryId, DeliveryStatus, EventId, Millis, Store, attempt, delivery, event,
 };
@@ -33,6 +33,7 @@ async fn remove_deliveries(store: &Store, older_than: Millis) -> Result<u64, DbE
             return Ok(removed);
         }
         let txn = store.begin().await?;
+        lock_deliveries(&txn, &found).await?;
         let gone = delivery::Entity::delete_many()
             .filter(delivery::Column::Id.is_in(found.iter().copied()))
             .filter(delivery::Column::Status.ne(DeliveryStatus::Pending))

@@ -17,8 +17,8 @@ use dikala_entities::{
     store::{Kind, Transaction, json_rows},
 };
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, QuerySelect,
-    Statement, Value,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, QueryOrder,
+    QuerySelect, Statement, Value,
 };
 
 use crate::{config::Retention, middleware::sweep_idempotency_keys};
@@ -173,6 +173,8 @@ async fn remove_events(txn: &Transaction, mut ids: Vec<EventId>) -> Result<u64, 
         .select_only()
         .column(delivery::Column::Id)
         .filter(delivery::Column::EventId.is_in(ids.iter().copied()))
+        .order_by_asc(delivery::Column::Id)
+        .lock_exclusive()
         .into_tuple()
         .all(txn)
         .await?;

@@ -18,5 +18,5 @@ pub(crate) use idempotency::LARGE_BYTES_MAX;
 pub use idempotency::{Claim, once, sweep as sweep_idempotency_keys};
 pub use panics::catch_panic;
 pub use rate::{Limiter, Verdict, Window, count};
-pub use request::{GUARDS, current_request_id, head_as_get, request_scope};
+pub use request::{GUARDS, current_request_id, only_reads, request_scope};
 pub use strangers::{Stranger, Strangers};

@@ -112,14 +112,19 @@ pub async fn request_scope(
     }
 }
 
-/// Answers HEAD as GET is answered, for what stands below. Wraps what only reads, and ends; the connection, which knows what was
-/// asked, leaves the body out.
-pub async fn head_as_get<B: MessageBody>(
+/// Wraps what can only be read, and ends: takes GET, and HEAD, which is answered as GET is (the connection, which knows what was
+/// asked, leaves the body out), and no other method.
+pub async fn only_reads<B: MessageBody>(
     mut req: ServiceRequest,
     next: Next<B>,
 ) -> Result<ServiceResponse<B>, Error> {
-    if req.method() == Method::HEAD {
-        req.head_mut().method = Method::GET;
+    match *req.method() {
+        Method::GET => {}
+        Method::HEAD => req.head_mut().method = Method::GET,
+        _ => {
+            let allow = "GET, HEAD".to_owned();
+            return Err(ApiError::MethodNotAllowed { allow }.into());
+        }
     }
     next.call(req).await
 }

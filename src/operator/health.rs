@@ -12,7 +12,7 @@ use dikala_entities::Store;
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::middleware::head_as_get;
+use crate::middleware::only_reads;
 
 /// How long a part may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
@@ -31,9 +31,8 @@ pub struct HealthParts {
 pub fn configure(cfg: &mut web::ServiceConfig) {
     cfg.service(
         web::scope("/health")
-            .wrap(from_fn(head_as_get))
-            .service(web::resource("/live").route(web::get().to(live)))
-            .service(web::resource("/ready").route(web::get().to(ready))),
+            .service(web::resource("/live").wrap(from_fn(only_reads)).to(live))
+            .service(web::resource("/ready").wrap(from_fn(only_reads)).to(ready)),
     );
 }
 

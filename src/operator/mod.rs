@@ -10,7 +10,7 @@ use actix_web::{
     body::MessageBody,
     dev::{ServiceRequest, ServiceResponse},
     http::header::{self, HeaderMap, HeaderValue},
-    middleware::Next,
+    middleware::{Next, from_fn},
     web,
 };
 use dikala_actors::{
@@ -23,6 +23,7 @@ use subtle::ConstantTimeEq;
 use crate::{
     error::ApiError,
     front::{is_loopback_host, is_same_origin},
+    middleware::only_reads,
     refusal::Refusal,
 };
 
@@ -41,7 +42,11 @@ pub struct OperatorParts {
 
 /// Mounts `/metrics`.
 pub fn configure(cfg: &mut web::ServiceConfig) {
-    cfg.service(web::resource("/metrics").route(web::get().to(show_metrics)));
+    cfg.service(
+        web::resource("/metrics")
+            .wrap(from_fn(only_reads))
+            .to(show_metrics),
+    );
 }
 
 /// Lets only those in who have the operator token, where one is configured. Health is asked by machines that have none.

@@ -133,3 +133,12 @@ async fn dev_works_at_once_and_is_the_same_the_second_time() {
     assert_eq!(kept, agents);
     assert_eq!(again.stop().await, Some(0));
 }
+
+/// Who reads that it runs may press Ctrl-C at once: before the simulated bridge has connected, too.
+#[actix_web::test]
+async fn dev_stops_properly_from_the_first_moment_on() {
+    let data = tempfile::tempdir().unwrap();
+    for _ in 0..3 {
+        assert_eq!(Dev::start(data.path()).stop().await, Some(0));
+    }
+}

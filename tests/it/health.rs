@@ -81,3 +81,65 @@ async fn a_database_that_is_away_is_unavailable_and_comes_back() {
     world.event("call.ended", &call).await;
     world.assert_ledger_is_exact();
 }
+
+/// The path is right and the method wrong: that is what the answer says, on every listener.
+#[actix_web::test]
+async fn what_is_there_says_which_methods_it_takes() {
+    use awc::http::Method;
+
+    let world = world!(Sqlite);
+    let public = world.server.rest();
+    let operators = Rest::new(&world.server.operator);
+    let bridge = Rest::new(&world.server.http)
+        .with("authorization", &format!("Bearer {}", world.tenant.token));
+    let reads = [Method::GET, Method::HEAD];
+    for (rest, path, takes) in [
+        (&public, "/", &reads[..]),
+        (&public, "/docs", &reads),
+        (&public, "/docs/", &reads),
+        (&public, "/docs/swagger-ui-bundle.js", &reads),
+        (&public, "/openapi.json", &reads),
+        (&public, "/health/live", &reads),
+        (&public, "/health/ready", &reads),
+        (&operators, "/health/live", &reads),
+        (&operators, "/health/ready", &reads),
+        (&operators, "/metrics", &reads),
+        (&bridge, "/bridge/v1/connect", &reads[..1]),
+        (&bridge, "/bridge/v1/messages", &[Method::POST]),
+    ] {
+        let allow: Vec<&str> = takes.iter().map(Method::as_str).collect();
+        for method in [
+            Method::GET,
+            Method::HEAD,
+            Method::POST,
+            Method::PUT,
+            Method::PATCH,
+            Method::DELETE,
+            Method::OPTIONS,
+        ] {
+            let is_head = method == Method::HEAD;
+            let is_taken = takes.contains(&method);
+            let answer = rest.send(method.clone(), path, None).await;
+            assert_eq!(
+                answer.status != 405,
+                is_taken,
+                "{method} {path}: {answer:?}"
+            );
+            if !is_taken {
+                assert_eq!(answer.header("allow"), Some(&*allow.join(", ")), "{path}");
+                if !is_head {
+                    let code = &answer.body["error"]["code"];
+                    assert_eq!(code, "method_not_allowed", "{method} {path}");
+                }
+            }
+        }
+    }
+    // What is nowhere is not there for any method.
+    for path in ["/nothing", "/health/nothing", "/doc"] {
+        for method in [Method::GET, Method::PUT] {
+            let answer = public.send(method, path, None).await;
+            let answer = answer.expect(404);
+            assert_eq!(answer["error"]["code"], "route_not_found", "{path}");
+        }
+    }
+}

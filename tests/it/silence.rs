@@ -9,7 +9,12 @@ use std::{
 use actix_web::rt;
 use awc::http::Method;
 
-use crate::support::{link::Link, prelude::*, tenant::text, wait::within};
+use crate::support::{
+    link::{Link, Lost},
+    prelude::*,
+    tenant::text,
+    wait::within,
+};
 
 /// How soon everything works again once new connections do.
 const BACK_WITHIN: Duration = Duration::from_secs(10);
@@ -178,5 +183,73 @@ async fn a_link_that_is_dark_for_a_while_refuses_in_time_and_loses_nothing() {
     end(&world, &writers, tasks).await;
     bridge.hang_up(&call).await;
     assert_eq!(world.tenant.billed(&call).await, Some(1));
+    world.assert_ledger_is_exact();
+}
+
+/// One agent more, asked for once.
+async fn write(world: &World, api: &Rest, name: &str) -> u16 {
+    let agent = json!({"name": name, "systemPrompt": "Answer kindly."});
+    let status = api.post("/agents", agent).await.status;
+    let agents = world.tenant.api.get("/agents").await.expect(200);
+    let agents = agents["agents"].as_array().unwrap();
+    let count = agents.iter().filter(|agent| agent["name"] == name).count();
+    assert_eq!(count, usize::from(status == 201), "{name}");
+    status
+}
+
+/// The moment in which nobody but the database knows: its answer to a commit is on the way.
+#[actix_web::test]
+async fn a_commit_whose_answer_is_lost_is_found_out() {
+    let Some((world, link)) = linked_world().await else {
+        return;
+    };
+    let api = world.tenant.api.clone();
+    for (lost, expected) in [(Lost::Answer, 201), (Lost::Commit, 503)] {
+        let name = format!("{lost:?} was lost");
+        let before = link.lost();
+        let once = api.clone().with("idempotency-key", &name);
+        link.lose(&name, lost);
+        // It was carried out, and is acknowledged; or it surely was not, and never will be.
+        assert_eq!(write(&world, &once, &name).await, expected, "{name}");
+        assert_eq!(link.lost(), before + 1, "{name}");
+        assert_eq!(write(&world, &once, &name).await, 201, "again: {name}");
+    }
+}
+
+/// The same in the ledger and the journal, step by step of a call: the ledger's transactions and the journal's name the tenant.
+#[actix_web::test]
+async fn a_call_whose_commits_are_not_answered_is_taken_and_billed_once() {
+    let Some((world, link)) = linked_world().await else {
+        return;
+    };
+    let bridge = world.tenant.bridge(Socket).await;
+    let mut rounds = 0;
+    for lost in [Lost::Answer, Lost::Commit] {
+        let opening = incoming(&world);
+        let mut call = Value::Null;
+        for step in ["call.incoming", "call.answered", "call.hangup"] {
+            link.lose(&world.tenant.id, lost);
+            rounds += 1;
+            let now = Moment::now().text();
+            eventually(step, async || {
+                let data = match step {
+                    "call.incoming" => opening.clone(),
+                    _ => json!({"callId": call, "at": now}),
+                };
+                let reply = bridge.ask(step, data).await;
+                if reply["ok"] == true && step == "call.incoming" {
+                    call = reply["callId"].clone();
+                }
+                (reply["ok"] == true).then_some(())
+            })
+            .await;
+            eventually("the commit", async || (link.lost() == rounds).then_some(())).await;
+        }
+        let call = call.as_str().unwrap();
+        assert_eq!(world.tenant.billed(call).await, Some(1), "{lost:?}");
+        let kinds = world.kinds(call, "call.ended").await;
+        assert_eq!(kinds, ["call.started", "call.answered", "call.ended"]);
+    }
+    assert_eq!(world.tenant.calls().await.len(), 2);
     world.assert_ledger_is_exact();
 }

@@ -255,6 +255,8 @@ impl Refused {
             hangup_reason: Some(reason),
             hangup_initiator: Some(ending.initiator),
             ai_cost_idr: Some(0),
+            // It began with nothing of its agent.
+            agent_version: None,
             ..row
         };
         Self { row, ending }

@@ -33,6 +33,7 @@ use dikala_entities::{DeliveryId, Store, Vault, WebhookId, webhook};
 pub use self::{
     dispatcher::WebhookDispatcher,
     headers::{Envelope, headers},
+    results::lock_deliveries,
     sample::sample,
 };
 use self::{

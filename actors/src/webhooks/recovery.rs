@@ -17,7 +17,7 @@ use sea_orm::{
     QueryFilter, QueryOrder, QuerySelect, Select, sea_query::Expr,
 };
 
-use super::engine::Engine;
+use super::{engine::Engine, results::lock_deliveries};
 
 /// Deliveries that one transaction makes pending.
 pub(super) const RECOVERY_BATCH: u64 = 500;
@@ -149,7 +149,7 @@ pub(super) async fn step(
 }
 
 /// Makes those pending that are still as they were found: one that was sent again on its own meanwhile is left alone.
-async fn send_again(
+pub(super) async fn send_again(
     txn: &Transaction,
     recovery: &recovery::Model,
     ids: Vec<DeliveryId>,
@@ -158,6 +158,7 @@ async fn send_again(
     if ids.is_empty() {
         return Ok(());
     }
+    lock_deliveries(txn, &ids).await?;
     delivery::Entity::update_many()
         .set(delivery::ActiveModel {
             status: Set(DeliveryStatus::Pending),

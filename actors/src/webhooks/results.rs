@@ -193,7 +193,8 @@ async fn record_deliveries(txn: &Transaction, batch: &[Done]) -> Result<(), DbEr
         })
         .collect();
     let backend = txn.get_database_backend();
-    lock_deliveries(txn, batch).await?;
+    let ids: Vec<DeliveryId> = batch.iter().map(|done| done.delivery).collect();
+    lock_deliveries(txn, &ids).await?;
     let source = json_rows(
         backend,
         &[
@@ -217,8 +218,9 @@ async fn record_deliveries(txn: &Transaction, batch: &[Done]) -> Result<(), DbEr
         .map(drop)
 }
 
-/// Locks them in the order of their ids, as an erasure does, so that the two cannot wait for each other. SQLite has one writer.
-async fn lock_deliveries(txn: &Transaction, batch: &[Done]) -> Result<(), DbErr> {
+/// Locks deliveries in the order of their ids, as everybody does who changes more than one of them, so that no two can wait for
+/// each other. SQLite has one writer.
+pub async fn lock_deliveries(txn: &Transaction, ids: &[DeliveryId]) -> Result<(), DbErr> {
     #[derive(Serialize)]
     struct Row {
         id: DeliveryId,
@@ -227,7 +229,7 @@ async fn lock_deliveries(txn: &Transaction, batch: &[Done]) -> Result<(), DbErr>
     if backend != DbBackend::Postgres {
         return Ok(());
     }
-    let rows: Vec<Row> = batch.iter().map(|done| Row { id: done.delivery }).collect();
+    let rows: Vec<Row> = ids.iter().map(|id| Row { id: *id }).collect();
     let source = json_rows(backend, &[("id", Kind::Text)]);
     let sql = format!(
         "SELECT deliveries.id FROM {source} JOIN deliveries ON deliveries.id = rows.id \
@@ -294,93 +296,4 @@ async fn record_attempts(txn: &Transaction, batch: &[Done]) -> Result<(), DbErr>
     txn.execute_raw(json_statement(backend, sql, &rows)?)
         .await
         .map(drop)
-}
-
-#[cfg(test)]
-mod tests {
-    use dikala_entities::{CallId, EventId, EventKind, delivery};
-    use sea_orm::{EntityTrait, IntoActiveModel, Statement};
-
-    use super::*;
-    use crate::{
-        clock::{Clock, SystemClock},
-        testing::postgres_store,
-    };
-
-    fn delivery(now: Millis) -> delivery::Model {
-        delivery::Model {
-            id: DeliveryId::new(now),
-            tenant_id: TenantId::new(now),
-            webhook_id: WebhookId::new(now),
-            event_id: EventId::new(now),
-            call_id: Some(CallId::new(now)),
-            kind: EventKind::CallStarted,
-            status: DeliveryStatus::Pending,
-            attempts: 0,
-            next_attempt_at: Some(now),
-            lease_owner: None,
-            lease_until: Millis::MIN,
-            is_test: false,
-            created_at: now,
-            completed_at: None,
-        }
-    }
-
-    fn done(delivery: &delivery::Model) -> Done {
-        Done {
-            delivery: delivery.id,
-            webhook: delivery.webhook_id,
-            tenant: delivery.tenant_id,
-            number: 1,
-            is_test: false,
-            started_at: delivery.created_at,
-            ended_at: delivery.created_at,
-            duration_ms: 0,
-            status_code: Some(200),
-            error_kind: None,
-            response: Vec::new(),
-            verdict: Verdict::Delivered,
-        }
-    }
-
-    /// Somebody has the first, and the batch names it last.
-    #[actix::test]
-    async fn who_waits_for_a_delivery_holds_none_of_a_greater_id() {
-        let Some(store) = postgres_store().await else {
-            return;
-        };
-        let now = SystemClock.now();
-        let mut deliveries: Vec<_> = (0..3).map(|_| delivery(now)).collect();
-        deliveries.sort_unstable_by_key(|delivery| delivery.id);
-        for delivery in &deliveries {
-            delivery::Entity::insert(delivery.clone().into_active_model())
-                .exec_without_returning(store.writer())
-                .await
-                .expect("inserted");
-        }
-        let ask = |sql: String| Statement::from_string(DbBackend::Postgres, sql);
-        let other = store.begin().await.expect("begins");
-        let first = deliveries[0].id;
-        let lock = format!("SELECT id FROM deliveries WHERE id = '{first}' FOR UPDATE");
-        other.query_one_raw(ask(lock)).await.expect("is locked");
-
-        let batch: Vec<Done> = deliveries.iter().rev().map(done).collect();
-        let recording = actix_rt::spawn({
-            let store = store.clone();
-            async move { record(&store, &batch).await }
-        });
-        let waits = "SELECT 1 AS one FROM pg_locks WHERE NOT granted LIMIT 1";
-        while !recording.is_finished() {
-            let row = store.reader().query_one_raw(ask(waits.to_owned())).await;
-            if row.expect("answers").is_some() {
-                break;
-            }
-        }
-        let free = "SELECT id FROM deliveries FOR UPDATE SKIP LOCKED".to_owned();
-        let free = other.query_all_raw(ask(free)).await.expect("answers");
-        // Its own, and the two that nobody has yet.
-        assert_eq!(free.len(), 3);
-        other.commit().await.expect("commits");
-        recording.await.expect("is done").expect("is recorded");
-    }
 }

@@ -52,14 +52,29 @@ fn statement(store: &Store, sql: &str, values: Vec<Value>) -> Statement {
     Statement::from_sql_and_values(backend, sql, values)
 }
 
+/// Ends a `SELECT` of ids: whoever changes deliveries locks them in this order first, so that no two can wait for
+/// each other. SQLite has one writer.
+fn lock(store: &Store) -> &'static str {
+    match store.backend() {
+        DbBackend::Postgres => "ORDER BY d.id FOR UPDATE OF d",
+        _ => "",
+    }
+}
+
 /// At the start: what this node held before it was stopped is free again. What was committed since stays.
 pub(super) async fn release(store: &Store, node: &str, before: Millis) -> Result<(), DbErr> {
-    let sql = "UPDATE deliveries SET lease_owner = NULL, lease_until = 0 \
-        WHERE status = 'pending' AND lease_owner = $1 AND created_at < $2";
+    let sql = format!(
+        "WITH held AS MATERIALIZED (SELECT id FROM deliveries \
+            WHERE status = 'pending' AND lease_owner = $1 AND created_at < $2), \
+        locked AS MATERIALIZED (SELECT d.id FROM held JOIN deliveries d ON d.id = held.id \
+            WHERE d.status = 'pending' AND d.lease_owner = $1 {}) \
+        UPDATE deliveries SET lease_owner = NULL, lease_until = 0 WHERE id IN (SELECT id FROM locked)",
+        lock(store)
+    );
     let values = vec![node.into(), before.as_i64().into()];
     store
         .writer()
-        .execute_raw(statement(store, sql, values))
+        .execute_raw(statement(store, &sql, values))
         .await
         .map(drop)
 }
@@ -244,10 +259,13 @@ pub(super) async fn close_deleted(
     webhook: WebhookId,
     now: Millis,
 ) -> Result<u64, DbErr> {
-    let sql = "UPDATE deliveries SET status = 'failed', completed_at = $1, next_attempt_at = NULL, \
-            lease_owner = NULL, lease_until = 0 \
-        WHERE id IN (SELECT id FROM deliveries WHERE webhook_id = $2 AND status = 'pending' LIMIT $3) \
-          AND status = 'pending'";
+    let sql = format!(
+        "WITH open AS MATERIALIZED (SELECT d.id FROM deliveries d WHERE d.status = 'pending' AND d.id IN \
+            (SELECT id FROM deliveries WHERE webhook_id = $2 AND status = 'pending' LIMIT $3) {}) \
+        UPDATE deliveries SET status = 'failed', completed_at = $1, next_attempt_at = NULL, \
+            lease_owner = NULL, lease_until = 0 WHERE id IN (SELECT id FROM open)",
+        lock(store)
+    );
     let values = vec![
         now.as_i64().into(),
         webhook.to_string().into(),
@@ -255,7 +273,7 @@ pub(super) async fn close_deleted(
     ];
     let closed = store
         .writer()
-        .execute_raw(statement(store, sql, values))
+        .execute_raw(statement(store, &sql, values))
         .await?;
     Ok(closed.rows_affected())
 }
@@ -283,9 +301,11 @@ pub(super) async fn close_lost(
         &[("id", Kind::Text), ("now", Kind::BigInt)],
     );
     let sql = format!(
-        "UPDATE deliveries SET status = 'failed', completed_at = rows.now, next_attempt_at = NULL, \
-            lease_owner = NULL, lease_until = 0 \
-        FROM {source} WHERE deliveries.id = rows.id AND deliveries.status = 'pending'"
+        "WITH lost AS MATERIALIZED (SELECT d.id, rows.now FROM {source} JOIN deliveries d ON d.id = rows.id \
+            WHERE d.status = 'pending' {}) \
+        UPDATE deliveries SET status = 'failed', completed_at = lost.now, next_attempt_at = NULL, \
+            lease_owner = NULL, lease_until = 0 FROM lost WHERE deliveries.id = lost.id",
+        lock(store)
     );
     store
         .writer()

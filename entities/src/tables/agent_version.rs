@@ -1,10 +1,10 @@
-//! `agent_versions`: an agent with its functions as it once was. A row never changes, but for `orphaned_at`.
+//! `agent_versions`: that an agent with its functions was so from some time on. A row never changes, but for `orphaned_at`.
 
 use sea_orm::entity::prelude::*;
 
 use crate::values::{AgentId, Millis, TenantId};
 
-/// An agent with its functions as it once was.
+/// A version of an agent; what it says is in [`agent_setting`](super::agent_setting).
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "agent_versions")]
 pub struct Model {
@@ -14,10 +14,8 @@ pub struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
     pub version: i64,
     pub tenant_id: TenantId,
-    /// SHA-256 over the settings, in hexadecimal digits: the same content makes no new version.
+    /// Names the settings. The same as the present ones make no new version.
     pub hash: String,
-    /// The settings as JSON, without secrets.
-    pub settings: String,
     pub max_call_duration_minutes: i64,
     pub created_at: Millis,
     /// When the agent was deleted.

@@ -1,6 +1,7 @@
 //! One module per table. A `Model` is a row; typed columns come from [`crate::values`].
 
 pub mod agent;
+pub mod agent_setting;
 pub mod agent_version;
 pub mod api_key;
 pub mod attempt;
@@ -15,6 +16,7 @@ pub mod event;
 pub mod function;
 pub mod idempotency;
 pub mod invocation;
+pub mod kept_version;
 pub mod phone_number;
 pub mod recovery;
 pub mod tenant;

@@ -4,7 +4,7 @@ use dikala_actors::{
     call::versions::{self, KEPT_MAX},
     clock::Clock,
 };
-use dikala_entities::{AgentId, CallId, CallStatus, agent, agent_version};
+use dikala_entities::{AgentId, CallId, CallStatus, agent, agent_setting, agent_version};
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait, PaginatorTrait};
 use serde_json::{Value, json};
 
@@ -141,6 +141,119 @@ async fn a_call_names_its_version_which_stays_as_long_as_the_call() {
     );
 }
 
+/// How many settings are stored.
+async fn stored(world: &World) -> u64 {
+    let count = agent_setting::Entity::find().count(world.store().reader());
+    count.await.expect("counts")
+}
+
+#[actix_web::test]
+async fn what_an_agent_was_and_is_again_is_stored_once() {
+    let world = World::start().await;
+    let path = format!("/agents/{}", world.ours.agent);
+    let change = async |prompt: &str| {
+        let changed = world.patch(&path, json!({"systemPrompt": prompt})).await;
+        changed.json()["agentVersion"].as_i64().expect("a number")
+    };
+    for n in 1..=6 {
+        assert_eq!(change("A").await, 2 * n);
+        assert_eq!(change("B").await, 2 * n + 1);
+    }
+    // With the first: neither A nor B.
+    assert_eq!(stored(&world).await, 3);
+    let list = world.get(&format!("{path}/versions")).await.json();
+    let prompts: Vec<&str> = list["versions"]
+        .as_array()
+        .expect("a list")
+        .iter()
+        .map(|version| version["systemPrompt"].as_str().expect("a text"))
+        .collect();
+    assert_eq!(prompts, [vec!["Be kind."], ["A", "B"].repeat(6)].concat());
+    // Settings stay as long as a version names them.
+    world.clock.advance_ms(6 * 60_000);
+    let swept = versions::sweep(world.store(), world.clock.now()).await;
+    assert_eq!(swept, Ok(4));
+    assert_eq!(stored(&world).await, 2);
+    let fourth = world.get(&format!("{path}/versions/4")).await.json();
+    assert_eq!(fourth["systemPrompt"], "A");
+}
+
+/// A world in which a tenant's configuration may weigh 100,000 bytes, and an agent's 30,000 are easily changed.
+async fn narrow_world() -> World {
+    World::with(crate::services::ApiSettings {
+        enterprise_configuration_bytes: 100_000,
+        ..crate::services::ApiSettings::default()
+    })
+    .await
+}
+
+fn heavy(n: i64) -> Value {
+    json!({"systemPrompt": format!("{n:05}").repeat(6_000)})
+}
+
+/// At the pace at which a tenant may ask, with an agent as heavy as it may be.
+#[actix_web::test]
+async fn what_is_kept_of_a_tenants_versions_is_bounded() {
+    let world = narrow_world().await;
+    let path = format!("/agents/{}", world.ours.agent);
+    let mut taken = 0;
+    let refused = loop {
+        let reply = world.patch(&path, heavy(taken)).await;
+        if reply.status != 200 {
+            break reply;
+        }
+        taken += 1;
+    };
+    // Twelve times what the configuration may weigh.
+    assert_eq!(taken, 39);
+    assert_eq!((refused.status, &*refused.code()), (429, "rate_limited"));
+    assert!(refused.text.contains("1200000"), "{}", refused.text);
+    assert_eq!(refused.header("retry-after"), "300");
+    // Nothing of it is left; and what changes nothing is taken.
+    assert_eq!(world.get(&path).await.json()["agentVersion"], taken + 1);
+    assert_eq!(world.patch(&path, heavy(taken - 1)).await.status, 200);
+    // What calls began with is theirs and counts for nobody.
+    for version in 2..=20 {
+        call_with(&world, world.ours.agent, version).await;
+    }
+    for n in taken..taken + 19 {
+        assert_eq!(world.patch(&path, heavy(n)).await.status, 200, "{n}");
+    }
+    assert_eq!(world.patch(&path, heavy(taken + 19)).await.status, 429);
+    // Who comes back when he was told to is heard.
+    world.clock.advance_ms(300_001);
+    assert_eq!(world.patch(&path, heavy(taken + 19)).await.status, 200);
+}
+
+/// The newest ten of every agent are kept as far as there is room.
+#[actix_web::test]
+async fn earlier_versions_of_an_agent_make_room_for_its_next() {
+    let world = narrow_world().await;
+    let mut number = 0;
+    for n in 0.. {
+        let draft = json!({"name": format!("A{n}"), "systemPrompt": "light"});
+        let path = format!("/agents/{}", world.post("/agents", draft).await.id());
+        let mut change = async || {
+            number += 1;
+            world.patch(&path, heavy(number)).await
+        };
+        let mut full = false;
+        for _ in 0..10 {
+            full = full || change().await.status == 429;
+        }
+        world.clock.advance_ms(300_001);
+        if full {
+            assert_eq!(n, 4);
+            for _ in 0..2 {
+                assert_eq!(change().await.status, 200);
+            }
+            return;
+        }
+        let light = json!({"systemPrompt": "light again"});
+        assert_eq!(world.patch(&path, light).await.status, 200);
+    }
+}
+
 /// A call that is being opened has read its version and is not written yet, however many changes come meanwhile.
 #[actix_web::test]
 async fn a_version_that_a_call_may_be_taking_stays() {
@@ -168,7 +281,8 @@ async fn a_version_that_a_call_may_be_taking_stays() {
         change(n).await;
     }
     world.clock.advance_ms(6 * 60_000);
-    assert_eq!(sweep().await, Ok(11));
+    // With what only they said.
+    assert_eq!(sweep().await, Ok(22));
     let newest: Vec<i64> = (61 - KEPT_MAX..=60).collect();
     assert_eq!(kept(&world, &agent).await, [vec![7], newest].concat());
     assert_eq!(sweep().await, Ok(0));
@@ -200,9 +314,9 @@ async fn versions_of_a_deleted_agent_stay_for_its_calls_only() {
     world.clock.advance_ms(10 * 60_000);
     assert_eq!(
         versions::sweep(world.store(), world.clock.now()).await,
-        Ok(3)
+        Ok(6)
     );
-    assert_eq!(count().await, Ok(1));
+    assert_eq!((count().await, stored(&world).await), (Ok(1), 1));
     assert_eq!(
         world.get(&format!("{ours}/versions")).await.code(),
         "agent_not_found"

@@ -138,7 +138,9 @@ async fn a_message_of_which_one_write_fails_leaves_nothing() {
         everything(&world.store).await,
         "9 0 1 9 0, holds 1 0 1 1, transactions 2, calls ended, transcripts 1, events 4 up to 4, deliveries 4"
     );
-    let report = ledger::verify(&world.store, None).await.expect("is verified");
+    let report = ledger::verify(&world.store, None)
+        .await
+        .expect("is verified");
     assert_eq!(report.differences, Vec::<String>::new());
 }
 
@@ -147,10 +149,19 @@ async fn a_message_of_which_one_write_fails_leaves_nothing() {
 async fn a_refusal_of_which_one_write_fails_leaves_nothing() {
     let world = World::new().await;
     let empty = "UPDATE credit_accounts SET available = 0, used = used + available";
-    world.store.writer().execute_unprepared(empty).await.expect("runs");
+    world
+        .store
+        .writer()
+        .execute_unprepared(empty)
+        .await
+        .expect("runs");
     let refused = fails_wholly(
         &world,
-        &["INSERT ON credit_holds", "INSERT ON calls", "INSERT ON events"],
+        &[
+            "INSERT ON credit_holds",
+            "INSERT ON calls",
+            "INSERT ON events",
+        ],
         async || world.calls.incoming(world.bridge, incoming("a")).await,
     )
     .await;

@@ -34,6 +34,7 @@ const SECRET: &str = "whsecret-for-tests";
 
 mod failing;
 mod lasting;
+mod locking;
 mod recovering;
 
 struct World {

@@ -1,0 +1,172 @@
+//! Who changes deliveries waits for them in the order of their ids.
+
+use dikala_entities::{EventId, RecoveryId, recovery};
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
+
+use super::{
+    super::{
+        recovery::send_again,
+        results::{Done, record},
+        retry::Verdict,
+        table::{close_deleted, close_lost, release},
+    },
+    *,
+};
+use crate::testing::postgres_store;
+
+const ALL: usize = 3;
+
+/// Of one webhook, by their ids. By when they are due, which is how the index has them, the last comes first.
+fn deliveries(now: Millis, status: DeliveryStatus) -> Vec<delivery::Model> {
+    let webhook = WebhookId::new(now);
+    let mut ids: Vec<DeliveryId> = (0..ALL).map(|_| DeliveryId::new(now)).collect();
+    ids.sort_unstable();
+    let mut due = now.plus_ms(1_000);
+    let row = |id| {
+        due = due.plus_ms(-1);
+        delivery::Model {
+            id,
+            tenant_id: TenantId::new(now),
+            webhook_id: webhook,
+            event_id: EventId::new(now),
+            call_id: Some(CallId::new(now)),
+            kind: EventKind::CallStarted,
+            status,
+            attempts: 0,
+            next_attempt_at: (status == DeliveryStatus::Pending).then_some(due),
+            lease_owner: Some(NODE.to_owned()),
+            lease_until: Millis::MIN,
+            is_test: false,
+            created_at: now,
+            completed_at: (status != DeliveryStatus::Pending).then_some(now),
+        }
+    };
+    ids.into_iter().map(row).collect()
+}
+
+fn done(delivery: &delivery::Model) -> Done {
+    Done {
+        delivery: delivery.id,
+        webhook: delivery.webhook_id,
+        tenant: delivery.tenant_id,
+        number: 1,
+        is_test: false,
+        started_at: delivery.created_at,
+        ended_at: delivery.created_at,
+        duration_ms: 0,
+        status_code: Some(200),
+        error_kind: None,
+        response: Vec::new(),
+        verdict: Verdict::Delivered,
+    }
+}
+
+/// The rows stand in the table and in the index with the greatest id first, somebody has the smallest, and it is named last:
+/// whoever waits for it must not have another one by then.
+async fn holds_none_while_it_waits<W>(
+    status: DeliveryStatus,
+    change: impl FnOnce(Store, Vec<delivery::Model>) -> W,
+) where
+    W: Future<Output = Result<(), DbErr>> + 'static,
+{
+    let Some(store) = postgres_store().await else {
+        return;
+    };
+    let mut deliveries = deliveries(SystemClock.now(), status);
+    deliveries.reverse();
+    for delivery in &deliveries {
+        delivery::Entity::insert(delivery.clone().into_active_model())
+            .exec_without_returning(store.writer())
+            .await
+            .expect("inserted");
+    }
+    let ask = |sql: String| Statement::from_string(DbBackend::Postgres, sql);
+    let other = store.begin().await.expect("begins");
+    let smallest = deliveries[ALL - 1].id;
+    let lock = format!("SELECT id FROM deliveries WHERE id = '{smallest}' FOR UPDATE");
+    other.query_one_raw(ask(lock)).await.expect("is locked");
+
+    let changing = actix_rt::spawn(change(store.clone(), deliveries));
+    // Of this test's own database: others wait in theirs.
+    let waits = "SELECT 1 AS one FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    loop {
+        assert!(!changing.is_finished(), "it waits for nobody");
+        let row = store.reader().query_one_raw(ask(waits.to_owned())).await;
+        if row.expect("answers").is_some() {
+            break;
+        }
+    }
+    let free = "SELECT id FROM deliveries FOR UPDATE SKIP LOCKED".to_owned();
+    let free = other.query_all_raw(ask(free)).await.expect("answers");
+    // Its own, and those that nobody has yet.
+    assert_eq!(free.len(), ALL);
+    other.commit().await.expect("commits");
+    changing.await.expect("is done").expect("is written");
+}
+
+fn ids(deliveries: &[delivery::Model]) -> Vec<DeliveryId> {
+    deliveries.iter().map(|delivery| delivery.id).collect()
+}
+
+#[actix::test]
+async fn recording_attempts_locks_in_order() {
+    holds_none_while_it_waits(DeliveryStatus::Pending, |store, all| async move {
+        let batch: Vec<Done> = all.iter().map(done).collect();
+        record(&store, &batch).await.map(drop)
+    })
+    .await;
+}
+
+#[actix::test]
+async fn closing_what_a_deleted_webhook_left_locks_in_order() {
+    holds_none_while_it_waits(DeliveryStatus::Pending, |store, all| async move {
+        let closed = close_deleted(&store, all[0].webhook_id, all[0].created_at).await?;
+        assert_eq!(closed, 3);
+        Ok(())
+    })
+    .await;
+}
+
+#[actix::test]
+async fn closing_what_has_no_event_any_more_locks_in_order() {
+    holds_none_while_it_waits(DeliveryStatus::Pending, |store, all| async move {
+        close_lost(&store, &ids(&all), all[0].created_at).await?;
+        let failed = delivery::Entity::find()
+            .filter(delivery::Column::Status.eq(DeliveryStatus::Failed))
+            .filter(delivery::Column::CompletedAt.eq(all[0].created_at));
+        assert_eq!(failed.all(store.reader()).await?.len(), ALL);
+        Ok(())
+    })
+    .await;
+}
+
+#[actix::test]
+async fn giving_up_leases_locks_in_order() {
+    holds_none_while_it_waits(DeliveryStatus::Pending, |store, all| async move {
+        release(&store, NODE, all[0].created_at.plus_ms(1)).await?;
+        let free = delivery::Entity::find().filter(delivery::Column::LeaseOwner.is_null());
+        assert_eq!(free.all(store.reader()).await?.len(), ALL);
+        Ok(())
+    })
+    .await;
+}
+
+#[actix::test]
+async fn recovering_locks_in_order() {
+    holds_none_while_it_waits(DeliveryStatus::Failed, |store, all| async move {
+        let now = all[0].created_at;
+        let recovery = recovery::Model {
+            id: RecoveryId::new(now),
+            tenant_id: all[0].tenant_id,
+            webhook_id: all[0].webhook_id,
+            since: now,
+            until: now,
+            after: all[0].id,
+            asked_at: now,
+        };
+        let txn = store.begin().await?;
+        send_again(&txn, &recovery, ids(&all), now).await?;
+        txn.commit().await
+    })
+    .await;
+}
