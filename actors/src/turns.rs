@@ -150,6 +150,10 @@ impl<K: Hash + Eq + Clone> State<K> {
             }
             let queue = self.waiting.get_mut(&holder);
             let first = queue.and_then(|queue| {
+                // Who left takes nobody's turn.
+                while queue.front().is_some_and(|first| first.turn.is_closed()) {
+                    queue.pop_front();
+                }
                 let first = queue.pop_front();
                 first.map(|first| (first, queue.is_empty()))
             });

@@ -105,18 +105,19 @@ pub async fn transactions(
 ) -> Result<Answer, ApiError> {
     let page = query.0.read(&[], |form| Some(Page::read(form)))?;
     let db = services.store.api_reader();
-    let last: Option<i64> = credit_account::Entity::find_by_id(caller.tenant)
+    let ours = credit_transaction::Entity::find()
+        .filter(credit_transaction::Column::TenantId.eq(caller.tenant))
+        .order_by_desc(credit_transaction::Column::Seq);
+    let last: Option<i64> = ours
+        .clone()
         .select_only()
-        .column(credit_account::Column::Seq)
+        .column(credit_transaction::Column::Seq)
         .into_tuple()
         .one(db)
         .await?;
     // They are numbered from 1 without a gap, so that nothing needs to be read to skip them.
     let first = last.unwrap_or(0).saturating_sub(page.offset);
-    let select = credit_transaction::Entity::find()
-        .filter(credit_transaction::Column::TenantId.eq(caller.tenant))
-        .filter(credit_transaction::Column::Seq.lte(first))
-        .order_by_desc(credit_transaction::Column::Seq);
+    let select = ours.filter(credit_transaction::Column::Seq.lte(first));
     let mut rows = page.limit(select).all(db).await?;
     Ok(Answer::ok(&TransactionList {
         has_more: page.has_more(&mut rows),

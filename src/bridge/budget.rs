@@ -46,7 +46,7 @@ const RESULT_BYTES: usize = 64 * 1024;
 /// What a function that waits takes besides its message.
 const FUNCTION_BYTES: usize = 4 * 1024;
 /// Calls of one bridge that are being opened, or whose agent, of up to 256 KiB, waits to be written; and those of one tenant.
-const ANSWERS_MAX: usize = 512;
+const ANSWERS_MAX: usize = 1_024;
 const ANSWERS_EACH: usize = ANSWERS_MAX / 2;
 /// Messages of all bridges that are carried out at once; and those of one tenant on one bridge.
 const TURNS_MAX: usize = 1_024;

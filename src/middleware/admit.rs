@@ -39,8 +39,9 @@ const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const TENANTS_MAX: usize = 1_000_000;
-/// Reads that are worked on at once, and those of one tenant: they share the machine's cores with calls.
-const READS_MAX: usize = 8;
+/// Reads that are worked on at once, as many as have a connection of the store, and those of one tenant: they share the
+/// machine's cores with calls.
+const READS_MAX: usize = 4;
 const READS_EACH: usize = READS_MAX / 2;
 /// How long a read waits for others.
 const READ_WITHIN: Duration = Duration::from_secs(5);
