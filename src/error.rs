@@ -10,7 +10,7 @@ use actix_web::{
     },
 };
 use dikala_actors::call::versions::OPENING_MS;
-use dikala_entities::store::is_outage;
+use dikala_entities::store::{is_outage, took_too_long};
 use sea_orm::DbErr;
 use serde::Serialize;
 
@@ -178,6 +178,10 @@ pub enum ApiError {
     Internal,
     #[error("The service cannot answer right now; try again in a moment.")]
     Unavailable,
+    #[error(
+        "This takes too long to read and was broken off; ask for less, with a narrower time, fewer filters or a smaller page."
+    )]
+    TookTooLong,
 }
 
 impl ApiError {
@@ -206,7 +210,7 @@ impl ApiError {
             | Self::TooMuchUnread
             | Self::TooManyVersions(_) => Code::RateLimited,
             Self::Internal => Code::InternalError,
-            Self::Unavailable => Code::Unavailable,
+            Self::Unavailable | Self::TookTooLong => Code::Unavailable,
         }
     }
 
@@ -303,7 +307,7 @@ impl ResponseError for ApiError {
             Self::TooManyStreams(_) => {
                 response.insert_header((RETRY_AFTER, STREAMS_RETRY_SECONDS));
             }
-            Self::Unavailable => {
+            Self::Unavailable | Self::TookTooLong => {
                 response.insert_header((RETRY_AFTER, UNAVAILABLE_RETRY_SECONDS));
             }
             // What follows of the body is not wanted any more.
@@ -339,7 +343,10 @@ fn summary(fields: &[FieldError]) -> String {
 /// A database that is away is 503; anything else it says is a fault of ours.
 impl From<DbErr> for ApiError {
     fn from(error: DbErr) -> Self {
-        if is_outage(&error) {
+        if took_too_long(&error) {
+            tracing::warn!(%error, "a statement took too long");
+            Self::TookTooLong
+        } else if is_outage(&error) {
             tracing::warn!(%error, "the database is not available");
             Self::Unavailable
         } else {

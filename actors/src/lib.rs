@@ -20,4 +20,5 @@ pub mod registry;
 pub mod shares;
 #[cfg(test)]
 pub(crate) mod testing;
+pub mod turns;
 pub mod webhooks;

@@ -62,6 +62,13 @@ const SWEEP_EVERY_MS: i64 = 30_000;
 /// A call younger than this may just be on its way to its actor.
 const OPENING_MS: i64 = 120_000;
 
+/// Numbers whose tenants are remembered; past that all are forgotten.
+const NUMBERS_MAX: usize = 100_000;
+
+/// Whose a message is, as far as that is known without asking the store: for the order in which messages are carried out, and
+/// for nothing else. A number may have another tenant by now.
+pub type Payer = Option<TenantId>;
+
 /// The running calls of this process; cheap to clone.
 #[derive(Clone)]
 pub struct Calls(Arc<Directory>);
@@ -73,6 +80,8 @@ struct Directory {
     started: AtomicUsize,
     by_id: DashMap<CallId, Running>,
     by_bridge_call: DashMap<(BridgeId, String), CallId>,
+    /// Whose number it was at the last call.
+    numbers: DashMap<PhoneNumber, TenantId>,
     stripes: Vec<tokio::sync::Mutex<()>>,
     hasher: RandomState,
     registry: OnceLock<Addr<CallRegistry>>,
@@ -107,6 +116,7 @@ impl Calls {
             started: AtomicUsize::new(0),
             by_id: DashMap::new(),
             by_bridge_call: DashMap::new(),
+            numbers: DashMap::new(),
             stripes: (0..STRIPES).map(|_| tokio::sync::Mutex::new(())).collect(),
             hasher: RandomState::new(),
             registry: OnceLock::new(),
@@ -445,10 +455,27 @@ impl Calls {
     }
 
     /// A call was opened: whose it is.
-    pub(crate) fn opened(&self, call: CallId, tenant: TenantId) {
-        if let Some(mut running) = self.0.by_id.get_mut(&call) {
-            running.tenant = Some(tenant);
+    pub(crate) fn opened(&self, row: &call::Model) {
+        if let Some(mut running) = self.0.by_id.get_mut(&row.id) {
+            running.tenant = Some(row.tenant_id);
         }
+        let numbers = &self.0.numbers;
+        if self.payer_of_number(&row.callee_number) != Some(row.tenant_id) {
+            if numbers.len() >= NUMBERS_MAX {
+                numbers.clear();
+            }
+            numbers.insert(row.callee_number.clone(), row.tenant_id);
+        }
+    }
+
+    /// Whose calls come in at a number.
+    pub fn payer_of_number(&self, number: &PhoneNumber) -> Payer {
+        self.0.numbers.get(number).map(|tenant| *tenant)
+    }
+
+    /// Whose a call is.
+    pub fn payer_of_call(&self, call: CallId) -> Payer {
+        self.0.by_id.get(&call).and_then(|running| running.tenant)
     }
 
     /// Calls of a tenant that are running here, or are just being opened.

@@ -17,7 +17,7 @@ pub fn fair(max: usize, each: usize, held: usize, holders: usize) -> usize {
 }
 
 /// Hands shares out, counted by holder.
-pub(crate) struct Shares<K: Hash + Eq>(Arc<Shared<K>>);
+pub struct Shares<K: Hash + Eq>(Arc<Shared<K>>);
 
 struct Shared<K: Hash + Eq> {
     max: usize,
@@ -30,15 +30,16 @@ struct Held<K> {
     by_holder: HashMap<K, usize>,
 }
 
-/// One of them, given back when it is dropped.
-pub(crate) struct Share<K: Hash + Eq> {
+/// One or some of them, given back when it is dropped.
+pub struct Share<K: Hash + Eq> {
     holder: Option<K>,
+    amount: usize,
     shared: Arc<Shared<K>>,
 }
 
 impl<K: Hash + Eq + Clone> Shares<K> {
     /// `max` in all, and `each` for one holder at most.
-    pub(crate) fn new(max: usize, each: usize) -> Self {
+    pub fn new(max: usize, each: usize) -> Self {
         let held = Held {
             all: 0,
             by_holder: HashMap::new(),
@@ -51,19 +52,25 @@ impl<K: Hash + Eq + Clone> Shares<K> {
     }
 
     /// One for `holder`, if there is one for him.
-    pub(crate) fn take(&self, holder: K) -> Option<Share<K>> {
+    pub fn take(&self, holder: K) -> Option<Share<K>> {
+        self.take_some(holder, 1)
+    }
+
+    /// So many for `holder`, if there are so many for him.
+    pub fn take_some(&self, holder: K, amount: usize) -> Option<Share<K>> {
         let shared = &self.0;
         let mut held = shared.held();
         let own = held.by_holder.get(&holder).copied().unwrap_or(0);
         let may = fair(shared.max, shared.each, held.all, held.by_holder.len());
-        if held.all >= shared.max || own >= may {
+        if held.all.saturating_add(amount) > shared.max || own.saturating_add(amount) > may {
             return None;
         }
-        held.all += 1;
-        held.by_holder.insert(holder.clone(), own + 1);
+        held.all += amount;
+        held.by_holder.insert(holder.clone(), own + amount);
         drop(held);
         Some(Share {
             holder: Some(holder),
+            amount,
             shared: Arc::clone(shared),
         })
     }
@@ -86,9 +93,9 @@ impl<K: Hash + Eq> Drop for Share<K> {
             return;
         };
         let mut held = self.shared.held();
-        held.all = held.all.saturating_sub(1);
+        held.all = held.all.saturating_sub(self.amount);
         if let Some(own) = held.by_holder.get_mut(&holder) {
-            *own = own.saturating_sub(1);
+            *own = own.saturating_sub(self.amount);
             if *own == 0 {
                 held.by_holder.remove(&holder);
             }
@@ -136,6 +143,18 @@ mod tests {
         drop((second, other));
         assert_eq!(shares.held(), 0);
         assert!(shares.0.held().by_holder.is_empty());
+    }
+
+    #[test]
+    fn who_takes_some_gives_back_as_many() {
+        let shares = Shares::new(100, 40);
+        let most = shares.take_some("a", 40);
+        assert!(most.is_some() && shares.take("a").is_none());
+        let other = shares.take_some("b", 30);
+        assert!(other.is_some() && shares.take_some("c", 31).is_none());
+        drop(most);
+        assert_eq!(shares.held(), 30);
+        assert!(shares.take_some("c", usize::MAX).is_none());
     }
 
     /// However many greedy holders take all they can get, one who has nothing yet finds something.

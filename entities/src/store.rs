@@ -4,13 +4,15 @@
 //! writer is handed out in the order of asking, but of all that is not a call or credit only one asks at a time: a call waits
 //! for one such write at most, however many there are. PostgreSQL: pools; the ledger and the journal have connections of their
 //! own. On both, what a call's opening reads has readers of its own: a crowd of API requests, a page far into a long list,
-//! `/metrics` or a sweep cannot starve a call.
+//! `/metrics` or a sweep cannot starve a call. What the API reads for tenants has readers of its own too, and is broken off where
+//! it takes too long: sweeps and deliveries do not wait behind it.
 //!
 //! Whatever is sent to PostgreSQL, and whatever is awaited from it, has a deadline here, on this side: a link that drops
 //! packets says nothing for a quarter of an hour. What the server may take for itself is a little less, so that it is the
 //! server who refuses where the link is well.
 
 mod fault;
+mod fuse;
 mod pool;
 mod probe;
 mod raw;
@@ -40,7 +42,7 @@ use self::{
     transaction::Kind as TransactionKind,
 };
 pub use self::{
-    fault::{in_words, is_outage},
+    fault::{in_words, is_outage, took_too_long},
     pool::Connections,
     transaction::Transaction,
 };
@@ -52,6 +54,10 @@ const SQLITE_STATEMENTS: usize = 256;
 const READERS: u32 = 8;
 const POSTGRES_WRITERS: u32 = 8;
 const POSTGRES_CORE: u32 = 6;
+/// Readers of what tenants ask the API for: as many statements of theirs run at once, beside calls on the same cores.
+const API_READERS: u32 = 4;
+/// How long the database works on one of those. PostgreSQL is told so; SQLite is interrupted.
+const API_STATEMENT: Duration = Duration::from_secs(3);
 const SQLITE_LIMITS: Limits = Limits {
     acquire: Duration::from_secs(10),
     connect: Duration::from_secs(10),
@@ -93,6 +99,7 @@ pub struct Store {
     writer: Connections,
     core: Connections,
     core_reader: Connections,
+    api_reader: Connections,
     url: Arc<str>,
     signs: Arc<Signs>,
     probe: Arc<Mutex<Probe>>,
@@ -193,6 +200,7 @@ impl Store {
             &store.reader,
             &store.core,
             &store.core_reader,
+            &store.api_reader,
         ] {
             let lease = connections.lease().await;
             drop(lease.map_err(StoreError::Unreachable)?);
@@ -261,14 +269,15 @@ impl Store {
             .pragma("query_only", "ON")
             .pragma("cache_size", "-2000");
         let writing = options.pragma("cache_size", "-16000");
-        let connections = |options: SqliteConnectOptions, most| {
-            let target = Target::Sqlite(Box::new(options));
+        let connections = |options: SqliteConnectOptions, most, longest| {
+            let target = Target::Sqlite(Box::new(options), longest);
             Connections::new(target, SQLITE_LIMITS, most, false, Arc::clone(&signs))
         };
-        let writer = connections(writing, 1);
+        let writer = connections(writing, 1, None);
         Self {
-            core_reader: connections(reading.clone(), CORE_READERS),
-            reader: connections(reading, READERS),
+            core_reader: connections(reading.clone(), CORE_READERS, None),
+            api_reader: connections(reading.clone(), API_READERS, Some(API_STATEMENT)),
+            reader: connections(reading, READERS, None),
             core: writer.clone(),
             writer: writer.one_at_a_time(),
             url: Arc::from(url),
@@ -286,15 +295,20 @@ impl Store {
             .log_statements(STATEMENTS_LOGGED)
             .log_slow_statements(STATEMENTS_LOGGED, SLOW)
             .options(POSTGRES_OPTIONS);
-        let connections = |most, careful| {
+        let connections = |options: &PgConnectOptions, most, careful| {
             let target = Target::Postgres(Box::new(options.clone()));
             Connections::new(target, POSTGRES_LIMITS, most, careful, Arc::clone(&signs))
         };
+        let longest = API_STATEMENT.as_millis().to_string();
+        let for_api = options
+            .clone()
+            .options([("statement_timeout", longest.as_str())]);
         Ok(Self {
-            reader: connections(READERS, false),
-            writer: connections(POSTGRES_WRITERS, true),
-            core: connections(POSTGRES_CORE, true),
-            core_reader: connections(CORE_READERS, false),
+            reader: connections(&options, READERS, false),
+            writer: connections(&options, POSTGRES_WRITERS, true),
+            core: connections(&options, POSTGRES_CORE, true),
+            core_reader: connections(&options, CORE_READERS, false),
+            api_reader: connections(&for_api, API_READERS, false),
             url: Arc::from(url),
             signs,
             probe: Arc::default(),
@@ -309,6 +323,11 @@ impl Store {
     /// For the short reads, by key, that calls and bridges cannot do without. Nothing else may keep these busy.
     pub fn core_reader(&self) -> &Connections {
         &self.core_reader
+    }
+
+    /// For what tenants ask the API for. A statement that takes too long here is broken off, see [`took_too_long`].
+    pub fn api_reader(&self) -> &Connections {
+        &self.api_reader
     }
 
     /// For single statements; transactions begin with [`begin`](Self::begin).
@@ -351,7 +370,7 @@ impl Store {
 
     /// Whether the database answers now.
     pub async fn ping(&self) -> Result<(), DbErr> {
-        for readers in [&self.reader, &self.core_reader] {
+        for readers in [&self.reader, &self.core_reader, &self.api_reader] {
             readers
                 .query_one_raw(Statement::from_string(self.backend(), "SELECT 1"))
                 .await?;
@@ -377,7 +396,7 @@ impl Store {
             .create_if_missing(false)
             .busy_timeout(Duration::ZERO);
         let own = Connections::new(
-            Target::Sqlite(Box::new(options)),
+            Target::Sqlite(Box::new(options), None),
             SQLITE_LIMITS,
             1,
             false,
@@ -400,6 +419,7 @@ impl Store {
         tokio::join!(
             self.reader.close(),
             self.core_reader.close(),
+            self.api_reader.close(),
             self.core.close(),
             self.writer.close()
         );

@@ -406,7 +406,7 @@ pub async fn show(
     services: Data<Services>,
     id: Id<AgentId>,
 ) -> Result<Answer, ApiError> {
-    let agent = find(services.store.reader(), caller.tenant, id.0).await?;
+    let agent = find(services.store.api_reader(), caller.tenant, id.0).await?;
     Ok(Answer::ok(&Agent::from(agent)))
 }
 
@@ -417,7 +417,7 @@ pub async fn update(
     id: Id<AgentId>,
     body: Body,
 ) -> Result<Answer, ApiError> {
-    find(services.store.reader(), caller.tenant, id.0).await?;
+    find(services.store.api_reader(), caller.tenant, id.0).await?;
     let form = body.patch()?;
     let unit = Unit::begin(&services, &caller).await?;
     let now = services.clock.now();

@@ -33,6 +33,10 @@ use crate::{
 /// Events of a call that are read at once.
 const EVENTS_BATCH: u64 = 8;
 
+/// What is said to who skips too many calls.
+const GO_BACK: &str =
+    "to go further back give the id of the last call that you have as before, or to";
+
 /// The columns that the API shows.
 #[derive(Clone, Debug, DerivePartialModel)]
 #[sea_orm(entity = "call::Entity")]
@@ -309,16 +313,16 @@ pub async fn list(
     let page = filter.page;
     let mut select = call::Entity::find().filter(filter.of(caller.tenant));
     if let Some(before) = filter.before {
-        select = select.filter(older(services.store.reader(), caller.tenant, before).await?);
+        select = select.filter(older(services.store.api_reader(), caller.tenant, before).await?);
     }
     let select = select
         .order_by_desc(call::Column::StartedAt)
         .order_by_desc(call::Column::Id);
-    let mut rows: Vec<CallRow> = page
-        .of(select)
-        .into_partial_model()
-        .all(services.store.reader())
-        .await?;
+    let db = services.store.api_reader();
+    let mut rows: Vec<CallRow> = Vec::new();
+    if page.is_in_reach(db, &select, GO_BACK).await? {
+        rows = page.of(select).into_partial_model().all(db).await?;
+    }
     Ok(Answer::ok(&CallList {
         has_more: page.has_more(&mut rows),
         calls: rows.into_iter().map(Into::into).collect(),
@@ -333,7 +337,7 @@ pub async fn show(
     services: Data<Services>,
     id: Id<CallId>,
 ) -> Result<Answer, ApiError> {
-    let row = find(services.store.reader(), caller.tenant, id.0).await?;
+    let row = find(services.store.api_reader(), caller.tenant, id.0).await?;
     Ok(Answer::ok(&Call::from(row)))
 }
 
@@ -343,9 +347,9 @@ pub async fn transcript(
     services: Data<Services>,
     id: Id<CallId>,
 ) -> Result<Answer, ApiError> {
-    let call = find(services.store.reader(), caller.tenant, id.0).await?;
+    let call = find(services.store.api_reader(), caller.tenant, id.0).await?;
     let stored = transcript::Entity::find_by_id(call.id)
-        .one(services.store.reader())
+        .one(services.store.api_reader())
         .await?;
     let (summary, turns) = match stored {
         Some(stored) => (Some(stored.summary), stored.turns),
@@ -365,7 +369,7 @@ pub async fn events(
     id: Id<CallId>,
     query: Query,
 ) -> Result<HttpResponse, ApiError> {
-    let call = find(services.store.reader(), caller.tenant, id.0).await?;
+    let call = find(services.store.api_reader(), caller.tenant, id.0).await?;
     let list = Listing {
         key: "events",
         rows: event::Entity::find().filter(event::Column::CallId.eq(call.id)),
@@ -387,7 +391,7 @@ pub async fn hang_up(
     body.optional_form()?.expect_empty()?;
     let done = services.calls.hang_up(caller.tenant, id.0).await;
     done.map_err(|error| refused(error, Missing::Call))?;
-    let row = find(services.store.reader(), caller.tenant, id.0).await?;
+    let row = find(services.store.api_reader(), caller.tenant, id.0).await?;
     Ok(Answer::accepted(&Call::from(row)))
 }
 
@@ -410,12 +414,12 @@ pub async fn transfer(
     };
     let done = services.calls.transfer(caller.tenant, id.0, to).await;
     done.map_err(|error| refused(error, Missing::Call))?;
-    let row = find(services.store.reader(), caller.tenant, id.0).await?;
+    let row = find(services.store.api_reader(), caller.tenant, id.0).await?;
     Ok(Answer::accepted(&Call::from(row)))
 }
 
 async fn running(services: &Services, tenant: TenantId, id: CallId) -> Result<(), ApiError> {
-    let call = find(services.store.reader(), tenant, id).await?;
+    let call = find(services.store.api_reader(), tenant, id).await?;
     if call.status.is_final() {
         Err(ApiError::CallNotActive)
     } else {
@@ -425,7 +429,7 @@ async fn running(services: &Services, tenant: TenantId, id: CallId) -> Result<()
 
 /// The number of the agent as it was when the call began.
 async fn escalation_number(services: &Services, id: CallId) -> Result<PhoneNumber, ApiError> {
-    let db = services.store.reader();
+    let db = services.store.api_reader();
     let row = call::Entity::find_by_id(id).one(db).await?;
     let settings = match &row {
         Some(row) => versions::of_call(db, row).await?,

@@ -4,7 +4,7 @@ use actix_web::web::Data;
 use dikala_entities::{
     CallId, Millis, TransactionId, TransactionType, credit_account, credit_transaction,
 };
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -79,7 +79,7 @@ impl From<credit_transaction::Model> for Transaction {
 /// `GET /credits`
 pub async fn balance(caller: Caller, services: Data<Services>) -> Result<Answer, ApiError> {
     let account = credit_account::Entity::find_by_id(caller.tenant)
-        .one(services.store.reader())
+        .one(services.store.api_reader())
         .await?;
     // No account yet: nothing was bought and nothing used.
     let balance = account.map_or(
@@ -104,10 +104,21 @@ pub async fn transactions(
     query: Query,
 ) -> Result<Answer, ApiError> {
     let page = query.0.read(&[], |form| Some(Page::read(form)))?;
-    let select = credit_transaction::Entity::find()
+    let db = services.store.api_reader();
+    let ours = credit_transaction::Entity::find()
         .filter(credit_transaction::Column::TenantId.eq(caller.tenant))
         .order_by_desc(credit_transaction::Column::Seq);
-    let mut rows = page.of(select).all(services.store.reader()).await?;
+    let last: Option<i64> = ours
+        .clone()
+        .select_only()
+        .column(credit_transaction::Column::Seq)
+        .into_tuple()
+        .one(db)
+        .await?;
+    // They are numbered from 1 without a gap, so that nothing needs to be read to skip them.
+    let first = last.unwrap_or(0).saturating_sub(page.offset);
+    let select = ours.filter(credit_transaction::Column::Seq.lte(first));
+    let mut rows = page.limit(select).all(db).await?;
     Ok(Answer::ok(&TransactionList {
         has_more: page.has_more(&mut rows),
         transactions: rows.into_iter().map(Into::into).collect(),

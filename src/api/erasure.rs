@@ -186,7 +186,7 @@ async fn answers_with(
         .filter(idempotency::Column::TenantId.eq(tenant))
         .filter(idempotency::Column::Body.contains(call.to_string()))
         .into_tuple()
-        .all(services.store.reader())
+        .all(services.store.api_reader())
         .await
 }
 

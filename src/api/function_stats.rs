@@ -141,7 +141,7 @@ pub async fn show(
     id: Id<AgentId>,
     name: FunctionName,
 ) -> Result<Answer, ApiError> {
-    let db = services.store.reader();
+    let db = services.store.api_reader();
     let agent = agents::find(db, caller.tenant, id.0).await?;
     let function = functions::find(db, agent.id, &name.0).await?;
     let to = services.clock.now();

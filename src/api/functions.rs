@@ -272,7 +272,7 @@ pub async fn list_all(
     id: Id<AgentId>,
     query: Query,
 ) -> Result<HttpResponse, ApiError> {
-    let agent = agents::find(services.store.reader(), caller.tenant, id.0).await?;
+    let agent = agents::find(services.store.api_reader(), caller.tenant, id.0).await?;
     let list = Listing {
         key: "functions",
         rows: function::Entity::find().filter(function::Column::AgentId.eq(agent.id)),
@@ -290,7 +290,7 @@ pub async fn create(
     id: Id<AgentId>,
     body: Body,
 ) -> Result<Answer, ApiError> {
-    agents::find(services.store.reader(), caller.tenant, id.0).await?;
+    agents::find(services.store.api_reader(), caller.tenant, id.0).await?;
     let form = body.form()?;
     let addresses = Addresses::ask(&services, caller.tenant, &form, "endpoint", None).await;
     let draft = FunctionDraft::read(&form, None, addresses)?;
@@ -346,8 +346,8 @@ pub async fn update(
     name: FunctionName,
     body: Body,
 ) -> Result<Answer, ApiError> {
-    let agent = agents::find(services.store.reader(), caller.tenant, id.0).await?;
-    let seen = FunctionDraft::of(&find(services.store.reader(), agent.id, &name.0).await?);
+    let agent = agents::find(services.store.api_reader(), caller.tenant, id.0).await?;
+    let seen = FunctionDraft::of(&find(services.store.api_reader(), agent.id, &name.0).await?);
     let form = body.patch()?;
     let before = Some(&seen.endpoint);
     let addresses = Addresses::ask(&services, caller.tenant, &form, "endpoint", before).await;
@@ -424,8 +424,8 @@ pub async fn test(
     name: FunctionName,
     body: Body,
 ) -> Result<Answer, ApiError> {
-    let agent = agents::find(services.store.reader(), caller.tenant, id.0).await?;
-    let function = find(services.store.reader(), agent.id, &name.0).await?;
+    let agent = agents::find(services.store.api_reader(), caller.tenant, id.0).await?;
+    let function = find(services.store.api_reader(), agent.id, &name.0).await?;
     let parameters = body.optional_form()?.read(&[], |form| {
         Some(form.defaulted("parameters", None, Map::new(), object))
     })?;

@@ -348,7 +348,7 @@ where
         };
         let rows = select
             .limit(batch)
-            .all(self.services.store.reader())
+            .all(self.services.store.api_reader())
             .await?;
         self.end = u64::try_from(rows.len()).is_ok_and(|count| count < batch);
         self.after = rows

@@ -1,13 +1,19 @@
 //! Pages of a list.
 
-use sea_orm::{EntityTrait, QuerySelect, Select};
+use sea_orm::{ConnectionTrait, EntityTrait, QuerySelect, Select};
 
-use crate::extract::{OFFSET_MAX, Reader, digits};
+use crate::{
+    error::ApiError,
+    extract::{Fault, FieldCode, OFFSET_MAX, Reader, digits},
+};
 
 /// The largest page.
 pub const LIMIT_MAX: i64 = 100;
 /// The page of who asks for none.
 pub const LIMIT_DEFAULT: i64 = 50;
+
+/// Rows that are skipped at most: they are read, so that a page far into a list would cost more and more.
+pub const SKIPPED_MAX: u64 = 100_000;
 
 /// Which piece of a list is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,9 +33,34 @@ impl Page {
 
     /// Limits a query to this page and one row more, which tells whether there is a next page.
     pub fn of<E: EntityTrait>(self, select: Select<E>) -> Select<E> {
-        select
-            .offset(self.offset.unsigned_abs())
-            .limit(self.limit.unsigned_abs() + 1)
+        self.limit(select.offset(self.offset.unsigned_abs()))
+    }
+
+    /// The same, of a query that begins where the page does.
+    pub fn limit<E: EntityTrait>(self, select: Select<E>) -> Select<E> {
+        select.limit(self.limit.unsigned_abs() + 1)
+    }
+
+    /// Whether there may be anything on this page. One that lies further into its list than is skipped is refused with what
+    /// to do instead; where the list is not that long, there is nothing.
+    pub async fn is_in_reach<E: EntityTrait>(
+        self,
+        db: &impl ConnectionTrait,
+        select: &Select<E>,
+        instead: &str,
+    ) -> Result<bool, ApiError> {
+        if self.offset.unsigned_abs() <= SKIPPED_MAX {
+            return Ok(true);
+        }
+        match select.clone().offset(SKIPPED_MAX).one(db).await? {
+            None => Ok(false),
+            Some(_) => {
+                let predicate =
+                    format!("must be at most {SKIPPED_MAX} in a list as long as this; {instead}");
+                let fault = Fault::new(FieldCode::TooLarge, predicate);
+                Err(ApiError::field(fault.in_field("offset")))
+            }
+        }
     }
 
     /// Takes the one row more away again; true if it was there.

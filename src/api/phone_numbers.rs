@@ -111,7 +111,7 @@ pub async fn show(
     services: Data<Services>,
     id: Id<PhoneNumberId>,
 ) -> Result<Answer, ApiError> {
-    let number = found(services.store.reader(), by_id(caller.tenant, id.0)).await?;
+    let number = found(services.store.api_reader(), by_id(caller.tenant, id.0)).await?;
     Ok(Answer::ok(&PhoneNumber::from(number)))
 }
 
@@ -122,7 +122,7 @@ pub async fn assign_agent(
     id: Id<PhoneNumberId>,
     body: Body,
 ) -> Result<Answer, ApiError> {
-    found(services.store.reader(), by_id(caller.tenant, id.0)).await?;
+    found(services.store.api_reader(), by_id(caller.tenant, id.0)).await?;
     let wanted = body
         .form()?
         .read(&[], |form| form.nullable("agentId", agent_id))?;

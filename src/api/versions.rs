@@ -142,7 +142,7 @@ fn of_agent(tenant: TenantId, agent: AgentId) -> Select<kept_version::Entity> {
 
 /// 404 unless the agent is there, or was and calls name versions of it. An agent without a version gets its first.
 async fn expect(services: &Services, tenant: TenantId, agent: AgentId) -> Result<(), ApiError> {
-    let db = services.store.reader();
+    let db = services.store.api_reader();
     if of_agent(tenant, agent).count(db).await? > 0 {
         return Ok(());
     }
@@ -191,6 +191,6 @@ pub async fn show(
     version: VersionNumber,
 ) -> Result<Answer, ApiError> {
     expect(&services, caller.tenant, id.0).await?;
-    let row = find(services.store.reader(), caller.tenant, id.0, version.0).await?;
+    let row = find(services.store.api_reader(), caller.tenant, id.0, version.0).await?;
     Ok(Answer::ok(&AgentVersion::from(row)))
 }

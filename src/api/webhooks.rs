@@ -295,7 +295,7 @@ pub async fn show(
     services: Data<Services>,
     id: Id<WebhookId>,
 ) -> Result<Answer, ApiError> {
-    let webhook = find(services.store.reader(), caller.tenant, id.0).await?;
+    let webhook = find(services.store.api_reader(), caller.tenant, id.0).await?;
     Ok(Answer::ok(&Webhook::from(webhook)))
 }
 
@@ -306,7 +306,7 @@ pub async fn update(
     id: Id<WebhookId>,
     body: Body,
 ) -> Result<Answer, ApiError> {
-    let seen = WebhookUpdate::of(&find(services.store.reader(), caller.tenant, id.0).await?);
+    let seen = WebhookUpdate::of(&find(services.store.api_reader(), caller.tenant, id.0).await?);
     let form = body.patch()?;
     let before = Some(&seen.url);
     let addresses = Addresses::ask(&services, caller.tenant, &form, "url", before).await;
@@ -349,7 +349,7 @@ pub async fn rotate_secret(
     id: Id<WebhookId>,
     body: Body,
 ) -> Result<Answer, ApiError> {
-    find(services.store.reader(), caller.tenant, id.0).await?;
+    find(services.store.api_reader(), caller.tenant, id.0).await?;
     let secret = body
         .form()?
         .read(&[], |form| form.required("secret", None, secret))?;
@@ -380,7 +380,7 @@ pub async fn test(
     id: Id<WebhookId>,
     body: Body,
 ) -> Result<Answer, ApiError> {
-    let webhook = find(services.store.reader(), caller.tenant, id.0).await?;
+    let webhook = find(services.store.api_reader(), caller.tenant, id.0).await?;
     body.optional_form()?.expect_empty()?;
     let delivery = services
         .outbound

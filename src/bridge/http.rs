@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 
 use super::{
     BridgeParts,
-    budget::{ROOM_WITHIN, weight},
-    lanes::Lanes,
+    budget::ROOM_WITHIN,
+    lanes::{Lanes, payer},
     protocol::{self, MESSAGES_MAX},
 };
 use crate::{
@@ -32,8 +32,11 @@ pub async fn messages(
     drop(messages);
     // What the body weighs is shared out evenly: whose part it is matters to nobody but the functions, which step aside with it.
     let length = body.0.len().div_ceil(requests.len());
-    let weights: Vec<usize> = requests.iter().map(|r| weight(length, r)).collect();
-    let rooms = tokio::time::timeout(ROOM_WITHIN, share.rooms(&weights))
+    let weighed = requests
+        .into_iter()
+        .map(|request| share.weigh(length, request, |request| payer(&parts.calls, request)));
+    let (requests, weights): (Vec<_>, Vec<_>) = weighed.unzip();
+    let rooms = tokio::time::timeout(ROOM_WITHIN, share.rooms(weights))
         .await
         .map_err(|_| ApiError::Unavailable)?;
     let mut lanes = Lanes::new(parts.calls.clone(), parts.bridges.clone(), share, bridge);

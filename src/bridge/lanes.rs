@@ -6,7 +6,7 @@ use std::collections::{HashMap, VecDeque};
 use dikala_actors::{
     bridges::Bridges,
     call::{CallError, InvokeFunction},
-    registry::Calls,
+    registry::{Calls, Payer},
 };
 use dikala_entities::BridgeId;
 use futures_util::{StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
@@ -14,7 +14,7 @@ use serde_json::Value;
 use std::sync::Arc;
 
 use super::{
-    budget::{ROOM_WITHIN, Room, Share},
+    budget::{RING_WITHIN, ROOM_WITHIN, Room, Share},
     protocol::{self, Answer, Body, Function, Lane, Refusal, Request},
 };
 
@@ -130,6 +130,14 @@ impl Lanes {
     }
 }
 
+/// For whom a call that comes in is opened.
+pub fn payer(calls: &Calls, request: &Request) -> Payer {
+    match &request.body {
+        Body::Incoming(incoming) => calls.payer_of_number(&incoming.did),
+        _ => None,
+    }
+}
+
 fn is_function(message: &Message) -> bool {
     matches!(
         message,
@@ -142,12 +150,7 @@ fn is_function(message: &Message) -> bool {
 
 fn lane(message: &Message) -> Option<Lane> {
     match message {
-        Ok(request) => match &request.body {
-            Body::Incoming(incoming) => Some(Lane::Opening(incoming.bridge_call_id.clone())),
-            Body::Call { call, .. } => Some(Lane::Call(*call)),
-            Body::Function(function) => Some(Lane::Call(function.call)),
-            Body::Heartbeat { .. } => None,
-        },
+        Ok(request) => request.lane(),
         Err(refusal) => refusal.lane.clone(),
     }
 }
@@ -159,20 +162,27 @@ async fn carry_out(
     share: &Share,
     bridge: BridgeId,
     body: Body,
-    room: Room,
+    mut room: Room,
 ) -> (Result<Answer, CallError>, Room) {
     let answer = match body {
-        Body::Incoming(incoming) => calls.incoming(bridge, incoming).await.map(Answer::Call),
-        Body::Call { call, input } => calls
-            .tell(Some(bridge), call, input)
-            .await
-            .map(Answer::Call),
+        Body::Incoming(incoming) => {
+            let payer = calls.payer_of_number(&incoming.did);
+            match share.ring_turn(payer, &mut room, RING_WITHIN).await {
+                Ok(_turn) => calls.incoming(bridge, incoming).await.map(Answer::Call),
+                Err(error) => Err(error),
+            }
+        }
+        Body::Call { call, input } => {
+            let _turn = share.turn(calls.payer_of_call(call)).await;
+            let reply = calls.tell(Some(bridge), call, input).await;
+            reply.map(Answer::Call)
+        }
         Body::Function(function) => return invoke(calls, share, bridge, function, room).await,
         Body::Heartbeat { active, at } => {
             bridges.seen(bridge);
             let ended = match active {
                 Some(active) => {
-                    let _turn = share.turn().await;
+                    let _turn = share.list_turn().await;
                     calls.heartbeat(bridge, &active, at).await
                 }
                 None => Ok(Vec::new()),

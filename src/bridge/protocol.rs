@@ -47,6 +47,18 @@ pub struct Request {
     pub body: Body,
 }
 
+impl Request {
+    /// The messages in whose order it is carried out, if in any.
+    pub fn lane(&self) -> Option<Lane> {
+        match &self.body {
+            Body::Incoming(incoming) => Some(Lane::Opening(incoming.bridge_call_id.clone())),
+            Body::Call { call, .. } => Some(Lane::Call(*call)),
+            Body::Function(function) => Some(Lane::Call(function.call)),
+            Body::Heartbeat { .. } => None,
+        }
+    }
+}
+
 /// What a message says.
 #[derive(Clone, Debug)]
 pub enum Body {
@@ -108,6 +120,14 @@ impl Refusal {
         Self {
             code: "too_large",
             ..Self::invalid(format!("A message has at most {MESSAGE_BYTES_MAX} bytes."))
+        }
+    }
+
+    /// A message for which there is no room now.
+    pub fn busy(request: &Request) -> Self {
+        Self {
+            lane: request.lane(),
+            ..Self::from((request.id.clone(), CallError::Busy))
         }
     }
 

@@ -2,7 +2,7 @@
 //! holds anything: messages under way go on while nothing is read or written. What comes in is bounded by not reading on while
 //! there is no room in the connection's [`Share`].
 
-use std::{future::pending, sync::Arc, time::Duration};
+use std::{future::pending, pin::pin, sync::Arc, time::Duration};
 
 use actix_web::{
     Error, HttpRequest, HttpResponse,
@@ -18,10 +18,10 @@ use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::{
     BridgeParts,
-    budget::{IN_FLIGHT_MAX, Room, Share, weight},
+    budget::{IN_FLIGHT_MAX, Room, Share},
     frames::{Fault, Frame, Frames},
-    lanes::{Finished, Lanes, Message},
-    protocol::{self, MESSAGE_BYTES_MAX, Refusal, SUBPROTOCOL},
+    lanes::{Finished, Lanes, Message, payer},
+    protocol::{self, MESSAGE_BYTES_MAX, Refusal, Request, SUBPROTOCOL},
 };
 use crate::refusal::Refusal as HttpRefusal;
 
@@ -168,11 +168,14 @@ struct Reader {
 
 impl Reader {
     async fn serve(&mut self, socket: &Socket, writer: &mut JoinHandle<Over>) -> Over {
-        let mut stopping = self.parts.stopping.clone();
+        let (clock, mut stopping) = (Arc::clone(&self.parts.clock), self.parts.stopping.clone());
+        // Made once, and not anew for each message.
+        let mut stopped = pin!(stopping.wait_for(|stopping| *stopping));
+        let mut dismissed = pin!(socket.dismissed());
+        let mut wake = clock.sleep_until(self.ping_at);
         loop {
             let reads = self.admission.is_none();
             let has_work = !self.lanes.is_idle();
-            let wake = self.parts.clock.sleep_until(self.ping_at);
             let step = tokio::select! {
                 frame = self.frames.next(), if reads => self.on_frame(frame),
                 (message, room) = admitted(&mut self.admission) => {
@@ -181,10 +184,14 @@ impl Reader {
                     Ok(())
                 }
                 finished = self.lanes.next(), if has_work => self.on_finished(finished),
-                () = wake => self.on_tick(),
-                dismissal = socket.dismissed() => Err(dismissal.into()),
+                () = &mut wake => {
+                    let ticked = self.on_tick();
+                    wake = clock.sleep_until(self.ping_at);
+                    ticked
+                }
+                dismissal = &mut dismissed => Err(dismissal.into()),
                 over = &mut *writer => return over.unwrap_or(Over::Gone),
-                _ = stopping.wait_for(|stopping| *stopping) => return self.finish().await,
+                _ = &mut stopped => return self.finish().await,
             };
             if let Err(over) = step {
                 return over;
@@ -229,10 +236,16 @@ impl Reader {
             let reason = "frames are JSON objects with an id, of at most 256 KiB";
             return Err(Over::Close(code, reason));
         }
-        let share = self.share.clone();
-        let bytes = weight(length, &message);
-        let admission = async move { (message, share.room(bytes).await) };
-        self.admission = Some(admission.boxed_local());
+        let payer_of = |request: &Request| payer(&self.parts.calls, request);
+        let (message, weight) = self.share.weigh(length, message, payer_of);
+        match self.share.room_now(weight) {
+            Ok(room) => self.lanes.accept(0, message, room),
+            Err(weight) => {
+                let share = self.share.clone();
+                let admission = async move { (message, share.room(weight).await) };
+                self.admission = Some(admission.boxed_local());
+            }
+        }
         Ok(())
     }
 

@@ -18,6 +18,7 @@ use actix_web::{
     web,
 };
 use bytes::Bytes;
+use dikala_actors::turns::{Turn, Turns};
 use dikala_entities::{API_KEY_SCHEME, Credential, Millis, TenantId};
 
 use super::{
@@ -38,12 +39,19 @@ const LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 const TENANTS_MAX: usize = 1_000_000;
+/// Reads that are worked on at once, as many as have a connection of the store, and those of one tenant: they share the
+/// machine's cores with calls.
+const READS_MAX: usize = 4;
+const READS_EACH: usize = READS_MAX / 2;
+/// How long a read waits for others.
+const READ_WITHIN: Duration = Duration::from_secs(5);
 
 /// Known keys and used-up limits of this process.
 #[derive(Debug)]
 pub struct Gate {
     keys: Keys,
     tenants: Limiter<TenantId>,
+    reads: Turns<TenantId>,
     pub strangers: Strangers,
 }
 
@@ -52,6 +60,7 @@ impl Default for Gate {
         Self {
             keys: Keys::default(),
             tenants: Limiter::new(TENANTS_MAX),
+            reads: Turns::new(READS_MAX, READS_EACH),
             strangers: Strangers::default(),
         }
     }
@@ -61,6 +70,12 @@ impl Gate {
     /// Forgets what it knows of keys and tenants, after this process changed one.
     pub fn forget_keys(&self) {
         self.keys.forget();
+    }
+
+    /// The right of a tenant to have something read, in turn with other tenants.
+    async fn read(&self, tenant: TenantId) -> Result<Turn<TenantId>, ApiError> {
+        let turn = tokio::time::timeout(READ_WITHIN, self.reads.take(tenant)).await;
+        turn.map_err(|_| ApiError::Unavailable)
     }
 }
 
@@ -86,13 +101,17 @@ pub async fn admit(
                 Ok(()) => {
                     req.extensions_mut().insert(identity.tenant);
                     req.extensions_mut().insert(identity.key);
-                    let is_read = req.method() == Method::GET;
-                    let response = next.call(req).await?.map_into_boxed_body();
-                    if is_read {
-                        held(&services, identity.tenant, response)
+                    if req.method() == Method::GET {
+                        match services.gate.read(identity.tenant).await {
+                            Ok(_turn) => {
+                                let response = next.call(req).await?.map_into_boxed_body();
+                                held(&services, identity.tenant, response)
+                            }
+                            Err(error) => req.error_response(error),
+                        }
                     } else {
                         // What it did is done: its answer is given in any case.
-                        response
+                        next.call(req).await?.map_into_boxed_body()
                     }
                 }
                 Err(error) => req.error_response(error),

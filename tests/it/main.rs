@@ -22,6 +22,7 @@ mod hostile_bridge;
 mod kills;
 mod listen;
 mod newcomers;
+mod overload;
 mod recovery;
 mod secrets;
 mod secrets_key;

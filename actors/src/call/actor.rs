@@ -122,7 +122,7 @@ impl CallActor {
                 Err(error) => (None, Err(error)),
             };
             if let Some(core) = &core {
-                this.calls.opened(this.id, core.row().tenant_id);
+                this.calls.opened(core.row());
             }
             // Who asked may have gone: the bridge asks again.
             let _ = reply.send(opened);

@@ -172,9 +172,24 @@ fn is_outage_code(code: &str) -> bool {
             .any(|class| code.starts_with(class))
             || matches!(code, "25P03" | "25006");
     }
-    // Busy, locked, no memory, read-only, input or output, full, cannot open.
+    // Busy, locked, no memory, read-only, interrupted, input or output, full, cannot open.
     let kind = code.parse().map_or(0, |code: u32| code & 0xff);
-    matches!(kind, 5 | 6 | 7 | 8 | 10 | 13 | 14)
+    matches!(kind, 5 | 6 | 7 | 8 | 9 | 10 | 13 | 14)
+}
+
+/// Whether the database broke a statement off because it took too long. The same statement may well take as long again.
+pub fn took_too_long(error: &DbErr) -> bool {
+    match error {
+        DbErr::Exec(RuntimeErr::SqlxError(error)) | DbErr::Query(RuntimeErr::SqlxError(error)) => {
+            match error.as_ref() {
+                SqlxError::Database(error) => {
+                    matches!(&*error.code().unwrap_or_default(), "57014" | "9")
+                }
+                _ => false,
+            }
+        }
+        _ => false,
+    }
 }
 
 #[cfg(test)]
@@ -199,10 +214,10 @@ mod tests {
     #[test]
     fn an_outage_is_told_from_wrong_data() {
         // Deadlock, serialisation, lock timeout, statement timeout, shutting down, too many connections, disk full, read-only
-        // after a fail-over; SQLite: busy, its snapshot form, input or output, full.
+        // after a fail-over; SQLite: busy, its snapshot form, interrupted, input or output, full.
         for code in [
             "40P01", "40001", "55P03", "57014", "57P01", "53300", "53100", "08006", "25006", "5",
-            "517", "10", "778", "13",
+            "517", "9", "10", "778", "13",
         ] {
             assert!(is_outage_code(code), "{code}");
         }

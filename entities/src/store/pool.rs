@@ -308,7 +308,7 @@ impl Lease {
             Err(fault) => {
                 // Where another holds the lock there is no transaction; in all other cases nobody knows.
                 self.state = match (&self.home.shared.target, fault.leaves()) {
-                    (Target::Sqlite(_), Leaves::Usable) if is_busy(&fault) => State::Clean,
+                    (Target::Sqlite(..), Leaves::Usable) if is_busy(&fault) => State::Clean,
                     _ => {
                         self.note(&fault);
                         State::Spoilt

@@ -12,19 +12,20 @@ use sea_orm::{
 };
 use sea_query_sqlx::SqlxValues;
 
-use super::fault::Fault;
+use super::{fault::Fault, fuse::Fuse};
 
 /// How a connection is made.
 #[derive(Clone, Debug)]
 pub(super) enum Target {
-    Sqlite(Box<SqliteConnectOptions>),
+    /// With how long SQLite may work on one statement, where that is bounded.
+    Sqlite(Box<SqliteConnectOptions>, Option<Duration>),
     Postgres(Box<PgConnectOptions>),
 }
 
 /// A connection.
 #[derive(Debug)]
 pub(super) enum Raw {
-    Sqlite(SqliteConnection),
+    Sqlite(SqliteConnection, Option<Fuse>),
     Postgres(PgConnection),
 }
 
@@ -38,24 +39,39 @@ pub(super) struct Mark {
 impl Target {
     pub(super) fn backend(&self) -> DbBackend {
         match self {
-            Self::Sqlite(_) => DbBackend::Sqlite,
+            Self::Sqlite(..) => DbBackend::Sqlite,
             Self::Postgres(_) => DbBackend::Postgres,
         }
     }
 
     pub(super) async fn connect(&self) -> Result<Raw, SqlxError> {
         Ok(match self {
-            Self::Sqlite(options) => Raw::Sqlite(options.connect().await?),
+            Self::Sqlite(options, longest) => {
+                let mut connection = options.connect().await?;
+                let fuse = match longest {
+                    Some(longest) => Some(Fuse::of(&mut connection, *longest).await?),
+                    None => None,
+                };
+                Raw::Sqlite(connection, fuse)
+            }
             Self::Postgres(options) => Raw::Postgres(options.connect().await?),
         })
     }
 }
 
 impl Raw {
+    /// A statement begins.
+    fn light(&self) {
+        if let Self::Sqlite(_, Some(fuse)) = self {
+            fuse.light();
+        }
+    }
+
     pub(super) async fn execute(&mut self, statement: &Statement) -> Result<ExecResult, SqlxError> {
+        self.light();
         let sql = AssertSqlSafe(statement.sql.as_str());
         match self {
-            Self::Sqlite(raw) => {
+            Self::Sqlite(raw, _) => {
                 let query = sqlx::query_with::<sqlx::Sqlite, _>(sql, values(statement));
                 query.execute(raw).await.map(Into::into)
             }
@@ -80,9 +96,10 @@ impl Raw {
         &mut self,
         statement: &Statement,
     ) -> Result<Vec<QueryResult>, SqlxError> {
+        self.light();
         let sql = AssertSqlSafe(statement.sql.as_str());
         match self {
-            Self::Sqlite(raw) => {
+            Self::Sqlite(raw, _) => {
                 let query = sqlx::query_with::<sqlx::Sqlite, _>(sql, values(statement));
                 let rows = query.fetch_all(raw).await?;
                 Ok(rows.into_iter().map(Into::into).collect())
@@ -97,9 +114,10 @@ impl Raw {
 
     /// One or more statements without parameters.
     pub(super) async fn unprepared(&mut self, sql: &str) -> Result<ExecResult, SqlxError> {
+        self.light();
         let sql = AssertSqlSafe(sql.to_owned());
         match self {
-            Self::Sqlite(raw) => raw.execute(sql).await.map(Into::into),
+            Self::Sqlite(raw, _) => raw.execute(sql).await.map(Into::into),
             Self::Postgres(raw) => raw.execute(sql).await.map(Into::into),
         }
     }
@@ -107,7 +125,7 @@ impl Raw {
     /// Begins a transaction with `sql`, whose last row, where it has one, is the mark.
     pub(super) async fn begin(&mut self, sql: &'static str) -> Result<Option<Mark>, SqlxError> {
         match self {
-            Self::Sqlite(raw) => raw.execute(sql).await.map(|_| None),
+            Self::Sqlite(raw, _) => raw.execute(sql).await.map(|_| None),
             Self::Postgres(raw) => {
                 let rows = raw.fetch_all(sqlx::raw_sql(sql)).await?;
                 let mark = |row: &sqlx::postgres::PgRow| {
@@ -123,7 +141,7 @@ impl Raw {
 
     pub(super) async fn ping(&mut self) -> Result<(), SqlxError> {
         match self {
-            Self::Sqlite(raw) => raw.ping().await,
+            Self::Sqlite(raw, _) => raw.ping().await,
             Self::Postgres(raw) => raw.ping().await,
         }
     }
@@ -131,7 +149,7 @@ impl Raw {
     /// Takes leave properly.
     pub(super) async fn close(self) -> Result<(), SqlxError> {
         match self {
-            Self::Sqlite(raw) => raw.close().await,
+            Self::Sqlite(raw, _) => raw.close().await,
             Self::Postgres(raw) => raw.close().await,
         }
     }

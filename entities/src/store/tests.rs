@@ -186,3 +186,28 @@ async fn a_call_waits_for_one_other_write_however_many_there_are() {
     assert!(before.is_some_and(|before| before <= 1), "{order:?}");
     assert_eq!(order.len(), CROWD - 10 + 1);
 }
+
+#[tokio::test]
+async fn what_tenants_ask_for_is_broken_off_where_it_takes_too_long_and_leaves_its_connection_in_order()
+ {
+    let (_folder, store) = store().await;
+    let query = |sql: &str| Statement::from_string(store.backend(), sql);
+    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT COUNT(*) AS n FROM n";
+    let ask = || {
+        let (store, endless) = (store.clone(), query(endless));
+        tokio::spawn(async move { store.api_reader().query_one_raw(endless).await })
+    };
+    let all: Vec<_> = (0..API_READERS).map(|_| ask()).collect();
+    for broken_off in all {
+        let error = broken_off.await.expect("asks").expect_err("it never ends");
+        assert!(took_too_long(&error) && is_outage(&error), "{error}");
+    }
+    // Who leaves in the middle leaves nothing that goes on for ever.
+    for _ in 0..API_READERS {
+        let left = store.api_reader().query_one_raw(query(endless));
+        let soon = Duration::from_millis(5);
+        tokio::time::timeout(soon, left).await.expect_err("left");
+    }
+    let one = store.api_reader().query_one_raw(query("SELECT 1 AS one"));
+    assert!(one.await.expect("answers").is_some());
+}

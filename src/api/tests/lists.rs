@@ -4,8 +4,10 @@ use std::time::Duration;
 
 use actix_web::http::Method;
 use dikala_actors::clock::Clock;
-use dikala_entities::{AgentId, CallId, CallStatus, EventId, EventKind, Language, agent, event};
-use sea_orm::{ConnectionTrait, EntityTrait, IntoActiveModel};
+use dikala_entities::{
+    AgentId, CallId, CallStatus, EventId, EventKind, Language, agent, call, event,
+};
+use sea_orm::{ConnectionTrait, DbBackend, EntityTrait, IdenStatic, IntoActiveModel, Iterable};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -14,7 +16,10 @@ use tokio::{
 
 use super::{seed::write_call, world::World};
 use crate::{
-    api::listing::{BYTES_PER_TENANT_MAX, LISTS_PER_TENANT_MAX},
+    api::{
+        listing::{BYTES_PER_TENANT_MAX, LISTS_PER_TENANT_MAX},
+        page::SKIPPED_MAX,
+    },
     routes::BASE,
     services::ApiSettings,
 };
@@ -75,6 +80,69 @@ fn ids(list: &Value) -> Vec<String> {
     let rows = list.as_array().expect("a list");
     let id = |row: &Value| row["id"].as_str().expect("an id").to_owned();
     rows.iter().map(id).collect()
+}
+
+/// So many calls and transactions of ours, beside those that are there.
+async fn many_rows(world: &World, count: u64) {
+    let backend = world.store().backend();
+    let text = match backend {
+        DbBackend::Postgres => "LPAD(i::text, 26, '0')",
+        _ => "PRINTF('%026d', i)",
+    };
+    let call = |column: call::Column| match column {
+        call::Column::Id => format!("'call_' || {text}"),
+        call::Column::BridgeCallId => text.to_owned(),
+        call::Column::StartedAt => "started_at - i".to_owned(),
+        other => format!("{:?}", other.as_str()),
+    };
+    let (into, from): (Vec<String>, Vec<String>) = call::Column::iter()
+        .map(|column| (format!("{:?}", column.as_str()), call(column)))
+        .unzip();
+    for (first, last) in [(1, count / 2), (count / 2 + 1, count)] {
+        let sql = format!(
+            "INSERT INTO calls ({}) WITH RECURSIVE n(i) AS (SELECT {first} UNION ALL SELECT i + 1 FROM n WHERE i < {last}) \
+             SELECT {} FROM calls, n WHERE id = '{}'",
+            into.join(", "),
+            from.join(", "),
+            world.ours.ended
+        );
+        let written = world.store().writer().execute_unprepared(&sql).await;
+        written.expect("is written");
+    }
+}
+
+/// What is skipped is read. Where there are so many rows, it is said what to do instead; where there are not, there is nothing.
+#[actix_web::test]
+async fn a_page_far_into_a_list_costs_no_more_than_one_that_is_near() {
+    let world = World::start().await;
+    let past_the_end = world.get("/calls?offset=9007199254740991").await;
+    assert_eq!(past_the_end.status, 200, "{}", past_the_end.text);
+    assert_eq!(past_the_end.json()["calls"], json!([]));
+    assert_eq!(past_the_end.json()["hasMore"], false);
+    many_rows(&world, SKIPPED_MAX).await;
+    let last = world
+        .get(&format!("/calls?limit=1&offset={SKIPPED_MAX}"))
+        .await;
+    assert_eq!(
+        (last.status, last.json()["hasMore"].clone()),
+        (200, json!(true))
+    );
+    let farther = world
+        .get(&format!("/calls?offset={}", SKIPPED_MAX + 1))
+        .await;
+    assert_eq!(farther.status, 422, "{}", farther.text);
+    assert_eq!(farther.fields(), ["offset too_large"]);
+    assert!(farther.text.contains("before"), "{}", farther.text);
+    let before = ids(&last.json()["calls"])[0].clone();
+    let next = world.get(&format!("/calls?before={before}")).await;
+    assert_eq!(
+        (next.status, next.json()["calls"].as_array().map(Vec::len)),
+        (200, Some(1))
+    );
+    let filtered = format!("/calls?status=ringing&offset={}", SKIPPED_MAX + 1);
+    assert_eq!(world.get(&filtered).await.json()["calls"], json!([]));
+    let deliveries = format!("/webhooks/{}/deliveries?offset=200000", world.ours.webhook);
+    assert_eq!(world.get(&deliveries).await.json()["deliveries"], json!([]));
 }
 
 #[actix_web::test]

@@ -6,7 +6,7 @@ use awc::{
     error::WsProtocolError,
     ws::{Frame, Message},
 };
-use futures_util::{Sink, SinkExt, Stream, StreamExt};
+use futures_util::{FutureExt, Sink, SinkExt, Stream, StreamExt};
 use tokio::{
     sync::mpsc,
     time::{Instant, sleep_until, timeout},
@@ -22,7 +22,9 @@ use super::{
 const BACK_OFF_FIRST: Duration = Duration::from_millis(100);
 const BACK_OFF_MAX: Duration = Duration::from_secs(2);
 /// Frames that may wait to be written: all unanswered messages, and room for answers to pings.
-const OUTGOING_MAX: usize = 1_100;
+const OUTGOING_MAX: usize = 4_100;
+/// Frames that are read at once, before it is looked what follows from them.
+const FRAMES_AT_ONCE: usize = 256;
 /// How often a connection is looked at that nothing happens on.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// The engine pings every 15 s, and a function may take some seconds: what is silent or unanswered for longer is dead.
@@ -159,7 +161,7 @@ impl Bridge {
         let (outgoing, to_write) = mpsc::channel(OUTGOING_MAX);
         let mut writing = std::pin::pin!(write(sink, to_write));
         self.engine.connected();
-        let mut heard_at = Instant::now();
+        let (mut heard_at, mut look_at) = (Instant::now(), Instant::now() + LOOK_EVERY);
         loop {
             let now_us = self.now_us();
             self.engine.advance(now_us);
@@ -176,14 +178,18 @@ impl Bridge {
             tokio::select! {
                 frame = frames.next() => {
                     heard_at = Instant::now();
-                    if let Err(reason) = self.on_frame(frame, &outgoing) {
+                    if let Err(reason) = self.on_frames(frame, frames, &outgoing) {
                         return Over::Lost(reason);
                     }
                 }
                 fault = &mut writing => return Over::Lost(fault),
-                () = sleep_until(self.wake_at()) => {
-                    if let Err(reason) = self.look(heard_at) {
-                        return Over::Lost(reason);
+                () = sleep_until(self.wake_at(look_at)) => {
+                    // All that is unanswered is looked through: not at every wake of a call.
+                    if Instant::now() >= look_at {
+                        look_at = Instant::now() + LOOK_EVERY;
+                        if let Err(reason) = self.look(heard_at) {
+                            return Over::Lost(reason);
+                        }
                     }
                 }
                 wished = stop.next() => {
@@ -194,6 +200,24 @@ impl Bridge {
                 }
             }
         }
+    }
+
+    /// A frame, and those that are there already.
+    fn on_frames(
+        &mut self,
+        first: Option<Result<Frame, WsProtocolError>>,
+        frames: &mut (impl Stream<Item = Result<Frame, WsProtocolError>> + Unpin),
+        outgoing: &mpsc::Sender<Message>,
+    ) -> Result<(), String> {
+        let mut frame = first;
+        for _ in 0..FRAMES_AT_ONCE {
+            self.on_frame(frame, outgoing)?;
+            match frames.next().now_or_never() {
+                Some(next) => frame = next,
+                None => return Ok(()),
+            }
+        }
+        self.on_frame(frame, outgoing)
     }
 
     fn on_frame(
@@ -234,8 +258,7 @@ impl Bridge {
         Ok(())
     }
 
-    fn wake_at(&self) -> Instant {
-        let look = Instant::now() + LOOK_EVERY;
+    fn wake_at(&self, look: Instant) -> Instant {
         let due = self
             .engine
             .next_wake_us()
@@ -251,13 +274,14 @@ impl Bridge {
     fn summary(self, fault: Option<String>) -> Summary {
         let elapsed_ms = u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX);
         let seconds = Thousandths(elapsed_ms.max(1));
-        let (totals, latencies, function_latencies) = self.engine.finish();
+        let (totals, measured) = self.engine.finish();
         Summary {
             seconds,
             calls_per_second: Thousandths::ratio(totals.ended, seconds),
             acknowledgements_per_second: Thousandths::ratio(totals.acknowledgements, seconds),
-            latency_ms: latencies.percentiles(),
-            function_latency_ms: function_latencies.percentiles(),
+            latency_ms: measured.all.percentiles(),
+            service_latency_ms: measured.service.percentiles(),
+            function_latency_ms: measured.functions.percentiles(),
             fault,
             totals,
         }

@@ -13,8 +13,8 @@ use super::{
     tally::{Latencies, Totals},
 };
 
-/// Messages that may be unanswered on the wire. The service reads no more than 1,024 ahead; the rest waits here.
-const IN_FLIGHT_MAX: usize = 1_000;
+/// Messages that may be unanswered on the wire. The service takes more of them before it says `busy`; the rest waits here.
+const IN_FLIGHT_MAX: usize = 4_000;
 /// How far behind its rate a start may lag and still be made up for.
 const LAG_US_MAX: i64 = 100_000;
 /// The pause before a message is sent again that was answered `busy` or `unavailable`; doubled each time.
@@ -99,7 +99,19 @@ pub struct Engine {
     stopping: bool,
     totals: Totals,
     latencies: Latencies,
+    service_latencies: Latencies,
     function_latencies: Latencies,
+}
+
+/// The latencies of acknowledgements.
+#[derive(Debug)]
+pub struct Measured {
+    /// From the moment there was a message to send.
+    pub all: Latencies,
+    /// From the moment it was sent for the last time: the service's part.
+    pub service: Latencies,
+    /// Of functions, apart from both.
+    pub functions: Latencies,
 }
 
 impl Engine {
@@ -124,6 +136,7 @@ impl Engine {
             stopping: false,
             totals: Totals::default(),
             latencies: Latencies::default(),
+            service_latencies: Latencies::default(),
             function_latencies: Latencies::default(),
         };
         if engine.scenario.forgets_earlier_calls {
@@ -236,10 +249,15 @@ impl Engine {
         &self.totals
     }
 
-    /// What was counted, with the calls that are not over, and the latencies of functions apart.
-    pub fn finish(mut self) -> (Totals, Latencies, Latencies) {
+    /// What was counted, with the calls that are not over, and what was measured.
+    pub fn finish(mut self) -> (Totals, Measured) {
         self.totals.unfinished = self.calls.len() as u64;
-        (self.totals, self.latencies, self.function_latencies)
+        let measured = Measured {
+            all: self.latencies,
+            service: self.service_latencies,
+            functions: self.function_latencies,
+        };
+        (self.totals, measured)
     }
 
     fn may_start(&self) -> bool {
@@ -333,30 +351,32 @@ impl Engine {
             self.totals.count_reason(code);
             return self.set_timer(now_us + rest_us, Timer::Resend(seq));
         }
-        let Some(Message { call, made_us, .. }) = self.messages.remove(&seq) else {
+        let Some(message) = self.messages.remove(&seq) else {
             return;
         };
-        let Some((number, kind)) = call else {
+        let Some((number, kind)) = message.call else {
             return;
         };
-        self.count_reply(kind, ok, code, now_us - made_us);
+        self.count_reply(kind, ok, code, &message, now_us);
         let heard = self.understand(number, kind, ok, code, reply);
         self.tell(number, heard, now_us);
     }
 
-    fn count_reply(&mut self, kind: Kind, ok: bool, code: &str, latency_us: i64) {
+    fn count_reply(&mut self, kind: Kind, ok: bool, code: &str, message: &Message, now_us: i64) {
         if !ok {
             self.totals.errors += 1;
             self.totals.count_reason(code);
             return;
         }
         self.totals.acknowledgements += 1;
-        let latencies = if kind == Kind::Function {
-            &mut self.function_latencies
-        } else {
-            &mut self.latencies
-        };
-        latencies.record(u64::try_from(latency_us).unwrap_or(0));
+        let since = |then_us: i64| u64::try_from(now_us - then_us).unwrap_or(0);
+        if kind == Kind::Function {
+            return self.function_latencies.record(since(message.made_us));
+        }
+        self.latencies.record(since(message.made_us));
+        if let Delivery::InFlight { since_us } = message.delivery {
+            self.service_latencies.record(since(since_us));
+        }
     }
 
     fn understand(

@@ -139,6 +139,9 @@ pub struct Summary {
     pub acknowledgements_per_second: Thousandths,
     /// From the moment the bridge had a message to send until its reply, outages included; functions apart.
     pub latency_ms: Percentiles,
+    /// Of that, from the last sending until the reply: what the service took. The rest is this bridge's own: messages that
+    /// wait for others to be answered, and those that are sent again.
+    pub service_latency_ms: Percentiles,
     /// The same of `call.function`, which waits for the tenant's endpoint.
     pub function_latency_ms: Percentiles,
     /// Why it ended early.

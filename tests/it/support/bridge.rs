@@ -275,6 +275,12 @@ impl Bridge {
             .collect()
     }
 
+    /// How many of the replies that came so far are such.
+    pub fn replies(&self, such: impl Fn(&Value) -> bool) -> usize {
+        let replies = self.inbox.replies.borrow();
+        replies.iter().filter(|reply| such(reply)).count()
+    }
+
     /// Answers no ping from now on.
     pub fn fall_silent(&self) {
         self.inbox.mute.set(true);
