@@ -17,7 +17,7 @@ const FIGURES: &[(&str, &[&str])] = &[
     ),
     ("pipelined", &["rings", "answers", "hang_ups"]),
     ("webhooks", &["lifecycles_webhooks", "deliveries"]),
-    ("delivery", &["webhook_delivery_p50"]),
+    ("delivery", &["webhook_from_message_p50"]),
     (
         "acks",
         &[

@@ -17,6 +17,7 @@ use tokio::time::Instant;
 
 use self::{burst::Burst, calls::Calls, paced::Paced, pen::Pen, socket::Socket};
 pub use self::{
+    paced::Acknowledged,
     pen::Step,
     tally::{Faults, Tally},
 };
@@ -127,11 +128,7 @@ impl Bridge {
     }
 
     /// So many messages a second for a time, on the first socket. Also each acknowledgement.
-    pub async fn paced(
-        &mut self,
-        rate: u32,
-        time: Duration,
-    ) -> Result<(Tally, Vec<(Vec<u8>, Step, Instant)>)> {
+    pub async fn paced(&mut self, rate: u32, time: Duration) -> Result<(Tally, Vec<Acknowledged>)> {
         let mut script = Paced::new(self.pen(0), rate, Instant::now() + time);
         let played = self.sockets[0].play(&mut script).await;
         played.map_err(failed)?;

@@ -26,8 +26,17 @@ pub struct Paced {
     messages: u64,
     waiting: usize,
     pub tally: Tally,
-    /// Each acknowledgement: of which call, of what, when.
-    pub acknowledged: Vec<(Vec<u8>, Step, Instant)>,
+    pub acknowledged: Vec<Acknowledged>,
+}
+
+/// One acknowledgement.
+#[derive(Debug)]
+pub struct Acknowledged {
+    pub call: Vec<u8>,
+    pub step: Step,
+    /// When the message was due, and when it was acknowledged.
+    pub sent: Instant,
+    pub at: Instant,
 }
 
 #[derive(Debug)]
@@ -111,7 +120,12 @@ impl Script for Paced {
                 if step == Step::Ring {
                     lane.call = reply.call.unwrap_or_default().to_vec();
                 }
-                self.acknowledged.push((lane.call.clone(), step, now));
+                self.acknowledged.push(Acknowledged {
+                    call: lane.call.clone(),
+                    step,
+                    sent,
+                    at: now,
+                });
                 self.tally.calls += u64::from(step == Step::HangUp);
                 lane.step = step.next().unwrap_or(Step::Ring);
             }

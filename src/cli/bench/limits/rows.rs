@@ -38,22 +38,24 @@ pub struct Rows {
     events: HashMap<(CallId, EventKind), event::Model>,
 }
 
-/// How many calls a second a bare loop wrote, in all and of each message.
+/// How many calls a bare loop wrote of each message, and how long that took.
 #[derive(Clone, Debug)]
-pub struct Written {
-    calls: u64,
-    times: [Duration; 4],
-}
+pub struct Written([(u64, Duration); 4]);
 
 impl Written {
     /// Calls a second, with all that is written of them.
     pub fn whole(&self) -> f64 {
-        per_second(self.calls, self.times.iter().sum())
+        let each = self.0.iter();
+        let seconds: f64 = each
+            .map(|(calls, time)| 1.0 / per_second(*calls, *time))
+            .sum();
+        1.0 / seconds
     }
 
     /// Messages of one kind a second.
     pub fn of(&self, step: Step) -> f64 {
-        per_second(self.calls, self.times[step as usize])
+        let (calls, time) = self.0[step as usize];
+        per_second(calls, time)
     }
 }
 
@@ -138,9 +140,17 @@ impl Rows {
 
     /// Writes them into a new database, so many calls in a transaction.
     pub async fn write(&self, ground: &Ground, batch: usize) -> Result<Written> {
+        if self.calls.is_empty() {
+            return Err(failed(
+                "no call is complete, so that nothing can be compared",
+            ));
+        }
         let (_, url) = ground.database().await?;
         let store = connection(&url).await.map_err(failed)?;
-        let written = self.write_to(&store, batch).await.map_err(failed)?;
+        let written = self
+            .write_to(&store, batch, ground.sizes.load)
+            .await
+            .map_err(failed)?;
         store.close().await.map_err(failed)?;
         if written.calls == 0 {
             return Err(failed(
@@ -154,6 +164,7 @@ impl Rows {
         &self,
         store: &DatabaseConnection,
         batch: usize,
+        most: Duration,
     ) -> std::result::Result<Written, DbErr> {
         let backend = store.get_database_backend();
         let accounts = self.tenants().into_iter().map(|tenant| {
@@ -164,13 +175,14 @@ impl Rows {
         for account in accounts {
             account.insert(store).await?;
         }
-        let batch = batch.clamp(1, BATCH_MAX.min(self.calls.len().max(1)));
-        let mut times = [Duration::ZERO; 4];
+        let batch = batch.clamp(1, BATCH_MAX.min(self.calls.len()));
         // Batches of one size have one text, which is prepared once.
-        let batches: Vec<&[call::Model]> = self.calls.chunks_exact(batch).collect();
+        let mut batches: Vec<&[call::Model]> = self.calls.chunks_exact(batch).collect();
+        let mut written = [(0, Duration::ZERO); 4];
         for step in [Step::Ring, Step::Answer, Step::Transcript, Step::HangUp] {
             let bound = batches.iter().map(|calls| self.bind(backend, step, calls));
             let bound: Vec<Vec<Statement>> = bound.collect();
+            let mut done = 0;
             let began = Instant::now();
             for statements in bound {
                 let txn = store.begin().await?;
@@ -178,13 +190,16 @@ impl Rows {
                     txn.execute_raw(statement).await?;
                 }
                 txn.commit().await?;
+                done += 1;
+                if began.elapsed() > most {
+                    break;
+                }
             }
-            times[step as usize] = began.elapsed();
+            written[step as usize] = ((done * batch) as u64, began.elapsed());
+            // What did not ring is not answered.
+            batches.truncate(done);
         }
-        Ok(Written {
-            calls: (batches.len() * batch) as u64,
-            times,
-        })
+        Ok(Written(written))
     }
 
     /// What a message of each of these calls writes.

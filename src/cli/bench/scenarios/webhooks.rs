@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use super::{Found, SOCKETS};
 use crate::cli::bench::{
     Result,
-    bridge::{Bridge, Step},
+    bridge::{Acknowledged, Bridge},
     figure::{Figure, Goal, Times, per_second},
     ground::{
         Ground, Tenants,
@@ -110,10 +110,20 @@ pub async fn delivery(ground: &Ground, progress: &Progress) -> Result<Found> {
         Ok((tally, acknowledged))
     })
     .await?;
-    let mut times = Times::default();
-    for (call, step, at) in acknowledged {
-        match receiver.arrival(&(call, Step::event(step).to_owned())) {
-            Some(came) => times.record(came.saturating_duration_since(at)),
+    let (mut times, mut whole, mut alone) = (Times::default(), Times::default(), Times::default());
+    for Acknowledged {
+        call,
+        step,
+        sent,
+        at,
+    } in acknowledged
+    {
+        alone.record(at - sent);
+        match receiver.arrival(&(call, step.event().to_owned())) {
+            Some(came) => {
+                times.record(came.saturating_duration_since(at));
+                whole.record(came.saturating_duration_since(sent));
+            }
             None => tally.faults.missing += 1,
         }
     }
@@ -126,6 +136,9 @@ pub async fn delivery(ground: &Ground, progress: &Progress) -> Result<Found> {
         Figure::new("webhook_delivery_p50", times.at_ms(50.0), "ms").beside(bare.at_ms(50.0));
     let figure = figure.to_reach(Goal::AtMostAboveLimit(1.5));
     found.add(figure.with(&times), progress);
+    let figure = Figure::new("webhook_from_message_p50", whole.at_ms(50.0), "ms");
+    let figure = figure.beside(alone.at_ms(50.0) + bare.at_ms(50.0));
+    found.add(figure.with(&whole), progress);
     found.faults.add(&tally.faults);
     Ok(found)
 }
