@@ -3,6 +3,7 @@
 //! 0 done · 1 failed · 2 wrong usage · 3 configuration invalid · 5 not found · 6 refused. Errors are one sentence on standard error.
 
 mod backup;
+mod bench;
 mod check;
 mod listen;
 mod operators;
@@ -84,6 +85,8 @@ enum Command {
     /// Seal stored secrets again with a new secrets.key.
     #[command(subcommand)]
     Secrets(secrets::SecretsCommand),
+    /// Measure what the service does on this machine, beside what the machine does without it.
+    Bench(bench::Options),
     /// Play a telephony bridge that places calls.
     Simulate(simulate::Options),
     /// See a tenant's events live, and have them passed on to a server on this machine.
@@ -210,6 +213,7 @@ impl From<StartError> for CliError {
 pub async fn run(cli: Cli) -> Result<(), CliError> {
     let layers = || Layers::load(cli.config.as_deref(), std::env::vars());
     match cli.command {
+        Command::Bench(options) => bench::run(options, cli.json).await,
         Command::Simulate(options) => simulate::run(options, cli.json).await,
         Command::Listen(options) => listen::run(options, cli.json).await,
         Command::Trigger(options) => trigger::run(options, cli.json).await,

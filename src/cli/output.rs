@@ -115,6 +115,16 @@ pub fn list(plural: &str, things: &[impl Serialize], as_json: bool) -> Result<()
     }
 }
 
+/// Prints rows under a head.
+pub fn grid<const N: usize>(head: [&str; N], rows: Vec<[String; N]>) -> Result<(), CliError> {
+    let mut table = table();
+    table.set_header(head);
+    for row in rows {
+        table.add_row(row);
+    }
+    print(table)
+}
+
 /// Prints every key of the configuration.
 pub fn config(layers: &Layers, as_json: bool) -> Result<(), CliError> {
     if as_json {

@@ -215,7 +215,8 @@ fn url(receiver: SocketAddr, path: &str) -> OutboundUrl {
         .expect("an address and a plain path")
 }
 
-fn demo_agent(tenant: TenantId, now: Millis) -> agent::Model {
+/// The agent that answers.
+pub fn demo_agent(tenant: TenantId, now: Millis) -> agent::Model {
     agent::Model {
         id: AgentId::new(now),
         tenant_id: tenant,
@@ -260,7 +261,8 @@ fn demo_function(
     }
 }
 
-fn demo_webhook(
+/// A webhook at the receiver that has all events.
+pub fn demo_webhook(
     vault: &Vault,
     tenant: TenantId,
     secret: &Secret,

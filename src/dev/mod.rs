@@ -2,7 +2,7 @@
 //! that places calls. The second start keeps the data and the key.
 
 mod callers;
-mod demo;
+pub(crate) mod demo;
 mod receiver;
 
 use std::{

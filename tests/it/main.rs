@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod backup;
+mod bench;
 mod billing;
 mod bridge_docs;
 mod bridge_protocol;

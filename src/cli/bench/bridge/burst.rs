@@ -1,0 +1,98 @@
+//! The same step of many calls, pipelined.
+
+use std::collections::VecDeque;
+
+use tokio::time::Instant;
+
+use super::{
+    frames::Reply,
+    pen::{Pen, Step},
+    socket::Script,
+    tally::{REST, Tally, Verdict},
+};
+
+/// Messages of a socket that are under way at the same time, as many as a socket may have.
+const WINDOW: usize = 1_000;
+
+/// One step of the calls of one socket.
+#[derive(Debug)]
+pub struct Burst<'a> {
+    pen: &'a mut Pen,
+    step: Step,
+    /// Their ids; those of a ring are filled in.
+    calls: &'a mut [Vec<u8>],
+    /// When the step happened to each; now, where there is nothing.
+    at: &'a [String],
+    sent: Vec<Instant>,
+    resting: VecDeque<(Instant, usize)>,
+    waiting: usize,
+    pub tally: Tally,
+}
+
+impl<'a> Burst<'a> {
+    pub fn new(pen: &'a mut Pen, step: Step, calls: &'a mut [Vec<u8>], at: &'a [String]) -> Self {
+        Self {
+            pen,
+            step,
+            sent: Vec::with_capacity(calls.len()),
+            calls,
+            at,
+            resting: VecDeque::new(),
+            waiting: 0,
+            tally: Tally::default(),
+        }
+    }
+
+    fn send(&mut self, index: usize, out: &mut Vec<u8>) {
+        let at = self.at.get(index).map(String::as_str);
+        let call = &self.calls[index];
+        self.pen.write(out, index as u64, self.step, call, at);
+        self.waiting += 1;
+    }
+}
+
+impl Script for Burst<'_> {
+    fn due(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Instant> {
+        while self.waiting < WINDOW && self.sent.len() < self.calls.len() {
+            self.sent.push(now);
+            self.send(self.sent.len() - 1, out);
+        }
+        while let Some(&(at, index)) = self.resting.front() {
+            if at > now {
+                return Some(at);
+            }
+            self.resting.pop_front();
+            self.send(index, out);
+        }
+        None
+    }
+
+    fn reply(&mut self, reply: &Reply<'_>, now: Instant, _: &mut Vec<u8>) {
+        let index = usize::try_from(reply.id).unwrap_or(usize::MAX);
+        let Some(&sent) = self.sent.get(index) else {
+            return;
+        };
+        self.waiting -= 1;
+        let is_ring = self.step == Step::Ring;
+        match self.tally.count(reply, is_ring, sent, now) {
+            Verdict::Again => self.resting.push_back((now + REST, index)),
+            Verdict::Refused => {}
+            Verdict::Done if is_ring => {
+                self.calls[index].extend_from_slice(reply.call.unwrap_or_default());
+            }
+            Verdict::Done => self.tally.calls += u64::from(self.step == Step::HangUp),
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    fn is_over(&self) -> bool {
+        self.sent.len() == self.calls.len() && self.waiting == 0 && self.resting.is_empty()
+    }
+
+    fn give_up(&mut self) {
+        self.tally.faults.missing += self.waiting as u64;
+    }
+}

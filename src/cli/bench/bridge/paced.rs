@@ -1,0 +1,150 @@
+//! Messages at a steady rate, whatever the server does.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::{
+    frames::Reply,
+    pen::{Pen, Step},
+    socket::Script,
+    tally::{Tally, Verdict},
+};
+
+/// Calls that take turns with their messages, so that two of one call are apart.
+const LANES: usize = 16;
+
+/// The messages of one socket. Calls that run at the end are completed at the same pace.
+#[derive(Debug)]
+pub struct Paced {
+    pen: Pen,
+    every: Duration,
+    next: Instant,
+    until: Instant,
+    turn: usize,
+    lanes: Vec<Lane>,
+    messages: u64,
+    waiting: usize,
+    pub tally: Tally,
+    pub acknowledged: Vec<Acknowledged>,
+}
+
+/// One acknowledgement.
+#[derive(Debug)]
+pub struct Acknowledged {
+    pub call: Vec<u8>,
+    pub step: Step,
+    /// When the message was due, and when it was acknowledged.
+    pub sent: Instant,
+    pub at: Instant,
+}
+
+#[derive(Debug)]
+struct Lane {
+    call: Vec<u8>,
+    step: Step,
+    /// The message that waits for its reply, and since when it was due.
+    sent: Option<Instant>,
+    /// When the next message was due, where the one before it is not answered yet: the wait counts.
+    owed: Option<Instant>,
+}
+
+impl Paced {
+    /// So many messages a second, from now until `until`.
+    pub fn new(pen: Pen, rate: u32, until: Instant) -> Self {
+        let lane = |_| Lane {
+            call: Vec::new(),
+            step: Step::Ring,
+            sent: None,
+            owed: None,
+        };
+        Self {
+            pen,
+            every: Duration::from_secs(1) / rate,
+            next: Instant::now(),
+            until,
+            turn: 0,
+            lanes: (0..LANES).map(lane).collect(),
+            messages: 0,
+            waiting: 0,
+            tally: Tally::default(),
+            acknowledged: Vec::new(),
+        }
+    }
+
+    fn send(&mut self, place: usize, due: Instant, out: &mut Vec<u8>) {
+        let id = self.messages * LANES as u64 + place as u64;
+        let lane = &mut self.lanes[place];
+        lane.sent = Some(due);
+        self.pen.write(out, id, lane.step, &lane.call, None);
+        self.messages += 1;
+        self.waiting += 1;
+    }
+
+    fn tick(&mut self, now: Instant, out: &mut Vec<u8>) {
+        let place = self.turn % LANES;
+        self.turn += 1;
+        let lane = &mut self.lanes[place];
+        if lane.step == Step::Ring && lane.sent.is_none() && now >= self.until {
+            return;
+        }
+        match lane.sent {
+            Some(_) => lane.owed = lane.owed.or(Some(now)),
+            None => self.send(place, now, out),
+        }
+    }
+}
+
+impl Script for Paced {
+    /// A message is due when the timer says so: the timer's own lateness is not the server's.
+    fn due(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Instant> {
+        while self.next <= now {
+            self.tick(now, out);
+            self.next += self.every;
+        }
+        Some(self.next)
+    }
+
+    fn reply(&mut self, reply: &Reply<'_>, now: Instant, out: &mut Vec<u8>) {
+        let place = usize::try_from(reply.id % LANES as u64).unwrap_or(0);
+        let lane = &mut self.lanes[place];
+        let Some(sent) = lane.sent.take() else {
+            return;
+        };
+        self.waiting -= 1;
+        let step = lane.step;
+        match self.tally.count(reply, step == Step::Ring, sent, now) {
+            Verdict::Again => return self.send(place, sent, out),
+            Verdict::Refused => lane.step = Step::Ring,
+            Verdict::Done => {
+                if step == Step::Ring {
+                    lane.call = reply.call.unwrap_or_default().to_vec();
+                }
+                self.acknowledged.push(Acknowledged {
+                    call: lane.call.clone(),
+                    step,
+                    sent,
+                    at: now,
+                });
+                self.tally.calls += u64::from(step == Step::HangUp);
+                lane.step = step.next().unwrap_or(Step::Ring);
+            }
+        }
+        if let Some(due) = self.lanes[place].owed.take() {
+            self.send(place, due, out);
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        self.waiting
+    }
+
+    fn is_over(&self) -> bool {
+        let idle = |lane: &Lane| lane.step == Step::Ring && lane.sent.is_none();
+        Instant::now() >= self.until && self.lanes.iter().all(idle)
+    }
+
+    fn give_up(&mut self) {
+        self.tally.faults.missing += self.waiting as u64;
+    }
+}

@@ -1,0 +1,97 @@
+//! What became of the messages of a bridge.
+
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::frames::Reply;
+use crate::cli::bench::figure::Times;
+
+/// How long a message that was told to try again rests before it is sent again.
+pub const REST: Duration = Duration::from_millis(20);
+
+/// What did not work, in all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Faults {
+    /// Messages that were refused, and calls that were not taken.
+    pub refused: u64,
+    /// Messages without a reply, and webhooks that never came.
+    pub missing: u64,
+    /// Messages that were told to try again, and did: no fault, but not nothing either.
+    pub busy: u64,
+    /// What the first refusal said.
+    pub first: Option<String>,
+}
+
+impl Faults {
+    pub fn add(&mut self, others: &Self) {
+        self.refused += others.refused;
+        self.missing += others.missing;
+        self.busy += others.busy;
+        if self.first.is_none() {
+            self.first.clone_from(&others.first);
+        }
+    }
+
+    /// Whether everything was done that was asked for.
+    pub fn none(&self) -> bool {
+        self.refused == 0 && self.missing == 0
+    }
+
+    pub fn refuse(&mut self, text: &[u8]) {
+        self.refused += 1;
+        self.first
+            .get_or_insert_with(|| String::from_utf8_lossy(text).chars().take(300).collect());
+    }
+}
+
+/// What became of the messages of some sockets.
+#[derive(Clone, Debug, Default)]
+pub struct Tally {
+    /// From a message to its acknowledgement; rests included.
+    pub times: Times,
+    /// Calls of which everything was acknowledged.
+    pub calls: u64,
+    pub faults: Faults,
+    /// When the last acknowledgement came.
+    pub last: Option<Instant>,
+}
+
+/// What is to be done after a reply.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Done,
+    Again,
+    Refused,
+}
+
+impl Tally {
+    /// Counts a reply to a message that was due at `sent`.
+    pub fn count(
+        &mut self,
+        reply: &Reply<'_>,
+        is_ring: bool,
+        sent: Instant,
+        now: Instant,
+    ) -> Verdict {
+        if reply.is_busy {
+            self.faults.busy += 1;
+            return Verdict::Again;
+        }
+        if !reply.ok || (is_ring && !reply.is_taken()) {
+            self.faults.refuse(reply.text);
+            return Verdict::Refused;
+        }
+        self.times.record(now - sent);
+        self.last = Some(now);
+        Verdict::Done
+    }
+
+    pub fn add(&mut self, others: &Self) {
+        self.times.add(&others.times);
+        self.calls += others.calls;
+        self.faults.add(&others.faults);
+        self.last = self.last.max(others.last);
+    }
+}

@@ -1,0 +1,235 @@
+//! What scenarios stand on: a folder and databases that go away afterwards, tenants, a server.
+
+pub mod postgres;
+pub mod proxy;
+pub mod receiver;
+pub mod server;
+pub mod thread;
+
+use std::{cell::Cell, net::SocketAddr, path::PathBuf, sync::Arc};
+
+use clap::ValueEnum;
+use dikala_actors::{
+    clock::{Clock, SystemClock},
+    ledger::{self, Credit},
+};
+use dikala_entities::{
+    EventKind, Plan, Secret, Store, TenantId, TransactionType, Vault, agent, phone_number, webhook,
+};
+use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait, IntoActiveModel};
+use serde::Serialize;
+use serde_json::json;
+use tempfile::TempDir;
+
+use self::{
+    postgres::Postgres,
+    server::{Server, Setup},
+};
+use super::{Result, bridge::Line, failed, sizes::Sizes};
+use crate::{
+    admin::{bridges, keys, numbers, tenants},
+    dev::demo::{demo_agent, demo_webhook},
+};
+
+/// Enough for every call of a run.
+const MINUTES: i64 = 100_000_000;
+/// Nobody's requests are refused.
+const RATE_LIMIT: i64 = 1_000_000_000;
+
+/// The kind of store that is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    Sqlite,
+    Postgres,
+}
+
+/// The ground of one run.
+#[derive(Debug)]
+pub struct Ground {
+    pub sizes: Sizes,
+    folder: TempDir,
+    /// None on SQLite.
+    postgres: Option<Postgres>,
+    databases: Cell<u32>,
+}
+
+/// Which tenants there are.
+#[derive(Clone, Copy, Debug)]
+pub struct Tenants<'a> {
+    pub count: usize,
+    /// Where their webhooks go, and which events each has.
+    pub webhooks: Option<(SocketAddr, &'a [EventKind])>,
+}
+
+/// A database with tenants, a bridge, and no server yet.
+#[derive(Debug)]
+pub struct Place {
+    pub setup: Setup,
+    pub token: String,
+    pub dids: Vec<String>,
+    pub tenant: TenantId,
+    /// The first tenant's key.
+    pub key: String,
+}
+
+impl Ground {
+    /// Blocks while PostgreSQL starts.
+    pub fn new(kind: Kind, sizes: Sizes) -> Result<Self> {
+        let postgres = match kind {
+            Kind::Sqlite => None,
+            Kind::Postgres => Some(Postgres::start()?),
+        };
+        let folder = tempfile::Builder::new().prefix("dikala-bench.").tempdir();
+        Ok(Self {
+            sizes,
+            folder: folder.map_err(failed)?,
+            postgres,
+            databases: Cell::new(0),
+        })
+    }
+
+    /// What is measured.
+    pub fn kind(&self) -> Kind {
+        match self.postgres {
+            None => Kind::Sqlite,
+            Some(_) => Kind::Postgres,
+        }
+    }
+
+    /// PostgreSQL's address, where that is measured.
+    pub fn postgres(&self) -> Option<SocketAddr> {
+        let postgres = self.postgres.as_ref()?;
+        Some(([127, 0, 0, 1], postgres.port).into())
+    }
+
+    /// An empty database of the measured kind with the schema: its folder and its URL.
+    pub async fn database(&self) -> Result<(PathBuf, String)> {
+        let number = self.databases.get();
+        self.databases.set(number + 1);
+        let folder = self.folder.path().join(format!("b{number}"));
+        std::fs::create_dir(&folder).map_err(failed)?;
+        let url = match &self.postgres {
+            None => format!("sqlite://{}", folder.join("bench.db").display()),
+            Some(postgres) => postgres.database(&format!("b{number}"))?,
+        };
+        let store = Store::connect(&url).await.map_err(failed)?;
+        let schema = store.for_schema().await.map_err(failed)?;
+        dikala_migration::migrate(&schema).await.map_err(failed)?;
+        schema.close().await.map_err(failed)?;
+        store.close().await;
+        Ok((folder, url))
+    }
+
+    /// A database with tenants that each have a number, an agent and plenty of credit.
+    pub async fn place(&self, tenants: Tenants<'_>) -> Result<Place> {
+        let (folder, database) = self.database().await?;
+        let key = Vault::generate_key();
+        let vault = Vault::from_base64(&key).map_err(failed)?;
+        let store = Store::connect(&database).await.map_err(failed)?;
+        let now = SystemClock.now();
+        let bridge = bridges::create(&store, "bench", now)
+            .await
+            .map_err(failed)?;
+        let mut ids = Vec::new();
+        let mut dids = Vec::new();
+        for n in 0..tenants.count {
+            let did = format!("+62215{n:07}");
+            ids.push(tenant(&store, &vault, &did, tenants.webhooks).await?);
+            dids.push(did);
+        }
+        let api = keys::create(&store, ids[0], "bench", now)
+            .await
+            .map_err(failed)?;
+        store.close().await;
+        Ok(Place {
+            setup: Setup {
+                folder,
+                database,
+                key,
+            },
+            token: bridge.token,
+            dids,
+            tenant: ids[0],
+            key: api.key,
+        })
+    }
+}
+
+impl Place {
+    /// Starts a server on it.
+    pub fn serve(&self) -> Result<Arc<Server>> {
+        self.setup.start().map(Arc::new)
+    }
+
+    /// How a bridge calls these tenants.
+    pub fn line(&self, address: SocketAddr) -> Line {
+        Line {
+            address,
+            token: self.token.clone(),
+            dids: self.dids.clone(),
+        }
+    }
+}
+
+async fn tenant(
+    store: &Store,
+    vault: &Vault,
+    did: &str,
+    webhooks: Option<(SocketAddr, &[EventKind])>,
+) -> Result<TenantId> {
+    let now = SystemClock.now();
+    let changes = tenants::Changes {
+        name: Some("Bench".to_owned()),
+        plan: Some(Plan::Enterprise),
+        rate_limit: Some(RATE_LIMIT),
+        ..tenants::Changes::default()
+    };
+    let made = tenants::create(store, vault, changes, now).await;
+    let tenant = made.map_err(failed)?.id;
+    let number = numbers::add(store, tenant, did, "Bench", now).await;
+    let number = number.map_err(failed)?.id;
+    let purchase = Credit {
+        tenant,
+        minutes: MINUTES,
+        kind: TransactionType::Purchase,
+        reference: None,
+        description: None,
+    };
+    let booked = ledger::credit(store, &SystemClock, "bench", purchase).await;
+    booked.map_err(failed)?;
+    let agent = demo_agent(tenant, now);
+    let assigned = phone_number::ActiveModel {
+        id: Set(number),
+        agent_id: Set(Some(agent.id)),
+        ..Default::default()
+    };
+    let webhook = webhooks.map(|(receiver, events)| {
+        let secret = Secret::new(Vault::generate_key());
+        webhook::Model {
+            events: json!(events).to_string(),
+            ..demo_webhook(vault, tenant, &secret, receiver, now)
+        }
+    });
+    configure(store, agent, assigned, webhook)
+        .await
+        .map_err(failed)?;
+    Ok(tenant)
+}
+
+async fn configure(
+    store: &Store,
+    agent: agent::Model,
+    number: phone_number::ActiveModel,
+    webhook: Option<webhook::Model>,
+) -> std::result::Result<(), sea_orm::DbErr> {
+    let txn = store.begin().await?;
+    let agent = agent::Entity::insert(agent.into_active_model());
+    agent.exec_without_returning(&txn).await?;
+    number.update(&txn).await?;
+    if let Some(webhook) = webhook {
+        let webhook = webhook::Entity::insert(webhook.into_active_model());
+        webhook.exec_without_returning(&txn).await?;
+    }
+    txn.commit().await
+}

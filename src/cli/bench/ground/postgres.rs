@@ -1,0 +1,163 @@
+//! A PostgreSQL server of its own, from the programs that are installed, with the durability that it comes with.
+//!
+//! A shell started as a child owns it and watches its standard input, the other end of which only this process holds: however
+//! this process ends, the shell stops the server and removes its folder.
+
+use std::{
+    env, fs,
+    io::{BufRead, BufReader},
+    net::TcpListener,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use crate::cli::bench::{Result, failed};
+
+const OWNER_SCRIPT: &str = r#"
+folder=$(mktemp -d "${TMPDIR:-/tmp}/dikala-bench-postgres.XXXXXX") || exit 1
+trap '"$BIN/pg_ctl" -D "$folder/data" -m immediate stop >/dev/null 2>&1; rm -rf "$folder"' EXIT
+cd "$folder"
+"$BIN/initdb" -D data -U dikala -A trust -E UTF8 --locale=C --no-sync >log 2>&1 &&
+"$BIN/pg_ctl" -D data -l log -w -t 120 start -o "-p $PORT -c listen_addresses=127.0.0.1 \
+    -c unix_socket_directories= -c max_connections=200" >>log 2>&1 || { cat log; exit 1; }
+echo ready
+cat >/dev/null
+"#;
+const MISSING: &str = "PostgreSQL's programs (initdb, pg_ctl, createdb) are not installed here; install them (Debian and Ubuntu: \
+    apt install postgresql, Fedora: dnf install postgresql-server, macOS: brew install postgresql), or use --store sqlite";
+/// A port is free when chosen, and may be gone when it is used.
+const ATTEMPTS: usize = 3;
+
+/// A running PostgreSQL, stopped and removed when dropped.
+#[derive(Debug)]
+pub struct Postgres {
+    tools: PathBuf,
+    pub port: u16,
+    /// Its standard input is the leash.
+    owner: Child,
+}
+
+impl Postgres {
+    /// Blocks until it takes connections.
+    pub fn start() -> Result<Self> {
+        let tools = tools().ok_or_else(|| failed(MISSING))?;
+        let mut fault = failed(MISSING);
+        for _ in 0..ATTEMPTS {
+            match Self::start_once(&tools) {
+                Ok(server) => return Ok(server),
+                Err(error) => fault = error,
+            }
+        }
+        Err(fault)
+    }
+
+    fn start_once(tools: &Path) -> Result<Self> {
+        let free = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let port = free.map_err(failed)?.port();
+        let mut owner = shell()
+            .args(["-c", OWNER_SCRIPT])
+            .env("BIN", tools)
+            .env("PORT", port.to_string())
+            // Ctrl-C on the terminal ends the measurement; the shell must outlive it to clean up.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(failed)?;
+        let output = owner.stdout.take().expect("it was asked for");
+        let mut said = String::new();
+        for line in BufReader::new(output)
+            .lines()
+            .map_while(std::result::Result::ok)
+        {
+            if line == "ready" {
+                let tools = tools.to_owned();
+                return Ok(Self { tools, port, owner });
+            }
+            said.push_str(&line);
+            said.push('\n');
+        }
+        // It has said all that it had to say.
+        let _ = owner.wait();
+        Err(failed(format!(
+            "PostgreSQL does not start: {}",
+            said.trim()
+        )))
+    }
+
+    /// Makes an empty database. Returns its URL.
+    pub fn database(&self, name: &str) -> Result<String> {
+        let port = self.port.to_string();
+        let made = Command::new(self.tools.join("createdb"))
+            .args([
+                "-h",
+                "127.0.0.1",
+                "-U",
+                "dikala",
+                "-p",
+                &port,
+                "-T",
+                "template0",
+                name,
+            ])
+            .output()
+            .map_err(failed)?;
+        if !made.status.success() {
+            let said = String::from_utf8_lossy(&made.stderr);
+            return Err(failed(format!("createdb: {}", said.trim())));
+        }
+        Ok(format!("postgres://dikala@127.0.0.1:{port}/{name}"))
+    }
+}
+
+impl Drop for Postgres {
+    fn drop(&mut self) {
+        drop(self.owner.stdin.take());
+        // A shell that cannot be waited for still cleans up.
+        let _ = self.owner.wait();
+    }
+}
+
+/// The folder of the programs: Debian's newest version, else the one on the path.
+fn tools() -> Option<PathBuf> {
+    let mut debian: Vec<(u32, PathBuf)> = fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            let version = entry.file_name().to_str()?.parse().ok()?;
+            Some((version, entry.path().join("bin")))
+        })
+        .collect();
+    debian.sort();
+    let on_path: Vec<PathBuf> = env::split_paths(&env::var_os("PATH")?)
+        .filter_map(|folder| fs::canonicalize(folder.join("pg_ctl")).ok())
+        .filter_map(|program| Some(program.parent()?.to_owned()))
+        .collect();
+    let newest_first = debian.into_iter().rev().map(|(_, folder)| folder);
+    newest_first.chain(on_path).find(|folder| {
+        let has = |tool: &&str| folder.join(tool).exists();
+        ["initdb", "pg_ctl", "createdb"].iter().all(has)
+    })
+}
+
+/// A shell as a user that PostgreSQL agrees to run as: anybody but root.
+fn shell() -> Command {
+    if !rustix::process::geteuid().is_root() {
+        return Command::new("sh");
+    }
+    let mut shell = Command::new("runuser");
+    let known = |user: &&str| {
+        Command::new("id")
+            .args(["-u", user])
+            .output()
+            .is_ok_and(|id| id.status.success())
+    };
+    let user = ["postgres", "nobody"]
+        .into_iter()
+        .find(known)
+        .unwrap_or("nobody");
+    shell.args(["-u", user, "--", "sh"]);
+    shell
+}

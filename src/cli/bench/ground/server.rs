@@ -1,0 +1,231 @@
+//! The service as a child process, as an operator starts it, and what Linux and its metrics tell of it.
+
+use std::{
+    fs::{self, File},
+    io::{BufRead, BufReader, Read, Write},
+    net::{SocketAddr, TcpStream},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use crate::cli::bench::{Result, failed, machine};
+
+/// Linux counts a process's time in hundredths of a second on every machine that this runs on.
+const TICK_US: u64 = 10_000;
+/// More of the log is not shown where the server does not start.
+const LOG_SHOWN: usize = 2_000;
+
+/// A running `dikala serve`; killed when dropped.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    pub http: SocketAddr,
+    operator: SocketAddr,
+    /// From the start of the process to its line `ready`.
+    pub start: Duration,
+}
+
+/// What a server is started with.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    pub folder: PathBuf,
+    pub database: String,
+    pub key: String,
+}
+
+impl Setup {
+    /// Blocks until the server is ready.
+    pub fn start(&self) -> Result<Server> {
+        let log = self.folder.join("serve.log");
+        let mut files = File::options();
+        let errors = files.create(true).append(true).open(&log).map_err(failed)?;
+        let began = Instant::now();
+        let program = std::env::current_exe().map_err(failed)?;
+        let kept = |name: &std::ffi::OsStr| name == "PATH" || name == "TMPDIR" || name == "HOME";
+        let child = Command::new(program)
+            .arg("serve")
+            .env_clear()
+            .envs(std::env::vars_os().filter(|(name, _)| kept(name)))
+            .envs([
+                ("DIKALA_HTTP__LISTEN", "127.0.0.1:0"),
+                ("DIKALA_OPERATOR__LISTEN", "127.0.0.1:0"),
+                ("DIKALA_OUTBOUND__ALLOW_HTTP", "true"),
+                ("DIKALA_OUTBOUND__ALLOW_CIDRS", "127.0.0.0/8"),
+                // Calls that are told with an old `at` have been ringing for a while.
+                ("DIKALA_CALLS__RING_TIMEOUT_SECONDS", "3600"),
+                ("DIKALA_LOG__FORMAT", "json"),
+                ("DIKALA_DATABASE__URL", &self.database),
+                ("DIKALA_SECRETS__KEY", &self.key),
+            ])
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(errors)
+            .spawn()
+            .map_err(failed)?;
+        let mut server = Server {
+            child,
+            http: ([127, 0, 0, 1], 0).into(),
+            operator: ([127, 0, 0, 1], 0).into(),
+            start: Duration::ZERO,
+        };
+        let output = server.child.stdout.take().expect("it was asked for");
+        let mut lines = BufReader::new(output).lines();
+        let ready = lines
+            .by_ref()
+            .map_while(std::result::Result::ok)
+            .find_map(|line| {
+                let (http, operator) = line
+                    .strip_prefix("ready http=http://")?
+                    .split_once(" operator=http://")?;
+                Some((http.parse().ok()?, operator.trim_end().parse().ok()?))
+            });
+        server.start = began.elapsed();
+        let Some((http, operator)) = ready else {
+            return Err(failed(format!(
+                "the server did not start: {}",
+                end_of(&log)
+            )));
+        };
+        (server.http, server.operator) = (http, operator);
+        Ok(server)
+    }
+}
+
+impl Server {
+    /// The processor time that it has used, all threads together.
+    pub fn cpu(&self) -> Result<Duration> {
+        let stat = self.proc("stat")?;
+        // The name of the program, in brackets, may hold anything.
+        let after_name = stat.rsplit(')').next().unwrap_or_default();
+        let mut fields = after_name.split_ascii_whitespace().skip(11);
+        let mut ticks = || fields.next().and_then(|field| field.parse::<u64>().ok());
+        match (ticks(), ticks()) {
+            (Some(user), Some(system)) => Ok(Duration::from_micros((user + system) * TICK_US)),
+            _ => Err(failed("Linux does not say how much time the server used")),
+        }
+    }
+
+    /// The memory that it has resident, in bytes.
+    pub fn memory(&self) -> Result<u64> {
+        resident(&self.proc("status")?)
+    }
+
+    fn proc(&self, file: &str) -> Result<String> {
+        fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).map_err(|error| {
+            failed(format!(
+                "the server's figures in /proc cannot be read: {error}"
+            ))
+        })
+    }
+
+    /// What its group commits have written so far: transactions and items, of the writer that wrote most.
+    pub fn batches(&self) -> Result<Batches> {
+        Ok(Batches::read(&self.metrics().map_err(failed)?))
+    }
+
+    fn metrics(&self) -> std::io::Result<String> {
+        let mut socket = TcpStream::connect(self.operator)?;
+        socket.write_all(b"GET /metrics HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        socket.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// The resident memory in a process's status, in bytes.
+pub fn resident(status: &str) -> Result<u64> {
+    let resident = machine::value(status, "VmRSS").and_then(|value| value.strip_suffix(" kB"));
+    let kib: Option<u64> = resident.and_then(|kib| kib.parse().ok());
+    kib.map(|kib| kib * 1_024)
+        .ok_or_else(|| failed("Linux does not say how much memory a process has"))
+}
+
+/// What group commits have written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Batches {
+    transactions: u64,
+    items: u64,
+}
+
+impl Batches {
+    fn read(metrics: &str) -> Self {
+        let of = |name: &str| -> Vec<(String, u64)> {
+            let lines = metrics.lines().filter_map(|line| line.strip_prefix(name));
+            lines
+                .filter_map(|line| {
+                    let (labels, value) = line.rsplit_once(' ')?;
+                    Some((labels.to_owned(), value.parse().ok()?))
+                })
+                .collect()
+        };
+        let transactions = of("dikala_batches_total");
+        let most = of("dikala_batch_items_total")
+            .into_iter()
+            .max_by_key(|(_, items)| *items);
+        let (labels, items) = most.unwrap_or_default();
+        let transactions = transactions.into_iter().find(|(found, _)| *found == labels);
+        Self {
+            transactions: transactions.map_or(0, |(_, count)| count),
+            items,
+        }
+    }
+
+    /// Items in a transaction since `before`, on average; one at least.
+    pub fn mean_since(self, before: Self) -> usize {
+        let items = self.items.saturating_sub(before.items);
+        let transactions = self.transactions.saturating_sub(before.transactions).max(1);
+        usize::try_from(items.div_ceil(transactions))
+            .unwrap_or(1)
+            .max(1)
+    }
+}
+
+fn end_of(log: &Path) -> String {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let characters = text.chars().count().saturating_sub(LOG_SHOWN);
+    text.chars()
+        .skip(characters)
+        .collect::<String>()
+        .trim()
+        .to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn batches_are_those_of_the_writer_that_wrote_most() {
+        let metrics = "# TYPE dikala_batches counter\ndikala_batches_total{writer=\"ledger\"} 5\n\
+            dikala_batches_total{writer=\"journal\"} 10\ndikala_batch_items_total{writer=\"journal\"} 640\n\
+            dikala_batch_items_total{writer=\"ledger\"} 320\ndikala_batch_items_largest{writer=\"ledger\"} 900\n";
+        let batches = Batches::read(metrics);
+        assert_eq!(
+            batches,
+            Batches {
+                transactions: 10,
+                items: 640
+            }
+        );
+        assert_eq!(batches.mean_since(Batches::default()), 64);
+        assert_eq!(batches.mean_since(batches), 1);
+        assert_eq!(Batches::read(""), Batches::default());
+    }
+
+    #[test]
+    fn this_process_has_memory() {
+        let status = fs::read_to_string("/proc/self/status").expect("Linux");
+        assert!(resident(&status).expect("a figure") > 1_024);
+        assert!(resident("").is_err());
+    }
+}

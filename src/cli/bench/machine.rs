@@ -1,0 +1,61 @@
+//! What figures were measured on.
+
+use std::fs;
+
+use serde::Serialize;
+
+/// The machine, as Linux tells of it; what it does not tell is empty or 0.
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Machine {
+    cores: usize,
+    cpu: String,
+    kernel: String,
+    memory_bytes: u64,
+}
+
+impl Machine {
+    pub fn this() -> Self {
+        let read = |file: &str| fs::read_to_string(file).unwrap_or_default();
+        let (cpus, memory) = (read("/proc/cpuinfo"), read("/proc/meminfo"));
+        let kib: u64 = value(&memory, "MemTotal")
+            .and_then(|text| text.trim_end_matches(" kB").parse().ok())
+            .unwrap_or_default();
+        Self {
+            cores: std::thread::available_parallelism().map_or(0, usize::from),
+            cpu: value(&cpus, "model name").unwrap_or_default().to_owned(),
+            kernel: read("/proc/sys/kernel/osrelease").trim().to_owned(),
+            memory_bytes: kib * 1_024,
+        }
+    }
+
+    /// In one line.
+    pub fn words(&self) -> String {
+        let gib = self.memory_bytes / 1_024 / 1_024 / 1_024;
+        let Self {
+            cores, cpu, kernel, ..
+        } = self;
+        format!("{cores} cores of {cpu}, {gib} GiB, Linux {kernel}")
+    }
+}
+
+/// The value of the first line with this name, as files in /proc have them.
+pub fn value<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(found, _)| found.trim() == name)
+        .map(|(_, value)| value.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_found_by_their_whole_name() {
+        let text = "VmHWM:\t  20 kB\nVmRSS:\t   10 kB\nmodel name\t: A: B\n";
+        assert_eq!(value(text, "VmRSS"), Some("10 kB"));
+        assert_eq!(value(text, "model name"), Some("A: B"));
+        assert_eq!(value(text, "RSS"), None);
+    }
+}

@@ -1,0 +1,159 @@
+//! `dikala bench`: what the service does on this machine, each figure beside what the machine does without it.
+//!
+//! [`ground`] starts what is needed in a temporary folder: the service as a child process, PostgreSQL from its programs, a
+//! receiver of webhooks. [`bridge`] is a bridge that costs little, [`scenarios`] what is measured, [`limits`] the bare loops
+//! beside it.
+
+#![expect(
+    clippy::float_arithmetic,
+    reason = "figures of a measurement; neither money nor a time that is stored"
+)]
+
+mod bridge;
+mod figure;
+mod ground;
+mod limits;
+mod machine;
+mod progress;
+mod scenarios;
+mod sizes;
+
+use std::fmt;
+
+use clap::Args;
+use dikala_actors::clock::{Clock, SystemClock};
+use serde_json::json;
+
+use self::{
+    figure::HEAD,
+    ground::{Ground, Kind},
+    machine::Machine,
+    progress::Progress,
+    scenarios::{Found, SCENARIOS, Scenario},
+    sizes::Sizes,
+};
+use super::{CliError, output};
+use crate::app::wait_for_signal;
+
+type Result<T> = std::result::Result<T, CliError>;
+
+fn failed(error: impl fmt::Display) -> CliError {
+    CliError::Failed(error.to_string())
+}
+
+/// What `dikala bench` can be told.
+#[derive(Debug, Args)]
+#[command(after_help = after_help())]
+pub struct Options {
+    /// The store to measure; PostgreSQL is started from its programs.
+    #[arg(long, value_enum, default_value_t = Kind::Sqlite)]
+    store: Kind,
+    /// A look in under two minutes: shorter, fewer, smaller.
+    #[arg(long)]
+    quick: bool,
+    /// Only these scenarios, separated by commas.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = known)]
+    only: Vec<&'static str>,
+    /// As little as shows that everything works.
+    #[arg(long, hide = true)]
+    smallest: bool,
+    /// Print the bytes that an empty actor takes in this process, and nothing else.
+    #[arg(long, hide = true, value_name = "N")]
+    empty_actors: Option<usize>,
+}
+
+fn known(name: &str) -> std::result::Result<&'static str, String> {
+    let found = SCENARIOS.iter().find(|scenario| scenario.name == name);
+    found.map(|scenario| scenario.name).ok_or_else(|| {
+        let names: Vec<&str> = SCENARIOS.iter().map(|scenario| scenario.name).collect();
+        format!("is none of {}", names.join(", "))
+    })
+}
+
+fn after_help() -> String {
+    let lines: Vec<String> = SCENARIOS
+        .iter()
+        .map(|scenario| format!("  {:<11} {}", scenario.name, scenario.about))
+        .collect();
+    format!("Scenarios:\n{}", lines.join("\n"))
+}
+
+/// Measures, and prints a table or a document. Fails if something did not work; a goal that is missed is no failure. Ctrl-C
+/// stops what was started and removes it.
+pub async fn run(options: Options, as_json: bool) -> Result<()> {
+    if let Some(count) = options.empty_actors {
+        let bytes = limits::actors::measure_here(count).await?;
+        return output::text(&bytes.to_string());
+    }
+    let sizes = match (options.smallest, options.quick) {
+        (true, _) => Sizes::smallest(),
+        (_, true) => Sizes::quick(),
+        _ => Sizes::full(),
+    };
+    let chosen = |scenario: &&Scenario| {
+        scenario.is_for(options.store)
+            && (options.only.is_empty() || options.only.contains(&scenario.name))
+    };
+    let scenarios: Vec<&Scenario> = SCENARIOS.iter().filter(chosen).collect();
+    if scenarios.is_empty() {
+        return Err(CliError::Usage(
+            "distance is measured with --store postgres".to_owned(),
+        ));
+    }
+    let ground = Ground::new(options.store, sizes)?;
+    let found = tokio::select! {
+        found = measure(&ground, &scenarios) => found?,
+        () = wait_for_signal() => return Err(failed("interrupted; what was started is stopped and removed")),
+    };
+    print(&found, options.store, options.quick, as_json)?;
+    if found.faults.none() {
+        return Ok(());
+    }
+    let faults = &found.faults;
+    Err(failed(format!(
+        "{} messages or calls were refused and {} acknowledgements or webhooks are missing; the first: {}",
+        faults.refused,
+        faults.missing,
+        faults.first.as_deref().unwrap_or("no answer")
+    )))
+}
+
+async fn measure(ground: &Ground, scenarios: &[&Scenario]) -> Result<Found> {
+    let progress = Progress::new(scenarios.len());
+    let mut all = Found::default();
+    for scenario in scenarios {
+        progress.begin(scenario.name);
+        let found = (scenario.measure)(ground, &progress).await?;
+        all.figures.extend(found.figures);
+        all.faults.add(&found.faults);
+        progress.end();
+    }
+    Ok(all)
+}
+
+fn print(found: &Found, store: Kind, quick: bool, as_json: bool) -> Result<()> {
+    let machine = Machine::this();
+    if as_json {
+        let document = json!({
+            "version": env!("CARGO_PKG_VERSION"),
+            "date": SystemClock.now(),
+            "store": store,
+            "quick": quick,
+            "machine": machine,
+            "scenarios": found.figures,
+            "faults": found.faults,
+        });
+        return output::text(&document.to_string());
+    }
+    let rows: Vec<[String; 8]> = found.figures.iter().map(figure::Figure::row).collect();
+    output::grid(HEAD, rows)?;
+    output::text(&machine.words())?;
+    let told = found.faults.busy;
+    if told > 0 {
+        let times = output::count(told, "message");
+        output::text(&format!(
+            "{times} had to be sent again because the server was busy"
+        ))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,59 @@
+//! What a measurement shows of itself while it runs, on standard error.
+
+use std::{io::IsTerminal, time::Duration};
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// A bar on a terminal, lines elsewhere.
+#[derive(Debug)]
+pub struct Progress {
+    bar: Option<ProgressBar>,
+}
+
+impl Progress {
+    pub fn new(scenarios: usize) -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let style =
+                ProgressStyle::with_template("{spinner} {pos}/{len} {prefix}  {msg}  {elapsed}")
+                    .expect("the template is a constant");
+            let bar = ProgressBar::new(scenarios as u64).with_style(style);
+            bar.enable_steady_tick(Duration::from_millis(200));
+            bar
+        });
+        Self { bar }
+    }
+
+    /// A scenario begins.
+    pub fn begin(&self, scenario: &str) {
+        match &self.bar {
+            Some(bar) => {
+                bar.set_prefix(scenario.to_owned());
+                bar.set_message("");
+            }
+            None => eprintln!("{scenario} …"),
+        }
+    }
+
+    /// It is over.
+    pub fn end(&self) {
+        if let Some(bar) = &self.bar {
+            bar.inc(1);
+        }
+    }
+
+    /// What happens now, or was found.
+    pub fn say(&self, what: &str) {
+        match &self.bar {
+            Some(bar) => bar.set_message(what.to_owned()),
+            None => eprintln!("  {what}"),
+        }
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}

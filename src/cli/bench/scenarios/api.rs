@@ -1,0 +1,258 @@
+//! Reads of the API against a bare handler with the same SQL, over tables that grow.
+
+use std::{net::SocketAddr, time::Duration};
+
+use dikala_entities::{Store, TenantId};
+use futures_util::future::try_join_all;
+use sea_orm::{ConnectionTrait, DbBackend, Statement, Value};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::Instant,
+};
+
+use super::Found;
+use crate::cli::bench::{
+    Result, failed,
+    figure::{Figure, Goal, Times, median, per_second},
+    ground::{Ground, Tenants, thread::on_thread},
+    limits::api::serve,
+    progress::Progress,
+};
+
+/// Connections that always have a request under way.
+const CONNECTIONS: usize = 32;
+/// Rows in one transaction of the filling.
+const FILL: i64 = 100_000;
+/// Of the requests a second over the smallest table, those over the largest are at least so many.
+const FLAT: f64 = 0.8;
+
+const ROUTES: [(&str, fn(i64) -> String); 3] = [
+    ("api_call", |n| format!("/calls/{}", call_id(n))),
+    ("api_calls", |_| "/calls?limit=50".to_owned()),
+    ("api_credits", |_| "/credits".to_owned()),
+];
+
+/// All routes over all sizes, each side in turns; and whether the largest table is as fast as the smallest.
+pub async fn reads(ground: &Ground, progress: &Progress) -> Result<Found> {
+    let sizes = &ground.sizes;
+    let tenants = Tenants {
+        count: 1,
+        webhooks: None,
+    };
+    let place = ground.place(tenants).await?;
+    let store = Store::connect(&place.setup.database)
+        .await
+        .map_err(failed)?;
+    let bare = serve(&place.setup.database, place.tenant).await?;
+    let server = place.serve()?;
+    let mut found = Found::default();
+    let mut rates: Vec<[f64; 3]> = Vec::new();
+    let mut filled = 0;
+    for &calls in &sizes.tables {
+        progress.say(&format!("filling a table with {calls} calls"));
+        fill(&store, place.tenant, filled, calls)
+            .await
+            .map_err(failed)?;
+        filled = calls;
+        let mut of_size = [0.0; 3];
+        for ((name, path), rate) in ROUTES.into_iter().zip(&mut of_size) {
+            let load = Load {
+                key: place.key.clone(),
+                calls,
+                path,
+            };
+            let figure = load
+                .compare(ground, bare, server.http, format!("{name}_{calls}"))
+                .await?;
+            *rate = figure.value;
+            found.add(figure, progress);
+        }
+        rates.push(of_size);
+    }
+    if let (Some(few), Some(many)) = (rates.first(), rates.last()) {
+        for ((name, _), (few, many)) in ROUTES.into_iter().zip(few.iter().zip(many)) {
+            let flat = Figure::new(format!("{name}_flat"), *many, "requests/s");
+            found.add(
+                flat.beside(*few).to_reach(Goal::AtLeastOfLimit(FLAT)),
+                progress,
+            );
+        }
+    }
+    store.close().await;
+    Ok(found)
+}
+
+/// The id that [`fill`] gives to the call of this number.
+fn call_id(n: i64) -> String {
+    format!("call_01k9zv3m8r{n:016}")
+}
+
+/// Calls that are over, with the numbers `from` to `to`, one second apart.
+async fn fill(
+    store: &Store,
+    tenant: TenantId,
+    mut from: i64,
+    to: i64,
+) -> std::result::Result<(), sea_orm::DbErr> {
+    let backend = store.backend();
+    let (numbers, padded) = match backend {
+        DbBackend::Postgres => (
+            "SELECT n FROM generate_series($1::bigint, $2::bigint - 1) AS numbers(n)",
+            "lpad(n::text, W, '0')",
+        ),
+        _ => (
+            "WITH RECURSIVE counted(n) AS (VALUES (?1) UNION ALL SELECT n + 1 FROM counted WHERE n + 1 < ?2) SELECT n FROM counted",
+            "printf('%0Wd', n)",
+        ),
+    };
+    let padded = |width: &str| padded.replace('W', width);
+    let tenant_place = if backend == DbBackend::Postgres {
+        "$3"
+    } else {
+        "?3"
+    };
+    let sql = format!(
+        "INSERT INTO calls (id, tenant_id, bridge_id, bridge_call_id, phone_number_id, agent_id, caller_number, callee_number, \
+         status, started_at, answered_at, ended_at, duration_seconds, talk_time_seconds, hangup_reason, hangup_initiator, \
+         transcript_summary, ai_cost_idr, metadata, last_sign_at, owner, epoch) \
+         SELECT 'call_01k9zv3m8r' || {}, {tenant_place}, 'bridge_01k9zv3m8rj2q4w6y8a0c2e4g6', 'CA' || {}, \
+         'pn_01k9zv3m8rj2q4w6y8a0c2e4g6', 'agent_01k9zv3m8rj2q4w6y8a0c2e4g6', '+62812' || {}, '+622150001000', 'ended', \
+         1700000000000 + n * 1000, 1700000004000 + n * 1000, 1700000094000 + n * 1000, 94, 90, 'normal', 'caller', \
+         'The caller asked for the opening hours on Saturday. The agent gave them: 9 to 17.', 450, \
+         '{{\"campaign\":\"january\"}}', 1700000094000 + n * 1000, 'main', 1 FROM ({numbers}) AS numbers",
+        padded("16"),
+        padded("30"),
+        padded("8"),
+    );
+    let writer = store.for_schema().await?;
+    while from < to {
+        let end = (from + FILL).min(to);
+        let values: [Value; 3] = [from.into(), end.into(), tenant.to_string().into()];
+        let statement = Statement::from_sql_and_values(backend, sql.as_str(), values);
+        writer.execute_raw(statement).await?;
+        from = end;
+    }
+    if backend == DbBackend::Postgres {
+        // What autovacuum does within a minute.
+        writer.execute_unprepared("VACUUM ANALYZE calls").await?;
+    }
+    writer.close().await
+}
+
+/// What is asked.
+#[derive(Clone)]
+struct Load {
+    key: String,
+    calls: i64,
+    path: fn(i64) -> String,
+}
+
+impl Load {
+    /// The service beside the bare handler, in turns: the middle one of each counts.
+    async fn compare(
+        &self,
+        ground: &Ground,
+        bare: SocketAddr,
+        service: SocketAddr,
+        name: String,
+    ) -> Result<Figure> {
+        let sizes = &ground.sizes;
+        for server in [bare, service] {
+            self.turn(server, sizes.warm_up.min(sizes.turn)).await?;
+        }
+        let mut rates = [Vec::new(), Vec::new()];
+        let mut times = Times::default();
+        for _ in 0..sizes.turns {
+            let (taken, time) = self.turn(bare, sizes.turn).await?;
+            rates[0].push(per_second(taken.count(), time));
+            let (taken, time) = self.turn(service, sizes.turn).await?;
+            rates[1].push(per_second(taken.count(), time));
+            times.add(&taken);
+        }
+        let [bare, service] = rates.map(median);
+        let figure = Figure::new(name, service, "requests/s").beside(bare);
+        Ok(figure.to_reach(Goal::AtLeastOfLimit(0.8)).with(&times))
+    }
+
+    /// Loads one server from a thread that does nothing else.
+    async fn turn(&self, server: SocketAddr, time: Duration) -> Result<(Times, Duration)> {
+        let load = self.clone();
+        on_thread(move || async move {
+            let began = Instant::now();
+            let clients =
+                (0..CONNECTIONS).map(|n| load.client(server, n as u64 * 7_919 + 1, began + time));
+            let mut times = Times::default();
+            for client in try_join_all(clients).await? {
+                times.add(&client);
+            }
+            Ok((times, began.elapsed()))
+        })
+        .await
+    }
+
+    /// One connection that is kept: a request, its answer, the next request.
+    async fn client(&self, server: SocketAddr, mut seed: u64, until: Instant) -> Result<Times> {
+        let mut socket = TcpStream::connect(server).await.map_err(failed)?;
+        socket.set_nodelay(true).map_err(failed)?;
+        let mut buffer = Vec::with_capacity(64 * 1_024);
+        let mut times = Times::default();
+        loop {
+            let began = Instant::now();
+            if began >= until {
+                return Ok(times);
+            }
+            seed = seed
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            let call = i64::try_from(seed >> 33).unwrap_or_default() % self.calls;
+            let request = format!(
+                "GET /api/v1{} HTTP/1.1\r\nhost: bench\r\nx-api-key: {}\r\n\r\n",
+                (self.path)(call),
+                self.key
+            );
+            socket.write_all(request.as_bytes()).await.map_err(failed)?;
+            buffer.clear();
+            while !is_whole(&buffer) {
+                if socket.read_buf(&mut buffer).await.map_err(failed)? == 0 {
+                    return Err(failed("a server closed the connection"));
+                }
+            }
+            if !buffer.starts_with(b"HTTP/1.1 200") {
+                let answer: String = String::from_utf8_lossy(&buffer).chars().take(300).collect();
+                return Err(failed(format!(
+                    "a request was not answered with 200: {answer}"
+                )));
+            }
+            times.record(began.elapsed());
+        }
+    }
+}
+
+/// Whether all of an answer is here.
+fn is_whole(answer: &[u8]) -> bool {
+    let Some(end) = answer.windows(4).position(|w| w == b"\r\n\r\n") else {
+        return false;
+    };
+    let head = String::from_utf8_lossy(&answer[..end]);
+    let length = head
+        .lines()
+        .filter_map(|line| line.split_once(": "))
+        .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+        .and_then(|(_, length)| length.parse::<usize>().ok());
+    length.is_some_and(|length| answer.len() >= end + 4 + length)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_whole_with_its_last_byte() {
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello";
+        for length in 0..answer.len() {
+            assert!(!is_whole(&answer[..length]));
+        }
+        assert!(is_whole(answer));
+    }
+}

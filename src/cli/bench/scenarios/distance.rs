@@ -1,0 +1,62 @@
+//! PostgreSQL on another machine, half a millisecond away in each direction.
+
+use std::time::Duration;
+
+use super::{Found, acks::alone, run};
+use crate::cli::bench::{
+    Result,
+    bridge::Line,
+    failed,
+    figure::{Figure, Goal, per_second},
+    ground::{Ground, Tenants, proxy},
+    limits::commit,
+    progress::Progress,
+};
+
+const ONE_WAY: Duration = Duration::from_micros(500);
+const AT_ONCE: usize = 512;
+
+/// Acknowledgements and throughput at that distance.
+pub async fn away(ground: &Ground, progress: &Progress) -> Result<Found> {
+    let mut found = Found::default();
+    let postgres = ground
+        .postgres()
+        .ok_or_else(|| failed("only PostgreSQL can be away"))?;
+    let proxy = proxy::start(postgres, ONE_WAY)?;
+    let far = |url: &str| url.replace(&postgres.to_string(), &proxy.to_string());
+    let tenants = Tenants {
+        count: ground.sizes.tenants,
+        webhooks: None,
+    };
+    let near = ground.place(tenants).await?;
+    let server = near.serve()?;
+    let of_near = run(ground, &server, near.line(server.http), AT_ONCE).await?;
+    drop(server);
+
+    let mut place = ground.place(tenants).await?;
+    place.setup.database = far(&place.setup.database);
+    let server = place.serve()?;
+    let service = place.line(server.http);
+    let (_, url) = ground.database().await?;
+    let bare = Line {
+        address: commit::serve(far(&url)).await?,
+        ..service.clone()
+    };
+    let limit = alone(ground, bare).await?;
+    let tally = alone(ground, service.clone()).await?;
+    let figure = Figure::new("away_ack_p50", tally.times.at_ms(50.0), "ms");
+    let figure = figure
+        .beside(limit.times.at_ms(50.0))
+        .to_reach(Goal::AtMost(10.0));
+    found.add(figure.with(&tally.times), progress);
+    let of_far = run(ground, &server, service, AT_ONCE).await?;
+    let rate = per_second(of_far.tally.calls, of_far.took);
+    let figure = Figure::new("away_lifecycles_512", rate, "calls/s");
+    let figure = figure.beside(per_second(of_near.tally.calls, of_near.took));
+    let figure = figure.to_reach(Goal::AtLeastOfLimit(0.7));
+    found.add(figure.with(&of_far.tally.times), progress);
+    for tally in [&tally, &limit, &of_near.tally, &of_far.tally] {
+        found.faults.add(&tally.faults);
+    }
+    Ok(found)
+}

@@ -1,0 +1,54 @@
+//! Debits: the hang-ups of answered calls, which each take a minute from an account and post it.
+
+use std::sync::Arc;
+
+use super::{Found, SOCKETS, batch_since};
+use crate::cli::bench::{
+    Result,
+    bridge::{Bridge, Step},
+    figure::{Figure, Goal, per_second},
+    ground::{Ground, Tenants, thread::on_thread},
+    limits::rows::Rows,
+    progress::Progress,
+};
+
+/// On one account that all want, and on many.
+pub async fn debits(ground: &Ground, progress: &Progress) -> Result<Found> {
+    let mut found = Found::default();
+    let mut rates = Vec::new();
+    for (name, count) in [("ledger_hot", 1), ("ledger_spread", ground.sizes.spread)] {
+        let place = ground
+            .place(Tenants {
+                count,
+                webhooks: None,
+            })
+            .await?;
+        let server = place.serve()?;
+        let line = place.line(server.http);
+        let (burst, shared) = (ground.sizes.burst, Arc::clone(&server));
+        let (tally, took, batch) = on_thread(move || async move {
+            let mut bridge = Bridge::connect(&line, SOCKETS).await?;
+            let (mut live, mut tally, _) = bridge.ring(burst, &[]).await?;
+            let (answers, _) = bridge.step(Step::Answer, &mut live, &[]).await?;
+            tally.faults.add(&answers.faults);
+            let before = shared.batches()?;
+            let (mut ends, took) = bridge.step(Step::HangUp, &mut live, &[]).await?;
+            ends.faults.add(&tally.faults);
+            Ok((ends, took, batch_since(&shared, before)?))
+        })
+        .await?;
+        drop(server);
+        let rows = Rows::read(&place.setup.database, ground.sizes.rows).await?;
+        let limit = rows.write(ground, batch).await?.of(Step::HangUp);
+        let rate = per_second(tally.calls, took);
+        let figure = Figure::new(name, rate, "debits/s").beside(limit);
+        found.add(figure.to_reach(Goal::AtLeastOfLimit(0.7)), progress);
+        found.faults.add(&tally.faults);
+        rates.push(rate);
+    }
+    if let [hot, spread] = rates[..] {
+        let figure = Figure::new("ledger_hot_to_spread", hot, "debits/s").beside(spread);
+        found.add(figure.to_reach(Goal::AtLeastOfLimit(0.8)), progress);
+    }
+    Ok(found)
+}

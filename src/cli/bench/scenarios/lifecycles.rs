@@ -1,0 +1,108 @@
+//! Whole calls, and single steps of many calls, beside the same rows written by a bare loop.
+
+use std::sync::Arc;
+
+use super::{Found, SOCKETS, batch_since, run};
+use crate::cli::bench::{
+    Result,
+    bridge::{Bridge, Step},
+    figure::{Figure, Goal, per_second},
+    ground::{Ground, Kind, Tenants, thread::on_thread},
+    limits::rows::Rows,
+    progress::Progress,
+};
+
+const AT_ONCE: [usize; 3] = [64, 512, 2_000];
+/// Microseconds of the server's CPU that a call may take.
+const CPU_SQLITE_US: f64 = 500.0;
+const CPU_POSTGRES_US: f64 = 300.0;
+
+/// Complete calls a second at growing concurrency. More at once may not be slower.
+pub async fn complete(ground: &Ground, progress: &Progress) -> Result<Found> {
+    let mut found = Found::default();
+    let tenants = Tenants {
+        count: ground.sizes.tenants,
+        webhooks: None,
+    };
+    let mut cpu = None;
+    let mut rates = Vec::new();
+    for at_once in AT_ONCE {
+        let place = ground.place(tenants).await?;
+        let server = place.serve()?;
+        let run = run(ground, &server, place.line(server.http), at_once).await?;
+        drop(server);
+        let limit = Rows::read(&place.setup.database, ground.sizes.rows).await?;
+        let limit = limit.write(ground, run.batch).await?;
+        let rate = per_second(run.tally.calls, run.took);
+        let figure = Figure::new(format!("lifecycles_{at_once}"), rate, "calls/s");
+        let figure = figure
+            .beside(limit.whole())
+            .to_reach(Goal::AtLeastOfLimit(0.5));
+        found.add(figure.with(&run.tally.times), progress);
+        found.faults.add(&run.tally.faults);
+        if at_once == 512 {
+            cpu = Some(run.cpu.as_secs_f64() * 1e6 / run.tally.calls.max(1) as f64);
+        }
+        rates.push(rate);
+    }
+    if let [_, many, most] = rates[..] {
+        let level = Figure::new("lifecycles_2000_to_512", most, "calls/s").beside(many);
+        found.add(level.to_reach(Goal::AtLeastOfLimit(1.0)), progress);
+    }
+    if let Some(cpu) = cpu {
+        let most = match ground.kind() {
+            Kind::Sqlite => CPU_SQLITE_US,
+            Kind::Postgres => CPU_POSTGRES_US,
+        };
+        let figure = Figure::new("cpu_per_call", cpu, "µs").to_reach(Goal::AtMost(most));
+        found.add(figure, progress);
+    }
+    Ok(found)
+}
+
+/// Rings, then answers, then hang-ups of the same calls, as fast as they go.
+pub async fn pipelined(ground: &Ground, progress: &Progress) -> Result<Found> {
+    let mut found = Found::default();
+    let tenants = Tenants {
+        count: ground.sizes.tenants,
+        webhooks: None,
+    };
+    let place = ground.place(tenants).await?;
+    let server = place.serve()?;
+    let line = place.line(server.http);
+    let (burst, warm_up) = (ground.sizes.burst, ground.sizes.warm_up);
+    let shared = Arc::clone(&server);
+    let measured = on_thread(move || async move {
+        let mut bridge = Bridge::connect(&line, SOCKETS).await?;
+        bridge.calls(64, warm_up).await?;
+        let before = shared.batches()?;
+        let (mut live, tally, took) = bridge.ring(burst, &[]).await?;
+        let mut measured = vec![(Step::Ring, tally, took, batch_since(&shared, before)?)];
+        for step in [Step::Answer, Step::HangUp] {
+            let before = shared.batches()?;
+            let (tally, took) = bridge.step(step, &mut live, &[]).await?;
+            measured.push((step, tally, took, batch_since(&shared, before)?));
+        }
+        Ok(measured)
+    })
+    .await?;
+    drop(server);
+    let rows = Rows::read(&place.setup.database, ground.sizes.rows).await?;
+    for (step, tally, took, batch) in measured {
+        let limit = rows.write(ground, batch).await?.of(step);
+        let name = match step {
+            Step::Ring => "rings",
+            Step::Answer => "answers",
+            Step::Transcript => "transcripts",
+            Step::HangUp => "hang_ups",
+        };
+        let mut figure =
+            Figure::new(name, per_second(tally.times.count(), took), "messages/s").beside(limit);
+        if step == Step::Ring {
+            figure = figure.to_reach(Goal::AtLeast(8_000.0));
+        }
+        found.add(figure, progress);
+        found.faults.add(&tally.faults);
+    }
+    Ok(found)
+}

@@ -1,0 +1,114 @@
+//! What calls cost while they live: memory, and ticks at every minute.
+
+use std::{sync::Arc, time::Duration};
+
+use dikala_actors::clock::{Clock, SystemClock};
+use dikala_entities::Millis;
+use serde_json::json;
+
+use super::{Found, SOCKETS, acks::RATE};
+use crate::cli::bench::{
+    Result,
+    bridge::{Bridge, Step},
+    failed,
+    figure::{Figure, Goal},
+    ground::{Ground, Tenants, thread::on_thread},
+    limits::actors,
+    progress::Progress,
+};
+
+/// Bytes that a live call may take.
+const BYTES: f64 = 8_192.0;
+/// What the server does after the last answer before its memory is read.
+const SETTLE: Duration = Duration::from_secs(1);
+/// Calls before the measurement, so that caches and pools are as they stay.
+const WARM_UP_AT_ONCE: usize = 64;
+const MINUTE_MS: i64 = 60_000;
+
+/// Resident memory that answered calls add, each.
+pub async fn memory(ground: &Ground, progress: &Progress) -> Result<Found> {
+    let mut found = Found::default();
+    let tenants = Tenants {
+        count: ground.sizes.tenants,
+        webhooks: None,
+    };
+    for &count in &ground.sizes.live {
+        let place = ground.place(tenants).await?;
+        let server = place.serve()?;
+        let line = place.line(server.http);
+        let (warm_up, shared) = (ground.sizes.load, Arc::clone(&server));
+        let (faults, bytes) = on_thread(move || async move {
+            let mut bridge = Bridge::connect(&line, SOCKETS).await?;
+            let (warm, _) = bridge.calls(WARM_UP_AT_ONCE, warm_up).await?;
+            let before = shared.memory()?;
+            let (mut live, tally, _) = bridge.ring(count, &[]).await?;
+            let mut faults = warm.faults;
+            faults.add(&tally.faults);
+            faults.add(&bridge.step(Step::Answer, &mut live, &[]).await?.0.faults);
+            tokio::time::sleep(SETTLE).await;
+            let added = shared.memory()?.saturating_sub(before);
+            Ok((faults, added / (live.count() as u64).max(1)))
+        })
+        .await?;
+        let figure = Figure::new(format!("memory_{count}"), bytes as f64, "bytes/call");
+        let figure = figure
+            .beside(actors::measure(count)?)
+            .to_reach(Goal::AtMost(BYTES));
+        found.add(figure, progress);
+        found.faults.add(&faults);
+    }
+    Ok(found)
+}
+
+/// A steady rate of messages, alone and beside calls whose minutes begin evenly over each minute.
+pub async fn ticks(ground: &Ground, progress: &Progress) -> Result<Found> {
+    let mut found = Found::default();
+    let tenants = Tenants {
+        count: ground.sizes.tenants,
+        webhooks: None,
+    };
+    let place = ground.place(tenants).await?;
+    let server = place.serve()?;
+    let line = place.line(server.http);
+    let (count, warm_up, time) = (
+        ground.sizes.ticking,
+        ground.sizes.warm_up,
+        ground.sizes.rate,
+    );
+    let (alone, beside) = on_thread(move || async move {
+        let mut bridge = Bridge::connect(&line, SOCKETS).await?;
+        bridge.paced(RATE, warm_up).await?;
+        let (alone, _) = bridge.paced(RATE, time).await?;
+        let at = moments(count)?;
+        let (mut live, rings, _) = bridge.ring(count, &at).await?;
+        let (answers, _) = bridge.step(Step::Answer, &mut live, &at).await?;
+        tokio::time::sleep(SETTLE).await;
+        let (mut beside, _) = bridge.paced(RATE, time).await?;
+        beside.faults.add(&rings.faults);
+        beside.faults.add(&answers.faults);
+        Ok((alone, beside))
+    })
+    .await?;
+    let figure = Figure::new(
+        format!("ticks_{}_p99", ground.sizes.ticking),
+        beside.times.at_ms(99.0),
+        "ms",
+    );
+    let figure = figure
+        .beside(alone.times.at_ms(99.0))
+        .to_reach(Goal::AtMostOfLimit(2.0));
+    found.add(figure.with(&beside.times), progress);
+    found.faults.add(&alone.faults);
+    found.faults.add(&beside.faults);
+    Ok(found)
+}
+
+/// Moments that lie evenly over the last minute, as messages tell them.
+fn moments(count: usize) -> Result<Vec<String>> {
+    let now = SystemClock.now().as_i64();
+    let count = i64::try_from(count).map_err(failed)?;
+    let moment = |n| json!(Millis::from_i64(now - n * MINUTE_MS / count));
+    Ok((0..count)
+        .filter_map(|n| moment(n).as_str().map(str::to_owned))
+        .collect())
+}

@@ -1,0 +1,153 @@
+//! What is measured: each scenario beside its limit.
+
+mod acks;
+mod api;
+mod distance;
+mod ledger;
+mod lifecycles;
+mod live;
+mod start;
+mod webhooks;
+
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+
+use super::{
+    Result,
+    bridge::{Bridge, Faults, Line, Tally},
+    figure::Figure,
+    ground::{
+        Ground, Kind,
+        server::{Batches, Server},
+        thread::on_thread,
+    },
+    progress::Progress,
+};
+
+/// Sockets of the measuring bridge.
+const SOCKETS: usize = 4;
+
+/// What a scenario found.
+#[derive(Debug, Default)]
+pub struct Found {
+    pub figures: Vec<Figure>,
+    pub faults: Faults,
+}
+
+impl Found {
+    /// Adds a figure, and shows it.
+    fn add(&mut self, figure: Figure, progress: &Progress) {
+        let [name, value, unit, limit, ratio, goal, reached, times] = figure.row();
+        progress.say(&format!("{name}: {value} {unit}, limit {limit}, ratio {ratio}, to reach {goal} {reached}, {times}"));
+        self.figures.push(figure);
+    }
+}
+
+type Measuring<'a> = Pin<Box<dyn Future<Output = Result<Found>> + 'a>>;
+
+/// Something that is measured.
+pub struct Scenario {
+    pub name: &'static str,
+    /// What it measures, in a line.
+    pub about: &'static str,
+    pub measure: for<'a> fn(&'a Ground, &'a Progress) -> Measuring<'a>,
+}
+
+macro_rules! scenario {
+    ($name:literal, $about:literal, $measure:path) => {
+        Scenario {
+            name: $name,
+            about: $about,
+            measure: |ground, progress| Box::pin($measure(ground, progress)),
+        }
+    };
+}
+
+/// All of them, in the order in which they run.
+pub const SCENARIOS: &[Scenario] = &[
+    scenario!(
+        "lifecycles",
+        "complete calls a second, 64, 512 and 2,000 at once; the server's CPU per call",
+        lifecycles::complete
+    ),
+    scenario!(
+        "pipelined",
+        "rings, answers and hang-ups a second, pipelined",
+        lifecycles::pipelined
+    ),
+    scenario!(
+        "webhooks",
+        "complete calls a second with three webhooks each",
+        webhooks::calls
+    ),
+    scenario!(
+        "delivery",
+        "webhooks at 100 events a second, from acknowledgement to receipt",
+        webhooks::delivery
+    ),
+    scenario!(
+        "acks",
+        "acknowledgements, one call at a time and at 200 messages a second",
+        acks::acknowledgements
+    ),
+    scenario!(
+        "ledger",
+        "debits a second, on one tenant and on many",
+        ledger::debits
+    ),
+    scenario!("distance", "PostgreSQL 1 ms away", distance::away),
+    scenario!("memory", "memory per live call", live::memory),
+    scenario!(
+        "ticks",
+        "200 messages a second beside live calls with their minute ticks",
+        live::ticks
+    ),
+    scenario!(
+        "start",
+        "from start to ready with unfinished calls",
+        start::ready
+    ),
+    scenario!("api", "reads of the API over growing tables", api::reads),
+];
+
+impl Scenario {
+    /// Whether it can be measured on this store.
+    pub fn is_for(&self, kind: Kind) -> bool {
+        self.name != "distance" || kind == Kind::Postgres
+    }
+}
+
+/// Whole calls on a running server, after a warm-up.
+struct Run {
+    tally: Tally,
+    took: Duration,
+    /// Processor time of the server.
+    cpu: Duration,
+    /// Calls or messages in a transaction of the server, on average.
+    batch: usize,
+}
+
+/// Places whole calls from a thread of its own, so many at once.
+async fn run(ground: &Ground, server: &Arc<Server>, line: Line, at_once: usize) -> Result<Run> {
+    let (warm_up, time) = (ground.sizes.warm_up, ground.sizes.load);
+    let server = Arc::clone(server);
+    on_thread(move || async move {
+        let mut bridge = Bridge::connect(&line, SOCKETS.min(at_once)).await?;
+        let (warm, _) = bridge.calls(at_once, warm_up).await?;
+        let (batches, cpu) = (server.batches()?, server.cpu()?);
+        let (mut tally, took) = bridge.calls(at_once, time).await?;
+        tally.faults.add(&warm.faults);
+        let (cpu, batch) = (server.cpu()? - cpu, server.batches()?.mean_since(batches));
+        Ok(Run {
+            tally,
+            took,
+            cpu,
+            batch,
+        })
+    })
+    .await
+}
+
+/// How large the transactions of a stretch of work were.
+fn batch_since(server: &Server, before: Batches) -> Result<usize> {
+    Ok(server.batches()?.mean_since(before))
+}

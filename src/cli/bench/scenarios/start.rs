@@ -1,0 +1,72 @@
+//! How soon a server is ready that was killed over live calls.
+
+use std::time::Instant;
+
+use dikala_entities::{Store, call};
+use sea_orm::{EntityTrait, QueryFilter};
+
+use super::{Found, SOCKETS};
+use crate::cli::bench::{
+    Result,
+    bridge::{Bridge, Step},
+    failed,
+    figure::{Figure, Goal, median},
+    ground::{Ground, Tenants, thread::on_thread},
+    progress::Progress,
+};
+
+/// Starts, of which the middle one counts.
+const STARTS: usize = 3;
+
+/// From the start of the process to its line `ready`, beside reading the rows of those calls.
+pub async fn ready(ground: &Ground, progress: &Progress) -> Result<Found> {
+    let mut found = Found::default();
+    let tenants = Tenants {
+        count: ground.sizes.tenants,
+        webhooks: None,
+    };
+    let place = ground.place(tenants).await?;
+    let server = place.serve()?;
+    let empty = server.start.as_secs_f64() * 1e3;
+    let (line, count) = (place.line(server.http), ground.sizes.unfinished);
+    let faults = on_thread(move || async move {
+        let mut bridge = Bridge::connect(&line, SOCKETS).await?;
+        let (mut live, rings, _) = bridge.ring(count, &[]).await?;
+        let (mut answers, _) = bridge.step(Step::Answer, &mut live, &[]).await?;
+        answers.faults.add(&rings.faults);
+        Ok(answers.faults)
+    })
+    .await?;
+    drop(server);
+    let mut starts = Vec::new();
+    for _ in 0..STARTS {
+        starts.push(place.serve()?.start.as_secs_f64() * 1e3);
+    }
+    let store = Store::connect(&place.setup.database)
+        .await
+        .map_err(failed)?;
+    let mut reads = Vec::new();
+    for _ in 0..STARTS {
+        let began = Instant::now();
+        let rows = call::Entity::find()
+            .filter(call::unfinished())
+            .all(store.reader())
+            .await;
+        let rows = rows.map_err(failed)?.len();
+        reads.push(began.elapsed().as_secs_f64() * 1e3);
+        if rows != count {
+            return Err(failed(format!(
+                "{rows} of {count} calls are unfinished after the start"
+            )));
+        }
+    }
+    store.close().await;
+    let figure = Figure::new(format!("start_{count}"), median(starts), "ms");
+    let figure = figure
+        .beside(median(reads))
+        .to_reach(Goal::AtMostOfLimit(3.0));
+    found.add(figure, progress);
+    found.add(Figure::new("start_empty", empty, "ms"), progress);
+    found.faults.add(&faults);
+    Ok(found)
+}

@@ -1,0 +1,144 @@
+//! Calls that are announced to a tenant's server.
+
+use std::time::Duration;
+
+use dikala_entities::EventKind;
+use tokio::time::Instant;
+
+use super::{Found, SOCKETS};
+use crate::cli::bench::{
+    Result,
+    bridge::{Acknowledged, Bridge},
+    figure::{Figure, Goal, Times, per_second},
+    ground::{
+        Ground, Tenants,
+        receiver::{Receiver, post, post_paced},
+        thread::on_thread,
+    },
+    limits::rows::Rows,
+    progress::Progress,
+};
+
+const AT_ONCE: usize = 512;
+/// Connections of the bare client: more post no faster.
+const POSTERS: usize = 64;
+/// The three that a call without a transcript has.
+const THREE: &[EventKind] = &[
+    EventKind::CallStarted,
+    EventKind::CallAnswered,
+    EventKind::CallEnded,
+];
+const ALL: &[EventKind] = &[
+    EventKind::CallStarted,
+    EventKind::CallAnswered,
+    EventKind::CallTranscript,
+    EventKind::CallEnded,
+];
+/// Events a second of the steady load.
+const RATE: u32 = 100;
+/// When nothing came for so long, nothing more comes.
+const PATIENCE: Duration = Duration::from_secs(15);
+
+/// Complete calls with three webhooks each, from the first ring to the last receipt.
+pub async fn calls(ground: &Ground, progress: &Progress) -> Result<Found> {
+    let mut found = Found::default();
+    let receiver = Receiver::start().await?;
+    let tenants = Tenants {
+        count: ground.sizes.tenants,
+        webhooks: Some((receiver.address, THREE)),
+    };
+    let place = ground.place(tenants).await?;
+    let server = place.serve()?;
+    let line = place.line(server.http);
+    let (warm_up, time) = (ground.sizes.warm_up, ground.sizes.load);
+    let (watching, watched) = (receiver.clone(), server.clone());
+    let (mut tally, took, batch, came) = on_thread(move || async move {
+        let mut bridge = Bridge::connect(&line, SOCKETS).await?;
+        let (warm, _) = bridge.calls(AT_ONCE, warm_up).await?;
+        watching
+            .wait(warm.calls * THREE.len() as u64, PATIENCE)
+            .await;
+        watching.forget();
+        let (before, began) = (watched.batches()?, Instant::now());
+        let (tally, _) = bridge.calls(AT_ONCE, time).await?;
+        let batch = watched.batches()?.mean_since(before);
+        let (came, last) = watching
+            .wait(tally.calls * THREE.len() as u64, PATIENCE)
+            .await;
+        let took = last.unwrap_or_else(Instant::now) - began;
+        Ok((tally, took, batch, came))
+    })
+    .await?;
+    tally.faults.missing += (tally.calls * THREE.len() as u64).saturating_sub(came);
+    drop(server);
+    let rows = Rows::read(&place.setup.database, ground.sizes.rows).await?;
+    let rows = rows.write(ground, batch).await?.whole();
+    let posted = post(receiver.address, receiver.body(), POSTERS, time).await?;
+    let posts = per_second(posted, time);
+    let rate = per_second(tally.calls, took);
+    let figure = Figure::new("lifecycles_webhooks", rate, "calls/s");
+    let figure = figure
+        .beside(rows.min(posts / THREE.len() as f64))
+        .to_reach(Goal::AtLeastOfLimit(0.5));
+    found.add(figure.with(&tally.times), progress);
+    let delivered = Figure::new("deliveries", rate * THREE.len() as f64, "webhooks/s");
+    found.add(delivered.beside(posts), progress);
+    found.faults.add(&tally.faults);
+    Ok(found)
+}
+
+/// From an acknowledgement, which leaves with the commit, to the receipt of the webhook that tells the same.
+pub async fn delivery(ground: &Ground, progress: &Progress) -> Result<Found> {
+    let mut found = Found::default();
+    let receiver = Receiver::start().await?;
+    let tenants = Tenants {
+        count: ground.sizes.tenants,
+        webhooks: Some((receiver.address, ALL)),
+    };
+    let place = ground.place(tenants).await?;
+    let server = place.serve()?;
+    let line = place.line(server.http);
+    let (warm_up, time) = (ground.sizes.warm_up, ground.sizes.rate);
+    let watching = receiver.clone();
+    let (mut tally, acknowledged) = on_thread(move || async move {
+        let mut bridge = Bridge::connect(&line, 1).await?;
+        let (_, warm) = bridge.paced(RATE, warm_up).await?;
+        watching.wait(warm.len() as u64, PATIENCE).await;
+        watching.forget();
+        let (tally, acknowledged) = bridge.paced(RATE, time).await?;
+        watching.wait(acknowledged.len() as u64, PATIENCE).await;
+        Ok((tally, acknowledged))
+    })
+    .await?;
+    let (mut times, mut whole, mut alone) = (Times::default(), Times::default(), Times::default());
+    for Acknowledged {
+        call,
+        step,
+        sent,
+        at,
+    } in acknowledged
+    {
+        alone.record(at - sent);
+        match receiver.arrival(&(call, step.event().to_owned())) {
+            Some(came) => {
+                times.record(came.saturating_duration_since(at));
+                whole.record(came.saturating_duration_since(sent));
+            }
+            None => tally.faults.missing += 1,
+        }
+    }
+    drop(server);
+    let mut bare = Times::default();
+    for time in post_paced(receiver, RATE, time).await? {
+        bare.record(time);
+    }
+    let figure =
+        Figure::new("webhook_delivery_p50", times.at_ms(50.0), "ms").beside(bare.at_ms(50.0));
+    let figure = figure.to_reach(Goal::AtMostAboveLimit(1.5));
+    found.add(figure.with(&times), progress);
+    let figure = Figure::new("webhook_from_message_p50", whole.at_ms(50.0), "ms");
+    let figure = figure.beside(alone.at_ms(50.0) + bare.at_ms(50.0));
+    found.add(figure.with(&whole), progress);
+    found.faults.add(&tally.faults);
+    Ok(found)
+}
