@@ -74,9 +74,20 @@ fn measured(installation: &Installation, store: &str, scenarios: &str) -> Value 
         .unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
-    let left: Vec<_> = std::fs::read_dir(&temporary).unwrap().flatten().collect();
-    assert!(left.is_empty(), "{left:?}");
+    assert_nothing_is_left(&temporary);
     serde_json::from_slice(&output.stdout).unwrap()
+}
+
+/// Neither files nor processes that work there.
+#[track_caller]
+fn assert_nothing_is_left(folder: &Path) {
+    let left: Vec<_> = std::fs::read_dir(folder).unwrap().flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+    let processes = std::fs::read_dir("/proc").unwrap().flatten();
+    let working =
+        processes.filter_map(|process| std::fs::read_link(process.path().join("cwd")).ok());
+    let left: Vec<_> = working.filter(|place| place.starts_with(folder)).collect();
+    assert!(left.is_empty(), "{left:?}");
 }
 
 /// PostgreSQL runs as another user where the tests run as root.
@@ -157,7 +168,7 @@ async fn a_measurement_that_is_interrupted_leaves_nothing_behind() {
     crate::support::server::interrupt(&child);
     let status = eventually("the measurement to end", async || child.try_wait().unwrap()).await;
     assert_eq!(status.code(), Some(1));
-    assert_eq!(std::fs::read_dir(&temporary).unwrap().count(), 0);
+    assert_nothing_is_left(&temporary);
 }
 
 #[actix_web::test]

@@ -14,33 +14,33 @@ const DIGITS: u8 = 3;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Goal {
     /// So many times the limit, or more.
-    AtLeastOfLimit(f64),
+    ShareOfLimit(f64),
     /// So many times the limit, or less.
-    AtMostOfLimit(f64),
+    TimesLimit(f64),
     /// No more above the limit than this.
-    AtMostAboveLimit(f64),
-    AtLeast(f64),
-    AtMost(f64),
+    AboveLimit(f64),
+    Least(f64),
+    Most(f64),
 }
 
 impl Goal {
     fn reached(self, value: f64, limit: Option<f64>) -> Option<bool> {
         Some(match self {
-            Self::AtLeastOfLimit(factor) => value >= factor * limit?,
-            Self::AtMostOfLimit(factor) => value <= factor * limit?,
-            Self::AtMostAboveLimit(room) => value - limit? <= room,
-            Self::AtLeast(least) => value >= least,
-            Self::AtMost(most) => value <= most,
+            Self::ShareOfLimit(factor) => value >= factor * limit?,
+            Self::TimesLimit(factor) => value <= factor * limit?,
+            Self::AboveLimit(room) => value - limit? <= room,
+            Self::Least(least) => value >= least,
+            Self::Most(most) => value <= most,
         })
     }
 
     fn words(self) -> String {
         match self {
-            Self::AtLeastOfLimit(factor) => format!("≥ {factor} × limit"),
-            Self::AtMostOfLimit(factor) => format!("≤ {factor} × limit"),
-            Self::AtMostAboveLimit(room) => format!("≤ limit + {room}"),
-            Self::AtLeast(least) => format!("≥ {least}"),
-            Self::AtMost(most) => format!("≤ {most}"),
+            Self::ShareOfLimit(factor) => format!("≥ {factor} × limit"),
+            Self::TimesLimit(factor) => format!("≤ {factor} × limit"),
+            Self::AboveLimit(room) => format!("≤ limit + {room}"),
+            Self::Least(least) => format!("≥ {least}"),
+            Self::Most(most) => format!("≤ {most}"),
         }
     }
 }
@@ -90,7 +90,7 @@ impl Figure {
     }
 
     /// Said after the limit.
-    pub fn to_reach(mut self, goal: Goal) -> Self {
+    pub fn reaching(mut self, goal: Goal) -> Self {
         self.reached = goal.reached(self.value, self.limit);
         self.goal = Some(goal);
         self
@@ -200,15 +200,15 @@ mod tests {
     #[test]
     fn a_goal_is_reached_at_its_very_bound() {
         for (goal, value, limit, reached) in [
-            (Goal::AtLeastOfLimit(0.5), 50.0, Some(100.0), Some(true)),
-            (Goal::AtLeastOfLimit(0.5), 49.0, Some(100.0), Some(false)),
-            (Goal::AtLeastOfLimit(0.5), 49.0, None, None),
-            (Goal::AtMostOfLimit(2.0), 4.0, Some(2.0), Some(true)),
-            (Goal::AtMostOfLimit(2.0), 4.1, Some(2.0), Some(false)),
-            (Goal::AtMostAboveLimit(1.5), 2.0, Some(0.5), Some(true)),
-            (Goal::AtMostAboveLimit(1.5), 2.1, Some(0.5), Some(false)),
-            (Goal::AtLeast(8_000.0), 8_000.0, None, Some(true)),
-            (Goal::AtMost(8_192.0), 8_193.0, None, Some(false)),
+            (Goal::ShareOfLimit(0.5), 50.0, Some(100.0), Some(true)),
+            (Goal::ShareOfLimit(0.5), 49.0, Some(100.0), Some(false)),
+            (Goal::ShareOfLimit(0.5), 49.0, None, None),
+            (Goal::TimesLimit(2.0), 4.0, Some(2.0), Some(true)),
+            (Goal::TimesLimit(2.0), 4.1, Some(2.0), Some(false)),
+            (Goal::AboveLimit(1.5), 2.0, Some(0.5), Some(true)),
+            (Goal::AboveLimit(1.5), 2.1, Some(0.5), Some(false)),
+            (Goal::Least(8_000.0), 8_000.0, None, Some(true)),
+            (Goal::Most(8_192.0), 8_193.0, None, Some(false)),
         ] {
             assert_eq!(goal.reached(value, limit), reached, "{goal:?} {value}");
         }
@@ -218,7 +218,7 @@ mod tests {
     fn a_figure_says_its_ratio_and_whether_it_is_enough() {
         let figure = Figure::new("calls", 600.0, "calls/s")
             .beside(1_000.0)
-            .to_reach(Goal::AtLeastOfLimit(0.5));
+            .reaching(Goal::ShareOfLimit(0.5));
         assert_eq!(figure.ratio, Some(0.6));
         assert_eq!(figure.reached, Some(true));
         let document = serde_json::to_value(&figure).expect("JSON");

@@ -6,7 +6,7 @@ pub mod receiver;
 pub mod server;
 pub mod thread;
 
-use std::{cell::Cell, net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{cell::Cell, net::SocketAddr, path::PathBuf};
 
 use clap::ValueEnum;
 use dikala_actors::{
@@ -158,8 +158,8 @@ impl Ground {
 
 impl Place {
     /// Starts a server on it.
-    pub fn serve(&self) -> Result<Arc<Server>> {
-        self.setup.start().map(Arc::new)
+    pub fn serve(&self) -> Result<Server> {
+        self.setup.start()
     }
 
     /// How a bridge calls these tenants.

@@ -21,9 +21,16 @@ const LOG_SHOWN: usize = 2_000;
 pub struct Server {
     child: Child,
     pub http: SocketAddr,
-    operator: SocketAddr,
+    pub gauge: Gauge,
     /// From the start of the process to its line `ready`.
     pub start: Duration,
+}
+
+/// Reads what a server uses and does, from any thread; the server does not live longer for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Gauge {
+    process: u32,
+    operator: SocketAddr,
 }
 
 /// What a server is started with.
@@ -64,10 +71,14 @@ impl Setup {
             .stderr(errors)
             .spawn()
             .map_err(failed)?;
+        let nowhere = ([127, 0, 0, 1], 0).into();
         let mut server = Server {
+            gauge: Gauge {
+                process: child.id(),
+                operator: nowhere,
+            },
             child,
-            http: ([127, 0, 0, 1], 0).into(),
-            operator: ([127, 0, 0, 1], 0).into(),
+            http: nowhere,
             start: Duration::ZERO,
         };
         let output = server.child.stdout.take().expect("it was asked for");
@@ -88,12 +99,12 @@ impl Setup {
                 end_of(&log)
             )));
         };
-        (server.http, server.operator) = (http, operator);
+        (server.http, server.gauge.operator) = (http, operator);
         Ok(server)
     }
 }
 
-impl Server {
+impl Gauge {
     /// The processor time that it has used, all threads together.
     pub fn cpu(&self) -> Result<Duration> {
         let stat = self.proc("stat")?;
@@ -113,7 +124,7 @@ impl Server {
     }
 
     fn proc(&self, file: &str) -> Result<String> {
-        fs::read_to_string(format!("/proc/{}/{file}", self.child.id())).map_err(|error| {
+        fs::read_to_string(format!("/proc/{}/{file}", self.process)).map_err(|error| {
             failed(format!(
                 "the server's figures in /proc cannot be read: {error}"
             ))

@@ -63,7 +63,7 @@ fn compare(found: &mut Found, name: &str, tally: &Tally, limit: &Tally, progress
     for (percentile, percent, most) in [("p50", 50.0, 2.0), ("p99", 99.0, 4.0)] {
         let (value, limit) = (tally.times.at_ms(percent), limit.times.at_ms(percent));
         let figure = Figure::new(format!("{name}_{percentile}"), value, "ms").beside(limit);
-        let figure = figure.to_reach(Goal::AtMostOfLimit(most));
+        let figure = figure.reaching(Goal::TimesLimit(most));
         found.add(figure.with(&tally.times), progress);
     }
     found.faults.add(&tally.faults);

@@ -27,7 +27,10 @@ const FILL: i64 = 100_000;
 /// Of the requests a second over the smallest table, those over the largest are at least so many.
 const FLAT: f64 = 0.8;
 
-const ROUTES: [(&str, fn(i64) -> String); 3] = [
+/// The path of a request for the call of a number.
+type PathOf = fn(i64) -> String;
+
+const ROUTES: [(&str, PathOf); 3] = [
     ("api_call", |n| format!("/calls/{}", call_id(n))),
     ("api_calls", |_| "/calls?limit=50".to_owned()),
     ("api_credits", |_| "/credits".to_owned()),
@@ -74,7 +77,7 @@ pub async fn reads(ground: &Ground, progress: &Progress) -> Result<Found> {
         for ((name, _), (few, many)) in ROUTES.into_iter().zip(few.iter().zip(many)) {
             let flat = Figure::new(format!("{name}_flat"), *many, "requests/s");
             found.add(
-                flat.beside(*few).to_reach(Goal::AtLeastOfLimit(FLAT)),
+                flat.beside(*few).reaching(Goal::ShareOfLimit(FLAT)),
                 progress,
             );
         }
@@ -145,7 +148,7 @@ async fn fill(
 struct Load {
     key: String,
     calls: i64,
-    path: fn(i64) -> String,
+    path: PathOf,
 }
 
 impl Load {
@@ -172,7 +175,7 @@ impl Load {
         }
         let [bare, service] = rates.map(median);
         let figure = Figure::new(name, service, "requests/s").beside(bare);
-        Ok(figure.to_reach(Goal::AtLeastOfLimit(0.8)).with(&times))
+        Ok(figure.reaching(Goal::ShareOfLimit(0.8)).with(&times))
     }
 
     /// Loads one server from a thread that does nothing else.

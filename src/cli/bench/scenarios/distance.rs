@@ -47,13 +47,13 @@ pub async fn away(ground: &Ground, progress: &Progress) -> Result<Found> {
     let figure = Figure::new("away_ack_p50", tally.times.at_ms(50.0), "ms");
     let figure = figure
         .beside(limit.times.at_ms(50.0))
-        .to_reach(Goal::AtMost(10.0));
+        .reaching(Goal::Most(10.0));
     found.add(figure.with(&tally.times), progress);
     let of_far = run(ground, &server, service, AT_ONCE).await?;
     let rate = per_second(of_far.tally.calls, of_far.took);
     let figure = Figure::new("away_lifecycles_512", rate, "calls/s");
     let figure = figure.beside(per_second(of_near.tally.calls, of_near.took));
-    let figure = figure.to_reach(Goal::AtLeastOfLimit(0.7));
+    let figure = figure.reaching(Goal::ShareOfLimit(0.7));
     found.add(figure.with(&of_far.tally.times), progress);
     for tally in [&tally, &limit, &of_near.tally, &of_far.tally] {
         found.faults.add(&tally.faults);

@@ -1,7 +1,5 @@
 //! Debits: the hang-ups of answered calls, which each take a minute from an account and post it.
 
-use std::sync::Arc;
-
 use super::{Found, SOCKETS, batch_since};
 use crate::cli::bench::{
     Result,
@@ -25,7 +23,7 @@ pub async fn debits(ground: &Ground, progress: &Progress) -> Result<Found> {
             .await?;
         let server = place.serve()?;
         let line = place.line(server.http);
-        let (burst, shared) = (ground.sizes.burst, Arc::clone(&server));
+        let (burst, shared) = (ground.sizes.burst, server.gauge);
         let (tally, took, batch) = on_thread(move || async move {
             let mut bridge = Bridge::connect(&line, SOCKETS).await?;
             let (mut live, mut tally, _) = bridge.ring(burst, &[]).await?;
@@ -34,7 +32,7 @@ pub async fn debits(ground: &Ground, progress: &Progress) -> Result<Found> {
             let before = shared.batches()?;
             let (mut ends, took) = bridge.step(Step::HangUp, &mut live, &[]).await?;
             ends.faults.add(&tally.faults);
-            Ok((ends, took, batch_since(&shared, before)?))
+            Ok((ends, took, batch_since(shared, before)?))
         })
         .await?;
         drop(server);
@@ -42,13 +40,13 @@ pub async fn debits(ground: &Ground, progress: &Progress) -> Result<Found> {
         let limit = rows.write(ground, batch).await?.of(Step::HangUp);
         let rate = per_second(tally.calls, took);
         let figure = Figure::new(name, rate, "debits/s").beside(limit);
-        found.add(figure.to_reach(Goal::AtLeastOfLimit(0.7)), progress);
+        found.add(figure.reaching(Goal::ShareOfLimit(0.7)), progress);
         found.faults.add(&tally.faults);
         rates.push(rate);
     }
     if let [hot, spread] = rates[..] {
         let figure = Figure::new("ledger_hot_to_spread", hot, "debits/s").beside(spread);
-        found.add(figure.to_reach(Goal::AtLeastOfLimit(0.8)), progress);
+        found.add(figure.reaching(Goal::ShareOfLimit(0.8)), progress);
     }
     Ok(found)
 }

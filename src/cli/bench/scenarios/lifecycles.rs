@@ -1,7 +1,5 @@
 //! Whole calls, and single steps of many calls, beside the same rows written by a bare loop.
 
-use std::sync::Arc;
-
 use super::{Found, SOCKETS, batch_since, run};
 use crate::cli::bench::{
     Result,
@@ -37,7 +35,7 @@ pub async fn complete(ground: &Ground, progress: &Progress) -> Result<Found> {
         let figure = Figure::new(format!("lifecycles_{at_once}"), rate, "calls/s");
         let figure = figure
             .beside(limit.whole())
-            .to_reach(Goal::AtLeastOfLimit(0.5));
+            .reaching(Goal::ShareOfLimit(0.5));
         found.add(figure.with(&run.tally.times), progress);
         found.faults.add(&run.tally.faults);
         if at_once == 512 {
@@ -47,14 +45,14 @@ pub async fn complete(ground: &Ground, progress: &Progress) -> Result<Found> {
     }
     if let [_, many, most] = rates[..] {
         let level = Figure::new("lifecycles_2000_to_512", most, "calls/s").beside(many);
-        found.add(level.to_reach(Goal::AtLeastOfLimit(1.0)), progress);
+        found.add(level.reaching(Goal::ShareOfLimit(1.0)), progress);
     }
     if let Some(cpu) = cpu {
         let most = match ground.kind() {
             Kind::Sqlite => CPU_SQLITE_US,
             Kind::Postgres => CPU_POSTGRES_US,
         };
-        let figure = Figure::new("cpu_per_call", cpu, "µs").to_reach(Goal::AtMost(most));
+        let figure = Figure::new("cpu_per_call", cpu, "µs").reaching(Goal::Most(most));
         found.add(figure, progress);
     }
     Ok(found)
@@ -71,17 +69,17 @@ pub async fn pipelined(ground: &Ground, progress: &Progress) -> Result<Found> {
     let server = place.serve()?;
     let line = place.line(server.http);
     let (burst, warm_up) = (ground.sizes.burst, ground.sizes.warm_up);
-    let shared = Arc::clone(&server);
+    let shared = server.gauge;
     let measured = on_thread(move || async move {
         let mut bridge = Bridge::connect(&line, SOCKETS).await?;
         bridge.calls(64, warm_up).await?;
         let before = shared.batches()?;
         let (mut live, tally, took) = bridge.ring(burst, &[]).await?;
-        let mut measured = vec![(Step::Ring, tally, took, batch_since(&shared, before)?)];
+        let mut measured = vec![(Step::Ring, tally, took, batch_since(shared, before)?)];
         for step in [Step::Answer, Step::HangUp] {
             let before = shared.batches()?;
             let (tally, took) = bridge.step(step, &mut live, &[]).await?;
-            measured.push((step, tally, took, batch_since(&shared, before)?));
+            measured.push((step, tally, took, batch_since(shared, before)?));
         }
         Ok(measured)
     })
@@ -99,7 +97,7 @@ pub async fn pipelined(ground: &Ground, progress: &Progress) -> Result<Found> {
         let mut figure =
             Figure::new(name, per_second(tally.times.count(), took), "messages/s").beside(limit);
         if step == Step::Ring {
-            figure = figure.to_reach(Goal::AtLeast(8_000.0));
+            figure = figure.reaching(Goal::Least(8_000.0));
         }
         found.add(figure, progress);
         found.faults.add(&tally.faults);

@@ -1,6 +1,6 @@
 //! What calls cost while they live: memory, and ticks at every minute.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use dikala_actors::clock::{Clock, SystemClock};
 use dikala_entities::Millis;
@@ -36,7 +36,7 @@ pub async fn memory(ground: &Ground, progress: &Progress) -> Result<Found> {
         let place = ground.place(tenants).await?;
         let server = place.serve()?;
         let line = place.line(server.http);
-        let (warm_up, shared) = (ground.sizes.load, Arc::clone(&server));
+        let (warm_up, shared) = (ground.sizes.load, server.gauge);
         let (faults, bytes) = on_thread(move || async move {
             let mut bridge = Bridge::connect(&line, SOCKETS).await?;
             let (warm, _) = bridge.calls(WARM_UP_AT_ONCE, warm_up).await?;
@@ -53,7 +53,7 @@ pub async fn memory(ground: &Ground, progress: &Progress) -> Result<Found> {
         let figure = Figure::new(format!("memory_{count}"), bytes as f64, "bytes/call");
         let figure = figure
             .beside(actors::measure(count)?)
-            .to_reach(Goal::AtMost(BYTES));
+            .reaching(Goal::Most(BYTES));
         found.add(figure, progress);
         found.faults.add(&faults);
     }
@@ -96,7 +96,7 @@ pub async fn ticks(ground: &Ground, progress: &Progress) -> Result<Found> {
     );
     let figure = figure
         .beside(alone.times.at_ms(99.0))
-        .to_reach(Goal::AtMostOfLimit(2.0));
+        .reaching(Goal::TimesLimit(2.0));
     found.add(figure.with(&beside.times), progress);
     found.faults.add(&alone.faults);
     found.faults.add(&beside.faults);

@@ -9,7 +9,7 @@ mod live;
 mod start;
 mod webhooks;
 
-use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+use std::{pin::Pin, time::Duration};
 
 use super::{
     Result,
@@ -17,7 +17,7 @@ use super::{
     figure::Figure,
     ground::{
         Ground, Kind,
-        server::{Batches, Server},
+        server::{Batches, Gauge, Server},
         thread::on_thread,
     },
     progress::Progress,
@@ -127,9 +127,9 @@ struct Run {
 }
 
 /// Places whole calls from a thread of its own, so many at once.
-async fn run(ground: &Ground, server: &Arc<Server>, line: Line, at_once: usize) -> Result<Run> {
+async fn run(ground: &Ground, server: &Server, line: Line, at_once: usize) -> Result<Run> {
     let (warm_up, time) = (ground.sizes.warm_up, ground.sizes.load);
-    let server = Arc::clone(server);
+    let server = server.gauge;
     on_thread(move || async move {
         let mut bridge = Bridge::connect(&line, SOCKETS.min(at_once)).await?;
         let (warm, _) = bridge.calls(at_once, warm_up).await?;
@@ -148,6 +148,6 @@ async fn run(ground: &Ground, server: &Arc<Server>, line: Line, at_once: usize) 
 }
 
 /// How large the transactions of a stretch of work were.
-fn batch_since(server: &Server, before: Batches) -> Result<usize> {
+fn batch_since(server: Gauge, before: Batches) -> Result<usize> {
     Ok(server.batches()?.mean_since(before))
 }

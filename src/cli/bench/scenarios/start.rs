@@ -62,9 +62,7 @@ pub async fn ready(ground: &Ground, progress: &Progress) -> Result<Found> {
     }
     store.close().await;
     let figure = Figure::new(format!("start_{count}"), median(starts), "ms");
-    let figure = figure
-        .beside(median(reads))
-        .to_reach(Goal::AtMostOfLimit(3.0));
+    let figure = figure.beside(median(reads)).reaching(Goal::TimesLimit(3.0));
     found.add(figure, progress);
     found.add(Figure::new("start_empty", empty, "ms"), progress);
     found.faults.add(&faults);

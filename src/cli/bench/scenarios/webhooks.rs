@@ -51,7 +51,7 @@ pub async fn calls(ground: &Ground, progress: &Progress) -> Result<Found> {
     let server = place.serve()?;
     let line = place.line(server.http);
     let (warm_up, time) = (ground.sizes.warm_up, ground.sizes.load);
-    let (watching, watched) = (receiver.clone(), server.clone());
+    let (watching, watched) = (receiver.clone(), server.gauge);
     let (mut tally, took, batch, came) = on_thread(move || async move {
         let mut bridge = Bridge::connect(&line, SOCKETS).await?;
         let (warm, _) = bridge.calls(AT_ONCE, warm_up).await?;
@@ -79,7 +79,7 @@ pub async fn calls(ground: &Ground, progress: &Progress) -> Result<Found> {
     let figure = Figure::new("lifecycles_webhooks", rate, "calls/s");
     let figure = figure
         .beside(rows.min(posts / THREE.len() as f64))
-        .to_reach(Goal::AtLeastOfLimit(0.5));
+        .reaching(Goal::ShareOfLimit(0.5));
     found.add(figure.with(&tally.times), progress);
     let delivered = Figure::new("deliveries", rate * THREE.len() as f64, "webhooks/s");
     found.add(delivered.beside(posts), progress);
@@ -134,7 +134,7 @@ pub async fn delivery(ground: &Ground, progress: &Progress) -> Result<Found> {
     }
     let figure =
         Figure::new("webhook_delivery_p50", times.at_ms(50.0), "ms").beside(bare.at_ms(50.0));
-    let figure = figure.to_reach(Goal::AtMostAboveLimit(1.5));
+    let figure = figure.reaching(Goal::AboveLimit(1.5));
     found.add(figure.with(&times), progress);
     let figure = Figure::new("webhook_from_message_p50", whole.at_ms(50.0), "ms");
     let figure = figure.beside(alone.at_ms(50.0) + bare.at_ms(50.0));
