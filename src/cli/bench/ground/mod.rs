@@ -6,7 +6,7 @@ pub mod receiver;
 pub mod server;
 pub mod thread;
 
-use std::{cell::Cell, net::SocketAddr, path::PathBuf};
+use std::{cell::Cell, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use clap::ValueEnum;
 use dikala_actors::{
@@ -196,7 +196,7 @@ async fn tenant(
         reference: None,
         description: None,
     };
-    let booked = ledger::credit(store, &SystemClock, "bench", purchase).await;
+    let booked = ledger::credit(store, Arc::new(SystemClock), "bench", purchase).await;
     booked.map_err(failed)?;
     let agent = demo_agent(tenant, now);
     let assigned = phone_number::ActiveModel {
