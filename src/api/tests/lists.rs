@@ -7,7 +7,9 @@ use dikala_actors::clock::Clock;
 use dikala_entities::{
     AgentId, CallId, CallStatus, EventId, EventKind, Language, agent, call, event,
 };
-use sea_orm::{ConnectionTrait, DbBackend, EntityTrait, IdenStatic, IntoActiveModel, Iterable};
+use sea_orm::{
+    ConnectionTrait, DbBackend, EntityTrait, IdenStatic, IntoActiveModel, Iterable, Statement,
+};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -20,6 +22,7 @@ use crate::{
         listing::{BYTES_PER_TENANT_MAX, LISTS_PER_TENANT_MAX},
         page::SKIPPED_MAX,
     },
+    error::{ApiError, Code},
     routes::BASE,
     services::ApiSettings,
 };
@@ -143,6 +146,19 @@ async fn a_page_far_into_a_list_costs_no_more_than_one_that_is_near() {
     assert_eq!(world.get(&filtered).await.json()["calls"], json!([]));
     let deliveries = format!("/webhooks/{}/deliveries?offset=200000", world.ours.webhook);
     assert_eq!(world.get(&deliveries).await.json()["deliveries"], json!([]));
+}
+
+/// On both databases: who asks for too much is broken off by the database itself, and told what to do.
+#[actix_web::test]
+async fn what_takes_too_long_to_read_is_broken_off_and_said() {
+    let world = World::start().await;
+    let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT COUNT(*) AS n FROM n";
+    let endless = Statement::from_string(world.store().backend(), endless);
+    let broken_off = world.store().api_reader().query_one_raw(endless).await;
+    let error = ApiError::from(broken_off.expect_err("it never ends"));
+    assert_eq!(error, ApiError::TookTooLong);
+    assert_eq!(error.code(), Code::Unavailable);
+    assert_eq!(world.get("/calls").await.status, 200);
 }
 
 #[actix_web::test]
