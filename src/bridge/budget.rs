@@ -63,9 +63,9 @@ pub struct Room {
     #[expect(dead_code, reason = "it is held, and counts when it is dropped")]
     place: OwnedSemaphorePermit,
     #[expect(dead_code, reason = "it is held, and counts when it is dropped")]
-    ring: Option<shares::Share<Payer>>,
+    ring: Option<Box<shares::Share<Payer>>>,
     /// Of a call that is being opened, until its agent is written.
-    answer: Option<Turn<Payer>>,
+    answer: Option<Box<Turn<Payer>>>,
 }
 
 /// The right of a function to wait for its endpoint.
@@ -137,7 +137,7 @@ pub struct Share {
 #[derive(Debug)]
 pub struct Weight {
     bytes: usize,
-    ring: Option<shares::Share<Payer>>,
+    ring: Option<Box<shares::Share<Payer>>>,
 }
 
 impl Share {
@@ -153,7 +153,7 @@ impl Share {
         let (message, bytes, ring) = match message {
             Ok(request) if matches!(request.body, Body::Incoming(_)) => {
                 match self.take_in(payer_of(&request), bytes) {
-                    Some(ring) => (Ok(request), bytes, Some(ring)),
+                    Some(ring) => (Ok(request), bytes, Some(Box::new(ring))),
                     None => (Err(Refusal::busy(&request)), 0, None),
                 }
             }
@@ -220,7 +220,7 @@ impl Share {
     ) -> Result<Turn<(BridgeId, Payer)>, CallError> {
         let both = async {
             // In this order: who waits for answers to be written, which its own bridge may not read, keeps nobody from going.
-            room.answer = Some(self.budget.answers.take(payer).await);
+            room.answer = Some(Box::new(self.budget.answers.take(payer).await));
             self.turn(payer).await
         };
         let turn = tokio::time::timeout(within, both).await;
