@@ -23,6 +23,7 @@ mod hostile_bridge;
 mod kills;
 mod listen;
 mod newcomers;
+mod one_commit;
 mod overload;
 mod recovery;
 mod secrets;

@@ -10,7 +10,7 @@ use actix_web::rt;
 use awc::http::Method;
 
 use crate::support::{
-    link::{Link, Lost},
+    link::{Lost, linked},
     prelude::*,
     tenant::text,
     wait::within,
@@ -62,17 +62,6 @@ impl Writers {
     fn count(&self) -> usize {
         self.acknowledged.borrow().len()
     }
-}
-
-/// A server that reaches its PostgreSQL over a link.
-async fn linked_world() -> Option<(World, Link)> {
-    let mut installation = Installation::new(Postgres)?;
-    let url = installation.store.url.clone();
-    let port = url.rsplit_once(':').unwrap().1.split_once('/').unwrap().0;
-    let link = Link::to(port.parse().unwrap());
-    installation.set("database.url", &url.replace(port, &link.port.to_string()));
-    let setup = Setup::new().set("bridge.lost_after_seconds", 600);
-    Some((World::on(installation, setup).await, link))
 }
 
 /// A call that nobody has heard of.
@@ -135,7 +124,7 @@ async fn end(world: &World, writers: &Writers, tasks: Vec<rt::task::JoinHandle<(
 
 #[actix_web::test]
 async fn connections_that_fall_silent_are_left_for_new_ones() {
-    let Some((world, link)) = linked_world().await else {
+    let Some((world, link)) = linked(Setup::new()).await else {
         return;
     };
     let bridge = world.tenant.bridge(Http).await;
@@ -156,7 +145,7 @@ async fn connections_that_fall_silent_are_left_for_new_ones() {
 
 #[actix_web::test]
 async fn a_link_that_is_dark_for_a_while_refuses_in_time_and_loses_nothing() {
-    let Some((world, link)) = linked_world().await else {
+    let Some((world, link)) = linked(Setup::new()).await else {
         return;
     };
     let bridge = world.tenant.bridge(Socket).await;
@@ -200,7 +189,7 @@ async fn write(world: &World, api: &Rest, name: &str) -> u16 {
 /// The moment in which nobody but the database knows: its answer to a commit is on the way.
 #[actix_web::test]
 async fn a_commit_whose_answer_is_lost_is_found_out() {
-    let Some((world, link)) = linked_world().await else {
+    let Some((world, link)) = linked(Setup::new()).await else {
         return;
     };
     let api = world.tenant.api.clone();
@@ -219,7 +208,7 @@ async fn a_commit_whose_answer_is_lost_is_found_out() {
 /// The same in the ledger and the journal, step by step of a call: the ledger's transactions and the journal's name the tenant.
 #[actix_web::test]
 async fn a_call_whose_commits_are_not_answered_is_taken_and_billed_once() {
-    let Some((world, link)) = linked_world().await else {
+    let Some((world, link)) = linked(Setup::new()).await else {
         return;
     };
     let bridge = world.tenant.bridge(Socket).await;

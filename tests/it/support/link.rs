@@ -1,4 +1,5 @@
-//! A network link to PostgreSQL that can fall silent: what goes into it is swallowed, and nobody is told.
+//! A network link to PostgreSQL that can fall silent, where what goes into it is swallowed and nobody is told, or be cut; and
+//! that counts how often somebody waits at it.
 
 use std::{
     io::{Read, Write},
@@ -8,6 +9,12 @@ use std::{
         atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst},
     },
     thread,
+};
+
+use super::{
+    server::Installation,
+    store::StoreKind,
+    world::{Setup, World},
 };
 
 /// Stands between a client and a server. Connections go to the end of the process on threads of their own.
@@ -29,6 +36,11 @@ struct State {
     to_lose: Mutex<Option<(String, Lost)>>,
     /// Connections that fell silent over a commit.
     lost: AtomicUsize,
+    /// Times that the server said that it is ready for the next: one for each time that a client waited for it.
+    rounds: AtomicUsize,
+    /// After that many all connections are cut.
+    cut_after: Mutex<Option<usize>>,
+    sockets: Mutex<Vec<TcpStream>>,
 }
 
 /// What a link swallows of a commit, and all that would come after it.
@@ -47,10 +59,51 @@ struct Connection {
 }
 
 impl State {
+    /// Ends all connections, and swallows what new ones say.
+    fn cut(&self) {
+        self.dark.store(true, SeqCst);
+        for socket in self.sockets.lock().unwrap().drain(..) {
+            let _ = socket.shutdown(Shutdown::Both);
+        }
+    }
+
     fn is_silent(&self, connection: &Connection) -> bool {
         self.dark.load(SeqCst)
             || connection.silent.load(SeqCst)
             || connection.number < self.frozen.load(SeqCst)
+    }
+}
+
+/// Follows what a server sends: messages of one byte for the kind and four for the length, which counts itself.
+#[derive(Default)]
+struct Rounds {
+    head: Vec<u8>,
+    /// Of the present message.
+    left: usize,
+}
+
+impl Rounds {
+    /// `ReadyForQuery` in what is sent, one after the other.
+    fn count(&mut self, sent: &[u8]) -> usize {
+        let (mut count, mut sent) = (0, sent);
+        while !sent.is_empty() {
+            if self.left > 0 {
+                let passed = self.left.min(sent.len());
+                self.left -= passed;
+                sent = &sent[passed..];
+                continue;
+            }
+            self.head.push(sent[0]);
+            sent = &sent[1..];
+            if let [kind, length @ ..] = self.head.as_slice()
+                && let Ok(length) = <[u8; 4]>::try_from(length)
+            {
+                count += usize::from(*kind == b'Z');
+                self.left = u32::from_be_bytes(length) as usize - 4;
+                self.head.clear();
+            }
+        }
+        count
     }
 }
 
@@ -82,6 +135,17 @@ impl Watch {
     }
 }
 
+/// A world whose server reaches its PostgreSQL over a link; none where the machine has no PostgreSQL.
+pub async fn linked(setup: Setup) -> Option<(World, Link)> {
+    let mut installation = Installation::new(StoreKind::Postgres)?;
+    let url = installation.store.url.clone();
+    let port = url.rsplit_once(':').unwrap().1.split_once('/').unwrap().0;
+    let link = Link::to(port.parse().unwrap());
+    installation.set("database.url", &url.replace(port, &link.port.to_string()));
+    let setup = setup.set("bridge.lost_after_seconds", 600);
+    Some((World::on(installation, setup).await, link))
+}
+
 impl Link {
     /// To a port of this machine.
     pub fn to(server: u16) -> Self {
@@ -101,8 +165,11 @@ impl Link {
                     number: state.made.fetch_add(1, SeqCst),
                     silent: AtomicBool::new(false),
                 });
-                let up = (&client, &server, Some(Watch::default()));
-                for (from, to, watch) in [up, (&server, &client, None)] {
+                let ends = [&client, &server].map(|end| end.try_clone().unwrap());
+                state.sockets.lock().unwrap().extend(ends);
+                let up = (&client, &server, Side::Client(Watch::default()));
+                let down = (&server, &client, Side::Server(Rounds::default()));
+                for (from, to, watch) in [up, down] {
                     let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
                     let (state, connection) = (state.clone(), connection.clone());
                     thread::spawn(move || pass(from, to, &state, &connection, watch));
@@ -127,6 +194,7 @@ impl Link {
     /// New connections work; those that were made until now stay silent.
     pub fn light_up(&self) {
         self.freeze_connections();
+        *self.state.cut_after.lock().unwrap() = None;
         self.state.dark.store(false, SeqCst);
     }
 
@@ -146,10 +214,30 @@ impl Link {
         self.state.lost.load(SeqCst)
     }
 
+    /// How often a client waited for the server so far, on all connections.
+    pub fn rounds(&self) -> usize {
+        self.state.rounds.load(SeqCst)
+    }
+
+    /// All connections end after that many rounds more, the last of which is still answered; new ones are silent.
+    pub fn cut_after(&self, rounds: usize) {
+        let after = self.rounds() + rounds;
+        *self.state.cut_after.lock().unwrap() = Some(after);
+        if rounds == 0 {
+            self.state.cut();
+        }
+    }
+
     /// Connections that were made so far.
     pub fn made(&self) -> usize {
         self.state.made.load(SeqCst)
     }
+}
+
+/// Whose words are passed on.
+enum Side {
+    Client(Watch),
+    Server(Rounds),
 }
 
 fn pass(
@@ -157,7 +245,7 @@ fn pass(
     mut to: TcpStream,
     state: &State,
     connection: &Connection,
-    mut watch: Option<Watch>,
+    mut side: Side,
 ) {
     let mut buffer = [0; 16 << 10];
     let mut swallowed = false;
@@ -165,12 +253,25 @@ fn pass(
         let read = from.read(&mut buffer).unwrap_or(0);
         // Once something is missing the rest makes no sense, and the end is not told either.
         swallowed |= state.is_silent(connection);
-        let sees = |watch: &mut Watch| watch.sees(&buffer[..read], &state.to_lose);
-        if let Some(lost) = watch.as_mut().and_then(sees) {
-            // Before it is passed on: the answer must not be quicker.
-            connection.silent.store(true, SeqCst);
-            state.lost.fetch_add(1, SeqCst);
-            swallowed |= lost == Lost::Commit;
+        match &mut side {
+            Side::Client(watch) => {
+                if let Some(lost) = watch.sees(&buffer[..read], &state.to_lose) {
+                    // Before it is passed on: the answer must not be quicker.
+                    connection.silent.store(true, SeqCst);
+                    state.lost.fetch_add(1, SeqCst);
+                    swallowed |= lost == Lost::Commit;
+                }
+            }
+            Side::Server(rounds) => {
+                let count = rounds.count(&buffer[..read]);
+                let rounds = state.rounds.fetch_add(count, SeqCst) + count;
+                let last = *state.cut_after.lock().unwrap();
+                if last.is_some_and(|last| rounds >= last) && !swallowed {
+                    let _ = to.write_all(&buffer[..read]);
+                    state.cut();
+                    continue;
+                }
+            }
         }
         match (read, swallowed) {
             (0, true) => loop {

@@ -1,0 +1,129 @@
+//! One message, one commit, in a few rounds: counted on the link to PostgreSQL, and cut off after each of them.
+
+use crate::support::{
+    link::{Link, linked},
+    prelude::*,
+};
+
+/// Rounds to the database before the acknowledgement, at most.
+const STEPS: [(&str, usize); 3] = [
+    ("call.incoming", 8),
+    ("call.answered", 5),
+    ("call.hangup", 5),
+];
+/// Calls that are measured. What the service does beside them is counted too, so that the least counts.
+const CALLS: usize = 12;
+
+fn opening(world: &World, name: &str) -> Value {
+    json!({"did": world.tenant.did, "callerNumber": "+6281", "bridgeCallId": name})
+}
+
+async fn step(world: &World, bridge: &Bridge, step: &str, name: &str, call: &mut String) -> Value {
+    let data = match step {
+        "call.incoming" => opening(world, name),
+        "call.hangup" => json!({"callId": call, "reason": "normal", "initiator": "caller"}),
+        _ => json!({"callId": call}),
+    };
+    let reply = bridge.ask(step, data).await;
+    if let Some(id) = reply["callId"].as_str() {
+        id.clone_into(call);
+    }
+    reply
+}
+
+#[actix_web::test]
+async fn a_message_waits_for_the_database_a_few_times() {
+    let Some((world, link)) = linked(Setup::new().minutes(100)).await else {
+        return;
+    };
+    let bridge = world.tenant.bridge(Socket).await;
+    let mut least = STEPS.map(|_| usize::MAX);
+    for number in 0..CALLS {
+        let (name, mut call) = (format!("call {number}"), String::new());
+        for (least, (message, _)) in least.iter_mut().zip(STEPS) {
+            let before = link.rounds();
+            let reply = step(&world, &bridge, message, &name, &mut call).await;
+            assert_eq!(reply["ok"], true, "{message}: {reply}");
+            *least = (*least).min(link.rounds() - before);
+        }
+    }
+    for (least, (message, most)) in least.into_iter().zip(STEPS) {
+        assert!((1..=most).contains(&least), "{message}: {least} rounds");
+    }
+}
+
+/// What the store has of its calls: status, events, what is held or used, and how often it was charged.
+async fn stored(world: &World) -> Vec<String> {
+    let sql = "SELECT c.status || ', ' || (SELECT COUNT(*) FROM events e WHERE e.call_id = c.id) || ' events, ' || \
+               COALESCE((SELECT h.held + h.used FROM credit_holds h WHERE h.call_id = c.id), -1) || ' minutes, ' || \
+               (SELECT COUNT(*) FROM credit_transactions t WHERE t.call_id = c.id) || ' charges' FROM calls c";
+    let rows = world.server.installation.store.rows::<1>(sql).await;
+    rows.into_iter().flatten().collect()
+}
+
+/// The call before and after each message.
+const STAGES: [&[&str]; 4] = [
+    &[],
+    &["ringing, 1 events, 1 minutes, 0 charges"],
+    &["answered, 2 events, 1 minutes, 0 charges"],
+    &["ended, 3 events, 1 minutes, 1 charges"],
+];
+
+#[actix_web::test]
+async fn a_kill_between_any_two_statements_leaves_all_of_a_message_or_nothing() {
+    // One place to be killed more than there are rounds: then the message was answered.
+    for (stage, (message, most)) in STEPS.into_iter().enumerate() {
+        for rounds in 0..=most {
+            let Some((mut world, link)) = linked(Setup::new()).await else {
+                return;
+            };
+            let bridge = world.tenant.bridge(Socket).await;
+            let mut call = String::new();
+            for (earlier, _) in &STEPS[..stage] {
+                let reply = step(&world, &bridge, earlier, "one", &mut call).await;
+                assert_eq!(reply["ok"], true, "{earlier}: {reply}");
+            }
+            cut_off(&mut world, &link, (stage, rounds), bridge, &mut call).await;
+            // Asked again, everything is as if nothing had been.
+            let bridge = world.tenant.bridge(Socket).await;
+            for (message, _) in &STEPS[stage..] {
+                let reply = step(&world, &bridge, message, "one", &mut call).await;
+                assert_eq!(
+                    reply["ok"], true,
+                    "{message} after {rounds} rounds: {reply}"
+                );
+            }
+            assert_eq!(stored(&world).await, STAGES[3], "{message} {rounds}");
+            let order = ["call.started", "call.answered", "call.ended"];
+            assert_eq!(world.kinds(&call, "call.ended").await, order);
+            world.assert_ledger_is_exact();
+        }
+    }
+}
+
+/// The server is killed when the link has answered so often; then the store has all of the message or nothing.
+async fn cut_off(
+    world: &mut World,
+    link: &Link,
+    (stage, rounds): (usize, usize),
+    bridge: Bridge,
+    call: &mut String,
+) {
+    let before = link.rounds();
+    link.cut_after(rounds);
+    let (message, _) = STEPS[stage];
+    let cut = eventually("the cut", async || {
+        (link.rounds() >= before + rounds).then_some(())
+    });
+    let asked = step(world, &bridge, message, "one", call);
+    futures_util::future::select(Box::pin(asked), Box::pin(cut)).await;
+    world.server.kill9();
+    bridge.cut();
+    let now = stored(world).await;
+    assert!(
+        now == STAGES[stage] || now == STAGES[stage + 1],
+        "{message} after {rounds} rounds: {now:?}"
+    );
+    link.light_up();
+    world.server.restart();
+}
