@@ -264,7 +264,11 @@ impl Share {
         bytes.await.expect("nobody closes the semaphore")
     }
 
-    async fn place(&self, bytes: OwnedSemaphorePermit, ring: Option<shares::Share<Payer>>) -> Room {
+    async fn place(
+        &self,
+        bytes: OwnedSemaphorePermit,
+        ring: Option<Box<shares::Share<Payer>>>,
+    ) -> Room {
         let place = Arc::clone(&self.places).acquire_owned().await;
         let place = place.expect("nobody closes the semaphore");
         Room {
