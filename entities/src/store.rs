@@ -2,9 +2,9 @@
 //!
 //! SQLite: WAL, `synchronous=FULL`, one writer connection for the whole process and pools of readers that cannot write. The
 //! writer is handed out in the order of asking, but of all that is not a call or credit only one asks at a time: a call waits
-//! for one such write at most, however many there are. PostgreSQL: pools; the ledger and the journal have connections of their
-//! own. On both, what a call's opening reads has readers of its own: a crowd of API requests, a page far into a long list,
-//! `/metrics` or a sweep cannot starve a call. What the API reads for tenants has readers of its own too, and is broken off where
+//! for one such write at most, however many there are. PostgreSQL: pools; the ledger has connections of its own. On both, what a
+//! call's opening reads has readers of its own: a crowd of API requests, a page far into a long list, `/metrics` or a sweep
+//! cannot starve a call. What the API reads for tenants has readers of its own too, and is broken off where
 //! it takes too long: sweeps and deliveries do not wait behind it.
 //!
 //! Whatever is sent to PostgreSQL, and whatever is awaited from it, has a deadline here, on this side: a link that drops
@@ -345,7 +345,7 @@ impl Store {
         self.writer.begin(TransactionKind::Write).await
     }
 
-    /// Begins a write transaction of the ledger or the journal.
+    /// Begins a write transaction of the ledger.
     pub async fn begin_core(&self) -> Result<Transaction, DbErr> {
         self.core.begin(TransactionKind::Write).await
     }

@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn batches_are_those_of_the_writer_that_wrote_most() {
         let metrics = "# TYPE dikala_batches counter\ndikala_batches_total{writer=\"ledger\"} 5\n\
-            dikala_batches_total{writer=\"journal\"} 10\ndikala_batch_items_total{writer=\"journal\"} 640\n\
+            dikala_batches_total{writer=\"other\"} 10\ndikala_batch_items_total{writer=\"other\"} 640\n\
             dikala_batch_items_total{writer=\"ledger\"} 320\ndikala_batch_items_largest{writer=\"ledger\"} 900\n";
         let batches = Batches::read(metrics);
         assert_eq!(
