@@ -1,5 +1,8 @@
 //! One message, one commit, in a few rounds: counted on the link to PostgreSQL, and cut off after each of them.
 
+use actix_web::rt;
+use futures_util::future::Either;
+
 use crate::support::{
     link::{Link, linked},
     prelude::*,
@@ -11,6 +14,10 @@ const STEPS: [(&str, usize); 3] = [
     ("call.answered", 5),
     ("call.hangup", 5),
 ];
+/// No message is acknowledged after fewer.
+const AT_LEAST: usize = 4;
+/// What goes on beside messages, twice a second, has longer pauses.
+const QUIET: Duration = Duration::from_millis(100);
 /// Calls that are measured. What the service does beside them is counted too, so that the least counts.
 const CALLS: usize = 12;
 
@@ -41,7 +48,7 @@ async fn a_message_waits_for_the_database_a_few_times() {
     for number in 0..CALLS {
         let (name, mut call) = (format!("call {number}"), String::new());
         for (least, (message, _)) in least.iter_mut().zip(STEPS) {
-            let before = link.rounds();
+            let before = quiet(&link).await;
             let reply = step(&world, &bridge, message, &name, &mut call).await;
             assert_eq!(reply["ok"], true, "{message}: {reply}");
             *least = (*least).min(link.rounds() - before);
@@ -50,6 +57,16 @@ async fn a_message_waits_for_the_database_a_few_times() {
     for (least, (message, most)) in least.into_iter().zip(STEPS) {
         assert!((1..=most).contains(&least), "{message}: {least} rounds");
     }
+}
+
+/// The rounds so far, once nothing goes over the link for a moment: what follows a message is over.
+async fn quiet(link: &Link) -> usize {
+    eventually("a quiet moment", async || {
+        let before = link.rounds();
+        rt::time::sleep(QUIET).await;
+        (link.rounds() == before).then_some(before)
+    })
+    .await
 }
 
 /// What the store has of its calls: status, events, what is held or used, and how often it was charged.
@@ -109,14 +126,20 @@ async fn cut_off(
     bridge: Bridge,
     call: &mut String,
 ) {
-    let before = link.rounds();
+    let before = quiet(link).await;
     link.cut_after(rounds);
     let (message, _) = STEPS[stage];
     let cut = eventually("the cut", async || {
         (link.rounds() >= before + rounds).then_some(())
     });
     let asked = step(world, &bridge, message, "one", call);
-    futures_util::future::select(Box::pin(asked), Box::pin(cut)).await;
+    let is_taken = match futures_util::future::select(Box::pin(asked), Box::pin(cut)).await {
+        Either::Left((reply, _)) => reply["ok"] == true,
+        Either::Right(_) => false,
+    };
+    if rounds < AT_LEAST {
+        assert!(!is_taken, "{message} was answered after {rounds} rounds");
+    }
     world.server.kill9();
     bridge.cut();
     let now = stored(world).await;

@@ -74,9 +74,11 @@ impl State {
     }
 }
 
-/// Follows what a server sends: messages of one byte for the kind and four for the length, which counts itself.
+/// Follows what a server sends: messages of one byte for the kind and four for the length, which counts itself; before them,
+/// to who asked for TLS, one byte that says no.
 #[derive(Default)]
 struct Rounds {
+    began: bool,
     head: Vec<u8>,
     /// Of the present message.
     left: usize,
@@ -86,6 +88,9 @@ impl Rounds {
     /// `ReadyForQuery` in what is sent, one after the other.
     fn count(&mut self, sent: &[u8]) -> usize {
         let (mut count, mut sent) = (0, sent);
+        if !std::mem::replace(&mut self.began, true) {
+            sent = sent.strip_prefix(b"N").unwrap_or(sent);
+        }
         while !sent.is_empty() {
             if self.left > 0 {
                 let passed = self.left.min(sent.len());
