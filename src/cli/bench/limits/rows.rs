@@ -1,7 +1,8 @@
 //! The limit of whole calls: the rows that the service wrote for them, written again by a bare loop.
 //!
 //! The rows are read out of the service's own database and bound, so many calls to a statement, before the clock runs. Each of
-//! the four messages is a transaction, as with the service; the batches have the size that the service's had.
+//! the four messages is a transaction, as with the service; the batches have the size that the service's had, but
+//! are not small: a loop that does one thing after the other waits at each of a small batch's statements.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,6 +26,8 @@ use crate::cli::bench::{Result, bridge::Step, failed, figure::per_second, ground
 const CHUNK: usize = 500;
 /// The largest batch: SQLite binds 32,766 values, and a call has 27.
 const BATCH_MAX: usize = 1_000;
+/// The smallest batch, where there are as many calls.
+const BATCH_MIN: usize = 64;
 /// More than all calls of a tenant take.
 const MINUTES: i64 = 1_000_000_000;
 
@@ -170,7 +173,7 @@ impl Rows {
         for account in accounts {
             account.insert(store).await?;
         }
-        let batch = batch.clamp(1, BATCH_MAX.min(self.calls.len()));
+        let batch = batch.clamp(BATCH_MIN, BATCH_MAX).min(self.calls.len());
         // Batches of one size have one text, which is prepared once.
         let mut batches: Vec<&[call::Model]> = self.calls.chunks_exact(batch).collect();
         let mut written = [(0, Duration::ZERO); 4];
