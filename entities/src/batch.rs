@@ -86,8 +86,8 @@ impl BatchWrite {
         self.rows.len() as u64
     }
 
-    /// What SQLite is sent, one after the other.
-    pub(crate) fn statements(&self) -> Vec<Statement> {
+    /// Its statements on SQLite.
+    fn statements(&self) -> Vec<Statement> {
         let mut statements = Vec::new();
         let mut rest = self.rows.as_slice();
         while !rest.is_empty() {
@@ -149,6 +149,24 @@ pub(crate) fn together(writes: &[&BatchWrite]) -> Statement {
     let sql = format!("WITH {} SELECT {}", parts.join(", "), counts.join(", "));
     let values = writes.iter().map(|write| Value::from(write.json()));
     Statement::from_sql_and_values(DbBackend::Postgres, sql, values)
+}
+
+/// Several writes as SQLite is sent them, one after the other. Where each has one row, which is what a message has that is alone
+/// in its batch, they are one text: each text that is sent costs two changes of threads, and there are few of these.
+pub(crate) fn one_by_one(writes: &[&BatchWrite]) -> Vec<Statement> {
+    let statements: Vec<Statement> = writes.iter().flat_map(|write| write.statements()).collect();
+    if writes.iter().any(|write| write.count() != 1) {
+        return statements;
+    }
+    let sql: Vec<&str> = statements.iter().map(|one| one.sql.as_str()).collect();
+    let sql = sql.join("; ");
+    let values = statements.into_iter().filter_map(|one| one.values);
+    let values = values.flat_map(|values| values.0);
+    vec![Statement::from_sql_and_values(
+        DbBackend::Sqlite,
+        sql,
+        values,
+    )]
 }
 
 fn kind_of(value: &Value) -> Option<Kind> {
@@ -224,6 +242,15 @@ mod tests {
                 .sum();
             assert_eq!(values, rows * 9);
         }
+    }
+
+    #[test]
+    fn single_rows_are_one_text() {
+        let values = |statement: &Statement| statement.values.as_ref().map(|values| values.0.len());
+        let alone = one_by_one(&[&of(1), &of(1)]);
+        assert_eq!(alone.len(), 1);
+        assert_eq!(values(&alone[0]), Some(18));
+        assert_eq!(one_by_one(&[&of(1), &of(5)]).len(), 3);
     }
 
     #[test]

@@ -16,7 +16,7 @@ const PARTS: [(&str, &[&str]); 3] = [
     ]),
     ("dikala_actors", &[
         "batches", "bridges", "call", "circuit", "clock", "feed", "functions", "gather", "journal", "ledger", "meter", "nesting",
-        "outbound", "outbox", "registry", "shares", "testing", "webhooks",
+        "outbound", "outbox", "registry", "shares", "testing", "turns", "webhooks",
     ]),
     ("dikala_entities", &["batch", "store", "tables", "values", "vault"]),
 ];

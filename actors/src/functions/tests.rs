@@ -255,9 +255,18 @@ async fn tenants_that_hang_take_nothing_from_a_healthy_one() {
     assert_eq!(handle.in_flight(), 0);
 }
 
-/// Other tenants' functions run on the invoker's thread. What is ready at once was done on it, what is not is done beside it.
-#[actix::test]
-async fn arguments_that_take_long_to_check_are_checked_beside_the_invokers_thread() {
+/// Other tenants' functions run on the invoker's thread. While all threads beside it are busy, what is ready at once was done on
+/// it, and what is not waits for one of them.
+#[test]
+fn arguments_that_take_long_to_check_are_checked_beside_the_invokers_thread() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .max_blocking_threads(1)
+        .build()
+        .expect("a runtime");
+    runtime.block_on(long_checks_wait_for_a_thread());
+}
+
+async fn long_checks_wait_for_a_thread() {
     let schemas = Schemas::default();
     let items = json!({"type": "string", "pattern": "^[ab]*a[ab]{100}c$|^[ab]*$"});
     let schema = json!({"type": "object", "properties": {"a": {"type": "array", "items": items}}});
@@ -267,12 +276,16 @@ async fn arguments_that_take_long_to_check_are_checked_beside_the_invokers_threa
     let (tenant, other) = (TenantId::new(NOW), TenantId::new(NOW));
     let compiled = schemas.check(tenant, &schema, &short).await;
     assert_eq!(compiled, Ok(()));
+    let (free, busy) = std::sync::mpsc::channel::<()>();
+    let occupied = tokio::task::spawn_blocking(move || busy.recv());
     let at_once = |tenant, arguments| schemas.check(tenant, &schema, arguments).now_or_never();
     assert_eq!(at_once(tenant, &short), Some(Ok(())));
     assert_eq!(at_once(tenant, &long), None);
     // Whoever has that running delays no other tenant, nor what is short of its own.
     assert_eq!(at_once(other, &short), Some(Ok(())));
     assert_eq!(at_once(tenant, &short), Some(Ok(())));
+    drop(free);
+    assert!(occupied.await.expect("it ends").is_err());
 }
 
 #[actix::test]

@@ -18,7 +18,7 @@ use super::{
     raw::Mark,
     runtime::inside,
 };
-use crate::batch::{BatchWrite, together};
+use crate::batch::{BatchWrite, one_by_one, together};
 
 /// How long the outcome of a commit is asked for whose answer did not come.
 const FIND_OUT_WITHIN: Duration = Duration::from_secs(6);
@@ -110,7 +110,7 @@ impl Transaction {
     }
 
     /// Carries out writes, on PostgreSQL in one round trip. Whether each changed as many rows as it was given; where one did
-    /// not, the others may not have run, and the transaction is good for nothing but [`rollback`](Self::rollback).
+    /// not, the transaction is good for nothing but [`rollback`](Self::rollback).
     pub async fn write_all(&self, writes: &[BatchWrite]) -> Result<bool, DbErr> {
         let writes: Vec<&BatchWrite> = writes.iter().filter(|write| write.count() > 0).collect();
         match (self.backend, writes.as_slice()) {
@@ -126,17 +126,13 @@ impl Transaction {
                 }
                 Ok(true)
             }
-            _ => {
-                for write in writes {
-                    let mut changed = 0;
-                    for statement in write.statements() {
-                        changed += self.execute_raw(statement).await?.rows_affected();
-                    }
-                    if changed != write.count() {
-                        return Ok(false);
-                    }
+            (_, writes) => {
+                let mut changed = 0;
+                for statement in one_by_one(writes) {
+                    changed += self.execute_raw(statement).await?.rows_affected();
                 }
-                Ok(true)
+                // None changes more than it is given.
+                Ok(changed == writes.iter().map(|write| write.count()).sum::<u64>())
             }
         }
     }

@@ -76,7 +76,7 @@ pub fn in_log(log: &Path) -> BTreeSet<Sent> {
         .filter(|line| line.contains("sqlx::query"))
         .filter_map(|line| serde_json::from_str::<Value>(line).ok())
         .filter(|line| line["target"] == "sqlx::query")
-        .map(|line| {
+        .flat_map(|line| {
             // A short statement is its own summary.
             let whole = line["db.statement"].as_str().unwrap_or_default().trim();
             let text = if whole.is_empty() {
@@ -84,7 +84,9 @@ pub fn in_log(log: &Path) -> BTreeSet<Sent> {
             } else {
                 whole
             };
-            Sent(text.to_owned())
+            // SQLite is sent several in one text.
+            let each = text.split("; ").map(|one| Sent(one.to_owned()));
+            each.collect::<Vec<_>>()
         })
         .collect()
 }
