@@ -285,6 +285,7 @@ impl Known {
     }
 }
 
+/// Nothing is asked about what the entries have nothing of.
 async fn read(db: &impl ConnectionTrait, entries: &[Option<&Entry>]) -> Result<Known, DbErr> {
     let entries = || entries.iter().copied().flatten();
     let inserted = |entry: &Entry| match &entry.call {
@@ -292,15 +293,28 @@ async fn read(db: &impl ConnectionTrait, entries: &[Option<&Entry>]) -> Result<K
         _ => None,
     };
     let inserts: Vec<call::Model> = entries().filter_map(inserted).collect();
-    let invoked = || {
-        entries()
-            .filter_map(|entry| entry.invocation.as_ref())
-            .map(|(invocation, _)| invocation)
-    };
+    let invoked = entries().filter_map(|entry| entry.invocation.as_ref());
+    let invoked: Vec<&invocation::Model> = invoked.map(|(invocation, _)| invocation).collect();
     let ids = entries()
         .filter_map(updated)
         .chain(inserts.iter().map(|call| call.id))
-        .chain(invoked().map(|invocation| invocation.call_id));
+        .chain(invoked.iter().map(|invocation| invocation.call_id));
+    let announced = entries().flat_map(|entry| &entry.events);
+    Ok(Known {
+        calls: calls(db, ids.collect()).await?,
+        named: named(db, &inserts).await?,
+        events: events(db, announced.map(|event| event.id).collect()).await?,
+        invocations: invocations(db, &invoked).await?,
+    })
+}
+
+async fn calls(
+    db: &impl ConnectionTrait,
+    ids: Vec<CallId>,
+) -> Result<HashMap<CallId, (String, i64, CallStatus)>, DbErr> {
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
     let rows: Vec<(CallId, String, i64, CallStatus)> = call::Entity::find()
         .select_only()
         .columns([
@@ -313,7 +327,20 @@ async fn read(db: &impl ConnectionTrait, entries: &[Option<&Entry>]) -> Result<K
         .into_tuple()
         .all(db)
         .await?;
-    let named: Vec<(CallId, BridgeId, String)> = call::Entity::find()
+    let known = rows.into_iter();
+    Ok(known
+        .map(|(id, owner, epoch, status)| (id, (owner, epoch, status)))
+        .collect())
+}
+
+async fn named(
+    db: &impl ConnectionTrait,
+    inserts: &[call::Model],
+) -> Result<HashMap<(BridgeId, String), CallId>, DbErr> {
+    if inserts.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let rows: Vec<(CallId, BridgeId, String)> = call::Entity::find()
         .select_only()
         .columns([
             call::Column::Id,
@@ -325,31 +352,43 @@ async fn read(db: &impl ConnectionTrait, entries: &[Option<&Entry>]) -> Result<K
         .into_tuple()
         .all(db)
         .await?;
-    let events: Vec<EventId> = event::Entity::find()
+    let known = rows.into_iter();
+    Ok(known
+        .map(|(id, bridge, name)| ((bridge, name), id))
+        .collect())
+}
+
+async fn events(db: &impl ConnectionTrait, ids: Vec<EventId>) -> Result<HashSet<EventId>, DbErr> {
+    if ids.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let known: Vec<EventId> = event::Entity::find()
         .select_only()
         .column(event::Column::Id)
-        .filter(event::Column::Id.is_in(entries().flat_map(|e| &e.events).map(|event| event.id)))
+        .filter(event::Column::Id.is_in(ids))
         .into_tuple()
         .all(db)
         .await?;
-    let invocations: Vec<(CallId, String)> = invocation::Entity::find()
+    Ok(known.into_iter().collect())
+}
+
+async fn invocations(
+    db: &impl ConnectionTrait,
+    invoked: &[&invocation::Model],
+) -> Result<HashSet<(CallId, String)>, DbErr> {
+    if invoked.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let known: Vec<(CallId, String)> = invocation::Entity::find()
         .select_only()
         .columns([invocation::Column::CallId, invocation::Column::InvocationId])
-        .filter(invocation::Column::CallId.is_in(invoked().map(|i| i.call_id)))
-        .filter(invocation::Column::InvocationId.is_in(invoked().map(|i| i.invocation_id.clone())))
+        .filter(invocation::Column::CallId.is_in(invoked.iter().map(|one| one.call_id)))
+        .filter(
+            invocation::Column::InvocationId
+                .is_in(invoked.iter().map(|one| one.invocation_id.clone())),
+        )
         .into_tuple()
         .all(db)
         .await?;
-    Ok(Known {
-        calls: rows
-            .into_iter()
-            .map(|(id, owner, epoch, status)| (id, (owner, epoch, status)))
-            .collect(),
-        named: named
-            .into_iter()
-            .map(|(id, bridge, name)| ((bridge, name), id))
-            .collect(),
-        events: events.into_iter().collect(),
-        invocations: invocations.into_iter().collect(),
-    })
+    Ok(known.into_iter().collect())
 }
