@@ -100,7 +100,6 @@ async fn no_statement_reads_through_a_table_that_grows(
     world.server.restart();
     // Each regular task, by a part of what only it sends; the slowest of them runs twice a minute.
     for task in [
-        "LEFT JOIN calls c ON c.id = h.call_id WHERE h.settled_at IS NULL",
         "\"owner\" = ",
         "FROM events e WHERE e.id <",
         "AND e.id > $2 AND e.call_id IS NOT NULL AND NOT EXISTS",
