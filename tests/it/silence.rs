@@ -205,7 +205,7 @@ async fn a_commit_whose_answer_is_lost_is_found_out() {
     }
 }
 
-/// The same in the ledger and the journal, step by step of a call: the ledger's transactions and the journal's name the tenant.
+/// The same in the ledger, step by step of a call: its transactions name the tenant.
 #[actix_web::test]
 async fn a_call_whose_commits_are_not_answered_is_taken_and_billed_once() {
     let Some((world, link)) = linked(Setup::new()).await else {

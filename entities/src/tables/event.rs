@@ -16,7 +16,7 @@ pub struct Model {
     pub occurred_at: Millis,
     /// The exact bytes that every delivery carries.
     pub body: String,
-    /// Its place among all events, in the order of their commits; none for a sample that was made for one webhook, which
+    /// Its place among the tenant's events, in the order of their commits; none for a sample that was made for one webhook, which
     /// nobody else hears of.
     pub position: Option<i64>,
     /// A sample: it tells of nothing that happened.
