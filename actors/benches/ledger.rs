@@ -15,17 +15,14 @@ use std::{
 };
 
 use dikala_actors::{
-    clock::{Clock, SystemClock},
+    events::outbox::Audience,
     journal::Entry,
     ledger::{self, Admission, Admit, Credit, Extend, LedgerHandle, LedgerParts},
-    outbox::Audience,
+    runtime::clock::{Clock, SystemClock},
 };
 use dikala_entities::{CallId, Store, TenantId, TransactionType, credit_account};
 use futures_util::future::join_all;
 use sea_orm::{EntityTrait, IntoActiveModel};
-
-#[path = "../src/testing.rs"]
-mod testing;
 
 const CONCURRENCY: [usize; 4] = [1, 64, 256, 1_024];
 const TENANTS: usize = 16;
@@ -38,7 +35,7 @@ fn main() {
         return;
     }
     actix_rt::System::new().block_on(async {
-        for (_folder, store) in testing::stores().await {
+        for (_keep, store) in dikala_testkit::durable().await {
             measure(&store).await;
         }
     });
@@ -142,7 +139,7 @@ async fn tenant(store: &Store) -> TenantId {
         reference: None,
         description: None,
     };
-    ledger::credit(store, Arc::new(SystemClock), "bench", purchase)
+    ledger::credit(store, Arc::new(SystemClock), "bench", purchase, None)
         .await
         .unwrap();
     tenant_id

@@ -14,14 +14,14 @@ use actix_rt::{Arbiter, System};
 use awc::http::{Method, header::HeaderMap};
 use bytes::Bytes;
 use dikala_actors::{
-    clock::{Clock, SystemClock},
+    events::outbox::{self, Deliver, Dispatch, NewEvent},
     outbound::{Guard, Head, Outbound, exchange},
-    outbox::{self, Deliver, Dispatch, NewEvent},
-    webhooks::{self, Services, WebhooksConfig, WebhooksHandle},
+    runtime::clock::{Clock, SystemClock},
+    webhooks::{self, WebhookParts, WebhooksConfig, WebhooksHandle},
 };
 use dikala_entities::{
-    CallId, EventKind, OutboundUrl, Place, Secret, Store, TenantId, UrlPolicy, Vault, WebhookId,
-    webhook,
+    CallId, EventKind, OutboundUrl, Secret, Store, TenantId, UrlPolicy, Vault, WebhookId,
+    webhook::{self, NewWebhook},
 };
 use sea_orm::{ConnectionTrait, EntityTrait, IntoActiveModel};
 use tokio::{
@@ -95,18 +95,14 @@ fn outbound() -> Outbound {
 impl World {
     fn start(store: Store, arrivals: Arrivals, receiver: SocketAddr, hanging: SocketAddr) -> Self {
         let vault = Vault::from_base64(&Vault::generate_key()).expect("a key");
-        let services = Services {
+        let parts = WebhookParts {
             store: store.clone(),
             clock: Arc::new(SystemClock),
             vault: vault.clone(),
             outbound: outbound(),
             node: NODE.into(),
         };
-        let handle = webhooks::start(
-            &Arbiter::new().handle(),
-            services,
-            WebhooksConfig::default(),
-        );
+        let handle = webhooks::start(&Arbiter::new().handle(), parts, WebhooksConfig::default());
         Self {
             store,
             vault,
@@ -121,26 +117,14 @@ impl World {
         let now = SystemClock.now();
         let id = WebhookId::new(now);
         let url = format!("http://{address}/{id}");
-        let row = webhook::Model {
+        let new = NewWebhook {
             id,
-            tenant_id: tenant,
+            tenant,
             url: OutboundUrl::parse(&url, UrlPolicy { allow_http: true }).expect("an address"),
-            events: "[\"call.ended\"]".to_owned(),
-            secret: self.vault.seal(
-                Place::WebhookSecret,
-                id,
-                &Secret::new("a-secret-of-a-webhook"),
-            ),
-            secret_hint: "hook".to_owned(),
-            previous_secret: None,
-            previous_secret_until: None,
-            is_active: true,
-            disabled_reason: None,
-            failed_in_row: 0,
-            failing_since: None,
-            created_at: now,
-            updated_at: now,
+            events: &[EventKind::CallEnded],
+            secret: &Secret::new("a-secret-of-a-webhook"),
         };
+        let row = webhook::Model::new(new, &self.vault, now);
         let inserted = webhook::Entity::insert(row.into_active_model());
         inserted
             .exec_without_returning(self.store.writer())

@@ -1,6 +1,7 @@
 //! What calls write: rows, transcripts, invocations, and the events that announce them. The ledger writes it in the transaction
 //! in which it moves the call's minutes; here is what is written, and whose it is to write.
 
+mod stats;
 #[cfg(test)]
 mod tests;
 
@@ -10,15 +11,16 @@ use std::{
 };
 
 use dikala_entities::{
-    BridgeId, CallId, CallStatus, EventId, HangupInitiator, HangupReason, TenantId,
-    batch::BatchWrite, call, event, invocation, store::Kind, transcript,
+    AuditId, BridgeId, CallId, CallStatus, EventId, HangupInitiator, HangupReason, TenantId, audit,
+    batch::BatchWrite, call, event, invocation, rows::Kind, transcript,
 };
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter, QuerySelect,
     Value,
 };
 
-use crate::outbox::NewEvent;
+pub use self::stats::Counted;
+use crate::events::outbox::NewEvent;
 
 /// Everything that one step of one call writes; all of it or nothing.
 #[derive(Clone, Debug)]
@@ -28,6 +30,10 @@ pub struct Entry {
     /// Comes with a write to its call's row.
     pub transcript: Option<transcript::Model>,
     pub invocation: Option<(invocation::Model, Fence)>,
+    /// Who asked for it, where somebody did.
+    pub audit: Option<audit::Model>,
+    /// Comes with the end of a call and the event that announces it.
+    pub counted: Option<Counted>,
     pub events: Vec<NewEvent>,
 }
 
@@ -39,6 +45,8 @@ impl Entry {
             call: None,
             transcript: None,
             invocation: None,
+            audit: None,
+            counted: None,
             events: Vec::new(),
         }
     }
@@ -127,10 +135,11 @@ impl CallUpdate {
 pub(crate) fn writes(entries: &[&Entry]) -> Result<Vec<BatchWrite>, DbErr> {
     let (mut inserts, mut updates) = (Vec::new(), Vec::new());
     let (mut transcripts, mut invocations) = (Vec::new(), Vec::new());
+    let mut audits = Vec::new();
     for entry in entries {
         match &entry.call {
             Some(CallWrite::Insert(call)) => inserts.push((**call).clone().into_active_model()),
-            Some(CallWrite::Update(update)) => updates.push(update.values()),
+            Some(CallWrite::Update(update)) => updates.push(&**update),
             None => {}
         }
         if let Some(transcript) = &entry.transcript {
@@ -138,6 +147,9 @@ pub(crate) fn writes(entries: &[&Entry]) -> Result<Vec<BatchWrite>, DbErr> {
         }
         if let Some((invocation, _)) = &entry.invocation {
             invocations.push(invocation.clone().into_active_model());
+        }
+        if let Some(audit) = &entry.audit {
+            audits.push(audit.clone().into_active_model());
         }
     }
     Ok(vec![
@@ -149,10 +161,15 @@ pub(crate) fn writes(entries: &[&Entry]) -> Result<Vec<BatchWrite>, DbErr> {
             "ON CONFLICT (call_id) DO UPDATE SET summary = excluded.summary, turns = excluded.turns",
         )?,
         BatchWrite::insert(invocations, "ON CONFLICT DO NOTHING")?,
+        BatchWrite::insert(audits, "ON CONFLICT DO NOTHING")?,
+        stats::write(entries.iter().filter_map(|entry| entry.counted.as_ref())),
     ])
 }
 
-fn update_calls(rows: Vec<Vec<Value>>) -> BatchWrite {
+/// In the order of the calls' ids, as a start takes them over: who locks rows in another order deadlocks with it.
+fn update_calls(mut updates: Vec<&CallUpdate>) -> BatchWrite {
+    updates.sort_by_key(|update| update.id);
+    let rows = updates.into_iter().map(CallUpdate::values).collect();
     let mut columns = vec![
         ("id", Kind::Text),
         ("owner", Kind::Text),
@@ -204,7 +221,7 @@ fn updated(entry: &Entry) -> Option<CallId> {
 
 /// Why an entry cannot be written as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum Obstacle {
     /// It was written before: the commit went through, and its answer was lost.
     Done,
     /// The call belongs to another owner, is erased, or was opened elsewhere.
@@ -217,36 +234,35 @@ struct Known {
     /// Which call has a bridge's name for it.
     named: HashMap<(BridgeId, String), CallId>,
     events: HashSet<EventId>,
+    audits: HashSet<AuditId>,
     invocations: HashSet<(CallId, String)>,
 }
 
 /// After a batch that changed less than it should have: which of its entries cannot be written, and why. None for an entry
 /// that nothing speaks against.
-pub(crate) async fn verdicts(
+pub(crate) async fn obstacles(
     db: &impl ConnectionTrait,
     entries: &[Option<&Entry>],
-) -> Result<Vec<Option<Verdict>>, DbErr> {
+) -> Result<Vec<Option<Obstacle>>, DbErr> {
     let known = read(db, entries).await?;
-    let verdict = |entry: &Option<&Entry>| entry.and_then(|entry| known.verdict(entry));
-    Ok(entries.iter().map(verdict).collect())
+    let obstacle = |entry: &Option<&Entry>| entry.and_then(|entry| known.obstacle(entry));
+    Ok(entries.iter().map(obstacle).collect())
 }
 
 impl Known {
-    fn verdict(&self, entry: &Entry) -> Option<Verdict> {
-        if entry
-            .events
-            .iter()
-            .any(|event| self.events.contains(&event.id))
-        {
-            return Some(Verdict::Done);
+    fn obstacle(&self, entry: &Entry) -> Option<Obstacle> {
+        let announced = |event: &NewEvent| self.events.contains(&event.id);
+        let audited = |audit: &audit::Model| self.audits.contains(&audit.id);
+        if entry.events.iter().any(announced) || entry.audit.as_ref().is_some_and(audited) {
+            return Some(Obstacle::Done);
         }
         if let Some((invocation, fence)) = &entry.invocation {
             let key = (invocation.call_id, invocation.invocation_id.clone());
             if self.invocations.contains(&key) {
-                return Some(Verdict::Done);
+                return Some(Obstacle::Done);
             }
             if !self.is_owned(invocation.call_id, fence) {
-                return Some(Verdict::Conflict);
+                return Some(Obstacle::Conflict);
             }
         }
         match entry.call.as_ref()? {
@@ -256,23 +272,23 @@ impl Known {
                     epoch: call.epoch,
                 };
                 if self.is_owned(call.id, &fence) {
-                    return Some(Verdict::Done);
+                    return Some(Obstacle::Done);
                 }
                 let name = (call.bridge_id, call.bridge_call_id.clone());
                 let taken = self.calls.contains_key(&call.id) || self.named.contains_key(&name);
-                taken.then_some(Verdict::Conflict)
+                taken.then_some(Obstacle::Conflict)
             }
             CallWrite::Update(update) => {
                 if !self.is_owned(update.id, &update.fence) {
-                    return Some(Verdict::Conflict);
+                    return Some(Obstacle::Conflict);
                 }
                 let (.., status) = self.calls.get(&update.id)?;
                 if *status == update.was {
                     None
                 } else if *status == update.status {
-                    Some(Verdict::Done)
+                    Some(Obstacle::Done)
                 } else {
-                    Some(Verdict::Conflict)
+                    Some(Obstacle::Conflict)
                 }
             }
         }
@@ -300,10 +316,12 @@ async fn read(db: &impl ConnectionTrait, entries: &[Option<&Entry>]) -> Result<K
         .chain(inserts.iter().map(|call| call.id))
         .chain(invoked.iter().map(|invocation| invocation.call_id));
     let announced = entries().flat_map(|entry| &entry.events);
+    let audited = entries().filter_map(|entry| entry.audit.as_ref());
     Ok(Known {
         calls: calls(db, ids.collect()).await?,
         named: named(db, &inserts).await?,
         events: events(db, announced.map(|event| event.id).collect()).await?,
+        audits: audits(db, audited.map(|audit| audit.id).collect()).await?,
         invocations: invocations(db, &invoked).await?,
     })
 }
@@ -366,6 +384,20 @@ async fn events(db: &impl ConnectionTrait, ids: Vec<EventId>) -> Result<HashSet<
         .select_only()
         .column(event::Column::Id)
         .filter(event::Column::Id.is_in(ids))
+        .into_tuple()
+        .all(db)
+        .await?;
+    Ok(known.into_iter().collect())
+}
+
+async fn audits(db: &impl ConnectionTrait, ids: Vec<AuditId>) -> Result<HashSet<AuditId>, DbErr> {
+    if ids.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let known: Vec<AuditId> = audit::Entity::find()
+        .select_only()
+        .column(audit::Column::Id)
+        .filter(audit::Column::Id.is_in(ids))
         .into_tuple()
         .all(db)
         .await?;

@@ -1,3 +1,5 @@
+//! Says whether the body on standard input was signed with the secret: `verify SECRET HEADER`.
+
 use std::io::Read;
 
 use hmac::{Hmac, KeyInit, Mac};

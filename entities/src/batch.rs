@@ -11,12 +11,16 @@ use sea_orm::{
 };
 use serde_json::{Map, Value as Json};
 
-use crate::store::{Kind, json_rows_of};
+use crate::rows::{Kind, json_rows_of};
 
 /// Where the rows stand in the text of a statement.
 const ROWS: &str = "{rows}";
-/// Rows in one statement on SQLite, largest first: each size is a text of its own.
-const BLOCKS: [usize; 4] = [64, 16, 4, 1];
+/// Rows in one statement on SQLite: each size is a text of its own.
+const BLOCKS: [usize; 4] = [1, 4, 16, 64];
+/// More rows of a table are several texts.
+const BLOCK_MAX: usize = 64;
+/// Where no write has more rows, all of them are one text.
+const TOGETHER_MAX: usize = 4;
 
 /// Rows, and the statement that writes them. It changes one row of the table for each that it is given, or something is wrong.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,7 +32,8 @@ pub struct BatchWrite {
 }
 
 impl BatchWrite {
-    /// A statement with `{rows}` in its place, the columns of the rows, and for each row a value for each of them.
+    /// A statement with `{rows}` in its place, the columns of the rows, and for each row a value for each of them. The first
+    /// column is never null.
     pub fn new(
         sql: impl Into<String>,
         columns: &[(&'static str, Kind)],
@@ -86,23 +91,10 @@ impl BatchWrite {
         self.rows.len() as u64
     }
 
-    /// Its statements on SQLite.
-    fn statements(&self) -> Vec<Statement> {
-        let mut statements = Vec::new();
-        let mut rest = self.rows.as_slice();
-        while !rest.is_empty() {
-            let size = BLOCKS.into_iter().find(|size| *size <= rest.len());
-            let (block, later) = rest.split_at(size.unwrap_or(1));
-            let sql = self.sql.replace(ROWS, &self.values_of(block.len()));
-            let values = block.iter().flatten().cloned();
-            statements.push(Statement::from_sql_and_values(
-                DbBackend::Sqlite,
-                sql,
-                values,
-            ));
-            rest = later;
-        }
-        statements
+    /// The rows of one block of so many, from the one that begins with `first`.
+    fn block(&self, first: usize) -> &[Vec<Value>] {
+        let rest = self.rows.get(first..).unwrap_or_default();
+        &rest[..rest.len().min(BLOCK_MAX)]
     }
 
     fn values_of(&self, rows: usize) -> String {
@@ -114,7 +106,7 @@ impl BatchWrite {
         let row = format!("({})", vec!["?"; width].join(", "));
         let values = vec![row.as_str(); rows].join(", ");
         format!(
-            "(SELECT {} FROM (VALUES {values})) AS rows",
+            "(SELECT {} FROM (VALUES {values}) WHERE column1 IS NOT NULL) AS rows",
             named.join(", ")
         )
     }
@@ -151,22 +143,40 @@ pub(crate) fn together(writes: &[&BatchWrite]) -> Statement {
     Statement::from_sql_and_values(DbBackend::Postgres, sql, values)
 }
 
-/// Several writes as SQLite is sent them, one after the other. Where each has one row, which is what a message has that is alone
-/// in its batch, they are one text: each text that is sent costs two changes of threads, and there are few of these.
-pub(crate) fn one_by_one(writes: &[&BatchWrite]) -> Vec<Statement> {
-    let statements: Vec<Statement> = writes.iter().flat_map(|write| write.statements()).collect();
-    if writes.iter().any(|write| write.count() != 1) {
-        return statements;
+/// Several writes as SQLite is sent them. A few rows of each are one text for all of them: each text that is sent changes threads
+/// twice, which is what a message that is alone in its batch waits for. Many rows are a text for each write, so that the texts
+/// that stay prepared are few whatever is written together.
+pub(crate) fn in_blocks(writes: &[&BatchWrite]) -> Vec<Statement> {
+    let most = writes.iter().map(|write| write.rows.len()).max();
+    let most = most.unwrap_or(0);
+    if most <= TOGETHER_MAX {
+        return vec![block_of(writes, 0)];
     }
-    let sql: Vec<&str> = statements.iter().map(|one| one.sql.as_str()).collect();
-    let sql = sql.join("; ");
-    let values = statements.into_iter().filter_map(|one| one.values);
-    let values = values.flat_map(|values| values.0);
-    vec![Statement::from_sql_and_values(
-        DbBackend::Sqlite,
-        sql,
-        values,
-    )]
+    let firsts = (0..most).step_by(BLOCK_MAX);
+    let blocks = firsts.flat_map(|first| writes.iter().map(move |write| (write, first)));
+    blocks
+        .filter(|(write, first)| !write.block(*first).is_empty())
+        .map(|(write, first)| block_of(&[write], first))
+        .collect()
+}
+
+/// One text with as many rows in each write as the next block has. What is missing to that number is rows of nulls, which the
+/// statements pass over.
+fn block_of(writes: &[&BatchWrite], first: usize) -> Statement {
+    let parts = writes.iter().map(|write| (write, write.block(first)));
+    let parts: Vec<_> = parts.filter(|(_, rows)| !rows.is_empty()).collect();
+    let most = parts.iter().map(|(_, rows)| rows.len()).max().unwrap_or(0);
+    let size = BLOCKS.into_iter().find(|size| *size >= most);
+    let size = size.unwrap_or(BLOCK_MAX);
+    let mut sql = Vec::with_capacity(parts.len());
+    let mut values = Vec::new();
+    for (write, rows) in parts {
+        sql.push(write.sql.replace(ROWS, &write.values_of(size)));
+        values.extend(rows.iter().flatten().cloned());
+        let missing = (size - rows.len()) * write.columns.len();
+        values.extend(std::iter::repeat_n(Value::BigInt(None), missing));
+    }
+    Statement::from_sql_and_values(DbBackend::Sqlite, sql.join("; "), values)
 }
 
 fn kind_of(value: &Value) -> Option<Kind> {
@@ -219,6 +229,10 @@ mod tests {
         BatchWrite::insert(rows, "ON CONFLICT DO NOTHING").expect("a write")
     }
 
+    fn values(statement: &Statement) -> usize {
+        statement.values.as_ref().map_or(0, |values| values.0.len())
+    }
+
     #[test]
     fn the_text_is_the_same_for_any_rows() {
         let (one, many) = (together(&[&of(1)]), together(&[&of(200)]));
@@ -226,7 +240,7 @@ mod tests {
         assert!(one.sql.contains("\"duration_ms\""), "{}", one.sql);
         assert_ne!(one.values, many.values);
         let texts: std::collections::BTreeSet<String> = (1..300)
-            .flat_map(|rows| of(rows).statements())
+            .flat_map(|rows| in_blocks(&[&of(rows)]))
             .map(|statement| statement.sql)
             .collect();
         assert_eq!(texts.len(), BLOCKS.len());
@@ -235,22 +249,47 @@ mod tests {
     #[test]
     fn every_row_is_in_one_block() {
         for rows in [1, 3, 4, 63, 64, 65, 256] {
-            let values: usize = of(rows)
-                .statements()
-                .into_iter()
-                .map(|statement| statement.values.map_or(0, |values| values.0.len()))
-                .sum();
-            assert_eq!(values, rows * 9);
+            let set = |statement: &Statement| {
+                let values = statement
+                    .values
+                    .clone()
+                    .map_or(Vec::new(), |values| values.0);
+                let ids = values.chunks(9).map(|row| row[0].clone());
+                ids.filter(|id| *id != Value::BigInt(None)).count()
+            };
+            let blocks = in_blocks(&[&of(rows)]);
+            assert_eq!(blocks.iter().map(set).sum::<usize>(), rows);
+            assert_eq!(blocks.len(), rows.div_ceil(BLOCK_MAX));
         }
     }
 
     #[test]
-    fn single_rows_are_one_text() {
-        let values = |statement: &Statement| statement.values.as_ref().map(|values| values.0.len());
-        let alone = one_by_one(&[&of(1), &of(1)]);
-        assert_eq!(alone.len(), 1);
-        assert_eq!(values(&alone[0]), Some(18));
-        assert_eq!(one_by_one(&[&of(1), &of(5)]).len(), 3);
+    fn what_is_written_together_is_one_text() {
+        let of_texts = |writes: &[&BatchWrite]| -> Vec<usize> {
+            in_blocks(writes).iter().map(values).collect()
+        };
+        assert_eq!(of_texts(&[&of(1), &of(1)]), [18]);
+        assert_eq!(of_texts(&[&of(1), &of(3)]), [2 * 4 * 9]);
+        assert_eq!(of_texts(&[&of(1), &of(5)]), [9, 16 * 9]);
+        assert_eq!(of_texts(&[&of(1), &of(65)]), [9, 64 * 9, 9]);
+    }
+
+    #[test]
+    fn many_rows_are_few_texts_whatever_is_written_together() {
+        let mut texts = std::collections::BTreeSet::new();
+        for first in 0..40 {
+            for second in 5..40 {
+                let writes = [of(first), of(second)];
+                let writes: Vec<&BatchWrite> =
+                    writes.iter().filter(|write| write.count() > 0).collect();
+                texts.extend(
+                    in_blocks(&writes)
+                        .into_iter()
+                        .map(|statement| statement.sql),
+                );
+            }
+        }
+        assert_eq!(texts.len(), BLOCKS.len());
     }
 
     #[test]

@@ -1,14 +1,17 @@
 //! What Dikala stores, and the typed values that every other crate speaks.
 //!
 //! - [`values`]: ids, phone numbers, statuses, secrets … each parsed once, private inside, correct from then on.
-//! - [`tables`]: one file per table; every read on behalf of a tenant starts with the tenant.
-//! - [`batch`]: many rows in one statement.
+//! - [`tables`]: one file per table; every read on behalf of a tenant starts with the tenant ([`OfTenant`]).
+//! - [`batch`]: many rows in one statement; [`rows`]: those that are one JSON parameter.
 //! - [`store`]: the connections, and how a write transaction begins on each database.
 //! - [`vault`]: secrets at rest.
 //!
 //! Architecture invariant: nothing here knows an actor, HTTP or the clock.
 
+#![warn(unreachable_pub)]
+
 pub mod batch;
+pub mod rows;
 pub mod store;
 pub mod tables;
 pub mod values;

@@ -12,12 +12,14 @@
 //! server who refuses where the link is well.
 
 mod fault;
+mod file;
 mod fuse;
 mod pool;
 mod probe;
 mod raw;
 mod rights;
 mod runtime;
+mod single;
 mod transaction;
 
 use std::{
@@ -29,20 +31,20 @@ use std::{
 
 use sea_orm::{
     ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DbBackend, DbErr, Statement,
-    Value,
     sqlx::{ConnectOptions as _, postgres::PgConnectOptions, sqlite::SqliteConnectOptions},
 };
 use tokio::sync::Mutex;
 
 use self::{
     fault::{Fault, Signs},
+    file::{folder_of, lock_beside, prepare_file, private_file, probe_name, unwritable},
     pool::Limits,
     probe::Probe,
     raw::Target,
     transaction::Kind as TransactionKind,
 };
 pub use self::{
-    fault::{in_words, is_outage, took_too_long},
+    fault::{in_words, is_transient, took_too_long},
     pool::Connections,
     transaction::Transaction,
 };
@@ -53,9 +55,9 @@ const SQLITE_BUSY_TIMEOUT_MS: u64 = 10_000;
 const SQLITE_STATEMENTS: usize = 256;
 const READERS: u32 = 8;
 const POSTGRES_WRITERS: u32 = 8;
-const POSTGRES_CORE: u32 = 6;
+const POSTGRES_CRITICAL: u32 = 6;
 /// Readers of what tenants ask the API for: as many statements of theirs run at once, beside calls on the same cores.
-const API_READERS: u32 = 4;
+pub const API_READERS: u32 = 4;
 /// How long the database works on one of those. PostgreSQL is told so; SQLite is interrupted.
 const API_STATEMENT: Duration = Duration::from_secs(3);
 const SQLITE_LIMITS: Limits = Limits {
@@ -81,14 +83,26 @@ const POSTGRES_OPTIONS: [(&str, &str); 7] = [
     ("tcp_keepalives_interval", "5"),
     ("tcp_keepalives_count", "3"),
 ];
+/// What calls need is read and written by key, whatever PostgreSQL believes of the sizes of the tables: it keeps plans that it made
+/// when they were empty.
+const POSTGRES_BY_KEY: [(&str, &str); 3] = [
+    ("enable_seqscan", "off"),
+    ("enable_hashjoin", "off"),
+    ("enable_mergejoin", "off"),
+];
 /// Only the text of statements, without what is bound to them; asked for with `sqlx::query=debug`.
 const STATEMENTS_LOGGED: log::LevelFilter = log::LevelFilter::Debug;
 /// Statements that take longer are marked as slow where they are logged.
 const SLOW: Duration = Duration::from_secs(1);
 /// Readers of what calls and bridges need, and nobody else.
-const CORE_READERS: u32 = 4;
+const CRITICAL_READERS: u32 = 4;
 /// The file of SQLite's log is cut back to this when it begins anew.
 const SQLITE_LOG_BYTES: u64 = 64 * 1024 * 1024;
+/// When so many pages of 4 KiB are in the log that nobody has copied into the file beside them, see [`Store::copy_log`], a commit
+/// does it. With SQLite's own 1,000 pages every third commit under load would.
+const SQLITE_LOG_PAGES: u32 = 16_000;
+/// Rows that SQLite's thread reads before it waits for who asked.
+const SQLITE_ROWS_AHEAD: usize = 1_024;
 /// A log smaller than this is not worth a checkpoint of its own.
 const SQLITE_LOG_SMALL_BYTES: u64 = 4 * 1024 * 1024;
 
@@ -97,9 +111,11 @@ const SQLITE_LOG_SMALL_BYTES: u64 = 4 * 1024 * 1024;
 pub struct Store {
     reader: Connections,
     writer: Connections,
-    core: Connections,
-    core_reader: Connections,
+    critical: Connections,
+    critical_reader: Connections,
     api_reader: Connections,
+    /// Copies SQLite's log into the file.
+    copier: Option<Connections>,
     url: Arc<str>,
     signs: Arc<Signs>,
     probe: Arc<Mutex<Probe>>,
@@ -198,8 +214,8 @@ impl Store {
         for connections in [
             &store.writer,
             &store.reader,
-            &store.core,
-            &store.core_reader,
+            &store.critical,
+            &store.critical_reader,
             &store.api_reader,
         ] {
             let lease = connections.lease().await;
@@ -268,18 +284,26 @@ impl Store {
             .clone()
             .pragma("query_only", "ON")
             .pragma("cache_size", "-2000");
-        let writing = options.pragma("cache_size", "-16000");
+        let writing = options
+            .pragma("cache_size", "-16000")
+            .pragma("wal_autocheckpoint", SQLITE_LOG_PAGES.to_string())
+            .row_buffer_size(SQLITE_ROWS_AHEAD);
         let connections = |options: SqliteConnectOptions, most, longest| {
             let target = Target::Sqlite(Box::new(options), longest);
             Connections::new(target, SQLITE_LIMITS, most, false, Arc::clone(&signs))
         };
+        // Waits for nobody.
+        let copying = sqlite_options(path)
+            .create_if_missing(false)
+            .busy_timeout(Duration::ZERO);
         let writer = connections(writing, 1, None);
         Self {
-            core_reader: connections(reading.clone(), CORE_READERS, None),
+            critical_reader: connections(reading.clone(), CRITICAL_READERS, None),
             api_reader: connections(reading.clone(), API_READERS, Some(API_STATEMENT)),
             reader: connections(reading, READERS, None),
-            core: writer.clone(),
+            critical: writer.clone(),
             writer: writer.one_at_a_time(),
+            copier: Some(connections(copying, 1, None)),
             url: Arc::from(url),
             signs,
             probe: Arc::default(),
@@ -303,12 +327,14 @@ impl Store {
         let for_api = options
             .clone()
             .options([("statement_timeout", longest.as_str())]);
+        let by_key = options.clone().options(POSTGRES_BY_KEY);
         Ok(Self {
             reader: connections(&options, READERS, false),
             writer: connections(&options, POSTGRES_WRITERS, true),
-            core: connections(&options, POSTGRES_CORE, true),
-            core_reader: connections(&options, CORE_READERS, false),
+            critical: connections(&by_key, POSTGRES_CRITICAL, true),
+            critical_reader: connections(&by_key, CRITICAL_READERS, false),
             api_reader: connections(&for_api, API_READERS, false),
+            copier: None,
             url: Arc::from(url),
             signs,
             probe: Arc::default(),
@@ -321,8 +347,8 @@ impl Store {
     }
 
     /// For the short reads, by key, that calls and bridges cannot do without. Nothing else may keep these busy.
-    pub fn core_reader(&self) -> &Connections {
-        &self.core_reader
+    pub fn critical_reader(&self) -> &Connections {
+        &self.critical_reader
     }
 
     /// For what tenants ask the API for. A statement that takes too long here is broken off, see [`took_too_long`].
@@ -346,8 +372,8 @@ impl Store {
     }
 
     /// Begins a write transaction of the ledger.
-    pub async fn begin_core(&self) -> Result<Transaction, DbErr> {
-        self.core.begin(TransactionKind::Write).await
+    pub async fn begin_critical(&self) -> Result<Transaction, DbErr> {
+        self.critical.begin(TransactionKind::Write).await
     }
 
     /// Begins a transaction that only reads, sees one moment, and may take minutes.
@@ -370,7 +396,7 @@ impl Store {
 
     /// Whether the database answers now.
     pub async fn ping(&self) -> Result<(), DbErr> {
-        for readers in [&self.reader, &self.core_reader, &self.api_reader] {
+        for readers in [&self.reader, &self.critical_reader, &self.api_reader] {
             readers
                 .query_one_raw(Statement::from_string(self.backend(), "SELECT 1"))
                 .await?;
@@ -378,51 +404,48 @@ impl Store {
         Ok(())
     }
 
+    /// Copies what SQLite's log has into the file, beside all readers and writers, so that little is left for the commit that finds
+    /// the log too long. What is changed again and again meanwhile, as the ends of indexes are, is copied once. On PostgreSQL there
+    /// is nothing to do.
+    pub async fn copy_log(&self) -> Result<(), DbErr> {
+        let Some(copier) = &self.copier else {
+            return Ok(());
+        };
+        let copied = copier.execute_unprepared("PRAGMA wal_checkpoint(PASSIVE)");
+        copied.await.map(drop)
+    }
+
     /// Empties SQLite's log where it has grown, if that can be done now without holding up a commit: its content is copied
-    /// into the file beside all readers and writers, and only cutting it off takes the writers' lock, if nobody has it.
-    /// Returns how many bytes it had if it was cut off; on PostgreSQL there is nothing to do.
-    pub async fn checkpoint(&self) -> Result<Option<u64>, DbErr> {
-        let Some(file) = sqlite_file(&self.url) else {
+    /// first, and only cutting it off takes the writers' lock, if nobody has it. Returns how many bytes it had if it was cut off.
+    pub async fn empty_log(&self) -> Result<Option<u64>, DbErr> {
+        let (Some(copier), Some(file)) = (&self.copier, sqlite_file(&self.url)) else {
             return Ok(None);
         };
-        let mut log = file.clone().into_os_string();
+        let mut log = file.into_os_string();
         log.push("-wal");
         let bytes = std::fs::metadata(&log).map_or(0, |metadata| metadata.len());
         if bytes < SQLITE_LOG_SMALL_BYTES {
             return Ok(None);
         }
-        // A connection of its own, so that nobody waits for it; it does not wait for anybody either.
-        let options = sqlite_options(&file)
-            .create_if_missing(false)
-            .busy_timeout(Duration::ZERO);
-        let own = Connections::new(
-            Target::Sqlite(Box::new(options), None),
-            SQLITE_LIMITS,
-            1,
-            false,
-            Arc::default(),
-        );
-        let emptied = async {
-            own.execute_unprepared("PRAGMA wal_checkpoint(PASSIVE)")
-                .await?;
-            let cut = Statement::from_string(self.backend(), "PRAGMA wal_checkpoint(TRUNCATE)");
-            let row = own.query_one_raw(cut).await?;
-            row.map_or(Ok(1), |row| row.try_get::<i64>("", "busy"))
-        };
-        let busy = emptied.await;
-        own.close().await;
-        Ok((busy? == 0).then_some(bytes))
+        self.copy_log().await?;
+        let cut = Statement::from_string(self.backend(), "PRAGMA wal_checkpoint(TRUNCATE)");
+        let row = copier.query_one_raw(cut).await?;
+        let busy = row.map_or(Ok(1), |row| row.try_get::<i64>("", "busy"))?;
+        Ok((busy == 0).then_some(bytes))
     }
 
     /// Closes all connections after what is running on them.
     pub async fn close(&self) {
+        if let Some(copier) = &self.copier {
+            copier.close().await;
+        }
         tokio::join!(
             self.reader.close(),
-            self.core_reader.close(),
-            self.api_reader.close(),
-            self.core.close(),
-            self.writer.close()
+            self.critical_reader.close(),
+            self.api_reader.close()
         );
+        // Last: who closes an SQLite file as the last one empties its log, and readers may not.
+        tokio::join!(self.critical.close(), self.writer.close());
     }
 }
 
@@ -448,136 +471,6 @@ fn is_postgres(url: &str) -> bool {
 fn sqlite_file(url: &str) -> Option<PathBuf> {
     let path = url.strip_prefix("sqlite://")?;
     Some(path.split('?').next().unwrap_or(path).into())
-}
-
-fn folder_of(path: &Path) -> PathBuf {
-    match path.parent() {
-        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
-        _ => PathBuf::from("."),
-    }
-}
-
-fn unwritable(path: &Path, reason: std::io::Error) -> StoreError {
-    StoreError::Folder {
-        folder: folder_of(path),
-        reason,
-    }
-}
-
-/// Makes the database's file, which only its owner may read: callers' numbers and what they said are in it. SQLite gives the
-/// files beside it the same rights.
-fn prepare_file(path: &Path) -> Result<(), StoreError> {
-    let folder = folder_of(path);
-    let writable = || -> std::io::Result<()> {
-        std::fs::create_dir_all(&folder)?;
-        let probe = folder.join(probe_name());
-        std::fs::write(&probe, b"")?;
-        std::fs::remove_file(&probe)
-    };
-    writable().map_err(|reason| unwritable(path, reason))?;
-    private_file(path)
-        .map(drop)
-        .map_err(|reason| StoreError::File {
-            file: path.to_owned(),
-            reason,
-        })
-}
-
-/// The file whose lock the process has that serves this database.
-fn lock_beside(path: &Path) -> PathBuf {
-    let mut lock = path.as_os_str().to_owned();
-    lock.push("-serving");
-    lock.into()
-}
-
-fn probe_name() -> String {
-    format!(".dikala-write-test-{}", std::process::id())
-}
-
-fn private_file(path: &Path) -> std::io::Result<File> {
-    let mut options = File::options();
-    options.create(true).append(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(path)
-}
-
-/// The type of a column in a [`json_rows`] source, as PostgreSQL names it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Text,
-    BigInt,
-    Boolean,
-}
-
-/// A table source that reads the rows of a batch out of one JSON parameter: `(SELECT …) AS rows`. One parameter keeps a
-/// statement's text, and so its plan, the same for batches of any size.
-///
-/// The parameter is an array of objects with the named columns; [`json_statement`] binds it.
-pub fn json_rows(backend: DbBackend, columns: &[(&str, Kind)]) -> String {
-    json_rows_of(backend, columns, 1)
-}
-
-/// The same for the parameter with that number.
-pub(crate) fn json_rows_of(
-    backend: DbBackend,
-    columns: &[(&str, Kind)],
-    parameter: usize,
-) -> String {
-    match backend {
-        DbBackend::Postgres => {
-            let columns: Vec<String> = columns
-                .iter()
-                .map(|(name, kind)| {
-                    let kind = match kind {
-                        Kind::Text => "text",
-                        Kind::BigInt => "bigint",
-                        Kind::Boolean => "boolean",
-                    };
-                    format!("\"{name}\" {kind}")
-                })
-                .collect();
-            format!(
-                "json_to_recordset(${parameter}::json) AS rows({})",
-                columns.join(", ")
-            )
-        }
-        _ => {
-            let columns: Vec<String> = columns
-                .iter()
-                .map(|(name, _)| format!("value->>'{name}' AS \"{name}\""))
-                .collect();
-            format!(
-                "(SELECT {} FROM json_each(?{parameter})) AS rows",
-                columns.join(", ")
-            )
-        }
-    }
-}
-
-/// An array of texts out of the JSON parameter with that number, for `= ANY(…)` on PostgreSQL and `IN …` on SQLite: the
-/// condition that a column is one of them.
-pub fn is_one_of(backend: DbBackend, column: &str, parameter: usize) -> String {
-    match backend {
-        DbBackend::Postgres => {
-            format!("{column} = ANY(ARRAY(SELECT json_array_elements_text(${parameter}::json)))")
-        }
-        _ => format!("{column} IN (SELECT value FROM json_each(?{parameter}))"),
-    }
-}
-
-/// A statement whose only parameter is a batch for [`json_rows`].
-pub fn json_statement<T: serde::Serialize>(
-    backend: DbBackend,
-    sql: String,
-    batch: &[T],
-) -> Result<Statement, DbErr> {
-    let batch = serde_json::to_string(batch).map_err(|e| DbErr::Json(e.to_string()))?;
-    Ok(Statement::from_sql_and_values(
-        backend,
-        sql,
-        [Value::from(batch)],
-    ))
 }
 
 #[cfg(test)]

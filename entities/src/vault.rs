@@ -32,6 +32,8 @@ pub enum Place {
     WebhookSecret,
     /// `webhooks.previous_secret`
     PreviousWebhookSecret,
+    /// `sessions.note`, for minutes: it is not sealed again with the next key.
+    SessionNote,
 }
 
 impl Place {
@@ -41,6 +43,7 @@ impl Place {
             Self::FunctionSecret => ("tenants", "function_secret"),
             Self::WebhookSecret => ("webhooks", "secret"),
             Self::PreviousWebhookSecret => ("webhooks", "previous_secret"),
+            Self::SessionNote => ("sessions", "note"),
         }
     }
 

@@ -2,6 +2,8 @@
 //!
 //! Architecture invariant: nothing here imports anything else of ours. A step, once released, is never changed.
 
+#![warn(unreachable_pub)]
+
 use std::collections::BTreeSet;
 
 use sea_orm_migration::{
@@ -24,6 +26,9 @@ mod m20261121_000007_versions_and_bounds;
 mod m20261121_000008_commit_probe_padding;
 mod m20261121_000009_agent_settings;
 mod m20261122_000010_one_commit;
+mod m20261122_000011_audit;
+mod m20261122_000012_statistics;
+mod m20261122_000013_people;
 
 /// Where the steps that were made are recorded.
 const RECORD: &str = "seaql_migrations";
@@ -48,8 +53,22 @@ impl MigratorTrait for Migrator {
             Box::new(m20261121_000008_commit_probe_padding::Migration),
             Box::new(m20261121_000009_agent_settings::Migration),
             Box::new(m20261122_000010_one_commit::Migration),
+            Box::new(m20261122_000011_audit::Migration),
+            Box::new(m20261122_000012_statistics::Migration),
+            Box::new(m20261122_000013_people::Migration),
         ]
     }
+}
+
+/// Carries out the statements of a step, one after the other; each works on both databases as it stands.
+async fn run(manager: &SchemaManager<'_>, statements: &[&str]) -> Result<(), DbErr> {
+    for statement in statements {
+        manager
+            .get_connection()
+            .execute_unprepared(statement)
+            .await?;
+    }
+    Ok(())
 }
 
 /// Where a database's schema stands, compared with what this program needs.

@@ -9,7 +9,7 @@
 use sea_orm_migration::{prelude::*, schema::*, sea_orm::DbBackend};
 
 #[derive(DeriveMigrationName)]
-pub struct Migration;
+pub(crate) struct Migration;
 
 /// Rows of these change after they were written: a new version finds room in the same page, and needs no new entry in any
 /// index as long as no indexed column changed. The share of a page that inserts fill, in percent.

@@ -8,8 +8,10 @@
 
 use sea_orm_migration::prelude::*;
 
+use super::run;
+
 #[derive(DeriveMigrationName)]
-pub struct Migration;
+pub(crate) struct Migration;
 
 /// Each works on both databases as it stands.
 const UP: &[&str] = &[
@@ -54,16 +56,6 @@ const DOWN: &[&str] = &[
     "ALTER TABLE agents DROP COLUMN version",
     "DROP TABLE agent_versions",
 ];
-
-async fn run(manager: &SchemaManager<'_>, statements: &[&str]) -> Result<(), DbErr> {
-    for statement in statements {
-        manager
-            .get_connection()
-            .execute_unprepared(statement)
-            .await?;
-    }
-    Ok(())
-}
 
 #[async_trait::async_trait]
 impl MigrationTrait for Migration {

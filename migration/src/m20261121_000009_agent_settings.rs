@@ -7,8 +7,10 @@
 
 use sea_orm_migration::prelude::*;
 
+use super::run;
+
 #[derive(DeriveMigrationName)]
-pub struct Migration;
+pub(crate) struct Migration;
 
 /// Each works on both databases as it stands.
 const UP: &[&str] = &[
@@ -33,16 +35,6 @@ const DOWN: &[&str] = &[
      WHERE s.agent_id = agent_versions.agent_id AND s.hash = agent_versions.hash)",
     "DROP TABLE agent_settings",
 ];
-
-async fn run(manager: &SchemaManager<'_>, statements: &[&str]) -> Result<(), DbErr> {
-    for statement in statements {
-        manager
-            .get_connection()
-            .execute_unprepared(statement)
-            .await?;
-    }
-    Ok(())
-}
 
 #[async_trait::async_trait]
 impl MigrationTrait for Migration {

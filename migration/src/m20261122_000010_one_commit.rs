@@ -9,8 +9,10 @@
 
 use sea_orm_migration::{prelude::*, sea_orm::DbBackend};
 
+use super::run;
+
 #[derive(DeriveMigrationName)]
-pub struct Migration;
+pub(crate) struct Migration;
 
 /// Each works on both databases as it stands.
 const UP: &[&str] = &[
@@ -37,16 +39,6 @@ const DOWN: &[&str] = &[
     "INSERT INTO event_positions (one, last) SELECT 1, COALESCE(MAX(last), 0) FROM event_positions_by_tenant",
     "DROP TABLE event_positions_by_tenant",
 ];
-
-async fn run(manager: &SchemaManager<'_>, statements: &[&str]) -> Result<(), DbErr> {
-    for statement in statements {
-        manager
-            .get_connection()
-            .execute_unprepared(statement)
-            .await?;
-    }
-    Ok(())
-}
 
 #[async_trait::async_trait]
 impl MigrationTrait for Migration {

@@ -1,10 +1,13 @@
 //! Telephony bridges and their tokens. A token is shown once; only its hash is kept.
 
-use dikala_entities::{BRIDGE_TOKEN_SCHEME, BridgeId, Millis, Store, bridge};
-use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait, IntoActiveModel, QueryOrder};
+use dikala_entities::{AuditAction, BRIDGE_TOKEN_SCHEME, BridgeId, Millis, Store, bridge};
+use sea_orm::{
+    ActiveModelTrait, ActiveValue::Set, EntityTrait, IntoActiveModel, QueryOrder, QuerySelect,
+};
 use serde::Serialize;
 
 use super::{AdminError, name};
+use crate::audit::{Change, Origin};
 
 /// A bridge as it is listed.
 #[derive(Clone, Debug, Serialize)]
@@ -45,6 +48,7 @@ impl From<bridge::Model> for BridgeView {
 pub async fn create(
     store: &Store,
     bridge_name: &str,
+    by: &Origin,
     now: Millis,
 ) -> Result<NewBridge, AdminError> {
     let token = BRIDGE_TOKEN_SCHEME.generate();
@@ -60,6 +64,8 @@ pub async fn create(
     bridge::Entity::insert(row.clone().into_active_model())
         .exec_without_returning(&txn)
         .await?;
+    let change = Change::new(AuditAction::BridgeCreate, row.id).with(&row.name);
+    by.write(&txn, None, change, now).await?;
     txn.commit().await?;
     Ok(NewBridge {
         token: token.expose().to_owned(),
@@ -77,15 +83,25 @@ pub async fn list(store: &Store) -> Result<Vec<BridgeView>, AdminError> {
 }
 
 /// Revokes a bridge's token; twice is once. Its open sockets are closed within seconds.
-pub async fn revoke(store: &Store, id: BridgeId, now: Millis) -> Result<BridgeView, AdminError> {
+pub async fn revoke(
+    store: &Store,
+    id: BridgeId,
+    by: &Origin,
+    now: Millis,
+) -> Result<BridgeView, AdminError> {
     let txn = store.begin().await?;
-    let found = bridge::Entity::find_by_id(id).one(&txn).await?;
+    let found = bridge::Entity::find_by_id(id)
+        .lock_exclusive()
+        .one(&txn)
+        .await?;
     let mut bridge = found.ok_or_else(|| AdminError::not_found("bridge", id))?;
     if bridge.revoked_at.is_none() {
         let mut row = bridge.clone().into_active_model();
         row.revoked_at = Set(Some(now));
         row.update(&txn).await?;
         bridge.revoked_at = Some(now);
+        let change = Change::new(AuditAction::BridgeRevoke, id).with(&bridge.name);
+        by.write(&txn, None, change, now).await?;
     }
     txn.commit().await?;
     Ok(bridge.into())

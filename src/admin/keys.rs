@@ -1,13 +1,16 @@
 //! API keys of tenants. A key is shown once; only its hash is kept.
 
-use dikala_entities::{API_KEY_SCHEME, ApiKeyId, Millis, Store, TenantId, api_key};
+use dikala_entities::{
+    API_KEY_SCHEME, Actor, ApiKeyId, AuditAction, Millis, Store, TenantId, UserId, api_key,
+};
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter,
-    QueryOrder,
+    QueryOrder, QuerySelect,
 };
 use serde::Serialize;
 
 use super::{AdminError, find_tenant, name, require_tenant};
+use crate::audit::{Change, Origin};
 
 /// A key as it is listed.
 #[derive(Clone, Debug, Serialize)]
@@ -20,6 +23,8 @@ pub struct KeyView {
     pub created_at: Millis,
     pub last_used_at: Option<Millis>,
     pub revoked_at: Option<Millis>,
+    /// Who made it in the dashboard; none: an operator did.
+    pub made_by: Option<UserId>,
 }
 
 /// A key that was just made: the only time that it is shown.
@@ -44,6 +49,7 @@ impl From<api_key::Model> for KeyView {
             created_at: row.created_at,
             last_used_at: row.last_used_at,
             revoked_at: row.revoked_at,
+            made_by: row.made_by,
         }
     }
 }
@@ -53,6 +59,7 @@ pub async fn create(
     store: &Store,
     tenant: TenantId,
     key_name: &str,
+    by: &Origin,
     now: Millis,
 ) -> Result<NewKey, AdminError> {
     let key = API_KEY_SCHEME.generate();
@@ -65,12 +72,18 @@ pub async fn create(
         created_at: now,
         last_used_at: None,
         revoked_at: None,
+        made_by: match by.actor {
+            Actor::User(id) => Some(id),
+            _ => None,
+        },
     };
     let txn = store.begin().await?;
     find_tenant(&txn, tenant).await?;
     api_key::Entity::insert(row.clone().into_active_model())
         .exec_without_returning(&txn)
         .await?;
+    let change = Change::new(AuditAction::KeyCreate, row.id).with(&row.name);
+    by.write(&txn, tenant, change, now).await?;
     txn.commit().await?;
     Ok(NewKey {
         key: key.expose().to_owned(),
@@ -90,15 +103,25 @@ pub async fn list(store: &Store, tenant: TenantId) -> Result<Vec<KeyView>, Admin
 }
 
 /// Revokes a key; twice is once.
-pub async fn revoke(store: &Store, id: ApiKeyId, now: Millis) -> Result<KeyView, AdminError> {
+pub async fn revoke(
+    store: &Store,
+    id: ApiKeyId,
+    by: &Origin,
+    now: Millis,
+) -> Result<KeyView, AdminError> {
     let txn = store.begin().await?;
-    let found = api_key::Entity::find_by_id(id).one(&txn).await?;
+    let found = api_key::Entity::find_by_id(id)
+        .lock_exclusive()
+        .one(&txn)
+        .await?;
     let mut key = found.ok_or_else(|| AdminError::not_found("key", id))?;
     if key.revoked_at.is_none() {
         let mut row = key.clone().into_active_model();
         row.revoked_at = Set(Some(now));
         row.update(&txn).await?;
         key.revoked_at = Some(now);
+        let change = Change::new(AuditAction::KeyRevoke, id).with(&key.name);
+        by.write(&txn, key.tenant_id, change, now).await?;
     }
     txn.commit().await?;
     Ok(key.into())

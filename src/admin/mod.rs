@@ -1,4 +1,4 @@
-//! The operators' work on the store: tenants, keys, numbers, bridges, secrets. Each function is one transaction; what it
+//! The operators' work on the store: tenants, people, keys, numbers, bridges, secrets. Each function is one transaction; what it
 //! returns is what the operator is shown.
 
 pub mod bridges;
@@ -7,12 +7,13 @@ pub mod keys;
 pub mod numbers;
 pub mod secrets;
 pub mod tenants;
+pub mod users;
 
 #[cfg(test)]
 mod tests;
 
-use dikala_entities::{MINUTES_MAX, Store, TenantId, is_blank, tenant};
-use sea_orm::{ConnectionTrait, DbErr, EntityTrait, SqlErr};
+use dikala_entities::{MINUTES_MAX, Store, TenantId, is_blank, store::Transaction, tenant};
+use sea_orm::{ConnectionTrait, DbErr, EntityTrait, QuerySelect, SqlErr};
 
 /// The longest name or label, in characters.
 const NAME_CHARS_MAX: usize = 120;
@@ -75,6 +76,13 @@ pub async fn find_tenant(
     id: TenantId,
 ) -> Result<tenant::Model, AdminError> {
     let found = tenant::Entity::find_by_id(id).one(db).await?;
+    found.ok_or_else(|| AdminError::not_found("tenant", id))
+}
+
+/// The tenant, kept as it is until the transaction ends, or that there is none.
+async fn lock_tenant(txn: &Transaction, id: TenantId) -> Result<tenant::Model, AdminError> {
+    let found = tenant::Entity::find_by_id(id).lock_exclusive();
+    let found = found.one(txn).await?;
     found.ok_or_else(|| AdminError::not_found("tenant", id))
 }
 

@@ -1,13 +1,16 @@
 //! Phone numbers. A `did` belongs to one tenant; numbers are made by operators only.
 
-use dikala_entities::{AgentId, Millis, PhoneNumber, PhoneNumberId, Store, TenantId, phone_number};
+use dikala_entities::{
+    AgentId, AuditAction, Millis, PhoneNumber, PhoneNumberId, Store, TenantId, phone_number,
+};
 use sea_orm::{
-    ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter,
-    QueryOrder,
+    ActiveModelTrait, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder,
+    QuerySelect,
 };
 use serde::Serialize;
 
 use super::{AdminError, find_tenant, name, require_tenant, unless_taken};
+use crate::audit::{Change, Origin, switched};
 
 /// A number as it is listed.
 #[derive(Clone, Debug, Serialize)]
@@ -44,6 +47,7 @@ pub async fn add(
     tenant: TenantId,
     did: &str,
     label: &str,
+    by: &Origin,
     now: Millis,
 ) -> Result<NumberView, AdminError> {
     let txn = store.begin().await?;
@@ -72,6 +76,8 @@ pub async fn add(
                 )
             })
         })?;
+    let change = Change::new(AuditAction::NumberCreate, row.id).with(&row.label);
+    by.write(&txn, tenant, change, now).await?;
     txn.commit().await?;
     Ok(row.into())
 }
@@ -97,35 +103,60 @@ pub async fn update(
     id: PhoneNumberId,
     label: Option<&str>,
     is_active: Option<bool>,
+    by: &Origin,
     now: Millis,
 ) -> Result<NumberView, AdminError> {
     let txn = store.begin().await?;
-    let mut row = find(&txn, id).await?.into_active_model();
+    let before = find(&txn, id).await?;
+    let mut row = before.clone();
     if let Some(label) = label {
-        row.label = Set(name("label", label)?);
+        row.label = name("label", label)?;
     }
     if let Some(is_active) = is_active {
-        row.is_active = Set(is_active);
+        row.is_active = is_active;
     }
-    row.updated_at = Set(now);
-    let row = row.update(&txn).await?;
+    if row == before {
+        return Ok(row.into());
+    }
+    let change = Change::new(AuditAction::NumberUpdate, id).fields(&[
+        ("label", row.label != before.label),
+        switched(row.is_active, before.is_active),
+    ]);
+    row.updated_at = now;
+    row.clone()
+        .into_active_model()
+        .reset_all()
+        .update(&txn)
+        .await?;
+    by.write(&txn, row.tenant_id, change, now).await?;
     txn.commit().await?;
     Ok(row.into())
 }
 
 /// Removes a number; its calls stay.
-pub async fn remove(store: &Store, id: PhoneNumberId) -> Result<NumberView, AdminError> {
+pub async fn remove(
+    store: &Store,
+    id: PhoneNumberId,
+    by: &Origin,
+    now: Millis,
+) -> Result<NumberView, AdminError> {
     let txn = store.begin().await?;
     let row = find(&txn, id).await?;
     phone_number::Entity::delete_by_id(id).exec(&txn).await?;
+    let change = Change::new(AuditAction::NumberDelete, id).with(&row.label);
+    by.write(&txn, row.tenant_id, change, now).await?;
     txn.commit().await?;
     Ok(row.into())
 }
 
+/// Kept as it is until the transaction ends.
 async fn find(
     db: &impl sea_orm::ConnectionTrait,
     id: PhoneNumberId,
 ) -> Result<phone_number::Model, AdminError> {
-    let found = phone_number::Entity::find_by_id(id).one(db).await?;
+    let found = phone_number::Entity::find_by_id(id)
+        .lock_exclusive()
+        .one(db)
+        .await?;
     found.ok_or_else(|| AdminError::not_found("number", id))
 }

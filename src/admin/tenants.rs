@@ -1,7 +1,8 @@
 //! Tenants: making, changing, suspending them, and the secret that signs their function requests.
 
 use dikala_entities::{
-    Millis, Place, Plan, Secret, Store, TenantId, Vault, credit_account, tenant,
+    AuditAction, Millis, Place, Plan, Secret, Store, TenantId, Vault, credit_account, session,
+    store::Transaction, tenant,
 };
 use rand::{RngExt, distr::Alphanumeric};
 use sea_orm::{
@@ -10,7 +11,8 @@ use sea_orm::{
 };
 use serde::Serialize;
 
-use super::{AdminError, find_tenant, in_range, name};
+use super::{AdminError, find_tenant, in_range, lock_tenant, name};
+use crate::audit::{Change, Origin};
 
 const LOW_CREDIT_THRESHOLD_DEFAULT: i64 = 30;
 const FUNCTION_SECRET_CHARS: usize = 40;
@@ -63,6 +65,7 @@ pub async fn create(
     store: &Store,
     vault: &Vault,
     changes: Changes,
+    by: &Origin,
     now: Millis,
 ) -> Result<TenantView, AdminError> {
     let id = TenantId::new(now);
@@ -88,6 +91,8 @@ pub async fn create(
     credit_account::Entity::insert(account.clone().into_active_model())
         .exec_without_returning(&txn)
         .await?;
+    let change = Change::new(AuditAction::TenantCreate, id).with(&tenant.name);
+    by.write(&txn, id, change, now).await?;
     txn.commit().await?;
     Ok(TenantView::new(tenant, Some(&account)))
 }
@@ -124,73 +129,125 @@ pub async fn update(
     store: &Store,
     id: TenantId,
     changes: Changes,
+    by: &Origin,
     now: Millis,
 ) -> Result<TenantView, AdminError> {
     let txn = store.begin().await?;
-    let mut tenant = find_tenant(&txn, id).await?.into_active_model();
-    if let Some(new_name) = changes.name {
-        tenant.name = Set(name("name", &new_name)?);
+    let before = lock_tenant(&txn, id).await?;
+    let wanted = wanted(&before, &changes)?;
+    let rearmed = match changes.low_credit_threshold {
+        Some(threshold) => set_threshold(&txn, id, threshold).await?,
+        None => false,
+    };
+    if wanted == before && !rearmed {
+        return show(store, id).await;
     }
-    if let Some(plan) = changes.plan {
-        tenant.plan = Set(plan);
-    }
-    if changes.rate_limit.is_some() {
-        tenant.rate_limit = Set(limit("rate-limit", changes.rate_limit)?);
-    }
-    if changes.max_concurrent_calls.is_some() {
-        tenant.max_concurrent_calls =
-            Set(limit("max-concurrent-calls", changes.max_concurrent_calls)?);
-    }
-    tenant.updated_at = Set(now);
-    tenant.update(&txn).await?;
-    if let Some(threshold) = changes.low_credit_threshold {
-        let threshold = in_range("low-credit-threshold", threshold, 0)?;
-        let balance = Expr::col(credit_account::Column::Available)
-            .add(Expr::col(credit_account::Column::Held));
-        credit_account::Entity::update_many()
-            .col_expr(credit_account::Column::LowThreshold, Expr::value(threshold))
-            .col_expr(credit_account::Column::LowArmed, balance.gte(threshold))
-            .col_expr(
-                credit_account::Column::Version,
-                Expr::col(credit_account::Column::Version).add(1),
-            )
-            .filter(credit_account::Column::TenantId.eq(id))
-            .exec(&txn)
-            .await?;
-    }
+    let change = Change::new(AuditAction::TenantUpdate, id).fields(&[
+        ("name", wanted.name != before.name),
+        ("plan", wanted.plan != before.plan),
+        ("rateLimit", wanted.rate_limit != before.rate_limit),
+        (
+            "maxConcurrentCalls",
+            wanted.max_concurrent_calls != before.max_concurrent_calls,
+        ),
+        ("lowCreditThreshold", rearmed),
+    ]);
+    let tenant = tenant::Model {
+        updated_at: now,
+        ..wanted
+    };
+    tenant.into_active_model().reset_all().update(&txn).await?;
+    by.write(&txn, id, change, now).await?;
     txn.commit().await?;
     show(store, id).await
 }
 
-/// Suspends a tenant or lifts the suspension. Either twice is once.
+fn wanted(before: &tenant::Model, changes: &Changes) -> Result<tenant::Model, AdminError> {
+    let mut tenant = before.clone();
+    if let Some(new_name) = &changes.name {
+        tenant.name = name("name", new_name)?;
+    }
+    if let Some(plan) = changes.plan {
+        tenant.plan = plan;
+    }
+    if changes.rate_limit.is_some() {
+        tenant.rate_limit = limit("rate-limit", changes.rate_limit)?;
+    }
+    if changes.max_concurrent_calls.is_some() {
+        tenant.max_concurrent_calls = limit("max-concurrent-calls", changes.max_concurrent_calls)?;
+    }
+    Ok(tenant)
+}
+
+/// Whether the threshold was another one.
+async fn set_threshold(
+    txn: &Transaction,
+    tenant: TenantId,
+    threshold: i64,
+) -> Result<bool, AdminError> {
+    let threshold = in_range("low-credit-threshold", threshold, 0)?;
+    let balance =
+        Expr::col(credit_account::Column::Available).add(Expr::col(credit_account::Column::Held));
+    let changed = credit_account::Entity::update_many()
+        .col_expr(credit_account::Column::LowThreshold, Expr::value(threshold))
+        .col_expr(credit_account::Column::LowArmed, balance.gte(threshold))
+        .col_expr(
+            credit_account::Column::Version,
+            Expr::col(credit_account::Column::Version).add(1),
+        )
+        .filter(credit_account::Column::TenantId.eq(tenant))
+        .filter(credit_account::Column::LowThreshold.ne(threshold))
+        .exec(txn)
+        .await?;
+    Ok(changed.rows_affected > 0)
+}
+
+/// Suspends a tenant, which ends the sessions of its people, or lifts the suspension. Either twice is once.
 pub async fn set_suspended(
     store: &Store,
     id: TenantId,
     suspended: bool,
+    by: &Origin,
     now: Millis,
 ) -> Result<TenantView, AdminError> {
     let txn = store.begin().await?;
-    let found = find_tenant(&txn, id).await?;
+    let found = lock_tenant(&txn, id).await?;
     if found.suspended_at.is_some() != suspended {
         let mut tenant = found.into_active_model();
         tenant.suspended_at = Set(suspended.then_some(now));
         tenant.updated_at = Set(now);
         tenant.update(&txn).await?;
+        session::Entity::delete_many()
+            .filter(session::Column::TenantId.eq(id))
+            .exec(&txn)
+            .await?;
+        let action = match suspended {
+            true => AuditAction::TenantSuspend,
+            false => AuditAction::TenantResume,
+        };
+        by.write(&txn, id, Change::new(action, id), now).await?;
     }
     txn.commit().await?;
     show(store, id).await
 }
 
-/// The secret that signs the tenant's function requests.
+/// The secret that signs the tenant's function requests. Who was shown it is kept.
 pub async fn function_secret(
     store: &Store,
     vault: &Vault,
     id: TenantId,
+    by: &Origin,
+    now: Millis,
 ) -> Result<Secret, AdminError> {
-    let tenant = find_tenant(store.reader(), id).await?;
-    vault
+    let txn = store.begin().await?;
+    let tenant = find_tenant(&txn, id).await?;
+    let secret = vault
         .open(Place::FunctionSecret, id, &tenant.function_secret)
-        .map_err(|error| AdminError::Refused(error.to_string()))
+        .map_err(|error| AdminError::Refused(error.to_string()))?;
+    let change = Change::new(AuditAction::FunctionSecretShow, id);
+    by.write(&txn, id, change, now).await?;
+    txn.commit().await?;
+    Ok(secret)
 }
 
 /// A new function secret; the old one signs nothing more.
@@ -198,6 +255,7 @@ pub async fn rotate_function_secret(
     store: &Store,
     vault: &Vault,
     id: TenantId,
+    by: &Origin,
     now: Millis,
 ) -> Result<Secret, AdminError> {
     let secret = new_function_secret();
@@ -206,6 +264,8 @@ pub async fn rotate_function_secret(
     tenant.function_secret = Set(vault.seal(Place::FunctionSecret, id, &secret));
     tenant.updated_at = Set(now);
     tenant.update(&txn).await?;
+    let change = Change::new(AuditAction::FunctionSecretRotate, id);
+    by.write(&txn, id, change, now).await?;
     txn.commit().await?;
     Ok(secret)
 }

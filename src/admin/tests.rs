@@ -1,15 +1,21 @@
 //! The operators' work on a real store.
 
 use dikala_entities::{
-    API_KEY_SCHEME, BRIDGE_TOKEN_SCHEME, Millis, Plan, Store, TenantId, Vault, credit_account,
+    API_KEY_SCHEME, Actor, BRIDGE_TOKEN_SCHEME, Millis, Plan, Store, TenantId, Vault, audit,
+    credit_account,
 };
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, sea_query::Expr};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, sea_query::Expr};
 
 use super::{
     AdminError, bridges, keys, numbers, parse_id,
     secrets::{self, Rotation},
     tenants::{self, Changes, TenantView},
 };
+use crate::audit::Origin;
+
+fn by() -> Origin {
+    Origin::cli("main")
+}
 
 const NOW: Millis = Millis::from_i64(1_768_447_800_000);
 
@@ -41,7 +47,7 @@ impl Bench {
             name: Some(name.to_owned()),
             ..Changes::default()
         };
-        tenants::create(&self.store, &self.vault, changes, NOW)
+        tenants::create(&self.store, &self.vault, changes, &by(), NOW)
             .await
             .expect("is made")
     }
@@ -105,7 +111,7 @@ async fn a_new_tenant_has_an_empty_account_and_a_secret_of_its_own() {
         (0, 0, 0, false)
     );
     let secret = async |tenant: &TenantView| {
-        tenants::function_secret(&bench.store, &bench.vault, tenant.id)
+        tenants::function_secret(&bench.store, &bench.vault, tenant.id, &by(), NOW)
             .await
             .expect("opens")
             .expose()
@@ -113,13 +119,14 @@ async fn a_new_tenant_has_an_empty_account_and_a_secret_of_its_own() {
     };
     let first = secret(&one).await;
     assert_ne!(first, secret(&two).await);
-    let rotated = tenants::rotate_function_secret(&bench.store, &bench.vault, one.id, NOW)
+    let rotated = tenants::rotate_function_secret(&bench.store, &bench.vault, one.id, &by(), NOW)
         .await
         .expect("rotates");
     assert_ne!(rotated.expose(), first);
     assert_eq!(rotated.expose(), secret(&one).await);
     let other_vault = Vault::from_base64(&Vault::generate_key()).expect("a key");
-    let sentence = refusal(tenants::function_secret(&bench.store, &other_vault, one.id).await);
+    let sentence =
+        refusal(tenants::function_secret(&bench.store, &other_vault, one.id, &by(), NOW).await);
     assert!(sentence.contains("secrets.key"), "{sentence}");
     let listed: Vec<TenantId> = tenants::list(&bench.store)
         .await
@@ -141,7 +148,7 @@ async fn a_threshold_is_armed_where_the_balance_is_at_or_above_it() {
             low_credit_threshold: Some(threshold),
             ..Changes::default()
         };
-        let shown = tenants::update(&bench.store, tenant, changes, NOW)
+        let shown = tenants::update(&bench.store, tenant, changes, &by(), NOW)
             .await
             .expect("is changed");
         let account = bench.account(tenant).await;
@@ -167,7 +174,7 @@ async fn a_tenant_is_changed_in_what_is_given_only() {
         max_concurrent_calls: Some(7),
         ..Changes::default()
     };
-    let changed = tenants::update(&bench.store, tenant.id, changes, NOW.plus_ms(1))
+    let changed = tenants::update(&bench.store, tenant.id, changes, &by(), NOW.plus_ms(1))
         .await
         .expect("is changed");
     assert_eq!(
@@ -182,7 +189,7 @@ async fn a_tenant_is_changed_in_what_is_given_only() {
         rate_limit: Some(0),
         ..Changes::default()
     };
-    let changed = tenants::update(&bench.store, tenant.id, changes, NOW)
+    let changed = tenants::update(&bench.store, tenant.id, changes, &by(), NOW)
         .await
         .expect("is changed");
     assert_eq!(
@@ -210,7 +217,7 @@ async fn a_tenant_is_changed_in_what_is_given_only() {
             ..Changes::default()
         },
     ] {
-        refusal(tenants::update(&bench.store, tenant.id, changes, NOW).await);
+        refusal(tenants::update(&bench.store, tenant.id, changes, &by(), NOW).await);
     }
     let kept = tenants::show(&bench.store, tenant.id)
         .await
@@ -218,7 +225,7 @@ async fn a_tenant_is_changed_in_what_is_given_only() {
     assert_eq!(kept.name, "Toko", "what is refused changes nothing");
 
     let suspend = async |suspended: bool, at: Millis| {
-        tenants::set_suspended(&bench.store, tenant.id, suspended, at)
+        tenants::set_suspended(&bench.store, tenant.id, suspended, &by(), at)
             .await
             .expect("is set")
             .suspended_at
@@ -236,7 +243,7 @@ async fn a_tenant_is_changed_in_what_is_given_only() {
 async fn keys_and_tokens_are_shown_once_and_revoked_once() {
     let bench = Bench::new().await;
     let tenant = bench.tenant("Toko").await.id;
-    let key = keys::create(&bench.store, tenant, "production", NOW)
+    let key = keys::create(&bench.store, tenant, "production", &by(), NOW)
         .await
         .expect("is made");
     assert!(API_KEY_SCHEME.parse(&key.key).is_some() && key.key.starts_with(&key.view.prefix));
@@ -246,10 +253,10 @@ async fn keys_and_tokens_are_shown_once_and_revoked_once() {
         shown.contains(&key.view.prefix) && !shown.contains(&key.key),
         "{shown}"
     );
-    let revoked = keys::revoke(&bench.store, key.view.id, NOW)
+    let revoked = keys::revoke(&bench.store, key.view.id, &by(), NOW)
         .await
         .expect("is revoked");
-    let again = keys::revoke(&bench.store, key.view.id, NOW.plus_ms(9))
+    let again = keys::revoke(&bench.store, key.view.id, &by(), NOW.plus_ms(9))
         .await
         .expect("again is harmless");
     assert_eq!(
@@ -257,14 +264,14 @@ async fn keys_and_tokens_are_shown_once_and_revoked_once() {
         (Some(NOW), Some(NOW))
     );
 
-    let bridge = bridges::create(&bench.store, "front", NOW)
+    let bridge = bridges::create(&bench.store, "front", &by(), NOW)
         .await
         .expect("is made");
     assert!(BRIDGE_TOKEN_SCHEME.parse(&bridge.token).is_some());
     let shown =
         serde_json::to_string(&bridges::list(&bench.store).await.expect("lists")).expect("JSON");
     assert!(!shown.contains(&bridge.token), "{shown}");
-    let revoked = bridges::revoke(&bench.store, bridge.view.id, NOW)
+    let revoked = bridges::revoke(&bench.store, bridge.view.id, &by(), NOW)
         .await
         .expect("is revoked");
     assert_eq!(revoked.revoked_at, Some(NOW));
@@ -274,7 +281,7 @@ async fn keys_and_tokens_are_shown_once_and_revoked_once() {
 async fn a_number_belongs_to_one_tenant() {
     let bench = Bench::new().await;
     let (one, two) = (bench.tenant("One").await.id, bench.tenant("Two").await.id);
-    let number = numbers::add(&bench.store, one, "+622150001111", " Line ", NOW)
+    let number = numbers::add(&bench.store, one, "+622150001111", " Line ", &by(), NOW)
         .await
         .expect("is added");
     assert_eq!(
@@ -286,10 +293,10 @@ async fn a_number_belongs_to_one_tenant() {
         (one, "02150001111", "Line", "did"),
         (one, "+622150002222", "", "label"),
     ] {
-        let sentence = refusal(numbers::add(&bench.store, tenant, did, label, NOW).await);
+        let sentence = refusal(numbers::add(&bench.store, tenant, did, label, &by(), NOW).await);
         assert!(sentence.contains(word), "{sentence}");
     }
-    let changed = numbers::update(&bench.store, number.id, None, Some(false), NOW)
+    let changed = numbers::update(&bench.store, number.id, None, Some(false), &by(), NOW)
         .await
         .expect("is changed");
     assert_eq!((changed.label.as_str(), changed.is_active), ("Line", false));
@@ -307,11 +314,13 @@ async fn a_number_belongs_to_one_tenant() {
             .len(),
         1
     );
-    numbers::remove(&bench.store, number.id)
+    numbers::remove(&bench.store, number.id, &by(), NOW)
         .await
         .expect("is removed");
-    assert!(is_not_found(numbers::remove(&bench.store, number.id).await));
-    numbers::add(&bench.store, two, "+622150001111", "Line", NOW)
+    assert!(is_not_found(
+        numbers::remove(&bench.store, number.id, &by(), NOW).await
+    ));
+    numbers::add(&bench.store, two, "+622150001111", "Line", &by(), NOW)
         .await
         .expect("it is free again");
 }
@@ -323,20 +332,20 @@ async fn what_is_not_there_is_not_found() {
     assert!(is_not_found(parse_id::<TenantId>("tenant", "nonsense")));
     assert!(is_not_found(tenants::show(&bench.store, nobody).await));
     assert!(is_not_found(
-        tenants::update(&bench.store, nobody, Changes::default(), NOW).await
+        tenants::update(&bench.store, nobody, Changes::default(), &by(), NOW).await
     ));
     assert!(is_not_found(
-        tenants::set_suspended(&bench.store, nobody, true, NOW).await
+        tenants::set_suspended(&bench.store, nobody, true, &by(), NOW).await
     ));
     assert!(is_not_found(
-        tenants::function_secret(&bench.store, &bench.vault, nobody).await
+        tenants::function_secret(&bench.store, &bench.vault, nobody, &by(), NOW).await
     ));
     assert!(is_not_found(
-        keys::create(&bench.store, nobody, "a", NOW).await
+        keys::create(&bench.store, nobody, "a", &by(), NOW).await
     ));
     assert!(is_not_found(keys::list(&bench.store, nobody).await));
     assert!(is_not_found(
-        numbers::add(&bench.store, nobody, "+622150001111", "a", NOW).await
+        numbers::add(&bench.store, nobody, "+622150001111", "a", &by(), NOW).await
     ));
     assert!(is_not_found(
         numbers::list(&bench.store, Some(nobody)).await
@@ -356,11 +365,11 @@ async fn a_rotation_that_was_cut_short_is_finished_by_the_next() {
             name: Some(name.to_owned()),
             ..Changes::default()
         };
-        let tenant = tenants::create(&bench.store, vault, changes, NOW).await;
+        let tenant = tenants::create(&bench.store, vault, changes, &by(), NOW).await;
         made.push(tenant.expect("is made").id);
     }
     let secret = async |vault: &Vault, id| {
-        let secret = tenants::function_secret(&bench.store, vault, id).await;
+        let secret = tenants::function_secret(&bench.store, vault, id, &by(), NOW).await;
         secret.expect("opens").expose().to_owned()
     };
     let before = secret(&old, made[1]).await;
@@ -378,5 +387,107 @@ async fn a_rotation_that_was_cut_short_is_finished_by_the_next() {
     assert!(
         !secret(&lost, made[2]).await.is_empty(),
         "it is left as it was"
+    );
+}
+
+/// What every change by an operator leaves, newest last.
+async fn entries(bench: &Bench) -> Vec<audit::Model> {
+    let found = audit::Entity::find().order_by_asc(audit::Column::Id);
+    found.all(bench.store.reader()).await.expect("reads")
+}
+
+#[actix_web::test]
+async fn every_change_leaves_one_entry_and_what_changes_nothing_none() {
+    let bench = Bench::new().await;
+    let (store, vault) = (&bench.store, &bench.vault);
+    let tenant = bench.tenant("Toko").await.id;
+    let key = keys::create(store, tenant, "production", &by(), NOW)
+        .await
+        .expect("is made");
+    let bridge = bridges::create(store, "front", &by(), NOW)
+        .await
+        .expect("is made");
+    let number = numbers::add(store, tenant, "+622150001111", "Line", &by(), NOW)
+        .await
+        .expect("is added");
+    let changes = || Changes {
+        rate_limit: Some(5),
+        low_credit_threshold: Some(7),
+        ..Changes::default()
+    };
+    // All of it twice: the second time there is nothing left to change.
+    for _ in 0..2 {
+        tenants::update(store, tenant, changes(), &by(), NOW)
+            .await
+            .expect("is changed");
+        tenants::set_suspended(store, tenant, true, &by(), NOW)
+            .await
+            .expect("is set");
+        numbers::update(store, number.id, Some("Main"), Some(false), &by(), NOW)
+            .await
+            .expect("is changed");
+        keys::revoke(store, key.view.id, &by(), NOW)
+            .await
+            .expect("is revoked");
+        bridges::revoke(store, bridge.view.id, &by(), NOW)
+            .await
+            .expect("is revoked");
+    }
+    tenants::set_suspended(store, tenant, false, &by(), NOW)
+        .await
+        .expect("is set");
+    tenants::function_secret(store, vault, tenant, &by(), NOW)
+        .await
+        .expect("is shown");
+    let secret = tenants::rotate_function_secret(store, vault, tenant, &by(), NOW)
+        .await
+        .expect("is made");
+    numbers::remove(store, number.id, &by(), NOW)
+        .await
+        .expect("is removed");
+    refusal(numbers::add(store, tenant, "0215", "Line", &by(), NOW).await);
+    let entries = entries(&bench).await;
+    let told: Vec<String> = entries
+        .iter()
+        .map(|entry| {
+            format!("{} {} {}", entry.action, entry.target, entry.detail)
+                .trim_end()
+                .to_owned()
+        })
+        .collect();
+    let (key, bridge_id, number) = (key.view.id, bridge.view.id, number.id);
+    assert_eq!(
+        told,
+        [
+            format!("tenant.create {tenant} Toko"),
+            format!("key.create {key} production"),
+            format!("bridge.create {bridge_id} front"),
+            format!("number.create {number} Line"),
+            format!("tenant.update {tenant} rateLimit, lowCreditThreshold"),
+            format!("tenant.suspend {tenant}"),
+            format!("number.update {number} label, isActive=false"),
+            format!("key.revoke {key} production"),
+            format!("bridge.revoke {bridge_id} front"),
+            format!("tenant.resume {tenant}"),
+            format!("function_secret.show {tenant}"),
+            format!("function_secret.rotate {tenant}"),
+            format!("number.delete {number} Main"),
+        ]
+    );
+    for entry in &entries {
+        let of = (!entry.target.starts_with("br_")).then_some(tenant);
+        assert_eq!(
+            (entry.tenant_id, entry.actor, entry.at),
+            (of, Actor::Cli, NOW)
+        );
+        assert_eq!(
+            (entry.node.as_str(), &entry.address, &entry.request_id),
+            ("main", &None, &None)
+        );
+    }
+    let all = format!("{entries:?}");
+    assert!(
+        !all.contains(secret.expose()) && !all.contains("+6221500"),
+        "{all}"
     );
 }

@@ -1,10 +1,10 @@
 //! Agents: persona, voice, greeting and limits of the AI.
 
 use actix_web::{HttpResponse, web::Data};
-use dikala_actors::call::{settings::BUILT_IN_TOOLS, versions};
+use dikala_actors::calls::{settings::BUILT_IN_TOOLS, versions};
 use dikala_entities::{
-    AgentId, Language, Millis, PhoneNumber, TenantId, TransferPrefixes, VoiceId, agent, function,
-    phone_number,
+    AgentId, AuditAction, Language, Millis, OfTenant, PhoneNumber, TenantId, TransferPrefixes,
+    VoiceId, agent, function, phone_number,
 };
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel,
@@ -15,23 +15,25 @@ use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{
-    Answer, READ_ONLY, Unit,
+    Unit,
+    agent_limits::{CallMinutes, Tools},
     listing::{self, Listing},
+    texts::{AgentName, Greeting, SystemPrompt},
     weight::{self, Parts},
 };
 use crate::{
-    error::{ApiError, Missing},
-    extract::{
-        BlankRule, Body, Caller, Fault, FieldCode, Form, Id, Parsed, Query, boolean, integer,
-        language, list, not_allowed, text, transfer_target, word,
+    api::context::Services,
+    audit::{Change, switched},
+    http::{
+        answer::Answer,
+        error::{ApiError, Missing},
+        extract::{Body, Caller, Form, Id, Query, boolean, language, transfer_target, word},
+        field::{Fault, FieldCode},
     },
-    openapi::schema,
-    services::Services,
 };
 
-const TOOLS_DEFAULT: &[&str] = &["end_call"];
-const DURATION_DEFAULT_MINUTES: i64 = 10;
-const DURATION_MAX_MINUTES: i64 = 240;
+/// Fields that an object is read with and that are ignored when it is sent back.
+pub const READ_ONLY: &[&str] = &["id", "agentVersion", "createdAt", "updatedAt"];
 const AGENTS_MAX: u64 = 1_000;
 /// Agents that are read at once for a list.
 const BATCH: u64 = 8;
@@ -45,43 +47,38 @@ const BATCH: u64 = 8;
 }))]
 pub struct AgentDraft {
     /// Display name.
-    #[schema(schema_with = schema::agent_name)]
-    name: String,
+    name: AgentName,
     /// Instructions and persona of the AI.
-    #[schema(schema_with = schema::system_prompt)]
-    system_prompt: String,
-    #[schema(schema_with = schema::voice)]
+    system_prompt: SystemPrompt,
     voice_id: Option<VoiceId>,
     /// Opening greeting.
-    #[schema(min_length = 1, max_length = 1000, pattern = r"^[^\x00]*$")]
-    greeting_text: Option<String>,
-    #[schema(schema_with = schema::language_input)]
+    greeting_text: Option<Greeting>,
+    #[schema(nullable, default = Language::default)]
     language: Language,
     /// The longest call, in minutes of talk.
-    #[schema(schema_with = schema::duration_input)]
-    max_call_duration_minutes: i64,
+    #[schema(nullable, default = CallMinutes::default)]
+    max_call_duration_minutes: CallMinutes,
     /// Where `transfer_to_human` leads.
-    #[schema(schema_with = schema::phone_or_null)]
     escalation_number: Option<PhoneNumber>,
     /// Names of enabled tools: `end_call`, `transfer_to_human` and the agent's own functions.
-    #[schema(schema_with = schema::tools_input)]
-    tools_enabled: Vec<String>,
+    #[schema(nullable, default = Tools::default)]
+    tools_enabled: Tools,
     /// An inactive agent takes no calls.
-    #[schema(schema_with = schema::active_input)]
+    #[schema(nullable, default = true)]
     is_active: bool,
 }
 
 impl AgentDraft {
     fn of(agent: &agent::Model) -> Self {
         Self {
-            name: agent.name.clone(),
-            system_prompt: agent.system_prompt.clone(),
+            name: agent.name.clone().into(),
+            system_prompt: agent.system_prompt.clone().into(),
             voice_id: agent.voice_id,
-            greeting_text: agent.greeting_text.clone(),
+            greeting_text: agent.greeting_text.clone().map(Into::into),
             language: agent.language.clone(),
-            max_call_duration_minutes: agent.max_call_duration_minutes,
+            max_call_duration_minutes: CallMinutes(agent.max_call_duration_minutes),
             escalation_number: agent.escalation_number.clone(),
-            tools_enabled: tools(agent),
+            tools_enabled: Tools(tools(agent)),
             is_active: agent.is_active,
         }
     }
@@ -98,61 +95,51 @@ impl AgentDraft {
             .copied()
             .chain(functions.iter().map(String::as_str))
             .collect();
-        let tools_default = || TOOLS_DEFAULT.iter().map(|&tool| tool.to_owned()).collect();
-        let read_only = [READ_ONLY, &["agentVersion"]].concat();
-        form.read(&read_only, |form| {
-            let name = form.required(
-                "name",
-                now.map(|now| now.name.clone()),
-                text(1, 120, BlankRule::Trim),
-            );
+        form.read(READ_ONLY, |form| {
+            let name = form.required("name", now.map(|now| now.name.clone()), AgentName::parse);
             let system_prompt = form.required(
                 "systemPrompt",
                 now.map(|now| now.system_prompt.clone()),
-                text(1, 32_000, BlankRule::Keep),
+                SystemPrompt::parse,
             );
-            let draft = Self {
-                name: String::new(),
-                system_prompt: String::new(),
-                voice_id: form.optional(
-                    "voiceId",
-                    now.and_then(|now| now.voice_id),
-                    word("a voice"),
-                ),
-                greeting_text: form.optional(
-                    "greetingText",
-                    now.and_then(|now| now.greeting_text.clone()),
-                    text(1, 1_000, BlankRule::Opaque),
-                ),
-                language: form.defaulted(
-                    "language",
-                    now.map(|now| now.language.clone()),
-                    Language::default(),
-                    language,
-                ),
-                max_call_duration_minutes: form.defaulted(
-                    "maxCallDurationMinutes",
-                    now.map(|now| now.max_call_duration_minutes),
-                    DURATION_DEFAULT_MINUTES,
-                    integer(1, DURATION_MAX_MINUTES),
-                ),
-                escalation_number: form.optional(
-                    "escalationNumber",
-                    now.and_then(|now| now.escalation_number.clone()),
-                    |value| transfer_target(transfers, value),
-                ),
-                tools_enabled: form.defaulted(
-                    "toolsEnabled",
-                    now.map(|now| now.tools_enabled.clone()),
-                    tools_default(),
-                    list(0, |value| tool(value, &known), String::eq),
-                ),
-                is_active: form.defaulted("isActive", now.map(|now| now.is_active), true, boolean),
-            };
+            let voice_id = now.and_then(|now| now.voice_id);
+            let voice_id = form.optional("voiceId", voice_id, word("a voice"));
+            let greeting_text = now.and_then(|now| now.greeting_text.clone());
+            let greeting_text = form.optional("greetingText", greeting_text, Greeting::parse);
+            let language = form.defaulted(
+                "language",
+                now.map(|now| now.language.clone()),
+                Language::default(),
+                language,
+            );
+            let max_call_duration_minutes = form.defaulted(
+                "maxCallDurationMinutes",
+                now.map(|now| now.max_call_duration_minutes),
+                CallMinutes::default(),
+                CallMinutes::parse,
+            );
+            let escalation_number = form.optional(
+                "escalationNumber",
+                now.and_then(|now| now.escalation_number.clone()),
+                |value| transfer_target(transfers, value),
+            );
+            let tools_enabled = form.defaulted(
+                "toolsEnabled",
+                now.map(|now| now.tools_enabled.clone()),
+                Tools::default(),
+                |value| Tools::parse(value, &known),
+            );
+            let is_active = form.defaulted("isActive", now.map(|now| now.is_active), true, boolean);
             Some(Self {
                 name: name?,
                 system_prompt: system_prompt?,
-                ..draft
+                voice_id,
+                greeting_text,
+                language,
+                max_call_duration_minutes,
+                escalation_number,
+                tools_enabled,
+                is_active,
             })
         })
     }
@@ -167,14 +154,14 @@ impl AgentDraft {
         agent::Model {
             id,
             tenant_id: tenant,
-            name: self.name,
-            system_prompt: self.system_prompt,
+            name: self.name.into(),
+            system_prompt: self.system_prompt.into(),
             voice_id: self.voice_id,
-            greeting_text: self.greeting_text,
+            greeting_text: self.greeting_text.map(Into::into),
             language: self.language,
-            max_call_duration_minutes: self.max_call_duration_minutes,
+            max_call_duration_minutes: self.max_call_duration_minutes.0,
             escalation_number: self.escalation_number,
-            tools_enabled: tools_json(&self.tools_enabled),
+            tools_enabled: tools_json(&self.tools_enabled.0),
             is_active: self.is_active,
             created_at,
             updated_at: now,
@@ -183,27 +170,39 @@ impl AgentDraft {
         }
     }
 
-    /// What can make the agent heavy, in bytes.
-    fn parts(&self) -> Parts {
-        let greeting = self.greeting_text.as_ref().map_or(0, String::len);
-        let tools = self.tools_enabled.iter().map(String::len).sum();
-        Parts::from([
-            ("systemPrompt", self.system_prompt.len()),
-            ("greetingText", greeting),
-            ("name", self.name.len()),
-            ("toolsEnabled", tools),
+    fn change_of(&self, id: AgentId, before: &Self) -> Change {
+        Change::new(AuditAction::AgentUpdate, id).fields(&[
+            ("name", self.name != before.name),
+            ("systemPrompt", self.system_prompt != before.system_prompt),
+            ("voiceId", self.voice_id != before.voice_id),
+            ("greetingText", self.greeting_text != before.greeting_text),
+            ("language", self.language != before.language),
+            (
+                "maxCallDurationMinutes",
+                self.max_call_duration_minutes != before.max_call_duration_minutes,
+            ),
+            (
+                "escalationNumber",
+                self.escalation_number != before.escalation_number,
+            ),
+            ("toolsEnabled", self.tools_enabled != before.tools_enabled),
+            switched(self.is_active, before.is_active),
         ])
     }
-}
 
-fn tool(value: &Value, known: &[&str]) -> Parsed<String> {
-    let name = value
-        .as_str()
-        .ok_or_else(|| Fault::new(FieldCode::InvalidType, "must be a string"))?;
-    if known.contains(&name) {
-        Ok(name.to_owned())
-    } else {
-        Err(not_allowed(name, "a tool of this agent", known.iter().copied()).into())
+    /// What can make the agent heavy, in bytes.
+    fn parts(&self) -> Parts {
+        let greeting = self
+            .greeting_text
+            .as_ref()
+            .map_or(0, |text| text.as_str().len());
+        let tools = self.tools_enabled.0.iter().map(String::len).sum();
+        Parts::from([
+            ("systemPrompt", self.system_prompt.as_str().len()),
+            ("greetingText", greeting),
+            ("name", self.name.as_str().len()),
+            ("toolsEnabled", tools),
+        ])
     }
 }
 
@@ -222,14 +221,11 @@ pub fn tools_json(tools: &[String]) -> String {
 #[serde(rename_all = "camelCase")]
 #[schema(as = AgentSummary)]
 pub struct ListedAgent {
-    #[schema(schema_with = schema::agent_id)]
     id: AgentId,
     name: String,
     system_prompt: String,
-    #[schema(schema_with = schema::voice)]
     voice_id: Option<VoiceId>,
     greeting_text: Option<String>,
-    #[schema(value_type = String)]
     language: Language,
     max_call_duration_minutes: i64,
     tools_enabled: Vec<String>,
@@ -237,9 +233,7 @@ pub struct ListedAgent {
     /// Goes up with every change of what a call begins with, functions included.
     #[schema(minimum = 1)]
     agent_version: i64,
-    #[schema(schema_with = schema::instant)]
     created_at: Millis,
-    #[schema(schema_with = schema::instant)]
     updated_at: Millis,
 }
 
@@ -257,7 +251,6 @@ pub struct Agent {
     #[serde(flatten)]
     #[schema(inline)]
     listed: ListedAgent,
-    #[schema(schema_with = schema::phone_or_null)]
     escalation_number: Option<PhoneNumber>,
 }
 
@@ -312,8 +305,7 @@ pub async fn find(
     tenant: TenantId,
     id: AgentId,
 ) -> Result<agent::Model, ApiError> {
-    agent::Entity::find_by_id(id)
-        .filter(agent::Column::TenantId.eq(tenant))
+    agent::Entity::one_of(tenant, id)
         .one(db)
         .await?
         .ok_or(ApiError::NotFound(Missing::Agent))
@@ -327,8 +319,7 @@ pub async fn lock(
     id: AgentId,
     now: Millis,
 ) -> Result<agent::Model, ApiError> {
-    let mut agent = agent::Entity::find_by_id(id)
-        .filter(agent::Column::TenantId.eq(tenant))
+    let mut agent = agent::Entity::one_of(tenant, id)
         .lock_exclusive()
         .one(db)
         .await?
@@ -340,14 +331,26 @@ pub async fn lock(
     Ok(agent)
 }
 
+pub(super) async fn refuse_too_many(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+) -> Result<(), ApiError> {
+    let count = agent::Entity::of(tenant).count(db).await?;
+    if count < AGENTS_MAX {
+        return Ok(());
+    }
+    let predicate = format!("would be one of more than {AGENTS_MAX} agents; delete one first");
+    let fault = Fault::new(FieldCode::TooLarge, predicate);
+    Err(ApiError::field(fault.in_field("name")))
+}
+
 async fn function_names(
     db: &impl ConnectionTrait,
-    agent: AgentId,
+    agent: &agent::Model,
 ) -> Result<Vec<String>, ApiError> {
-    let names = function::Entity::find()
+    let names = function::Entity::of_agent(agent)
         .select_only()
         .column(function::Column::Name)
-        .filter(function::Column::AgentId.eq(agent))
         .order_by_asc(function::Column::Id)
         .into_tuple()
         .all(db)
@@ -363,7 +366,7 @@ pub async fn list_all(
 ) -> Result<HttpResponse, ApiError> {
     let list = Listing {
         key: "agents",
-        rows: agent::Entity::find().filter(agent::Column::TenantId.eq(caller.tenant)),
+        rows: agent::Entity::of(caller.tenant),
         by: agent::Column::Id,
         batch: BATCH,
         show: listing::json::<ListedAgent, _>,
@@ -380,24 +383,17 @@ pub async fn create(
     let draft = AgentDraft::read(&body.form()?, None, &[], &services.settings.transfers)?;
     let now = services.clock.now();
     let unit = Unit::begin(&services, &caller).await?;
-    let count = agent::Entity::find()
-        .filter(agent::Column::TenantId.eq(caller.tenant))
-        .count(unit.txn())
-        .await?;
-    if count >= AGENTS_MAX {
-        let predicate = format!("would be one of more than {AGENTS_MAX} agents; delete one first");
-        let fault = Fault::new(FieldCode::TooLarge, predicate);
-        return Err(ApiError::field(fault.in_field("name")));
-    }
+    refuse_too_many(unit.txn(), caller.tenant).await?;
     let growth = draft.parts();
     let agent = draft.into_model(AgentId::new(now), caller.tenant, now, now);
     agent::Entity::insert(agent.clone().into_active_model())
         .exec_without_returning(unit.txn())
         .await?;
     let agent = weight::renew(&unit, &services, agent, &growth, now).await?;
+    let change = Change::new(AuditAction::AgentCreate, agent.id).with(&agent.name);
     let path = format!("/agents/{}", agent.id);
-    unit.commit(Answer::created(&path, &Agent::from(agent)))
-        .await
+    let answer = Answer::created(&path, &Agent::from(agent));
+    unit.commit(answer, Some(change)).await
 }
 
 /// `GET /agents/{id}`
@@ -422,13 +418,14 @@ pub async fn update(
     let unit = Unit::begin(&services, &caller).await?;
     let now = services.clock.now();
     let before = lock(unit.txn(), caller.tenant, id.0, now).await?;
-    let functions = function_names(unit.txn(), id.0).await?;
+    let functions = function_names(unit.txn(), &before).await?;
     let seen = AgentDraft::of(&before);
     let draft = AgentDraft::read(&form, Some(&seen), &functions, &services.settings.transfers)?;
     if draft == seen {
         return Ok(Answer::ok(&Agent::from(before)));
     }
     let growth = weight::growth(&seen.parts(), draft.parts());
+    let change = draft.change_of(id.0, &seen);
     let agent = agent::Model {
         version: before.version,
         weight: before.weight,
@@ -437,7 +434,8 @@ pub async fn update(
     let changed = agent.clone().into_active_model().reset_all();
     changed.update(unit.txn()).await?;
     let agent = weight::renew(&unit, &services, agent, &growth, now).await?;
-    unit.commit(Answer::ok(&Agent::from(agent))).await
+    unit.commit(Answer::ok(&Agent::from(agent)), Some(change))
+        .await
 }
 
 /// `DELETE /agents/{id}`: its functions go with it, its numbers stay without an agent.
@@ -462,5 +460,6 @@ pub async fn delete(
     agent::Entity::delete_by_id(agent.id)
         .exec(unit.txn())
         .await?;
-    unit.commit(Answer::no_content()).await
+    let change = Change::new(AuditAction::AgentDelete, agent.id).with(&agent.name);
+    unit.commit(Answer::no_content(), Some(change)).await
 }

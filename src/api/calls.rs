@@ -1,33 +1,34 @@
 //! Calls: their history, what they announced, what was said, and the two things a tenant can do to a running one.
 
 use actix_web::{HttpResponse, web::Data};
-use dikala_actors::call::versions;
+use dikala_actors::calls::{CallError, Input, versions};
 use dikala_entities::{
-    AgentId, CallId, CallStatus, CallerNumber, HangupInitiator, HangupReason, Millis, PhoneNumber,
-    PhoneNumberId, TenantId, call, event, transcript,
+    AgentId, AuditAction, CallId, CallStatus, CallerNumber, HangupInitiator, HangupReason, Millis,
+    OfTenant, PhoneNumber, PhoneNumberId, Speaker, TenantId, call, event, transcript,
 };
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, DerivePartialModel, EntityTrait, QueryFilter,
-    QueryOrder, QuerySelect,
+    ColumnTrait, Condition, ConnectionTrait, DbErr, DerivePartialModel, QueryFilter, QueryOrder,
+    QuerySelect, Select,
 };
 use serde::Serialize;
 use serde_json::{Value, value::RawValue};
 use utoipa::ToSchema;
 
 use super::{
-    Answer, Page,
+    call_filter::{Filter, end_of_page, older_than},
     events::Event,
     listing::{self, Listing},
-    refused,
+    stored::{Json, raw},
 };
 use crate::{
-    error::{ApiError, Missing},
-    extract::{
-        Body, Caller, Fault, FieldCode, Id, Parsed, Query, Reader, id, instant, transfer_target,
-        word,
+    api::context::Services,
+    audit::Change,
+    http::{
+        answer::Answer,
+        error::{ApiError, Missing},
+        extract::{Body, Caller, Id, Query, no_transfer, transfer_target},
+        field::{Fault, FieldCode},
     },
-    openapi::schema,
-    services::Services,
 };
 
 /// Events of a call that are read at once.
@@ -73,38 +74,33 @@ struct CallRow {
     "metadata": {"campaign": "january"}
 }))]
 pub struct Call {
-    #[schema(schema_with = schema::call_id)]
-    id: CallId,
-    #[schema(schema_with = schema::phone_number_id)]
-    phone_number_id: PhoneNumberId,
-    #[schema(schema_with = schema::agent_id_or_null)]
-    agent_id: Option<AgentId>,
+    pub(crate) id: CallId,
+    pub(crate) phone_number_id: PhoneNumberId,
+    pub(crate) agent_id: Option<AgentId>,
     /// What the call began with; null where it was refused.
-    agent_version: Option<i64>,
-    #[schema(value_type = String)]
-    caller_number: CallerNumber,
-    #[schema(schema_with = schema::phone)]
-    callee_number: PhoneNumber,
-    #[schema(schema_with = schema::direction)]
-    direction: &'static str,
-    #[schema(schema_with = schema::call_status)]
-    status: CallStatus,
-    #[schema(schema_with = schema::instant)]
-    started_at: Millis,
-    #[schema(schema_with = schema::instant_or_null)]
-    answered_at: Option<Millis>,
-    #[schema(schema_with = schema::instant_or_null)]
-    ended_at: Option<Millis>,
-    duration_seconds: Option<i64>,
-    talk_time_seconds: Option<i64>,
-    #[schema(schema_with = schema::hangup_reason)]
-    hangup_reason: Option<HangupReason>,
-    #[schema(schema_with = schema::hangup_initiator)]
-    hangup_initiator: Option<HangupInitiator>,
-    transcript_summary: Option<String>,
-    ai_cost_idr: Option<i64>,
-    #[schema(schema_with = schema::any_object)]
-    metadata: Box<RawValue>,
+    pub(crate) agent_version: Option<i64>,
+    pub(crate) caller_number: CallerNumber,
+    pub(crate) callee_number: PhoneNumber,
+    pub(crate) direction: Direction,
+    pub(crate) status: CallStatus,
+    pub(crate) started_at: Millis,
+    pub(crate) answered_at: Option<Millis>,
+    pub(crate) ended_at: Option<Millis>,
+    pub(crate) duration_seconds: Option<i64>,
+    pub(crate) talk_time_seconds: Option<i64>,
+    pub(crate) hangup_reason: Option<HangupReason>,
+    pub(crate) hangup_initiator: Option<HangupInitiator>,
+    pub(crate) transcript_summary: Option<String>,
+    pub(crate) ai_cost_idr: Option<i64>,
+    pub(crate) metadata: Json,
+}
+
+/// Who called whom.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Direction {
+    /// A customer called one of the tenant's numbers.
+    Inbound,
 }
 
 /// A page of calls, newest first.
@@ -112,17 +108,16 @@ pub struct Call {
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({"calls": [], "limit": 50, "offset": 0, "hasMore": false}))]
 pub struct CallList {
-    calls: Vec<Call>,
+    pub(crate) calls: Vec<Call>,
     limit: i64,
     offset: i64,
-    has_more: bool,
+    pub(crate) has_more: bool,
 }
 
 /// Where to connect the caller; the agent's `escalationNumber` if left out.
 #[derive(Clone, Debug, ToSchema)]
 #[schema(example = json!({"to": "+6281234567890"}))]
 pub struct Transfer {
-    #[schema(schema_with = schema::phone_or_null)]
     pub to: Option<PhoneNumber>,
 }
 
@@ -134,7 +129,6 @@ pub struct Transfer {
     "turns": [{"role": "agent", "text": "Selamat pagi!"}, {"role": "caller", "text": "Pagi, saya mau buat janji."}]
 }))]
 pub struct Transcript {
-    #[schema(schema_with = schema::call_id)]
     call_id: CallId,
     summary: Option<String>,
     /// Objects of `role` (`caller`, `agent` or `tool`), `text` and perhaps `at`.
@@ -145,8 +139,7 @@ pub struct Transcript {
 /// One utterance.
 #[derive(Clone, Debug, ToSchema)]
 pub struct Turn {
-    #[schema(schema_with = schema::role)]
-    pub role: String,
+    pub role: Speaker,
     pub text: String,
     /// When, where the bridge said so.
     #[schema(required = false)]
@@ -176,7 +169,7 @@ impl From<CallRow> for Call {
             agent_version: row.agent_version,
             caller_number: row.caller_number,
             callee_number: row.callee_number,
-            direction: "inbound",
+            direction: Direction::Inbound,
             status: row.status,
             started_at: row.started_at,
             answered_at: row.answered_at,
@@ -187,16 +180,9 @@ impl From<CallRow> for Call {
             hangup_initiator: row.hangup_initiator,
             transcript_summary: row.transcript_summary,
             ai_cost_idr: row.ai_cost_idr,
-            metadata: raw(row.metadata, "{}"),
+            metadata: Json::object(row.metadata),
         }
     }
-}
-
-/// JSON from the store as it stands, or `otherwise` where it is none.
-pub(super) fn raw(json: String, otherwise: &'static str) -> Box<RawValue> {
-    RawValue::from_string(json).unwrap_or_else(|_| {
-        RawValue::from_string(otherwise.to_owned()).expect("the fallback is JSON")
-    })
 }
 
 async fn find(
@@ -204,103 +190,11 @@ async fn find(
     tenant: TenantId,
     id: CallId,
 ) -> Result<CallRow, ApiError> {
-    call::Entity::find_by_id(id)
-        .filter(call::Column::TenantId.eq(tenant))
+    call::Entity::one_of(tenant, id)
         .into_partial_model()
         .one(db)
         .await?
         .ok_or(ApiError::NotFound(Missing::Call))
-}
-
-struct Filter {
-    page: Page,
-    status: Option<CallStatus>,
-    from: Option<Millis>,
-    to: Option<Millis>,
-    agent: Option<AgentId>,
-    number: Option<PhoneNumberId>,
-    caller: Option<CallerNumber>,
-    before: Option<CallId>,
-}
-
-impl Filter {
-    fn read(query: &Query) -> Result<Self, ApiError> {
-        query.0.read(&[], |form| {
-            Some(Self {
-                page: Page::read(form),
-                status: form.optional("status", None, word("a status")),
-                from: form.optional("from", None, instant),
-                to: form.optional("to", None, instant),
-                agent: form.optional("agentId", None, id("an agent")),
-                number: form.optional("phoneNumberId", None, id("a phone number")),
-                caller: form.optional("callerNumber", None, caller_number),
-                before: cursor(form),
-            })
-        })
-    }
-
-    fn of(&self, tenant: TenantId) -> Condition {
-        Condition::all()
-            .add(call::Column::TenantId.eq(tenant))
-            .add_option(self.status.map(|status| call::Column::Status.eq(status)))
-            .add_option(self.from.map(|from| call::Column::StartedAt.gte(from)))
-            .add_option(self.to.map(|to| call::Column::StartedAt.lt(to)))
-            .add_option(self.agent.map(|agent| call::Column::AgentId.eq(agent)))
-            .add_option(
-                self.number
-                    .map(|number| call::Column::PhoneNumberId.eq(number)),
-            )
-            .add_option(
-                self.caller
-                    .clone()
-                    .map(|caller| call::Column::CallerNumber.eq(caller)),
-            )
-    }
-}
-
-/// Where the page before ended. Calls that come in meanwhile do not move what is older than that, as they do with `offset`.
-fn cursor(form: &mut Reader<'_>) -> Option<CallId> {
-    form.optional("before", None, id("a call"))
-}
-
-fn caller_number(value: &Value) -> Parsed<CallerNumber> {
-    let text = value.as_str().unwrap_or_default();
-    // A plus that was not percent-encoded arrives in a query string as a blank.
-    let mended = match text.strip_prefix(' ') {
-        Some(digits) if digits.bytes().all(|b| b.is_ascii_digit()) => format!("+{digits}"),
-        _ => text.to_owned(),
-    };
-    mended
-        .parse()
-        .map_err(|error| Fault::new(FieldCode::InvalidFormat, format!("{error}")).into())
-}
-
-/// Older than that call, in the order of the list.
-async fn older(
-    db: &impl ConnectionTrait,
-    tenant: TenantId,
-    before: CallId,
-) -> Result<Condition, ApiError> {
-    let at: Option<Millis> = call::Entity::find_by_id(before)
-        .filter(call::Column::TenantId.eq(tenant))
-        .select_only()
-        .column(call::Column::StartedAt)
-        .into_tuple()
-        .one(db)
-        .await?;
-    let at = at.ok_or_else(|| {
-        let predicate = "names no call of this account; begin again without it";
-        ApiError::field(Fault::new(FieldCode::NotFound, predicate).in_field("before"))
-    })?;
-    let same_moment = Condition::all()
-        .add(call::Column::StartedAt.eq(at))
-        .add(call::Column::Id.lt(before));
-    // Said twice, so that the index begins where the page does.
-    Ok(Condition::all().add(call::Column::StartedAt.lte(at)).add(
-        Condition::any()
-            .add(call::Column::StartedAt.lt(at))
-            .add(same_moment),
-    ))
 }
 
 /// `GET /calls`
@@ -309,26 +203,79 @@ pub async fn list(
     services: Data<Services>,
     query: Query,
 ) -> Result<Answer, ApiError> {
-    let filter = Filter::read(&query)?;
+    let filter = Filter::read(&query.0)?;
+    let listed = page(services.store.api_reader(), caller.tenant, &filter).await?;
+    Ok(Answer::ok(&listed))
+}
+
+/// A page of a tenant's calls, newest first.
+pub(crate) async fn page(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+    filter: &Filter,
+) -> Result<CallList, ApiError> {
     let page = filter.page;
-    let mut select = call::Entity::find().filter(filter.of(caller.tenant));
+    let mut select = newest_first(tenant, Some(filter));
     if let Some(before) = filter.before {
-        select = select.filter(older(services.store.api_reader(), caller.tenant, before).await?);
+        let end = end_of_page(db, tenant, before).await?;
+        select = select.filter(older_than(end));
     }
-    let select = select
-        .order_by_desc(call::Column::StartedAt)
-        .order_by_desc(call::Column::Id);
-    let db = services.store.api_reader();
     let mut rows: Vec<CallRow> = Vec::new();
     if page.is_in_reach(db, &select, GO_BACK).await? {
         rows = page.of(select).into_partial_model().all(db).await?;
     }
-    Ok(Answer::ok(&CallList {
+    Ok(CallList {
         has_more: page.has_more(&mut rows),
         calls: rows.into_iter().map(Into::into).collect(),
         limit: page.limit,
         offset: page.offset,
-    }))
+    })
+}
+
+/// Calls that a filter lets through, newest first, at most `limit`: those older than the call that `after` tells of.
+pub(crate) async fn batch(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+    filter: &Filter,
+    after: Option<(Millis, CallId)>,
+    limit: u64,
+) -> Result<Vec<Call>, DbErr> {
+    let mut select = newest_first(tenant, Some(filter));
+    if let Some(after) = after {
+        select = select.filter(older_than(after));
+    }
+    let rows: Vec<CallRow> = select.limit(limit).into_partial_model().all(db).await?;
+    Ok(rows.into_iter().map(Into::into).collect())
+}
+
+/// The tenant's newest calls, at most `limit`.
+pub(crate) async fn latest(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+    limit: u64,
+) -> Result<Vec<Call>, DbErr> {
+    let select = newest_first(tenant, None).limit(limit);
+    let rows: Vec<CallRow> = select.into_partial_model().all(db).await?;
+    Ok(rows.into_iter().map(Into::into).collect())
+}
+
+/// Those of some calls that are the tenant's and that a filter lets through, if there is one; newest first.
+pub(crate) async fn among(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+    filter: Option<&Filter>,
+    ids: impl IntoIterator<Item = CallId>,
+) -> Result<Vec<Call>, DbErr> {
+    let select = newest_first(tenant, filter).filter(call::Column::Id.is_in(ids));
+    let rows: Vec<CallRow> = select.into_partial_model().all(db).await?;
+    Ok(rows.into_iter().map(Into::into).collect())
+}
+
+fn newest_first(tenant: TenantId, filter: Option<&Filter>) -> Select<call::Entity> {
+    call::Entity::of(tenant)
+        .filter(filter.map_or_else(Condition::all, Filter::condition))
+        .order_by_desc(call::Column::StartedAt)
+        .order_by_desc(call::Column::Id)
 }
 
 /// `GET /calls/{id}`
@@ -348,7 +295,7 @@ pub async fn transcript(
     id: Id<CallId>,
 ) -> Result<Answer, ApiError> {
     let call = find(services.store.api_reader(), caller.tenant, id.0).await?;
-    let stored = transcript::Entity::find_by_id(call.id)
+    let stored = transcript::Entity::one_of(caller.tenant, call.id)
         .one(services.store.api_reader())
         .await?;
     let (summary, turns) = match stored {
@@ -372,7 +319,7 @@ pub async fn events(
     let call = find(services.store.api_reader(), caller.tenant, id.0).await?;
     let list = Listing {
         key: "events",
-        rows: event::Entity::find().filter(event::Column::CallId.eq(call.id)),
+        rows: event::Entity::of(caller.tenant).filter(event::Column::CallId.eq(call.id)),
         by: event::Column::Id,
         batch: EVENTS_BATCH,
         show: listing::json::<Event, _>,
@@ -387,12 +334,15 @@ pub async fn hang_up(
     id: Id<CallId>,
     body: Body,
 ) -> Result<Answer, ApiError> {
-    running(&services, caller.tenant, id.0).await?;
+    let call = running(&services, caller.tenant, id.0).await?;
     body.optional_form()?.expect_empty()?;
-    let done = services.calls.hang_up(caller.tenant, id.0).await;
-    done.map_err(|error| refused(error, Missing::Call))?;
-    let row = find(services.store.api_reader(), caller.tenant, id.0).await?;
-    Ok(Answer::accepted(&Call::from(row)))
+    let change = Change::new(AuditAction::CallHangup, id.0);
+    let wish = Input::RequestHangUp {
+        by: HangupInitiator::Tenant,
+        audit: Some(Box::new(caller.entry(change, services.clock.now()))),
+    };
+    ask(&services, &call, wish).await?;
+    Ok(Answer::accepted(&Call::from(call)))
 }
 
 /// `POST /calls/{id}/transfer`
@@ -402,7 +352,7 @@ pub async fn transfer(
     id: Id<CallId>,
     body: Body,
 ) -> Result<Answer, ApiError> {
-    running(&services, caller.tenant, id.0).await?;
+    let call = running(&services, caller.tenant, id.0).await?;
     let sent = body.optional_form()?.read(&[], |form| {
         let transfers = &services.settings.transfers;
         let target = |value: &Value| transfer_target(transfers, value);
@@ -410,35 +360,70 @@ pub async fn transfer(
     })?;
     let to = match sent {
         Some(to) => to,
-        None => escalation_number(&services, id.0).await?,
+        None => escalation_number(&services, caller.tenant, id.0).await?,
     };
-    let done = services.calls.transfer(caller.tenant, id.0, to).await;
-    done.map_err(|error| refused(error, Missing::Call))?;
-    let row = find(services.store.api_reader(), caller.tenant, id.0).await?;
-    Ok(Answer::accepted(&Call::from(row)))
+    let change = Change::new(AuditAction::CallTransfer, id.0).with(format_args!("{to:?}"));
+    let audit = Some(Box::new(caller.entry(change, services.clock.now())));
+    ask(&services, &call, Input::RequestTransfer { to, audit }).await?;
+    Ok(Answer::accepted(&Call::from(call)))
 }
 
-async fn running(services: &Services, tenant: TenantId, id: CallId) -> Result<(), ApiError> {
+/// The tenant's call as it is now; 404, or an error where it is over.
+async fn running(services: &Services, tenant: TenantId, id: CallId) -> Result<CallRow, ApiError> {
     let call = find(services.store.api_reader(), tenant, id).await?;
     if call.status.is_final() {
         Err(ApiError::CallNotActive)
     } else {
-        Ok(())
+        Ok(call)
     }
 }
 
-/// The number of the agent as it was when the call began.
-async fn escalation_number(services: &Services, id: CallId) -> Result<PhoneNumber, ApiError> {
+/// Asks for something of a call that is known to be the tenant's. Done means: the command is stored and on its way to the
+/// bridge; the call itself changes when the bridge says so.
+async fn ask(services: &Services, call: &CallRow, input: Input) -> Result<(), ApiError> {
+    services.calls.tell(None, call.id, input).await?;
+    Ok(())
+}
+
+/// Why a call did not do what a tenant asked of it.
+impl From<CallError> for ApiError {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::UnknownCall | CallError::UnknownNumber => Self::NotFound(Missing::Call),
+            CallError::NotActive | CallError::InvalidTransition { .. } => Self::CallNotActive,
+            CallError::TransferNotAllowed => Self::field(no_transfer().in_field("to")),
+            CallError::TooManyTransfers => {
+                let sentence = "The call was transferred 5 times, the most that a call can be.";
+                let fault = Fault::sentence(FieldCode::NotAllowed, sentence);
+                Self::field(fault.in_field("to"))
+            }
+            CallError::Busy | CallError::Unavailable => Self::Unavailable,
+        }
+    }
+}
+
+async fn escalation_number(
+    services: &Services,
+    tenant: TenantId,
+    id: CallId,
+) -> Result<PhoneNumber, ApiError> {
     let db = services.store.api_reader();
-    let row = call::Entity::find_by_id(id).one(db).await?;
-    let settings = match &row {
-        Some(row) => versions::of_call(db, row).await?,
+    let row = call::Entity::one_of(tenant, id).one(db).await?;
+    let number = match &row {
+        Some(row) => agents_number(db, row).await?,
         None => None,
     };
-    settings
-        .and_then(|settings| settings.escalation_number)
-        .ok_or_else(|| {
-            let predicate = "is required: the call's agent has no escalationNumber";
-            ApiError::field(Fault::new(FieldCode::Required, predicate).in_field("to"))
-        })
+    number.ok_or_else(|| {
+        let predicate = "is required: the call's agent has no escalationNumber";
+        ApiError::field(Fault::new(FieldCode::Required, predicate).in_field("to"))
+    })
+}
+
+/// Where a call is transferred that names no number: the agent's, as it was when the call began.
+pub(crate) async fn agents_number(
+    db: &impl ConnectionTrait,
+    call: &call::Model,
+) -> Result<Option<PhoneNumber>, DbErr> {
+    let settings = versions::of_call(db, call).await?;
+    Ok(settings.and_then(|settings| settings.escalation_number))
 }

@@ -2,18 +2,21 @@
 
 use actix_web::web::Data;
 use dikala_entities::{
-    CallId, Millis, TransactionId, TransactionType, credit_account, credit_transaction,
+    CallId, Millis, OfTenant, TenantId, TransactionId, TransactionType, credit_account,
+    credit_transaction,
 };
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, QueryFilter, QueryOrder, QuerySelect, Select};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Answer, Page};
+use super::Page;
 use crate::{
-    error::ApiError,
-    extract::{Caller, Query},
-    openapi::schema,
-    services::Services,
+    api::context::Services,
+    http::{
+        answer::Answer,
+        error::ApiError,
+        extract::{Caller, Query},
+    },
 };
 
 /// The tenant's minutes. Minutes that are only held for running calls are still in the balance.
@@ -30,19 +33,15 @@ pub struct Balance {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Transaction {
-    #[schema(schema_with = schema::transaction_id)]
     id: TransactionId,
     #[serde(rename = "type")]
-    #[schema(schema_with = schema::transaction_type)]
     kind: TransactionType,
     /// Signed.
     minutes: i64,
     balance_after_minutes: i64,
-    #[schema(schema_with = schema::call_id_or_null)]
     call_id: Option<CallId>,
     description: Option<String>,
     reference: Option<String>,
-    #[schema(schema_with = schema::instant)]
     created_at: Millis,
 }
 
@@ -76,11 +75,17 @@ impl From<credit_transaction::Model> for Transaction {
     }
 }
 
+/// The tenant's account, if it has one yet.
+pub async fn account(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+) -> Result<Option<credit_account::Model>, DbErr> {
+    credit_account::Entity::of(tenant).one(db).await
+}
+
 /// `GET /credits`
 pub async fn balance(caller: Caller, services: Data<Services>) -> Result<Answer, ApiError> {
-    let account = credit_account::Entity::find_by_id(caller.tenant)
-        .one(services.store.api_reader())
-        .await?;
+    let account = account(services.store.api_reader(), caller.tenant).await?;
     // No account yet: nothing was bought and nothing used.
     let balance = account.map_or(
         Balance {
@@ -97,6 +102,31 @@ pub async fn balance(caller: Caller, services: Data<Services>) -> Result<Answer,
     Ok(Answer::ok(&balance))
 }
 
+/// Movements of a tenant's balance, newest first.
+fn newest(tenant: TenantId) -> Select<credit_transaction::Entity> {
+    credit_transaction::Entity::of(tenant).order_by_desc(credit_transaction::Column::Seq)
+}
+
+/// At most so many movements, newest first; older than `before`, where it is given. None are older than one that the tenant does
+/// not have.
+pub async fn latest(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+    before: Option<TransactionId>,
+    limit: u64,
+) -> Result<Vec<credit_transaction::Model>, DbErr> {
+    let mut select = newest(tenant);
+    if let Some(before) = before {
+        let last = credit_transaction::Entity::of(tenant)
+            .filter(credit_transaction::Column::Id.eq(before));
+        let Some(last) = last.one(db).await? else {
+            return Ok(Vec::new());
+        };
+        select = select.filter(credit_transaction::Column::Seq.lt(last.seq));
+    }
+    select.limit(limit).all(db).await
+}
+
 /// `GET /credits/transactions`
 pub async fn transactions(
     caller: Caller,
@@ -105,9 +135,7 @@ pub async fn transactions(
 ) -> Result<Answer, ApiError> {
     let page = query.0.read(&[], |form| Some(Page::read(form)))?;
     let db = services.store.api_reader();
-    let ours = credit_transaction::Entity::find()
-        .filter(credit_transaction::Column::TenantId.eq(caller.tenant))
-        .order_by_desc(credit_transaction::Column::Seq);
+    let ours = newest(caller.tenant);
     let last: Option<i64> = ours
         .clone()
         .select_only()

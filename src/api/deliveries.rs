@@ -3,23 +3,26 @@
 use actix_web::web::Data;
 use dikala_actors::webhooks::recovery::count;
 use dikala_entities::{
-    CallId, DeliveryId, DeliveryStatus, EventId, EventKind, Millis, RecoveryId, TenantId,
-    WebhookId, attempt, delivery, event, recovery,
+    AuditAction, CallId, DeliveryId, DeliveryStatus, EventId, EventKind, InstantOrDate, Millis,
+    OfTenant, RecoveryId, TenantId, WebhookId, attempt, delivery, event, recovery, webhook,
 };
 use sea_orm::{
-    ActiveModelTrait, ColumnTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter,
-    QueryOrder, QuerySelect,
+    ActiveModelTrait, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel,
+    PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select,
 };
 use serde::Serialize;
-use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::{Answer, Page, Unit, calls::raw, webhooks};
+use super::{Page, Unit, stored::Json, webhooks};
 use crate::{
-    error::{ApiError, Missing},
-    extract::{Body, Caller, Fault, FieldCode, Form, Id, Query, instant, word},
-    openapi::schema,
-    services::Services,
+    api::context::Services,
+    audit::Change,
+    http::{
+        answer::Answer,
+        error::{ApiError, Missing},
+        extract::{Body, Caller, Form, Id, Query, instant, word},
+        field::{Fault, FieldCode},
+    },
 };
 
 /// Attempts shown of one delivery, newest first.
@@ -37,27 +40,18 @@ const RECOVERIES_MAX: u64 = 10;
     "nextAttemptAt": "2026-01-16T08:00:00.000Z", "createdAt": "2026-01-15T03:30:04.000Z", "completedAt": null
 }))]
 pub struct Delivery {
-    #[schema(schema_with = schema::delivery_id)]
     id: DeliveryId,
-    #[schema(schema_with = schema::webhook_id)]
     webhook_id: WebhookId,
-    #[schema(schema_with = schema::event_id)]
     event_id: EventId,
-    #[schema(schema_with = schema::event_kind)]
     event: EventKind,
-    #[schema(schema_with = schema::call_id_or_null)]
     call_id: Option<CallId>,
-    #[schema(schema_with = schema::delivery_status)]
     status: DeliveryStatus,
     is_test: bool,
     /// Attempts made so far.
     attempt_count: i64,
     /// Null once it is over.
-    #[schema(schema_with = schema::instant_or_null)]
     next_attempt_at: Option<Millis>,
-    #[schema(schema_with = schema::instant)]
     created_at: Millis,
-    #[schema(schema_with = schema::instant_or_null)]
     completed_at: Option<Millis>,
 }
 
@@ -80,8 +74,7 @@ pub struct DeliveryDetail {
     #[schema(inline)]
     delivery: Delivery,
     /// The body that is sent; null once it is no longer kept.
-    #[schema(schema_with = schema::any_object_or_null)]
-    payload: Option<Box<RawValue>>,
+    payload: Option<Json>,
     /// Oldest first.
     attempts: Vec<Attempt>,
 }
@@ -91,7 +84,6 @@ pub struct DeliveryDetail {
 #[serde(rename_all = "camelCase")]
 pub struct Attempt {
     number: i64,
-    #[schema(schema_with = schema::instant)]
     started_at: Millis,
     duration_ms: i64,
     /// Null where no answer came.
@@ -100,6 +92,14 @@ pub struct Attempt {
     error: Option<String>,
     /// The beginning of the answer's body.
     response: String,
+}
+
+/// A delivery, the event that it carries (none once that is no longer kept), and its last attempts, oldest first.
+#[derive(Clone, Debug)]
+pub struct Found {
+    pub delivery: delivery::Model,
+    pub event: Option<event::Model>,
+    pub attempts: Vec<attempt::Model>,
 }
 
 /// What is said to who skips too many deliveries.
@@ -120,9 +120,9 @@ pub struct DeliveryList {
 #[derive(Clone, Debug, ToSchema)]
 #[schema(example = json!({"since": "2026-01-15T03:00:00Z", "until": "2026-01-15T05:00:00Z"}))]
 pub struct Recovery {
-    #[schema(schema_with = schema::instant_input)]
+    #[schema(value_type = InstantOrDate)]
     since: Millis,
-    #[schema(schema_with = schema::instant_input_or_null)]
+    #[schema(value_type = Option<InstantOrDate>)]
     until: Option<Millis>,
 }
 
@@ -164,32 +164,68 @@ impl From<attempt::Model> for Attempt {
     }
 }
 
-fn by_id(tenant: TenantId, id: DeliveryId) -> sea_orm::Select<delivery::Entity> {
-    delivery::Entity::find_by_id(id).filter(delivery::Column::TenantId.eq(tenant))
-}
-
-/// A delivery with its payload and its attempts, or 404.
-pub async fn detail(
-    services: &Services,
+/// The tenant's delivery with its event and its attempts, or 404.
+pub async fn find(
+    db: &impl ConnectionTrait,
     tenant: TenantId,
     id: DeliveryId,
-) -> Result<DeliveryDetail, ApiError> {
-    let db = services.store.api_reader();
+) -> Result<Found, ApiError> {
     let missing = ApiError::NotFound(Missing::Delivery);
-    let row = by_id(tenant, id).one(db).await?.ok_or(missing)?;
-    let payload = event::Entity::find_by_id(row.event_id).one(db).await?;
-    let mut attempts = attempt::Entity::find()
-        .filter(attempt::Column::DeliveryId.eq(row.id))
+    let delivery = delivery::Entity::one_of(tenant, id)
+        .one(db)
+        .await?
+        .ok_or(missing)?;
+    let event = event::Entity::one_of(tenant, delivery.event_id)
+        .one(db)
+        .await?;
+    let mut attempts = attempt::Entity::of_delivery(&delivery)
         .order_by_desc(attempt::Column::Number)
         .limit(ATTEMPTS_MAX)
         .all(db)
         .await?;
     attempts.reverse();
-    Ok(DeliveryDetail {
-        delivery: row.into(),
-        payload: payload.map(|event| raw(event.body, "null")),
-        attempts: attempts.into_iter().map(Into::into).collect(),
+    Ok(Found {
+        delivery,
+        event,
+        attempts,
     })
+}
+
+async fn detail(
+    services: &Services,
+    tenant: TenantId,
+    id: DeliveryId,
+) -> Result<DeliveryDetail, ApiError> {
+    let found = find(services.store.api_reader(), tenant, id).await?;
+    Ok(DeliveryDetail {
+        delivery: found.delivery.into(),
+        payload: found.event.map(|event| Json::object(event.body)),
+        attempts: found.attempts.into_iter().map(Into::into).collect(),
+    })
+}
+
+/// Deliveries to a webhook, newest first.
+fn newest(webhook: &webhook::Model, status: Option<DeliveryStatus>) -> Select<delivery::Entity> {
+    let select = delivery::Entity::of_webhook(webhook).order_by_desc(delivery::Column::Id);
+    match status {
+        None => select,
+        Some(status) => select.filter(delivery::Column::Status.eq(status)),
+    }
+}
+
+/// At most so many deliveries to a webhook, newest first; older than `before`, where it is given.
+pub async fn latest(
+    db: &impl ConnectionTrait,
+    webhook: &webhook::Model,
+    status: Option<DeliveryStatus>,
+    before: Option<DeliveryId>,
+    limit: u64,
+) -> Result<Vec<delivery::Model>, DbErr> {
+    let mut select = newest(webhook, status);
+    if let Some(before) = before {
+        select = select.filter(delivery::Column::Id.lt(before));
+    }
+    select.limit(limit).all(db).await
 }
 
 /// `GET /webhooks/{id}/deliveries`
@@ -205,12 +241,7 @@ pub async fn list(
         let status: Option<DeliveryStatus> = form.optional("status", None, word("a status"));
         Some((page, status))
     })?;
-    let mut select = delivery::Entity::find()
-        .filter(delivery::Column::WebhookId.eq(webhook.id))
-        .order_by_desc(delivery::Column::Id);
-    if let Some(status) = status {
-        select = select.filter(delivery::Column::Status.eq(status));
-    }
+    let select = newest(&webhook, status);
     let db = services.store.api_reader();
     let mut rows = Vec::new();
     if page.is_in_reach(db, &select, NARROW).await? {
@@ -242,7 +273,7 @@ pub async fn resend(
     body: Body,
 ) -> Result<Answer, ApiError> {
     let missing = || ApiError::NotFound(Missing::Delivery);
-    let seen = by_id(caller.tenant, id.0)
+    let seen = delivery::Entity::one_of(caller.tenant, id.0)
         .one(services.store.api_reader())
         .await?
         .ok_or_else(missing)?;
@@ -250,7 +281,7 @@ pub async fn resend(
     let now = services.clock.now();
     let unit = Unit::begin(&services, &caller).await?;
     webhooks::find(unit.txn(), caller.tenant, seen.webhook_id).await?;
-    let mut row = by_id(caller.tenant, id.0)
+    let mut row = delivery::Entity::one_of(caller.tenant, id.0)
         .lock_exclusive()
         .one(unit.txn())
         .await?
@@ -265,9 +296,25 @@ pub async fn resend(
     row.completed_at = None;
     let change = row.clone().into_active_model().reset_all();
     change.update(unit.txn()).await?;
-    let answer = unit.commit(Answer::accepted(&Delivery::from(row))).await?;
+    let change = Change::new(AuditAction::DeliveryResend, row.id).with(row.webhook_id);
+    let answer = Answer::accepted(&Delivery::from(row));
+    let answer = unit.commit(answer, Some(change)).await?;
     services.outbound.wake();
     Ok(answer)
+}
+
+/// `POST /webhooks/{id}/test`
+pub async fn test(
+    caller: Caller,
+    services: Data<Services>,
+    id: Id<WebhookId>,
+    body: Body,
+) -> Result<Answer, ApiError> {
+    let webhook = webhooks::find(services.store.api_reader(), caller.tenant, id.0).await?;
+    body.optional_form()?.expect_empty()?;
+    let delivery = services.outbound.test_webhook(webhook).await?;
+    let shown = detail(&services, caller.tenant, delivery).await?;
+    Ok(Answer::ok(&shown))
 }
 
 impl Recovery {
@@ -307,24 +354,26 @@ pub async fn recover(
     // Counted before the transaction, which on SQLite would hold up every other write for as long as that takes.
     let deliveries = count(services.store.api_reader(), &asked).await?;
     let unit = Unit::begin(&services, &caller).await?;
+    let mut change = None;
     if deliveries > 0 {
-        webhooks::lock(unit.txn(), caller.tenant, webhook.id).await?;
-        refuse_too_many(&unit, webhook.id).await?;
+        let sent = format!("{deliveries} deliveries");
+        change = Some(Change::new(AuditAction::WebhookRecover, webhook.id).with(sent));
+        let webhook = webhooks::lock(unit.txn(), caller.tenant, webhook.id).await?;
+        refuse_too_many(&unit, &webhook).await?;
         recovery::Entity::insert(asked.into_active_model())
             .exec_without_returning(unit.txn())
             .await?;
     }
     let answer = unit
-        .commit(Answer::accepted(&Recovered { deliveries }))
+        .commit(Answer::accepted(&Recovered { deliveries }), change)
         .await?;
     services.outbound.wake();
     Ok(answer)
 }
 
 /// Counts under the lock of the webhook's row: two at once cannot both be the last.
-async fn refuse_too_many(unit: &Unit, webhook: WebhookId) -> Result<(), ApiError> {
-    let open = recovery::Entity::find()
-        .filter(recovery::Column::WebhookId.eq(webhook))
+async fn refuse_too_many(unit: &Unit, webhook: &webhook::Model) -> Result<(), ApiError> {
+    let open = recovery::Entity::of_webhook(webhook)
         .count(unit.txn())
         .await?;
     if open < RECOVERIES_MAX {

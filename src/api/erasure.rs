@@ -3,28 +3,35 @@
 use std::collections::BTreeSet;
 
 use actix_web::web::Data;
-use dikala_actors::call::without_personal_data;
+use dikala_actors::calls::without_personal_data;
 use dikala_entities::{
-    CallId, CallerNumber, DeliveryStatus, EventId, Millis, TenantId, WebhookId, attempt, call,
-    delivery, erasure, event, idempotency, invocation,
-    store::{Kind, Transaction, json_rows, json_statement},
+    AuditAction, CallId, CallerNumber, DeliveryStatus, EventId, Millis, OfTenant, TenantId,
+    WebhookId, attempt, call, delivery, erasure, event, idempotency, invocation,
+    rows::{Kind, json_rows, json_statement},
+    store::Transaction,
     transcript,
 };
 use sea_orm::{
-    ActiveValue::Set, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel,
-    QueryFilter, QueryOrder, QuerySelect, sea_query::Expr,
+    ActiveValue::Set,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder,
+    QuerySelect, QueryTrait,
+    sea_query::{Expr, SelectStatement},
 };
 use serde::Serialize;
 
-use super::{Answer, Unit};
+use super::Unit;
 use crate::{
-    error::{ApiError, Missing},
-    extract::{Caller, Id},
-    services::Services,
+    api::context::Services,
+    audit::Change,
+    http::{
+        answer::Answer,
+        error::{ApiError, Missing},
+        extract::{Caller, Id},
+    },
 };
 
 /// What stands in the place of the caller's number.
-const ERASED: &str = "erased";
+pub(crate) const ERASED: &str = "erased";
 
 /// `DELETE /calls/{id}`: once the call is over. Deliveries of its events that were not made yet are not made any more.
 pub async fn erase(
@@ -37,8 +44,7 @@ pub async fn erase(
     let answers = answers_with(&services, caller.tenant, id.0).await?;
     let unit = Unit::begin(&services, &caller).await?;
     let txn = unit.txn();
-    let call = call::Entity::find_by_id(id.0)
-        .filter(call::Column::TenantId.eq(caller.tenant))
+    let call = call::Entity::one_of(caller.tenant, id.0)
         .lock_exclusive()
         .one(txn)
         .await?
@@ -47,11 +53,11 @@ pub async fn erase(
     if !call.status.is_final() {
         return Err(ApiError::CallStillRunning);
     }
-    erase_row(txn, call).await?;
+    erase_row(txn, &call).await?;
     let record = erasure::Model {
         call_id: id.0,
         tenant_id: caller.tenant,
-        key_id: caller.key,
+        actor: caller.origin.actor,
         erased_at: now,
     };
     erasure::Entity::insert(record.into_active_model())
@@ -62,10 +68,11 @@ pub async fn erase(
         .filter(invocation::Column::CallId.eq(id.0))
         .exec(txn)
         .await?;
-    let webhooks = erase_events(txn, id.0, now).await?;
+    let webhooks = erase_events(txn, &call, now).await?;
     forget_answers(txn, caller.tenant, answers).await?;
-    let answer = unit.commit(Answer::no_content()).await?;
-    tracing::info!(call = %id.0, tenant = %caller.tenant, key = %caller.key, "call erased");
+    let change = Change::new(AuditAction::CallErase, id.0);
+    let answer = unit.commit(Answer::no_content(), Some(change)).await?;
+    tracing::info!(call = %id.0, tenant = %caller.tenant, actor = %caller.origin.actor, "call erased");
     for webhook in webhooks {
         services.outbound.refresh(webhook);
     }
@@ -73,7 +80,7 @@ pub async fn erase(
 }
 
 /// The row without all that is personal, and with an owner that no node is: who still has it in memory writes no more.
-async fn erase_row(txn: &Transaction, call: call::Model) -> Result<(), ApiError> {
+async fn erase_row(txn: &Transaction, call: &call::Model) -> Result<(), ApiError> {
     let nobody: CallerNumber = ERASED.parse().map_err(|_| ApiError::Internal)?;
     let change = call::ActiveModel {
         caller_number: Set(nobody),
@@ -96,18 +103,43 @@ async fn erase_row(txn: &Transaction, call: call::Model) -> Result<(), ApiError>
 /// Blanks what the call announced and what receivers answered, and gives up deliveries that wait. Returns whose those were.
 async fn erase_events(
     txn: &Transaction,
-    call: CallId,
+    call: &call::Model,
     now: Millis,
 ) -> Result<BTreeSet<WebhookId>, DbErr> {
+    blank_bodies(txn, call).await?;
+    let waiting = give_up_deliveries(txn, call, now).await?;
+    let deliveries = delivery::Entity::of(call.tenant_id)
+        .select_only()
+        .column(delivery::Column::Id)
+        .filter(delivery::Column::EventId.in_subquery(events_of(call)))
+        .into_query();
+    attempt::Entity::update_many()
+        .col_expr(attempt::Column::Response, Expr::value(Vec::<u8>::new()))
+        .filter(attempt::Column::DeliveryId.in_subquery(deliveries))
+        .exec(txn)
+        .await?;
+    Ok(waiting)
+}
+
+/// The ids of what the call announced.
+fn events_of(call: &call::Model) -> SelectStatement {
+    event::Entity::of(call.tenant_id)
+        .select_only()
+        .column(event::Column::Id)
+        .filter(event::Column::CallId.eq(call.id))
+        .into_query()
+}
+
+async fn blank_bodies(txn: &Transaction, call: &call::Model) -> Result<(), DbErr> {
     #[derive(Serialize)]
     struct Row {
         id: EventId,
         body: String,
     }
-    let events: Vec<(EventId, String)> = event::Entity::find()
+    let events: Vec<(EventId, String)> = event::Entity::of(call.tenant_id)
         .select_only()
         .columns([event::Column::Id, event::Column::Body])
-        .filter(event::Column::CallId.eq(call))
+        .filter(event::Column::CallId.eq(call.id))
         .into_tuple()
         .all(txn)
         .await?;
@@ -121,32 +153,27 @@ async fn erase_events(
     let backend = txn.get_database_backend();
     let source = json_rows(backend, &[("id", Kind::Text), ("body", Kind::Text)]);
     let sql = format!("UPDATE events SET body = rows.body FROM {source} WHERE events.id = rows.id");
-    txn.execute_raw(json_statement(backend, sql, &rows)?)
-        .await?;
-    let of_call = || {
-        let mut ids = sea_orm::sea_query::Query::select();
-        ids.column(event::Column::Id)
-            .from(event::Entity)
-            .and_where(event::Column::CallId.eq(call))
-            .take()
-    };
+    let statement = json_statement(backend, sql, &rows)?;
+    txn.execute_raw(statement).await.map(drop)
+}
+
+/// Returns whose deliveries waited.
+async fn give_up_deliveries(
+    txn: &Transaction,
+    call: &call::Model,
+    now: Millis,
+) -> Result<BTreeSet<WebhookId>, DbErr> {
     // All, with their attempts, in the order of their ids, as by everybody who changes some, so that no two can wait for each other.
-    let locked: Vec<(WebhookId, DeliveryStatus)> = delivery::Entity::find()
+    let locked: Vec<(WebhookId, DeliveryStatus)> = delivery::Entity::of(call.tenant_id)
         .select_only()
         .column(delivery::Column::WebhookId)
         .column(delivery::Column::Status)
-        .filter(delivery::Column::EventId.in_subquery(of_call()))
+        .filter(delivery::Column::EventId.in_subquery(events_of(call)))
         .order_by_asc(delivery::Column::Id)
         .lock_exclusive()
         .into_tuple()
         .all(txn)
         .await?;
-    let is_waiting = |(_, status): &(_, DeliveryStatus)| *status == DeliveryStatus::Pending;
-    let waiting: BTreeSet<WebhookId> = locked
-        .into_iter()
-        .filter(is_waiting)
-        .map(|(webhook, _)| webhook)
-        .collect();
     let given_up = delivery::ActiveModel {
         status: Set(DeliveryStatus::Failed),
         next_attempt_at: Set(None),
@@ -157,21 +184,13 @@ async fn erase_events(
     };
     delivery::Entity::update_many()
         .set(given_up)
-        .filter(delivery::Column::EventId.in_subquery(of_call()))
+        .filter(delivery::Column::EventId.in_subquery(events_of(call)))
         .filter(delivery::Column::Status.eq(DeliveryStatus::Pending))
         .exec(txn)
         .await?;
-    let mut deliveries = sea_orm::sea_query::Query::select();
-    deliveries
-        .column(delivery::Column::Id)
-        .from(delivery::Entity)
-        .and_where(delivery::Column::EventId.in_subquery(of_call()));
-    attempt::Entity::update_many()
-        .col_expr(attempt::Column::Response, Expr::value(Vec::<u8>::new()))
-        .filter(attempt::Column::DeliveryId.in_subquery(deliveries))
-        .exec(txn)
-        .await?;
-    Ok(waiting)
+    let is_waiting = |(_, status): &(_, DeliveryStatus)| *status == DeliveryStatus::Pending;
+    let waiting = locked.into_iter().filter(is_waiting);
+    Ok(waiting.map(|(webhook, _)| webhook).collect())
 }
 
 /// The keys of remembered answers in which the call stands.
@@ -180,10 +199,9 @@ async fn answers_with(
     tenant: TenantId,
     call: CallId,
 ) -> Result<Vec<String>, DbErr> {
-    idempotency::Entity::find()
+    idempotency::Entity::of(tenant)
         .select_only()
         .column(idempotency::Column::Key)
-        .filter(idempotency::Column::TenantId.eq(tenant))
         .filter(idempotency::Column::Body.contains(call.to_string()))
         .into_tuple()
         .all(services.store.api_reader())

@@ -5,8 +5,10 @@ use std::time::Duration;
 use actix_web::{HttpRequest, HttpResponse, http::header::HeaderMap, rt, web::Data};
 use bytes::Bytes;
 use dikala_actors::{
-    feed::{self, FOLLOWERS_PER_TENANT_MAX, Follower, NoPlace},
-    outbox::{NewEvent, write_events},
+    events::{
+        followers::{self, FOLLOWERS_PER_TENANT_MAX, Follower, NoSeat},
+        outbox::{NewEvent, write_events},
+    },
     webhooks::sample,
 };
 use dikala_entities::{EventId, EventKind, Millis, TenantId, event};
@@ -17,13 +19,16 @@ use serde_json::value::RawValue;
 use tokio::sync::mpsc;
 use utoipa::ToSchema;
 
-use super::{Answer, Unit, calls::raw};
+use super::{Unit, stored::Json};
 use crate::{
-    error::ApiError,
-    extract::{Body, Caller, FieldCode, FieldError, word},
-    middleware::Pass,
-    openapi::schema,
-    services::Services,
+    api::context::Services,
+    http::{
+        answer::Answer,
+        error::ApiError,
+        extract::{Body, Caller, word},
+        field::{FieldCode, FieldError},
+        middleware::Pass,
+    },
 };
 
 pub const LAST_EVENT_ID: &str = "Last-Event-ID";
@@ -47,21 +52,16 @@ const STILL_HERE: &str = ": nothing new\n\n";
     "data": {"balanceMinutes": 29, "threshold": 30}
 }))]
 pub struct Event {
-    #[schema(schema_with = schema::event_id)]
     id: EventId,
-    #[schema(schema_with = schema::event_kind)]
     event: EventKind,
-    #[schema(schema_with = schema::instant)]
     timestamp: Millis,
-    #[schema(schema_with = schema::any_object)]
-    data: Box<RawValue>,
+    data: Json,
 }
 
 /// Which kind of event to make a sample of.
 #[derive(Clone, Debug, ToSchema)]
 #[schema(example = json!({"event": "call.ended"}))]
 pub struct Sample {
-    #[schema(schema_with = schema::event_kind)]
     pub event: EventKind,
 }
 
@@ -88,14 +88,14 @@ impl From<&NewEvent> for Event {
 }
 
 /// The payload inside an event's body.
-fn data_of(body: &str) -> Box<RawValue> {
+fn data_of(body: &str) -> Json {
     #[derive(Deserialize)]
     struct Payload {
         data: Box<RawValue>,
     }
     serde_json::from_str(body).map_or_else(
-        |_| raw(String::new(), "{}"),
-        |payload: Payload| payload.data,
+        |_| Json::object(String::new()),
+        |payload: Payload| payload.data.into(),
     )
 }
 
@@ -112,7 +112,7 @@ pub async fn make_sample(
     let answer = Answer::accepted(&Event::from(&event));
     let unit = Unit::begin(&services, &caller).await?;
     write_events(unit.txn(), &[event]).await?;
-    let answer = unit.commit(answer).await?;
+    let answer = unit.commit(answer, None).await?;
     services.feed.wake([caller.tenant]);
     Ok(answer)
 }
@@ -128,7 +128,7 @@ pub async fn stream(
     let last = last_event_id(req.headers())?;
     let pass = Pass::of(&req)?;
     // In this order: what is committed between the two is read, and wakes.
-    let follower = services.feed.follow(caller.tenant).map_err(no_place)?;
+    let follower = services.feed.follow(caller.tenant).map_err(no_seat)?;
     let (last, position) = begin_after(&services, caller.tenant, last).await?;
     let (to, mut chunks) = mpsc::channel(1);
     let following = Following {
@@ -148,10 +148,11 @@ pub async fn stream(
         .streaming(chunks.map(Ok::<Bytes, ApiError>)))
 }
 
-fn no_place(reason: NoPlace) -> ApiError {
+/// Why nobody else can follow.
+pub(crate) fn no_seat(reason: NoSeat) -> ApiError {
     match reason {
-        NoPlace::Tenant => ApiError::TooManyStreams(FOLLOWERS_PER_TENANT_MAX),
-        NoPlace::Service => ApiError::Unavailable,
+        NoSeat::Tenant => ApiError::TooManyStreams(FOLLOWERS_PER_TENANT_MAX),
+        NoSeat::Service => ApiError::Unavailable,
     }
 }
 
@@ -181,13 +182,13 @@ async fn begin_after(
 ) -> Result<(EventId, i64), ApiError> {
     let before_all = (EventId::first_at(Millis::MIN), 0);
     let Some(last) = last else {
-        let newest = feed::newest(&services.store, tenant).await?;
+        let newest = followers::newest(&services.store, tenant).await?;
         return Ok(newest.unwrap_or(before_all));
     };
     if last == before_all.0 {
         return Ok(before_all);
     }
-    let position = feed::position(&services.store, tenant, last).await?;
+    let position = followers::position(&services.store, tenant, last).await?;
     let position = position.ok_or_else(|| {
         let predicate = "names no event that is still kept; leave it out to follow from now on";
         let code = FieldCode::NotFound;
@@ -231,7 +232,7 @@ impl Following {
         tokio::select! {
             // How it ended makes no difference.
             _ = self.follow(opening) => {}
-            () = pass.lost(&services, KEY_EVERY) => {}
+            () = pass.lost(&services.http, KEY_EVERY) => {}
         }
     }
 
@@ -249,8 +250,12 @@ impl Following {
 
     /// Sends the next events. Whether there may be more.
     async fn pass_on(&mut self) -> Result<bool, Over> {
-        self.pass.holds(&self.services).await.map_err(|_| Over)?;
-        let events = feed::after(&self.services.store, self.tenant, self.position, BATCH).await?;
+        self.pass
+            .holds(&self.services.http)
+            .await
+            .map_err(|_| Over)?;
+        let events =
+            followers::after(&self.services.store, self.tenant, self.position, BATCH).await?;
         let more = u64::try_from(events.len()).is_ok_and(|count| count == BATCH);
         for event in events {
             self.position = event.position.unwrap_or(self.position);

@@ -2,19 +2,19 @@
 
 use actix_web::web::Data;
 use dikala_actors::functions::CircuitState;
-use dikala_entities::{AgentId, FunctionId, Millis, invocation};
-use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
-};
+use dikala_entities::{AgentId, Millis, function, invocation};
+use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, QueryFilter, QueryOrder, QuerySelect};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{Answer, agents, functions};
+use super::{agents, functions, latency::LatencyMs};
 use crate::{
-    error::ApiError,
-    extract::{Caller, FunctionName, Id},
-    openapi::schema,
-    services::Services,
+    api::context::Services,
+    http::{
+        answer::Answer,
+        error::ApiError,
+        extract::{Caller, FunctionName, Id},
+    },
 };
 
 /// How far back is looked, in milliseconds.
@@ -32,17 +32,15 @@ const CALLS_MAX: u64 = 1_000;
 pub struct FunctionStats {
     name: String,
     /// 24 hours before `to`, or the first of the latest 1000 calls if there were more.
-    #[schema(schema_with = schema::instant)]
-    from: Millis,
+    pub from: Millis,
     /// Now.
-    #[schema(schema_with = schema::instant)]
     to: Millis,
     /// Calls that were made in conversations; tests do not count.
-    calls: usize,
+    pub calls: usize,
     /// Those of which the AI was told an error.
-    failures: usize,
-    latency_ms: LatencyMs,
-    circuit: Circuit,
+    pub failures: usize,
+    pub latency_ms: LatencyMs,
+    pub circuit: Circuit,
 }
 
 /// Whether the function's endpoint is called at the moment. After five calls in a row that timed out or found no connection
@@ -52,33 +50,30 @@ pub struct FunctionStats {
 #[schema(as = FunctionCircuit)]
 pub struct Circuit {
     /// `closed`: it is called. `open`: it is not. `half_open`: one call decides.
-    #[schema(schema_with = schema::circuit_state)]
-    state: &'static str,
+    pub state: State,
     /// When one call will be let through; null unless `open`.
-    #[schema(schema_with = schema::instant_or_null)]
-    retry_at: Option<Millis>,
+    pub retry_at: Option<Millis>,
+}
+
+/// Whether something is called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+#[schema(as = FunctionCircuitState)]
+pub enum State {
+    Closed,
+    Open,
+    HalfOpen,
 }
 
 impl From<CircuitState> for Circuit {
     fn from(state: CircuitState) -> Self {
         let (state, retry_at) = match state {
-            CircuitState::Closed => ("closed", None),
-            CircuitState::Open { until } => ("open", Some(until)),
-            CircuitState::HalfOpen => ("half_open", None),
+            CircuitState::Closed => (State::Closed, None),
+            CircuitState::Open { until } => (State::Open, Some(until)),
+            CircuitState::HalfOpen => (State::HalfOpen, None),
         };
         Self { state, retry_at }
     }
-}
-
-/// How long requests to the endpoint took, in whole milliseconds. Null where none was made; calls that failed before
-/// anything was sent are left out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
-pub struct LatencyMs {
-    /// Half of the requests took no longer.
-    p50: Option<i64>,
-    p95: Option<i64>,
-    p99: Option<i64>,
-    max: Option<i64>,
 }
 
 /// What is known of one call of a function.
@@ -109,27 +104,9 @@ impl FunctionStats {
                 calls
                     .iter()
                     .filter(|call| call.duration_ms > 0 || !call.failed)
-                    .map(|call| call.duration_ms)
-                    .collect(),
+                    .map(|call| (call.duration_ms, 1)),
             ),
             circuit: circuit.into(),
-        }
-    }
-}
-
-impl LatencyMs {
-    fn of(mut durations: Vec<i64>) -> Self {
-        durations.sort_unstable();
-        // The nearest rank: the smallest of which so many percent are no larger.
-        let percentile = |percent: usize| {
-            let rank = (durations.len() * percent).div_ceil(100);
-            durations.get(rank.checked_sub(1)?).copied()
-        };
-        Self {
-            p50: percentile(50),
-            p95: percentile(95),
-            p99: percentile(99),
-            max: percentile(100),
         }
     }
 }
@@ -143,29 +120,33 @@ pub async fn show(
 ) -> Result<Answer, ApiError> {
     let db = services.store.api_reader();
     let agent = agents::find(db, caller.tenant, id.0).await?;
-    let function = functions::find(db, agent.id, &name.0).await?;
+    let function = functions::find(db, &agent, &name.0).await?;
+    Ok(Answer::ok(&of(&services, &function).await?))
+}
+
+/// Of a function of the tenant.
+pub async fn of(services: &Services, function: &function::Model) -> Result<FunctionStats, DbErr> {
     let to = services.clock.now();
     let from = to.plus_ms(-WINDOW_MS);
-    let calls = latest(db, function.id, from).await?;
-    let circuit = services.outbound.circuit(&function);
-    let stats = FunctionStats::new(function.name, from, to, &calls, circuit);
-    Ok(Answer::ok(&stats))
+    let calls = latest(services.store.api_reader(), function, from).await?;
+    let circuit = services.outbound.circuit(function);
+    let name = function.name.clone();
+    Ok(FunctionStats::new(name, from, to, &calls, circuit))
 }
 
 /// Read from an index alone, whatever the outcomes hold.
 async fn latest(
     db: &impl ConnectionTrait,
-    function: FunctionId,
+    function: &function::Model,
     from: Millis,
 ) -> Result<Vec<Called>, DbErr> {
-    let rows: Vec<(Millis, i64, Option<String>)> = invocation::Entity::find()
+    let rows: Vec<(Millis, i64, Option<String>)> = invocation::Entity::of_function(function)
         .select_only()
         .columns([
             invocation::Column::CreatedAt,
             invocation::Column::DurationMs,
             invocation::Column::Fault,
         ])
-        .filter(invocation::Column::FunctionId.eq(function))
         .filter(invocation::Column::CreatedAt.gte(from))
         .order_by_desc(invocation::Column::CreatedAt)
         .limit(CALLS_MAX)
@@ -198,19 +179,6 @@ mod tests {
     fn stats(calls: &[Called]) -> FunctionStats {
         let from = NOW.plus_ms(-WINDOW_MS);
         FunctionStats::new("f".to_owned(), from, NOW, calls, CircuitState::Closed)
-    }
-
-    #[test]
-    fn percentiles_are_times_that_were_measured() {
-        let of = |durations: Vec<i64>| {
-            let LatencyMs { p50, p95, p99, max } = LatencyMs::of(durations);
-            [p50, p95, p99, max]
-        };
-        assert_eq!(of(vec![]), [None; 4]);
-        assert_eq!(of(vec![7]), [Some(7); 4]);
-        assert_eq!(of(vec![9, 1]), [1, 9, 9, 9].map(Some));
-        let hundred = (1..=100).rev().collect();
-        assert_eq!(of(hundred), [50, 95, 99, 100].map(Some));
     }
 
     #[test]

@@ -1,34 +1,44 @@
 //! Functions: endpoints of the tenant that an agent's AI may call.
 
 use actix_web::{HttpResponse, web::Data};
-use dikala_actors::call::settings::BUILT_IN_TOOLS;
-use dikala_entities::{AgentId, FunctionId, FunctionMethod, Millis, OutboundUrl, agent, function};
+use dikala_actors::{calls::settings::BUILT_IN_TOOLS, functions::FaultCode};
+use dikala_entities::{
+    AgentId, AuditAction, FunctionId, FunctionMethod, Millis, OutboundUrl, agent, described,
+    function,
+};
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel,
     PaginatorTrait, QueryFilter, Select,
 };
 use serde::Serialize;
-use serde_json::{Map, Value, value::RawValue};
+use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::{
-    Addresses, Answer, READ_ONLY, Unit, agents,
-    calls::raw,
+    Addresses, Unit, agents,
+    control::FunctionTrial,
     listing::{self, Listing},
-    parameters,
+    parameters::{self, Parameters},
+    stored::Json,
+    texts::{FunctionDescription, TOOL_NAME_CHARS_MAX, tool_name},
     weight::{self, Parts},
 };
 use crate::{
-    error::{ApiError, Missing},
-    extract::{
-        BlankRule, Body, Caller, Fault, FieldCode, Form, FunctionName, Id, Parsed, Query, object,
-        text, word,
+    api::context::Services,
+    audit::Change,
+    http::{
+        answer::Answer,
+        error::{ApiError, Missing},
+        extract::{
+            BlankRule, Body, Caller, Form, FunctionName, Id, Parsed, Query, object, text, word,
+        },
+        field::{Fault, FieldCode},
     },
-    openapi::schema,
-    services::Services,
+    openapi::schema::words,
 };
 
-const NAME_CHARS_MAX: usize = 64;
+/// Fields that an object is read with and that are ignored when it is sent back.
+pub const READ_ONLY: &[&str] = &["id", "agentId", "createdAt", "updatedAt"];
 /// A call's answer to its bridge names them all: this bounds it.
 const FUNCTIONS_MAX: u64 = 100;
 /// Functions that are read at once for a list.
@@ -44,24 +54,21 @@ const BATCH: u64 = 16;
 }))]
 pub struct FunctionDraft {
     /// Unique in the agent; none of the built-in tools' names.
-    #[schema(schema_with = schema::function_name)]
-    name: String,
+    name: Name,
     /// What the function does, read by the AI.
-    #[schema(schema_with = schema::function_description)]
-    description: String,
-    #[schema(schema_with = schema::outbound_url)]
+    description: FunctionDescription,
     endpoint: OutboundUrl,
-    #[schema(schema_with = schema::method_input)]
+    #[schema(nullable, default = "POST")]
     method: FunctionMethod,
-    #[schema(schema_with = schema::parameters_input)]
+    #[schema(value_type = Parameters, nullable, default = parameters::empty)]
     parameters: Value,
 }
 
 impl FunctionDraft {
     fn of(function: &function::Model) -> Self {
         Self {
-            name: function.name.clone(),
-            description: function.description.clone(),
+            name: Name(function.name.clone()),
+            description: function.description.clone().into(),
             endpoint: function.endpoint.clone(),
             method: function.method,
             parameters: serde_json::from_str(&function.parameters)
@@ -69,14 +76,23 @@ impl FunctionDraft {
         }
     }
 
+    fn change_of(&self, id: FunctionId, before: &Self) -> Change {
+        Change::new(AuditAction::FunctionUpdate, id).fields(&[
+            ("name", self.name != before.name),
+            ("description", self.description != before.description),
+            ("endpoint", self.endpoint != before.endpoint),
+            ("method", self.method != before.method),
+            ("parameters", self.parameters != before.parameters),
+        ])
+    }
+
     fn read(form: &Form, now: Option<&Self>, addresses: Addresses) -> Result<Self, ApiError> {
-        let read_only = [READ_ONLY, &["agentId"]].concat();
-        form.read(&read_only, |form| {
-            let name = form.required("name", now.map(|now| now.name.clone()), name);
+        form.read(READ_ONLY, |form| {
+            let name = form.required("name", now.map(|now| now.name.clone()), Name::parse);
             let description = form.required(
                 "description",
                 now.map(|now| now.description.clone()),
-                text(1, 1_000, BlankRule::Trim),
+                FunctionDescription::parse,
             );
             let endpoint =
                 form.required("endpoint", now.map(|now| now.endpoint.clone()), |value| {
@@ -105,6 +121,12 @@ impl FunctionDraft {
     }
 }
 
+/// What the audit says of a function that comes or goes.
+fn change(action: AuditAction, function: &function::Model) -> Change {
+    let of = format!("{} of {}", function.name, function.agent_id);
+    Change::new(action, function.id).with(of)
+}
+
 /// What can make a function heavy, in bytes.
 fn parts(function: &function::Model) -> Parts {
     Parts::from([
@@ -117,7 +139,7 @@ fn parts(function: &function::Model) -> Parts {
 
 fn is_name(text: &str) -> bool {
     let rest = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
-    text.len() <= NAME_CHARS_MAX
+    text.len() <= TOOL_NAME_CHARS_MAX
         && text
             .bytes()
             .next()
@@ -125,20 +147,31 @@ fn is_name(text: &str) -> bool {
         && text.bytes().all(rest)
 }
 
-fn name(value: &Value) -> Parsed<String> {
-    let name = text(1, usize::MAX, BlankRule::Trim)(value)?;
-    if name.chars().count() > NAME_CHARS_MAX {
-        let predicate = format!("must have at most {NAME_CHARS_MAX} characters");
-        Err(Fault::new(FieldCode::TooLong, predicate).into())
-    } else if !is_name(&name) {
-        let predicate = "must begin with a letter or _ and go on with letters, digits, _ and -";
-        Err(Fault::new(FieldCode::InvalidFormat, predicate).into())
-    } else if BUILT_IN_TOOLS.contains(&name.as_str()) {
-        let predicate = "must not be the name of a built-in tool";
-        Err(Fault::new(FieldCode::NotAllowed, predicate).into())
-    } else {
-        Ok(name)
+/// The name of a function, which the AI calls it by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name(String);
+
+impl Name {
+    fn parse(value: &Value) -> Parsed<Self> {
+        let name = text(1, usize::MAX, BlankRule::Trim)(value)?;
+        if name.chars().count() > TOOL_NAME_CHARS_MAX {
+            let predicate = format!("must have at most {TOOL_NAME_CHARS_MAX} characters");
+            Err(Fault::new(FieldCode::TooLong, predicate).into())
+        } else if !is_name(&name) {
+            let predicate = "must begin with a letter or _ and go on with letters, digits, _ and -";
+            Err(Fault::new(FieldCode::InvalidFormat, predicate).into())
+        } else if BUILT_IN_TOOLS.contains(&name.as_str()) {
+            let predicate = "must not be the name of a built-in tool";
+            Err(Fault::new(FieldCode::NotAllowed, predicate).into())
+        } else {
+            Ok(Self(name))
+        }
     }
+}
+
+described! {
+    Name: tool_name();
+    OutcomeCode: words(FaultCode::ALL.map(FaultCode::as_str));
 }
 
 /// A function of an agent.
@@ -153,21 +186,14 @@ fn name(value: &Value) -> Parsed<String> {
     "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z"
 }))]
 pub struct Function {
-    #[schema(schema_with = schema::function_id)]
     id: FunctionId,
-    #[schema(schema_with = schema::agent_id)]
     agent_id: AgentId,
     name: String,
     description: String,
-    #[schema(value_type = String)]
     endpoint: OutboundUrl,
-    #[schema(schema_with = schema::method)]
     method: FunctionMethod,
-    #[schema(schema_with = schema::any_object)]
-    parameters: Box<RawValue>,
-    #[schema(schema_with = schema::instant)]
+    parameters: Json,
     created_at: Millis,
-    #[schema(schema_with = schema::instant)]
     updated_at: Millis,
 }
 
@@ -185,7 +211,7 @@ pub struct FunctionList {
 #[derive(Clone, Debug, ToSchema)]
 #[schema(example = json!({"parameters": {"sku": "A-100"}}))]
 pub struct FunctionTest {
-    #[schema(schema_with = schema::any_object_input)]
+    #[schema(value_type = Json, nullable, default = json!({}))]
     pub parameters: Map<String, Value>,
 }
 
@@ -193,17 +219,28 @@ pub struct FunctionTest {
 #[derive(Clone, Debug, ToSchema)]
 #[schema(example = json!({"status": "ok", "result": {"pieces": 12}}))]
 pub struct FunctionOutcome {
-    #[schema(schema_with = schema::outcome_status)]
-    pub status: String,
+    pub status: OutcomeStatus,
     /// The endpoint's object; with `ok` only.
-    #[schema(schema_with = schema::any_object, required = false)]
+    #[schema(value_type = Json, required = false)]
     pub result: Value,
     /// What went wrong; with `error` only.
-    #[schema(schema_with = schema::outcome_code, required = false)]
-    pub code: String,
+    #[schema(required = false)]
+    pub code: OutcomeCode,
     #[schema(required = false)]
     pub message: String,
 }
+
+/// Whether the AI gets a result.
+#[derive(Clone, Copy, Debug, ToSchema)]
+#[schema(rename_all = "lowercase")]
+pub enum OutcomeStatus {
+    Ok,
+    Error,
+}
+
+/// Why the AI gets none, as [`FaultCode`] is written. Nothing is of this type, it is for the description.
+#[derive(Clone, Copy, Debug)]
+pub enum OutcomeCode {}
 
 impl From<function::Model> for Function {
     fn from(function: function::Model) -> Self {
@@ -214,23 +251,21 @@ impl From<function::Model> for Function {
             description: function.description,
             endpoint: function.endpoint,
             method: function.method,
-            parameters: raw(function.parameters, "{}"),
+            parameters: Json::object(function.parameters),
             created_at: function.created_at,
             updated_at: function.updated_at,
         }
     }
 }
 
-fn by_name(agent: AgentId, name: &str) -> Select<function::Entity> {
-    function::Entity::find()
-        .filter(function::Column::AgentId.eq(agent))
-        .filter(function::Column::Name.eq(name))
+fn by_name(agent: &agent::Model, name: &str) -> Select<function::Entity> {
+    function::Entity::of_agent(agent).filter(function::Column::Name.eq(name))
 }
 
-/// The agent's function of that name, or 404. The agent is known to be the tenant's.
+/// The agent's function of that name, or 404.
 pub async fn find(
     db: &impl ConnectionTrait,
-    agent: AgentId,
+    agent: &agent::Model,
     name: &str,
 ) -> Result<function::Model, ApiError> {
     let missing = ApiError::NotFound(Missing::Function);
@@ -243,7 +278,7 @@ pub async fn find(
 
 async fn refuse_taken(
     db: &impl ConnectionTrait,
-    agent: AgentId,
+    agent: &agent::Model,
     name: &str,
 ) -> Result<(), ApiError> {
     match by_name(agent, name).one(db).await? {
@@ -275,7 +310,7 @@ pub async fn list_all(
     let agent = agents::find(services.store.api_reader(), caller.tenant, id.0).await?;
     let list = Listing {
         key: "functions",
-        rows: function::Entity::find().filter(function::Column::AgentId.eq(agent.id)),
+        rows: function::Entity::of_agent(&agent),
         by: function::Column::Id,
         batch: BATCH,
         show: listing::json::<Function, _>,
@@ -297,14 +332,14 @@ pub async fn create(
     let now = services.clock.now();
     let unit = Unit::begin(&services, &caller).await?;
     let agent = agents::lock(unit.txn(), caller.tenant, id.0, now).await?;
-    refuse_taken(unit.txn(), agent.id, &draft.name).await?;
-    refuse_too_many(unit.txn(), agent.id).await?;
+    refuse_taken(unit.txn(), &agent, &draft.name.0).await?;
+    refuse_too_many(unit.txn(), &agent).await?;
     let function = function::Model {
         id: FunctionId::new(now),
         tenant_id: caller.tenant,
         agent_id: agent.id,
-        name: draft.name,
-        description: draft.description,
+        name: draft.name.0,
+        description: draft.description.into(),
         endpoint: draft.endpoint,
         method: draft.method,
         parameters: draft.parameters.to_string(),
@@ -318,16 +353,14 @@ pub async fn create(
     tools.push(function.name.clone());
     let agent = set_tools(unit.txn(), agent, &tools, now).await?;
     weight::renew(&unit, &services, agent, &parts(&function), now).await?;
+    let change = change(AuditAction::FunctionCreate, &function);
     let path = format!("/agents/{}/functions/{}", function.agent_id, function.name);
-    unit.commit(Answer::created(&path, &Function::from(function)))
-        .await
+    let answer = Answer::created(&path, &Function::from(function));
+    unit.commit(answer, Some(change)).await
 }
 
-async fn refuse_too_many(db: &impl ConnectionTrait, agent: AgentId) -> Result<(), ApiError> {
-    let count = function::Entity::find()
-        .filter(function::Column::AgentId.eq(agent))
-        .count(db)
-        .await?;
+async fn refuse_too_many(db: &impl ConnectionTrait, agent: &agent::Model) -> Result<(), ApiError> {
+    let count = function::Entity::of_agent(agent).count(db).await?;
     if count < FUNCTIONS_MAX {
         return Ok(());
     }
@@ -347,7 +380,7 @@ pub async fn update(
     body: Body,
 ) -> Result<Answer, ApiError> {
     let agent = agents::find(services.store.api_reader(), caller.tenant, id.0).await?;
-    let seen = FunctionDraft::of(&find(services.store.api_reader(), agent.id, &name.0).await?);
+    let seen = FunctionDraft::of(&find(services.store.api_reader(), &agent, &name.0).await?);
     let form = body.patch()?;
     let before = Some(&seen.endpoint);
     let addresses = Addresses::ask(&services, caller.tenant, &form, "endpoint", before).await;
@@ -356,18 +389,18 @@ pub async fn update(
     let unit = Unit::begin(&services, &caller).await?;
     // The agent's lock covers its functions.
     let mut agent = agents::lock(unit.txn(), caller.tenant, id.0, now).await?;
-    let mut function = find(unit.txn(), agent.id, &name.0).await?;
+    let mut function = find(unit.txn(), &agent, &name.0).await?;
     let before = FunctionDraft::of(&function);
     let wanted = FunctionDraft::read(&form, Some(&before), addresses)?;
     if wanted == before {
         return Ok(Answer::ok(&Function::from(function)));
     }
     if wanted.name != before.name {
-        refuse_taken(unit.txn(), agent.id, &wanted.name).await?;
+        refuse_taken(unit.txn(), &agent, &wanted.name.0).await?;
         let tools = agents::tools(&agent).into_iter();
         let renamed = |tool| {
-            if tool == before.name {
-                wanted.name.clone()
+            if tool == before.name.0 {
+                wanted.name.0.clone()
             } else {
                 tool
             }
@@ -375,9 +408,10 @@ pub async fn update(
         let tools: Vec<String> = tools.map(renamed).collect();
         agent = set_tools(unit.txn(), agent, &tools, now).await?;
     }
+    let audited = wanted.change_of(function.id, &before);
     let seen = parts(&function);
-    function.name = wanted.name;
-    function.description = wanted.description;
+    function.name = wanted.name.0;
+    function.description = wanted.description.into();
     function.endpoint = wanted.endpoint;
     function.method = wanted.method;
     function.parameters = wanted.parameters.to_string();
@@ -392,7 +426,8 @@ pub async fn update(
         now,
     )
     .await?;
-    unit.commit(Answer::ok(&Function::from(function))).await
+    unit.commit(Answer::ok(&Function::from(function)), Some(audited))
+        .await
 }
 
 /// `DELETE /agents/{id}/functions/{name}`
@@ -405,7 +440,7 @@ pub async fn delete(
     let now = services.clock.now();
     let unit = Unit::begin(&services, &caller).await?;
     let agent = agents::lock(unit.txn(), caller.tenant, id.0, now).await?;
-    let function = find(unit.txn(), agent.id, &name.0).await?;
+    let function = find(unit.txn(), &agent, &name.0).await?;
     let mut tools = agents::tools(&agent);
     tools.retain(|tool| *tool != function.name);
     let agent = set_tools(unit.txn(), agent, &tools, now).await?;
@@ -413,7 +448,8 @@ pub async fn delete(
         .exec(unit.txn())
         .await?;
     weight::renew(&unit, &services, agent, &Parts::new(), now).await?;
-    unit.commit(Answer::no_content()).await
+    let change = change(AuditAction::FunctionDelete, &function);
+    unit.commit(Answer::no_content(), Some(change)).await
 }
 
 /// `POST /agents/{id}/functions/{name}/test`
@@ -425,14 +461,19 @@ pub async fn test(
     body: Body,
 ) -> Result<Answer, ApiError> {
     let agent = agents::find(services.store.api_reader(), caller.tenant, id.0).await?;
-    let function = find(services.store.api_reader(), agent.id, &name.0).await?;
+    let function = find(services.store.api_reader(), &agent, &name.0).await?;
+    let trial = try_out(&services, &function, &body).await?;
+    Ok(Answer::ok(&trial.invoked.outcome))
+}
+
+/// Calls a function of the tenant with what a [`FunctionTest`] says.
+pub async fn try_out(
+    services: &Services,
+    function: &function::Model,
+    body: &Body,
+) -> Result<FunctionTrial, ApiError> {
     let parameters = body.optional_form()?.read(&[], |form| {
         Some(form.defaulted("parameters", None, Map::new(), object))
     })?;
-    let outcome = services
-        .outbound
-        .test_function(function, parameters)
-        .await
-        .map_err(|error| super::refused(error, Missing::Function))?;
-    Ok(Answer::ok(&outcome))
+    services.outbound.test_function(function, parameters).await
 }

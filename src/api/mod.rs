@@ -2,9 +2,14 @@
 //! a call or to a delivery.
 
 pub mod agents;
+pub mod call_filter;
+pub mod call_stats;
 pub mod calls;
+pub mod context;
+pub mod control;
 pub mod credits;
 pub mod deliveries;
+pub mod duplicates;
 pub mod erasure;
 pub mod events;
 pub mod function_stats;
@@ -13,18 +18,22 @@ pub mod listing;
 pub mod parameters;
 pub mod phone_numbers;
 pub mod versions;
+pub mod webhook_stats;
 pub mod webhooks;
 
-mod answer;
+mod agent_limits;
+mod latency;
 mod page;
+mod stored;
+mod texts;
 mod unit;
 mod weight;
+mod zone;
 
 #[cfg(test)]
 mod tests;
 
-pub use answer::Answer;
-pub use page::{LIMIT_DEFAULT, LIMIT_MAX, Page};
+pub use page::Page;
 pub use unit::Unit;
 
 use dikala_actors::outbound::Blocked;
@@ -32,28 +41,12 @@ use dikala_entities::{OutboundUrl, TenantId, UrlPolicy};
 use serde_json::Value;
 
 use crate::{
-    error::{ApiError, Missing},
-    extract::{self, Fault, FieldCode, Form, Parsed, url},
-    services::{ControlError, Services},
+    api::context::Services,
+    http::{
+        extract::{Form, Parsed, url},
+        field::{Fault, FieldCode},
+    },
 };
-
-/// Fields that an object is read with and that are ignored when it is sent back.
-const READ_ONLY: &[&str] = &["id", "createdAt", "updatedAt"];
-
-/// Why the living part of the program did not do it; `what` it was asked to act on.
-fn refused(error: ControlError, what: Missing) -> ApiError {
-    match error {
-        ControlError::NotFound => ApiError::NotFound(what),
-        ControlError::NotActive => ApiError::CallNotActive,
-        ControlError::TransferNotAllowed => ApiError::field(extract::no_transfer().in_field("to")),
-        ControlError::TooManyTransfers => {
-            let sentence = "The call was transferred 5 times, the most that a call can be.";
-            let fault = Fault::sentence(FieldCode::NotAllowed, sentence);
-            ApiError::field(fault.in_field("to"))
-        }
-        ControlError::Busy | ControlError::Unavailable => ApiError::Unavailable,
-    }
-}
 
 /// How the address in a form is judged: by its text, and by where it leads, which was asked before the form is read, so
 /// that all that is wrong is told at once.

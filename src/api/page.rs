@@ -2,15 +2,11 @@
 
 use sea_orm::{ConnectionTrait, EntityTrait, QuerySelect, Select};
 
-use crate::{
+use crate::http::{
     error::ApiError,
-    extract::{Fault, FieldCode, OFFSET_MAX, Reader, digits},
+    extract::{LIMIT_DEFAULT, LIMIT_MAX, OFFSET_MAX, Reader, digits},
+    field::{Fault, FieldCode},
 };
-
-/// The largest page.
-pub const LIMIT_MAX: i64 = 100;
-/// The page of who asks for none.
-pub const LIMIT_DEFAULT: i64 = 50;
 
 /// Rows that are skipped at most: they are read, so that a page far into a list would cost more and more.
 pub const SKIPPED_MAX: u64 = 100_000;

@@ -1,12 +1,39 @@
 //! A function's `parameters`: an object schema that the AI fills in and every invocation is checked against. Pure.
 
 use dikala_actors::functions::schema::{FaultKind, Schema, SchemaFault};
+use dikala_entities::described;
 use serde_json::{Map, Value, json};
+use utoipa::openapi::{ArrayBuilder, Object, Type};
 
-use crate::extract::{Fault, FieldCode, Parsed, not_allowed, object};
+use crate::{
+    http::{
+        extract::{Parsed, not_allowed, object},
+        field::{Fault, FieldCode},
+    },
+    openapi::schema::{any_object, words},
+};
 
 /// The largest schema, in bytes of JSON without blanks.
 const BYTES_MAX: usize = 16_384;
+
+/// A schema of parameters. Nothing is of this type, it is for the description.
+#[derive(Clone, Copy, Debug)]
+pub enum Parameters {}
+
+described! {
+    Parameters: any_object()
+        .property("type", words(["object"]))
+        .property("properties", any_object().description(Some("Valid JSON Schemas by name.")))
+        .property(
+            "required",
+            ArrayBuilder::new()
+                .items(Object::with_type(Type::String))
+                .unique_items(true)
+                .description(Some("Names of properties.")),
+        )
+        .required("type")
+        .description(Some(format!("A JSON Schema of at most {BYTES_MAX} bytes.")));
+}
 
 /// The schema of a function without parameters.
 pub fn empty() -> Value {

@@ -2,25 +2,29 @@
 
 use actix_web::{HttpResponse, web::Data};
 use dikala_entities::{
-    AgentId, Millis, PhoneNumber as Number, PhoneNumberId, TenantId, phone_number,
+    AgentId, AuditAction, Millis, OfTenant, PhoneNumber as Number, PhoneNumberId, TenantId,
+    phone_number,
 };
 use sea_orm::{
-    ActiveModelTrait, ActiveValue::Set, ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel,
-    QueryFilter, QuerySelect, Select,
+    ActiveModelTrait, ActiveValue::Set, ConnectionTrait, IntoActiveModel, QuerySelect, Select,
 };
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{
-    Answer, Unit, agents,
+    Unit, agents,
     listing::{self, Listing},
 };
 use crate::{
-    error::{ApiError, Missing},
-    extract::{Body, Caller, Fault, FieldCode, Id, Parsed, Query},
-    openapi::schema,
-    services::Services,
+    api::context::Services,
+    audit::Change,
+    http::{
+        answer::Answer,
+        error::{ApiError, Missing},
+        extract::{Body, Caller, Id, Parsed, Query},
+        field::{Fault, FieldCode},
+    },
 };
 
 /// Numbers that are read at once for a list.
@@ -34,13 +38,10 @@ const BATCH: u64 = 100;
     "agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6"
 }))]
 pub struct PhoneNumber {
-    #[schema(schema_with = schema::phone_number_id)]
     id: PhoneNumberId,
-    #[schema(schema_with = schema::phone)]
     display_number: Number,
     label: String,
     is_active: bool,
-    #[schema(schema_with = schema::agent_id_or_null)]
     agent_id: Option<AgentId>,
 }
 
@@ -61,7 +62,7 @@ pub struct PhoneNumberList {
 #[derive(Clone, Debug, ToSchema)]
 #[schema(rename_all = "camelCase", example = json!({"agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6"}))]
 pub struct Assignment {
-    #[schema(schema_with = schema::agent_id_or_null, required)]
+    #[schema(required)]
     pub agent_id: Option<AgentId>,
 }
 
@@ -75,10 +76,6 @@ impl From<phone_number::Model> for PhoneNumber {
             agent_id: number.agent_id,
         }
     }
-}
-
-fn by_id(tenant: TenantId, id: PhoneNumberId) -> Select<phone_number::Entity> {
-    phone_number::Entity::find_by_id(id).filter(phone_number::Column::TenantId.eq(tenant))
 }
 
 async fn found(
@@ -97,7 +94,7 @@ pub async fn list_all(
 ) -> Result<HttpResponse, ApiError> {
     let list = Listing {
         key: "phoneNumbers",
-        rows: phone_number::Entity::find().filter(phone_number::Column::TenantId.eq(caller.tenant)),
+        rows: phone_number::Entity::of(caller.tenant),
         by: phone_number::Column::Id,
         batch: BATCH,
         show: listing::json::<PhoneNumber, _>,
@@ -111,7 +108,11 @@ pub async fn show(
     services: Data<Services>,
     id: Id<PhoneNumberId>,
 ) -> Result<Answer, ApiError> {
-    let number = found(services.store.api_reader(), by_id(caller.tenant, id.0)).await?;
+    let number = found(
+        services.store.api_reader(),
+        phone_number::Entity::one_of(caller.tenant, id.0),
+    )
+    .await?;
     Ok(Answer::ok(&PhoneNumber::from(number)))
 }
 
@@ -122,7 +123,11 @@ pub async fn assign_agent(
     id: Id<PhoneNumberId>,
     body: Body,
 ) -> Result<Answer, ApiError> {
-    found(services.store.api_reader(), by_id(caller.tenant, id.0)).await?;
+    found(
+        services.store.api_reader(),
+        phone_number::Entity::one_of(caller.tenant, id.0),
+    )
+    .await?;
     let wanted = body
         .form()?
         .read(&[], |form| form.nullable("agentId", agent_id))?;
@@ -132,7 +137,12 @@ pub async fn assign_agent(
         None => None,
         Some(wanted) => Some(existing_agent(&unit, caller.tenant, wanted, now).await?),
     };
-    let mut number = found(unit.txn(), by_id(caller.tenant, id.0).lock_exclusive()).await?;
+    let mut number = found(
+        unit.txn(),
+        phone_number::Entity::one_of(caller.tenant, id.0).lock_exclusive(),
+    )
+    .await?;
+    let mut changed = None;
     if number.agent_id != agent_id {
         number.agent_id = agent_id;
         number.updated_at = now;
@@ -140,8 +150,11 @@ pub async fn assign_agent(
         change.agent_id = Set(number.agent_id);
         change.updated_at = Set(number.updated_at);
         change.update(unit.txn()).await?;
+        let agent = agent_id.map_or_else(|| "none".to_owned(), |agent| agent.to_string());
+        changed = Some(Change::new(AuditAction::NumberAssign, number.id).with(agent));
     }
-    unit.commit(Answer::ok(&PhoneNumber::from(number))).await
+    unit.commit(Answer::ok(&PhoneNumber::from(number)), changed)
+        .await
 }
 
 /// An id that cannot be one stands for no agent, like one that is unknown.

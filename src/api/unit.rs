@@ -1,17 +1,21 @@
-//! A write on behalf of a tenant: its effect and, where the request has an `Idempotency-Key`, its answer, in one transaction.
+//! A write on behalf of a tenant: its effect, its entry in the audit and, where the request has an `Idempotency-Key`, its answer,
+//! in one transaction.
 
-use std::rc::Rc;
-
+use dikala_actors::runtime::clock::SharedClock;
 use dikala_entities::store::Transaction;
 
-use super::Answer;
-use crate::{error::ApiError, extract::Caller, middleware::Claim, services::Services};
+use crate::{
+    api::context::Services,
+    audit::Change,
+    http::{answer::Answer, error::ApiError, extract::Caller},
+};
 
-/// A write transaction that knows under which key its request runs. Dropped, it is rolled back.
+/// A write transaction that knows for whom and under which key its request runs. Dropped, it is rolled back.
 #[derive(Debug)]
 pub struct Unit {
     txn: Transaction,
-    claim: Option<Rc<Claim>>,
+    caller: Caller,
+    clock: SharedClock,
 }
 
 impl Unit {
@@ -19,7 +23,8 @@ impl Unit {
     pub async fn begin(services: &Services, caller: &Caller) -> Result<Self, ApiError> {
         Ok(Self {
             txn: services.store.begin().await?,
-            claim: caller.claim.clone(),
+            caller: caller.clone(),
+            clock: services.clock.clone(),
         })
     }
 
@@ -28,15 +33,25 @@ impl Unit {
         &self.txn
     }
 
-    /// Commits the effect together with its answer.
-    pub async fn commit(self, answer: Answer) -> Result<Answer, ApiError> {
-        if let Some(claim) = &self.claim
+    /// Commits the effect together with its answer and with what the audit says of it: none where nothing of the tenant's was
+    /// changed.
+    pub async fn commit(self, answer: Answer, change: Option<Change>) -> Result<Answer, ApiError> {
+        let Caller {
+            tenant,
+            origin,
+            claim,
+        } = self.caller;
+        if let Some(change) = change {
+            let now = self.clock.now();
+            origin.write(&self.txn, tenant, change, now).await?;
+        }
+        if let Some(claim) = &claim
             && !claim.settle(&self.txn, &answer).await?
         {
             return Err(ApiError::IdempotencyInProgress);
         }
         self.txn.commit().await?;
-        if let Some(claim) = self.claim {
+        if let Some(claim) = claim {
             claim.committed();
         }
         Ok(answer)

@@ -1,28 +1,30 @@
 //! Versions of an agent: what calls began with.
 
 use actix_web::{HttpResponse, web::Data};
-use dikala_actors::call::settings::CallSettings;
+use dikala_actors::calls::settings::CallSettings;
 use dikala_entities::{
-    AgentId, FunctionId, FunctionMethod, Language, Millis, PhoneNumber, TenantId, VoiceId,
-    kept_version,
+    AgentId, FunctionId, FunctionMethod, Language, Millis, OfTenant, PhoneNumber, TenantId,
+    VoiceId, kept_version,
 };
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, EntityTrait, PaginatorTrait, QueryFilter, Select,
-    sea_query::Expr,
+    ColumnTrait, Condition, ConnectionTrait, PaginatorTrait, QueryFilter, Select, sea_query::Expr,
 };
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
 use super::{
-    Answer, agents,
+    agents,
     listing::{self, Listing},
+    stored::Json,
 };
 use crate::{
-    error::{ApiError, Missing},
-    extract::{Caller, Id, Query, VersionNumber},
-    openapi::schema,
-    services::Services,
+    api::context::Services,
+    http::{
+        answer::Answer,
+        error::{ApiError, Missing},
+        extract::{Caller, Id, Query, VersionNumber},
+    },
 };
 
 /// Versions that are read at once.
@@ -46,37 +48,30 @@ const NAMED: &str = "EXISTS (SELECT 1 FROM calls c WHERE c.agent_id = kept_versi
     "createdAt": "2026-01-15T03:30:00.000Z"
 }))]
 pub struct AgentVersion {
-    #[schema(schema_with = schema::agent_id)]
     agent_id: AgentId,
     #[schema(minimum = 1)]
     agent_version: i64,
     name: String,
     system_prompt: String,
-    #[schema(schema_with = schema::voice)]
     voice_id: Option<VoiceId>,
     greeting_text: Option<String>,
-    #[schema(value_type = String)]
     language: Language,
     max_call_duration_minutes: i64,
-    #[schema(schema_with = schema::phone_or_null)]
     escalation_number: Option<PhoneNumber>,
     tools_enabled: Vec<String>,
     functions: Vec<VersionFunction>,
-    #[schema(schema_with = schema::instant)]
     created_at: Millis,
 }
 
 /// A function in a version of its agent.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct VersionFunction {
-    #[schema(schema_with = schema::function_id)]
     id: Option<FunctionId>,
     name: String,
     description: String,
     endpoint: String,
-    #[schema(schema_with = schema::method)]
     method: FunctionMethod,
-    #[schema(schema_with = schema::any_object)]
+    #[schema(value_type = Json)]
     parameters: Value,
 }
 
@@ -130,9 +125,8 @@ impl From<kept_version::Model> for AgentVersion {
 
 /// Those that are shown: of a deleted agent those that calls name, though the others are not removed yet.
 fn of_agent(tenant: TenantId, agent: AgentId) -> Select<kept_version::Entity> {
-    kept_version::Entity::find()
+    kept_version::Entity::of(tenant)
         .filter(kept_version::Column::AgentId.eq(agent))
-        .filter(kept_version::Column::TenantId.eq(tenant))
         .filter(
             Condition::any()
                 .add(kept_version::Column::OrphanedAt.is_null())
@@ -148,7 +142,7 @@ async fn expect(services: &Services, tenant: TenantId, agent: AgentId) -> Result
     }
     let agent = agents::find(db, tenant, agent).await?;
     let now = services.clock.now();
-    dikala_actors::call::versions::first(&services.store, agent.id, now).await?;
+    dikala_actors::calls::versions::first(&services.store, agent.id, now).await?;
     Ok(())
 }
 

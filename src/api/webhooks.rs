@@ -2,33 +2,50 @@
 
 use actix_web::{HttpResponse, web::Data};
 use dikala_entities::{
-    EventKind, Millis, OutboundUrl, Place, Secret, TenantId, WebhookId, tenant, webhook,
+    AuditAction, EventKind, Millis, OfTenant, OutboundUrl, Place, Secret, TenantId, WebhookId,
+    described, tenant,
+    webhook::{self, NewWebhook, events_json},
 };
 use sea_orm::{
-    ActiveModelTrait, ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel, PaginatorTrait,
-    QueryFilter, QuerySelect, Select,
+    ActiveModelTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, PaginatorTrait,
+    QueryOrder, QuerySelect,
 };
 use serde::Serialize;
 use serde_json::Value;
-use utoipa::ToSchema;
+use utoipa::{ToSchema, openapi::ArrayBuilder};
 
 use super::{
-    Addresses, Answer, READ_ONLY, Unit, deliveries,
+    Addresses, Unit,
     listing::{self, Listing},
 };
 use crate::{
-    error::{ApiError, Missing},
-    extract::{BlankRule, Body, Caller, Form, Id, Parsed, Query, boolean, list, text, word},
+    api::context::Services,
+    audit::{Change, switched},
+    http::{
+        answer::Answer,
+        error::{ApiError, Missing},
+        extract::{BlankRule, Body, Caller, Form, Id, Parsed, Query, boolean, list, text, word},
+    },
     openapi::schema,
-    services::Services,
 };
 
+/// Fields that an object is read with and that are ignored when it is sent back.
+pub const READ_ONLY: &[&str] = &["id", "createdAt", "updatedAt"];
+/// The same of a change, to which a webhook may be sent back whole.
+pub const READ_ONLY_OF_UPDATES: &[&str] = &[
+    "id",
+    "createdAt",
+    "updatedAt",
+    "secretHint",
+    "disabledReason",
+];
 /// The most webhooks of one tenant.
 pub const WEBHOOKS_MAX: usize = 20;
 /// How long the secret before the present one still signs as well, in milliseconds.
-const PREVIOUS_SECRET_MS: i64 = 24 * 60 * 60 * 1_000;
+pub const PREVIOUS_SECRET_MS: i64 = 24 * 60 * 60 * 1_000;
 /// Webhooks that are read at once for a list.
 const BATCH: u64 = 20;
+const EVENTS_MIN: usize = 1;
 const SECRET_CHARS_MIN: usize = 8;
 const SECRET_CHARS_MAX: usize = 256;
 
@@ -39,25 +56,20 @@ const SECRET_CHARS_MAX: usize = 256;
     "secret": "a-secret-only-we-know"
 }))]
 pub struct WebhookCreate {
-    #[schema(schema_with = schema::outbound_url)]
     url: OutboundUrl,
-    #[schema(schema_with = schema::event_kinds)]
-    events: Vec<EventKind>,
+    events: EventKinds,
     /// Signs every delivery; never shown again.
-    #[schema(value_type = String, min_length = 8, max_length = 256, pattern = r"^[^\x00]*$")]
-    secret: Secret,
+    secret: WebhookSecret,
 }
 
 /// What can be changed of a webhook.
 #[derive(Clone, Debug, PartialEq, Eq, ToSchema)]
 #[schema(rename_all = "camelCase", example = json!({"isActive": true}))]
 pub struct WebhookUpdate {
-    #[schema(schema_with = schema::outbound_url)]
     url: OutboundUrl,
-    #[schema(schema_with = schema::event_kinds)]
-    events: Vec<EventKind>,
+    events: EventKinds,
     /// `true` also forgets the failures that disabled it.
-    #[schema(schema_with = schema::active_input)]
+    #[schema(nullable, default = true)]
     is_active: bool,
 }
 
@@ -65,8 +77,7 @@ pub struct WebhookUpdate {
 #[derive(Clone, Debug, ToSchema)]
 #[schema(example = json!({"secret": "the-next-secret-only-we-know"}))]
 pub struct SecretRotation {
-    #[schema(value_type = String, min_length = 8, max_length = 256, pattern = r"^[^\x00]*$")]
-    pub secret: Secret,
+    pub secret: WebhookSecret,
 }
 
 /// A receiver of events.
@@ -78,20 +89,15 @@ pub struct SecretRotation {
     "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z"
 }))]
 pub struct Webhook {
-    #[schema(schema_with = schema::webhook_id)]
     id: WebhookId,
-    #[schema(value_type = String)]
     url: OutboundUrl,
-    #[schema(schema_with = schema::event_kinds)]
-    events: Vec<EventKind>,
+    events: EventKinds,
     is_active: bool,
     /// The secret's last four characters.
     secret_hint: String,
     /// Why the service stopped to deliver to it.
     disabled_reason: Option<String>,
-    #[schema(schema_with = schema::instant)]
     created_at: Millis,
-    #[schema(schema_with = schema::instant)]
     updated_at: Millis,
 }
 
@@ -108,7 +114,7 @@ pub struct WebhookList {
 impl From<webhook::Model> for Webhook {
     fn from(webhook: webhook::Model) -> Self {
         Self {
-            events: events_of(&webhook),
+            events: EventKinds::of(&webhook),
             id: webhook.id,
             url: webhook.url,
             is_active: webhook.is_active,
@@ -120,28 +126,46 @@ impl From<webhook::Model> for Webhook {
     }
 }
 
-fn events_of(webhook: &webhook::Model) -> Vec<EventKind> {
-    serde_json::from_str(&webhook.events).unwrap_or_default()
+/// What a webhook subscribes to: at least one kind, and none twice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct EventKinds(Vec<EventKind>);
+
+impl EventKinds {
+    fn parse(value: &Value) -> Parsed<Self> {
+        list(EVENTS_MIN, word("an event"), EventKind::eq)(value).map(Self)
+    }
+
+    fn of(webhook: &webhook::Model) -> Self {
+        Self(webhook.event_kinds())
+    }
 }
 
-fn events_json(events: &[EventKind]) -> String {
-    Value::from_iter(events.iter().map(|kind| kind.as_str())).to_string()
+/// What signs deliveries.
+#[derive(Clone, Debug)]
+pub struct WebhookSecret(Secret);
+
+impl WebhookSecret {
+    fn parse(value: &Value) -> Parsed<Self> {
+        let text = text(SECRET_CHARS_MIN, SECRET_CHARS_MAX, BlankRule::Opaque)(value)?;
+        Ok(Self(Secret::new(text)))
+    }
 }
 
-fn events(value: &Value) -> Parsed<Vec<EventKind>> {
-    list(1, word("an event"), EventKind::eq)(value)
-}
-
-fn secret(value: &Value) -> Parsed<Secret> {
-    text(SECRET_CHARS_MIN, SECRET_CHARS_MAX, BlankRule::Opaque)(value).map(Secret::new)
+described! {
+    EventKinds: ArrayBuilder::new()
+        .items(EventKind::schema())
+        .min_items(Some(EVENTS_MIN))
+        .unique_items(true);
+    WebhookSecret: schema::text(SECRET_CHARS_MIN, SECRET_CHARS_MAX, false);
 }
 
 impl WebhookCreate {
     fn read(form: &Form, addresses: Addresses) -> Result<Self, ApiError> {
         form.read(READ_ONLY, |form| {
             let url = form.required("url", None, |value| addresses.parse(value));
-            let events = form.required("events", None, events);
-            let secret = form.required("secret", None, secret);
+            let events = form.required("events", None, EventKinds::parse);
+            let secret = form.required("secret", None, WebhookSecret::parse);
             Some(Self {
                 url: url?,
                 events: events?,
@@ -152,23 +176,14 @@ impl WebhookCreate {
 
     fn into_model(self, services: &Services, tenant: TenantId) -> webhook::Model {
         let now = services.clock.now();
-        let id = WebhookId::new(now);
-        webhook::Model {
-            id,
-            tenant_id: tenant,
+        let new = NewWebhook {
+            id: WebhookId::new(now),
+            tenant,
             url: self.url,
-            events: events_json(&self.events),
-            secret: services.vault.seal(Place::WebhookSecret, id, &self.secret),
-            secret_hint: self.secret.hint(),
-            previous_secret: None,
-            previous_secret_until: None,
-            is_active: true,
-            disabled_reason: None,
-            failed_in_row: 0,
-            failing_since: None,
-            created_at: now,
-            updated_at: now,
-        }
+            events: &self.events.0,
+            secret: &self.secret.0,
+        };
+        webhook::Model::new(new, &services.vault, now)
     }
 }
 
@@ -176,16 +191,15 @@ impl WebhookUpdate {
     fn of(webhook: &webhook::Model) -> Self {
         Self {
             url: webhook.url.clone(),
-            events: events_of(webhook),
+            events: EventKinds::of(webhook),
             is_active: webhook.is_active,
         }
     }
 
     fn read(form: &Form, now: &Self, addresses: Addresses) -> Result<Self, ApiError> {
-        let read_only = [READ_ONLY, &["secretHint", "disabledReason"]].concat();
-        form.read(&read_only, |form| {
+        form.read(READ_ONLY_OF_UPDATES, |form| {
             let url = form.required("url", Some(now.url.clone()), |value| addresses.parse(value));
-            let events = form.required("events", Some(now.events.clone()), events);
+            let events = form.required("events", Some(now.events.clone()), EventKinds::parse);
             let is_active = form.defaulted("isActive", Some(now.is_active), true, boolean);
             Some(Self {
                 url: url?,
@@ -195,10 +209,18 @@ impl WebhookUpdate {
         })
     }
 
+    fn change_of(&self, id: WebhookId, before: &Self) -> Change {
+        Change::new(AuditAction::WebhookUpdate, id).fields(&[
+            ("url", self.url != before.url),
+            ("events", self.events != before.events),
+            switched(self.is_active, before.is_active),
+        ])
+    }
+
     /// A new address, and switching on again, are a fresh start: what failed before does not count any more.
     fn apply(self, webhook: &mut webhook::Model, now: Millis) {
         let moved = webhook.url != self.url;
-        webhook.events = events_json(&self.events);
+        webhook.events = events_json(&self.events.0);
         webhook.url = self.url;
         if moved || self.is_active != webhook.is_active {
             webhook.failed_in_row = 0;
@@ -212,17 +234,13 @@ impl WebhookUpdate {
     }
 }
 
-fn by_id(tenant: TenantId, id: WebhookId) -> Select<webhook::Entity> {
-    webhook::Entity::find_by_id(id).filter(webhook::Column::TenantId.eq(tenant))
-}
-
 /// The tenant's webhook, or 404.
 pub async fn find(
     db: &impl ConnectionTrait,
     tenant: TenantId,
     id: WebhookId,
 ) -> Result<webhook::Model, ApiError> {
-    let webhook = by_id(tenant, id).one(db).await?;
+    let webhook = webhook::Entity::one_of(tenant, id).one(db).await?;
     webhook.ok_or(ApiError::NotFound(Missing::Webhook))
 }
 
@@ -232,8 +250,22 @@ pub async fn lock(
     tenant: TenantId,
     id: WebhookId,
 ) -> Result<webhook::Model, ApiError> {
-    let webhook = by_id(tenant, id).lock_exclusive().one(db).await?;
+    let webhook = webhook::Entity::one_of(tenant, id)
+        .lock_exclusive()
+        .one(db)
+        .await?;
     webhook.ok_or(ApiError::NotFound(Missing::Webhook))
+}
+
+/// All webhooks of the tenant, in the order of their making.
+pub async fn all(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+) -> Result<Vec<webhook::Model>, DbErr> {
+    webhook::Entity::of(tenant)
+        .order_by_asc(webhook::Column::Id)
+        .all(db)
+        .await
 }
 
 /// `GET /webhooks`
@@ -244,7 +276,7 @@ pub async fn list_all(
 ) -> Result<HttpResponse, ApiError> {
     let list = Listing {
         key: "webhooks",
-        rows: webhook::Entity::find().filter(webhook::Column::TenantId.eq(caller.tenant)),
+        rows: webhook::Entity::of(caller.tenant),
         by: webhook::Column::Id,
         batch: BATCH,
         show: listing::json::<Webhook, _>,
@@ -267,9 +299,10 @@ pub async fn create(
     webhook::Entity::insert(webhook.clone().into_active_model())
         .exec_without_returning(unit.txn())
         .await?;
+    let change = Change::new(AuditAction::WebhookCreate, webhook.id);
     let path = format!("/webhooks/{}", webhook.id);
-    unit.commit(Answer::created(&path, &Webhook::from(webhook)))
-        .await
+    let answer = Answer::created(&path, &Webhook::from(webhook));
+    unit.commit(answer, Some(change)).await
 }
 
 /// Counts under the lock of the tenant's row: two at once cannot both be the last.
@@ -278,10 +311,7 @@ async fn make_room(unit: &Unit, tenant: TenantId) -> Result<(), ApiError> {
         .lock_exclusive()
         .one(unit.txn())
         .await?;
-    let count = webhook::Entity::find()
-        .filter(webhook::Column::TenantId.eq(tenant))
-        .count(unit.txn())
-        .await?;
+    let count = webhook::Entity::of(tenant).count(unit.txn()).await?;
     if usize::try_from(count).is_ok_and(|count| count < WEBHOOKS_MAX) {
         Ok(())
     } else {
@@ -316,12 +346,15 @@ pub async fn update(
     // Somebody else may have changed what this request leaves out.
     let before = WebhookUpdate::of(&webhook);
     let wanted = WebhookUpdate::read(&form, &before, addresses)?;
-    if wanted != before {
+    let change = (wanted != before).then(|| wanted.change_of(id.0, &before));
+    if change.is_some() {
         wanted.apply(&mut webhook, services.clock.now());
         let change = webhook.clone().into_active_model().reset_all();
         change.update(unit.txn()).await?;
     }
-    let answer = unit.commit(Answer::ok(&Webhook::from(webhook))).await?;
+    let answer = unit
+        .commit(Answer::ok(&Webhook::from(webhook)), change)
+        .await?;
     services.outbound.refresh(id.0);
     Ok(answer)
 }
@@ -337,7 +370,8 @@ pub async fn delete(
     webhook::Entity::delete_by_id(webhook.id)
         .exec(unit.txn())
         .await?;
-    let answer = unit.commit(Answer::no_content()).await?;
+    let change = Change::new(AuditAction::WebhookDelete, id.0);
+    let answer = unit.commit(Answer::no_content(), Some(change)).await?;
     services.outbound.refresh(id.0);
     Ok(answer)
 }
@@ -350,9 +384,9 @@ pub async fn rotate_secret(
     body: Body,
 ) -> Result<Answer, ApiError> {
     find(services.store.api_reader(), caller.tenant, id.0).await?;
-    let secret = body
-        .form()?
-        .read(&[], |form| form.required("secret", None, secret))?;
+    let WebhookSecret(secret) = body.form()?.read(&[], |form| {
+        form.required("secret", None, WebhookSecret::parse)
+    })?;
     let now = services.clock.now();
     let unit = Unit::begin(&services, &caller).await?;
     let mut webhook = lock(unit.txn(), caller.tenant, id.0).await?;
@@ -368,25 +402,9 @@ pub async fn rotate_secret(
     webhook.updated_at = now;
     let change = webhook.clone().into_active_model().reset_all();
     change.update(unit.txn()).await?;
-    let answer = unit.commit(Answer::ok(&Webhook::from(webhook))).await?;
+    let change = Change::new(AuditAction::WebhookRotateSecret, id.0);
+    let answer = Answer::ok(&Webhook::from(webhook));
+    let answer = unit.commit(answer, Some(change)).await?;
     services.outbound.refresh(id.0);
     Ok(answer)
-}
-
-/// `POST /webhooks/{id}/test`
-pub async fn test(
-    caller: Caller,
-    services: Data<Services>,
-    id: Id<WebhookId>,
-    body: Body,
-) -> Result<Answer, ApiError> {
-    let webhook = find(services.store.api_reader(), caller.tenant, id.0).await?;
-    body.optional_form()?.expect_empty()?;
-    let delivery = services
-        .outbound
-        .test_webhook(webhook)
-        .await
-        .map_err(|error| super::refused(error, Missing::Webhook))?;
-    let shown = deliveries::detail(&services, caller.tenant, delivery).await?;
-    Ok(Answer::ok(&shown))
 }

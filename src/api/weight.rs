@@ -1,14 +1,16 @@
 //! How heavy a tenant's configuration may be: every call, every list and every version is paid for by it.
 
-use dikala_actors::call::versions::{self, KEPT_MAX};
+use dikala_actors::calls::versions::{self, KEPT_MAX};
 use dikala_entities::{Millis, agent, tenant};
 use sea_orm::{EntityTrait, QuerySelect};
 
 use super::Unit;
 use crate::{
-    error::{ApiError, Missing},
-    extract::{Fault, FieldCode},
-    services::Services,
+    api::context::Services,
+    http::{
+        error::{ApiError, Missing},
+        field::{Fault, FieldCode},
+    },
 };
 
 /// What an agent may weigh with its functions, in bytes of JSON.

@@ -1,9 +1,9 @@
 //! Start and stop of the whole service. [`App::build`] connects, recovers and binds; [`App::run_until`] serves until it is told
 //! to stop, and drains. `main` and the tests make the same two calls.
 
-mod engine;
+pub(crate) mod actors;
+mod listeners;
 mod opening;
-mod surface;
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -13,7 +13,10 @@ use std::{
 };
 
 use actix_web::{dev::ServerHandle, rt};
-use dikala_actors::{clock::SharedClock, outbound::OutboundError};
+use dikala_actors::{
+    outbound::{Outbound, OutboundError},
+    runtime::clock::SharedClock,
+};
 use dikala_entities::{
     Store, StoreError, Vault,
     store::{Reservation, in_words},
@@ -26,7 +29,10 @@ use tokio::{
 };
 
 pub use self::opening::{Proof, holds_secrets, open_store, prove, vault};
-use self::{engine::Engine, surface::Surface};
+use self::{
+    actors::{Actors, guard},
+    listeners::Listeners,
+};
 use crate::{
     config::{ConfigError, Settings},
     front::open_files_max,
@@ -90,7 +96,7 @@ pub struct App {
     serving: LocalBoxFuture<'static, ()>,
     stopping: watch::Sender<bool>,
     shutdown: Duration,
-    engine: Engine,
+    actors: Actors,
     sweeping: rt::task::JoinHandle<()>,
     _reserved: Reservation,
 }
@@ -121,21 +127,23 @@ impl App {
         let reserved = Store::reserve(&settings.database.url)?;
         let store = open_store(settings, settings.database.migrate).await?;
         let ports = [addresses.0.port(), addresses.1.port()];
-        let engine =
-            Engine::start(settings, store, vault.clone(), Arc::clone(&clock), ports).await?;
+        let outbound = || Outbound::new(guard(settings, ports), settings.extra_ca_file());
+        let actors = Actors::start(settings, store, vault, Arc::clone(&clock), outbound).await?;
         let (stopping, is_stopping) = watch::channel(false);
         let sweeping = maintenance::run(
-            engine.store.clone(),
+            actors.node.store.clone(),
             Arc::clone(&clock),
             settings.retention.clone(),
         );
         let sweeping = rt::spawn(sweeping);
-        let surface = Surface::new(settings, &engine, vault, clock, &is_stopping);
-        let public_server = surface
+        let listeners = Listeners::new(settings, &actors.node, &is_stopping);
+        let public_server = listeners
             .clone()
             .serve_public(public, settings)
             .map_err(StartError::Http)?;
-        let operator_server = surface.serve_operator(operator).map_err(StartError::Http)?;
+        let operator_server = listeners
+            .serve_operator(operator)
+            .map_err(StartError::Http)?;
         let servers = vec![public_server.handle(), operator_server.handle()];
         let serving = async move {
             let (public, operator) = tokio::join!(public_server, operator_server);
@@ -152,10 +160,15 @@ impl App {
             serving: serving.boxed_local(),
             stopping,
             shutdown: Duration::from_secs(settings.http.shutdown_seconds),
-            engine,
+            actors,
             sweeping,
             _reserved: reserved,
         })
+    }
+
+    /// The store that it serves.
+    pub fn store(&self) -> &Store {
+        &self.actors.node.store
     }
 
     /// Where the public listener answers.
@@ -175,8 +188,8 @@ impl App {
         tracing::info!("stopping");
         self.sweeping.abort();
         let drain = async {
-            self.engine.calls.close();
-            self.engine.feed.close();
+            self.actors.node.calls.close();
+            self.actors.node.feed.close();
             let _ = self.stopping.send(true);
             // Side by side: a client that does not let go of its connection keeps no delivery from ending.
             let listeners = async {
@@ -185,8 +198,8 @@ impl App {
                 }
                 let _ = serving.await;
             };
-            tokio::join!(listeners, self.engine.webhooks.drain(self.shutdown));
-            self.engine.stop().await;
+            tokio::join!(listeners, self.actors.node.webhooks.drain(self.shutdown));
+            self.actors.stop().await;
         };
         if tokio::time::timeout(self.shutdown, drain).await.is_err() {
             tracing::warn!("not everything finished in time; the rest goes on at the next start");

@@ -12,7 +12,7 @@ use dikala_entities::{BRIDGE_TOKEN_SCHEME, BridgeId, Credential, Store, bridge};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 
 use super::BridgeParts;
-use crate::{error::ApiError, middleware::Stranger, refusal::Refusal, services::Services};
+use crate::http::{context::HttpContext, denied::Denied, error::ApiError, gate::Stranger};
 
 /// Lets in who shows a token that is in force, before anything of the body is read; handlers find the [`BridgeId`] among the
 /// request's data. Missing, malformed, unknown or revoked: 401.
@@ -31,15 +31,15 @@ pub async fn require_token(
 
 async fn authenticate(req: &ServiceRequest) -> Result<BridgeId, Refused> {
     let parts = req.app_data::<web::Data<BridgeParts>>();
-    let services = req.app_data::<web::Data<Services>>();
-    let (Some(parts), Some(services)) = (parts, services) else {
+    let http = req.app_data::<web::Data<HttpContext>>();
+    let (Some(parts), Some(http)) = (parts, http) else {
         return Err(ApiError::Internal.into());
     };
-    let stranger = Stranger::of(services, req.request());
-    let strangers = &services.gate.strangers;
+    let stranger = Stranger::of(req.request(), &http.settings, http.clock.now());
+    let strangers = &http.gate.strangers;
     let found = match presented_token(req.headers()) {
         Some(token) => {
-            let bridge = find(&parts.store, &token);
+            let bridge = find(&parts.node.store, &token);
             let is_refusal = |error: &Refused| matches!(error, Refused::Token(_));
             strangers
                 .look_up(&stranger, &token, bridge, is_refusal)
@@ -57,7 +57,7 @@ async fn authenticate(req: &ServiceRequest) -> Result<BridgeId, Refused> {
 #[derive(Debug, thiserror::Error)]
 enum Refused {
     #[error(transparent)]
-    Token(#[from] Refusal),
+    Token(#[from] Denied),
     #[error(transparent)]
     Api(#[from] ApiError),
 }
@@ -84,13 +84,13 @@ async fn find(store: &Store, token: &Credential) -> Result<BridgeId, Refused> {
     let bridge = bridge::Entity::find()
         .filter(bridge::Column::Hash.eq(token.hash()))
         .filter(bridge::Column::RevokedAt.is_null())
-        .one(store.core_reader())
+        .one(store.critical_reader())
         .await
         .map_err(ApiError::from)?;
     Ok(bridge.ok_or_else(unknown)?.id)
 }
 
-fn unknown() -> Refusal {
+fn unknown() -> Denied {
     let message = "A bridge sends its token as `Authorization: Bearer dkb_…`; this one is missing, unknown or revoked.";
-    Refusal::unauthorized("invalid_bridge_token", message)
+    Denied::unauthorized("invalid_bridge_token", message)
 }

@@ -15,15 +15,16 @@ use std::{sync::Arc, time::Duration};
 
 use dashmap::DashMap;
 use dikala_actors::{
-    call::CallError,
-    registry::Payer,
-    shares::{self, Shares},
-    turns::{Turn, Turns},
+    calls::{CallError, Payer},
+    runtime::{
+        shares::{self, Shares},
+        turns::{Turn, Turns},
+    },
 };
 use dikala_entities::BridgeId;
 use tokio::sync::{Mutex, MutexGuard, OwnedSemaphorePermit, Semaphore};
 
-use super::protocol::{Body, Refusal, Request};
+use super::protocol::{Content, Refusal, Request};
 
 /// Messages of one connection that may be under way, those included whose reply waits to be written, and functions that wait
 /// for their endpoint not.
@@ -151,7 +152,7 @@ impl Share {
     ) -> (Result<Request, Refusal>, Weight) {
         let bytes = length * READ_FACTOR + MESSAGE_BYTES;
         let (message, bytes, ring) = match message {
-            Ok(request) if matches!(request.body, Body::Incoming(_)) => {
+            Ok(request) if matches!(request.body, Content::Incoming(_)) => {
                 match self.take_in(payer_of(&request), bytes) {
                     Some(ring) => (Ok(request), bytes, Some(Box::new(ring))),
                     None => (Err(Refusal::busy(&request)), 0, None),

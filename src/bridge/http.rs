@@ -10,9 +10,10 @@ use super::{
     lanes::{Lanes, payer},
     protocol::{self, MESSAGES_MAX},
 };
-use crate::{
+use crate::http::{
+    body::RawBody,
     error::ApiError,
-    extract::{FieldCode, FieldError, RawBody},
+    field::{FieldCode, FieldError},
 };
 
 /// Commands in one answer; the rest waits for the next one.
@@ -34,12 +35,17 @@ pub async fn messages(
     let length = body.0.len().div_ceil(requests.len());
     let weighed = requests
         .into_iter()
-        .map(|request| share.weigh(length, request, |request| payer(&parts.calls, request)));
+        .map(|request| share.weigh(length, request, |request| payer(&parts.node.calls, request)));
     let (requests, weights): (Vec<_>, Vec<_>) = weighed.unzip();
     let rooms = tokio::time::timeout(ROOM_WITHIN, share.rooms(weights))
         .await
         .map_err(|_| ApiError::Unavailable)?;
-    let mut lanes = Lanes::new(parts.calls.clone(), parts.bridges.clone(), share, bridge);
+    let mut lanes = Lanes::new(
+        parts.node.calls.clone(),
+        parts.node.bridges.clone(),
+        share,
+        bridge,
+    );
     for (ticket, (request, room)) in requests.into_iter().zip(rooms).enumerate() {
         lanes.accept(ticket, request, room);
     }
@@ -49,7 +55,7 @@ pub async fn messages(
         replies[finished.ticket] = finished.reply;
         kept.push(finished.room);
     }
-    let commands = parts.bridges.take_commands(bridge, COMMANDS_MAX);
+    let commands = parts.node.bridges.take_commands(bridge, COMMANDS_MAX);
     let commands: Vec<Value> = commands.iter().map(protocol::command).collect();
     let response = HttpResponse::Ok().json(json!({"replies": replies, "commands": commands}));
     drop(kept);

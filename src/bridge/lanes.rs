@@ -5,17 +5,16 @@ use std::collections::{HashMap, VecDeque};
 
 use dikala_actors::{
     bridges::Bridges,
-    call::{CallError, InvokeFunction},
-    registry::{Calls, Payer},
+    calls::{CallError, Calls, InvokeFunction, Payer},
 };
 use dikala_entities::BridgeId;
-use futures_util::{StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
+use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 use serde_json::Value;
 use std::sync::Arc;
 
 use super::{
     budget::{RING_WITHIN, ROOM_WITHIN, Room, Share},
-    protocol::{self, Answer, Body, Function, Lane, Refusal, Request},
+    protocol::{self, Content, FunctionCall, Lane, Refusal, Request, Success},
 };
 
 /// A message as it was read: one that is refused is answered in its turn too.
@@ -105,35 +104,49 @@ impl Lanes {
         self.waiting.remove(&lane);
     }
 
-    fn run(&self, lane: Option<Lane>, (ticket, message, room): Numbered) {
-        let (calls, bridges, bridge) = (self.calls.clone(), Arc::clone(&self.bridges), self.bridge);
-        let share = self.share.clone();
-        self.running.push(Box::pin(async move {
-            let (reply, room) = match message {
-                Ok(Request { id, body }) => {
-                    let done = carry_out(&calls, &bridges, &share, bridge, body, room).await;
-                    let reply = match done.0 {
-                        Ok(answer) => protocol::reply(&id, &answer),
-                        Err(error) => Refusal::from((id, error)).to_json(),
-                    };
-                    (reply, done.1)
-                }
-                Err(refusal) => (refusal.to_json(), room),
+    fn run(&self, lane: Option<Lane>, numbered: Numbered) {
+        let answered = answer(
+            self.calls.clone(),
+            Arc::clone(&self.bridges),
+            self.share.clone(),
+            self.bridge,
+            numbered,
+        );
+        let finished = answered.map(move |finished| (lane, finished));
+        self.running.push(Box::pin(finished));
+    }
+}
+
+/// Carries a message out, whatever became of it when it was read.
+async fn answer(
+    calls: Calls,
+    bridges: Arc<Bridges>,
+    share: Share,
+    bridge: BridgeId,
+    (ticket, message, room): Numbered,
+) -> Finished {
+    let (reply, room) = match message {
+        Ok(Request { id, body }) => {
+            let (done, room) = carry_out(&calls, &bridges, &share, bridge, body, room).await;
+            let reply = match done {
+                Ok(answer) => protocol::reply(&id, &answer),
+                Err(error) => Refusal::from((id, error)).to_json(),
             };
-            let finished = Finished {
-                ticket,
-                reply,
-                room,
-            };
-            (lane, finished)
-        }));
+            (reply, room)
+        }
+        Err(refusal) => (refusal.to_json(), room),
+    };
+    Finished {
+        ticket,
+        reply,
+        room,
     }
 }
 
 /// For whom a call that comes in is opened.
 pub fn payer(calls: &Calls, request: &Request) -> Payer {
     match &request.body {
-        Body::Incoming(incoming) => calls.payer_of_number(&incoming.did),
+        Content::Incoming(incoming) => calls.payer_of_number(&incoming.did),
         _ => None,
     }
 }
@@ -142,7 +155,7 @@ fn is_function(message: &Message) -> bool {
     matches!(
         message,
         Ok(Request {
-            body: Body::Function(_),
+            body: Content::FunctionCall(_),
             ..
         })
     )
@@ -156,38 +169,46 @@ fn lane(message: &Message) -> Option<Lane> {
 }
 
 /// The answer, with the room for its reply.
+///
+/// What is done in a message's turn is in boxes of its own: thousands of messages wait for their turn at the same time, and each
+/// of them would have the room for it.
 async fn carry_out(
     calls: &Calls,
     bridges: &Bridges,
     share: &Share,
     bridge: BridgeId,
-    body: Body,
+    body: Content,
     mut room: Room,
-) -> (Result<Answer, CallError>, Room) {
+) -> (Result<Success, CallError>, Room) {
     let answer = match body {
-        Body::Incoming(incoming) => {
+        Content::Incoming(incoming) => {
             let payer = calls.payer_of_number(&incoming.did);
             match share.ring_turn(payer, &mut room, RING_WITHIN).await {
-                Ok(_turn) => calls.incoming(bridge, incoming).await.map(Answer::Call),
+                Ok(_turn) => {
+                    let opened = Box::pin(calls.incoming(bridge, incoming)).await;
+                    opened.map(Success::Call)
+                }
                 Err(error) => Err(error),
             }
         }
-        Body::Call { call, input } => {
+        Content::Call { call, input } => {
             let _turn = share.turn(calls.payer_of_call(call)).await;
-            let reply = calls.tell(Some(bridge), call, input).await;
-            reply.map(Answer::Call)
+            let reply = Box::pin(calls.tell(Some(bridge), call, input)).await;
+            reply.map(Success::Call)
         }
-        Body::Function(function) => return invoke(calls, share, bridge, function, room).await,
-        Body::Heartbeat { active, at } => {
+        Content::FunctionCall(function) => {
+            return Box::pin(invoke(calls, share, bridge, function, room)).await;
+        }
+        Content::Heartbeat { active, at } => {
             bridges.seen(bridge);
             let ended = match active {
                 Some(active) => {
                     let _turn = share.list_turn().await;
-                    calls.heartbeat(bridge, &active, at).await
+                    Box::pin(calls.heartbeat(bridge, &active, at)).await
                 }
                 None => Ok(Vec::new()),
             };
-            ended.map(|ended| Answer::Heartbeat { ended })
+            ended.map(|ended| Success::Heartbeat { ended })
         }
     };
     (answer, room)
@@ -198,9 +219,9 @@ async fn invoke(
     calls: &Calls,
     share: &Share,
     bridge: BridgeId,
-    function: Function,
+    function: FunctionCall,
     room: Room,
-) -> (Result<Answer, CallError>, Room) {
+) -> (Result<Success, CallError>, Room) {
     let aside = match share.step_aside(room) {
         Ok(aside) => aside,
         Err(room) => return (Err(CallError::Busy), room),
@@ -216,7 +237,25 @@ async fn invoke(
     let room = share.room_for_result(ROOM_WITHIN).await;
     drop(aside);
     match room {
-        Ok(room) => (outcome.map(Answer::Function), room),
+        Ok(room) => (outcome.map(Success::FunctionCall), room),
         Err(room) => (Err(CallError::Busy), room),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a message takes while it waits for its turn, besides its own texts.
+    const WAITING_BYTES_MAX: usize = 2_048;
+
+    fn size_of_answer<F>(_: impl Fn(Calls, Arc<Bridges>, Share, BridgeId, Numbered) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn a_message_that_waits_has_no_room_for_what_is_done_in_its_turn() {
+        let bytes = size_of_answer(answer);
+        assert!(bytes <= WAITING_BYTES_MAX, "{bytes}");
     }
 }

@@ -14,20 +14,15 @@ mod session;
 use std::sync::Arc;
 
 use actix_web::{middleware::from_fn, web};
-use dikala_actors::{bridges::Bridges, clock::SharedClock, registry::Calls};
-use dikala_entities::Store;
 use tokio::sync::watch;
 
 pub use self::budget::Budgets;
-use crate::middleware::receive_body;
+use crate::{http::middleware::receive_body, node::Node};
 
 /// What the transports work with.
 #[derive(Clone, Debug)]
 pub struct BridgeParts {
-    pub store: Store,
-    pub clock: SharedClock,
-    pub calls: Calls,
-    pub bridges: Arc<Bridges>,
+    pub node: Node,
     pub budgets: Arc<Budgets>,
     /// Turns true when the service stops: sockets are closed with 1001.
     pub stopping: watch::Receiver<bool>,

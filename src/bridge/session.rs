@@ -23,7 +23,7 @@ use super::{
     lanes::{Finished, Lanes, Message, payer},
     protocol::{self, MESSAGE_BYTES_MAX, Refusal, Request, SUBPROTOCOL},
 };
-use crate::refusal::Refusal as HttpRefusal;
+use crate::http::denied::Denied;
 
 /// Messages up to here are read so that their id can be answered; larger ones close the socket.
 const FRAME_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
@@ -63,9 +63,9 @@ pub async fn connect(
     Ok(response)
 }
 
-fn no_upgrade() -> HttpRefusal {
+fn no_upgrade() -> Denied {
     let message = "This address takes WebSocket upgrades with the subprotocol dikala.bridge.v1.";
-    HttpRefusal::bad_request("invalid_upgrade", message)
+    Denied::bad_request("invalid_upgrade", message)
 }
 
 /// Why a socket is over.
@@ -96,7 +96,7 @@ enum Beat {
 }
 
 async fn run(parts: BridgeParts, bridge: BridgeId, session: Session, frames: Frames) {
-    let bridges = Arc::clone(&parts.bridges);
+    let bridges = Arc::clone(&parts.node.bridges);
     let socket = bridges.connected(bridge);
     tracing::info!(%bridge, "a bridge connected");
     let (replies, waiting_replies) = mpsc::channel(IN_FLIGHT_MAX);
@@ -108,11 +108,11 @@ async fn run(parts: BridgeParts, bridge: BridgeId, session: Session, frames: Fra
         waiting_replies,
         waiting_beats,
     ));
-    let now = parts.clock.now();
+    let now = parts.node.clock.now();
     let share = parts.budgets.of(bridge);
     let mut reader = Reader {
         lanes: Lanes::new(
-            parts.calls.clone(),
+            parts.node.calls.clone(),
             Arc::clone(&bridges),
             share.clone(),
             bridge,
@@ -168,7 +168,10 @@ struct Reader {
 
 impl Reader {
     async fn serve(&mut self, socket: &Socket, writer: &mut JoinHandle<Over>) -> Over {
-        let (clock, mut stopping) = (Arc::clone(&self.parts.clock), self.parts.stopping.clone());
+        let (clock, mut stopping) = (
+            Arc::clone(&self.parts.node.clock),
+            self.parts.stopping.clone(),
+        );
         // Made once, and not anew for each message.
         let mut stopped = pin!(stopping.wait_for(|stopping| *stopping));
         let mut dismissed = pin!(socket.dismissed());
@@ -205,8 +208,8 @@ impl Reader {
             Some(Err(Fault::Close(code, reason))) => return Err(Over::Close(code, reason)),
             Some(Err(Fault::Broken)) | None => return Err(Over::Gone),
         };
-        self.last_frame_at = self.parts.clock.now();
-        self.parts.bridges.seen(self.bridge);
+        self.last_frame_at = self.parts.node.clock.now();
+        self.parts.node.bridges.seen(self.bridge);
         match frame {
             Frame::Text(text) => self.on_text(&text),
             Frame::Binary(bytes) => {
@@ -236,7 +239,7 @@ impl Reader {
             let reason = "frames are JSON objects with an id, of at most 256 KiB";
             return Err(Over::Close(code, reason));
         }
-        let payer_of = |request: &Request| payer(&self.parts.calls, request);
+        let payer_of = |request: &Request| payer(&self.parts.node.calls, request);
         let (message, weight) = self.share.weigh(length, message, payer_of);
         match self.share.room_now(weight) {
             Ok(room) => self.lanes.accept(0, message, room),
@@ -258,7 +261,7 @@ impl Reader {
     }
 
     fn on_tick(&mut self) -> Result<(), Over> {
-        let now = self.parts.clock.now();
+        let now = self.parts.node.clock.now();
         if self.admission.is_some() {
             // Nobody listened.
             self.last_frame_at = now;
@@ -402,7 +405,7 @@ mod tests {
     use actix_web::{FromRequest, test::TestRequest};
     use dikala_actors::{
         bridges::CommandKind,
-        clock::{Clock, SystemClock},
+        runtime::clock::{Clock, SystemClock},
     };
     use dikala_entities::{CallId, HangupReason};
     use futures_util::FutureExt;

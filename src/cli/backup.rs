@@ -11,7 +11,7 @@ use std::{
 };
 
 use clap::Args;
-use dikala_actors::clock::{Clock, SystemClock};
+use dikala_actors::runtime::clock::{Clock, SystemClock};
 use dikala_entities::{Store, StoreError, Vault};
 use dikala_migration::{SchemaState, schema_state};
 use indicatif::{ProgressBar, ProgressStyle};

@@ -3,8 +3,8 @@
 use std::net::{SocketAddr, TcpListener};
 
 use dikala_actors::{
-    clock::{Clock, SystemClock},
     outbound::{Guard, Outbound},
+    runtime::clock::{Clock, SystemClock},
 };
 use dikala_entities::{Millis, Store, StoreError, store::in_words};
 use dikala_migration::{SchemaState, may_migrate as may_migrate_this, schema_state};

@@ -2,32 +2,33 @@
 //!
 //! 0 done · 1 failed · 2 wrong usage · 3 configuration invalid · 5 not found · 6 refused. Errors are one sentence on standard error.
 
+mod admin;
 mod backup;
 mod bench;
 mod check;
+mod client;
+pub(crate) mod dev;
+mod error;
 mod listen;
-mod operators;
 mod output;
+mod people;
 mod secrets;
-mod service;
-pub mod simulate;
+mod simulate;
 mod trigger;
 
 use std::{path::PathBuf, sync::Arc};
 
 use clap::{Args, Parser, Subcommand};
-use dikala_actors::clock::SystemClock;
-use serde_json::json;
+use dikala_actors::runtime::clock::SystemClock;
 
 use crate::{
-    admin::AdminError,
-    app::{App, StartError, vault, wait_for_signal},
-    config::{ConfigError, Layers, Origin, Settings},
-    dev,
+    app::{App, vault, wait_for_signal},
+    config::{Layers, Origin, Settings},
     front::raise_open_files,
-    openapi, telemetry,
+    routes, telemetry,
 };
 
+pub use error::CliError;
 pub use output::text as print;
 
 /// A self-hosted voice-agent call service.
@@ -59,25 +60,28 @@ enum Command {
     Config(ConfigCommand),
     /// Make and change tenants.
     #[command(subcommand)]
-    Tenant(operators::TenantCommand),
+    Tenant(admin::TenantCommand),
+    /// Make and remove people who use a tenant's dashboard.
+    #[command(subcommand)]
+    User(people::UserCommand),
     /// Make and revoke API keys.
     #[command(subcommand)]
-    Key(operators::KeyCommand),
+    Key(admin::KeyCommand),
     /// Add and change phone numbers.
     #[command(subcommand)]
-    Number(operators::NumberCommand),
+    Number(admin::NumberCommand),
     /// Make and revoke telephony bridges.
     #[command(subcommand)]
-    Bridge(operators::BridgeCommand),
+    Bridge(admin::BridgeCommand),
     /// Book credit.
     #[command(subcommand)]
-    Credits(operators::CreditsCommand),
+    Credits(admin::CreditsCommand),
     /// Prove the books.
     #[command(subcommand)]
-    Ledger(operators::LedgerCommand),
+    Ledger(admin::LedgerCommand),
     /// Show or rotate the secret that signs a tenant's function requests.
     #[command(subcommand)]
-    FunctionSecret(operators::FunctionSecretCommand),
+    FunctionSecret(admin::FunctionSecretCommand),
     /// Copy the database while a server works on it.
     Backup(backup::Backup),
     /// Put a copy in the place of the database, while no server works on it.
@@ -111,60 +115,6 @@ struct OfTenant {
     tenant: String,
 }
 
-/// Why a command did not succeed.
-#[derive(Debug, thiserror::Error)]
-pub enum CliError {
-    #[error("{0}")]
-    Failed(String),
-    #[error("{0}")]
-    Usage(String),
-    #[error("{0}")]
-    Config(#[from] ConfigError),
-    #[error("{0}")]
-    NotFound(String),
-    #[error("{0}")]
-    Refused(String),
-    /// What is wrong was printed already.
-    #[error("")]
-    Shown,
-}
-
-impl CliError {
-    /// The exit code.
-    pub fn code(&self) -> u8 {
-        match self {
-            Self::Failed(_) | Self::Shown => 1,
-            Self::Usage(_) => 2,
-            Self::Config(_) => 3,
-            Self::NotFound(_) => 5,
-            Self::Refused(_) => 6,
-        }
-    }
-
-    /// Says it on standard error: as a sentence, or as a document where documents are asked for.
-    pub fn print(&self, as_json: bool) {
-        if matches!(self, Self::Shown) {
-            return;
-        }
-        if as_json {
-            let error = json!({"error": {"code": self.word(), "message": self.to_string()}});
-            eprintln!("{error}");
-        } else {
-            eprintln!("dikala: {self}");
-        }
-    }
-
-    fn word(&self) -> &'static str {
-        match self {
-            Self::Failed(_) | Self::Shown => "failed",
-            Self::Usage(_) => "usage",
-            Self::Config(_) => "configuration_invalid",
-            Self::NotFound(_) => "not_found",
-            Self::Refused(_) => "refused",
-        }
-    }
-}
-
 /// Reads the command line. What is no command is told like any other error where documents are asked for; help is help.
 pub fn parse() -> Result<Cli, CliError> {
     Cli::try_parse().map_err(|error| {
@@ -187,28 +137,6 @@ pub fn wants_json() -> bool {
         .any(|argument| argument == "--json")
 }
 
-impl From<AdminError> for CliError {
-    fn from(error: AdminError) -> Self {
-        let sentence = error.to_string();
-        match error {
-            AdminError::NotFound { .. } => Self::NotFound(sentence),
-            AdminError::Refused(_) => Self::Refused(sentence),
-            AdminError::Database(_) => Self::Failed(sentence),
-        }
-    }
-}
-
-impl From<StartError> for CliError {
-    fn from(error: StartError) -> Self {
-        match error {
-            StartError::WrongKey | StartError::MissingKey | StartError::Config(_) => {
-                Self::Config(ConfigError(error.to_string()))
-            }
-            _ => Self::Failed(error.to_string()),
-        }
-    }
-}
-
 /// Runs a command.
 pub async fn run(cli: Cli) -> Result<(), CliError> {
     let layers = || Layers::load(cli.config.as_deref(), std::env::vars());
@@ -217,7 +145,7 @@ pub async fn run(cli: Cli) -> Result<(), CliError> {
         Command::Simulate(options) => simulate::run(options, cli.json).await,
         Command::Listen(options) => listen::run(options, cli.json).await,
         Command::Trigger(options) => trigger::run(options, cli.json).await,
-        Command::Openapi => output::text(openapi::json()),
+        Command::Openapi => output::text(routes::description()),
         Command::Dev(options) => dev::run(options, layers()?).await,
         Command::Check => check::run(layers(), cli.json).await,
         Command::Config(ConfigCommand::Show) => {
@@ -230,12 +158,13 @@ pub async fn run(cli: Cli) -> Result<(), CliError> {
             crate::app::open_store(&settings, true).await?.close().await;
             output::done("the schema is up to date", cli.json)
         }
-        Command::Tenant(command) => operators::tenant(command, &layers()?, cli.json).await,
-        Command::Key(command) => operators::key(command, &layers()?, cli.json).await,
-        Command::Number(command) => operators::number(command, &layers()?, cli.json).await,
-        Command::Bridge(command) => operators::bridge(command, &layers()?, cli.json).await,
-        Command::Credits(command) => operators::credits(command, &layers()?, cli.json).await,
-        Command::Ledger(command) => operators::ledger(command, &layers()?, cli.json).await,
+        Command::Tenant(command) => admin::tenant(command, &layers()?, cli.json).await,
+        Command::User(command) => people::user(command, &layers()?, cli.json).await,
+        Command::Key(command) => admin::key(command, &layers()?, cli.json).await,
+        Command::Number(command) => admin::number(command, &layers()?, cli.json).await,
+        Command::Bridge(command) => admin::bridge(command, &layers()?, cli.json).await,
+        Command::Credits(command) => admin::credits(command, &layers()?, cli.json).await,
+        Command::Ledger(command) => admin::ledger(command, &layers()?, cli.json).await,
         Command::Backup(options) => {
             backup::backup(options, &Settings::new(&layers()?)?, cli.json).await
         }
@@ -244,7 +173,7 @@ pub async fn run(cli: Cli) -> Result<(), CliError> {
         }
         Command::Secrets(command) => secrets::run(command, &layers()?, cli.json).await,
         Command::FunctionSecret(command) => {
-            operators::function_secret(command, &layers()?, cli.json).await
+            admin::function_secret(command, &layers()?, cli.json).await
         }
     }
 }

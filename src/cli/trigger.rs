@@ -6,8 +6,9 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{
-    CliError, output,
-    service::{Service, ServiceArgs},
+    CliError,
+    client::{Service, ServiceArgs},
+    output,
 };
 
 /// What `dikala trigger` can be told.

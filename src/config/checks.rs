@@ -11,7 +11,7 @@ use url::Url;
 
 use super::{
     ConfigError, LogLevel,
-    layers::{Entry, Layers},
+    entries::{Entry, Layers},
 };
 
 /// Numbers with the least and the most that they can be; of a list, each of its numbers.
@@ -45,6 +45,7 @@ const RANGES: &[(&str, i64, i64)] = &[
     ("retention.events_days", 1, 3_650),
     ("retention.calls_days", 0, 36_500),
     ("retention.transcripts_days", 0, 36_500),
+    ("retention.audit_days", 0, 36_500),
     ("retention.sweep_seconds", 1, 86_400),
 ];
 /// Lists with the least and the most entries that they can have.
@@ -151,6 +152,7 @@ fn of_text(key: &str, text: &str) -> Fault {
             "it must be an address with a port, such as 127.0.0.1:8080".to_owned()
         }),
         "http.cors_origins" => origin(text),
+        "http.public_url" => public_url(text),
         "http.trusted_proxies" => parse_net(text).is_none().then(|| {
             format!("{text:?} is no address or range; write it like 127.0.0.1 or 10.20.0.0/16")
         }),
@@ -186,6 +188,22 @@ fn origin(text: &str) -> Fault {
         ));
     };
     (sent != text).then(|| format!("{text:?} is no origin; browsers send {sent}: write that"))
+}
+
+fn public_url(text: &str) -> Fault {
+    let url = Url::parse(text).ok();
+    let is_plain = url.filter(|url| {
+        matches!(url.scheme(), "http" | "https")
+            && url.username().is_empty()
+            && url.password().is_none()
+            && url.path() == "/"
+            && url.query().is_none()
+            && url.fragment().is_none()
+    });
+    is_plain.is_none().then(|| {
+        "it must be scheme and host, with a port where it is not the usual one and no path, such as https://voice.example.com"
+            .to_owned()
+    })
 }
 
 fn operator_token(text: &str) -> Fault {

@@ -1,12 +1,16 @@
 //! Layers of configuration: the defaults that are compiled in, a file, the environment. Pure but for the files it is told to read.
+//!
+//! `config` reads the files; how the layers meet is ours: it stops at the first fault, takes keys that nobody knows, and an environment
+//! variable only by a rule from name to key. Here all faults are told at once, each with where its value is from, a wrong key with the
+//! closest right one, and `…_FILE` names a file that holds a secret.
 
-use std::{collections::BTreeMap, fmt, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 use config::{Config, File, FileFormat, Value, ValueKind};
 
 use super::{
     ConfigError, checks,
-    mask::{MASK, without_passwords},
+    entries::{Entry, Layers, Origin},
 };
 
 const DEFAULTS: &str = include_str!("../../config/default.toml");
@@ -20,79 +24,8 @@ const NO_KEYS: &[&str] = &[
     "DIKALA_BRIDGE_TOKEN",
     "DIKALA_REQUIRE_POSTGRES",
     "DIKALA_REQUIRE_PYTHON",
+    "DIKALA_REQUIRE_BROWSER",
 ];
-/// Keys whose values are never shown.
-const SECRET_KEYS: &[&str] = &["secrets.key", "secrets.old_keys", "operator.token"];
-
-/// Where a value came from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Origin {
-    Default,
-    File(String),
-    Variable(String),
-    /// Set by the command itself, as `dikala dev` does.
-    Command,
-}
-
-impl fmt::Display for Origin {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Default => f.write_str("default"),
-            Self::File(path) => f.write_str(path),
-            Self::Variable(name) => f.write_str(name),
-            Self::Command => f.write_str("command line"),
-        }
-    }
-}
-
-/// A key with its effective value.
-#[derive(Clone, Debug)]
-pub struct Entry {
-    pub key: String,
-    pub(super) value: ValueKind,
-    /// The default has the type that the value needs.
-    pub(super) default: ValueKind,
-    pub origin: Origin,
-}
-
-impl Entry {
-    /// The value as a person may see it: secrets are masked.
-    pub fn shown(&self) -> String {
-        let text = written(&self.value);
-        if text.is_empty() {
-            String::new()
-        } else if SECRET_KEYS.contains(&self.key.as_str()) {
-            MASK.to_owned()
-        } else {
-            without_passwords(&text)
-        }
-    }
-
-    /// `log.level is "loud" (DIKALA_LOG__LEVEL)`, for a sentence that goes on.
-    pub fn told(&self) -> String {
-        let value = match &self.value {
-            ValueKind::String(_) => format!("{:?}", self.shown()),
-            _ => self.shown(),
-        };
-        format!("{} is {value} ({})", self.key, self.origin)
-    }
-}
-
-fn written(value: &ValueKind) -> String {
-    match value {
-        ValueKind::Array(items) => {
-            let items: Vec<String> = items.iter().map(|item| written(&item.kind)).collect();
-            items.join(",")
-        }
-        ValueKind::Nil => String::new(),
-        other => other.to_string(),
-    }
-}
-
-/// All keys with their effective values.
-#[derive(Clone, Debug)]
-pub struct Layers(BTreeMap<String, Entry>);
-
 impl Layers {
     /// Puts the layers together. `environment` is looked through for `DIKALA_…`.
     ///
@@ -255,44 +188,6 @@ impl Layers {
     /// Every key, in the order of the documentation.
     pub fn entries(&self) -> impl Iterator<Item = &Entry> {
         documented().into_iter().filter_map(|key| self.0.get(&key))
-    }
-
-    /// `log.level is "loud" (DIKALA_LOG__LEVEL)`, for a sentence that goes on.
-    pub fn told(&self, key: &str) -> String {
-        self.0.get(key).map_or_else(|| key.to_owned(), Entry::told)
-    }
-
-    /// The value of a key as a text; empty where it is not set.
-    pub(super) fn text(&self, key: &str) -> String {
-        self.0
-            .get(key)
-            .map_or_else(String::new, |entry| written(&entry.value))
-    }
-
-    /// Whether a key is set to what could not be read.
-    pub(super) fn is_unread(&self, key: &str) -> bool {
-        let entry = self.0.get(key);
-        entry.is_some_and(|entry| matches!(entry.value, ValueKind::Nil))
-    }
-
-    /// Where the value of a key came from.
-    pub fn origin(&self, key: &str) -> &Origin {
-        self.0
-            .get(key)
-            .map_or(&Origin::Default, |entry| &entry.origin)
-    }
-
-    /// The effective values, ready to be deserialised.
-    pub fn to_config(&self) -> Result<Config, config::ConfigError> {
-        let mut builder = Config::builder();
-        for entry in self.0.values() {
-            let empty = matches!(&entry.value, ValueKind::String(text) if text.is_empty());
-            if !empty {
-                builder = builder
-                    .set_override(entry.key.as_str(), Value::new(None, entry.value.clone()))?;
-            }
-        }
-        builder.build()
     }
 }
 
@@ -472,6 +367,7 @@ mod tests {
             ),
             ("DIKALA_REQUIRE_POSTGRES", "1"),
             ("DIKALA_REQUIRE_PYTHON", "1"),
+            ("DIKALA_REQUIRE_BROWSER", "1"),
             ("PATH", "/bin"),
         ])
         .expect("loads");

@@ -11,14 +11,13 @@ const OWN: &str = "dikala";
 #[rustfmt::skip]
 const PARTS: [(&str, &[&str]); 3] = [
     ("dikala", &[
-        "admin", "api", "app", "bridge", "cli", "config", "control", "dev", "error", "extract", "front", "maintenance", "middleware",
-        "openapi", "operator", "refusal", "routes", "services", "telemetry",
+        "admin", "api", "app", "audit", "bridge", "cli", "config", "dashboard", "front", "http", "maintenance", "node", "openapi", "operator", "routes", "simulator",
+        "telemetry",
     ]),
     ("dikala_actors", &[
-        "batches", "bridges", "call", "circuit", "clock", "feed", "functions", "gather", "journal", "ledger", "meter", "nesting",
-        "outbound", "outbox", "registry", "shares", "testing", "turns", "webhooks",
+        "bridges", "calls", "events", "functions", "journal", "ledger", "nesting", "outbound", "runtime", "webhooks",
     ]),
-    ("dikala_entities", &["batch", "store", "tables", "values", "vault"]),
+    ("dikala_entities", &["batch", "rows", "store", "tables", "values", "vault"]),
 ];
 /// For everything, where only parts are named.
 const LEVEL: LevelFilter = LevelFilter::INFO;
@@ -210,22 +209,22 @@ mod tests {
 
     #[test]
     fn parts_alone_leave_the_rest_at_info() {
-        let level = level("dikala_actors::call=debug");
+        let level = level("dikala_actors::calls=debug");
         assert!(level.allows_of("dikala::app", Level::INFO));
         assert!(!level.allows_of("dikala::app", Level::DEBUG));
-        assert!(level.allows_of("dikala_actors::call", Level::DEBUG));
+        assert!(level.allows_of("dikala_actors::calls", Level::DEBUG));
     }
 
     #[test]
     fn the_nearest_module_decides_and_libraries_stay_quiet() {
-        let level = level("warn,dikala=info,dikala_actors::call=off,dikala_actors=trace");
+        let level = level("warn,dikala=info,dikala_actors::calls=off,dikala_actors=trace");
         for (target, of, expected) in [
             ("dikala::app", Level::INFO, true),
             ("dikala::app", Level::DEBUG, false),
             ("dikala_entities::store", Level::INFO, false),
             ("dikala_actors::webhooks", Level::TRACE, true),
-            ("dikala_actors::call", Level::ERROR, false),
-            ("dikala_actors::call::machine", Level::ERROR, false),
+            ("dikala_actors::calls", Level::ERROR, false),
+            ("dikala_actors::calls::machine", Level::ERROR, false),
             ("dikala_actors::calling", Level::TRACE, true),
             ("sqlx::query", Level::WARN, true),
             ("actix_server::builder", Level::INFO, false),

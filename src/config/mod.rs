@@ -1,14 +1,16 @@
 //! The configuration: layers, keys, where each value came from, and the typed [`Settings`] made of them.
 //!
-//! [`layers`] puts the layers together and knows every key; [`checks`] looks at the values, and [`settings`] has them typed.
+//! [`entries`] are the keys with their values, [`layers`] puts them together; [`checks`] looks at the values, and [`settings`] has
+//! them typed.
 
 mod checks;
+mod entries;
 mod layers;
 mod log_level;
 mod mask;
 mod settings;
 
-pub use layers::{Entry, Layers, Origin};
+pub use entries::{Entry, Layers, Origin};
 pub use log_level::LogLevel;
 pub use settings::{Log, Retention, Settings};
 

@@ -3,7 +3,7 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use dikala_actors::{
-    call::{PlanConcurrency, Rules},
+    calls::{PlanConcurrency, Rules},
     functions::FunctionsConfig,
     outbound::AllowedHosts,
     webhooks::WebhooksConfig,
@@ -11,14 +11,16 @@ use dikala_actors::{
 use dikala_entities::{Secret, TransferPrefixes, UrlPolicy, Vault};
 use ipnet::IpNet;
 use serde::Deserialize;
+use url::Url;
 
 use super::{
     ConfigError, Layers, LogLevel,
     checks::{check, parse_net},
 };
 use crate::{
+    api::context::{ApiSettings, UNREAD},
     front::Bounds,
-    services::{ApiSettings, UNREAD},
+    http::settings::HttpSettings,
 };
 
 /// Everything that is configured.
@@ -27,7 +29,7 @@ pub struct Settings {
     pub http: Http,
     pub operator: Operator,
     pub database: Database,
-    pub node: Node,
+    pub node: NodeKeys,
     #[serde(default)]
     secrets: Secrets,
     outbound: OutboundSettings,
@@ -44,6 +46,8 @@ pub struct Settings {
 #[derive(Clone, Debug, Deserialize)]
 pub struct Http {
     pub listen: SocketAddr,
+    #[serde(default)]
+    public_url: Option<String>,
     pub shutdown_seconds: u64,
     pub body_timeout_seconds: u64,
     pub unauthenticated_requests_per_minute: i64,
@@ -64,6 +68,27 @@ impl Http {
             per_address: figure(self.connections_per_address),
             trusted: self.trusted(),
         }
+    }
+
+    /// What links to this service begin with, without a slash at the end: the public address, or else that of the listener.
+    pub fn base(&self, listener: SocketAddr) -> String {
+        let public = self
+            .public_url
+            .as_deref()
+            .and_then(|url| Url::parse(url).ok());
+        match public {
+            Some(url) => url.origin().ascii_serialization(),
+            // Nobody reaches "any address"; whoever asks here is on this machine.
+            None if listener.ip().is_unspecified() => {
+                format!("http://127.0.0.1:{}", listener.port())
+            }
+            None => format!("http://{listener}"),
+        }
+    }
+
+    /// Whether people are known to reach it at an address of its own.
+    pub fn has_public_url(&self) -> bool {
+        self.public_url.is_some()
     }
 
     /// Proxies of the operator's; checked when the settings were read.
@@ -94,7 +119,7 @@ pub struct Database {
 }
 
 #[derive(Clone, Debug, Deserialize)]
-pub struct Node {
+pub struct NodeKeys {
     pub name: String,
 }
 
@@ -179,6 +204,8 @@ pub struct Retention {
     pub calls_days: i64,
     /// 0: as long as the calls.
     pub transcripts_days: i64,
+    /// 0: for ever.
+    pub audit_days: i64,
     pub sweep_seconds: u64,
 }
 
@@ -266,18 +293,22 @@ impl Settings {
     pub fn api(&self) -> ApiSettings {
         let per_minute = |figure: i64| u32::try_from(figure).unwrap_or(u32::MAX);
         ApiSettings {
+            http: HttpSettings {
+                body_timeout: Duration::from_secs(self.http.body_timeout_seconds),
+                starter_per_minute: per_minute(self.plans.starter.requests_per_minute),
+                business_per_minute: per_minute(self.plans.business.requests_per_minute),
+                enterprise_per_minute: per_minute(self.plans.enterprise.requests_per_minute),
+                unauthenticated_per_minute: per_minute(
+                    self.http.unauthenticated_requests_per_minute,
+                ),
+                trusted_proxies: self.http.trusted(),
+            },
             urls: self.url_policy(),
             transfers: self.transfers(),
-            body_timeout: Duration::from_secs(self.http.body_timeout_seconds),
             unread: UNREAD,
-            starter_per_minute: per_minute(self.plans.starter.requests_per_minute),
-            business_per_minute: per_minute(self.plans.business.requests_per_minute),
-            enterprise_per_minute: per_minute(self.plans.enterprise.requests_per_minute),
-            unauthenticated_per_minute: per_minute(self.http.unauthenticated_requests_per_minute),
             starter_configuration_bytes: self.plans.starter.max_configuration_bytes,
             business_configuration_bytes: self.plans.business.max_configuration_bytes,
             enterprise_configuration_bytes: self.plans.enterprise.max_configuration_bytes,
-            trusted_proxies: self.http.trusted(),
         }
     }
 
@@ -340,7 +371,7 @@ mod tests {
     #[test]
     fn the_defaults_are_usable_but_for_the_secret() {
         let settings = settings(&[]).expect("the defaults are valid");
-        assert_eq!(settings.api().business_per_minute, 300);
+        assert_eq!(settings.api().http.business_per_minute, 300);
         assert!(settings.vault().is_err_and(|e| e.0.contains("openssl")));
     }
 
@@ -360,6 +391,9 @@ mod tests {
             ),
             ("HTTP__TRUSTED_PROXIES", "127.0.0.1,proxy", "\"proxy\""),
             ("HTTP__CORS_ORIGINS", "*", "any origin"),
+            ("HTTP__PUBLIC_URL", "voice.example.com", "scheme and host"),
+            ("HTTP__PUBLIC_URL", "https://a.example/voice", "no path"),
+            ("HTTP__PUBLIC_URL", "ftp://a.example", "https://"),
             (
                 "HTTP__CORS_ORIGINS",
                 "app.example.com",

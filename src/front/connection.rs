@@ -20,7 +20,7 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 
 use super::{
-    places::Place,
+    places::Seat,
     refused::{OwnAnswer, new_id},
 };
 
@@ -94,7 +94,7 @@ pub struct Connection {
 
 struct Held {
     stream: TcpStream,
-    _place: Place,
+    _place: Seat,
 }
 
 impl std::fmt::Debug for Connection {
@@ -106,7 +106,7 @@ impl std::fmt::Debug for Connection {
 }
 
 impl Connection {
-    pub(super) fn new(stream: TcpStream, place: Place, peer: SocketAddr) -> Self {
+    pub(super) fn new(stream: TcpStream, place: Seat, peer: SocketAddr) -> Self {
         Self {
             held: Some(Held {
                 stream,

@@ -80,7 +80,7 @@ impl Places {
     }
 
     /// A place for a connection from this address.
-    pub(super) fn take(self: &Arc<Self>, peer: IpAddr) -> Result<Place, Full> {
+    pub(super) fn take(self: &Arc<Self>, peer: IpAddr) -> Result<Seat, Full> {
         let address = Some(peer)
             .filter(|peer| !is_trusted(*peer, &self.bounds.trusted))
             .map(network);
@@ -96,7 +96,7 @@ impl Places {
             *of_address += 1;
         }
         taken.total += 1;
-        Ok(Place {
+        Ok(Seat {
             places: Arc::clone(self),
             address,
         })
@@ -118,12 +118,12 @@ impl Places {
 
 /// The place of one connection, until it is dropped.
 #[derive(Debug)]
-pub struct Place {
+pub struct Seat {
     places: Arc<Places>,
     address: Option<IpAddr>,
 }
 
-impl Drop for Place {
+impl Drop for Seat {
     fn drop(&mut self) {
         self.places.give_back(self.address);
     }

@@ -2,12 +2,11 @@
 //! nothing else, and connections that are too many never get to it.
 
 use actix_web::http::StatusCode;
-use dikala_actors::clock::{Clock, SystemClock};
+use dikala_actors::runtime::clock::{Clock, SystemClock};
 use dikala_entities::RequestId;
 use serde_json::json;
 
-use super::places::Full;
-use crate::middleware::GUARDS;
+use super::{guards::GUARDS, places::Full};
 
 /// The library's own answers are shorter.
 const OWN_ANSWER_BYTES_MAX: usize = 256;

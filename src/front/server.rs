@@ -88,6 +88,7 @@ fn enter(
     match places.take(peer.ip()) {
         Ok(place) => {
             limit_unread(&stream);
+            answer_at_once(&stream);
             Ok((Connection::new(stream, place, peer), Some(peer)))
         }
         Err(full) => {
@@ -95,6 +96,13 @@ fn enter(
             Err(())
         }
     }
+}
+
+/// Without this, an acknowledgement waits until the peer has confirmed the one before it, which a peer that has nothing to
+/// send does tens of milliseconds later, and a busy bridge with its next message.
+fn answer_at_once(stream: &TcpStream) {
+    // A connection that is gone already says so at its first read.
+    let _ = stream.set_nodelay(true);
 }
 
 fn turn_away(stream: &TcpStream, full: Full, address: std::net::IpAddr) {
@@ -113,4 +121,29 @@ fn limit_unread(stream: &TcpStream) {
     }
     #[cfg(not(target_os = "linux"))]
     let _ = stream;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::front::Bounds;
+
+    #[actix_web::test]
+    async fn an_answer_waits_for_no_confirmation_of_the_one_before() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let _client = TcpStream::connect(address).await.expect("a connection");
+        let (stream, _) = listener.accept().expect("the connection");
+        stream.set_nonblocking(true).expect("a setting");
+        let probe = stream.try_clone().expect("the same socket");
+        let bounds = Bounds {
+            total: 4,
+            per_address: 2,
+            trusted: Vec::new(),
+        };
+        let stream = TcpStream::from_std(stream).expect("a stream");
+        let entered = enter(stream, &Places::new(bounds)).expect("there is room");
+        assert!(probe.nodelay().expect("the setting"));
+        drop(entered);
+    }
 }

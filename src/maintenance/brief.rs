@@ -1,6 +1,6 @@
 //! What is kept briefly: tests and samples, which a tenant can make at the pace of its requests, and versions of deleted agents.
 
-use dikala_actors::{call::versions, webhooks::lock_deliveries};
+use dikala_actors::{calls::versions, webhooks::lock_deliveries};
 use dikala_entities::{
     DeliveryId, DeliveryStatus, EventId, Millis, Store, attempt, delivery, event,
 };

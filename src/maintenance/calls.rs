@@ -1,10 +1,11 @@
 //! Calls that are over for longer than the operator wants them kept, and what was said in them. The money's trail stays:
 //! transactions are never removed, and the books are proved without the holds that went.
 
-use dikala_actors::call::without_summary;
+use dikala_actors::calls::without_summary;
 use dikala_entities::{
     CallId, EventId, Millis, Store, call, credit_hold, invocation,
-    store::{Kind, Transaction, json_rows, json_statement},
+    rows::{Kind, json_rows, json_statement},
+    store::Transaction,
     transcript,
 };
 use sea_orm::{

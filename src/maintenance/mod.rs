@@ -6,25 +6,30 @@
 
 mod brief;
 mod calls;
+mod people;
+mod records;
 #[cfg(test)]
 mod tests;
 
 use std::{sync::Arc, time::Duration};
 
-use dikala_actors::clock::SharedClock;
+use dikala_actors::runtime::clock::SharedClock;
 use dikala_entities::{
     DeliveryId, EventId, Millis, Store, attempt, delivery, event,
-    store::{Kind, Transaction, json_rows},
+    rows::{Kind, json_rows},
+    store::Transaction,
 };
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, QueryOrder,
     QuerySelect, Statement, Value,
 };
 
-use crate::{config::Retention, middleware::sweep_idempotency_keys};
+use crate::{config::Retention, http::idempotency};
 
-/// How often SQLite's log is looked at.
-const CHECKPOINT_EVERY: Duration = Duration::from_secs(60);
+/// How often SQLite's log is copied into the file.
+const COPY_EVERY: Duration = Duration::from_secs(1);
+/// How many times it is copied before it is emptied.
+const COPIES: u32 = 60;
 /// Rows that one transaction removes.
 const BATCH: u64 = 500;
 /// Between two batches: others write in the meantime.
@@ -35,7 +40,7 @@ const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 pub async fn run(store: Store, clock: SharedClock, retention: Retention) {
     tokio::join!(
         sweep_regularly(&store, &clock, &retention),
-        checkpoint_regularly(&store)
+        keep_log_short(&store)
     );
 }
 
@@ -52,11 +57,16 @@ async fn sweep_regularly(store: &Store, clock: &SharedClock, retention: &Retenti
     }
 }
 
-/// A log that could not be emptied now is tried again the next time: sooner or later nobody writes for a moment.
-async fn checkpoint_regularly(store: &Store) {
+/// A log that could not be copied or emptied now is tried again the next time: sooner or later nobody writes for a moment.
+async fn keep_log_short(store: &Store) {
     loop {
-        tokio::time::sleep(CHECKPOINT_EVERY).await;
-        match store.checkpoint().await {
+        for _ in 0..COPIES {
+            tokio::time::sleep(COPY_EVERY).await;
+            if let Err(error) = store.copy_log().await {
+                tracing::debug!(%error, "the database's log was not copied");
+            }
+        }
+        match store.empty_log().await {
             Ok(None) => {}
             Ok(Some(bytes)) => tracing::debug!(bytes, "the database's log was emptied"),
             Err(error) => tracing::debug!(%error, "the database's log is left as it is"),
@@ -72,10 +82,15 @@ pub async fn sweep(
 ) -> Result<u64, DbErr> {
     let now = Arc::clone(clock).now();
     let ago = |days: i64| now.plus_ms(-days.saturating_mul(DAY_MS));
-    let mut removed = sweep_idempotency_keys(store, now).await?;
+    let mut removed = idempotency::sweep(store, now).await?;
     removed += brief::sweep(store, now).await?;
+    removed += people::sweep(store, now).await?;
     removed += sweep_attempts(store, ago(retention.attempts_days)).await?;
+    removed += records::sweep_figures(store, ago(retention.attempts_days)).await?;
     removed += sweep_events(store, ago(retention.events_days), Whose::Any).await?;
+    if retention.audit_days > 0 {
+        removed += records::sweep_audit(store, ago(retention.audit_days)).await?;
+    }
     if retention.transcripts_days > 0 {
         removed += calls::sweep_transcripts(store, ago(retention.transcripts_days)).await?;
     }
@@ -107,7 +122,7 @@ async fn sweep_attempts(store: &Store, older_than: Millis) -> Result<u64, DbErr>
         if old.is_empty() {
             return Ok(removed);
         }
-        let remove = dikala_entities::store::json_statement(store.backend(), remove.clone(), &old)?;
+        let remove = dikala_entities::rows::json_statement(store.backend(), remove.clone(), &old)?;
         removed += store.writer().execute_raw(remove).await?.rows_affected();
         tokio::time::sleep(PAUSE).await;
     }

@@ -1,34 +1,20 @@
 //! Sweeps.
 
-use dikala_actors::clock::ManualClock;
+use dikala_actors::runtime::clock::ManualClock;
 use dikala_entities::{
-    DeliveryId, DeliveryStatus, EventId, EventKind, OutboundUrl, TenantId, UrlPolicy, WebhookId,
-    attempt, delivery, event, webhook,
+    AttemptOutcome, AuditAction, DeliveryId, DeliveryStatus, EventId, EventKind, TenantId,
+    WebhookId, attempt, audit, delivery, event, webhook, webhook_stat,
 };
 use sea_orm::{EntityTrait, IntoActiveModel, PaginatorTrait};
 
 use super::*;
+use crate::audit::{Change, Origin};
 
 const NOW: Millis = Millis::from_i64(1_800_000_000_000);
 
 async fn put_webhook(store: &Store, id: WebhookId, is_active: bool) {
-    let url = OutboundUrl::parse("https://example.com/", UrlPolicy { allow_http: false });
-    let webhook = webhook::Model {
-        id,
-        tenant_id: TenantId::new(NOW),
-        url: url.unwrap(),
-        events: "[]".into(),
-        secret: String::new(),
-        secret_hint: String::new(),
-        previous_secret: None,
-        previous_secret_until: None,
-        is_active,
-        disabled_reason: None,
-        failed_in_row: 0,
-        failing_since: None,
-        created_at: NOW,
-        updated_at: NOW,
-    };
+    let mut webhook = dikala_testkit::webhook(id, TenantId::new(NOW), &[], NOW);
+    webhook.is_active = is_active;
     webhook::Entity::insert(webhook.into_active_model())
         .exec_without_returning(store.writer())
         .await
@@ -98,6 +84,24 @@ async fn put(store: &Store, age_days: i64, status: DeliveryStatus, is_active: bo
         .unwrap();
 }
 
+/// An entry of the audit and a figure of a webhook.
+async fn record(store: &Store, at: Millis) {
+    let change = Change::new(AuditAction::TenantUpdate, TenantId::new(at));
+    let by = Origin::cli("main");
+    by.write(store.writer(), None, change, at).await.unwrap();
+    let figure = webhook_stat::Model {
+        webhook_id: WebhookId::new(at),
+        hour: webhook_stat::hour_of(at),
+        outcome: AttemptOutcome::Delivered,
+        up_to_ms: 7,
+        attempts: 1,
+    };
+    webhook_stat::Entity::insert(figure.into_active_model())
+        .exec_without_returning(store.writer())
+        .await
+        .unwrap();
+}
+
 #[actix_web::test]
 async fn what_is_old_goes_and_what_still_waits_stays() {
     let folder = tempfile::tempdir().unwrap();
@@ -111,12 +115,17 @@ async fn what_is_old_goes_and_what_still_waits_stays() {
     put(&store, 100, DeliveryStatus::Failed, true).await;
     put(&store, 100, DeliveryStatus::Pending, true).await;
     put(&store, 101, DeliveryStatus::Pending, false).await;
+    for age_days in [31, 60] {
+        let at = NOW.plus_ms(-age_days * DAY_MS);
+        record(&store, at).await;
+    }
     let clock: SharedClock = Arc::new(ManualClock::new(NOW));
     let retention = Retention {
         attempts_days: 30,
         events_days: 90,
         calls_days: 0,
         transcripts_days: 0,
+        audit_days: 50,
         sweep_seconds: 600,
     };
     assert!(sweep(&store, &clock, &retention).await.unwrap() > 0);
@@ -127,6 +136,11 @@ async fn what_is_old_goes_and_what_still_waits_stays() {
         attempt::Entity::find().count(db).await.unwrap(),
     );
     assert_eq!(left, (3, 3, 1));
+    let left = (
+        audit::Entity::find().count(db).await.unwrap(),
+        webhook_stat::Entity::find().count(db).await.unwrap(),
+    );
+    assert_eq!(left, (1, 0));
     assert_eq!(
         sweep(&store, &clock, &retention).await.unwrap(),
         0,
@@ -163,15 +177,18 @@ async fn a_log_that_grew_is_emptied_in_a_quiet_moment() {
     }
     let grown = log();
     assert!(grown > 8_000_000, "{grown}");
-    assert_eq!(store.checkpoint().await, Ok(None), "somebody still reads");
+    assert_eq!(store.empty_log().await, Ok(None), "somebody still reads");
     reading.rollback().await.unwrap();
     // A writer is not waited for either.
     let writing = store.begin().await.unwrap();
-    assert_eq!(store.checkpoint().await, Ok(None), "somebody writes");
+    let write = statement(&store, "UPDATE idempotency_keys SET created_at = 2", []);
+    writing.execute_raw(write).await.unwrap();
+    assert_eq!(store.empty_log().await, Ok(None), "somebody writes");
     writing.commit().await.unwrap();
-    assert_eq!(store.checkpoint().await, Ok(Some(grown)));
+    let grown = log();
+    assert_eq!(store.empty_log().await, Ok(Some(grown)));
     assert_eq!(log(), 0);
-    assert_eq!(store.checkpoint().await, Ok(None), "there is nothing to do");
+    assert_eq!(store.empty_log().await, Ok(None), "there is nothing to do");
     assert_eq!(
         ids::<String>(
             store.reader(),

@@ -4,11 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-use crate::{
-    error::Code,
-    extract::FieldCode,
-    routes::{ROUTES, Route},
-};
+use super::Route;
+use crate::http::{error::Code, field::FieldCode};
 
 /// The body of every error.
 pub(super) fn schema() -> Value {
@@ -100,8 +97,8 @@ pub(super) fn responses(route: &Route) -> Map<String, Value> {
 }
 
 /// All error answers, by name.
-pub(super) fn shared() -> Map<String, Value> {
-    ROUTES
+pub(super) fn shared(routes: &[Route]) -> Map<String, Value> {
+    routes
         .iter()
         .flat_map(by_status)
         .map(|(status, codes)| (name(&codes), response(status, &codes)))

@@ -1,13 +1,18 @@
 //! Schemas of bodies: closed against unknown fields, and turned into patches.
 
-use dikala_actors::call::settings::BUILT_IN_TOOLS;
+use dikala_actors::calls::settings::BUILT_IN_TOOLS;
 use serde_json::{Value, json};
 
-use crate::routes::Input;
+use super::BodyKind;
 
 /// The name and the schema of a body made from the schema of its type. `AgentInput` gives `AgentCreate` and `AgentUpdate`.
-pub(super) fn closed(name: &str, mut schema: Value, input: Input) -> (String, Value) {
-    let patch = input == Input::Patch;
+pub(super) fn closed(
+    name: &str,
+    mut schema: Value,
+    input: BodyKind,
+    ignored: &[&str],
+) -> (String, Value) {
+    let patch = input == BodyKind::Patch;
     let name = match name.strip_suffix("Input") {
         Some(stem) if patch => format!("{stem}Update"),
         Some(stem) => format!("{stem}Create"),
@@ -34,7 +39,11 @@ pub(super) fn closed(name: &str, mut schema: Value, input: Input) -> (String, Va
     } else {
         schema["required"] = json!(required);
     }
-    read_only(&name, &mut schema);
+    for field in ignored {
+        // Not `readOnly`: by that generators of tests take it that sending it is an error. And no type: anything may be sent, and
+        // for a union of all types generators of clients have no name.
+        schema["properties"][*field] = json!({"description": "Ignored."});
+    }
     if name == "AgentCreate" {
         // A new agent has no functions yet.
         schema["properties"]["toolsEnabled"]["items"] =
@@ -55,27 +64,5 @@ fn tell_default(property: &mut Value, patch: bool) {
         let description = property["description"].as_str().unwrap_or_default();
         let description = format!("{description} {when}: {default}.");
         property["description"] = json!(description.trim());
-    }
-}
-
-/// What an object is read with may be sent back and is ignored.
-fn read_only(name: &str, schema: &mut Value) {
-    let ignored: &[&str] = match name {
-        "AgentCreate" | "AgentUpdate" => &["id", "agentVersion", "createdAt", "updatedAt"],
-        "WebhookCreate" => &["id", "createdAt", "updatedAt"],
-        "FunctionCreate" | "FunctionUpdate" => &["id", "agentId", "createdAt", "updatedAt"],
-        "WebhookUpdate" => &[
-            "id",
-            "createdAt",
-            "updatedAt",
-            "secretHint",
-            "disabledReason",
-        ],
-        _ => &[],
-    };
-    for field in ignored {
-        // Not `readOnly`: by that generators of tests take it that sending it is an error. And no type: anything may be sent, and
-        // for a union of all types generators of clients have no name.
-        schema["properties"][*field] = json!({"description": "Ignored."});
     }
 }

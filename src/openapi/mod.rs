@@ -3,22 +3,31 @@
 mod errors;
 mod events;
 mod inputs;
-pub mod schema;
+mod route;
+pub(crate) mod schema;
 
-use std::{collections::BTreeMap, sync::OnceLock};
+use std::collections::BTreeMap;
 
+use dikala_entities::{
+    AgentId, CallId, CallStatus, CallerNumber, DeliveryStatus, EventId, InstantOrDate, Interval,
+    PhoneNumberId,
+};
 use serde_json::{Map, Value, json};
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{RefOr, Schema},
 };
 
-use crate::{
-    api::{LIMIT_DEFAULT, LIMIT_MAX},
+use self::schema::{is_of_value, to_value, with_values};
+use crate::http::{
     error::Code,
-    extract::OFFSET_MAX,
-    routes::{BASE, Input, ROUTES, Route},
+    extract::{LIMIT_DEFAULT, LIMIT_MAX, OFFSET_MAX},
+    idempotency::KEY_LENGTH_MAX,
+    route::BASE,
 };
+
+pub(crate) use route::Handler;
+pub use route::{BodyKind, Route};
 
 /// Fields that may be missing in an answer; all others are always there.
 const SOMETIMES: &[(&str, &str)] = &[
@@ -58,29 +67,36 @@ pub struct Schemas(BTreeMap<String, Value>);
 impl Schemas {
     /// Takes in a type of an answer with everything it refers to.
     pub fn answer<T: ToSchema>(&mut self) -> Value {
-        let mut parts: Vec<(String, RefOr<Schema>)> = Vec::new();
-        T::schemas(&mut parts);
-        parts.push((T::name().into_owned(), <T as PartialSchema>::schema()));
-        for (name, schema) in parts {
-            let mut schema = merged(to_value(&schema));
+        for (name, mut schema) in objects::<T>() {
             require_all(&name, &mut schema);
             self.0.insert(name, schema);
         }
         reference(&T::name())
     }
 
-    /// Takes in a type of a body.
-    pub fn input<T: ToSchema>(&mut self, input: Input) -> Value {
-        let name = T::name();
-        let (name, schema) =
-            inputs::closed(&name, to_value(&<T as PartialSchema>::schema()), input);
+    /// Takes in a type of a body, in which some fields may be sent and are ignored.
+    pub fn input<T: ToSchema>(&mut self, input: BodyKind, ignored: &[&str]) -> Value {
+        let (name, schema) = objects::<T>().pop().expect("a body is an object");
+        let (name, schema) = inputs::closed(&name, schema, input, ignored);
         self.0.insert(name.clone(), schema);
         reference(&name)
     }
 }
 
-fn to_value(schema: &RefOr<Schema>) -> Value {
-    serde_json::to_value(schema).expect("a schema is plain data")
+/// The objects that a type refers to, by name, itself at last.
+fn objects<T: ToSchema>() -> Vec<(String, Value)> {
+    let mut parts: Vec<(String, RefOr<Schema>)> = Vec::new();
+    T::schemas(&mut parts);
+    parts.push((T::name().into_owned(), T::schema()));
+    let parts = parts
+        .into_iter()
+        .map(|(name, schema)| (name, merged(to_value(&schema))));
+    let (values, objects): (Vec<_>, Vec<_>) = parts.partition(|(_, schema)| is_of_value(schema));
+    let values: BTreeMap<String, Value> = values.into_iter().collect();
+    objects
+        .into_iter()
+        .map(|(name, schema)| (name, with_values(schema, &values)))
+        .collect()
 }
 
 fn reference(name: &str) -> Value {
@@ -117,21 +133,11 @@ fn require_all(schema_name: &str, schema: &mut Value) {
     schema["required"] = json!(required);
 }
 
-/// The document as text: the same for the same build.
-pub fn json() -> &'static str {
-    static JSON: OnceLock<String> = OnceLock::new();
-    JSON.get_or_init(|| serde_json::to_string_pretty(value()).expect("JSON has string keys"))
-}
-
-fn value() -> &'static Value {
-    static VALUE: OnceLock<Value> = OnceLock::new();
-    VALUE.get_or_init(build)
-}
-
-fn build() -> Value {
+/// The description of these routes.
+pub fn document(routes: &[Route]) -> Value {
     let mut schemas = Schemas::default();
     let mut paths: Map<String, Value> = Map::new();
-    for route in ROUTES {
+    for route in routes {
         let item = paths
             .entry(format!("{BASE}{}", route.path))
             .or_insert_with(|| json!({}));
@@ -150,13 +156,13 @@ fn build() -> Value {
         },
         "servers": [{"url": "/"}],
         "security": [{"apiKey": []}],
-        "tags": tags(),
+        "tags": tags(routes),
         "paths": paths,
         "webhooks": events::webhooks(),
         "components": {
             "schemas": schemas.0,
             "headers": headers(),
-            "responses": errors::shared(),
+            "responses": errors::shared(routes),
             "securitySchemes": {"apiKey": {
                 "type": "apiKey", "in": "header", "name": "x-api-key",
                 "description": "A key of the tenant: `dkl_` and 36 letters and digits.",
@@ -165,8 +171,8 @@ fn build() -> Value {
     })
 }
 
-fn tags() -> Value {
-    let mut tags: Vec<&str> = ROUTES.iter().map(Route::tag).collect();
+fn tags(routes: &[Route]) -> Value {
+    let mut tags: Vec<&str> = routes.iter().map(Route::tag).collect();
     tags.dedup();
     tags.iter().map(|tag| json!({"name": tag})).collect()
 }
@@ -180,15 +186,16 @@ fn operation(route: &Route, schemas: &mut Schemas) -> Value {
         "responses": responses(route, schemas),
     });
     if let Some((input, schema)) = route.input {
-        operation["requestBody"] = request_body(input, schema(schemas, input), schemas);
+        operation["requestBody"] =
+            request_body(input, schema(schemas, input, route.ignored), schemas);
     }
     operation
 }
 
-fn request_body(input: Input, schema: Value, schemas: &Schemas) -> Value {
+fn request_body(input: BodyKind, schema: Value, schemas: &Schemas) -> Value {
     let content = json!({"application/json": with_example(schema, schemas)});
-    let mut body = json!({"required": input != Input::Optional, "content": content});
-    if input == Input::Patch {
+    let mut body = json!({"required": input != BodyKind::Optional, "content": content});
+    if input == BodyKind::Patch {
         // Told and not listed: with two types for one body, generators of clients send neither.
         body["description"] =
             json!("A JSON merge patch; application/merge-patch+json is taken as well.");
@@ -231,21 +238,21 @@ fn parameters(route: &Route) -> Vec<Value> {
         parameters.push(json!({
             "name": name, "in": "header", "required": false,
             "description": "The id of the last event that was seen; the stream goes on after it. Without it, it begins now.",
-            "schema": to_value(&RefOr::T(schema::event_id().into())),
+            "schema": to_value(&EventId::schema()),
         }));
     }
     if route.is_post() {
         parameters.push(json!({
             "name": "Idempotency-Key", "in": "header", "required": false,
             "description": "The same key and body within 24 hours give the same answer, and the effect of one request.",
-            "schema": {"type": "string", "minLength": 1, "maxLength": 255, "pattern": "^[!-~]([ -~]*[!-~])?$"},
+            "schema": {"type": "string", "minLength": 1, "maxLength": KEY_LENGTH_MAX, "pattern": "^[!-~]([ -~]*[!-~])?$"},
         }));
     }
     parameters
 }
 
 fn query_parameter(name: &str, route: &Route) -> (&'static str, Value) {
-    let date = || to_value(&RefOr::T(schema::instant_input()));
+    let date = || to_value(&InstantOrDate::schema());
     match name {
         "limit" => (
             "How many at most.",
@@ -257,29 +264,42 @@ fn query_parameter(name: &str, route: &Route) -> (&'static str, Value) {
         ),
         "before" => (
             "The id of a call: only what is older. A cursor that calls which come in do not move.",
-            to_value(&RefOr::T(schema::call_id().into())),
+            to_value(&CallId::schema()),
         ),
-        "agentId" => (
-            "Only calls of this agent.",
-            to_value(&RefOr::T(schema::agent_id().into())),
-        ),
+        "agentId" => ("Only calls of this agent.", to_value(&AgentId::schema())),
         "phoneNumberId" => (
             "Only calls of this phone number.",
-            to_value(&RefOr::T(schema::phone_number_id().into())),
+            to_value(&PhoneNumberId::schema()),
         ),
         "callerNumber" => (
             "Only calls of this caller.",
-            json!({"type": "string", "minLength": 1, "maxLength": 64}),
+            to_value(&CallerNumber::schema()),
+        ),
+        "interval" => (
+            "How long the time of each figure is.",
+            json!({"type": "string", "enum": Interval::WORDS, "default": "day"}),
+        ),
+        "timeZone" => (
+            "Where a day begins: a name such as Asia/Jakarta, or an offset such as +07:00.",
+            json!({"type": "string", "maxLength": 64, "default": "UTC"}),
+        ),
+        "from" if route.id == "calls.stats" => (
+            "From the hour or day in which that is; 24 hours or 30 days if left out. A date means its midnight in timeZone.",
+            date(),
+        ),
+        "to" if route.id == "calls.stats" => (
+            "To the end of the hour or day before that, or in which that is; now if left out. At most 31 days after from by the \
+             hour, 92 by the day.",
+            date(),
         ),
         "from" => ("Only what started then or later.", date()),
         "to" => ("Only what started before.", date()),
-        _ if route.tag() == "calls" => (
-            "Only calls in this state.",
-            to_value(&RefOr::T(schema::call_status().into())),
-        ),
+        _ if route.tag() == "calls" => {
+            ("Only calls in this state.", to_value(&CallStatus::schema()))
+        }
         _ => (
             "Only deliveries in this state.",
-            to_value(&RefOr::T(schema::delivery_status().into())),
+            to_value(&DeliveryStatus::schema()),
         ),
     }
 }

@@ -1,203 +1,122 @@
-//! Schemas of the typed values, as the API writes and reads them.
+//! What the API's own values look like, and how values are told of: where they stand, not by name. A client gets a text with a
+//! pattern for an id, not one more type.
 
-use dikala_entities::{
-    AgentId, CallId, CallStatus, DeliveryId, DeliveryStatus, EventId, EventKind, FunctionId,
-    FunctionMethod, HangupInitiator, HangupReason, PhoneNumberId, TransactionId, TransactionType,
-    VoiceId, WebhookId,
-};
-use serde_json::{Value, json};
-use utoipa::openapi::{
-    Array, ArrayBuilder, KnownFormat, Object, ObjectBuilder, Schema, SchemaFormat, Type,
-    schema::{AdditionalProperties, AnyOfBuilder, SchemaType},
-};
+use std::collections::BTreeMap;
 
-/// What the middle of an id looks like: a ULID in small letters.
-pub const ULID_PATTERN: &str = "[0-7][0-9a-hjkmnp-tv-z]{25}";
-const E164_PATTERN: &str = r"^\+[1-9][0-9]{6,14}$";
+use serde_json::{Map, Value, json};
+use utoipa::openapi::{ObjectBuilder, RefOr, Schema, Type, schema::AdditionalProperties};
+
 /// A text of which something can be seen; a little wider than what is taken, which knows all of Unicode.
 const VISIBLE_PATTERN: &str = concat!(
     r"^[^\x00]*[^\s\x00-\x1f\x7f-\x9f\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e",
     r"\u2060-\u206f\u2800\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb][^\x00]*$",
 );
-const URL_PATTERN: &str = r"^https?://[^@#\s\x00-\x1f]+$";
+/// Any text that every database takes.
+const ANY_PATTERN: &str = r"^[^\x00]*$";
 
-fn text() -> ObjectBuilder {
-    ObjectBuilder::new().schema_type(Type::String)
+/// A text of `min` to `max` characters; where blanks are not enough, one of which something can be seen.
+pub(crate) fn text(min: usize, max: usize, visible: bool) -> ObjectBuilder {
+    let pattern = if visible {
+        VISIBLE_PATTERN
+    } else {
+        ANY_PATTERN
+    };
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .min_length(Some(min))
+        .max_length(Some(max))
+        .pattern(Some(pattern))
+}
+
+/// A whole number.
+pub(crate) fn integer(min: i64, max: i64) -> ObjectBuilder {
+    ObjectBuilder::new()
+        .schema_type(Type::Integer)
+        .minimum(Some(min))
+        .maximum(Some(max))
+}
+
+/// One of these words.
+pub(crate) fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> ObjectBuilder {
+    ObjectBuilder::new()
+        .schema_type(Type::String)
+        .enum_values(Some(words))
 }
 
 /// An object with whatever is in it. Said aloud: generators of clients take silence for an object without fields.
-fn open_object() -> ObjectBuilder {
+pub(crate) fn any_object() -> ObjectBuilder {
     ObjectBuilder::new()
         .schema_type(Type::Object)
         .additional_properties(Some(AdditionalProperties::FreeForm(true)))
 }
 
-fn or_null(kind: Type) -> SchemaType {
-    SchemaType::from_iter([kind, Type::Null])
+/// A schema as JSON.
+pub(super) fn to_value(schema: &RefOr<Schema>) -> Value {
+    serde_json::to_value(schema).expect("a schema is plain data")
 }
 
-fn nullable(mut object: Object) -> Object {
-    if let SchemaType::Type(kind) = object.schema_type {
-        object.schema_type = or_null(kind);
-    }
-    if let Some(values) = &mut object.enum_values {
-        values.push(Value::Null);
-    }
-    object
+/// Whether a schema is of a value, and not of an object whose fields are known, which has a name of its own.
+pub(super) fn is_of_value(schema: &Value) -> bool {
+    schema.get("properties").is_none() || schema["additionalProperties"] == true
 }
 
-fn with_default(object: Object, default: Value) -> Object {
-    let mut object = nullable(object);
-    object.default = Some(default);
-    object
-}
-
-fn visible(max: usize, description: &str) -> Object {
-    text()
-        .min_length(Some(1))
-        .max_length(Some(max))
-        .pattern(Some(VISIBLE_PATTERN))
-        .description(Some(description))
-        .build()
-}
-
-fn words(words: &[&str]) -> Object {
-    text().enum_values(Some(words.iter().copied())).build()
-}
-
-fn id(prefix: &str) -> Object {
-    text()
-        .pattern(Some(format!("^{prefix}_{ULID_PATTERN}$")))
-        .build()
-}
-
-macro_rules! ids {
-    ($($name:ident $($or_null:ident)? = $id:ident;)*) => {$(
-        /// The id.
-        pub fn $name() -> Object {
-            id($id::PREFIX)
-        }
-        $(
-            /// The id, or null.
-            pub fn $or_null() -> Object {
-                nullable(id($id::PREFIX))
+/// The schema with these values in the place of references to them.
+pub(super) fn with_values(schema: Value, values: &BTreeMap<String, Value>) -> Value {
+    match schema {
+        Value::Object(mut fields) => {
+            if let Some(value) = named(&fields, values) {
+                fields.remove("$ref");
+                return beside(value, fields);
             }
-        )?
-    )*};
-}
-
-ids! {
-    agent_id agent_id_or_null = AgentId;
-    phone_number_id = PhoneNumberId;
-    call_id call_id_or_null = CallId;
-    webhook_id = WebhookId;
-    function_id = FunctionId;
-    transaction_id = TransactionId;
-    event_id = EventId;
-    delivery_id = DeliveryId;
-}
-
-macro_rules! schemas {
-    ($($name:ident: $schema:expr;)*) => {$(
-        #[doc = concat!("`", stringify!($name), "`")]
-        pub fn $name() -> Object {
-            $schema
+            if let Some(value) = or_null(&fields, values) {
+                fields.remove("oneOf");
+                return beside(value, fields);
+            }
+            let inside = |(name, field)| (name, with_values(field, values));
+            Value::Object(fields.into_iter().map(inside).collect())
         }
-    )*};
+        Value::Array(items) => {
+            let items = items.into_iter().map(|item| with_values(item, values));
+            Value::Array(items.collect())
+        }
+        other => other,
+    }
 }
 
-schemas! {
-    call_status: words(CallStatus::WORDS);
-    direction: words(&["inbound"]);
-    hangup_reason: nullable(words(HangupReason::WORDS));
-    hangup_initiator: nullable(words(HangupInitiator::WORDS));
-    event_kind: words(EventKind::WORDS);
-    transaction_type: words(TransactionType::WORDS);
-    delivery_status: words(DeliveryStatus::WORDS);
-    role: words(&["caller", "agent", "tool"]);
-    outcome_status: words(&["ok", "error"]);
-    outcome_code: words(&["timeout", "connection", "blocked_target", "http_status", "invalid_response", "too_large",
-        "invalid_arguments", "unknown_function", "disabled", "circuit_open"]);
-    circuit_state: words(&["closed", "open", "half_open"]);
-    voice: nullable(words(VoiceId::WORDS));
-    method: words(FunctionMethod::WORDS);
-    method_input: with_default(method(), json!("POST"));
-    phone: text().pattern(Some(E164_PATTERN)).build();
-    phone_or_null: nullable(phone());
-    language_input: with_default(
-        text().min_length(Some(2)).max_length(Some(35)).pattern(Some("^[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*$")).build(),
-        json!("id"));
-    duration_input: with_default(
-        ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).maximum(Some(240)).build(),
-        json!(10));
-    active_input: with_default(Object::with_type(Type::Boolean), json!(true));
-    instant: text().format(Some(SchemaFormat::KnownFormat(KnownFormat::DateTime))).build();
-    instant_or_null: nullable(instant());
-    outbound_url: text()
-        .max_length(Some(2048))
-        .pattern(Some(URL_PATTERN))
-        .description(Some("https, public host, no user info, no fragment; stored normalised."))
-        .build();
-    agent_name: visible(120, "Display name.");
-    system_prompt: visible(32_000, "Instructions and persona of the AI.");
-    function_description: visible(1_000, "What the function does, read by the AI.");
-    function_name: text().min_length(Some(1)).max_length(Some(64)).pattern(Some("^[A-Za-z_][A-Za-z0-9_-]{0,63}$")).build();
-    any_object: open_object().build();
-    any_object_or_null: nullable(any_object());
-    any_object_input: with_default(any_object(), json!({}));
-    parameters_input: with_default(
-        open_object()
-            .property("type", words(&["object"]))
-            .property("properties", open_object().description(Some("Valid JSON Schemas by name.")))
-            .property("required", ArrayBuilder::new().items(Object::with_type(Type::String)).unique_items(true)
-                .description(Some("Names of properties.")))
-            .required("type")
-            .description(Some("A JSON Schema of at most 16384 bytes."))
-            .build(),
-        json!({"type": "object", "properties": {}, "required": []}));
+/// The value that a reference leads to.
+fn named(fields: &Map<String, Value>, values: &BTreeMap<String, Value>) -> Option<Value> {
+    let name = fields.get("$ref")?.as_str()?.rsplit('/').next()?;
+    values.get(name).cloned()
 }
 
-fn instant_or_date() -> AnyOfBuilder {
-    let of = |format| text().format(Some(SchemaFormat::KnownFormat(format)));
-    AnyOfBuilder::new()
-        .item(of(KnownFormat::DateTime))
-        .item(of(KnownFormat::Date))
-        .description(Some(
-            "RFC 3339, or a date, which means its midnight in UTC.",
-        ))
+/// A value or null, as the library has it: one of two.
+fn or_null(fields: &Map<String, Value>, values: &BTreeMap<String, Value>) -> Option<Value> {
+    let [Value::Object(reference), null] = fields.get("oneOf")?.as_array()?.as_slice() else {
+        return None;
+    };
+    let value = named(reference, values).filter(|_| null["type"] == "null")?;
+    let mut beside_it = reference.clone();
+    beside_it.remove("$ref");
+    Some(nullable(beside(value, beside_it)))
 }
 
-/// A time as requests give it.
-pub fn instant_input() -> Schema {
-    Schema::AnyOf(instant_or_date().build())
+fn nullable(mut schema: Value) -> Value {
+    if let Some(Value::String(kind)) = schema.get("type") {
+        schema["type"] = json!([kind, "null"]);
+    }
+    if let Some(Value::Array(words)) = schema.get_mut("enum") {
+        words.push(Value::Null);
+    }
+    if let Some(Value::Array(any)) = schema.get_mut("anyOf") {
+        any.push(json!({"type": "null"}));
+    }
+    schema
 }
 
-/// A time as requests give it, or null.
-pub fn instant_input_or_null() -> Schema {
-    let null = Object::with_type(Type::Null);
-    Schema::AnyOf(instant_or_date().item(null).build())
-}
-
-/// Names of tools, none twice.
-pub fn tools_input() -> Array {
-    ArrayBuilder::new()
-        .schema_type(or_null(Type::Array))
-        .items(
-            text()
-                .min_length(Some(1))
-                .max_length(Some(64))
-                .pattern(Some("^[A-Za-z_][A-Za-z0-9_-]*$")),
-        )
-        .unique_items(true)
-        .default(Some(json!(["end_call"])))
-        .build()
-}
-
-/// Kinds of events, at least one and none twice.
-pub fn event_kinds() -> Array {
-    ArrayBuilder::new()
-        .items(event_kind())
-        .min_items(Some(1))
-        .unique_items(true)
-        .build()
+/// What is said where a value stands goes before what is said of the value everywhere.
+fn beside(mut value: Value, said: Map<String, Value>) -> Value {
+    for (name, field) in said {
+        value[name] = field;
+    }
+    value
 }

@@ -7,12 +7,12 @@ use actix::{
     dev::{MessageResponse, ToEnvelope},
 };
 use actix_web::{HttpResponse, middleware::from_fn, web};
-use dikala_actors::registry::{self, CallRegistry};
+use dikala_actors::runtime::context::Ping;
 use dikala_entities::Store;
 use serde_json::json;
 use tokio::sync::watch;
 
-use crate::middleware::only_reads;
+use crate::{http::middleware::only_reads, node::Node};
 
 /// How long a part may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
@@ -20,10 +20,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 /// What readiness asks.
 #[derive(Clone, Debug)]
 pub struct HealthParts {
-    pub store: Store,
-    pub registry: Addr<CallRegistry>,
-    pub ledger: dikala_actors::ledger::LedgerHandle,
-    pub webhooks: dikala_actors::webhooks::WebhooksHandle,
+    pub node: Node,
     pub stopping: watch::Receiver<bool>,
 }
 
@@ -43,16 +40,16 @@ async fn live() -> HttpResponse {
 async fn ready(parts: web::Data<HealthParts>) -> HttpResponse {
     let store = async {
         matches!(
-            tokio::time::timeout(ANSWER_WITHIN, takes_writes(&parts.store)).await,
+            tokio::time::timeout(ANSWER_WITHIN, takes_writes(&parts.node.store)).await,
             Ok(true)
         )
     };
     let (store, registry, ledger, webhooks) = tokio::join!(
         store,
-        answers(&parts.registry, registry::Ping),
-        parts.ledger.is_alive(ANSWER_WITHIN),
+        answers(&parts.node.registry, Ping),
+        parts.node.ledger.is_alive(ANSWER_WITHIN),
         async {
-            tokio::time::timeout(ANSWER_WITHIN, parts.webhooks.is_alive())
+            tokio::time::timeout(ANSWER_WITHIN, parts.node.webhooks.is_alive())
                 .await
                 .unwrap_or(false)
         },

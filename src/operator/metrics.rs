@@ -4,15 +4,15 @@
 use std::fmt;
 
 use dikala_actors::{
-    batches::BatchReading,
-    meter::{MessageReading, meters},
+    runtime::{
+        group_commit::BatchReading,
+        metrics::{ActorMeter, MessageReading, meters},
+    },
     webhooks::stats::StatsReading,
 };
 use dikala_entities::{CallStatus, Store};
 use prometheus_client::{
-    collector::Collector,
-    encoding::{DescriptorEncoder, NoLabelSet},
-    metrics::MetricType,
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
     registry::Registry,
 };
 use sea_orm::{ConnectionTrait, DbErr, QueryResult, Statement};
@@ -20,49 +20,42 @@ use sea_orm::{ConnectionTrait, DbErr, QueryResult, Statement};
 /// A scrape counts no further in the store: it comes every few seconds, and must cost the same whatever waits there.
 const COUNTED_MAX: u32 = 10_000;
 
-/// One number with its labels.
-type Sample = (Vec<(&'static str, String)>, i64);
+/// Names with values.
+type Labels = Vec<(&'static str, String)>;
 
-/// One metric.
-#[derive(Debug)]
-struct Metric {
-    name: &'static str,
-    help: &'static str,
-    counter: bool,
-    samples: Vec<Sample>,
-}
+/// One number with its labels.
+type Sample = (Labels, i64);
 
 /// Everything that is shown at one moment.
 #[derive(Debug, Default)]
-pub struct Scrape(Vec<Metric>);
+pub struct Scrape(Registry);
 
 impl Scrape {
     /// A value that goes up and down.
     pub fn gauge(&mut self, name: &'static str, help: &'static str, samples: Vec<Sample>) {
-        self.0.push(Metric {
-            name,
-            help,
-            counter: false,
-            samples,
-        });
+        let family = Family::<Labels, Gauge>::default();
+        for (labels, value) in samples {
+            family.get_or_create_owned(&labels).set(value);
+        }
+        self.0.register(name, help, family);
     }
 
     /// A value that only goes up; `_total` is added to its name.
     pub fn counter(&mut self, name: &'static str, help: &'static str, samples: Vec<Sample>) {
-        self.0.push(Metric {
-            name,
-            help,
-            counter: true,
-            samples,
-        });
+        let family = Family::<Labels, Counter>::default();
+        for (labels, value) in samples {
+            family
+                .get_or_create_owned(&labels)
+                .inc_by(value.unsigned_abs());
+        }
+        self.0.register(name, help, family);
     }
 
     /// Mailboxes and handlers of every kind of actor.
     pub fn actors(&mut self) {
-        let of_actor = |value: fn(&dikala_actors::meter::ActorMeter) -> i64| {
-            let read = |meter: &&dikala_actors::meter::ActorMeter| {
-                (vec![("actor", meter.name().to_owned())], value(meter))
-            };
+        let of_actor = |value: fn(&ActorMeter) -> i64| {
+            let read =
+                |meter: &&ActorMeter| (vec![("actor", meter.name().to_owned())], value(meter));
             meters().iter().map(read).collect()
         };
         self.gauge(
@@ -249,36 +242,10 @@ impl Scrape {
     }
 
     /// The text.
-    pub fn encode(self) -> Result<String, fmt::Error> {
-        let mut registry = Registry::default();
-        registry.register_collector(Box::new(self));
+    pub fn encode(&self) -> Result<String, fmt::Error> {
         let mut text = String::new();
-        prometheus_client::encoding::text::encode(&mut text, &registry)?;
+        prometheus_client::encoding::text::encode(&mut text, &self.0)?;
         Ok(text)
-    }
-}
-
-impl Collector for Scrape {
-    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
-        for metric in &self.0 {
-            let kind = if metric.counter {
-                MetricType::Counter
-            } else {
-                MetricType::Gauge
-            };
-            let mut family = encoder.encode_descriptor(metric.name, metric.help, None, kind)?;
-            for (labels, value) in &metric.samples {
-                let labels: Vec<(&str, &str)> =
-                    labels.iter().map(|(k, v)| (*k, v.as_str())).collect();
-                let mut sample = family.encode_family(&labels)?;
-                if metric.counter {
-                    sample.encode_counter::<NoLabelSet, _, u64>(&value.unsigned_abs(), None)?;
-                } else {
-                    sample.encode_gauge(value)?;
-                }
-            }
-        }
-        Ok(())
     }
 }
 

@@ -3,8 +3,6 @@
 pub mod health;
 pub mod metrics;
 
-use std::sync::Arc;
-
 use actix_web::{
     Error, HttpRequest, HttpResponse,
     body::MessageBody,
@@ -13,31 +11,20 @@ use actix_web::{
     middleware::{Next, from_fn},
     web,
 };
-use dikala_actors::{
-    bridges::Bridges, clock::SharedClock, feed::Feed, ledger::LedgerHandle, registry::Calls,
-    webhooks::WebhooksHandle,
-};
-use dikala_entities::{Secret, Store};
+use dikala_entities::Secret;
 use subtle::ConstantTimeEq;
 
 use crate::{
-    error::ApiError,
     front::{is_loopback_host, is_same_origin},
-    middleware::only_reads,
-    refusal::Refusal,
+    http::{denied::Denied, error::ApiError, middleware::only_reads},
+    node::Node,
 };
 
 /// What the operators' pages read.
 #[derive(Clone, Debug)]
 pub struct OperatorParts {
     pub token: Option<Secret>,
-    pub store: Store,
-    pub clock: SharedClock,
-    pub calls: Calls,
-    pub bridges: Arc<Bridges>,
-    pub ledger: LedgerHandle,
-    pub webhooks: WebhooksHandle,
-    pub feed: Feed,
+    pub node: Node,
 }
 
 /// Mounts `/metrics`.
@@ -64,12 +51,12 @@ pub async fn require_token(
                 let message =
                     "The operators' listener asks for `Authorization: Bearer` and operator.token.";
                 tracing::info!("a request without the operator token was refused");
-                return Err(Refusal::unauthorized("invalid_operator_token", message).into());
+                return Err(Denied::unauthorized("invalid_operator_token", message).into());
             }
         }
         None if !is_meant_for_us(request.headers()) => {
             let message = "Without operator.token this listener answers requests to localhost or 127.0.0.1 only, and from no other page.";
-            return Err(Refusal::forbidden("foreign_host", message).into());
+            return Err(Denied::forbidden("foreign_host", message).into());
         }
         None => {}
     }
@@ -98,29 +85,29 @@ fn carries(request: &HttpRequest, token: &Secret) -> bool {
 async fn show_metrics(parts: web::Data<OperatorParts>) -> Result<HttpResponse, ApiError> {
     let mut scrape = metrics::Scrape::default();
     scrape.actors();
-    scrape.batches(&[("credit_ledger", parts.ledger.stats())]);
+    scrape.batches(&[("credit_ledger", parts.node.ledger.stats())]);
     scrape.gauge(
         "dikala_calls_in_memory",
         "Calls with an actor now",
-        one(parts.calls.in_memory()),
+        one(parts.node.calls.in_memory()),
     );
     scrape.gauge(
         "dikala_bridges_connected",
         "Bridges with an open socket",
-        one(parts.bridges.connected_count()),
+        one(parts.node.bridges.connected_count()),
     );
     scrape.gauge(
         "dikala_clock_stepped_milliseconds",
         "By how much the wall clock was set since the start; instants follow it at the next start",
-        vec![(Vec::new(), parts.clock.stepped_ms())],
+        vec![(Vec::new(), parts.node.clock.stepped_ms())],
     );
     scrape.gauge(
         "dikala_event_followers",
         "Streams of events that are open",
-        one(parts.feed.followers()),
+        one(parts.node.feed.followers()),
     );
-    scrape.webhooks(&parts.webhooks.stats());
-    scrape.store(&parts.store).await?;
+    scrape.webhooks(&parts.node.webhooks.stats());
+    scrape.store(&parts.node.store).await?;
     let text = scrape.encode().map_err(|_| ApiError::Internal)?;
     Ok(HttpResponse::Ok()
         .content_type("application/openmetrics-text; version=1.0.0; charset=utf-8")

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
-use crate::support::{postgres, prelude::*, server::installation};
+use dikala_testkit::postgres;
+
+use crate::support::{prelude::*, server::installation};
 
 /// The figures that each scenario has to find.
 const FIGURES: &[(&str, &[&str])] = &[
@@ -31,6 +33,7 @@ const FIGURES: &[(&str, &[&str])] = &[
         "ledger",
         &["ledger_hot", "ledger_spread", "ledger_hot_to_spread"],
     ),
+    ("memory", &["memory_1000"]),
     ("ticks", &["ticks_20_p99"]),
     ("start", &["start_20", "start_empty"]),
     (
@@ -127,6 +130,7 @@ fn figures() -> Vec<&'static str> {
         .collect()
 }
 
+#[ignore = "measures for minutes; .ci/slow runs it"]
 #[actix_web::test]
 async fn every_scenario_is_measured_on_sqlite_and_leaves_nothing_behind() {
     let installation = installation!(Sqlite);
@@ -135,6 +139,7 @@ async fn every_scenario_is_measured_on_sqlite_and_leaves_nothing_behind() {
     assert_eq!(document["store"], "sqlite");
 }
 
+#[ignore = "measures for minutes; .ci/slow runs it"]
 #[actix_web::test]
 async fn every_scenario_is_measured_on_postgres_which_it_starts_by_itself() {
     let installation = installation!(Sqlite);

@@ -4,8 +4,9 @@ use std::fs;
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 
+use dikala_testkit::free_port;
+
 use crate::support::{
-    postgres::free_port,
     prelude::*,
     server::{assert_fails, installation},
     tenant::text,

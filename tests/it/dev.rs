@@ -5,10 +5,12 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use dikala_testkit::within;
+
 use crate::support::{
     prelude::*,
     server::{interrupt, wait_for_line},
-    wait::within,
+    visitor::Visitor,
 };
 
 /// A running `dikala dev` and what it printed that a person would use.
@@ -16,6 +18,8 @@ struct Dev {
     child: Child,
     key: String,
     addresses: Vec<String>,
+    /// The first address that it prints.
+    link: String,
 }
 
 impl Dev {
@@ -32,22 +36,27 @@ impl Dev {
             .spawn()
             .unwrap();
         let mut printed = String::new();
-        let (key, addresses) = wait_for_line(&mut child, Path::new("/dev/null"), move |line| {
-            printed.push_str(line);
-            printed.push('\n');
-            let key = words(&printed).find(|word| word.starts_with("dkl_") && word.len() == 40)?;
-            let addresses: Vec<_> = words(&printed)
-                .filter_map(|word| word.split_once("http://")?.1.split('/').next())
-                .filter(|address| address.starts_with("127.0.0.1:"))
-                .map(|address| format!("http://{address}"))
-                .collect();
-            // The last of what is printed are the commands to try.
-            (printed.matches("curl").count() >= 3).then(|| (key.to_owned(), addresses))
-        });
+        let (key, addresses, link) =
+            wait_for_line(&mut child, Path::new("/dev/null"), move |line| {
+                printed.push_str(line);
+                printed.push('\n');
+                let key =
+                    words(&printed).find(|word| word.starts_with("dkl_") && word.len() == 40)?;
+                let addresses: Vec<_> = words(&printed)
+                    .filter_map(|word| word.split_once("http://")?.1.split('/').next())
+                    .filter(|address| address.starts_with("127.0.0.1:"))
+                    .map(|address| format!("http://{address}"))
+                    .collect();
+                // The last of what is printed are the commands to try.
+                let link = words(&printed).find(|word| word.starts_with("http"))?;
+                (printed.matches("curl").count() >= 3)
+                    .then(|| (key.to_owned(), addresses, link.to_owned()))
+            });
         Self {
             child,
             key,
             addresses,
+            link,
         }
     }
 
@@ -88,6 +97,18 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| c.is_whitespace() || "\"'`,()".contains(c))
 }
 
+/// Signs in with the link that was printed first of all.
+async fn come_in(dev: &Dev) -> Visitor {
+    let (base, path) = dev.link.split_once("/dashboard").unwrap();
+    let visitor = Visitor::new(base);
+    let page = visitor.open(&dev.link).await;
+    let button = page.form(&format!("/dashboard{path}"));
+    assert_eq!(visitor.submit(&button).await.path, "/dashboard/password");
+    let home = visitor.open("/dashboard").await;
+    assert_eq!((home.status, &*home.path), (200, "/dashboard"));
+    visitor
+}
+
 async fn calls(api: &Rest) -> Vec<Value> {
     let page = api.get("/calls?limit=100").await.expect(200);
     page["calls"].as_array().unwrap().clone()
@@ -98,6 +119,12 @@ async fn dev_works_at_once_and_is_the_same_the_second_time() {
     let data = tempfile::tempdir().unwrap();
     let dev = Dev::start(data.path());
     let api = dev.api().await;
+    let visitor = come_in(&dev).await;
+    // The demo's owner, of the tenant that the key is of.
+    let members = visitor.open("/dashboard/settings/members").await;
+    members.assert_shows("Owner");
+    let keys = visitor.open("/dashboard/settings/keys").await;
+    keys.assert_shows(&dev.key[..12]);
     let agents = api.get("/agents").await.expect(200);
     assert!(!agents["agents"].as_array().unwrap().is_empty());
     let numbers = api.get("/phone-numbers").await.expect(200);
@@ -122,6 +149,7 @@ async fn dev_works_at_once_and_is_the_same_the_second_time() {
 
     let again = Dev::start(data.path());
     assert_eq!(again.key, key, "the key is kept");
+    come_in(&again).await;
     let api = again.api().await;
     let id = first["id"].as_str().unwrap();
     assert_eq!(

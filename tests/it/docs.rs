@@ -6,7 +6,9 @@ use std::{
     process::{Command, Stdio},
 };
 
-use crate::support::{prelude::*, signature};
+use dikala_testkit::signature;
+
+use crate::support::prelude::*;
 
 const SECRET: &str = "s3cret-of-the-tenant";
 const BODY: &str = r#"{"event":"call.ended","timestamp":"2026-01-15T03:30:00.000Z","data":{"transcriptSummary":"Kopi — dua"}}"#;

@@ -1,11 +1,11 @@
 //! What is not kept: calls that a tenant has erased, and what is older than the operator wants.
 
-use crate::support::{
-    answer::Answer::{Full, Slow, Status},
-    postgres::free_port,
-    prelude::*,
-    tenant::text,
+use dikala_testkit::{
+    Answer::{Full, Slow, Status},
+    free_port,
 };
+
+use crate::support::{prelude::*, tenant::text};
 
 const CALLER: &str = "+6281377712345";
 const WORDS: [&str; 5] = [
@@ -19,7 +19,7 @@ const WORDS: [&str; 5] = [
 const ANSWERED: &str = "tulip-in-an-answer";
 
 /// Every row of every table as one text, bytes as hexadecimal figures.
-async fn everything(store: &crate::support::store::Store, kind: StoreKind) -> String {
+async fn everything(store: &dikala_testkit::Place, kind: StoreKind) -> String {
     let mut all = String::new();
     for table in [
         "calls",
@@ -32,6 +32,8 @@ async fn everything(store: &crate::support::store::Store, kind: StoreKind) -> St
         "credit_transactions",
         "idempotency_keys",
         "erasures",
+        "audit",
+        "call_stats",
     ] {
         let row = match kind {
             Postgres => "CAST(t AS TEXT)".to_owned(),
@@ -163,9 +165,7 @@ async fn an_erased_call_leaves_nothing_but_what_it_cost(
         };
         assert_eq!(own, &after["calleeNumber"], "the tenant's own number stays");
     }
-    let record = store
-        .rows::<2>("SELECT call_id, key_id FROM erasures")
-        .await;
+    let record = store.rows::<2>("SELECT call_id, actor FROM erasures").await;
     assert_eq!(record.len(), 1);
     assert_eq!(record[0][0], call);
     assert!(record[0][1].starts_with("key_"), "who did it: {record:?}");
@@ -248,7 +248,7 @@ fn earlier(id: &str, days: u64) -> String {
 }
 
 /// Makes calls and all that belongs to them older by so many days, while no server runs.
-async fn age(store: &crate::support::store::Store, days: u64, calls: &[String]) {
+async fn age(store: &dikala_testkit::Place, days: u64, calls: &[String]) {
     let ms = days * DAY_MS;
     let mut sql = vec![
         format!(
@@ -300,9 +300,7 @@ async fn what_is_older_than_the_operator_wants_goes_and_the_books_stay_exact(
 ) {
     let mut world = world!(kind, Setup::new().set("retention.sweep_seconds", 1));
     let said = json!({"found": ANSWERED});
-    world
-        .receiver
-        .answer("/function", [crate::support::answer::Answer::Json(said)]);
+    world.receiver.answer("/function", [Answer::Json(said)]);
     let endpoint = world.receiver.url("/function");
     world
         .tenant

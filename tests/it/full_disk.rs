@@ -4,11 +4,12 @@ use std::collections::HashMap;
 
 use futures_util::future::join_all;
 
+use dikala_testkit::within;
+
 use crate::support::{
     prelude::*,
     rest::Response,
     tenant::{Tenant, text},
-    wait::within,
 };
 
 /// How soon the service works again once there is room.

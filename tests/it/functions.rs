@@ -2,7 +2,9 @@
 
 use std::time::Instant;
 
-use crate::support::{deaf::Deaf, postgres::free_port, prelude::*, tenant::text};
+use dikala_testkit::free_port;
+
+use crate::support::{deaf::Deaf, prelude::*, tenant::text};
 
 #[rstest]
 #[actix_web::test]
@@ -108,7 +110,7 @@ async fn functions_have_their_outcomes(#[values(Sqlite, Postgres)] store: StoreK
         ("too_big", &fits, "too_large"),
         ("endless", &fits, "too_large"),
         ("ten_gigabytes", &fits, "too_large"),
-        ("bomb", &fits, "too_large invalid_response"),
+        ("bomb", &fits, "too_large invalid_response timeout"),
         ("hangs", &fits, "timeout"),
         ("drips_head", &fits, "timeout"),
         ("drips_body", &fits, "timeout too_large"),

@@ -1,6 +1,8 @@
 //! What a load balancer, a scraper and an outage see.
 
-use crate::support::{prelude::*, wait::within};
+use dikala_testkit::within;
+
+use crate::support::prelude::*;
 
 #[rstest]
 #[actix_web::test]

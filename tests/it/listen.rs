@@ -11,10 +11,11 @@ use std::{
 
 use socket2::{Domain, Socket as Socket2, Type};
 
+use dikala_testkit::{PATIENCE, within};
+
 use crate::support::{
     prelude::*,
     server::{assert_fails, finished, interrupt},
-    wait::{PATIENCE, eventually, within},
     world::{HOOK, SECRET},
 };
 

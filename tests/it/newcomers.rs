@@ -2,12 +2,12 @@
 
 use std::{fs, process::Command};
 
+use dikala_testkit::{free_port, within};
+
 use crate::support::{
-    postgres::free_port,
     prelude::*,
     server::{Finished, assert_fails, installation},
     tenant::text,
-    wait::within,
 };
 
 #[actix_web::test]

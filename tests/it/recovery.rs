@@ -5,8 +5,9 @@ use std::{
     process::Stdio,
 };
 
+use dikala_testkit::free_port;
+
 use crate::support::{
-    postgres::free_port,
     prelude::*,
     server::{self, Finished},
     tenant::{text, top_up},
@@ -79,7 +80,7 @@ async fn deadlines_are_kept_over_a_kill(#[values(Sqlite, Postgres)] store: Store
         .set("bridge.lost_after_seconds", 600);
     let mut world = world!(store, setup);
     let bridge = world.tenant.bridge(Socket).await;
-    let answered = Moment::ago(50);
+    let answered = Moment::ago(55);
     let id = bridge.talk_since(&world.tenant.did, answered).await;
     world.server.kill9();
     // Past the end of the granted minute, with nobody there to end the call.
@@ -102,6 +103,7 @@ async fn a_hang_up_that_was_acknowledged_is_kept_over_a_kill(
 ) {
     let setup = Setup::new()
         .minutes(1)
+        .set("calls.hangup_grace_seconds", 5)
         .set("bridge.lost_after_seconds", 600);
     let mut world = world!(store, setup);
     let bridge = world.tenant.bridge(Socket).await;
@@ -429,23 +431,30 @@ async fn read_again_and_again(api: Rest) {
     }
 }
 
+/// In how many parts of its time a change of the schema is killed.
+const PARTS: u32 = 24;
+
 /// Whenever a change of the schema is killed, the next one goes through.
 #[rstest]
 #[actix_web::test]
 async fn a_migration_that_is_killed_leaves_what_was_there(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
+    let Some(undisturbed) = Installation::new(store) else {
+        return;
+    };
+    let began = std::time::Instant::now();
+    assert_eq!(undisturbed.run(&["migrate"]).code, Some(0));
+    let whole = began.elapsed();
     let mut killed = 0;
-    for milliseconds in (0..).step_by(7) {
-        let Some(installation) = Installation::new(store) else {
-            return;
-        };
+    for part in 0..PARTS {
+        let installation = Installation::new(store).expect("there was one before");
         let mut migrating = installation
             .command(&["migrate"])
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        std::thread::sleep(Duration::from_millis(milliseconds));
+        std::thread::sleep(whole * part / PARTS);
         if migrating.try_wait().unwrap().is_some() {
             break;
         }
@@ -456,7 +465,7 @@ async fn a_migration_that_is_killed_leaves_what_was_there(
         assert_eq!(
             migrated.code,
             Some(0),
-            "after {milliseconds} ms: {migrated:?}"
+            "after {part} of {PARTS} parts of {whole:?}: {migrated:?}"
         );
         assert_eq!(installation.store.count("tenants").await, 0);
     }

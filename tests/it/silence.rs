@@ -8,12 +8,12 @@ use std::{
 
 use actix_web::rt;
 use awc::http::Method;
+use dikala_testkit::within;
 
 use crate::support::{
     link::{Lost, linked},
     prelude::*,
     tenant::text,
-    wait::within,
 };
 
 /// How soon everything works again once new connections do.
@@ -206,39 +206,44 @@ async fn a_commit_whose_answer_is_lost_is_found_out() {
 }
 
 /// The same in the ledger, step by step of a call: its transactions name the tenant.
+#[rstest]
 #[actix_web::test]
-async fn a_call_whose_commits_are_not_answered_is_taken_and_billed_once() {
+async fn a_call_whose_commits_are_not_answered_is_taken_and_billed_once(
+    #[values(Lost::Answer, Lost::Commit)] lost: Lost,
+) {
     let Some((world, link)) = linked(Setup::new()).await else {
         return;
     };
     let bridge = world.tenant.bridge(Socket).await;
-    let mut rounds = 0;
-    for lost in [Lost::Answer, Lost::Commit] {
-        let opening = incoming(&world);
-        let mut call = Value::Null;
-        for step in ["call.incoming", "call.answered", "call.hangup"] {
-            link.lose(&world.tenant.id, lost);
-            rounds += 1;
-            let now = Moment::now().text();
-            eventually(step, async || {
-                let data = match step {
-                    "call.incoming" => opening.clone(),
-                    _ => json!({"callId": call, "at": now}),
-                };
-                let reply = bridge.ask(step, data).await;
-                if reply["ok"] == true && step == "call.incoming" {
-                    call = reply["callId"].clone();
-                }
-                (reply["ok"] == true).then_some(())
-            })
-            .await;
-            eventually("the commit", async || (link.lost() == rounds).then_some(())).await;
-        }
-        let call = call.as_str().unwrap();
-        assert_eq!(world.tenant.billed(call).await, Some(1), "{lost:?}");
-        let kinds = world.kinds(call, "call.ended").await;
-        assert_eq!(kinds, ["call.started", "call.answered", "call.ended"]);
+    let opening = incoming(&world);
+    let mut call = Value::Null;
+    for (done, step) in ["call.incoming", "call.answered", "call.hangup"]
+        .into_iter()
+        .enumerate()
+    {
+        link.lose(&world.tenant.id, lost);
+        let now = Moment::now().text();
+        eventually(step, async || {
+            let data = match step {
+                "call.incoming" => opening.clone(),
+                _ => json!({"callId": call, "at": now}),
+            };
+            let reply = bridge.ask(step, data).await;
+            if reply["ok"] == true && step == "call.incoming" {
+                call = reply["callId"].clone();
+            }
+            (reply["ok"] == true).then_some(())
+        })
+        .await;
+        eventually("the commit", async || {
+            (link.lost() == done + 1).then_some(())
+        })
+        .await;
     }
-    assert_eq!(world.tenant.calls().await.len(), 2);
+    let call = call.as_str().unwrap();
+    assert_eq!(world.tenant.billed(call).await, Some(1));
+    let kinds = world.kinds(call, "call.ended").await;
+    assert_eq!(kinds, ["call.started", "call.answered", "call.ended"]);
+    assert_eq!(world.tenant.calls().await.len(), 1);
     world.assert_ledger_is_exact();
 }

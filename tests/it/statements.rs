@@ -47,7 +47,8 @@ async fn no_statement_reads_through_a_table_that_grows(
     let setup = Setup::new()
         .set("retention.sweep_seconds", 1)
         .set("retention.calls_days", 30)
-        .set("retention.transcripts_days", 7);
+        .set("retention.transcripts_days", 7)
+        .set("retention.audit_days", 400);
     let mut world = world!(store, setup);
     let api = &world.tenant.api;
     let bridge = world.tenant.bridge(Socket).await;
@@ -76,6 +77,12 @@ async fn no_statement_reads_through_a_table_that_grows(
         "/calls?offset=5000&limit=1",
         "/calls?status=ended",
         "/calls?status=ended&from=2026-01-01&to=2100-01-01",
+        "/calls/stats",
+        &format!(
+            "/calls/stats?interval=hour&timeZone=Asia/Jakarta&agentId={}",
+            world.tenant.agent
+        ),
+        &format!("/webhooks/{webhook}/stats"),
         "/credits",
         "/credits/transactions?offset=70",
         &format!("/calls/{call}/events"),
@@ -107,7 +114,12 @@ async fn no_statement_reads_through_a_table_that_grows(
         "FROM credit_holds h WHERE h.call_id <",
         "FROM transcripts t WHERE",
         "FROM delivery_attempts WHERE started_at <",
+        "FROM webhook_stats WHERE hour <",
+        "FROM audit WHERE at <",
         "FROM idempotency_keys WHERE created_at <=",
+        "FROM login_links WHERE expires_at <=",
+        "FROM sessions WHERE ends_at <=",
+        "FROM sign_in_failures WHERE ends_at <=",
         "FROM (SELECT 1 FROM deliveries WHERE status = 'pending' ORDER",
         "UPDATE calls SET owner = $1, epoch = epoch + 1 WHERE",
         "FROM w LEFT JOIN webhooks",

@@ -2,7 +2,9 @@
 
 use std::net::TcpStream;
 
-use crate::support::{postgres::Database, prelude::*, signature};
+use dikala_testkit::{postgres::Database, signature};
+
+use crate::support::{browser::Browser, prelude::*};
 
 #[test]
 fn postgres_gives_each_test_a_database() {
@@ -86,4 +88,33 @@ async fn the_bomb_is_a_gzip_stream() {
     let bomb = response.body().limit(64 << 20).await.unwrap();
     assert_eq!(bomb[..3], [0x1f, 0x8b, 8]);
     assert!(bomb.len() > 10 << 20);
+}
+
+#[actix_web::test]
+async fn the_browser_reads_fills_in_and_complains() {
+    let Some(browser) = Browser::open("id").await else {
+        return;
+    };
+    let page = "data:text/html,<meta charset=utf-8><title>x</title><label for=n>Nama toko</label><input id=n>\
+                <label for=l>Bahasa</label><select id=l><option>Inggris<option>Indonesia</select>\
+                <p id=said>tanpa</p><button onclick=\"said.textContent = n.value + l.value + navigator.language\">Simpan</button>";
+    browser.go(page).await;
+    browser.fill("Nama toko", "Toko Roti ").await;
+    browser.choose("Bahasa", "Indonesia").await;
+    assert_eq!(browser.value("Nama toko").await, "Toko Roti ");
+    browser.press("Simpan").await;
+    browser.see("Toko Roti Indonesiaid").await;
+    browser.look(320, "dark").await;
+    let looks = "return [innerWidth, matchMedia('(prefers-color-scheme: dark)').matches]";
+    assert_eq!(browser.run(looks).await, json!([320, true]));
+    assert_eq!(browser.complaints().await, [""; 0]);
+    browser.run("console.error('oh no')").await;
+    assert_eq!(browser.complaints().await.len(), 1);
+    let later = "const done = arguments[0]; setTimeout(() => done('later'), 20)";
+    assert_eq!(browser.run_until_done(later).await, "later");
+    browser.scripts(false).await;
+    browser.go(page).await;
+    browser.fill("Nama toko", "Toko Kopi").await;
+    browser.press("Simpan").await;
+    browser.see("tanpa").await;
 }

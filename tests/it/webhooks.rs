@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::support::{postgres::free_port, prelude::*, world::HOOK};
+use dikala_testkit::free_port;
+
+use crate::support::{prelude::*, world::HOOK};
 
 fn attempts(received: &[Received]) -> Vec<u32> {
     received

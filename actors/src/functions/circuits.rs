@@ -8,8 +8,8 @@ use std::{
 use dikala_entities::{Millis, OutboundUrl, TenantId};
 
 use crate::{
-    circuit::{Admits, Circuit},
     outbound::ErrorKind,
+    runtime::circuit::{Admits, Circuit},
 };
 
 /// The first pause of a circuit, in milliseconds: as long as one call of a hanging endpoint takes.

@@ -8,13 +8,13 @@ use std::{
 use actix::{Actor, Handler, ResponseFuture, Supervised};
 
 use super::{
-    FaultCode, Invoke, Invoked, Outcome, Permitted, circuits::Heard, request, schemas::Schemas,
+    Answered, FaultCode, Invoke, Invoked, Outcome, Permitted, circuits::Heard, request,
+    schemas::Schemas,
 };
 use crate::{
-    clock::SharedClock,
-    meter::MeteredContext,
     metered,
-    outbound::{Outbound, exchange},
+    outbound::{Exchange, Failure, Outbound, exchange},
+    runtime::{clock::SharedClock, context::MeteredContext},
 };
 
 /// The largest answer, in bytes.
@@ -107,14 +107,24 @@ impl Kept {
         let client = self.outbound.client_for_one(Some(invoke.tenant));
         let rest = self.timeout.saturating_sub(began.elapsed());
         let answer = exchange(&client, head, body, RESULT_BYTES_MAX, rest).await;
-        let (outcome, heard) = match answer {
-            Ok(answer) => (request::outcome_of(&answer), Heard::Answered),
+        let (outcome, heard) = match &answer {
+            Ok(answer) => (request::outcome_of(answer), Heard::Answered),
             Err(failure) => (Outcome::no_answer(failure.kind), Heard::of(failure.kind)),
         };
         let invoked = Invoked {
             outcome,
             duration_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
+            answered: invoke.is_test.then(|| answered(answer)).flatten(),
         };
         (invoked, heard)
     }
+}
+
+/// What came, also of an answer that broke off.
+fn answered(answer: Result<Exchange, Failure>) -> Option<Answered> {
+    let (status, body) = match answer {
+        Ok(Exchange { status, body, .. }) => (status, body),
+        Err(Failure { status, body, .. }) => (status?, body),
+    };
+    Some(Answered { status, body })
 }

@@ -28,12 +28,15 @@ use self::{
 };
 pub use self::{
     invoker::FunctionInvoker,
-    outcome::{FaultCode, Invoked, Outcome},
+    outcome::{Answered, FaultCode, Invoked, Outcome},
+    request::Request,
 };
 use crate::{
-    clock::SharedClock,
-    meter::{MeteredContext, OnPanic},
     outbound::Outbound,
+    runtime::{
+        clock::SharedClock,
+        context::{MeteredContext, OnPanic},
+    },
     webhooks::stats::HistogramReading,
 };
 

@@ -43,6 +43,16 @@ pub struct Invoked {
     pub outcome: Outcome,
     /// 0 where nothing was sent.
     pub duration_ms: i64,
+    /// What the endpoint said; of tests only, for the person who looks at them.
+    pub answered: Option<Answered>,
+}
+
+/// What an endpoint said, whatever the AI is told of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answered {
+    pub status: u16,
+    /// As much as came of the body, at most what is taken of one.
+    pub body: Vec<u8>,
 }
 
 impl Invoked {
@@ -50,11 +60,26 @@ impl Invoked {
         Self {
             outcome,
             duration_ms: 0,
+            answered: None,
         }
     }
 }
 
 impl FaultCode {
+    /// Every code.
+    pub const ALL: [Self; 10] = [
+        Self::Timeout,
+        Self::Connection,
+        Self::BlockedTarget,
+        Self::HttpStatus,
+        Self::InvalidResponse,
+        Self::TooLarge,
+        Self::InvalidArguments,
+        Self::UnknownFunction,
+        Self::Disabled,
+        Self::CircuitOpen,
+    ];
+
     /// The code as it is written.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -7,7 +7,7 @@ use dikala_entities::{OutboundUrl, TenantId};
 
 use super::{FunctionsConfig, Invoke};
 use crate::{
-    shares::{Share, Shares},
+    runtime::shares::{Share, Shares},
     webhooks::stats::{Histogram, HistogramReading},
 };
 

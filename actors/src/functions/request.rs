@@ -20,6 +20,35 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Unusable;
 
+/// A request to an endpoint, to be shown. The connection adds `Host`, `User-Agent` and `Content-Length`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub method: FunctionMethod,
+    pub url: String,
+    /// Names in small letters.
+    pub headers: Vec<(String, String)>,
+    pub body: String,
+}
+
+impl Request {
+    /// The request that an invocation sends; none where the address cannot be put into one.
+    pub fn of(invoke: &Invoke) -> Option<Self> {
+        let (head, body) = build(invoke).ok()?;
+        let text = |value: &HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
+        let headers = head.headers.iter();
+        let mut headers: Vec<(String, String)> = headers
+            .map(|(name, value)| (name.to_string(), text(value)))
+            .collect();
+        headers.sort_unstable();
+        Some(Self {
+            method: invoke.function.method,
+            url: head.uri.to_string(),
+            headers,
+            body: String::from_utf8_lossy(&body).into_owned(),
+        })
+    }
+}
+
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Body<'a> {

@@ -32,7 +32,7 @@ struct Kept {
 
 impl Schemas {
     /// Whether the arguments fit the schema, or what the AI is told.
-    pub async fn check(
+    pub(super) async fn check(
         &self,
         tenant: TenantId,
         text: &Arc<str>,

@@ -10,19 +10,20 @@ use std::{
 
 use actix_rt::Arbiter;
 use dikala_entities::{CallId, FunctionMethod, Millis, OutboundUrl, Secret, TenantId, UrlPolicy};
+use dikala_testkit::{Answer, Receiver};
 use futures_util::FutureExt;
 use serde_json::{Map, Value, json};
 
 use super::{
-    CircuitState, FaultCode, FunctionSpec, FunctionsConfig, FunctionsHandle, Invoke, Outcome,
-    schemas::Schemas, start,
+    Answered, CircuitState, FaultCode, FunctionSpec, FunctionsConfig, FunctionsHandle, Invoke,
+    Outcome, Request, schemas::Schemas, start,
 };
 use crate::{
-    clock::{ManualClock, SharedClock, SystemClock},
     outbound::{
         Guard, Outbound,
-        receiver::{Play, Receiver, SlowNames, local_outbound},
+        testing::{SlowNames, local_outbound},
     },
+    runtime::clock::{ManualClock, SharedClock, SystemClock},
     webhooks::signature::Signer,
 };
 
@@ -60,12 +61,12 @@ fn invoke(endpoint: OutboundUrl, method: FunctionMethod, parameters: Value) -> I
     }
 }
 
-async fn code_of(play: Play) -> FaultCode {
-    let receiver = Receiver::start(move |_| play.clone()).await;
+async fn code_of(play: Answer) -> FaultCode {
+    let receiver = Receiver::scripted(move |_| play.clone());
     let handle = functions(&local_outbound());
     let began = Instant::now();
     let call = invoke(
-        receiver.url("/f"),
+        receiver.outbound_url("/f"),
         FunctionMethod::Post,
         json!({"city": "x"}),
     );
@@ -82,22 +83,22 @@ async fn code_of(play: Play) -> FaultCode {
 
 #[actix::test]
 async fn every_method_carries_the_signed_body_and_get_the_query_too() {
-    let receiver = Receiver::start(|_| Play::answer(200, "", b"{\"sunny\":true}")).await;
+    let receiver = Receiver::scripted(|_| Answer::with(200, "", b"{\"sunny\":true}"));
     let handle = functions(&local_outbound());
     for method in FunctionMethod::ALL {
         let parameters = json!({"city": "Kota & Tua", "days": 2});
-        let call = invoke(receiver.url("/f?v=1"), *method, parameters.clone());
+        let call = invoke(receiver.outbound_url("/f?v=1"), *method, parameters.clone());
         let id = call.call;
         let invoked = handle.invoke(call).await;
         let result = Map::from_iter([("sunny".to_owned(), json!(true))]);
         assert_eq!(invoked.outcome, Outcome::Ok { result });
-        let seen = receiver.seen().pop().expect("a request");
+        let seen = receiver.all().pop().expect("a request");
         assert_eq!(seen.method, method.as_str());
         let target = match method {
             FunctionMethod::Get => "/f?v=1&city=Kota+%26+Tua&days=2",
             _ => "/f?v=1",
         };
-        assert_eq!(seen.target, target);
+        assert_eq!(seen.target(), target);
         let body: Value = serde_json::from_slice(&seen.body).expect("JSON");
         let expected = json!({"callId": id, "functionName": "weather", "parameters": parameters});
         assert_eq!(body, expected);
@@ -109,27 +110,57 @@ async fn every_method_carries_the_signed_body_and_get_the_query_too() {
 }
 
 #[actix::test]
+async fn a_test_shows_the_request_as_it_arrives_and_the_answer_whatever_it_is() {
+    let receiver = Receiver::scripted(|_| Answer::with(500, "", b"<p>oops"));
+    let handle = functions(&local_outbound());
+    for method in FunctionMethod::ALL {
+        let endpoint = receiver.outbound_url("/f?v=1");
+        let mut call = invoke(endpoint, *method, json!({"city": "Kota & Tua"}));
+        assert_eq!(handle.invoke(call.clone()).await.answered, None, "no test");
+        call.is_test = true;
+        let shown = Request::of(&call).expect("a request");
+        let invoked = handle.invoke(call).await;
+        let body = b"<p>oops".to_vec();
+        assert_eq!(invoked.answered, Some(Answered { status: 500, body }));
+        assert_eq!(invoked.outcome.fault(), Some(FaultCode::HttpStatus));
+        let seen = receiver.all().pop().expect("a request");
+        assert_eq!(shown.method.as_str(), seen.method);
+        assert_eq!(shown.url, receiver.url(&seen.target()));
+        assert_eq!(shown.body.as_bytes(), seen.body);
+        let names: Vec<&str> = shown
+            .headers
+            .iter()
+            .map(|(name, _)| name.as_str())
+            .collect();
+        assert_eq!(
+            names,
+            ["content-type", "x-service-signature", "x-service-test"]
+        );
+        for (name, value) in &shown.headers {
+            assert_eq!(seen.header(name), value, "{name}");
+        }
+    }
+}
+
+#[actix::test]
 async fn each_fault_has_its_code() {
     let large = format!("{{\"a\":\"{}\"}}", "x".repeat(70_000));
     for (play, code) in [
-        (Play::Hang, FaultCode::Timeout),
+        (Answer::Hang, FaultCode::Timeout),
+        (Answer::DripHead, FaultCode::Timeout),
+        (Answer::Reset, FaultCode::Connection),
         (
-            Play::Drip(b"HTTP/1.1 200 OK\r\n".to_vec()),
-            FaultCode::Timeout,
-        ),
-        (Play::Reset, FaultCode::Connection),
-        (
-            Play::Raw(b"nonsense\r\n\r\n".to_vec()),
+            Answer::Bytes(b"nonsense\r\n\r\n".to_vec()),
             FaultCode::InvalidResponse,
         ),
-        (Play::Endless, FaultCode::TooLarge),
-        (Play::answer(200, "", large.as_bytes()), FaultCode::TooLarge),
-        (Play::answer(200, "", b"[1]"), FaultCode::InvalidResponse),
+        (Answer::TenGigabytes, FaultCode::TooLarge),
+        (Answer::with(200, "", large.as_bytes()), FaultCode::TooLarge),
+        (Answer::with(200, "", b"[1]"), FaultCode::InvalidResponse),
         (
-            Play::answer(302, "location: /\r\n", b""),
+            Answer::with(302, "location: /\r\n", b""),
             FaultCode::HttpStatus,
         ),
-        (Play::answer(500, "", b"{}"), FaultCode::HttpStatus),
+        (Answer::with(500, "", b"{}"), FaultCode::HttpStatus),
     ] {
         let shown = format!("{play:?}").chars().take(60).collect::<String>();
         assert_eq!(code_of(play).await, code, "{shown}");
@@ -138,14 +169,14 @@ async fn each_fault_has_its_code() {
 
 #[actix::test]
 async fn nothing_is_sent_with_wrong_arguments_or_to_a_blocked_address() {
-    let receiver = Receiver::start(|_| Play::answer(200, "", b"{}")).await;
+    let receiver = Receiver::scripted(|_| Answer::with(200, "", b"{}"));
     let handle = functions(&local_outbound());
     for parameters in [
         json!({}),
         json!({"city": 1}),
         json!({"city": "x", "days": "two"}),
     ] {
-        let call = invoke(receiver.url("/"), FunctionMethod::Post, parameters);
+        let call = invoke(receiver.outbound_url("/"), FunctionMethod::Post, parameters);
         let invoked = handle.invoke(call).await;
         assert!(matches!(
             invoked.outcome,
@@ -168,24 +199,32 @@ async fn nothing_is_sent_with_wrong_arguments_or_to_a_blocked_address() {
             ..
         }
     ));
-    assert!(receiver.seen().is_empty());
+    assert!(receiver.all().is_empty());
 }
 
 #[actix::test]
 async fn a_tenant_that_hangs_uses_up_his_own_share_only() {
-    let hanging = Receiver::start(|_| Play::Hang).await;
-    let quick = Receiver::start(|_| Play::answer(200, "", b"{}")).await;
+    let hanging = Receiver::scripted(|_| Answer::Hang);
+    let quick = Receiver::scripted(|_| Answer::with(200, "", b"{}"));
     let handle = functions(&local_outbound());
-    let bad = invoke(hanging.url("/"), FunctionMethod::Post, json!({"city": "x"}));
+    let bad = invoke(
+        hanging.outbound_url("/"),
+        FunctionMethod::Post,
+        json!({"city": "x"}),
+    );
     let running: Vec<_> = (0..4)
         .map(|_| {
             let (handle, bad) = (handle.clone(), bad.clone());
             actix_rt::spawn(async move { handle.invoke(bad).await })
         })
         .collect();
-    hanging.wait_for(4).await;
+    hanging.wait_for_total(4).await;
     assert_eq!(handle.invoke(bad).await.outcome, Outcome::busy());
-    let good = invoke(quick.url("/"), FunctionMethod::Post, json!({"city": "x"}));
+    let good = invoke(
+        quick.outbound_url("/"),
+        FunctionMethod::Post,
+        json!({"city": "x"}),
+    );
     assert!(matches!(
         handle.invoke(good).await.outcome,
         Outcome::Ok { .. }
@@ -205,15 +244,15 @@ async fn a_tenant_that_hangs_uses_up_his_own_share_only() {
 
 #[actix::test]
 async fn a_test_is_marked() {
-    let receiver = Receiver::start(|_| Play::answer(200, "", b"{}")).await;
+    let receiver = Receiver::scripted(|_| Answer::with(200, "", b"{}"));
     let mut call = invoke(
-        receiver.url("/"),
+        receiver.outbound_url("/"),
         FunctionMethod::Post,
         json!({"city": "x"}),
     );
     call.is_test = true;
     functions(&local_outbound()).invoke(call).await;
-    assert_eq!(receiver.seen()[0].headers["x-service-test"], "true");
+    assert_eq!(receiver.all()[0].headers["x-service-test"], "true");
 }
 
 /// A handle with the bounds that are in force, and a shorter time.
@@ -227,12 +266,16 @@ fn real(clock: SharedClock) -> FunctionsHandle {
 
 #[actix::test]
 async fn tenants_that_hang_take_nothing_from_a_healthy_one() {
-    let hanging = Receiver::start(|_| Play::Hang).await;
-    let quick = Receiver::start(|_| Play::answer(200, "", b"{}")).await;
+    let hanging = Receiver::scripted(|_| Answer::Hang);
+    let quick = Receiver::scripted(|_| Answer::with(200, "", b"{}"));
     let handle = real(Arc::new(SystemClock));
     let mut running = Vec::new();
     for _ in 0..6 {
-        let mut bad = invoke(hanging.url("/"), FunctionMethod::Post, json!({"city": "x"}));
+        let mut bad = invoke(
+            hanging.outbound_url("/"),
+            FunctionMethod::Post,
+            json!({"city": "x"}),
+        );
         for _ in 0..3 {
             bad.call = CallId::new(NOW);
             for _ in 0..16 {
@@ -241,9 +284,13 @@ async fn tenants_that_hang_take_nothing_from_a_healthy_one() {
             }
         }
     }
-    hanging.wait_for(6 * 3 * 16).await;
+    hanging.wait_for_total(6 * 3 * 16).await;
     for n in 0..10 {
-        let good = invoke(quick.url("/"), FunctionMethod::Post, json!({"city": "x"}));
+        let good = invoke(
+            quick.outbound_url("/"),
+            FunctionMethod::Post,
+            json!({"city": "x"}),
+        );
         let outcome = handle.invoke(good).await.outcome;
         assert!(matches!(outcome, Outcome::Ok { .. }), "{n}: {outcome:?}");
     }
@@ -292,18 +339,17 @@ async fn long_checks_wait_for_a_thread() {
 async fn an_endpoint_that_keeps_hanging_is_left_alone_until_it_answers() {
     let answers = Arc::new(AtomicBool::new(false));
     let mended = Arc::clone(&answers);
-    let receiver = Receiver::start(move |_| {
+    let receiver = Receiver::scripted(move |_| {
         if mended.load(SeqCst) {
-            Play::answer(200, "", b"{}")
+            Answer::with(200, "", b"{}")
         } else {
-            Play::Reset
+            Answer::Reset
         }
-    })
-    .await;
+    });
     let clock = ManualClock::new(NOW);
     let handle = real(Arc::new(clock.clone()));
     let call = invoke(
-        receiver.url("/"),
+        receiver.outbound_url("/"),
         FunctionMethod::Post,
         json!({"city": "x"}),
     );
@@ -315,7 +361,7 @@ async fn an_endpoint_that_keeps_hanging_is_left_alone_until_it_answers() {
     for _ in 0..20 {
         assert_eq!(code().await, Some(FaultCode::CircuitOpen));
     }
-    assert_eq!(receiver.seen().len(), 5);
+    assert_eq!(receiver.all().len(), 5);
     let until = NOW.plus_ms(5_000);
     assert_eq!(state(), CircuitState::Open { until });
 
@@ -328,7 +374,7 @@ async fn an_endpoint_that_keeps_hanging_is_left_alone_until_it_answers() {
     assert_eq!(outcome.fault(), Some(FaultCode::InvalidArguments));
     assert_eq!(code().await, Some(FaultCode::Connection));
     assert_eq!(code().await, Some(FaultCode::CircuitOpen));
-    assert_eq!(receiver.seen().len(), 6);
+    assert_eq!(receiver.all().len(), 6);
 
     // A test asks all the same, and its answer ends the pause.
     answers.store(true, SeqCst);
@@ -341,9 +387,13 @@ async fn an_endpoint_that_keeps_hanging_is_left_alone_until_it_answers() {
 
 #[actix::test]
 async fn tests_have_a_bound_of_their_own() {
-    let hanging = Receiver::start(|_| Play::Hang).await;
+    let hanging = Receiver::scripted(|_| Answer::Hang);
     let handle = real(Arc::new(SystemClock));
-    let mut test = invoke(hanging.url("/"), FunctionMethod::Post, json!({"city": "x"}));
+    let mut test = invoke(
+        hanging.outbound_url("/"),
+        FunctionMethod::Post,
+        json!({"city": "x"}),
+    );
     test.is_test = true;
     let running: Vec<_> = (0..4)
         .map(|_| {
@@ -351,7 +401,7 @@ async fn tests_have_a_bound_of_their_own() {
             actix_rt::spawn(async move { handle.invoke(test).await })
         })
         .collect();
-    hanging.wait_for(4).await;
+    hanging.wait_for_total(4).await;
     assert_eq!(handle.in_flight(), 0, "tests take nothing from calls");
     assert_eq!(handle.invoke(test).await.outcome, Outcome::busy());
     for task in running {
@@ -363,23 +413,22 @@ async fn tests_have_a_bound_of_their_own() {
 /// An endpoint that says everything twice, before and after: no invocation gets what was said to another.
 #[actix::test]
 async fn an_answer_belongs_to_its_invocation() {
-    let receiver = Receiver::start(|seen| {
+    let receiver = Receiver::scripted(|seen| {
         let body: Value = serde_json::from_slice(&seen.body).expect("JSON");
         let answer = json!({"city": body["parameters"]["city"]}).to_string();
         let once = format!(
             "HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{answer}",
             answer.len()
         );
-        Play::Raw(once.repeat(2).into_bytes())
-    })
-    .await;
+        Answer::Bytes(once.repeat(2).into_bytes())
+    });
     let handle = real(Arc::new(SystemClock));
     let tenants = [TenantId::new(NOW), TenantId::new(NOW)];
     let running: Vec<_> = (0..60)
         .map(|n| {
             let city = format!("city {n}");
             let method = FunctionMethod::ALL[n % FunctionMethod::ALL.len()];
-            let mut call = invoke(receiver.url("/"), method, json!({"city": city}));
+            let mut call = invoke(receiver.outbound_url("/"), method, json!({"city": city}));
             call.tenant = tenants[n % 2];
             let handle = handle.clone();
             actix_rt::spawn(async move {
@@ -396,7 +445,7 @@ async fn an_answer_belongs_to_its_invocation() {
 #[actix::test]
 async fn silent_name_servers_of_one_tenant_hold_up_no_other() {
     let names = SlowNames::start();
-    let receiver = Receiver::start(|_| Play::answer(200, "", b"{}")).await;
+    let receiver = Receiver::scripted(|_| Answer::with(200, "", b"{}"));
     let config = FunctionsConfig {
         timeout: Duration::from_secs(3),
         ..FunctionsConfig::default()

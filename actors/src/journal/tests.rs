@@ -5,10 +5,9 @@ use sea_orm::{DbBackend, PaginatorTrait, Statement, sea_query::Expr};
 
 use super::*;
 use crate::{
-    clock::{Clock, SystemClock},
+    events::outbox::Audience,
     ledger::{self, LedgerError, LedgerHandle, LedgerParts},
-    outbox::Audience,
-    testing::{postgres_store, stores},
+    runtime::clock::{Clock, SystemClock},
 };
 use dikala_entities::EventKind;
 
@@ -131,7 +130,7 @@ async fn events(store: &Store, call: &call::Model) -> u64 {
 /// whose event has another id.
 #[actix::test]
 async fn what_is_written_twice_is_written_once() {
-    for (_folder, store) in stores().await {
+    for (_keep, store) in dikala_testkit::both().await {
         let (ledger, call) = (ledger(&store), ringing(SystemClock.now()));
         for entry in [begun(&call), answered(&call), invoked(&call, "one")] {
             for _ in 0..2 {
@@ -149,7 +148,7 @@ async fn what_is_written_twice_is_written_once() {
 /// Nothing of an entry is written where its call is another's, and what is beside it in the batch is written all the same.
 #[actix::test]
 async fn who_lost_a_call_writes_nothing_and_hinders_nobody() {
-    for (_folder, store) in stores().await {
+    for (_keep, store) in dikala_testkit::both().await {
         let now = SystemClock.now();
         let (ledger, call) = (ledger(&store), ringing(now));
         assert_eq!(ledger.write(begun(&call)).await, Ok(()));
@@ -187,7 +186,7 @@ async fn who_lost_a_call_writes_nothing_and_hinders_nobody() {
 /// The erasure has changed the row and not committed yet when the outcome of a function comes.
 #[actix::test]
 async fn an_outcome_that_comes_while_its_call_is_being_erased_is_not_kept() {
-    let Some(store) = postgres_store().await else {
+    let Some((_keep, store)) = dikala_testkit::postgres().await else {
         return;
     };
     let (ledger, call) = (ledger(&store), ringing(SystemClock.now()));
@@ -222,7 +221,7 @@ async fn an_outcome_that_comes_while_its_call_is_being_erased_is_not_kept() {
 /// Positions are given without a gap and never twice, in the order of the commits, to each tenant by itself.
 #[actix::test]
 async fn each_tenants_events_are_in_the_order_of_their_commits() {
-    for (_folder, store) in stores().await {
+    for (_keep, store) in dikala_testkit::both().await {
         let now = SystemClock.now();
         let (one, other) = (ledger(&store), ledger(&store));
         let tenants = [TenantId::new(now), TenantId::new(now), TenantId::new(now)];

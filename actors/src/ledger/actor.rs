@@ -10,14 +10,15 @@ use actix_rt::ArbiterHandle;
 use tokio::sync::oneshot;
 
 use super::{
-    LedgerError, LedgerParts, Outcome,
+    Booking, LedgerError, LedgerParts,
     batch::{Posting, write},
 };
 use crate::{
-    batches::{self, BatchStats},
-    gather::Gather,
-    meter::{MeteredContext, OnPanic},
     metered,
+    runtime::{
+        context::{MeteredContext, OnPanic},
+        group_commit::{BatchStats, GroupCommit, commit},
+    },
 };
 
 /// Items in one transaction.
@@ -28,24 +29,19 @@ const MAILBOX: usize = 4_096;
 
 /// Book and write this, and answer when it is durable.
 #[derive(Message)]
-#[rtype(result = "Outcome")]
+#[rtype(result = "Booking")]
 pub(super) struct Post(pub(super) Posting);
-
-/// Readiness asks whether the actor still takes messages.
-#[derive(Debug, Message)]
-#[rtype(result = "()")]
-pub(super) struct Ping;
 
 struct Waiting {
     posting: Posting,
-    reply: oneshot::Sender<Outcome>,
+    reply: oneshot::Sender<Booking>,
 }
 
 /// One shard of the ledger.
 pub struct CreditLedger {
     parts: LedgerParts,
     stats: Arc<BatchStats>,
-    gather: Gather<Waiting>,
+    queue: GroupCommit<Waiting>,
 }
 
 metered!(CreditLedger, "credit_ledger");
@@ -53,7 +49,7 @@ metered!(CreditLedger, "credit_ledger");
 impl std::fmt::Debug for CreditLedger {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("CreditLedger")
-            .field("waiting", &self.gather.waiting())
+            .field("waiting", &self.queue.waiting())
             .finish_non_exhaustive()
     }
 }
@@ -67,16 +63,16 @@ impl CreditLedger {
         MeteredContext::start(arbiter, MAILBOX, OnPanic::Restart, move |_| Self {
             parts,
             stats,
-            gather: Gather::new(BATCH_MAX, QUEUE_MAX),
+            queue: GroupCommit::new(BATCH_MAX, QUEUE_MAX),
         })
     }
 
     /// The batch runs as a task of its own: if this actor panics, who waits for a reply still gets it.
     fn pump(&mut self, ctx: &mut MeteredContext<Self>) {
-        if let Some(batch) = self.gather.take() {
+        if let Some(batch) = self.queue.take() {
             let task = actix_rt::spawn(book(self.parts.clone(), Arc::clone(&self.stats), batch));
             ctx.spawn(task.into_actor(self).map(|_, this, ctx| {
-                this.gather.finished();
+                this.queue.finished();
                 this.pump(ctx);
             }));
         }
@@ -89,16 +85,16 @@ impl Actor for CreditLedger {
 
 impl Supervised for CreditLedger {
     fn restarting(&mut self, _: &mut MeteredContext<Self>) {
-        self.gather = Gather::new(BATCH_MAX, QUEUE_MAX);
+        self.queue = GroupCommit::new(BATCH_MAX, QUEUE_MAX);
     }
 }
 
 impl Handler<Post> for CreditLedger {
-    type Result = ResponseFuture<Outcome>;
+    type Result = ResponseFuture<Booking>;
 
     fn handle(&mut self, Post(posting): Post, ctx: &mut MeteredContext<Self>) -> Self::Result {
         let (reply, outcome) = oneshot::channel();
-        if self.gather.push(Waiting { posting, reply }).is_err() {
+        if self.queue.push(Waiting { posting, reply }).is_err() {
             return Box::pin(async { Err(LedgerError::Busy) });
         }
         self.pump(ctx);
@@ -106,18 +102,12 @@ impl Handler<Post> for CreditLedger {
     }
 }
 
-impl Handler<Ping> for CreditLedger {
-    type Result = ();
-
-    fn handle(&mut self, _: Ping, _: &mut MeteredContext<Self>) {}
-}
-
 async fn book(parts: LedgerParts, stats: Arc<BatchStats>, batch: Vec<Waiting>) {
     let write_items = async |batch: &[Waiting]| {
         let postings: Vec<&Posting> = batch.iter().map(|waiting| &waiting.posting).collect();
         write(&parts, &postings).await
     };
-    batches::commit(batch, &stats, write_items, |batch, written| match written {
+    commit(batch, &stats, write_items, |batch, written| match written {
         Ok(written) => {
             parts.audience.tell(written.announced);
             for (waiting, outcome) in batch.into_iter().zip(written.outcomes) {

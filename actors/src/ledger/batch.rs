@@ -11,13 +11,13 @@ use dikala_entities::{TenantId, store::Transaction};
 use sea_orm::DbErr;
 
 use super::{
-    Booked, Item, LedgerError, LedgerParts, Outcome,
+    Booked, Booking, Item, LedgerError, LedgerParts,
     plan::plan,
     statements::{self, announce},
 };
 use crate::{
-    journal::{self, Entry, Verdict},
-    outbox::{self, Announced, NewEvent},
+    events::outbox::{self, Announced, NewEvent},
+    journal::{self, Entry, Obstacle},
 };
 
 /// How often a batch is made again because others were faster.
@@ -54,7 +54,7 @@ impl Posting {
     }
 
     /// What is to be written; nothing where the item was not booked.
-    fn entry(&self, outcome: &Outcome) -> Option<Arc<Entry>> {
+    fn entry(&self, outcome: &Booking) -> Option<Arc<Entry>> {
         match (self, outcome) {
             (Self::Write(entry), _) => Some(Arc::clone(entry)),
             (Self::BookAndWrite(_, consequence, made), Ok(booked)) => {
@@ -75,13 +75,13 @@ impl Posting {
 
 /// A batch that is on disk.
 pub(super) struct Written {
-    pub outcomes: Vec<Outcome>,
+    pub outcomes: Vec<Booking>,
     pub announced: Announced,
 }
 
 /// One try to write what is left of a batch.
 struct Round {
-    outcomes: Vec<Outcome>,
+    outcomes: Vec<Booking>,
     entries: Vec<Option<Arc<Entry>>>,
     /// None: something is not as it was read, and nothing may be committed.
     announced: Option<Announced>,
@@ -89,7 +89,7 @@ struct Round {
 
 /// Writes a batch. All that it answers with is committed.
 pub(super) async fn write(parts: &LedgerParts, batch: &[&Posting]) -> Result<Written, DbErr> {
-    let mut answers: Vec<Option<Outcome>> = batch.iter().map(|_| None).collect();
+    let mut answers: Vec<Option<Booking>> = batch.iter().map(|_| None).collect();
     let mut announced = Announced::default();
     for _ in 0..ROUNDS_MAX {
         let open: Vec<usize> = (0..batch.len())
@@ -99,7 +99,7 @@ pub(super) async fn write(parts: &LedgerParts, batch: &[&Posting]) -> Result<Wri
             break;
         }
         let postings: Vec<&Posting> = open.iter().map(|index| batch[*index]).collect();
-        let txn = parts.store.begin_core().await?;
+        let txn = parts.store.begin_critical().await?;
         let round = attempt(&txn, parts, &postings).await?;
         if let Some(told) = round.announced {
             txn.commit().await?;
@@ -111,16 +111,16 @@ pub(super) async fn write(parts: &LedgerParts, batch: &[&Posting]) -> Result<Wri
         }
         txn.rollback().await?;
         let entries: Vec<Option<&Entry>> = round.entries.iter().map(Option::as_deref).collect();
-        let verdicts = journal::verdicts(parts.store.core_reader(), &entries).await?;
-        for ((index, outcome), verdict) in open.into_iter().zip(round.outcomes).zip(verdicts) {
-            answers[index] = match verdict {
-                Some(Verdict::Done) => Some(outcome),
-                Some(Verdict::Conflict) => Some(Err(LedgerError::Conflict)),
+        let obstacles = journal::obstacles(parts.store.critical_reader(), &entries).await?;
+        for ((index, outcome), obstacle) in open.into_iter().zip(round.outcomes).zip(obstacles) {
+            answers[index] = match obstacle {
+                Some(Obstacle::Done) => Some(outcome),
+                Some(Obstacle::Conflict) => Some(Err(LedgerError::Conflict)),
                 None => None,
             };
         }
     }
-    let outcomes: Option<Vec<Outcome>> = answers.into_iter().collect();
+    let outcomes: Option<Vec<Booking>> = answers.into_iter().collect();
     outcomes
         .map(|outcomes| Written {
             outcomes,
@@ -150,7 +150,7 @@ async fn attempt(
         lows = book.lows.iter().map(|low| announce(low, now)).collect();
     }
     let mut booked = booked.into_iter();
-    let outcomes: Vec<Outcome> = postings
+    let outcomes: Vec<Booking> = postings
         .iter()
         .map(|posting| match posting.item() {
             Some(_) => booked.next().unwrap_or(Err(LedgerError::Unavailable)),

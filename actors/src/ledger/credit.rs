@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use dikala_entities::{MINUTES_MAX, Store, TransactionId, TransactionType, credit_transaction};
+use dikala_entities::{
+    MINUTES_MAX, Store, TransactionId, TransactionType, audit, credit_transaction,
+};
 
 use super::{
-    Booked, Credit, Item, LedgerError, LedgerParts,
+    Booked, Credit, Item, LedgerError, LedgerParts, and_write,
     batch::{Posting, write},
 };
-use crate::{clock::SharedClock, outbox::Audience};
+use crate::{events::outbox::Audience, journal::Entry, runtime::clock::SharedClock};
 
 const TEXT_CHARS_MAX: usize = 255;
 
@@ -23,23 +25,24 @@ pub enum CreditError {
     Database(#[from] sea_orm::DbErr),
 }
 
-/// Books credit through the same plan and the same statements as the ledger's actors.
+/// Books credit through the same plan and the same statements as the ledger's actors, with what the audit says of it.
 pub async fn credit(
     store: &Store,
     clock: SharedClock,
     node: &str,
     credit: Credit,
+    audit: Option<audit::Model>,
 ) -> Result<credit_transaction::Model, CreditError> {
     check(&credit).map_err(|wrong| CreditError::Refused(wrong.to_owned()))?;
     let kind = credit.kind;
-    let item = Item::Credit(credit, TransactionId::new(clock.now()));
+    let posting = posting(credit, TransactionId::new(clock.now()), audit);
     let parts = LedgerParts {
         store: store.clone(),
         clock,
         node: Arc::from(node),
         audience: Audience::default(),
     };
-    let mut written = write(&parts, &[&Posting::Book(item)]).await?;
+    let mut written = write(&parts, &[&posting]).await?;
     match written.outcomes.pop() {
         Some(Ok(Booked::Transaction(transaction))) => Ok(*transaction),
         Some(Err(LedgerError::NoAccount)) => Err(CreditError::NoTenant),
@@ -51,6 +54,20 @@ pub async fn credit(
             "nothing was booked; try again".to_owned(),
         )),
     }
+}
+
+/// A booking with the audit's entry of it, which is not written where the same was booked before.
+pub(super) fn posting(credit: Credit, id: TransactionId, audit: Option<audit::Model>) -> Posting {
+    let tenant = credit.tenant;
+    let item = Item::Credit(credit, id);
+    let consequence = move |booked: &Booked| Entry {
+        audit: match booked {
+            Booked::Transaction(booked) if booked.id == id => audit.clone(),
+            _ => None,
+        },
+        ..Entry::of(tenant)
+    };
+    and_write(item, consequence)
 }
 
 /// What no booking may be, whatever the balance is; says what is wrong.

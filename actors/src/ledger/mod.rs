@@ -22,7 +22,8 @@ use std::{
 use actix::{Addr, Message, Recipient};
 use actix_rt::ArbiterHandle;
 use dikala_entities::{
-    CallId, HangupReason, Store, TenantId, TransactionId, TransactionType, credit_transaction,
+    CallId, HangupReason, Store, TenantId, TransactionId, TransactionType, audit,
+    credit_transaction,
 };
 use sea_orm::DbBackend;
 
@@ -33,14 +34,17 @@ pub use self::{
     verify::{Report, verify},
 };
 use self::{
-    actor::{Ping, Post},
+    actor::Post,
     batch::{Made, Posting},
 };
 use crate::{
-    batches::{BatchReading, BatchStats},
-    clock::SharedClock,
+    events::outbox::Audience,
     journal::Entry,
-    outbox::Audience,
+    runtime::{
+        clock::SharedClock,
+        context::Ping,
+        group_commit::{BatchReading, BatchStats},
+    },
 };
 
 /// Ledger actors on PostgreSQL, where row locks of different tenants do not meet. SQLite has one writer anyway.
@@ -171,7 +175,7 @@ enum Booked {
     Nothing,
 }
 
-type Outcome = Result<Booked, LedgerError>;
+type Booking = Result<Booked, LedgerError>;
 
 impl Item {
     fn tenant(&self) -> TenantId {
@@ -285,12 +289,16 @@ impl LedgerHandle {
         }
     }
 
-    /// Books a purchase, a bonus, a refund or an adjustment.
-    pub async fn credit(&self, credit: Credit) -> Result<credit_transaction::Model, LedgerError> {
+    /// Books a purchase, a bonus, a refund or an adjustment, with what the audit says of it.
+    pub async fn credit(
+        &self,
+        credit: Credit,
+        audit: Option<audit::Model>,
+    ) -> Result<credit_transaction::Model, LedgerError> {
         credit::check(&credit).map_err(LedgerError::Invalid)?;
         let tenant = credit.tenant;
         let id = TransactionId::new(self.clock.now());
-        match self.post(Posting::Book(Item::Credit(credit, id))).await? {
+        match self.post(credit::posting(credit, id, audit)).await? {
             Booked::Transaction(transaction) => {
                 if let Some(recipient) = self.credited.get() {
                     // Lost where the mailbox is full: the calls ask again by themselves.
@@ -317,7 +325,7 @@ impl LedgerHandle {
         self.stats.reading()
     }
 
-    async fn post(&self, posting: Posting) -> Outcome {
+    async fn post(&self, posting: Posting) -> Booking {
         let shard = posting.tenant().as_u128() % self.shards.len().max(1) as u128;
         let shard = self
             .shards

@@ -8,7 +8,7 @@ use dikala_entities::{
 };
 
 use super::{
-    Admission, Admit, Booked, Credit, Extend, Grant, Item, LedgerError, Outcome, Settle, Settlement,
+    Admission, Admit, Booked, Booking, Credit, Extend, Grant, Item, LedgerError, Settle, Settlement,
 };
 
 /// What the items of a batch are about, as it stands in the store; and, after [`plan`], as it is to stand there.
@@ -34,7 +34,7 @@ pub(super) struct Low {
 }
 
 /// Books the items, one after the other. A refused item changes nothing but what remembers the refusal.
-pub(super) fn plan(book: &mut Book, items: &[Item], now: Millis) -> Vec<Outcome> {
+pub(super) fn plan(book: &mut Book, items: &[Item], now: Millis) -> Vec<Booking> {
     items
         .iter()
         .map(|item| match item {

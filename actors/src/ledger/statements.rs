@@ -8,7 +8,8 @@ use dikala_entities::{
     CallId, EventKind, Millis, TenantId,
     batch::BatchWrite,
     credit_account, credit_hold, credit_transaction,
-    store::{Kind, Transaction, is_one_of},
+    rows::{Kind, is_one_of},
+    store::Transaction,
 };
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, IdenStatic,
@@ -22,7 +23,7 @@ use super::{
     Item,
     plan::{Book, Low, credit_key},
 };
-use crate::outbox::NewEvent;
+use crate::events::outbox::NewEvent;
 
 /// Identifiers bound in one statement.
 const CHUNK: usize = 500;
@@ -66,16 +67,23 @@ fn accounts_and_holds(backend: DbBackend) -> String {
     };
     let accounts = credit_account::Column::iter().map(|column| column.as_str());
     let holds = credit_hold::Column::iter().map(|column| column.as_str());
-    let lock = match backend {
-        DbBackend::Postgres => " FOR UPDATE OF a",
-        _ => "",
+    // Each hold by its key, once: joined to the account first, all holds of the tenant would be looked through for each batch.
+    let (found, lock) = match backend {
+        DbBackend::Postgres => (
+            "json_array_elements_text($2::json) AS asked (id) \
+             CROSS JOIN LATERAL (SELECT * FROM credit_holds WHERE call_id = asked.id LIMIT 1) AS found",
+            " FOR UPDATE OF a",
+        ),
+        _ => (
+            "json_each(?2) AS asked CROSS JOIN credit_holds AS found ON found.call_id = asked.value",
+            "",
+        ),
     };
     format!(
-        "SELECT {}, {} FROM credit_accounts a LEFT JOIN credit_holds h ON h.tenant_id = a.tenant_id AND {} \
+        "SELECT {}, {} FROM credit_accounts a LEFT JOIN (SELECT found.* FROM {found}) AS h ON h.tenant_id = a.tenant_id \
          WHERE {} ORDER BY a.tenant_id{lock}",
         named("a", accounts.collect()),
         named("h", holds.collect()),
-        is_one_of(backend, "h.call_id", 2),
         is_one_of(backend, "a.tenant_id", 1),
     )
 }

@@ -2,7 +2,7 @@
 //! where that is asked for.
 
 use std::{
-    fmt, io,
+    io,
     net::{IpAddr, SocketAddr},
     sync::Arc,
     time::Duration,
@@ -18,10 +18,10 @@ use rustls::{ClientConfig, pki_types::ServerName};
 use tokio_rustls::TlsConnector;
 
 use super::{
-    ErrorKind,
+    failure::{DialError, ErrorKind},
     guard::{Guard, Reach},
     resolver::{ResolveError, Resolver},
-    wire::{Socket, Wire},
+    wire::{Carrier, Wire},
 };
 
 /// The addresses of one name that are tried; a name with hundreds is somebody's game.
@@ -59,18 +59,6 @@ pub(super) struct GuardedConnector {
     pub(super) tls: Option<Arc<ClientConfig>>,
 }
 
-/// A connection was not made. Travels through the HTTP client inside its own error.
-#[derive(Debug)]
-pub(super) struct DialError(pub(super) ErrorKind);
-
-impl fmt::Display for DialError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.as_str())
-    }
-}
-
-impl std::error::Error for DialError {}
-
 impl Service<ConnectInfo<Uri>> for GuardedConnector {
     type Response = Connection<Uri, Wire>;
     type Error = ConnectError;
@@ -97,13 +85,13 @@ impl GuardedConnector {
         let port = uri.port_u16().unwrap_or(default_port);
         let tcp = self.dial(host, port).await?;
         let Some(tls) = &self.tls else {
-            return Ok(Wire::new(Socket::Plain(tcp)));
+            return Ok(Wire::new(Carrier::Plain(tcp)));
         };
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let name = ServerName::try_from(bare.to_owned()).map_err(|_| ErrorKind::Tls)?;
         let tls = TlsConnector::from(Arc::clone(tls)).connect(name, tcp).await;
         let tls = tls.map_err(|_| ErrorKind::Tls)?;
-        Ok(Wire::new(Socket::Tls(Box::new(tls))))
+        Ok(Wire::new(Carrier::Tls(Box::new(tls))))
     }
 
     async fn dial(&self, host: &str, port: u16) -> Result<TcpStream, ErrorKind> {

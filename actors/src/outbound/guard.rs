@@ -1,5 +1,8 @@
 //! Which addresses may be dialled on behalf of a tenant: public ones, and what the operator allows beyond.
 //!
+//! Our own, because the standard library does not tell yet which addresses are global (`IpAddr::is_global` is unstable), and what
+//! is refused must not change with a library's version.
+//!
 //! The ranges are those of the IANA special-purpose address registries
 //! (<https://www.iana.org/assignments/iana-ipv4-special-registry>, `…/iana-ipv6-special-registry`), multicast, and in IPv6
 //! everything outside the global unicast block 2000::/3. The few ranges in the registries that are globally reachable
@@ -10,7 +13,10 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::IpNet;
 
-use super::names::{self, AllowedHost};
+use super::{
+    blocked::Blocked,
+    names::{self, AllowedHost},
+};
 
 /// The rule for outbound connections.
 #[derive(Clone, Debug, Default)]
@@ -46,21 +52,6 @@ pub(super) enum Reach {
     Public,
     /// The operator trusts the name.
     Anywhere,
-}
-
-/// The address may not be dialled.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Blocked {
-    #[error("must be the name of a public host, not an internal or special one")]
-    Internal,
-    #[error("must not use the port of another protocol; web servers are at 443, 8443 and the like")]
-    Port,
-    #[error("must not be, or resolve to, an address that is not public")]
-    NotPublic,
-    #[error("must not point at this service itself")]
-    Own,
-    #[error("must begin with https://")]
-    Insecure,
 }
 
 impl Guard {

@@ -3,23 +3,27 @@
 //! Architecture invariant: no request leaves this program for an address that a tenant gave, except through [`Outbound`].
 
 mod answer;
+mod blocked;
 mod client;
 mod connector;
+mod exchange;
+mod failure;
 mod guard;
 mod names;
 mod resolver;
 mod tls;
 mod wire;
 
-pub use client::{
-    Client, ERROR_KINDS, ErrorKind, Exchange, Failure, Head, Open, Outbound, OutboundError,
-    exchange, open,
-};
-pub use guard::{AllowedHosts, Blocked, Guard};
+pub use blocked::Blocked;
+pub use client::{Client, Outbound};
+pub use exchange::{Exchange, Head, Open, exchange, open};
+pub use failure::{ERROR_KINDS, ErrorKind, Failure};
+pub use guard::{AllowedHosts, Guard};
 pub use names::{AllowedHost, AllowedHostError};
+pub use tls::OutboundError;
 
 #[cfg(test)]
-pub(crate) mod receiver;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Which names and ports may stand in a tenant's address, whatever a name server says of them. Pure.
 
-use super::Blocked;
+use super::blocked::Blocked;
 
 /// Domains of which every name is local, internal, or no host at all: special-use names of the IANA registry
 /// (<https://www.iana.org/assignments/special-use-domain-names>) that nobody's public server has, those that RFC 6762

@@ -12,7 +12,7 @@ use dikala_entities::TenantId;
 use futures_util::future::{BoxFuture, FutureExt, Shared};
 
 use super::names::is_localhost;
-use crate::shares::Shares;
+use crate::runtime::shares::Shares;
 
 /// A lookup that takes longer counts as failed. The system's own patience is often 10 s and more.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(5);

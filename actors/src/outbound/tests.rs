@@ -5,10 +5,11 @@ use std::time::{Duration, Instant};
 use awc::http::{Method, header::HeaderMap};
 use bytes::Bytes;
 use dikala_entities::{Millis, OutboundUrl, TenantId, UrlPolicy};
+use dikala_testkit::{Answer, Receiver};
 
 use super::{
     Blocked, Client, ErrorKind, Exchange, Failure, Guard, Head, Outbound, exchange,
-    receiver::{Play, Receiver, local_outbound},
+    testing::local_outbound,
 };
 
 const BODY_MAX: usize = 16 * 1024;
@@ -36,11 +37,11 @@ async fn ask(client: &Client, url: &str) -> Result<Exchange, Failure> {
     answer
 }
 
-async fn play(play: Play) -> Result<Exchange, Failure> {
-    let receiver = Receiver::start(move |_| play.clone()).await;
+async fn play(play: Answer) -> Result<Exchange, Failure> {
+    let receiver = Receiver::scripted(move |_| play.clone());
     ask(
         &local_outbound().client(None, 8),
-        receiver.url("/").as_str(),
+        receiver.outbound_url("/").as_str(),
     )
     .await
 }
@@ -51,14 +52,14 @@ fn kind(answer: Result<Exchange, Failure>) -> ErrorKind {
 
 #[actix::test]
 async fn a_server_that_hangs_or_drips_is_cut_off_in_time() {
-    assert_eq!(kind(play(Play::Hang).await), ErrorKind::Timeout);
-    let head = play(Play::Drip(b"HTTP/1.1 200 OK\r\nx-slow: ".to_vec())).await;
+    assert_eq!(kind(play(Answer::Hang).await), ErrorKind::Timeout);
+    let head = play(Answer::DripHead).await;
     assert_eq!(kind(head), ErrorKind::Timeout);
     let raw = b"HTTP/1.1 200 OK\r\ncontent-length: 9999\r\n\r\nthe beginning".to_vec();
-    let receiver = Receiver::start(move |_| Play::Raw(raw.clone())).await;
+    let receiver = Receiver::scripted(move |_| Answer::Bytes(raw.clone()));
     let body = ask(
         &local_outbound().client(None, 8),
-        receiver.url("/").as_str(),
+        receiver.outbound_url("/").as_str(),
     )
     .await;
     let expected = Failure {
@@ -71,28 +72,28 @@ async fn a_server_that_hangs_or_drips_is_cut_off_in_time() {
 
 #[actix::test]
 async fn a_body_without_end_is_cut_and_counts_by_its_status() {
-    let answer = play(Play::Endless).await.expect("an answer");
+    let answer = play(Answer::TenGigabytes).await.expect("an answer");
     assert_eq!((answer.status, answer.truncated), (200, true));
     assert_eq!(answer.body.len(), BODY_MAX);
 }
 
 #[actix::test]
 async fn a_body_is_kept_as_it_came() {
-    let exact = play(Play::answer(200, "", &vec![7; BODY_MAX]))
+    let exact = play(Answer::with(200, "", &vec![7; BODY_MAX]))
         .await
         .expect("an answer");
     assert_eq!((exact.body.len(), exact.truncated), (BODY_MAX, false));
-    let more = play(Play::answer(200, "", &vec![7; BODY_MAX + 1]))
+    let more = play(Answer::with(200, "", &vec![7; BODY_MAX + 1]))
         .await
         .expect("an answer");
     assert_eq!((more.body.len(), more.truncated), (BODY_MAX, true));
     // The beginning of a gzip stream: kept, never unpacked.
     let gzip = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3];
-    let packed = play(Play::answer(200, "content-encoding: gzip\r\n", &gzip))
+    let packed = play(Answer::with(200, "content-encoding: gzip\r\n", &gzip))
         .await
         .expect("an answer");
     assert_eq!(packed.body, gzip);
-    let bytes = play(Play::answer(500, "retry-after: 7\r\n", b"\xff\x00\xfe"))
+    let bytes = play(Answer::with(500, "retry-after: 7\r\n", b"\xff\x00\xfe"))
         .await
         .expect("an answer");
     assert_eq!((bytes.status, bytes.body), (500, b"\xff\x00\xfe".to_vec()));
@@ -101,14 +102,14 @@ async fn a_body_is_kept_as_it_came() {
 
 #[actix::test]
 async fn what_is_not_http_has_its_name() {
-    assert_eq!(kind(play(Play::Reset).await), ErrorKind::Reset);
+    assert_eq!(kind(play(Answer::Reset).await), ErrorKind::Reset);
     for bad in [
         &b"SSH-2.0-OpenSSH_9.9\r\n\r\n"[..],
         b"HTTP/1.1 200 OK\r\nbad header\r\n\r\n",
         b"HTTP/1.1 9999 X\r\n\r\n",
         b"\x00\x01\x02\r\n\r\n",
     ] {
-        let answer = play(Play::Raw(bad.to_vec())).await;
+        let answer = play(Answer::Bytes(bad.to_vec())).await;
         assert_eq!(kind(answer), ErrorKind::InvalidResponse, "{bad:?}");
     }
     let huge = [
@@ -116,7 +117,7 @@ async fn what_is_not_http_has_its_name() {
         b"x-a: b\r\n".repeat(1_000_000),
     ]
     .concat();
-    let kind = kind(play(Play::Raw(huge)).await);
+    let kind = kind(play(Answer::Bytes(huge)).await);
     assert!(
         matches!(kind, ErrorKind::InvalidResponse | ErrorKind::Reset),
         "{kind:?}"
@@ -125,19 +126,19 @@ async fn what_is_not_http_has_its_name() {
 
 #[actix::test]
 async fn redirects_are_answers_and_nothing_is_asked_for_packed() {
-    let receiver = Receiver::start(|_| Play::answer(307, "location: /other\r\n", b"")).await;
+    let receiver = Receiver::scripted(|_| Answer::with(307, "location: /other\r\n", b""));
     let client = local_outbound().client(None, 8);
     for _ in 0..3 {
-        let answer = ask(&client, receiver.url("/a").as_str())
+        let answer = ask(&client, receiver.outbound_url("/a").as_str())
             .await
             .expect("an answer");
         assert_eq!(answer.status, 307);
     }
-    let seen = receiver.seen();
+    let seen = receiver.all();
     assert_eq!(seen.len(), 3);
     assert!(
         seen.iter()
-            .all(|seen| seen.target == "/a" && seen.method == "POST")
+            .all(|seen| seen.target() == "/a" && seen.method == "POST")
     );
     assert!(!seen[0].headers.contains_key("accept-encoding"));
     let agent = format!("Dikala/{}", env!("CARGO_PKG_VERSION"));
@@ -151,7 +152,7 @@ async fn nobody_there_and_no_tls_have_their_names() {
     drop(closed);
     let client = local_outbound().client(None, 8);
     assert_eq!(kind(ask(&client, &url).await), ErrorKind::Connect);
-    let plain = Receiver::start(|_| Play::Reset).await;
+    let plain = Receiver::scripted(|_| Answer::Reset);
     // The receiver waits for the end of a head that never comes: the handshake stalls.
     let stalled = ask(&client, &format!("https://{}/", plain.address)).await;
     assert_eq!(kind(stalled), ErrorKind::Timeout);
@@ -171,7 +172,7 @@ async fn nobody_there_and_no_tls_have_their_names() {
 
 #[actix::test]
 async fn an_address_that_is_not_public_is_never_dialled() {
-    let receiver = Receiver::start(|_| Play::answer(200, "", b"")).await;
+    let receiver = Receiver::scripted(|_| Answer::with(200, "", b""));
     let port = receiver.address.port();
     let strict = Outbound::new(
         Guard {
@@ -205,9 +206,13 @@ async fn an_address_that_is_not_public_is_never_dialled() {
         None,
     )
     .expect("outbound");
-    let plain = ask(&https_only.client(None, 8), receiver.url("/").as_str()).await;
+    let plain = ask(
+        &https_only.client(None, 8),
+        receiver.outbound_url("/").as_str(),
+    )
+    .await;
     assert_eq!(kind(plain), ErrorKind::BlockedTarget);
-    assert!(receiver.seen().is_empty());
+    assert!(receiver.all().is_empty());
 }
 
 #[actix::test]

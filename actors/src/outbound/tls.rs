@@ -1,6 +1,9 @@
 //! Whom outbound TLS trusts: the public certificate authorities, and the operator's own if he names any.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use rustls::{
     ClientConfig, RootCertStore,
@@ -8,7 +11,21 @@ use rustls::{
     pki_types::{CertificateDer, pem::PemObject},
 };
 
-use super::OutboundError;
+/// The outbound settings cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OutboundError {
+    #[error(
+        "outbound.extra_ca_file {path:?} cannot be used: {reason}; give a PEM file of certificates"
+    )]
+    ExtraCa {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    #[error("TLS cannot be set up: {0}")]
+    Tls(rustls::Error),
+}
 
 /// The settings that every outbound connection shares. Offers HTTP/1.1 only: one exchange per connection at a time is what lanes count.
 pub(super) fn client_config(extra_ca: Option<&Path>) -> Result<Arc<ClientConfig>, OutboundError> {

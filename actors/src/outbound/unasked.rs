@@ -13,10 +13,9 @@ use std::{
 use awc::http::{Method, header::HeaderMap};
 use bytes::Bytes;
 
-use super::{
-    Client, ErrorKind, Exchange, Failure, Head, exchange,
-    receiver::{Play, Receiver, local_outbound},
-};
+use dikala_testkit::{Answer, Receiver};
+
+use super::{Client, ErrorKind, Exchange, Failure, Head, exchange, testing::local_outbound};
 
 const LIMIT: Duration = Duration::from_secs(10);
 const INTERIM: [&[u8]; 3] = [
@@ -315,18 +314,21 @@ async fn trailers_and_extensions_are_read_and_bounded() {
     sixty(&some, &local_outbound().client(None, 6)).await;
     assert_eq!(some.connections(), 6);
     for endless in ["1;", "0\r\nx: ", "0\r\n"] {
-        let receiver = Receiver::start(move |_| {
+        let receiver = Receiver::scripted(move |_| {
             let filler = if endless.ends_with("0\r\n") {
                 "x: y\r\n"
             } else {
                 "yyyyyy"
             };
-            Play::Raw(format!("{head}{endless}{}", filler.repeat(10_000)).into_bytes())
-        })
-        .await;
+            Answer::Bytes(format!("{head}{endless}{}", filler.repeat(10_000)).into_bytes())
+        });
         let head = Head {
             method: Method::POST,
-            uri: receiver.url("/").as_str().parse().expect("an address"),
+            uri: receiver
+                .outbound_url("/")
+                .as_str()
+                .parse()
+                .expect("an address"),
             headers: HeaderMap::new(),
         };
         let client = local_outbound().client(None, 1);

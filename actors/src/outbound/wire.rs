@@ -23,14 +23,14 @@ use super::answer::{Answer, Invalid};
 const READ_BYTES: usize = 8 * 1024;
 
 /// What carries the bytes.
-pub(super) enum Socket {
+pub(super) enum Carrier {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
 /// A connection that carries requests and their answers in turn.
 pub(super) struct Wire {
-    socket: Socket,
+    socket: Carrier,
     phase: Phase,
     /// Read from the socket and not understood yet.
     came: BytesMut,
@@ -57,7 +57,7 @@ impl fmt::Debug for Wire {
     }
 }
 
-impl Socket {
+impl Carrier {
     fn tcp(&self) -> &TcpStream {
         match self {
             Self::Plain(tcp) => tcp,
@@ -75,7 +75,7 @@ impl Socket {
 }
 
 impl Wire {
-    pub(super) fn new(socket: Socket) -> Self {
+    pub(super) fn new(socket: Carrier) -> Self {
         Self {
             socket,
             phase: Phase::Idle,
@@ -88,7 +88,7 @@ impl Wire {
     /// Whether the server said anything, or hung up, while nothing was asked.
     fn spoke_unasked(&mut self, cx: &mut Context<'_>) -> bool {
         // On a new TLS connection there may be session tickets, which only TLS itself can tell from an answer.
-        let expected = matches!(self.socket, Socket::Tls(_)) && !self.used;
+        let expected = matches!(self.socket, Carrier::Tls(_)) && !self.used;
         if !expected && self.socket.has_more() {
             return true;
         }
@@ -217,7 +217,7 @@ impl ActixStream for Wire {
     }
 }
 
-impl AsyncRead for Socket {
+impl AsyncRead for Carrier {
     fn poll_read(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -230,7 +230,7 @@ impl AsyncRead for Socket {
     }
 }
 
-impl AsyncWrite for Socket {
+impl AsyncWrite for Carrier {
     fn poll_write(
         self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -274,7 +274,7 @@ mod tests {
         let address = listener.local_addr().expect("an address");
         let ours = TcpStream::connect(address).await.expect("a connection");
         let (theirs, _) = listener.accept().await.expect("a connection");
-        (Wire::new(Socket::Plain(ours)), theirs)
+        (Wire::new(Carrier::Plain(ours)), theirs)
     }
 
     /// Asks, and reads the answer that the client would see.

@@ -1,6 +1,6 @@
-//! The actor in front of the engine: messages in, nothing decided.
+//! The actor in front of the courier: messages in, nothing decided.
 //!
-//! After a panic it comes back with a new engine, which reads everything from the table again; what the old one had in
+//! After a panic it comes back with a new courier, which reads everything from the table again; what the old one had in
 //! flight may be sent twice.
 
 use std::{rc::Rc, sync::Arc, time::Duration};
@@ -8,8 +8,15 @@ use std::{rc::Rc, sync::Arc, time::Duration};
 use actix::{Actor, Handler, Message, ResponseFuture, Supervised};
 use dikala_entities::{DeliveryId, WebhookId, webhook};
 
-use super::{Services, TestError, WebhooksConfig, engine::Engine, stats::Stats};
-use crate::{meter::MeteredContext, metered, outbox::Deliver};
+use super::{
+    TestError, WebhookParts, WebhooksConfig,
+    courier::Courier,
+    drain::drain,
+    poller, recovery,
+    stats::Stats,
+    test_delivery::{self, Tests},
+};
+use crate::{events::outbox::Deliver, metered, runtime::context::MeteredContext};
 
 /// Something may have become due in the table.
 #[derive(Message)]
@@ -37,30 +44,27 @@ pub(super) struct Drain {
     pub(super) limit: Duration,
 }
 
-/// Are you there?
-#[derive(Message)]
-#[rtype(result = "()")]
-pub(super) struct Ping;
-
 /// Hands committed deliveries to their endpoints, and those that are due again.
 #[derive(Debug)]
 pub struct WebhookDispatcher {
-    services: Services,
+    parts: WebhookParts,
     config: WebhooksConfig,
     stats: Arc<Stats>,
-    engine: Rc<Engine>,
+    courier: Rc<Courier>,
+    tests: Tests,
 }
 
 metered!(WebhookDispatcher, "webhook_dispatcher");
 
 impl WebhookDispatcher {
-    pub(super) fn new(services: Services, config: WebhooksConfig, stats: Arc<Stats>) -> Self {
-        let engine = Engine::new(services.clone(), &config, Arc::clone(&stats));
+    pub(super) fn new(parts: WebhookParts, config: WebhooksConfig, stats: Arc<Stats>) -> Self {
+        let courier = Courier::new(parts.clone(), &config, Arc::clone(&stats));
         Self {
-            services,
+            parts,
             config,
             stats,
-            engine,
+            courier,
+            tests: Tests::default(),
         }
     }
 }
@@ -69,19 +73,23 @@ impl Actor for WebhookDispatcher {
     type Context = MeteredContext<Self>;
 
     fn started(&mut self, _: &mut Self::Context) {
-        self.engine.start();
-        self.engine.recover();
+        actix_rt::spawn(poller::run(Rc::clone(&self.courier)));
+        actix_rt::spawn(recovery::run(Rc::clone(&self.courier)));
     }
 
     fn stopped(&mut self, _: &mut Self::Context) {
-        self.engine.abandon();
+        self.courier.abandon();
     }
 }
 
 impl Supervised for WebhookDispatcher {
     fn restarting(&mut self, _: &mut Self::Context) {
-        self.engine.abandon();
-        self.engine = Engine::new(self.services.clone(), &self.config, Arc::clone(&self.stats));
+        self.courier.abandon();
+        *self = Self::new(
+            self.parts.clone(),
+            self.config.clone(),
+            Arc::clone(&self.stats),
+        );
     }
 }
 
@@ -89,7 +97,7 @@ impl Handler<Deliver> for WebhookDispatcher {
     type Result = ();
 
     fn handle(&mut self, Deliver(dispatches): Deliver, _: &mut Self::Context) {
-        self.engine.deliver(dispatches);
+        self.courier.deliver(dispatches);
     }
 }
 
@@ -97,7 +105,7 @@ impl Handler<Wake> for WebhookDispatcher {
     type Result = ();
 
     fn handle(&mut self, _: Wake, _: &mut Self::Context) {
-        self.engine.wake();
+        self.courier.wake();
     }
 }
 
@@ -105,7 +113,7 @@ impl Handler<Refresh> for WebhookDispatcher {
     type Result = ();
 
     fn handle(&mut self, refresh: Refresh, _: &mut Self::Context) {
-        self.engine.refresh(refresh.webhook);
+        self.courier.refresh(refresh.webhook);
     }
 }
 
@@ -113,24 +121,18 @@ impl Handler<Test> for WebhookDispatcher {
     type Result = ResponseFuture<Result<DeliveryId, TestError>>;
 
     fn handle(&mut self, test: Test, _: &mut Self::Context) -> Self::Result {
-        let engine = Rc::clone(&self.engine);
-        Box::pin(async move { engine.test(*test.webhook).await })
+        let (courier, tests) = (Rc::clone(&self.courier), self.tests.clone());
+        Box::pin(test_delivery::send(courier, tests, *test.webhook))
     }
 }
 
 impl Handler<Drain> for WebhookDispatcher {
     type Result = ResponseFuture<()>;
 
-    fn handle(&mut self, drain: Drain, _: &mut Self::Context) -> Self::Result {
-        let engine = Rc::clone(&self.engine);
-        Box::pin(async move { engine.drain(drain.limit).await })
+    fn handle(&mut self, message: Drain, _: &mut Self::Context) -> Self::Result {
+        let (courier, tests) = (Rc::clone(&self.courier), self.tests.clone());
+        Box::pin(drain(courier, tests, message.limit))
     }
-}
-
-impl Handler<Ping> for WebhookDispatcher {
-    type Result = ();
-
-    fn handle(&mut self, _: Ping, _: &mut Self::Context) {}
 }
 
 /// Panic, please.

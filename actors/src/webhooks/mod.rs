@@ -1,25 +1,23 @@
 //! Delivering events: committed deliveries go out at once, failed ones are tried again from the table, and nobody's
 //! endpoint slows anybody else's.
 //!
-//! [`dispatcher`] is the actor, a thin shell around [`engine`]; [`lane`] is one endpoint's queue; [`circuit`](crate::circuit), [`retry`],
-//! [`signature`] and [`headers`](mod@headers) are the decisions; [`table`] and [`results`] are the SQL; [`recovery`] sends
-//! again what failed in a time.
+//! [`dispatcher`] is the actor. What is done when is decided by the pure [`scheduler`]; the [`courier`] carries that out, with an
+//! [`attempt`] for each delivery and the [`recorder`] for what came of it. Beside it the [`poller`] looks at the table for what is
+//! due, [`recovery`] sends again what failed in a time, and there are [`test_delivery`] and [`drain`]. [`store`] is the SQL.
 
 mod attempt;
+mod courier;
 mod dispatcher;
-mod engine;
-mod headers;
-mod lane;
-mod reader;
+mod drain;
+mod poller;
 mod recorder;
 pub mod recovery;
-mod results;
 pub mod retry;
 mod sample;
-pub mod signature;
+mod scheduler;
 pub mod stats;
-mod table;
-mod trial;
+mod store;
+mod test_delivery;
 
 #[cfg(test)]
 mod tests;
@@ -31,20 +29,22 @@ use actix_rt::ArbiterHandle;
 use dikala_entities::{DeliveryId, Store, Vault, WebhookId, webhook};
 
 pub use self::{
+    attempt::{Envelope, headers, signature},
     dispatcher::WebhookDispatcher,
-    headers::{Envelope, headers},
-    results::lock_deliveries,
     sample::sample,
+    store::results::lock_deliveries,
 };
 use self::{
     dispatcher::{Drain, Refresh, Test, Wake},
     stats::{Stats, StatsReading},
 };
 use crate::{
-    clock::SharedClock,
-    meter::{MeteredContext, OnPanic},
+    events::outbox::Deliver,
     outbound::Outbound,
-    outbox::Deliver,
+    runtime::{
+        clock::SharedClock,
+        context::{MeteredContext, OnPanic, Ping},
+    },
 };
 
 /// Messages that may wait for the dispatcher. What does not fit is found in the table a second later.
@@ -76,7 +76,7 @@ impl Default for WebhooksConfig {
 
 /// What the dispatcher works with.
 #[derive(Clone, Debug)]
-pub struct Services {
+pub struct WebhookParts {
     pub store: Store,
     pub clock: SharedClock,
     pub vault: Vault,
@@ -108,13 +108,13 @@ pub struct WebhooksHandle {
 /// Starts the dispatcher on `arbiter`, which should be its own: the HTTP clients live there.
 pub fn start(
     arbiter: &ArbiterHandle,
-    services: Services,
+    parts: WebhookParts,
     config: WebhooksConfig,
 ) -> WebhooksHandle {
     let stats = Arc::new(Stats::default());
     let shared = Arc::clone(&stats);
     let dispatcher = MeteredContext::start(arbiter, MAILBOX, OnPanic::Restart, move |_| {
-        WebhookDispatcher::new(services, config, shared)
+        WebhookDispatcher::new(parts, config, shared)
     });
     WebhooksHandle { dispatcher, stats }
 }
@@ -156,7 +156,7 @@ impl WebhooksHandle {
 
     /// Whether the dispatcher answers.
     pub async fn is_alive(&self) -> bool {
-        self.dispatcher.send(dispatcher::Ping).await.is_ok()
+        self.dispatcher.send(Ping).await.is_ok()
     }
 
     /// Counts and times for the metrics.

@@ -1,106 +1,103 @@
-//! Group commit of what came of attempts: while one batch is being written the next one gathers.
+//! Group commit of what came of attempts: while one batch is being written the next one gathers. A batch is written however
+//! long that takes; an attempt that was made is not made again because the database was away.
 
-use std::{rc::Rc, sync::atomic::Ordering::Relaxed, time::Duration};
+use std::{cell::RefCell, time::Duration};
 
-use sea_orm::DbErr;
+use dikala_entities::Store;
+use tokio::sync::oneshot;
 
 use super::{
-    engine::{Engine, Finished, State},
-    lane::Target,
-    results::{self, DisabledNow, Done},
-    retry::Verdict,
+    attempt::AttemptRecord,
+    scheduler::UNRECORDED_MAX,
+    store::results::{self, DisabledNow},
 };
+use crate::runtime::group_commit::GroupCommit;
 
+/// Attempts in one write.
+const RECORD_BATCH: usize = 256;
 /// The first wait after a write that failed; doubled up to [`AGAIN_MAX`].
 const AGAIN: Duration = Duration::from_millis(100);
 const AGAIN_MAX: Duration = Duration::from_secs(5);
 
-impl Engine {
-    /// Writes what waits, unless a write is under way: that one goes on by itself.
-    pub(super) fn record(self: &Rc<Self>) {
-        let Some(batch) = self.state.borrow_mut().results.take() else {
-            return;
-        };
-        let engine = Rc::clone(self);
-        actix_rt::spawn(async move {
-            let mut next = Some(batch);
-            while let Some(batch) = next.take() {
-                if !engine.record_batch(batch).await {
-                    return;
-                }
-                let mut state = engine.state.borrow_mut();
-                state.results.finished();
-                next = state.results.take();
-                drop(state);
-                engine.changed.notify_waiters();
-                engine.pump();
-            }
-        });
+/// A record on its way to the table, and who waits for it to be there.
+#[derive(Debug)]
+struct Queued {
+    record: AttemptRecord,
+    recorded: Option<oneshot::Sender<()>>,
+}
+
+/// What waits to be written.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    queue: RefCell<GroupCommit<Queued>>,
+}
+
+/// Records in one write.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) records: Vec<AttemptRecord>,
+    waiting: Vec<oneshot::Sender<()>>,
+}
+
+impl Recorder {
+    pub(super) fn new() -> Self {
+        // No attempt begins beyond `UNRECORDED_MAX`, and this has room for those under way then.
+        let queue = GroupCommit::new(RECORD_BATCH, UNRECORDED_MAX * 4);
+        Self {
+            queue: RefCell::new(queue),
+        }
     }
 
-    /// Writes one batch however long it takes; an attempt that was made is not made again because the database was away.
-    /// Returns whether this engine still works.
-    async fn record_batch(&self, batch: Vec<Finished>) -> bool {
-        let (rows, waiters): (Vec<Done>, Vec<_>) = batch
+    /// Queues a record. False where there is no room for it.
+    pub(super) fn push(
+        &self,
+        record: AttemptRecord,
+        recorded: Option<oneshot::Sender<()>>,
+    ) -> bool {
+        let queued = Queued { record, recorded };
+        self.queue.borrow_mut().push(queued).is_ok()
+    }
+
+    /// The next batch, if none is being written. [`finished`](Self::finished) must follow.
+    pub(super) fn take(&self) -> Option<Batch> {
+        let batch = self.queue.borrow_mut().take()?;
+        let (records, waiting): (Vec<_>, Vec<_>) = batch
             .into_iter()
-            .map(|finished| (finished.done, finished.recorded))
+            .map(|queued| (queued.record, queued.recorded))
             .unzip();
+        Some(Batch {
+            records,
+            waiting: waiting.into_iter().flatten().collect(),
+        })
+    }
+
+    /// A batch is written.
+    pub(super) fn finished(&self, batch: Batch) {
+        for waiting in batch.waiting {
+            let _ = waiting.send(());
+        }
+        self.queue.borrow_mut().finished();
+    }
+}
+
+impl Batch {
+    /// Writes it, as long as it is `wanted`. Returns the webhooks that are disabled by it; none where it is not wanted any more.
+    pub(super) async fn write(
+        &self,
+        store: &Store,
+        wanted: impl Fn() -> bool,
+    ) -> Option<Vec<DisabledNow>> {
         let mut again = AGAIN;
-        let disabled = loop {
-            if self.state.borrow().dead {
-                return false;
-            }
-            match self.write(&rows).await {
-                Ok(disabled) => break disabled,
+        while wanted() {
+            match results::record(store, &self.records).await {
+                Ok(disabled) => return Some(disabled),
                 Err(error) => {
-                    tracing::warn!(%error, attempts = rows.len(), "attempts could not be recorded; trying again");
+                    tracing::warn!(%error, attempts = self.records.len(), "attempts could not be recorded; trying again");
                     tokio::time::sleep(again).await;
                     again = (again * 2).min(AGAIN_MAX);
                 }
             }
-        };
-        self.recorded(&rows, &disabled);
-        for waiter in waiters.into_iter().flatten() {
-            let _ = waiter.send(());
         }
-        true
-    }
-
-    async fn write(&self, rows: &[Done]) -> Result<Vec<DisabledNow>, DbErr> {
-        results::record(&self.services.store, rows).await
-    }
-
-    fn recorded(&self, rows: &[Done], disabled: &[DisabledNow]) {
-        let mut state = self.state.borrow_mut();
-        for done in rows {
-            state.recorded(done);
-            if matches!(done.verdict, Verdict::GivenUp | Verdict::Gone) {
-                tracing::warn!(
-                    delivery = %done.delivery, webhook = %done.webhook, tenant = %done.tenant, attempts = done.number,
-                    status = done.status_code, error = done.error_kind, "a delivery failed for good"
-                );
-            }
-        }
-        for now in disabled {
-            tracing::warn!(webhook = %now.webhook, reason = now.reason, "a webhook was disabled");
-            self.stats.disabled.fetch_add(1, Relaxed);
-            if let Some(lane) = state.lanes.get_mut(&now.webhook) {
-                lane.target = Target::Disabled;
-                lane.forget();
-            }
-        }
-    }
-}
-
-impl State {
-    fn recorded(&mut self, done: &Done) {
-        self.unrecorded = self.unrecorded.saturating_sub(1);
-        if let Some(lane) = self.lanes.get_mut(&done.webhook) {
-            lane.recorded(done.delivery);
-            lane.closing &= done.verdict != Verdict::Gone;
-        }
-        if let Verdict::Retry { at } = done.verdict {
-            self.due(Some(at));
-        }
+        None
     }
 }

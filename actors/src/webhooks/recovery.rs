@@ -17,7 +17,10 @@ use sea_orm::{
     QueryFilter, QueryOrder, QuerySelect, Select, sea_query::Expr,
 };
 
-use super::{engine::Engine, results::lock_deliveries};
+use super::{
+    courier::{AGAIN, Courier},
+    store::results::lock_deliveries,
+};
 
 /// Deliveries that one transaction makes pending.
 pub(super) const RECOVERY_BATCH: u64 = 500;
@@ -25,34 +28,27 @@ pub(super) const RECOVERY_BATCH: u64 = 500;
 const PAUSE: Duration = Duration::from_millis(50);
 /// The table is looked at this often, whatever is known.
 const LOOK: Duration = Duration::from_secs(1);
-/// How long to wait after the database failed.
-const AGAIN: Duration = Duration::from_millis(500);
 
-impl Engine {
-    /// Works off recoveries for as long as the engine works: all that are open take turns, a batch each.
-    pub(super) fn recover(self: &Rc<Self>) {
-        let engine = Rc::clone(self);
-        actix_rt::spawn(async move {
-            let mut last = None;
-            while !engine.state.borrow().stopping {
-                let began = Instant::now();
-                match work(&engine.services.store, last, engine.now()).await {
-                    Ok(Some(worked)) => {
-                        last = Some(worked);
-                        engine.woken.notify_one();
-                        tokio::time::sleep(began.elapsed().max(PAUSE)).await;
-                    }
-                    Ok(None) => {
-                        let asked = engine.asked.notified();
-                        let _ = tokio::time::timeout(LOOK, asked).await;
-                    }
-                    Err(error) => {
-                        tracing::warn!(%error, "failed deliveries could not be recovered; trying again");
-                        tokio::time::sleep(AGAIN).await;
-                    }
-                }
+/// Works off recoveries for as long as the courier works: all that are open take turns, a batch each.
+pub(super) async fn run(courier: Rc<Courier>) {
+    let mut last = None;
+    while !courier.is_stopping() {
+        let began = Instant::now();
+        match work(&courier.parts.store, last, courier.now()).await {
+            Ok(Some(worked)) => {
+                last = Some(worked);
+                courier.woken.notify_one();
+                tokio::time::sleep(began.elapsed().max(PAUSE)).await;
             }
-        });
+            Ok(None) => {
+                let asked = courier.asked.notified();
+                let _ = tokio::time::timeout(LOOK, asked).await;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "failed deliveries could not be recovered; trying again");
+                tokio::time::sleep(AGAIN).await;
+            }
+        }
     }
 }
 

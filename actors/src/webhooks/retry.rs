@@ -2,6 +2,8 @@
 
 use dikala_entities::Millis;
 
+use crate::outbound::{Exchange, Failure};
+
 /// The waits before the second, third … attempt: 5 s, 30 s, 5 min, 30 min, 2 h, 5 h, 10 h, 14 h, 20 h, 24 h.
 pub const DEFAULT_SCHEDULE_SECONDS: [i64; 10] = [
     5, 30, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400,
@@ -17,19 +19,6 @@ pub const DISABLE_AFTER_MS: i64 = 5 * 24 * 3_600 * 1_000;
 pub const REASON_GONE: &str = "The endpoint answered 410 Gone.";
 /// The reason in a webhook's record after days of failure.
 pub const REASON_FAILING: &str = "Ten deliveries in a row failed over five days without a success.";
-
-/// How an attempt ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// The endpoint answered.
-    Answered {
-        status: u16,
-        /// The `Retry-After` header as it came.
-        retry_after: Option<String>,
-    },
-    /// It did not, or not completely.
-    Broken,
-}
 
 /// What becomes of the delivery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,25 +48,26 @@ impl Schedule {
         }
     }
 
-    /// The verdict on attempt `number` (the first is 1) that ended `now`. `jitter_permille` is a random number from 0 to
+    /// The verdict on attempt `number` (the first is 1) that ended `now` with `result`. `jitter_permille` is a random number from 0 to
     /// [`JITTER_PERMILLE_MAX`].
     pub fn verdict(
         &self,
         number: i64,
-        ended: &Ended,
+        result: &Result<Exchange, Failure>,
         now: Millis,
         jitter_permille: i64,
     ) -> Verdict {
-        let asked_ms = match ended {
-            Ended::Answered {
+        let asked_ms = match result {
+            Ok(Exchange {
                 status: 200..=299, ..
-            } => return Verdict::Delivered,
-            Ended::Answered { status: 410, .. } => return Verdict::Gone,
-            Ended::Answered {
+            }) => return Verdict::Delivered,
+            Ok(Exchange { status: 410, .. }) => return Verdict::Gone,
+            Ok(Exchange {
                 status: 429 | 503,
                 retry_after: Some(header),
-            } => retry_after_ms(header, now).unwrap_or(0),
-            Ended::Answered { .. } | Ended::Broken => 0,
+                ..
+            }) => retry_after_ms(header, now).unwrap_or(0),
+            Ok(_) | Err(_) => 0,
         };
         let step = usize::try_from(number - 1).unwrap_or(0);
         let Some(wait_ms) = self.waits_ms.get(step).copied() else {
@@ -157,6 +147,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::outbound::ErrorKind;
 
     const NOW: Millis = Millis::from_i64(1_768_447_800_000);
 
@@ -164,14 +155,20 @@ mod tests {
         Schedule::from_seconds(&DEFAULT_SCHEDULE_SECONDS)
     }
 
-    fn answered(status: u16, retry_after: Option<&str>) -> Ended {
-        Ended::Answered {
+    type Came = Result<Exchange, Failure>;
+
+    const BROKEN: Came = Err(Failure::without_answer(ErrorKind::Reset));
+
+    fn answered(status: u16, retry_after: Option<&str>) -> Came {
+        Ok(Exchange {
             status,
             retry_after: retry_after.map(str::to_owned),
-        }
+            body: Vec::new(),
+            truncated: false,
+        })
     }
 
-    fn wait_ms(number: i64, ended: &Ended, jitter: i64) -> Option<i64> {
+    fn wait_ms(number: i64, ended: &Came, jitter: i64) -> Option<i64> {
         match default_schedule().verdict(number, ended, NOW, jitter) {
             Verdict::Retry { at } => Some(at.since(NOW)),
             _ => None,
@@ -181,13 +178,13 @@ mod tests {
     #[test]
     fn the_schedule_is_the_documented_one() {
         for (number, seconds) in (1..).zip(DEFAULT_SCHEDULE_SECONDS) {
-            assert_eq!(wait_ms(number, &Ended::Broken, 0), Some(seconds * 1_000));
+            assert_eq!(wait_ms(number, &BROKEN, 0), Some(seconds * 1_000));
             assert_eq!(
                 wait_ms(number, &answered(500, None), 200),
                 Some(seconds * 1_200)
             );
         }
-        let last = default_schedule().verdict(11, &Ended::Broken, NOW, 0);
+        let last = default_schedule().verdict(11, &BROKEN, NOW, 0);
         assert_eq!(last, Verdict::GivenUp);
     }
 
@@ -267,7 +264,7 @@ mod tests {
             header in proptest::option::of(".{0,30}|[0-9]{1,20}"),
             jitter in -10_i64..2_000,
         ) {
-            let ended = Ended::Answered { status, retry_after: header };
+            let ended = answered(status, header.as_deref());
             let schedule = Schedule::from_seconds(&waits);
             let step = usize::try_from(number - 1).expect("small");
             match schedule.verdict(number, &ended, NOW, jitter) {

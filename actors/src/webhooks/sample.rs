@@ -3,7 +3,7 @@
 use dikala_entities::{CallId, EventKind, Millis, PhoneNumberId, TenantId};
 use serde_json::{Value, json};
 
-use crate::outbox::NewEvent;
+use crate::events::outbox::NewEvent;
 
 const CALLER: &str = "+6281234567890";
 const CALLEE: &str = "+622150001234";

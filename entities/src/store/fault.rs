@@ -62,22 +62,26 @@ impl Fault {
     pub(super) fn leaves(&self) -> Leaves {
         match self {
             Self::Silent(_) => Leaves::Cut,
-            Self::Said(SqlxError::Database(error)) => leaves(&error.code().unwrap_or_default()),
-            Self::Said(
-                SqlxError::RowNotFound
-                | SqlxError::Encode(_)
-                | SqlxError::Decode(_)
-                | SqlxError::ColumnDecode { .. },
-            ) => Leaves::Usable,
-            Self::Said(_) => Leaves::Cut,
+            Self::Said(error) => meaning(error).leaves(),
         }
     }
 
     /// Whether the disk or the memory would not have it, so that the next may be refused too.
     pub(super) fn is_refusal(&self) -> bool {
         match self {
-            Self::Said(SqlxError::Database(error)) => is_refusal(&error.code().unwrap_or_default()),
-            _ => false,
+            Self::Silent(_) => false,
+            Self::Said(error) => meaning(error).is_refusal(),
+        }
+    }
+
+    /// SQLite refuses to roll back where no transaction is open, as after a `BEGIN` that another process's write kept waiting for
+    /// too long; and it refuses that for no other reason.
+    pub(super) fn unless_nothing_was_open(self) -> Result<(), Self> {
+        match &self {
+            Self::Said(SqlxError::Database(error)) if error.code().as_deref() == Some("1") => {
+                Ok(())
+            }
+            _ => Err(self),
         }
     }
 
@@ -109,23 +113,6 @@ pub(super) fn away(why: impl Display) -> DbErr {
     DbErr::Conn(RuntimeErr::Internal(why.to_string()))
 }
 
-/// PostgreSQL's codes have five characters (<https://www.postgresql.org/docs/current/errcodes-appendix.html>); SQLite's are
-/// numbers, whose low byte is the kind (<https://www.sqlite.org/rescode.html>).
-fn leaves(code: &str) -> Leaves {
-    if code.len() == 5 {
-        // Connection exceptions, shut down or terminated, idle for too long in a transaction, read-only after a fail-over.
-        let cut = ["08", "57P"].iter().any(|class| code.starts_with(class))
-            || matches!(code, "25P03" | "25006");
-        return if cut { Leaves::Cut } else { Leaves::Usable };
-    }
-    // No memory, read-only, input or output, corrupt, full, cannot open, not a database: SQLite may have rolled back by
-    // itself, or not.
-    match code.parse().map_or(0, |code: u32| code & 0xff) {
-        7 | 8 | 10 | 11 | 13 | 14 | 26 => Leaves::Unusable,
-        _ => Leaves::Usable,
-    }
-}
-
 /// A fault in words. PostgreSQL tells the line of its own source where it came about, which means nothing to anybody here.
 pub fn in_words(error: &impl Display) -> String {
     let text = error.to_string();
@@ -135,46 +122,99 @@ pub fn in_words(error: &impl Display) -> String {
     }
 }
 
-/// PostgreSQL: a full disk, no memory, errors of the system below it. SQLite: all that spoils a connection.
-fn is_refusal(code: &str) -> bool {
-    matches!(code, "53100" | "53200")
-        || code.len() == 5 && code.starts_with("58")
-        || leaves(code) == Leaves::Unusable
+/// What an error means: the one list from which everything that follows of errors is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Meaning {
+    /// The fault is the statement's, or lies in what it found.
+    Wrong,
+    /// Others use what it needs, or it took too long. It may well succeed later.
+    Busy,
+    /// The disk or the memory would not have it. It may succeed when there is room.
+    Refused,
+    /// The same, and SQLite may have rolled back by itself, or not: nobody knows how the connection stands.
+    RefusedMidway,
+    /// The file is no database, or not a whole one.
+    Broken,
+    /// The way to the server is cut, or the server went away. It may succeed on another connection.
+    Cut,
+    /// Nobody knows, so nothing is relied upon: not on the connection, nor on another try.
+    Unknown,
+}
+
+impl Meaning {
+    fn leaves(self) -> Leaves {
+        match self {
+            Self::Wrong | Self::Busy | Self::Refused => Leaves::Usable,
+            Self::RefusedMidway | Self::Broken => Leaves::Unusable,
+            Self::Cut | Self::Unknown => Leaves::Cut,
+        }
+    }
+
+    fn is_refusal(self) -> bool {
+        matches!(self, Self::Refused | Self::RefusedMidway | Self::Broken)
+    }
+
+    fn is_transient(self) -> bool {
+        match self {
+            Self::Busy | Self::Refused | Self::RefusedMidway | Self::Cut => true,
+            Self::Wrong | Self::Broken | Self::Unknown => false,
+        }
+    }
+}
+
+fn meaning(error: &SqlxError) -> Meaning {
+    match error {
+        SqlxError::Database(error) => meaning_of_code(&error.code().unwrap_or_default()),
+        SqlxError::RowNotFound
+        | SqlxError::Encode(_)
+        | SqlxError::Decode(_)
+        | SqlxError::ColumnDecode { .. } => Meaning::Wrong,
+        SqlxError::Io(_)
+        | SqlxError::Tls(_)
+        | SqlxError::Protocol(_)
+        | SqlxError::PoolTimedOut
+        | SqlxError::PoolClosed
+        | SqlxError::WorkerCrashed => Meaning::Cut,
+        _ => Meaning::Unknown,
+    }
+}
+
+/// PostgreSQL's codes have five characters (<https://www.postgresql.org/docs/current/errcodes-appendix.html>); SQLite's are
+/// numbers, whose low byte is the kind (<https://www.sqlite.org/rescode.html>).
+fn meaning_of_code(code: &str) -> Meaning {
+    if code.len() == 5 {
+        return match (&code[..2], code) {
+            // Connection exceptions, shut down or terminated, idle for too long in a transaction, read-only after a fail-over.
+            ("08", _) | (_, "25P03" | "25006") => Meaning::Cut,
+            ("57", code) if code.starts_with("57P") => Meaning::Cut,
+            // A full disk, no memory, errors of the system below it.
+            (_, "53100" | "53200") | ("58", _) => Meaning::Refused,
+            // Rolled back for another's sake, no resources, in use, stopped by the server or an operator.
+            ("40" | "53" | "55" | "57", _) => Meaning::Busy,
+            _ => Meaning::Wrong,
+        };
+    }
+    match code.parse().map_or(0, |code: u32| code & 0xff) {
+        // Busy, locked, interrupted.
+        5 | 6 | 9 => Meaning::Busy,
+        // No memory, read-only, input or output, full, cannot open.
+        7 | 8 | 10 | 13 | 14 => Meaning::RefusedMidway,
+        // Corrupt, not a database.
+        11 | 26 => Meaning::Broken,
+        _ => Meaning::Wrong,
+    }
 }
 
 /// Whether the fault lies with the database, or with others who use it, and passes by itself: the same statement may well
 /// succeed later. Anything else lies with the statement.
-pub fn is_outage(error: &DbErr) -> bool {
+pub fn is_transient(error: &DbErr) -> bool {
     match error {
         DbErr::ConnectionAcquire(_) | DbErr::Conn(_) => true,
         DbErr::Exec(RuntimeErr::SqlxError(error)) | DbErr::Query(RuntimeErr::SqlxError(error)) => {
-            match error.as_ref() {
-                SqlxError::Io(_)
-                | SqlxError::Tls(_)
-                | SqlxError::Protocol(_)
-                | SqlxError::PoolTimedOut
-                | SqlxError::PoolClosed
-                | SqlxError::WorkerCrashed => true,
-                SqlxError::Database(error) => is_outage_code(&error.code().unwrap_or_default()),
-                _ => false,
-            }
+            meaning(error).is_transient()
         }
         _ => false,
     }
-}
-
-fn is_outage_code(code: &str) -> bool {
-    if code.len() == 5 {
-        // Connection, rolled back for another's sake, no resources, in use, operator, system; idle for too long in a
-        // transaction, read-only after a fail-over.
-        return ["08", "40", "53", "55", "57", "58"]
-            .iter()
-            .any(|class| code.starts_with(class))
-            || matches!(code, "25P03" | "25006");
-    }
-    // Busy, locked, no memory, read-only, interrupted, input or output, full, cannot open.
-    let kind = code.parse().map_or(0, |code: u32| code & 0xff);
-    matches!(kind, 5 | 6 | 7 | 8 | 9 | 10 | 13 | 14)
 }
 
 /// Whether the database broke a statement off because it took too long. The same statement may well take as long again.
@@ -211,51 +251,60 @@ mod tests {
         }
     }
 
+    /// One row a code: what it leaves of the connection, whether it passes by itself, whether the disk or the memory refused.
     #[test]
-    fn an_outage_is_told_from_wrong_data() {
-        // Deadlock, serialisation, lock timeout, statement timeout, shutting down, too many connections, disk full, read-only
-        // after a fail-over; SQLite: busy, its snapshot form, interrupted, input or output, full.
-        for code in [
-            "40P01", "40001", "55P03", "57014", "57P01", "53300", "53100", "08006", "25006", "5",
-            "517", "9", "10", "778", "13",
-        ] {
-            assert!(is_outage_code(code), "{code}");
+    fn every_code_means_one_thing() {
+        use Leaves::{Cut, Unusable, Usable};
+        #[rustfmt::skip]
+        let table = [
+            // PostgreSQL: a lost connection, shutting down, idle for too long, read-only after a fail-over.
+            ("08006", Cut, true, false), ("57P01", Cut, true, false), ("25P03", Cut, true, false), ("25006", Cut, true, false),
+            // Deadlock, serialisation, lock timeout, statement timeout, too many connections.
+            ("40P01", Usable, true, false), ("40001", Usable, true, false), ("55P03", Usable, true, false),
+            ("57014", Usable, true, false), ("53300", Usable, true, false),
+            // Disk full, no memory, an error of the system.
+            ("53100", Usable, true, true), ("53200", Usable, true, true), ("58030", Usable, true, true),
+            // Check and unique violations, bad text, no such table, failed transaction, nothing.
+            ("23514", Usable, false, false), ("23505", Usable, false, false), ("22021", Usable, false, false),
+            ("42P01", Usable, false, false), ("25P02", Usable, false, false), ("", Usable, false, false),
+            // SQLite: busy, its snapshot form, locked, interrupted.
+            ("5", Usable, true, false), ("517", Usable, true, false), ("6", Usable, true, false), ("9", Usable, true, false),
+            // No memory, read-only, input or output, its form of a write, full, cannot open.
+            ("7", Unusable, true, true), ("8", Unusable, true, true), ("10", Unusable, true, true),
+            ("778", Unusable, true, true), ("13", Unusable, true, true), ("14", Unusable, true, true),
+            // Corrupt, not a database.
+            ("11", Unusable, false, true), ("26", Unusable, false, true),
+            // Error, CHECK, primary key, unique.
+            ("1", Usable, false, false), ("19", Usable, false, false), ("275", Usable, false, false),
+            ("787", Usable, false, false), ("1555", Usable, false, false),
+        ];
+        for (code, leaves, is_transient, is_refusal) in table {
+            let meaning = meaning_of_code(code);
+            let found = (
+                meaning.leaves(),
+                meaning.is_transient(),
+                meaning.is_refusal(),
+            );
+            assert_eq!(found, (leaves, is_transient, is_refusal), "{code}");
         }
-        // Check and unique violations, bad text, no such table, failed transaction, nothing; SQLite: error, CHECK, primary key.
-        for code in [
-            "23514", "23505", "22021", "42P01", "25P02", "", "1", "19", "275", "787", "1555",
-        ] {
-            assert!(!is_outage_code(code), "{code}");
-        }
+        assert_eq!(Fault::Silent(Duration::ZERO).leaves(), Cut);
     }
 
+    /// What is said without a code: by the way to the database, or by the library that reads its answers.
     #[test]
-    fn what_the_disk_would_not_have_is_told_from_what_was_wrong_or_in_use() {
-        for code in ["53100", "53200", "58030", "13", "10", "778", "8"] {
-            assert!(is_refusal(code), "{code}");
-        }
-        for code in ["53300", "23505", "40P01", "57P01", "5", "517", "1555", ""] {
-            assert!(!is_refusal(code), "{code}");
-        }
-    }
-
-    #[test]
-    fn a_connection_after_a_fault_is_used_again_only_where_nothing_happened_to_it() {
-        for (code, then) in [
-            ("23505", Leaves::Usable),
-            ("40P01", Leaves::Usable),
-            ("57014", Leaves::Usable),
-            ("5", Leaves::Usable),
-            ("1555", Leaves::Usable),
-            ("13", Leaves::Unusable),
-            ("778", Leaves::Unusable),
-            ("57P01", Leaves::Cut),
-            ("25P03", Leaves::Cut),
-            ("25006", Leaves::Cut),
-            ("08006", Leaves::Cut),
+    fn a_way_that_is_cut_passes_and_what_nobody_knows_does_not() {
+        let io = || SqlxError::Io(std::io::ErrorKind::ConnectionReset.into());
+        for (error, leaves, is_transient) in [
+            (io(), Leaves::Cut, true),
+            (SqlxError::PoolTimedOut, Leaves::Cut, true),
+            (SqlxError::WorkerCrashed, Leaves::Cut, true),
+            (SqlxError::RowNotFound, Leaves::Usable, false),
+            (SqlxError::BeginFailed, Leaves::Cut, false),
         ] {
-            assert_eq!(leaves(code), then, "{code}");
+            assert_eq!(meaning(&error).leaves(), leaves, "{error}");
+            let told = Fault::Said(error).executing();
+            assert_eq!(super::is_transient(&told), is_transient, "{told}");
         }
-        assert_eq!(Fault::Silent(Duration::ZERO).leaves(), Leaves::Cut);
+        assert!(super::is_transient(&away("no answer")));
     }
 }

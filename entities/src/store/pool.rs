@@ -6,6 +6,8 @@
 //!
 //! When the way to the server is cut, every connection that was made before is given up with the one that found out.
 
+mod outcome;
+
 use std::{
     sync::{
         Arc, Mutex, PoisonError,
@@ -14,17 +16,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sea_orm::{
-    ConnectionTrait, DbBackend, DbErr, ExecResult, QueryResult, Statement,
-    prelude::async_trait::async_trait,
-};
+use sea_orm::{DbBackend, DbErr, ExecResult, QueryResult, Statement};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     fault::{Fault, Leaves, Signs, away},
-    raw::{Mark, Raw, Target, within},
+    raw::{Begun, Mark, Raw, Target, within},
     runtime::{inside, spawn},
-    transaction::{Kind, Transaction},
 };
 
 /// A connection to PostgreSQL that has not been used for this long proves first that it is there.
@@ -62,7 +60,6 @@ pub struct Connections {
 struct Shared {
     target: Target,
     limits: Limits,
-    /// Each statement by itself is a transaction whose outcome is found out if the answer does not come.
     careful: bool,
     most: u32,
     permits: Arc<Semaphore>,
@@ -85,6 +82,8 @@ pub(super) struct Lease {
     home: Connections,
     held: Option<Held>,
     state: State,
+    /// What begins the transaction, where it is not sent yet.
+    opening: Option<&'static str>,
     pub mark: Option<Mark>,
 }
 
@@ -94,12 +93,12 @@ struct Held {
     born: Instant,
     cuts: u64,
     fresh: bool,
-    places: Places,
+    seats: Seats,
 }
 
-/// The place among the connections, and the turn of who came through a door where one goes at a time.
+/// The seat among the connections, and the turn of who came through a door where one goes at a time.
 #[derive(Debug)]
-struct Places {
+struct Seats {
     _permit: OwnedSemaphorePermit,
     _turn: Option<OwnedSemaphorePermit>,
 }
@@ -153,6 +152,15 @@ impl Connections {
         self.shared.limits
     }
 
+    pub(super) fn backend(&self) -> DbBackend {
+        self.shared.target.backend()
+    }
+
+    /// Whether each statement by itself is a transaction whose outcome is found out if the answer does not come.
+    pub(super) fn is_careful(&self) -> bool {
+        self.shared.careful
+    }
+
     /// A connection on which nothing is open.
     pub(super) async fn lease(&self) -> Result<Lease, DbErr> {
         let limit = self.shared.limits.acquire;
@@ -171,7 +179,7 @@ impl Connections {
             None => None,
         };
         let permits = Arc::clone(&self.shared.permits);
-        let places = Places {
+        let seats = Seats {
             _permit: permits.acquire_owned().await.map_err(away)?,
             _turn: turn,
         };
@@ -185,7 +193,7 @@ impl Connections {
                 self.cut();
                 continue;
             }
-            return Ok(self.leased(idle.raw, idle.born, idle.cuts, false, places));
+            return Ok(self.leased(idle.raw, idle.born, idle.cuts, false, seats));
         }
         let cuts = self.shared.signs.cuts();
         let raw = within(
@@ -194,10 +202,10 @@ impl Connections {
         )
         .await
         .map_err(Fault::connecting)?;
-        Ok(self.leased(raw, Instant::now(), cuts, true, places))
+        Ok(self.leased(raw, Instant::now(), cuts, true, seats))
     }
 
-    fn leased(&self, raw: Raw, born: Instant, cuts: u64, fresh: bool, places: Places) -> Lease {
+    fn leased(&self, raw: Raw, born: Instant, cuts: u64, fresh: bool, seats: Seats) -> Lease {
         Lease {
             home: self.clone(),
             held: Some(Held {
@@ -205,9 +213,10 @@ impl Connections {
                 born,
                 cuts,
                 fresh,
-                places,
+                seats,
             }),
             state: State::Clean,
+            opening: None,
             mark: None,
         }
     }
@@ -239,7 +248,7 @@ impl Connections {
         if aged || cut || self.shared.closed.load(Relaxed) {
             spawn(async move {
                 let _ = within(Some(PROOF_WITHIN), held.raw.close()).await;
-                drop(held.places);
+                drop(held.seats);
             });
             return;
         }
@@ -251,14 +260,15 @@ impl Connections {
         });
     }
 
-    /// Begins a transaction. A connection that turns out to be gone is replaced: nothing has happened yet.
-    pub(super) async fn begin(&self, kind: Kind) -> Result<Transaction, DbErr> {
+    /// A connection on which a transaction is begun with `sql`. One that turns out to be gone is replaced: nothing has happened
+    /// yet.
+    pub(super) async fn lease_begun(&self, sql: &'static str) -> Result<Lease, DbErr> {
         let mut replaced = 0;
         loop {
             let mut lease = self.lease().await?;
             let fresh = lease.held.as_ref().is_some_and(|held| held.fresh);
-            match lease.begin(kind.sql(self.shared.target.backend())).await {
-                Ok(()) => return Ok(Transaction::new(lease, kind)),
+            match lease.begin(sql).await {
+                Ok(()) => return Ok(lease),
                 Err(_) if !fresh && lease.is_spoilt() && replaced < self.shared.most => {
                     replaced += 1
                 }
@@ -301,19 +311,17 @@ impl Lease {
         let limit = self.home.shared.limits.begin;
         let begun = inside(within(limit, self.raw().begin(sql))).await;
         match begun {
-            Ok(mark) => {
+            Ok(Begun::Marked(mark)) => {
                 self.mark = mark;
                 Ok(())
             }
+            Ok(Begun::WithTheFirst(opening)) => {
+                self.opening = Some(opening);
+                Ok(())
+            }
             Err(fault) => {
-                // Where another holds the lock there is no transaction; in all other cases nobody knows.
-                self.state = match (&self.home.shared.target, fault.leaves()) {
-                    (Target::Sqlite(..), Leaves::Usable) if is_busy(&fault) => State::Clean,
-                    _ => {
-                        self.note(&fault);
-                        State::Spoilt
-                    }
-                };
+                self.note(&fault);
+                self.state = State::Spoilt;
                 Err(fault)
             }
         }
@@ -321,6 +329,10 @@ impl Lease {
 
     /// Ends the transaction with `COMMIT` or `ROLLBACK`. What fails to end is not used again.
     pub(super) async fn end(&mut self, sql: &str) -> Result<(), Fault> {
+        if self.opening.take().is_some() {
+            self.state = State::Clean;
+            return Ok(());
+        }
         let limit = self.home.shared.limits.statement;
         let ended = inside(within(limit, self.raw().unprepared(sql))).await;
         match &ended {
@@ -338,6 +350,7 @@ impl Lease {
         limit: Option<Duration>,
         statement: &Statement,
     ) -> Result<ExecResult, DbErr> {
+        self.open().await?;
         let before = self.ask();
         let answer = inside(within(limit, self.raw().execute(statement))).await;
         self.answered(before, answer).map_err(Fault::executing)
@@ -348,6 +361,7 @@ impl Lease {
         limit: Option<Duration>,
         sql: &str,
     ) -> Result<ExecResult, DbErr> {
+        self.open().await?;
         let before = self.ask();
         let answer = inside(within(limit, self.raw().unprepared(sql))).await;
         self.answered(before, answer).map_err(Fault::executing)
@@ -358,9 +372,8 @@ impl Lease {
         limit: Option<Duration>,
         statement: &Statement,
     ) -> Result<Option<QueryResult>, DbErr> {
-        let before = self.ask();
-        let answer = inside(within(limit, self.raw().one(statement))).await;
-        self.answered(before, answer).map_err(Fault::asking)
+        let rows = self.all(limit, statement).await?;
+        Ok(rows.into_iter().next())
     }
 
     pub(super) async fn all(
@@ -368,9 +381,27 @@ impl Lease {
         limit: Option<Duration>,
         statement: &Statement,
     ) -> Result<Vec<QueryResult>, DbErr> {
+        let opened = self.opening.take().map(|opening| {
+            let mut statement = statement.clone();
+            statement.sql = format!("{opening}; {}", statement.sql);
+            statement
+        });
+        let statement = opened.as_ref().unwrap_or(statement);
         let before = self.ask();
         let answer = inside(within(limit, self.raw().all(statement))).await;
         self.answered(before, answer).map_err(Fault::asking)
+    }
+
+    /// Sends what begins the transaction, where that has still to be done. What changes rows does not go in one text with it:
+    /// SQLite would count what was changed before.
+    async fn open(&mut self) -> Result<(), DbErr> {
+        let Some(opening) = self.opening.take() else {
+            return Ok(());
+        };
+        let begun = inside(within(None, self.raw().unprepared(opening))).await;
+        self.answered(State::Open, begun)
+            .map(drop)
+            .map_err(Fault::executing)
     }
 
     fn ask(&mut self) -> State {
@@ -411,17 +442,6 @@ impl Lease {
     }
 }
 
-fn is_busy(fault: &Fault) -> bool {
-    let Fault::Said(sea_orm::SqlxError::Database(error)) = fault else {
-        return false;
-    };
-    let code = error
-        .code()
-        .and_then(|code| code.parse().ok())
-        .unwrap_or(0_u32);
-    matches!(code & 0xff, 5 | 6)
-}
-
 impl Drop for Lease {
     fn drop(&mut self) {
         let Some(mut held) = self.held.take() else {
@@ -430,6 +450,8 @@ impl Drop for Lease {
         let home = self.home.clone();
         let open = match self.state {
             State::Clean => return home.give_back(held),
+            // It never began.
+            State::Open if self.opening.is_some() => return home.give_back(held),
             State::Spoilt => {
                 // Its transaction, if there is one, keeps what it locked until the server finds out.
                 drop(held);
@@ -446,9 +468,8 @@ impl Drop for Lease {
         spawn(async move {
             let limit = home.shared.limits.statement.map(|_| PROOF_WITHIN);
             let ended = if open {
-                within(limit, held.raw.unprepared("ROLLBACK"))
-                    .await
-                    .map(drop)
+                let ended = within(limit, held.raw.unprepared("ROLLBACK")).await;
+                ended.map(drop).or_else(Fault::unless_nothing_was_open)
             } else {
                 within(limit, held.raw.ping()).await
             };
@@ -461,54 +482,5 @@ impl Drop for Lease {
                 home.end_abandoned(&mark).await;
             }
         });
-    }
-}
-
-#[async_trait]
-impl ConnectionTrait for Connections {
-    fn get_database_backend(&self) -> DbBackend {
-        self.shared.target.backend()
-    }
-
-    async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
-        if self.shared.careful {
-            let txn = self.begin(Kind::Write).await?;
-            let result = txn.execute_raw(statement).await?;
-            return txn.commit().await.map(|()| result);
-        }
-        let mut lease = self.lease().await?;
-        lease
-            .execute(self.shared.limits.statement, &statement)
-            .await
-    }
-
-    async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
-        if self.shared.careful {
-            let txn = self.begin(Kind::Write).await?;
-            let result = txn.execute_unprepared(sql).await?;
-            return txn.commit().await.map(|()| result);
-        }
-        let mut lease = self.lease().await?;
-        lease.unprepared(self.shared.limits.statement, sql).await
-    }
-
-    async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
-        if self.shared.careful {
-            let txn = self.begin(Kind::Write).await?;
-            let row = txn.query_one_raw(statement).await?;
-            return txn.commit().await.map(|()| row);
-        }
-        let mut lease = self.lease().await?;
-        lease.one(self.shared.limits.statement, &statement).await
-    }
-
-    async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
-        if self.shared.careful {
-            let txn = self.begin(Kind::Write).await?;
-            let rows = txn.query_all_raw(statement).await?;
-            return txn.commit().await.map(|()| rows);
-        }
-        let mut lease = self.lease().await?;
-        lease.all(self.shared.limits.statement, &statement).await
     }
 }

@@ -52,7 +52,7 @@ impl Store {
     }
 
     async fn commit_probe(&self, needs_room: bool) -> Result<(), DbErr> {
-        let txn = self.begin_core().await?;
+        let txn = self.begin_critical().await?;
         let place = match txn.get_database_backend() {
             DbBackend::Postgres => "$1",
             _ => "?1",

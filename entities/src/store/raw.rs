@@ -36,6 +36,13 @@ pub(super) struct Mark {
     pub process: String,
 }
 
+/// How a transaction began.
+pub(super) enum Begun {
+    Marked(Option<Mark>),
+    /// It begins with the first statement, which this goes before.
+    WithTheFirst(&'static str),
+}
+
 impl Target {
     pub(super) fn backend(&self) -> DbBackend {
         match self {
@@ -82,16 +89,7 @@ impl Raw {
         }
     }
 
-    /// The first row. All are read: a statement that writes and returns rows is not done, and outside of a transaction not
-    /// committed, before its last.
-    pub(super) async fn one(
-        &mut self,
-        statement: &Statement,
-    ) -> Result<Option<QueryResult>, SqlxError> {
-        let rows = self.all(statement).await?;
-        Ok(rows.into_iter().next())
-    }
-
+    /// All rows: a statement that writes and returns rows is not done, and outside of a transaction not committed, before its last.
     pub(super) async fn all(
         &mut self,
         statement: &Statement,
@@ -122,10 +120,11 @@ impl Raw {
         }
     }
 
-    /// Begins a transaction with `sql`, whose last row, where it has one, is the mark.
-    pub(super) async fn begin(&mut self, sql: &'static str) -> Result<Option<Mark>, SqlxError> {
+    /// Begins a transaction with `sql`, whose last row, where it has one, is the mark. On SQLite that goes with what is asked first:
+    /// each text that is sent changes threads twice.
+    pub(super) async fn begin(&mut self, sql: &'static str) -> Result<Begun, SqlxError> {
         match self {
-            Self::Sqlite(raw, _) => raw.execute(sql).await.map(|_| None),
+            Self::Sqlite(..) => Ok(Begun::WithTheFirst(sql)),
             Self::Postgres(raw) => {
                 let rows = raw.fetch_all(sqlx::raw_sql(sql)).await?;
                 let mark = |row: &sqlx::postgres::PgRow| {
@@ -134,7 +133,7 @@ impl Raw {
                         process: row.try_get(1)?,
                     })
                 };
-                rows.last().map(mark).transpose()
+                rows.last().map(mark).transpose().map(Begun::Marked)
             }
         }
     }

@@ -63,12 +63,12 @@ async fn what_is_acknowledged_after_a_full_disk_is_committed() {
         fill(&store).await;
         if way == "alone" {
             let refused = store.writer().execute_unprepared(&large_note()).await;
-            assert!(is_outage(&refused.expect_err("is full")), "{way}");
+            assert!(is_transient(&refused.expect_err("is full")), "{way}");
         } else {
             let txn = store.begin().await.expect("begins");
             txn.execute_unprepared(&note("fits")).await.expect("fits");
             let refused = txn.execute_unprepared(&large_note()).await;
-            assert!(is_outage(&refused.expect_err("is full")), "{way}");
+            assert!(is_transient(&refused.expect_err("is full")), "{way}");
             let after = txn.execute_unprepared(&note("after")).await;
             after.expect_err("nothing is written beside the transaction");
             match way {
@@ -132,8 +132,8 @@ async fn a_wrong_statement_costs_no_connection() {
 async fn a_closed_store_hands_out_no_connection() {
     let (_folder, store) = store().await;
     store.close().await;
-    assert!(is_outage(&store.begin().await.expect_err("is closed")));
-    assert!(is_outage(&store.ping().await.expect_err("is closed")));
+    assert!(is_transient(&store.begin().await.expect_err("is closed")));
+    assert!(is_transient(&store.ping().await.expect_err("is closed")));
 }
 
 /// On one thread a task that has counted itself stands in the queue before anybody else runs.
@@ -164,7 +164,7 @@ async fn a_call_waits_for_one_other_write_however_many_there_are() {
         let (store, asked, order) = (store.clone(), Arc::clone(&asked), Arc::clone(&order));
         async move {
             asked.fetch_add(1, SeqCst);
-            let txn = store.begin_core().await.expect("begins");
+            let txn = store.begin_critical().await.expect("begins");
             order.lock().expect("whole").push("call");
             txn.commit().await.expect("commits");
         }
@@ -200,7 +200,7 @@ async fn what_tenants_ask_for_is_broken_off_where_it_takes_too_long_and_leaves_i
     let all: Vec<_> = (0..API_READERS).map(|_| ask()).collect();
     for broken_off in all {
         let error = broken_off.await.expect("asks").expect_err("it never ends");
-        assert!(took_too_long(&error) && is_outage(&error), "{error}");
+        assert!(took_too_long(&error) && is_transient(&error), "{error}");
     }
     // Who leaves in the middle leaves nothing that goes on for ever.
     for _ in 0..API_READERS {
@@ -210,4 +210,56 @@ async fn what_tenants_ask_for_is_broken_off_where_it_takes_too_long_and_leaves_i
     }
     let one = store.api_reader().query_one_raw(query("SELECT 1 AS one"));
     assert!(one.await.expect("answers").is_some());
+}
+
+/// The time that the writer's connection waits for others: what a new connection would not have.
+async fn patience(store: &Store) -> i64 {
+    let ask = Statement::from_string(store.backend(), "PRAGMA busy_timeout");
+    let row = store.writer().query_one_raw(ask).await.expect("answers");
+    row.expect("a row")
+        .try_get("", "timeout")
+        .expect("a number")
+}
+
+#[tokio::test]
+async fn a_write_that_could_not_begin_leaves_its_connection() {
+    let (_folder, store) = store().await;
+    let writer = store.writer();
+    writer
+        .execute_unprepared("PRAGMA busy_timeout = 1")
+        .await
+        .expect("is set");
+    let other = Store::connect(&store.url).await.expect("a store");
+    let holder = other.begin().await.expect("begins");
+    holder
+        .execute_unprepared(&note("first"))
+        .await
+        .expect("is written");
+    assert!(write(&store, &note("second")).await.is_err());
+    let refused = store.begin().await.expect("nothing is sent yet");
+    let count = Statement::from_string(store.backend(), "SELECT COUNT(*) FROM notes");
+    assert!(refused.query_one_raw(count).await.is_err());
+    drop(refused);
+    drop(
+        store
+            .begin()
+            .await
+            .expect("begins, and is left before anything is asked"),
+    );
+    holder.commit().await.expect("commits");
+    other.close().await;
+    assert_eq!(patience(&store).await, 1, "the connection is another one");
+    write(&store, &note("third")).await.expect("is written");
+    assert_eq!(notes(&store).await, 2);
+}
+
+#[tokio::test]
+async fn the_log_is_copied_into_the_file() {
+    let (folder, store) = store().await;
+    let file = folder.path().join("test.db");
+    let size = || std::fs::metadata(&file).expect("a file").len();
+    write(&store, &large_note()).await.expect("is written");
+    let before = size();
+    store.copy_log().await.expect("is copied");
+    assert!(size() > before + 90_000, "{before}, {}", size());
 }

@@ -1,4 +1,4 @@
-//! Transactions, and how they ended where nobody said so.
+//! Transactions: how they begin on each kind of database, and how they end.
 
 use std::{
     fmt,
@@ -15,14 +15,9 @@ use tokio::sync::Mutex;
 use super::{
     fault::{Fault, Leaves, away},
     pool::{Connections, Lease},
-    raw::Mark,
-    runtime::inside,
 };
-use crate::batch::{BatchWrite, one_by_one, together};
+use crate::batch::{BatchWrite, in_blocks, together};
 
-/// How long the outcome of a commit is asked for whose answer did not come.
-const FIND_OUT_WITHIN: Duration = Duration::from_secs(6);
-const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// What a report that reads whole tables may take for one of its statements.
 const SNAPSHOT_STATEMENT: Duration = Duration::from_secs(600);
 
@@ -37,7 +32,7 @@ pub(super) enum Kind {
 impl Kind {
     /// On SQLite a deferred transaction that reads and then writes fails with `SQLITE_BUSY` at once, so writes are
     /// `BEGIN IMMEDIATE`. PostgreSQL says by which mark it knows the transaction.
-    pub(super) fn sql(self, backend: DbBackend) -> &'static str {
+    fn sql(self, backend: DbBackend) -> &'static str {
         match (backend, self) {
             (DbBackend::Postgres, Self::Write) => {
                 "BEGIN; SELECT pg_current_xact_id()::text, pg_backend_pid()::text"
@@ -48,6 +43,14 @@ impl Kind {
             (_, Self::Write) => "BEGIN IMMEDIATE",
             (_, Self::Snapshot) => "BEGIN",
         }
+    }
+}
+
+impl Connections {
+    /// Begins a transaction.
+    pub(super) async fn begin(&self, kind: Kind) -> Result<Transaction, DbErr> {
+        let lease = self.lease_begun(kind.sql(self.backend())).await?;
+        Ok(Transaction::new(lease, kind))
     }
 }
 
@@ -67,11 +70,11 @@ impl fmt::Debug for Transaction {
 }
 
 impl Transaction {
-    pub(super) fn new(lease: Lease, kind: Kind) -> Self {
+    fn new(lease: Lease, kind: Kind) -> Self {
         let home = lease.home();
         let limits = home.limits();
         Self {
-            backend: home.get_database_backend(),
+            backend: home.backend(),
             limit: match kind {
                 Kind::Write => limits.statement,
                 Kind::Snapshot => limits.statement.map(|_| SNAPSHOT_STATEMENT),
@@ -82,7 +85,7 @@ impl Transaction {
     }
 
     /// Makes everything durable, or nothing. Where the answer does not come, the outcome is found out; an error that is an
-    /// [outage](super::is_outage) after that means that it could not be.
+    /// [passing](super::is_transient) one after that means that it could not be.
     pub async fn commit(self) -> Result<(), DbErr> {
         let mut lease = self.lease.into_inner();
         if self.failed.load(Relaxed) {
@@ -96,7 +99,7 @@ impl Transaction {
         let Some(mark) = lease.mark.take().filter(|_| fault.leaves() == Leaves::Cut) else {
             return Err(fault.executing());
         };
-        // Its place among the connections is needed to ask.
+        // Its seat among the connections is needed to ask.
         drop(lease);
         tracing::warn!(
             ?fault,
@@ -128,7 +131,7 @@ impl Transaction {
             }
             (_, writes) => {
                 let mut changed = 0;
-                for statement in one_by_one(writes) {
+                for statement in in_blocks(writes) {
                     changed += self.execute_raw(statement).await?.rows_affected();
                 }
                 // None changes more than it is given.
@@ -194,65 +197,4 @@ impl ConnectionTrait for Transaction {
         self.refuse_after_failure()?;
         self.note(self.lease.lock().await.all(self.limit, &statement).await)
     }
-}
-
-impl Connections {
-    /// How a transaction ended whose `COMMIT` was not answered. One that is still open is ended first: its `COMMIT` may be on
-    /// the way, and must not arrive after the question.
-    async fn committed(&self, mark: &Mark) -> Result<bool, DbErr> {
-        let find_out = async {
-            loop {
-                match self.outcome(mark).await {
-                    Ok(Some(committed)) => return committed,
-                    Ok(None) => {}
-                    Err(error) => tracing::debug!(%error, "how a commit ended is not known yet"),
-                }
-                tokio::time::sleep(ASK_AGAIN_AFTER).await;
-            }
-        };
-        inside(async { tokio::time::timeout(FIND_OUT_WITHIN, find_out).await })
-            .await
-            .map_err(|_| away("a commit was not answered, and how it ended could not be found out"))
-    }
-
-    /// None while it is open.
-    async fn outcome(&self, mark: &Mark) -> Result<Option<bool>, DbErr> {
-        let mut lease = self.lease().await?;
-        let limit = self.limits().begin;
-        let ask = format!(
-            "SELECT pg_xact_status('{}'::xid8) AS status",
-            mark.transaction
-        );
-        let ask = Statement::from_string(DbBackend::Postgres, ask);
-        let row = lease.one(limit, &ask).await?;
-        let status: Option<String> = row.map_or(Ok(None), |row| row.try_get("", "status"))?;
-        match status.as_deref() {
-            Some("committed") => Ok(Some(true)),
-            Some("aborted") => Ok(Some(false)),
-            _ => {
-                lease.unprepared(limit, &end_of(mark)).await?;
-                Ok(None)
-            }
-        }
-    }
-
-    /// Ends a transaction that nobody holds any more, so that it keeps no locks. If this does not succeed, the server ends it
-    /// when it has waited for long enough.
-    pub(super) async fn end_abandoned(&self, mark: &Mark) {
-        let Ok(mut lease) = self.lease().await else {
-            return;
-        };
-        let limit = self.limits().begin;
-        if let Err(error) = lease.unprepared(limit, &end_of(mark)).await {
-            tracing::debug!(%error, "an abandoned transaction is left to the server");
-        }
-    }
-}
-
-/// The mark is PostgreSQL's own answer: digits. A process that meanwhile does something else is left alone.
-fn end_of(mark: &Mark) -> String {
-    format!(
-        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid = {} AND backend_xid = '{}'::xid8::xid",
-        mark.process, mark.transaction
-    )
 }

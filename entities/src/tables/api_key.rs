@@ -2,7 +2,7 @@
 
 use sea_orm::entity::prelude::*;
 
-use crate::values::{ApiKeyId, CredentialHash, Millis, TenantId};
+use crate::values::{ApiKeyId, CredentialHash, Millis, TenantId, UserId};
 
 /// A tenant's API key, of which only the hash is kept.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
@@ -19,6 +19,8 @@ pub struct Model {
     /// To about a minute.
     pub last_used_at: Option<Millis>,
     pub revoked_at: Option<Millis>,
+    /// Who made it in the dashboard; none: an operator did.
+    pub made_by: Option<UserId>,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]

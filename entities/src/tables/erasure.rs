@@ -1,8 +1,8 @@
-//! `erasures`: the record that a call was erased, by whose key and when.
+//! `erasures`: the record that a call was erased, by whom and when.
 
 use sea_orm::entity::prelude::*;
 
-use crate::values::{ApiKeyId, CallId, Millis, TenantId};
+use crate::values::{Actor, CallId, Millis, TenantId};
 
 /// The record that a call was erased. It stays when the call's own row goes.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
@@ -11,8 +11,8 @@ pub struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
     pub call_id: CallId,
     pub tenant_id: TenantId,
-    /// The API key that asked for it.
-    pub key_id: ApiKeyId,
+    /// Who asked for it.
+    pub actor: Actor,
     pub erased_at: Millis,
 }
 

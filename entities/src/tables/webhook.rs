@@ -2,7 +2,10 @@
 
 use sea_orm::entity::prelude::*;
 
-use crate::values::{EventKind, Millis, OutboundUrl, TenantId, WebhookId};
+use crate::{
+    values::{EventKind, Millis, OutboundUrl, Secret, TenantId, WebhookId},
+    vault::{Place, Vault},
+};
 
 /// A receiver of a tenant's events.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
@@ -35,9 +38,44 @@ pub enum Relation {}
 
 impl ActiveModelBehavior for ActiveModel {}
 
+/// What a webhook begins with.
+#[derive(Clone, Debug)]
+pub struct NewWebhook<'a> {
+    pub id: WebhookId,
+    pub tenant: TenantId,
+    pub url: OutboundUrl,
+    pub events: &'a [EventKind],
+    pub secret: &'a Secret,
+}
+
 impl Model {
+    /// One that is active and has failed at nothing yet.
+    pub fn new(new: NewWebhook<'_>, vault: &Vault, now: Millis) -> Self {
+        Self {
+            id: new.id,
+            tenant_id: new.tenant,
+            url: new.url,
+            events: events_json(new.events),
+            secret: vault.seal(Place::WebhookSecret, new.id, new.secret),
+            secret_hint: new.secret.hint(),
+            previous_secret: None,
+            previous_secret_until: None,
+            is_active: true,
+            disabled_reason: None,
+            failed_in_row: 0,
+            failing_since: None,
+            created_at: now,
+            updated_at: now,
+        }
+    }
+
     /// The kinds of event that this webhook subscribed to.
     pub fn event_kinds(&self) -> Vec<EventKind> {
         serde_json::from_str(&self.events).unwrap_or_default()
     }
+}
+
+/// Kinds of event as the row holds them.
+pub fn events_json(events: &[EventKind]) -> String {
+    serde_json::to_string(events).expect("words are JSON")
 }

@@ -1,4 +1,4 @@
-//! API keys and bridge tokens: a prefix, 30 base62 characters of randomness and 6 of a checksum.
+//! API keys, bridge tokens, sessions and one-time links: a prefix, 30 base62 characters of randomness and 6 of a checksum.
 //!
 //! The checksum (CRC-32/ISO-HDLC over everything before it, in base62, most significant digit first, padded with `0`) lets a
 //! mistyped key be refused without asking the database. Only the SHA-256 of a credential is stored: with 178 bits of
@@ -24,6 +24,10 @@ pub struct Scheme(&'static str);
 pub const API_KEY_SCHEME: Scheme = Scheme("dkl_");
 /// Tokens of telephony bridges.
 pub const BRIDGE_TOKEN_SCHEME: Scheme = Scheme("dkb_");
+/// What a browser that is signed in to the dashboard shows.
+pub const SESSION_SCHEME: Scheme = Scheme("dks_");
+/// What stands in a one-time link to the dashboard.
+pub const LOGIN_LINK_SCHEME: Scheme = Scheme("dko_");
 
 /// A well-formed credential; whether anybody knows it is another question.
 #[derive(Clone, Debug)]
@@ -79,6 +83,13 @@ impl CredentialHash {
     /// The hexadecimal text.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+// Asked for by the ORM of every primary key; ours are never numbers.
+impl sea_orm::TryFromU64 for CredentialHash {
+    fn try_from_u64(_: u64) -> Result<Self, sea_orm::DbErr> {
+        Err(sea_orm::DbErr::ConvertFromU64("CredentialHash"))
     }
 }
 

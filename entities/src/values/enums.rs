@@ -63,6 +63,9 @@ macro_rules! words {
                 text.parse().map_err(serde::de::Error::custom)
             }
         }
+
+        #[cfg(feature = "openapi")]
+crate::described! { $name: super::schema::words(Self::WORDS); }
     )*};
 }
 
@@ -154,6 +157,14 @@ words! {
         Enterprise = "enterprise",
     }
 
+    /// What a person may do in the dashboard.
+    Role {
+        /// Everything.
+        Owner = "owner",
+        /// Sees everything but secrets, and changes nothing.
+        Viewer = "viewer",
+    }
+
     /// A voice of the AI.
     VoiceId {
         Puck = "Puck",
@@ -163,11 +174,67 @@ words! {
         Aoede = "Aoede",
     }
 
+    /// Who said something in a call.
+    Speaker {
+        Caller = "caller",
+        Agent = "agent",
+        Tool = "tool",
+    }
+
     /// Where the delivery of an event to a webhook stands.
     DeliveryStatus {
         Pending = "pending",
         Succeeded = "succeeded",
         Failed = "failed",
+    }
+
+    /// What became of an attempt to deliver.
+    AttemptOutcome {
+        Delivered = "delivered",
+        /// It is tried again, or somebody else has seen to it.
+        Failed = "failed",
+        /// It was the last.
+        GivenUp = "given_up",
+    }
+
+    /// How long the time is that a figure of a statistic tells of.
+    Interval {
+        Hour = "hour",
+        Day = "day",
+    }
+
+    /// What somebody did that is kept in the audit.
+    AuditAction {
+        AgentCreate = "agent.create",
+        AgentUpdate = "agent.update",
+        AgentDelete = "agent.delete",
+        FunctionCreate = "function.create",
+        FunctionUpdate = "function.update",
+        FunctionDelete = "function.delete",
+        WebhookCreate = "webhook.create",
+        WebhookUpdate = "webhook.update",
+        WebhookDelete = "webhook.delete",
+        WebhookRotateSecret = "webhook.rotate_secret",
+        WebhookRecover = "webhook.recover",
+        DeliveryResend = "delivery.resend",
+        CallHangup = "call.hangup",
+        CallTransfer = "call.transfer",
+        CallErase = "call.erase",
+        NumberCreate = "number.create",
+        NumberUpdate = "number.update",
+        NumberAssign = "number.assign",
+        NumberDelete = "number.delete",
+        KeyCreate = "key.create",
+        KeyRevoke = "key.revoke",
+        FunctionSecretShow = "function_secret.show",
+        FunctionSecretRotate = "function_secret.rotate",
+        CreditAdd = "credit.add",
+        TenantCreate = "tenant.create",
+        TenantUpdate = "tenant.update",
+        TenantSuspend = "tenant.suspend",
+        TenantResume = "tenant.resume",
+        BridgeCreate = "bridge.create",
+        BridgeRevoke = "bridge.revoke",
     }
 
     /// The HTTP method of a function's endpoint.
@@ -177,6 +244,13 @@ words! {
         Put = "PUT",
         Patch = "PATCH",
         Delete = "DELETE",
+    }
+}
+
+// Asked for by the ORM of every part of a primary key; it is never a number.
+impl sea_orm::TryFromU64 for AttemptOutcome {
+    fn try_from_u64(_: u64) -> Result<Self, sea_orm::DbErr> {
+        Err(sea_orm::DbErr::ConvertFromU64(stringify!(AttemptOutcome)))
     }
 }
 

@@ -121,6 +121,9 @@ macro_rules! ids {
                 text.parse().map_err(serde::de::Error::custom)
             }
         }
+
+        #[cfg(feature = "openapi")]
+crate::described! { $name: super::schema::id(Self::PREFIX); }
     )*};
 }
 
@@ -151,8 +154,12 @@ ids! {
     BridgeId = "br";
     /// One HTTP request.
     RequestId = "req";
+    /// A person who uses the dashboard.
+    UserId = "user";
     /// A command to a bridge.
     CommandId = "cmd";
+    /// An entry of the audit.
+    AuditId = "aud";
 }
 
 #[cfg(test)]

@@ -14,6 +14,9 @@ use time::{
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, DeriveValueType)]
 pub struct Millis(i64);
 
+#[cfg(feature = "openapi")]
+crate::described! { Millis: super::schema::instant(); }
+
 /// The text is not an instant that can be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum MillisError {

@@ -1,28 +1,40 @@
 //! Typed values: parsed at the border, trusted everywhere else.
 
+mod actor;
 mod credentials;
+mod email;
 mod enums;
 mod ids;
 mod instant;
 mod minutes;
 mod phone;
+#[cfg(feature = "openapi")]
+mod schema;
 mod secret;
 mod text;
 mod transfers;
 mod url;
 
-pub use credentials::{API_KEY_SCHEME, BRIDGE_TOKEN_SCHEME, Credential, CredentialHash, Scheme};
+pub use actor::{Actor, ActorError};
+pub use credentials::{
+    API_KEY_SCHEME, BRIDGE_TOKEN_SCHEME, Credential, CredentialHash, LOGIN_LINK_SCHEME,
+    SESSION_SCHEME, Scheme,
+};
+pub use email::{Email, EmailError};
 pub use enums::{
-    CallStatus, DeliveryStatus, EventKind, FunctionMethod, HangupInitiator, HangupReason, Plan,
-    TransactionType, UnknownValue, VoiceId,
+    AttemptOutcome, AuditAction, CallStatus, DeliveryStatus, EventKind, FunctionMethod,
+    HangupInitiator, HangupReason, Interval, Plan, Role, Speaker, TransactionType, UnknownValue,
+    VoiceId,
 };
 pub use ids::{
-    AgentId, ApiKeyId, BridgeId, CallId, CommandId, DeliveryId, EventId, FunctionId, IdError,
-    PhoneNumberId, RecoveryId, RequestId, TenantId, TransactionId, WebhookId,
+    AgentId, ApiKeyId, AuditId, BridgeId, CallId, CommandId, DeliveryId, EventId, FunctionId,
+    IdError, PhoneNumberId, RecoveryId, RequestId, TenantId, TransactionId, UserId, WebhookId,
 };
 pub use instant::{Millis, MillisError};
 pub use minutes::{MINUTES_MAX, Minutes, MinutesError};
 pub use phone::{CallerNumber, PhoneError, PhoneNumber};
+#[cfg(feature = "openapi")]
+pub use schema::InstantOrDate;
 pub use secret::Secret;
 pub use text::{Language, LanguageError, is_blank};
 pub use transfers::{TransferPrefixError, TransferPrefixes};

@@ -5,6 +5,12 @@ use std::{fmt, str::FromStr};
 use sea_orm::DeriveValueType;
 use serde::{Deserialize, Serialize};
 
+/// Digits of a number, the country code's included (ITU-T E.164 allows no more).
+const DIGITS_MIN: usize = 7;
+pub(super) const DIGITS_MAX: usize = 15;
+/// The longest name or number of a caller, in characters.
+const CALLER_CHARS_MAX: usize = 64;
+
 /// A number in E.164: a plus and 7 to 15 digits, of which the first is not 0, nothing else.
 #[derive(Clone, PartialEq, Eq, Hash, Serialize, Deserialize, DeriveValueType)]
 #[serde(try_from = "String")]
@@ -19,10 +25,10 @@ pub struct CallerNumber(String);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum PhoneError {
     #[error(
-        "must be a phone number in international format: +, a country code, which does not begin with 0, and 7 to 15 digits in all, without spaces"
+        "must be a phone number in international format: +, a country code, which does not begin with 0, and {DIGITS_MIN} to {DIGITS_MAX} digits in all, without spaces"
     )]
     NotE164,
-    #[error("must have 1 to 64 characters and no control characters")]
+    #[error("must have 1 to {CALLER_CHARS_MAX} characters and no control characters")]
     NotACaller,
 }
 
@@ -65,12 +71,22 @@ macro_rules! numbers {
 
 numbers! { PhoneNumber CallerNumber }
 
+#[cfg(feature = "openapi")]
+crate::described! {
+    PhoneNumber: {
+        // After the first, which is not 0.
+        let (least, most) = (DIGITS_MIN - 1, DIGITS_MAX - 1);
+        super::schema::text().pattern(Some(format!(r"^\+[1-9][0-9]{{{least},{most}}}$")))
+    };
+    CallerNumber: super::schema::text().min_length(Some(1)).max_length(Some(CALLER_CHARS_MAX));
+}
+
 impl FromStr for PhoneNumber {
     type Err = PhoneError;
 
     fn from_str(text: &str) -> Result<Self, PhoneError> {
         let digits = text.strip_prefix('+').ok_or(PhoneError::NotE164)?;
-        let well_formed = (7..=15).contains(&digits.len())
+        let well_formed = (DIGITS_MIN..=DIGITS_MAX).contains(&digits.len())
                 && digits.bytes().all(|b| b.is_ascii_digit())
                 // No country code begins with 0.
                 && !digits.starts_with('0');
@@ -87,7 +103,7 @@ impl FromStr for CallerNumber {
 
     fn from_str(text: &str) -> Result<Self, PhoneError> {
         let length = text.chars().count();
-        if (1..=64).contains(&length) && !text.chars().any(char::is_control) {
+        if (1..=CALLER_CHARS_MAX).contains(&length) && !text.chars().any(char::is_control) {
             Ok(Self(text.to_owned()))
         } else {
             Err(PhoneError::NotACaller)

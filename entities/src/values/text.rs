@@ -6,6 +6,12 @@ use sea_orm::DeriveValueType;
 use serde::{Deserialize, Serialize};
 use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
+/// The shortest and the longest language tag, in characters.
+const LANGUAGE_CHARS_MIN: usize = 2;
+const LANGUAGE_CHARS_MAX: usize = 35;
+/// The longest part of one between two hyphens.
+const SUBTAG_CHARS_MAX: usize = 8;
+
 /// A language tag of BCP 47 shape (RFC 5646 section 2.1), at most 35 characters: `id`, `en-US`, `zh-Hant-TW`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, DeriveValueType)]
 #[serde(try_from = "String")]
@@ -50,17 +56,29 @@ impl FromStr for Language {
     fn from_str(text: &str) -> Result<Self, LanguageError> {
         let mut parts = text.split('-');
         let primary = parts.next().unwrap_or_default();
-        let primary_ok =
-            (2..=8).contains(&primary.len()) && primary.bytes().all(|b| b.is_ascii_alphabetic());
+        let primary_ok = (LANGUAGE_CHARS_MIN..=SUBTAG_CHARS_MAX).contains(&primary.len())
+            && primary.bytes().all(|b| b.is_ascii_alphabetic());
         let rest_ok = parts.all(|part| {
-            (1..=8).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_alphanumeric())
+            (1..=SUBTAG_CHARS_MAX).contains(&part.len())
+                && part.bytes().all(|b| b.is_ascii_alphanumeric())
         });
-        if primary_ok && rest_ok && text.len() <= 35 && !text.ends_with('-') {
+        if primary_ok && rest_ok && text.len() <= LANGUAGE_CHARS_MAX && !text.ends_with('-') {
             Ok(Self(text.to_owned()))
         } else {
             Err(LanguageError)
         }
     }
+}
+
+#[cfg(feature = "openapi")]
+crate::described! {
+    Language: {
+        let (least, most) = (LANGUAGE_CHARS_MIN, SUBTAG_CHARS_MAX);
+        super::schema::text()
+            .min_length(Some(least))
+            .max_length(Some(LANGUAGE_CHARS_MAX))
+            .pattern(Some(format!("^[A-Za-z]{{{least},{most}}}(-[A-Za-z0-9]{{1,{most}}})*$")))
+    };
 }
 
 /// Whether nobody would see anything of a text: it is empty, or all of it is blanks, controls, joiners and other characters

@@ -1,7 +1,7 @@
 //! Which numbers a call may be transferred to. Numbers that cost more than a call, or pay who is called, are how stolen keys are
 //! turned into money: they are refused unless an operator names them.
 
-use super::PhoneNumber;
+use super::{PhoneNumber, phone::DIGITS_MAX};
 
 /// Prefixes that are refused unless a prefix at least as long is allowed.
 ///
@@ -33,9 +33,6 @@ const REFUSED: &[&str] = &[
     "+55300", "+55500", "+55900", "+54600", "+52900", "+2786", "+254900", "+9721700", "+972190",
     "+971700", "+971900",
 ];
-
-/// The longest prefix: a plus and as many digits as a number has.
-const DIGITS_MAX: usize = 15;
 
 /// What operators allow calls to be transferred to.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,7 +7,7 @@ use serde::Serialize;
 use url::Url;
 
 /// The longest address, in characters, before and after normalisation.
-pub const URL_LENGTH_MAX: usize = 2_048;
+pub(super) const URL_LENGTH_MAX: usize = 2_048;
 /// The longest host name and the longest part of one between two dots, in characters (RFC 1035 section 2.3.4).
 const HOST_LENGTH_MAX: usize = 253;
 const LABEL_LENGTH_MAX: usize = 63;
@@ -91,6 +91,14 @@ impl OutboundUrl {
     pub fn to_url(&self) -> Url {
         Url::parse(&self.0).expect("an OutboundUrl was made from a parsed URL")
     }
+}
+
+#[cfg(feature = "openapi")]
+crate::described! {
+    OutboundUrl: super::schema::text()
+        .max_length(Some(URL_LENGTH_MAX))
+        .pattern(Some(super::schema::URL_PATTERN))
+        .description(Some("https, public host, no user info, no fragment; stored normalised."));
 }
 
 /// Whether a name, which may end with a dot, can be one of a host (RFC 1123 section 2.1). Underscores are taken too: they

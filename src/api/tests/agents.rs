@@ -4,11 +4,14 @@ use dikala_entities::function;
 use sea_orm::{EntityTrait, PaginatorTrait};
 use serde_json::{Value, json};
 
-use super::world::World;
+use super::prelude::*;
 
+#[rstest]
 #[actix_web::test]
-async fn an_agent_is_made_with_defaults_read_changed_and_deleted() {
-    let world = World::start().await;
+async fn an_agent_is_made_with_defaults_read_changed_and_deleted(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let made = world
         .done(
             "agents.create",
@@ -78,9 +81,10 @@ async fn an_agent_is_made_with_defaults_read_changed_and_deleted() {
     assert_eq!(world.delete(&path).await.code(), "agent_not_found");
 }
 
+#[rstest]
 #[actix_web::test]
-async fn all_wrong_fields_at_once() {
-    let world = World::start().await;
+async fn all_wrong_fields_at_once(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let wrong = json!({
         "name": "  ", "voiceId": "puck", "language": "Bahasa Indonesia", "maxCallDurationMinutes": 0, "greetingText": "",
         "escalationNumber": "0812", "toolsEnabled": ["end_call", "end_call", "fly", 7], "isActive": "yes", "systemPrmpt": "x"
@@ -123,9 +127,10 @@ async fn all_wrong_fields_at_once() {
     assert_eq!(world.post("/agents", right).await.status, 201);
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_text_that_nobody_can_see_is_missing() {
-    let world = World::start().await;
+async fn a_text_that_nobody_can_see_is_missing(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let path = format!("/agents/{}", world.ours.agent);
     for blank in [
         "",
@@ -150,9 +155,10 @@ async fn a_text_that_nobody_can_see_is_missing() {
     }
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_patch_cannot_take_what_is_required() {
-    let world = World::start().await;
+async fn a_patch_cannot_take_what_is_required(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let path = format!("/agents/{}", world.ours.agent);
     let before = world.get(&path).await.text;
     let reply = world
@@ -166,9 +172,10 @@ async fn a_patch_cannot_take_what_is_required() {
     assert_eq!(world.get(&path).await.text, before);
 }
 
+#[rstest]
 #[actix_web::test]
-async fn tools_are_built_in_or_the_agents_own() {
-    let world = World::start().await;
+async fn tools_are_built_in_or_the_agents_own(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let path = format!("/agents/{}", world.ours.agent);
     let tools = json!(["transfer_to_human", "check_stock"]);
     let reply = world.patch(&path, json!({"toolsEnabled": tools})).await;
@@ -187,9 +194,12 @@ async fn tools_are_built_in_or_the_agents_own() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_deleted_agent_leaves_its_numbers_and_its_calls() {
-    let world = World::start().await;
+async fn a_deleted_agent_leaves_its_numbers_and_its_calls(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     assert_eq!(
         world
             .delete(&format!("/agents/{}", world.ours.agent))

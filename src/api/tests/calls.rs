@@ -1,18 +1,20 @@
 //! Calls over HTTP.
 
-use dikala_actors::clock::Clock;
-use dikala_entities::{AgentId, CallId, CallStatus, PhoneNumberId, transcript};
+use dikala_actors::{bridges::CommandKind, runtime::clock::Clock};
+use dikala_entities::{AgentId, CallId, CallStatus, HangupReason, PhoneNumberId, transcript};
 use sea_orm::{EntityTrait, IntoActiveModel};
 use serde_json::{Value, json};
 
+use super::prelude::*;
 use super::{
     seed::{settings, write_call},
     world::World,
 };
 
+#[rstest]
 #[actix_web::test]
-async fn a_running_call_knows_nothing_of_its_end() {
-    let world = World::start().await;
+async fn a_running_call_knows_nothing_of_its_end(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let call = world
         .done("calls.get", &format!("/calls/{}", world.ours.running), None)
         .await
@@ -42,9 +44,10 @@ async fn a_running_call_knows_nothing_of_its_end() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn pages_come_newest_first_and_complete() {
-    let world = World::start().await;
+async fn pages_come_newest_first_and_complete(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let now = world.clock.now();
     for i in 0..5 {
         // Two of the same moment: the id decides.
@@ -81,9 +84,10 @@ async fn pages_come_newest_first_and_complete() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn filters_by_state_and_time() {
-    let world = World::start().await;
+async fn filters_by_state_and_time(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let count = async |query: &str| {
         let reply = world.get(&format!("/calls?{query}")).await;
         reply.json()["calls"].as_array().map(Vec::len)
@@ -119,9 +123,10 @@ async fn filters_by_state_and_time() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn events_and_transcripts() {
-    let world = World::start().await;
+async fn events_and_transcripts(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let path = format!("/calls/{}", world.ours.ended);
     let events = world
         .done("calls.events", &format!("{path}/events"), None)
@@ -161,9 +166,10 @@ async fn events_and_transcripts() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn running_calls_can_be_transferred_and_ended() {
-    let world = World::start().await;
+async fn running_calls_can_be_transferred_and_ended(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let path = format!("/calls/{}", world.ours.running);
     assert_eq!(
         world
@@ -184,6 +190,19 @@ async fn running_calls_can_be_transferred_and_ended() {
         let reply = world.patch(&agent, json!({"escalationNumber": dear})).await;
         assert_eq!(reply.fields(), ["escalationNumber not_allowed"]);
     }
+    let agent = format!("/agents/{}", world.ours.agent);
+    let escalation = async |number: Value| {
+        let changed = world
+            .patch(&agent, json!({"escalationNumber": number}))
+            .await;
+        assert_eq!(changed.status, 200, "{changed:?}");
+    };
+    escalation(json!("+628111111111")).await;
+    let (bridge, id) = world.talk().await;
+    let path = format!("/calls/{id}");
+    let told = |to: &str| CommandKind::Transfer {
+        to: to.parse().expect("a number"),
+    };
     world
         .done(
             "calls.transfer",
@@ -191,10 +210,13 @@ async fn running_calls_can_be_transferred_and_ended() {
             Some(json!({"to": "+6281234567890"})),
         )
         .await;
+    assert_eq!(world.commands(bridge), [told("+6281234567890")]);
     // Without a number, the one of the agent as the call began.
+    escalation(json!("+628222222222")).await;
     world
         .done("calls.transfer", &format!("{path}/transfer"), None)
         .await;
+    assert_eq!(world.commands(bridge), [told("+628111111111")]);
     assert_eq!(
         world
             .post(&format!("{path}/hangup"), json!({"why": 1}))
@@ -206,6 +228,11 @@ async fn running_calls_can_be_transferred_and_ended() {
         .done("calls.hangup", &format!("{path}/hangup"), None)
         .await
         .json();
+    assert_eq!(call["status"], "answered", "until the bridge has done it");
+    let reason = HangupReason::Requested;
+    assert_eq!(world.commands(bridge), [CommandKind::Hangup { reason }]);
+    world.obey(bridge, id).await;
+    let call = world.get(&path).await.json();
     assert_eq!(
         (&call["status"], &call["hangupReason"]),
         (&json!("ended"), &json!("requested"))
@@ -233,9 +260,12 @@ async fn running_calls_can_be_transferred_and_ended() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_call_is_erased_once_and_only_when_it_is_over() {
-    let world = World::start().await;
+async fn a_call_is_erased_once_and_only_when_it_is_over(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let running = format!("/calls/{}", world.ours.running);
     let refused = world.delete(&running).await;
     assert_eq!(
@@ -258,9 +288,12 @@ async fn a_call_is_erased_once_and_only_when_it_is_over() {
 }
 
 /// With `offset`, a call that comes in between two pages moves all others, and the last of a page comes twice.
+#[rstest]
 #[actix_web::test]
-async fn a_cursor_shows_nothing_twice_while_calls_come_in() {
-    let world = World::start().await;
+async fn a_cursor_shows_nothing_twice_while_calls_come_in(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let now = world.clock.now();
     let call = async |at| {
         let row = world.ours.call(CallId::new(now), CallStatus::Failed, at);
@@ -304,9 +337,10 @@ async fn a_cursor_shows_nothing_twice_while_calls_come_in() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn calls_are_found_by_agent_number_and_caller() {
-    let world = World::start().await;
+async fn calls_are_found_by_agent_number_and_caller(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let now = world.clock.now();
     let mut other = world.ours.call(CallId::new(now), CallStatus::Failed, now);
     other.agent_id = Some(AgentId::new(now));
@@ -358,9 +392,12 @@ async fn calls_are_found_by_agent_number_and_caller() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_number_whose_country_code_begins_with_0_is_none() {
-    let world = World::start().await;
+async fn a_number_whose_country_code_begins_with_0_is_none(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let draft = json!({"name": "A", "systemPrompt": "x", "escalationNumber": "+0812345678"});
     assert_eq!(
         world.post("/agents", draft).await.fields(),

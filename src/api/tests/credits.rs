@@ -1,15 +1,16 @@
 //! Credit over HTTP.
 
-use dikala_actors::clock::Clock;
+use dikala_actors::runtime::clock::Clock;
 use dikala_entities::{TransactionId, TransactionType, credit_account, credit_transaction};
 use sea_orm::{EntityTrait, IntoActiveModel};
 use serde_json::json;
 
-use super::world::World;
+use super::prelude::*;
 
+#[rstest]
 #[actix_web::test]
-async fn the_balance_counts_what_is_held() {
-    let world = World::start().await;
+async fn the_balance_counts_what_is_held(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let none = world.done("credits.get", "/credits", None).await.json();
     assert_eq!(
         none,
@@ -40,9 +41,10 @@ async fn the_balance_counts_what_is_held() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn movements_come_newest_first() {
-    let world = World::start().await;
+async fn movements_come_newest_first(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let now = world.clock.now();
     for (seq, kind, minutes, after) in [
         (1, TransactionType::Purchase, 100, 100),

@@ -1,13 +1,18 @@
 //! Deliveries over HTTP.
 
+use std::sync::Arc;
+
 use actix_web::http::Method;
-use dikala_actors::clock::Clock;
+use dikala_actors::runtime::clock::Clock;
 use dikala_entities::{DeliveryStatus, Millis, recovery, webhook};
+use dikala_testkit::{Answer, eventually};
 use sea_orm::{EntityTrait, QueryOrder};
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 
-use super::world::{World, write_delivery};
-use crate::routes::BASE;
+use super::prelude::*;
+use super::world::write_delivery;
+use crate::http::route::BASE;
 
 async fn hook(world: &World) -> webhook::Model {
     let webhook = webhook::Entity::find_by_id(world.ours.webhook)
@@ -16,9 +21,12 @@ async fn hook(world: &World) -> webhook::Model {
     webhook.expect("reads").expect("a row")
 }
 
+#[rstest]
 #[actix_web::test]
-async fn deliveries_are_listed_and_shown_with_their_attempts() {
-    let world = World::start().await;
+async fn deliveries_are_listed_and_shown_with_their_attempts(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let webhook = hook(&world).await;
     world.clock.advance_ms(1);
     let newer = write_delivery(
@@ -69,10 +77,15 @@ async fn deliveries_are_listed_and_shown_with_their_attempts() {
     assert_eq!(shown["attempts"], json!([attempt]));
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_delivery_is_sent_again() {
-    let world = World::start().await;
+async fn a_delivery_is_sent_again(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let path = format!("/deliveries/{}/resend", world.ours.delivery);
+    world.at_the_customers().await;
+    let taken = Arc::new(Semaphore::new(0));
+    let answer = Answer::Status(200).when(&taken);
+    world.customer.answer("/hook", [answer]);
     world.clock.advance_ms(5_000);
     let resent = world.done("deliveries.resend", &path, None).await.json();
     assert_eq!(
@@ -80,13 +93,22 @@ async fn a_delivery_is_sent_again() {
         (&json!("pending"), &Value::Null)
     );
     assert_eq!(resent["nextAttemptAt"], "2026-01-15T03:30:05.000Z");
-    // Again: it is due already.
+    world.customer.wait_for("/hook", 1).await;
+    // Again: it is under way already.
     world.clock.advance_ms(5_000);
     let again = world
         .done("deliveries.resend", &path, Some(json!({})))
         .await
         .json();
     assert_eq!(again["nextAttemptAt"], "2026-01-15T03:30:05.000Z");
+    taken.add_permits(1);
+    let shown = format!("/deliveries/{}", world.ours.delivery);
+    eventually("the delivery to be taken", async || {
+        let delivery = world.get(&shown).await.json();
+        (delivery["status"] == "succeeded").then_some(())
+    })
+    .await;
+    assert_eq!(world.customer.received("/hook").len(), 1);
     assert_eq!(
         world
             .delete(&format!("/webhooks/{}", world.ours.webhook))
@@ -101,9 +123,11 @@ async fn a_delivery_is_sent_again() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_time_is_recovered() {
-    let world = World::start().await;
+async fn a_time_is_recovered(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
+    world.nothing_is_sent().await;
     let webhook = hook(&world).await;
     for _ in 0..3 {
         world.clock.advance_ms(60_000);
@@ -173,9 +197,11 @@ async fn recoveries(world: &World) -> Vec<recovery::Model> {
         .expect("reads")
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_recovery_is_asked_for_once_under_one_key() {
-    let world = World::start().await;
+async fn a_recovery_is_asked_for_once_under_one_key(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
+    world.nothing_is_sent().await;
     let path = format!("{BASE}/webhooks/{}/recover", world.ours.webhook);
     let headers = [
         ("x-api-key", world.ours.key.as_str()),
@@ -194,9 +220,11 @@ async fn a_recovery_is_asked_for_once_under_one_key() {
     assert_eq!(recoveries(&world).await.len(), 1);
 }
 
+#[rstest]
 #[actix_web::test]
-async fn recoveries_do_not_pile_up() {
-    let world = World::start().await;
+async fn recoveries_do_not_pile_up(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
+    world.nothing_is_sent().await;
     let path = format!("/webhooks/{}/recover", world.ours.webhook);
     let all = json!({"since": "2026-01-15"});
     let nothing = json!({"since": "2026-01-16"});

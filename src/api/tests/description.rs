@@ -6,15 +6,16 @@ use actix_web::http::Method;
 use serde_json::{Value, json};
 use utoipa::openapi::OpenApi;
 
-use super::world::{World, described};
+use super::prelude::*;
+use super::world::described;
 use crate::{
-    error::Code,
-    openapi::{self, errors_of},
-    routes::{BASE, ROUTES},
+    http::{error::Code, route::BASE},
+    openapi::errors_of,
+    routes::{self, ROUTES},
 };
 
 fn document() -> Value {
-    serde_json::from_str(openapi::json()).expect("JSON")
+    serde_json::from_str(routes::description()).expect("JSON")
 }
 
 fn operations(document: &Value) -> Vec<(String, String, Value)> {
@@ -66,7 +67,7 @@ fn the_document_is_openapi_31_and_the_same_every_time() {
 #[test]
 fn the_committed_document_is_this_one() {
     let committed = include_str!("../../../openapi.json");
-    let same = committed.trim_end() == openapi::json();
+    let same = committed.trim_end() == routes::description();
     assert!(
         same,
         "openapi.json is out of date; refresh it: cargo run -- openapi > openapi.json"
@@ -210,13 +211,19 @@ fn bodies_say_what_is_required_and_refuse_the_rest() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn the_document_and_its_browser_are_served_without_a_key() {
-    let world = World::start().await;
+async fn the_document_and_its_browser_are_served_without_a_key(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let reply = world
         .send(&Method::GET, "/openapi.json", &[], Vec::new())
         .await;
-    assert_eq!((reply.status, reply.text.as_str()), (200, openapi::json()));
+    assert_eq!(
+        (reply.status, reply.text.as_str()),
+        (200, routes::description())
+    );
     assert_eq!(reply.header("content-type"), "application/json");
     let reply = world.send(&Method::GET, "/docs", &[], Vec::new()).await;
     assert_eq!((reply.status, reply.header("location")), (307, "/docs/"));

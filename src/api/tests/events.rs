@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use actix_web::{http::Method, rt::time::timeout};
 use dikala_actors::{
-    clock::Clock,
-    feed::FOLLOWERS_PER_TENANT_MAX,
-    outbox::{NewEvent, write_events},
+    events::{
+        followers::FOLLOWERS_PER_TENANT_MAX,
+        outbox::{NewEvent, write_events},
+    },
+    runtime::clock::Clock,
 };
 use dikala_entities::{ApiKeyId, EventKind, TenantId, api_key};
 use futures_util::StreamExt;
@@ -15,8 +17,9 @@ use sea_orm::{
 };
 use serde_json::{Value, json};
 
-use super::world::{World, assert_described};
-use crate::routes::{BASE, ROUTES};
+use super::prelude::*;
+use super::world::assert_described;
+use crate::{http::route::BASE, routes::ROUTES};
 
 /// How long something may take that should be there at once.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -107,9 +110,12 @@ impl World {
     }
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_follower_gets_his_tenants_events_and_samples_as_they_are_committed() {
-    let world = World::start().await;
+async fn a_follower_gets_his_tenants_events_and_samples_as_they_are_committed(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let before = world.event(world.ours.tenant, 1);
     world.commit(&before).await;
     let mut stream = world.follow(&world.ours.key, None).await;
@@ -146,9 +152,12 @@ async fn a_follower_gets_his_tenants_events_and_samples_as_they_are_committed() 
     assert_eq!(stream.next().await.expect("ours"), expected);
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_follower_goes_on_where_he_was_in_the_order_of_commits() {
-    let world = World::start().await;
+async fn a_follower_goes_on_where_he_was_in_the_order_of_commits(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let [one, two, three] = [1, 2, 3].map(|n| world.event(world.ours.tenant, n));
     // Made before the second, committed after it.
     for event in [&two, &one, &three] {
@@ -199,9 +208,10 @@ async fn a_follower_goes_on_where_he_was_in_the_order_of_commits() {
     assert_eq!(stream.next_id().await, now.id.to_string());
 }
 
+#[rstest]
 #[actix_web::test]
-async fn what_cannot_be_gone_on_after_is_refused() {
-    let world = World::start().await;
+async fn what_cannot_be_gone_on_after_is_refused(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let theirs = world.event(world.theirs.tenant, 1);
     world.commit(&theirs).await;
     let unknown = world.event(world.ours.tenant, 1);
@@ -222,9 +232,12 @@ async fn what_cannot_be_gone_on_after_is_refused() {
     assert!(reply.text.contains("call.ended"), "{}", reply.text);
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_stream_ends_with_the_key_it_was_opened_with() {
-    let world = World::start().await;
+async fn a_stream_ends_with_the_key_it_was_opened_with(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let mut stream = world.follow(&world.ours.key, None).await;
     world.commit(&world.event(world.ours.tenant, 1)).await;
     assert!(stream.next().await.is_some());
@@ -248,9 +261,12 @@ async fn a_stream_ends_with_the_key_it_was_opened_with() {
     assert_eq!(stream.next().await, None);
 }
 
+#[rstest]
 #[actix_web::test]
-async fn places_are_bounded_and_given_back_and_stopping_ends_all() {
-    let world = World::start().await;
+async fn places_are_bounded_and_given_back_and_stopping_ends_all(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let mut streams = Vec::new();
     for _ in 0..FOLLOWERS_PER_TENANT_MAX {
         streams.push(world.follow(&world.ours.key, None).await);

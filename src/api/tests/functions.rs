@@ -1,19 +1,23 @@
 //! Functions over HTTP.
 
-use dikala_actors::clock::Clock;
+use dikala_actors::runtime::clock::Clock;
 use dikala_entities::{FunctionId, function, invocation};
 use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
 use serde_json::{Value, json};
 
-use super::world::World;
+use super::prelude::*;
+use super::world::FUNCTION_SECRET;
 
 fn sample(name: &str) -> Value {
     json!({"name": name, "description": " Says the price. ", "endpoint": "https://example.com/price"})
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_function_is_made_enabled_changed_and_deleted() {
-    let world = World::start().await;
+async fn a_function_is_made_enabled_changed_and_deleted(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let agent = format!("/agents/{}", world.ours.agent);
     let tools = async || world.get(&agent).await.json()["toolsEnabled"].clone();
     let path = format!("{agent}/functions");
@@ -59,10 +63,11 @@ async fn a_function_is_made_enabled_changed_and_deleted() {
         .await
         .json();
     assert_eq!(back["method"], "POST");
+    world.at_the_customers().await;
     let tested = world
         .done(
             "functions.test",
-            &format!("{renamed}/test"),
+            &format!("{path}/check_stock/test"),
             Some(json!({"parameters": {"sku": 1}})),
         )
         .await
@@ -71,6 +76,9 @@ async fn a_function_is_made_enabled_changed_and_deleted() {
         tested,
         json!({"status": "ok", "result": {"echo": {"sku": 1}}})
     );
+    let asked = world.customer.all().remove(0);
+    assert_eq!(asked.header("x-service-test"), "true");
+    asked.assert_signed(FUNCTION_SECRET);
     assert_eq!(
         world
             .post(&format!("{renamed}/test"), json!({"parameters": []}))
@@ -101,9 +109,10 @@ async fn a_function_is_made_enabled_changed_and_deleted() {
     assert_eq!(world.delete(&renamed).await.code(), "function_not_found");
 }
 
+#[rstest]
 #[actix_web::test]
-async fn names_are_unique_in_the_agent() {
-    let world = World::start().await;
+async fn names_are_unique_in_the_agent(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let path = format!("/agents/{}/functions", world.ours.agent);
     let taken = world.post(&path, sample("check_stock")).await;
     assert_eq!(
@@ -135,9 +144,10 @@ async fn names_are_unique_in_the_agent() {
     }
 }
 
+#[rstest]
 #[actix_web::test]
-async fn all_that_is_wrong_with_a_function() {
-    let world = World::start().await;
+async fn all_that_is_wrong_with_a_function(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let path = format!("/agents/{}/functions", world.ours.agent);
     let wrong = json!({
         "name": "x", "description": "d".repeat(1_001), "endpoint": "ftp://example.com", "method": "get", "agentId": "ignored",
@@ -188,10 +198,13 @@ async fn write_call(world: &World, function: FunctionId, ms_ago: i64, duration_m
         .expect("inserts");
 }
 
+#[rstest]
 #[actix_web::test]
-async fn figures_are_of_the_last_day_and_of_a_thousand_calls() {
+async fn figures_are_of_the_last_day_and_of_a_thousand_calls(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
     const DAY_MS: i64 = 86_400_000;
-    let world = World::start().await;
+    let world = world!(store);
     let ours = function::Entity::find()
         .filter(function::Column::AgentId.eq(world.ours.agent))
         .one(world.store().reader())
@@ -224,9 +237,10 @@ async fn figures_are_of_the_last_day_and_of_a_thousand_calls() {
 }
 
 /// Each of these took gigabytes, or a thread for ever, when a general validator ran it.
+#[rstest]
 #[actix_web::test]
-async fn schemas_that_could_hurt_are_refused_by_name() {
-    let world = World::start().await;
+async fn schemas_that_could_hurt_are_refused_by_name(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let path = format!("/agents/{}/functions", world.ours.agent);
     let many: Vec<Value> = (0..600).map(|_| json!({"type": "string"})).collect();
     let property = |schema: Value| json!({"type": "object", "properties": {"a": schema}});

@@ -1,14 +1,17 @@
 //! Keys, limits, tenancy: what holds for every route.
 
 use actix_web::http::Method;
-use dikala_actors::clock::Clock;
+use dikala_actors::runtime::clock::Clock;
 use dikala_entities::{API_KEY_SCHEME, Plan, api_key, tenant};
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait};
 
-use super::world::{Reply, World, assert_described, nobody};
+use super::prelude::*;
+use super::world::{Reply, assert_described, nobody};
 use crate::{
-    routes::{BASE, ROUTES, Route},
-    services::ApiSettings,
+    api::context::ApiSettings,
+    http::{route::BASE, settings::HttpSettings},
+    openapi::Route,
+    routes::ROUTES,
 };
 
 /// The route's path with our agent's function and this id.
@@ -28,9 +31,10 @@ fn without_request_id(reply: &Reply) -> String {
     reply.text.replace(id, "")
 }
 
+#[rstest]
 #[actix_web::test]
-async fn every_route_wants_a_key() {
-    let world = World::start().await;
+async fn every_route_wants_a_key(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     for route in ROUTES {
         let path = path(route, &world.ours.agent.to_string());
         let reply = world.send(route.method, &path, &[], Vec::new()).await;
@@ -51,9 +55,10 @@ async fn every_route_wants_a_key() {
     }
 }
 
+#[rstest]
 #[actix_web::test]
-async fn what_is_anothers_is_not_there_byte_for_byte() {
-    let world = World::start().await;
+async fn what_is_anothers_is_not_there_byte_for_byte(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let theirs = |route: &Route| match route.tag() {
         "phoneNumbers" => world.theirs.number.to_string(),
         "calls" => world.theirs.running.to_string(),
@@ -103,9 +108,10 @@ async fn what_is_anothers_is_not_there_byte_for_byte() {
     }
 }
 
+#[rstest]
 #[actix_web::test]
-async fn unknown_functions_are_not_there() {
-    let world = World::start().await;
+async fn unknown_functions_are_not_there(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     for name in ["nothing", "%00", "a%2Fb", "%ff", "..%2f.."] {
         let path = format!("/agents/{}/functions/{name}", world.ours.agent);
         let reply = world.delete(&path).await;
@@ -117,9 +123,10 @@ async fn unknown_functions_are_not_there() {
     }
 }
 
+#[rstest]
 #[actix_web::test]
-async fn keys_are_told_apart() {
-    let world = World::start().await;
+async fn keys_are_told_apart(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let ask = async |headers: &[(&str, &str)]| {
         let reply = world
             .send(&Method::GET, "/api/v1/credits", headers, Vec::new())
@@ -155,9 +162,12 @@ async fn keys_are_told_apart() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_revoked_key_and_a_suspended_tenant_are_out() {
-    let world = World::start().await;
+async fn a_revoked_key_and_a_suspended_tenant_are_out(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     assert_eq!(world.get("/credits").await.status, 200);
     let suspend = async |at| {
         let row = tenant::ActiveModel {
@@ -166,7 +176,7 @@ async fn a_revoked_key_and_a_suspended_tenant_are_out() {
             ..Default::default()
         };
         row.update(world.store().writer()).await.expect("changes");
-        world.services.gate.forget_keys();
+        world.services.http.gate.forget_keys();
         world.get("/credits").await
     };
     let reply = suspend(Some(world.clock.now())).await;
@@ -191,9 +201,10 @@ async fn a_revoked_key_and_a_suspended_tenant_are_out() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn the_last_use_is_noted_once_a_minute() {
-    let world = World::start().await;
+async fn the_last_use_is_noted_once_a_minute(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let noted = async || {
         let key = api_key::Entity::find_by_id(world.ours.key_id)
             .one(world.store().reader())
@@ -215,9 +226,10 @@ async fn the_last_use_is_noted_once_a_minute() {
     until(first.plus_ms(60_000)).await;
 }
 
+#[rstest]
 #[actix_web::test]
-async fn plans_limit_requests_and_say_so() {
-    let world = World::start().await;
+async fn plans_limit_requests_and_say_so(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let set = async |plan, own| {
         let row = tenant::ActiveModel {
             id: Set(world.ours.tenant),
@@ -226,7 +238,7 @@ async fn plans_limit_requests_and_say_so() {
             ..Default::default()
         };
         row.update(world.store().writer()).await.expect("changes");
-        world.services.gate.forget_keys();
+        world.services.http.gate.forget_keys();
         world.clock.advance_ms(60_000);
         world
             .get("/credits")
@@ -261,13 +273,17 @@ async fn plans_limit_requests_and_say_so() {
     assert_eq!(world.get("/credits").await.status, 200);
 }
 
+#[rstest]
 #[actix_web::test]
-async fn the_unknown_are_limited_by_address() {
+async fn the_unknown_are_limited_by_address(#[values(Sqlite, Postgres)] store: StoreKind) {
     let settings = ApiSettings {
-        unauthenticated_per_minute: 2,
+        http: HttpSettings {
+            unauthenticated_per_minute: 2,
+            ..HttpSettings::default()
+        },
         ..ApiSettings::default()
     };
-    let world = World::with(settings).await;
+    let world = world!(store, settings);
     let ask = async || {
         world
             .send(&Method::GET, "/api/v1/credits", &[], Vec::new())
@@ -286,9 +302,10 @@ async fn the_unknown_are_limited_by_address() {
     assert_eq!(ask().await.status, 401);
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_database_that_is_away_is_503() {
-    let world = World::start().await;
+async fn a_database_that_is_away_is_503(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     world.store().close().await;
     let reply = world.get("/credits").await;
     assert_eq!((reply.status, reply.code()), (503, "unavailable".into()));

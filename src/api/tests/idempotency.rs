@@ -1,14 +1,15 @@
 //! `Idempotency-Key` over HTTP.
 
 use actix_web::http::Method;
-use dikala_actors::clock::Clock;
+use dikala_actors::runtime::clock::Clock;
 use dikala_entities::{Millis, TenantId, agent, idempotency};
 use futures_util::future::join_all;
 use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter};
 use serde_json::{Value, json};
 
-use super::world::{Reply, World, is_success};
-use crate::middleware::{LARGE_BYTES_MAX, sweep_idempotency_keys};
+use super::prelude::*;
+use super::world::{Reply, is_success};
+use crate::http::idempotency::{LARGE_BYTES_MAX, sweep};
 
 async fn post(world: &World, api_key: &str, path: &str, key: &str, body: &Value) -> Reply {
     let headers = [
@@ -40,9 +41,12 @@ fn sample() -> Value {
     json!({"name": "A", "systemPrompt": "B"})
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_repeat_gets_the_same_answer_and_has_no_effect() {
-    let world = World::start().await;
+async fn a_repeat_gets_the_same_answer_and_has_no_effect(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let first = ours(&world, "/agents", "k 1", &sample()).await;
     assert_eq!(
         (first.status, first.header("idempotent-replayed")),
@@ -81,9 +85,10 @@ async fn a_repeat_gets_the_same_answer_and_has_no_effect() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn twenty_four_at_once_have_the_effect_of_one() {
-    let world = World::start().await;
+async fn twenty_four_at_once_have_the_effect_of_one(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let body = sample();
     let replies = join_all((0..24).map(|_| ours(&world, "/agents", "k", &body))).await;
     for reply in &replies {
@@ -97,9 +102,10 @@ async fn twenty_four_at_once_have_the_effect_of_one() {
     assert_eq!((fresh, agents(&world).await), (1, 1));
 }
 
+#[rstest]
 #[actix_web::test]
-async fn what_is_kept_and_what_is_not() {
-    let world = World::start().await;
+async fn what_is_kept_and_what_is_not(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     // Wrong fields are not kept: the corrected request may use the key.
     assert_eq!(
         ours(&world, "/agents", "a", &json!({"name": "A"}))
@@ -122,7 +128,8 @@ async fn what_is_kept_and_what_is_not() {
     );
     assert_eq!(first.text, again.text);
     // An action out of the store is kept too.
-    let hangup = format!("/calls/{}/hangup", world.ours.running);
+    let (bridge, call) = world.talk().await;
+    let hangup = format!("/calls/{call}/hangup");
     let first = ours(&world, &hangup, "c", &json!({})).await;
     let again = ours(&world, &hangup, "c", &json!({})).await;
     assert_eq!(
@@ -130,6 +137,8 @@ async fn what_is_kept_and_what_is_not() {
         (202, 202, &again.text)
     );
     assert_eq!(again.header("idempotent-replayed"), "true");
+    assert_eq!(world.commands(bridge).len(), 1);
+    world.obey(bridge, call).await;
     assert_eq!(
         ours(&world, &hangup, "d", &json!({})).await.code(),
         "call_not_active"
@@ -150,9 +159,10 @@ async fn what_is_kept_and_what_is_not() {
     assert_eq!(ours(&world, "/agents", "e", &sample()).await.status, 201);
 }
 
+#[rstest]
 #[actix_web::test]
-async fn keys_that_are_none() {
-    let world = World::start().await;
+async fn keys_that_are_none(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     for (key, code) in [
         ("", "required"),
         ("ä", "invalid_format"),
@@ -172,9 +182,12 @@ async fn keys_that_are_none() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn keys_expire_after_a_day_and_claims_of_the_dead_after_a_minute() {
-    let world = World::start().await;
+async fn keys_expire_after_a_day_and_claims_of_the_dead_after_a_minute(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     assert_eq!(ours(&world, "/agents", "k", &sample()).await.status, 201);
     let dead = idempotency::Model {
         tenant_id: world.ours.tenant,
@@ -211,9 +224,10 @@ async fn keys_expire_after_a_day_and_claims_of_the_dead_after_a_minute() {
     assert_eq!(agents(&world).await, 3);
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_claim_that_runs_is_answered_in_progress() {
-    let world = World::start().await;
+async fn a_claim_that_runs_is_answered_in_progress(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let first = ours(&world, "/agents", "k", &sample()).await;
     assert_eq!(first.status, 201);
     let all = idempotency::Entity::update_many().col_expr(
@@ -228,9 +242,10 @@ async fn a_claim_that_runs_is_answered_in_progress() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn the_sweep_takes_the_old_and_leaves_the_rest() {
-    let world = World::start().await;
+async fn the_sweep_takes_the_old_and_leaves_the_rest(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let now = world.clock.now();
     let row = |i: i64, created_at: Millis| idempotency::Model {
         tenant_id: TenantId::new(now),
@@ -251,8 +266,8 @@ async fn the_sweep_takes_the_old_and_leaves_the_rest() {
         .exec_without_returning(world.store().writer())
         .await
         .expect("inserts");
-    assert_eq!(sweep_idempotency_keys(world.store(), now).await, Ok(700));
-    assert_eq!(sweep_idempotency_keys(world.store(), now).await, Ok(0));
+    assert_eq!(sweep(world.store(), now).await, Ok(700));
+    assert_eq!(sweep(world.store(), now).await, Ok(0));
     assert_eq!(
         idempotency::Entity::find()
             .count(world.store().reader())
@@ -274,11 +289,16 @@ async fn kept_bytes(world: &World) -> i64 {
     i64::try_from(bytes).expect("fits")
 }
 
+#[rstest]
 #[actix_web::test]
-async fn large_answers_are_bounded_in_all_and_nothing_is_carried_out_twice() {
-    let world = World::start().await;
+async fn large_answers_are_bounded_in_all_and_nothing_is_carried_out_twice(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let path = format!("/agents/{}/functions/check_stock/test", world.ours.agent);
-    let large = json!({"parameters": {"a": "x".repeat(240_000)}});
+    world.at_the_customers().await;
+    // As much as a function may answer.
+    let large = json!({"parameters": {"a": "x".repeat(60_000)}});
     let made = ours(
         &world,
         "/agents",
@@ -289,7 +309,7 @@ async fn large_answers_are_bounded_in_all_and_nothing_is_carried_out_twice() {
     assert_eq!(made.status, 201);
     let small = ours(&world, "/agents", "small", &sample()).await;
     assert_eq!(small.status, 201);
-    for n in 0..80 {
+    for n in 0..300 {
         world.clock.advance_ms(1);
         assert_eq!(
             ours(&world, &path, &format!("t{n}"), &large).await.status,
@@ -302,7 +322,7 @@ async fn large_answers_are_bounded_in_all_and_nothing_is_carried_out_twice() {
         kept_bytes(&world).await
     );
     // The newest are there, the oldest only by their keys.
-    let again = ours(&world, &path, "t79", &large).await;
+    let again = ours(&world, &path, "t299", &large).await;
     assert_eq!(
         (again.status, again.header("idempotent-replayed")),
         (200, "true")
@@ -327,10 +347,12 @@ async fn large_answers_are_bounded_in_all_and_nothing_is_carried_out_twice() {
     assert_eq!(agents(&world).await, before);
 }
 
+#[rstest]
 #[actix_web::test]
-async fn the_answer_of_a_test_is_kept_briefly() {
-    let world = World::start().await;
+async fn the_answer_of_a_test_is_kept_briefly(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let path = format!("/agents/{}/functions/check_stock/test", world.ours.agent);
+    world.at_the_customers().await;
     let body = json!({"parameters": {"a": 1}});
     let replayed = async || {
         ours(&world, &path, "t", &body)
@@ -343,10 +365,7 @@ async fn the_answer_of_a_test_is_kept_briefly() {
     world.clock.advance_ms(10 * 60_000 - 1);
     assert!(replayed().await);
     world.clock.advance_ms(1);
-    assert_eq!(
-        sweep_idempotency_keys(world.store(), world.clock.now()).await,
-        Ok(1)
-    );
+    assert_eq!(sweep(world.store(), world.clock.now()).await, Ok(1));
     assert!(!replayed().await);
     assert_eq!(
         ours(&world, "/agents", "k", &sample())

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use actix_web::http::Method;
-use dikala_actors::clock::Clock;
+use dikala_actors::runtime::clock::Clock;
 use dikala_entities::{
     AgentId, CallId, CallStatus, EventId, EventKind, Language, agent, call, event,
 };
@@ -16,15 +16,15 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::{seed::write_call, world::World};
+use super::prelude::*;
+use super::seed::write_call;
 use crate::{
-    api::{
-        listing::{BYTES_PER_TENANT_MAX, LISTS_PER_TENANT_MAX},
-        page::SKIPPED_MAX,
+    api::{context::ApiSettings, page::SKIPPED_MAX},
+    http::{
+        error::{ApiError, Code},
+        route::BASE,
+        unread::{BYTES_PER_TENANT_MAX, LISTS_PER_TENANT_MAX},
     },
-    error::{ApiError, Code},
-    routes::BASE,
-    services::ApiSettings,
 };
 
 /// How long something may take that should be there at once.
@@ -115,9 +115,12 @@ async fn many_rows(world: &World, count: u64) {
 }
 
 /// What is skipped is read. Where there are so many rows, it is said what to do instead; where there are not, there is nothing.
+#[rstest]
 #[actix_web::test]
-async fn a_page_far_into_a_list_costs_no_more_than_one_that_is_near() {
-    let world = World::start().await;
+async fn a_page_far_into_a_list_costs_no_more_than_one_that_is_near(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let past_the_end = world.get("/calls?offset=9007199254740991").await;
     assert_eq!(past_the_end.status, 200, "{}", past_the_end.text);
     assert_eq!(past_the_end.json()["calls"], json!([]));
@@ -149,9 +152,12 @@ async fn a_page_far_into_a_list_costs_no_more_than_one_that_is_near() {
 }
 
 /// On both databases: who asks for too much is broken off by the database itself, and told what to do.
+#[rstest]
 #[actix_web::test]
-async fn what_takes_too_long_to_read_is_broken_off_and_said() {
-    let world = World::start().await;
+async fn what_takes_too_long_to_read_is_broken_off_and_said(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let endless = "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT COUNT(*) AS n FROM n";
     let endless = Statement::from_string(world.store().backend(), endless);
     let broken_off = world.store().api_reader().query_one_raw(endless).await;
@@ -161,9 +167,12 @@ async fn what_takes_too_long_to_read_is_broken_off_and_said() {
     assert_eq!(world.get("/calls").await.status, 200);
 }
 
+#[rstest]
 #[actix_web::test]
-async fn every_list_is_whole_and_paged_where_it_is_asked_for() {
-    let world = World::start().await;
+async fn every_list_is_whole_and_paged_where_it_is_asked_for(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     for n in 0..5 {
         let agent = json!({"name": format!("A{n}"), "systemPrompt": "x"});
         assert_eq!(world.post("/agents", agent).await.status, 201);
@@ -267,9 +276,10 @@ async fn every_list_is_whole_and_paged_where_it_is_asked_for() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_long_list_comes_whole_and_in_order() {
-    let world = World::start().await;
+async fn a_long_list_comes_whole_and_in_order(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     many_agents(&world).await;
     let url = format!("http://{}{BASE}/agents", world.address);
     let request = awc::Client::default()
@@ -296,9 +306,12 @@ async fn a_long_list_comes_whole_and_in_order() {
 }
 
 /// Who reads slowly holds his own places only, and gets them back when he is gone.
+#[rstest]
 #[actix_web::test]
-async fn slow_readers_of_long_lists_are_few_per_tenant() {
-    let world = World::start().await;
+async fn slow_readers_of_long_lists_are_few_per_tenant(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     many_agents(&world).await;
     let mut slow = Vec::new();
     for _ in 0..LISTS_PER_TENANT_MAX {
@@ -334,20 +347,21 @@ async fn slow_readers_of_long_lists_are_few_per_tenant() {
 }
 
 /// A place that nobody reads from is free again after a time, and what was cut off does not look whole.
+#[rstest]
 #[actix_web::test]
-async fn who_does_not_read_a_long_list_is_cut_off() {
-    let world = World::with(ApiSettings {
+async fn who_does_not_read_a_long_list_is_cut_off(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let settings = ApiSettings {
         unread: Duration::from_millis(100),
         ..ApiSettings::default()
-    })
-    .await;
+    };
+    let world = world!(store, settings);
     many_agents(&world).await;
     let mut slow = Vec::new();
     for _ in 0..LISTS_PER_TENANT_MAX {
         slow.push(asked(&world).await);
     }
     let all_cut_off = async {
-        while !world.services.lists.is_idle() {
+        while !world.services.http.unread.is_idle() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
@@ -366,9 +380,12 @@ async fn who_does_not_read_a_long_list_is_cut_off() {
 }
 
 /// Pages are made as a whole: what a tenant leaves unread of them is bounded in bytes.
+#[rstest]
 #[actix_web::test]
-async fn large_pages_that_nobody_reads_are_bounded_in_bytes() {
-    let world = World::start().await;
+async fn large_pages_that_nobody_reads_are_bounded_in_bytes(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let now = world.clock.now();
     for _ in 0..100 {
         let mut row = world.ours.call(CallId::new(now), CallStatus::Failed, now);
@@ -401,9 +418,12 @@ async fn large_pages_that_nobody_reads_are_bounded_in_bytes() {
 }
 
 /// A client of HTTP/1.0 knows no chunks: the answer ends with the connection.
+#[rstest]
 #[actix_web::test]
-async fn a_long_list_for_a_client_of_http_1_0_comes_without_chunks() {
-    let world = World::start().await;
+async fn a_long_list_for_a_client_of_http_1_0_comes_without_chunks(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     many_agents(&world).await;
     for keep_alive in ["", "connection: keep-alive\r\n"] {
         let mut socket = TcpStream::connect(world.address).await.expect("connects");
@@ -426,9 +446,10 @@ async fn a_long_list_for_a_client_of_http_1_0_comes_without_chunks() {
     }
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_list_that_breaks_off_does_not_look_whole() {
-    let world = World::start().await;
+async fn a_list_that_breaks_off_does_not_look_whole(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     many_agents(&world).await;
     let mut socket = asked(&world).await;
     let away = "ALTER TABLE agents RENAME TO agents_away";
@@ -449,9 +470,10 @@ async fn a_list_that_breaks_off_does_not_look_whole() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn events_of_an_unknown_call_are_not_there() {
-    let world = World::start().await;
+async fn events_of_an_unknown_call_are_not_there(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let unknown = CallId::new(world.clock.now());
     for call in [unknown, world.theirs.ended] {
         let reply = world.get(&format!("/calls/{call}/events")).await;

@@ -1,7 +1,8 @@
-//! The API over real HTTP, on a real store. With `DIKALA_TEST_POSTGRES_URL` set, on a new database of that server instead of a
-//! SQLite file.
+//! The API over real HTTP, with the actors behind it, on both stores. A test takes the store as a value of rstest and begins
+//! with `world!(store)`; the clock stands still until it is moved.
 
 mod agents;
+mod audit;
 mod calls;
 mod credits;
 mod deliveries;
@@ -13,7 +14,17 @@ mod idempotency;
 mod lists;
 mod numbers;
 mod seed;
+mod stats;
 mod transport;
 mod versions;
 mod webhooks;
 mod world;
+
+/// What every test needs.
+mod prelude {
+    pub use dikala_testkit::StoreKind::{self, *};
+    pub use rstest::rstest;
+
+    pub use super::world::World;
+    pub(crate) use super::world::world;
+}

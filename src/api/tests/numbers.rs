@@ -2,11 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::world::World;
+use super::prelude::*;
 
+#[rstest]
 #[actix_web::test]
-async fn numbers_are_listed_and_pointed_at_agents() {
-    let world = World::start().await;
+async fn numbers_are_listed_and_pointed_at_agents(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let list = world
         .done("phoneNumbers.list", "/phone-numbers", None)
         .await
@@ -39,9 +40,10 @@ async fn numbers_are_listed_and_pointed_at_agents() {
     assert_eq!(on["agentId"], agent);
 }
 
+#[rstest]
 #[actix_web::test]
-async fn an_agent_that_is_not_there_is_a_wrong_field() {
-    let world = World::start().await;
+async fn an_agent_that_is_not_there_is_a_wrong_field(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let assign = format!("/phone-numbers/{}/assign-agent", world.ours.number);
     for (body, wrong) in [
         (json!({}), "agentId required"),

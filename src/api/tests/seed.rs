@@ -3,13 +3,14 @@
 use dikala_entities::{
     API_KEY_SCHEME, AgentId, ApiKeyId, BridgeId, CallId, CallStatus, DeliveryId, DeliveryStatus,
     EventId, EventKind, FunctionId, FunctionMethod, HangupInitiator, HangupReason, Language,
-    Millis, OutboundUrl, PhoneNumberId, Plan, Store, TenantId, UrlPolicy, WebhookId, agent,
-    api_key, call, event, function, phone_number, tenant, webhook,
+    Millis, OutboundUrl, PhoneNumber, PhoneNumberId, Place, Plan, Secret, Store, TenantId,
+    UrlPolicy, Vault, WebhookId, agent, api_key, call, event, function, phone_number, tenant,
+    webhook::{self, NewWebhook},
 };
 use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, ModelTrait};
 use serde_json::json;
 
-use super::world::write_delivery;
+use super::world::{FUNCTION_SECRET, WEBHOOK_SECRET, write_delivery};
 
 pub struct Seed {
     pub tenant: TenantId,
@@ -17,6 +18,7 @@ pub struct Seed {
     pub key_id: ApiKeyId,
     pub agent: AgentId,
     pub number: PhoneNumberId,
+    pub did: PhoneNumber,
     pub running: CallId,
     pub ended: CallId,
     pub webhook: WebhookId,
@@ -49,20 +51,23 @@ pub fn settings(agent: AgentId, escalation_number: Option<&str>) -> String {
 }
 
 impl Seed {
-    pub async fn new(store: &Store, now: Millis) -> Self {
+    pub async fn new(store: &Store, vault: &Vault, now: Millis) -> Self {
         let (tenant, key) = (TenantId::new(now), API_KEY_SCHEME.generate());
+        let number = PhoneNumberId::new(now);
+        let did = format!("+62{}", 10_000_000 + number.as_u128() % 89_999_999);
         let seed = Self {
             tenant,
             key: key.expose().to_owned(),
             key_id: ApiKeyId::new(now),
             agent: AgentId::new(now),
-            number: PhoneNumberId::new(now),
+            number,
+            did: did.parse().expect("a number"),
             running: CallId::new(now),
             ended: CallId::new(now),
             webhook: WebhookId::new(now),
             delivery: DeliveryId::new(now),
         };
-        seed.write_account(store, now, &key).await;
+        seed.write_account(store, vault, now, &key).await;
         seed.write_agent(store, now).await;
         insert(store, seed.call(seed.running, CallStatus::Answered, now)).await;
         insert(
@@ -71,13 +76,20 @@ impl Seed {
         )
         .await;
         insert(store, seed.event(now)).await;
-        let webhook = seed.webhook_row(now);
+        let webhook = seed.webhook_row(vault, now);
         insert(store, webhook.clone()).await;
         let delivery = write_delivery(store, &webhook, now, DeliveryStatus::Failed).await;
         Self { delivery, ..seed }
     }
 
-    async fn write_account(&self, store: &Store, now: Millis, key: &dikala_entities::Credential) {
+    async fn write_account(
+        &self,
+        store: &Store,
+        vault: &Vault,
+        now: Millis,
+        key: &dikala_entities::Credential,
+    ) {
+        let secret = Secret::new(FUNCTION_SECRET);
         insert(
             store,
             tenant::Model {
@@ -86,7 +98,7 @@ impl Seed {
                 plan: Plan::Enterprise,
                 rate_limit: Some(100_000),
                 max_concurrent_calls: None,
-                function_secret: "sealed".into(),
+                function_secret: vault.seal(Place::FunctionSecret, self.tenant, &secret),
                 suspended_at: None,
                 created_at: now,
                 updated_at: now,
@@ -104,6 +116,7 @@ impl Seed {
                 created_at: now,
                 last_used_at: None,
                 revoked_at: None,
+                made_by: None,
             },
         )
         .await;
@@ -152,9 +165,7 @@ impl Seed {
             phone_number::Model {
                 id: self.number,
                 tenant_id: self.tenant,
-                did: format!("+62{}", 10_000_000 + self.number.as_u128() % 89_999_999)
-                    .parse()
-                    .expect("a number"),
+                did: self.did.clone(),
                 label: "Main".into(),
                 is_active: true,
                 agent_id: Some(self.agent),
@@ -213,23 +224,15 @@ impl Seed {
         }
     }
 
-    fn webhook_row(&self, now: Millis) -> webhook::Model {
-        webhook::Model {
+    fn webhook_row(&self, vault: &Vault, now: Millis) -> webhook::Model {
+        let new = NewWebhook {
             id: self.webhook,
-            tenant_id: self.tenant,
+            tenant: self.tenant,
             url: url("https://example.com/hooks"),
-            events: json!(["credits.low"]).to_string(),
-            secret: "sealed".into(),
-            secret_hint: "cret".into(),
-            previous_secret: None,
-            previous_secret_until: None,
-            is_active: true,
-            disabled_reason: None,
-            failed_in_row: 0,
-            failing_since: None,
-            created_at: now,
-            updated_at: now,
-        }
+            events: &[EventKind::CreditsLow],
+            secret: &Secret::new(WEBHOOK_SECRET),
+        };
+        webhook::Model::new(new, vault, now)
     }
 }
 

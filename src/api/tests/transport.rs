@@ -7,7 +7,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::world::World;
+use super::prelude::*;
 
 /// Sends bytes as they are and reads until the server closes.
 async fn raw(world: &World, request: &str) -> String {
@@ -25,9 +25,10 @@ fn head(world: &World, rest: &str) -> String {
     )
 }
 
+#[rstest]
 #[actix_web::test]
-async fn bodies_that_cannot_be_read() {
-    let world = World::start().await;
+async fn bodies_that_cannot_be_read(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let send = async |content_type: &str, body: Vec<u8>| {
         let headers = [
             ("x-api-key", world.ours.key.as_str()),
@@ -73,9 +74,10 @@ async fn bodies_that_cannot_be_read() {
     assert_eq!(send(json, just.into_bytes()).await.0, 422);
 }
 
+#[rstest]
 #[actix_web::test]
-async fn chunked_bodies_have_the_same_limit() {
-    let world = World::start().await;
+async fn chunked_bodies_have_the_same_limit(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let chunk = format!("8000\r\n{}\r\n", "x".repeat(0x8000));
     let request = format!(
         "{}{}0\r\n\r\n",
@@ -87,9 +89,10 @@ async fn chunked_bodies_have_the_same_limit() {
     assert!(answer.contains("body_too_large"), "{answer}");
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_body_that_drips_is_cut_off() {
-    let world = World::start().await;
+async fn a_body_that_drips_is_cut_off(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let answer = raw(
         &world,
         &format!("{}{{\"na", head(&world, "content-length: 50")),
@@ -99,9 +102,10 @@ async fn a_body_that_drips_is_cut_off() {
     assert!(answer.contains("request_timeout"), "{answer}");
 }
 
+#[rstest]
 #[actix_web::test]
-async fn compressed_bodies_are_not_taken() {
-    let world = World::start().await;
+async fn compressed_bodies_are_not_taken(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let key = world.ours.key.as_str();
     let headers = [
         ("x-api-key", key),
@@ -114,9 +118,10 @@ async fn compressed_bodies_are_not_taken() {
     assert_eq!(reply.status, 415);
 }
 
+#[rstest]
 #[actix_web::test]
-async fn paths_and_methods_that_are_not_there() {
-    let world = World::start().await;
+async fn paths_and_methods_that_are_not_there(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let key = [("x-api-key", world.ours.key.as_str())];
     for path in [
         "/api/v1/nothing",
@@ -158,9 +163,10 @@ async fn paths_and_methods_that_are_not_there() {
     }
 }
 
+#[rstest]
 #[actix_web::test]
-async fn unknown_parameters_are_refused_everywhere() {
-    let world = World::start().await;
+async fn unknown_parameters_are_refused_everywhere(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let reply = world.get("/agents?limt=5").await;
     assert_eq!(
         (reply.status, reply.fields()),
@@ -178,9 +184,10 @@ async fn unknown_parameters_are_refused_everywhere() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn request_ids_are_echoed_or_made() {
-    let world = World::start().await;
+async fn request_ids_are_echoed_or_made(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let ask = async |id: &str| {
         let headers = [("x-request-id", id)];
         let reply = world
@@ -205,7 +212,7 @@ async fn request_ids_are_echoed_or_made() {
 async fn a_panic_is_500_and_the_service_goes_on() {
     use actix_web::{App, HttpResponse, middleware::from_fn, test, web};
 
-    use crate::middleware::{catch_panic, request_scope};
+    use crate::http::middleware::{catch_panic, request_scope};
     async fn falls() -> HttpResponse {
         panic!("on purpose")
     }
@@ -227,17 +234,21 @@ async fn a_panic_is_500_and_the_service_goes_on() {
     }
 }
 
+#[rstest]
 #[actix_web::test]
-async fn what_others_answer_is_left_alone() {
-    let world = World::start().await;
+async fn what_others_answer_is_left_alone(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let reply = world.send(&Method::GET, "/plain", &[], Vec::new()).await;
     assert_eq!((reply.status, reply.text.as_str()), (401, "own"));
     assert_ne!(reply.header("x-request-id"), "");
 }
 
+#[rstest]
 #[actix_web::test]
-async fn nul_and_deep_or_strange_values_never_reach_the_store() {
-    let world = World::start().await;
+async fn nul_and_deep_or_strange_values_never_reach_the_store(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let reply = world.post("/agents", json!({"name": "a\u{0}b", "systemPrompt": "x", "maxCallDurationMinutes": 1e300, "toolsEnabled": ["\u{0}"]})).await;
     assert_eq!(reply.status, 422);
     assert_eq!(

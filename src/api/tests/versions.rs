@@ -1,14 +1,16 @@
 //! Versions of agents over HTTP.
 
 use dikala_actors::{
-    call::versions::{self, KEPT_MAX},
-    clock::Clock,
+    calls::versions::{self, KEPT_MAX},
+    runtime::clock::Clock,
 };
 use dikala_entities::{AgentId, CallId, CallStatus, agent, agent_setting, agent_version};
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait, PaginatorTrait};
 use serde_json::{Value, json};
 
-use super::{seed::write_call, world::World};
+use super::prelude::*;
+use super::seed::write_call;
+use crate::api::context::ApiSettings;
 
 /// The numbers of the versions that are kept.
 async fn kept(world: &World, agent: &str) -> Vec<i64> {
@@ -36,9 +38,12 @@ async fn call_with(world: &World, agent: AgentId, version: i64) -> CallId {
     row.id
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_change_of_an_agent_or_its_functions_is_the_next_version() {
-    let world = World::start().await;
+async fn a_change_of_an_agent_or_its_functions_is_the_next_version(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let path = format!("/agents/{}", world.ours.agent);
     // Made before there were versions.
     assert_eq!(world.get(&path).await.json()["agentVersion"], 1);
@@ -109,9 +114,12 @@ async fn a_change_of_an_agent_or_its_functions_is_the_next_version() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_call_names_its_version_which_stays_as_long_as_the_call() {
-    let world = World::start().await;
+async fn a_call_names_its_version_which_stays_as_long_as_the_call(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let agent = world.ours.agent;
     let path = format!("/agents/{agent}");
     world.patch(&path, json!({"systemPrompt": "v2"})).await;
@@ -147,9 +155,12 @@ async fn stored(world: &World) -> u64 {
     count.await.expect("counts")
 }
 
+#[rstest]
 #[actix_web::test]
-async fn what_an_agent_was_and_is_again_is_stored_once() {
-    let world = World::start().await;
+async fn what_an_agent_was_and_is_again_is_stored_once(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let path = format!("/agents/{}", world.ours.agent);
     let change = async |prompt: &str| {
         let changed = world.patch(&path, json!({"systemPrompt": prompt})).await;
@@ -178,13 +189,12 @@ async fn what_an_agent_was_and_is_again_is_stored_once() {
     assert_eq!(fourth["systemPrompt"], "A");
 }
 
-/// A world in which a tenant's configuration may weigh 100,000 bytes, and an agent's 30,000 are easily changed.
-async fn narrow_world() -> World {
-    World::with(crate::services::ApiSettings {
+/// Settings with which a tenant's configuration may weigh 100,000 bytes, and an agent's 30,000 are easily changed.
+fn narrow() -> ApiSettings {
+    ApiSettings {
         enterprise_configuration_bytes: 100_000,
-        ..crate::services::ApiSettings::default()
-    })
-    .await
+        ..ApiSettings::default()
+    }
 }
 
 fn heavy(n: i64) -> Value {
@@ -192,9 +202,12 @@ fn heavy(n: i64) -> Value {
 }
 
 /// At the pace at which a tenant may ask, with an agent as heavy as it may be.
+#[rstest]
 #[actix_web::test]
-async fn what_is_kept_of_a_tenants_versions_is_bounded() {
-    let world = narrow_world().await;
+async fn what_is_kept_of_a_tenants_versions_is_bounded(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store, narrow());
     let path = format!("/agents/{}", world.ours.agent);
     let mut taken = 0;
     let refused = loop {
@@ -226,9 +239,12 @@ async fn what_is_kept_of_a_tenants_versions_is_bounded() {
 }
 
 /// The newest ten of every agent are kept as far as there is room.
+#[rstest]
 #[actix_web::test]
-async fn earlier_versions_of_an_agent_make_room_for_its_next() {
-    let world = narrow_world().await;
+async fn earlier_versions_of_an_agent_make_room_for_its_next(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store, narrow());
     let mut number = 0;
     for n in 0.. {
         let draft = json!({"name": format!("A{n}"), "systemPrompt": "light"});
@@ -255,9 +271,10 @@ async fn earlier_versions_of_an_agent_make_room_for_its_next() {
 }
 
 /// A call that is being opened has read its version and is not written yet, however many changes come meanwhile.
+#[rstest]
 #[actix_web::test]
-async fn a_version_that_a_call_may_be_taking_stays() {
-    let world = World::start().await;
+async fn a_version_that_a_call_may_be_taking_stays(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let agent = world.ours.agent.to_string();
     let path = format!("/agents/{agent}");
     let change = async |n: i64| {
@@ -288,9 +305,12 @@ async fn a_version_that_a_call_may_be_taking_stays() {
     assert_eq!(sweep().await, Ok(0));
 }
 
+#[rstest]
 #[actix_web::test]
-async fn versions_of_a_deleted_agent_stay_for_its_calls_only() {
-    let world = World::start().await;
+async fn versions_of_a_deleted_agent_stay_for_its_calls_only(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let made = world
         .post("/agents", json!({"name": "A", "systemPrompt": "v1"}))
         .await;
@@ -323,9 +343,12 @@ async fn versions_of_a_deleted_agent_stay_for_its_calls_only() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn an_agent_with_its_functions_is_not_heavier_than_256_kib() {
-    let world = World::start().await;
+async fn an_agent_with_its_functions_is_not_heavier_than_256_kib(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let made = world
         .post(
             "/agents",
@@ -388,13 +411,14 @@ async fn an_agent_with_its_functions_is_not_heavier_than_256_kib() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn all_agents_of_a_tenant_have_their_bound() {
-    let world = World::with(crate::services::ApiSettings {
+async fn all_agents_of_a_tenant_have_their_bound(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let settings = ApiSettings {
         enterprise_configuration_bytes: 300_000,
-        ..crate::services::ApiSettings::default()
-    })
-    .await;
+        ..ApiSettings::default()
+    };
+    let world = world!(store, settings);
     let draft = |prompt: usize| json!({"name": "A", "systemPrompt": "s".repeat(prompt)});
     let mut made = Vec::new();
     loop {

@@ -1,12 +1,13 @@
 //! Webhooks over HTTP.
 
-use dikala_actors::clock::Clock;
+use dikala_actors::runtime::clock::Clock;
 use dikala_entities::{Place, WebhookId, webhook};
 use futures_util::future::join_all;
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait};
 use serde_json::{Value, json};
 
-use super::world::World;
+use super::prelude::*;
+use super::world::WEBHOOK_SECRET;
 
 fn sample() -> Value {
     json!({"url": "HTTPS://Example.com:443/a/../hooks", "events": ["call.ended", "credits.low"], "secret": "s3cret-s3cret"})
@@ -21,9 +22,12 @@ async fn row(world: &World, id: &str) -> webhook::Model {
         .expect("a row")
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_webhook_is_made_without_showing_its_secret() {
-    let world = World::start().await;
+async fn a_webhook_is_made_without_showing_its_secret(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let made = world
         .done("webhooks.create", "/webhooks", Some(sample()))
         .await;
@@ -55,9 +59,10 @@ async fn a_webhook_is_made_without_showing_its_secret() {
     assert_eq!(world.delete(&path).await.code(), "webhook_not_found");
 }
 
+#[rstest]
 #[actix_web::test]
-async fn what_cannot_be_a_webhook() {
-    let world = World::start().await;
+async fn what_cannot_be_a_webhook(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let wrong = json!({"url": "http://example.com", "events": ["call.end", "call.ended", "call.ended"], "secret": "short", "isActive": true});
     let reply = world.post("/webhooks", wrong).await;
     assert_eq!(
@@ -118,9 +123,10 @@ async fn what_cannot_be_a_webhook() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_patch_changes_and_enables_again() {
-    let world = World::start().await;
+async fn a_patch_changes_and_enables_again(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let id = world.ours.webhook;
     let failing = webhook::ActiveModel {
         id: Set(id),
@@ -178,9 +184,10 @@ async fn a_patch_changes_and_enables_again() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_rotation_keeps_the_old_secret_for_a_day() {
-    let world = World::start().await;
+async fn a_rotation_keeps_the_old_secret_for_a_day(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let made = world.post("/webhooks", sample()).await;
     let path = format!("/webhooks/{}/rotate-secret", made.id());
     assert_eq!(
@@ -222,9 +229,10 @@ async fn a_rotation_keeps_the_old_secret_for_a_day() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn twenty_and_no_more_even_at_once() {
-    let world = World::start().await;
+async fn twenty_and_no_more_even_at_once(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
     let replies = join_all((0..30).map(|_| world.post("/webhooks", sample()))).await;
     let made = replies.iter().filter(|reply| reply.status == 201).count();
     assert_eq!(made, 19, "one was there before");
@@ -238,15 +246,21 @@ async fn twenty_and_no_more_even_at_once() {
     );
 }
 
+#[rstest]
 #[actix_web::test]
-async fn a_test_answers_with_the_delivery_and_its_attempt() {
-    let world = World::start().await;
+async fn a_test_answers_with_the_delivery_and_its_attempt(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
     let path = format!("/webhooks/{}/test", world.ours.webhook);
+    world.at_the_customers().await;
     let tested = world.done("webhooks.test", &path, None).await.json();
     assert_eq!(
         (&tested["status"], &tested["attempts"][0]["statusCode"]),
-        (&json!("succeeded"), &json!(500))
+        (&json!("succeeded"), &json!(200))
     );
+    let sample = world.customer.all().remove(0);
+    assert_eq!(sample.event(WEBHOOK_SECRET).kind, "credits.low");
     assert_eq!(
         world
             .post(&path, json!({"event": "call.ended"}))

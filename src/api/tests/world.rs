@@ -1,42 +1,63 @@
 //! A running API with two tenants, and a client that checks every answer against the description.
 
-use std::{cell::RefCell, collections::BTreeSet, net::Ipv4Addr, sync::Arc, time::Duration};
+use std::{
+    cell::RefCell,
+    collections::BTreeSet,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::Arc,
+    time::Duration,
+};
 
 use actix_web::{
     App, HttpResponse, HttpServer,
+    dev::ServerHandle,
     http::{Method, StatusCode, header::HeaderMap},
     middleware::from_fn,
     web::{self, Data},
 };
 use dikala_actors::{
-    clock::{Clock, ManualClock},
-    feed::Feed,
-    functions::CircuitState,
-    outbound::Blocked,
+    bridges::CommandKind,
+    calls::messages::{self, Incoming, Input},
+    ledger::Credit,
+    outbound::{Guard, Outbound},
+    runtime::clock::{Clock, ManualClock},
 };
 use dikala_entities::{
-    AgentId, CallId, CallStatus, DeliveryId, DeliveryStatus, EventId, EventKind, Millis,
-    OutboundUrl, PhoneNumber, Store, TenantId, UrlPolicy, Vault, WebhookId, attempt, call,
-    delivery, event, function, webhook,
+    AgentId, BridgeId, CallId, DeliveryId, DeliveryStatus, EventId, EventKind, FunctionMethod,
+    HangupInitiator, HangupReason, Millis, Store, TransactionType, UrlPolicy, Vault, attempt,
+    credit_account, delivery, event, function, webhook,
 };
-use futures_util::future::{BoxFuture, FutureExt, ready};
+use dikala_testkit::{Answer, Keep, Received, Receiver, StoreKind};
+use ipnet::IpNet;
 use sea_orm::{
-    ActiveModelTrait, ActiveValue::Set, ConnectionTrait, Database, EntityTrait, IntoActiveModel,
+    ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter,
 };
-use serde_json::{Map, Value, json};
-use tempfile::TempDir;
+use serde_json::{Value, json};
 
 use super::seed::Seed;
 use crate::{
-    middleware::request_scope,
-    openapi,
-    routes::{self, BASE, ROUTES, configure_api},
-    services::{ApiSettings, CallControl, ControlError, OutboundControl, Services},
+    api::context::{ApiSettings, Services},
+    app::actors::Actors,
+    config::{Layers, Settings},
+    http::{middleware::request_scope, route::BASE, settings::HttpSettings},
+    openapi::Route,
+    routes::{self, ROUTES, configure_api},
 };
 
-/// A running API.
+const NODE: &str = "api";
+
+/// What tenants' secrets are.
+pub const FUNCTION_SECRET: &str = "a-secret-of-functions";
+pub const WEBHOOK_SECRET: &str = "a-secret-of-webhooks";
+/// The customer's server is the only one that can be reached: no name is known.
+const CUSTOMER: IpAddr = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+
+/// A running API with the actors behind it.
 pub struct World {
     pub services: Services,
+    pub actors: Actors,
+    /// The server of every tenant: echoes what a function is given, and takes any event.
+    pub customer: Receiver,
     pub clock: ManualClock,
     pub address: std::net::SocketAddr,
     pub ours: Seed,
@@ -44,14 +65,92 @@ pub struct World {
     /// The operations that were carried out with success.
     pub seen: RefCell<BTreeSet<&'static str>>,
     client: awc::Client,
-    server: actix_web::dev::ServerHandle,
-    _folder: TempDir,
+    server: ServerHandle,
+    _keep: Keep,
 }
 
 impl Drop for World {
     fn drop(&mut self) {
         drop(self.server.stop(false));
+        for arbiter in &self.actors.arbiters {
+            arbiter.stop();
+        }
     }
+}
+
+/// Starts a world on a store, or leaves the test where the machine does not have that store.
+macro_rules! world {
+    ($store:expr) => {
+        world!($store, $crate::api::tests::world::strict())
+    };
+    ($store:expr, $settings:expr) => {
+        match World::with($store, $settings).await {
+            Some(world) => world,
+            None => return,
+        }
+    };
+}
+pub(crate) use world;
+
+/// The settings of most tests.
+pub fn strict() -> ApiSettings {
+    ApiSettings {
+        urls: UrlPolicy { allow_http: false },
+        http: HttpSettings {
+            body_timeout: Duration::from_millis(400),
+            unauthenticated_per_minute: 10_000,
+            ..HttpSettings::default()
+        },
+        ..ApiSettings::default()
+    }
+}
+
+fn operators_settings() -> Settings {
+    let name = ("DIKALA_NODE__NAME".to_owned(), NODE.to_owned());
+    let layers = Layers::load(None, [name]).expect("the defaults");
+    Settings::new(&layers).expect("the defaults")
+}
+
+/// A customer's server may be reached without TLS.
+fn guard() -> Guard {
+    Guard {
+        allow_cidrs: vec![IpNet::from(CUSTOMER)],
+        allow_http: true,
+        ..Guard::default()
+    }
+}
+
+/// What the customer's server says.
+fn answer(request: &Received) -> Answer {
+    let body: Value = serde_json::from_slice(&request.body).unwrap_or_default();
+    match body.get("parameters") {
+        Some(parameters) => Answer::Json(json!({"echo": parameters})),
+        None => Answer::Status(200),
+    }
+}
+
+fn serve(services: &Services) -> (SocketAddr, ServerHandle) {
+    let data = services.clone();
+    let server = HttpServer::new(move || {
+        App::new()
+            .app_data(Data::new(data.clone()))
+            .app_data(data.http.clone())
+            .wrap(from_fn(request_scope))
+            .configure(configure_api)
+            .route(
+                "/plain",
+                web::get().to(|| async { HttpResponse::Unauthorized().body("own") }),
+            )
+    })
+    .workers(2)
+    .disable_signals()
+    .bind(("127.0.0.1", 0))
+    .expect("a port");
+    let address = server.addrs()[0];
+    let server = server.run();
+    let handle = server.handle();
+    actix_web::rt::spawn(server);
+    (address, handle)
 }
 
 /// An answer.
@@ -100,60 +199,32 @@ impl Reply {
 }
 
 impl World {
-    pub async fn start() -> Self {
-        Self::with(ApiSettings {
-            urls: UrlPolicy { allow_http: false },
-            body_timeout: Duration::from_millis(400),
-            unauthenticated_per_minute: 10_000,
-            ..ApiSettings::default()
-        })
-        .await
-    }
-
-    pub async fn with(settings: ApiSettings) -> Self {
-        let folder = tempfile::tempdir().expect("a folder");
-        let store = open(&folder).await;
+    /// `None` where the machine does not have that store; tests use [`world!`].
+    pub async fn with(kind: StoreKind, settings: ApiSettings) -> Option<Self> {
+        let (keep, store) = kind.open().await?;
+        // The TLS settings of the outbound clients ask for it; another test may have set it.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let customer = Receiver::listen(CUSTOMER, 0, answer);
         let clock =
             ManualClock::new(Millis::parse_rfc3339("2026-01-15T03:30:00Z").expect("a time"));
-        let outbound = Arc::new(DirectOutbound {
-            store: store.clone(),
-            clock: clock.clone(),
-        });
-        let services = Services::new(
+        let vault = Vault::from_base64(&Vault::generate_key()).expect("a key");
+        let actors = Actors::start(
+            &operators_settings(),
             store.clone(),
-            Vault::from_base64(&Vault::generate_key()).expect("a key"),
+            vault.clone(),
             Arc::new(clock.clone()),
-            settings,
-            Arc::new(RowCalls {
-                store: store.clone(),
-                clock: clock.clone(),
-            }),
-            outbound,
-            Feed::default(),
-        );
-        let data = services.clone();
-        let server = HttpServer::new(move || {
-            App::new()
-                .app_data(Data::new(data.clone()))
-                .wrap(from_fn(request_scope))
-                .configure(configure_api)
-                .route(
-                    "/plain",
-                    web::get().to(|| async { HttpResponse::Unauthorized().body("own") }),
-                )
-        })
-        .workers(2)
-        .disable_signals()
-        .bind(("127.0.0.1", 0))
-        .expect("a port");
-        let address = server.addrs()[0];
-        let server = server.run();
-        let handle = server.handle();
-        actix_web::rt::spawn(server);
-        Self {
-            ours: Seed::new(&store, clock.now()).await,
-            theirs: Seed::new(&store, clock.now()).await,
+            || Outbound::with_names(guard(), |_| Ok(Vec::new())),
+        )
+        .await
+        .expect("the actors start");
+        let services = Services::new(&actors.node, settings);
+        let (address, server) = serve(&services);
+        Some(Self {
+            ours: Seed::new(&store, &vault, clock.now()).await,
+            theirs: Seed::new(&store, &vault, clock.now()).await,
             services,
+            actors,
+            customer,
             clock,
             address,
             seen: RefCell::default(),
@@ -161,13 +232,108 @@ impl World {
                 .timeout(Duration::from_secs(20))
                 .disable_redirects()
                 .finish(),
-            server: handle,
-            _folder: folder,
-        }
+            server,
+            _keep: keep,
+        })
     }
 
     pub fn store(&self) -> &Store {
         &self.services.store
+    }
+
+    /// A call of ours that a bridge reports and answers, on credit that is bought for it.
+    pub async fn talk(&self) -> (BridgeId, CallId) {
+        let (now, tenant) = (self.clock.now(), self.ours.tenant);
+        let account = credit_account::Model::empty(tenant, 0);
+        credit_account::Entity::insert(account.into_active_model())
+            .exec_without_returning(self.store().writer())
+            .await
+            .expect("an account");
+        let credit = Credit {
+            tenant,
+            minutes: 10,
+            kind: TransactionType::Purchase,
+            reference: None,
+            description: None,
+        };
+        self.actors
+            .node
+            .ledger
+            .credit(credit, None)
+            .await
+            .expect("is booked");
+        let incoming = Incoming {
+            bridge_call_id: "live".into(),
+            did: self.ours.did.clone(),
+            caller_number: "+6281298765432".parse().expect("a caller"),
+            metadata: None,
+            at: None,
+        };
+        let bridge = BridgeId::new(now);
+        let call = match self.actors.node.calls.incoming(bridge, incoming).await {
+            Ok(messages::Reply::Taken { call, .. }) => call,
+            other => panic!("the call is taken: {other:?}"),
+        };
+        let answered = Input::Answered {
+            at: None,
+            message_id: "m".into(),
+        };
+        let told = self
+            .actors
+            .node
+            .calls
+            .tell(Some(bridge), call, answered)
+            .await;
+        assert_eq!(told, Ok(messages::Reply::Done));
+        (bridge, call)
+    }
+
+    /// What a bridge is told to do, in this order; each is told once.
+    pub fn commands(&self, bridge: BridgeId) -> Vec<CommandKind> {
+        let commands = self.actors.node.bridges.take_commands(bridge, usize::MAX);
+        commands.into_iter().map(|command| command.kind).collect()
+    }
+
+    /// The bridge confirms what the tenant asked for.
+    pub async fn obey(&self, bridge: BridgeId, call: CallId) {
+        let hang_up = Input::HangUp {
+            at: None,
+            reason: HangupReason::Requested,
+            initiator: HangupInitiator::Bridge,
+            ai_cost_idr: None,
+        };
+        let told = self
+            .actors
+            .node
+            .calls
+            .tell(Some(bridge), call, hang_up)
+            .await;
+        assert_eq!(told, Ok(messages::Reply::Done));
+    }
+
+    /// Deliveries and recoveries stay as they are asked for, as in a node that is about to stop.
+    pub async fn nothing_is_sent(&self) {
+        self.actors.node.webhooks.drain(Duration::ZERO).await;
+    }
+
+    /// Lets our function and our webhook be at the customer's server.
+    pub async fn at_the_customers(&self) {
+        let moved = webhook::ActiveModel {
+            id: Set(self.ours.webhook),
+            url: Set(self.customer.outbound_url("/hook")),
+            ..Default::default()
+        };
+        moved.update(self.store().writer()).await.expect("moves");
+        function::Entity::update_many()
+            .set(function::ActiveModel {
+                endpoint: Set(self.customer.outbound_url("/function")),
+                method: Set(FunctionMethod::Post),
+                ..Default::default()
+            })
+            .filter(function::Column::TenantId.eq(self.ours.tenant))
+            .exec(self.store().writer())
+            .await
+            .expect("moves");
     }
 
     /// Sends a request as it is.
@@ -243,7 +409,7 @@ impl World {
 }
 
 /// What the description says of an answer of that status.
-pub fn described<'a>(document: &'a Value, route: &routes::Route, status: &str) -> &'a Value {
+pub fn described<'a>(document: &'a Value, route: &Route, status: &str) -> &'a Value {
     let path = format!("{BASE}{}", route.path);
     let method = route.method.as_str().to_ascii_lowercase();
     let response = &document["paths"][&path][&method]["responses"][status];
@@ -254,8 +420,8 @@ pub fn described<'a>(document: &'a Value, route: &routes::Route, status: &str) -
 }
 
 /// The answer fits the schema that the description gives for its status.
-pub fn assert_described(route: &routes::Route, reply: &Reply) {
-    let document: Value = serde_json::from_str(openapi::json()).expect("JSON");
+pub fn assert_described(route: &Route, reply: &Reply) {
+    let document: Value = serde_json::from_str(routes::description()).expect("JSON");
     let response = described(&document, route, &reply.status.to_string());
     let mut schema = response["content"]["application/json"]["schema"].clone();
     assert!(
@@ -272,145 +438,6 @@ pub fn assert_described(route: &routes::Route, reply: &Reply) {
         .map(|e| format!("{} at {}", e, e.instance_path()))
         .collect();
     assert!(errors.is_empty(), "{}: {errors:?} in {json}", route.id);
-}
-
-async fn open(folder: &TempDir) -> Store {
-    let url = match std::env::var("DIKALA_TEST_POSTGRES_URL") {
-        Err(_) => format!("sqlite://{}/dikala.db", folder.path().display()),
-        Ok(server) => {
-            let name = format!(
-                "t_{}",
-                EventId::new(dikala_actors::clock::SystemClock.now())
-            );
-            let admin = Database::connect(&server).await.expect("a server");
-            admin
-                .execute_unprepared(&format!("CREATE DATABASE {name}"))
-                .await
-                .expect("a database");
-            admin.close().await.expect("closes");
-            let (base, _) = server.rsplit_once('/').expect("a database in the URL");
-            format!("{base}/{name}")
-        }
-    };
-    let store = Store::connect(&url).await.expect("a store");
-    dikala_migration::migrate(&store.for_schema().await.expect("a connection"))
-        .await
-        .expect("migrates");
-    store
-}
-
-/// Carries commands out at once in the rows, as a bridge would that obeys in no time.
-#[derive(Debug)]
-struct RowCalls {
-    store: Store,
-    clock: ManualClock,
-}
-
-impl RowCalls {
-    async fn change(
-        &self,
-        tenant: TenantId,
-        id: CallId,
-        change: impl FnOnce(&mut call::ActiveModel),
-    ) -> Result<(), ControlError> {
-        let row = call::Entity::find_by_id(id)
-            .one(self.store.reader())
-            .await
-            .map_err(|_| ControlError::Unavailable)?;
-        let row = row
-            .filter(|row| row.tenant_id == tenant)
-            .ok_or(ControlError::NotFound)?;
-        if row.status.is_final() {
-            return Err(ControlError::NotActive);
-        }
-        let mut row = row.into_active_model();
-        change(&mut row);
-        row.update(self.store.writer())
-            .await
-            .map(drop)
-            .map_err(|_| ControlError::Unavailable)
-    }
-}
-
-impl CallControl for RowCalls {
-    fn hang_up(&self, tenant: TenantId, call: CallId) -> BoxFuture<'_, Result<(), ControlError>> {
-        self.change(tenant, call, |row| {
-            row.status = Set(CallStatus::Ended);
-            row.ended_at = Set(Some(self.clock.now()));
-            row.hangup_reason = Set(Some(dikala_entities::HangupReason::Requested));
-        })
-        .boxed()
-    }
-
-    fn transfer(
-        &self,
-        tenant: TenantId,
-        call: CallId,
-        to: PhoneNumber,
-    ) -> BoxFuture<'_, Result<(), ControlError>> {
-        self.change(tenant, call, move |row| {
-            row.pending = Set(Some(json!([{"to": to}]).to_string()))
-        })
-        .boxed()
-    }
-}
-
-/// Delivers to nobody: knows private addresses, and writes down what a delivery would leave.
-#[derive(Debug)]
-struct DirectOutbound {
-    store: Store,
-    clock: ManualClock,
-}
-
-impl OutboundControl for DirectOutbound {
-    fn check_url(&self, _: TenantId, url: &OutboundUrl) -> BoxFuture<'_, Result<(), Blocked>> {
-        let private = match url.to_url().host() {
-            Some(url::Host::Ipv4(ip)) => {
-                ip.is_private() || ip.is_loopback() || ip == Ipv4Addr::UNSPECIFIED
-            }
-            Some(url::Host::Domain(name)) => name == "localhost",
-            _ => true,
-        };
-        let verdict = if private {
-            Err(Blocked::NotPublic)
-        } else {
-            Ok(())
-        };
-        ready(verdict).boxed()
-    }
-
-    fn circuit(&self, _: &function::Model) -> CircuitState {
-        CircuitState::Closed
-    }
-
-    fn test_function(
-        &self,
-        _: function::Model,
-        parameters: Map<String, Value>,
-    ) -> BoxFuture<'_, Result<Value, ControlError>> {
-        ready(Ok(json!({"status": "ok", "result": {"echo": parameters}}))).boxed()
-    }
-
-    fn test_webhook(
-        &self,
-        webhook: webhook::Model,
-    ) -> BoxFuture<'_, Result<DeliveryId, ControlError>> {
-        async move {
-            let id = write_delivery(
-                &self.store,
-                &webhook,
-                self.clock.now(),
-                DeliveryStatus::Succeeded,
-            )
-            .await;
-            Ok(id)
-        }
-        .boxed()
-    }
-
-    fn refresh(&self, _: WebhookId) {}
-
-    fn wake(&self) {}
 }
 
 /// A delivery of a sample event with one attempt.

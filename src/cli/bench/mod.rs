@@ -21,7 +21,7 @@ mod sizes;
 use std::fmt;
 
 use clap::Args;
-use dikala_actors::clock::{Clock, SystemClock};
+use dikala_actors::runtime::clock::{Clock, SystemClock};
 use serde_json::json;
 
 use self::{

@@ -78,7 +78,8 @@ impl Sizes {
             burst: 40,
             tenants: 2,
             spread: 4,
-            live: vec![50],
+            // Fewer do not stand out of what caches take meanwhile.
+            live: vec![1_000],
             ticking: 20,
             unfinished: 20,
             tables: vec![50, 100],

@@ -1,5 +1,9 @@
 //! Server-sent events out of the pieces in which they come, as the HTML standard describes them
 //! (<https://html.spec.whatwg.org/multipage/server-sent-events.html>). Pure.
+//!
+//! Our own, because the readers that there are (`eventsource-stream` and what is built on it) keep what has no end without a bound,
+//! leave out fields that the standard does not know, such as our `test`, and frames without data, by which the service tells where
+//! a follower is.
 
 /// The longest text between two events that is kept.
 const UNREAD_BYTES_MAX: usize = 8 * 1024 * 1024;

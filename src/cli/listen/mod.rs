@@ -12,8 +12,8 @@ use actix_web::http::{
 };
 use clap::Args;
 use dikala_actors::{
-    clock::{Clock, SystemClock},
     outbound::{ErrorKind, Open, open},
+    runtime::clock::{Clock, SystemClock},
     webhooks::signature::Signer,
 };
 use dikala_entities::{EventId, Secret};
@@ -25,8 +25,9 @@ use self::{
     frames::{Frame, Frames},
 };
 use super::{
-    CliError, output,
-    service::{Service, ServiceArgs},
+    CliError,
+    client::{Service, ServiceArgs},
+    output,
 };
 use crate::app::wait_for_signal;
 

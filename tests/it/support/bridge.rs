@@ -14,6 +14,7 @@ use awc::{
     http::{Method, StatusCode},
     ws::{CloseCode, Frame, Message},
 };
+use dikala_testkit::{PATIENCE, eventually};
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
 use serde_json::{Map, Value, json};
 use tokio::{
@@ -24,7 +25,6 @@ use tokio::{
 use super::{
     moment::Moment,
     rest::{Response, Rest},
-    wait::{PATIENCE, eventually},
 };
 
 /// How the bridge talks to the engine.

@@ -11,9 +11,10 @@ use std::{
     thread,
 };
 
+use dikala_testkit::StoreKind;
+
 use super::{
     server::Installation,
-    store::StoreKind,
     world::{Setup, World},
 };
 
@@ -142,7 +143,7 @@ impl Watch {
 
 /// A world whose server reaches its PostgreSQL over a link; none where the machine has no PostgreSQL.
 pub async fn linked(setup: Setup) -> Option<(World, Link)> {
-    let mut installation = Installation::new(StoreKind::Postgres)?;
+    let mut installation = Installation::migrated(StoreKind::Postgres)?;
     let url = installation.store.url.clone();
     let port = url.rsplit_once(':').unwrap().1.split_once('/').unwrap().0;
     let link = Link::to(port.parse().unwrap());

@@ -8,7 +8,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::wait::PATIENCE;
+use dikala_testkit::PATIENCE;
 
 pub struct RawSocket(TcpStream);
 

@@ -12,16 +12,11 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use dikala_testkit::{PATIENCE, Place, StoreKind, folder, free_port, within};
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::{
-    postgres::free_port,
-    rest::Rest,
-    statements,
-    store::{Store, StoreKind},
-    wait::{PATIENCE, within},
-};
+use super::{rest::Rest, statements};
 
 /// Everything a command of ours needs: a store, a folder to stand in, settings.
 #[derive(Debug)]
@@ -29,7 +24,7 @@ pub struct Installation {
     pub settings: Vec<(String, String)>,
     /// How many files the program may open, and how far it may raise that.
     pub files: Option<(u32, u32)>,
-    pub store: Store,
+    pub store: Place,
     pub folder: TempDir,
 }
 
@@ -54,10 +49,21 @@ pub struct Server {
 }
 
 impl Installation {
-    /// `None` where the store is not to be had on this machine.
+    /// On a store without a schema; `None` where the store is not to be had on this machine.
     pub fn new(kind: StoreKind) -> Option<Self> {
-        let folder = tempfile::tempdir().unwrap();
-        let store = kind.create(folder.path())?;
+        let folder = folder();
+        let store = kind.place(folder.path())?;
+        Some(Self::on(store, folder))
+    }
+
+    /// On a store that was migrated before.
+    pub fn migrated(kind: StoreKind) -> Option<Self> {
+        let folder = folder();
+        let store = kind.migrated_place(folder.path())?;
+        Some(Self::on(store, folder))
+    }
+
+    fn on(store: Place, folder: TempDir) -> Self {
         let mut installation = Self {
             settings: Vec::new(),
             files: None,
@@ -78,7 +84,7 @@ impl Installation {
         ] {
             installation.set(name, value);
         }
-        Some(installation)
+        installation
     }
 
     /// Sets a configuration key by its environment variable; the later setting of a key wins.

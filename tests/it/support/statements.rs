@@ -12,13 +12,17 @@ use std::{
 use sea_orm::{ConnectionTrait, Database as Connections, DatabaseConnection, DbBackend, Statement};
 use serde_json::Value;
 
-use super::{server::Installation, store::StoreKind};
+use dikala_testkit::StoreKind;
+
+use super::server::Installation;
 
 /// What makes a server write its statements down.
 pub const LOG_LEVEL: &str = "info,sqlx::query=debug";
 
 /// Tables that grow as long as the service is used.
 const GROWING: &[&str] = &[
+    "audit",
+    "call_stats",
     "calls",
     "credit_holds",
     "credit_transactions",
@@ -27,7 +31,12 @@ const GROWING: &[&str] = &[
     "events",
     "idempotency_keys",
     "invocations",
+    "login_links",
+    "sessions",
+    "sign_in_failures",
     "transcripts",
+    "users",
+    "webhook_stats",
 ];
 /// Indexes that hold only what is not finished: to walk through one of these costs what is to be done anyway.
 const UNFINISHED: &[&str] = &["calls_running", "credit_holds_open", "deliveries_due"];
@@ -43,6 +52,15 @@ const ALLOWED: &[(&str, &str)] = &[
     ),
     (
         "UPDATE idempotency_keys SET size = LENGTH(body)",
+        "a step of the schema, once",
+    ),
+    (
+        "INSERT INTO call_stats (tenant_id, subject, slot, calls, answered, ended, dropped, failed, minutes, talk_seconds, \
+         duration_seconds) WITH counted",
+        "a step of the schema, once",
+    ),
+    (
+        "INSERT INTO webhook_stats (webhook_id, hour, outcome, up_to_ms, attempts) SELECT d.webhook_id",
         "a step of the schema, once",
     ),
     (
@@ -317,7 +335,7 @@ fn populated() -> &'static str {
 
 fn fill() -> String {
     let id = |prefix: &str| format!("'{prefix}_' || lpad(n::text, 26, '0')");
-    let (call, event, delivery) = (id("call"), id("evt"), id("dlv"));
+    let (call, event, delivery, user) = (id("call"), id("evt"), id("dlv"), id("user"));
     let tenant = "'ten_' || lpad((n % 50)::text, 26, '0')";
     let webhook = "'wh_' || lpad((n % 100)::text, 26, '0')";
     let rows = format!("FROM generate_series(1, {ROWS}) n");
@@ -351,6 +369,19 @@ fn fill() -> String {
              SELECT {tenant}, n, 'txn_' || n, 'call:' || n, 'usage', -1, 0, {call}, n {rows}"
         ),
         format!("INSERT INTO idempotency_keys SELECT {tenant}, n::text, 'f', 200, '{{}}', NULL, n {rows}"),
+        format!("INSERT INTO audit SELECT 'aud_' || n, {tenant}, 'cli', 'agent.update', 'agent_1', '', n, NULL, NULL, 'main' {rows}"),
+        format!("INSERT INTO call_stats SELECT {tenant}, 'agent_' || (n % 7), n, 1, 1, 1, 0, 0, 1, 1, 1 {rows}"),
+        format!("INSERT INTO webhook_stats SELECT {webhook}, n, 'delivered', n % 40, 1 {rows}"),
+        format!(
+            "INSERT INTO users (id, tenant_id, email, name, role, mails_low_credit, mails_disabled_webhooks, created_at, updated_at) \
+             SELECT {user}, {tenant}, n || '@example.com', 'Sari', 'owner', true, true, n, n {rows}"
+        ),
+        format!("INSERT INTO login_links (hash, user_id, created_at, expires_at) SELECT n::text, {user}, n, n {rows}"),
+        format!(
+            "INSERT INTO sessions (hash, tenant_id, user_id, by_link, address, agent, created_at, used_at, ends_at) \
+             SELECT n::text, {tenant}, {user}, false, '', '', n, n, n {rows}"
+        ),
+        format!("INSERT INTO sign_in_failures SELECT n::text, '[]', n {rows}"),
         "ANALYZE".to_owned(),
     ]
     .join(";\n")

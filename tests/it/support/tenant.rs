@@ -2,13 +2,13 @@
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use dikala_testkit::eventually;
 use serde_json::{Value, json};
 
 use super::{
     bridge::{Bridge, Transport},
     rest::Rest,
     server::Server,
-    wait::eventually,
 };
 
 /// What a tenant is made with.

@@ -1,12 +1,11 @@
 //! The usual stage of a test: a server, a tenant, a receiver that gets all events.
 
+use dikala_testkit::{Event, Receiver, StoreKind};
 use serde_json::json;
 
 use super::{
-    receiver::{Event, Receiver},
     server::{Installation, Server},
     statements,
-    store::StoreKind,
     tenant::{Plan, Tenant},
 };
 
@@ -83,7 +82,7 @@ impl Setup {
 impl World {
     /// `None` where the store is not to be had on this machine; tests use [`world!`].
     pub async fn start(kind: StoreKind, setup: Setup) -> Option<Self> {
-        Some(Self::on(Installation::new(kind)?, setup).await)
+        Some(Self::on(Installation::migrated(kind)?, setup).await)
     }
 
     /// On an installation that is not the usual one.

@@ -123,7 +123,7 @@ pub(super) struct Checker {
 
 impl Checker {
     /// A checking of so many steps at most.
-    pub fn new(steps_max: u32) -> Self {
+    pub(super) fn new(steps_max: u32) -> Self {
         Self { left: steps_max }
     }
 
@@ -134,7 +134,7 @@ impl Checker {
     }
 
     /// Checks the value against the node.
-    pub fn check<'a>(&mut self, node: &'a Node, value: &'a Value) -> Result<(), Misfit<'a>> {
+    pub(super) fn check<'a>(&mut self, node: &'a Node, value: &'a Value) -> Result<(), Misfit<'a>> {
         self.spend(1)?;
         if node.nullable && value.is_null() {
             return Ok(());

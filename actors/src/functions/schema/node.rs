@@ -63,12 +63,12 @@ pub(super) struct Kinds(u8);
 
 impl Kinds {
     /// The types by name, in the order of their bits.
-    pub const WORDS: [&'static str; 7] = [
+    pub(super) const WORDS: [&'static str; 7] = [
         "string", "number", "integer", "boolean", "object", "array", "null",
     ];
 
     /// The set with one type more; none where there is no such type.
-    pub fn with(self, word: &str) -> Option<Self> {
+    pub(super) fn with(self, word: &str) -> Option<Self> {
         let bit = Self::WORDS.iter().position(|known| *known == word)?;
         Some(Self(self.0 | 1 << bit))
     }
@@ -80,7 +80,7 @@ impl Kinds {
     }
 
     /// Whether the value is of one of the types. `1.0` is an integer.
-    pub fn take(self, value: &Value) -> bool {
+    pub(super) fn take(self, value: &Value) -> bool {
         match value {
             Value::String(_) => self.has("string"),
             Value::Bool(_) => self.has("boolean"),

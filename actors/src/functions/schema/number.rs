@@ -14,7 +14,7 @@ pub(super) struct Decimal {
 
 impl Decimal {
     /// The number as JSON writes it: at most 20 significant digits.
-    pub fn of(number: &Number) -> Self {
+    pub(super) fn of(number: &Number) -> Self {
         Self::parse(&number.to_string())
     }
 
@@ -52,24 +52,24 @@ impl Decimal {
     }
 
     /// Whether there is nothing behind the point.
-    pub fn is_whole(self) -> bool {
+    pub(super) fn is_whole(self) -> bool {
         self.exponent >= 0
     }
 
     /// Whether it is more than nothing.
-    pub fn is_positive(self) -> bool {
+    pub(super) fn is_positive(self) -> bool {
         self.digits > 0 && !self.negative
     }
 
     /// The number as a count.
-    pub fn as_count(self) -> Option<u64> {
+    pub(super) fn as_count(self) -> Option<u64> {
         let shift = u32::try_from(self.exponent).ok()?;
         let value = self.digits.checked_mul(10_u128.checked_pow(shift)?)?;
         u64::try_from(value).ok().filter(|_| !self.negative)
     }
 
     /// Whether it is a whole number of times the (positive) other.
-    pub fn is_multiple_of(self, unit: Self) -> bool {
+    pub(super) fn is_multiple_of(self, unit: Self) -> bool {
         if self.digits == 0 {
             return true;
         }

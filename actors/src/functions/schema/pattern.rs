@@ -38,16 +38,16 @@ pub(super) struct Pattern {
 }
 
 impl Pattern {
-    pub fn is_match(&self, text: &str) -> bool {
+    pub(super) fn is_match(&self, text: &str) -> bool {
         self.regex.is_match(text)
     }
 
-    pub fn as_str(&self) -> &str {
+    pub(super) fn as_str(&self) -> &str {
         self.regex.as_str()
     }
 
     /// The steps that a search in the text counts as. At worst each character is held against each state of the pattern.
-    pub fn steps(&self, text: &str) -> usize {
+    pub(super) fn steps(&self, text: &str) -> usize {
         text.len().saturating_mul(self.kib)
     }
 }

@@ -4,9 +4,9 @@ use dikala_entities::{HangupInitiator, HangupReason};
 use proptest::prelude::*;
 
 use super::*;
-use crate::call::{
-    Call, Rules,
-    machine::{Due, Step},
+use crate::calls::{
+    ending::Ending,
+    machine::{CallState, Due, Rules, Step},
 };
 
 const RULES: Rules = Rules {
@@ -19,7 +19,7 @@ const RULES: Rules = Rules {
 /// A call that talks, and the ledger that it asks.
 struct Talk {
     play: Play,
-    call: Call,
+    call: CallState,
 }
 
 /// Asks for minutes; `lost` where the answer does not arrive. Whether there were no more, if it is known.
@@ -30,7 +30,7 @@ impl Talk {
         let mut play = Play::new(minutes);
         let admitted = play.book(admit(play.tenant, play.calls[0], None));
         assert_eq!(admitted, Ok(Booked::Admission(Admission::Granted)));
-        let call = match Call::ringing(NOW, NOW, 240, &RULES).answer(NOW, NOW, "m") {
+        let call = match CallState::ringing(NOW, NOW, 240, &RULES).answer(NOW, NOW, "m") {
             Ok(Step::Answered(call)) => *call,
             other => panic!("a ringing call can be answered: {other:?}"),
         };
@@ -61,9 +61,9 @@ impl Talk {
 }
 
 /// Whether everything is asked that has to be; false where an answer was lost, so that the end is tried again.
-type Cover = fn(&mut Talk, &crate::call::ending::Ending, Ask<'_>) -> bool;
+type Cover = fn(&mut Talk, &Ending, Ask<'_>) -> bool;
 
-fn cover(talk: &mut Talk, ending: &crate::call::ending::Ending, ask: Ask<'_>) -> bool {
+fn cover(talk: &mut Talk, ending: &Ending, ask: Ask<'_>) -> bool {
     let mut refusals = 0;
     for _ in 0..16 {
         let Some(Due::Extend { want, .. }) = talk.call.uncovered(ending, refusals) else {
@@ -79,7 +79,7 @@ fn cover(talk: &mut Talk, ending: &crate::call::ending::Ending, ask: Ask<'_>) ->
 }
 
 /// As it was once: one question, and none after a refusal.
-fn asks_once(talk: &mut Talk, ending: &crate::call::ending::Ending, ask: Ask<'_>) -> bool {
+fn asks_once(talk: &mut Talk, ending: &Ending, ask: Ask<'_>) -> bool {
     let want = talk.call.minutes(ending) - talk.call.credit.granted;
     want <= 0 || talk.call.credit.last || ask(talk, want).is_some()
 }

@@ -99,7 +99,7 @@ impl Play {
         }
     }
 
-    fn book(&mut self, item: Item) -> Outcome {
+    fn book(&mut self, item: Item) -> Booking {
         plan(&mut self.book, &[item], NOW).remove(0)
     }
 

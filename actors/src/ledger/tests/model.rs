@@ -126,7 +126,7 @@ fn book_of(book: &Book) -> Rows {
     )
 }
 
-fn free(outcome: &Outcome) -> bool {
+fn free(outcome: &Booking) -> bool {
     *outcome == Ok(Booked::Settlement(Settlement { minutes: 0 }))
 }
 
@@ -146,7 +146,7 @@ impl Before {
         }
     }
 
-    fn compare(&self, book: &Book, tenant: TenantId, outcome: &Outcome) -> Result<(), &str> {
+    fn compare(&self, book: &Book, tenant: TenantId, outcome: &Booking) -> Result<(), &str> {
         let fell = self.balance >= LOW_THRESHOLD && balance(book, tenant) < LOW_THRESHOLD;
         if book.lows.len() - self.lows != usize::from(fell) {
             return Err("low credit is not announced once per crossing");
@@ -158,7 +158,7 @@ impl Before {
     }
 }
 
-type Planner = fn(&mut Book, &[Item], Millis) -> Vec<Outcome>;
+type Planner = fn(&mut Book, &[Item], Millis) -> Vec<Booking>;
 
 /// Plays the steps, some of them twice, and says which rule broke.
 fn play(minutes: i64, steps: &[(Step, bool)], planner: Planner) -> Result<(), String> {
@@ -218,7 +218,7 @@ proptest! {
             .collect();
         let (mut at_once, mut singly) = (book.clone(), book);
         let together = plan(&mut at_once, &items, NOW);
-        let apart: Vec<Outcome> = items
+        let apart: Vec<Booking> = items
             .iter()
             .flat_map(|item| plan(&mut singly, std::slice::from_ref(item), NOW))
             .collect();
@@ -236,7 +236,7 @@ proptest! {
 /// Planners that are wrong on purpose, as other systems are.
 #[test]
 fn wrong_planners_are_caught() {
-    fn charges_twice(book: &mut Book, items: &[Item], now: Millis) -> Vec<Outcome> {
+    fn charges_twice(book: &mut Book, items: &[Item], now: Millis) -> Vec<Booking> {
         if let Item::Settle(settle) = &items[0]
             && let Some(hold) = book.holds.get_mut(&settle.call)
             && hold.refusal.is_none()
@@ -245,14 +245,14 @@ fn wrong_planners_are_caught() {
         }
         plan(book, items, now)
     }
-    fn settles_for_free(book: &mut Book, items: &[Item], now: Millis) -> Vec<Outcome> {
+    fn settles_for_free(book: &mut Book, items: &[Item], now: Millis) -> Vec<Booking> {
         let outcomes = plan(book, items, now);
         if matches!(items[0], Item::Settle(_)) {
             book.transactions.clear();
         }
         outcomes
     }
-    fn forgets_to_give_back(book: &mut Book, items: &[Item], now: Millis) -> Vec<Outcome> {
+    fn forgets_to_give_back(book: &mut Book, items: &[Item], now: Millis) -> Vec<Booking> {
         let outcomes = plan(book, items, now);
         if let Item::Settle(settle) = &items[0]
             && let Some(account) = book.accounts.get_mut(&settle.tenant)
@@ -261,11 +261,11 @@ fn wrong_planners_are_caught() {
         }
         outcomes
     }
-    fn books_a_reference_again(book: &mut Book, items: &[Item], now: Millis) -> Vec<Outcome> {
+    fn books_a_reference_again(book: &mut Book, items: &[Item], now: Millis) -> Vec<Booking> {
         book.booked.clear();
         plan(book, items, now)
     }
-    fn forgets_refusals(book: &mut Book, items: &[Item], now: Millis) -> Vec<Outcome> {
+    fn forgets_refusals(book: &mut Book, items: &[Item], now: Millis) -> Vec<Booking> {
         if let Item::Admit(admit) = &items[0]
             && book
                 .holds
@@ -276,7 +276,7 @@ fn wrong_planners_are_caught() {
         }
         plan(book, items, now)
     }
-    fn warns_all_the_time(book: &mut Book, items: &[Item], now: Millis) -> Vec<Outcome> {
+    fn warns_all_the_time(book: &mut Book, items: &[Item], now: Millis) -> Vec<Booking> {
         for account in book.accounts.values_mut() {
             account.low_armed = true;
         }

@@ -2,18 +2,22 @@
 
 use std::{cell::RefCell, time::Duration};
 
-use dikala_entities::{Store, event};
+use dikala_entities::{Actor, AuditAction, AuditId, EventKind, Store, audit, event};
 use futures_util::future::join_all;
-use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel, QueryFilter};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder,
+    QuerySelect,
+};
 
 use super::*;
 use crate::{
-    batches::{self, BatchStats},
-    clock::SystemClock,
+    events::outbox::{Audience, NewEvent},
     journal::Entry,
     ledger::batch::{self, Posting, Written},
-    outbox::Audience,
-    testing::{postgres_store, sqlite_store, stores},
+    runtime::{
+        clock::SystemClock,
+        group_commit::{self, BatchStats},
+    },
 };
 
 async fn tenant_with(store: &Store, minutes: i64) -> TenantId {
@@ -30,6 +34,7 @@ async fn tenant_with(store: &Store, minutes: i64) -> TenantId {
             Arc::new(SystemClock),
             "node",
             purchase(tenant, minutes, None),
+            None,
         )
         .await
         .expect("is booked");
@@ -142,7 +147,7 @@ async fn minutes(store: &Store, tenant: TenantId) -> (i64, i64, i64) {
 
 #[actix::test]
 async fn a_crowd_on_one_account_is_served_exactly() {
-    for (_folder, store) in stores().await {
+    for (_keep, store) in dikala_testkit::both().await {
         let tenant = tenant_with(&store, 100).await;
         let ledger = ledger(&store);
         let talk = async |call: CallId| {
@@ -173,7 +178,7 @@ async fn a_crowd_on_one_account_is_served_exactly() {
 
 #[actix::test]
 async fn many_tenants_in_a_batch_keep_to_themselves() {
-    for (_folder, store) in stores().await {
+    for (_keep, store) in dikala_testkit::both().await {
         let mut tenants = Vec::new();
         for minutes in 0..8 {
             tenants.push(tenant_with(&store, minutes).await);
@@ -196,7 +201,7 @@ async fn many_tenants_in_a_batch_keep_to_themselves() {
 /// The commit went through and the connection was lost before its answer: the batch is written again.
 #[actix::test]
 async fn a_batch_written_twice_has_the_effect_of_one() {
-    for (_folder, store) in stores().await {
+    for (_keep, store) in dikala_testkit::both().await {
         let tenant = tenant_with(&store, 5).await;
         let calls: Vec<CallId> = (0..2).map(|_| CallId::new(NOW)).collect();
         for items in [
@@ -224,7 +229,7 @@ async fn a_batch_written_twice_has_the_effect_of_one() {
 /// Elsewhere the interval whose write failed is lost (nibblebill).
 #[actix::test]
 async fn a_minute_whose_write_failed_is_billed_in_the_end() {
-    let (_folder, store) = sqlite_store().await;
+    let (_keep, store) = dikala_testkit::sqlite().await;
     let tenant = tenant_with(&store, 5).await;
     let (ledger, call) = (ledger(&store), CallId::new(NOW));
     let admitted = ledger.admit(admission(tenant, call)).await;
@@ -250,7 +255,7 @@ async fn a_minute_whose_write_failed_is_billed_in_the_end() {
 
 #[actix::test]
 async fn a_poisoned_item_fails_alone() {
-    for (_folder, store) in stores().await {
+    for (_keep, store) in dikala_testkit::both().await {
         let mut tenants = Vec::new();
         for _ in 0..8 {
             tenants.push(tenant_with(&store, 5).await);
@@ -268,7 +273,7 @@ async fn a_poisoned_item_fails_alone() {
         let (booked, failed) = (RefCell::new(0), RefCell::new(Vec::new()));
         let stats = BatchStats::default();
         let write_items = async |items: &[Item]| write(&store, items).await;
-        batches::commit(items, &stats, write_items, |items, written| match written {
+        group_commit::commit(items, &stats, write_items, |items, written| match written {
             Ok(written) => *booked.borrow_mut() += written.outcomes.len(),
             Err(_) => failed.borrow_mut().extend(items.iter().map(Item::tenant)),
         })
@@ -286,12 +291,12 @@ async fn a_poisoned_item_fails_alone() {
 /// Elsewhere a call is charged twice when another node takes over.
 #[actix::test]
 async fn who_lost_a_call_books_nothing_for_it() {
-    for (_folder, store) in stores().await {
+    for (_keep, store) in dikala_testkit::both().await {
         let tenant = tenant_with(&store, 5).await;
         let (ledger, call) = (ledger(&store), CallId::new(NOW));
         let admitted = ledger.admit(admission(tenant, call)).await;
         assert_eq!(admitted, Ok(Admission::Granted));
-        let txn = store.begin_core().await.expect("begins");
+        let txn = store.begin_critical().await.expect("begins");
         take_over(&txn, &[call, CallId::new(NOW)], "other")
             .await
             .expect("is taken");
@@ -316,7 +321,7 @@ async fn who_lost_a_call_books_nothing_for_it() {
 /// Without an order in which accounts are locked, batches of two nodes deadlock.
 #[actix::test]
 async fn two_nodes_share_accounts() {
-    let Some(store) = postgres_store().await else {
+    let Some((_keep, store)) = dikala_testkit::postgres().await else {
         return;
     };
     let mut tenants = Vec::new();
@@ -345,7 +350,7 @@ async fn two_nodes_share_accounts() {
         .flat_map(|tenant| [spend(one.clone(), *tenant), spend(other.clone(), *tenant)]);
     let take_overs = async {
         for _ in 0..8 {
-            let txn = store.begin_core().await.expect("begins");
+            let txn = store.begin_critical().await.expect("begins");
             take_over(&txn, &backwards, "third")
                 .await
                 .expect("is taken");
@@ -360,23 +365,71 @@ async fn two_nodes_share_accounts() {
     assert_exact(&store).await;
 }
 
+/// Positions of events are kept until the commit: batches that took them in the order of their messages would deadlock.
+#[actix::test]
+async fn two_nodes_announce_for_the_same_tenants() {
+    let Some((_keep, store)) = dikala_testkit::postgres().await else {
+        return;
+    };
+    let tenants: Vec<TenantId> = (0..64).map(|_| TenantId::new(NOW)).collect();
+    let backwards: Vec<TenantId> = tenants.iter().rev().copied().collect();
+    let announce = async |tenants: &[TenantId]| {
+        for _ in 0..10 {
+            let postings: Vec<Posting> =
+                tenants.iter().map(|tenant| announcement(*tenant)).collect();
+            let postings: Vec<&Posting> = postings.iter().collect();
+            let written = batch::write(&parts(&store), &postings).await;
+            assert!(written.is_ok(), "{:?}", written.err());
+        }
+    };
+    // Who waits has taken some already: with two there is little to wait for.
+    tokio::join!(
+        announce(&tenants),
+        announce(&backwards),
+        announce(&tenants),
+        announce(&backwards)
+    );
+    for tenant in tenants {
+        let positions: Vec<i64> = event::Entity::find()
+            .filter(event::Column::TenantId.eq(tenant))
+            .order_by_asc(event::Column::Position)
+            .select_only()
+            .column(event::Column::Position)
+            .into_tuple()
+            .all(store.reader())
+            .await
+            .expect("reads");
+        assert_eq!(positions, (1..=40).collect::<Vec<_>>());
+    }
+}
+
+fn announcement(tenant: TenantId) -> Posting {
+    let event = NewEvent::new(EventKind::CallStarted, tenant, None, NOW, NOW, &());
+    Posting::Write(Arc::new(Entry {
+        events: vec![event],
+        ..Entry::of(tenant)
+    }))
+}
+
 #[actix::test]
 async fn a_reference_from_several_sides_is_one_transaction() {
-    for (_folder, store) in stores().await {
+    for (_keep, store) in dikala_testkit::both().await {
         let tenant = tenant_with(&store, 0).await;
         let ledger = ledger(&store);
         let booking = || purchase(tenant, 7, Some("inv-1"));
-        let inside = join_all((0..8).map(|_| ledger.credit(booking())));
+        let inside = join_all((0..8).map(|_| ledger.credit(booking(), None)));
         let outside =
-            join_all((0..8).map(|_| credit(&store, Arc::new(SystemClock), "cli", booking())));
+            join_all((0..8).map(|_| credit(&store, Arc::new(SystemClock), "cli", booking(), None)));
         let (inside, outside) = tokio::join!(inside, outside);
         let mut ids: Vec<TransactionId> = inside.iter().flatten().map(|t| t.id).collect();
         ids.extend(outside.iter().flatten().map(|t| t.id));
         assert_eq!(ids.len(), 16);
         assert!(ids.iter().all(|id| *id == ids[0]));
-        let other = ledger.credit(purchase(tenant, 8, Some("inv-1"))).await;
+        let other = ledger
+            .credit(purchase(tenant, 8, Some("inv-1")), None)
+            .await;
         assert_eq!(other, Err(LedgerError::ReferenceReused));
-        let negative = ledger.credit(purchase(tenant, -8, None)).await;
+        let negative = ledger.credit(purchase(tenant, -8, None), None).await;
         assert!(matches!(negative, Err(LedgerError::Invalid(_))));
         assert_eq!(minutes(&store, tenant).await, (7, 0, 0));
         assert_exact(&store).await;
@@ -384,8 +437,41 @@ async fn a_reference_from_several_sides_is_one_transaction() {
 }
 
 #[actix::test]
+async fn a_booking_leaves_one_entry_in_the_audit_and_its_repeat_none() {
+    for (_keep, store) in dikala_testkit::both().await {
+        let tenant = tenant_with(&store, 0).await;
+        let entry = || audit::Model {
+            id: AuditId::new(NOW),
+            tenant_id: Some(tenant),
+            actor: Actor::Cli,
+            action: AuditAction::CreditAdd,
+            target: tenant.to_string(),
+            detail: "7 purchase".to_owned(),
+            at: NOW,
+            address: None,
+            request_id: None,
+            node: "cli".to_owned(),
+        };
+        let (first, handle) = (entry(), ledger(&store));
+        let booking = || purchase(tenant, 7, Some("inv-1"));
+        let book = async |audit| {
+            let clock = Arc::new(SystemClock);
+            credit(&store, clock, "cli", booking(), Some(audit)).await
+        };
+        let booked = book(first.clone()).await.expect("is booked");
+        assert_eq!(book(entry()).await.expect("again").id, booked.id);
+        let again = handle.credit(booking(), Some(entry())).await;
+        assert_eq!(again.map(|again| again.id), Ok(booked.id));
+        let refused = handle.credit(purchase(tenant, 9, Some("inv-1")), Some(entry()));
+        assert_eq!(refused.await, Err(LedgerError::ReferenceReused));
+        let written = audit::Entity::find().all(store.reader()).await;
+        assert_eq!(written.expect("reads"), [first]);
+    }
+}
+
+#[actix::test]
 async fn low_credit_is_an_event_in_the_same_commit() {
-    for (_folder, store) in stores().await {
+    for (_keep, store) in dikala_testkit::both().await {
         let tenant = tenant_with(&store, LOW_THRESHOLD).await;
         let (ledger, call) = (ledger(&store), CallId::new(NOW));
         let admitted = ledger.admit(admission(tenant, call)).await;
@@ -408,7 +494,7 @@ async fn low_credit_is_an_event_in_the_same_commit() {
 /// After a restart of PostgreSQL every connection of the pools is dead.
 #[actix::test]
 async fn dead_connections_cost_time_only() {
-    let Some(store) = postgres_store().await else {
+    let Some((_keep, store)) = dikala_testkit::postgres().await else {
         return;
     };
     let tenant = tenant_with(&store, 9).await;
@@ -419,6 +505,7 @@ async fn dead_connections_cost_time_only() {
             Arc::new(SystemClock),
             "cli",
             purchase(tenant, 1, None),
+            None,
         )
     });
     assert!(join_all(crowd).await.iter().all(Result::is_ok));
@@ -442,7 +529,7 @@ async fn dead_connections_cost_time_only() {
 
 #[actix::test]
 async fn verify_names_what_is_wrong() {
-    for (_folder, store) in stores().await {
+    for (_keep, store) in dikala_testkit::both().await {
         breaks_are_named(&store).await;
     }
 }

@@ -11,8 +11,8 @@ async fn retry_after_moves_the_next_attempt() {
     for status in [429, 503] {
         let tenant = TenantId::new(world.clock.now());
         let receiver =
-            Receiver::start(move |_| Play::answer(status, "retry-after: 20\r\n", b"")).await;
-        world.webhook(tenant, receiver.url("/")).await;
+            Receiver::scripted(move |_| Answer::with(status, "retry-after: 20\r\n", b""));
+        world.webhook(tenant, receiver.outbound_url("/")).await;
         let ids = world.announce(&handle, tenant, &world.calls(1)).await;
         let row = world.attempted(ids[0]).await;
         let wait_ms = row.next_attempt_at.expect("pending").since(row.created_at);
@@ -23,15 +23,17 @@ async fn retry_after_moves_the_next_attempt() {
 #[actix::test]
 async fn a_failed_delivery_is_tried_again_with_the_same_bytes_until_the_schedule_ends() {
     let world = World::new().await;
-    let receiver = Receiver::start(|_| Play::answer(500, "", b"")).await;
-    let hook = world.webhook(world.tenant, receiver.url("/")).await;
+    let receiver = Receiver::scripted(|_| Answer::with(500, "", b""));
+    let hook = world
+        .webhook(world.tenant, receiver.outbound_url("/"))
+        .await;
     let handle = world.start(retrying(&[0, 1, 0, 0, 0, 0]));
     let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
     let row = world
         .until(ids[0], "fails", |row| row.status == DeliveryStatus::Failed)
         .await;
     assert_eq!((row.attempts, row.next_attempt_at), (7, None));
-    let seen = receiver.seen();
+    let seen = receiver.all();
     let numbers: Vec<&str> = seen
         .iter()
         .map(|s| s.headers["x-service-attempt"].as_str())
@@ -50,18 +52,17 @@ async fn a_failed_delivery_is_tried_again_with_the_same_bytes_until_the_schedule
 #[actix::test]
 async fn a_success_ends_a_row_of_failures() {
     let world = World::new().await;
-    let fails = Rc::new(Cell::new(2));
-    let left = Rc::clone(&fails);
-    let receiver = Receiver::start(move |_| {
-        left.set(left.get() - 1);
-        if left.get() >= 0 {
-            Play::answer(500, "", b"")
+    let came = AtomicUsize::new(0);
+    let receiver = Receiver::scripted(move |_| {
+        if came.fetch_add(1, Ordering::SeqCst) < 2 {
+            Answer::with(500, "", b"")
         } else {
             ok()
         }
-    })
-    .await;
-    let hook = world.webhook(world.tenant, receiver.url("/")).await;
+    });
+    let hook = world
+        .webhook(world.tenant, receiver.outbound_url("/"))
+        .await;
     let handle = world.start(retrying(&[0, 0, 0]));
     let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
     assert_eq!(world.succeeded(ids[0]).await.attempts, 3);
@@ -72,17 +73,18 @@ async fn a_success_ends_a_row_of_failures() {
 #[actix::test]
 async fn a_410_disables_and_enabling_again_resumes() {
     let world = World::new().await;
-    let gone = Rc::new(Cell::new(true));
-    let now_gone = Rc::clone(&gone);
-    let receiver = Receiver::start(move |_| {
-        if now_gone.get() {
-            Play::answer(410, "", b"")
+    let gone = Arc::new(AtomicBool::new(true));
+    let now_gone = Arc::clone(&gone);
+    let receiver = Receiver::scripted(move |_| {
+        if now_gone.load(Ordering::SeqCst) {
+            Answer::with(410, "", b"")
         } else {
             ok()
         }
-    })
-    .await;
-    let hook = world.webhook(world.tenant, receiver.url("/")).await;
+    });
+    let hook = world
+        .webhook(world.tenant, receiver.outbound_url("/"))
+        .await;
     let handle = world.start(WebhooksConfig {
         endpoint_concurrency: 1,
         ..quick()
@@ -99,9 +101,9 @@ async fn a_410_disables_and_enabling_again_resumes() {
         Some(retry::REASON_GONE)
     );
     assert_eq!(world.delivery(ids[1]).await.status, DeliveryStatus::Pending);
-    assert_eq!(receiver.seen().len(), 1);
+    assert_eq!(receiver.all().len(), 1);
 
-    gone.set(false);
+    gone.store(false, Ordering::SeqCst);
     let mut enabled = disabled.into_active_model();
     enabled.is_active = Set(true);
     enabled.disabled_reason = Set(None);
@@ -115,18 +117,20 @@ async fn a_410_disables_and_enabling_again_resumes() {
 #[actix::test]
 async fn a_tenant_whose_endpoint_hangs_delays_nobody_else() {
     let world = World::new().await;
-    let hanging = Receiver::start(|_| Play::Hang).await;
-    let healthy = Receiver::start(|_| ok()).await;
+    let hanging = Receiver::scripted(|_| Answer::Hang);
+    let healthy = Receiver::scripted(|_| ok());
     let (bad, good) = (TenantId::new(world.clock.now()), world.tenant);
     for n in 0..20 {
-        world.webhook(bad, hanging.url(&format!("/{n}"))).await;
+        world
+            .webhook(bad, hanging.outbound_url(&format!("/{n}")))
+            .await;
     }
-    world.webhook(good, healthy.url("/")).await;
+    world.webhook(good, healthy.outbound_url("/")).await;
     let handle = world.start(WebhooksConfig::default());
     let hung = world.announce(&handle, bad, &world.calls(40)).await;
     assert_eq!(hung.len(), 800);
     // A quarter of all permits, and not one more.
-    hanging.wait_for(64).await;
+    hanging.wait_for_total(64).await;
     for _ in 0..10 {
         let began = Instant::now();
         let ids = world.announce(&handle, good, &world.calls(2)).await;
@@ -140,23 +144,24 @@ async fn a_tenant_whose_endpoint_hangs_delays_nobody_else() {
         );
     }
     assert_eq!(handle.stats().in_flight, 64);
-    assert_eq!(hanging.seen().len(), 64);
+    assert_eq!(hanging.all().len(), 64);
 }
 
 #[actix::test]
 async fn an_endpoint_that_keeps_failing_is_probed_and_then_gets_everything() {
     let world = World::new().await;
-    let broken = Rc::new(Cell::new(true));
-    let now_broken = Rc::clone(&broken);
-    let receiver = Receiver::start(move |_| {
-        if now_broken.get() {
-            Play::answer(500, "", b"")
+    let broken = Arc::new(AtomicBool::new(true));
+    let now_broken = Arc::clone(&broken);
+    let receiver = Receiver::scripted(move |_| {
+        if now_broken.load(Ordering::SeqCst) {
+            Answer::with(500, "", b"")
         } else {
             ok()
         }
-    })
-    .await;
-    world.webhook(world.tenant, receiver.url("/")).await;
+    });
+    world
+        .webhook(world.tenant, receiver.outbound_url("/"))
+        .await;
     let handle = world.start(retrying(&[2, 2, 2, 2]));
     let ids = world
         .announce(&handle, world.tenant, &world.calls(60))
@@ -164,9 +169,9 @@ async fn an_endpoint_that_keeps_failing_is_probed_and_then_gets_everything() {
     let opened = || handle.stats().open_circuits == 1 && handle.stats().in_flight == 0;
     condition("circuit to open", opened).await;
     // Eight were under way when it opened; without the circuit it would be all sixty.
-    let burnt = receiver.seen().len();
+    let burnt = receiver.all().len();
     assert!(burnt <= 13, "{burnt} attempts");
-    broken.set(false);
+    broken.store(false, Ordering::SeqCst);
     for id in &ids {
         assert!(world.succeeded(*id).await.attempts <= 3);
     }
@@ -176,8 +181,10 @@ async fn an_endpoint_that_keeps_failing_is_probed_and_then_gets_everything() {
 #[actix::test]
 async fn a_deleted_webhook_gets_nothing_more_and_its_deliveries_are_closed() {
     let world = World::new().await;
-    let receiver = Receiver::start(|_| Play::answer(500, "", b"")).await;
-    let hook = world.webhook(world.tenant, receiver.url("/")).await;
+    let receiver = Receiver::scripted(|_| Answer::with(500, "", b""));
+    let hook = world
+        .webhook(world.tenant, receiver.outbound_url("/"))
+        .await;
     let handle = world.start(retrying(&[1, 1, 1, 1, 1, 1]));
     let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
     world.attempted(ids[0]).await;
@@ -192,14 +199,16 @@ async fn a_deleted_webhook_gets_nothing_more_and_its_deliveries_are_closed() {
         })
         .await;
     assert_eq!(row.attempts, 1);
-    assert_eq!(receiver.seen().len(), 1);
+    assert_eq!(receiver.all().len(), 1);
 }
 
 #[actix::test]
 async fn a_secret_that_does_not_open_burns_no_attempt() {
     let world = World::new().await;
-    let receiver = Receiver::start(|_| ok()).await;
-    let hook = world.webhook(world.tenant, receiver.url("/")).await;
+    let receiver = Receiver::scripted(|_| ok());
+    let hook = world
+        .webhook(world.tenant, receiver.outbound_url("/"))
+        .await;
     let sealed = hook.secret.clone();
     let mut broken = hook.clone().into_active_model();
     broken.secret = Set("AAAA".to_owned());
@@ -223,8 +232,10 @@ async fn a_secret_that_does_not_open_burns_no_attempt() {
 #[actix::test]
 async fn ten_failed_deliveries_over_five_days_disable_with_the_reason_in_the_record() {
     let (world, clock) = World::with_manual_clock().await;
-    let receiver = Receiver::start(|_| Play::answer(500, "", b"")).await;
-    let hook = world.webhook(world.tenant, receiver.url("/")).await;
+    let receiver = Receiver::scripted(|_| Answer::with(500, "", b""));
+    let hook = world
+        .webhook(world.tenant, receiver.outbound_url("/"))
+        .await;
     let handle = world.start(retrying(&[]));
     for n in 1..=10 {
         assert!(
@@ -245,25 +256,22 @@ async fn ten_failed_deliveries_over_five_days_disable_with_the_reason_in_the_rec
     );
     // Nothing is made for it any more.
     assert_eq!(world.commit(world.tenant, &world.calls(1)).await, []);
-    assert_eq!(receiver.seen().len(), 10);
+    assert_eq!(receiver.all().len(), 10);
 }
 
 #[actix::test]
 async fn a_late_410_tells_of_the_address_that_it_came_from() {
     let world = World::new().await;
     let gone = Arc::new(Semaphore::new(0));
-    let answer = Play::When(
-        Arc::clone(&gone),
-        b"HTTP/1.1 410 Gone\r\ncontent-length: 0\r\n\r\n".to_vec(),
-    );
-    let old = Receiver::start(move |_| answer.clone()).await;
-    let new = Receiver::start(|_| ok()).await;
-    let hook = world.webhook(world.tenant, old.url("/")).await;
+    let answer = Answer::with(410, "", b"").when(&gone);
+    let old = Receiver::scripted(move |_| answer.clone());
+    let new = Receiver::scripted(|_| ok());
+    let hook = world.webhook(world.tenant, old.outbound_url("/")).await;
     let handle = world.start(quick());
     let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
-    old.wait_for(1).await;
+    old.wait_for_total(1).await;
     let mut moved = hook.clone().into_active_model();
-    moved.url = Set(new.url("/"));
+    moved.url = Set(new.outbound_url("/"));
     moved.updated_at = Set(world.clock.now());
     moved.update(world.store.writer()).await.expect("moved");
     handle.refresh(hook.id);
@@ -278,12 +286,12 @@ async fn a_late_410_tells_of_the_address_that_it_came_from() {
 #[actix::test]
 async fn tests_of_one_tenant_leave_room_for_anothers() {
     let world = World::new().await;
-    let hanging = Receiver::start(|_| Play::Hang).await;
-    let fine = Receiver::start(|_| ok()).await;
+    let hanging = Receiver::scripted(|_| Answer::Hang);
+    let fine = Receiver::scripted(|_| ok());
     let other = TenantId::new(world.clock.now());
     let (bad, good) = (
-        world.webhook(world.tenant, hanging.url("/")).await,
-        world.webhook(other, fine.url("/")).await,
+        world.webhook(world.tenant, hanging.outbound_url("/")).await,
+        world.webhook(other, fine.outbound_url("/")).await,
     );
     let handle = world.start(WebhooksConfig {
         timeout: Duration::from_secs(60),
@@ -295,7 +303,7 @@ async fn tests_of_one_tenant_leave_room_for_anothers() {
             actix_rt::spawn(async move { handle.test(bad).await })
         })
         .collect();
-    hanging.wait_for(4).await;
+    hanging.wait_for_total(4).await;
     let refused = async || tests.iter().filter(|test| test.is_finished()).count();
     let began = std::time::Instant::now();
     while refused().await < 16 {
@@ -307,14 +315,14 @@ async fn tests_of_one_tenant_leave_room_for_anothers() {
     }
     let sent = handle.test(good).await.expect("there is room");
     world.succeeded(sent).await;
-    assert_eq!(hanging.seen().len(), 4);
+    assert_eq!(hanging.all().len(), 4);
 }
 
 #[actix::test]
 async fn silent_name_servers_of_one_tenant_delay_no_other() {
     let names = SlowNames::start();
     let world = World::new().await;
-    let receiver = Receiver::start(|_| ok()).await;
+    let receiver = Receiver::scripted(|_| ok());
     for n in 0..192 {
         let url = SlowNames::url(&receiver, &format!("hang{n}"));
         world.webhook(world.tenant, url).await;
@@ -337,7 +345,7 @@ async fn silent_name_servers_of_one_tenant_delay_no_other() {
 #[actix::test]
 async fn an_answer_is_booked_for_the_delivery_that_it_belongs_to() {
     let world = World::new().await;
-    let receiver = Receiver::start(|seen| {
+    let receiver = Receiver::scripted(|seen| {
         let body: serde_json::Value = serde_json::from_slice(&seen.body).expect("JSON");
         let n = body["data"]["n"].as_u64().expect("a number");
         let status = if n.is_multiple_of(2) { 200 } else { 500 };
@@ -346,10 +354,11 @@ async fn an_answer_is_booked_for_the_delivery_that_it_belongs_to() {
             n % 100
         );
         let answer = answer.repeat(if n.is_multiple_of(5) { 2 } else { 1 });
-        Play::After(Duration::from_millis(n % 4), answer.into_bytes())
-    })
-    .await;
-    world.webhook(world.tenant, receiver.url("/")).await;
+        Answer::Bytes(answer.into_bytes()).after(Duration::from_millis(n % 4))
+    });
+    world
+        .webhook(world.tenant, receiver.outbound_url("/"))
+        .await;
     let handle = world.start(retrying(&[1_000]));
     let ids = world
         .announce(&handle, world.tenant, &world.calls(60))

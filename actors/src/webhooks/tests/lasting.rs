@@ -7,23 +7,21 @@ use super::*;
 #[actix::test]
 async fn the_first_attempts_of_one_call_go_in_order_and_calls_do_not_wait_for_each_other() {
     let world = World::new().await;
-    let running: Rc<RefCell<HashMap<String, usize>>> = Rc::default();
-    let most = Rc::new(Cell::new(0));
-    let (seen_running, seen_most) = (Rc::clone(&running), Rc::clone(&most));
-    let receiver = Receiver::start(move |seen| {
+    let running: Mutex<HashMap<String, usize>> = Mutex::default();
+    let most = Arc::new(AtomicUsize::new(0));
+    let seen_most = Arc::clone(&most);
+    let receiver = Receiver::scripted(move |seen| {
         let body: serde_json::Value = serde_json::from_slice(&seen.body).expect("JSON");
         let call = body["data"]["callId"].as_str().expect("an id").to_owned();
-        let mut running = seen_running.borrow_mut();
+        let mut running = running.lock().expect("no test panics with it");
         *running.entry(call).or_insert(0) += 1;
-        seen_most.set(seen_most.get().max(running.len()));
+        seen_most.fetch_max(running.len(), Ordering::SeqCst);
         let wait = 3 + (seen.body.len() as u64 * 7 + running.len() as u64) % 5;
-        Play::After(
-            Duration::from_millis(wait),
-            b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_vec(),
-        )
-    })
-    .await;
-    world.webhook(world.tenant, receiver.url("/")).await;
+        Answer::Status(200).after(Duration::from_millis(wait))
+    });
+    world
+        .webhook(world.tenant, receiver.outbound_url("/"))
+        .await;
     let handle = world.start(quick());
     let calls = world.calls(5);
     // More than a lane holds in memory, so that part of it comes back from the table.
@@ -35,7 +33,7 @@ async fn the_first_attempts_of_one_call_go_in_order_and_calls_do_not_wait_for_ea
     for id in &ids {
         world.succeeded(*id).await;
     }
-    let seen = receiver.seen();
+    let seen = receiver.all();
     assert_eq!(seen.len(), ids.len(), "each once");
     let mut by_call: HashMap<usize, Vec<String>> = HashMap::new();
     for request in &seen {
@@ -51,14 +49,19 @@ async fn the_first_attempts_of_one_call_go_in_order_and_calls_do_not_wait_for_ea
     for deliveries in by_call.values() {
         assert!(deliveries.is_sorted(), "out of order");
     }
-    assert!(most.get() > 1, "calls waited for each other");
+    assert!(
+        most.load(Ordering::SeqCst) > 1,
+        "calls waited for each other"
+    );
 }
 
 #[actix::test]
 async fn what_was_pending_when_the_node_stopped_goes_on_at_the_next_start() {
     let world = World::new().await;
-    let receiver = Receiver::start(|_| ok()).await;
-    world.webhook(world.tenant, receiver.url("/")).await;
+    let receiver = Receiver::scripted(|_| ok());
+    world
+        .webhook(world.tenant, receiver.outbound_url("/"))
+        .await;
     let own = world.commit(world.tenant, &world.calls(150)).await;
     let foreign = world
         .commit_as(world.tenant, &world.calls(1), "node-b")
@@ -70,7 +73,7 @@ async fn what_was_pending_when_the_node_stopped_goes_on_at_the_next_start() {
         world.succeeded(dispatch.delivery).await;
     }
     assert!(began.elapsed() < Duration::from_secs(5));
-    assert_eq!(receiver.seen().len(), own.len(), "each once");
+    assert_eq!(receiver.all().len(), own.len(), "each once");
     let held = world.delivery(foreign[0].delivery).await;
     assert_eq!(
         (held.attempts, held.lease_owner.as_deref()),
@@ -81,8 +84,10 @@ async fn what_was_pending_when_the_node_stopped_goes_on_at_the_next_start() {
 #[actix::test]
 async fn an_announcement_that_was_lost_costs_time_only() {
     let world = World::new().await;
-    let receiver = Receiver::start(|_| ok()).await;
-    world.webhook(world.tenant, receiver.url("/")).await;
+    let receiver = Receiver::scripted(|_| ok());
+    world
+        .webhook(world.tenant, receiver.outbound_url("/"))
+        .await;
     let handle = world.start(quick());
     assert!(handle.is_alive().await);
     let lost = world.commit(world.tenant, &world.calls(1)).await;
@@ -94,20 +99,16 @@ async fn a_drain_waits_for_what_is_under_way_and_gives_the_rest_back() {
     let world = World::new().await;
     let answers = Arc::new(Semaphore::new(0));
     let permits = Arc::clone(&answers);
-    let receiver = Receiver::start(move |_| {
-        Play::When(
-            Arc::clone(&permits),
-            b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n".to_vec(),
-        )
-    })
-    .await;
-    world.webhook(world.tenant, receiver.url("/")).await;
+    let receiver = Receiver::scripted(move |_| Answer::Status(200).when(&permits));
+    world
+        .webhook(world.tenant, receiver.outbound_url("/"))
+        .await;
     let handle = world.start(WebhooksConfig {
         endpoint_concurrency: 2,
         ..quick()
     });
     let ids = world.announce(&handle, world.tenant, &world.calls(6)).await;
-    receiver.wait_for(2).await;
+    receiver.wait_for_total(2).await;
     // The answers come when the drain has been asked for.
     let drain = handle.drain(Duration::from_secs(5));
     tokio::join!(drain, async { answers.add_permits(2) });
@@ -119,10 +120,14 @@ async fn a_drain_waits_for_what_is_under_way_and_gives_the_rest_back() {
         assert_eq!((row.status, row.attempts), (DeliveryStatus::Pending, 0));
         assert_eq!((row.lease_owner, row.lease_until), (None, Millis::MIN));
     }
-    assert_eq!(receiver.seen().len(), 2);
+    assert_eq!(receiver.all().len(), 2);
     assert!(matches!(
         handle
-            .test(world.webhook(world.tenant, receiver.url("/")).await)
+            .test(
+                world
+                    .webhook(world.tenant, receiver.outbound_url("/"))
+                    .await
+            )
             .await,
         Err(crate::webhooks::TestError::Busy)
     ));
@@ -131,8 +136,10 @@ async fn a_drain_waits_for_what_is_under_way_and_gives_the_rest_back() {
 #[actix::test]
 async fn a_dispatcher_that_panicked_comes_back_from_the_table() {
     let world = World::new().await;
-    let receiver = Receiver::start(|_| ok()).await;
-    world.webhook(world.tenant, receiver.url("/")).await;
+    let receiver = Receiver::scripted(|_| ok());
+    world
+        .webhook(world.tenant, receiver.outbound_url("/"))
+        .await;
     let handle = world.start(quick());
     let calls = world.calls(1);
     let before = world.announce(&handle, world.tenant, &calls).await;
@@ -149,8 +156,10 @@ async fn a_dispatcher_that_panicked_comes_back_from_the_table() {
 #[actix::test]
 async fn an_endpoint_that_gets_nothing_keeps_no_connection() {
     let (world, clock) = World::with_manual_clock().await;
-    let receiver = Receiver::start(|_| ok()).await;
-    world.webhook(world.tenant, receiver.url("/")).await;
+    let receiver = Receiver::scripted(|_| ok());
+    world
+        .webhook(world.tenant, receiver.outbound_url("/"))
+        .await;
     let handle = world.start(quick());
     let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
     world.succeeded(ids[0]).await;

@@ -5,14 +5,16 @@ use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
 
 use super::{
     super::{
+        attempt::AttemptRecord,
         recovery::send_again,
-        results::{Done, record},
         retry::Verdict,
-        table::{close_deleted, close_lost, release},
+        store::{
+            pending::{close_deleted, close_lost, release},
+            results::record,
+        },
     },
     *,
 };
-use crate::testing::postgres_store;
 
 const ALL: usize = 3;
 
@@ -44,8 +46,8 @@ fn deliveries(now: Millis, status: DeliveryStatus) -> Vec<delivery::Model> {
     ids.into_iter().map(row).collect()
 }
 
-fn done(delivery: &delivery::Model) -> Done {
-    Done {
+fn delivered(delivery: &delivery::Model) -> AttemptRecord {
+    AttemptRecord {
         delivery: delivery.id,
         webhook: delivery.webhook_id,
         tenant: delivery.tenant_id,
@@ -69,7 +71,7 @@ async fn holds_none_while_it_waits<W>(
 ) where
     W: Future<Output = Result<(), DbErr>> + 'static,
 {
-    let Some(store) = postgres_store().await else {
+    let Some((_keep, store)) = dikala_testkit::postgres().await else {
         return;
     };
     let mut deliveries = deliveries(SystemClock.now(), status);
@@ -111,7 +113,7 @@ fn ids(deliveries: &[delivery::Model]) -> Vec<DeliveryId> {
 #[actix::test]
 async fn recording_attempts_locks_in_order() {
     holds_none_while_it_waits(DeliveryStatus::Pending, |store, all| async move {
-        let batch: Vec<Done> = all.iter().map(done).collect();
+        let batch: Vec<AttemptRecord> = all.iter().map(delivered).collect();
         record(&store, &batch).await.map(drop)
     })
     .await;

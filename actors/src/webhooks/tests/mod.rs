@@ -1,32 +1,34 @@
 //! The dispatcher with a real store and real receivers.
 
 use std::{
-    cell::{Cell, RefCell},
     collections::HashMap,
-    rc::Rc,
-    sync::{Arc, atomic::Ordering},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
 use actix_rt::Arbiter;
 use dikala_entities::{
-    CallId, DeliveryId, DeliveryStatus, EventKind, Millis, OutboundUrl, Place, Secret, Store,
-    TenantId, Vault, WebhookId, attempt, delivery, event, webhook,
+    CallId, DeliveryId, DeliveryStatus, EventKind, Millis, OutboundUrl, Secret, Store, TenantId,
+    Vault, WebhookId, attempt, delivery, event,
+    webhook::{self, NewWebhook},
 };
+use dikala_testkit::{Answer, Keep, Received, Receiver};
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter,
     QueryOrder,
 };
 
-use super::{Services, WebhooksConfig, WebhooksHandle, retry, signature::Signer, start};
+use super::{WebhookParts, WebhooksConfig, WebhooksHandle, retry, signature::Signer, start};
 use crate::{
-    clock::{Clock, ManualClock, SharedClock, SystemClock},
+    events::outbox::{self, Deliver, NewEvent},
     outbound::{
         Outbound,
-        receiver::{Play, Receiver, Seen, SlowNames, local_outbound},
+        testing::{SlowNames, local_outbound},
     },
-    outbox::{self, Deliver, NewEvent},
-    testing::sqlite_store,
+    runtime::clock::{Clock, ManualClock, SharedClock, SystemClock},
 };
 
 const NODE: &str = "node-a";
@@ -38,7 +40,7 @@ mod locking;
 mod recovering;
 
 struct World {
-    _folder: tempfile::TempDir,
+    _keep: Keep,
     store: Store,
     vault: Vault,
     clock: SharedClock,
@@ -56,9 +58,9 @@ impl World {
     }
 
     async fn with_clock(clock: SharedClock) -> Self {
-        let (folder, store) = sqlite_store().await;
+        let (keep, store) = dikala_testkit::sqlite().await;
         Self {
-            _folder: folder,
+            _keep: keep,
             store,
             vault: Vault::from_base64(&Vault::generate_key()).expect("a key"),
             tenant: TenantId::new(clock.now()),
@@ -71,37 +73,26 @@ impl World {
     }
 
     fn start_with(&self, config: WebhooksConfig, outbound: Outbound) -> WebhooksHandle {
-        let services = Services {
+        let parts = WebhookParts {
             store: self.store.clone(),
             clock: Arc::clone(&self.clock),
             vault: self.vault.clone(),
             outbound,
             node: NODE.into(),
         };
-        start(&Arbiter::current(), services, config)
+        start(&Arbiter::current(), parts, config)
     }
 
     async fn webhook(&self, tenant: TenantId, url: OutboundUrl) -> webhook::Model {
         let now = self.clock.now();
-        let id = WebhookId::new(now);
-        let row = webhook::Model {
-            id,
-            tenant_id: tenant,
+        let new = NewWebhook {
+            id: WebhookId::new(now),
+            tenant,
             url,
-            events: serde_json::to_string(EventKind::ALL).expect("words"),
-            secret: self
-                .vault
-                .seal(Place::WebhookSecret, id, &Secret::new(SECRET)),
-            secret_hint: "ests".to_owned(),
-            previous_secret: None,
-            previous_secret_until: None,
-            is_active: true,
-            disabled_reason: None,
-            failed_in_row: 0,
-            failing_since: None,
-            created_at: now,
-            updated_at: now,
+            events: EventKind::ALL,
+            secret: &Secret::new(SECRET),
         };
+        let row = webhook::Model::new(new, &self.vault, now);
         webhook::Entity::insert(row.clone().into_active_model())
             .exec_without_returning(self.store.writer())
             .await
@@ -230,11 +221,11 @@ fn retrying(seconds: &[i64]) -> WebhooksConfig {
     }
 }
 
-fn ok() -> Play {
-    Play::answer(200, "", b"thanks")
+fn ok() -> Answer {
+    Answer::with(200, "", b"thanks")
 }
 
-fn delivery_of(seen: &Seen) -> String {
+fn delivery_of(seen: &Received) -> String {
     seen.headers["x-service-delivery"].clone()
 }
 
@@ -262,14 +253,16 @@ impl Clock for Stepped {
 #[actix::test]
 async fn a_signature_shows_the_wall_clock_after_that_was_set() {
     let world = World::with_clock(Arc::new(Stepped)).await;
-    let receiver = Receiver::start(|_| ok()).await;
-    world.webhook(world.tenant, receiver.url("/hook")).await;
+    let receiver = Receiver::scripted(|_| ok());
+    world
+        .webhook(world.tenant, receiver.outbound_url("/hook"))
+        .await;
     let handle = world.start(quick());
     let began = world.clock.now();
     let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
     world.succeeded(ids[0]).await;
     let ended = world.clock.now();
-    let signed: i64 = receiver.seen()[0].headers["webhook-timestamp"]
+    let signed: i64 = receiver.all()[0].headers["webhook-timestamp"]
         .parse()
         .expect("seconds");
     let on_the_wall = |at: Millis| at.plus_ms(STEPPED_MS).as_i64() / 1_000;
@@ -281,8 +274,10 @@ async fn a_signature_shows_the_wall_clock_after_that_was_set() {
 #[actix::test]
 async fn a_committed_event_arrives_signed_and_is_recorded() {
     let world = World::new().await;
-    let receiver = Receiver::start(|_| ok()).await;
-    let hook = world.webhook(world.tenant, receiver.url("/hook")).await;
+    let receiver = Receiver::scripted(|_| ok());
+    let hook = world
+        .webhook(world.tenant, receiver.outbound_url("/hook"))
+        .await;
     let handle = world.start(quick());
     let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
     let row = world.succeeded(ids[0]).await;
@@ -305,10 +300,10 @@ async fn a_committed_event_arrives_signed_and_is_recorded() {
         (None, &b"thanks"[..])
     );
 
-    let seen = receiver.seen().remove(0);
+    let seen = receiver.all().remove(0);
     let signer = Signer::new(&Secret::new(SECRET));
     assert_eq!(
-        (seen.method.as_str(), seen.target.as_str()),
+        (seen.method.as_str(), seen.target().as_str()),
         ("POST", "/hook")
     );
     assert_eq!(seen.headers["content-type"], "application/json");
@@ -346,80 +341,80 @@ async fn each_answer_leaves_the_right_row() {
     let binary = b"\xff\xfe\x00bytes".as_slice();
     for (play, status, code, kind, response) in [
         (
-            Play::answer(204, "", b""),
+            Answer::with(204, "", b""),
             DeliveryStatus::Succeeded,
             Some(204),
             None,
             &b""[..],
         ),
         (
-            Play::answer(302, "location: /x\r\n", b""),
+            Answer::with(302, "location: /x\r\n", b""),
             DeliveryStatus::Pending,
             Some(302),
             None,
             b"",
         ),
         (
-            Play::answer(400, "", b"no"),
+            Answer::with(400, "", b"no"),
             DeliveryStatus::Pending,
             Some(400),
             None,
             b"no",
         ),
         (
-            Play::answer(410, "", b""),
+            Answer::with(410, "", b""),
             DeliveryStatus::Failed,
             Some(410),
             None,
             b"",
         ),
         (
-            Play::answer(500, "", binary),
+            Answer::with(500, "", binary),
             DeliveryStatus::Pending,
             Some(500),
             None,
             binary,
         ),
         (
-            Play::Hang,
+            Answer::Hang,
             DeliveryStatus::Pending,
             None,
             Some("timeout"),
             b"",
         ),
         (
-            Play::Raw(b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\nthe beginning".to_vec()),
+            Answer::Bytes(b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\nthe beginning".to_vec()),
             DeliveryStatus::Pending,
             Some(200),
             Some("timeout"),
             b"the beginning",
         ),
         (
-            Play::Reset,
+            Answer::Reset,
             DeliveryStatus::Pending,
             None,
             Some("reset"),
             b"",
         ),
         (
-            Play::Raw(b"garbage\r\n\r\n".to_vec()),
+            Answer::Bytes(b"garbage\r\n\r\n".to_vec()),
             DeliveryStatus::Pending,
             None,
             Some("invalid_response"),
             b"",
         ),
         (
-            Play::Endless,
+            Answer::TenGigabytes,
             DeliveryStatus::Succeeded,
             Some(200),
             None,
-            &[b'e'; 16 * 1024],
+            &[b'x'; 16 * 1024],
         ),
     ] {
         let shown = format!("{play:?}").chars().take(50).collect::<String>();
         let tenant = TenantId::new(world.clock.now());
-        let receiver = Receiver::start(move |_| play.clone()).await;
-        world.webhook(tenant, receiver.url("/")).await;
+        let receiver = Receiver::scripted(move |_| play.clone());
+        world.webhook(tenant, receiver.outbound_url("/")).await;
         let ids = world.announce(&handle, tenant, &world.calls(1)).await;
         let row = world.attempted(ids[0]).await;
         assert_eq!((row.status, row.attempts), (status, 1), "{shown}");
@@ -446,8 +441,10 @@ async fn each_answer_leaves_the_right_row() {
 #[actix::test]
 async fn a_test_is_a_signed_sample_with_one_attempt() {
     let world = World::new().await;
-    let receiver = Receiver::start(|_| Play::answer(503, "", b"later")).await;
-    let hook = world.webhook(world.tenant, receiver.url("/")).await;
+    let receiver = Receiver::scripted(|_| Answer::with(503, "", b"later"));
+    let hook = world
+        .webhook(world.tenant, receiver.outbound_url("/"))
+        .await;
     let handle = world.start(quick());
     let id = handle.test(hook.clone()).await.expect("made");
     let row = world.delivery(id).await;
@@ -458,7 +455,7 @@ async fn a_test_is_a_signed_sample_with_one_attempt() {
         (attempt.status_code, attempt.response),
         (Some(503), b"later".to_vec())
     );
-    let seen = receiver.seen();
+    let seen = receiver.all();
     assert_eq!(seen.len(), 1);
     assert_eq!(seen[0].headers["x-service-test"], "true");
     assert_eq!(seen[0].headers["x-service-event"], "call.started");

@@ -4,10 +4,7 @@ use dikala_entities::{EventId, RecoveryId, recovery};
 use sea_orm::{PaginatorTrait, QuerySelect};
 
 use super::*;
-use crate::{
-    testing::stores,
-    webhooks::recovery::{RECOVERY_BATCH, count, step, work},
-};
+use crate::webhooks::recovery::{RECOVERY_BATCH, count, step, work};
 
 const NOW: Millis = Millis::from_i64(1_768_447_800_000);
 const BATCH: usize = RECOVERY_BATCH as usize;
@@ -132,7 +129,7 @@ async fn work_off(store: &Store, mut last: Option<RecoveryId>) -> Vec<RecoveryId
 
 #[actix::test]
 async fn recoveries_take_turns_a_batch_each() {
-    for (_folder, store) in stores().await {
+    for (_keep, store) in dikala_testkit::both().await {
         let (large, small) = (webhook(&store).await, webhook(&store).await);
         let all = insert_failed(&store, &large, BATCH * 2 + 7).await;
         let few = insert_failed(&store, &small, 3).await;
@@ -167,7 +164,7 @@ async fn recoveries_take_turns_a_batch_each() {
 
 #[actix::test]
 async fn only_what_had_failed_in_the_time_is_meant() {
-    for (_folder, store) in stores().await {
+    for (_keep, store) in dikala_testkit::both().await {
         let hook = webhook(&store).await;
         let other = webhook(&store).await;
         let row = || failed(&hook);
@@ -225,7 +222,7 @@ async fn only_what_had_failed_in_the_time_is_meant() {
 
 #[actix::test]
 async fn nothing_is_sent_again_twice() {
-    for (_folder, store) in stores().await {
+    for (_keep, store) in dikala_testkit::both().await {
         let hook = webhook(&store).await;
         let all = insert_failed(&store, &hook, BATCH + 1).await;
         let first = ask(&store, &hook, NOW).await;
@@ -247,7 +244,7 @@ async fn nothing_is_sent_again_twice() {
 
 #[actix::test]
 async fn a_slower_node_takes_nothing_back() {
-    for (_folder, store) in stores().await {
+    for (_keep, store) in dikala_testkit::both().await {
         let hook = webhook(&store).await;
         let all = insert_failed(&store, &hook, BATCH * 3).await;
         let as_asked = ask(&store, &hook, NOW).await;
@@ -264,7 +261,7 @@ async fn a_slower_node_takes_nothing_back() {
 
 #[actix::test]
 async fn a_deleted_webhook_takes_its_recoveries_along() {
-    for (_folder, store) in stores().await {
+    for (_keep, store) in dikala_testkit::both().await {
         let (gone, stays) = (webhook(&store).await, webhook(&store).await);
         insert_failed(&store, &gone, 2).await;
         ask(&store, &gone, NOW).await;
@@ -300,8 +297,10 @@ async fn given_up(world: &World, deliveries: usize) -> Vec<DeliveryId> {
 #[actix::test]
 async fn what_was_asked_for_arrives_with_and_without_a_restart() {
     let world = World::new().await;
-    let receiver = Receiver::start(|_| ok()).await;
-    let hook = world.webhook(world.tenant, receiver.url("/")).await;
+    let receiver = Receiver::scripted(|_| ok());
+    let hook = world
+        .webhook(world.tenant, receiver.outbound_url("/"))
+        .await;
     let before = given_up(&world, 30).await;
     ask(&world.store, &hook, world.clock.now()).await;
     let handle = world.start(quick());
@@ -314,7 +313,7 @@ async fn what_was_asked_for_arrives_with_and_without_a_restart() {
     for id in &after {
         assert_eq!(world.succeeded(*id).await.attempts, 12);
     }
-    assert_eq!(receiver.seen().len(), 60, "each once");
+    assert_eq!(receiver.all().len(), 60, "each once");
     let left = recovery::Entity::find().count(world.store.reader()).await;
     assert_eq!(left.ok(), Some(0));
 }

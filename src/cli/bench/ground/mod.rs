@@ -10,8 +10,8 @@ use std::{cell::Cell, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use clap::ValueEnum;
 use dikala_actors::{
-    clock::{Clock, SystemClock},
     ledger::{self, Credit},
+    runtime::clock::{Clock, SystemClock},
 };
 use dikala_entities::{
     EventKind, Plan, Secret, Store, TenantId, TransactionType, Vault, agent, phone_number, webhook,
@@ -28,7 +28,8 @@ use self::{
 use super::{Result, bridge::Line, failed, sizes::Sizes};
 use crate::{
     admin::{bridges, keys, numbers, tenants},
-    dev::demo::{demo_agent, demo_webhook},
+    audit::Origin,
+    cli::dev::demo::{demo_agent, demo_webhook},
 };
 
 /// Enough for every call of a run.
@@ -128,7 +129,7 @@ impl Ground {
         let vault = Vault::from_base64(&key).map_err(failed)?;
         let store = Store::connect(&database).await.map_err(failed)?;
         let now = SystemClock.now();
-        let bridge = bridges::create(&store, "bench", now)
+        let bridge = bridges::create(&store, "bench", &by(), now)
             .await
             .map_err(failed)?;
         let mut ids = Vec::new();
@@ -138,7 +139,7 @@ impl Ground {
             ids.push(tenant(&store, &vault, &did, tenants.webhooks).await?);
             dids.push(did);
         }
-        let api = keys::create(&store, ids[0], "bench", now)
+        let api = keys::create(&store, ids[0], "bench", &by(), now)
             .await
             .map_err(failed)?;
         store.close().await;
@@ -172,6 +173,10 @@ impl Place {
     }
 }
 
+fn by() -> Origin {
+    Origin::cli("bench")
+}
+
 async fn tenant(
     store: &Store,
     vault: &Vault,
@@ -185,9 +190,9 @@ async fn tenant(
         rate_limit: Some(RATE_LIMIT),
         ..tenants::Changes::default()
     };
-    let made = tenants::create(store, vault, changes, now).await;
+    let made = tenants::create(store, vault, changes, &by(), now).await;
     let tenant = made.map_err(failed)?.id;
-    let number = numbers::add(store, tenant, did, "Bench", now).await;
+    let number = numbers::add(store, tenant, did, "Bench", &by(), now).await;
     let number = number.map_err(failed)?.id;
     let purchase = Credit {
         tenant,
@@ -196,7 +201,7 @@ async fn tenant(
         reference: None,
         description: None,
     };
-    let booked = ledger::credit(store, Arc::new(SystemClock), "bench", purchase).await;
+    let booked = ledger::credit(store, Arc::new(SystemClock), "bench", purchase, None).await;
     booked.map_err(failed)?;
     let agent = demo_agent(tenant, now);
     let assigned = phone_number::ActiveModel {

@@ -1,4 +1,5 @@
-//! A PostgreSQL server of its own, from the programs that are installed, with the durability that it comes with.
+//! A PostgreSQL server of its own, from the programs that are installed, with the durability that it comes with. The tests' is
+//! started by `testkit/`, which the program must not depend on: this one is part of it, and answers in sentences what is missing.
 //!
 //! A shell started as a child owns it and watches its standard input, the other end of which only this process holds: however
 //! this process ends, the shell stops the server and removes its folder.

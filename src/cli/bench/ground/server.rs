@@ -136,12 +136,27 @@ impl Gauge {
         Ok(Batches::read(&self.metrics().map_err(failed)?))
     }
 
+    /// The calls that it has in memory, those included that were over a moment ago.
+    pub fn calls(&self) -> Result<u64> {
+        let metrics = self.metrics().map_err(failed)?;
+        calls_in_memory(&metrics).ok_or_else(|| failed("the server's metrics do not tell of calls"))
+    }
+
     fn metrics(&self) -> std::io::Result<String> {
         let mut socket = TcpStream::connect(self.operator)?;
-        socket.write_all(b"GET /metrics HTTP/1.1\r\nhost: bench\r\nconnection: close\r\n\r\n")?;
+        // The operators' side answers to its own address only.
+        let request = format!(
+            "GET /metrics HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n",
+            self.operator
+        );
+        socket.write_all(request.as_bytes())?;
         let mut answer = String::new();
         socket.read_to_string(&mut answer)?;
-        Ok(answer)
+        if answer.starts_with("HTTP/1.1 200 ") {
+            Ok(answer)
+        } else {
+            Err(std::io::Error::other("it does not show its metrics"))
+        }
     }
 }
 
@@ -159,6 +174,12 @@ pub fn resident(status: &str) -> Result<u64> {
     let kib: Option<u64> = resident.and_then(|kib| kib.parse().ok());
     kib.map(|kib| kib * 1_024)
         .ok_or_else(|| failed("Linux does not say how much memory a process has"))
+}
+
+fn calls_in_memory(metrics: &str) -> Option<u64> {
+    let mut lines = metrics.lines();
+    let line = lines.find_map(|line| line.strip_prefix("dikala_calls_in_memory"))?;
+    line.rsplit_once(' ')?.1.parse().ok()
 }
 
 /// What group commits have written.
@@ -231,6 +252,15 @@ mod tests {
         assert_eq!(batches.mean_since(Batches::default()), 64);
         assert_eq!(batches.mean_since(batches), 1);
         assert_eq!(Batches::read(""), Batches::default());
+    }
+
+    #[test]
+    fn calls_in_memory_are_read_off_the_metrics() {
+        for line in ["dikala_calls_in_memory 7", "dikala_calls_in_memory{} 7"] {
+            let metrics = format!("# TYPE dikala_calls_in_memory gauge\n{line}\n# EOF\n");
+            assert_eq!(calls_in_memory(&metrics), Some(7), "{metrics}");
+        }
+        assert_eq!(calls_in_memory(""), None);
     }
 
     #[test]

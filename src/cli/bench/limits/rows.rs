@@ -26,8 +26,6 @@ use crate::cli::bench::{Result, bridge::Step, failed, figure::per_second, ground
 const CHUNK: usize = 500;
 /// The largest batch: SQLite binds 32,766 values, and a call has 27.
 const BATCH_MAX: usize = 1_000;
-/// The smallest batch, where there are as many calls.
-const BATCH_MIN: usize = 64;
 /// More than all calls of a tenant take.
 const MINUTES: i64 = 1_000_000_000;
 
@@ -173,7 +171,7 @@ impl Rows {
         for account in accounts {
             account.insert(store).await?;
         }
-        let batch = batch.clamp(BATCH_MIN, BATCH_MAX).min(self.calls.len());
+        let batch = batch.clamp(1, BATCH_MAX).min(self.calls.len());
         // Batches of one size have one text, which is prepared once.
         let mut batches: Vec<&[call::Model]> = self.calls.chunks_exact(batch).collect();
         let mut written = [(0, Duration::ZERO); 4];

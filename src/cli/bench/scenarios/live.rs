@@ -1,8 +1,8 @@
 //! What calls cost while they live: memory, and ticks at every minute.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use dikala_actors::clock::{Clock, SystemClock};
+use dikala_actors::runtime::clock::{Clock, SystemClock};
 use dikala_entities::Millis;
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use crate::cli::bench::{
     bridge::{Bridge, Step},
     failed,
     figure::{Figure, Goal},
-    ground::{Ground, Tenants, thread::on_thread},
+    ground::{Ground, Tenants, server::Gauge, thread::on_thread},
     limits::actors,
     progress::Progress,
 };
@@ -21,8 +21,11 @@ use crate::cli::bench::{
 const BYTES: f64 = 8_192.0;
 /// What the server does after the last answer before its memory is read.
 const SETTLE: Duration = Duration::from_secs(1);
-/// Calls before the measurement, so that caches and pools are as they stay.
+/// Calls before the measurement, so that caches are as they stay.
 const WARM_UP_AT_ONCE: usize = 64;
+/// How long the calls of the warm-up may take to leave the server's memory, and how often it is asked.
+const LEAVE_WITHIN: Duration = Duration::from_secs(30);
+const ASK_EVERY: Duration = Duration::from_millis(200);
 const MINUTE_MS: i64 = 60_000;
 
 /// Resident memory that answered calls add, each.
@@ -36,10 +39,11 @@ pub async fn memory(ground: &Ground, progress: &Progress) -> Result<Found> {
         let place = ground.place(tenants).await?;
         let server = place.serve()?;
         let line = place.line(server.http);
-        let (warm_up, shared) = (ground.sizes.load, server.gauge);
+        let (warm_up, shared) = (ground.sizes.warm_up, server.gauge);
         let (faults, bytes) = on_thread(move || async move {
             let mut bridge = Bridge::connect(&line, SOCKETS).await?;
             let (warm, _) = bridge.calls(WARM_UP_AT_ONCE, warm_up).await?;
+            left(shared).await?;
             let before = shared.memory()?;
             let (mut live, tally, _) = bridge.ring(count, &[]).await?;
             let mut faults = warm.faults;
@@ -58,6 +62,21 @@ pub async fn memory(ground: &Ground, progress: &Progress) -> Result<Found> {
         found.faults.add(&faults);
     }
     Ok(found)
+}
+
+/// Waits until no call is in the server's memory: one that is over stays a while, and its memory would be taken for nothing by
+/// the calls that are measured.
+async fn left(server: Gauge) -> Result<()> {
+    let until = Instant::now() + LEAVE_WITHIN;
+    while server.calls()? > 0 {
+        if Instant::now() > until {
+            return Err(failed(
+                "calls that are over do not leave the server's memory",
+            ));
+        }
+        tokio::time::sleep(ASK_EVERY).await;
+    }
+    Ok(())
 }
 
 /// A steady rate of messages, alone and beside calls whose minutes begin evenly over each minute.

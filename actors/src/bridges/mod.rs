@@ -1,0 +1,288 @@
+//! The bridges that are here now: their sockets, when they were last seen, and the commands that wait for them.
+
+mod commands;
+mod presence;
+mod socket;
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use dashmap::DashMap;
+use dikala_entities::{
+    BridgeId, CallId, CommandId, Millis, Store, bridge,
+    rows::{Kind, json_rows, json_statement},
+};
+use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
+use serde::Serialize;
+
+use self::presence::Presence;
+pub use self::{
+    commands::{Command, CommandKind},
+    presence::LastSeen,
+    socket::{Dismissal, Socket},
+};
+use crate::runtime::clock::SharedClock;
+
+/// All bridges, by id.
+#[derive(Debug)]
+pub struct Bridges {
+    present: DashMap<BridgeId, Presence>,
+    next_socket: AtomicU64,
+    clock: SharedClock,
+}
+
+impl Bridges {
+    /// Nobody is here yet.
+    pub fn new(clock: SharedClock) -> Self {
+        Self {
+            present: DashMap::new(),
+            next_socket: 0.into(),
+            clock,
+        }
+    }
+
+    /// Reads when each bridge was last seen by an earlier run.
+    pub async fn recover(&self, store: &Store) -> Result<(), DbErr> {
+        for bridge in bridge::Entity::find().all(store.reader()).await? {
+            // No sign of life lies in the future; the wall clock may have been set back meanwhile.
+            if let Some(seen) = bridge.last_seen_at.map(|seen| seen.min(self.clock.now())) {
+                self.present.entry(bridge.id).or_default().recover(seen);
+            }
+        }
+        Ok(())
+    }
+
+    /// A socket of the bridge is open; commands that waited are for it to take.
+    pub fn connected(&self, bridge: BridgeId) -> Socket {
+        let socket = Socket::new(bridge, self.next_socket.fetch_add(1, Relaxed));
+        let mut presence = self.present.entry(bridge).or_default();
+        presence.connected(socket.clone(), self.clock.now());
+        socket
+    }
+
+    /// Closes the sockets of bridges whose token was revoked.
+    pub async fn dismiss_revoked(&self, store: &Store) -> Result<(), DbErr> {
+        let here: Vec<BridgeId> = self
+            .present
+            .iter()
+            .filter(|presence| presence.is_connected())
+            .map(|presence| *presence.key())
+            .collect();
+        if here.is_empty() {
+            return Ok(());
+        }
+        let revoked: Vec<BridgeId> = bridge::Entity::find()
+            .filter(bridge::Column::Id.is_in(here))
+            .filter(bridge::Column::RevokedAt.is_not_null())
+            .select_only()
+            .column(bridge::Column::Id)
+            .into_tuple()
+            .all(store.reader())
+            .await?;
+        for bridge in revoked {
+            if let Some(mut presence) = self.present.get_mut(&bridge) {
+                presence.revoked(self.clock.now());
+            }
+        }
+        Ok(())
+    }
+
+    /// A frame came in over a socket, or a heartbeat over HTTP.
+    pub fn seen(&self, bridge: BridgeId) {
+        let mut presence = self.present.entry(bridge).or_default();
+        presence.seen(self.clock.now());
+    }
+
+    /// A socket is gone; its commands are for the next newest. `silent` where nobody closed it: then the last frame was the
+    /// last sign of life, not this moment.
+    pub fn disconnected(&self, socket: &Socket, silent: bool) {
+        if let Some(mut presence) = self.present.get_mut(&socket.bridge) {
+            presence.disconnected(socket, silent, self.clock.now());
+        }
+    }
+
+    /// The last sign of life. An open socket is one at every moment.
+    pub fn last_seen(&self, bridge: BridgeId) -> LastSeen {
+        let presence = self.present.get(&bridge);
+        let at = presence.map_or(Millis::MIN, |presence| presence.last_seen(self.clock.now()));
+        LastSeen { at }
+    }
+
+    /// The last sign of life of a call that the bridge, here now, does not hold any more. `seen_at` is the call's own last
+    /// message: where that came over the present connection the call was lost just now, else before the bridge came back.
+    pub fn last_seen_of_lost(&self, bridge: BridgeId, seen_at: Millis) -> LastSeen {
+        let at = self.present.get(&bridge).map_or(Millis::MIN, |presence| {
+            presence.last_seen_of_lost(seen_at, self.clock.now())
+        });
+        LastSeen { at }
+    }
+
+    /// The bridge listed what it holds: every call that it did not lose was held at this moment.
+    pub fn listed(&self, bridge: BridgeId) {
+        if let Some(mut presence) = self.present.get_mut(&bridge) {
+            presence.listed();
+        }
+    }
+
+    /// Makes a command, for the bridge's newest socket or its next visit.
+    pub fn command(&self, bridge: BridgeId, call: CallId, kind: CommandKind) {
+        let command = Command {
+            id: CommandId::new(self.clock.now()),
+            call,
+            kind,
+        };
+        self.send(bridge, command);
+    }
+
+    /// The same with a command that has its id already.
+    pub fn send(&self, bridge: BridgeId, command: Command) {
+        self.present.entry(bridge).or_default().send(command);
+    }
+
+    /// Waits for the next command that this socket has to write; a bridge's newest socket takes them all.
+    pub async fn next_command(&self, socket: &Socket) -> Command {
+        loop {
+            if let Some(command) = self.take_command(socket) {
+                return command;
+            }
+            socket.wake.notified().await;
+        }
+    }
+
+    fn take_command(&self, socket: &Socket) -> Option<Command> {
+        self.present.get_mut(&socket.bridge)?.take(socket)
+    }
+
+    /// A command that was taken and could not be written is the next one again.
+    pub fn put_back(&self, socket: &Socket, command: Command) {
+        let mut presence = self.present.entry(socket.bridge).or_default();
+        presence.put_back(command);
+    }
+
+    /// Takes up to `most` commands that wait for a bridge without a socket; for the HTTP transport.
+    pub fn take_commands(&self, bridge: BridgeId, most: usize) -> Vec<Command> {
+        let presence = self.present.get_mut(&bridge);
+        presence.map_or_else(Vec::new, |mut presence| presence.take_without_socket(most))
+    }
+
+    /// Bridges with an open socket now.
+    pub fn connected_count(&self) -> usize {
+        self.present
+            .iter()
+            .filter(|presence| presence.is_connected())
+            .count()
+    }
+
+    /// Writes down the signs of life that changed since the last time, so that calls are billed rightly after a crash.
+    pub async fn store_last_seen(&self, store: &Store) -> Result<(), DbErr> {
+        #[derive(Serialize)]
+        struct Row {
+            id: BridgeId,
+            seen: i64,
+        }
+        let rows: Vec<Row> = self
+            .present
+            .iter()
+            .filter_map(|presence| {
+                let seen = presence.unstored(self.clock.now())?;
+                Some(Row {
+                    id: *presence.key(),
+                    seen: seen.as_i64(),
+                })
+            })
+            .collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let backend = store.backend();
+        let source = json_rows(backend, &[("id", Kind::Text), ("seen", Kind::BigInt)]);
+        let sql = format!(
+            "UPDATE bridges SET last_seen_at = rows.seen FROM {source} WHERE bridges.id = rows.id"
+        );
+        store
+            .writer()
+            .execute_raw(json_statement(backend, sql, &rows)?)
+            .await?;
+        for row in rows {
+            if let Some(mut presence) = self.present.get_mut(&row.id) {
+                presence.stored(Millis::from_i64(row.seen));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use dikala_entities::HangupReason;
+    use futures_util::FutureExt;
+
+    use super::{presence::SOCKETS_MAX, *};
+    use crate::runtime::clock::{Clock, SystemClock};
+
+    fn bridges() -> (Bridges, BridgeId) {
+        let bridge = BridgeId::new(SystemClock.now());
+        (Bridges::new(Arc::new(SystemClock)), bridge)
+    }
+
+    fn send(bridges: &Bridges, bridge: BridgeId, count: usize) -> Vec<CommandId> {
+        let commands: Vec<Command> = (0..count)
+            .map(|_| Command {
+                id: CommandId::new(SystemClock.now()),
+                call: CallId::new(SystemClock.now()),
+                kind: CommandKind::Hangup {
+                    reason: HangupReason::Requested,
+                },
+            })
+            .collect();
+        let ids = commands.iter().map(|command| command.id).collect();
+        for command in commands {
+            bridges.send(bridge, command);
+        }
+        ids
+    }
+
+    /// What a socket can take without waiting.
+    fn take(bridges: &Bridges, socket: &Socket) -> Vec<CommandId> {
+        std::iter::from_fn(|| bridges.next_command(socket).now_or_never())
+            .map(|command| command.id)
+            .collect()
+    }
+
+    #[test]
+    fn a_burst_reaches_the_socket_whole_and_in_order() {
+        let (bridges, bridge) = bridges();
+        let socket = bridges.connected(bridge);
+        let sent = send(&bridges, bridge, 5_000);
+        assert_eq!(take(&bridges, &socket), sent);
+    }
+
+    #[test]
+    fn a_bridge_keeps_its_newest_sockets() {
+        let (bridges, bridge) = bridges();
+        let sockets: Vec<Socket> = (0..SOCKETS_MAX + 2)
+            .map(|_| bridges.connected(bridge))
+            .collect();
+        for (number, socket) in sockets.iter().enumerate() {
+            let dismissed = (number < 2).then_some(Dismissal::Replaced);
+            assert_eq!(socket.dismissed().now_or_never(), dismissed);
+        }
+    }
+
+    #[test]
+    fn commands_are_for_the_newest_socket_and_without_one_for_the_next_answer() {
+        let (bridges, bridge) = bridges();
+        let (old, new) = (bridges.connected(bridge), bridges.connected(bridge));
+        let sent = send(&bridges, bridge, 3);
+        assert!(take(&bridges, &old).is_empty());
+        assert!(bridges.take_commands(bridge, 100).is_empty());
+        bridges.disconnected(&new, false);
+        assert_eq!(take(&bridges, &old), sent);
+        bridges.disconnected(&old, false);
+        let sent = send(&bridges, bridge, 3);
+        let taken = bridges.take_commands(bridge, 2);
+        assert_eq!((taken[0].id, taken[1].id), (sent[0], sent[1]));
+        assert_eq!(take(&bridges, &bridges.connected(bridge)), sent[2..]);
+    }
+}

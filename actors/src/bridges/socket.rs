@@ -1,0 +1,51 @@
+//! An open socket of a bridge, as those see it who read and write it.
+
+use std::sync::Arc;
+
+use dikala_entities::BridgeId;
+use tokio::sync::{Notify, watch};
+
+/// An open socket of a bridge.
+#[derive(Clone, Debug)]
+pub struct Socket {
+    pub(super) bridge: BridgeId,
+    pub(super) number: u64,
+    /// There may be a command to take.
+    pub(super) wake: Arc<Notify>,
+    dismissal: Arc<watch::Sender<Option<Dismissal>>>,
+}
+
+/// Why a socket is closed from here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dismissal {
+    /// The bridge's token is not in force any more.
+    Revoked,
+    /// The bridge opened more sockets than it may have.
+    Replaced,
+}
+
+impl Socket {
+    pub(super) fn new(bridge: BridgeId, number: u64) -> Self {
+        Self {
+            bridge,
+            number,
+            wake: Arc::new(Notify::new()),
+            dismissal: Arc::new(watch::Sender::new(None)),
+        }
+    }
+
+    /// Completes when the socket is to be closed.
+    pub async fn dismissed(&self) -> Dismissal {
+        let mut dismissal = self.dismissal.subscribe();
+        let said = dismissal.wait_for(Option::is_some).await.map(|said| *said);
+        match said {
+            Ok(Some(dismissal)) => dismissal,
+            // The sender lives in this socket.
+            Ok(None) | Err(_) => std::future::pending().await,
+        }
+    }
+
+    pub(super) fn dismiss(&self, dismissal: Dismissal) {
+        self.dismissal.send_replace(Some(dismissal));
+    }
+}

@@ -1,0 +1,304 @@
+//! The actor of one call: a mailbox, one timer and the [`CallDriver`], which it lends to one message at a time.
+
+use std::{collections::HashMap, sync::Arc};
+
+use actix::{
+    Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, AtomicResponse, Handler,
+    ResponseFuture, SpawnHandle, Supervised, WrapFuture,
+};
+use dikala_entities::{BridgeId, CallId, call};
+use serde_json::Value;
+use tokio::sync::oneshot;
+
+use super::{
+    driver::CallDriver,
+    error::CallError,
+    invoke::{Invocation, invoke},
+    messages::{Incoming, InvokeFunction, Reply, Tell},
+    open::{Callee, open},
+    parts::CallParts,
+};
+use crate::{metered, runtime::context::MeteredContext};
+
+/// How long a call that is over stays in memory for late and repeated messages.
+const LINGER_MS: i64 = 10_000;
+/// Functions of one call that may run at the same time.
+const INVOCATIONS_MAX: usize = 32;
+/// Repeats of one invocation that may wait for its outcome.
+const REPEATS_MAX: usize = 8;
+
+type InvocationReply = Result<Value, CallError>;
+
+/// How a call's actor begins. It does so by itself, whoever may have lost interest meanwhile; messages wait for that.
+#[derive(Debug)]
+pub(super) enum Beginning {
+    /// With a call that just came in; how that went is told to who waits for it.
+    Open(
+        Box<Incoming>,
+        Box<Callee>,
+        oneshot::Sender<Result<Reply, CallError>>,
+    ),
+    /// With a call that was read from the store.
+    Loaded(Box<CallDriver>),
+}
+
+type Opened = Box<dyn Fn(&call::Model) + Send>;
+type Stopped = Box<dyn Fn(&Addr<CallActor>) + Send>;
+
+/// Who hears what becomes of an actor.
+pub(super) struct Hooks {
+    /// The call was opened, as this row says.
+    pub(super) opened: Opened,
+    /// The actor with this address is gone.
+    pub(super) stopped: Stopped,
+}
+
+/// One call.
+pub(super) struct CallActor {
+    id: CallId,
+    bridge: BridgeId,
+    parts: Arc<CallParts>,
+    hooks: Hooks,
+    /// What `started` begins with.
+    beginning: Option<Beginning>,
+    /// None while a message has it, and for a call that could not be opened.
+    driver: Option<CallDriver>,
+    timer: Option<SpawnHandle>,
+    lingering: bool,
+    /// Under way, or called and not written yet; with who waits for the outcome.
+    invocations: HashMap<String, Vec<oneshot::Sender<InvocationReply>>>,
+}
+
+metered!(CallActor, "call");
+
+impl std::fmt::Debug for CallActor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("CallActor")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}
+
+impl CallActor {
+    /// An actor for a call.
+    pub(super) fn new(
+        parts: Arc<CallParts>,
+        hooks: Hooks,
+        id: CallId,
+        bridge: BridgeId,
+        beginning: Beginning,
+    ) -> Self {
+        Self {
+            id,
+            bridge,
+            parts,
+            hooks,
+            beginning: Some(beginning),
+            driver: None,
+            timer: None,
+            lingering: false,
+            invocations: HashMap::new(),
+        }
+    }
+
+    /// The driver comes back from a message: sets the timer for the next deadline, or prepares to leave.
+    fn settle(&mut self, driver: Option<CallDriver>, ctx: &mut MeteredContext<Self>) {
+        self.driver = driver;
+        if let Some(timer) = self.timer.take() {
+            ctx.cancel_future(timer);
+        }
+        let Some(driver) = &self.driver else {
+            return ctx.stop();
+        };
+        if driver.is_done() {
+            self.linger(ctx);
+        } else if let Some(at) = driver.next_deadline() {
+            let sleep = self.parts.clock.sleep_until(at);
+            self.timer = Some(ctx.spawn(sleep.into_actor(self).map(|(), this, ctx| {
+                this.timer = None;
+                this.look_at_the_clock(ctx);
+            })));
+        }
+    }
+
+    fn open(
+        &mut self,
+        incoming: Incoming,
+        callee: Callee,
+        reply: oneshot::Sender<Result<Reply, CallError>>,
+        ctx: &mut MeteredContext<Self>,
+    ) {
+        let work = open(
+            Arc::clone(&self.parts),
+            self.id,
+            self.bridge,
+            incoming,
+            callee,
+        );
+        ctx.wait(work.into_actor(self).map(|opened, this, ctx| {
+            let (driver, opened) = match opened {
+                Ok((driver, reply)) => (Some(driver), Ok(reply)),
+                Err(error) => (None, Err(error)),
+            };
+            if let Some(driver) = &driver {
+                (this.hooks.opened)(driver.row());
+            }
+            // Who asked may have gone: the bridge asks again.
+            let _ = reply.send(opened);
+            this.settle(driver, ctx);
+        }));
+    }
+
+    fn look_at_the_clock(&mut self, ctx: &mut MeteredContext<Self>) {
+        let Some(mut driver) = self.driver.take() else {
+            return;
+        };
+        let work = async move {
+            driver.run_due().await;
+            driver
+        };
+        ctx.wait(
+            work.into_actor(self)
+                .map(|driver, this, ctx| this.settle(Some(driver), ctx)),
+        );
+    }
+
+    /// Answers who waits. What could not be written stays, so that a repeat waits for the next try and not for the endpoint.
+    fn invoked(&mut self, invocation: String, invoked: Invocation, ctx: &mut MeteredContext<Self>) {
+        let waiting = self.invocations.remove(&invocation).unwrap_or_default();
+        let outcome = match invoked {
+            Invocation::Answered(outcome) => outcome,
+            Invocation::Unwritten(error, unwritten) => {
+                self.invocations.insert(invocation.clone(), Vec::new());
+                let parts = Arc::clone(&self.parts);
+                let again = async move { unwritten.again(&parts).await };
+                ctx.spawn(
+                    again
+                        .into_actor(self)
+                        .map(move |invoked, this, ctx| this.invoked(invocation, invoked, ctx)),
+                );
+                Err(error)
+            }
+        };
+        for reply in waiting {
+            let _ = reply.send(outcome.clone());
+        }
+    }
+
+    fn linger(&mut self, ctx: &mut MeteredContext<Self>) {
+        if self.lingering {
+            return;
+        }
+        self.lingering = true;
+        let until = self.parts.clock.now().plus_ms(LINGER_MS);
+        let sleep = self.parts.clock.sleep_until(until);
+        ctx.spawn(sleep.into_actor(self).map(|(), this, ctx| {
+            this.lingering = false;
+            if this.invocations.is_empty() {
+                ctx.stop()
+            } else {
+                this.linger(ctx)
+            }
+        }));
+    }
+}
+
+impl Actor for CallActor {
+    type Context = MeteredContext<Self>;
+
+    fn started(&mut self, ctx: &mut MeteredContext<Self>) {
+        match self.beginning.take() {
+            Some(Beginning::Open(incoming, callee, reply)) => {
+                self.open(*incoming, *callee, reply, ctx);
+            }
+            Some(Beginning::Loaded(driver)) => {
+                self.driver = Some(*driver);
+                self.look_at_the_clock(ctx);
+            }
+            None => {}
+        }
+    }
+
+    fn stopped(&mut self, ctx: &mut MeteredContext<Self>) {
+        (self.hooks.stopped)(&ctx.address());
+    }
+}
+
+// A call that panicked is not brought back in place but read again from the store.
+impl Supervised for CallActor {}
+
+impl Handler<Tell> for CallActor {
+    type Result = AtomicResponse<Self, Result<Reply, CallError>>;
+
+    fn handle(
+        &mut self,
+        Tell { bridge, input }: Tell,
+        _: &mut MeteredContext<Self>,
+    ) -> Self::Result {
+        let driver = self.driver.take();
+        let work = async move {
+            let Some(mut driver) = driver else {
+                return (None, Err(CallError::Unavailable));
+            };
+            let reply = driver.handle(bridge, input).await;
+            (Some(driver), reply)
+        };
+        AtomicResponse::new(Box::pin(work.into_actor(self).map(
+            |(driver, reply), this, ctx| {
+                this.settle(driver, ctx);
+                reply
+            },
+        )))
+    }
+}
+
+impl Handler<InvokeFunction> for CallActor {
+    type Result = ResponseFuture<InvocationReply>;
+
+    fn handle(&mut self, message: InvokeFunction, ctx: &mut MeteredContext<Self>) -> Self::Result {
+        let refuse = |error| -> Self::Result { Box::pin(async move { Err(error) }) };
+        let Some(driver) = &mut self.driver else {
+            return refuse(CallError::Unavailable);
+        };
+        if message.bridge != self.bridge {
+            return refuse(CallError::UnknownCall);
+        }
+        driver.seen();
+        let (reply, outcome) = oneshot::channel();
+        let wait = Box::pin(async move { outcome.await.unwrap_or(Err(CallError::Unavailable)) });
+        let running = self.invocations.len();
+        if let Some(waiting) = self.invocations.get_mut(&message.invocation_id) {
+            if waiting.len() >= REPEATS_MAX {
+                return refuse(CallError::Busy);
+            }
+            waiting.push(reply);
+            return wait;
+        }
+        if running >= INVOCATIONS_MAX {
+            return refuse(CallError::Busy);
+        }
+        let invocation = message.invocation_id.clone();
+        self.invocations.insert(invocation.clone(), vec![reply]);
+        let work = invoke(Arc::clone(&self.parts), driver.row().clone(), message);
+        ctx.spawn(
+            work.into_actor(self)
+                .map(move |invoked, this, ctx| this.invoked(invocation, invoked, ctx)),
+        );
+        wait
+    }
+}
+
+/// Makes an actor panic; for the tests of what happens then.
+#[cfg(test)]
+#[derive(Debug, actix::Message)]
+#[rtype(result = "()")]
+pub(crate) struct Panic;
+
+#[cfg(test)]
+impl Handler<Panic> for CallActor {
+    type Result = ();
+
+    fn handle(&mut self, _: Panic, _: &mut MeteredContext<Self>) {
+        panic!("on purpose");
+    }
+}

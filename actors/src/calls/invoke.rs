@@ -1,0 +1,197 @@
+//! A function call in the middle of a conversation. It waits for the tenant's endpoint and holds up nothing else.
+
+use std::sync::Arc;
+
+use dikala_entities::{CallStatus, FunctionId, Place, call, invocation, tenant};
+use sea_orm::EntityTrait;
+use serde_json::Value;
+
+use super::{
+    error::{CallError, not_written, unavailable},
+    events,
+    messages::InvokeFunction,
+    owned::fence,
+    parts::CallParts,
+    versions,
+};
+use crate::{
+    functions::{FunctionSpec, Invoke, Invoked, Outcome},
+    journal::Entry,
+    ledger::LedgerError,
+    outbound::ErrorKind,
+};
+
+/// How often an outcome is tried to be written, [`AGAIN_AFTER_MS`] apart. A bridge that waits for longer has given up.
+const TRIES_MAX: u32 = 600;
+/// The pause before an outcome is tried to be written again.
+const AGAIN_AFTER_MS: i64 = 1_000;
+
+/// What became of an invocation.
+pub(super) enum Invocation {
+    /// The outcome, durable with its event; or why there is none.
+    Answered(Result<Value, CallError>),
+    /// The endpoint was called, and what it said cannot be written at the moment. It must not be called again for that.
+    Unwritten(CallError, Box<Unwritten>),
+}
+
+/// The outcome of a function that was called, and what is to be written of it.
+pub(super) struct Unwritten {
+    outcome: Value,
+    entry: Entry,
+    tries: u32,
+}
+
+impl Unwritten {
+    /// Waits a moment and writes it.
+    pub(super) async fn again(self: Box<Self>, parts: &CallParts) -> Invocation {
+        let at = parts.clock.now().plus_ms(AGAIN_AFTER_MS);
+        parts.clock.sleep_until(at).await;
+        self.write(parts).await
+    }
+
+    /// Writing twice what was written with an unknown outcome is harmless.
+    async fn write(mut self: Box<Self>, parts: &CallParts) -> Invocation {
+        self.tries += 1;
+        match parts.ledger.write(self.entry.clone()).await {
+            Ok(()) => Invocation::Answered(Ok(self.outcome)),
+            Err(LedgerError::Conflict) => Invocation::Answered(Err(CallError::Busy)),
+            Err(error) if self.tries < TRIES_MAX => Invocation::Unwritten(not_written(error), self),
+            Err(error) => {
+                tracing::error!(%error, "the outcome of a function could not be written and is given up");
+                Invocation::Answered(Err(not_written(error)))
+            }
+        }
+    }
+}
+
+/// Invokes a function once: a repeat of the same invocation gets the same outcome. The outcome is durable, with its event,
+/// before it is returned.
+pub(super) async fn invoke(
+    parts: Arc<CallParts>,
+    row: call::Model,
+    message: InvokeFunction,
+) -> Invocation {
+    match outcome(&parts, row, message).await {
+        Ok(Called::Before(outcome)) => Invocation::Answered(Ok(outcome)),
+        Ok(Called::Now(unwritten)) => unwritten.write(&parts).await,
+        Err(error) => Invocation::Answered(Err(error)),
+    }
+}
+
+enum Called {
+    Before(Value),
+    Now(Box<Unwritten>),
+}
+
+async fn outcome(
+    parts: &CallParts,
+    row: call::Model,
+    message: InvokeFunction,
+) -> Result<Called, CallError> {
+    let known = invocation::Entity::find_by_id((row.id, message.invocation_id.clone()))
+        .one(parts.store.critical_reader())
+        .await
+        .map_err(unavailable)?;
+    if let Some(known) = known {
+        let outcome = serde_json::from_str(&known.outcome);
+        return outcome
+            .map(Called::Before)
+            .map_err(|_| CallError::Unavailable);
+    }
+    if row.status != CallStatus::Answered {
+        return Err(CallError::InvalidTransition { status: row.status });
+    }
+    let (function, invoked) = run(parts, &row, &message).await?;
+    let result = invoked.outcome.event_result();
+    let outcome = serde_json::to_value(&invoked.outcome).map_err(|_| CallError::Unavailable)?;
+    let now = parts.clock.now();
+    let entry = Entry {
+        events: vec![events::function_called(
+            &row,
+            &message.name,
+            &message.parameters,
+            &result,
+            now,
+        )],
+        invocation: Some((
+            invocation::Model {
+                call_id: row.id,
+                invocation_id: message.invocation_id,
+                tenant_id: row.tenant_id,
+                function_name: message.name,
+                outcome: outcome.to_string(),
+                duration_ms: invoked.duration_ms,
+                created_at: now,
+                function_id: function,
+                fault: invoked.outcome.fault().map(|code| code.as_str().to_owned()),
+            },
+            fence(&row, &parts.node),
+        )),
+        ..Entry::of(row.tenant_id)
+    };
+    Ok(Called::Now(Box::new(Unwritten {
+        outcome,
+        entry,
+        tries: 0,
+    })))
+}
+
+/// Which of the agent's functions it was, if any, and what came of it.
+async fn run(
+    parts: &CallParts,
+    row: &call::Model,
+    message: &InvokeFunction,
+) -> Result<(Option<FunctionId>, Invoked), CallError> {
+    let db = parts.store.critical_reader();
+    // The large columns are not kept in memory while a call runs.
+    let stored = call::Entity::find_by_id(row.id)
+        .one(db)
+        .await
+        .map_err(unavailable)?;
+    let settings = match &stored {
+        Some(stored) => versions::of_call(db, stored).await.map_err(unavailable)?,
+        None => None,
+    };
+    let function = settings
+        .as_ref()
+        .and_then(|settings| settings.function(&message.name));
+    let Some(function) = function else {
+        let unknown = Outcome::unknown_function(&message.name);
+        return Ok((None, Invoked::at_once(unknown)));
+    };
+    if !function.enabled {
+        let disabled = Outcome::disabled(&message.name);
+        return Ok((function.id, Invoked::at_once(disabled)));
+    }
+    // The rules may have become stricter since it was stored.
+    let Some(endpoint) = function.endpoint() else {
+        let refused = Outcome::no_answer(ErrorKind::BlockedTarget);
+        return Ok((function.id, Invoked::at_once(refused)));
+    };
+    let tenant = tenant::Entity::find_by_id(row.tenant_id)
+        .one(db)
+        .await
+        .map_err(unavailable)?
+        .ok_or(CallError::Unavailable)?;
+    let secret = parts
+        .vault
+        .open(Place::FunctionSecret, tenant.id, &tenant.function_secret)
+        .map_err(|error| {
+            tracing::error!(tenant = %tenant.id, %error, "the function secret");
+            CallError::Unavailable
+        })?;
+    let invoke = Invoke {
+        call: row.id,
+        tenant: row.tenant_id,
+        function: FunctionSpec {
+            name: function.name.clone(),
+            endpoint,
+            method: function.method,
+            parameters: function.parameters.to_string().into(),
+        },
+        parameters: message.parameters.clone(),
+        secret,
+        is_test: false,
+    };
+    Ok((function.id, parts.functions.invoke(invoke).await))
+}

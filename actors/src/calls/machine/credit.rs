@@ -1,0 +1,112 @@
+//! The credit of a call: what the ledger granted, when to ask for more, and which talk it covers.
+
+use dikala_entities::{HangupReason, Millis, Minutes};
+
+use super::{CallState, Due, MINUTE_MS, Rules};
+use crate::calls::ending::Ending;
+
+/// How long after a refused grant the ledger is asked again, in case of a top-up.
+const ASK_AGAIN_MS: i64 = 5_000;
+/// Refusals after which talk is settled with what was granted.
+pub(super) const REFUSALS_MAX: usize = 2;
+
+/// The credit of a call, as the ledger last told it. Minutes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Credit {
+    /// Granted in all.
+    pub granted: i64,
+    /// The number of the last request.
+    pub request: i64,
+    /// The last request was not granted in full.
+    pub last: bool,
+    /// Do not ask again before.
+    pub ask_at: Millis,
+}
+
+impl CallState {
+    /// The ledger answered an `Extend`: `total` minutes are granted in all. What was granted takes a warning back.
+    pub(crate) fn granted(&self, request: i64, total: i64, last: bool, now: Millis) -> Self {
+        let ask_at = match self.answered_at() {
+            // One more question right at the cut, so that a top-up in the last seconds saves the call.
+            Some(at) if last => now
+                .plus_ms(ASK_AGAIN_MS)
+                .min(self.granted_until(at).max(now.plus_ms(1))),
+            _ => now,
+        };
+        let warned = self
+            .warned
+            .filter(|w| last || *w != HangupReason::CreditsExhausted);
+        Self {
+            credit: Credit {
+                granted: total,
+                request,
+                last,
+                ask_at,
+            },
+            warned,
+            ..self.clone()
+        }
+    }
+
+    /// A top-up arrived: the ledger may be asked again at once.
+    pub(crate) fn credited(&self, now: Millis) -> Self {
+        Self {
+            credit: Credit {
+                ask_at: now,
+                ..self.credit
+            },
+            ..self.clone()
+        }
+    }
+
+    /// The ledger did not answer: it is asked again a second later.
+    pub(crate) fn ledger_away(&self, now: Millis) -> Self {
+        Self {
+            credit: Credit {
+                ask_at: now.plus_ms(1_000),
+                ..self.credit
+            },
+            ..self.clone()
+        }
+    }
+
+    /// The minutes to bill for an ending.
+    pub(crate) fn minutes(&self, ending: &Ending) -> i64 {
+        self.answered_at().map_or(0, |answered_at| {
+            Minutes::for_talk(ending.at.whole_seconds_since(answered_at)).get()
+        })
+    }
+
+    /// What is to be asked of the ledger before an ending can be settled; none: its minutes are granted, or were
+    /// refused. `refusals` counts those for this ending, one after the other: the first may be the repeat of an answer that was
+    /// lost and was given for another question, the second is not.
+    pub(crate) fn uncovered(&self, ending: &Ending, refusals: usize) -> Option<Due> {
+        let want = self.minutes(ending) - self.credit.granted;
+        (want > 0 && refusals < REFUSALS_MAX).then_some(Due::Extend {
+            request: self.credit.request + 1,
+            started: self.credit.granted,
+            want,
+        })
+    }
+
+    /// The ending as it is booked: talk that the ledger did not cover was to be cut where the granted time ends.
+    pub(crate) fn covered(&self, ending: Ending) -> Ending {
+        match self.answered_at() {
+            Some(answered_at) if self.minutes(&ending) > self.credit.granted => {
+                let at = self.granted_until(answered_at).max(self.last_change_at);
+                self.ending(ending.status, ending.reason, ending.initiator, at)
+            }
+            _ => ending,
+        }
+    }
+
+    pub(super) fn granted_until(&self, answered_at: Millis) -> Millis {
+        answered_at.plus_ms(self.credit.granted.saturating_mul(MINUTE_MS))
+    }
+
+    /// Minutes that should be granted at `now`: those begun, and the next one if it is near.
+    pub(super) fn wanted(&self, answered_at: Millis, now: Millis, rules: &Rules) -> i64 {
+        let ahead = now.since(answered_at).saturating_add(rules.warn_before_ms);
+        (ahead / MINUTE_MS + 1).min(self.max_minutes)
+    }
+}

@@ -1,0 +1,38 @@
+//! Calls: the pure [`machine`], the [`driver`] that has carried out what it decides, one of [`steps`] at a time, the [`actor`]
+//! around both, the [`router`] that finds the actor of a call by the [`directory`], and the [`registry`] that looks after them
+//! all.
+
+mod actor;
+mod directory;
+mod driver;
+pub mod ending;
+mod erasing;
+mod error;
+mod events;
+mod invoke;
+pub(crate) mod machine;
+pub mod messages;
+mod open;
+mod owned;
+mod parts;
+mod pending;
+mod recovery;
+mod registry;
+mod router;
+pub mod settings;
+mod steps;
+pub mod versions;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::{
+    directory::Payer,
+    erasing::{without_personal_data, without_summary},
+    error::CallError,
+    machine::Rules,
+    messages::{Incoming, Input, InvokeFunction, Reply},
+    parts::{CallParts, PlanConcurrency},
+    registry::CallRegistry,
+    router::Calls,
+};

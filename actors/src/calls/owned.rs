@@ -1,0 +1,192 @@
+//! A call that this process owns: its row, its state, and how both change together. The state changes only after the commit;
+//! what fails leaves it as it was, and can be asked for again.
+
+use std::sync::Arc;
+
+use dikala_entities::{CallStatus, Millis, call, credit_hold, transcript};
+use sea_orm::EntityTrait;
+
+use super::{
+    error::{CallError, not_written, unavailable},
+    machine::{CallState, Credit, Phase},
+    parts::CallParts,
+    pending::Pending,
+    versions,
+};
+use crate::{
+    bridges::{CommandKind, LastSeen},
+    events::outbox::NewEvent,
+    journal::{CallUpdate, CallWrite, Entry, Fence},
+    ledger::LedgerError,
+};
+
+/// A call in memory: its row, without the large columns, and its state.
+#[derive(Debug)]
+pub(super) struct OwnedCall {
+    pub(super) parts: Arc<CallParts>,
+    pub(super) row: call::Model,
+    pub(super) state: CallState,
+    /// False once another owner has the call.
+    pub(super) ours: bool,
+}
+
+impl OwnedCall {
+    /// A call that was just written for the first time.
+    pub(super) fn fresh(parts: Arc<CallParts>, row: call::Model, state: CallState) -> Self {
+        let row = call::Model {
+            settings: None,
+            metadata: String::new(),
+            ..row
+        };
+        Self {
+            parts,
+            row,
+            state,
+            ours: true,
+        }
+    }
+
+    /// A call read back from the store, running or over, with the longest talk that it began with. Stored instants count, but
+    /// nothing has happened in the future: the wall clock was set back while the service was away, and the call would outlive
+    /// its deadlines by as much.
+    pub(super) fn load(
+        parts: Arc<CallParts>,
+        mut row: call::Model,
+        hold: Option<&credit_hold::Model>,
+        max_minutes: Option<i64>,
+    ) -> Self {
+        let now = parts.clock.now();
+        let max_minutes = max_minutes.unwrap_or(versions::LONGEST_MINUTES);
+        row.answered_at = row.answered_at.map(|at| at.min(now));
+        let started_at = row.started_at.min(now);
+        let mut state = CallState::ringing(started_at, now, max_minutes, &parts.rules);
+        state.phase = match (row.status, row.answered_at) {
+            (CallStatus::Ringing, _) => Phase::Ringing,
+            (CallStatus::Answered, Some(at)) => Phase::Answered { at },
+            (status, _) => Phase::Over { status },
+        };
+        state.last_change_at = row.ended_at.or(row.answered_at).unwrap_or(started_at);
+        state.seen_at = row.last_sign_at.min(now);
+        // A call that rang through a restart still gets a moment in which its bridge can report.
+        let rang_out = started_at.plus_ms(parts.rules.ring_timeout_ms);
+        state.ring_until = rang_out.max(now.plus_ms(parts.rules.hangup_grace_ms));
+        state.credit = hold.map_or_else(Credit::default, |hold| Credit {
+            granted: hold.held + hold.used,
+            request: hold.request,
+            last: hold.last || hold.settled_at.is_some(),
+            ask_at: now,
+        });
+        Pending::read(&row).restore(&mut state, now);
+        state.answer_message = row.answer_message_id.clone();
+        Self::fresh(parts, row, state)
+    }
+
+    /// The last sign of life of its bridge.
+    pub(super) fn last_seen(&self) -> LastSeen {
+        self.parts.bridges.last_seen(self.row.bridge_id)
+    }
+
+    /// Makes a command for its bridge.
+    pub(super) fn command(&self, kind: CommandKind) {
+        let (bridge, call) = (self.row.bridge_id, self.row.id);
+        self.parts.bridges.command(bridge, call, kind);
+    }
+
+    /// Writes the row as it is to be, with what is announced of it and what was said.
+    pub(super) async fn write(
+        &mut self,
+        row: call::Model,
+        events: Vec<NewEvent>,
+        transcript: Option<transcript::Model>,
+    ) -> Result<(), CallError> {
+        let entry = Entry {
+            transcript,
+            events,
+            ..Entry::of(row.tenant_id)
+        };
+        self.write_with(row, entry).await
+    }
+
+    /// Writes the row as it is to be, with what else the entry has.
+    pub(super) async fn write_with(
+        &mut self,
+        mut row: call::Model,
+        entry: Entry,
+    ) -> Result<(), CallError> {
+        row.last_sign_at = self.state.seen_at;
+        let update = update(&row, self.row.status, &self.parts.node);
+        let entry = Entry {
+            call: Some(CallWrite::Update(Box::new(update))),
+            ..entry
+        };
+        match self.parts.ledger.write(entry).await {
+            Ok(()) => {
+                self.row = row;
+                Ok(())
+            }
+            Err(error) => self.refused(error).await,
+        }
+    }
+
+    /// What was to be written is not. Where the call is not ours any more, its actor has to go.
+    pub(super) async fn refused(&mut self, error: LedgerError) -> Result<(), CallError> {
+        match error {
+            LedgerError::Conflict | LedgerError::NotOwner => {
+                self.ours = false;
+                // Of an erased call nothing is kept any more, and the bridge need not try again.
+                if self.was_erased().await? {
+                    return Ok(());
+                }
+                Err(CallError::Busy)
+            }
+            error => Err(not_written(error)),
+        }
+    }
+
+    /// Whether the tenant has erased the call meanwhile, which can only be once it is over.
+    async fn was_erased(&self) -> Result<bool, CallError> {
+        if !self.state.is_over() {
+            return Ok(false);
+        }
+        let row = call::Entity::find_by_id(self.row.id)
+            .one(self.parts.store.critical_reader())
+            .await
+            .map_err(unavailable)?;
+        Ok(row.is_some_and(|row| row.is_erased()))
+    }
+}
+
+/// Who writes about a call. One that is over keeps its last owner; only a running one is owned by this node.
+pub(super) fn fence(row: &call::Model, node: &Arc<str>) -> Fence {
+    let owner = if row.owner == **node {
+        Arc::clone(node)
+    } else {
+        Arc::from(row.owner.as_str())
+    };
+    Fence {
+        owner,
+        epoch: row.epoch,
+    }
+}
+
+/// The change that makes of a call whose status `was` this what its row says.
+pub(super) fn update(row: &call::Model, was: CallStatus, node: &Arc<str>) -> CallUpdate {
+    CallUpdate {
+        id: row.id,
+        fence: fence(row, node),
+        was,
+        status: row.status,
+        answered_at: row.answered_at.map(Millis::as_i64),
+        ended_at: row.ended_at.map(Millis::as_i64),
+        duration_seconds: row.duration_seconds,
+        talk_time_seconds: row.talk_time_seconds,
+        hangup_reason: row.hangup_reason,
+        hangup_initiator: row.hangup_initiator,
+        transcript_summary: row.transcript_summary.clone(),
+        ai_cost_idr: row.ai_cost_idr,
+        pending: row.pending.clone(),
+        answer_message_id: row.answer_message_id.clone(),
+        failure_detail: row.failure_detail.clone(),
+        last_sign_at: row.last_sign_at.as_i64(),
+    }
+}

@@ -1,0 +1,45 @@
+//! The commands that were acknowledged to a tenant and outlive a restart: JSON in the call's row.
+
+use dikala_entities::{Millis, PhoneNumber, call};
+use serde::{Deserialize, Serialize};
+
+use super::machine::{CallState, PendingHangup};
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+pub(super) struct Pending {
+    hangup: Option<PendingHangup>,
+    transfer: Option<PhoneNumber>,
+    /// How often that was asked for.
+    #[serde(default)]
+    transfers: u32,
+}
+
+impl Pending {
+    /// Those of a call.
+    pub(super) fn of(state: &CallState) -> Self {
+        Self {
+            hangup: state.hangup.clone(),
+            transfer: state.transfer.clone(),
+            transfers: state.transfers,
+        }
+    }
+
+    /// Those that a row names. What cannot be read is forgotten: a call goes on without it.
+    pub(super) fn read(row: &call::Model) -> Self {
+        row.pending
+            .as_deref()
+            .and_then(|json| serde_json::from_str(json).ok())
+            .unwrap_or_default()
+    }
+
+    /// Gives them back to a call. Nothing has happened after `now`.
+    pub(super) fn restore(self, state: &mut CallState, now: Millis) {
+        state.hangup = self.hangup.map(|hangup| PendingHangup {
+            due_at: hangup.due_at.min(now),
+            issued_at: hangup.issued_at.min(now),
+            ..hangup
+        });
+        state.transfer = self.transfer;
+        state.transfers = self.transfers;
+    }
+}

@@ -1,0 +1,382 @@
+//! Brings what concerns a call to the call's actor: the one that is here, or one that is started, for a new call or for one that
+//! is read back from the store.
+
+use std::{
+    collections::HashSet,
+    hash::{BuildHasher, Hash, RandomState},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use actix::{Addr, Handler, MailboxError, Message, Recipient};
+use actix_rt::ArbiterHandle;
+use dikala_entities::{BridgeId, CallId, Millis, PhoneNumber, TenantId, call, credit_hold};
+use futures_util::{StreamExt, stream};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
+use tokio::sync::{Mutex, oneshot};
+
+use super::{
+    actor::{Beginning, CallActor, Hooks},
+    directory::{BridgeCall, Directory, Payer, Running},
+    driver::CallDriver,
+    error::{CallError, unavailable},
+    messages::{Incoming, Input, InvokeFunction, Reply, Tell},
+    open::{LookedUp, look_up},
+    parts::CallParts,
+    versions,
+};
+use crate::runtime::context::{MeteredContext, OnPanic};
+
+/// Messages that wait for one call.
+const MAILBOX: usize = 16;
+/// How long a caller waits for a call's answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// Locks that keep two callers from starting the same call; one for many calls.
+const STRIPES: usize = 256;
+/// Calls of a heartbeat that are asked for by one statement.
+const CHUNK: usize = 500;
+/// Calls told something at once by a heartbeat or a top-up.
+const CONCURRENT: usize = 64;
+
+/// The running calls of this process; cheap to clone.
+#[derive(Clone)]
+pub struct Calls(Arc<Shared>);
+
+struct Shared {
+    parts: Arc<CallParts>,
+    arbiters: Vec<ArbiterHandle>,
+    /// Actors started so far; spreads them over the arbiters, and tells them apart.
+    started: AtomicUsize,
+    directory: Directory,
+    stripes: Vec<Mutex<()>>,
+    hasher: RandomState,
+    /// Who hears that an actor panicked.
+    deaths: OnceLock<Recipient<Died>>,
+    closed: AtomicBool,
+}
+
+/// The actor of a call panicked.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub(super) struct Died(pub(super) CallId);
+
+impl std::fmt::Debug for Calls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Calls")
+            .field("running", &self.0.directory.len())
+            .finish()
+    }
+}
+
+impl Calls {
+    /// No call is running yet. The calls' actors are spread over `arbiters`.
+    pub fn new(parts: CallParts, arbiters: Vec<ArbiterHandle>) -> Self {
+        Self(Arc::new(Shared {
+            parts: Arc::new(parts),
+            arbiters,
+            started: AtomicUsize::new(0),
+            directory: Directory::default(),
+            stripes: (0..STRIPES).map(|_| Mutex::new(())).collect(),
+            hasher: RandomState::new(),
+            deaths: OnceLock::new(),
+            closed: AtomicBool::new(false),
+        }))
+    }
+
+    /// What this process is called in the store.
+    pub fn node(&self) -> Arc<str> {
+        Arc::clone(&self.parts().node)
+    }
+
+    /// What every call works with.
+    pub(super) fn parts(&self) -> &Arc<CallParts> {
+        &self.0.parts
+    }
+
+    /// Which calls are in memory.
+    pub(super) fn directory(&self) -> &Directory {
+        &self.0.directory
+    }
+
+    /// Calls in memory now, those included that were over a moment ago.
+    pub fn in_memory(&self) -> usize {
+        self.directory().len()
+    }
+
+    /// Whose calls come in at a number.
+    pub fn payer_of_number(&self, number: &PhoneNumber) -> Payer {
+        self.directory().payer_of_number(number)
+    }
+
+    /// Whose a call is.
+    pub fn payer_of_call(&self, call: CallId) -> Payer {
+        self.directory().payer_of_call(call)
+    }
+
+    /// From now on no new call is taken; running ones go on.
+    pub fn close(&self) {
+        self.0.closed.store(true, Relaxed);
+    }
+
+    /// Who hears of actors that panicked. Set once.
+    pub(super) fn report_deaths_to(&self, recipient: Recipient<Died>) {
+        let _ = self.0.deaths.set(recipient);
+    }
+
+    /// A call came in at a bridge: a new one, or one that the bridge reported before.
+    pub async fn incoming(&self, bridge: BridgeId, incoming: Incoming) -> Result<Reply, CallError> {
+        let key = (bridge, incoming.bridge_call_id.clone());
+        if let Some(call) = self.directory().known(&key) {
+            return self.reopen(bridge, call).await;
+        }
+        let stripe = self.stripe(&key).lock().await;
+        if let Some(call) = self.directory().known(&key) {
+            drop(stripe);
+            return self.reopen(bridge, call).await;
+        }
+        let callee = match look_up(&self.0.parts, bridge, &incoming).await? {
+            LookedUp::New(callee) => callee,
+            LookedUp::Known(call) => {
+                drop(stripe);
+                return self.reopen(bridge, call).await;
+            }
+        };
+        if self.0.closed.load(Relaxed) {
+            return Err(CallError::Unavailable);
+        }
+        let id = CallId::new(self.0.parts.clock.now());
+        // The call opens by itself, with or without who waits here: a caller that is cancelled leaves a call that rings, and a
+        // bridge that asks again.
+        let (reply, opened) = oneshot::channel();
+        let beginning = Beginning::Open(Box::new(incoming), callee, reply);
+        self.start(id, key, None, beginning);
+        drop(stripe);
+        match tokio::time::timeout(ANSWER_TIMEOUT, opened).await {
+            Ok(Ok(opened)) => opened,
+            _ => Err(CallError::Unavailable),
+        }
+    }
+
+    /// A call that could not be opened a moment ago is worth another try.
+    async fn reopen(&self, bridge: BridgeId, call: CallId) -> Result<Reply, CallError> {
+        let reply = self.tell(Some(bridge), call, Input::Reopen).await;
+        reply.map_err(|error| {
+            if error == CallError::UnknownCall {
+                CallError::Busy
+            } else {
+                error
+            }
+        })
+    }
+
+    /// Tells a call something, wherever it is: in memory or in the store.
+    pub async fn tell(
+        &self,
+        bridge: Option<BridgeId>,
+        call: CallId,
+        input: Input,
+    ) -> Result<Reply, CallError> {
+        let addr = self.find(call).await?;
+        let tell = Tell {
+            bridge,
+            input: input.clone(),
+        };
+        match ask(&addr, tell).await {
+            Err(Gone) => {
+                self.directory().forget(call, &addr);
+                let addr = self.find(call).await?;
+                ask(&addr, Tell { bridge, input }).await?
+            }
+            Ok(answer) => answer,
+        }
+    }
+
+    /// The AI invokes a function.
+    pub async fn invoke(
+        &self,
+        call: CallId,
+        message: InvokeFunction,
+    ) -> Result<serde_json::Value, CallError> {
+        let addr = self.find(call).await?;
+        ask(&addr, message).await?
+    }
+
+    /// A bridge lists what it holds. Calls that it lost are dropped; the answer names those that are over here.
+    pub async fn heartbeat(
+        &self,
+        bridge: BridgeId,
+        held: &[CallId],
+        at: Option<Millis>,
+    ) -> Result<Vec<CallId>, CallError> {
+        let listed_at = self.0.parts.clock.dated(at);
+        let listed: HashSet<CallId> = held.iter().copied().collect();
+        let missing = self.directory().of_bridge_without(bridge, &listed);
+        self.tell_all(Some(bridge), missing, Input::Missing { listed_at })
+            .await?;
+        self.0.parts.bridges.listed(bridge);
+        let mut over = HashSet::new();
+        for chunk in held.chunks(CHUNK) {
+            let ids: Vec<CallId> = call::Entity::find()
+                .filter(call::Column::BridgeId.eq(bridge))
+                .filter(call::Column::Id.is_in(chunk.iter().copied()))
+                .filter(call::Column::EndedAt.is_not_null())
+                .select_only()
+                .column(call::Column::Id)
+                .into_tuple()
+                .all(self.0.parts.store.critical_reader())
+                .await
+                .map_err(unavailable)?;
+            over.extend(ids);
+        }
+        Ok(held
+            .iter()
+            .copied()
+            .filter(|call| over.contains(call))
+            .collect())
+    }
+
+    /// A tenant's balance went up.
+    pub(super) async fn credited(&self, tenant: TenantId) {
+        let running = self.directory().of_tenant(tenant);
+        // A call that does not hear of it asks again by itself a few seconds later.
+        let _ = self.tell_all(None, running, Input::Credited).await;
+    }
+
+    async fn tell_all(
+        &self,
+        bridge: Option<BridgeId>,
+        calls: Vec<CallId>,
+        input: Input,
+    ) -> Result<(), CallError> {
+        let mut answers = stream::iter(calls)
+            .map(|call| self.tell(bridge, call, input.clone()))
+            .buffer_unordered(CONCURRENT);
+        while let Some(answer) = answers.next().await {
+            // A call that could not be opened is nobody's.
+            if let Err(error) = answer
+                && error != CallError::UnknownCall
+            {
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// The actor of a call, started from the store if need be.
+    pub(super) async fn find(&self, call: CallId) -> Result<Addr<CallActor>, CallError> {
+        match self.directory().find(call) {
+            Some(addr) => Ok(addr),
+            // Seldom, and large: in a box, or whoever asks for a call would have the room for it.
+            None => Box::pin(self.read_back(call)).await,
+        }
+    }
+
+    async fn read_back(&self, call: CallId) -> Result<Addr<CallActor>, CallError> {
+        let _stripe = self.stripe(&call).lock().await;
+        if let Some(addr) = self.directory().find(call) {
+            return Ok(addr);
+        }
+        let db = self.0.parts.store.critical_reader();
+        let row = call::Entity::find_by_id(call)
+            .one(db)
+            .await
+            .map_err(unavailable)?;
+        let row = row.ok_or(CallError::UnknownCall)?;
+        let hold = credit_hold::Entity::find_by_id(call)
+            .one(db)
+            .await
+            .map_err(unavailable)?;
+        let minutes = versions::durations(db, std::slice::from_ref(&row))
+            .await
+            .map_err(unavailable)?;
+        let minutes = minutes.get(&row.id).copied();
+        Ok(self.start_loaded(row, hold.as_ref(), minutes))
+    }
+
+    /// Starts the actor of a call that was read from the store, with its hold and the longest talk that it began with.
+    pub(super) fn start_loaded(
+        &self,
+        row: call::Model,
+        hold: Option<&credit_hold::Model>,
+        max_minutes: Option<i64>,
+    ) -> Addr<CallActor> {
+        let (id, tenant) = (row.id, row.tenant_id);
+        let key = (row.bridge_id, row.bridge_call_id.clone());
+        let driver = CallDriver::load(Arc::clone(&self.0.parts), row, hold, max_minutes);
+        self.start(id, key, Some(tenant), Beginning::Loaded(Box::new(driver)))
+    }
+
+    fn start(
+        &self,
+        id: CallId,
+        bridge_call: BridgeCall,
+        tenant: Option<TenantId>,
+        beginning: Beginning,
+    ) -> Addr<CallActor> {
+        let number = self.0.started.fetch_add(1, Relaxed);
+        let arbiter = &self.0.arbiters[number % self.0.arbiters.len()];
+        let (parts, bridge) = (Arc::clone(&self.0.parts), bridge_call.0);
+        let hooks = self.hooks(id);
+        let calls = self.clone();
+        let died = OnPanic::GiveUp(Box::new(move || calls.died(id, number)));
+        let addr = MeteredContext::start(arbiter, MAILBOX, died, move |_| {
+            CallActor::new(parts, hooks, id, bridge, beginning)
+        });
+        let running = Running {
+            addr: addr.clone(),
+            number,
+            tenant,
+            bridge_call,
+        };
+        self.directory().register(id, running);
+        addr
+    }
+
+    fn hooks(&self, call: CallId) -> Hooks {
+        let (opening, leaving) = (self.clone(), self.clone());
+        Hooks {
+            opened: Box::new(move |row| opening.directory().opened(row)),
+            stopped: Box::new(move |addr| leaving.directory().forget(call, addr)),
+        }
+    }
+
+    /// The actor of a call panicked, the one with that number.
+    pub(super) fn died(&self, call: CallId, number: usize) {
+        self.directory().forget_number(call, number);
+        if let Some(recipient) = self.0.deaths.get() {
+            // If this is lost in a full mailbox, the sweep finds the call.
+            let _ = recipient.try_send(Died(call));
+        }
+    }
+
+    fn stripe(&self, key: &impl Hash) -> &Mutex<()> {
+        let hash = usize::try_from(self.0.hasher.hash_one(key) % (STRIPES as u64)).unwrap_or(0);
+        &self.0.stripes[hash]
+    }
+}
+
+/// The actor is gone: its call has to be read again.
+struct Gone;
+
+impl From<Gone> for CallError {
+    fn from(_: Gone) -> Self {
+        Self::Unavailable
+    }
+}
+
+/// An actor that is only slow keeps its place: two actors of one call would be worse than a late answer.
+async fn ask<M, T>(addr: &Addr<CallActor>, message: M) -> Result<Result<T, CallError>, Gone>
+where
+    M: Message<Result = Result<T, CallError>> + Send + 'static,
+    T: Send + 'static,
+    CallActor: Handler<M>,
+{
+    match addr.send(message).timeout(ANSWER_TIMEOUT).await {
+        Ok(answer) => Ok(answer),
+        Err(MailboxError::Timeout) => Ok(Err(CallError::Unavailable)),
+        Err(MailboxError::Closed) => Err(Gone),
+    }
+}

@@ -1,0 +1,23 @@
+//! The agent answers.
+
+use dikala_entities::CallStatus;
+
+use crate::calls::{error::CallError, events, machine::CallState, owned::OwnedCall};
+
+/// Writes that the call is answered, as `next` says.
+pub(in crate::calls) async fn answer(
+    call: &mut OwnedCall,
+    next: CallState,
+) -> Result<(), CallError> {
+    let now = call.parts.clock.now();
+    let at = next.last_change_at;
+    let mut row = call.row.clone();
+    row.status = CallStatus::Answered;
+    row.answered_at = Some(at);
+    row.answer_message_id = next.answer_message.clone();
+    let events = vec![events::answered(&row, at, now)];
+    call.write(row, events, None).await?;
+    call.state = next;
+    tracing::info!(call = %call.row.id, tenant = %call.row.tenant_id, "call answered");
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! What the bridge is told to do, and what of that was promised to a tenant: hang-ups and transfers. A promise is stored before
+//! it is made.
+
+use dikala_entities::{CommandId, HangupInitiator, HangupReason, Millis, PhoneNumber, audit, call};
+
+use crate::{
+    bridges::{Command, CommandKind},
+    calls::{
+        error::CallError,
+        machine::{CallState, PendingHangup},
+        owned::OwnedCall,
+        pending::Pending,
+    },
+    journal::Entry,
+};
+
+/// What is kept of who asked.
+type Audit = Option<Box<audit::Model>>;
+
+/// Transfers that a call takes in all.
+const TRANSFERS_MAX: u32 = 5;
+
+/// The tenant or an operator wants the call to end.
+pub(in crate::calls) async fn request_hangup(
+    call: &mut OwnedCall,
+    by: HangupInitiator,
+    audit: Audit,
+    now: Millis,
+) -> Result<(), CallError> {
+    if call.state.is_over() {
+        return Err(CallError::NotActive);
+    }
+    let reason = match by {
+        HangupInitiator::Operator => HangupReason::Operator,
+        _ => HangupReason::Requested,
+    };
+    let pending = PendingHangup {
+        id: CommandId::new(now),
+        reason,
+        initiator: by,
+        due_at: now,
+        issued_at: now,
+    };
+    match call.state.request_hangup(pending) {
+        Some(next) => {
+            write_pending(call, &next, audit).await?;
+            call.state = next;
+            send_hangup(call);
+        }
+        // A hang-up that is under way already is what was asked for. The engine's own is not stored until somebody counts
+        // on it: after a crash a top-up would take it back.
+        None => write_pending(call, &call.state.clone(), audit).await?,
+    }
+    Ok(())
+}
+
+/// The tenant wants the caller to be connected to a person.
+pub(in crate::calls) async fn request_transfer(
+    call: &mut OwnedCall,
+    to: PhoneNumber,
+    audit: Audit,
+    now: Millis,
+) -> Result<(), CallError> {
+    if call.state.is_over() {
+        return Err(CallError::NotActive);
+    }
+    if !call.parts.transfers.allow(&to) {
+        return Err(CallError::TransferNotAllowed);
+    }
+    if call.state.transfers >= TRANSFERS_MAX {
+        return Err(CallError::TooManyTransfers);
+    }
+    let next = CallState {
+        transfer: Some(to.clone()),
+        transfers: call.state.transfers + 1,
+        ..call.state.clone()
+    };
+    write_pending(call, &next, audit).await?;
+    call.state = next;
+    let command = Command {
+        id: CommandId::new(now),
+        call: call.row.id,
+        kind: CommandKind::Transfer { to },
+    };
+    call.parts.bridges.send(call.row.bridge_id, command);
+    Ok(())
+}
+
+async fn write_pending(
+    call: &mut OwnedCall,
+    next: &CallState,
+    audit: Audit,
+) -> Result<(), CallError> {
+    let pending = Pending::of(next);
+    let json = serde_json::to_string(&pending).map_err(|_| CallError::Unavailable)?;
+    if call.row.pending.as_ref() == Some(&json) {
+        return Ok(());
+    }
+    let row = call::Model {
+        pending: Some(json),
+        ..call.row.clone()
+    };
+    let entry = Entry {
+        audit: audit.map(|audit| *audit),
+        ..Entry::of(row.tenant_id)
+    };
+    call.write_with(row, entry).await
+}
+
+/// The engine itself cuts the call at `due_at`, for its length or for want of credit.
+pub(super) fn cut(call: &mut OwnedCall, reason: HangupReason, due_at: Millis, now: Millis) {
+    call.state.hangup = Some(PendingHangup {
+        id: CommandId::new(now),
+        reason,
+        initiator: HangupInitiator::System,
+        due_at,
+        issued_at: now,
+    });
+    send_hangup(call);
+}
+
+/// After a restart the bridge is told again what was acknowledged to the tenant.
+pub(in crate::calls) fn repeat(call: &OwnedCall) {
+    if call.state.is_over() {
+        return;
+    }
+    send_hangup(call);
+    if let Some(to) = call.state.transfer.clone() {
+        call.command(CommandKind::Transfer { to });
+    }
+}
+
+fn send_hangup(call: &OwnedCall) {
+    if let Some(pending) = &call.state.hangup {
+        let command = Command {
+            id: pending.id,
+            call: call.row.id,
+            kind: CommandKind::Hangup {
+                reason: pending.reason,
+            },
+        };
+        call.parts.bridges.send(call.row.bridge_id, command);
+    }
+}

@@ -1,0 +1,81 @@
+//! More minutes are asked of the ledger: ahead of talk while the call runs, and after it what was talked before it was granted.
+
+use std::sync::Arc;
+
+use dikala_entities::{Millis, credit_hold};
+use sea_orm::EntityTrait;
+
+use crate::{
+    calls::{ending::Ending, error::CallError, machine::Due, owned::OwnedCall},
+    ledger::{Extend, LedgerError},
+};
+
+/// Questions to the ledger before a settlement: one for a lost answer, one for the rest, and room for a hold that moved on.
+const QUESTIONS_MAX: usize = 8;
+
+/// Asks for the minutes of talk that are not granted yet: those that were reported late, or whose grant got lost on its way
+/// here. Done when they are granted, or when the ledger has no more.
+pub(super) async fn cover(call: &mut OwnedCall, ending: &Ending) -> Result<(), CallError> {
+    let mut refusals = 0;
+    for _ in 0..QUESTIONS_MAX {
+        let Some(Due::Extend { started, want, .. }) = call.state.uncovered(ending, refusals) else {
+            return Ok(());
+        };
+        let refused = extend(call, started, want).await?;
+        refusals = if refused { refusals + 1 } else { 0 };
+    }
+    Err(CallError::Unavailable)
+}
+
+/// Whether the ledger says that it has no more. Fails where it could not be asked; a refusal is an answer.
+pub(super) async fn extend(
+    call: &mut OwnedCall,
+    started: i64,
+    want: i64,
+) -> Result<bool, CallError> {
+    let request = call.state.credit.request + 1;
+    let extend = Extend {
+        call: call.row.id,
+        tenant: call.row.tenant_id,
+        owner: Arc::clone(&call.parts.node),
+        epoch: call.row.epoch,
+        request,
+        started,
+        want,
+    };
+    let answer = call.parts.ledger.extend(extend).await;
+    let now = call.parts.clock.now();
+    match answer {
+        Ok(grant) => {
+            call.state = call.state.granted(request, grant.total, grant.last, now);
+            Ok(grant.last)
+        }
+        // The ledger and this actor disagree on what was asked: the ledger's book counts.
+        Err(LedgerError::Stale | LedgerError::OutOfOrder | LedgerError::Settled) => {
+            reread_hold(call, now).await
+        }
+        Err(LedgerError::NotOwner) => {
+            call.ours = false;
+            Err(CallError::Busy)
+        }
+        Err(_) => {
+            call.state = call.state.ledger_away(now);
+            Err(CallError::Unavailable)
+        }
+    }
+}
+
+/// Takes the ledger's book for true. Whether that says that there is no more.
+async fn reread_hold(call: &mut OwnedCall, now: Millis) -> Result<bool, CallError> {
+    let hold = credit_hold::Entity::find_by_id(call.row.id)
+        .one(call.parts.store.critical_reader())
+        .await;
+    let Ok(Some(hold)) = hold else {
+        call.state = call.state.ledger_away(now);
+        return Err(CallError::Unavailable);
+    };
+    let last = hold.last || hold.settled_at.is_some();
+    let granted = hold.held + hold.used;
+    call.state = call.state.granted(hold.request, granted, last, now);
+    Ok(last)
+}

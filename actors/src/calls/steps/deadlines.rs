@@ -1,0 +1,43 @@
+//! What the clock asks for.
+
+use dikala_entities::{HangupReason, Millis};
+
+use super::{commands, credit, end};
+use crate::{
+    bridges::CommandKind,
+    calls::{error::CallError, machine::Due, owned::OwnedCall},
+};
+
+/// Does what is due.
+pub(in crate::calls) async fn carry_out(
+    call: &mut OwnedCall,
+    due: Due,
+    now: Millis,
+) -> Result<(), CallError> {
+    match due {
+        Due::End(ending) => {
+            let reason = ending.reason;
+            end::end(call, ending, None, None).await?;
+            if matches!(
+                reason,
+                HangupReason::AnswerTimeout | HangupReason::BridgeLost
+            ) {
+                call.command(CommandKind::Hangup { reason });
+            }
+        }
+        // An outage is asked about again a second later; the call goes on meanwhile.
+        Due::Extend { started, want, .. } => drop(credit::extend(call, started, want).await),
+        Due::Warn {
+            reason,
+            seconds_left,
+        } => {
+            call.command(CommandKind::Warn {
+                reason,
+                seconds_left,
+            });
+            call.state.warned = Some(reason);
+        }
+        Due::HangUp { reason, due_at } => commands::cut(call, reason, due_at, now),
+    }
+    Ok(())
+}

@@ -1,0 +1,123 @@
+//! The end of a call: its credit is settled and its end written, in one commit.
+
+use std::sync::Arc;
+
+use dikala_entities::{CallStatus, HangupInitiator, HangupReason, Millis, call};
+
+use super::credit;
+use crate::{
+    bridges::CommandKind,
+    calls::{
+        ending::Ending,
+        error::CallError,
+        events,
+        machine::Step,
+        owned::{OwnedCall, update},
+    },
+    journal::{CallWrite, Counted, Entry},
+    ledger::{Settle, Settlement},
+};
+
+/// Settles the credit and writes the end, in one commit. Minutes of talk that are not granted yet are asked for before.
+/// `ai_cost_idr` is what the bridge said, else it follows from the minutes.
+pub(in crate::calls) async fn end(
+    call: &mut OwnedCall,
+    ending: Ending,
+    ai_cost_idr: Option<i64>,
+    detail: Option<String>,
+) -> Result<(), CallError> {
+    credit::cover(call, &ending).await?;
+    let ending = call.state.covered(ending);
+    let settle = Settle {
+        call: call.row.id,
+        tenant: call.row.tenant_id,
+        owner: Arc::clone(&call.parts.node),
+        epoch: call.row.epoch,
+        minutes: call.state.minutes(&ending),
+    };
+    let rate = call.parts.ai_cost_idr_per_minute;
+    let unsettled = Arc::new(Unsettled {
+        row: call::Model {
+            failure_detail: detail,
+            last_sign_at: call.state.seen_at,
+            ..call.row.clone()
+        },
+        ending: ending.clone(),
+        ai_cost: move |settled: Settlement| {
+            ai_cost_idr.unwrap_or_else(|| settled.minutes.saturating_mul(rate))
+        },
+    });
+    let (then, node, was) = (
+        Arc::clone(&unsettled),
+        Arc::clone(&call.parts.node),
+        call.row.status,
+    );
+    let clock = Arc::clone(&call.parts.clock);
+    let settled = call
+        .parts
+        .ledger
+        .settle(settle, move |settled| {
+            then.entry(settled, was, &node, clock.now())
+        })
+        .await;
+    let settled = match settled {
+        Ok(settled) => settled,
+        Err(error) => return call.refused(error).await,
+    };
+    call.row = unsettled.row(settled);
+    call.state = call.state.over(&ending);
+    tracing::info!(
+        call = %call.row.id, tenant = %call.row.tenant_id, status = %ending.status, reason = %ending.reason,
+        talk_seconds = ending.talk_seconds, minutes = settled.minutes, "call over"
+    );
+    Ok(())
+}
+
+/// The last resort for a call whose actor keeps failing: it ends here and now.
+pub(in crate::calls) async fn give_up(call: &mut OwnedCall, now: Millis) -> Result<(), CallError> {
+    let reason = HangupReason::BridgeError;
+    let Step::End(ending) = call.state.fail(now, now, reason) else {
+        return Ok(());
+    };
+    let ending = Ending {
+        initiator: HangupInitiator::System,
+        ..ending
+    };
+    call.command(CommandKind::Hangup { reason });
+    let detail = "the engine gave the call up".to_owned();
+    end(call, ending, None, Some(detail)).await
+}
+
+/// How a call ends, but for what its minutes come to.
+struct Unsettled<C> {
+    row: call::Model,
+    ending: Ending,
+    ai_cost: C,
+}
+
+impl<C: Fn(Settlement) -> i64> Unsettled<C> {
+    fn row(&self, settled: Settlement) -> call::Model {
+        call::Model {
+            status: self.ending.status,
+            ended_at: Some(self.ending.at),
+            duration_seconds: Some(self.ending.duration_seconds),
+            talk_time_seconds: Some(self.ending.talk_seconds),
+            hangup_reason: Some(self.ending.reason),
+            hangup_initiator: Some(self.ending.initiator),
+            ai_cost_idr: Some((self.ai_cost)(settled)),
+            pending: None,
+            ..self.row.clone()
+        }
+    }
+
+    fn entry(&self, settled: Settlement, was: CallStatus, node: &Arc<str>, now: Millis) -> Entry {
+        let row = self.row(settled);
+        let announced = events::ended(&row, &self.ending, (self.ai_cost)(settled), now);
+        Entry {
+            call: Some(CallWrite::Update(Box::new(update(&row, was, node)))),
+            events: vec![announced],
+            counted: Some(Counted::new(&row, settled.minutes)),
+            ..Entry::of(row.tenant_id)
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! `call.incoming` again: the bridge is told what it was told before.
+
+use std::sync::Arc;
+
+use dikala_entities::call;
+use sea_orm::EntityTrait;
+
+use crate::calls::{
+    error::{CallError, unavailable},
+    messages::Reply,
+    owned::OwnedCall,
+    versions,
+};
+
+/// The answer to the first `call.incoming`, from the store.
+pub(in crate::calls) async fn reopen(call: &OwnedCall) -> Result<Reply, CallError> {
+    let db = call.parts.store.critical_reader();
+    let row = call::Entity::find_by_id(call.row.id)
+        .one(db)
+        .await
+        .map_err(unavailable)?
+        .ok_or(CallError::UnknownCall)?;
+    let settings = versions::of_call(db, &row).await.map_err(unavailable)?;
+    match (settings, row.hangup_reason) {
+        (Some(settings), _) => Ok(Reply::Taken {
+            call: row.id,
+            agent: Arc::new(settings.for_bridge(&call.parts.transfers)),
+        }),
+        (None, Some(reason)) => Ok(Reply::Refused {
+            call: row.id,
+            reason,
+        }),
+        (None, None) => Err(CallError::Unavailable),
+    }
+}

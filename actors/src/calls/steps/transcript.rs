@@ -1,0 +1,58 @@
+//! The bridge hands in what was said.
+
+use dikala_entities::{Millis, call, transcript};
+use sea_orm::EntityTrait;
+use serde_json::Value;
+
+use crate::calls::{
+    error::{CallError, unavailable},
+    events,
+    owned::OwnedCall,
+};
+
+/// How long after its end a call still takes a transcript.
+const OPEN_MS: i64 = 24 * 60 * 60 * 1_000;
+
+/// Writes what was said, unless it stands there already.
+pub(in crate::calls) async fn keep(
+    call: &mut OwnedCall,
+    at: Millis,
+    now: Millis,
+    summary: String,
+    turns: Vec<Value>,
+) -> Result<(), CallError> {
+    // The tenant wants none of it kept, and the bridge need not try again.
+    if call.row.is_erased() {
+        return Ok(());
+    }
+    let is_closed = |ended: Millis| now.since(ended) > OPEN_MS;
+    if call.row.ended_at.is_some_and(is_closed) {
+        return Err(CallError::InvalidTransition {
+            status: call.state.status(),
+        });
+    }
+    let turns = serde_json::to_string(&turns).map_err(|_| CallError::Unavailable)?;
+    if call.row.transcript_summary.as_ref() == Some(&summary) {
+        let known = transcript::Entity::find_by_id(call.row.id)
+            .one(call.parts.store.critical_reader())
+            .await
+            .map_err(unavailable)?;
+        if known.is_some_and(|known| known.turns == turns) {
+            return Ok(());
+        }
+    }
+    let at = at.min(now).max(call.row.started_at);
+    let events = vec![events::transcript(&call.row, &summary, at, now)];
+    let transcript = transcript::Model {
+        call_id: call.row.id,
+        tenant_id: call.row.tenant_id,
+        summary: summary.clone(),
+        turns,
+        created_at: now,
+    };
+    let row = call::Model {
+        transcript_summary: Some(summary),
+        ..call.row.clone()
+    };
+    call.write(row, events, Some(transcript)).await
+}

@@ -1,0 +1,728 @@
+//! Calls with all their actors on a real store, and what becomes of them when an actor panics.
+
+mod one_commit;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, Ordering::Relaxed},
+};
+
+use actix_rt::Arbiter;
+use dikala_entities::{
+    AgentId, BridgeId, CallId, CallStatus, CommandId, FunctionId, FunctionMethod, HangupInitiator,
+    HangupReason, Language, Millis, OutboundUrl, PhoneNumberId, Place, Plan, Secret, Store,
+    TenantId, TransactionType, TransferPrefixes, UrlPolicy, Vault, agent, agent_version, call,
+    credit_account, function, phone_number, tenant, transcript,
+};
+use dikala_testkit::Keep;
+use futures_util::FutureExt;
+use sea_orm::{ActiveModelTrait, ActiveValue::Set, ConnectionTrait, EntityTrait, IntoActiveModel};
+
+use super::{
+    CallError, CallParts, Incoming, Input, InvokeFunction, PlanConcurrency, Reply, Rules,
+    actor::Panic,
+    driver::CallDriver,
+    machine::PendingHangup,
+    recovery::take_up,
+    versions::{self, Versions},
+};
+use crate::{
+    bridges::Bridges,
+    calls::{CallRegistry, Calls},
+    events::outbox::Audience,
+    functions::{self, FunctionsConfig},
+    ledger::{self, Credit, LedgerParts},
+    outbound::{Guard, Outbound},
+    runtime::clock::{Clock, ManualClock, SharedClock, SteadyClock, SystemClock},
+};
+
+const DID: &str = "+622150001000";
+const RULES: Rules = Rules {
+    ring_timeout_ms: 60_000,
+    warn_before_ms: 30_000,
+    hangup_grace_ms: 10_000,
+    lost_after_ms: 60_000,
+};
+
+struct World {
+    _keep: Keep,
+    store: Store,
+    calls: Calls,
+    bridge: BridgeId,
+}
+
+impl World {
+    async fn new() -> Self {
+        Self::with_clock(Arc::new(SystemClock)).await
+    }
+
+    async fn with_clock(clock: SharedClock) -> Self {
+        // The TLS settings of the outbound client ask for it; another test may have set it.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (keep, store) = dikala_testkit::sqlite().await;
+        let now = clock.now();
+        let vault = Vault::from_base64(&Vault::generate_key()).expect("a key");
+        seed(&store, &vault, now).await;
+        let node: Arc<str> = Arc::from("node");
+        let here = Arbiter::current();
+        let ledger_parts = LedgerParts {
+            store: store.clone(),
+            clock: clock.clone(),
+            node: node.clone(),
+            audience: Audience::default(),
+        };
+        let outbound = Outbound::new(Guard::default(), None).expect("the defaults");
+        let parts = CallParts {
+            store: store.clone(),
+            vault,
+            clock: clock.clone(),
+            node,
+            rules: RULES,
+            ai_cost_idr_per_minute: 100,
+            concurrency: PlanConcurrency::default(),
+            transfers: TransferPrefixes::default(),
+            versions: Versions::default(),
+            ledger: ledger::start(&here, &ledger_parts),
+            functions: functions::start(
+                std::slice::from_ref(&here),
+                &outbound,
+                &FunctionsConfig::default(),
+                clock.clone(),
+            ),
+            bridges: Arc::new(Bridges::new(clock)),
+        };
+        let calls = Calls::new(parts, vec![here.clone()]);
+        CallRegistry::start(&here, calls.clone())
+            .await
+            .expect("the registry starts");
+        let bridge = BridgeId::new(now);
+        Self {
+            _keep: keep,
+            store,
+            calls,
+            bridge,
+        }
+    }
+
+    async fn incoming(&self, bridge_call: &str) -> CallId {
+        self.open(bridge_call, None).await
+    }
+
+    async fn incoming_at(&self, bridge_call: &str, at: Millis) -> CallId {
+        self.open(bridge_call, Some(at)).await
+    }
+
+    async fn open(&self, bridge_call: &str, at: Option<Millis>) -> CallId {
+        let incoming = Incoming {
+            bridge_call_id: bridge_call.to_owned(),
+            did: DID.parse().expect("a number"),
+            caller_number: "+6281234567890".parse().expect("a caller"),
+            metadata: None,
+            at,
+        };
+        match self.calls.incoming(self.bridge, incoming).await {
+            Ok(Reply::Taken { call, .. }) => call,
+            other => panic!("the call is taken: {other:?}"),
+        }
+    }
+
+    async fn tell(&self, call: CallId, input: Input) -> Result<Reply, CallError> {
+        self.calls.tell(Some(self.bridge), call, input).await
+    }
+
+    async fn row(&self, call: CallId) -> call::Model {
+        let row = call::Entity::find_by_id(call)
+            .one(self.store.reader())
+            .await
+            .expect("is read");
+        row.expect("is there")
+    }
+}
+
+async fn seed(store: &Store, vault: &Vault, now: Millis) {
+    let (tenant, agent) = (TenantId::new(now), AgentId::new(now));
+    let db = store.writer();
+    let row = tenant::Model {
+        id: tenant,
+        name: "Kopi".into(),
+        plan: Plan::Starter,
+        rate_limit: None,
+        max_concurrent_calls: None,
+        function_secret: vault.seal(
+            Place::FunctionSecret,
+            tenant,
+            &Secret::new("a-secret-of-some-length"),
+        ),
+        suspended_at: None,
+        created_at: now,
+        updated_at: now,
+    };
+    tenant::Entity::insert(row.into_active_model())
+        .exec_without_returning(db)
+        .await
+        .expect("inserts");
+    let account = credit_account::Model::empty(tenant, 0);
+    credit_account::Entity::insert(account.into_active_model())
+        .exec_without_returning(db)
+        .await
+        .expect("inserts");
+    let row = agent::Model {
+        id: agent,
+        tenant_id: tenant,
+        name: "Ayu".into(),
+        system_prompt: "You answer.".into(),
+        voice_id: None,
+        greeting_text: None,
+        language: Language::default(),
+        max_call_duration_minutes: 10,
+        escalation_number: None,
+        tools_enabled: "[]".into(),
+        is_active: true,
+        created_at: now,
+        updated_at: now,
+        version: 0,
+        weight: 0,
+    };
+    agent::Entity::insert(row.into_active_model())
+        .exec_without_returning(db)
+        .await
+        .expect("inserts");
+    let number = phone_number::Model {
+        id: PhoneNumberId::new(now),
+        tenant_id: tenant,
+        did: DID.parse().expect("a number"),
+        label: "Main".into(),
+        is_active: true,
+        agent_id: Some(agent),
+        created_at: now,
+        updated_at: now,
+    };
+    phone_number::Entity::insert(number.into_active_model())
+        .exec_without_returning(db)
+        .await
+        .expect("inserts");
+    let kind = TransactionType::Purchase;
+    let credit = Credit {
+        tenant,
+        minutes: 10,
+        kind,
+        reference: None,
+        description: None,
+    };
+    ledger::credit(store, Arc::new(SystemClock), "node", credit, None)
+        .await
+        .expect("is booked");
+}
+
+fn incoming(bridge_call: &str) -> Incoming {
+    Incoming {
+        bridge_call_id: bridge_call.to_owned(),
+        did: DID.parse().expect("a number"),
+        caller_number: "+6281234567890".parse().expect("a caller"),
+        metadata: None,
+        at: None,
+    }
+}
+
+fn answered() -> Input {
+    Input::Answered {
+        at: None,
+        message_id: "m".to_owned(),
+    }
+}
+
+fn hang_up() -> Input {
+    let (reason, initiator) = (HangupReason::Normal, HangupInitiator::Caller);
+    Input::HangUp {
+        at: None,
+        reason,
+        initiator,
+        ai_cost_idr: None,
+    }
+}
+
+#[actix::test]
+async fn a_call_whose_actor_panics_comes_back_from_the_store_and_others_go_on() {
+    let world = World::new().await;
+    let (broken, other) = (world.incoming("a").await, world.incoming("b").await);
+    assert_eq!(world.tell(broken, answered()).await, Ok(Reply::Done));
+    assert_eq!(world.tell(other, answered()).await, Ok(Reply::Done));
+    for _ in 0..3 {
+        assert!(world.calls.panic(broken).await.is_err());
+    }
+    assert_eq!(
+        world.tell(broken, answered()).await,
+        Ok(Reply::Done),
+        "it is still answered"
+    );
+    assert_eq!(world.tell(broken, hang_up()).await, Ok(Reply::Done));
+    assert_eq!(world.tell(other, hang_up()).await, Ok(Reply::Done));
+    for call in [broken, other] {
+        let row = world.row(call).await;
+        assert_eq!(
+            (row.status, row.ai_cost_idr),
+            (CallStatus::Ended, Some(100))
+        );
+    }
+    let report = ledger::verify(&world.store, None)
+        .await
+        .expect("is verified");
+    assert_eq!(report.differences, Vec::<String>::new());
+}
+
+#[actix::test]
+async fn a_call_that_keeps_panicking_is_settled_and_ended() {
+    let world = World::new().await;
+    let call = world.incoming("a").await;
+    assert_eq!(world.tell(call, answered()).await, Ok(Reply::Done));
+    let ended = async {
+        loop {
+            let row = world.row(call).await;
+            if row.status.is_final() {
+                return row;
+            }
+            let _ = world.calls.panic(call).await;
+        }
+    };
+    let row = tokio::time::timeout(std::time::Duration::from_secs(20), ended)
+        .await
+        .expect("it is given up");
+    assert_eq!(
+        (row.status, row.hangup_reason),
+        (CallStatus::Dropped, Some(HangupReason::BridgeError))
+    );
+    assert_eq!(row.hangup_initiator, Some(HangupInitiator::System));
+    let report = ledger::verify(&world.store, None)
+        .await
+        .expect("is verified");
+    assert_eq!(report.differences, Vec::<String>::new());
+}
+
+#[actix::test]
+async fn a_bridge_call_that_comes_in_twice_at_once_is_one_call() {
+    let world = World::new().await;
+    let calls = (0..16).map(|_| world.incoming("same"));
+    let mut calls = futures_util::future::join_all(calls).await;
+    calls.dedup();
+    assert_eq!(calls.len(), 1);
+    let another_bridge = world
+        .calls
+        .tell(Some(BridgeId::new(SystemClock.now())), calls[0], hang_up())
+        .await;
+    assert_eq!(another_bridge, Err(CallError::UnknownCall));
+}
+
+#[actix::test]
+async fn a_late_word_of_an_actors_death_leaves_its_successor_alone() {
+    let world = World::new().await;
+    let call = world.incoming("a").await;
+    assert!(world.calls.panic(call).await.is_err());
+    let successor = world.calls.find(call).await.expect("is read again");
+    // The first actor of all had the number 0.
+    world.calls.died(call, 0);
+    assert_eq!(world.calls.find(call).await, Ok(successor));
+}
+
+#[actix::test]
+async fn a_sweep_and_a_message_bring_a_call_back_once() {
+    let world = World::new().await;
+    // Three actors a round: the call's first, the one in question, and one to show that this was one.
+    for number in (1..60).step_by(3) {
+        let call = world.incoming(&number.to_string()).await;
+        let first = world.calls.find(call).await.expect("is there");
+        world.calls.directory().forget(call, &first);
+        let lost = [call];
+        let (sweep, message) = (take_up(&world.calls, &lost), world.calls.find(call));
+        let ((), found) = futures_util::future::join(sweep, message).await;
+        assert_eq!(world.calls.find(call).await, found);
+        world.calls.died(call, number);
+        assert_ne!(world.calls.find(call).await, found, "there was another");
+        assert_eq!(world.tell(call, hang_up()).await, Ok(Reply::Done));
+    }
+}
+
+#[actix::test]
+async fn a_top_up_is_told_to_the_tenants_own_calls_only() {
+    let world = World::new().await;
+    let call = world.incoming("a").await;
+    let tenant = world.row(call).await.tenant_id;
+    assert_eq!(world.calls.directory().of_tenant(tenant), [call]);
+    let another = TenantId::new(SystemClock.now());
+    assert_eq!(world.calls.directory().of_tenant(another), []);
+}
+
+#[actix::test]
+async fn a_call_is_transferred_five_times_and_never_to_a_premium_number() {
+    let world = World::new().await;
+    let call = world.incoming("a").await;
+    let transfer = |to: &str| Input::RequestTransfer {
+        to: to.parse().expect("a number"),
+        audit: None,
+    };
+    let ask = async |input| world.calls.tell(None, call, input).await;
+    for dear in ["+19005551234", "+881612345678"] {
+        assert_eq!(
+            ask(transfer(dear)).await,
+            Err(CallError::TransferNotAllowed)
+        );
+    }
+    for _ in 0..3 {
+        assert_eq!(ask(transfer("+6281234567890")).await, Ok(Reply::Done));
+    }
+    // The count is the call's, not the actor's.
+    assert!(world.calls.panic(call).await.is_err());
+    for _ in 0..2 {
+        assert_eq!(ask(transfer("+6281234567891")).await, Ok(Reply::Done));
+    }
+    let sixth = ask(transfer("+6281234567890")).await;
+    assert_eq!(sixth, Err(CallError::TooManyTransfers));
+    assert_eq!(world.tell(call, hang_up()).await, Ok(Reply::Done));
+}
+
+#[actix::test]
+async fn a_caller_that_is_cancelled_leaves_a_call_that_the_next_one_finds() {
+    let world = World::new().await;
+    for bridge_call in ["a", "b", "c"] {
+        let before = world.calls.in_memory();
+        let mut cancelled = Box::pin(world.incoming(bridge_call));
+        // Until there is an actor, which has had no turn yet.
+        while world.calls.in_memory() == before {
+            tokio::task::yield_now().await;
+            assert_eq!(cancelled.as_mut().now_or_never(), None);
+        }
+        drop(cancelled);
+        let call = world.incoming(bridge_call).await;
+        assert_eq!(world.tell(call, hang_up()).await, Ok(Reply::Done));
+    }
+    let report = ledger::verify(&world.store, None)
+        .await
+        .expect("is verified");
+    assert_eq!(report.differences, Vec::<String>::new());
+}
+
+#[actix::test]
+async fn an_extension_whose_answer_was_lost_leaves_no_talk_free() {
+    let clock = ManualClock::new(SystemClock.now());
+    let world = World::with_clock(Arc::new(clock.clone())).await;
+    let call = world.incoming("a").await;
+    assert_eq!(world.tell(call, answered()).await, Ok(Reply::Done));
+    let row = world.row(call).await;
+    // Booked, and not known to the call.
+    let lost = ledger::Extend {
+        call,
+        tenant: row.tenant_id,
+        owner: Arc::from(row.owner.as_str()),
+        epoch: row.epoch,
+        request: 1,
+        started: 1,
+        want: 1,
+    };
+    let granted = world.calls.parts().ledger.extend(lost).await;
+    assert_eq!(granted.expect("is granted").total, 2);
+    // The hang-up overtakes the timer that would have asked in between.
+    clock.advance_ms(5 * 60_000);
+    assert_eq!(world.tell(call, hang_up()).await, Ok(Reply::Done));
+    let row = world.row(call).await;
+    assert_eq!(
+        (row.talk_time_seconds, row.ai_cost_idr),
+        (Some(300), Some(500))
+    );
+    let report = ledger::verify(&world.store, None)
+        .await
+        .expect("is verified");
+    assert_eq!(report.differences, Vec::<String>::new());
+}
+
+/// A wall clock that the test sets.
+fn adjustable() -> (Arc<AtomicI64>, SharedClock) {
+    let set = Arc::new(AtomicI64::new(0));
+    let reader = Arc::clone(&set);
+    let began = std::time::Instant::now();
+    let clock = SteadyClock::new(move || {
+        let passed = i64::try_from(began.elapsed().as_micros()).expect("a short test");
+        1_800_000_000_000_000 + passed + reader.load(Relaxed) * 1_000
+    });
+    (set, Arc::new(clock))
+}
+
+#[actix::test]
+async fn a_wall_clock_that_is_set_in_mid_call_changes_no_bill_and_no_deadline() {
+    const HOUR_MS: i64 = 3_600_000;
+    for step_ms in [HOUR_MS, -HOUR_MS] {
+        let (set, clock) = adjustable();
+        let world = World::with_clock(Arc::clone(&clock)).await;
+        let beside_us = world.incoming("beside us").await;
+        let silent = world.incoming("says no time").await;
+        for call in [beside_us, silent] {
+            assert_eq!(world.tell(call, answered()).await, Ok(Reply::Done));
+        }
+        let began = clock.now();
+        set.store(step_ms, Relaxed);
+        while clock.stepped_ms() == 0 {
+            tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+        }
+        let told = clock.stepped_ms() - step_ms;
+        assert!((-50..=50).contains(&told), "off by {told} ms");
+        // A call that came in at a bridge whose clock was set as well.
+        let later = world
+            .incoming_at("later", clock.on_the_wall(clock.now()))
+            .await;
+        let answered_later = Input::Answered {
+            at: Some(clock.on_the_wall(clock.now())),
+            message_id: "n".to_owned(),
+        };
+        assert_eq!(world.tell(later, answered_later).await, Ok(Reply::Done));
+        let talked_ms = clock.now().since(began);
+        for call in [beside_us, silent, later] {
+            assert_eq!(world.row(call).await.status, CallStatus::Answered);
+        }
+        let mut dated = hang_up();
+        if let Input::HangUp { at, .. } = &mut dated {
+            *at = Some(clock.on_the_wall(clock.now()));
+        }
+        assert_eq!(world.tell(beside_us, dated.clone()).await, Ok(Reply::Done));
+        assert_eq!(world.tell(silent, hang_up()).await, Ok(Reply::Done));
+        assert_eq!(world.tell(later, dated).await, Ok(Reply::Done));
+        let most = clock.now().since(began) / 1_000;
+        for (call, least) in [
+            (beside_us, talked_ms / 1_000),
+            (silent, talked_ms / 1_000),
+            (later, 0),
+        ] {
+            let row = world.row(call).await;
+            let talked = row.talk_time_seconds.expect("is over");
+            assert!(
+                (least..=most).contains(&talked),
+                "{talked} s of talk after {step_ms} ms"
+            );
+            assert_eq!(row.hangup_reason, Some(HangupReason::Normal));
+            assert!(row.ended_at.expect("is over").since(row.started_at) < 60_000);
+        }
+    }
+}
+
+#[actix::test]
+async fn a_wall_clock_that_was_set_back_over_a_restart_leaves_no_deadline_an_hour_away() {
+    let world = World::new().await;
+    let call = world.incoming("a").await;
+    assert_eq!(world.tell(call, answered()).await, Ok(Reply::Done));
+    let row = world.row(call).await;
+    let ahead = |at: Millis| at.plus_ms(3_600_000);
+    let in_an_hour = ahead(SystemClock.now());
+    let hangup = PendingHangup {
+        id: CommandId::new(in_an_hour),
+        reason: HangupReason::MaxDuration,
+        initiator: HangupInitiator::System,
+        due_at: in_an_hour,
+        issued_at: in_an_hour,
+    };
+    let hung_up = call::Model {
+        pending: Some(serde_json::json!({"hangup": hangup, "transfer": null}).to_string()),
+        ..row.clone()
+    };
+    let driver = CallDriver::load(Arc::clone(world.calls.parts()), hung_up, None, None);
+    let next = driver.next_deadline().expect("it runs");
+    assert!(next.since(SystemClock.now()) <= RULES.hangup_grace_ms + 2_000);
+    let stored = call::Model {
+        started_at: ahead(row.started_at),
+        answered_at: row.answered_at.map(ahead),
+        last_sign_at: ahead(row.last_sign_at),
+        ..row
+    };
+    let driver = CallDriver::load(Arc::clone(world.calls.parts()), stored, None, None);
+    let next = driver.next_deadline().expect("it runs");
+    assert!(next.since(SystemClock.now()) <= RULES.lost_after_ms + 2_000);
+    assert!(driver.row().answered_at <= Some(SystemClock.now()));
+}
+
+impl Calls {
+    async fn panic(&self, call: CallId) -> Result<(), CallError> {
+        let addr = self.find(call).await?;
+        addr.send(Panic).await.map_err(|_| CallError::Unavailable)
+    }
+}
+
+/// As many as can be had are held by others: pages far into long lists, a scrape, a sweep.
+#[actix::test]
+async fn a_call_is_opened_and_answered_while_every_reader_of_the_api_is_busy() {
+    let world = World::new().await;
+    let held = Arc::new(tokio::sync::Semaphore::new(0));
+    let slow = (0..64).map(|_| {
+        let (store, held) = (world.store.clone(), Arc::clone(&held));
+        actix_rt::spawn(async move {
+            let reading = store.begin_snapshot().await.expect("begins");
+            held.add_permits(1);
+            std::future::pending::<()>().await;
+            drop(reading);
+        })
+    });
+    let slow: Vec<_> = slow.collect();
+    // The rest waits for its turn, before anybody who comes now.
+    let first = held.acquire_many(8).await.expect("is open");
+    let call = world.incoming("while all are busy").await;
+    let done = world.tell(call, answered()).await;
+    assert!(done.is_ok(), "{done:?}");
+    drop(first);
+    for reading in slow {
+        reading.abort();
+    }
+}
+
+/// What a call begins with is stored once for all calls, however heavy it is, and stays what it was.
+#[actix::test]
+async fn calls_of_an_agent_share_its_settings() {
+    let world = World::new().await;
+    let mut agent = agent::Entity::find()
+        .one(world.store.reader())
+        .await
+        .expect("is read")
+        .expect("is there");
+    let db = world.store.writer();
+    let heavy = agent::ActiveModel {
+        id: Set(agent.id),
+        system_prompt: Set("s".repeat(30_000)),
+        ..Default::default()
+    };
+    agent = heavy.update(db).await.expect("changes");
+    let first = world.incoming("1").await;
+    let second = world.incoming("2").await;
+    let rows = [world.row(first).await, world.row(second).await];
+    for row in &rows {
+        assert_eq!(
+            (row.settings.as_deref(), row.agent_version),
+            (None, Some(1))
+        );
+        let settings = versions::of_call(db, row)
+            .await
+            .expect("is read")
+            .expect("is there");
+        assert_eq!(settings.system_prompt.len(), 30_000);
+    }
+    let stored = agent_version::Entity::find()
+        .all(db)
+        .await
+        .expect("is read");
+    assert_eq!(stored.len(), 1);
+    // The agent changes: a call that runs is not concerned, the next one is.
+    agent.system_prompt = "short".to_owned();
+    agent.version = 1;
+    agent
+        .clone()
+        .into_active_model()
+        .reset_all()
+        .update(db)
+        .await
+        .expect("changes");
+    versions::record(db, &agent, SystemClock.now())
+        .await
+        .expect("is written");
+    let third = world.incoming("3").await;
+    assert_eq!(world.row(third).await.agent_version, Some(2));
+    let again = world.calls.incoming(world.bridge, incoming("1")).await;
+    let Ok(Reply::Taken { call, agent }) = again else {
+        panic!("the call is there: {again:?}");
+    };
+    assert_eq!(
+        (call, agent["systemPrompt"].as_str().map(str::len)),
+        (first, Some(30_000))
+    );
+    let minutes = versions::durations(db, &rows).await.expect("is read");
+    assert_eq!(minutes.get(&first), Some(&10));
+}
+
+/// Rules that have become stricter are nothing that the bridge could wait for: the AI is told.
+#[actix::test]
+async fn a_function_whose_stored_endpoint_is_refused_by_now_has_an_outcome() {
+    let world = World::new().await;
+    let db = world.store.writer();
+    let agent = agent::Entity::find().one(db).await.expect("is read");
+    let agent = agent.expect("is there");
+    let policy = UrlPolicy::default();
+    let function = function::Model {
+        id: FunctionId::new(agent.created_at),
+        tenant_id: agent.tenant_id,
+        agent_id: agent.id,
+        name: "find_order".into(),
+        description: "Finds an order.".into(),
+        endpoint: OutboundUrl::parse("https://example.com/", policy).expect("an address"),
+        method: FunctionMethod::Post,
+        parameters: "{}".into(),
+        created_at: agent.created_at,
+        updated_at: agent.created_at,
+    };
+    function::Entity::insert(function.into_active_model())
+        .exec_without_returning(db)
+        .await
+        .expect("inserts");
+    for change in [
+        "UPDATE functions SET endpoint = 'https://a..example.com/'",
+        "UPDATE agents SET tools_enabled = '[\"find_order\"]'",
+    ] {
+        db.execute_unprepared(change).await.expect("changes");
+    }
+    let call = world.incoming("1").await;
+    world.tell(call, answered()).await.expect("is answered");
+    for _ in 0..2 {
+        let message = InvokeFunction {
+            bridge: world.bridge,
+            invocation_id: "i".into(),
+            name: "find_order".into(),
+            parameters: serde_json::Map::new(),
+            at: None,
+        };
+        let outcome = world.calls.invoke(call, message).await.expect("an outcome");
+        assert_eq!(
+            (&outcome["status"], &outcome["code"]),
+            (&"error".into(), &"blocked_target".into())
+        );
+    }
+}
+
+/// Erased while its actor still has it in memory: the bridge's first word of it is as good as any later one.
+#[actix::test]
+async fn the_first_message_about_a_call_just_erased_is_taken() {
+    let world = World::new().await;
+    let call = world.incoming("1").await;
+    world.tell(call, answered()).await.expect("is answered");
+    world.tell(call, hang_up()).await.expect("is over");
+    let erased = call::ActiveModel {
+        id: Set(call),
+        owner: Set(call::NOBODY.to_owned()),
+        epoch: Set(world.row(call).await.epoch + 1),
+        ..Default::default()
+    };
+    erased.update(world.store.writer()).await.expect("changes");
+    for _ in 0..2 {
+        let late = Input::Transcript {
+            at: None,
+            summary: "Something private.".to_owned(),
+            turns: Vec::new(),
+        };
+        assert_eq!(world.tell(call, late).await, Ok(Reply::Done));
+    }
+    assert_eq!(world.row(call).await.transcript_summary, None);
+    let kept = transcript::Entity::find().all(world.store.reader()).await;
+    assert_eq!(kept.expect("is read"), []);
+}
+
+/// A call whose version is not there any more is not cut for it.
+#[actix::test]
+async fn a_call_that_lost_its_version_talks_for_as_long_as_its_agent_says() {
+    let world = World::new().await;
+    let call = world.incoming("a").await;
+    agent_version::Entity::delete_many()
+        .exec(world.store.writer())
+        .await
+        .expect("deletes");
+    let minutes = async || {
+        let row = world.row(call).await;
+        let minutes = versions::durations(world.store.reader(), &[row]).await;
+        minutes.expect("reads").remove(&call)
+    };
+    assert_eq!(minutes().await, Some(10));
+    agent::Entity::delete_many()
+        .exec(world.store.writer())
+        .await
+        .expect("deletes");
+    assert_eq!(minutes().await, Some(240));
+}

@@ -1,0 +1,285 @@
+//! Who follows: a tenant's events in the order of their commits, for those who read them live. A wake-up carries no data: followers
+//! read the table, so losing one costs time, not events.
+
+use std::sync::Arc;
+
+use dashmap::{DashMap, Entry};
+use dikala_entities::{EventId, Store, TenantId, event};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+
+/// Followers of one tenant at the same time.
+pub const FOLLOWERS_PER_TENANT_MAX: usize = 10;
+/// Followers of all tenants at the same time.
+const FOLLOWERS_MAX: usize = 1_024;
+
+/// Wakes who follows. Cheap to clone; all clones wake the same.
+#[derive(Clone, Debug)]
+pub struct Followers {
+    tenants: Arc<DashMap<TenantId, watch::Sender<()>>>,
+    /// Closed when the service stops.
+    seats: Arc<Semaphore>,
+}
+
+/// Why there is no seat for another follower.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoSeat {
+    #[error("the tenant has {FOLLOWERS_PER_TENANT_MAX} followers already")]
+    Tenant,
+    #[error("there are too many followers, or the service stops")]
+    Service,
+}
+
+/// Someone who follows a tenant's events.
+#[derive(Debug)]
+pub struct Follower {
+    followers: Followers,
+    tenant: TenantId,
+    woken: watch::Receiver<()>,
+    _seat: OwnedSemaphorePermit,
+}
+
+impl Default for Followers {
+    fn default() -> Self {
+        Self {
+            tenants: Arc::default(),
+            seats: Arc::new(Semaphore::new(FOLLOWERS_MAX)),
+        }
+    }
+}
+
+impl Followers {
+    /// Takes a seat. What is committed from now on wakes the follower.
+    pub fn follow(&self, tenant: TenantId) -> Result<Follower, NoSeat> {
+        let seat = Arc::clone(&self.seats);
+        let seat = seat.try_acquire_owned().map_err(|_| NoSeat::Service)?;
+        let woken = match self.tenants.entry(tenant) {
+            Entry::Occupied(there) if there.get().receiver_count() >= FOLLOWERS_PER_TENANT_MAX => {
+                return Err(NoSeat::Tenant);
+            }
+            Entry::Occupied(there) => there.get().subscribe(),
+            Entry::Vacant(free) => free.insert(watch::channel(()).0).subscribe(),
+        };
+        let follower = Follower {
+            followers: self.clone(),
+            tenant,
+            woken,
+            _seat: seat,
+        };
+        // Closed between the seat and the subscription: nobody would end this one.
+        if self.seats.is_closed() {
+            return Err(NoSeat::Service);
+        }
+        Ok(follower)
+    }
+
+    /// Wakes the followers of tenants that have new events.
+    pub fn wake(&self, tenants: impl IntoIterator<Item = TenantId>) {
+        if self.tenants.is_empty() {
+            return;
+        }
+        for tenant in tenants {
+            if let Some(followers) = self.tenants.get(&tenant) {
+                followers.send_replace(());
+            }
+        }
+    }
+
+    /// How many follow now.
+    pub fn followers(&self) -> usize {
+        FOLLOWERS_MAX - self.seats.available_permits()
+    }
+
+    /// Ends all followers and takes no more.
+    pub fn close(&self) {
+        self.seats.close();
+        self.tenants.clear();
+    }
+}
+
+impl Follower {
+    /// Waits for something new; false when no more followers are taken.
+    pub async fn woken(&mut self) -> bool {
+        self.woken.changed().await.is_ok()
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        // Its own end first, so that of two that leave at once one sees that nobody is left.
+        self.woken = watch::channel(()).1;
+        let nobody = |_: &TenantId, followers: &watch::Sender<()>| followers.receiver_count() == 0;
+        self.followers.tenants.remove_if(&self.tenant, nobody);
+    }
+}
+
+/// The newest of a tenant's events and its position; none if none is kept.
+pub async fn newest(store: &Store, tenant: TenantId) -> Result<Option<(EventId, i64)>, DbErr> {
+    event::Entity::find()
+        .filter(event::Column::TenantId.eq(tenant))
+        .filter(event::Column::Position.is_not_null())
+        .order_by_desc(event::Column::Position)
+        .select_only()
+        .columns([event::Column::Id, event::Column::Position])
+        .into_tuple()
+        .one(store.reader())
+        .await
+}
+
+/// The position of one of the tenant's events; none if it is not his, or no longer kept.
+pub async fn position(store: &Store, tenant: TenantId, id: EventId) -> Result<Option<i64>, DbErr> {
+    let position: Option<Option<i64>> = event::Entity::find_by_id(id)
+        .filter(event::Column::TenantId.eq(tenant))
+        .select_only()
+        .column(event::Column::Position)
+        .into_tuple()
+        .one(store.reader())
+        .await?;
+    Ok(position.flatten())
+}
+
+/// A tenant's next events after a position, at most `limit`.
+pub async fn after(
+    store: &Store,
+    tenant: TenantId,
+    position: i64,
+    limit: u64,
+) -> Result<Vec<event::Model>, DbErr> {
+    event::Entity::find()
+        .filter(event::Column::TenantId.eq(tenant))
+        .filter(event::Column::Position.gt(position))
+        .order_by_asc(event::Column::Position)
+        .limit(limit)
+        .all(store.reader())
+        .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use dikala_entities::{EventKind, Millis};
+    use dikala_migration::{Migrator, MigratorTrait};
+    use sea_orm::ConnectionTrait;
+
+    use super::*;
+    use crate::events::outbox::{NewEvent, write_events};
+
+    fn event(tenant: TenantId, at: i64) -> NewEvent {
+        let at = Millis::from_i64(at);
+        NewEvent::new(EventKind::CreditsLow, tenant, None, at, at, &())
+    }
+
+    async fn commit(store: Store, event: NewEvent) {
+        let txn = store.begin().await.expect("begins");
+        write_events(&txn, &[event]).await.expect("writes");
+        txn.commit().await.expect("commits");
+    }
+
+    /// Otherwise a follower who has seen the later one would never see the earlier one, which is committed after it.
+    #[actix::test]
+    async fn no_event_gets_a_position_after_one_that_is_not_committed() {
+        for (_keep, store) in dikala_testkit::both().await {
+            let tenant = TenantId::new(Millis::from_i64(1));
+            let (one, two) = (event(tenant, 1), event(tenant, 2));
+            let slow = store.begin().await.expect("begins");
+            write_events(&slow, std::slice::from_ref(&two))
+                .await
+                .expect("writes");
+            let mut fast = actix_rt::spawn(commit(store.clone(), one.clone()));
+            let waited = tokio::time::timeout(Duration::from_millis(300), &mut fast).await;
+            assert!(waited.is_err(), "it was committed before its turn");
+            slow.commit().await.expect("commits");
+            fast.await.expect("ends");
+
+            let seen = after(&store, tenant, 0, 10).await.expect("reads");
+            let ids: Vec<EventId> = seen.iter().map(|event| event.id).collect();
+            assert_eq!(ids, [two.id, one.id]);
+            let at = position(&store, tenant, two.id).await.expect("reads");
+            let rest = after(&store, tenant, at.expect("a position"), 10).await;
+            assert_eq!(rest.expect("reads"), seen[1..]);
+            let newest = newest(&store, tenant).await.expect("reads");
+            assert_eq!(newest.map(|(id, _)| id), Some(one.id));
+            let stranger = TenantId::new(Millis::from_i64(3));
+            assert_eq!(
+                position(&store, stranger, two.id).await.expect("reads"),
+                None
+            );
+            assert_eq!(after(&store, stranger, 0, 10).await.expect("reads"), []);
+        }
+    }
+
+    #[actix::test]
+    async fn seats_are_counted_and_given_back() {
+        let followers = Followers::default();
+        let (one, two) = (
+            TenantId::new(Millis::from_i64(1)),
+            TenantId::new(Millis::from_i64(2)),
+        );
+        let mut many: Vec<Follower> = (0..FOLLOWERS_PER_TENANT_MAX)
+            .map(|_| followers.follow(one).expect("a seat"))
+            .collect();
+        assert_eq!(followers.follow(one).expect_err("is full"), NoSeat::Tenant);
+        assert_eq!(followers.followers(), FOLLOWERS_PER_TENANT_MAX);
+        let mut other = followers.follow(two).expect("another tenant's seat");
+        many.pop();
+        let mut again = followers.follow(one).expect("a seat that was given back");
+
+        followers.wake([one]);
+        assert!(again.woken().await);
+        assert!(!other.woken.has_changed().expect("is open"));
+
+        many.clear();
+        drop(again);
+        assert_eq!(
+            followers.tenants.len(),
+            1,
+            "nobody follows the first any more"
+        );
+        followers.close();
+        assert!(!other.woken().await);
+        assert_eq!(
+            followers.follow(two).expect_err("is closed"),
+            NoSeat::Service
+        );
+    }
+
+    /// A store of the first version, with events of a call and a sample for one webhook.
+    #[actix::test]
+    async fn events_from_before_positions_get_theirs_in_the_order_of_their_ids() {
+        for (_keep, store) in dikala_testkit::both().await {
+            let db = store.writer();
+            let schema = store.for_schema().await.expect("a connection");
+            let all = u32::try_from(Migrator::migrations().len()).expect("a few");
+            Migrator::down(&schema, Some(all - 1))
+                .await
+                .expect("goes back");
+            let tenant = TenantId::new(Millis::from_i64(1));
+            let ids: Vec<EventId> = (1..=3).map(|n| event(tenant, n).id).collect();
+            for id in [ids[2], ids[0], ids[1]] {
+                let row = format!(
+                    "INSERT INTO events (id, tenant_id, kind, occurred_at, body) \
+                     VALUES ('{id}', '{tenant}', 'credits.low', 1, '{{}}')"
+                );
+                db.execute_unprepared(&row).await.expect("is written");
+            }
+            let sample = format!(
+                "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, kind, status, attempts, lease_until, is_test, created_at) \
+                 VALUES ('dlv_1', '{tenant}', 'wh_1', '{}', 'credits.low', 'succeeded', 1, 0, TRUE, 1)",
+                ids[1]
+            );
+            db.execute_unprepared(&sample).await.expect("is written");
+            Migrator::up(&schema, None).await.expect("goes on");
+
+            commit(store.clone(), event(tenant, 4)).await;
+            let seen = after(&store, tenant, 0, 10).await.expect("reads");
+            let seen: Vec<(Option<i64>, bool)> =
+                seen.iter().map(|e| (e.position, e.is_test)).collect();
+            assert_eq!(seen, [(Some(1), false), (Some(2), false), (Some(3), false)]);
+            let first = position(&store, tenant, ids[0]).await.expect("reads");
+            let third = position(&store, tenant, ids[2]).await.expect("reads");
+            let of_sample = position(&store, tenant, ids[1]).await.expect("reads");
+            assert_eq!((first, third, of_sample), (Some(1), Some(2), None));
+        }
+    }
+}

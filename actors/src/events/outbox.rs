@@ -1,0 +1,333 @@
+//! Announcing: an event and its delivery rows are written in the transaction of what they announce, so neither can be
+//! without the other. Delivering comes after the commit and may be lost without losing an event.
+//!
+//! Each event gets its position in the order of its tenant's commits here. The positions come from a row of the tenant that is
+//! kept until the transaction ends, so they are taken right before the last write: others of the tenant wait no longer than
+//! for that and the commit. Rows of several tenants are taken in the order of their ids, so that nobody waits in a circle.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    sync::Arc,
+};
+
+use actix::{Message, Recipient};
+use dikala_entities::{
+    CallId, DeliveryId, EventId, EventKind, Millis, TenantId, WebhookId,
+    batch::BatchWrite,
+    rows::{Kind, json_rows, json_statement},
+    store::Transaction,
+};
+use sea_orm::{ConnectionTrait, DbBackend, DbErr};
+use serde::Serialize;
+
+use crate::events::followers::Followers;
+
+/// How long a delivery belongs to the node that wrote it before another may take it, in milliseconds.
+pub const DELIVERY_LEASE_MS: i64 = 60_000;
+
+/// An event that is about to be committed.
+#[derive(Clone, Debug)]
+pub struct NewEvent {
+    pub id: EventId,
+    pub tenant: TenantId,
+    pub call: Option<CallId>,
+    pub kind: EventKind,
+    pub at: Millis,
+    /// The exact bytes that every delivery carries.
+    pub body: Arc<str>,
+    /// A sample: it tells of nothing that happened.
+    pub is_test: bool,
+}
+
+impl NewEvent {
+    /// An event that happened at `at`, with the payload of its kind. `now` stamps its id.
+    pub fn new(
+        kind: EventKind,
+        tenant: TenantId,
+        call: Option<CallId>,
+        at: Millis,
+        now: Millis,
+        data: &impl Serialize,
+    ) -> Self {
+        #[derive(Serialize)]
+        struct Body<'a, D> {
+            event: EventKind,
+            timestamp: Millis,
+            data: &'a D,
+        }
+        let body = serde_json::to_string(&Body {
+            event: kind,
+            timestamp: at,
+            data,
+        })
+        .expect("payloads are plain structs and JSON values");
+        Self {
+            id: EventId::new(now),
+            tenant,
+            call,
+            kind,
+            at,
+            body: body.into(),
+            is_test: false,
+        }
+    }
+}
+
+/// A committed event on its way to one webhook; needs no read to be delivered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dispatch {
+    pub delivery: DeliveryId,
+    pub webhook: WebhookId,
+    pub tenant: TenantId,
+    pub event: EventId,
+    pub kind: EventKind,
+    pub call: Option<CallId>,
+    pub body: Arc<str>,
+    /// Attempts already made: 0 for a fresh delivery.
+    pub attempts: i64,
+    pub is_test: bool,
+}
+
+/// Deliveries that were just committed. A fact: who cannot take it finds them in the table later.
+#[derive(Clone, Debug, Message)]
+#[rtype(result = "()")]
+pub struct Deliver(pub Vec<Dispatch>);
+
+/// What was announced, once it is committed.
+#[derive(Debug, Default)]
+pub struct Announced {
+    pub dispatches: Vec<Dispatch>,
+    pub tenants: BTreeSet<TenantId>,
+}
+
+/// Who hears of what was committed: the dispatcher, and who follows the tenant's events.
+#[derive(Clone, Debug, Default)]
+pub struct Audience {
+    pub deliver: Option<Recipient<Deliver>>,
+    pub followers: Followers,
+}
+
+impl Audience {
+    /// Tells them. Call it after the commit.
+    pub fn tell(&self, announced: Announced) {
+        self.followers.wake(announced.tenants);
+        if let Some(deliver) = &self.deliver
+            && !announced.dispatches.is_empty()
+        {
+            // A full mailbox costs time only: the dispatcher reads the table too.
+            let _ = deliver.try_send(Deliver(announced.dispatches));
+        }
+    }
+}
+
+/// What is to be written of events, and who is told once that is committed.
+#[derive(Debug, Default)]
+pub struct Announcement {
+    /// The rows of the events, and one delivery for each active webhook that subscribed to their kind. The deliveries are leased
+    /// to this node, whose dispatcher is told of them after the commit.
+    pub writes: Vec<BatchWrite>,
+    pub announced: Announced,
+}
+
+/// What a tenant's events need to know.
+struct Tenant {
+    /// The position of the next event.
+    next: i64,
+    webhooks: Vec<(WebhookId, Vec<String>)>,
+}
+
+/// Gives events their positions and finds who wants them. From here on others of these tenants wait for the commit.
+pub async fn announce(
+    txn: &Transaction,
+    events: &[NewEvent],
+    node: &str,
+    now: Millis,
+) -> Result<Announcement, DbErr> {
+    if events.is_empty() {
+        return Ok(Announcement::default());
+    }
+    let mut tenants = take_positions(txn, events).await?;
+    let mut dispatches = Vec::new();
+    for event in events {
+        let subscribed = |kinds: &Vec<String>| kinds.iter().any(|kind| kind == event.kind.as_str());
+        let webhooks = tenants.get(&event.tenant).into_iter();
+        let webhooks = webhooks.flat_map(|tenant| &tenant.webhooks);
+        let theirs = webhooks.filter(|(_, kinds)| subscribed(kinds));
+        dispatches.extend(theirs.map(|(webhook, _)| dispatch(event, *webhook, now)));
+    }
+    Ok(Announcement {
+        writes: vec![
+            write_of_events(events, &mut tenants)?,
+            write_of_deliveries(&dispatches, node, now),
+        ],
+        announced: Announced {
+            dispatches,
+            tenants: events.iter().map(|event| event.tenant).collect(),
+        },
+    })
+}
+
+/// Writes events with their deliveries, and nothing else.
+pub async fn write(
+    txn: &Transaction,
+    events: &[NewEvent],
+    node: &str,
+    now: Millis,
+) -> Result<Announced, DbErr> {
+    let announcement = announce(txn, events, node, now).await?;
+    written(txn.write_all(&announcement.writes).await?)?;
+    Ok(announcement.announced)
+}
+
+/// Writes events that followers see, without deliveries.
+pub async fn write_events(txn: &Transaction, events: &[NewEvent]) -> Result<(), DbErr> {
+    let mut tenants = take_positions(txn, events).await?;
+    let write = write_of_events(events, &mut tenants)?;
+    written(txn.write_all(&[write]).await?)
+}
+
+fn written(all: bool) -> Result<(), DbErr> {
+    if all {
+        Ok(())
+    } else {
+        Err(DbErr::Custom("an event is there already".to_owned()))
+    }
+}
+
+fn dispatch(event: &NewEvent, webhook: WebhookId, now: Millis) -> Dispatch {
+    Dispatch {
+        delivery: DeliveryId::new(now),
+        webhook,
+        tenant: event.tenant,
+        event: event.id,
+        kind: event.kind,
+        call: event.call,
+        body: Arc::clone(&event.body),
+        attempts: 0,
+        is_test: false,
+    }
+}
+
+/// The next positions of the tenants of these events, and who of theirs subscribed to what.
+async fn take_positions(
+    txn: &Transaction,
+    events: &[NewEvent],
+) -> Result<HashMap<TenantId, Tenant>, DbErr> {
+    #[derive(Serialize)]
+    struct Row {
+        tenant_id: TenantId,
+        count: i64,
+    }
+    let mut counts: BTreeMap<TenantId, i64> = BTreeMap::new();
+    for event in events {
+        *counts.entry(event.tenant).or_default() += 1;
+    }
+    let rows: Vec<Row> = counts
+        .iter()
+        .map(|(tenant_id, count)| Row {
+            tenant_id: *tenant_id,
+            count: *count,
+        })
+        .collect();
+    let backend = txn.get_database_backend();
+    let webhooks = match backend {
+        DbBackend::Postgres => "json_agg(json_build_array(w.id, w.events::json))::text",
+        _ => "json_group_array(json_array(w.id, json(w.events)))",
+    };
+    let source = json_rows(
+        backend,
+        &[("tenant_id", Kind::Text), ("count", Kind::BigInt)],
+    );
+    let sql = format!(
+        "INSERT INTO event_positions (tenant_id, last) SELECT tenant_id, count FROM {source} WHERE true ORDER BY tenant_id \
+         ON CONFLICT (tenant_id) DO UPDATE SET last = event_positions.last + excluded.last \
+         RETURNING tenant_id, last, (SELECT {webhooks} FROM webhooks w \
+         WHERE w.tenant_id = event_positions.tenant_id AND w.is_active) AS webhooks"
+    );
+    let taken = txn
+        .query_all_raw(json_statement(backend, sql, &rows)?)
+        .await?;
+    let mut tenants = HashMap::new();
+    for row in taken {
+        let tenant: TenantId = row.try_get("", "tenant_id")?;
+        let last: i64 = row.try_get("", "last")?;
+        let webhooks: Option<String> = row.try_get("", "webhooks")?;
+        let webhooks = webhooks.map_or(Ok(Vec::new()), |json| serde_json::from_str(&json));
+        let known = Tenant {
+            next: last - counts.get(&tenant).copied().unwrap_or_default() + 1,
+            webhooks: webhooks.map_err(|error| DbErr::Json(error.to_string()))?,
+        };
+        tenants.insert(tenant, known);
+    }
+    Ok(tenants)
+}
+
+/// An event that is there already was committed before, with its deliveries, and the answer was lost.
+fn write_of_events(
+    events: &[NewEvent],
+    tenants: &mut HashMap<TenantId, Tenant>,
+) -> Result<BatchWrite, DbErr> {
+    let mut rows = Vec::with_capacity(events.len());
+    for event in events {
+        let tenant = tenants.get_mut(&event.tenant);
+        let tenant = tenant
+            .ok_or_else(|| DbErr::RecordNotFound("a tenant's position of events".to_owned()))?;
+        rows.push(vec![
+            event.id.into(),
+            event.tenant.into(),
+            event.call.into(),
+            event.kind.into(),
+            event.at.into(),
+            event.body.to_string().into(),
+            tenant.next.into(),
+            event.is_test.into(),
+        ]);
+        tenant.next += 1;
+    }
+    let sql = "INSERT INTO events (id, tenant_id, call_id, kind, occurred_at, body, position, is_test) \
+               SELECT id, tenant_id, call_id, kind, occurred_at, body, position, is_test FROM {rows} WHERE true \
+               ON CONFLICT (id) DO NOTHING";
+    let columns = [
+        ("id", Kind::Text),
+        ("tenant_id", Kind::Text),
+        ("call_id", Kind::Text),
+        ("kind", Kind::Text),
+        ("occurred_at", Kind::BigInt),
+        ("body", Kind::Text),
+        ("position", Kind::BigInt),
+        ("is_test", Kind::Boolean),
+    ];
+    Ok(BatchWrite::new(sql, &columns, rows))
+}
+
+fn write_of_deliveries(dispatches: &[Dispatch], node: &str, now: Millis) -> BatchWrite {
+    let row = |dispatch: &Dispatch| {
+        vec![
+            dispatch.delivery.into(),
+            dispatch.tenant.into(),
+            dispatch.webhook.into(),
+            dispatch.event.into(),
+            dispatch.call.into(),
+            dispatch.kind.into(),
+            now.into(),
+            node.to_owned().into(),
+            now.plus_ms(DELIVERY_LEASE_MS).into(),
+        ]
+    };
+    let sql = "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, call_id, kind, status, attempts, \
+               next_attempt_at, lease_owner, lease_until, is_test, created_at) \
+               SELECT id, tenant_id, webhook_id, event_id, call_id, kind, 'pending', 0, now, lease_owner, \
+               lease_until, false, now FROM {rows}";
+    let columns = [
+        ("id", Kind::Text),
+        ("tenant_id", Kind::Text),
+        ("webhook_id", Kind::Text),
+        ("event_id", Kind::Text),
+        ("call_id", Kind::Text),
+        ("kind", Kind::Text),
+        ("now", Kind::BigInt),
+        ("lease_owner", Kind::Text),
+        ("lease_until", Kind::BigInt),
+    ];
+    BatchWrite::new(sql, &columns, dispatches.iter().map(row).collect())
+}

@@ -1,0 +1,301 @@
+//! The one answer to one request, read off a connection byte by byte and written anew in the plainest form of HTTP/1.1, so
+//! that whoever reads it afterwards can neither see an interim answer nor read past the end. Pure.
+//!
+//! What a server may say is RFC 9112: interim answers first, then a head whose body has a length, comes in chunks, or ends
+//! with the connection.
+
+mod head;
+
+use bytes::{Buf, BufMut, BytesMut};
+
+use self::head::{HEADERS_MAX, understood};
+
+/// Interim answers (100, 102, 103 and their like) that are skipped before the one that counts.
+const INTERIM_MAX: u32 = 32;
+/// The heads of an answer, interim ones included, in bytes.
+const HEADS_BYTES_MAX: usize = 64 * 1024;
+/// What the chunks of an answer may carry besides its body, in bytes: extensions and trailers.
+const EXTRAS_BYTES_MAX: usize = 16 * 1024;
+/// A chunk's size in hexadecimal digits: a number of 64 bits.
+const SIZE_DIGITS_MAX: usize = 16;
+/// How every answer begins.
+const BEGINNING: &[u8] = b"HTTP/1.";
+/// The end of a body in chunks.
+const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// What came is no answer that HTTP/1.1 knows, or one beyond the bounds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Invalid;
+
+/// How far an answer has come.
+#[derive(Debug)]
+pub(super) struct Answer {
+    state: State,
+    interim: u32,
+    heads_bytes: usize,
+    /// Bytes of the present head that were searched for its end.
+    searched: usize,
+    extras_bytes: usize,
+    /// Whether the server promised to take another request on this connection.
+    keeps: bool,
+}
+
+/// What comes next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Head,
+    /// So many bytes are still to come.
+    Sized(u64),
+    /// All that comes until the server closes.
+    UntilClosed,
+    ChunkSize,
+    ChunkData(u64),
+    ChunkEnd,
+    Trailers,
+    Done,
+}
+
+impl Answer {
+    pub(super) const fn new() -> Self {
+        Self {
+            state: State::Head,
+            interim: 0,
+            heads_bytes: 0,
+            searched: 0,
+            extras_bytes: 0,
+            keeps: false,
+        }
+    }
+
+    /// Whether the head that counts was read.
+    pub(super) fn has_head(&self) -> bool {
+        self.state != State::Head
+    }
+
+    /// Whether all of the answer was read.
+    pub(super) fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// Whether the connection may carry another request, once this answer is done and nothing follows it.
+    pub(super) const fn keeps(&self) -> bool {
+        self.keeps
+    }
+
+    /// Takes from `came` what belongs to the answer, as far as it can be understood, and adds it to `plain`. What follows
+    /// the end of the answer is left in `came`.
+    pub(super) fn read(
+        &mut self,
+        came: &mut BytesMut,
+        plain: &mut BytesMut,
+    ) -> Result<(), Invalid> {
+        while !came.is_empty() && !self.is_done() {
+            let goes_on = match self.state {
+                State::Head => self.head(came, plain)?,
+                State::Sized(left) => {
+                    let left = left - take(left, came, plain);
+                    self.state = if left == 0 {
+                        State::Done
+                    } else {
+                        State::Sized(left)
+                    };
+                    true
+                }
+                State::UntilClosed => {
+                    chunk(came.len() as u64, came, plain);
+                    true
+                }
+                State::ChunkSize => self.chunk_size(came)?,
+                State::ChunkData(left) => {
+                    let left = left - chunk(left, came, plain);
+                    self.state = if left == 0 {
+                        State::ChunkEnd
+                    } else {
+                        State::ChunkData(left)
+                    };
+                    true
+                }
+                State::ChunkEnd => self.chunk_end(came)?,
+                State::Trailers => self.trailer(came, plain)?,
+                State::Done => false,
+            };
+            if !goes_on {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The server closed the connection. Says whether the answer is complete by that.
+    pub(super) fn closed(&mut self, plain: &mut BytesMut) -> bool {
+        if self.state == State::UntilClosed {
+            plain.put_slice(LAST_CHUNK);
+            self.state = State::Done;
+        }
+        self.is_done()
+    }
+
+    /// Each of these returns whether there was enough to go on.
+    fn head(&mut self, came: &mut BytesMut, plain: &mut BytesMut) -> Result<bool, Invalid> {
+        let begun = came.len().min(BEGINNING.len());
+        if came[..begun] != BEGINNING[..begun] {
+            return Err(Invalid);
+        }
+        let Some(length) = self.head_length(came)? else {
+            return Ok(false);
+        };
+        let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
+        let mut parsed = httparse::Response::new(&mut headers);
+        let complete = httparse::ParserConfig::default()
+            .allow_spaces_after_header_name_in_responses(true)
+            .parse_response(&mut parsed, &came[..length])
+            .is_ok_and(|status| status.is_complete());
+        let status = parsed.code.filter(|_| complete).ok_or(Invalid)?;
+        match status {
+            // A connection that speaks something else from now on is of no use.
+            101 | 0..=99 => return Err(Invalid),
+            100..=199 => {
+                self.interim += 1;
+                if self.interim > INTERIM_MAX {
+                    return Err(Invalid);
+                }
+            }
+            _ => {
+                let head = understood(status, &parsed)?;
+                head.write(plain);
+                self.keeps = head.keeps;
+                self.state = head.framing;
+            }
+        }
+        came.advance(length);
+        self.searched = 0;
+        Ok(true)
+    }
+
+    /// The length of the head that `came` begins with, once its end is there.
+    fn head_length(&mut self, came: &[u8]) -> Result<Option<usize>, Invalid> {
+        // The end may begin in what was searched already: `\n`, perhaps `\r`, `\n`.
+        let from = self.searched.saturating_sub(2);
+        let end = came[from..].iter().enumerate().find_map(|(at, byte)| {
+            let rest = &came[from + at + 1..];
+            match (byte, rest) {
+                (b'\n', [b'\n', ..]) => Some(from + at + 2),
+                (b'\n', [b'\r', b'\n', ..]) => Some(from + at + 3),
+                _ => None,
+            }
+        });
+        self.searched = came.len();
+        let bytes = self.heads_bytes + end.unwrap_or(came.len());
+        if bytes > HEADS_BYTES_MAX {
+            return Err(Invalid);
+        }
+        if end.is_some() {
+            self.heads_bytes = bytes;
+        }
+        Ok(end)
+    }
+
+    fn chunk_size(&mut self, came: &mut BytesMut) -> Result<bool, Invalid> {
+        let Some(line) = self.line(came, SIZE_DIGITS_MAX)? else {
+            return Ok(false);
+        };
+        let digits = line
+            .iter()
+            .take_while(|byte| byte.is_ascii_hexdigit())
+            .count();
+        if digits == 0 || digits > SIZE_DIGITS_MAX {
+            return Err(Invalid);
+        }
+        // Blanks before an extension are bad style, and seen.
+        let extension = line[digits..].trim_ascii();
+        if !extension.is_empty() && extension[0] != b';' {
+            return Err(Invalid);
+        }
+        self.extra(line.len() - digits)?;
+        let size = std::str::from_utf8(&line[..digits])
+            .ok()
+            .and_then(|digits| u64::from_str_radix(digits, 16).ok())
+            .ok_or(Invalid)?;
+        self.state = if size == 0 {
+            State::Trailers
+        } else {
+            State::ChunkData(size)
+        };
+        Ok(true)
+    }
+
+    fn chunk_end(&mut self, came: &mut BytesMut) -> Result<bool, Invalid> {
+        let Some(line) = self.line(came, 0)? else {
+            return Ok(false);
+        };
+        if !line.is_empty() {
+            return Err(Invalid);
+        }
+        self.state = State::ChunkSize;
+        Ok(true)
+    }
+
+    /// Trailers are read and forgotten.
+    fn trailer(&mut self, came: &mut BytesMut, plain: &mut BytesMut) -> Result<bool, Invalid> {
+        let Some(line) = self.line(came, 0)? else {
+            return Ok(false);
+        };
+        if line.is_empty() {
+            plain.put_slice(LAST_CHUNK);
+            self.state = State::Done;
+        } else {
+            self.extra(line.len())?;
+        }
+        Ok(true)
+    }
+
+    /// The next line without its end, once all of it is there. So much of it counts as no extra.
+    fn line(&self, came: &mut BytesMut, free: usize) -> Result<Option<BytesMut>, Invalid> {
+        let room = free + EXTRAS_BYTES_MAX - self.extras_bytes;
+        // With the end of the line, which counts for nothing.
+        let seen = &came[..came.len().min(room + 2)];
+        let Some(end) = seen.iter().position(|byte| *byte == b'\n') else {
+            return if came.len() > room + 1 {
+                Err(Invalid)
+            } else {
+                Ok(None)
+            };
+        };
+        let mut line = came.split_to(end + 1);
+        line.truncate(end);
+        if line.last() == Some(&b'\r') {
+            line.truncate(end - 1);
+        }
+        if line.contains(&b'\r') {
+            return Err(Invalid);
+        }
+        Ok(Some(line))
+    }
+
+    fn extra(&mut self, bytes: usize) -> Result<(), Invalid> {
+        self.extras_bytes += bytes;
+        if self.extras_bytes > EXTRAS_BYTES_MAX {
+            return Err(Invalid);
+        }
+        Ok(())
+    }
+}
+
+/// Moves up to `most` bytes; says how many.
+fn take(most: u64, came: &mut BytesMut, plain: &mut BytesMut) -> u64 {
+    let count = came.len().min(usize::try_from(most).unwrap_or(usize::MAX));
+    plain.put_slice(&came.split_to(count));
+    count as u64
+}
+
+/// Moves up to `most` bytes as a chunk; says how many.
+fn chunk(most: u64, came: &mut BytesMut, plain: &mut BytesMut) -> u64 {
+    let count = most.min(came.len() as u64);
+    plain.put_slice(format!("{count:x}\r\n").as_bytes());
+    take(count, came, plain);
+    plain.put_slice(b"\r\n");
+    count
+}
+
+#[cfg(test)]
+mod tests;

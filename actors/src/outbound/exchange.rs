@@ -1,0 +1,175 @@
+//! One HTTP exchange with a tenant's server, held to a time and a size whatever the server does.
+
+use std::{fmt, time::Duration};
+
+use awc::{
+    ClientResponse,
+    http::{
+        Method, StatusCode, Uri,
+        header::{HOST, HeaderMap, HeaderValue},
+    },
+};
+use bytes::Bytes;
+use futures_util::StreamExt;
+
+use super::{
+    client::Client,
+    failure::{ErrorKind, Failure, broken_off, kind_of},
+};
+
+/// What is asked, without the body.
+#[derive(Clone, Debug)]
+pub struct Head {
+    pub method: Method,
+    pub uri: Uri,
+    pub headers: HeaderMap,
+}
+
+/// The answer of a server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    pub status: u16,
+    /// The `Retry-After` header as it came.
+    pub retry_after: Option<String>,
+    /// The beginning of the body.
+    pub body: Vec<u8>,
+    /// Whether the body went on beyond the limit.
+    pub truncated: bool,
+}
+
+/// As much of an answer as has come.
+#[derive(Debug, Default)]
+struct Come {
+    status: Option<StatusCode>,
+    body: Vec<u8>,
+}
+
+/// One exchange: connect, send, read the answer up to `body_max` bytes, all within `limit`. An answer whose body does not
+/// end is cut at `body_max` and counts by its status.
+pub async fn exchange(
+    client: &Client,
+    head: Head,
+    body: Bytes,
+    body_max: usize,
+    limit: Duration,
+) -> Result<Exchange, Failure> {
+    let mut come = Come::default();
+    let talk = talk(client, head, body, body_max, &mut come);
+    let ended = tokio::time::timeout(limit, talk).await;
+    match ended.unwrap_or(Err(ErrorKind::Timeout)) {
+        Ok(rest) => Ok(Exchange {
+            status: rest.status,
+            retry_after: rest.retry_after,
+            body: come.body,
+            truncated: rest.truncated,
+        }),
+        Err(kind) => Err(Failure {
+            kind,
+            status: come.status.map(|status| status.as_u16()),
+            body: come.body,
+        }),
+    }
+}
+
+/// An answer that is read as it comes.
+pub struct Open {
+    pub status: u16,
+    response: ClientResponse,
+}
+
+impl fmt::Debug for Open {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Open")
+            .field("status", &self.status)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Asks, and waits at most `limit` for the beginning of an answer that may last.
+pub async fn open(client: &Client, head: Head, limit: Duration) -> Result<Open, ErrorKind> {
+    let asked = tokio::time::timeout(limit, send(client, head, Bytes::new())).await;
+    let response = asked.unwrap_or(Err(ErrorKind::Timeout))?;
+    Ok(Open {
+        status: response.status().as_u16(),
+        response,
+    })
+}
+
+impl Open {
+    /// The next piece, waited for at most `limit`; none at the end.
+    pub async fn chunk(&mut self, limit: Duration) -> Result<Option<Bytes>, ErrorKind> {
+        let chunk = tokio::time::timeout(limit, self.response.next()).await;
+        let chunk = chunk.map_err(|_| ErrorKind::Timeout)?;
+        chunk.transpose().map_err(|error| broken_off(&error))
+    }
+}
+
+async fn send(client: &Client, head: Head, body: Bytes) -> Result<ClientResponse, ErrorKind> {
+    let (uri, host) = as_plain(&head.uri).ok_or(ErrorKind::Connect)?;
+    let http = match head.uri.scheme_str() {
+        Some("https") => &client.secure,
+        _ => &client.plain,
+    };
+    // Some servers take the body of these for the next request: nothing may come after it.
+    let misread = !body.is_empty() && matches!(head.method, Method::GET | Method::DELETE);
+    let mut request = http.request(head.method, uri).no_decompress();
+    if misread || !client.keeps {
+        request = request.force_close();
+    }
+    for (name, value) in head.headers {
+        request.headers_mut().insert(name, value);
+    }
+    request.headers_mut().insert(HOST, host);
+    let sent = request.send_body(body).await;
+    sent.map_err(|error| kind_of(&error))
+}
+
+/// The address without TLS, which the connector adds, and what the server is told it was asked as.
+fn as_plain(uri: &Uri) -> Option<(Uri, HeaderValue)> {
+    let authority = uri.authority()?;
+    let plain = Uri::builder()
+        .scheme("http")
+        .authority(authority.clone())
+        .path_and_query(uri.path_and_query()?.clone())
+        .build()
+        .ok()?;
+    Some((plain, HeaderValue::from_str(authority.as_str()).ok()?))
+}
+
+/// What an answer says besides its body.
+struct Told {
+    status: u16,
+    retry_after: Option<String>,
+    truncated: bool,
+}
+
+async fn talk(
+    client: &Client,
+    head: Head,
+    body: Bytes,
+    body_max: usize,
+    come: &mut Come,
+) -> Result<Told, ErrorKind> {
+    let mut response = send(client, head, body).await?;
+    come.status = Some(response.status());
+    let retry_after = response
+        .headers()
+        .get("retry-after")
+        .and_then(|value| value.to_str().ok())
+        .map(str::to_owned);
+    let mut truncated = false;
+    while let Some(chunk) = response.next().await {
+        let chunk = chunk.map_err(|error| broken_off(&error))?;
+        let room = body_max - come.body.len();
+        come.body.extend_from_slice(&chunk[..chunk.len().min(room)]);
+        if chunk.len() > room {
+            truncated = true;
+            break;
+        }
+    }
+    Ok(Told {
+        status: response.status().as_u16(),
+        retry_after,
+        truncated,
+    })
+}

@@ -1,0 +1,76 @@
+//! Outbound requests that may go to this machine, for tests.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use dikala_entities::{OutboundUrl, UrlPolicy};
+use dikala_testkit::Receiver;
+
+use super::{Guard, Outbound};
+
+fn local_guard() -> Guard {
+    Guard {
+        allow_cidrs: vec!["127.0.0.0/8".parse().expect("a range")],
+        allow_http: true,
+        ..Guard::default()
+    }
+}
+
+/// Outbound requests that may go to the loopback.
+pub(crate) fn local_outbound() -> Outbound {
+    Outbound::new(local_guard(), None).expect("outbound")
+}
+
+/// A name server of which every name is this machine, and which never answers for those that begin with `hang`, as long as
+/// this is kept.
+pub(crate) struct SlowNames {
+    pub(crate) outbound: Outbound,
+    /// Names that were asked for and have no answer.
+    pub(crate) hanging: Arc<AtomicUsize>,
+    _release: std::sync::mpsc::Sender<()>,
+}
+
+impl SlowNames {
+    pub(crate) fn start() -> Self {
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let released = Mutex::new(released);
+        let hanging = Arc::new(AtomicUsize::new(0));
+        let asked = Arc::clone(&hanging);
+        let outbound = Outbound::with_names(local_guard(), move |name| {
+            if name.starts_with("hang") {
+                asked.fetch_add(1, Ordering::SeqCst);
+                // One waits for the channel's end, the others for his lock.
+                let _ = released.lock().map(|released| released.recv());
+            }
+            Ok(vec![std::net::IpAddr::from([127, 0, 0, 1])])
+        });
+        Self {
+            outbound: outbound.expect("outbound"),
+            hanging,
+            _release: release,
+        }
+    }
+
+    /// The address of a receiver under a name.
+    pub(crate) fn url(receiver: &Receiver, name: &str) -> OutboundUrl {
+        let url = format!("http://{name}.example.com:{}/", receiver.address.port());
+        OutboundUrl::parse(&url, UrlPolicy { allow_http: true }).expect("an address")
+    }
+
+    /// Waits until so many look-ups hang.
+    pub(crate) async fn wait_for(&self, count: usize) {
+        let reached = async {
+            while self.hanging.load(Ordering::SeqCst) < count {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(20), reached)
+            .await
+            .expect("the names are asked for");
+    }
+}

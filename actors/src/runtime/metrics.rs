@@ -1,0 +1,198 @@
+//! What actors show of their messages: plain integers, counted where it happens and read without asking them.
+
+use std::{
+    any::type_name,
+    collections::BTreeMap,
+    sync::{
+        Mutex, PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+/// All meters, in the order in which their first actors started.
+static METERS: Mutex<Vec<&'static ActorMeter>> = Mutex::new(Vec::new());
+
+/// Every kind of actor that has run in this process.
+pub fn meters() -> Vec<&'static ActorMeter> {
+    METERS
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .clone()
+}
+
+/// Counts and times over all actors of one kind. Times are in microseconds.
+#[derive(Debug)]
+pub struct ActorMeter {
+    name: &'static str,
+    registered: AtomicBool,
+    running: AtomicI64,
+    restarts: AtomicU64,
+    messages: RwLock<BTreeMap<&'static str, &'static MessageMeter>>,
+}
+
+/// Counts and times of one kind of message to one kind of actor.
+#[derive(Debug, Default)]
+pub struct MessageMeter {
+    depth: AtomicI64,
+    depth_max: AtomicI64,
+    handled: AtomicU64,
+    lost: AtomicU64,
+    wait_us: AtomicU64,
+    wait_us_max: AtomicU64,
+    handling_us: AtomicU64,
+    handling_us_max: AtomicU64,
+}
+
+/// What a [`MessageMeter`] shows at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageReading {
+    /// The message's type, without its path.
+    pub message: &'static str,
+    /// Messages in mailboxes now.
+    pub depth: i64,
+    /// The most there ever were.
+    pub depth_max: i64,
+    /// Messages that a handler took.
+    pub handled: u64,
+    /// Messages that nobody will handle: the actor was gone, or the sender had given up.
+    pub lost: u64,
+    /// From sending to handling, summed.
+    pub wait_us: u64,
+    /// The longest wait.
+    pub wait_us_max: u64,
+    /// In the handler itself, summed; what a handler awaits is not in it.
+    pub handling_us: u64,
+    /// The longest.
+    pub handling_us_max: u64,
+}
+
+impl ActorMeter {
+    /// A meter that shows nothing yet.
+    pub const fn new(name: &'static str) -> Self {
+        Self {
+            name,
+            registered: AtomicBool::new(false),
+            running: AtomicI64::new(0),
+            restarts: AtomicU64::new(0),
+            messages: RwLock::new(BTreeMap::new()),
+        }
+    }
+
+    /// The kind of actor, as metrics name it.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// Actors of this kind running now.
+    pub fn running(&self) -> i64 {
+        self.running.load(Relaxed)
+    }
+
+    /// How often one was brought back, or given up, after a panic.
+    pub fn restarts(&self) -> u64 {
+        self.restarts.load(Relaxed)
+    }
+
+    pub(super) fn started(&self) {
+        self.running.fetch_add(1, Relaxed);
+    }
+
+    pub(super) fn stopped(&self) {
+        self.running.fetch_sub(1, Relaxed);
+    }
+
+    pub(super) fn panicked(&self) {
+        self.restarts.fetch_add(1, Relaxed);
+    }
+
+    /// One reading per kind of message, by name.
+    pub fn readings(&self) -> Vec<MessageReading> {
+        let messages = self.messages.read().unwrap_or_else(PoisonError::into_inner);
+        messages
+            .iter()
+            .map(|(message, meter)| meter.reading(message))
+            .collect()
+    }
+
+    pub(super) fn register(&'static self) {
+        if !self.registered.swap(true, Relaxed) {
+            METERS
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .push(self);
+        }
+    }
+
+    pub(super) fn message<M>(&self) -> &'static MessageMeter {
+        let name = short_name(type_name::<M>());
+        let known = {
+            let messages = self.messages.read().unwrap_or_else(PoisonError::into_inner);
+            messages.get(name).copied()
+        };
+        known.unwrap_or_else(|| {
+            let mut messages = self
+                .messages
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            // Leaked on purpose: one per kind of message in the program, for its whole life.
+            messages
+                .entry(name)
+                .or_insert_with(|| Box::leak(Box::default()))
+        })
+    }
+}
+
+/// `a::b::Pair<c::D>` → `Pair<c::D>`: enough to tell messages apart.
+fn short_name(path: &'static str) -> &'static str {
+    let generics = path.find('<').unwrap_or(path.len());
+    path[..generics]
+        .rfind("::")
+        .map_or(path, |i| &path[i + 2..])
+}
+
+impl MessageMeter {
+    pub(super) fn sent(&self) {
+        let depth = self.depth.fetch_add(1, Relaxed) + 1;
+        self.depth_max.fetch_max(depth, Relaxed);
+    }
+
+    /// It left the mailbox.
+    pub(super) fn taken(&self, sent: Instant) {
+        let waited_us = micros(sent);
+        self.depth.fetch_sub(1, Relaxed);
+        self.wait_us.fetch_add(waited_us, Relaxed);
+        self.wait_us_max.fetch_max(waited_us, Relaxed);
+    }
+
+    /// A handler took it at `began` and is done with it.
+    pub(super) fn handled(&self, began: Instant) {
+        let took_us = micros(began);
+        self.handled.fetch_add(1, Relaxed);
+        self.handling_us.fetch_add(took_us, Relaxed);
+        self.handling_us_max.fetch_max(took_us, Relaxed);
+    }
+
+    /// Nobody will handle it.
+    pub(super) fn lost(&self) {
+        self.lost.fetch_add(1, Relaxed);
+    }
+
+    fn reading(&self, message: &'static str) -> MessageReading {
+        MessageReading {
+            message,
+            depth: self.depth.load(Relaxed),
+            depth_max: self.depth_max.load(Relaxed),
+            handled: self.handled.load(Relaxed),
+            lost: self.lost.load(Relaxed),
+            wait_us: self.wait_us.load(Relaxed),
+            wait_us_max: self.wait_us_max.load(Relaxed),
+            handling_us: self.handling_us.load(Relaxed),
+            handling_us_max: self.handling_us_max.load(Relaxed),
+        }
+    }
+}
+
+fn micros(since: Instant) -> u64 {
+    u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,324 @@
+//! Who goes next where only so many can go at once: those who wait are taken in turn, one of each holder after the other, and
+//! no holder has so many turns that one who has none yet waits for them to end.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt,
+    hash::Hash,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::oneshot;
+
+use crate::runtime::shares::fair;
+
+/// Hands turns out. Cheap to clone; all clones share them.
+pub struct Turns<K: Hash + Eq + Clone>(Arc<Shared<K>>);
+
+struct Shared<K: Hash + Eq + Clone> {
+    max: usize,
+    each: usize,
+    state: Mutex<State<K>>,
+}
+
+struct State<K: Hash + Eq + Clone> {
+    held: usize,
+    by_holder: HashMap<K, usize>,
+    waiting: HashMap<K, VecDeque<Waiting<K>>>,
+    /// Those for whom somebody waits, each once; the first is the next.
+    round: VecDeque<K>,
+}
+
+struct Waiting<K: Hash + Eq + Clone> {
+    since: Instant,
+    turn: oneshot::Sender<Turn<K>>,
+}
+
+/// The right to go, until it is dropped.
+pub struct Turn<K: Hash + Eq + Clone> {
+    /// None once it is given back.
+    holder: Option<K>,
+    shared: Arc<Shared<K>>,
+}
+
+impl<K: Hash + Eq + Clone> Turns<K> {
+    /// `max` at once, and `each` for one holder at most; once half are taken, he gets a part of the other half that leaves as
+    /// much for one who has none.
+    pub fn new(max: usize, each: usize) -> Self {
+        let state = State {
+            held: 0,
+            by_holder: HashMap::new(),
+            waiting: HashMap::new(),
+            round: VecDeque::new(),
+        };
+        Self(Arc::new(Shared {
+            max,
+            each,
+            state: Mutex::new(state),
+        }))
+    }
+
+    /// Waits for a turn. Of one holder, they come in the order of asking.
+    pub async fn take(&self, holder: K) -> Turn<K> {
+        match self.ask(holder) {
+            Ok(turn) => turn,
+            // Whoever waits is in the queue, and the queue holds the sender until he has his turn.
+            Err(turn) => turn.await.expect("nobody forgets who waits"),
+        }
+    }
+
+    /// How long the first of a holder's has waited already; none where none waits.
+    pub fn waited(&self, holder: &K) -> Option<Duration> {
+        let state = self.0.state();
+        let mut waiting = state.waiting.get(holder)?.iter();
+        let first = waiting.find(|waiting| !waiting.turn.is_closed())?;
+        Some(first.since.elapsed())
+    }
+
+    fn ask(&self, holder: K) -> Result<Turn<K>, oneshot::Receiver<Turn<K>>> {
+        let mut state = self.0.state();
+        if !state.waiting.contains_key(&holder) && state.may(&self.0, &holder) {
+            state.count(&holder);
+            return Ok(self.0.turn(holder));
+        }
+        let (turn, given) = oneshot::channel();
+        let waiting = Waiting {
+            since: Instant::now(),
+            turn,
+        };
+        let State {
+            waiting: queues,
+            round,
+            ..
+        } = &mut *state;
+        queues
+            .entry(holder)
+            .or_insert_with_key(|holder| {
+                round.push_back(holder.clone());
+                VecDeque::new()
+            })
+            .push_back(waiting);
+        Err(given)
+    }
+}
+
+impl<K: Hash + Eq + Clone> Shared<K> {
+    fn state(&self) -> MutexGuard<'_, State<K>> {
+        // Each change is one step: it is whole also after a panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn turn(self: &Arc<Self>, holder: K) -> Turn<K> {
+        Turn {
+            holder: Some(holder),
+            shared: Arc::clone(self),
+        }
+    }
+
+    /// Gives what is free to those who wait. Who left meanwhile gives his turn back, and this goes on.
+    fn hand_out(self: &Arc<Self>) {
+        loop {
+            let next = self.state().next(self);
+            let Some((holder, waiting)) = next else {
+                return;
+            };
+            if let Err(mut turn) = waiting.turn.send(self.turn(holder)) {
+                // Given back here and not by its drop, which would come here again for each who left.
+                if let Some(holder) = turn.holder.take() {
+                    self.state().uncount(&holder);
+                }
+            }
+        }
+    }
+}
+
+impl<K: Hash + Eq + Clone> State<K> {
+    fn may(&self, shared: &Shared<K>, holder: &K) -> bool {
+        let own = self.by_holder.get(holder).copied().unwrap_or(0);
+        let most = fair(shared.max, shared.each, self.held, self.by_holder.len());
+        self.held < shared.max && own < most
+    }
+
+    /// The next who may go, already counted.
+    fn next(&mut self, shared: &Shared<K>) -> Option<(K, Waiting<K>)> {
+        for _ in 0..self.round.len() {
+            let holder = self.round.pop_front()?;
+            if !self.may(shared, &holder) {
+                self.round.push_back(holder);
+                continue;
+            }
+            let queue = self.waiting.get_mut(&holder);
+            let first = queue.and_then(|queue| {
+                // Who left takes nobody's turn.
+                while queue.front().is_some_and(|first| first.turn.is_closed()) {
+                    queue.pop_front();
+                }
+                let first = queue.pop_front();
+                first.map(|first| (first, queue.is_empty()))
+            });
+            match first {
+                Some((first, was_last)) => {
+                    if was_last {
+                        self.waiting.remove(&holder);
+                    } else {
+                        self.round.push_back(holder.clone());
+                    }
+                    self.count(&holder);
+                    return Some((holder, first));
+                }
+                None => drop(self.waiting.remove(&holder)),
+            }
+        }
+        None
+    }
+
+    fn count(&mut self, holder: &K) {
+        self.held += 1;
+        *self.by_holder.entry(holder.clone()).or_default() += 1;
+    }
+
+    fn uncount(&mut self, holder: &K) {
+        self.held = self.held.saturating_sub(1);
+        if let Some(own) = self.by_holder.get_mut(holder) {
+            *own = own.saturating_sub(1);
+            if *own == 0 {
+                self.by_holder.remove(holder);
+            }
+        }
+    }
+}
+
+impl<K: Hash + Eq + Clone> Drop for Turn<K> {
+    fn drop(&mut self) {
+        if let Some(holder) = self.holder.take() {
+            self.shared.state().uncount(&holder);
+            self.shared.hand_out();
+        }
+    }
+}
+
+impl<K: Hash + Eq + Clone> Clone for Turns<K> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<K: Hash + Eq + Clone> fmt::Debug for Turns<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Turns")
+            .field("max", &self.0.max)
+            .field("each", &self.0.each)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<K: Hash + Eq + Clone> fmt::Debug for Turn<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Turn(…)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{future::Future, pin::Pin};
+
+    use futures_util::{FutureExt, future::poll_immediate};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Asked = Pin<Box<dyn Future<Output = Turn<u8>>>>;
+
+    /// Asks, and stands in the queue where there is no turn at once.
+    fn ask(turns: &Turns<u8>, holder: u8) -> Result<Turn<u8>, Asked> {
+        let turns = turns.clone();
+        let mut asked: Asked = Box::pin(async move { turns.take(holder).await });
+        match (&mut asked).now_or_never() {
+            Some(turn) => Ok(turn),
+            None => Err(asked),
+        }
+    }
+
+    fn flood(turns: &Turns<u8>, holder: u8, count: usize) -> (Vec<Turn<u8>>, Vec<Asked>) {
+        let (mut held, mut waiting) = (Vec::new(), Vec::new());
+        for _ in 0..count {
+            match ask(turns, holder) {
+                Ok(turn) => held.push(turn),
+                Err(asked) => waiting.push(asked),
+            }
+        }
+        (held, waiting)
+    }
+
+    #[test]
+    fn who_has_none_yet_does_not_wait_for_who_has_many() {
+        let turns = Turns::new(16, 8);
+        let (held, waiting) = flood(&turns, 1, 100);
+        assert_eq!((held.len(), waiting.len()), (8, 92));
+        assert!(turns.waited(&1).is_some() && turns.waited(&2).is_none());
+        assert!(ask(&turns, 2).is_ok());
+        drop((held, waiting));
+        assert_eq!(turns.0.state().held, 0);
+        assert!(turns.waited(&1).is_none());
+    }
+
+    #[actix::test]
+    async fn those_who_wait_are_taken_one_of_each_after_the_other() {
+        let turns = Turns::new(1, 1);
+        let first = turns.take(0).await;
+        let (_, mut many) = flood(&turns, 1, 3);
+        let (_, mut few) = flood(&turns, 2, 1);
+        // The first of each waits in vain.
+        drop(many.remove(0));
+        drop(first);
+        let (second, third) = (many.remove(0).await, poll_immediate(&mut few[0]).await);
+        assert!(third.is_none());
+        drop(second);
+        let third = few.remove(0).await;
+        assert!(poll_immediate(&mut many[0]).await.is_none());
+        drop(third);
+        drop(many.remove(0).await);
+        assert!(turns.0.state().round.is_empty() && turns.0.state().waiting.is_empty());
+    }
+
+    proptest! {
+        /// Whoever asks, leaves and goes: never more than may, nobody forgotten, and everything comes back.
+        #[test]
+        fn every_turn_is_given_once_and_comes_back(steps in prop::collection::vec((0_u8..4, 0_u8..4), 1..200), max in 1_usize..6) {
+            let turns = Turns::new(max, max);
+            let (mut held, mut waiting): (Vec<Turn<u8>>, Vec<Asked>) = (Vec::new(), Vec::new());
+            for (holder, step) in steps {
+                match step {
+                    0 | 1 => match ask(&turns, holder) {
+                        Ok(turn) => held.push(turn),
+                        Err(asked) => waiting.push(asked),
+                    },
+                    2 if !held.is_empty() => drop(held.remove(usize::from(holder) % held.len())),
+                    3 if !waiting.is_empty() => drop(waiting.remove(usize::from(holder) % waiting.len())),
+                    _ => {}
+                }
+                prop_assert!(turns.0.state().held <= max);
+            }
+            loop {
+                let before = held.len() + waiting.len();
+                let mut left = Vec::new();
+                for mut asked in waiting {
+                    match (&mut asked).now_or_never() {
+                        Some(turn) => held.push(turn),
+                        None => left.push(asked),
+                    }
+                }
+                waiting = left;
+                prop_assert!(before == 0 || !held.is_empty(), "{} wait and nobody goes", waiting.len());
+                if waiting.is_empty() {
+                    break;
+                }
+                held.clear();
+            }
+            held.clear();
+            let state = turns.0.state();
+            prop_assert!(state.held == 0 && state.waiting.is_empty() && state.round.is_empty() && state.by_holder.is_empty());
+        }
+    }
+}

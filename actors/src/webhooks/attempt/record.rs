@@ -1,0 +1,79 @@
+//! An attempt that is over, as it goes into the table.
+
+use dikala_entities::{DeliveryId, Millis, TenantId, WebhookId};
+
+use crate::{
+    events::outbox::Dispatch,
+    outbound::{ErrorKind, Exchange, Failure},
+    webhooks::retry::{JITTER_PERMILLE_MAX, Schedule, Verdict},
+};
+
+/// What came of one attempt.
+#[derive(Debug)]
+pub(in crate::webhooks) struct AttemptRecord {
+    pub(in crate::webhooks) delivery: DeliveryId,
+    pub(in crate::webhooks) webhook: WebhookId,
+    pub(in crate::webhooks) tenant: TenantId,
+    /// 1 for the first attempt.
+    pub(in crate::webhooks) number: i64,
+    pub(in crate::webhooks) is_test: bool,
+    pub(in crate::webhooks) started_at: Millis,
+    pub(in crate::webhooks) ended_at: Millis,
+    /// Of the exchange alone, on the monotonic clock.
+    pub(in crate::webhooks) duration_ms: i64,
+    pub(in crate::webhooks) status_code: Option<u16>,
+    /// None where a whole answer came, whatever its status.
+    pub(in crate::webhooks) error_kind: Option<ErrorKind>,
+    /// The beginning of what the endpoint said.
+    pub(in crate::webhooks) response: Vec<u8>,
+    /// What becomes of the delivery.
+    pub(in crate::webhooks) verdict: Verdict,
+}
+
+/// When an attempt was made, and how long it took.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::webhooks) struct Times {
+    pub(in crate::webhooks) started_at: Millis,
+    pub(in crate::webhooks) ended_at: Millis,
+    pub(in crate::webhooks) duration_ms: i64,
+}
+
+impl AttemptRecord {
+    /// The next attempt of a delivery, which ended with `result`. A test has one attempt only, and closes nothing.
+    pub(in crate::webhooks) fn new(
+        dispatch: &Dispatch,
+        schedule: &Schedule,
+        times: Times,
+        result: Result<Exchange, Failure>,
+    ) -> Self {
+        let number = dispatch.attempts.saturating_add(1);
+        let jitter = rand::random_range(0..=JITTER_PERMILLE_MAX);
+        let verdict = match schedule.verdict(number, &result, times.ended_at, jitter) {
+            Verdict::Retry { .. } | Verdict::Gone if dispatch.is_test => Verdict::GivenUp,
+            verdict => verdict,
+        };
+        let (status_code, error_kind, response) = match result {
+            Ok(answer) => (Some(answer.status), None, answer.body),
+            Err(failure) => (failure.status, Some(failure.kind), failure.body),
+        };
+        Self {
+            delivery: dispatch.delivery,
+            webhook: dispatch.webhook,
+            tenant: dispatch.tenant,
+            number,
+            is_test: dispatch.is_test,
+            started_at: times.started_at,
+            ended_at: times.ended_at,
+            duration_ms: times.duration_ms,
+            status_code,
+            error_kind,
+            response,
+            verdict,
+        }
+    }
+
+    /// Whether it was not made at all, through a fault of our own.
+    pub(in crate::webhooks) fn is_our_fault(&self) -> bool {
+        self.error_kind.is_some_and(ErrorKind::is_ours)
+    }
+}

@@ -1,0 +1,373 @@
+//! Carries out what the scheduler decides, on one thread: attempts, reads and records are tasks, which say here how they went.
+//!
+//! Nothing here waits with the scheduler borrowed: every method takes it, changes it, and lets go.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::HashMap,
+    panic::AssertUnwindSafe,
+    rc::Rc,
+    sync::{Arc, atomic::Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+use dikala_entities::{DeliveryId, Millis, WebhookId, webhook};
+use futures_util::FutureExt;
+use sea_orm::DbErr;
+use tokio::sync::{Notify, oneshot};
+
+use super::{
+    WebhookParts, WebhooksConfig,
+    attempt::{AttemptRecord, Endpoint, Times},
+    recorder::{Batch, Recorder},
+    retry::{Schedule, Verdict},
+    scheduler::{Claim, Effect, Item, Lane, LaneLimits, Scheduler, SchedulerLimits, Target},
+    stats::Stats,
+    store::{pending, results::DisabledNow},
+};
+use crate::{
+    events::outbox::{DELIVERY_LEASE_MS, Dispatch},
+    outbound::ErrorKind,
+};
+
+/// What the lease must still hold beyond the longest exchange when an attempt begins, in milliseconds.
+const LEASE_MARGIN_MS: i64 = 5_000;
+/// How long to wait after the database failed.
+pub(super) const AGAIN: Duration = Duration::from_millis(500);
+
+/// The dispatcher without its mailbox.
+#[derive(Debug)]
+pub(super) struct Courier {
+    pub(super) parts: WebhookParts,
+    pub(super) stats: Arc<Stats>,
+    pub(super) scheduler: RefCell<Scheduler<Endpoint>>,
+    /// How long a delivery that was read from the table belongs to this node.
+    pub(super) lease_ms: i64,
+    /// Something may be due in the table.
+    pub(super) woken: Notify,
+    /// A recovery may have been asked for.
+    pub(super) asked: Notify,
+    /// An attempt was recorded, or the courier was abandoned.
+    pub(super) changed: Notify,
+    recorder: Recorder,
+    schedule: Schedule,
+    /// For one whole exchange.
+    timeout: Duration,
+    /// To one endpoint.
+    connections: usize,
+    /// Given up for another courier: what ends now ends unheard.
+    dead: Cell<bool>,
+    /// Whether more attempts are about to begin.
+    going_on: Cell<bool>,
+}
+
+impl Courier {
+    pub(super) fn new(parts: WebhookParts, config: &WebhooksConfig, stats: Arc<Stats>) -> Rc<Self> {
+        let started_at = parts.clock.now();
+        let timeout_ms = i64::try_from(config.timeout.as_millis()).unwrap_or(i64::MAX / 4);
+        let connections = config.endpoint_concurrency.max(1);
+        let lease_ms = DELIVERY_LEASE_MS.max(timeout_ms * 4);
+        let limits = SchedulerLimits {
+            in_flight: config.max_in_flight,
+            lane: LaneLimits {
+                concurrency: connections,
+                lease_ms_min: timeout_ms + LEASE_MARGIN_MS,
+            },
+            lease_ms,
+        };
+        Rc::new(Self {
+            parts,
+            stats,
+            scheduler: RefCell::new(Scheduler::new(limits, started_at)),
+            lease_ms,
+            woken: Notify::new(),
+            asked: Notify::new(),
+            changed: Notify::new(),
+            recorder: Recorder::new(),
+            schedule: Schedule::from_seconds(&config.retry_schedule_seconds),
+            timeout: config.timeout,
+            connections,
+            dead: Cell::new(false),
+            going_on: Cell::new(false),
+        })
+    }
+
+    pub(super) fn now(&self) -> Millis {
+        self.parts.clock.now()
+    }
+
+    pub(super) fn is_dead(&self) -> bool {
+        self.dead.get()
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.scheduler.borrow().is_stopping()
+    }
+
+    /// Takes no part any more: tasks under way end unheard.
+    pub(super) fn abandon(&self) {
+        self.dead.set(true);
+        self.scheduler.borrow_mut().stop();
+        self.wake();
+        self.changed.notify_waiters();
+    }
+
+    /// Something may be due in the table, or asked for there.
+    pub(super) fn wake(&self) {
+        self.woken.notify_one();
+        self.asked.notify_one();
+    }
+
+    /// Takes committed deliveries; what finds no room is left to the table.
+    pub(super) fn deliver(self: &Rc<Self>, dispatches: Vec<Dispatch>) {
+        let now = self.now();
+        let left = self.scheduler.borrow_mut().deliver(dispatches, now);
+        self.stats.left_in_table.fetch_add(left, Relaxed);
+        self.go_on();
+    }
+
+    /// A webhook was changed, or deliveries to it: it and what waits for it are read again before anything else goes to it.
+    pub(super) fn refresh(self: &Rc<Self>, webhook: WebhookId) {
+        if self.scheduler.borrow_mut().suspect(webhook) {
+            self.go_on();
+        }
+        self.wake();
+    }
+
+    /// Has done what can be done now.
+    pub(super) fn go_on(self: &Rc<Self>) {
+        if self.is_dead() {
+            return;
+        }
+        let effects = self.scheduler.borrow_mut().effects(self.now());
+        for effect in effects {
+            match effect {
+                Effect::Attempt(endpoint, item) => self.attempt(endpoint, item),
+                Effect::Load(ids) => self.load(ids),
+                Effect::Claim(claim) => self.claim(claim),
+                Effect::Look => self.woken.notify_one(),
+                Effect::GoOn => self.go_on_later(),
+            }
+        }
+        self.gauge();
+    }
+
+    /// Lets what came in between have its turn.
+    fn go_on_later(self: &Rc<Self>) {
+        if self.going_on.replace(true) {
+            return;
+        }
+        let courier = Rc::clone(self);
+        actix_rt::spawn(async move {
+            tokio::task::yield_now().await;
+            courier.going_on.set(false);
+            courier.go_on();
+        });
+    }
+
+    fn attempt(self: &Rc<Self>, endpoint: Rc<Endpoint>, item: Item) {
+        let courier = Rc::clone(self);
+        actix_rt::spawn(async move {
+            let attempt = courier.make(&endpoint, &item.dispatch);
+            // A panic in here must not leave the lane with a slot taken for ever.
+            let record = AssertUnwindSafe(attempt).catch_unwind().await.ok();
+            courier.attempted(item, record);
+        });
+    }
+
+    /// Makes the next attempt of a delivery.
+    pub(super) async fn make(&self, endpoint: &Endpoint, dispatch: &Dispatch) -> AttemptRecord {
+        let (started_at, began) = (self.now(), Instant::now());
+        let signed_at = self.parts.clock.on_the_wall(started_at);
+        let result = endpoint.send(dispatch, signed_at, self.timeout).await;
+        let times = Times {
+            started_at,
+            ended_at: self.now(),
+            duration_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
+        };
+        AttemptRecord::new(dispatch, &self.schedule, times, result)
+    }
+
+    fn attempted(self: &Rc<Self>, item: Item, record: Option<AttemptRecord>) {
+        if self.is_dead() {
+            return;
+        }
+        match record.filter(|record| !record.is_our_fault()) {
+            None => {
+                self.stats.own_faults.fetch_add(1, Relaxed);
+                let now = self.now();
+                self.scheduler.borrow_mut().not_made(item, now);
+            }
+            Some(record) => {
+                self.count(&item, &record);
+                let mut scheduler = self.scheduler.borrow_mut();
+                scheduler.attempted(&item, record.verdict, record.ended_at);
+                drop(scheduler);
+                self.record(record, None);
+            }
+        }
+        self.changed.notify_waiters();
+        self.go_on();
+    }
+
+    fn count(&self, item: &Item, record: &AttemptRecord) {
+        let counter = match record.verdict {
+            Verdict::Delivered => &self.stats.succeeded,
+            Verdict::Retry { .. } => &self.stats.retried,
+            Verdict::GivenUp | Verdict::Gone => &self.stats.failed,
+        };
+        counter.fetch_add(1, Relaxed);
+        let took_ms = u64::try_from(record.duration_ms).unwrap_or(0);
+        self.stats.exchange.observe_ms(took_ms);
+        if record.verdict == Verdict::Delivered && record.number == 1 {
+            let since = u64::try_from(record.ended_at.since(item.created)).unwrap_or(0);
+            self.stats.latency.observe_ms(since);
+        }
+    }
+
+    /// Has an attempt written, and tells who waits for that.
+    pub(super) fn record(
+        self: &Rc<Self>,
+        record: AttemptRecord,
+        recorded: Option<oneshot::Sender<()>>,
+    ) {
+        // Where there is no room for it, the delivery's lease runs out and it is sent again.
+        if self.recorder.push(record, recorded) {
+            self.scheduler.borrow_mut().recording();
+        }
+        let Some(batch) = self.recorder.take() else {
+            return;
+        };
+        let courier = Rc::clone(self);
+        actix_rt::spawn(async move {
+            let mut next = Some(batch);
+            while let Some(batch) = next {
+                let write = batch.write(&courier.parts.store, || !courier.is_dead());
+                let Some(disabled) = write.await else {
+                    return;
+                };
+                courier.recorded(&batch, &disabled);
+                courier.recorder.finished(batch);
+                next = courier.recorder.take();
+                courier.changed.notify_waiters();
+                courier.go_on();
+            }
+        });
+    }
+
+    fn recorded(&self, batch: &Batch, disabled: &[DisabledNow]) {
+        let mut scheduler = self.scheduler.borrow_mut();
+        for record in &batch.records {
+            scheduler.recorded(record.webhook, record.delivery, record.verdict);
+            if matches!(record.verdict, Verdict::GivenUp | Verdict::Gone) {
+                tracing::warn!(
+                    delivery = %record.delivery, webhook = %record.webhook, tenant = %record.tenant, attempts = record.number,
+                    status = record.status_code, error = record.error_kind.map(ErrorKind::as_str), "a delivery failed for good"
+                );
+            }
+        }
+        for now in disabled {
+            tracing::warn!(webhook = %now.webhook, reason = now.reason, "a webhook was disabled");
+            self.stats.disabled.fetch_add(1, Relaxed);
+            scheduler.disabled(now.webhook);
+        }
+    }
+
+    fn load(self: &Rc<Self>, ids: Vec<WebhookId>) {
+        let courier = Rc::clone(self);
+        actix_rt::spawn(async move {
+            match pending::webhooks(&courier.parts.store, &ids).await {
+                Ok(rows) => courier.loaded(&ids, rows),
+                Err(error) => {
+                    tracing::warn!(%error, "webhooks could not be read; trying again");
+                    tokio::time::sleep(AGAIN).await;
+                    courier.scheduler.borrow_mut().not_loaded(ids);
+                }
+            }
+            courier.go_on();
+        });
+    }
+
+    fn loaded(&self, ids: &[WebhookId], rows: Vec<webhook::Model>) {
+        let mut rows: HashMap<WebhookId, webhook::Model> =
+            rows.into_iter().map(|row| (row.id, row)).collect();
+        let now = self.now();
+        let aim = |id: WebhookId, lane: &Lane<Endpoint>| self.aim(lane, rows.remove(&id));
+        self.scheduler.borrow_mut().loaded(ids, now, aim);
+    }
+
+    /// What a lane is aimed at now that its webhook is this.
+    fn aim(&self, lane: &Lane<Endpoint>, row: Option<webhook::Model>) -> Target<Endpoint> {
+        let Some(row) = row else {
+            return Target::Deleted;
+        };
+        if !row.is_active || lane.closing {
+            return Target::Disabled;
+        }
+        let before = lane.endpoint();
+        if let Some(before) = &before
+            && before.is_current(&row)
+        {
+            return Target::Ready(Rc::clone(before));
+        }
+        let (id, parts) = (row.id, &self.parts);
+        let (vault, outbound) = (&parts.vault, &parts.outbound);
+        match Endpoint::new(row, vault, outbound, self.connections, before.as_deref()) {
+            Ok(endpoint) => Target::Ready(Rc::new(endpoint)),
+            Err(error) => {
+                if !matches!(lane.target, Target::Sealed) {
+                    tracing::error!(webhook = %id, %error, "a webhook's secret cannot be opened; its deliveries wait");
+                }
+                Target::Sealed
+            }
+        }
+    }
+
+    fn claim(self: &Rc<Self>, claim: Claim) {
+        let (courier, now) = (Rc::clone(self), self.now());
+        actix_rt::spawn(async move {
+            let WebhookParts { store, node, .. } = &courier.parts;
+            let read = pending::claim(store, &claim, node, now).await;
+            if read.is_err() {
+                tokio::time::sleep(AGAIN).await;
+            }
+            courier.claimed(&claim, read).await;
+        });
+    }
+
+    async fn claimed(
+        self: &Rc<Self>,
+        claim: &Claim,
+        read: Result<(Vec<Item>, Vec<DeliveryId>), DbErr>,
+    ) {
+        let now = self.now();
+        let lost = match read {
+            Ok((items, lost)) => {
+                let mut scheduler = self.scheduler.borrow_mut();
+                scheduler.claimed(claim, items, lost.len(), now);
+                lost
+            }
+            Err(error) => {
+                tracing::warn!(%error, "deliveries could not be read; trying again");
+                self.scheduler.borrow_mut().not_claimed(claim);
+                Vec::new()
+            }
+        };
+        self.go_on();
+        if !lost.is_empty()
+            && let Err(error) = pending::close_lost(&self.parts.store, &lost, now).await
+        {
+            tracing::warn!(%error, "deliveries without an event could not be closed");
+        }
+    }
+
+    fn gauge(&self) {
+        let counts = self.scheduler.borrow().counts();
+        let shown = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        self.stats.lanes.store(shown(counts.lanes), Relaxed);
+        self.stats.in_flight.store(shown(counts.in_flight), Relaxed);
+        self.stats
+            .unrecorded
+            .store(shown(counts.unrecorded), Relaxed);
+    }
+}

@@ -1,0 +1,38 @@
+//! The end of the work: what is under way is waited for, what was not begun is given back.
+
+use std::{rc::Rc, time::Duration};
+
+use dikala_entities::Millis;
+
+use super::{WebhookParts, courier::Courier, store::pending, test_delivery::Tests};
+
+/// Begins nothing more, waits for what is under way, `limit` at most, and gives back what was not begun.
+pub(super) async fn drain(courier: Rc<Courier>, tests: Tests, limit: Duration) {
+    courier.scheduler.borrow_mut().stop();
+    courier.woken.notify_one();
+    let idle = idle(&courier, &tests);
+    if tokio::time::timeout(limit, idle).await.is_err() {
+        let counts = courier.scheduler.borrow().counts();
+        tracing::warn!(
+            in_flight = counts.in_flight,
+            unrecorded = counts.unrecorded,
+            "deliveries under way were given up; they are made again after the next start"
+        );
+    }
+    courier.abandon();
+    let WebhookParts { store, node, .. } = &courier.parts;
+    if let Err(error) = pending::release(store, node, Millis::MAX).await {
+        tracing::warn!(%error, "held deliveries could not be released; they are free when their lease ends");
+    }
+}
+
+async fn idle(courier: &Courier, tests: &Tests) {
+    loop {
+        let changed = courier.changed.notified();
+        let counts = courier.scheduler.borrow().counts();
+        if counts.in_flight == 0 && counts.unrecorded == 0 && tests.are_over() {
+            return;
+        }
+        changed.await;
+    }
+}

@@ -1,0 +1,63 @@
+//! Looks at the table for what is due: regularly, when something becomes due, and when somebody says so.
+
+use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
+
+use dikala_entities::Millis;
+use sea_orm::DbErr;
+
+use super::{
+    WebhookParts,
+    courier::{AGAIN, Courier},
+    store::pending,
+};
+
+/// The table is looked at this often, whatever is known.
+const LOOK_MS: i64 = 1_000;
+
+/// Releases what this node held before, then looks at the table for as long as the courier works.
+pub(super) async fn run(courier: Rc<Courier>) {
+    let started_at = courier.now();
+    let WebhookParts { store, node, .. } = &courier.parts;
+    while let Err(error) = pending::release(store, node, started_at).await {
+        tracing::warn!(%error, "held deliveries could not be released; trying again");
+        tokio::time::sleep(AGAIN).await;
+        if courier.is_dead() {
+            return;
+        }
+    }
+    while !courier.is_stopping() {
+        if let Err(error) = look(&courier).await {
+            tracing::warn!(%error, "due deliveries could not be read; trying again");
+        }
+        let now = courier.now();
+        let next = courier.scheduler.borrow_mut().take_next_due();
+        let next = next.unwrap_or(Millis::MAX).min(now.plus_ms(LOOK_MS));
+        let sleep = courier.parts.clock.sleep_until(next.max(now.plus_ms(1)));
+        tokio::select! {
+            () = sleep => {}
+            () = courier.woken.notified() => {}
+        }
+    }
+}
+
+/// Looks at the table once.
+async fn look(courier: &Rc<Courier>) -> Result<(), DbErr> {
+    let now = courier.now();
+    let WebhookParts { store, node, .. } = &courier.parts;
+    let due = pending::due(store, node, now).await?;
+    let deleted = {
+        let mut scheduler = courier.scheduler.borrow_mut();
+        let deleted = scheduler.looked(due, now);
+        let shown = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
+        let stats = &courier.stats;
+        let (open, waiting) = (scheduler.open_circuits(), scheduler.counts().waiting);
+        stats.open_circuits.store(shown(open), Relaxed);
+        stats.waiting.store(shown(waiting), Relaxed);
+        deleted
+    };
+    courier.go_on();
+    for webhook in deleted {
+        pending::close_deleted(store, webhook, now).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,406 @@
+//! One endpoint's queue: what waits in memory, what is under way, and what must be read from the table.
+//!
+//! A delivery comes in fresh from the commit that made it ([`Lane::offer`]) or from the table ([`Lane::claimed`]). The
+//! order of a call's first attempts is kept in both ways at once by one rule: as long as something was left to the table,
+//! everything newer is left there too, and comes back in order.
+
+use std::{
+    collections::{HashSet, VecDeque},
+    rc::Rc,
+};
+
+use dikala_entities::{CallId, DeliveryId, Millis, TenantId};
+
+use crate::{
+    events::outbox::Dispatch,
+    runtime::circuit::{Admits, Circuit},
+    webhooks::retry::Verdict,
+};
+
+/// Deliveries that wait in memory for one endpoint; the rest waits in the table.
+const WAITING_MAX: usize = 64;
+/// With a backlog in the table, it is read again when no more than this many wait.
+const READ_AGAIN_AT: usize = 16;
+/// The first pause of a circuit, in milliseconds.
+const FIRST_PAUSE_MS: i64 = 1_000;
+/// A fresh delivery that is older than this when it arrives is left to the table, which may have given it out already.
+const FRESH_MS: i64 = 1_000;
+
+/// A delivery in memory.
+#[derive(Clone, Debug)]
+pub(in crate::webhooks) struct Item {
+    pub(in crate::webhooks) dispatch: Dispatch,
+    /// Until then it belongs to this node.
+    pub(in crate::webhooks) lease_until: Millis,
+    pub(in crate::webhooks) created: Millis,
+}
+
+/// What is known of the webhook.
+#[derive(Debug)]
+pub(in crate::webhooks) enum Target<E> {
+    /// Not read yet.
+    Unknown,
+    Ready(Rc<E>),
+    /// Disabled: what is pending stays pending, for when it is enabled again.
+    Disabled,
+    /// The secret does not open: a fault of our own, nothing is sent and nothing is lost.
+    Sealed,
+    /// Deleted: what is pending is closed.
+    Deleted,
+}
+
+#[derive(Debug)]
+pub(in crate::webhooks) struct Lane<E> {
+    pub(super) tenant: TenantId,
+    pub(in crate::webhooks) target: Target<E>,
+    /// What it was aimed at before the webhook changed.
+    before: Option<Rc<E>>,
+    pub(super) circuit: Circuit,
+    /// Whether it stands in the scheduler's round of turns.
+    pub(super) in_round: bool,
+    pub(super) claiming: bool,
+    /// The endpoint wants nothing more, which the table does not say yet.
+    pub(in crate::webhooks) closing: bool,
+    used_at: Millis,
+    queue: VecDeque<Item>,
+    /// Everything in memory: waiting, under way, ended but not yet in the table.
+    known: HashSet<DeliveryId>,
+    first_attempts: HashSet<CallId>,
+    in_flight: usize,
+    /// The newest delivery that was left to the table.
+    left_behind: Option<DeliveryId>,
+    /// What is not newer than this comes from the table only.
+    read_up_to: Option<DeliveryId>,
+    held_until: Option<Millis>,
+}
+
+/// The limits of one attempt's beginning.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::webhooks) struct LaneLimits {
+    pub(in crate::webhooks) concurrency: usize,
+    /// A lease must hold for at least this long, or the table is asked again.
+    pub(in crate::webhooks) lease_ms_min: i64,
+}
+
+impl<E> Lane<E> {
+    pub(super) fn new(tenant: TenantId, now: Millis) -> Self {
+        Self {
+            tenant,
+            target: Target::Unknown,
+            before: None,
+            circuit: Circuit::new(FIRST_PAUSE_MS),
+            in_round: false,
+            claiming: false,
+            closing: false,
+            used_at: now,
+            queue: VecDeque::new(),
+            known: HashSet::new(),
+            first_attempts: HashSet::new(),
+            in_flight: 0,
+            left_behind: None,
+            read_up_to: None,
+            held_until: None,
+        }
+    }
+
+    /// The webhook changed: nothing begins until it is read again.
+    pub(super) fn suspect(&mut self) {
+        self.before = self.endpoint();
+        self.target = Target::Unknown;
+    }
+
+    /// What the lane is, or was last, aimed at.
+    pub(in crate::webhooks) fn endpoint(&self) -> Option<Rc<E>> {
+        match &self.target {
+            Target::Ready(endpoint) => Some(Rc::clone(endpoint)),
+            _ => self.before.clone(),
+        }
+    }
+
+    pub(super) fn is_ready(&self) -> bool {
+        matches!(self.target, Target::Ready(_))
+    }
+
+    /// The webhook was read. What waits for one that cannot be delivered to is left to the table.
+    pub(super) fn aim(&mut self, target: Target<E>) {
+        match &target {
+            Target::Ready(_) | Target::Unknown => {}
+            Target::Disabled => {
+                self.circuit = Circuit::new(FIRST_PAUSE_MS);
+                self.forget();
+            }
+            Target::Sealed | Target::Deleted => self.forget(),
+        }
+        self.target = target;
+    }
+
+    /// The endpoint is to get nothing more.
+    pub(super) fn disable(&mut self) {
+        self.target = Target::Disabled;
+        self.forget();
+    }
+
+    /// Takes a delivery that was just committed, or leaves it to the table.
+    pub(super) fn offer(&mut self, item: Item, room: bool, now: Millis) -> bool {
+        let id = item.dispatch.delivery;
+        if self.known.contains(&id) {
+            return true;
+        }
+        let in_order = self.left_behind.is_none() && self.read_up_to.is_none_or(|seen| id > seen);
+        let fresh = now.since(item.created) <= FRESH_MS;
+        let ready = matches!(self.target, Target::Ready(_) | Target::Unknown);
+        let room = room && self.queue.len() < WAITING_MAX;
+        if in_order && fresh && ready && room {
+            self.known.insert(id);
+            self.queue.push_back(item);
+            self.used_at = now;
+            return true;
+        }
+        self.leave(id);
+        false
+    }
+
+    fn leave(&mut self, id: DeliveryId) {
+        self.left_behind = self.left_behind.max(Some(id));
+    }
+
+    /// Takes what was read from the table. `mark` is the newest that had been left behind when it was asked for; `complete`
+    /// says that nothing else was due.
+    pub(super) fn claimed(&mut self, items: Vec<Item>, mark: Option<DeliveryId>, complete: bool) {
+        for item in items {
+            if self.known.insert(item.dispatch.delivery) {
+                self.queue.push_back(item);
+            }
+        }
+        if complete && self.left_behind == mark {
+            self.read_up_to = self.read_up_to.max(mark);
+            self.left_behind = None;
+        }
+    }
+
+    /// How many deliveries should be read from the table now.
+    pub(super) fn wanted(&self, now: Millis) -> usize {
+        let ready = self.is_ready() && !self.claiming;
+        if !ready || self.held_until.is_some_and(|until| now < until) {
+            return 0;
+        }
+        match self.circuit.admits(now) {
+            Admits::All => WAITING_MAX.saturating_sub(self.queue.len()),
+            Admits::One => usize::from(self.queue.is_empty()),
+            Admits::None => 0,
+        }
+    }
+
+    /// Whether so little waits that it is worth reading more.
+    pub(super) fn has_room(&self) -> bool {
+        self.queue.len() <= READ_AGAIN_AT
+    }
+
+    /// Whether the table holds more and there is room for it.
+    pub(super) fn should_read(&self, now: Millis) -> bool {
+        self.left_behind.is_some() && self.has_room() && self.wanted(now) > 0
+    }
+
+    pub(super) fn left_behind(&self) -> Option<DeliveryId> {
+        self.left_behind
+    }
+
+    /// The table held more than was read.
+    pub(super) fn more_in_table(&mut self, newest: DeliveryId) {
+        self.leave(newest);
+    }
+
+    pub(super) fn known(&self) -> impl Iterator<Item = DeliveryId> + '_ {
+        self.known.iter().copied()
+    }
+
+    /// Remembers a delivery that is made outside the queue, so that the table does not give it out too.
+    pub(super) fn reserve(&mut self, id: DeliveryId) {
+        self.known.insert(id);
+    }
+
+    /// The next delivery whose attempt may begin now.
+    pub(super) fn take(&mut self, limits: LaneLimits, now: Millis) -> Option<(Rc<E>, Item)> {
+        let Target::Ready(endpoint) = &self.target else {
+            return None;
+        };
+        let endpoint = Rc::clone(endpoint);
+        let held = self.held_until.is_some_and(|until| now < until);
+        if held || self.in_flight >= limits.concurrency {
+            return None;
+        }
+        if self.circuit.admits(now) == Admits::None {
+            return None;
+        }
+        let next = self.queue.iter().position(|item| self.may_begin(item))?;
+        let leased_ms = self.queue.get(next)?.lease_until.since(now);
+        if leased_ms < limits.lease_ms_min {
+            // Another node may take it any moment. The table is asked for all of it again, in order.
+            self.forget();
+            return None;
+        }
+        let item = self.queue.remove(next)?;
+        if let (0, Some(call)) = (item.dispatch.attempts, item.dispatch.call) {
+            self.first_attempts.insert(call);
+        }
+        self.in_flight += 1;
+        self.circuit.begun();
+        self.used_at = now;
+        Some((endpoint, item))
+    }
+
+    /// An event of a call waits for the first attempt of the one before; retries wait for nobody and hold nobody up.
+    fn may_begin(&self, item: &Item) -> bool {
+        match (item.dispatch.attempts, item.dispatch.call) {
+            (0, Some(call)) => !self.first_attempts.contains(&call),
+            _ => true,
+        }
+    }
+
+    /// An attempt is over. The delivery stays known until [`recorded`](Self::recorded).
+    pub(super) fn attempted(&mut self, item: &Item, verdict: Verdict, now: Millis) {
+        self.ended(item, now);
+        match verdict {
+            Verdict::Delivered => self.circuit.succeeded(),
+            Verdict::Retry { at } => self.circuit.failed(now, Some(at.since(now))),
+            Verdict::GivenUp => self.circuit.failed(now, None),
+            Verdict::Gone => {
+                self.circuit.failed(now, None);
+                self.closing = true;
+                self.disable();
+            }
+        }
+    }
+
+    fn ended(&mut self, item: &Item, now: Millis) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        if let (0, Some(call)) = (item.dispatch.attempts, item.dispatch.call) {
+            self.first_attempts.remove(&call);
+        }
+        self.used_at = now;
+    }
+
+    /// An attempt was not made: the delivery goes back to the front, and the lane rests until `held_until`.
+    pub(super) fn not_made(&mut self, item: Item, held_until: Millis, now: Millis) {
+        self.ended(&item, now);
+        self.circuit.not_made();
+        self.queue.push_front(item);
+        self.held_until = Some(held_until);
+    }
+
+    pub(super) fn recorded(&mut self, id: DeliveryId) {
+        self.known.remove(&id);
+    }
+
+    /// Leaves everything that waits to the table.
+    pub(super) fn forget(&mut self) {
+        for item in std::mem::take(&mut self.queue) {
+            self.known.remove(&item.dispatch.delivery);
+            self.leave(item.dispatch.delivery);
+        }
+    }
+
+    pub(super) fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+
+    /// When the lane must be looked at again although nothing happens to it.
+    pub(super) fn looks_at(&self) -> Option<Millis> {
+        let wants = !self.queue.is_empty() || self.left_behind.is_some();
+        let probe = self.circuit.probe_at();
+        let times = [probe, self.held_until];
+        times.into_iter().flatten().max().filter(|_| wants)
+    }
+
+    /// Whether nothing was to do for `idle_ms`.
+    pub(super) fn is_idle(&self, idle_ms: i64, now: Millis) -> bool {
+        self.known.is_empty()
+            && !self.claiming
+            && !self.in_round
+            && self.circuit.probe_at().is_none_or(|at| now >= at)
+            && now.since(self.used_at) >= idle_ms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dikala_entities::{EventId, EventKind, WebhookId};
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NOW: Millis = Millis::from_i64(1_768_447_800_000);
+
+    fn item(call: CallId) -> Item {
+        Item {
+            dispatch: Dispatch {
+                delivery: DeliveryId::new(NOW),
+                webhook: WebhookId::new(NOW),
+                tenant: TenantId::new(NOW),
+                event: EventId::new(NOW),
+                kind: EventKind::CallStarted,
+                call: Some(call),
+                body: "{}".into(),
+                attempts: 0,
+                is_test: false,
+            },
+            lease_until: NOW.plus_ms(60_000),
+            created: NOW,
+        }
+    }
+
+    #[test]
+    fn what_comes_late_or_twice_is_left_to_the_table() {
+        let mut lane = Lane::<()>::new(TenantId::new(NOW), NOW);
+        let call = CallId::new(NOW);
+        let first = item(call);
+        assert!(lane.offer(first.clone(), true, NOW));
+        assert!(lane.offer(first, true, NOW));
+        assert_eq!(lane.waiting(), 1);
+        assert!(!lane.offer(item(call), true, NOW.plus_ms(FRESH_MS + 1)));
+        assert!(lane.left_behind().is_some());
+    }
+
+    proptest! {
+        /// Whatever is offered, forgotten and read in whatever order, what waits is in the order of the commits.
+        #[test]
+        fn memory_and_table_together_keep_the_order(steps in proptest::collection::vec(0_u8..6, 1..400)) {
+            let mut lane = Lane::<()>::new(TenantId::new(NOW), NOW);
+            let call = CallId::new(NOW);
+            let mut table: VecDeque<Item> = VecDeque::new();
+            let mut began: Vec<DeliveryId> = Vec::new();
+            for step in steps {
+                match step {
+                    // Committed and announced; sometimes there is no room.
+                    0..=2 => {
+                        let item = item(call);
+                        if !lane.offer(item.clone(), step > 0, NOW) {
+                            table.push_back(item);
+                        }
+                    }
+                    3 => {
+                        if let Some(first) = lane.queue.pop_front() {
+                            lane.recorded(first.dispatch.delivery);
+                            began.push(first.dispatch.delivery);
+                        }
+                    }
+                    4 => {
+                        let mark = lane.left_behind();
+                        let read: Vec<Item> = table.drain(..table.len().min(3)).collect();
+                        lane.claimed(read, mark, table.is_empty());
+                    }
+                    _ => {
+                        for item in lane.queue.iter().rev() {
+                            table.push_front(item.clone());
+                        }
+                        lane.forget();
+                    }
+                }
+                let waits: Vec<DeliveryId> = lane.queue.iter().map(|i| i.dispatch.delivery).collect();
+                prop_assert!(began.is_sorted() && waits.is_sorted());
+                prop_assert!(began.last().is_none_or(|last| waits.iter().all(|id| id > last)));
+                prop_assert_eq!(lane.known().count(), waits.len());
+            }
+        }
+    }
+}

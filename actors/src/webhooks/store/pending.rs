@@ -1,0 +1,341 @@
+//! What is due and who takes it, in SQL. The same text runs on SQLite and PostgreSQL.
+
+use std::sync::Arc;
+
+use dikala_entities::{
+    CallId, DeliveryId, EventId, EventKind, Millis, Store, TenantId, WebhookId, event,
+    rows::{Kind, json_rows, json_statement},
+    webhook,
+};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QueryResult,
+    Statement, Value,
+};
+use serde::Serialize;
+
+use crate::{
+    events::outbox::{Dispatch, NewEvent},
+    webhooks::scheduler::{Claim, Due, Item},
+};
+
+/// Pending deliveries of a deleted webhook that are closed by one statement.
+pub(in crate::webhooks) const CLOSE_BATCH: i64 = 500;
+/// A delivery leased to this node that is older than this is not on its way from a commit any more, in milliseconds.
+const ON_ITS_WAY_MS: i64 = 1_000;
+
+fn statement(store: &Store, sql: &str, values: Vec<Value>) -> Statement {
+    let backend = store.backend();
+    let sql = match backend {
+        DbBackend::Postgres => sql.to_owned(),
+        _ => sql.replace('$', "?"),
+    };
+    Statement::from_sql_and_values(backend, sql, values)
+}
+
+/// Ends a `SELECT` of ids: whoever changes deliveries locks them in this order first, so that no two can wait for
+/// each other. SQLite has one writer.
+fn lock(store: &Store) -> &'static str {
+    match store.backend() {
+        DbBackend::Postgres => "ORDER BY d.id FOR UPDATE OF d",
+        _ => "",
+    }
+}
+
+/// At the start: what this node held before it was stopped is free again. What was committed since stays.
+pub(in crate::webhooks) async fn release(
+    store: &Store,
+    node: &str,
+    before: Millis,
+) -> Result<(), DbErr> {
+    let sql = format!(
+        "WITH held AS MATERIALIZED (SELECT id FROM deliveries \
+            WHERE status = 'pending' AND lease_owner = $1 AND created_at < $2), \
+        locked AS MATERIALIZED (SELECT d.id FROM held JOIN deliveries d ON d.id = held.id \
+            WHERE d.status = 'pending' AND d.lease_owner = $1 {}) \
+        UPDATE deliveries SET lease_owner = NULL, lease_until = 0 WHERE id IN (SELECT id FROM locked)",
+        lock(store)
+    );
+    let values = vec![node.into(), before.as_i64().into()];
+    store
+        .writer()
+        .execute_raw(statement(store, &sql, values))
+        .await
+        .map(drop)
+}
+
+/// Every webhook with pending deliveries. Walks the index from webhook to webhook, so that one with a million pending
+/// deliveries costs as much as one with one.
+pub(in crate::webhooks) async fn due(
+    store: &Store,
+    node: &str,
+    now: Millis,
+) -> Result<Vec<Due>, DbErr> {
+    // The order is the partial index's own, which makes both databases walk that one.
+    let sql = "WITH RECURSIVE w(id) AS ( \
+            SELECT (SELECT d.webhook_id FROM deliveries d WHERE d.status = 'pending' \
+                ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT 1) \
+            UNION ALL \
+            SELECT (SELECT d.webhook_id FROM deliveries d WHERE d.status = 'pending' AND d.webhook_id > w.id \
+                ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT 1) \
+            FROM w WHERE w.id IS NOT NULL) \
+        SELECT w.id AS id, webhooks.tenant_id AS tenant_id, webhooks.is_active AS is_active, \
+            (SELECT d.next_attempt_at FROM deliveries d \
+             WHERE d.status = 'pending' AND d.webhook_id = w.id \
+               AND (d.lease_until <= $1 OR (d.lease_owner = $2 AND d.next_attempt_at <= $3)) \
+             ORDER BY d.next_attempt_at LIMIT 1) AS due_at \
+        FROM w LEFT JOIN webhooks ON webhooks.id = w.id WHERE w.id IS NOT NULL";
+    let values = vec![
+        now.as_i64().into(),
+        node.into(),
+        now.plus_ms(-ON_ITS_WAY_MS).as_i64().into(),
+    ];
+    let rows = store
+        .reader()
+        .query_all_raw(statement(store, sql, values))
+        .await?;
+    rows.iter().map(due_row).collect()
+}
+
+fn due_row(row: &QueryResult) -> Result<Due, DbErr> {
+    Ok(Due {
+        webhook: row.try_get("", "id")?,
+        tenant: row.try_get("", "tenant_id")?,
+        is_active: row
+            .try_get::<Option<bool>>("", "is_active")?
+            .unwrap_or(false),
+        at: row
+            .try_get::<Option<i64>>("", "due_at")?
+            .map(Millis::from_i64),
+    })
+}
+
+/// The webhooks of the given ids that exist.
+pub(in crate::webhooks) async fn webhooks(
+    store: &Store,
+    ids: &[WebhookId],
+) -> Result<Vec<webhook::Model>, DbErr> {
+    webhook::Entity::find()
+        .filter(webhook::Column::Id.is_in(ids.iter().copied()))
+        .all(store.reader())
+        .await
+}
+
+/// Takes due deliveries of one webhook for this node, oldest first. The second part are those whose event is gone.
+pub(in crate::webhooks) async fn claim(
+    store: &Store,
+    claim: &Claim,
+    node: &str,
+    now: Millis,
+) -> Result<(Vec<Item>, Vec<DeliveryId>), DbErr> {
+    let (known, lock) = match store.backend() {
+        DbBackend::Postgres => (
+            "SELECT json_array_elements_text($8::json)",
+            "FOR UPDATE SKIP LOCKED",
+        ),
+        _ => ("SELECT value FROM json_each($8)", ""),
+    };
+    let sql = format!(
+        "WITH picked AS MATERIALIZED ( \
+            SELECT id FROM deliveries \
+            WHERE webhook_id = $3 AND status = 'pending' AND next_attempt_at <= $4 \
+              AND (lease_until <= $4 OR (lease_owner = $1 AND (next_attempt_at <= $5 OR id <= $6))) \
+              AND id NOT IN ({known}) \
+            ORDER BY next_attempt_at, id LIMIT $7 {lock}) \
+        UPDATE deliveries SET lease_owner = $1, lease_until = $2 WHERE id IN (SELECT id FROM picked) \
+        RETURNING id, tenant_id, webhook_id, event_id, call_id, kind, attempts, is_test, created_at, next_attempt_at"
+    );
+    let known = serde_json::to_string(&claim.known).map_err(|e| DbErr::Json(e.to_string()))?;
+    let left_behind = claim
+        .left_behind
+        .map(|id| id.to_string())
+        .unwrap_or_default();
+    let values = vec![
+        node.into(),
+        claim.lease_until.as_i64().into(),
+        claim.webhook.to_string().into(),
+        now.as_i64().into(),
+        now.plus_ms(-ON_ITS_WAY_MS).as_i64().into(),
+        left_behind.into(),
+        i64::try_from(claim.limit).unwrap_or(i64::MAX).into(),
+        known.into(),
+    ];
+    let rows = store
+        .writer()
+        .query_all_raw(statement(store, &sql, values))
+        .await?;
+    let mut taken: Vec<Taken> = rows.iter().map(taken_row).collect::<Result<_, _>>()?;
+    taken.sort_unstable_by_key(|taken| (taken.due_at, taken.delivery));
+    with_bodies(store, taken, claim.lease_until).await
+}
+
+struct Taken {
+    delivery: DeliveryId,
+    tenant: TenantId,
+    webhook: WebhookId,
+    event: EventId,
+    call: Option<CallId>,
+    kind: EventKind,
+    attempts: i64,
+    is_test: bool,
+    created: Millis,
+    due_at: Millis,
+}
+
+fn taken_row(row: &QueryResult) -> Result<Taken, DbErr> {
+    Ok(Taken {
+        delivery: row.try_get("", "id")?,
+        tenant: row.try_get("", "tenant_id")?,
+        webhook: row.try_get("", "webhook_id")?,
+        event: row.try_get("", "event_id")?,
+        call: row.try_get("", "call_id")?,
+        kind: row.try_get("", "kind")?,
+        attempts: row.try_get("", "attempts")?,
+        is_test: row.try_get("", "is_test")?,
+        created: row.try_get("", "created_at")?,
+        due_at: row.try_get("", "next_attempt_at")?,
+    })
+}
+
+async fn with_bodies(
+    store: &Store,
+    taken: Vec<Taken>,
+    lease_until: Millis,
+) -> Result<(Vec<Item>, Vec<DeliveryId>), DbErr> {
+    if taken.is_empty() {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let events = event::Entity::find()
+        .filter(event::Column::Id.is_in(taken.iter().map(|taken| taken.event)))
+        .all(store.reader())
+        .await?;
+    let bodies: std::collections::HashMap<EventId, Arc<str>> = events
+        .into_iter()
+        .map(|event| (event.id, event.body.into()))
+        .collect();
+    let mut items = Vec::with_capacity(taken.len());
+    let mut lost = Vec::new();
+    for taken in taken {
+        match bodies.get(&taken.event) {
+            Some(body) => items.push(item(&taken, Arc::clone(body), lease_until)),
+            None => lost.push(taken.delivery),
+        }
+    }
+    Ok((items, lost))
+}
+
+fn item(taken: &Taken, body: Arc<str>, lease_until: Millis) -> Item {
+    Item {
+        dispatch: Dispatch {
+            delivery: taken.delivery,
+            webhook: taken.webhook,
+            tenant: taken.tenant,
+            event: taken.event,
+            kind: taken.kind,
+            call: taken.call,
+            body,
+            attempts: taken.attempts,
+            is_test: taken.is_test,
+        },
+        lease_until,
+        created: taken.created,
+    }
+}
+
+/// Closes pending deliveries whose webhook was deleted, some at a time. Returns how many.
+pub(in crate::webhooks) async fn close_deleted(
+    store: &Store,
+    webhook: WebhookId,
+    now: Millis,
+) -> Result<u64, DbErr> {
+    let sql = format!(
+        "WITH open AS MATERIALIZED (SELECT d.id FROM deliveries d WHERE d.status = 'pending' AND d.id IN \
+            (SELECT id FROM deliveries WHERE webhook_id = $2 AND status = 'pending' LIMIT $3) {}) \
+        UPDATE deliveries SET status = 'failed', completed_at = $1, next_attempt_at = NULL, \
+            lease_owner = NULL, lease_until = 0 WHERE id IN (SELECT id FROM open)",
+        lock(store)
+    );
+    let values = vec![
+        now.as_i64().into(),
+        webhook.to_string().into(),
+        CLOSE_BATCH.into(),
+    ];
+    let closed = store
+        .writer()
+        .execute_raw(statement(store, &sql, values))
+        .await?;
+    Ok(closed.rows_affected())
+}
+
+/// Closes deliveries that have nothing to deliver: their event was swept.
+pub(in crate::webhooks) async fn close_lost(
+    store: &Store,
+    ids: &[DeliveryId],
+    now: Millis,
+) -> Result<(), DbErr> {
+    #[derive(Serialize)]
+    struct Row {
+        id: DeliveryId,
+        now: i64,
+    }
+    let rows: Vec<Row> = ids
+        .iter()
+        .map(|id| Row {
+            id: *id,
+            now: now.as_i64(),
+        })
+        .collect();
+    let source = json_rows(
+        store.backend(),
+        &[("id", Kind::Text), ("now", Kind::BigInt)],
+    );
+    let sql = format!(
+        "WITH lost AS MATERIALIZED (SELECT d.id, rows.now FROM {source} JOIN deliveries d ON d.id = rows.id \
+            WHERE d.status = 'pending' {}) \
+        UPDATE deliveries SET status = 'failed', completed_at = lost.now, next_attempt_at = NULL, \
+            lease_owner = NULL, lease_until = 0 FROM lost WHERE deliveries.id = lost.id",
+        lock(store)
+    );
+    store
+        .writer()
+        .execute_raw(json_statement(store.backend(), sql, &rows)?)
+        .await
+        .map(drop)
+}
+
+/// Writes an event that goes to one webhook only, with its delivery.
+pub(in crate::webhooks) async fn insert_test(
+    store: &Store,
+    event: &NewEvent,
+    delivery: &Dispatch,
+    node: &str,
+    now: Millis,
+    lease_until: Millis,
+) -> Result<(), DbErr> {
+    let txn = store.begin().await?;
+    // Without a position: nobody but this webhook hears of it.
+    let sql = "INSERT INTO events (id, tenant_id, call_id, kind, occurred_at, body, is_test) \
+        VALUES ($1, $2, NULL, $3, $4, $5, true)";
+    let values = vec![
+        event.id.to_string().into(),
+        event.tenant.to_string().into(),
+        event.kind.as_str().into(),
+        event.at.as_i64().into(),
+        event.body.as_ref().into(),
+    ];
+    txn.execute_raw(statement(store, sql, values)).await?;
+    let sql = "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, call_id, kind, status, attempts, \
+            next_attempt_at, lease_owner, lease_until, is_test, created_at) \
+        VALUES ($1, $2, $3, $4, NULL, $5, 'pending', 0, $6, $7, $8, true, $6)";
+    let values = vec![
+        delivery.delivery.to_string().into(),
+        delivery.tenant.to_string().into(),
+        delivery.webhook.to_string().into(),
+        delivery.event.to_string().into(),
+        delivery.kind.as_str().into(),
+        now.as_i64().into(),
+        node.into(),
+        lease_until.as_i64().into(),
+    ];
+    txn.execute_raw(statement(store, sql, values)).await?;
+    txn.commit().await
+}

@@ -1,0 +1,354 @@
+//! What came of attempts, written in batches: the webhooks' health, the deliveries, the log.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use dikala_entities::{
+    AttemptOutcome, DeliveryId, DeliveryStatus, Millis, Store, TenantId, WebhookId,
+    batch::BatchWrite,
+    rows::{Kind, json_rows, json_statement},
+    store::Transaction,
+    webhook_stat::{hour_of, up_to},
+};
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult};
+use serde::Serialize;
+
+use crate::{
+    outbound::ErrorKind,
+    webhooks::{
+        attempt::AttemptRecord,
+        retry::{Health, Verdict},
+    },
+};
+
+/// A webhook that the attempts of a batch disabled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::webhooks) struct DisabledNow {
+    pub(in crate::webhooks) webhook: WebhookId,
+    pub(in crate::webhooks) reason: &'static str,
+}
+
+/// Records a batch of attempts: the webhooks' health, the deliveries, the log, the figures. One transaction.
+pub(in crate::webhooks) async fn record(
+    store: &Store,
+    batch: &[AttemptRecord],
+) -> Result<Vec<DisabledNow>, DbErr> {
+    let txn = store.begin().await?;
+    let disabled = record_health(&txn, batch).await?;
+    record_deliveries(&txn, batch).await?;
+    let new = record_attempts(&txn, batch).await?;
+    count(&txn, batch, &new).await?;
+    txn.commit().await?;
+    Ok(disabled)
+}
+
+#[derive(Serialize)]
+struct HealthRow {
+    id: WebhookId,
+    failed_in_row: i64,
+    failing_since: Option<i64>,
+    reason: Option<&'static str>,
+    now: i64,
+}
+
+async fn record_health(
+    txn: &Transaction,
+    batch: &[AttemptRecord],
+) -> Result<Vec<DisabledNow>, DbErr> {
+    let mut changed = Vec::new();
+    let mut disabled = Vec::new();
+    for (webhook, before, is_active, updated_at) in health_before(txn, batch).await? {
+        let (mut health, mut reason, mut last) = (before, None, Millis::MIN);
+        // What began before the webhook was changed tells of the address that it had, or of the time before it was enabled.
+        let counts = |record: &&AttemptRecord| {
+            record.webhook == webhook && !record.is_test && record.started_at >= updated_at
+        };
+        for record in batch.iter().filter(counts) {
+            health = health.after(record.verdict, record.ended_at);
+            reason = reason.or(health.disabled_reason(record.verdict, record.ended_at));
+            last = record.ended_at;
+        }
+        let reason = reason.filter(|_| is_active);
+        if health == before && reason.is_none() {
+            continue;
+        }
+        disabled.extend(reason.map(|reason| DisabledNow { webhook, reason }));
+        changed.push(HealthRow {
+            id: webhook,
+            failed_in_row: health.failed_in_row,
+            failing_since: health.failing_since.map(Millis::as_i64),
+            reason,
+            now: last.as_i64(),
+        });
+    }
+    write_health(txn, &changed).await?;
+    Ok(disabled)
+}
+
+/// The webhooks whose health this batch may change: those with a failure, and those that were failing. Locked in the order
+/// of their ids, so that two nodes cannot wait for each other.
+async fn health_before(
+    txn: &Transaction,
+    batch: &[AttemptRecord],
+) -> Result<Vec<(WebhookId, Health, bool, Millis)>, DbErr> {
+    #[derive(Serialize)]
+    struct Row {
+        id: WebhookId,
+        failed: i64,
+    }
+    let mut rows: BTreeMap<WebhookId, i64> = BTreeMap::new();
+    for record in batch.iter().filter(|record| !record.is_test) {
+        let failed = rows.entry(record.webhook).or_insert(0);
+        *failed |= i64::from(record.verdict != Verdict::Delivered);
+    }
+    let rows: Vec<Row> = rows
+        .into_iter()
+        .map(|(id, failed)| Row { id, failed })
+        .collect();
+    let backend = txn.get_database_backend();
+    let source = json_rows(backend, &[("id", Kind::Text), ("failed", Kind::BigInt)]);
+    let lock = match backend {
+        DbBackend::Postgres => "FOR UPDATE OF webhooks",
+        _ => "",
+    };
+    let sql = format!(
+        "SELECT webhooks.id AS id, webhooks.failed_in_row AS failed_in_row, \
+            webhooks.failing_since AS failing_since, webhooks.is_active AS is_active, \
+            webhooks.updated_at AS updated_at \
+        FROM {source} JOIN webhooks ON webhooks.id = rows.id \
+        WHERE rows.failed = 1 OR webhooks.failing_since IS NOT NULL \
+        ORDER BY webhooks.id {lock}"
+    );
+    let found = txn
+        .query_all_raw(json_statement(backend, sql, &rows)?)
+        .await?;
+    found
+        .iter()
+        .map(|row| {
+            let health = Health {
+                failed_in_row: row.try_get("", "failed_in_row")?,
+                failing_since: row.try_get("", "failing_since")?,
+            };
+            Ok((
+                row.try_get("", "id")?,
+                health,
+                row.try_get("", "is_active")?,
+                row.try_get("", "updated_at")?,
+            ))
+        })
+        .collect()
+}
+
+async fn write_health(txn: &Transaction, rows: &[HealthRow]) -> Result<(), DbErr> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let backend = txn.get_database_backend();
+    let source = json_rows(
+        backend,
+        &[
+            ("id", Kind::Text),
+            ("failed_in_row", Kind::BigInt),
+            ("failing_since", Kind::BigInt),
+            ("reason", Kind::Text),
+            ("now", Kind::BigInt),
+        ],
+    );
+    let sql = format!(
+        "UPDATE webhooks SET failed_in_row = rows.failed_in_row, failing_since = rows.failing_since, \
+            is_active = CASE WHEN rows.reason IS NULL THEN webhooks.is_active ELSE false END, \
+            disabled_reason = COALESCE(rows.reason, webhooks.disabled_reason), \
+            updated_at = CASE WHEN rows.reason IS NULL THEN webhooks.updated_at ELSE rows.now END \
+        FROM {source} WHERE webhooks.id = rows.id"
+    );
+    txn.execute_raw(json_statement(backend, sql, rows)?)
+        .await
+        .map(drop)
+}
+
+async fn record_deliveries(txn: &Transaction, batch: &[AttemptRecord]) -> Result<(), DbErr> {
+    #[derive(Serialize)]
+    struct Row {
+        id: DeliveryId,
+        number: i64,
+        status: DeliveryStatus,
+        next_attempt_at: Option<i64>,
+        completed_at: Option<i64>,
+    }
+    let rows: Vec<Row> = batch
+        .iter()
+        .map(|record| {
+            let (status, next) = match record.verdict {
+                Verdict::Delivered => (DeliveryStatus::Succeeded, None),
+                Verdict::Retry { at } => (DeliveryStatus::Pending, Some(at.as_i64())),
+                Verdict::GivenUp | Verdict::Gone => (DeliveryStatus::Failed, None),
+            };
+            Row {
+                id: record.delivery,
+                number: record.number,
+                status,
+                next_attempt_at: next,
+                completed_at: next.is_none().then_some(record.ended_at.as_i64()),
+            }
+        })
+        .collect();
+    let backend = txn.get_database_backend();
+    let ids: Vec<DeliveryId> = batch.iter().map(|record| record.delivery).collect();
+    lock_deliveries(txn, &ids).await?;
+    let source = json_rows(
+        backend,
+        &[
+            ("id", Kind::Text),
+            ("number", Kind::BigInt),
+            ("status", Kind::Text),
+            ("next_attempt_at", Kind::BigInt),
+            ("completed_at", Kind::BigInt),
+        ],
+    );
+    // What another node recorded in between, after a lease ran out, is not overwritten.
+    let sql = format!(
+        "UPDATE deliveries SET status = rows.status, attempts = rows.number, \
+            next_attempt_at = rows.next_attempt_at, completed_at = rows.completed_at, \
+            lease_owner = NULL, lease_until = 0 \
+        FROM {source} WHERE deliveries.id = rows.id AND deliveries.status = 'pending' \
+            AND deliveries.attempts = rows.number - 1"
+    );
+    txn.execute_raw(json_statement(backend, sql, &rows)?)
+        .await
+        .map(drop)
+}
+
+/// Locks deliveries in the order of their ids, as everybody does who changes more than one of them, so that no two can wait for
+/// each other. SQLite has one writer.
+pub async fn lock_deliveries(txn: &Transaction, ids: &[DeliveryId]) -> Result<(), DbErr> {
+    #[derive(Serialize)]
+    struct Row {
+        id: DeliveryId,
+    }
+    let backend = txn.get_database_backend();
+    if backend != DbBackend::Postgres {
+        return Ok(());
+    }
+    let rows: Vec<Row> = ids.iter().map(|id| Row { id: *id }).collect();
+    let source = json_rows(backend, &[("id", Kind::Text)]);
+    let sql = format!(
+        "SELECT deliveries.id FROM {source} JOIN deliveries ON deliveries.id = rows.id \
+        ORDER BY deliveries.id FOR UPDATE OF deliveries"
+    );
+    txn.query_all_raw(json_statement(backend, sql, &rows)?)
+        .await
+        .map(drop)
+}
+
+/// Returns those that were not recorded before.
+async fn record_attempts(
+    txn: &Transaction,
+    batch: &[AttemptRecord],
+) -> Result<BTreeSet<(DeliveryId, i64)>, DbErr> {
+    #[derive(Serialize)]
+    struct Row {
+        id: DeliveryId,
+        number: i64,
+        tenant_id: TenantId,
+        started_at: i64,
+        duration_ms: i64,
+        status_code: Option<u16>,
+        error_kind: Option<&'static str>,
+        response: String,
+    }
+    let rows: Vec<Row> = batch
+        .iter()
+        .map(|record| Row {
+            id: record.delivery,
+            number: record.number,
+            tenant_id: record.tenant,
+            started_at: record.started_at.as_i64(),
+            duration_ms: record.duration_ms,
+            status_code: record.status_code,
+            error_kind: record.error_kind.map(ErrorKind::as_str),
+            response: hex::encode(&record.response),
+        })
+        .collect();
+    let backend = txn.get_database_backend();
+    let source = json_rows(
+        backend,
+        &[
+            ("id", Kind::Text),
+            ("number", Kind::BigInt),
+            ("tenant_id", Kind::Text),
+            ("started_at", Kind::BigInt),
+            ("duration_ms", Kind::BigInt),
+            ("status_code", Kind::BigInt),
+            ("error_kind", Kind::Text),
+            ("response", Kind::Text),
+        ],
+    );
+    let (response, nothing) = match backend {
+        DbBackend::Postgres => ("decode(response, 'hex')", "''::bytea"),
+        _ => ("unhex(response)", "x''"),
+    };
+    // An answer to an attempt that was under way when its call was erased may repeat what was sent: it is not kept.
+    // `WHERE true` because SQLite takes `ON CONFLICT` after a `SELECT` for a join's `ON` without it.
+    let sql = format!(
+        "INSERT INTO delivery_attempts (delivery_id, number, tenant_id, started_at, duration_ms, \
+            status_code, error_kind, response) \
+        SELECT id, number, tenant_id, started_at, duration_ms, status_code, error_kind, \
+            CASE WHEN EXISTS (SELECT 1 FROM deliveries d JOIN erasures e ON e.call_id = d.call_id WHERE d.id = rows.id) \
+            THEN {nothing} ELSE {response} END \
+        FROM {source} WHERE true ON CONFLICT DO NOTHING RETURNING delivery_id, number"
+    );
+    let new = txn
+        .query_all_raw(json_statement(backend, sql, &rows)?)
+        .await?;
+    let key = |row: &QueryResult| Ok((row.try_get("", "delivery_id")?, row.try_get("", "number")?));
+    new.iter().map(key).collect()
+}
+
+/// Counts the attempts that were not recorded before; tests do not count. In the order of the key, so that no two nodes can wait
+/// for each other.
+async fn count(
+    txn: &Transaction,
+    batch: &[AttemptRecord],
+    new: &BTreeSet<(DeliveryId, i64)>,
+) -> Result<(), DbErr> {
+    let mut counts: BTreeMap<(WebhookId, Millis, AttemptOutcome, i64), i64> = BTreeMap::new();
+    let counted =
+        |done: &&AttemptRecord| !done.is_test && new.contains(&(done.delivery, done.number));
+    for done in batch.iter().filter(counted) {
+        let outcome = match done.verdict {
+            Verdict::Delivered => AttemptOutcome::Delivered,
+            Verdict::Retry { .. } => AttemptOutcome::Failed,
+            Verdict::GivenUp | Verdict::Gone => AttemptOutcome::GivenUp,
+        };
+        let key = (
+            done.webhook,
+            hour_of(done.started_at),
+            outcome,
+            up_to(done.duration_ms),
+        );
+        *counts.entry(key).or_default() += 1;
+    }
+    let rows = counts
+        .into_iter()
+        .map(|((webhook, hour, outcome, up_to), attempts)| {
+            vec![
+                webhook.into(),
+                hour.into(),
+                outcome.into(),
+                up_to.into(),
+                attempts.into(),
+            ]
+        });
+    let columns = [
+        ("webhook_id", Kind::Text),
+        ("hour", Kind::BigInt),
+        ("outcome", Kind::Text),
+        ("up_to_ms", Kind::BigInt),
+        ("attempts", Kind::BigInt),
+    ];
+    let sql = "INSERT INTO webhook_stats (webhook_id, hour, outcome, up_to_ms, attempts) \
+               SELECT webhook_id, hour, outcome, up_to_ms, attempts FROM {rows} WHERE true \
+               ON CONFLICT (webhook_id, hour, outcome, up_to_ms) \
+               DO UPDATE SET attempts = webhook_stats.attempts + excluded.attempts";
+    let write = BatchWrite::new(sql, &columns, rows.collect());
+    txn.write_all(&[write]).await.map(drop)
+}

@@ -1,0 +1,122 @@
+//! Test deliveries: a signed sample to one webhook, with one attempt, whose outcome the tenant waits for.
+
+use std::{cell::RefCell, collections::HashMap, rc::Rc};
+
+use dikala_entities::{DeliveryId, EventKind, Millis, TenantId, webhook};
+use tokio::sync::oneshot;
+
+use super::{TestError, attempt::Endpoint, courier::Courier, sample::sample, store::pending};
+use crate::events::outbox::{Dispatch, NewEvent};
+
+/// Test deliveries at the same time, in all and of one tenant.
+const TESTS_MAX: usize = 64;
+const TESTS_PER_TENANT_MAX: usize = 4;
+
+/// The test deliveries under way; cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tests(Rc<RefCell<HashMap<TenantId, usize>>>);
+
+/// A test delivery's seat, given back when it is dropped.
+struct Seat {
+    tests: Tests,
+    tenant: TenantId,
+    courier: Rc<Courier>,
+}
+
+impl Tests {
+    pub(super) fn are_over(&self) -> bool {
+        self.0.borrow().is_empty()
+    }
+
+    fn seat(&self, tenant: TenantId, courier: &Rc<Courier>) -> Result<Seat, TestError> {
+        let mut tests = self.0.borrow_mut();
+        let all: usize = tests.values().sum();
+        let own = tests.get(&tenant).copied().unwrap_or(0);
+        if all >= TESTS_MAX || own >= TESTS_PER_TENANT_MAX || courier.is_stopping() {
+            return Err(TestError::Busy);
+        }
+        tests.insert(tenant, own + 1);
+        Ok(Seat {
+            tests: self.clone(),
+            tenant,
+            courier: Rc::clone(courier),
+        })
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let mut tests = self.tests.0.borrow_mut();
+        if let Some(own) = tests.get_mut(&self.tenant) {
+            *own -= 1;
+            if *own == 0 {
+                tests.remove(&self.tenant);
+            }
+        }
+        drop(tests);
+        self.courier.changed.notify_waiters();
+    }
+}
+
+/// Sends a signed sample and waits until its only attempt stands in the table.
+pub(super) async fn send(
+    courier: Rc<Courier>,
+    tests: Tests,
+    webhook: webhook::Model,
+) -> Result<DeliveryId, TestError> {
+    let seat = tests.seat(webhook.tenant_id, &courier)?;
+    let now = courier.now();
+    let parts = &courier.parts;
+    let (event, dispatch) = sample_delivery(&webhook, now);
+    let endpoint = Endpoint::new(webhook, &parts.vault, &parts.outbound, 1, None)?;
+    let Dispatch {
+        webhook,
+        tenant,
+        delivery,
+        ..
+    } = dispatch;
+    courier
+        .scheduler
+        .borrow_mut()
+        .reserve(webhook, tenant, delivery, now);
+    let lease_until = now.plus_ms(courier.lease_ms);
+    let (store, node) = (&parts.store, &parts.node);
+    let inserted = pending::insert_test(store, &event, &dispatch, node, now, lease_until).await;
+    if let Err(error) = inserted {
+        courier.scheduler.borrow_mut().release(webhook, delivery);
+        return Err(error.into());
+    }
+    // A task of its own: the attempt is recorded although the one who asked went away.
+    let task = actix_rt::spawn(async move {
+        let record = courier.make(&endpoint, &dispatch).await;
+        let (recorded, waiting) = oneshot::channel();
+        courier.record(record, Some(recorded));
+        // An error means that the courier was given up; the row tells.
+        let _ = waiting.await;
+        drop(seat);
+    });
+    task.await.map_err(|_| TestError::Busy)?;
+    Ok(delivery)
+}
+
+/// A sample of the first kind that the webhook subscribed to.
+fn sample_delivery(webhook: &webhook::Model, now: Millis) -> (NewEvent, Dispatch) {
+    let kind = webhook
+        .event_kinds()
+        .first()
+        .copied()
+        .unwrap_or(EventKind::CallEnded);
+    let event = sample(kind, webhook.tenant_id, now);
+    let dispatch = Dispatch {
+        delivery: DeliveryId::new(now),
+        webhook: webhook.id,
+        tenant: webhook.tenant_id,
+        event: event.id,
+        kind,
+        call: None,
+        body: event.body.clone(),
+        attempts: 0,
+        is_test: true,
+    };
+    (event, dispatch)
+}

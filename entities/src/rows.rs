@@ -1,0 +1,81 @@
+//! The rows of a batch as one JSON parameter of a statement, so that its text is the same for batches of any size.
+
+use sea_orm::{DbBackend, DbErr, Statement, Value};
+
+/// The type of a column in a [`json_rows`] source, as PostgreSQL names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Text,
+    BigInt,
+    Boolean,
+}
+
+/// A table source that reads the rows of a batch out of one JSON parameter: `(SELECT …) AS rows`. One parameter keeps a
+/// statement's text, and so its plan, the same for batches of any size.
+///
+/// The parameter is an array of objects with the named columns; [`json_statement`] binds it.
+pub fn json_rows(backend: DbBackend, columns: &[(&str, Kind)]) -> String {
+    json_rows_of(backend, columns, 1)
+}
+
+/// The same for the parameter with that number.
+pub(crate) fn json_rows_of(
+    backend: DbBackend,
+    columns: &[(&str, Kind)],
+    parameter: usize,
+) -> String {
+    match backend {
+        DbBackend::Postgres => {
+            let columns: Vec<String> = columns
+                .iter()
+                .map(|(name, kind)| {
+                    let kind = match kind {
+                        Kind::Text => "text",
+                        Kind::BigInt => "bigint",
+                        Kind::Boolean => "boolean",
+                    };
+                    format!("\"{name}\" {kind}")
+                })
+                .collect();
+            format!(
+                "json_to_recordset(${parameter}::json) AS rows({})",
+                columns.join(", ")
+            )
+        }
+        _ => {
+            let columns: Vec<String> = columns
+                .iter()
+                .map(|(name, _)| format!("value->>'{name}' AS \"{name}\""))
+                .collect();
+            format!(
+                "(SELECT {} FROM json_each(?{parameter})) AS rows",
+                columns.join(", ")
+            )
+        }
+    }
+}
+
+/// An array of texts out of the JSON parameter with that number, for `= ANY(…)` on PostgreSQL and `IN …` on SQLite: the
+/// condition that a column is one of them.
+pub fn is_one_of(backend: DbBackend, column: &str, parameter: usize) -> String {
+    match backend {
+        DbBackend::Postgres => {
+            format!("{column} IN (SELECT json_array_elements_text(${parameter}::json))")
+        }
+        _ => format!("{column} IN (SELECT value FROM json_each(?{parameter}))"),
+    }
+}
+
+/// A statement whose only parameter is a batch for [`json_rows`].
+pub fn json_statement<T: serde::Serialize>(
+    backend: DbBackend,
+    sql: String,
+    batch: &[T],
+) -> Result<Statement, DbErr> {
+    let batch = serde_json::to_string(batch).map_err(|e| DbErr::Json(e.to_string()))?;
+    Ok(Statement::from_sql_and_values(
+        backend,
+        sql,
+        [Value::from(batch)],
+    ))
+}

@@ -1,0 +1,60 @@
+//! SQLite's files: they are made so that only their owner reads them, and one process serves them.
+
+use std::{
+    fs::File,
+    path::{Path, PathBuf},
+};
+
+use super::StoreError;
+
+pub(super) fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
+
+pub(super) fn unwritable(path: &Path, reason: std::io::Error) -> StoreError {
+    StoreError::Folder {
+        folder: folder_of(path),
+        reason,
+    }
+}
+
+/// Makes the database's file, which only its owner may read: callers' numbers and what they said are in it. SQLite gives the
+/// files beside it the same rights.
+pub(super) fn prepare_file(path: &Path) -> Result<(), StoreError> {
+    let folder = folder_of(path);
+    let writable = || -> std::io::Result<()> {
+        std::fs::create_dir_all(&folder)?;
+        let probe = folder.join(probe_name());
+        std::fs::write(&probe, b"")?;
+        std::fs::remove_file(&probe)
+    };
+    writable().map_err(|reason| unwritable(path, reason))?;
+    private_file(path)
+        .map(drop)
+        .map_err(|reason| StoreError::File {
+            file: path.to_owned(),
+            reason,
+        })
+}
+
+/// The file whose lock the process has that serves this database.
+pub(super) fn lock_beside(path: &Path) -> PathBuf {
+    let mut lock = path.as_os_str().to_owned();
+    lock.push("-serving");
+    lock.into()
+}
+
+pub(super) fn probe_name() -> String {
+    format!(".dikala-write-test-{}", std::process::id())
+}
+
+pub(super) fn private_file(path: &Path) -> std::io::Result<File> {
+    let mut options = File::options();
+    options.create(true).append(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}

@@ -1,0 +1,80 @@
+//! Where every read on behalf of a tenant begins: with the tenant.
+
+use sea_orm::{ColumnTrait, EntityTrait, PrimaryKeyTrait, QueryFilter, Select};
+
+use super::{
+    agent, agent_setting, agent_version, api_key, attempt, call, credit_account, credit_hold,
+    credit_transaction, delivery, erasure, event, function, idempotency, invocation, kept_version,
+    phone_number, recovery, transcript, webhook,
+};
+use crate::values::TenantId;
+
+/// A table whose rows belong to tenants. What another tenant has is not there.
+///
+/// Rows of a row that was found this way have finders of their own beside it, such as
+/// [`delivery::Entity::of_webhook`]: they take the row, so that nobody can ask with an id of somebody else's.
+pub trait OfTenant: EntityTrait {
+    /// Whose a row is.
+    const TENANT: Self::Column;
+
+    /// The tenant's rows.
+    fn of(tenant: TenantId) -> Select<Self> {
+        Self::find().filter(Self::TENANT.eq(tenant))
+    }
+
+    /// The tenant's row with that key.
+    fn one_of(
+        tenant: TenantId,
+        key: impl Into<<Self::PrimaryKey as PrimaryKeyTrait>::ValueType>,
+    ) -> Select<Self> {
+        Self::find_by_id(key).filter(Self::TENANT.eq(tenant))
+    }
+}
+
+macro_rules! of_tenant {
+    ($($table:ident)*) => {$(
+        impl OfTenant for $table::Entity {
+            const TENANT: $table::Column = $table::Column::TenantId;
+        }
+    )*};
+}
+
+of_tenant! {
+    agent agent_setting agent_version api_key attempt call credit_account credit_hold credit_transaction delivery erasure event
+    function idempotency invocation kept_version phone_number recovery transcript webhook
+}
+
+impl attempt::Entity {
+    /// Of this delivery.
+    pub fn of_delivery(delivery: &delivery::Model) -> Select<Self> {
+        Self::find().filter(attempt::Column::DeliveryId.eq(delivery.id))
+    }
+}
+
+impl delivery::Entity {
+    /// To this webhook. Its index alone tells which to skip in a long list.
+    pub fn of_webhook(webhook: &webhook::Model) -> Select<Self> {
+        Self::find().filter(delivery::Column::WebhookId.eq(webhook.id))
+    }
+}
+
+impl function::Entity {
+    /// Of this agent.
+    pub fn of_agent(agent: &agent::Model) -> Select<Self> {
+        Self::find().filter(function::Column::AgentId.eq(agent.id))
+    }
+}
+
+impl invocation::Entity {
+    /// Of this function. Its index alone tells how they went, whatever the outcomes hold.
+    pub fn of_function(function: &function::Model) -> Select<Self> {
+        Self::find().filter(invocation::Column::FunctionId.eq(function.id))
+    }
+}
+
+impl recovery::Entity {
+    /// Of this webhook.
+    pub fn of_webhook(webhook: &webhook::Model) -> Select<Self> {
+        Self::find().filter(recovery::Column::WebhookId.eq(webhook.id))
+    }
+}

@@ -1,0 +1,67 @@
+//! `webhook_stats`: attempts of deliveries, counted as they are recorded, by hour, outcome and time taken.
+
+use sea_orm::entity::prelude::*;
+
+use crate::values::{AttemptOutcome, Millis, WebhookId};
+
+/// An hour, in milliseconds.
+pub const HOUR_MS: i64 = 60 * 60 * 1_000;
+/// Times below this are kept as they are.
+const EXACT_MS: i64 = 16;
+
+/// The attempts at one webhook that began in an hour, ended alike and took about as long.
+#[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
+#[sea_orm(table_name = "webhook_stats")]
+pub struct Model {
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub webhook_id: WebhookId,
+    /// When the hour began.
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub hour: Millis,
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub outcome: AttemptOutcome,
+    /// They took no longer, in milliseconds; see [`up_to`].
+    #[sea_orm(primary_key, auto_increment = false)]
+    pub up_to_ms: i64,
+    pub attempts: i64,
+}
+
+#[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
+pub enum Relation {}
+
+impl ActiveModelBehavior for ActiveModel {}
+
+/// The hour that an instant is in.
+pub const fn hour_of(at: Millis) -> Millis {
+    at.plus_ms(-(at.as_i64() % HOUR_MS))
+}
+
+/// A time rounded up, by an eighth of it at most: what few rows are enough to keep.
+pub const fn up_to(ms: i64) -> i64 {
+    if ms < EXACT_MS {
+        return if ms < 0 { 0 } else { ms };
+    }
+    // All but the first four binary digits.
+    let cut = ms.ilog2() - 3;
+    (((ms >> cut) + 1) << cut) - 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_rounded_up_by_an_eighth_at_most() {
+        let mut kept = std::collections::BTreeSet::new();
+        for ms in 0..20_000 {
+            let up_to = up_to(ms);
+            assert!(up_to >= ms && (up_to - ms) * 8 <= ms, "{ms} as {up_to}");
+            kept.insert(up_to);
+        }
+        assert!(kept.len() < 110, "{}", kept.len());
+        assert_eq!(
+            [0, 15, 16, 17, 100, 15_000].map(up_to),
+            [0, 15, 17, 17, 103, 15_359]
+        );
+    }
+}

@@ -1,0 +1,304 @@
+//! People who use the dashboard of a tenant: making them, the one-time links that let them in, their roles, removing them.
+
+use dikala_entities::{
+    CredentialHash, Email, LOGIN_LINK_SCHEME, Millis, Role, Store, TenantId, UserId, login_link,
+    session, store::Transaction, user,
+};
+use sea_orm::{
+    ActiveModelTrait, ActiveValue::Set, ColumnTrait, ConnectionTrait, DbErr, EntityTrait,
+    IntoActiveModel, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
+};
+use serde::Serialize;
+
+use super::{AdminError, find_tenant, name, require_tenant, unless_taken};
+
+/// How long a one-time link is good, in milliseconds.
+pub const LINK_MS: i64 = 30 * 60 * 1_000;
+/// How long the one-time link of an invitation is good, in milliseconds.
+pub const INVITATION_MS: i64 = 7 * 24 * 60 * 60 * 1_000;
+/// Where one-time links lead, below the address of the service.
+pub const LINK_PATH: &str = "/dashboard/link/";
+
+/// Somebody who is to be made.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    pub email: Email,
+    pub name: String,
+    pub role: Role,
+}
+
+/// A person as operators see it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UserView {
+    pub id: UserId,
+    pub tenant_id: TenantId,
+    pub email: Email,
+    pub name: String,
+    pub role: Role,
+    /// Whether the person can sign in without a link.
+    pub has_password: bool,
+    pub created_at: Millis,
+    pub updated_at: Millis,
+}
+
+/// A person with a new one-time link, not yet at an address.
+#[derive(Clone, Debug)]
+pub struct Linked {
+    user: user::Model,
+    token: dikala_entities::Credential,
+    expires_at: Millis,
+}
+
+/// A person with the one-time link that lets her in, which is shown this once.
+#[expect(
+    missing_debug_implementations,
+    reason = "holds a credential in the clear"
+)]
+#[derive(Clone, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Link {
+    pub id: UserId,
+    pub email: Email,
+    pub name: String,
+    pub role: Role,
+    pub url: String,
+    pub expires_at: Millis,
+}
+
+impl Draft {
+    /// What an operator typed; without a name it is what stands before the `@`.
+    pub fn parse(email: &str, given: Option<&str>, role: Role) -> Result<Self, AdminError> {
+        let email: Email = email
+            .parse()
+            .map_err(|error| AdminError::Refused(format!("email {error}")))?;
+        let local = email.as_str().split('@').next().unwrap_or_default();
+        let name = name("name", given.unwrap_or(local))?;
+        Ok(Self { email, name, role })
+    }
+}
+
+impl Linked {
+    /// The link at the service's address, which ends without a slash.
+    pub fn at(self, base: &str) -> Link {
+        Link {
+            id: self.user.id,
+            email: self.user.email,
+            name: self.user.name,
+            role: self.user.role,
+            url: format!("{base}{LINK_PATH}{}", self.token.expose()),
+            expires_at: self.expires_at,
+        }
+    }
+}
+
+impl From<user::Model> for UserView {
+    fn from(row: user::Model) -> Self {
+        Self {
+            id: row.id,
+            tenant_id: row.tenant_id,
+            email: row.email,
+            name: row.name,
+            role: row.role,
+            has_password: row.password_hash.is_some(),
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+        }
+    }
+}
+
+/// Makes somebody, with a one-time link that is good for so many milliseconds. Refused where the address is somebody's
+/// already, of whatever tenant.
+pub async fn create(
+    store: &Store,
+    tenant: TenantId,
+    draft: Draft,
+    good_for_ms: i64,
+    now: Millis,
+) -> Result<Linked, AdminError> {
+    let row = user::Model {
+        id: UserId::new(now),
+        tenant_id: tenant,
+        email: draft.email,
+        name: draft.name,
+        role: draft.role,
+        language: None,
+        time_zone: None,
+        password_hash: None,
+        mails_low_credit: true,
+        mails_disabled_webhooks: true,
+        created_at: now,
+        updated_at: now,
+    };
+    let txn = store.begin().await?;
+    find_tenant(&txn, tenant).await?;
+    user::Entity::insert(row.clone().into_active_model())
+        .exec_without_returning(&txn)
+        .await
+        .map_err(|error| {
+            unless_taken(error, || {
+                format!(
+                    "somebody has the address {} already; give another one",
+                    row.email
+                )
+            })
+        })?;
+    let linked = insert_link(&txn, row, good_for_ms, now).await?;
+    txn.commit().await?;
+    Ok(linked)
+}
+
+/// The people of a tenant, in the order of their making.
+pub async fn list(store: &Store, tenant: TenantId) -> Result<Vec<UserView>, AdminError> {
+    require_tenant(store, tenant).await?;
+    let people = of(tenant).all(store.reader()).await?;
+    Ok(people.into_iter().map(UserView::from).collect())
+}
+
+/// Another one-time link for somebody, good for so many milliseconds. Earlier ones stay good for their time.
+pub async fn link(
+    store: &Store,
+    id: UserId,
+    good_for_ms: i64,
+    now: Millis,
+) -> Result<Linked, AdminError> {
+    let txn = store.begin().await?;
+    let person = find(&txn, None, id).await?;
+    let linked = insert_link(&txn, person, good_for_ms, now).await?;
+    txn.commit().await?;
+    Ok(linked)
+}
+
+async fn insert_link(
+    txn: &Transaction,
+    user: user::Model,
+    good_for_ms: i64,
+    now: Millis,
+) -> Result<Linked, DbErr> {
+    let token = LOGIN_LINK_SCHEME.generate();
+    let expires_at = now.plus_ms(good_for_ms);
+    let row = login_link::Model {
+        hash: token.hash(),
+        user_id: user.id,
+        created_at: now,
+        expires_at,
+        consumed_at: None,
+    };
+    login_link::Entity::insert(row.into_active_model())
+        .exec_without_returning(txn)
+        .await?;
+    Ok(Linked {
+        user,
+        token,
+        expires_at,
+    })
+}
+
+/// Removes somebody with all sessions and links, also the last owner of a tenant: an operator can make another one.
+pub async fn remove(store: &Store, id: UserId) -> Result<UserView, AdminError> {
+    let txn = store.begin().await?;
+    let person = find(&txn, None, id).await?;
+    user::Entity::delete_by_id(id).exec(&txn).await?;
+    txn.commit().await?;
+    Ok(person.into())
+}
+
+/// Removes a member of a tenant with all sessions and links. The last owner stays.
+pub async fn remove_member(
+    store: &Store,
+    tenant: TenantId,
+    id: UserId,
+) -> Result<UserView, AdminError> {
+    let txn = store.begin().await?;
+    let person = lock_member(&txn, tenant, id).await?;
+    keep_an_owner(&txn, &person).await?;
+    user::Entity::delete_by_id(id).exec(&txn).await?;
+    txn.commit().await?;
+    Ok(person.into())
+}
+
+/// Gives a member of a tenant another role. The last owner stays one.
+pub async fn change_role(
+    store: &Store,
+    tenant: TenantId,
+    id: UserId,
+    role: Role,
+    now: Millis,
+) -> Result<UserView, AdminError> {
+    let txn = store.begin().await?;
+    let mut person = lock_member(&txn, tenant, id).await?;
+    if person.role != role {
+        keep_an_owner(&txn, &person).await?;
+        let mut row = person.clone().into_active_model();
+        row.role = Set(role);
+        row.updated_at = Set(now);
+        row.update(&txn).await?;
+        (person.role, person.updated_at) = (role, now);
+    }
+    txn.commit().await?;
+    Ok(person.into())
+}
+
+/// The tenant's row is kept until the transaction ends: of two owners who leave at the same moment one stays.
+async fn lock_member(
+    txn: &Transaction,
+    tenant: TenantId,
+    id: UserId,
+) -> Result<user::Model, AdminError> {
+    dikala_entities::tenant::Entity::find_by_id(tenant)
+        .lock_exclusive()
+        .one(txn)
+        .await?;
+    find(txn, Some(tenant), id).await
+}
+
+/// Refused where the person is the tenant's only owner.
+async fn keep_an_owner(txn: &Transaction, person: &user::Model) -> Result<(), AdminError> {
+    if person.role != Role::Owner {
+        return Ok(());
+    }
+    let owners = of(person.tenant_id).filter(user::Column::Role.eq(Role::Owner));
+    match owners.count(txn).await? {
+        0 | 1 => Err(AdminError::Refused(
+            "the last owner stays; make somebody else an owner first".to_owned(),
+        )),
+        _ => Ok(()),
+    }
+}
+
+fn of(tenant: TenantId) -> sea_orm::Select<user::Entity> {
+    user::Entity::find()
+        .filter(user::Column::TenantId.eq(tenant))
+        .order_by_asc(user::Column::Id)
+}
+
+/// Somebody, where a tenant is named one of its people, or that there is nobody.
+pub async fn find(
+    db: &impl ConnectionTrait,
+    of: Option<TenantId>,
+    id: UserId,
+) -> Result<user::Model, AdminError> {
+    let found = user::Entity::find_by_id(id).one(db).await?;
+    found
+        .filter(|person| of.is_none_or(|tenant| person.tenant_id == tenant))
+        .ok_or_else(|| AdminError::not_found("user", id))
+}
+
+/// Ends the sessions of somebody, but for one, and takes the links away that were not used.
+pub async fn end_sessions(
+    txn: &Transaction,
+    id: UserId,
+    but: Option<&CredentialHash>,
+) -> Result<(), DbErr> {
+    let mut sessions = session::Entity::delete_many().filter(session::Column::UserId.eq(id));
+    if let Some(kept) = but {
+        sessions = sessions.filter(session::Column::Hash.ne(kept.clone()));
+    }
+    sessions.exec(txn).await?;
+    login_link::Entity::delete_many()
+        .filter(login_link::Column::UserId.eq(id))
+        .filter(login_link::Column::ConsumedAt.is_null())
+        .exec(txn)
+        .await
+        .map(drop)
+}

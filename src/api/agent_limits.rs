@@ -1,0 +1,68 @@
+//! What an agent's longest call and its tools can be.
+
+use dikala_entities::described;
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::openapi::ArrayBuilder;
+
+use super::texts::tool_name;
+use crate::{
+    http::{
+        extract::{Parsed, integer, list, not_allowed},
+        field::{Fault, FieldCode},
+    },
+    openapi::schema,
+};
+
+fn tool(value: &Value, known: &[&str]) -> Parsed<String> {
+    let name = value
+        .as_str()
+        .ok_or_else(|| Fault::new(FieldCode::InvalidType, "must be a string"))?;
+    if known.contains(&name) {
+        Ok(name.to_owned())
+    } else {
+        Err(not_allowed(name, "a tool of this agent", known.iter().copied()).into())
+    }
+}
+
+/// The longest call, in minutes of talk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct CallMinutes(pub(super) i64);
+
+impl CallMinutes {
+    const MIN: i64 = 1;
+    const MAX: i64 = 240;
+
+    pub(super) fn parse(value: &Value) -> Parsed<Self> {
+        integer(Self::MIN, Self::MAX)(value).map(Self)
+    }
+}
+
+impl Default for CallMinutes {
+    fn default() -> Self {
+        Self(10)
+    }
+}
+
+/// The tools that an agent enables: names, none twice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub struct Tools(pub(super) Vec<String>);
+
+impl Tools {
+    pub(super) fn parse(value: &Value, known: &[&str]) -> Parsed<Self> {
+        list(0, |value| tool(value, known), String::eq)(value).map(Self)
+    }
+}
+
+impl Default for Tools {
+    fn default() -> Self {
+        Self(vec!["end_call".to_owned()])
+    }
+}
+
+described! {
+    CallMinutes: schema::integer(CallMinutes::MIN, CallMinutes::MAX);
+    Tools: ArrayBuilder::new().items(tool_name()).unique_items(true);
+}

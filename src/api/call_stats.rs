@@ -1,0 +1,280 @@
+//! How many calls there were, how they ended and how long was talked, by hour or day. Read from what was counted as the calls
+//! ended, so that it costs the same however many there were.
+
+use actix_web::web::Data;
+use dikala_entities::{
+    AgentId, Interval, Millis, PhoneNumberId, TenantId,
+    call_stat::{ALL, SLOT_MS},
+};
+use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, Statement};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::zone::{Zone, divisor};
+use crate::{
+    api::context::Services,
+    http::{
+        answer::Answer,
+        error::ApiError,
+        extract::{Caller, Query, Reader, id, word},
+        field::{Fault, FieldCode},
+    },
+};
+
+const HOUR_MS: i64 = 60 * 60 * 1_000;
+const DAY_MS: i64 = 24 * HOUR_MS;
+
+/// The longest time that is asked for at once, in days.
+const fn days_max(interval: Interval) -> i64 {
+    match interval {
+        Interval::Hour => 31,
+        Interval::Day => 92,
+    }
+}
+
+/// What is counted without a `from`, in milliseconds: 24 hours or 30 days with the one that runs.
+const fn usual_ms(interval: Interval) -> i64 {
+    match interval {
+        Interval::Hour => 23 * HOUR_MS,
+        Interval::Day => 29 * DAY_MS,
+    }
+}
+
+/// What is asked.
+struct Asked {
+    interval: Interval,
+    zone: Zone,
+    agent: Option<AgentId>,
+    number: Option<PhoneNumberId>,
+    /// When each interval begins, and at last when the last one ends.
+    begins: Vec<Millis>,
+}
+
+impl Asked {
+    fn read(form: &mut Reader<'_>, now: Millis) -> Option<Self> {
+        let interval = form.defaulted("interval", None, Interval::Day, word("an interval"));
+        let zone = form.defaulted("timeZone", None, Zone::utc(), Zone::parse);
+        let agent = form.optional("agentId", None, id("an agent"));
+        let number = form.optional("phoneNumberId", None, id("a phone number"));
+        let to = form.defaulted("to", None, now.plus_ms(1), |value| zone.instant(value));
+        let usual = to.plus_ms(-usual_ms(interval));
+        let from = form.defaulted("from", None, usual, |value| zone.instant(value));
+        if agent.is_some() && number.is_some() {
+            let predicate =
+                "must be left out where agentId is given: calls are counted by one of the two";
+            form.fault(
+                "phoneNumberId",
+                Fault::new(FieldCode::NotAllowed, predicate),
+            );
+        }
+        let days = days_max(interval);
+        if to <= from {
+            form.fault("to", Fault::new(FieldCode::TooSmall, "must be after from"));
+            return None;
+        }
+        if to.since(from) > days * DAY_MS {
+            let predicate = format!("must be at most {days} days after from, by the {interval}");
+            form.fault("to", Fault::new(FieldCode::TooLarge, predicate));
+            return None;
+        }
+        Some(Self {
+            begins: zone.begins(interval, from, to),
+            interval,
+            zone,
+            agent,
+            number,
+        })
+    }
+
+    fn subject(&self) -> String {
+        let agent = self.agent.map(|agent| agent.to_string());
+        let number = self.number.map(|number| number.to_string());
+        agent.or(number).unwrap_or_else(|| ALL.to_owned())
+    }
+}
+
+/// Figures of calls that are over.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct CallFigures {
+    /// Calls that are over: the sum of the three outcomes.
+    pub(crate) calls: i64,
+    /// Those that an agent answered.
+    pub(crate) answered: i64,
+    /// Outcomes, as the calls' `status`.
+    ended: i64,
+    dropped: i64,
+    failed: i64,
+    /// Minutes that were used of the credit.
+    pub(crate) minutes: i64,
+    talk_time_seconds: i64,
+    duration_seconds: i64,
+}
+
+impl CallFigures {
+    fn add(&mut self, more: Self) {
+        self.calls += more.calls;
+        self.answered += more.answered;
+        self.ended += more.ended;
+        self.dropped += more.dropped;
+        self.failed += more.failed;
+        self.minutes += more.minutes;
+        self.talk_time_seconds += more.talk_time_seconds;
+        self.duration_seconds += more.duration_seconds;
+    }
+}
+
+impl From<Piece> for CallFigures {
+    fn from(piece: Piece) -> Self {
+        Self {
+            calls: piece.calls,
+            answered: piece.answered,
+            ended: piece.ended,
+            dropped: piece.dropped,
+            failed: piece.failed,
+            minutes: piece.minutes,
+            talk_time_seconds: piece.talk_seconds,
+            duration_seconds: piece.duration_seconds,
+        }
+    }
+}
+
+/// The figures of one hour or day.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+pub struct CallInterval {
+    /// When it began; it ends where the next one begins.
+    pub(crate) start: Millis,
+    #[serde(flatten)]
+    #[schema(inline)]
+    pub(crate) figures: CallFigures,
+}
+
+/// Calls that are over, by the hour or day in which they began. What is erased or removed later still counts.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(example = json!({
+    "from": "2026-01-13T17:00:00.000Z", "to": "2026-01-15T17:00:00.000Z", "interval": "day", "timeZone": "Asia/Jakarta",
+    "agentId": null, "phoneNumberId": null,
+    "total": {"calls": 58, "answered": 55, "ended": 52, "dropped": 4, "failed": 2, "minutes": 148,
+              "talkTimeSeconds": 7020, "durationSeconds": 7410},
+    "intervals": [
+        {"start": "2026-01-13T17:00:00.000Z", "calls": 31, "answered": 30, "ended": 29, "dropped": 1, "failed": 1,
+         "minutes": 80, "talkTimeSeconds": 3900, "durationSeconds": 4100},
+        {"start": "2026-01-14T17:00:00.000Z", "calls": 27, "answered": 25, "ended": 23, "dropped": 3, "failed": 1,
+         "minutes": 68, "talkTimeSeconds": 3120, "durationSeconds": 3310}
+    ]
+}))]
+pub struct CallStats {
+    /// When the first interval begins.
+    from: Millis,
+    /// When the last one ends.
+    to: Millis,
+    interval: Interval,
+    #[schema(value_type = String)]
+    time_zone: Zone,
+    agent_id: Option<AgentId>,
+    phone_number_id: Option<PhoneNumberId>,
+    pub(crate) total: CallFigures,
+    /// One after the other, also those without a call.
+    pub(crate) intervals: Vec<CallInterval>,
+}
+
+impl CallStats {
+    fn new(asked: Asked, pieces: &[(Millis, CallFigures)]) -> Self {
+        let mut total = CallFigures::default();
+        let ends = asked.begins.last().copied().unwrap_or(Millis::MIN);
+        let starts = &asked.begins[..asked.begins.len().saturating_sub(1)];
+        let empty = |start: &Millis| CallInterval {
+            start: *start,
+            figures: CallFigures::default(),
+        };
+        let mut intervals: Vec<CallInterval> = starts.iter().map(empty).collect();
+        for (begun, figures) in pieces {
+            let place = starts.partition_point(|start| start <= begun);
+            if let Some(interval) = place
+                .checked_sub(1)
+                .and_then(|place| intervals.get_mut(place))
+            {
+                interval.figures.add(*figures);
+                total.add(*figures);
+            }
+        }
+        Self {
+            from: starts.first().copied().unwrap_or(ends),
+            to: ends,
+            interval: asked.interval,
+            time_zone: asked.zone,
+            agent_id: asked.agent,
+            phone_number_id: asked.number,
+            total,
+            intervals,
+        }
+    }
+}
+
+/// `GET /calls/stats`
+pub async fn show(
+    caller: Caller,
+    services: Data<Services>,
+    query: Query,
+) -> Result<Answer, ApiError> {
+    let stats = read(&services, caller.tenant, &query).await?;
+    Ok(Answer::ok(&stats))
+}
+
+/// The figures that a query string asks for.
+pub(crate) async fn read(
+    services: &Services,
+    tenant: TenantId,
+    query: &Query,
+) -> Result<CallStats, ApiError> {
+    let now = services.clock.now();
+    let asked = query.0.read(&[], |form| Asked::read(form, now))?;
+    let pieces = counted(services.store.api_reader(), tenant, &asked).await?;
+    Ok(CallStats::new(asked, &pieces))
+}
+
+/// What was counted in one piece of the time that is asked for.
+#[derive(FromQueryResult)]
+struct Piece {
+    number: i64,
+    calls: i64,
+    answered: i64,
+    ended: i64,
+    dropped: i64,
+    failed: i64,
+    minutes: i64,
+    talk_seconds: i64,
+    duration_seconds: i64,
+}
+
+const PIECES: &str = "SELECT (slot - $3) / $5 AS number, CAST(SUM(calls) AS BIGINT) AS calls, \
+    CAST(SUM(answered) AS BIGINT) AS answered, CAST(SUM(ended) AS BIGINT) AS ended, CAST(SUM(dropped) AS BIGINT) AS dropped, \
+    CAST(SUM(failed) AS BIGINT) AS failed, CAST(SUM(minutes) AS BIGINT) AS minutes, \
+    CAST(SUM(talk_seconds) AS BIGINT) AS talk_seconds, CAST(SUM(duration_seconds) AS BIGINT) AS duration_seconds \
+    FROM call_stats WHERE tenant_id = $1 AND subject = $2 AND slot >= $3 AND slot < $4 GROUP BY 1";
+
+/// When each piece began, with its figures. Reads a row for each quarter of an hour at most, and gives a piece for each interval;
+/// for each hour where not all intervals have the same length.
+async fn counted(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+    asked: &Asked,
+) -> Result<Vec<(Millis, CallFigures)>, DbErr> {
+    let (Some(from), Some(to)) = (asked.begins.first(), asked.begins.last()) else {
+        return Ok(Vec::new());
+    };
+    let lengths = asked.begins.windows(2).map(|two| two[1].since(two[0]));
+    let length = lengths.fold(0, divisor).max(SLOT_MS);
+    let values = [
+        tenant.into(),
+        asked.subject().into(),
+        from.as_i64().into(),
+        to.as_i64().into(),
+        length.into(),
+    ];
+    let select = Statement::from_sql_and_values(db.get_database_backend(), PIECES, values);
+    let pieces = Piece::find_by_statement(select).all(db).await?;
+    let begun = |piece: Piece| (from.plus_ms(piece.number * length), piece.into());
+    Ok(pieces.into_iter().map(begun).collect())
+}

@@ -1,0 +1,100 @@
+//! What the API asks for that reaches tenants' servers.
+
+use dikala_actors::{
+    functions::{CircuitState, FunctionSpec, Invoke, Invoked, Request},
+    outbound::Blocked,
+    webhooks::TestError,
+};
+use dikala_entities::{
+    CallId, DeliveryId, OutboundUrl, Place, TenantId, WebhookId, function, tenant, webhook,
+};
+use sea_orm::EntityTrait;
+use serde_json::{Map, Value};
+
+use crate::{
+    http::error::{ApiError, Missing},
+    node::Node,
+};
+
+/// What came of calling a function's endpoint for a test.
+#[derive(Clone, Debug)]
+pub struct FunctionTrial {
+    /// What was sent, or would have been where nothing was; none where the address cannot be put into a request.
+    pub request: Option<Request>,
+    /// The outcome is what a bridge would be told.
+    pub invoked: Invoked,
+}
+
+/// Reaches tenants' servers.
+#[derive(Clone, Debug)]
+pub struct LiveOutbound(pub Node);
+
+impl LiveOutbound {
+    /// Whether the address may be dialled, as far as can be known now: a name that does not resolve may.
+    pub async fn check_url(&self, tenant: TenantId, url: &OutboundUrl) -> Result<(), Blocked> {
+        self.0.outbound.check_url(tenant, url).await
+    }
+
+    /// Whether a function's endpoint is called at the moment.
+    pub fn circuit(&self, function: &function::Model) -> CircuitState {
+        self.0
+            .functions
+            .circuit(function.tenant_id, &function.endpoint)
+    }
+
+    /// Calls the endpoint as a call would, marked as a test.
+    pub async fn test_function(
+        &self,
+        function: &function::Model,
+        parameters: Map<String, Value>,
+    ) -> Result<FunctionTrial, ApiError> {
+        let tenant = tenant::Entity::find_by_id(function.tenant_id)
+            .one(self.0.store.reader())
+            .await?
+            .ok_or(ApiError::NotFound(Missing::Function))?;
+        let secret = self
+            .0
+            .vault
+            .open(Place::FunctionSecret, tenant.id, &tenant.function_secret)
+            .map_err(|error| {
+                tracing::error!(tenant = %tenant.id, %error, "the function secret");
+                ApiError::Unavailable
+            })?;
+        let invoke = Invoke {
+            call: CallId::new(self.0.clock.now()),
+            tenant: tenant.id,
+            function: FunctionSpec::from(function),
+            parameters,
+            secret,
+            is_test: true,
+        };
+        let request = Request::of(&invoke);
+        let invoked = self.0.functions.invoke(invoke).await;
+        Ok(FunctionTrial { request, invoked })
+    }
+
+    /// Sends a signed sample of a subscribed kind and waits for its first attempt.
+    pub async fn test_webhook(&self, webhook: webhook::Model) -> Result<DeliveryId, ApiError> {
+        self.0
+            .webhooks
+            .test(webhook)
+            .await
+            .map_err(|error| match error {
+                TestError::Busy => ApiError::Unavailable,
+                TestError::Vault(_) | TestError::Store(_) => {
+                    tracing::error!(%error, "a test delivery was not made");
+                    ApiError::Unavailable
+                }
+            })
+    }
+
+    /// Deliveries became due in the table. May be lost without harm.
+    pub fn wake(&self) {
+        self.0.webhooks.wake();
+    }
+
+    /// A webhook was changed or deleted. May be lost without harm.
+    pub fn refresh(&self, webhook: WebhookId) {
+        self.0.webhooks.refresh(webhook);
+    }
+}

@@ -1,0 +1,71 @@
+//! Texts of bounded length: what reads one and what the description tells of it take the same limits.
+
+use dikala_entities::described;
+use serde_json::Value;
+use utoipa::openapi::ObjectBuilder;
+
+use crate::{
+    http::extract::{BlankRule, Parsed, text},
+    openapi::schema,
+};
+
+/// The longest name of a function or another tool, in characters.
+pub const TOOL_NAME_CHARS_MAX: usize = 64;
+
+/// What the name of a tool looks like.
+pub fn tool_name() -> ObjectBuilder {
+    let more = TOOL_NAME_CHARS_MAX - 1;
+    schema::text(1, TOOL_NAME_CHARS_MAX, false)
+        .pattern(Some(format!("^[A-Za-z_][A-Za-z0-9_-]{{0,{more}}}$")))
+}
+
+macro_rules! texts {
+    ($($(#[$doc:meta])* $name:ident: $min:literal to $max:literal characters, $blanks:ident;)*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub struct $name(String);
+
+        impl $name {
+            /// The most characters.
+            pub const CHARS_MAX: usize = $max;
+
+            /// Reads one that a tenant gives.
+            pub fn parse(value: &Value) -> Parsed<Self> {
+                text($min, Self::CHARS_MAX, BlankRule::$blanks)(value).map(Self)
+            }
+
+            /// The text.
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        /// Takes one from the store, which holds only what was read.
+        impl From<String> for $name {
+            fn from(stored: String) -> Self {
+                Self(stored)
+            }
+        }
+
+        impl From<$name> for String {
+            fn from(text: $name) -> Self {
+                text.0
+            }
+        }
+
+        described! {
+            $name: schema::text($min, $max, BlankRule::$blanks != BlankRule::Opaque);
+        }
+    )*};
+}
+
+texts! {
+    /// The name of an agent.
+    AgentName: 1 to 120 characters, Trim;
+    /// Instructions and persona of the AI.
+    SystemPrompt: 1 to 32_000 characters, Keep;
+    /// What the AI says first.
+    Greeting: 1 to 1_000 characters, Opaque;
+    /// What a function does.
+    FunctionDescription: 1 to 1_000 characters, Trim;
+}

@@ -1,0 +1,186 @@
+//! The actors, started in the order in which they need each other, and stopped again.
+
+use std::sync::Arc;
+
+use actix::{Arbiter, ArbiterHandle};
+use dikala_actors::{
+    bridges::Bridges,
+    calls::{CallParts, CallRegistry, Calls, versions::Versions},
+    events::{followers::Followers, outbox::Audience},
+    functions::{self, FunctionsHandle},
+    ledger::{self, LedgerHandle, LedgerParts},
+    outbound::{Guard, Outbound, OutboundError},
+    runtime::clock::SharedClock,
+    webhooks::{self, WebhooksHandle},
+};
+use dikala_entities::{Store, Vault};
+
+use super::StartError;
+use crate::{config::Settings, node::Node};
+
+/// Threads that run calls.
+const CALL_THREADS: usize = 2;
+/// Threads that wait for tenants' functions.
+const FUNCTION_THREADS: usize = 2;
+
+/// The actors, and the threads that they run on.
+pub(crate) struct Actors {
+    pub(crate) node: Node,
+    pub(crate) arbiters: Vec<Arbiter>,
+}
+
+impl Actors {
+    /// Starts them on a store. Each that makes requests asks `outbound` for what it makes them with.
+    pub(crate) async fn start(
+        settings: &Settings,
+        store: Store,
+        vault: Vault,
+        clock: SharedClock,
+        outbound: impl Fn() -> Result<Outbound, OutboundError>,
+    ) -> Result<Self, StartError> {
+        let common = Common {
+            settings,
+            store,
+            vault,
+            clock,
+            name: Arc::from(settings.node.name.as_str()),
+        };
+        let core = Arbiter::new();
+        let webhook_thread = Arbiter::new();
+        let call_threads: Vec<Arbiter> = (0..CALL_THREADS).map(|_| Arbiter::new()).collect();
+        let function_threads: Vec<Arbiter> =
+            (0..FUNCTION_THREADS).map(|_| Arbiter::new()).collect();
+        // Names are looked up on threads; webhooks, functions and registration have their own, so that names that take long
+        // in one of them hold up none of the others.
+        let webhooks = common.webhooks(&webhook_thread, outbound()?);
+        let feed = Followers::default();
+        let ledger = common.ledger(&core, &webhooks, &feed);
+        let functions = functions::start(
+            &handles(&function_threads),
+            &outbound()?,
+            &settings.functions(),
+            Arc::clone(&common.clock),
+        );
+        let bridges = Arc::new(Bridges::new(Arc::clone(&common.clock)));
+        let calls = common.calls(&call_threads, &ledger, &functions, &bridges);
+        let (registry, recovered) = CallRegistry::start(&core.handle(), calls.clone()).await?;
+        ledger.announce_credits_to(registry.clone().recipient());
+        if recovered > 0 {
+            tracing::info!(calls = recovered, "took up unfinished calls");
+        }
+        let arbiters = [vec![core, webhook_thread], call_threads, function_threads];
+        let Common {
+            store,
+            vault,
+            clock,
+            ..
+        } = common;
+        let node = Node {
+            store,
+            vault,
+            clock,
+            calls,
+            registry,
+            bridges,
+            ledger,
+            webhooks,
+            functions,
+            outbound: outbound()?,
+            feed,
+        };
+        Ok(Self {
+            node,
+            arbiters: arbiters.into_iter().flatten().collect(),
+        })
+    }
+
+    /// After the listeners and the deliveries under way: the rest is in the store.
+    pub(super) async fn stop(self) {
+        if let Err(error) = self.node.bridges.store_last_seen(&self.node.store).await {
+            tracing::warn!(%error, "the bridges' signs of life were not written");
+        }
+        for arbiter in &self.arbiters {
+            arbiter.stop();
+        }
+        self.node.store.close().await;
+    }
+}
+
+/// What every actor is given.
+struct Common<'a> {
+    settings: &'a Settings,
+    store: Store,
+    vault: Vault,
+    clock: SharedClock,
+    /// The node's.
+    name: Arc<str>,
+}
+
+impl Common<'_> {
+    fn webhooks(&self, thread: &Arbiter, outbound: Outbound) -> WebhooksHandle {
+        let services = webhooks::WebhookParts {
+            store: self.store.clone(),
+            clock: Arc::clone(&self.clock),
+            vault: self.vault.clone(),
+            outbound,
+            node: Arc::clone(&self.name),
+        };
+        webhooks::start(&thread.handle(), services, self.settings.webhooks())
+    }
+
+    fn ledger(
+        &self,
+        thread: &Arbiter,
+        webhooks: &WebhooksHandle,
+        feed: &Followers,
+    ) -> LedgerHandle {
+        let parts = LedgerParts {
+            store: self.store.clone(),
+            clock: Arc::clone(&self.clock),
+            node: Arc::clone(&self.name),
+            audience: Audience {
+                deliver: Some(webhooks.recipient()),
+                followers: feed.clone(),
+            },
+        };
+        ledger::start(&thread.handle(), &parts)
+    }
+
+    fn calls(
+        &self,
+        threads: &[Arbiter],
+        ledger: &LedgerHandle,
+        functions: &FunctionsHandle,
+        bridges: &Arc<Bridges>,
+    ) -> Calls {
+        let parts = CallParts {
+            store: self.store.clone(),
+            vault: self.vault.clone(),
+            clock: Arc::clone(&self.clock),
+            node: Arc::clone(&self.name),
+            rules: self.settings.rules(),
+            ai_cost_idr_per_minute: self.settings.billing.ai_cost_idr_per_minute,
+            concurrency: self.settings.concurrency(),
+            transfers: self.settings.transfers(),
+            versions: Versions::default(),
+            ledger: ledger.clone(),
+            functions: functions.clone(),
+            bridges: Arc::clone(bridges),
+        };
+        Calls::new(parts, handles(threads))
+    }
+}
+
+fn handles(arbiters: &[Arbiter]) -> Vec<ArbiterHandle> {
+    arbiters.iter().map(Arbiter::handle).collect()
+}
+
+/// Where tenants' servers may be, as the operator says.
+pub(super) fn guard(settings: &Settings, own_ports: [u16; 2]) -> Guard {
+    Guard {
+        allow_cidrs: settings.allowed_cidrs(),
+        allow_hosts: settings.allowed_hosts(),
+        allow_http: settings.url_policy().allow_http,
+        own_ports: own_ports.to_vec(),
+    }
+}

@@ -1,0 +1,133 @@
+//! What the two listeners serve, and with what.
+
+use std::{net::TcpListener, sync::Arc};
+
+use actix_cors::Cors;
+use actix_web::{
+    App as WebApp,
+    dev::Server,
+    middleware::{Condition, from_fn},
+    web::Data,
+};
+use tokio::sync::watch;
+
+use crate::{
+    api::context::Services,
+    bridge::{self, BridgeParts},
+    config::Settings,
+    dashboard::{self, Kit},
+    front::{self, Bounds, Door, Places, open_files_max},
+    http::middleware::request_scope,
+    node::Node,
+    operator::{
+        self, OperatorParts,
+        health::{self, HealthParts},
+    },
+    routes,
+};
+
+/// Threads that serve HTTP; bridges and requests share them.
+const HTTP_THREADS: usize = 2;
+/// How long a browser remembers what it was allowed, in seconds.
+const CORS_MAX_AGE_SECONDS: usize = 3_600;
+/// Connections of the operators' listener, in all and from one address.
+const OPERATOR_CONNECTIONS_MAX: usize = 256;
+const OPERATOR_CONNECTIONS_PER_ADDRESS_MAX: usize = 128;
+/// How long the operators' listener waits for its own requests, in seconds.
+const OPERATOR_SHUTDOWN_SECONDS: u64 = 2;
+
+/// Browsers of these origins may use the API.
+fn cors(origins: &[String]) -> Cors {
+    let cors = Cors::default()
+        .allow_any_method()
+        .allow_any_header()
+        .expose_any_header()
+        .max_age(CORS_MAX_AGE_SECONDS);
+    origins
+        .iter()
+        .fold(cors, |cors, origin| cors.allowed_origin(origin))
+}
+
+/// What the two listeners serve with.
+#[derive(Clone)]
+pub(super) struct Listeners {
+    services: Data<Services>,
+    bridge: Data<BridgeParts>,
+    health: Data<HealthParts>,
+    operator: Data<OperatorParts>,
+}
+
+impl Listeners {
+    pub(super) fn new(settings: &Settings, node: &Node, stopping: &watch::Receiver<bool>) -> Self {
+        Self {
+            services: Data::new(Services::new(node, settings.api())),
+            bridge: Data::new(BridgeParts {
+                node: node.clone(),
+                budgets: Arc::default(),
+                stopping: stopping.clone(),
+            }),
+            health: Data::new(HealthParts {
+                node: node.clone(),
+                stopping: stopping.clone(),
+            }),
+            operator: Data::new(OperatorParts {
+                token: settings.operator.token(),
+                node: node.clone(),
+            }),
+        }
+    }
+
+    pub(super) fn serve_public(
+        self,
+        socket: TcpListener,
+        settings: &Settings,
+    ) -> std::io::Result<Server> {
+        let origins = settings.http.cors_origins.clone();
+        let kit = Kit::new(self.services.clone(), settings, socket.local_addr()?);
+        let kit = Data::new(kit);
+        let door = Door {
+            name: "public",
+            workers: HTTP_THREADS,
+            places: Places::new(settings.http.bounds().within(open_files_max())),
+            // A little less than everything may take, so that what comes after the listeners has its turn.
+            shutdown_seconds: settings.http.shutdown_seconds.saturating_sub(2).max(1),
+        };
+        front::serve(door, socket, move || {
+            WebApp::new()
+                .app_data(self.services.clone())
+                .app_data(self.services.http.clone())
+                .app_data(self.bridge.clone())
+                .app_data(self.health.clone())
+                .app_data(kit.clone())
+                .wrap(Condition::new(!origins.is_empty(), cors(&origins)))
+                .wrap(from_fn(request_scope))
+                .configure(bridge::configure)
+                .configure(health::configure)
+                .configure(dashboard::configure)
+                .configure(routes::configure_api)
+        })
+    }
+
+    pub(super) fn serve_operator(self, socket: TcpListener) -> std::io::Result<Server> {
+        let bounds = Bounds {
+            total: OPERATOR_CONNECTIONS_MAX,
+            per_address: OPERATOR_CONNECTIONS_PER_ADDRESS_MAX,
+            trusted: Vec::new(),
+        };
+        let door = Door {
+            name: "operators",
+            workers: 1,
+            places: Places::new(bounds.within(open_files_max())),
+            shutdown_seconds: OPERATOR_SHUTDOWN_SECONDS,
+        };
+        front::serve(door, socket, move || {
+            WebApp::new()
+                .app_data(self.operator.clone())
+                .app_data(self.health.clone())
+                .wrap(from_fn(operator::require_token))
+                .wrap(from_fn(request_scope))
+                .configure(operator::configure)
+                .configure(health::configure)
+        })
+    }
+}

@@ -1,0 +1,187 @@
+//! The audit: who changed what, when and from where. Whoever changes something writes its entry in the same transaction, so that
+//! there is no change without its entry and no entry without its change.
+
+use std::{fmt::Display, net::IpAddr, sync::Arc};
+
+use dikala_entities::{
+    Actor, AuditAction, AuditId, Millis, TenantId,
+    audit::{Column, Entity, Model},
+};
+use sea_orm::{
+    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter,
+    QueryOrder, QuerySelect,
+};
+
+/// The longest detail, in characters.
+const DETAIL_CHARS_MAX: usize = 500;
+
+/// Who asks for a change, and from where.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    pub actor: Actor,
+    /// The network address of whoever asks; none on the command line.
+    pub address: Option<IpAddr>,
+    /// The request that it comes with; none on the command line.
+    pub request_id: Option<String>,
+    /// The node that carries it out.
+    pub node: Arc<str>,
+}
+
+impl Origin {
+    /// A command on the machine of the node with that name.
+    pub fn cli(node: &str) -> Self {
+        Self {
+            actor: Actor::Cli,
+            address: None,
+            request_id: None,
+            node: node.into(),
+        }
+    }
+
+    /// The entry of a change, to be written in its transaction.
+    pub fn entry(&self, tenant: Option<TenantId>, change: Change, now: Millis) -> Model {
+        Model {
+            id: AuditId::new(now),
+            tenant_id: tenant,
+            actor: self.actor,
+            action: change.action,
+            target: change.target,
+            detail: change.detail,
+            at: now,
+            address: self
+                .address
+                .map(|address| address.to_canonical().to_string()),
+            request_id: self.request_id.clone(),
+            node: self.node.to_string(),
+        }
+    }
+
+    /// Writes the entry of a change of the tenant's in the transaction of that change.
+    pub async fn write(
+        &self,
+        txn: &impl ConnectionTrait,
+        tenant: impl Into<Option<TenantId>>,
+        change: Change,
+        now: Millis,
+    ) -> Result<(), DbErr> {
+        let entry = self.entry(tenant.into(), change, now);
+        Entity::insert(entry.into_active_model())
+            .exec_without_returning(txn)
+            .await
+            .map(drop)
+    }
+}
+
+/// What somebody changed.
+#[derive(Clone, Debug)]
+pub struct Change {
+    action: AuditAction,
+    target: String,
+    detail: String,
+}
+
+impl Change {
+    /// What was done to the thing with that id.
+    pub fn new(action: AuditAction, target: impl Display) -> Self {
+        Self {
+            action,
+            target: target.to_string(),
+            detail: String::new(),
+        }
+    }
+
+    /// What is worth knowing besides. Nothing that is secret or tells of a caller may be in it.
+    pub fn with(mut self, detail: impl Display) -> Self {
+        self.detail = detail.to_string().chars().take(DETAIL_CHARS_MAX).collect();
+        self
+    }
+
+    /// The fields that changed, each with whether it did.
+    pub fn fields(self, fields: &[(&str, bool)]) -> Self {
+        let changed = fields.iter().filter(|(_, changed)| *changed);
+        let names: Vec<&str> = changed.map(|(name, _)| *name).collect();
+        self.with(names.join(", "))
+    }
+}
+
+/// The field that switches something on or off, as [`Change::fields`] takes it, with what it is now.
+pub const fn switched(now: bool, before: bool) -> (&'static str, bool) {
+    (
+        if now {
+            "isActive=true"
+        } else {
+            "isActive=false"
+        },
+        now != before,
+    )
+}
+
+/// Which entries are asked for.
+#[derive(Clone, Debug)]
+pub struct Entries {
+    tenant: TenantId,
+    pub actor: Option<Actor>,
+    pub action: Option<AuditAction>,
+    /// Inclusive.
+    pub from: Option<Millis>,
+    /// Exclusive.
+    pub to: Option<Millis>,
+}
+
+/// All entries of a tenant.
+pub const fn of(tenant: TenantId) -> Entries {
+    Entries {
+        tenant,
+        actor: None,
+        action: None,
+        from: None,
+        to: None,
+    }
+}
+
+impl Entries {
+    /// At most so many of them, newest first; older than the entry `before`, where one is given. None are older than an entry that
+    /// the tenant does not have.
+    pub async fn page(
+        &self,
+        db: &impl ConnectionTrait,
+        before: Option<AuditId>,
+        limit: u64,
+    ) -> Result<Vec<Model>, DbErr> {
+        let mut select = Entity::find().filter(self.condition());
+        if let Some(before) = before {
+            let ours = Entity::find_by_id(before).filter(Column::TenantId.eq(self.tenant));
+            let Some(last) = ours.one(db).await? else {
+                return Ok(Vec::new());
+            };
+            select = select.filter(older(&last));
+        }
+        select
+            .order_by_desc(Column::At)
+            .order_by_desc(Column::Id)
+            .limit(limit)
+            .all(db)
+            .await
+    }
+
+    fn condition(&self) -> Condition {
+        Condition::all()
+            .add(Column::TenantId.eq(self.tenant))
+            .add_option(self.actor.map(|actor| Column::Actor.eq(actor)))
+            .add_option(self.action.map(|action| Column::Action.eq(action)))
+            .add_option(self.from.map(|from| Column::At.gte(from)))
+            .add_option(self.to.map(|to| Column::At.lt(to)))
+    }
+}
+
+fn older(last: &Model) -> Condition {
+    let same_moment = Condition::all()
+        .add(Column::At.eq(last.at))
+        .add(Column::Id.lt(last.id));
+    // Said twice, so that the index begins where the page does.
+    Condition::all().add(Column::At.lte(last.at)).add(
+        Condition::any()
+            .add(Column::At.lt(last.at))
+            .add(same_moment),
+    )
+}

@@ -1,0 +1,96 @@
+//! The fields of a message, one by one.
+
+use dikala_actors::calls::{CallError, Input};
+use dikala_entities::{CallId, HangupReason, Millis};
+use serde_json::{Map, Value};
+
+use super::{refusal::Refusal, request::Content};
+
+/// Reads fields; the first that is wrong is named. `null` counts as absent.
+pub(super) struct Fields<'a>(pub(super) &'a Map<String, Value>);
+
+impl<'a> Fields<'a> {
+    pub(super) fn optional(&self, name: &str) -> Option<&'a Value> {
+        self.0.get(name).filter(|value| !value.is_null())
+    }
+
+    pub(super) fn optional_text(
+        &self,
+        name: &str,
+        least: usize,
+        most: usize,
+    ) -> Result<Option<&'a str>, Refusal> {
+        let Some(value) = self.optional(name) else {
+            return Ok(None);
+        };
+        let text = value
+            .as_str()
+            .ok_or_else(|| Refusal::invalid(format!("{name} must be a text.")))?;
+        if (least..=most).contains(&text.chars().count()) {
+            Ok(Some(text))
+        } else {
+            Err(Refusal::invalid(format!(
+                "{name} must have {least} to {most} characters."
+            )))
+        }
+    }
+
+    pub(super) fn text(&self, name: &str, least: usize, most: usize) -> Result<&'a str, Refusal> {
+        self.optional_text(name, least, most)?
+            .ok_or_else(|| missing(name))
+    }
+
+    pub(super) fn object(&self, name: &str) -> Result<Option<&'a Map<String, Value>>, Refusal> {
+        match self.optional(name) {
+            None => Ok(None),
+            Some(Value::Object(object)) => Ok(Some(object)),
+            Some(_) => Err(Refusal::invalid(format!("{name} must be an object."))),
+        }
+    }
+
+    pub(super) fn array(&self, name: &str) -> Result<Option<&'a Vec<Value>>, Refusal> {
+        match self.optional(name) {
+            None => Ok(None),
+            Some(Value::Array(array)) => Ok(Some(array)),
+            Some(_) => Err(Refusal::invalid(format!("{name} must be an array."))),
+        }
+    }
+
+    pub(super) fn instant(&self, name: &str) -> Result<Option<Millis>, Refusal> {
+        let text = self.optional_text(name, 1, 64)?;
+        text.map(Millis::parse_rfc3339)
+            .transpose()
+            .map_err(|error| Refusal::invalid(format!("{name} is {error}.")))
+    }
+
+    pub(super) fn call(&self) -> Result<CallId, Refusal> {
+        let text = self.text("callId", 1, 128)?;
+        text.parse()
+            .map_err(|_| Refusal::from((String::new(), CallError::UnknownCall)))
+    }
+
+    pub(super) fn for_call(&self, input: Input) -> Result<Content, Refusal> {
+        Ok(Content::Call {
+            call: self.call()?,
+            input,
+        })
+    }
+
+    pub(super) fn reason(&self, allowed: &[HangupReason]) -> Result<Option<HangupReason>, Refusal> {
+        let Some(text) = self.optional_text("reason", 1, 64)? else {
+            return Ok(None);
+        };
+        let known = allowed
+            .iter()
+            .copied()
+            .find(|reason| reason.as_str() == text);
+        known.map(Some).ok_or_else(|| {
+            let allowed: Vec<&str> = allowed.iter().map(|reason| reason.as_str()).collect();
+            Refusal::invalid(format!("reason must be one of {}.", allowed.join(", ")))
+        })
+    }
+}
+
+pub(super) fn missing(name: &str) -> Refusal {
+    Refusal::invalid(format!("{name} is missing."))
+}

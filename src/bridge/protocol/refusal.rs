@@ -1,0 +1,111 @@
+//! What a message is answered that was not carried out.
+
+use dikala_actors::calls::CallError;
+use serde_json::{Value, json};
+
+use super::{
+    MESSAGE_BYTES_MAX,
+    request::{Lane, Request, id_of, lane_of},
+};
+
+/// A message that was not understood, or not carried out.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refusal {
+    /// The message's id, if one could be read.
+    pub id: Option<String>,
+    /// What the message is about, if that could be read.
+    pub lane: Option<Lane>,
+    pub code: &'static str,
+    pub message: String,
+    pub status: Option<&'static str>,
+}
+
+impl Refusal {
+    /// A message that cannot be understood, and why.
+    pub(super) fn invalid(message: impl Into<String>) -> Self {
+        Self {
+            id: None,
+            lane: None,
+            code: "invalid_message",
+            message: message.into(),
+            status: None,
+        }
+    }
+
+    /// A message that is larger than [`MESSAGE_BYTES_MAX`].
+    pub fn too_large() -> Self {
+        Self {
+            code: "too_large",
+            ..Self::invalid(format!("A message has at most {MESSAGE_BYTES_MAX} bytes."))
+        }
+    }
+
+    /// A message for which there is no room now.
+    pub fn busy(request: &Request) -> Self {
+        Self {
+            lane: request.lane(),
+            ..Self::from((request.id.clone(), CallError::Busy))
+        }
+    }
+
+    /// A binary frame.
+    pub fn binary() -> Self {
+        Self::invalid("Messages are text frames.")
+    }
+
+    /// The refusal of this message.
+    pub fn of(self, message: &Value) -> Self {
+        Self {
+            id: id_of(message),
+            lane: lane_of(message),
+            ..self
+        }
+    }
+
+    /// The reply as it is sent.
+    pub fn to_json(&self) -> Value {
+        let mut error = json!({"code": self.code, "message": self.message});
+        if let Some(status) = self.status {
+            error["status"] = status.into();
+        }
+        json!({"replyTo": self.id, "ok": false, "error": error})
+    }
+}
+
+impl From<(String, CallError)> for Refusal {
+    fn from((id, error): (String, CallError)) -> Self {
+        let (code, message) = match error {
+            CallError::UnknownNumber => (
+                "unknown_number",
+                "No tenant has the number in did; an operator can add it.",
+            ),
+            CallError::UnknownCall => ("unknown_call", "This bridge has no call with that callId."),
+            CallError::InvalidTransition { .. }
+            | CallError::NotActive
+            | CallError::TransferNotAllowed
+            | CallError::TooManyTransfers => (
+                "invalid_transition",
+                "The call's status does not allow this message.",
+            ),
+            CallError::Busy => (
+                "busy",
+                "Too much is going on; nothing happened. Send the message again in a moment.",
+            ),
+            CallError::Unavailable => (
+                "unavailable",
+                "The service cannot write at the moment. Send the message again in a moment.",
+            ),
+        };
+        let status = match error {
+            CallError::InvalidTransition { status } => Some(status.as_str()),
+            _ => None,
+        };
+        Self {
+            id: Some(id),
+            lane: None,
+            code,
+            message: message.to_owned(),
+            status,
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! What the service sends: replies and commands.
+
+use dikala_actors::{bridges::Command, calls::Reply};
+use dikala_entities::CallId;
+use serde_json::{Value, json};
+
+/// What a message that was carried out is answered.
+#[derive(Clone, Debug)]
+pub enum Success {
+    Call(Reply),
+    FunctionCall(Value),
+    Heartbeat { ended: Vec<CallId> },
+}
+
+/// The reply as it is sent.
+pub fn reply(id: &str, answer: &Success) -> Value {
+    match answer {
+        Success::Call(Reply::Taken { call, agent }) => json!({
+            "replyTo": id, "ok": true, "callId": call, "action": "answer", "agent": &**agent,
+        }),
+        Success::Call(Reply::Refused { call, reason }) => json!({
+            "replyTo": id, "ok": true, "callId": call, "action": "reject", "reason": reason,
+        }),
+        Success::Call(Reply::Done) => json!({"replyTo": id, "ok": true}),
+        Success::FunctionCall(outcome) => json!({"replyTo": id, "ok": true, "outcome": outcome}),
+        Success::Heartbeat { ended } => json!({"replyTo": id, "ok": true, "ended": ended}),
+    }
+}
+
+/// A command as it is sent.
+pub fn command(command: &Command) -> Value {
+    serde_json::to_value(command).unwrap_or_default()
+}

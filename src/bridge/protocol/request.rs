@@ -1,0 +1,74 @@
+//! What a bridge asks for.
+
+use dikala_actors::calls::{Incoming, Input};
+use dikala_entities::{CallId, Millis};
+use serde_json::{Map, Value};
+
+/// A message that was understood.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The bridge's id for it.
+    pub id: String,
+    pub body: Content,
+}
+
+impl Request {
+    /// The messages in whose order it is carried out, if in any.
+    pub fn lane(&self) -> Option<Lane> {
+        match &self.body {
+            Content::Incoming(incoming) => Some(Lane::Opening(incoming.bridge_call_id.clone())),
+            Content::Call { call, .. } => Some(Lane::Call(*call)),
+            Content::FunctionCall(function) => Some(Lane::Call(function.call)),
+            Content::Heartbeat { .. } => None,
+        }
+    }
+}
+
+/// What a message says.
+#[derive(Clone, Debug)]
+pub enum Content {
+    Incoming(Incoming),
+    Call {
+        call: CallId,
+        input: Input,
+    },
+    FunctionCall(FunctionCall),
+    Heartbeat {
+        active: Option<Vec<CallId>>,
+        at: Option<Millis>,
+    },
+}
+
+/// `call.function`
+#[derive(Clone, Debug)]
+pub struct FunctionCall {
+    pub call: CallId,
+    pub invocation_id: String,
+    pub name: String,
+    pub parameters: Map<String, Value>,
+    pub at: Option<Millis>,
+}
+
+/// The messages that are carried out, and answered, one after the other.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Lane {
+    /// Of a call that has no id yet: the bridge's own.
+    Opening(String),
+    Call(CallId),
+}
+
+/// The id of a message of any kind, as far as it has one.
+pub(super) fn id_of(message: &Value) -> Option<String> {
+    message
+        .get("id")
+        .and_then(Value::as_str)
+        .map(ToOwned::to_owned)
+}
+
+pub(super) fn lane_of(message: &Value) -> Option<Lane> {
+    let text = |field: &str| message.get(field).and_then(Value::as_str);
+    match text("callId") {
+        Some(call) => call.parse().ok().map(Lane::Call),
+        None => Some(Lane::Opening(text("bridgeCallId")?.to_owned())),
+    }
+}

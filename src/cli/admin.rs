@@ -1,0 +1,446 @@
+//! The commands of operators. They work on the store, beside a running server or without one.
+
+use std::sync::Arc;
+
+use clap::{
+    Args, Subcommand,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use dikala_actors::{
+    ledger,
+    runtime::clock::{Clock, SystemClock},
+};
+use dikala_entities::{AuditAction, Millis, Plan, Store, TenantId, TransactionType};
+use serde_json::json;
+
+use super::{CliError, OfTenant, output};
+use crate::{
+    admin::{self, AdminError, bridges, find_tenant, keys, numbers, parse_id, tenants},
+    api::credits::Transaction,
+    app::{open_store, vault},
+    audit::{Change, Origin},
+    config::{Layers, Settings},
+};
+
+#[derive(Debug, Subcommand)]
+pub enum TenantCommand {
+    /// Make a tenant.
+    Create {
+        /// 1 to 120 characters.
+        #[arg(long)]
+        name: String,
+        #[command(flatten)]
+        limits: TenantLimits,
+    },
+    /// All tenants.
+    List,
+    /// One tenant.
+    Show { id: String },
+    /// Change a tenant.
+    Update {
+        id: String,
+        #[arg(long)]
+        name: Option<String>,
+        #[command(flatten)]
+        limits: TenantLimits,
+    },
+    /// Refuse the tenant's requests and calls.
+    Suspend { id: String },
+    /// Lift a suspension.
+    Resume { id: String },
+}
+
+#[derive(Debug, Args)]
+pub struct TenantLimits {
+    /// starter, business or enterprise.
+    #[arg(long)]
+    plan: Option<Plan>,
+    /// Requests a minute, instead of the plan's; 0 goes back to the plan's.
+    #[arg(long, value_name = "N")]
+    rate_limit: Option<i64>,
+    /// Minutes below which credits.low is announced.
+    #[arg(long, value_name = "MIN")]
+    low_credit_threshold: Option<i64>,
+    /// Calls at the same time, instead of the plan's; 0 goes back to the plan's.
+    #[arg(long, value_name = "N")]
+    max_concurrent_calls: Option<i64>,
+}
+
+impl TenantLimits {
+    fn with_name(self, name: Option<String>) -> tenants::Changes {
+        tenants::Changes {
+            name,
+            plan: self.plan,
+            rate_limit: self.rate_limit,
+            low_credit_threshold: self.low_credit_threshold,
+            max_concurrent_calls: self.max_concurrent_calls,
+        }
+    }
+}
+
+#[derive(Debug, Subcommand)]
+pub enum KeyCommand {
+    /// Make a key; it is shown this once.
+    Create {
+        #[command(flatten)]
+        of: OfTenant,
+        #[arg(long)]
+        name: String,
+    },
+    /// The keys of a tenant.
+    List {
+        #[command(flatten)]
+        of: OfTenant,
+    },
+    /// Refuse a key from now on.
+    Revoke { id: String },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum NumberCommand {
+    /// Add a number to a tenant.
+    Add {
+        #[command(flatten)]
+        of: OfTenant,
+        /// The number in international format: + and 7 to 15 digits.
+        #[arg(long)]
+        did: String,
+        #[arg(long)]
+        label: String,
+    },
+    /// All numbers, or those of a tenant.
+    List {
+        #[arg(long, value_name = "ID")]
+        tenant: Option<String>,
+    },
+    /// Change a number.
+    Update {
+        id: String,
+        #[arg(long)]
+        label: Option<String>,
+        /// Whether calls to it are taken.
+        #[arg(long)]
+        active: Option<bool>,
+    },
+    /// Remove a number; its calls stay.
+    Remove { id: String },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum BridgeCommand {
+    /// Make a bridge; its token is shown this once.
+    Create {
+        #[arg(long)]
+        name: String,
+    },
+    /// All bridges.
+    List,
+    /// Refuse a bridge from now on.
+    Revoke { id: String },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum CreditsCommand {
+    /// Book minutes; the same reference twice is one transaction.
+    Add {
+        #[command(flatten)]
+        of: OfTenant,
+        /// Negative for an adjustment that takes minutes away.
+        #[arg(long, allow_negative_numbers = true)]
+        minutes: i64,
+        /// What it is booked as.
+        #[arg(long = "type", default_value = "purchase", value_name = "TYPE", value_parser = booked_as())]
+        kind: TransactionType,
+        #[arg(long)]
+        reference: Option<String>,
+        #[arg(long)]
+        description: Option<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum LedgerCommand {
+    /// Compute every balance again from its transactions and holds.
+    Verify {
+        #[arg(long, value_name = "ID")]
+        tenant: Option<String>,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum FunctionSecretCommand {
+    /// Show the secret.
+    Show {
+        #[command(flatten)]
+        of: OfTenant,
+    },
+    /// Make a new one; the old one signs nothing more.
+    Rotate {
+        #[command(flatten)]
+        of: OfTenant,
+    },
+}
+
+/// The types that are booked by hand; `usage` is what calls book.
+fn booked_as() -> impl TypedValueParser<Value = TransactionType> {
+    PossibleValuesParser::new(["purchase", "bonus", "adjustment", "refund"])
+        .try_map(|word| word.parse())
+}
+
+/// What every command works with.
+pub(super) struct Desk {
+    pub(super) settings: Settings,
+    pub(super) store: Store,
+    pub(super) by: Origin,
+    pub(super) now: Millis,
+}
+
+/// The store of the configuration; its schema must be there.
+pub(super) async fn open(layers: &Layers) -> Result<Desk, CliError> {
+    let settings = Settings::new(layers)?;
+    let store = open_store(&settings, false).await?;
+    Ok(Desk {
+        by: Origin::cli(&settings.node.name),
+        settings,
+        store,
+        now: SystemClock.now(),
+    })
+}
+
+/// `dikala tenant …`
+pub async fn tenant(command: TenantCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
+    let Desk {
+        settings,
+        store,
+        by,
+        now,
+    } = open(layers).await?;
+    let id = |id: &str| parse_id::<TenantId>("tenant", id);
+    let tenant = match command {
+        TenantCommand::Create { name, limits } => {
+            tenants::create(
+                &store,
+                &vault(&settings).await?,
+                limits.with_name(Some(name)),
+                &by,
+                now,
+            )
+            .await?
+        }
+        TenantCommand::List => return output::list("tenants", &tenants::list(&store).await?, json),
+        TenantCommand::Show { id: given } => tenants::show(&store, id(&given)?).await?,
+        TenantCommand::Update {
+            id: given,
+            name,
+            limits,
+        } => tenants::update(&store, id(&given)?, limits.with_name(name), &by, now).await?,
+        TenantCommand::Suspend { id: given } => {
+            tenants::set_suspended(&store, id(&given)?, true, &by, now).await?
+        }
+        TenantCommand::Resume { id: given } => {
+            tenants::set_suspended(&store, id(&given)?, false, &by, now).await?
+        }
+    };
+    output::one(&tenant, json)
+}
+
+/// `dikala key …`
+pub async fn key(command: KeyCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
+    let Desk { store, by, now, .. } = open(layers).await?;
+    match command {
+        KeyCommand::Create { of, name } => {
+            let tenant = parse_id("tenant", &of.tenant)?;
+            let key = keys::create(&store, tenant, &name, &by, now).await?;
+            output::one(&key, json)
+        }
+        KeyCommand::List { of } => output::list(
+            "keys",
+            &keys::list(&store, parse_id("tenant", &of.tenant)?).await?,
+            json,
+        ),
+        KeyCommand::Revoke { id } => output::one(
+            &keys::revoke(&store, parse_id("key", &id)?, &by, now).await?,
+            json,
+        ),
+    }
+}
+
+/// `dikala number …`
+pub async fn number(command: NumberCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
+    let Desk { store, by, now, .. } = open(layers).await?;
+    let number = match command {
+        NumberCommand::Add { of, did, label } => {
+            numbers::add(
+                &store,
+                parse_id("tenant", &of.tenant)?,
+                &did,
+                &label,
+                &by,
+                now,
+            )
+            .await?
+        }
+        NumberCommand::List { tenant } => {
+            let tenant = tenant
+                .map(|tenant| parse_id("tenant", &tenant))
+                .transpose()?;
+            return output::list("phoneNumbers", &numbers::list(&store, tenant).await?, json);
+        }
+        NumberCommand::Update { id, label, active } => {
+            numbers::update(
+                &store,
+                parse_id("number", &id)?,
+                label.as_deref(),
+                active,
+                &by,
+                now,
+            )
+            .await?
+        }
+        NumberCommand::Remove { id } => {
+            numbers::remove(&store, parse_id("number", &id)?, &by, now).await?
+        }
+    };
+    output::one(&number, json)
+}
+
+/// `dikala bridge …`
+pub async fn bridge(command: BridgeCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
+    let Desk { store, by, now, .. } = open(layers).await?;
+    match command {
+        BridgeCommand::Create { name } => {
+            output::one(&bridges::create(&store, &name, &by, now).await?, json)
+        }
+        BridgeCommand::List => output::list("bridges", &bridges::list(&store).await?, json),
+        BridgeCommand::Revoke { id } => output::one(
+            &bridges::revoke(&store, parse_id("bridge", &id)?, &by, now).await?,
+            json,
+        ),
+    }
+}
+
+/// `dikala credits add`
+pub async fn credits(command: CreditsCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
+    let CreditsCommand::Add {
+        of,
+        minutes,
+        kind,
+        reference,
+        description,
+    } = command;
+    let Desk {
+        settings,
+        store,
+        by,
+        now,
+    } = open(layers).await?;
+    let tenant: TenantId = parse_id("tenant", &of.tenant)?;
+    let repeatable = reference.is_some();
+    let credit = ledger::Credit {
+        tenant,
+        minutes,
+        kind,
+        reference,
+        description,
+    };
+    let change = Change::new(AuditAction::CreditAdd, tenant).with(format_args!("{minutes} {kind}"));
+    let audit = by.entry(Some(tenant), change, now);
+    let clock = Arc::new(SystemClock);
+    match ledger::credit(&store, clock, &settings.node.name, credit, Some(audit)).await {
+        Ok(transaction) => output::one(&Transaction::from(transaction), json),
+        Err(ledger::CreditError::NoTenant) => Err(AdminError::not_found("tenant", tenant).into()),
+        Err(ledger::CreditError::Refused(sentence)) => Err(CliError::Refused(sentence)),
+        Err(ledger::CreditError::Database(error)) => {
+            Err(CliError::Failed(perhaps_booked(&error, repeatable)))
+        }
+    }
+}
+
+/// A connection may break after the commit: whether a repeat is harmless depends on the reference.
+fn perhaps_booked(error: &sea_orm::DbErr, repeatable: bool) -> String {
+    let advice = if repeatable {
+        "run the same command again: its reference is booked once"
+    } else {
+        "the minutes may have been booked; look at the tenant's transactions before running it again, and give a --reference, \
+         with which a repeat is harmless"
+    };
+    format!("the database does not answer: {error}; {advice}")
+}
+
+/// `dikala ledger verify`
+pub async fn ledger(command: LedgerCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
+    let LedgerCommand::Verify { tenant } = command;
+    let Desk { store, .. } = open(layers).await?;
+    let tenant: Option<TenantId> = tenant
+        .map(|tenant| parse_id("tenant", &tenant))
+        .transpose()?;
+    if let Some(tenant) = tenant {
+        find_tenant(store.reader(), tenant).await?;
+    }
+    let report = ledger::verify(&store, tenant)
+        .await
+        .map_err(admin::AdminError::from)?;
+    if json {
+        output::text(&json!(report).to_string())?;
+    } else {
+        for difference in &report.differences {
+            output::text(difference)?;
+        }
+        output::text(&format!(
+            "{} tenants, {} transactions, {} holds: {} differences",
+            report.tenants,
+            report.transactions,
+            report.holds,
+            report.differences.len()
+        ))?;
+    }
+    if report.differences.is_empty() {
+        Ok(())
+    } else {
+        Err(CliError::Shown)
+    }
+}
+
+/// `dikala function-secret …`
+pub async fn function_secret(
+    command: FunctionSecretCommand,
+    layers: &Layers,
+    json: bool,
+) -> Result<(), CliError> {
+    let Desk {
+        settings,
+        store,
+        by,
+        now,
+    } = open(layers).await?;
+    let secret = match command {
+        FunctionSecretCommand::Show { of } => {
+            let vault = vault(&settings).await?;
+            tenants::function_secret(&store, &vault, parse_id("tenant", &of.tenant)?, &by, now)
+                .await?
+        }
+        FunctionSecretCommand::Rotate { of } => {
+            tenants::rotate_function_secret(
+                &store,
+                &vault(&settings).await?,
+                parse_id("tenant", &of.tenant)?,
+                &by,
+                now,
+            )
+            .await?
+        }
+    };
+    output::one(&json!({"secret": secret.expose()}), json)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_booking_of_unknown_outcome_says_how_to_go_on() {
+        let error = sea_orm::DbErr::Custom("connection reset".to_owned());
+        assert!(perhaps_booked(&error, true).contains("run the same command again"));
+        assert!(perhaps_booked(&error, false).contains("--reference"));
+    }
+}

@@ -1,0 +1,59 @@
+//! The customers of the demo: a simulated bridge that places a call every few seconds until it is stopped.
+
+use std::{net::SocketAddr, pin::pin, time::Duration};
+
+use dikala_entities::Secret;
+use futures_util::future::{FusedFuture, FutureExt};
+use tokio::time::sleep;
+
+use super::demo::Demo;
+use crate::simulator::{Bridge, BridgeUrl, Connection, Scenario};
+
+/// A call begins this often.
+const CALL_EVERY_US: i64 = 4_000_000;
+const CONCURRENT_CALLS: usize = 8;
+/// How long the service, which is on this machine, may take to come back before the bridge begins anew.
+const RECONNECT_WITHIN: Duration = Duration::from_secs(10);
+/// After this time.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Places calls until `stop` completes, then hangs up. The service goes on whatever becomes of its simulated bridge.
+pub async fn place_calls(service: SocketAddr, demo: Demo, stop: impl Future<Output = ()>) {
+    let Ok(url) = format!("http://{service}").parse::<BridgeUrl>() else {
+        return;
+    };
+    let connection = Connection {
+        url,
+        token: Secret::new(demo.bridge_token),
+        reconnect_within: RECONNECT_WITHIN,
+    };
+    let scenario = Scenario {
+        dids: demo.dids,
+        calls: None,
+        concurrency: CONCURRENT_CALLS,
+        interval_us: CALL_EVERY_US,
+        ring_ms: (500, 2_500),
+        talk_ms: (3_000, 20_000),
+        functions_per_mille: 350,
+        abandon_per_mille: 150,
+        shows_first: true,
+        forgets_earlier_calls: true,
+    };
+    let mut stop = pin!(stop.fuse());
+    loop {
+        let bridge = Bridge::new(connection.clone(), scenario.clone(), rand::random());
+        let ended = bridge.run(stop.as_mut(), |_| {}).await;
+        if stop.is_terminated() {
+            return;
+        }
+        let fault = match ended {
+            Ok(summary) => summary.fault.unwrap_or_default(),
+            Err(error) => error.to_string(),
+        };
+        tracing::warn!(fault, "the simulated bridge stopped; it begins anew");
+        tokio::select! {
+            () = stop.as_mut() => return,
+            () = sleep(AGAIN_AFTER) => {}
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! The demo's data: a tenant that has plenty of credit, one that runs low, an agent, numbers, a function, a webhook.
+
+use std::{fs, net::SocketAddr, path::Path, sync::Arc};
+
+use dikala_actors::{ledger, runtime::clock::SystemClock};
+use dikala_entities::{
+    API_KEY_SCHEME, AgentId, EventKind, FunctionId, FunctionMethod, Language, Millis, OutboundUrl,
+    PhoneNumber, PhoneNumberId, Plan, Role, Secret, Store, TenantId, TransactionType, UrlPolicy,
+    Vault, VoiceId, WebhookId, agent, api_key, function, phone_number, user,
+    webhook::{self, NewWebhook},
+};
+use sea_orm::{
+    ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::write_private;
+use crate::{
+    admin::{
+        bridges, keys, numbers, tenants,
+        users::{self, Link},
+    },
+    audit::Origin,
+    cli::CliError,
+};
+
+const DID: &str = "+622150001000";
+const DID_LOW: &str = "+622150002000";
+const OWNER_EMAIL: &str = "owner@example.com";
+const OWNER_NAME: &str = "Dewi";
+/// Three calls or so above the threshold of 30.
+const LOW_START_MINUTES: i64 = 33;
+
+/// What has to be known again at the next start; the file is readable by its owner only.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Demo {
+    /// The API key.
+    pub key: String,
+    /// The simulated bridge's token.
+    pub bridge_token: String,
+    /// The numbers that it calls in turn.
+    pub dids: Vec<PhoneNumber>,
+    webhook_secret: String,
+    webhooks: Vec<WebhookId>,
+    functions: Vec<FunctionId>,
+}
+
+impl Demo {
+    /// Signs the demo's webhooks.
+    pub fn webhook_secret(&self) -> Secret {
+        Secret::new(self.webhook_secret.clone())
+    }
+
+    /// Makes the data at the first start; at later ones only points it at the receiver's address of this start.
+    pub async fn prepare(
+        store: &Store,
+        vault: &Vault,
+        file: &Path,
+        receiver: SocketAddr,
+        now: Millis,
+    ) -> Result<Self, CliError> {
+        let demo = match fs::read_to_string(file) {
+            Ok(text) => serde_json::from_str(&text).map_err(|_| {
+                CliError::Failed(format!(
+                    "{} cannot be read; remove the data folder to start anew",
+                    file.display()
+                ))
+            })?,
+            Err(_) => {
+                let demo = create(store, vault, receiver, now).await?;
+                let text = json!(demo).to_string();
+                write_private(file, &text).map_err(|error| super::unwritable(file, &error))?;
+                demo
+            }
+        };
+        demo.point_at(store, receiver)
+            .await
+            .map_err(|error| CliError::Failed(error.to_string()))?;
+        Ok(demo)
+    }
+
+    /// A one-time link that signs the demo tenant's owner in, good from now on. Who was removed is made again.
+    pub async fn link(&self, store: &Store, base: &str, now: Millis) -> Result<Link, CliError> {
+        let key = API_KEY_SCHEME
+            .parse(&self.key)
+            .ok_or_else(|| CliError::Failed("the demo's key is none".to_owned()))?;
+        let database = |error: sea_orm::DbErr| CliError::Failed(error.to_string());
+        let key = api_key::Entity::find()
+            .filter(api_key::Column::Hash.eq(key.hash()))
+            .one(store.reader())
+            .await
+            .map_err(database)?
+            .ok_or_else(|| CliError::Failed("the demo's key is not there".to_owned()))?;
+        let draft = users::Draft::parse(OWNER_EMAIL, Some(OWNER_NAME), Role::Owner)?;
+        let owner = user::Entity::find()
+            .filter(user::Column::Email.eq(draft.email.clone()))
+            .one(store.reader())
+            .await
+            .map_err(database)?;
+        let linked = match owner {
+            Some(owner) => users::link(store, owner.id, users::LINK_MS, now).await?,
+            None => users::create(store, key.tenant_id, draft, users::LINK_MS, now).await?,
+        };
+        Ok(linked.at(base))
+    }
+
+    async fn point_at(&self, store: &Store, receiver: SocketAddr) -> Result<(), sea_orm::DbErr> {
+        let txn = store.begin().await?;
+        for id in &self.webhooks {
+            if let Some(webhook) = webhook::Entity::find_by_id(*id).one(&txn).await? {
+                let mut webhook = webhook.into_active_model();
+                webhook.url = Set(url(receiver, "hooks"));
+                webhook.update(&txn).await?;
+            }
+        }
+        for id in &self.functions {
+            if let Some(function) = function::Entity::find_by_id(*id).one(&txn).await? {
+                let mut function = function.into_active_model();
+                function.endpoint = Set(url(receiver, "orders/check"));
+                function.update(&txn).await?;
+            }
+        }
+        txn.commit().await
+    }
+}
+
+/// Whoever started the demo.
+fn by() -> Origin {
+    Origin::cli("main")
+}
+
+async fn create(
+    store: &Store,
+    vault: &Vault,
+    receiver: SocketAddr,
+    now: Millis,
+) -> Result<Demo, CliError> {
+    let webhook_secret = Vault::generate_key();
+    let mut demo = Demo {
+        key: String::new(),
+        bridge_token: bridges::create(store, "demo bridge", &by(), now)
+            .await?
+            .token,
+        dids: dids()?,
+        webhook_secret,
+        webhooks: Vec::new(),
+        functions: Vec::new(),
+    };
+    let rich = demo
+        .tenant(store, vault, "Kopi Senja", DID, 10_000, receiver, now)
+        .await?;
+    demo.tenant(
+        store,
+        vault,
+        "Toko Hemat (low on credit)",
+        DID_LOW,
+        LOW_START_MINUTES,
+        receiver,
+        now,
+    )
+    .await?;
+    demo.key = keys::create(store, rich, "demo", &by(), now).await?.key;
+    Ok(demo)
+}
+
+impl Demo {
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a list of what differs between the two demo tenants"
+    )]
+    async fn tenant(
+        &mut self,
+        store: &Store,
+        vault: &Vault,
+        name: &str,
+        did: &str,
+        minutes: i64,
+        receiver: SocketAddr,
+        now: Millis,
+    ) -> Result<TenantId, CliError> {
+        let changes = tenants::Changes {
+            name: Some(name.to_owned()),
+            plan: Some(Plan::Business),
+            ..tenants::Changes::default()
+        };
+        let tenant = tenants::create(store, vault, changes, &by(), now).await?.id;
+        let number = numbers::add(store, tenant, did, "Main line", &by(), now)
+            .await?
+            .id;
+        let credit = ledger::Credit {
+            tenant,
+            minutes,
+            kind: TransactionType::Purchase,
+            reference: Some("demo".to_owned()),
+            description: Some("Demo credit".to_owned()),
+        };
+        ledger::credit(store, Arc::new(SystemClock), "main", credit, None)
+            .await
+            .map_err(|e| CliError::Failed(e.to_string()))?;
+        let rows = self.configure(store, vault, tenant, number, receiver, now);
+        rows.await
+            .map_err(|error| CliError::Failed(error.to_string()))?;
+        Ok(tenant)
+    }
+
+    async fn configure(
+        &mut self,
+        store: &Store,
+        vault: &Vault,
+        tenant: TenantId,
+        number: PhoneNumberId,
+        receiver: SocketAddr,
+        now: Millis,
+    ) -> Result<(), sea_orm::DbErr> {
+        let agent = demo_agent(tenant, now);
+        let function = demo_function(tenant, agent.id, receiver, now);
+        let webhook = demo_webhook(vault, tenant, &self.webhook_secret(), receiver, now);
+        self.functions.push(function.id);
+        self.webhooks.push(webhook.id);
+        let txn = store.begin().await?;
+        let agent_id = agent.id;
+        agent::Entity::insert(agent.into_active_model())
+            .exec_without_returning(&txn)
+            .await?;
+        function::Entity::insert(function.into_active_model())
+            .exec_without_returning(&txn)
+            .await?;
+        webhook::Entity::insert(webhook.into_active_model())
+            .exec_without_returning(&txn)
+            .await?;
+        let assign = phone_number::ActiveModel {
+            id: Set(number),
+            agent_id: Set(Some(agent_id)),
+            ..Default::default()
+        };
+        assign.update(&txn).await?;
+        txn.commit().await
+    }
+}
+
+/// Four calls to the first tenant, then one to the one that is low on credit.
+fn dids() -> Result<Vec<PhoneNumber>, CliError> {
+    let parse = |did: &str| {
+        did.parse()
+            .map_err(|_| CliError::Failed(format!("{did} is no number")))
+    };
+    [DID, DID, DID_LOW, DID, DID]
+        .into_iter()
+        .map(parse)
+        .collect()
+}
+
+fn url(receiver: SocketAddr, path: &str) -> OutboundUrl {
+    let policy = UrlPolicy { allow_http: true };
+    OutboundUrl::parse(&format!("http://{receiver}/{path}"), policy)
+        .expect("an address and a plain path")
+}
+
+/// The agent that answers.
+pub fn demo_agent(tenant: TenantId, now: Millis) -> agent::Model {
+    agent::Model {
+        id: AgentId::new(now),
+        tenant_id: tenant,
+        name: "Ayu".to_owned(),
+        system_prompt: "You answer the phone of a coffee shop in Bandung: friendly, short, in Bahasa Indonesia.".to_owned(),
+        voice_id: Some(VoiceId::Kore),
+        greeting_text: Some("Halo, dengan Ayu. Ada yang bisa dibantu?".to_owned()),
+        language: Language::default(),
+        max_call_duration_minutes: 10,
+        escalation_number: None,
+        tools_enabled: json!(["end_call", "check_order"]).to_string(),
+        is_active: true,
+        created_at: now,
+        updated_at: now,
+        version: 0,
+        weight: 0,
+    }
+}
+
+fn demo_function(
+    tenant: TenantId,
+    agent: AgentId,
+    receiver: SocketAddr,
+    now: Millis,
+) -> function::Model {
+    function::Model {
+        id: FunctionId::new(now),
+        tenant_id: tenant,
+        agent_id: agent,
+        name: "check_order".to_owned(),
+        description: "Looks up an order by its number.".to_owned(),
+        endpoint: url(receiver, "orders/check"),
+        method: FunctionMethod::Post,
+        parameters: json!({
+            "type": "object",
+            "properties": {"orderNumber": {"type": "string", "description": "The number on the receipt"}},
+            "required": ["orderNumber"],
+        })
+        .to_string(),
+        created_at: now,
+        updated_at: now,
+    }
+}
+
+/// A webhook at the receiver that has all events.
+pub fn demo_webhook(
+    vault: &Vault,
+    tenant: TenantId,
+    secret: &Secret,
+    receiver: SocketAddr,
+    now: Millis,
+) -> webhook::Model {
+    let new = NewWebhook {
+        id: WebhookId::new(now),
+        tenant,
+        url: url(receiver, "hooks"),
+        events: EventKind::ALL,
+        secret,
+    };
+    webhook::Model::new(new, vault, now)
+}

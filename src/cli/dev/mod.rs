@@ -1,0 +1,196 @@
+//! `dikala dev`: the whole service with demo data on an embedded database, a receiver for its webhooks and a simulated bridge
+//! that places calls. The second start keeps the data and the key.
+
+mod callers;
+pub(crate) mod demo;
+mod receiver;
+
+use std::{
+    fs, io,
+    net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use clap::Args;
+use dikala_actors::runtime::clock::{Clock, SystemClock};
+use dikala_entities::{Store, Vault};
+
+use self::{demo::Demo, receiver::Receiver};
+use crate::{
+    admin::users::Link,
+    app::{App, StartError, open_store, wait_for_signal},
+    cli::CliError,
+    config::{Layers, Origin, Settings},
+    front::raise_open_files,
+    telemetry,
+};
+
+/// What `dikala dev` can be told.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Where the data is kept.
+    #[arg(long, value_name = "DIR", default_value = "./dikala-data")]
+    data: PathBuf,
+    /// The public address; port 0 picks a free one.
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// Place no calls by itself.
+    #[arg(long)]
+    no_calls: bool,
+}
+
+/// Runs until Ctrl-C.
+pub async fn run(options: Options, mut layers: Layers) -> Result<(), CliError> {
+    fs::create_dir_all(&options.data).map_err(|error| unwritable(&options.data, &error))?;
+    let settings = configure(&options, &mut layers)?;
+    telemetry::init(&settings.log);
+    raise_open_files();
+    let vault = settings.vault()?;
+    let socket = TcpListener::bind("127.0.0.1:0")
+        .map_err(|e| CliError::Failed(format!("the demo receiver cannot listen: {e}")))?;
+    let receiver = socket
+        .local_addr()
+        .map_err(|e| CliError::Failed(e.to_string()))?;
+    // Asked here and not kept: the demo's webhook must not be pointed away from a `dev` that runs.
+    drop(Store::reserve(&settings.database.url).map_err(StartError::from)?);
+    let store = open_store(&settings, true).await?;
+    let demo = Demo::prepare(
+        &store,
+        &vault,
+        &options.data.join("demo.json"),
+        receiver,
+        SystemClock.now(),
+    )
+    .await?;
+    store.close().await;
+    let webhook_secret = demo.webhook_secret();
+    let receiving = Receiver { webhook_secret }
+        .serve(socket)
+        .map_err(|e| CliError::Failed(format!("the demo receiver did not start: {e}")))?;
+    let receiving_handle = receiving.handle();
+    actix_web::rt::spawn(receiving);
+    let app = App::build(&settings, vault, Arc::new(SystemClock)).await;
+    let app = app.map_err(with_hint)?;
+    // Whoever reads that it runs may stop it.
+    let stop = wait_for_signal();
+    let base = settings.http.base(app.public_addr());
+    let link = demo.link(app.store(), &base, SystemClock.now()).await?;
+    crate::cli::print(&welcome(&demo, &link, &app, receiver, &options.data))?;
+    let calls = !options.no_calls;
+    let public = app.public_addr();
+    app.run_until(async {
+        if calls {
+            // Ctrl-C reaches the callers first: they hang up, then the service stops.
+            callers::place_calls(public, demo, stop).await;
+        } else {
+            stop.await;
+        }
+    })
+    .await;
+    receiving_handle.stop(false).await;
+    Ok(())
+}
+
+/// What differs from `serve`: the store and the key are in the data folder, and tenants' servers may be on this machine.
+fn configure(options: &Options, layers: &mut Layers) -> Result<Settings, CliError> {
+    let database = format!("sqlite://{}", options.data.join("dikala.db").display());
+    layers.set_from_command("database.url", &database)?;
+    layers.set_from_command("database.migrate", "true")?;
+    layers.set_from_command("outbound.allow_http", "true")?;
+    layers.set_from_command("outbound.allow_cidrs", "127.0.0.0/8,::1/128")?;
+    let key = secrets_key(
+        &options.data.join("secrets.key"),
+        options.data.join("dikala.db").exists(),
+    )?;
+    layers.set_from_command("secrets.key", &key)?;
+    if let Some(listen) = options.listen {
+        layers.set_from_command("http.listen", &listen.to_string())?;
+        if *layers.origin("operator.listen") == Origin::Default {
+            // Two services side by side: the second listener steps aside with the first.
+            layers.set_from_command("operator.listen", "127.0.0.1:0")?;
+        }
+    }
+    if *layers.origin("log.level") == Origin::Default {
+        layers.set_from_command("log.level", "warn")?;
+    }
+    Ok(Settings::new(layers)?)
+}
+
+/// The key that encrypts the demo's secrets: made at the first start, kept with the data.
+fn secrets_key(path: &Path, data_there: bool) -> Result<String, CliError> {
+    match fs::read_to_string(path) {
+        Ok(key) => Ok(key.trim().to_owned()),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            if data_there {
+                return Err(CliError::Failed(format!(
+                    "{} is missing, and the data beside it does not open without; put it back, or start anew with another --data",
+                    path.display()
+                )));
+            }
+            let key = Vault::generate_key();
+            write_private(path, &key).map_err(|error| unwritable(path, &error))?;
+            Ok(key)
+        }
+        Err(error) => Err(CliError::Failed(format!(
+            "{} cannot be read: {error}",
+            path.display()
+        ))),
+    }
+}
+
+/// Writes a file that only its owner can read.
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    use std::io::Write;
+    let mut options = fs::OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt;
+        options.mode(0o600);
+    }
+    options.open(path)?.write_all(text.as_bytes())
+}
+
+fn with_hint(error: StartError) -> CliError {
+    match error {
+        StartError::Listen { .. } => CliError::Failed(format!(
+            "{error}, or start with --listen 127.0.0.1:0, which finds free ports"
+        )),
+        error => error.into(),
+    }
+}
+
+fn unwritable(path: &Path, error: &io::Error) -> CliError {
+    CliError::Failed(format!(
+        "{} cannot be written ({error}); give another folder with --data",
+        path.display()
+    ))
+}
+
+fn welcome(demo: &Demo, link: &Link, app: &App, receiver: SocketAddr, data: &Path) -> String {
+    let (public, operator) = (app.public_addr(), app.operator_addr());
+    let key = &demo.key;
+    format!(
+        "Dikala runs with demo data, kept in {data}. Ctrl-C ends it.
+
+  dashboard  {link}
+             signs you in as {email}; works once, within 30 minutes
+  API        http://{public}/api/v1        browse it at http://{public}/docs
+  operators  http://{operator}/metrics
+  receiver   http://{receiver}/hooks   the demo tenant's own server
+  API key    {key}
+
+Try it:
+
+  curl -s http://{public}/api/v1/agents -H 'x-api-key: {key}'
+  curl -s 'http://{public}/api/v1/calls?limit=3' -H 'x-api-key: {key}'
+  curl -s http://{public}/api/v1/credits -H 'x-api-key: {key}'
+
+A simulated bridge places a call every few seconds. Events as the receiver gets them:
+",
+        data = data.display(),
+        link = link.url,
+        email = link.email,
+    )
+}

@@ -1,0 +1,81 @@
+//! Why a command did not succeed, and the exit code of each reason.
+
+use serde_json::json;
+
+use crate::{admin::AdminError, app::StartError, config::ConfigError};
+
+/// Why a command did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum CliError {
+    #[error("{0}")]
+    Failed(String),
+    #[error("{0}")]
+    Usage(String),
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    #[error("{0}")]
+    NotFound(String),
+    #[error("{0}")]
+    Refused(String),
+    /// What is wrong was printed already.
+    #[error("")]
+    Shown,
+}
+
+impl CliError {
+    /// The exit code.
+    pub fn code(&self) -> u8 {
+        match self {
+            Self::Failed(_) | Self::Shown => 1,
+            Self::Usage(_) => 2,
+            Self::Config(_) => 3,
+            Self::NotFound(_) => 5,
+            Self::Refused(_) => 6,
+        }
+    }
+
+    /// Says it on standard error: as a sentence, or as a document where documents are asked for.
+    pub fn print(&self, as_json: bool) {
+        if matches!(self, Self::Shown) {
+            return;
+        }
+        if as_json {
+            let error = json!({"error": {"code": self.word(), "message": self.to_string()}});
+            eprintln!("{error}");
+        } else {
+            eprintln!("dikala: {self}");
+        }
+    }
+
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Failed(_) | Self::Shown => "failed",
+            Self::Usage(_) => "usage",
+            Self::Config(_) => "configuration_invalid",
+            Self::NotFound(_) => "not_found",
+            Self::Refused(_) => "refused",
+        }
+    }
+}
+
+impl From<AdminError> for CliError {
+    fn from(error: AdminError) -> Self {
+        let sentence = error.to_string();
+        match error {
+            AdminError::NotFound { .. } => Self::NotFound(sentence),
+            AdminError::Refused(_) => Self::Refused(sentence),
+            AdminError::Database(_) => Self::Failed(sentence),
+        }
+    }
+}
+
+impl From<StartError> for CliError {
+    fn from(error: StartError) -> Self {
+        match error {
+            StartError::WrongKey | StartError::MissingKey | StartError::Config(_) => {
+                Self::Config(ConfigError(error.to_string()))
+            }
+            _ => Self::Failed(error.to_string()),
+        }
+    }
+}

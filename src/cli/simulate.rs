@@ -1,0 +1,191 @@
+//! `dikala simulate`: a telephony bridge that places calls, and says how it went.
+
+use std::time::Duration;
+
+use clap::Args;
+use dikala_entities::{PhoneNumber, Secret};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde_json::Value;
+
+use super::{CliError, output};
+use crate::simulator::{
+    Bridge, BridgeUrl, Connection, Scenario, Summary, Thousandths, Totals, figures,
+};
+
+/// How long calls ring, in milliseconds: long enough to be a state, short enough not to be what is measured.
+const RING_MS: (u64, u64) = (20, 200);
+
+/// What `dikala simulate` can be told.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// The public address of the service: http(s)://HOST:PORT or ws(s)://HOST:PORT.
+    #[arg(long, env = "DIKALA_URL", default_value = "http://127.0.0.1:8080")]
+    url: BridgeUrl,
+    /// The bridge's token.
+    #[arg(long, env = "DIKALA_BRIDGE_TOKEN", hide_env_values = true, value_parser = |text: &str| Ok::<_, String>(Secret::new(text)), value_name = "dkb_…")]
+    token: Secret,
+    /// The number that is called; several, separated by commas, are called in turn.
+    #[arg(long, required = true, value_delimiter = ',', value_name = "+62…")]
+    did: Vec<PhoneNumber>,
+    /// Calls in all.
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=100_000_000))]
+    calls: u64,
+    /// Calls at the same time.
+    #[arg(long, value_name = "C", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    concurrency: u32,
+    /// Calls begun per second at most, such as 2.5; without it a call begins as soon as another is over.
+    #[arg(long, value_name = "R", value_parser = figures::rate)]
+    rate: Option<Thousandths>,
+    /// How long an answered call talks, in seconds.
+    #[arg(long, value_name = "S", value_parser = figures::decimal, default_value = "1")]
+    talk_seconds: Thousandths,
+    /// The share of calls in which the AI calls one of the agent's functions, from 0 to 1.
+    #[arg(long, value_name = "P", value_parser = figures::share, default_value = "0")]
+    functions: Thousandths,
+    /// The share of calls whose caller hangs up while it rings, from 0 to 1.
+    #[arg(long, value_name = "P", value_parser = figures::share, default_value = "0.1")]
+    abandon: Thousandths,
+    /// How long a lost connection is tried for again, in seconds.
+    #[arg(long, value_name = "S", default_value_t = 60)]
+    reconnect_seconds: u32,
+}
+
+impl Options {
+    fn connection(&self) -> Connection {
+        Connection {
+            url: self.url.clone(),
+            token: self.token.clone(),
+            reconnect_within: Duration::from_secs(self.reconnect_seconds.into()),
+        }
+    }
+
+    fn scenario(&self) -> Scenario {
+        // A rate is in thousandths of a call per second; 10^9 of them are one call per microsecond.
+        let interval_us = self.rate.map_or(0, |rate| 1_000_000_000 / rate.0);
+        Scenario {
+            dids: self.did.clone(),
+            calls: Some(self.calls),
+            concurrency: usize::try_from(self.concurrency).unwrap_or(usize::MAX),
+            interval_us: i64::try_from(interval_us).unwrap_or(i64::MAX),
+            ring_ms: RING_MS,
+            talk_ms: (self.talk_seconds.0, self.talk_seconds.0),
+            functions_per_mille: self.functions.0,
+            abandon_per_mille: self.abandon.0,
+            shows_first: false,
+            forgets_earlier_calls: false,
+        }
+    }
+}
+
+/// Places the calls and says how it went. Fails if a call did not reach its end, or every one was refused. Ctrl-C hangs up
+/// what is running.
+pub async fn run(options: Options, as_json: bool) -> Result<(), CliError> {
+    let bar = progress_bar(options.calls);
+    let bridge = Bridge::new(options.connection(), options.scenario(), rand::random());
+    let stop = async {
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let result = bridge.run(stop, |totals| show_progress(&bar, totals)).await;
+    bar.finish_and_clear();
+    let summary = result.map_err(|error| CliError::Failed(error.to_string()))?;
+    print(&summary, as_json)?;
+    match complaint(&summary) {
+        None => Ok(()),
+        Some(complaint) => Err(CliError::Failed(complaint)),
+    }
+}
+
+/// Visible on a terminal only.
+fn progress_bar(calls: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} calls  {msg}  {elapsed}")
+        .expect("the template is a constant");
+    ProgressBar::new(calls).with_style(style)
+}
+
+fn show_progress(bar: &ProgressBar, totals: &Totals) {
+    let over = totals.ended + totals.failed;
+    if over > bar.position() {
+        bar.set_position(over);
+        bar.set_message(format!(
+            "{} answered, {} refused, {} reconnects",
+            totals.answered, totals.refused, totals.reconnects
+        ));
+    }
+}
+
+fn print(summary: &Summary, as_json: bool) -> Result<(), CliError> {
+    let document =
+        serde_json::to_value(summary).map_err(|error| CliError::Failed(error.to_string()))?;
+    if as_json {
+        return output::text(&document.to_string());
+    }
+    let shown = output::fields(summary)?
+        .into_iter()
+        .filter(|(name, value)| name != "fault" && !is_nothing(value))
+        .map(|(name, value)| (name, readable(&value)));
+    output::pairs(shown)
+}
+
+/// Left out for a person: what did not happen, and the fault, which the error says.
+fn is_nothing(value: &Value) -> bool {
+    match value {
+        Value::Object(fields) => fields.values().all(is_nothing),
+        other => other.as_f64() == Some(0.0),
+    }
+}
+
+fn readable(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let fields: Vec<String> = fields
+                .iter()
+                .map(|(name, value)| format!("{name} {value}"))
+                .collect();
+            fields.join(", ")
+        }
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// What is wrong with how it went, if anything is.
+fn complaint(summary: &Summary) -> Option<String> {
+    let totals = &summary.totals;
+    if let Some(fault) = &summary.fault {
+        return Some(format!(
+            "{} of {} calls did not reach their end: {fault}",
+            totals.unfinished, totals.calls
+        ));
+    }
+    let reasons: Vec<String> = totals
+        .reasons
+        .iter()
+        .map(|(reason, count)| format!("{reason} ({count}{})", remedy(reason)))
+        .collect();
+    let reasons = reasons.join(", ");
+    if !summary.is_clean() {
+        return Some(format!(
+            "{} of {} calls failed: the service answered {reasons}",
+            totals.failed + totals.unfinished,
+            totals.calls,
+        ));
+    }
+    (totals.calls > 0 && totals.refused == totals.calls)
+        .then(|| format!("every call was refused: {reasons}"))
+}
+
+/// What helps against a refusal, where that is one step.
+fn remedy(reason: &str) -> &'static str {
+    match reason {
+        "no_agent" => ": give the number an agent with POST /api/v1/phone-numbers/:id/assign-agent",
+        "agent_inactive" => ": make the agent active with PATCH /api/v1/agents/:id",
+        "number_inactive" => ": make the number active with `dikala number update`",
+        "insufficient_credits" => ": book minutes with `dikala credits add`",
+        "concurrency_limit" => ": use a smaller --concurrency",
+        "tenant_suspended" => ": lift it with `dikala tenant resume`",
+        "unknown_number" => ": add the number with `dikala number add`",
+        _ => "",
+    }
+}

@@ -1,0 +1,409 @@
+//! The page of who is signed in: name, language, time zone, mails, password, and where else the session is open.
+
+use actix_web::{HttpRequest, HttpResponse};
+use dikala_entities::{Secret, session::Model as SessionRow, user};
+use maud::{Markup, html};
+use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait, sea_query::Expr};
+use sea_orm::{ColumnTrait, QueryFilter};
+use serde_json::Value;
+
+use super::{
+    components::{Field, Tone, badge, fields, post, submit, table, username},
+    errors,
+    form::{self, Fields, Filled, Shape, Typed},
+    format::{ZONE_DEFAULT, ZONES_OFFERED, Zone},
+    lang::Lang,
+    layout, password,
+    prove::{Proof, prove},
+    session, sign_in,
+    view::Visit,
+};
+use crate::{
+    admin::users,
+    http::{
+        error::ApiError,
+        extract::{BlankRule, Parsed, text},
+        field::{Fault, FieldCode, FieldError},
+    },
+};
+
+const PATH: &str = "/dashboard/settings/account";
+const FIELDS: &Fields = &[
+    ("name", Shape::Text),
+    ("language", Shape::Optional),
+    ("timeZone", Shape::Text),
+    ("mailsLowCredit", Shape::Switch),
+    ("mailsDisabledWebhooks", Shape::Switch),
+];
+const NAME_CHARS_MAX: usize = 120;
+
+/// `GET /dashboard/settings/account`
+pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
+    let filled = stored(&visit).await?;
+    let content = content(&visit, &filled, &Filled::blank()).await?;
+    Ok(layout::page(&visit, &visit.t("account-title"), content))
+}
+
+/// The form of the person as it is stored.
+async fn stored(visit: &Visit) -> Result<Filled, ApiError> {
+    let row = me(visit).await?;
+    let ticked = |is: bool| if is { "true" } else { "" }.to_owned();
+    Ok(Filled::with([
+        ("name", row.name),
+        ("language", row.language.unwrap_or_default()),
+        (
+            "timeZone",
+            row.time_zone.unwrap_or_else(|| ZONE_DEFAULT.to_owned()),
+        ),
+        ("mailsLowCredit", ticked(row.mails_low_credit)),
+        ("mailsDisabledWebhooks", ticked(row.mails_disabled_webhooks)),
+    ]))
+}
+
+async fn me(visit: &Visit) -> Result<user::Model, ApiError> {
+    let me = users::find(
+        visit.store().reader(),
+        Some(visit.tenant()),
+        visit.person().id,
+    );
+    Ok(me.await?)
+}
+
+async fn content(visit: &Visit, profile: &Filled, password: &Filled) -> Result<Markup, ApiError> {
+    let sessions = session::list(visit.store(), visit.person().id, visit.now()).await?;
+    Ok(html! {
+        section aria-labelledby="profile" {
+            h2 #profile { (visit.t("account-profile")) }
+            (post(visit, PATH, profile_fields(visit, profile)))
+        }
+        section aria-labelledby="password" {
+            h2 #password { (visit.t("account-password")) }
+            (password_form(visit, password))
+        }
+        section aria-labelledby="sessions" {
+            h2 #sessions { (visit.t("account-sessions")) }
+            (session_table(visit, &sessions))
+            p.hint { (visit.t("account-everywhere-words")) }
+            (post(visit, &format!("{PATH}/sign-out-everywhere"), html! {
+                div.actions { button.danger type="submit" { (visit.t("account-everywhere")) } }
+            }))
+        }
+    })
+}
+
+fn profile_fields(visit: &Visit, filled: &Filled) -> Markup {
+    let languages = Lang::ALL
+        .iter()
+        .map(|lang| (lang.tag().to_owned(), lang.name().to_owned()));
+    let browsers = (String::new(), visit.t("account-language-browser"));
+    let languages = std::iter::once(browsers).chain(languages).collect();
+    // One that was chosen elsewhere is offered as well.
+    let chosen = filled.text("timeZone");
+    let other = Some(chosen).filter(|zone| !ZONES_OFFERED.contains(zone) && !zone.is_empty());
+    let zones = ZONES_OFFERED.iter().copied().chain(other);
+    let zones = zones
+        .map(|name| (name.to_owned(), name.to_owned()))
+        .collect();
+    html! {
+        p { span.muted { (visit.t("account-email")) } br; (visit.person().email) }
+        (fields(visit, filled, &[
+            Field::text("name", visit.t("account-name")).autocomplete("name"),
+            Field::select("language", visit.t("account-language"), languages),
+            Field::select("timeZone", visit.t("account-time-zone"), zones),
+            Field::switch("mailsLowCredit", visit.t("account-mails-low-credit")),
+            Field::switch("mailsDisabledWebhooks", visit.t("account-mails-disabled-webhooks")),
+        ]))
+        (submit(&visit.t("page-save")))
+    }
+}
+
+fn password_form(visit: &Visit, filled: &Filled) -> Markup {
+    if !needs_old_password(visit) {
+        return html! { p { a.button.secondary href="/dashboard/password" { (visit.t("account-password-set")) } } };
+    }
+    let old = Field::password(
+        "current_password",
+        visit.t("account-password-old"),
+        "current-password",
+    );
+    let new = Field::password(
+        "new_password",
+        visit.t("account-password-new"),
+        "new-password",
+    );
+    let path = format!("{PATH}/password");
+    post(
+        visit,
+        &path,
+        html! {
+            (username(visit.person().email.as_str()))
+            (fields(visit, filled, &[old, new.hint(visit.t("password-hint"))]))
+            (submit(&visit.t("account-password-change")))
+        },
+    )
+}
+
+fn session_table(visit: &Visit, sessions: &[SessionRow]) -> Markup {
+    let columns = [
+        "account-session-browser",
+        "account-session-address",
+        "account-session-began",
+        "account-session-used",
+    ];
+    let columns = columns.map(|id| visit.t(id));
+    let row = |session: &SessionRow| {
+        let is_this = session.hash == visit.person().session;
+        vec![
+            html! {
+                (browser(&session.agent).unwrap_or_else(|| visit.t("account-session-unknown")))
+                @if is_this { " " (badge(Tone::Good, &visit.t("account-session-this"))) }
+            },
+            html! { (session.address) },
+            visit.time(session.created_at),
+            visit.time(session.used_at),
+        ]
+    };
+    table(
+        visit,
+        &visit.t("account-sessions"),
+        &columns,
+        sessions.iter().map(row).collect(),
+    )
+}
+
+/// What people call the browser and the system that calls itself so.
+fn browser(agent: &str) -> Option<String> {
+    let known = |names: &[(&'static str, &'static str)]| {
+        let found = names.iter().find(|(sign, _)| agent.contains(sign));
+        found.map(|(_, name)| *name)
+    };
+    // Each pretends to be those after it.
+    let browser = known(&[
+        ("Edg/", "Edge"),
+        ("OPR/", "Opera"),
+        ("SamsungBrowser", "Samsung Internet"),
+        ("Firefox/", "Firefox"),
+        ("Chrome/", "Chrome"),
+        ("Safari/", "Safari"),
+    ])?;
+    let system = known(&[
+        ("Android", "Android"),
+        ("iPhone", "iPhone"),
+        ("iPad", "iPad"),
+        ("Windows", "Windows"),
+        ("Mac OS X", "macOS"),
+        ("Linux", "Linux"),
+    ]);
+    Some(match system {
+        Some(system) => format!("{browser}, {system}"),
+        None => browser.to_owned(),
+    })
+}
+
+/// What can be changed of a person.
+struct Profile {
+    name: String,
+    language: Option<String>,
+    time_zone: String,
+    mails_low_credit: bool,
+    mails_disabled_webhooks: bool,
+}
+
+impl Profile {
+    fn read(typed: &Typed) -> Result<Self, ApiError> {
+        form::read(typed, FIELDS)?.read(&[], |form| {
+            let name = form.required("name", None, text(1, NAME_CHARS_MAX, BlankRule::Trim));
+            let language = form.optional("language", None, language);
+            let time_zone = form.required("timeZone", None, time_zone);
+            let ticked = crate::http::extract::boolean;
+            let mails_low_credit = form.defaulted("mailsLowCredit", None, false, ticked);
+            let mails_disabled_webhooks =
+                form.defaulted("mailsDisabledWebhooks", None, false, ticked);
+            Some(Self {
+                name: name?,
+                language,
+                time_zone: time_zone?,
+                mails_low_credit,
+                mails_disabled_webhooks,
+            })
+        })
+    }
+}
+
+fn language(value: &Value) -> Parsed<String> {
+    let tag = value.as_str().unwrap_or_default();
+    let known = Lang::ALL.iter().find(|lang| lang.tag() == tag);
+    known.map(|lang| lang.tag().to_owned()).ok_or_else(|| {
+        Fault::new(
+            FieldCode::NotAllowed,
+            "must be one of the languages that are offered",
+        )
+        .into()
+    })
+}
+
+fn time_zone(value: &Value) -> Parsed<String> {
+    let name = value.as_str().unwrap_or_default();
+    match Zone::named(name) {
+        Some(_) => Ok(name.to_owned()),
+        None => {
+            let predicate = "must be a name of the time zone database, such as Asia/Jakarta";
+            Err(Fault::new(FieldCode::NotAllowed, predicate).into())
+        }
+    }
+}
+
+/// `POST /dashboard/settings/account`
+pub async fn update(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError> {
+    let profile = match Profile::read(&typed) {
+        Ok(profile) => profile,
+        Err(error) => {
+            let filled = Filled::again(typed, error)?;
+            let content = content(&visit, &filled, &Filled::blank()).await?;
+            return Ok(layout::refused(&visit, &visit.t("account-title"), content));
+        }
+    };
+    let change = user::ActiveModel {
+        id: Set(visit.person().id),
+        name: Set(profile.name),
+        language: Set(profile.language),
+        time_zone: Set(Some(profile.time_zone)),
+        mails_low_credit: Set(profile.mails_low_credit),
+        mails_disabled_webhooks: Set(profile.mails_disabled_webhooks),
+        updated_at: Set(visit.now()),
+        ..Default::default()
+    };
+    change.update(visit.store().writer()).await?;
+    Ok(visit.see(PATH, "done-saved"))
+}
+
+/// `POST /dashboard/settings/account/password`
+pub async fn change_password(
+    visit: Visit,
+    request: HttpRequest,
+    typed: Typed,
+) -> Result<HttpResponse, ApiError> {
+    let old = Secret::new(typed.text("current_password").unwrap_or_default());
+    let new = typed.text("new_password").unwrap_or_default().to_owned();
+    if let Err(fault) = password::check(&new) {
+        return password_again(&visit, typed, fault.in_field("new_password")).await;
+    }
+    let network = visit.kit().network(&request);
+    match prove(visit.kit(), visit.person().email.as_str(), &old, network).await? {
+        Proof::Right(_) => {}
+        Proof::Wait(wait) => return Ok(errors::wait(&visit, Some(visit.person()), wait)),
+        Proof::Wrong => {
+            let fault = wrong_password(&visit, "current_password");
+            return password_again(&visit, typed, fault).await;
+        }
+    }
+    store_password(&visit, &Secret::new(new)).await?;
+    Ok(visit.see(PATH, "done-password-set"))
+}
+
+/// The fault of a field into which another password was typed than the person's.
+pub fn wrong_password(visit: &Visit, field: &str) -> FieldError {
+    let mut fault = FieldError::new(field, FieldCode::NotAllowed, "");
+    fault.message = visit.t("password-wrong");
+    fault
+}
+
+async fn password_again(
+    visit: &Visit,
+    typed: Typed,
+    fault: FieldError,
+) -> Result<HttpResponse, ApiError> {
+    let filled = Filled::again(typed, ApiError::field(fault))?;
+    let content = content(visit, &stored(visit).await?, &filled).await?;
+    Ok(layout::refused(visit, &visit.t("account-title"), content))
+}
+
+/// Stores a password, and ends what was open with the one before, but for this session.
+async fn store_password(visit: &Visit, new: &Secret) -> Result<(), ApiError> {
+    let hash = visit.kit().passwords.hash(new).await?;
+    let person = visit.person();
+    let txn = visit.store().begin().await?;
+    let change = user::ActiveModel {
+        id: Set(person.id),
+        password_hash: Set(Some(hash)),
+        updated_at: Set(visit.now()),
+        ..Default::default()
+    };
+    change.update(&txn).await?;
+    users::end_sessions(&txn, person.id, Some(&person.session)).await?;
+    // From here on the old password is asked for.
+    dikala_entities::session::Entity::update_many()
+        .col_expr(dikala_entities::session::Column::ByLink, Expr::value(false))
+        .filter(dikala_entities::session::Column::Hash.eq(person.session.clone()))
+        .exec(&txn)
+        .await?;
+    txn.commit().await?;
+    tracing::info!(user = %person.id, tenant = %person.tenant, "a password was set");
+    Ok(())
+}
+
+/// Who came by a one-time link, or has no password yet, need not know the old one.
+fn needs_old_password(visit: &Visit) -> bool {
+    visit.person().has_password && !visit.person().by_link
+}
+
+/// `GET /dashboard/password`
+pub async fn ask_password(visit: Visit) -> Result<HttpResponse, ApiError> {
+    if needs_old_password(&visit) {
+        return Ok(visit.go(PATH));
+    }
+    let content = new_password(&visit, &Filled::blank());
+    Ok(layout::page(&visit, &visit.t("password-title"), content))
+}
+
+fn new_password(visit: &Visit, filled: &Filled) -> Markup {
+    let field = Field::password("password", visit.t("password-new"), "new-password");
+    html! {
+        p.lead { (visit.t("password-words")) }
+        (post(visit, "/dashboard/password", html! {
+            (username(visit.person().email.as_str()))
+            (fields(visit, filled, &[field.hint(visit.t("password-hint"))]))
+            div.actions {
+                button type="submit" { (visit.t("password-submit")) }
+                a.button.secondary href="/dashboard" { (visit.t("password-later")) }
+            }
+        }))
+    }
+}
+
+/// `POST /dashboard/password`
+pub async fn set_password(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError> {
+    if needs_old_password(&visit) {
+        return Ok(visit.go(PATH));
+    }
+    let new = typed.text("password").unwrap_or_default().to_owned();
+    if let Err(fault) = password::check(&new) {
+        let filled = Filled::again(typed, ApiError::field(fault.in_field("password")))?;
+        let content = new_password(&visit, &filled);
+        return Ok(layout::refused(&visit, &visit.t("password-title"), content));
+    }
+    store_password(&visit, &Secret::new(new)).await?;
+    Ok(visit.see("/dashboard", "done-password-set"))
+}
+
+/// `POST /dashboard/settings/account/sign-out-everywhere`
+pub async fn sign_out_everywhere(visit: Visit) -> Result<HttpResponse, ApiError> {
+    let txn = visit.store().begin().await?;
+    users::end_sessions(&txn, visit.person().id, None).await?;
+    txn.commit().await?;
+    Ok(sign_in::signed_out(&visit))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn browsers_are_called_by_their_names() {
+        let android = "Mozilla/5.0 (Linux; Android 14) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/130.0.0.0 Mobile Safari/537.36";
+        assert_eq!(browser(android), Some("Chrome, Android".to_owned()));
+        let edge = "Mozilla/5.0 (Windows NT 10.0; Win64; x64) Chrome/130.0.0.0 Safari/537.36 Edg/130.0.0.0";
+        assert_eq!(browser(edge), Some("Edge, Windows".to_owned()));
+        assert_eq!(browser("curl/8.5"), None);
+    }
+}

@@ -1,0 +1,205 @@
+//! The form of an agent, with every field that it has.
+
+use dikala_entities::{Language, VoiceId, agent};
+use maud::Markup;
+
+use super::{
+    components::{self, Field},
+    form::{Fields, Filled, Shape},
+    view::View,
+};
+use crate::api::agents;
+
+/// What it has, by the names of the API.
+pub const FIELDS: &Fields = &[
+    ("name", Shape::Text),
+    ("systemPrompt", Shape::Text),
+    ("greetingText", Shape::Optional),
+    ("voiceId", Shape::Optional),
+    ("language", Shape::Optional),
+    ("maxCallDurationMinutes", Shape::Number),
+    ("toolsEnabled", Shape::Words),
+    ("escalationNumber", Shape::Optional),
+    ("isActive", Shape::Switch),
+];
+
+/// The longest call of a new agent, in minutes.
+const MINUTES: &str = "10";
+const PROMPT_ROWS: u8 = 12;
+const GREETING_ROWS: u8 = 3;
+
+/// Languages that can be chosen, as their speakers call them. An agent can have any other over the API, and keeps it here.
+const LANGUAGES: &[(&str, &str)] = &[
+    ("id", "Bahasa Indonesia"),
+    ("en", "English"),
+    ("jv", "Basa Jawa"),
+    ("su", "Basa Sunda"),
+    ("ms", "Bahasa Melayu"),
+    ("ar", "العربية"),
+    ("de", "Deutsch"),
+    ("es", "Español"),
+    ("fil", "Filipino"),
+    ("fr", "Français"),
+    ("hi", "हिन्दी"),
+    ("it", "Italiano"),
+    ("ja", "日本語"),
+    ("ko", "한국어"),
+    ("nl", "Nederlands"),
+    ("pt", "Português"),
+    ("ru", "Русский"),
+    ("th", "ไทย"),
+    ("tr", "Türkçe"),
+    ("vi", "Tiếng Việt"),
+    ("zh", "中文"),
+];
+
+/// The name of a language where it is known, else its tag.
+pub fn language_name(tag: &str) -> &str {
+    let known = LANGUAGES.iter().find(|(known, _)| *known == tag);
+    known.map_or(tag, |(_, name)| name)
+}
+
+/// The form of an agent that is to be made.
+pub fn blank() -> Filled {
+    Filled::with([
+        ("language", Language::default().as_str()),
+        ("maxCallDurationMinutes", MINUTES),
+        ("toolsEnabled", "end_call"),
+        ("isActive", "true"),
+    ])
+}
+
+/// The form of an agent as it is.
+pub fn of(agent: &agent::Model) -> Filled {
+    let text = |name, value: &str| (name, value.to_owned());
+    let mut values = vec![
+        text("name", &agent.name),
+        text("systemPrompt", &agent.system_prompt),
+        text("language", agent.language.as_str()),
+        (
+            "maxCallDurationMinutes",
+            agent.max_call_duration_minutes.to_string(),
+        ),
+    ];
+    values.extend(
+        agent
+            .greeting_text
+            .iter()
+            .map(|words| text("greetingText", words)),
+    );
+    values.extend(
+        agent
+            .voice_id
+            .iter()
+            .map(|voice| text("voiceId", voice.as_str())),
+    );
+    let escalation = agent.escalation_number.iter();
+    values.extend(escalation.map(|number| text("escalationNumber", number.as_str())));
+    values.extend(
+        agents::tools(agent)
+            .into_iter()
+            .map(|tool| ("toolsEnabled", tool)),
+    );
+    values.extend(agent.is_active.then(|| text("isActive", "true")));
+    Filled::with(values)
+}
+
+/// The fields, below what is wrong with them. `functions` are the names of the agent's own.
+pub fn fields(view: &View, filled: &Filled, functions: &[String]) -> Markup {
+    let t = |id: &str| view.t(id);
+    let tools = tools(view, functions);
+    let fields = [
+        Field::text("name", t("agents-name")).hint(t("agents-name-hint")),
+        Field::area("systemPrompt", t("agents-prompt"), PROMPT_ROWS).hint(t("agents-prompt-hint")),
+        Field::area("greetingText", t("agents-greeting"), GREETING_ROWS)
+            .hint(t("agents-greeting-hint"))
+            .optional(),
+        Field::select("voiceId", t("agents-voice"), voices(view)).optional(),
+        Field::select("language", t("agents-language"), languages(filled)),
+        Field::number("maxCallDurationMinutes", t("agents-minutes")).hint(t("agents-minutes-hint")),
+        Field::boxes("toolsEnabled", t("agents-tools"), tools).hint(t("agents-tools-hint")),
+        Field::text("escalationNumber", t("agents-escalation"))
+            .hint(t("agents-escalation-hint"))
+            .optional(),
+        Field::switch("isActive", t("agents-active")).hint(t("agents-active-hint")),
+    ];
+    components::fields(view, filled, &fields)
+}
+
+fn voices(view: &View) -> Vec<(String, String)> {
+    let none = (String::new(), view.t("agents-voice-none"));
+    let named = |voice: &VoiceId| {
+        let sounds = view.t(match voice {
+            VoiceId::Puck => "agents-voice-puck",
+            VoiceId::Charon => "agents-voice-charon",
+            VoiceId::Kore => "agents-voice-kore",
+            VoiceId::Fenrir => "agents-voice-fenrir",
+            VoiceId::Aoede => "agents-voice-aoede",
+        });
+        (voice.to_string(), format!("{voice} – {sounds}"))
+    };
+    std::iter::once(none)
+        .chain(VoiceId::ALL.iter().map(named))
+        .collect()
+}
+
+/// Those that can be chosen, and what is there already or was typed.
+fn languages(filled: &Filled) -> Vec<(String, String)> {
+    let known = LANGUAGES
+        .iter()
+        .map(|(tag, name)| ((*tag).to_owned(), (*name).to_owned()));
+    let mut all: Vec<(String, String)> = known.collect();
+    let present = filled.text("language");
+    if !present.is_empty() && !all.iter().any(|(tag, _)| tag == present) {
+        all.push((present.to_owned(), present.to_owned()));
+    }
+    all
+}
+
+fn tools(view: &View, functions: &[String]) -> Vec<(String, String)> {
+    let built_in = [
+        ("end_call", "agents-tool-end"),
+        ("transfer_to_human", "agents-tool-transfer"),
+    ];
+    let built_in = built_in.map(|(tool, id)| (tool.to_owned(), format!("{} ({tool})", view.t(id))));
+    let named = |name: &String| {
+        (
+            name.clone(),
+            format!("{} {name}", view.t("agents-tool-function")),
+        )
+    };
+    built_in
+        .into_iter()
+        .chain(functions.iter().map(named))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use dikala_actors::calls::settings::BUILT_IN_TOOLS;
+
+    use super::*;
+
+    #[test]
+    fn what_a_new_agent_begins_with_is_what_the_api_gives_it() {
+        let blank = blank();
+        assert_eq!(blank.text("language"), "id");
+        assert_eq!(blank.text("maxCallDurationMinutes"), "10");
+        assert!(blank.is_ticked("toolsEnabled", "end_call") && blank.is_ticked("isActive", "true"));
+    }
+
+    #[test]
+    fn a_language_that_is_not_in_the_list_stays() {
+        let filled = Filled::with([("language", "ban-Latn")]);
+        assert_eq!(languages(&filled).len(), LANGUAGES.len() + 1);
+        assert_eq!(languages(&blank()).len(), LANGUAGES.len());
+        for (tag, _) in LANGUAGES {
+            assert!(tag.parse::<Language>().is_ok(), "{tag}");
+        }
+    }
+
+    #[test]
+    fn every_built_in_tool_has_its_box() {
+        assert_eq!(BUILT_IN_TOOLS, ["end_call", "transfer_to_human"]);
+    }
+}

@@ -1,0 +1,328 @@
+//! The audit: who changed what, when and from where, also as a file.
+
+use std::collections::BTreeMap;
+
+use actix_web::{HttpRequest, HttpResponse};
+use dikala_entities::{Actor, AuditAction, AuditId, Millis, audit};
+use futures_util::stream;
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{
+    components::{Field, empty, paging, summary, table},
+    csv::{self, Line},
+    form::{self, Fields, Filled, Shape, Typed},
+    layout,
+    view::Visit,
+};
+use crate::{
+    admin::{keys, users},
+    audit::{self as log, Entries},
+    http::{
+        error::ApiError,
+        extract::{Parsed, id, instant, word},
+    },
+};
+
+const PATH: &str = "/dashboard/audit";
+const FIELDS: &Fields = &[
+    ("actor", Shape::Optional),
+    ("action", Shape::Optional),
+    ("from", Shape::Optional),
+    ("to", Shape::Optional),
+    ("before", Shape::Optional),
+];
+/// Those that people set.
+const FILTERS: [&str; 4] = ["actor", "action", "from", "to"];
+/// The length of `2026-01-15`.
+const DATE_CHARS: usize = 10;
+/// Entries on a page.
+const PAGE: usize = 50;
+/// Entries that are read at once for a file.
+const BATCH: u64 = 500;
+const COLUMNS: [&str; 9] = [
+    "id",
+    "at",
+    "actor",
+    "name",
+    "action",
+    "target",
+    "detail",
+    "address",
+    "requestId",
+];
+
+/// Which entries are asked for.
+struct Asked {
+    entries: Entries,
+    before: Option<AuditId>,
+}
+
+impl Asked {
+    fn read(visit: &Visit, typed: &Typed) -> Result<Self, ApiError> {
+        // A day begins and ends where the reader is, and the last one counts as a whole.
+        let zone = visit.zone();
+        let from = |value: &Value| day(value, |text| zone.midnight(text));
+        let to = |value: &Value| day(value, |text| zone.end_of_day(text));
+        form::read(typed, FIELDS)?.read(&[], |form| {
+            let mut entries = log::of(visit.tenant());
+            entries.actor = form.optional("actor", None, id("an actor"));
+            entries.action = form.optional("action", None, word("an action"));
+            entries.from = form.optional("from", None, from);
+            entries.to = form.optional("to", None, to);
+            let before = form.optional("before", None, id("an entry"));
+            Some(Self { entries, before })
+        })
+    }
+}
+
+/// A date as the instant that it stands for, or an instant as the API takes it.
+fn day(value: &Value, edge: impl Fn(&str) -> Option<Millis>) -> Parsed<Millis> {
+    let date = value.as_str().filter(|text| text.len() == DATE_CHARS);
+    date.and_then(edge).map_or_else(|| instant(value), Ok)
+}
+
+/// What stands in an address.
+fn asked_for(request: &HttpRequest) -> Typed {
+    Typed::parse(request.query_string().as_bytes())
+}
+
+/// The names of those who can have changed something, by how the audit has them.
+async fn names(visit: &Visit) -> Result<BTreeMap<Actor, String>, ApiError> {
+    let mut names = BTreeMap::new();
+    for person in users::list(visit.store(), visit.tenant()).await? {
+        names.insert(Actor::User(person.id), person.name);
+    }
+    for key in keys::list(visit.store(), visit.tenant()).await? {
+        let name = visit.tn("audit-key", &[("name", key.name.into())]);
+        names.insert(Actor::Key(key.id), name);
+    }
+    names.insert(Actor::Operator, visit.t("audit-operator"));
+    names.insert(Actor::Cli, visit.t("audit-cli"));
+    Ok(names)
+}
+
+/// `GET /dashboard/audit`
+pub async fn show(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let typed = asked_for(&request);
+    let names = names(&visit).await?;
+    let title = visit.t("audit-title");
+    let asked = match Asked::read(&visit, &typed) {
+        Ok(asked) => asked,
+        Err(error) => {
+            let content = filter(&visit, &Filled::again(typed, error)?, &names);
+            return Ok(layout::refused(&visit, &title, content));
+        }
+    };
+    let db = visit.store().api_reader();
+    let one_more = u64::try_from(PAGE).unwrap_or(u64::MAX) + 1;
+    let mut rows = asked.entries.page(db, asked.before, one_more).await?;
+    let has_more = rows.len() > PAGE;
+    rows.truncate(PAGE);
+    let last = rows.last().map(|last| last.id).filter(|_| has_more);
+    let older = last.map(|last| address(PATH, &typed, Some(last)));
+    let newer = asked.before.map(|_| address(PATH, &typed, None));
+    let file = address("/dashboard/audit.csv", &typed, None);
+    let filled = Filled::with(FILTERS.map(|name| (name, typed.text(name).unwrap_or_default())));
+    let content = html! {
+        p.lead { (visit.t("audit-words")) }
+        (filter(&visit, &filled, &names))
+        @if rows.is_empty() {
+            (empty(&visit.t("audit-none"), &visit.t("audit-none-words"), html! {}))
+        } @else {
+            (entry_table(&visit, &rows, &names))
+            p { a href=(file) download { (visit.t("audit-csv")) } }
+        }
+        (paging(&visit, newer.as_deref(), older.as_deref()))
+    };
+    Ok(layout::page(&visit, &title, content))
+}
+
+/// An address with the same filters.
+fn address(path: &str, typed: &Typed, before: Option<AuditId>) -> String {
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    for name in FILTERS {
+        if let Some(text) = typed.text(name).filter(|text| !text.is_empty()) {
+            query.append_pair(name, text);
+        }
+    }
+    if let Some(before) = before {
+        query.append_pair("before", &before.to_string());
+    }
+    match query.finish() {
+        query if query.is_empty() => path.to_owned(),
+        query => format!("{path}?{query}"),
+    }
+}
+
+fn filter(visit: &Visit, filled: &Filled, names: &BTreeMap<Actor, String>) -> Markup {
+    let anybody = (String::new(), visit.t("audit-anybody"));
+    let actors = names
+        .iter()
+        .map(|(actor, name)| (actor.to_string(), name.clone()));
+    let anything = (String::new(), visit.t("audit-anything"));
+    let actions = AuditAction::ALL
+        .iter()
+        .filter(|action| is_tenants(**action));
+    let actions = actions.map(|action| (action.as_str().to_owned(), said(visit, *action)));
+    let actors = std::iter::once(anybody).chain(actors).collect();
+    let actions = std::iter::once(anything).chain(actions).collect();
+    let is_open =
+        !filled.errors().is_empty() || FILTERS.iter().any(|name| !filled.text(name).is_empty());
+    let choices = [
+        Field::select("actor", visit.t("audit-who"), actors),
+        Field::select("action", visit.t("audit-what"), actions),
+        Field::date("from", visit.t("audit-from")),
+        Field::date("to", visit.t("audit-to")),
+    ];
+    let choices = choices.map(Field::optional);
+    html! {
+        details.filters open[is_open] {
+            summary { (visit.t("audit-filter")) }
+            (summary(visit, filled))
+            form method="get" action=(PATH) novalidate {
+                div.columns { @for field in &choices { (field.show(visit, filled)) } }
+                div.actions {
+                    button type="submit" { (visit.t("audit-filter-submit")) }
+                    a.button.secondary href=(PATH) { (visit.t("audit-filter-none")) }
+                }
+            }
+        }
+    }
+}
+
+/// Bridges belong to the service; no tenant has entries of them.
+const fn is_tenants(action: AuditAction) -> bool {
+    !matches!(
+        action,
+        AuditAction::BridgeCreate | AuditAction::BridgeRevoke
+    )
+}
+
+fn entry_table(visit: &Visit, rows: &[audit::Model], names: &BTreeMap<Actor, String>) -> Markup {
+    let columns = [
+        "audit-what",
+        "audit-on-what",
+        "audit-who",
+        "audit-when",
+        "audit-where",
+    ];
+    let row = |row: &audit::Model| {
+        vec![
+            html! { (said(visit, row.action)) },
+            html! {
+                (target(row))
+                @if !row.detail.is_empty() { br; span.muted { (row.detail) } }
+            },
+            html! {
+                @match names.get(&row.actor) {
+                    Some(name) => { (name) }
+                    None => { (visit.t("audit-former")) br; code { (row.actor) } }
+                }
+            },
+            visit.time(row.at),
+            html! { (row.address.as_deref().unwrap_or("–")) },
+        ]
+    };
+    table(
+        visit,
+        &visit.t("audit-title"),
+        &columns.map(|id| visit.t(id)),
+        rows.iter().map(row).collect(),
+    )
+}
+
+/// What was changed, with the way to it where it has a page.
+fn target(row: &audit::Model) -> Markup {
+    let page = match row.action {
+        AuditAction::AgentCreate | AuditAction::AgentUpdate => Some("agents"),
+        AuditAction::WebhookCreate
+        | AuditAction::WebhookUpdate
+        | AuditAction::WebhookRotateSecret
+        | AuditAction::WebhookRecover => Some("webhooks"),
+        AuditAction::DeliveryResend => Some("deliveries"),
+        AuditAction::CallHangup | AuditAction::CallTransfer => Some("calls"),
+        AuditAction::KeyCreate | AuditAction::KeyRevoke => Some("settings/keys"),
+        _ => None,
+    };
+    html! {
+        @if let Some(page) = page {
+            a href={ "/dashboard/" (page) "/" (row.target) } { code { (row.target) } }
+        } @else {
+            code { (row.target) }
+        }
+    }
+}
+
+/// What was done, in words.
+fn said(visit: &Visit, action: AuditAction) -> String {
+    visit.t(match action {
+        AuditAction::AgentCreate => "audit-agent-create",
+        AuditAction::AgentUpdate => "audit-agent-update",
+        AuditAction::AgentDelete => "audit-agent-delete",
+        AuditAction::FunctionCreate => "audit-function-create",
+        AuditAction::FunctionUpdate => "audit-function-update",
+        AuditAction::FunctionDelete => "audit-function-delete",
+        AuditAction::WebhookCreate => "audit-webhook-create",
+        AuditAction::WebhookUpdate => "audit-webhook-update",
+        AuditAction::WebhookDelete => "audit-webhook-delete",
+        AuditAction::WebhookRotateSecret => "audit-webhook-rotate-secret",
+        AuditAction::WebhookRecover => "audit-webhook-recover",
+        AuditAction::DeliveryResend => "audit-delivery-resend",
+        AuditAction::CallHangup => "audit-call-hangup",
+        AuditAction::CallTransfer => "audit-call-transfer",
+        AuditAction::CallErase => "audit-call-erase",
+        AuditAction::NumberCreate => "audit-number-create",
+        AuditAction::NumberUpdate => "audit-number-update",
+        AuditAction::NumberAssign => "audit-number-assign",
+        AuditAction::NumberDelete => "audit-number-delete",
+        AuditAction::KeyCreate => "audit-key-create",
+        AuditAction::KeyRevoke => "audit-key-revoke",
+        AuditAction::FunctionSecretShow => "audit-function-secret-show",
+        AuditAction::FunctionSecretRotate => "audit-function-secret-rotate",
+        AuditAction::CreditAdd => "audit-credit-add",
+        AuditAction::TenantCreate => "audit-tenant-create",
+        AuditAction::TenantUpdate => "audit-tenant-update",
+        AuditAction::TenantSuspend => "audit-tenant-suspend",
+        AuditAction::TenantResume => "audit-tenant-resume",
+        AuditAction::BridgeCreate => "audit-bridge-create",
+        AuditAction::BridgeRevoke => "audit-bridge-revoke",
+    })
+}
+
+/// `GET /dashboard/audit.csv`: every entry that the filters leave, newest first.
+pub async fn file(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let Asked { entries, before } = Asked::read(&visit, &asked_for(&request))?;
+    let names = names(&visit).await?;
+    let store = visit.store().clone();
+    let first = Some((entries, before, names));
+    let pieces = stream::try_unfold(first, move |next| {
+        let store = store.clone();
+        async move {
+            let Some((entries, before, names)) = next else {
+                return Ok(None);
+            };
+            let rows = entries.page(store.api_reader(), before, BATCH).await?;
+            let is_full = u64::try_from(rows.len()).is_ok_and(|count| count == BATCH);
+            let lines: String = rows.iter().map(|row| line(row, &names)).collect();
+            let last = rows.last().map(|last| last.id).filter(|_| is_full);
+            let next = last.map(|last| (entries, Some(last), names));
+            Ok(Some((lines, next)))
+        }
+    });
+    csv::answer(&visit, "audit", &COLUMNS, pieces)
+}
+
+fn line(row: &audit::Model, names: &BTreeMap<Actor, String>) -> String {
+    Line::new()
+        .text(&row.id.to_string())
+        .text(&row.at.to_string())
+        .text(&row.actor.to_string())
+        .maybe(names.get(&row.actor))
+        .text(row.action.as_str())
+        .text(&row.target)
+        .text(&row.detail)
+        .maybe(row.address.as_deref())
+        .maybe(row.request_id.as_deref())
+        .end()
+}

@@ -1,0 +1,187 @@
+//! What an owner can do with a call: end it, transfer it while it runs, erase it afterwards. Each is asked first.
+
+use actix_web::{HttpResponse, http::StatusCode};
+use dikala_entities::{CallId, call};
+use maud::{Markup, html};
+use serde_json::json;
+
+use super::{
+    super::{
+        components::{Field, Question, Tone, notice, post, summary},
+        form::{self, Fields, Filled, Shape, Typed},
+        layout,
+        view::Visit,
+    },
+    path_of, record, show, words,
+};
+use crate::{
+    api::{calls, erasure},
+    http::{
+        error::ApiError,
+        extract::{Body, Id},
+    },
+};
+
+const FIELDS: &Fields = &[("to", Shape::Optional)];
+
+/// `GET /dashboard/calls/{id}/hangup`
+pub async fn ask_hang_up(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
+    let call = record::find(&visit, id.0).await?;
+    if call.status.is_final() {
+        return over(&visit, id.0).await;
+    }
+    let question = Question {
+        path: &format!("{}/hangup", path_of(call.id)),
+        consequences: html! {
+            (which(&visit, &call))
+            p { (visit.t("calls-hangup-words")) }
+        },
+        yes: visit.t("calls-hangup"),
+        back: &path_of(call.id),
+    };
+    Ok(layout::page(
+        &visit,
+        &visit.t("calls-hangup-title"),
+        question.show(&visit),
+    ))
+}
+
+/// `POST /dashboard/calls/{id}/hangup`
+pub async fn hang_up(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
+    let call = id.0;
+    let done = calls::hang_up(visit.caller(), visit.services(), id, Body::of(&json!({}))).await;
+    match done {
+        Ok(_) => Ok(visit.see(&path_of(call), "done-call-hung-up")),
+        Err(ApiError::CallNotActive) => over(&visit, call).await,
+        Err(error) => Err(error),
+    }
+}
+
+/// `GET /dashboard/calls/{id}/transfer`
+pub async fn ask_transfer(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
+    let call = record::find(&visit, id.0).await?;
+    if call.status.is_final() {
+        return over(&visit, id.0).await;
+    }
+    let usual = calls::agents_number(visit.store().api_reader(), &call).await?;
+    let filled = Filled::with(usual.iter().map(|number| ("to", number.as_str())));
+    let content = transfer_form(&visit, &call, &filled);
+    Ok(layout::page(
+        &visit,
+        &visit.t("calls-transfer-title"),
+        content,
+    ))
+}
+
+fn transfer_form(visit: &Visit, call: &call::Model, filled: &Filled) -> Markup {
+    let path = path_of(call.id);
+    html! {
+        (summary(visit, filled))
+        (which(visit, call))
+        (post(visit, &format!("{path}/transfer"), html! {
+            (Field::text("to", visit.t("calls-transfer-to")).hint(visit.t("calls-transfer-hint")).show(visit, filled))
+            div.actions {
+                button type="submit" { (visit.t("calls-transfer")) }
+                a.button.secondary href=(path) { (visit.t("page-cancel")) }
+            }
+        }))
+    }
+}
+
+/// `POST /dashboard/calls/{id}/transfer`
+pub async fn transfer(
+    visit: Visit,
+    id: Id<CallId>,
+    typed: Typed,
+) -> Result<HttpResponse, ApiError> {
+    let call = record::find(&visit, id.0).await?;
+    let done = match form::body(&typed, FIELDS) {
+        Ok(body) => calls::transfer(visit.caller(), visit.services(), id, body).await,
+        Err(error) => Err(error),
+    };
+    match done {
+        Ok(_) => Ok(visit.see(&path_of(call.id), "done-call-transferred")),
+        Err(ApiError::CallNotActive) => over(&visit, call.id).await,
+        Err(error) => {
+            let content = transfer_form(&visit, &call, &Filled::again(typed, error)?);
+            Ok(layout::refused(
+                &visit,
+                &visit.t("calls-transfer-title"),
+                content,
+            ))
+        }
+    }
+}
+
+/// `GET /dashboard/calls/{id}/erase`
+pub async fn ask_erase(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
+    let call = record::find(&visit, id.0).await?;
+    if call.is_erased() {
+        return Ok(visit.go(&path_of(call.id)));
+    }
+    if !call.status.is_final() {
+        return running(&visit, call.id).await;
+    }
+    let question = Question {
+        path: &format!("{}/erase", path_of(call.id)),
+        consequences: html! {
+            (which(&visit, &call))
+            p { (visit.t("calls-erase-words")) }
+            p { (visit.t("calls-erase-stays")) }
+            p { strong { (visit.t("calls-erase-final")) } }
+        },
+        yes: visit.t("calls-erase"),
+        back: &path_of(call.id),
+    };
+    Ok(layout::page(
+        &visit,
+        &visit.t("calls-erase-title"),
+        question.show(&visit),
+    ))
+}
+
+/// `POST /dashboard/calls/{id}/erase`
+pub async fn erase(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
+    let call = id.0;
+    match erasure::erase(visit.caller(), visit.services(), id).await {
+        Ok(_) => Ok(visit.see(&path_of(call), "done-call-erased")),
+        Err(ApiError::CallStillRunning) => running(&visit, call).await,
+        Err(error) => Err(error),
+    }
+}
+
+/// Which call it is about.
+fn which(visit: &Visit, call: &call::Model) -> Markup {
+    html! {
+        p {
+            (words::caller(visit, &call.caller_number, call.is_erased())) ", "
+            (visit.time(call.started_at)) " " (words::status(visit, call.status))
+        }
+    }
+}
+
+/// The call's page, which says that there is nothing to end or transfer any more.
+async fn over(visit: &Visit, id: CallId) -> Result<HttpResponse, ApiError> {
+    not_now(visit, id, "calls-is-over").await
+}
+
+/// The call's page, which says that it has to be over first.
+async fn running(visit: &Visit, id: CallId) -> Result<HttpResponse, ApiError> {
+    not_now(visit, id, "calls-still-runs").await
+}
+
+async fn not_now(visit: &Visit, id: CallId, why: &'static str) -> Result<HttpResponse, ApiError> {
+    let part = show::content(visit, id).await?;
+    let content = html! {
+        (notice(Tone::Bad, html! { p role="alert" { (visit.t(why)) } }))
+        (part)
+    };
+    let (person, title) = (Some(visit.person()), visit.t("calls-one-title"));
+    Ok(layout::answer(
+        visit,
+        person,
+        StatusCode::CONFLICT,
+        &title,
+        content,
+    ))
+}

@@ -1,0 +1,184 @@
+//! A call's timeline as a list.
+
+use dikala_entities::{EventId, Millis};
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{
+    super::{
+        components::{Tone, badge},
+        format,
+        view::View,
+    },
+    record::{EVENTS_MAX, Record, Sent, Turn},
+    timeline::{self, Entry, Function, What},
+    words,
+};
+
+/// Utterances that are shown; the rest of a very long call is in the API.
+const TURNS_MAX: usize = 400;
+/// Characters that are shown of one text.
+const CHARS_MAX: usize = 4_000;
+/// Later than this after the ring the date is shown.
+const SAME_CALL_MS: i64 = 5 * 60 * 60 * 1_000;
+
+/// What happened, from the ring on.
+pub fn list(view: &View, record: &Record) -> Markup {
+    let entries = timeline::of(record);
+    let turns = entries
+        .iter()
+        .filter(|entry| matches!(entry.what, What::Said(_)))
+        .count();
+    let mut said = 0;
+    let fits = |entry: &&Entry| {
+        said += usize::from(matches!(entry.what, What::Said(_)));
+        said <= TURNS_MAX || !matches!(entry.what, What::Said(_))
+    };
+    // Functions are numbered, so that what is unfolded of one is found again when the list is made anew.
+    let mut functions = 0;
+    let shown: Vec<(usize, &Entry)> = entries
+        .iter()
+        .filter(fits)
+        .map(|entry| {
+            functions += usize::from(matches!(entry.what, What::Called(_)));
+            (functions, entry)
+        })
+        .collect();
+    let is_cut = turns > TURNS_MAX || record.events.len() >= EVENTS_MAX;
+    html! {
+        ol.timeline {
+            @for (function, entry) in shown {
+                li.(class(&entry.what)) {
+                    span.when { (when(view, record.call.started_at, entry.at)) }
+                    div.what {
+                        (what(view, &entry.what, function))
+                        (sent(view, record, entry.event))
+                    }
+                }
+            }
+        }
+        @if is_cut { p.muted { (view.t("calls-cut")) } }
+    }
+}
+
+const fn class(what: &What) -> &'static str {
+    match what {
+        What::Said(_) => "said",
+        What::Called(_) => "called",
+        What::Rang | What::Answered | What::Over { .. } | What::Summed(_) => "step",
+    }
+}
+
+/// The time since the ring: `0:04`.
+fn when(view: &View, start: Millis, at: Millis) -> Markup {
+    if at.since(start) > SAME_CALL_MS {
+        return view.time(at);
+    }
+    let seconds = at.whole_seconds_since(start);
+    let text = format!("{}:{:02}", seconds / 60, seconds % 60);
+    html! { time datetime=(at) title=(format::utc(at)) { (text) } }
+}
+
+fn what(view: &View, what: &What, nth: usize) -> Markup {
+    match what {
+        What::Rang => html! { strong { (view.t("calls-rang")) } },
+        What::Answered => html! { strong { (view.t("calls-was-answered")) } },
+        What::Said(turn) => said(view, turn),
+        What::Called(function) => called(view, function, nth),
+        What::Over { reason, by } => html! {
+            strong { (view.t("calls-over")) }
+            @if let Some(by) = by { ", " (view.t(words::initiator_id(*by))) }
+            @if let Some(reason) = reason { ": " (view.t(words::reason_id(*reason))) }
+        },
+        What::Summed(summary) => html! {
+            strong { (view.t("calls-summary")) }
+            p.words { (cut(summary)) }
+        },
+    }
+}
+
+fn said(view: &View, turn: &Turn) -> Markup {
+    html! {
+        span.who { (view.t(words::speaker_id(turn.role))) }
+        p.words { (cut(&turn.text)) }
+    }
+}
+
+fn called(view: &View, function: &Function, nth: usize) -> Markup {
+    html! {
+        strong { (view.t("calls-function")) " " code { (function.name) } }
+        " "
+        @match &function.fault {
+            Some(code) => (badge(Tone::Bad, code)),
+            None => (badge(Tone::Good, &view.t("calls-function-ok"))),
+        }
+        @if let Some(ms) = function.duration_ms { " " span.muted { (words::milliseconds(view, ms)) } }
+        @if let Some(parameters) = &function.parameters {
+            details id={ "arguments" (nth) } { summary { (view.t("calls-arguments")) } (json(parameters)) }
+        }
+        @if let Some(result) = &function.result {
+            @match result {
+                Value::String(sentence) => p.words lang="en" { (cut(sentence)) },
+                object => details id={ "result" (nth) } { summary { (view.t("calls-result")) } (json(object)) },
+            }
+        }
+    }
+}
+
+/// How the webhooks fared that were told of it.
+fn sent(view: &View, record: &Record, event: Option<EventId>) -> Markup {
+    let sent = event.and_then(|event| record.deliveries.get(&event));
+    html! {
+        @if let Some(sent) = sent {
+            ul.deliveries aria-label=(view.t("calls-deliveries")) {
+                @for one in sent { li { (delivery(view, one)) } }
+            }
+        }
+    }
+}
+
+fn delivery(view: &View, sent: &Sent) -> Markup {
+    let gone = || view.t("calls-webhook-gone");
+    html! {
+        (words::delivery(view, sent.status)) " "
+        a href={ "/dashboard/deliveries/" (sent.id) } { (sent.url.clone().unwrap_or_else(gone)) }
+        @if sent.attempts != 1 || sent.next_attempt_at.is_some() {
+            " " span.muted { (view.tn("calls-attempts", &[("count", sent.attempts.into())])) }
+        }
+        @if let Some(at) = sent.next_attempt_at.filter(|_| sent.attempts > 0) {
+            " " span.muted { (view.t("calls-next-attempt")) " " (view.time(at)) }
+        }
+    }
+}
+
+/// JSON as it is stored.
+pub fn json_text(text: &str) -> Markup {
+    let value: Value = serde_json::from_str(text).unwrap_or_default();
+    json(&value)
+}
+
+fn json(value: &Value) -> Markup {
+    let text = serde_json::to_string_pretty(value).unwrap_or_default();
+    html! { pre tabindex="0" { (cut(&text)) } }
+}
+
+/// The beginning of a text.
+fn cut(text: &str) -> String {
+    match text.char_indices().nth(CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_between_signs() {
+        let long = "é".repeat(CHARS_MAX + 1);
+        assert_eq!(cut(&long).chars().count(), CHARS_MAX + 1);
+        assert!(cut(&long).ends_with("é…"));
+        assert_eq!(cut(&long[2..]), long[2..]);
+    }
+}

@@ -1,0 +1,110 @@
+//! The list of calls as a file, with the same filters.
+
+use actix_web::{HttpRequest, HttpResponse};
+use dikala_entities::{CallId, Millis};
+use futures_util::stream;
+
+use super::{
+    super::{
+        csv::{self, Line},
+        layout,
+        view::Visit,
+    },
+    filter::{self, Asked},
+    rows::Names,
+};
+use crate::{
+    api::calls::{self, Call},
+    http::error::ApiError,
+};
+
+/// Calls that are read at once.
+const BATCH: u64 = 500;
+/// The columns, by the names that the API has for them.
+const COLUMNS: &[&str] = &[
+    "id",
+    "startedAt",
+    "answeredAt",
+    "endedAt",
+    "status",
+    "callerNumber",
+    "calleeNumber",
+    "phoneNumberId",
+    "phoneNumberLabel",
+    "agentId",
+    "agentName",
+    "durationSeconds",
+    "talkTimeSeconds",
+    "hangupReason",
+    "hangupInitiator",
+    "aiCostIdr",
+    "transcriptSummary",
+];
+
+/// `GET /dashboard/calls.csv`: newest first, all of them, as they are while they are read.
+pub async fn calls_csv(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    match Asked::read(request.query_string(), visit.zone())? {
+        Ok(asked) => {
+            let reading = Reading {
+                visit: visit.clone(),
+                asked,
+                after: None,
+                is_over: false,
+            };
+            let pieces = stream::try_unfold(reading, Reading::piece);
+            let today = visit.now().to_string();
+            let name = format!("calls-{}", today.split('T').next().unwrap_or_default());
+            csv::answer(&visit, &name, COLUMNS, pieces)
+        }
+        Err(filled) => {
+            let form = filter::form(&visit, &filled).await?;
+            Ok(layout::refused(&visit, &visit.t("calls-title"), form))
+        }
+    }
+}
+
+/// How far the calls are read.
+struct Reading {
+    visit: Visit,
+    asked: Asked,
+    after: Option<(Millis, CallId)>,
+    is_over: bool,
+}
+
+impl Reading {
+    /// The lines of the next calls.
+    async fn piece(mut self) -> Result<Option<(String, Self)>, ApiError> {
+        if self.is_over {
+            return Ok(None);
+        }
+        let (db, tenant) = (self.visit.store().api_reader(), self.visit.tenant());
+        let found = calls::batch(db, tenant, &self.asked.filter, self.after, BATCH).await?;
+        let names = Names::of(db, tenant, &found).await?;
+        let lines: String = found.iter().map(|call| line(call, &names)).collect();
+        self.is_over = u64::try_from(found.len()).is_ok_and(|count| count < BATCH);
+        self.after = found.last().map(|call| (call.started_at, call.id));
+        Ok(Some((lines, self)))
+    }
+}
+
+fn line(call: &Call, names: &Names) -> String {
+    Line::new()
+        .maybe(Some(call.id))
+        .maybe(Some(call.started_at))
+        .maybe(call.answered_at)
+        .maybe(call.ended_at)
+        .maybe(Some(call.status))
+        .text(call.caller_number.as_str())
+        .text(call.callee_number.as_str())
+        .maybe(Some(call.phone_number_id))
+        .maybe(names.number(call))
+        .maybe(call.agent_id)
+        .maybe(names.agent(call))
+        .figure(call.duration_seconds)
+        .figure(call.talk_time_seconds)
+        .maybe(call.hangup_reason)
+        .maybe(call.hangup_initiator)
+        .figure(call.ai_cost_idr)
+        .maybe(call.transcript_summary.as_deref())
+        .end()
+}

@@ -1,0 +1,312 @@
+//! The filters of the list, as they stand in its address. They are those of `GET /calls`, but for days: a day begins and ends
+//! where the reader is, and the last one counts as a whole.
+
+use dikala_entities::{AgentId, CallStatus, Millis, OfTenant, PhoneNumberId, agent, phone_number};
+use maud::{Markup, html};
+use sea_orm::{ColumnTrait, DbErr, QueryFilter, QueryOrder, QuerySelect};
+use serde_json::{Map, Value};
+
+use super::{
+    super::{
+        components::{Field, summary},
+        form::{Filled, Typed},
+        format::Zone,
+        view::Visit,
+    },
+    PATH, words,
+};
+use crate::{
+    api::call_filter::Filter,
+    http::{error::ApiError, extract::Form},
+};
+
+/// Calls on one page.
+pub const PAGE: i64 = 25;
+/// Agents, and numbers, that can be chosen of; the newest ones. Others can be reached by a link from their own page.
+const CHOICES_MAX: u64 = 100;
+/// What can be asked for, by its name in the API.
+const NAMES: [&str; 7] = [
+    "status",
+    "from",
+    "to",
+    "agentId",
+    "phoneNumberId",
+    "callerNumber",
+    "before",
+];
+/// Shorter names, for who types an address.
+const ALIASES: [(&str, &str); 4] = [
+    ("state", "status"),
+    ("agent", "agentId"),
+    ("number", "phoneNumberId"),
+    ("caller", "callerNumber"),
+];
+/// The length of `2026-01-15`.
+const DATE_CHARS: usize = 10;
+
+/// What the address of a list asks for.
+#[derive(Clone, Debug)]
+pub struct Asked {
+    /// Names of the API and what was typed for them; nothing empty.
+    typed: Vec<(&'static str, String)>,
+    pub filter: Filter,
+}
+
+impl Asked {
+    /// Reads a query string; the form with what is wrong where it asks for what cannot be. What is unknown in it, such as a mark
+    /// of where somebody came from, is left alone.
+    pub fn read(query: &str, zone: &Zone) -> Result<Result<Self, Filled>, ApiError> {
+        let typed = typed(&Typed::parse(query.as_bytes()));
+        match filter(&typed, zone) {
+            Ok(filter) => Ok(Ok(Self { typed, filter })),
+            Err(error) => {
+                let again = Typed::parse(encoded(&typed).as_bytes());
+                Filled::again(again, error).map(Err)
+            }
+        }
+    }
+
+    /// Whether it asks for the newest calls.
+    pub const fn is_first_page(&self) -> bool {
+        self.filter.before.is_none()
+    }
+
+    /// Whether it leaves something out, wherever the page is.
+    pub fn is_narrow(&self) -> bool {
+        self.typed.iter().any(|(name, _)| *name != "before")
+    }
+
+    /// The same filters as a query string, without the place of the page.
+    pub fn query(&self) -> String {
+        let kept: Vec<_> = self
+            .typed
+            .iter()
+            .filter(|(name, _)| *name != "before")
+            .cloned()
+            .collect();
+        encoded(&kept)
+    }
+
+    /// The form as it was filled in.
+    pub fn filled(&self) -> Filled {
+        Filled::with(self.typed.clone())
+    }
+}
+
+fn encoded(typed: &[(&'static str, String)]) -> String {
+    let mut query = url::form_urlencoded::Serializer::new(String::new());
+    query.extend_pairs(typed);
+    query.finish()
+}
+
+/// What was typed, by the names of the API.
+fn typed(sent: &Typed) -> Vec<(&'static str, String)> {
+    let alias = |name: &str| ALIASES.iter().find(|(_, known)| *known == name);
+    let value = |name: &'static str| {
+        let short = || alias(name).and_then(|(short, _)| sent.text(short));
+        let given = sent.text(name).or_else(short)?.trim();
+        (!given.is_empty()).then(|| (name, given.to_owned()))
+    };
+    NAMES.into_iter().filter_map(value).collect()
+}
+
+fn filter(typed: &[(&'static str, String)], zone: &Zone) -> Result<Filter, ApiError> {
+    let mut fields = Map::new();
+    fields.insert("limit".to_owned(), Value::from(PAGE.to_string()));
+    for (name, text) in typed {
+        let text = match *name {
+            "from" => day(text, zone, Zone::midnight),
+            "to" => day(text, zone, Zone::end_of_day),
+            "callerNumber" => dialled(text),
+            _ => text.clone(),
+        };
+        fields.insert((*name).to_owned(), Value::from(text));
+    }
+    Filter::read(&Form::from_body(Value::Object(fields))?)
+}
+
+/// A date as the instant that it stands for; anything else goes on as it was typed.
+fn day(text: &str, zone: &Zone, edge: fn(&Zone, &str) -> Option<Millis>) -> String {
+    let is_date = text.len() == DATE_CHARS;
+    let at = is_date.then(|| edge(zone, text)).flatten();
+    at.map_or_else(|| text.to_owned(), |at| at.to_string())
+}
+
+/// A number without the signs with which people make it easier to read.
+fn dialled(text: &str) -> String {
+    let is_number =
+        text.starts_with('+') && text.chars().all(|sign| "+0123456789 -.()".contains(sign));
+    match is_number {
+        true => text
+            .chars()
+            .filter(|sign| !" -.()".contains(*sign))
+            .collect(),
+        false => text.to_owned(),
+    }
+}
+
+/// The form of the filters.
+pub async fn form(visit: &Visit, filled: &Filled) -> Result<Markup, DbErr> {
+    let is_open = !filled.errors().is_empty()
+        || NAMES
+            .iter()
+            .any(|name| *name != "before" && !filled.text(name).is_empty());
+    let statuses = CallStatus::ALL.iter();
+    let statuses = statuses.map(|status| (status.to_string(), visit.t(words::status_id(*status))));
+    let agents = agents(visit, filled.text("agentId")).await?;
+    let numbers = numbers(visit, filled.text("phoneNumberId")).await?;
+    let any = |choices: Vec<(String, String)>| {
+        let any = (String::new(), visit.t("calls-any"));
+        std::iter::once(any).chain(choices).collect::<Vec<_>>()
+    };
+    Ok(html! {
+        details.filters open[is_open] {
+            summary { (visit.t("calls-filter")) }
+            (summary(visit, filled))
+            form method="get" action=(PATH) novalidate {
+                div.columns {
+                    (Field::select("status", visit.t("calls-state"), any(statuses.collect())).optional().show(visit, filled))
+                    (Field::date("from", visit.t("calls-from")).optional().show(visit, filled))
+                    (Field::date("to", visit.t("calls-to")).optional().show(visit, filled))
+                    (Field::select("agentId", visit.t("calls-agent"), any(agents)).optional().show(visit, filled))
+                    (Field::select("phoneNumberId", visit.t("calls-number"), any(numbers)).optional().show(visit, filled))
+                    (Field::text("callerNumber", visit.t("calls-caller")).optional().show(visit, filled))
+                }
+                div.actions {
+                    button type="submit" { (visit.t("calls-filter-submit")) }
+                    @if is_open { a.button.secondary href=(PATH) { (visit.t("calls-filter-none")) } }
+                }
+            }
+        }
+    })
+}
+
+/// The tenant's agents to choose of, and the chosen one in any case.
+async fn agents(visit: &Visit, chosen: &str) -> Result<Vec<(String, String)>, DbErr> {
+    let db = visit.store().api_reader();
+    let select = agent::Entity::of(visit.tenant())
+        .select_only()
+        .columns([agent::Column::Id, agent::Column::Name]);
+    let newest = select
+        .clone()
+        .order_by_desc(agent::Column::Id)
+        .limit(CHOICES_MAX);
+    let mut rows: Vec<(AgentId, String)> = newest.into_tuple().all(db).await?;
+    let chosen: Option<AgentId> = chosen.parse().ok();
+    if let Some(chosen) = chosen.filter(|chosen| !rows.iter().any(|(id, _)| id == chosen)) {
+        rows.extend(
+            select
+                .filter(agent::Column::Id.eq(chosen))
+                .into_tuple()
+                .all(db)
+                .await?,
+        );
+    }
+    let mut choices: Vec<(String, String)> = rows
+        .into_iter()
+        .map(|(id, name)| (id.to_string(), name))
+        .collect();
+    choices.sort_by_cached_key(|(_, name)| name.to_lowercase());
+    Ok(choices)
+}
+
+/// The tenant's numbers to choose of, and the chosen one in any case.
+async fn numbers(visit: &Visit, chosen: &str) -> Result<Vec<(String, String)>, DbErr> {
+    let db = visit.store().api_reader();
+    let select = phone_number::Entity::of(visit.tenant());
+    let newest = select
+        .clone()
+        .order_by_desc(phone_number::Column::Id)
+        .limit(CHOICES_MAX);
+    let mut rows = newest.all(db).await?;
+    let chosen: Option<PhoneNumberId> = chosen.parse().ok();
+    if let Some(chosen) = chosen.filter(|chosen| !rows.iter().any(|row| row.id == *chosen)) {
+        rows.extend(
+            select
+                .filter(phone_number::Column::Id.eq(chosen))
+                .all(db)
+                .await?,
+        );
+    }
+    let choice = |row: phone_number::Model| {
+        (
+            row.id.to_string(),
+            format!("{} {}", row.did.as_str(), row.label),
+        )
+    };
+    let mut choices: Vec<(String, String)> = rows.into_iter().map(choice).collect();
+    choices.sort_by(|one, two| one.1.cmp(&two.1));
+    Ok(choices)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn jakarta() -> Zone {
+        Zone::named("Asia/Jakarta").expect("a zone")
+    }
+
+    fn read(query: &str) -> Asked {
+        let read = Asked::read(query, &jakarta()).expect("is about filters");
+        read.unwrap_or_else(|filled| panic!("{query}: {:?}", filled.errors()))
+    }
+
+    fn at(text: &str) -> Option<Millis> {
+        Some(Millis::parse_rfc3339(text).expect("a time"))
+    }
+
+    #[test]
+    fn days_are_the_readers_and_the_last_one_counts() {
+        let filter = read("from=2026-01-15&to=2026-01-15").filter;
+        assert_eq!(filter.from, at("2026-01-14T17:00:00Z"));
+        assert_eq!(filter.to, at("2026-01-15T17:00:00Z"));
+        let exact = read("from=2026-01-15T03:30:00Z&to=2026-01-15T03:31:00%2B07:00").filter;
+        assert_eq!(
+            (exact.from, exact.to),
+            (at("2026-01-15T03:30:00Z"), at("2026-01-14T20:31:00Z"))
+        );
+    }
+
+    #[test]
+    fn what_is_left_empty_or_unknown_filters_nothing() {
+        let asked = read("status=&from=+&agentId=&done=call-erased&utm=x");
+        assert!(!asked.is_narrow() && asked.is_first_page());
+        assert_eq!(asked.query(), "");
+        assert_eq!(asked.filter.page.limit, PAGE);
+    }
+
+    #[test]
+    fn short_names_mean_the_same_and_a_page_keeps_the_filters() {
+        let asked =
+            read("state=failed&caller=%2B62+812-9876-5432&before=call_01k9zv3m8rj2q4w6y8a0c2e4g6");
+        assert_eq!(asked.filter.status, Some(CallStatus::Failed));
+        assert_eq!(
+            asked.filter.caller.as_ref().map(|caller| caller.as_str()),
+            Some("+6281298765432")
+        );
+        assert!(asked.is_narrow() && !asked.is_first_page());
+        assert_eq!(
+            asked.query(),
+            "status=failed&callerNumber=%2B62+812-9876-5432"
+        );
+        assert_eq!(read(&asked.query()).query(), asked.query());
+    }
+
+    #[test]
+    fn what_is_wrong_stands_beside_its_field_as_it_was_typed() {
+        let read = Asked::read("status=busy&from=tomorrow&callerNumber=x", &jakarta());
+        let wrong = read.expect("is about filters").expect_err("is refused");
+        for (field, text) in [("status", "busy"), ("from", "tomorrow")] {
+            assert_eq!(wrong.errors_of(field).count(), 1, "{field}");
+            assert_eq!(wrong.text(field), text);
+        }
+        assert_eq!(wrong.errors().len(), 2);
+    }
+
+    #[test]
+    fn a_caller_without_a_number_is_taken_as_he_is() {
+        assert_eq!(dialled("anonymous - (hidden)"), "anonymous - (hidden)");
+        assert_eq!(dialled("+62 (21) 555-01.00"), "+62215550100");
+    }
+}

@@ -1,0 +1,116 @@
+//! The list of calls.
+
+use actix_web::{HttpRequest, HttpResponse};
+use maud::{Markup, html};
+
+use super::{
+    super::{components::empty, form::Filled, layout, view::Visit},
+    PATH,
+    filter::{self, Asked},
+    live,
+    rows::{self, Names},
+};
+use crate::{
+    api::calls::{self, CallList},
+    http::error::ApiError,
+};
+
+/// `GET /dashboard/calls`
+pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let title = visit.t("calls-title");
+    match Asked::read(request.query_string(), visit.zone())? {
+        Ok(asked) => {
+            // Before the rows are read: what is committed between the two is told again, and misses nobody.
+            let position = live::position(&visit).await?;
+            let found =
+                calls::page(visit.store().api_reader(), visit.tenant(), &asked.filter).await?;
+            let content = content(&visit, &asked, &found, position).await?;
+            Ok(layout::page(&visit, &title, content))
+        }
+        Err(filled) => {
+            let form = filter::form(&visit, &filled).await?;
+            Ok(layout::refused(&visit, &title, form))
+        }
+    }
+}
+
+async fn content(
+    visit: &Visit,
+    asked: &Asked,
+    found: &CallList,
+    position: i64,
+) -> Result<Markup, ApiError> {
+    let names = Names::of(visit.store().api_reader(), visit.tenant(), &found.calls).await?;
+    let filled = if asked.is_narrow() {
+        asked.filled()
+    } else {
+        Filled::blank()
+    };
+    let form = filter::form(visit, &filled).await?;
+    Ok(html! {
+        div.above {
+            (form)
+            div.row {
+                (live::sign(visit))
+                a.button.secondary href=(export_path(asked)) download { (visit.t("calls-csv")) }
+            }
+        }
+        div data-live=(live::path_of_list(asked)) data-after=(position) {
+            // The table is there without a row, so that the first one has where to go.
+            (rows::table(visit, &visit.t("calls-title"), &found.calls, &names))
+            @if found.calls.is_empty() { div data-none { (nothing(visit, asked)) } }
+        }
+        (paging(visit, asked, found))
+    })
+}
+
+fn export_path(asked: &Asked) -> String {
+    let query = asked.query();
+    match query.is_empty() {
+        true => format!("{PATH}.csv"),
+        false => format!("{PATH}.csv?{query}"),
+    }
+}
+
+fn nothing(visit: &Visit, asked: &Asked) -> Markup {
+    let (title, words, link) = match asked.is_narrow() {
+        true => (
+            "calls-none-found",
+            "calls-none-found-words",
+            (PATH, "calls-filter-none"),
+        ),
+        false => (
+            "calls-none",
+            "calls-none-words",
+            ("/dashboard", "calls-none-link"),
+        ),
+    };
+    let link = html! { a.button.secondary href=(link.0) { (visit.t(link.1)) } };
+    empty(&visit.t(title), &visit.t(words), link)
+}
+
+/// The way to older calls, and back to the newest.
+fn paging(visit: &Visit, asked: &Asked, found: &CallList) -> Markup {
+    let query = asked.query();
+    let path = |more: &str| {
+        let all: Vec<&str> = [query.as_str(), more]
+            .into_iter()
+            .filter(|part| !part.is_empty())
+            .collect();
+        match all.is_empty() {
+            true => PATH.to_owned(),
+            false => format!("{PATH}?{}", all.join("&")),
+        }
+    };
+    let last = found.calls.last().filter(|_| found.has_more);
+    html! {
+        @if last.is_some() || !asked.is_first_page() {
+            nav.paging aria-label=(visit.t("page-paging")) {
+                @if !asked.is_first_page() { a.button.secondary href=(path("")) { (visit.t("calls-newest")) } }
+                @if let Some(last) = last {
+                    a.button.secondary href=(path(&format!("before={}", last.id))) rel="next" { (visit.t("page-older")) }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,353 @@
+//! What changes by itself while somebody looks: one stream for each page, of pieces of that page as the server would write them
+//! now. The script puts them in the place of the old ones.
+//!
+//! Whoever follows is woken by the tenant's events and reads what they are about; a page that was hidden says where it stopped,
+//! and gets what has happened since. The stream ends with the session.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    time::Duration,
+};
+
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::header::{HeaderName, HeaderValue},
+    rt,
+};
+use bytes::Bytes;
+use dikala_actors::events::followers::{self, Follower};
+use dikala_entities::{CallId, EventKind, OfTenant, event};
+use futures_util::{StreamExt, stream};
+use maud::{Markup, html};
+use sea_orm::{ColumnTrait, DbErr, QueryFilter, QueryOrder, QuerySelect};
+use tokio::sync::mpsc;
+
+use super::{
+    super::{
+        components::{Tone, badge},
+        form::Typed,
+        home,
+        kit::header,
+        view::{View, Visit},
+    },
+    filter::Asked,
+    record,
+    rows::{self, Names},
+    show,
+};
+use crate::{
+    api::{calls, events::no_seat},
+    http::error::{ApiError, Missing},
+};
+
+const PATH: &str = "/dashboard/live";
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// How often a stream shows that it lives, and what changes without an event is looked at.
+const BEAT: Duration = Duration::from_secs(10);
+/// The time between two looks at what is new, so that a thousand calls an hour are not a thousand pages an hour.
+const PAUSE: Duration = Duration::from_millis(300);
+/// How often the session is looked at, whether anything happens or not.
+const SESSION_EVERY: Duration = Duration::from_millis(500);
+/// How long a page may leave what is sent to it unread.
+const UNREAD: Duration = Duration::from_secs(30);
+/// Events in one look.
+const BATCH: u64 = 200;
+/// Events after which a page is loaded anew rather than mended.
+const STALE: i64 = 200;
+/// When a page that lost the connection comes back, in milliseconds.
+const OPENING: &str = "retry: 2000\n";
+const STILL_HERE: &str = ": nothing new\n\n";
+
+/// What somebody looks at.
+enum Watch {
+    List(Box<Asked>),
+    /// A part of a page, and how it was sent last.
+    Part(Part, String),
+}
+
+#[derive(Clone, Copy)]
+enum Part {
+    Home,
+    Call(CallId),
+}
+
+/// The stream of a list.
+pub fn path_of_list(asked: &Asked) -> String {
+    let query = asked.query();
+    let before = if asked.is_first_page() {
+        ""
+    } else {
+        "&older=1"
+    };
+    let and = if query.is_empty() { "" } else { "&" };
+    format!("{PATH}?of=calls{before}{and}{query}")
+}
+
+/// The stream of the first page.
+pub fn path_of_home() -> String {
+    format!("{PATH}?of=home")
+}
+
+/// The stream of a call's page.
+pub fn path_of_call(id: CallId) -> String {
+    format!("{PATH}?of={id}")
+}
+
+/// A sign that the script shows while the page follows.
+pub fn sign(view: &View) -> Markup {
+    html! { span data-live-sign hidden { (badge(Tone::Good, &view.t("calls-live"))) } }
+}
+
+/// The place of the newest of the tenant's events: what a page that is made now need not be told.
+pub async fn position(visit: &Visit) -> Result<i64, DbErr> {
+    let newest = followers::newest(visit.store(), visit.tenant()).await?;
+    Ok(newest.map_or(0, |(_, position)| position))
+}
+
+/// `GET /dashboard/live`: server-sent events. `row` and `part` are elements that replace those with their ids, `new` is a row that
+/// goes on top where it is not there yet, `stale` says that the page is too old to be mended. Their ids are places of events; the
+/// last one comes back as `after`, or in the header that browsers send by themselves.
+pub async fn stream(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let (watch, can_grow) = watch(&visit, request.query_string()).await?;
+    // In this order: what is committed between the two is read, and wakes.
+    let follower = visit
+        .services()
+        .feed
+        .follow(visit.tenant())
+        .map_err(no_seat)?;
+    let newest = position(&visit).await?;
+    let after = Typed::parse(request.query_string().as_bytes());
+    let sent = header(request.headers(), &LAST_EVENT_ID).or(after.text("after"));
+    let seen = sent.and_then(|sent| sent.parse::<i64>().ok());
+    let (to, mut chunks) = mpsc::channel(1);
+    let following = Following {
+        visit,
+        follower,
+        watch,
+        can_grow,
+        position: seen.unwrap_or(newest).clamp(0, newest),
+        to,
+    };
+    let is_stale = newest - following.position > STALE;
+    rt::spawn(following.run(is_stale));
+    let chunks = stream::poll_fn(move |context| chunks.poll_recv(context));
+    Ok(HttpResponse::Ok()
+        .content_type("text/event-stream")
+        // Proxies of the nginx kind would gather the answer before they pass it on.
+        .insert_header(("X-Accel-Buffering", HeaderValue::from_static("no")))
+        .streaming(chunks.map(Ok::<Bytes, ApiError>)))
+}
+
+/// What is looked at, and whether new calls are put on top of it.
+async fn watch(visit: &Visit, query: &str) -> Result<(Watch, bool), ApiError> {
+    let typed = Typed::parse(query.as_bytes());
+    let missing = ApiError::NotFound(Missing::Route);
+    match typed.text("of").unwrap_or_default() {
+        "home" => Ok((Watch::Part(Part::Home, String::new()), false)),
+        "calls" => {
+            let asked = Asked::read(query, visit.zone())?.map_err(|_| missing)?;
+            let can_grow = typed.text("older").is_none();
+            Ok((Watch::List(Box::new(asked)), can_grow))
+        }
+        call => {
+            let id: CallId = call.parse().map_err(|_| missing)?;
+            let call = record::find(visit, id).await?;
+            Ok((Watch::Part(Part::Call(call.id), String::new()), false))
+        }
+    }
+}
+
+/// One open stream.
+struct Following {
+    visit: Visit,
+    follower: Follower,
+    watch: Watch,
+    can_grow: bool,
+    /// Of the last event that was looked at.
+    position: i64,
+    to: mpsc::Sender<Bytes>,
+}
+
+/// The stream is over.
+struct Over;
+
+impl From<DbErr> for Over {
+    fn from(error: DbErr) -> Self {
+        tracing::warn!(%error, "a live page ends: the store cannot be read");
+        Self
+    }
+}
+
+impl From<ApiError> for Over {
+    fn from(error: ApiError) -> Self {
+        tracing::warn!(%error, "a live page ends");
+        Self
+    }
+}
+
+/// What the next events are about.
+struct Moved {
+    /// The calls, and whether they came in.
+    calls: BTreeMap<CallId, bool>,
+    /// There was anything at all.
+    any: bool,
+    more: bool,
+}
+
+impl Following {
+    /// Ends when the page goes or reads too slowly, when the session is over, or when the service stops.
+    async fn run(mut self, is_stale: bool) {
+        let visit = self.visit.clone();
+        tokio::select! {
+            // How it ended makes no difference.
+            _ = self.follow(is_stale) => {}
+            () = signed_out(&visit) => {}
+        }
+    }
+
+    async fn follow(&mut self, is_stale: bool) -> Result<(), Over> {
+        self.send(format!("{OPENING}id: {}\n\n", self.position))
+            .await?;
+        if is_stale {
+            return self.send("event: stale\ndata:\n\n".to_owned()).await;
+        }
+        loop {
+            while self.pass_on().await? {}
+            tokio::time::sleep(PAUSE).await;
+            tokio::select! {
+                open = self.follower.woken() => if !open { return Err(Over) },
+                () = tokio::time::sleep(BEAT) => {
+                    self.part_again().await?;
+                    self.send(STILL_HERE.to_owned()).await?;
+                }
+                () = self.to.closed() => return Err(Over),
+            }
+        }
+    }
+
+    /// Looks at the next events. Whether there may be more.
+    async fn pass_on(&mut self) -> Result<bool, Over> {
+        let moved = self.moved().await?;
+        match &self.watch {
+            Watch::Part(Part::Home, _) if moved.any => self.part_again().await?,
+            Watch::Part(Part::Call(id), _) if moved.calls.contains_key(id) => {
+                self.part_again().await?
+            }
+            Watch::List(_) if !moved.calls.is_empty() => self.rows_again(&moved.calls).await?,
+            _ => {}
+        }
+        Ok(moved.more)
+    }
+
+    async fn moved(&mut self) -> Result<Moved, DbErr> {
+        let rows: Vec<(Option<i64>, Option<CallId>, EventKind)> =
+            event::Entity::of(self.visit.tenant())
+                .select_only()
+                .columns([
+                    event::Column::Position,
+                    event::Column::CallId,
+                    event::Column::Kind,
+                ])
+                .filter(event::Column::Position.gt(self.position))
+                .order_by_asc(event::Column::Position)
+                .limit(BATCH)
+                .into_tuple()
+                .all(self.visit.store().api_reader())
+                .await?;
+        let more = u64::try_from(rows.len()).is_ok_and(|count| count == BATCH);
+        let any = !rows.is_empty();
+        let mut calls = BTreeMap::new();
+        for (position, call, kind) in rows {
+            self.position = position.unwrap_or(self.position);
+            if let Some(call) = call {
+                *calls.entry(call).or_default() |= kind == EventKind::CallStarted;
+            }
+        }
+        Ok(Moved { calls, any, more })
+    }
+
+    /// Sends the part that is looked at, if it is not as it was.
+    async fn part_again(&mut self) -> Result<(), Over> {
+        let Watch::Part(part, _) = self.watch else {
+            return Ok(());
+        };
+        let turn = self
+            .visit
+            .services()
+            .http
+            .gate
+            .read(self.visit.tenant())
+            .await?;
+        let html = match part {
+            Part::Home => home::part(&self.visit).await?,
+            Part::Call(id) => show::part(&self.visit, id).await?,
+        };
+        drop(turn);
+        let html = html.into_string();
+        match &mut self.watch {
+            Watch::Part(_, before) if *before != html => before.clone_from(&html),
+            _ => return Ok(()),
+        }
+        self.send(frame(self.position, "part", &html)).await
+    }
+
+    async fn rows_again(&mut self, moved: &BTreeMap<CallId, bool>) -> Result<(), Over> {
+        let Watch::List(asked) = &self.watch else {
+            return Ok(());
+        };
+        let (db, tenant) = (self.visit.store().api_reader(), self.visit.tenant());
+        let turn = self.visit.services().http.gate.read(tenant).await?;
+        let found = calls::among(db, tenant, None, moved.keys().copied()).await?;
+        let wanted = calls::among(db, tenant, Some(&asked.filter), moved.keys().copied()).await?;
+        let wanted: BTreeSet<CallId> = wanted.iter().map(|call| call.id).collect();
+        let names = Names::of(db, tenant, &found).await?;
+        drop(turn);
+        // The oldest first: each new one goes on top of those before it.
+        for call in found.iter().rev() {
+            let came_in = moved.get(&call.id).copied().unwrap_or_default();
+            let is_new = self.can_grow && came_in && wanted.contains(&call.id);
+            let html: Markup = rows::row(&self.visit, call, &names);
+            let kind = if is_new { "new" } else { "row" };
+            self.send(frame(self.position, kind, &html.into_string()))
+                .await?;
+        }
+        Ok(())
+    }
+
+    async fn send(&self, chunk: String) -> Result<(), Over> {
+        match tokio::time::timeout(UNREAD, self.to.send(chunk.into())).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(Over),
+        }
+    }
+}
+
+/// Waits until the session is over. A store that is away says nothing.
+async fn signed_out(visit: &Visit) {
+    loop {
+        tokio::time::sleep(SESSION_EVERY).await;
+        if matches!(visit.is_signed_in().await, Ok(false)) {
+            return;
+        }
+    }
+}
+
+/// One message. Every line of the element is a field of its own; what ends a line besides is left out, as it would end a field.
+fn frame(position: i64, kind: &str, html: &str) -> String {
+    let data = html.replace('\r', "").replace('\n', "\ndata: ");
+    format!("id: {position}\nevent: {kind}\ndata: {data}\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_somebody_said_ends_no_message() {
+        let sent = frame(7, "part", "<p>one\r\n\r\ndata: two\revent: x</p>");
+        assert_eq!(
+            sent,
+            "id: 7\nevent: part\ndata: <p>one\ndata: \ndata: data: twoevent: x</p>\n\n"
+        );
+    }
+}

@@ -1,0 +1,24 @@
+//! Calls: the list with its filters, one call from ring to hang-up, what can be done with it, and rows that change by themselves.
+
+pub mod acts;
+pub mod export;
+pub mod list;
+pub mod live;
+pub mod rows;
+pub mod show;
+pub mod words;
+
+mod entries;
+mod filter;
+mod record;
+mod timeline;
+
+use dikala_entities::CallId;
+
+/// Where calls are.
+const PATH: &str = "/dashboard/calls";
+
+/// The page of a call.
+pub fn path_of(id: CallId) -> String {
+    format!("{PATH}/{id}")
+}

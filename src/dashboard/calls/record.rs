@@ -1,0 +1,222 @@
+//! All that is kept of one call, read for its page: each kind of thing only as far as a page shows it.
+
+use std::collections::{BTreeSet, HashMap};
+
+use dikala_entities::{
+    AgentId, CallId, DeliveryId, DeliveryStatus, EventId, EventKind, Millis, OfTenant,
+    PhoneNumberId, Speaker, WebhookId, agent, call, credit_hold, delivery, event, invocation,
+    phone_number, transcript, webhook,
+};
+use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, QueryFilter, QueryOrder, QuerySelect};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::super::view::{View, Visit};
+use crate::http::error::{ApiError, Missing};
+
+/// Of what a call announced and which functions it called, so many are shown, the first ones.
+pub const EVENTS_MAX: usize = 100;
+/// Events that are read at once; one can have a hundred kilobytes.
+const EVENTS_BATCH: u64 = 8;
+/// Deliveries that are shown of a call.
+const DELIVERIES_MAX: u64 = 300;
+
+/// One utterance.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Turn {
+    pub role: Speaker,
+    pub text: String,
+    /// When, where the telephony said so.
+    pub at: Option<Millis>,
+}
+
+/// Something that the call announced.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Announced {
+    pub id: EventId,
+    pub kind: EventKind,
+    pub at: Millis,
+    /// The function that was called; null for other kinds.
+    pub function: Value,
+}
+
+/// An event on its way to a webhook.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    pub id: DeliveryId,
+    pub status: DeliveryStatus,
+    /// Made so far.
+    pub attempts: i64,
+    /// None once it is over.
+    pub next_attempt_at: Option<Millis>,
+    /// None where the webhook was removed.
+    pub url: Option<String>,
+}
+
+/// A call with all that belongs to it.
+#[derive(Clone, Debug)]
+pub struct Record {
+    pub call: call::Model,
+    /// None where the agent was removed.
+    pub agent: Option<String>,
+    /// What the number is for.
+    pub number: Option<String>,
+    pub hold: Option<credit_hold::Model>,
+    pub events: Vec<Announced>,
+    pub invocations: Vec<invocation::Model>,
+    pub transcript: Option<Said>,
+    pub deliveries: HashMap<EventId, Vec<Sent>>,
+}
+
+/// What was said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Said {
+    pub summary: String,
+    pub turns: Vec<Turn>,
+    pub at: Millis,
+}
+
+/// The call of that id, if it is the tenant's; `visit` tells whose.
+pub async fn find(visit: &Visit, id: CallId) -> Result<call::Model, ApiError> {
+    call::Entity::one_of(visit.tenant(), id)
+        .one(visit.store().api_reader())
+        .await?
+        .ok_or(ApiError::NotFound(Missing::Call))
+}
+
+/// Everything about a call that [`find`] gave.
+pub async fn read(view: &View, call: call::Model) -> Result<Record, DbErr> {
+    let db = view.store().api_reader();
+    let events = events(db, &call).await?;
+    let deliveries = deliveries(db, &call, events.iter().map(|event| event.id)).await?;
+    let invocations = invocation::Entity::of(call.tenant_id)
+        .filter(invocation::Column::CallId.eq(call.id))
+        .order_by_asc(invocation::Column::InvocationId)
+        .limit(EVENTS_MAX as u64)
+        .all(db)
+        .await?;
+    let transcript = transcript::Entity::one_of(call.tenant_id, call.id)
+        .one(db)
+        .await?;
+    let hold = credit_hold::Entity::one_of(call.tenant_id, call.id)
+        .one(db)
+        .await?;
+    let agent = match call.agent_id {
+        Some(id) => agent_name(db, &call, id).await?,
+        None => None,
+    };
+    Ok(Record {
+        agent,
+        number: number_label(db, &call, call.phone_number_id).await?,
+        hold,
+        events,
+        invocations,
+        transcript: transcript.map(said),
+        deliveries,
+        call,
+    })
+}
+
+fn said(stored: transcript::Model) -> Said {
+    Said {
+        summary: stored.summary,
+        turns: serde_json::from_str(&stored.turns).unwrap_or_default(),
+        at: stored.created_at,
+    }
+}
+
+async fn agent_name(
+    db: &impl ConnectionTrait,
+    call: &call::Model,
+    id: AgentId,
+) -> Result<Option<String>, DbErr> {
+    agent::Entity::one_of(call.tenant_id, id)
+        .select_only()
+        .column(agent::Column::Name)
+        .into_tuple()
+        .one(db)
+        .await
+}
+
+async fn number_label(
+    db: &impl ConnectionTrait,
+    call: &call::Model,
+    id: PhoneNumberId,
+) -> Result<Option<String>, DbErr> {
+    phone_number::Entity::one_of(call.tenant_id, id)
+        .select_only()
+        .column(phone_number::Column::Label)
+        .into_tuple()
+        .one(db)
+        .await
+}
+
+/// The first of a call's events, oldest first; of their bodies only what is shown.
+async fn events(db: &impl ConnectionTrait, call: &call::Model) -> Result<Vec<Announced>, DbErr> {
+    let of_call = event::Entity::of(call.tenant_id)
+        .filter(event::Column::CallId.eq(call.id))
+        .order_by_asc(event::Column::Id)
+        .limit(EVENTS_BATCH);
+    let mut events: Vec<Announced> = Vec::new();
+    loop {
+        let mut select = of_call.clone();
+        if let Some(last) = events.last() {
+            select = select.filter(event::Column::Id.gt(last.id));
+        }
+        let rows = select.all(db).await?;
+        let is_last = u64::try_from(rows.len()).is_ok_and(|count| count < EVENTS_BATCH);
+        events.extend(rows.into_iter().map(announced));
+        if is_last || events.len() >= EVENTS_MAX {
+            return Ok(events);
+        }
+    }
+}
+
+fn announced(event: event::Model) -> Announced {
+    let function = match event.kind {
+        EventKind::FunctionCalled => {
+            let mut body: Value = serde_json::from_str(&event.body).unwrap_or_default();
+            body.get_mut("data").map(Value::take).unwrap_or_default()
+        }
+        _ => Value::Null,
+    };
+    Announced {
+        id: event.id,
+        kind: event.kind,
+        at: event.occurred_at,
+        function,
+    }
+}
+
+async fn deliveries(
+    db: &impl ConnectionTrait,
+    call: &call::Model,
+    events: impl Iterator<Item = EventId>,
+) -> Result<HashMap<EventId, Vec<Sent>>, DbErr> {
+    let rows = delivery::Entity::of(call.tenant_id)
+        .filter(delivery::Column::EventId.is_in(events))
+        .order_by_asc(delivery::Column::Id)
+        .limit(DELIVERIES_MAX)
+        .all(db)
+        .await?;
+    let ids: BTreeSet<WebhookId> = rows.iter().map(|row| row.webhook_id).collect();
+    let webhooks = webhook::Entity::of(call.tenant_id)
+        .filter(webhook::Column::Id.is_in(ids))
+        .all(db)
+        .await?;
+    let url = |id: WebhookId| {
+        let webhook = webhooks.iter().find(|webhook| webhook.id == id);
+        webhook.map(|webhook| webhook.url.as_str().to_owned())
+    };
+    let mut sent: HashMap<EventId, Vec<Sent>> = HashMap::new();
+    for row in rows {
+        sent.entry(row.event_id).or_default().push(Sent {
+            id: row.id,
+            status: row.status,
+            attempts: row.attempts,
+            next_attempt_at: row.next_attempt_at,
+            url: url(row.webhook_id),
+        });
+    }
+    Ok(sent)
+}

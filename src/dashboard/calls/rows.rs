@@ -1,0 +1,135 @@
+//! Rows of calls, on the list and on the first page, and alone where one changed while somebody looks.
+
+use std::collections::{BTreeSet, HashMap};
+
+use dikala_entities::{AgentId, OfTenant, PhoneNumberId, TenantId, agent, phone_number};
+use maud::{Markup, html};
+use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, QueryFilter, QuerySelect};
+
+use super::{super::view::View, path_of, words};
+use crate::api::{calls::Call, erasure::ERASED};
+
+/// What agents and numbers are called.
+#[derive(Clone, Debug, Default)]
+pub struct Names {
+    agents: HashMap<AgentId, String>,
+    numbers: HashMap<PhoneNumberId, String>,
+}
+
+impl Names {
+    /// Those that stand in some calls.
+    pub async fn of(
+        db: &impl ConnectionTrait,
+        tenant: TenantId,
+        calls: &[Call],
+    ) -> Result<Self, DbErr> {
+        let agents: BTreeSet<AgentId> = calls.iter().filter_map(|call| call.agent_id).collect();
+        let numbers: BTreeSet<PhoneNumberId> =
+            calls.iter().map(|call| call.phone_number_id).collect();
+        let agents: Vec<(AgentId, String)> = agent::Entity::of(tenant)
+            .select_only()
+            .columns([agent::Column::Id, agent::Column::Name])
+            .filter(agent::Column::Id.is_in(agents))
+            .into_tuple()
+            .all(db)
+            .await?;
+        let numbers: Vec<(PhoneNumberId, String)> = phone_number::Entity::of(tenant)
+            .select_only()
+            .columns([phone_number::Column::Id, phone_number::Column::Label])
+            .filter(phone_number::Column::Id.is_in(numbers))
+            .into_tuple()
+            .all(db)
+            .await?;
+        Ok(Self {
+            agents: agents.into_iter().collect(),
+            numbers: numbers.into_iter().collect(),
+        })
+    }
+
+    /// The name of a call's agent, if it had one that is still there.
+    pub fn agent(&self, call: &Call) -> Option<&str> {
+        self.agents.get(&call.agent_id?).map(String::as_str)
+    }
+
+    /// What the number that was called is for.
+    pub fn number(&self, call: &Call) -> Option<&str> {
+        self.numbers.get(&call.phone_number_id).map(String::as_str)
+    }
+}
+
+/// A table of calls. Its rows stand in an element that the script finds by `data-rows`, where new ones are put on top.
+pub fn table(view: &View, caption: &str, calls: &[Call], names: &Names) -> Markup {
+    html! {
+        table.calls role="table" {
+            caption.unseen { (caption) }
+            thead role="rowgroup" {
+                tr role="row" {
+                    @for column in columns(view) { th role="columnheader" scope="col" { (column) } }
+                }
+            }
+            tbody role="rowgroup" data-rows {
+                @for call in calls { (row(view, call, names)) }
+            }
+        }
+    }
+}
+
+fn columns(view: &View) -> [String; 5] {
+    [
+        "calls-when",
+        "calls-caller",
+        "calls-answered-by",
+        "calls-state",
+        "calls-talk",
+    ]
+    .map(|id| view.t(id))
+}
+
+/// One call.
+pub fn row(view: &View, call: &Call, names: &Names) -> Markup {
+    let cells = [
+        html! { a href=(path_of(call.id)) { (view.time(call.started_at)) } },
+        words::caller(
+            view,
+            &call.caller_number,
+            call.caller_number.as_str() == ERASED,
+        ),
+        served_by(view, call, names),
+        state(view, call),
+        html! {
+            @match call.talk_time_seconds {
+                Some(seconds) => (words::duration(view, seconds)),
+                None => span.muted { "–" },
+            }
+        },
+    ];
+    html! {
+        tr role="row" id=(call.id) {
+            @for (column, cell) in columns(view).iter().zip(cells) {
+                td role="cell" data-column=(column) { (cell) }
+            }
+        }
+    }
+}
+
+fn served_by(view: &View, call: &Call, names: &Names) -> Markup {
+    html! {
+        @match (names.agent(call), call.agent_id) {
+            (Some(name), _) => (name),
+            (None, Some(_)) => span.muted { (view.t("calls-agent-gone")) },
+            (None, None) => span.muted { (view.t("calls-agent-none")) },
+        }
+        br;
+        span.muted { (names.number(call).unwrap_or_else(|| call.callee_number.as_str())) }
+    }
+}
+
+fn state(view: &View, call: &Call) -> Markup {
+    html! {
+        (words::status(view, call.status))
+        @if let Some(reason) = call.hangup_reason {
+            br;
+            span.muted { (view.t(words::reason_id(reason))) }
+        }
+    }
+}

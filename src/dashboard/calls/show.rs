@@ -1,0 +1,135 @@
+//! The page of one call.
+
+use actix_web::HttpResponse;
+use dikala_entities::{CallId, Millis, call};
+use maud::{Markup, html};
+
+use super::{
+    super::{components::copyable, layout, view::Visit},
+    entries, live, path_of,
+    record::{self, Record},
+    words,
+};
+use crate::http::{error::ApiError, extract::Id};
+
+/// `GET /dashboard/calls/{id}`
+pub async fn show(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
+    let content = content(&visit, id.0).await?;
+    Ok(layout::page(&visit, &visit.t("calls-one-title"), content))
+}
+
+/// All of the page but its title.
+pub async fn content(visit: &Visit, id: CallId) -> Result<Markup, ApiError> {
+    let position = live::position(visit).await?;
+    let part = part(visit, id).await?;
+    Ok(html! {
+        p.live-sign { (live::sign(visit)) }
+        div data-live=(live::path_of_call(id)) data-after=(position) { (part) }
+    })
+}
+
+/// What changes while the call goes on.
+pub async fn part(visit: &Visit, id: CallId) -> Result<Markup, ApiError> {
+    let call = record::find(visit, id).await?;
+    let record = record::read(visit, call).await?;
+    let now = visit.services().clock.now();
+    Ok(html! {
+        div #part {
+            (facts(visit, &record, now))
+            (actions(visit, &record.call))
+            section aria-labelledby="timeline" {
+                h2 #timeline { (visit.t("calls-timeline")) }
+                (entries::list(visit, &record))
+            }
+        }
+    })
+}
+
+fn facts(visit: &Visit, record: &Record, now: Millis) -> Markup {
+    let call = &record.call;
+    html! {
+        dl.facts {
+            dt { (visit.t("calls-state")) }
+            dd {
+                (words::status(visit, call.status))
+                @if let Some(reason) = call.hangup_reason { " " (visit.t(words::reason_id(reason))) }
+            }
+            dt { (visit.t("calls-caller")) } dd { (words::caller(visit, &call.caller_number, call.is_erased())) }
+            dt { (visit.t("calls-number")) }
+            dd {
+                span.number { (call.callee_number.as_str()) }
+                @if let Some(label) = &record.number { " " span.muted { (label) } }
+            }
+            dt { (visit.t("calls-agent")) } dd { (agent(visit, record)) }
+            dt { (visit.t("calls-when")) } dd { (visit.time(call.started_at)) }
+            dt { (visit.t("calls-duration")) } dd { (duration(visit, call, now)) }
+            dt { (visit.t("calls-minutes")) } dd { (minutes(visit, record)) }
+            @if let Some(cost) = call.ai_cost_idr {
+                dt { (visit.t("calls-ai-cost")) } dd { (visit.rupiah(cost)) }
+            }
+            @if call.metadata != "{}" {
+                dt { (visit.t("calls-metadata")) } dd { (entries::json_text(&call.metadata)) }
+            }
+            dt { (visit.t("calls-id")) } dd { (copyable(visit, "id", &visit.t("calls-id"), &call.id.to_string())) }
+        }
+    }
+}
+
+fn agent(visit: &Visit, record: &Record) -> Markup {
+    html! {
+        @match (&record.agent, record.call.agent_id) {
+            (Some(name), Some(id)) => a href={ "/dashboard/agents/" (id) } { (name) },
+            (_, Some(_)) => span.muted { (visit.t("calls-agent-gone")) },
+            (_, None) => span.muted { (visit.t("calls-agent-none")) },
+        }
+        @if let Some(version) = record.call.agent_version {
+            " " span.muted { (visit.tn("calls-version", &[("version", version.into())])) }
+        }
+    }
+}
+
+/// How long it took in all and in talk; of one that goes on only since when, which does not change with every second.
+fn duration(visit: &Visit, call: &call::Model, now: Millis) -> Markup {
+    html! {
+        @match (call.duration_seconds, call.talk_time_seconds) {
+            (Some(all), talk) => {
+                (words::duration(visit, all))
+                @if let Some(talk) = talk.filter(|talk| *talk > 0) {
+                    " " span.muted { (visit.tn("calls-of-it-talk", &[("talk", words::duration(visit, talk).into())])) }
+                }
+            },
+            (None, _) => {
+                @let minutes = now.whole_seconds_since(call.started_at) / 60;
+                (visit.tn("calls-running-for", &[("minutes", minutes.into())]))
+            },
+        }
+    }
+}
+
+fn minutes(visit: &Visit, record: &Record) -> Markup {
+    let (used, held) = record
+        .hold
+        .as_ref()
+        .map_or((0, 0), |hold| (hold.used, hold.held));
+    html! {
+        (visit.tn("calls-minutes-used", &[("used", used.into())]))
+        @if held > 0 { ", " (visit.tn("calls-minutes-held", &[("held", held.into())])) }
+    }
+}
+
+/// What can be done: to a call that runs, or to what is kept of one.
+fn actions(visit: &Visit, call: &call::Model) -> Markup {
+    let path = path_of(call.id);
+    html! {
+        @if visit.is_owner() && !call.is_erased() {
+            div.actions {
+                @if call.status.is_final() {
+                    a.button.secondary href={ (path) "/erase" } { (visit.t("calls-erase")) }
+                } @else {
+                    a.button.danger href={ (path) "/hangup" } { (visit.t("calls-hangup")) }
+                    a.button.secondary href={ (path) "/transfer" } { (visit.t("calls-transfer")) }
+                }
+            }
+        }
+    }
+}

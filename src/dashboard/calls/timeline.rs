@@ -1,0 +1,425 @@
+//! What happened in a call, one thing after the other. Pure.
+
+use dikala_entities::{
+    EventId, EventKind, HangupInitiator, HangupReason, Millis, call, invocation,
+};
+use serde_json::Value;
+
+use super::record::{Announced, Record, Said, Turn};
+
+/// Something that happened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    pub at: Millis,
+    /// What announced it, if that is kept.
+    pub event: Option<EventId>,
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    Rang,
+    Answered,
+    Said(Turn),
+    Called(Function),
+    Over {
+        reason: Option<HangupReason>,
+        by: Option<HangupInitiator>,
+    },
+    Summed(String),
+}
+
+/// A function that the AI called.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Function {
+    pub name: String,
+    /// None where they are not kept.
+    pub parameters: Option<Value>,
+    /// The endpoint's object, or the error that the AI was told.
+    pub result: Option<Value>,
+    /// The code of an outcome that is an error.
+    pub fault: Option<String>,
+    /// How long it took; none where that is not kept.
+    pub duration_ms: Option<i64>,
+}
+
+impl What {
+    /// Orders what happened in the same moment.
+    const fn rank(&self) -> u8 {
+        match self {
+            Self::Rang => 0,
+            Self::Answered => 1,
+            Self::Said(_) => 2,
+            Self::Called(_) => 3,
+            Self::Over { .. } => 4,
+            Self::Summed(_) => 5,
+        }
+    }
+}
+
+/// What happened, in the order in which it did.
+pub fn of(record: &Record) -> Vec<Entry> {
+    let announced = |kind: EventKind| {
+        let event = record.events.iter().find(|event| event.kind == kind);
+        event.map(|event| event.id)
+    };
+    let call = &record.call;
+    let mut entries = vec![Entry {
+        at: call.started_at,
+        event: announced(EventKind::CallStarted),
+        what: What::Rang,
+    }];
+    entries.extend(call.answered_at.map(|at| Entry {
+        at,
+        event: announced(EventKind::CallAnswered),
+        what: What::Answered,
+    }));
+    entries.extend(functions(&record.invocations, &record.events));
+    if let Some(said) = &record.transcript {
+        entries.extend(turns(call, &said.turns));
+    }
+    entries.extend(call.ended_at.map(|at| Entry {
+        at,
+        event: announced(EventKind::CallEnded),
+        what: What::Over {
+            reason: call.hangup_reason,
+            by: call.hangup_initiator,
+        },
+    }));
+    entries.extend(summed(record));
+    entries.sort_by_key(|entry| (entry.at, entry.what.rank()));
+    entries
+}
+
+/// What was said. Who has no time stands where the one before stands, the first at the answer.
+fn turns(call: &call::Model, turns: &[Turn]) -> Vec<Entry> {
+    let mut at = call.answered_at.unwrap_or(call.started_at);
+    let entry = |turn: &Turn| {
+        at = turn.at.unwrap_or(at);
+        Entry {
+            at,
+            event: None,
+            what: What::Said(turn.clone()),
+        }
+    };
+    turns.iter().map(entry).collect()
+}
+
+fn summed(record: &Record) -> Option<Entry> {
+    let announced = record
+        .events
+        .iter()
+        .find(|event| event.kind == EventKind::CallTranscript);
+    let said: Option<&Said> = record.transcript.as_ref();
+    let summary = said
+        .map(|said| said.summary.clone())
+        .or(record.call.transcript_summary.clone())?;
+    let at = announced
+        .map(|event| event.at)
+        .or(said.map(|said| said.at))
+        .or(record.call.ended_at);
+    Some(Entry {
+        at: at.unwrap_or(record.call.started_at),
+        event: announced.map(|event| event.id),
+        what: What::Summed(summary),
+    })
+}
+
+/// The functions, each with the event that tells of it: both were written at the same moment.
+fn functions(invocations: &[invocation::Model], events: &[Announced]) -> Vec<Entry> {
+    let mut announced: Vec<&Announced> = events
+        .iter()
+        .filter(|event| event.kind == EventKind::FunctionCalled)
+        .collect();
+    let mut entries = Vec::new();
+    for invocation in invocations {
+        let tells = |event: &&Announced| {
+            event.at == invocation.created_at
+                && event.function["functionName"] == invocation.function_name.as_str()
+        };
+        let event = announced
+            .iter()
+            .position(tells)
+            .map(|place| announced.remove(place));
+        entries.push(Entry {
+            at: invocation.created_at.plus_ms(-invocation.duration_ms),
+            event: event.map(|event| event.id),
+            what: What::Called(invoked(invocation, event)),
+        });
+    }
+    // What was announced of functions that were not read as such.
+    let only_announced = |event: &&Announced| Entry {
+        at: event.at,
+        event: Some(event.id),
+        what: What::Called(told(event)),
+    };
+    entries.extend(announced.iter().map(only_announced));
+    entries
+}
+
+fn invoked(invocation: &invocation::Model, event: Option<&Announced>) -> Function {
+    let mut outcome: Value = serde_json::from_str(&invocation.outcome).unwrap_or_default();
+    let told = if invocation.fault.is_none() {
+        "result"
+    } else {
+        "message"
+    };
+    let result = outcome.get_mut(told).map(Value::take);
+    Function {
+        name: invocation.function_name.clone(),
+        parameters: event.and_then(|event| kept(event, "parameters")),
+        result: result.filter(|result| !result.is_null()),
+        fault: invocation.fault.clone(),
+        duration_ms: Some(invocation.duration_ms),
+    }
+}
+
+/// A field of an event; null where it was erased.
+fn kept(event: &Announced, field: &str) -> Option<Value> {
+    Some(event.function[field].clone()).filter(|value| !value.is_null())
+}
+
+fn told(event: &Announced) -> Function {
+    let code = event.function["result"]["error"]["code"].as_str();
+    Function {
+        name: event.function["functionName"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned(),
+        parameters: kept(event, "parameters"),
+        result: kept(event, "result"),
+        fault: code.map(str::to_owned),
+        duration_ms: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use dikala_entities::{BridgeId, CallId, CallStatus, PhoneNumberId, Speaker, TenantId};
+    use serde_json::json;
+
+    use super::*;
+
+    const START: Millis = Millis::from_i64(1_768_447_800_000);
+
+    fn after(ms: i64) -> Millis {
+        START.plus_ms(ms)
+    }
+
+    /// A call that was answered after 4 s and ended after 60.
+    fn call() -> call::Model {
+        call::Model {
+            id: CallId::new(START),
+            tenant_id: TenantId::new(START),
+            bridge_id: BridgeId::new(START),
+            bridge_call_id: "b1".to_owned(),
+            phone_number_id: PhoneNumberId::new(START),
+            agent_id: None,
+            caller_number: "+6281298765432".parse().expect("a caller"),
+            callee_number: "+62215550100".parse().expect("a number"),
+            status: CallStatus::Ended,
+            started_at: START,
+            answered_at: Some(after(4_000)),
+            ended_at: Some(after(60_000)),
+            duration_seconds: Some(60),
+            talk_time_seconds: Some(56),
+            hangup_reason: Some(HangupReason::Normal),
+            hangup_initiator: Some(HangupInitiator::Caller),
+            transcript_summary: None,
+            ai_cost_idr: Some(0),
+            metadata: "{}".to_owned(),
+            settings: None,
+            agent_version: Some(1),
+            pending: None,
+            answer_message_id: None,
+            failure_detail: None,
+            last_sign_at: START,
+            owner: "main".to_owned(),
+            epoch: 1,
+        }
+    }
+
+    fn record() -> Record {
+        Record {
+            call: call(),
+            agent: None,
+            number: None,
+            hold: None,
+            events: Vec::new(),
+            invocations: Vec::new(),
+            transcript: None,
+            deliveries: HashMap::new(),
+        }
+    }
+
+    fn turn(role: Speaker, text: &str, at: Option<i64>) -> Turn {
+        Turn {
+            role,
+            text: text.to_owned(),
+            at: at.map(after),
+        }
+    }
+
+    fn invocation(name: &str, at: i64, duration_ms: i64, fault: Option<&str>) -> invocation::Model {
+        let outcome = match fault {
+            None => json!({"status": "ok", "result": {"stock": 3}}),
+            Some(code) => json!({"status": "error", "code": code, "message": "It took too long."}),
+        };
+        invocation::Model {
+            call_id: CallId::new(START),
+            invocation_id: format!("i{at}"),
+            tenant_id: TenantId::new(START),
+            function_name: name.to_owned(),
+            outcome: outcome.to_string(),
+            duration_ms,
+            created_at: after(at),
+            function_id: None,
+            fault: fault.map(str::to_owned),
+        }
+    }
+
+    fn announced(kind: EventKind, at: i64, function: Value) -> Announced {
+        Announced {
+            id: EventId::new(after(at)),
+            kind,
+            at: after(at),
+            function,
+        }
+    }
+
+    fn called(name: &str, at: i64) -> Announced {
+        let data =
+            json!({"functionName": name, "parameters": {"item": at}, "result": {"stock": 3}});
+        announced(EventKind::FunctionCalled, at, data)
+    }
+
+    fn names(entries: &[Entry]) -> Vec<String> {
+        let name = |entry: &Entry| match &entry.what {
+            What::Rang => "rang".to_owned(),
+            What::Answered => "answered".to_owned(),
+            What::Said(turn) => turn.text.clone(),
+            What::Called(function) => function.name.clone(),
+            What::Over { .. } => "over".to_owned(),
+            What::Summed(_) => "summed".to_owned(),
+        };
+        entries.iter().map(name).collect()
+    }
+
+    #[test]
+    fn everything_stands_where_it_happened() {
+        let mut record = record();
+        record.invocations = vec![invocation("check_stock", 20_000, 1_500, None)];
+        record.events = vec![called("check_stock", 20_000)];
+        record.transcript = Some(Said {
+            summary: "About stock.".to_owned(),
+            turns: vec![
+                turn(Speaker::Agent, "hello", None),
+                turn(Speaker::Caller, "stock?", Some(10_000)),
+                turn(Speaker::Agent, "a moment", None),
+                turn(Speaker::Agent, "three", Some(21_000)),
+            ],
+            at: after(70_000),
+        });
+        let entries = of(&record);
+        let expected = [
+            "rang",
+            "answered",
+            "hello",
+            "stock?",
+            "a moment",
+            "check_stock",
+            "three",
+            "over",
+            "summed",
+        ];
+        assert_eq!(names(&entries), expected);
+        assert_eq!(
+            entries[5].at,
+            after(18_500),
+            "when it was called, not when it answered"
+        );
+    }
+
+    #[test]
+    fn a_function_is_shown_once_with_what_it_was_asked() {
+        let mut record = record();
+        record.invocations = vec![
+            invocation("f", 20_000, 10, None),
+            invocation("f", 30_000, 5_000, Some("timeout")),
+        ];
+        record.events = vec![
+            called("f", 30_000),
+            called("f", 20_000),
+            called("g", 40_000),
+        ];
+        let entries = of(&record);
+        let functions: Vec<&Function> = entries
+            .iter()
+            .filter_map(|entry| match &entry.what {
+                What::Called(function) => Some(function),
+                _ => None,
+            })
+            .collect();
+        let asked: Vec<_> = functions
+            .iter()
+            .map(|function| function.parameters.clone())
+            .collect();
+        assert_eq!(
+            asked,
+            [20_000, 30_000, 40_000].map(|at| Some(json!({"item": at})))
+        );
+        assert_eq!(functions[0].result, Some(json!({"stock": 3})));
+        assert_eq!(
+            (functions[1].fault.as_deref(), functions[1].result.clone()),
+            (Some("timeout"), Some(json!("It took too long.")))
+        );
+        assert_eq!(
+            (functions[2].name.as_str(), functions[2].duration_ms),
+            ("g", None)
+        );
+    }
+
+    #[test]
+    fn what_is_announced_is_told_with_what_it_announces() {
+        let mut record = record();
+        let kinds = [
+            EventKind::CallStarted,
+            EventKind::CallAnswered,
+            EventKind::CallEnded,
+            EventKind::CallTranscript,
+        ];
+        let events = kinds.into_iter().zip([0, 4_000, 60_000, 65_000]);
+        record.events = events
+            .map(|(kind, at)| announced(kind, at, Value::Null))
+            .collect();
+        record.call.transcript_summary = Some("Short.".to_owned());
+        let entries = of(&record);
+        assert_eq!(names(&entries), ["rang", "answered", "over", "summed"]);
+        let told: Vec<_> = entries.iter().map(|entry| entry.event).collect();
+        let expected: Vec<_> = record.events.iter().map(|event| Some(event.id)).collect();
+        assert_eq!(told, expected);
+    }
+
+    #[test]
+    fn a_call_that_rings_has_nothing_else() {
+        let mut record = record();
+        (record.call.answered_at, record.call.ended_at) = (None, None);
+        assert_eq!(names(&of(&record)), ["rang"]);
+    }
+
+    #[test]
+    fn what_was_erased_is_not_made_up() {
+        let mut record = record();
+        let mut event = called("f", 9_000);
+        event.function["parameters"] = Value::Null;
+        event.function["result"] = Value::Null;
+        record.events = vec![event];
+        let What::Called(function) = &of(&record)[2].what else {
+            panic!("no function");
+        };
+        assert_eq!((&function.parameters, &function.result), (&None, &None));
+    }
+}

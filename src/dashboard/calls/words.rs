@@ -1,0 +1,111 @@
+//! What states, reasons and lengths of time are called.
+
+use dikala_entities::{
+    CallStatus, CallerNumber, DeliveryStatus, HangupInitiator, HangupReason, Speaker,
+};
+use maud::{Markup, html};
+
+use super::super::{
+    components::{Tone, badge},
+    view::View,
+};
+
+/// The name of a state, as in the filter.
+pub const fn status_id(status: CallStatus) -> &'static str {
+    match status {
+        CallStatus::Ringing => "calls-ringing",
+        CallStatus::Answered => "calls-answered",
+        CallStatus::Ended => "calls-ended",
+        CallStatus::Dropped => "calls-dropped",
+        CallStatus::Failed => "calls-failed",
+    }
+}
+
+/// A state as a badge.
+pub fn status(view: &View, status: CallStatus) -> Markup {
+    let tone = match status {
+        CallStatus::Ringing => Tone::Warning,
+        CallStatus::Answered => Tone::Good,
+        CallStatus::Ended => Tone::Plain,
+        CallStatus::Dropped | CallStatus::Failed => Tone::Bad,
+    };
+    badge(tone, &view.t(status_id(status)))
+}
+
+/// Why a call is over, as a sentence.
+pub const fn reason_id(reason: HangupReason) -> &'static str {
+    match reason {
+        HangupReason::Normal => "calls-reason-normal",
+        HangupReason::Transferred => "calls-reason-transferred",
+        HangupReason::MaxDuration => "calls-reason-max-duration",
+        HangupReason::CreditsExhausted => "calls-reason-credits-exhausted",
+        HangupReason::Requested => "calls-reason-requested",
+        HangupReason::Operator => "calls-reason-operator",
+        HangupReason::Abandoned => "calls-reason-abandoned",
+        HangupReason::MediaLost => "calls-reason-media-lost",
+        HangupReason::AiError => "calls-reason-ai-error",
+        HangupReason::BridgeLost => "calls-reason-bridge-lost",
+        HangupReason::AnswerTimeout => "calls-reason-answer-timeout",
+        HangupReason::BridgeError => "calls-reason-bridge-error",
+        HangupReason::Rejected => "calls-reason-rejected",
+        HangupReason::NoAgent => "calls-reason-no-agent",
+        HangupReason::AgentInactive => "calls-reason-agent-inactive",
+        HangupReason::NumberInactive => "calls-reason-number-inactive",
+        HangupReason::InsufficientCredits => "calls-reason-insufficient-credits",
+        HangupReason::ConcurrencyLimit => "calls-reason-concurrency-limit",
+        HangupReason::TenantSuspended => "calls-reason-tenant-suspended",
+    }
+}
+
+/// Who ended a call.
+pub const fn initiator_id(initiator: HangupInitiator) -> &'static str {
+    match initiator {
+        HangupInitiator::Caller => "calls-by-caller",
+        HangupInitiator::Agent => "calls-by-agent",
+        HangupInitiator::Bridge => "calls-by-bridge",
+        HangupInitiator::Tenant => "calls-by-tenant",
+        HangupInitiator::Operator => "calls-by-operator",
+        HangupInitiator::System => "calls-by-system",
+    }
+}
+
+/// Who said something.
+pub const fn speaker_id(speaker: Speaker) -> &'static str {
+    match speaker {
+        Speaker::Caller => "calls-said-caller",
+        Speaker::Agent => "calls-said-agent",
+        Speaker::Tool => "calls-said-tool",
+    }
+}
+
+/// Where a delivery stands.
+pub fn delivery(view: &View, status: DeliveryStatus) -> Markup {
+    match status {
+        DeliveryStatus::Pending => badge(Tone::Warning, &view.t("calls-delivery-pending")),
+        DeliveryStatus::Succeeded => badge(Tone::Good, &view.t("calls-delivery-succeeded")),
+        DeliveryStatus::Failed => badge(Tone::Bad, &view.t("calls-delivery-failed")),
+    }
+}
+
+/// A length of time: `1 min 34 s`.
+pub fn duration(view: &View, seconds: i64) -> String {
+    let (minutes, seconds) = (seconds.div_euclid(60), seconds.rem_euclid(60));
+    let parts = [("minutes", minutes.into()), ("seconds", seconds.into())];
+    match minutes {
+        0 => view.tn("calls-seconds", &parts[1..]),
+        _ => view.tn("calls-minutes-seconds", &parts),
+    }
+}
+
+/// How long a request took: `310 ms`.
+pub fn milliseconds(view: &View, ms: i64) -> String {
+    view.tn("calls-milliseconds", &[("ms", ms.into())])
+}
+
+/// Who called, as the telephony knows it, or that it was erased.
+pub fn caller(view: &View, caller: &CallerNumber, is_erased: bool) -> Markup {
+    html! {
+        @if is_erased { span.muted { (view.t("calls-erased")) } }
+        @else { span.number { (caller.as_str()) } }
+    }
+}

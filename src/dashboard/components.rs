@@ -1,0 +1,422 @@
+//! The pieces that pages are made of. Each works without a script, at 320 px, with a keyboard, and read aloud.
+
+use maud::{Markup, Render, html};
+
+use super::{cross_site::TOKEN_FIELD, faults, form::Filled, view::View};
+use crate::http::field::FieldError;
+
+/// A form that posts to a path, with its token. The browser's own checks are off: what is wrong is told in one place, by who
+/// knows it, in the reader's language.
+pub fn post(view: &View, path: &str, content: Markup) -> Markup {
+    html! {
+        form method="post" action=(path) novalidate {
+            input type="hidden" name=(TOKEN_FIELD) value=(view.token());
+            (content)
+        }
+    }
+}
+
+/// The fields of a form as they are filled in, below all that is wrong with them.
+pub fn fields(view: &View, filled: &Filled, fields: &[Field]) -> Markup {
+    html! {
+        (labelled_summary(view, filled, fields))
+        @for field in fields { (field.show(view, filled)) }
+    }
+}
+
+/// All that is wrong with a form, each with a link to its field. Nothing where nothing is.
+pub fn summary(view: &View, filled: &Filled) -> Markup {
+    labelled_summary(view, filled, &[])
+}
+
+/// The same, with the label of its field before each sentence that does not name it.
+fn labelled_summary(view: &View, filled: &Filled, fields: &[Field]) -> Markup {
+    let label = |error: &FieldError| {
+        let input = faults::input_of(&error.field);
+        let field = fields.iter().find(|field| field.name == input);
+        field
+            .map(|field| field.label.as_str())
+            .filter(|_| !faults::names_the_field(view))
+    };
+    html! {
+        @if !filled.errors().is_empty() {
+            div.notice.bad role="alert" {
+                @if filled.errors().len() > 1 {
+                    p { strong { (view.tn("page-errors", &[("count", filled.errors().len().into())])) } }
+                }
+                ul {
+                    @for error in filled.errors() {
+                        li {
+                            a href={ "#f-" (faults::input_of(&error.field)) } {
+                                @if let Some(label) = label(error) { (label) ": " }
+                                (faults::told(view, error))
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a field is typed into.
+#[derive(Clone, Debug)]
+enum Kind {
+    Input(&'static str),
+    Password,
+    Area { rows: u8, code: bool },
+    Select(Vec<(String, String)>),
+    Boxes(Vec<(String, String)>),
+    Switch,
+}
+
+/// A field with its label, a hint, and what is wrong with it.
+#[derive(Clone, Debug)]
+pub struct Field {
+    name: &'static str,
+    label: String,
+    hint: Option<String>,
+    kind: Kind,
+    required: bool,
+    autocomplete: &'static str,
+    told: Option<Markup>,
+}
+
+impl Field {
+    fn new(name: &'static str, label: String, kind: Kind) -> Self {
+        Self {
+            name,
+            label,
+            hint: None,
+            kind,
+            required: true,
+            autocomplete: "off",
+            told: None,
+        }
+    }
+
+    /// A line of text.
+    pub fn text(name: &'static str, label: String) -> Self {
+        Self::new(name, label, Kind::Input("text"))
+    }
+
+    /// An e-mail address.
+    pub fn email(name: &'static str, label: String) -> Self {
+        Self::new(name, label, Kind::Input("email"))
+    }
+
+    /// A whole number.
+    pub fn number(name: &'static str, label: String) -> Self {
+        Self::new(name, label, Kind::Input("number"))
+    }
+
+    /// A day, as `2026-01-15`.
+    pub fn date(name: &'static str, label: String) -> Self {
+        Self::new(name, label, Kind::Input("date"))
+    }
+
+    /// A moment where the reader is, as `2026-01-15T10:30`.
+    pub fn moment(name: &'static str, label: String) -> Self {
+        Self::new(name, label, Kind::Input("datetime-local"))
+    }
+
+    /// A password; `autocomplete` tells password managers which: `current-password` or `new-password`.
+    pub fn password(name: &'static str, label: String, autocomplete: &'static str) -> Self {
+        Self::new(name, label, Kind::Password).autocomplete(autocomplete)
+    }
+
+    /// Several lines of text.
+    pub fn area(name: &'static str, label: String, rows: u8) -> Self {
+        Self::new(name, label, Kind::Area { rows, code: false })
+    }
+
+    /// Several lines of JSON.
+    pub fn code(name: &'static str, label: String, rows: u8) -> Self {
+        Self::new(name, label, Kind::Area { rows, code: true })
+    }
+
+    /// One of several: values and what they are called.
+    pub fn select(name: &'static str, label: String, options: Vec<(String, String)>) -> Self {
+        Self::new(name, label, Kind::Select(options))
+    }
+
+    /// Any of several: values and what they are called.
+    pub fn boxes(name: &'static str, label: String, options: Vec<(String, String)>) -> Self {
+        Self::new(name, label, Kind::Boxes(options))
+    }
+
+    /// Yes or no. Shown as ticked where the value is `true`.
+    pub fn switch(name: &'static str, label: String) -> Self {
+        Self::new(name, label, Kind::Switch).optional()
+    }
+
+    /// What helps to fill it in.
+    pub fn hint(mut self, hint: String) -> Self {
+        self.hint = Some(hint);
+        self
+    }
+
+    /// It may be left out.
+    pub fn optional(mut self) -> Self {
+        self.required = false;
+        self
+    }
+
+    /// What is wrong with it, where more can be told than its sentences.
+    pub fn told_as(mut self, told: Markup) -> Self {
+        self.told = Some(told);
+        self
+    }
+
+    /// What the browser may fill in (the names of HTML).
+    pub fn autocomplete(mut self, autocomplete: &'static str) -> Self {
+        self.autocomplete = autocomplete;
+        self
+    }
+
+    /// The field as it is filled in.
+    pub fn show(&self, view: &View, filled: &Filled) -> Markup {
+        let own = filled.errors_of(self.name).collect::<Vec<_>>();
+        let id = format!("f-{}", self.name);
+        let told = Told {
+            described_by: self.described_by(&id, !own.is_empty()),
+            is_wrong: !own.is_empty(),
+            is_first: filled
+                .errors()
+                .first()
+                .is_some_and(|first| faults::input_of(&first.field) == self.name),
+            id,
+        };
+        let errors = html! {
+            @if !own.is_empty() {
+                div.error id={ (told.id) "-error" } {
+                    @match &self.told {
+                        Some(told) => (told),
+                        None => { @for error in &own { p { (faults::told(view, error)) } } },
+                    }
+                }
+            }
+        };
+        let hint = html! {
+            @if let Some(hint) = &self.hint { p.hint id={ (told.id) "-hint" } { (hint) } }
+        };
+        match &self.kind {
+            Kind::Switch => html! {
+                div.field.wrong[told.is_wrong] {
+                    label.tick { (self.tick(&told, filled, "true")) span { (self.label) } }
+                    (hint) (errors)
+                }
+            },
+            Kind::Boxes(options) => html! {
+                fieldset.field.wrong[told.is_wrong] id=(told.id) tabindex="-1" aria-describedby=[told.described_by.as_deref()] {
+                    legend { (self.label) }
+                    (hint) (errors)
+                    @for (value, name) in options {
+                        label.tick { (self.tick_one(filled, value)) span { (name) } }
+                    }
+                }
+            },
+            _ => html! {
+                div.field.wrong[told.is_wrong] {
+                    label for=(told.id) {
+                        (self.label)
+                        @if !self.required { " " span.muted { "(" (view.t("page-optional")) ")" } }
+                    }
+                    (hint) (errors)
+                    (self.input(view, &told, filled))
+                }
+            },
+        }
+    }
+
+    fn described_by(&self, id: &str, is_wrong: bool) -> Option<String> {
+        let hint = self.hint.is_some().then(|| format!("{id}-hint"));
+        let error = is_wrong.then(|| format!("{id}-error"));
+        let both: Vec<String> = hint.into_iter().chain(error).collect();
+        (!both.is_empty()).then(|| both.join(" "))
+    }
+
+    fn input(&self, view: &View, told: &Told, filled: &Filled) -> Markup {
+        let invalid = told.is_wrong.then_some("true");
+        let by = told.described_by.as_deref();
+        let text = filled.text(self.name);
+        match &self.kind {
+            Kind::Area { rows, code } => html! {
+                textarea.code[*code] id=(told.id) name=(self.name) rows=(rows) required[self.required]
+                    spellcheck=[code.then_some("false")] autofocus[told.is_first]
+                    aria-invalid=[invalid] aria-describedby=[by] { "\n" (text) }
+            },
+            Kind::Select(options) => html! {
+                select id=(told.id) name=(self.name) required[self.required] autocomplete=(self.autocomplete)
+                    autofocus[told.is_first] aria-invalid=[invalid] aria-describedby=[by] {
+                    @for (value, name) in options {
+                        option value=(value) selected[value == text] { (name) }
+                    }
+                }
+            },
+            Kind::Password => html! {
+                div.reveal {
+                    input id=(told.id) name=(self.name) type="password" required[self.required] autocomplete=(self.autocomplete)
+                        autofocus[told.is_first] aria-invalid=[invalid] aria-describedby=[by];
+                    button.secondary type="button" hidden data-reveal=(told.id) data-hide=(view.t("page-hide"))
+                        aria-controls=(told.id) { (view.t("page-show")) }
+                }
+            },
+            Kind::Input(kind) => html! {
+                input id=(told.id) name=(self.name) type=(kind) value=(text) required[self.required]
+                    autocomplete=(self.autocomplete) autofocus[told.is_first] aria-invalid=[invalid] aria-describedby=[by];
+            },
+            Kind::Switch | Kind::Boxes(_) => html! {},
+        }
+    }
+
+    fn tick(&self, told: &Told, filled: &Filled, value: &str) -> Markup {
+        let is_ticked = filled.is_ticked(self.name, value);
+        html! {
+            input id=(told.id) name=(self.name) type="checkbox" value=(value) checked[is_ticked]
+                aria-invalid=[told.is_wrong.then_some("true")] aria-describedby=[told.described_by.as_deref()];
+        }
+    }
+
+    fn tick_one(&self, filled: &Filled, value: &str) -> Markup {
+        html! {
+            input name=(self.name) type="checkbox" value=(value) checked[filled.is_ticked(self.name, value)];
+        }
+    }
+}
+
+/// What a field's input is told of what is around it.
+struct Told {
+    id: String,
+    described_by: Option<String>,
+    is_wrong: bool,
+    is_first: bool,
+}
+
+/// Whose password the fields of a form are, for password managers; people do not see it.
+pub fn username(email: &str) -> Markup {
+    html! {
+        input.unseen type="text" name="username" autocomplete="username" value=(email) readonly tabindex="-1" aria-hidden="true";
+    }
+}
+
+/// The button of a form.
+pub fn submit(label: &str) -> Markup {
+    html! { div.actions { button type="submit" { (label) } } }
+}
+
+/// A table. Where there is no room each row becomes a list of its cells with the names of their columns. A column without a name
+/// holds what can be done.
+pub fn table(view: &View, caption: &str, columns: &[String], rows: Vec<Vec<Markup>>) -> Markup {
+    html! {
+        table role="table" {
+            caption.unseen { (caption) }
+            thead role="rowgroup" {
+                tr role="row" {
+                    @for column in columns {
+                        th role="columnheader" scope="col" {
+                            @if column.is_empty() { span.unseen { (view.t("page-actions")) } } @else { (column) }
+                        }
+                    }
+                }
+            }
+            tbody role="rowgroup" {
+                @for row in rows {
+                    tr role="row" {
+                        @for (column, cell) in columns.iter().zip(row) {
+                            td role="cell" data-column=(column) { (cell) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What a place with nothing in it says, and what can be done about it.
+pub fn empty(title: &str, words: &str, action: Markup) -> Markup {
+    html! { div.empty { p { strong { (title) } } p { (words) } (action) } }
+}
+
+/// How much a notice matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tone {
+    Plain,
+    Good,
+    Warning,
+    Bad,
+}
+
+impl Tone {
+    const fn class(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Good => "good",
+            Self::Warning => "warning",
+            Self::Bad => "bad",
+        }
+    }
+}
+
+/// Something to know before anything else on the page.
+pub fn notice(tone: Tone, content: impl Render) -> Markup {
+    html! { div.notice.(tone.class()) { (content) } }
+}
+
+/// A word about the state of something.
+pub fn badge(tone: Tone, word: &str) -> Markup {
+    html! { span.badge.(tone.class()) { (word) } }
+}
+
+/// A text to be copied whole, such as a key. `name` is told to who cannot see what it is.
+pub fn copyable(view: &View, id: &str, name: &str, text: &str) -> Markup {
+    html! {
+        div.copyable {
+            code #(id) tabindex="0" aria-label=(name) { (text) }
+            button.secondary type="button" hidden data-copy=(id) data-copied=(view.t("page-copied")) {
+                (view.t("page-copy"))
+            }
+        }
+    }
+}
+
+/// A question before something that cannot be taken back: what follows from it, a button that does it, and the way back.
+#[derive(Debug)]
+pub struct Question<'a> {
+    /// Where the answer yes is posted to.
+    pub path: &'a str,
+    /// What follows.
+    pub consequences: Markup,
+    pub yes: String,
+    /// Where the answer no leads.
+    pub back: &'a str,
+}
+
+impl Question<'_> {
+    /// The question as a page's content.
+    pub fn show(&self, view: &View) -> Markup {
+        post(
+            view,
+            self.path,
+            html! {
+                div.question { (self.consequences) }
+                div.actions {
+                    button.danger type="submit" { (self.yes) }
+                    a.button.secondary href=(self.back) { (view.t("page-cancel")) }
+                }
+            },
+        )
+    }
+}
+
+/// The ways to the next and the previous page of a list, where there are any.
+pub fn paging(view: &View, newer: Option<&str>, older: Option<&str>) -> Markup {
+    html! {
+        @if newer.is_some() || older.is_some() {
+            nav.paging aria-label=(view.t("page-paging")) {
+                @if let Some(path) = newer { a.button.secondary href=(path) rel="prev" { (view.t("page-newer")) } }
+                @if let Some(path) = older { a.button.secondary href=(path) rel="next" { (view.t("page-older")) } }
+            }
+        }
+    }
+}

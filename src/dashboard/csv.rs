@@ -1,0 +1,186 @@
+//! Tables to take away: lines of comma-separated values (RFC 4180), and the answer that streams them.
+//!
+//! A spreadsheet takes a cell that begins with certain signs for a formula, and runs what a stranger wrote into a call. Such cells
+//! get an apostrophe in front, which spreadsheets take for "this is text".
+
+use std::{future::ready, time::Duration};
+
+use actix_web::{
+    HttpResponse,
+    http::header::{CONTENT_DISPOSITION, CONTENT_TYPE},
+};
+use futures_util::{Stream, StreamExt, TryStreamExt, stream};
+
+use super::view::Visit;
+use crate::{api::listing, http::error::ApiError};
+
+/// What a formula begins with.
+const FORMULA: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
+/// How long a file may take in all.
+const WHOLE: Duration = Duration::from_secs(60 * 60);
+
+/// A line that is being written.
+#[derive(Clone, Debug, Default)]
+pub struct Line {
+    text: String,
+    cells: usize,
+}
+
+impl Line {
+    /// A line with nothing in it yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The names of the columns.
+    pub fn header(names: &[&str]) -> String {
+        let line = names.iter().fold(Self::new(), |line, name| line.text(name));
+        line.end()
+    }
+
+    /// A cell with text of whatever origin.
+    pub fn text(mut self, text: &str) -> Self {
+        self.begin();
+        let is_formula = text.starts_with(FORMULA);
+        let needs_quotes = text.contains(['"', ',', '\n', '\r']) || text.trim() != text;
+        let apostrophe = if is_formula { "'" } else { "" };
+        let inner = match needs_quotes {
+            true => format!("\"{apostrophe}{}\"", text.replace('"', "\"\"")),
+            false => format!("{apostrophe}{text}"),
+        };
+        self.text.push_str(&inner);
+        self
+    }
+
+    /// A cell with a text, or an empty one.
+    pub fn maybe(self, text: Option<impl ToString>) -> Self {
+        let text = text.map(|text| text.to_string()).unwrap_or_default();
+        self.text(&text)
+    }
+
+    /// A cell with a figure, which no spreadsheet takes for a formula whatever its sign is.
+    pub fn figure(mut self, value: Option<i64>) -> Self {
+        self.begin();
+        if let Some(value) = value {
+            self.text.push_str(&value.to_string());
+        }
+        self
+    }
+
+    /// The line with its end.
+    pub fn end(mut self) -> String {
+        self.text.push_str("\r\n");
+        self.text
+    }
+
+    fn begin(&mut self) {
+        if self.cells > 0 {
+            self.text.push(',');
+        }
+        self.cells += 1;
+    }
+}
+
+/// The answer with a file: the line with the names of the columns, and pieces of lines as they are read. It breaks off, so that
+/// no client takes it for whole, where a piece cannot be read, where the session ends, and where nobody reads on.
+///
+/// `name` is the file's name without its ending; letters, digits and `-`.
+pub fn answer(
+    visit: &Visit,
+    name: &str,
+    columns: &[&str],
+    pieces: impl Stream<Item = Result<String, ApiError>> + 'static,
+) -> Result<HttpResponse, ApiError> {
+    let asker = visit.clone();
+    let pieces = pieces.and_then(move |piece| {
+        let asker = asker.clone();
+        async move {
+            match asker.is_signed_in().await? {
+                true => Ok(piece),
+                false => Err(ApiError::Unavailable),
+            }
+        }
+    });
+    let header = Line::header(columns);
+    let all = stream::once(ready(Ok(header))).chain(pieces);
+    let body = listing::in_pieces(&visit.services(), visit.tenant(), WHOLE, all)?;
+    let file = format!("attachment; filename=\"{name}.csv\"");
+    Ok(HttpResponse::Ok()
+        .insert_header((CONTENT_TYPE, "text/csv; charset=utf-8"))
+        .insert_header((CONTENT_DISPOSITION, file))
+        .streaming(body))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("plain", "plain")]
+    #[case("", "")]
+    #[case("a,b", "\"a,b\"")]
+    #[case("say \"hi\"", "\"say \"\"hi\"\"\"")]
+    #[case("two\nlines", "\"two\nlines\"")]
+    #[case(" blank", "\" blank\"")]
+    #[case("=1+1", "'=1+1")]
+    #[case("+6281234567890", "'+6281234567890")]
+    #[case("-2", "'-2")]
+    #[case("@SUM(A1)", "'@SUM(A1)")]
+    #[case("\t=1", "\"'\t=1\"")]
+    #[case("\r=1", "\"'\r=1\"")]
+    #[case(
+        "=HYPERLINK(\"http://x\",\"y\")",
+        "\"'=HYPERLINK(\"\"http://x\"\",\"\"y\"\")\""
+    )]
+    #[case("a=1", "a=1")]
+    fn cells(#[case] text: &str, #[case] expected: &str) {
+        assert_eq!(Line::new().text(text).end(), format!("{expected}\r\n"));
+    }
+
+    #[test]
+    fn a_line_has_its_cells_in_order() {
+        let line = Line::new()
+            .figure(Some(-2))
+            .maybe(None::<&str>)
+            .figure(None)
+            .text("x");
+        assert_eq!(line.end(), "-2,,,x\r\n");
+        assert_eq!(Line::header(&["id", "at"]), "id,at\r\n");
+    }
+
+    /// Takes lines apart as RFC 4180 says.
+    fn read(line: &str) -> Vec<String> {
+        let (mut cells, mut quoted) = (vec![String::new()], false);
+        let mut signs = line.trim_end_matches("\r\n").chars().peekable();
+        while let Some(sign) = signs.next() {
+            let cell = cells.last_mut().expect("there is one");
+            match sign {
+                '"' if quoted && signs.peek() == Some(&'"') => {
+                    signs.next();
+                    cell.push('"');
+                }
+                '"' => quoted = !quoted,
+                ',' if !quoted => cells.push(String::new()),
+                other => cell.push(other),
+            }
+        }
+        cells
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_again(texts in prop::collection::vec("[-=+@,\"\r\n\t' a-z]{0,8}", 1..6)) {
+            let line = texts.iter().fold(Line::new(), |line, text| line.text(text)).end();
+            let cells = read(&line);
+            prop_assert_eq!(cells.len(), texts.len());
+            for (cell, text) in cells.iter().zip(&texts) {
+                prop_assert!(!cell.starts_with(FORMULA));
+                let shown = cell.strip_prefix('\'').filter(|_| text.starts_with(FORMULA)).unwrap_or(cell);
+                prop_assert_eq!(shown, text);
+            }
+        }
+    }
+}

@@ -1,0 +1,394 @@
+//! Deliveries: those of a webhook, and one with what was sent, each attempt and its answer, and sending it again.
+
+use actix_web::HttpResponse;
+use dikala_actors::webhooks::{
+    Envelope, headers,
+    signature::{Keys, Signer},
+};
+use dikala_entities::{
+    DeliveryId, DeliveryStatus, Millis, Place, Secret, WebhookId, attempt, delivery, event, webhook,
+};
+use maud::{Markup, html};
+use serde_json::json;
+
+use super::{
+    components::{Tone, badge, empty, notice, paging, post, table},
+    layout,
+    pretty::pretty,
+    view::Visit,
+    webhooks::path_of,
+};
+use crate::{
+    api::{
+        deliveries::{self as api, Found},
+        webhooks as api_webhooks,
+    },
+    http::{
+        error::ApiError,
+        extract::{Body, Id, Query, id, word},
+    },
+};
+
+/// Where deliveries are.
+pub const PATH: &str = "/dashboard/deliveries";
+/// Deliveries on a page.
+const PAGE: usize = 25;
+/// What is shown of an answer, in characters.
+const ANSWER_CHARS_MAX: usize = 1_000;
+/// Attempts that are shown, the last ones; the API has more of them.
+const ATTEMPTS_MAX: usize = 20;
+
+/// Which deliveries of a webhook are asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Shown {
+    status: Option<DeliveryStatus>,
+    /// Older than this one.
+    before: Option<DeliveryId>,
+}
+
+impl Shown {
+    /// Reads `status` and `before`.
+    pub fn read(query: &Query) -> Result<Self, ApiError> {
+        query.0.read(&["done"], |form| {
+            Some(Self {
+                status: form.optional("status", None, word("a status")),
+                before: form.optional("before", None, id("a delivery")),
+            })
+        })
+    }
+
+    fn path(self, webhook: WebhookId) -> String {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        if let Some(status) = self.status {
+            query.append_pair("status", status.as_str());
+        }
+        if let Some(before) = self.before {
+            query.append_pair("before", &before.to_string());
+        }
+        let path = path_of(webhook);
+        match query.finish() {
+            query if query.is_empty() => path,
+            query => format!("{path}?{query}"),
+        }
+    }
+}
+
+/// The deliveries of a webhook of the tenant's, newest first, with the ways to other ones.
+pub async fn of_webhook(
+    visit: &Visit,
+    webhook: &webhook::Model,
+    shown: &Shown,
+) -> Result<Markup, ApiError> {
+    let db = visit.store().api_reader();
+    let one_more = u64::try_from(PAGE).unwrap_or(u64::MAX) + 1;
+    let mut rows = api::latest(db, webhook, shown.status, shown.before, one_more).await?;
+    let has_more = rows.len() > PAGE;
+    rows.truncate(PAGE);
+    let newer = Shown {
+        before: None,
+        ..*shown
+    };
+    let newer = shown.before.map(|_| newer.path(webhook.id));
+    let last = rows.last().map(|row| row.id).filter(|_| has_more);
+    let older = last.map(|last| {
+        Shown {
+            before: Some(last),
+            ..*shown
+        }
+        .path(webhook.id)
+    });
+    Ok(html! {
+        (filter(visit, webhook.id, shown.status))
+        @if rows.is_empty() {
+            (empty(&visit.t("deliveries-none"), &visit.t("deliveries-none-words"), html! {}))
+        } @else {
+            (delivery_table(visit, &rows))
+        }
+        (paging(visit, newer.as_deref(), older.as_deref()))
+    })
+}
+
+fn filter(visit: &Visit, webhook: WebhookId, chosen: Option<DeliveryStatus>) -> Markup {
+    let all = std::iter::once(None).chain(DeliveryStatus::ALL.iter().copied().map(Some));
+    html! {
+        nav.tabs aria-label=(visit.t("deliveries-filter")) {
+            @for status in all {
+                @let path = Shown { status, before: None }.path(webhook);
+                a href={ (path) "#sent" } aria-current=[(status == chosen).then_some("true")] {
+                    (status.map_or_else(|| visit.t("deliveries-all"), |status| status_name(visit, status)))
+                }
+            }
+        }
+    }
+}
+
+fn status_name(visit: &Visit, status: DeliveryStatus) -> String {
+    visit.t(match status {
+        DeliveryStatus::Pending => "deliveries-pending",
+        DeliveryStatus::Succeeded => "deliveries-succeeded",
+        DeliveryStatus::Failed => "deliveries-failed",
+    })
+}
+
+fn status_badge(visit: &Visit, status: DeliveryStatus) -> Markup {
+    let tone = match status {
+        DeliveryStatus::Pending => Tone::Plain,
+        DeliveryStatus::Succeeded => Tone::Good,
+        DeliveryStatus::Failed => Tone::Bad,
+    };
+    badge(tone, &status_name(visit, status))
+}
+
+fn delivery_table(visit: &Visit, rows: &[delivery::Model]) -> Markup {
+    let columns = [
+        "deliveries-event",
+        "deliveries-status",
+        "deliveries-attempts",
+        "deliveries-made",
+        "deliveries-next",
+    ];
+    let row = |row: &delivery::Model| {
+        vec![
+            html! {
+                a href={ (PATH) "/" (row.id) } { (row.kind) }
+                @if row.is_test { " " (badge(Tone::Plain, &visit.t("deliveries-test"))) }
+            },
+            status_badge(visit, row.status),
+            html! { (visit.number(row.attempts)) },
+            visit.time(row.created_at),
+            visit.time_or(row.next_attempt_at, "–"),
+        ]
+    };
+    table(
+        visit,
+        &visit.t("deliveries-title"),
+        &columns.map(|id| visit.t(id)),
+        rows.iter().map(row).collect(),
+    )
+}
+
+/// `GET /dashboard/deliveries/{id}`
+pub async fn show(visit: Visit, id: Id<DeliveryId>) -> Result<HttpResponse, ApiError> {
+    let db = visit.store().api_reader();
+    let found = api::find(db, visit.tenant(), id.0).await?;
+    let delivery = &found.delivery;
+    let webhook = match api_webhooks::find(db, visit.tenant(), delivery.webhook_id).await {
+        Ok(webhook) => Some(webhook),
+        Err(ApiError::NotFound(_)) => None,
+        Err(error) => return Err(error),
+    };
+    let content = html! {
+        (facts(&visit, delivery, webhook.as_ref()))
+        @if visit.is_owner() && webhook.is_some() {
+            (post(&visit, &format!("{PATH}/{}/resend", delivery.id), html! {
+                div.actions { button.secondary type="submit" { (visit.t("deliveries-resend")) } }
+            }))
+        }
+        section aria-labelledby="attempts" {
+            h2 #attempts { (visit.t("deliveries-attempts")) }
+            (attempts(&visit, &found.attempts))
+        }
+        @if let Some(event) = &found.event {
+            section aria-labelledby="request" {
+                h2 #request { (visit.t("deliveries-request")) }
+                (request(&visit, &found, event, webhook.as_ref()))
+            }
+        } @else {
+            (notice(Tone::Plain, html! { p { (visit.t("deliveries-body-gone")) } }))
+        }
+    };
+    let title = visit.tn(
+        "deliveries-one",
+        &[("event", delivery.kind.as_str().into())],
+    );
+    Ok(layout::page(&visit, &title, content))
+}
+
+fn facts(visit: &Visit, delivery: &delivery::Model, webhook: Option<&webhook::Model>) -> Markup {
+    html! {
+        dl.facts {
+            dt { (visit.t("deliveries-status")) }
+            dd {
+                (status_badge(visit, delivery.status))
+                @if delivery.is_test { " " (badge(Tone::Plain, &visit.t("deliveries-test"))) }
+            }
+            dt { (visit.t("deliveries-webhook")) }
+            dd {
+                @if let Some(webhook) = webhook { a href=(path_of(webhook.id)) { (webhook.url.as_str()) } }
+                @else { span.muted { (visit.t("deliveries-webhook-gone")) } }
+            }
+            @if let Some(call) = delivery.call_id {
+                dt { (visit.t("deliveries-call")) }
+                dd { a href={ "/dashboard/calls/" (call) } { code { (call) } } }
+            }
+            dt { (visit.t("deliveries-made")) } dd { (visit.time(delivery.created_at)) }
+            @if let Some(next) = delivery.next_attempt_at {
+                dt { (visit.t("deliveries-next")) } dd { (visit.time(next)) }
+            }
+            @if let Some(over) = delivery.completed_at {
+                dt { (visit.t("deliveries-over")) } dd { (visit.time(over)) }
+            }
+            dt { (visit.t("deliveries-id")) } dd { code { (delivery.id) } }
+        }
+    }
+}
+
+fn attempts(visit: &Visit, attempts: &[attempt::Model]) -> Markup {
+    if attempts.is_empty() {
+        return html! { p.muted { (visit.t("deliveries-no-attempt")) } };
+    }
+    let columns = [
+        "deliveries-attempt",
+        "deliveries-outcome",
+        "deliveries-took",
+        "deliveries-answer",
+    ];
+    let latest = attempts.iter().rev().take(ATTEMPTS_MAX);
+    let row = |attempt: &attempt::Model| {
+        vec![
+            html! { (visit.number(attempt.number)) ": " (visit.time(attempt.started_at)) },
+            outcome(visit, attempt),
+            html! { (visit.number(attempt.duration_ms)) " ms" },
+            answer(visit, attempt),
+        ]
+    };
+    html! {
+        @if attempts.len() > ATTEMPTS_MAX {
+            p.muted { (visit.tn("deliveries-last-attempts", &[("count", ATTEMPTS_MAX.into())])) }
+        }
+        (table(visit, &visit.t("deliveries-attempts"), &columns.map(|id| visit.t(id)), latest.map(row).collect()))
+    }
+}
+
+fn outcome(visit: &Visit, attempt: &attempt::Model) -> Markup {
+    match (attempt.status_code, attempt.error_kind.as_deref()) {
+        (status, Some(kind)) => html! {
+            (badge(Tone::Bad, &error_name(visit, kind)))
+            @if let Some(status) = status { " " (status) }
+        },
+        (Some(status @ 200..=299), None) => badge(Tone::Good, &status.to_string()),
+        (Some(status), None) => badge(Tone::Bad, &status.to_string()),
+        (None, None) => html! {},
+    }
+}
+
+/// Why there was no whole answer. What is not known here is shown as the API names it.
+fn error_name(visit: &Visit, kind: &str) -> String {
+    let id = match kind {
+        "dns" => "deliveries-error-dns",
+        "blocked_target" => "deliveries-error-blocked",
+        "connect" => "deliveries-error-connect",
+        "tls" => "deliveries-error-tls",
+        "timeout" => "deliveries-error-timeout",
+        "reset" => "deliveries-error-reset",
+        "invalid_response" => "deliveries-error-invalid",
+        "busy" => "deliveries-error-busy",
+        other => return other.to_owned(),
+    };
+    visit.t(id)
+}
+
+fn answer(visit: &Visit, attempt: &attempt::Model) -> Markup {
+    let text = String::from_utf8_lossy(&attempt.response);
+    let begin: String = text.chars().take(ANSWER_CHARS_MAX).collect();
+    let is_cut = begin.len() < text.len();
+    html! {
+        @if begin.is_empty() {
+            span.muted { (visit.t("deliveries-answer-empty")) }
+        } @else {
+            details {
+                summary { (visit.t("deliveries-answer-show")) }
+                pre tabindex="0" { (begin) @if is_cut { "…" } }
+            }
+        }
+    }
+}
+
+fn request(
+    visit: &Visit,
+    found: &Found,
+    event: &event::Model,
+    webhook: Option<&webhook::Model>,
+) -> Markup {
+    let columns = ["deliveries-header", "deliveries-value"].map(|id| visit.t(id));
+    let keys = webhook
+        .filter(|_| visit.is_owner())
+        .and_then(|webhook| keys(visit, webhook));
+    let cell = |(name, value): (String, String)| {
+        vec![html! { code { (name) } }, html! { code { (value) } }]
+    };
+    let rows = head(found, event, keys.as_ref(), visit.now());
+    html! {
+        h3 { (visit.t("deliveries-headers")) }
+        p.muted {
+            @if keys.is_some() { (visit.t("deliveries-signed-now")) }
+            @else { (visit.t("deliveries-not-signed")) }
+        }
+        (table(visit, &visit.t("deliveries-headers"), &columns, rows.into_iter().map(cell).collect()))
+        h3 { (visit.t("deliveries-body")) }
+        pre tabindex="0" { (pretty(&event.body)) }
+    }
+}
+
+/// The webhook's present secret, made ready to sign.
+fn keys(visit: &Visit, webhook: &webhook::Model) -> Option<Keys> {
+    let vault = &visit.kit().services.vault;
+    let opened = vault.open(Place::WebhookSecret, webhook.id, &webhook.secret);
+    let secret = opened.inspect_err(|error| {
+        tracing::error!(webhook = %webhook.id, %error, "the secret of a webhook");
+    });
+    Some(Keys {
+        current: Signer::new(&secret.ok()?),
+        previous: None,
+    })
+}
+
+/// The headers of the last attempt, or of the one to come where none was made. Without keys the signatures are left open: who may
+/// not see a secret gets nothing to try guesses on.
+fn head(
+    found: &Found,
+    event: &event::Model,
+    keys: Option<&Keys>,
+    now: Millis,
+) -> Vec<(String, String)> {
+    let last = found.attempts.last();
+    let envelope = Envelope {
+        event: event.id,
+        kind: found.delivery.kind.as_str(),
+        delivery: found.delivery.id,
+        number: last.map_or(1, |last| last.number),
+        body: event.body.as_bytes(),
+        is_test: found.delivery.is_test,
+    };
+    let none = Keys {
+        current: Signer::new(&Secret::new("")),
+        previous: None,
+    };
+    let at = last.map_or(now, |last| last.started_at);
+    let Ok(sent) = headers(envelope, keys.unwrap_or(&none), at) else {
+        return Vec::new();
+    };
+    let mut rows: Vec<(String, String)> = sent
+        .iter()
+        .map(|(name, value)| {
+            let is_open = keys.is_some() || !name.as_str().ends_with("-signature");
+            let value = value.to_str().unwrap_or_default();
+            (
+                name.to_string(),
+                if is_open { value } else { "…" }.to_owned(),
+            )
+        })
+        .collect();
+    rows.sort_unstable();
+    rows
+}
+
+/// `POST /dashboard/deliveries/{id}/resend`
+pub async fn resend(visit: Visit, id: Id<DeliveryId>) -> Result<HttpResponse, ApiError> {
+    let path = format!("{PATH}/{}", id.0);
+    let nothing = Body::of(&json!({}));
+    match api::resend(visit.caller(), visit.services(), id, nothing).await {
+        Ok(_) => Ok(visit.see(&path, "done-resent")),
+        Err(error) => Err(error),
+    }
+}

@@ -1,0 +1,226 @@
+//! What every request for a page goes through: who is signed in, whether a post is a page's own, and who may do what. Whatever goes
+//! wrong further in becomes a page here, and every answer gets the headers that bind the browser.
+
+use actix_web::{
+    Error, HttpMessage, HttpRequest, HttpResponse,
+    body::{BoxBody, MessageBody},
+    dev::{ServiceRequest, ServiceResponse},
+    http::{
+        Method,
+        header::{
+            CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderMap, HeaderName,
+            HeaderValue, ORIGIN, REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS,
+        },
+    },
+    middleware::Next,
+    web::Data,
+};
+use dikala_entities::{Role, SESSION_SCHEME, TenantId};
+
+use super::{
+    Access, Found,
+    cross_site::{Sent, TOKEN_FIELD, Tokens, is_own},
+    errors,
+    form::Typed,
+    kit::{Kit, header},
+    session::{self, Person},
+    view::{View, Visit},
+};
+use crate::http::{
+    error::{ApiError, Missing},
+    middleware::receive,
+};
+
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FORM: &str = "application/x-www-form-urlencoded";
+/// Nothing from elsewhere, no script and no style but those of the assets, and no frame around it.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+                      form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+
+/// Lets in who may, and turns errors into pages. Wraps all pages.
+pub async fn enter(
+    mut req: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let Some(kit) = req.app_data::<Data<Kit>>().cloned() else {
+        return Err(ApiError::Internal.into());
+    };
+    if req.method() == Method::HEAD {
+        // The connection, which knows what was asked, leaves the body out.
+        req.head_mut().method = Method::GET;
+    }
+    let guest = Guest::of(&kit, req.request()).await;
+    let mut response = match guest.admit(&kit, &mut req).await {
+        Ok(()) => {
+            req.extensions_mut().insert(guest.view.clone());
+            let turn = guest.turn(&kit, req.method()).await;
+            match turn {
+                // Nobody else may hold the request while its path is matched further.
+                Ok(_turn) => next.call(req).await?.map_into_boxed_body(),
+                Err(error) => req.into_response(guest.error(&error)),
+            }
+        }
+        Err(refusal) => req.into_response(refusal),
+    };
+    let failed = response.response().error().map(own);
+    if let Some(error) = failed {
+        response = response.into_response(guest.error(&error));
+    }
+    guest.finish(response.headers_mut());
+    Ok(response)
+}
+
+/// What a library refused is known by its status only.
+fn own(error: &Error) -> ApiError {
+    let status = error.as_response_error().status_code();
+    let own = error.as_error::<ApiError>().cloned();
+    own.unwrap_or_else(|| ApiError::from_status(status, None))
+}
+
+/// Who came.
+struct Guest {
+    view: View,
+    person: Option<Person>,
+    /// The cookie of who came without one.
+    cookie: Option<HeaderValue>,
+    /// The session could not be looked up.
+    fault: Option<ApiError>,
+    tokens: Tokens,
+}
+
+impl Guest {
+    async fn of(kit: &Data<Kit>, request: &HttpRequest) -> Self {
+        let shown = session::shown(kit, request);
+        let now = kit.services.clock.now();
+        let found = match &shown {
+            Some(token) => session::find(&kit.services.store, token, now).await,
+            None => Ok(None),
+        };
+        // Who is not signed in has a token too: the form for signing in is bound to it.
+        let token = shown.clone().unwrap_or_else(|| SESSION_SCHEME.generate());
+        let cookie = shown.is_none().then(|| session::cookie(kit, &token, false));
+        let (person, fault) = match found {
+            Ok(person) => (person, None),
+            Err(error) => (None, Some(error.into())),
+        };
+        let tokens = Tokens::of(&token);
+        if let Some(person) = &person {
+            request.extensions_mut().insert::<TenantId>(person.tenant);
+        }
+        Self {
+            view: View::new(kit, request, person.as_ref(), tokens.clone()),
+            person,
+            cookie,
+            fault,
+            tokens,
+        }
+    }
+
+    fn error(&self, error: &ApiError) -> HttpResponse {
+        errors::of(&self.view, self.person.as_ref(), error)
+    }
+
+    /// Errors: the page that says why not.
+    async fn admit(&self, kit: &Kit, req: &mut ServiceRequest) -> Result<(), HttpResponse> {
+        let is_post = req.method() == Method::POST;
+        if is_post && !is_own(sent(req.headers()), kit.public_base()) {
+            return Err(errors::foreign(&self.view, self.person.as_ref()));
+        }
+        if let Some(fault) = &self.fault {
+            return Err(self.error(fault));
+        }
+        let access = match super::find(req.match_pattern().as_deref(), req.method()) {
+            Found::Page(access) => access,
+            Found::OtherMethods(allow) => {
+                return Err(self.error(&ApiError::MethodNotAllowed { allow }));
+            }
+            Found::Nothing => return Err(self.nothing(req)),
+        };
+        if self.person.is_none() && access != Access::Anybody {
+            return Err(self.view.go(&sign_in(req)));
+        }
+        if is_post {
+            let typed = typed(req).await.map_err(|error| self.error(&error))?;
+            if !self
+                .tokens
+                .know(typed.text(TOKEN_FIELD).unwrap_or_default())
+            {
+                return Err(errors::foreign(&self.view, self.person.as_ref()));
+            }
+            req.extensions_mut().insert(typed);
+        }
+        if let Some(person) = &self.person {
+            if access == Access::Owner && person.role != Role::Owner {
+                return Err(errors::viewer(&self.view, person));
+            }
+            let visit = Visit::new(self.view.clone(), person.clone());
+            req.extensions_mut().insert(visit);
+        }
+        Ok(())
+    }
+
+    /// What is not there is told to who is signed in; others may know no more than where to sign in.
+    fn nothing(&self, req: &ServiceRequest) -> HttpResponse {
+        let path = req.path();
+        let without_slash = path.trim_end_matches('/');
+        match &self.person {
+            _ if req.method() == Method::GET && without_slash != path => {
+                self.view.go(without_slash)
+            }
+            Some(_) => self.error(&ApiError::NotFound(Missing::Route)),
+            None => self.view.go(&sign_in(req)),
+        }
+    }
+
+    /// Reads for pages take turns with other tenants' reads, as those of the API do.
+    async fn turn(&self, kit: &Kit, method: &Method) -> Result<impl Sized + use<>, ApiError> {
+        match &self.person {
+            Some(person) if method == Method::GET => {
+                kit.services.http.gate.read(person.tenant).await.map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    fn finish(&self, headers: &mut HeaderMap) {
+        let mut set = |name, value: &'static str| {
+            headers.insert(name, HeaderValue::from_static(value));
+        };
+        set(CONTENT_SECURITY_POLICY, POLICY);
+        set(REFERRER_POLICY, "same-origin");
+        set(X_CONTENT_TYPE_OPTIONS, "nosniff");
+        set(CACHE_CONTROL, "no-store");
+        if let Some(cookie) = &self.cookie
+            && !headers.contains_key(SET_COOKIE)
+        {
+            headers.insert(SET_COOKIE, cookie.clone());
+        }
+    }
+}
+
+fn sent(headers: &HeaderMap) -> Sent<'_> {
+    Sent {
+        origin: header(headers, &ORIGIN),
+        fetch_site: header(headers, &FETCH_SITE),
+        host: header(headers, &HOST),
+    }
+}
+
+async fn typed(req: &mut ServiceRequest) -> Result<Typed, ApiError> {
+    let media_type = header(req.headers(), &CONTENT_TYPE).unwrap_or_default();
+    let essence = media_type.split(';').next().unwrap_or_default().trim();
+    if !essence.eq_ignore_ascii_case(FORM) {
+        return Err(ApiError::UnsupportedMediaType(FORM));
+    }
+    receive(req).await.map(|body| Typed::parse(&body))
+}
+
+/// Where to sign in, and where to go on from there.
+fn sign_in(req: &ServiceRequest) -> String {
+    let back = req.uri().path_and_query().map_or("", |it| it.as_str());
+    if req.method() != Method::GET || back == "/dashboard" {
+        return "/dashboard/sign-in".to_owned();
+    }
+    let next: String = url::form_urlencoded::byte_serialize(back.as_bytes()).collect();
+    format!("/dashboard/sign-in?next={next}")
+}

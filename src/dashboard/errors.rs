@@ -1,0 +1,119 @@
+//! Pages for what went wrong, in words that say what to do.
+
+use actix_web::{
+    HttpResponse, ResponseError,
+    http::{
+        StatusCode,
+        header::{ALLOW, RETRY_AFTER},
+    },
+};
+use maud::{Markup, html};
+
+use super::{faults, layout, session::Person, throttle::WaitMs, view::View};
+use crate::{
+    admin::AdminError,
+    http::{
+        error::{ApiError, Code, Missing},
+        request_id::current_request_id,
+    },
+};
+
+impl From<AdminError> for ApiError {
+    fn from(error: AdminError) -> Self {
+        match error {
+            AdminError::NotFound { .. } => Self::NotFound(Missing::Route),
+            AdminError::Database(error) => error.into(),
+            AdminError::Refused(sentence) => {
+                tracing::error!(sentence, "a page asked for what is refused");
+                Self::Internal
+            }
+        }
+    }
+}
+
+fn page(
+    view: &View,
+    person: Option<&Person>,
+    status: StatusCode,
+    title: &str,
+    words: Markup,
+) -> HttpResponse {
+    let content = html! {
+        @if person.is_none() { h1 { (title) } }
+        div.lead { (words) }
+        p { a.button.secondary href="/dashboard" { (view.t("error-home")) } }
+    };
+    layout::answer(view, person, status, title, content)
+}
+
+/// The page of an error that a handler gave.
+pub fn of(view: &View, person: Option<&Person>, error: &ApiError) -> HttpResponse {
+    let status = error.status_code();
+    let code = error.code();
+    let (title, words) = match code {
+        _ if status == StatusCode::NOT_FOUND => ("error-not-found", "error-not-found-words"),
+        Code::MethodNotAllowed => ("error-not-found", "error-not-found-words"),
+        Code::BodyTooLarge => ("error-too-large", "error-too-large-words"),
+        Code::RateLimited => ("error-too-many", "error-too-many-words"),
+        Code::Unavailable => ("error-busy", "error-busy-words"),
+        Code::TenantSuspended => ("error-suspended", "error-suspended-words"),
+        Code::InternalError => ("error-internal", "error-internal-words"),
+        _ => ("error-refused", "error-refused-words"),
+    };
+    let details = match error {
+        ApiError::Validation(errors) => {
+            html! { ul { @for error in errors { li { (faults::told(view, error)) } } } }
+        }
+        _ if title == "error-refused" => html! { p lang="en" { (error.to_string()) } },
+        _ if status.is_server_error() => html! {
+            p.muted { (view.t("error-request-id")) " " code { (current_request_id()) } }
+        },
+        _ => html! {},
+    };
+    let words = html! { p { (view.t(words)) } (details) };
+    let mut response = page(view, person, status, &view.t(title), words);
+    // The headers that tell when to come back, or how to ask.
+    let told = error.error_response();
+    for name in [RETRY_AFTER, ALLOW] {
+        if let Some(value) = told.headers().get(&name) {
+            response.headers_mut().insert(name, value.clone());
+        }
+    }
+    response
+}
+
+/// A post that did not come from one of our pages, or from one that is out of date.
+pub fn foreign(view: &View, person: Option<&Person>) -> HttpResponse {
+    let words = html! { p { (view.t("error-foreign-words")) } };
+    let title = view.t("error-foreign");
+    page(view, person, StatusCode::FORBIDDEN, &title, words)
+}
+
+/// Somebody who may look only.
+pub fn viewer(view: &View, person: &Person) -> HttpResponse {
+    let words = html! { p { (view.t("error-viewer-words")) } };
+    let title = view.t("error-viewer");
+    page(view, Some(person), StatusCode::FORBIDDEN, &title, words)
+}
+
+/// A one-time link that is used, too old, or never was one.
+pub fn used_link(view: &View) -> HttpResponse {
+    let words = html! { p { (view.t("error-link-words")) } };
+    page(view, None, StatusCode::GONE, &view.t("error-link"), words)
+}
+
+/// Too many failures at signing in.
+pub fn wait(view: &View, person: Option<&Person>, wait: WaitMs) -> HttpResponse {
+    let seconds = wait.seconds();
+    let minutes = seconds.saturating_add(59).div_euclid(60);
+    let words = html! { p { (view.tn("error-wait-words", &[("minutes", minutes.into())])) } };
+    let title = view.t("error-wait");
+    let mut response = page(view, person, StatusCode::TOO_MANY_REQUESTS, &title, words);
+    response.headers_mut().insert(RETRY_AFTER, seconds.into());
+    response
+}
+
+/// An account that an operator suspended.
+pub fn suspended(view: &View) -> HttpResponse {
+    of(view, None, &ApiError::TenantSuspended)
+}

@@ -1,0 +1,314 @@
+//! Forms: what was typed, as the API's handlers take it, and back into the form with what is wrong beside each field.
+
+use std::future::{Ready, ready};
+
+use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload};
+use serde_json::{Map, Value};
+
+use crate::http::{
+    error::ApiError,
+    extract::{Body, Form},
+    field::{FieldCode, FieldError},
+};
+
+/// Fields that are never written back into a page.
+const SECRET: [&str; 2] = ["password", "secret"];
+
+/// What came in a post: names and values in the order of the form. Handlers of posts take it.
+#[derive(Clone, Debug, Default)]
+pub struct Typed(Vec<(String, String)>);
+
+impl Typed {
+    /// Reads `application/x-www-form-urlencoded`.
+    pub fn parse(body: &[u8]) -> Self {
+        let pairs = url::form_urlencoded::parse(body);
+        // Browsers send lines with both signs.
+        let plain = |text: std::borrow::Cow<'_, str>| text.replace("\r\n", "\n");
+        Self(
+            pairs
+                .map(|(name, value)| (plain(name), plain(value)))
+                .collect(),
+        )
+    }
+
+    /// The first value of a field.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.all(name).next()
+    }
+
+    /// The values of a field that can have several, such as boxes that are ticked.
+    pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
+        let of_it = move |(key, value): &'_ (String, String)| key == name && !value.contains('\0');
+        self.0
+            .iter()
+            .filter(move |pair| of_it(pair))
+            .map(|(_, value)| value.as_str())
+    }
+}
+
+impl FromRequest for Typed {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let typed = request.extensions().get::<Self>().cloned();
+        ready(Ok(typed.unwrap_or_default()))
+    }
+}
+
+/// What a field of a form stands for in JSON.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    /// A string, also an empty one.
+    Text,
+    /// A string, or `null` where nothing was typed.
+    Optional,
+    /// A number, or `null` where nothing was typed; what is no number goes on as it was typed, and is refused by the handler.
+    Number,
+    /// A box: `true` where it is ticked.
+    Switch,
+    /// Boxes of one name: an array of the values of those that are ticked.
+    Words,
+    /// JSON as text, or `null` where nothing was typed.
+    Json,
+}
+
+/// What a form has, by the names of the API.
+pub type Fields = [(&'static str, Shape)];
+
+/// The body that a handler of the API takes in the place of this form. Fields that are not named here are left out.
+///
+/// Errors: JSON that cannot be read, with the line.
+pub fn body(typed: &Typed, fields: &Fields) -> Result<Body, ApiError> {
+    object(typed, fields).map(|object| Body::of(&Value::Object(object)))
+}
+
+/// The same, to be read by the page itself.
+pub fn read(typed: &Typed, fields: &Fields) -> Result<Form, ApiError> {
+    Form::from_body(Value::Object(object(typed, fields)?))
+}
+
+fn object(typed: &Typed, fields: &Fields) -> Result<Map<String, Value>, ApiError> {
+    let (mut object, mut faults) = (Map::new(), Vec::new());
+    for (name, shape) in fields {
+        match value(typed, name, *shape) {
+            Ok(value) => {
+                object.insert((*name).to_owned(), value);
+            }
+            Err(fault) => faults.push(fault),
+        }
+    }
+    match faults.is_empty() {
+        true => Ok(object),
+        false => Err(ApiError::Validation(faults)),
+    }
+}
+
+fn value(typed: &Typed, name: &str, shape: Shape) -> Result<Value, FieldError> {
+    let text = typed.text(name).unwrap_or_default();
+    let is_empty = text.trim().is_empty();
+    Ok(match shape {
+        Shape::Text => text.into(),
+        Shape::Optional | Shape::Number | Shape::Json if is_empty => Value::Null,
+        Shape::Optional => text.into(),
+        Shape::Number => text
+            .trim()
+            .parse::<i64>()
+            .map_or_else(|_| text.into(), Value::from),
+        Shape::Switch => typed.text(name).is_some().into(),
+        Shape::Words => typed.all(name).collect(),
+        Shape::Json => serde_json::from_str(text).map_err(|error| {
+            let predicate = format!(
+                "is not JSON: line {}, column {} cannot be read",
+                error.line(),
+                error.column()
+            );
+            let fault = FieldError::new(name, FieldCode::InvalidFormat, &predicate);
+            FieldError {
+                bound: i64::try_from(error.line()).ok(),
+                ..fault
+            }
+        })?,
+    })
+}
+
+/// What a form shows: what is there, or what was typed with what is wrong with it.
+#[derive(Clone, Debug, Default)]
+pub struct Filled {
+    typed: Typed,
+    errors: Vec<FieldError>,
+}
+
+impl Filled {
+    /// An empty form.
+    pub fn blank() -> Self {
+        Self::default()
+    }
+
+    /// A form with these values.
+    pub fn with<V: Into<String>>(values: impl IntoIterator<Item = (&'static str, V)>) -> Self {
+        let pair = |(name, value): (&'static str, V)| (name.to_owned(), value.into());
+        Self {
+            typed: Typed(values.into_iter().map(pair).collect()),
+            errors: Vec::new(),
+        }
+    }
+
+    /// A form with the fields of something as the API shows it.
+    pub fn of(thing: &Value, fields: &Fields) -> Self {
+        let mut typed = Vec::new();
+        for (name, shape) in fields {
+            let mut put = |text: String| typed.push(((*name).to_owned(), text));
+            match (&thing[*name], shape) {
+                (Value::Null | Value::Bool(false), _) => {}
+                (value, Shape::Json) => {
+                    put(serde_json::to_string_pretty(value).unwrap_or_default());
+                }
+                (Value::Array(words), _) => {
+                    for word in words {
+                        put(word.as_str().unwrap_or_default().to_owned());
+                    }
+                }
+                (Value::String(text), _) => put(text.clone()),
+                (value, _) => put(value.to_string()),
+            }
+        }
+        Self {
+            typed: Typed(typed),
+            errors: Vec::new(),
+        }
+    }
+
+    /// The form as it was typed, after a handler refused it. An error that is about no field comes back as it is, to be shown
+    /// as a page of its own.
+    pub fn again(typed: Typed, error: ApiError) -> Result<Self, ApiError> {
+        match error {
+            ApiError::Validation(errors) => Ok(Self { typed, errors }),
+            // What the API tells of a name that is taken stands beside the name.
+            ApiError::FunctionExists(_) => {
+                let mut fault = FieldError::new("name", FieldCode::Duplicate, "");
+                fault.message = error.to_string();
+                Ok(Self {
+                    typed,
+                    errors: vec![fault],
+                })
+            }
+            other => Err(other),
+        }
+    }
+
+    /// What a field shows. Nothing secret is written back.
+    pub fn text(&self, name: &str) -> &str {
+        let folded = name.to_lowercase();
+        if SECRET.iter().any(|word| folded.contains(word)) {
+            return "";
+        }
+        self.typed.text(name).unwrap_or_default()
+    }
+
+    /// Whether the box with that value is ticked.
+    pub fn is_ticked(&self, name: &str, value: &str) -> bool {
+        self.typed.all(name).any(|ticked| ticked == value)
+    }
+
+    /// All that is wrong.
+    pub fn errors(&self) -> &[FieldError] {
+        &self.errors
+    }
+
+    /// What is wrong with a field or inside of it.
+    pub fn errors_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a FieldError> {
+        self.errors.iter().filter(move |error| {
+            error
+                .field
+                .strip_prefix(name)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    const FIELDS: &Fields = &[
+        ("name", Shape::Text),
+        ("greetingText", Shape::Optional),
+        ("minutes", Shape::Number),
+        ("isActive", Shape::Switch),
+        ("events", Shape::Words),
+        ("parameters", Shape::Json),
+    ];
+
+    fn object_of(typed: &str) -> Value {
+        Value::Object(object(&Typed::parse(typed.as_bytes()), FIELDS).expect("can be read"))
+    }
+
+    #[test]
+    fn a_form_becomes_what_the_api_takes() {
+        let full = "name=+a%0D%0Ab&greetingText=Halo&minutes=10&isActive=on&events=x&events=y&parameters=%7B%22a%22%3A1%7D&other=1";
+        assert_eq!(
+            object_of(full),
+            json!({"name": " a\nb", "greetingText": "Halo", "minutes": 10, "isActive": true, "events": ["x", "y"],
+                   "parameters": {"a": 1}})
+        );
+        let nothing = json!({"name": "", "greetingText": null, "minutes": null, "isActive": false, "events": [],
+                             "parameters": null});
+        assert_eq!(object_of(""), nothing);
+        assert_eq!(
+            object_of("greetingText=+&minutes=+&parameters=%0A"),
+            nothing
+        );
+        assert_eq!(object_of("minutes=ten")["minutes"], "ten");
+    }
+
+    #[test]
+    fn json_that_cannot_be_read_names_the_line() {
+        let typed = Typed::parse(b"parameters=%7B%0A+%22a%22%3A+%0A%7D");
+        let Err(ApiError::Validation(faults)) = object(&typed, FIELDS) else {
+            panic!("taken");
+        };
+        assert_eq!(
+            faults[0].message,
+            "parameters is not JSON: line 3, column 1 cannot be read."
+        );
+        let filled = Filled::again(typed, ApiError::Validation(faults)).expect("a form");
+        assert_eq!(filled.text("parameters"), "{\n \"a\": \n}");
+        assert_eq!(filled.errors_of("parameters").count(), 1);
+    }
+
+    #[test]
+    fn what_is_there_and_what_was_typed_is_shown_but_for_secrets() {
+        let thing = json!({"name": "A", "greetingText": null, "minutes": 7, "isActive": true, "events": ["x"], "parameters": {}});
+        let filled = Filled::of(&thing, FIELDS);
+        assert_eq!(
+            [
+                filled.text("name"),
+                filled.text("minutes"),
+                filled.text("parameters")
+            ],
+            ["A", "7", "{}"]
+        );
+        assert!(filled.is_ticked("events", "x") && !filled.is_ticked("events", "y"));
+        assert!(filled.is_ticked("isActive", "true"));
+        let typed = Typed::parse(b"email=a&new_password=hush&clientSecret=hush");
+        let again = Filled::again(typed, ApiError::Validation(Vec::new())).expect("a form");
+        assert_eq!(again.text("email"), "a");
+        assert_eq!(
+            [again.text("new_password"), again.text("clientSecret")],
+            ["", ""]
+        );
+    }
+
+    #[test]
+    fn an_error_inside_of_a_field_stands_beside_it() {
+        let error = |field: &str| FieldError::new(field, FieldCode::Required, "is required");
+        let errors = ["parameters.a[1]", "parametersOther", "parameters"].map(error);
+        let filled =
+            Filled::again(Typed::default(), ApiError::Validation(errors.into())).expect("a form");
+        assert_eq!(filled.errors_of("parameters").count(), 2);
+        assert!(Filled::again(Typed::default(), ApiError::CallNotActive).is_err());
+    }
+}

@@ -1,0 +1,411 @@
+//! Numbers, money and times as each language writes them. Pure.
+//!
+//! Time zones come from `jiff`: it reads the system's database where there is one, which the distribution keeps up to date, and
+//! has one compiled in where there is none, as in a bare container.
+
+use dikala_entities::Millis;
+use jiff::{
+    Timestamp,
+    civil::{Date, DateTime},
+    tz::TimeZone,
+};
+
+use super::lang::Lang;
+
+/// The zone of those who chose none: the capital's, where most customers are.
+pub const ZONE_DEFAULT: &str = "Asia/Jakarta";
+/// The zones that are offered: those of Indonesia, and the large cities of the rest of the world. Any other of the database is taken
+/// as well.
+pub const ZONES_OFFERED: &[&str] = &[
+    "Asia/Jakarta",
+    "Asia/Makassar",
+    "Asia/Jayapura",
+    "Africa/Abidjan",
+    "Africa/Accra",
+    "Africa/Addis_Ababa",
+    "Africa/Algiers",
+    "Africa/Cairo",
+    "Africa/Casablanca",
+    "Africa/Dar_es_Salaam",
+    "Africa/Johannesburg",
+    "Africa/Khartoum",
+    "Africa/Lagos",
+    "Africa/Nairobi",
+    "Africa/Tunis",
+    "America/Anchorage",
+    "America/Argentina/Buenos_Aires",
+    "America/Bogota",
+    "America/Caracas",
+    "America/Chicago",
+    "America/Denver",
+    "America/Halifax",
+    "America/Lima",
+    "America/Los_Angeles",
+    "America/Mexico_City",
+    "America/New_York",
+    "America/Phoenix",
+    "America/Santiago",
+    "America/Sao_Paulo",
+    "America/St_Johns",
+    "America/Toronto",
+    "America/Vancouver",
+    "Asia/Almaty",
+    "Asia/Baghdad",
+    "Asia/Baku",
+    "Asia/Bangkok",
+    "Asia/Beirut",
+    "Asia/Brunei",
+    "Asia/Colombo",
+    "Asia/Dhaka",
+    "Asia/Dili",
+    "Asia/Dubai",
+    "Asia/Ho_Chi_Minh",
+    "Asia/Hong_Kong",
+    "Asia/Jerusalem",
+    "Asia/Kabul",
+    "Asia/Karachi",
+    "Asia/Kathmandu",
+    "Asia/Kolkata",
+    "Asia/Kuala_Lumpur",
+    "Asia/Kuwait",
+    "Asia/Manila",
+    "Asia/Muscat",
+    "Asia/Phnom_Penh",
+    "Asia/Qatar",
+    "Asia/Riyadh",
+    "Asia/Seoul",
+    "Asia/Shanghai",
+    "Asia/Singapore",
+    "Asia/Taipei",
+    "Asia/Tashkent",
+    "Asia/Tehran",
+    "Asia/Tokyo",
+    "Asia/Ulaanbaatar",
+    "Asia/Vientiane",
+    "Asia/Yangon",
+    "Atlantic/Azores",
+    "Atlantic/Reykjavik",
+    "Australia/Adelaide",
+    "Australia/Brisbane",
+    "Australia/Darwin",
+    "Australia/Hobart",
+    "Australia/Melbourne",
+    "Australia/Perth",
+    "Australia/Sydney",
+    "Europe/Amsterdam",
+    "Europe/Athens",
+    "Europe/Berlin",
+    "Europe/Brussels",
+    "Europe/Bucharest",
+    "Europe/Budapest",
+    "Europe/Copenhagen",
+    "Europe/Dublin",
+    "Europe/Helsinki",
+    "Europe/Istanbul",
+    "Europe/Kyiv",
+    "Europe/Lisbon",
+    "Europe/London",
+    "Europe/Madrid",
+    "Europe/Moscow",
+    "Europe/Oslo",
+    "Europe/Paris",
+    "Europe/Prague",
+    "Europe/Rome",
+    "Europe/Stockholm",
+    "Europe/Vienna",
+    "Europe/Warsaw",
+    "Europe/Zurich",
+    "Indian/Maldives",
+    "Indian/Mauritius",
+    "Pacific/Auckland",
+    "Pacific/Fiji",
+    "Pacific/Guam",
+    "Pacific/Honolulu",
+    "Pacific/Port_Moresby",
+    "UTC",
+];
+/// What the names of places begin with; the rest of the database are aliases and fixed offsets.
+const REGIONS: [&str; 10] = [
+    "Africa/",
+    "America/",
+    "Antarctica/",
+    "Arctic/",
+    "Asia/",
+    "Atlantic/",
+    "Australia/",
+    "Europe/",
+    "Indian/",
+    "Pacific/",
+];
+const MONTHS_EN: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
+];
+const MONTHS_ID: [&str; 12] = [
+    "Jan", "Feb", "Mar", "Apr", "Mei", "Jun", "Jul", "Agu", "Sep", "Okt", "Nov", "Des",
+];
+
+/// A time zone with the name that it was asked for by.
+#[derive(Clone, Debug)]
+pub struct Zone {
+    zone: TimeZone,
+}
+
+impl Zone {
+    /// A zone by its name in the time zone database.
+    pub fn named(name: &str) -> Option<Self> {
+        let is_known = name == "UTC" || REGIONS.iter().any(|region| name.starts_with(region));
+        let zone = is_known.then(|| TimeZone::get(name).ok()).flatten()?;
+        Some(Self { zone })
+    }
+
+    /// The zone that somebody chose, or that of those who did not.
+    pub fn chosen(name: Option<&str>) -> Self {
+        let named = Self::named(name.unwrap_or(ZONE_DEFAULT));
+        let named = named.or_else(|| Self::named(ZONE_DEFAULT));
+        named.unwrap_or(Self {
+            zone: TimeZone::UTC,
+        })
+    }
+
+    /// `15 Jan 2026, 10:30 WIB`; in Indonesian `15 Jan 2026 10.30 WIB`.
+    pub fn moment(&self, lang: Lang, at: Millis) -> String {
+        let there = timestamp(at).to_zoned(self.zone.clone());
+        let day = day(lang, there.date());
+        let (hour, minute) = (there.hour(), there.minute());
+        let zone = there.strftime("%Z");
+        match lang {
+            Lang::En => format!("{day}, {hour:02}:{minute:02} {zone}"),
+            Lang::Id => format!("{day} {hour:02}.{minute:02} {zone}"),
+        }
+    }
+
+    /// A moment as a browser's field has it: `2026-01-15T10:30`.
+    pub fn typed(&self, at: Millis) -> String {
+        let there = timestamp(at).to_zoned(self.zone.clone());
+        there.strftime("%Y-%m-%dT%H:%M").to_string()
+    }
+
+    /// The moment that was typed into such a field, with or without seconds; none where it is no such moment.
+    pub fn read(&self, typed: &str) -> Option<Millis> {
+        let there: DateTime = typed.parse().ok()?;
+        let is_moment = typed.get(10..11) == Some("T");
+        let at = there.to_zoned(self.zone.clone()).ok()?;
+        is_moment.then(|| Millis::from_i64(at.timestamp().as_millisecond()))
+    }
+
+    /// When the day begins there that is written as `2026-01-15`; none where that is no date.
+    pub fn midnight(&self, date: &str) -> Option<Millis> {
+        let date: Date = date.parse().ok()?;
+        self.begin_of(date)
+    }
+
+    /// When that day ends.
+    pub fn end_of_day(&self, date: &str) -> Option<Millis> {
+        let date: Date = date.parse().ok()?;
+        self.begin_of(date.tomorrow().ok()?)
+    }
+
+    fn begin_of(&self, date: Date) -> Option<Millis> {
+        let begin = date.to_zoned(self.zone.clone()).ok()?;
+        Some(Millis::from_i64(begin.timestamp().as_millisecond()))
+    }
+
+    /// The name that the database has for it.
+    pub fn name(&self) -> &str {
+        self.zone.iana_name().unwrap_or("UTC")
+    }
+
+    /// When the day begins and ends there that an instant is in.
+    pub fn day_around(&self, at: Millis) -> (Millis, Millis) {
+        let date = timestamp(at).to_zoned(self.zone.clone()).date();
+        let begin = self.begin_of(date).unwrap_or(at);
+        let tomorrow = date.tomorrow().ok().and_then(|date| self.begin_of(date));
+        (begin, tomorrow.unwrap_or(at.plus_ms(1)))
+    }
+
+    /// The hour alone: `09`.
+    pub fn hour(&self, at: Millis) -> String {
+        format!("{:02}", timestamp(at).to_zoned(self.zone.clone()).hour())
+    }
+
+    /// The time of day: `09:30`; in Indonesian `09.30`.
+    pub fn clock(&self, lang: Lang, at: Millis) -> String {
+        let there = timestamp(at).to_zoned(self.zone.clone());
+        let (hour, minute) = (there.hour(), there.minute());
+        match lang {
+            Lang::En => format!("{hour:02}:{minute:02}"),
+            Lang::Id => format!("{hour:02}.{minute:02}"),
+        }
+    }
+
+    /// The day of the month alone: `15`.
+    pub fn day_of_month(&self, at: Millis) -> String {
+        timestamp(at).to_zoned(self.zone.clone()).day().to_string()
+    }
+
+    /// `15 Jan 2026`.
+    pub fn day(&self, lang: Lang, at: Millis) -> String {
+        day(lang, timestamp(at).to_zoned(self.zone.clone()).date())
+    }
+}
+
+/// `2026-01-15 03:30:00 UTC`, for those who compare it with a log.
+pub fn utc(at: Millis) -> String {
+    let text = at.to_string();
+    let (date, time) = text.split_once('T').unwrap_or((&text, ""));
+    format!("{date} {} UTC", time.get(..8).unwrap_or_default())
+}
+
+fn timestamp(at: Millis) -> Timestamp {
+    Timestamp::from_millisecond(at.as_i64()).unwrap_or_default()
+}
+
+fn day(lang: Lang, date: Date) -> String {
+    let months = match lang {
+        Lang::En => MONTHS_EN,
+        Lang::Id => MONTHS_ID,
+    };
+    let month = usize::try_from(date.month()).unwrap_or(1);
+    format!(
+        "{} {} {}",
+        date.day(),
+        months[(month - 1) % 12],
+        date.year()
+    )
+}
+
+/// `1,234,567`; in Indonesian `1.234.567`.
+pub fn number(lang: Lang, value: i64) -> String {
+    let separator = match lang {
+        Lang::En => ',',
+        Lang::Id => '.',
+    };
+    let digits = value.unsigned_abs().to_string();
+    let mut text = String::from(if value < 0 { "-" } else { "" });
+    for (n, digit) in digits.chars().enumerate() {
+        if n > 0 && (digits.len() - n).is_multiple_of(3) {
+            text.push(separator);
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Whole rupiah: `Rp 1,234,567`; in Indonesian `Rp1.234.567`.
+pub fn rupiah(lang: Lang, value: i64) -> String {
+    let sign = if value < 0 { "-" } else { "" };
+    let figure = number(lang, value).replacen('-', "", 1);
+    match lang {
+        Lang::En => format!("{sign}Rp\u{a0}{figure}"),
+        Lang::Id => format!("{sign}Rp{figure}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(0, "0", "0")]
+    #[case(999, "999", "999")]
+    #[case(1_000, "1,000", "1.000")]
+    #[case(-1_234_567, "-1,234,567", "-1.234.567")]
+    #[case(i64::MIN, "-9,223,372,036,854,775,808", "-9.223.372.036.854.775.808")]
+    fn numbers(#[case] value: i64, #[case] en: &str, #[case] id: &str) {
+        assert_eq!(number(Lang::En, value), en);
+        assert_eq!(number(Lang::Id, value), id);
+    }
+
+    #[test]
+    fn money() {
+        assert_eq!(rupiah(Lang::En, 1_500), "Rp\u{a0}1,500");
+        assert_eq!(rupiah(Lang::Id, 1_500), "Rp1.500");
+        assert_eq!(rupiah(Lang::Id, -1_500), "-Rp1.500");
+    }
+
+    #[rstest]
+    #[case("Asia/Jakarta", "15 May 2026, 10:30 WIB", "15 Mei 2026 10.30 WIB")]
+    #[case("Asia/Jayapura", "15 May 2026, 12:30 WIT", "15 Mei 2026 12.30 WIT")]
+    #[case("UTC", "15 May 2026, 03:30 UTC", "15 Mei 2026 03.30 UTC")]
+    #[case("America/New_York", "14 May 2026, 23:30 EDT", "14 Mei 2026 23.30 EDT")]
+    fn times(#[case] zone: &str, #[case] en: &str, #[case] id: &str) {
+        let at = Millis::parse_rfc3339("2026-05-15T03:30:00Z").expect("a time");
+        let zone = Zone::named(zone).expect("a zone");
+        assert_eq!(zone.moment(Lang::En, at), en);
+        assert_eq!(zone.moment(Lang::Id, at), id);
+        assert_eq!(utc(at), "2026-05-15 03:30:00 UTC");
+    }
+
+    #[test]
+    fn a_typed_moment_is_where_the_reader_is() {
+        let at = |text: &str| Millis::parse_rfc3339(text).expect("a time");
+        let zone = Zone::named("Asia/Jakarta").expect("a zone");
+        let moment = at("2026-01-15T03:30:00Z");
+        assert_eq!(zone.typed(moment), "2026-01-15T10:30");
+        assert_eq!(zone.read("2026-01-15T10:30"), Some(moment));
+        assert_eq!(
+            zone.read("2026-01-15T10:30:05"),
+            Some(at("2026-01-15T03:30:05Z"))
+        );
+        for other in [
+            "",
+            "2026-01-15",
+            "2026-01-15T10:30:00Z",
+            "2026-02-30T10:30",
+            "soon",
+        ] {
+            assert_eq!(zone.read(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn days_begin_and_end_where_the_reader_is() {
+        let at = |text: &str| Millis::parse_rfc3339(text).expect("a time");
+        let zone = Zone::named("Asia/Jakarta").expect("a zone");
+        let day = (at("2026-01-14T17:00:00Z"), at("2026-01-15T17:00:00Z"));
+        assert_eq!(zone.day_around(at("2026-01-14T17:00:00Z")), day);
+        assert_eq!(zone.day_around(at("2026-01-15T16:59:59Z")), day);
+        let typed = (zone.midnight("2026-01-15"), zone.end_of_day("2026-01-15"));
+        assert_eq!(typed, (Some(day.0), Some(day.1)));
+        assert_eq!(
+            (zone.midnight("2026-02-30"), zone.end_of_day("soon")),
+            (None, None)
+        );
+        assert_eq!(
+            (
+                zone.hour(day.0).as_str(),
+                zone.clock(Lang::Id, day.0).as_str()
+            ),
+            ("00", "00.00")
+        );
+        // The clock goes forward: this day has 23 hours.
+        let berlin = Zone::named("Europe/Berlin").expect("a zone");
+        let (begin, end) = berlin.day_around(at("2026-03-29T12:00:00Z"));
+        assert_eq!(end.since(begin), 23 * 60 * 60 * 1_000);
+    }
+
+    #[test]
+    fn zones_that_can_be_chosen_are_there_and_others_are_not() {
+        for name in ZONES_OFFERED {
+            assert!(Zone::named(name).is_some(), "{name}");
+        }
+        assert_eq!(ZONES_OFFERED[0], ZONE_DEFAULT);
+        for wrong in [
+            "",
+            "Asia/Atlantis",
+            "../../etc/passwd",
+            "Asia/../../etc/passwd",
+            "posixrules",
+        ] {
+            assert!(Zone::named(wrong).is_none(), "{wrong}");
+        }
+        let at = Millis::from_i64(0);
+        assert!(
+            Zone::chosen(Some("nowhere"))
+                .moment(Lang::En, at)
+                .ends_with("WIB")
+        );
+    }
+}

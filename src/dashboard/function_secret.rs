@@ -1,0 +1,126 @@
+//! The secret that signs function requests: shown to an owner who gives the password again, and replaced.
+
+use actix_web::{HttpRequest, HttpResponse};
+use dikala_entities::Secret;
+use maud::{Markup, html};
+
+use super::{
+    account::wrong_password,
+    components::{Field, Question, Tone, copyable, fields, notice, post, submit, username},
+    errors,
+    form::{Filled, Typed},
+    layout,
+    prove::{Proof, prove},
+    view::Visit,
+};
+use crate::{admin::tenants, http::error::ApiError};
+
+const PATH: &str = "/dashboard/settings/function-secret";
+const NOTE: &str = "function-secret";
+
+/// `GET /dashboard/settings/function-secret`
+pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
+    let secret = match visit.is_owner() {
+        true => visit.take_note(NOTE).await?,
+        false => None,
+    };
+    let content = content(&visit, secret.as_ref(), &Filled::blank());
+    Ok(layout::page(&visit, &visit.t("secret-title"), content))
+}
+
+fn content(visit: &Visit, secret: Option<&Secret>, filled: &Filled) -> Markup {
+    html! {
+        p.lead { (visit.t("secret-words")) }
+        @if let Some(secret) = secret {
+            (notice(Tone::Warning, html! {
+                p { strong { (visit.t("secret-shown")) } }
+                (copyable(visit, "secret", &visit.t("secret-title"), secret.expose()))
+            }))
+        }
+        @if !visit.is_owner() {
+            (notice(Tone::Plain, html! { p { (visit.t("secret-owners")) } }))
+        } @else {
+            section aria-labelledby="show" {
+                h2 #show { (visit.t("secret-show")) }
+                (show_form(visit, filled))
+            }
+            section aria-labelledby="rotate" {
+                h2 #rotate { (visit.t("secret-rotate")) }
+                p { (visit.t("secret-rotate-hint")) }
+                p { a.button.secondary href={ (PATH) "/rotate" } { (visit.t("secret-rotate-submit")) } }
+            }
+        }
+    }
+}
+
+fn show_form(visit: &Visit, filled: &Filled) -> Markup {
+    if !visit.person().has_password {
+        return html! {
+            p { (visit.t("secret-no-password")) }
+            p { a.button.secondary href="/dashboard/password" { (visit.t("home-set-password")) } }
+        };
+    }
+    let password = Field::password("password", visit.t("secret-password"), "current-password");
+    html! {
+        (post(visit, &format!("{PATH}/show"), html! {
+            (username(visit.person().email.as_str()))
+            (fields(visit, filled, &[password]))
+            (submit(&visit.t("secret-show")))
+        }))
+    }
+}
+
+/// `POST /dashboard/settings/function-secret/show`
+pub async fn reveal(
+    visit: Visit,
+    request: HttpRequest,
+    typed: Typed,
+) -> Result<HttpResponse, ApiError> {
+    let password = Secret::new(typed.text("password").unwrap_or_default());
+    let kit = visit.kit();
+    let network = kit.network(&request);
+    match prove(kit, visit.person().email.as_str(), &password, network).await? {
+        Proof::Right(_) => {}
+        Proof::Wait(wait) => return Ok(errors::wait(&visit, Some(visit.person()), wait)),
+        Proof::Wrong => {
+            let fault = wrong_password(&visit, "password");
+            let filled = Filled::again(typed, ApiError::field(fault))?;
+            let content = content(&visit, None, &filled);
+            return Ok(layout::refused(&visit, &visit.t("secret-title"), content));
+        }
+    }
+    let vault = &kit.services.vault;
+    let secret = tenants::function_secret(
+        visit.store(),
+        vault,
+        visit.tenant(),
+        &visit.origin(),
+        visit.now(),
+    )
+    .await?;
+    visit.leave_note(NOTE, &secret).await?;
+    Ok(visit.go(PATH))
+}
+
+/// `GET /dashboard/settings/function-secret/rotate`
+pub async fn ask_rotate(visit: Visit) -> Result<HttpResponse, ApiError> {
+    let question = Question {
+        path: &format!("{PATH}/rotate"),
+        consequences: html! {
+            p { (visit.t("secret-rotate-words")) }
+            p { (visit.t("secret-rotate-final")) }
+        },
+        yes: visit.t("secret-rotate-submit"),
+        back: PATH,
+    };
+    let title = visit.t("secret-rotate-title");
+    Ok(layout::page(&visit, &title, question.show(&visit)))
+}
+
+/// `POST /dashboard/settings/function-secret/rotate`
+pub async fn rotate(visit: Visit) -> Result<HttpResponse, ApiError> {
+    let vault = &visit.kit().services.vault;
+    let by = visit.origin();
+    tenants::rotate_function_secret(visit.store(), vault, visit.tenant(), &by, visit.now()).await?;
+    Ok(visit.see(PATH, "done-secret-rotated"))
+}

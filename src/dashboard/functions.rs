@@ -1,0 +1,334 @@
+//! Functions of an agent: making one, setting one with what became of its calls, deleting one.
+
+use actix_web::HttpResponse;
+use dikala_entities::{AgentId, FunctionId, FunctionMethod, OutboundUrl, agent, function};
+use maud::{Markup, html};
+use sea_orm::{ColumnTrait, QueryFilter, QueryOrder, QuerySelect};
+
+use super::{
+    agents,
+    components::{Question, Tone, badge, notice, post, submit, table},
+    form::{self, Filled, Typed},
+    function_form::{self, FIELDS},
+    layout,
+    view::Visit,
+};
+use crate::{
+    api::{
+        agents::tools,
+        function_stats::{self, FunctionStats, State},
+        functions as api,
+    },
+    http::{
+        answer::Answer,
+        error::{ApiError, Missing},
+        extract::{FunctionName, Id},
+    },
+};
+
+/// What the last part of the path is of the page for a new function.
+const NEW: &str = "new";
+
+/// Where a new function of an agent is made.
+pub fn new_path(agent: AgentId) -> String {
+    format!("{}/functions/{NEW}", agents::path_of(agent))
+}
+
+/// The address of one function's page. One that is called as the page for new ones is found by its id.
+pub fn path_of(agent: AgentId, name: &str, id: FunctionId) -> String {
+    let path = agents::path_of(agent);
+    match name {
+        NEW => format!("{path}/functions/{id}"),
+        _ => format!("{path}/functions/{name}"),
+    }
+}
+
+/// A function of the tenant's with its agent.
+#[derive(Debug)]
+pub struct Found {
+    pub agent: agent::Model,
+    pub function: function::Model,
+    /// The address of its page.
+    pub path: String,
+}
+
+impl Found {
+    /// Finds what is at a path, or 404.
+    pub async fn at(visit: &Visit, id: Id<AgentId>, name: &FunctionName) -> Result<Self, ApiError> {
+        let agent = agents::find(visit, id).await?;
+        let db = visit.store().api_reader();
+        let function = match (api::find(db, &agent, &name.0).await, name.0.parse()) {
+            (Err(ApiError::NotFound(_)), Ok(id)) => by_id(visit, &agent, id).await?,
+            (found, _) => found?,
+        };
+        let path = path_of(agent.id, &function.name, function.id);
+        Ok(Self {
+            agent,
+            function,
+            path,
+        })
+    }
+
+    /// How the API calls it.
+    pub fn api_name(&self) -> FunctionName {
+        FunctionName(self.function.name.clone())
+    }
+
+    fn is_enabled(&self) -> bool {
+        tools(&self.agent).contains(&self.function.name)
+    }
+}
+
+async fn by_id(
+    visit: &Visit,
+    agent: &agent::Model,
+    id: FunctionId,
+) -> Result<function::Model, ApiError> {
+    let found = function::Entity::of_agent(agent)
+        .filter(function::Column::Id.eq(id))
+        .one(visit.store().api_reader())
+        .await?;
+    found.ok_or(ApiError::NotFound(Missing::Function))
+}
+
+/// What a list tells of a function.
+#[derive(Debug)]
+pub struct Listed {
+    id: FunctionId,
+    pub name: String,
+    method: FunctionMethod,
+    endpoint: OutboundUrl,
+}
+
+/// All functions of an agent of the tenant's, oldest first.
+pub async fn of_agent(visit: &Visit, agent: &agent::Model) -> Result<Vec<Listed>, ApiError> {
+    use function::Column;
+
+    let rows: Vec<(FunctionId, String, FunctionMethod, OutboundUrl)> =
+        function::Entity::of_agent(agent)
+            .select_only()
+            .columns([Column::Id, Column::Name, Column::Method, Column::Endpoint])
+            .order_by_asc(Column::Id)
+            .into_tuple()
+            .all(visit.store().api_reader())
+            .await?;
+    let listed = |(id, name, method, endpoint)| Listed {
+        id,
+        name,
+        method,
+        endpoint,
+    };
+    Ok(rows.into_iter().map(listed).collect())
+}
+
+/// The functions of an agent in a table.
+pub fn list(visit: &Visit, agent: &agent::Model, own: &[Listed]) -> Markup {
+    let columns = ["functions-name", "functions-request"].map(|id| visit.t(id));
+    let enabled = tools(agent);
+    let row = |function: &Listed| {
+        vec![
+            html! {
+                a href=(path_of(agent.id, &function.name, function.id)) { (function.name) }
+                @if !enabled.contains(&function.name) {
+                    " " (badge(Tone::Warning, &visit.t("functions-disabled")))
+                }
+            },
+            html! { code { (function.method) " " (function.endpoint.as_str()) } },
+        ]
+    };
+    table(
+        visit,
+        &visit.t("functions-title"),
+        &columns,
+        own.iter().map(row).collect(),
+    )
+}
+
+/// `GET /dashboard/agents/{id}/functions/new`
+pub async fn ask_new(visit: Visit, id: Id<AgentId>) -> Result<HttpResponse, ApiError> {
+    let agent = agents::find(&visit, id).await?;
+    let content = new_form(&visit, &agent, &function_form::blank());
+    Ok(layout::page(&visit, &visit.t("functions-new"), content))
+}
+
+fn new_form(visit: &Visit, agent: &agent::Model, filled: &Filled) -> Markup {
+    html! {
+        (agents::back(&agents::path_of(agent.id), &agent.name))
+        p.lead { (visit.t("functions-words")) }
+        (post(visit, &new_path(agent.id), html! {
+            (function_form::fields(visit, filled))
+            (submit(&visit.t("functions-make-submit")))
+        }))
+    }
+}
+
+/// `POST /dashboard/agents/{id}/functions/new`
+pub async fn create(visit: Visit, id: Id<AgentId>, typed: Typed) -> Result<HttpResponse, ApiError> {
+    let agent = agents::find(&visit, id).await?;
+    let made = match form::body(&typed, FIELDS) {
+        Ok(body) => api::create(visit.caller(), visit.services(), id, body).await,
+        Err(error) => Err(error),
+    };
+    match made {
+        Ok(answer) => {
+            let path = path_in(&answer, agent.id)?;
+            Ok(visit.see(&path, "done-function-made"))
+        }
+        Err(error) => {
+            let filled = Filled::again(typed, function_form::beside_its_field(error))?;
+            let content = new_form(&visit, &agent, &filled);
+            Ok(layout::refused(&visit, &visit.t("functions-new"), content))
+        }
+    }
+}
+
+/// The address of the function that the API answers with.
+fn path_in(answer: &Answer, agent: AgentId) -> Result<String, ApiError> {
+    #[derive(serde::Deserialize)]
+    struct Named {
+        id: FunctionId,
+        name: String,
+    }
+
+    let named: Named = serde_json::from_str(&answer.body).map_err(|_| ApiError::Internal)?;
+    Ok(path_of(agent, &named.name, named.id))
+}
+
+/// `GET /dashboard/agents/{id}/functions/{name}`
+pub async fn show(
+    visit: Visit,
+    id: Id<AgentId>,
+    name: FunctionName,
+) -> Result<HttpResponse, ApiError> {
+    let found = Found::at(&visit, id, &name).await?;
+    let filled = function_form::of(&found.function);
+    let content = content(&visit, &found, &filled).await?;
+    Ok(layout::page(&visit, &found.function.name, content))
+}
+
+async fn content(visit: &Visit, found: &Found, filled: &Filled) -> Result<Markup, ApiError> {
+    let stats = function_stats::of(&visit.services(), &found.function).await?;
+    Ok(html! {
+        (agents::back(&agents::path_of(found.agent.id), &found.agent.name))
+        @if !found.is_enabled() {
+            (notice(Tone::Warning, html! { p { (visit.t("functions-disabled-words")) } }))
+        }
+        (circuit(visit, &stats))
+        (figures(visit, &stats))
+        @if visit.is_owner() {
+            div.actions {
+                a.button.secondary href={ (found.path) "/test" } { (visit.t("functions-test")) }
+                a.button.danger href={ (found.path) "/delete" } { (visit.t("functions-delete")) }
+            }
+            section aria-labelledby="settings" {
+                h2 #settings { (visit.t("functions-settings")) }
+                    (post(visit, &found.path, html! {
+                    (function_form::fields(visit, filled))
+                    (submit(&visit.t("page-save")))
+                }))
+            }
+        } @else {
+            fieldset.whole disabled { (function_form::fields(visit, filled)) }
+        }
+    })
+}
+
+/// Whether the endpoint is called at the moment, where it is not.
+fn circuit(visit: &Visit, stats: &FunctionStats) -> Markup {
+    let words = match stats.circuit.state {
+        State::Closed => return html! {},
+        State::Open => visit.t("functions-circuit-open"),
+        State::HalfOpen => visit.t("functions-circuit-half-open"),
+    };
+    notice(
+        Tone::Bad,
+        html! {
+            p {
+                (words)
+                @if let Some(at) = stats.circuit.retry_at {
+                    " " (visit.t("functions-circuit-retry")) " " (visit.time(at)) "."
+                }
+            }
+        },
+    )
+}
+
+/// What became of the calls of the last day.
+fn figures(visit: &Visit, stats: &FunctionStats) -> Markup {
+    let count = |count: usize| visit.number(i64::try_from(count).unwrap_or(i64::MAX));
+    let time = |ms: Option<i64>| match ms {
+        Some(ms) => visit.tn("functions-ms", &[("ms", ms.into())]),
+        None => "–".to_owned(),
+    };
+    let figure = |id: &str, value: String| html! { div { dt { (visit.t(id)) } dd { (value) } } };
+    html! {
+        section aria-labelledby="lately" {
+            h2 #lately { (visit.t("functions-lately")) }
+            dl.figures {
+                (figure("functions-calls", count(stats.calls)))
+                (figure("functions-failures", count(stats.failures)))
+                (figure("functions-half", time(stats.latency_ms.p50)))
+                (figure("functions-nearly-all", time(stats.latency_ms.p95)))
+                (figure("functions-slowest", time(stats.latency_ms.max)))
+            }
+            p.hint { (visit.t("functions-since")) " " (visit.time(stats.from)) }
+        }
+    }
+}
+
+/// `POST /dashboard/agents/{id}/functions/{name}`
+pub async fn save(
+    visit: Visit,
+    id: Id<AgentId>,
+    name: FunctionName,
+    typed: Typed,
+) -> Result<HttpResponse, ApiError> {
+    let found = Found::at(&visit, id, &name).await?;
+    let saved = match form::body(&typed, FIELDS) {
+        Ok(body) => api::update(visit.caller(), visit.services(), id, found.api_name(), body).await,
+        Err(error) => Err(error),
+    };
+    match saved {
+        Ok(answer) => {
+            let path = path_in(&answer, found.agent.id)?;
+            Ok(visit.see(&path, "done-saved"))
+        }
+        Err(error) => {
+            let filled = Filled::again(typed, function_form::beside_its_field(error))?;
+            let content = content(&visit, &found, &filled).await?;
+            Ok(layout::refused(&visit, &found.function.name, content))
+        }
+    }
+}
+
+/// `GET /dashboard/agents/{id}/functions/{name}/delete`
+pub async fn ask_delete(
+    visit: Visit,
+    id: Id<AgentId>,
+    name: FunctionName,
+) -> Result<HttpResponse, ApiError> {
+    let found = Found::at(&visit, id, &name).await?;
+    let question = Question {
+        path: &format!("{}/delete", found.path),
+        consequences: html! {
+            p { (visit.tn("functions-delete-words", &[("agent", found.agent.name.as_str().into())])) }
+            p { (visit.t("functions-delete-calls")) }
+        },
+        yes: visit.t("functions-delete"),
+        back: &found.path,
+    };
+    let name = found.function.name.as_str();
+    let title = visit.tn("functions-delete-title", &[("name", name.into())]);
+    Ok(layout::page(&visit, &title, question.show(&visit)))
+}
+
+/// `POST /dashboard/agents/{id}/functions/{name}/delete`
+pub async fn delete(
+    visit: Visit,
+    id: Id<AgentId>,
+    name: FunctionName,
+) -> Result<HttpResponse, ApiError> {
+    let found = Found::at(&visit, id, &name).await?;
+    api::delete(visit.caller(), visit.services(), id, found.api_name()).await?;
+    Ok(visit.see(&agents::path_of(found.agent.id), "done-function-deleted"))
+}

@@ -1,0 +1,229 @@
+//! What needs attention, each with the way to its cure.
+
+use dikala_entities::{
+    AgentId, FunctionId, Millis, OfTenant, PhoneNumber, WebhookId, api_key, phone_number, webhook,
+};
+use sea_orm::{
+    ColumnTrait, Condition, ConnectionTrait, DbErr, FromQueryResult, QueryFilter, QueryOrder,
+    QuerySelect, Statement,
+};
+
+use super::{
+    super::{functions, view::Visit, webhooks},
+    today::Credit,
+};
+use crate::http::error::ApiError;
+
+/// Of each kind so many are named; the pages that they lead to name the rest.
+const EACH_MAX: u64 = 3;
+/// Functions that are looked at.
+const FUNCTIONS_MAX: i64 = 50;
+/// Of a function's latest calls in the last day so many are looked at, and so many failures among them are told.
+const LATEST_CALLS: i64 = 10;
+const FAILURES_MIN: i64 = 3;
+const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
+
+/// Something that needs attention.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Attention {
+    NoCredit,
+    LowCredit(i64),
+    /// Its address, and why it was switched off.
+    Disabled(WebhookId, String),
+    Failing(WebhookId, String),
+    Function(Broken),
+    NumberWithoutAgent(PhoneNumber),
+    NoKey,
+}
+
+/// A function that fails often.
+#[derive(Clone, Debug, PartialEq, Eq, FromQueryResult)]
+pub struct Broken {
+    pub id: FunctionId,
+    pub agent_id: AgentId,
+    pub name: String,
+    /// Of its latest calls.
+    pub failed: i64,
+}
+
+impl Attention {
+    /// Whether something does not work, rather than soon will not.
+    pub const fn is_bad(&self) -> bool {
+        matches!(
+            self,
+            Self::NoCredit | Self::Disabled(..) | Self::Function(_)
+        )
+    }
+
+    /// What is the matter.
+    pub fn words(&self, visit: &Visit) -> String {
+        match self {
+            Self::NoCredit => visit.t("home-no-credit"),
+            Self::LowCredit(left) => visit.tn("home-low-credit", &[("minutes", (*left).into())]),
+            Self::Disabled(_, url) => {
+                visit.tn("home-webhook-disabled", &[("url", url.as_str().into())])
+            }
+            Self::Failing(_, url) => {
+                visit.tn("home-webhook-failing", &[("url", url.as_str().into())])
+            }
+            Self::Function(broken) => visit.tn(
+                "home-function-failing",
+                &[
+                    ("name", broken.name.as_str().into()),
+                    ("failed", broken.failed.into()),
+                ],
+            ),
+            Self::NumberWithoutAgent(did) => visit.tn(
+                "home-number-without-agent",
+                &[("number", did.as_str().into())],
+            ),
+            Self::NoKey => visit.t("home-no-key"),
+        }
+    }
+
+    /// Where it is cured.
+    pub fn path(&self) -> String {
+        match self {
+            Self::NoCredit | Self::LowCredit(_) => "/dashboard/credits".to_owned(),
+            Self::Disabled(id, _) | Self::Failing(id, _) => webhooks::path_of(*id),
+            Self::Function(broken) => functions::path_of(broken.agent_id, &broken.name, broken.id),
+            Self::NumberWithoutAgent(_) => "/dashboard/numbers".to_owned(),
+            Self::NoKey => "/dashboard/settings/keys".to_owned(),
+        }
+    }
+
+    /// What the way there is called.
+    pub const fn cure(&self) -> &'static str {
+        match self {
+            Self::NoCredit | Self::LowCredit(_) => "home-see-credits",
+            Self::Disabled(..) | Self::Failing(..) => "home-see-webhook",
+            Self::Function(_) => "home-see-function",
+            Self::NumberWithoutAgent(_) => "home-assign-agent",
+            Self::NoKey => "home-make-key",
+        }
+    }
+}
+
+/// All that needs attention, the most urgent first.
+pub async fn read(visit: &Visit, credit: &Credit) -> Result<Vec<Attention>, ApiError> {
+    let mut found: Vec<Attention> = low_credit(credit).into_iter().collect();
+    found.extend(bad_webhooks(visit).await?);
+    found.extend(
+        broken_functions(visit)
+            .await?
+            .into_iter()
+            .map(Attention::Function),
+    );
+    found.extend(numbers_without_agent(visit).await?);
+    if !has_key(visit).await? {
+        found.push(Attention::NoKey);
+    }
+    Ok(found)
+}
+
+const fn low_credit(credit: &Credit) -> Option<Attention> {
+    if credit.balance <= 0 {
+        Some(Attention::NoCredit)
+    } else if credit.balance < credit.threshold {
+        Some(Attention::LowCredit(credit.balance))
+    } else {
+        None
+    }
+}
+
+async fn bad_webhooks(visit: &Visit) -> Result<Vec<Attention>, DbErr> {
+    let disabled = Condition::all()
+        .add(webhook::Column::IsActive.eq(false))
+        .add(webhook::Column::DisabledReason.is_not_null());
+    let failing = Condition::all()
+        .add(webhook::Column::IsActive.eq(true))
+        .add(webhook::Column::FailingSince.is_not_null());
+    let rows = webhook::Entity::of(visit.tenant())
+        .filter(Condition::any().add(disabled).add(failing))
+        .order_by_asc(webhook::Column::Id)
+        .limit(EACH_MAX)
+        .all(visit.store().api_reader())
+        .await?;
+    let told = |row: webhook::Model| {
+        let url = row.url.as_str().to_owned();
+        match row.is_active {
+            true => Attention::Failing(row.id, url),
+            false => Attention::Disabled(row.id, url),
+        }
+    };
+    Ok(rows.into_iter().map(told).collect())
+}
+
+/// Functions that failed in several of their latest calls. Reads of each function as many calls as are looked at, from the index.
+async fn broken_functions(visit: &Visit) -> Result<Vec<Broken>, DbErr> {
+    let since: Millis = visit.services().clock.now().plus_ms(-DAY_MS);
+    let sql = "SELECT id, agent_id, name, failed FROM \
+               (SELECT f.id, f.agent_id, f.name, (SELECT COUNT(*) FROM \
+                (SELECT i.fault FROM invocations i WHERE i.function_id = f.id AND i.created_at >= $2 \
+                 ORDER BY i.created_at DESC LIMIT $3) AS latest WHERE latest.fault IS NOT NULL) AS failed \
+                FROM functions f JOIN agents a ON a.id = f.agent_id WHERE a.tenant_id = $1 \
+                ORDER BY f.id DESC LIMIT $4) AS counted \
+               WHERE failed >= $5 ORDER BY failed DESC, id LIMIT $6";
+    let values = [
+        visit.tenant().into(),
+        since.into(),
+        LATEST_CALLS.into(),
+        FUNCTIONS_MAX.into(),
+        FAILURES_MIN.into(),
+        i64::try_from(EACH_MAX).unwrap_or(i64::MAX).into(),
+    ];
+    let db = visit.store().api_reader();
+    let statement = Statement::from_sql_and_values(db.get_database_backend(), sql, values);
+    Broken::find_by_statement(statement).all(db).await
+}
+
+async fn numbers_without_agent(visit: &Visit) -> Result<Vec<Attention>, DbErr> {
+    let rows: Vec<PhoneNumber> = phone_number::Entity::of(visit.tenant())
+        .filter(phone_number::Column::IsActive.eq(true))
+        .filter(phone_number::Column::AgentId.is_null())
+        .order_by_asc(phone_number::Column::Id)
+        .limit(EACH_MAX)
+        .select_only()
+        .column(phone_number::Column::Did)
+        .into_tuple()
+        .all(visit.store().api_reader())
+        .await?;
+    Ok(rows
+        .into_iter()
+        .map(Attention::NumberWithoutAgent)
+        .collect())
+}
+
+async fn has_key(visit: &Visit) -> Result<bool, DbErr> {
+    let key = api_key::Entity::of(visit.tenant())
+        .filter(api_key::Column::RevokedAt.is_null())
+        .limit(1)
+        .one(visit.store().api_reader())
+        .await?;
+    Ok(key.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(0, 30, Some(Attention::NoCredit))]
+    #[case(29, 30, Some(Attention::LowCredit(29)))]
+    #[case(30, 30, None)]
+    #[case(1, 0, None)]
+    fn credit_is_told_below_the_threshold(
+        #[case] balance: i64,
+        #[case] threshold: i64,
+        #[case] expected: Option<Attention>,
+    ) {
+        let credit = Credit {
+            balance,
+            threshold,
+            calls: 0,
+        };
+        assert_eq!(low_credit(&credit), expected);
+    }
+}

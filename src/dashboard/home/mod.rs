@@ -1,0 +1,107 @@
+//! The first page: how today goes, how long the minutes last, what needs attention, and for a new tenant what to do next.
+
+mod attention;
+mod next_step;
+mod today;
+
+use actix_web::HttpResponse;
+use maud::{Markup, html};
+
+use self::{attention::Attention, next_step::Step, today::Today};
+use super::{
+    calls::{
+        live,
+        rows::{self, Names},
+    },
+    components::{Tone, notice},
+    layout,
+    view::Visit,
+};
+use crate::{
+    api::calls::{self, Call},
+    http::error::ApiError,
+};
+
+/// The latest calls that are shown.
+const LATEST: u64 = 5;
+
+/// `GET /dashboard`
+pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
+    let position = live::position(&visit).await?;
+    let part = part(&visit).await?;
+    let title = visit.tn(
+        "home-title",
+        &[("name", visit.person().name.as_str().into())],
+    );
+    let content = html! {
+        @if !visit.person().has_password {
+            (notice(Tone::Warning, html! {
+                p { (visit.t("home-no-password")) }
+                p { a href="/dashboard/password" { (visit.t("home-set-password")) } }
+            }))
+        }
+        div data-live=(live::path_of_home()) data-after=(position) { (part) }
+    };
+    Ok(layout::page(&visit, &title, content))
+}
+
+/// What changes as calls come in.
+pub async fn part(visit: &Visit) -> Result<Markup, ApiError> {
+    let (db, tenant) = (visit.store().api_reader(), visit.tenant());
+    let today = Today::read(visit).await?;
+    let latest = calls::latest(db, tenant, LATEST).await?;
+    let names = Names::of(db, tenant, &latest).await?;
+    let attention = attention::read(visit, &today.credit).await?;
+    let step = next_step::read(visit, &today.credit, !latest.is_empty()).await?;
+    Ok(html! {
+        div #part {
+            @if let Some(step) = &step { (next(visit, step)) }
+            @if !attention.is_empty() { (alerts(visit, &attention)) }
+            section aria-labelledby="today" {
+                h2 #today { (visit.t("home-today")) }
+                (today.show(visit))
+            }
+            @if !latest.is_empty() { (latest_calls(visit, &latest, &names)) }
+        }
+    })
+}
+
+/// The one thing that a new tenant does next.
+fn next(visit: &Visit, step: &Step) -> Markup {
+    notice(
+        Tone::Plain,
+        html! {
+            p { strong { (visit.t("home-next")) } }
+            p { (step.words(visit)) }
+            @if let Some((path, label)) = step.link() {
+                p { a.button href=(path) { (visit.t(label)) } }
+            }
+        },
+    )
+}
+
+fn alerts(visit: &Visit, attention: &[Attention]) -> Markup {
+    html! {
+        section aria-labelledby="attention" {
+            h2 #attention { (visit.t("home-attention")) }
+            ul.alerts {
+                @for one in attention {
+                    li.notice.(if one.is_bad() { "bad" } else { "warning" }) {
+                        p { (one.words(visit)) }
+                        p { a href=(one.path()) { (visit.t(one.cure())) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn latest_calls(visit: &Visit, latest: &[Call], names: &Names) -> Markup {
+    html! {
+        section aria-labelledby="latest" {
+            h2 #latest { (visit.t("home-latest")) }
+            (rows::table(visit, &visit.t("home-latest"), latest, names))
+            p { a href="/dashboard/calls" { (visit.t("home-all-calls")) } }
+        }
+    }
+}

@@ -1,0 +1,112 @@
+//! What a new tenant does next, one thing at a time, until the first call came in.
+
+use dikala_entities::{OfTenant, PhoneNumber, agent, phone_number};
+use sea_orm::{ColumnTrait, DbErr, QueryFilter, QueryOrder, QuerySelect};
+
+use super::{super::view::Visit, today::Credit};
+
+/// What is next.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Step {
+    MakeAgent,
+    AskForNumber,
+    AssignAgent,
+    AskForMinutes,
+    Call(PhoneNumber),
+}
+
+/// What is there.
+#[derive(Clone, Debug, Default)]
+struct There {
+    agent: bool,
+    number: bool,
+    minutes: bool,
+    /// A number with an agent.
+    ready: Option<PhoneNumber>,
+}
+
+impl Step {
+    const fn words_id(&self) -> &'static str {
+        match self {
+            Self::MakeAgent => "home-step-agent",
+            Self::AskForNumber => "home-step-number",
+            Self::AssignAgent => "home-step-assign",
+            Self::AskForMinutes => "home-step-minutes",
+            Self::Call(_) => "home-step-call",
+        }
+    }
+
+    /// What to do, as a sentence.
+    pub fn words(&self, visit: &Visit) -> String {
+        match self {
+            Self::Call(number) => visit.tn(self.words_id(), &[("number", number.as_str().into())]),
+            _ => visit.t(self.words_id()),
+        }
+    }
+
+    /// Where it is done, and what the way there is called; none where it is done elsewhere.
+    pub const fn link(&self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::MakeAgent => Some(("/dashboard/agents/new", "home-make-agent")),
+            Self::AssignAgent => Some(("/dashboard/numbers", "home-assign-agent")),
+            Self::AskForNumber | Self::AskForMinutes | Self::Call(_) => None,
+        }
+    }
+
+    fn after(there: There) -> Self {
+        match there {
+            There { agent: false, .. } => Self::MakeAgent,
+            There { number: false, .. } => Self::AskForNumber,
+            There { ready: None, .. } => Self::AssignAgent,
+            There { minutes: false, .. } => Self::AskForMinutes,
+            There {
+                ready: Some(number),
+                ..
+            } => Self::Call(number),
+        }
+    }
+}
+
+/// What is next; nothing once there was a call.
+pub async fn read(visit: &Visit, credit: &Credit, has_calls: bool) -> Result<Option<Step>, DbErr> {
+    if has_calls {
+        return Ok(None);
+    }
+    let db = visit.store().api_reader();
+    let agent = agent::Entity::of(visit.tenant()).limit(1).one(db).await?;
+    let numbers = phone_number::Entity::of(visit.tenant())
+        .filter(phone_number::Column::IsActive.eq(true))
+        .order_by_asc(phone_number::Column::Id);
+    let number = numbers.clone().limit(1).one(db).await?;
+    let ready = numbers
+        .filter(phone_number::Column::AgentId.is_not_null())
+        .limit(1)
+        .one(db)
+        .await?;
+    Ok(Some(Step::after(There {
+        agent: agent.is_some(),
+        number: number.is_some(),
+        minutes: credit.balance > 0,
+        ready: ready.map(|number| number.did),
+    })))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_thing_comes_after_the_other() {
+        let number: PhoneNumber = "+62215550100".parse().expect("a number");
+        let mut there = There::default();
+        assert_eq!(Step::after(there.clone()), Step::MakeAgent);
+        there.agent = true;
+        assert_eq!(Step::after(there.clone()), Step::AskForNumber);
+        there.number = true;
+        assert_eq!(Step::after(there.clone()), Step::AssignAgent);
+        there.ready = Some(number.clone());
+        assert_eq!(Step::after(there.clone()), Step::AskForMinutes);
+        there.minutes = true;
+        assert_eq!(Step::after(there), Step::Call(number));
+    }
+}

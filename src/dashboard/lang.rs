@@ -1,0 +1,92 @@
+//! The languages that the pages are written in, and which one a browser likes best. Pure.
+
+/// A language that the pages are written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lang {
+    En,
+    Id,
+}
+
+impl Lang {
+    /// Every language, the one of last resort first.
+    pub const ALL: &'static [Self] = &[Self::En, Self::Id];
+
+    /// The language tag.
+    pub const fn tag(self) -> &'static str {
+        match self {
+            Self::En => "en",
+            Self::Id => "id",
+        }
+    }
+
+    /// What the language calls itself.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::En => "English",
+            Self::Id => "Bahasa Indonesia",
+        }
+    }
+
+    /// The language with this tag, whatever region follows: `en-GB` is English. `in` is what Indonesian was called before 1989,
+    /// and what old Java programs still call it.
+    pub fn parse(tag: &str) -> Option<Self> {
+        let primary = tag.split('-').next().unwrap_or_default().trim();
+        let is = |lang: &&Self| {
+            primary.eq_ignore_ascii_case(lang.tag())
+                || (**lang == Self::Id && primary.eq_ignore_ascii_case("in"))
+        };
+        Self::ALL.iter().find(is).copied()
+    }
+
+    /// The one that a header `Accept-Language` (RFC 9110 section 12.5.4) likes best; English where it likes none.
+    pub fn preferred(accept: &str) -> Self {
+        let mut best = (0, Self::En);
+        for part in accept.split(',') {
+            let (tag, weight) = part.split_once(';').unwrap_or((part, "q=1"));
+            let weight = thousandths(weight.trim());
+            let lang = match tag.trim() {
+                "*" => Some(Self::En),
+                tag => Self::parse(tag),
+            };
+            if let Some(lang) = lang.filter(|_| weight > best.0) {
+                best = (weight, lang);
+            }
+        }
+        best.1
+    }
+}
+
+/// `q=0.8` in thousandths; what cannot be read is as good as nothing said.
+fn thousandths(weight: &str) -> u32 {
+    let Some(text) = weight.strip_prefix("q=") else {
+        return 1_000;
+    };
+    let (whole, decimals) = text.split_once('.').unwrap_or((text, ""));
+    let decimals: String = decimals.chars().chain("000".chars()).take(3).collect();
+    match (whole, decimals.parse::<u32>()) {
+        ("0", Ok(decimals)) => decimals,
+        _ => 1_000,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("", Lang::En)]
+    #[case("id", Lang::Id)]
+    #[case("id-ID,id;q=0.9,en-US;q=0.8", Lang::Id)]
+    #[case("en-US,en;q=0.9,id;q=0.8", Lang::En)]
+    #[case("in-ID", Lang::Id)]
+    #[case("de-DE, id;q=0.1", Lang::Id)]
+    #[case("de", Lang::En)]
+    #[case("id;q=0, en;q=0.5", Lang::En)]
+    #[case("*", Lang::En)]
+    #[case("ID;q=nonsense", Lang::Id)]
+    fn the_browser_is_asked(#[case] accept: &str, #[case] lang: Lang) {
+        assert_eq!(Lang::preferred(accept), lang, "{accept}");
+    }
+}

@@ -1,0 +1,88 @@
+//! One-time links. The link itself only shows a button: what looks into mails follows links, and presses no buttons.
+
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::{StatusCode, header::SET_COOKIE},
+    web,
+};
+use dikala_entities::{LOGIN_LINK_SCHEME, Millis, login_link, tenant, user};
+use maud::html;
+use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
+
+use super::{
+    components::{post, submit},
+    errors, layout, session,
+    view::View,
+};
+use crate::{admin::users::LINK_PATH, http::error::ApiError};
+
+/// Whom a link lets in, if it is still good.
+async fn find(
+    db: &impl ConnectionTrait,
+    token: &str,
+    now: Millis,
+) -> Result<Option<(login_link::Model, user::Model, tenant::Model)>, DbErr> {
+    let Some(token) = LOGIN_LINK_SCHEME.parse(token) else {
+        return Ok(None);
+    };
+    let link = login_link::Entity::find_by_id(token.hash()).one(db).await?;
+    let is_good = |link: &login_link::Model| link.consumed_at.is_none() && link.expires_at > now;
+    let Some(link) = link.filter(is_good) else {
+        return Ok(None);
+    };
+    let Some(person) = user::Entity::find_by_id(link.user_id).one(db).await? else {
+        return Ok(None);
+    };
+    let tenant = tenant::Entity::find_by_id(person.tenant_id).one(db).await?;
+    Ok(tenant.map(|tenant| (link, person, tenant)))
+}
+
+/// `GET /dashboard/link/{token}`
+pub async fn show(view: View, token: web::Path<String>) -> Result<HttpResponse, ApiError> {
+    let found = find(view.store().reader(), &token, view.now()).await?;
+    let Some((link, person, tenant)) = found else {
+        return Ok(errors::used_link(&view));
+    };
+    let title = view.tn("link-title", &[("tenant", tenant.name.into())]);
+    let content = html! {
+        h1 { (title) }
+        p.lead { (view.tn("link-words", &[("email", person.email.to_string().into())])) }
+        (post(&view, &format!("{LINK_PATH}{}", *token), submit(&view.t("link-submit"))))
+        p.muted { (view.t("link-once")) " " (view.time(link.expires_at)) }
+    };
+    Ok(layout::answer(&view, None, StatusCode::OK, &title, content))
+}
+
+/// `POST /dashboard/link/{token}`
+pub async fn consume(
+    view: View,
+    request: HttpRequest,
+    token: web::Path<String>,
+) -> Result<HttpResponse, ApiError> {
+    let now = view.now();
+    let txn = view.store().begin().await?;
+    let Some((link, person, tenant)) = find(&txn, &token, now).await? else {
+        return Ok(errors::used_link(&view));
+    };
+    if tenant.suspended_at.is_some() {
+        return Ok(errors::suspended(&view));
+    }
+    // Of two who press the button at the same moment one is let in.
+    let consumed = login_link::Entity::update_many()
+        .col_expr(login_link::Column::ConsumedAt, Expr::value(now))
+        .filter(login_link::Column::Hash.eq(link.hash))
+        .filter(login_link::Column::ConsumedAt.is_null())
+        .exec(&txn)
+        .await?;
+    if consumed.rows_affected != 1 {
+        return Ok(errors::used_link(&view));
+    }
+    let kit = view.kit();
+    let token = session::begin(&txn, kit, &request, &person, true).await?;
+    txn.commit().await?;
+    tracing::info!(user = %person.id, tenant = %person.tenant_id, "signed in with a one-time link");
+    let mut response = view.go("/dashboard/password");
+    let cookie = session::cookie(kit, &token, true);
+    response.headers_mut().insert(SET_COOKIE, cookie);
+    Ok(response)
+}

@@ -1,0 +1,769 @@
+### The texts of the dashboard in English. Names begin with the page or the kind of thing that they are on.
+
+## Every page
+
+page-skip = Skip to the content
+page-menu = Menu
+page-sign-out = Sign out
+page-save = Save
+page-cancel = Cancel
+page-actions = Actions
+page-optional = optional
+page-show = Show
+page-hide = Hide
+page-copy = Copy
+page-copied = Copied
+page-errors = { $count } things have to be mended first:
+page-paging = Pages
+page-newer = Newest
+page-older = Older
+
+## The navigation
+
+nav-work = Overview
+nav-home = Home
+nav-calls = Calls
+nav-settings = Settings
+nav-keys = API keys
+nav-function-secret = Function secret
+nav-members = Members
+nav-account = Your account
+
+## What a post did
+
+done-saved = Saved.
+done-signed-out = You are signed out.
+done-password-set = Your password is set. Other browsers that were signed in are signed out.
+done-invited = The invitation is made. Pass the link below on.
+done-link-made = A new link is made. Pass it on.
+done-has-password = This person signs in with a password already.
+done-role-changed = The role is changed.
+done-member-removed = The member is removed and signed out everywhere.
+done-call-hung-up = The telephony was told to end the call.
+done-call-transferred = The telephony was told to transfer the call.
+done-call-erased = What the call told of a person is erased.
+done-key-made = The key is made.
+done-key-revoked = The key is revoked. Requests with it are refused from now on.
+done-secret-rotated = There is a new secret. The old one signs nothing more.
+
+## What went wrong
+
+error-home = To the first page
+error-request-id = For our help desk:
+error-not-found = There is nothing here
+error-not-found-words = The address is wrong, or what was here is gone.
+error-too-large = This is too much at once
+error-too-large-words = What you sent has more than 256 KiB. Make it shorter and try again.
+error-too-many = Too many requests
+error-too-many-words = Wait a moment, then try again.
+error-busy = Not available right now
+error-busy-words = The service cannot answer at this moment. Nothing is lost; try again in a few seconds.
+error-suspended = This account is suspended
+error-suspended-words = Ask the operator of the service why, and what to do.
+error-internal = Something went wrong on our side
+error-internal-words = Try again. If it happens once more, tell the operator of the service.
+error-refused = This cannot be done
+error-refused-words = The request was refused:
+error-foreign = This form is out of date
+error-foreign-words = Nothing was changed. The form came from another site, or from a page that was open before you signed in. Go back, reload the page, and send it again.
+error-viewer = You may look, not change
+error-viewer-words = Nothing was changed. Your role is viewer; ask an owner of this account to do it, or to make you an owner.
+error-link = This link does not work any more
+error-link-words = It was used already, or it is too old. Ask whoever gave it to you for a new one.
+error-wait = Too many wrong passwords
+error-wait-words = { $minutes ->
+    [one] For your safety no password is looked at now, not even the right one. Try again in a minute.
+   *[other] For your safety no password is looked at now, not even the right one. Try again in { $minutes } minutes.
+}
+
+## What is wrong with a field; in English the API's own words are shown
+
+fault-required = This is required.
+fault-too-short = At least { $bound } characters.
+fault-too-long = At most { $bound } characters.
+fault-too-small = At least { $bound }.
+fault-too-large = At most { $bound }.
+fault-not-allowed = This is not possible here.
+fault-invalid-format = This cannot be read.
+fault-invalid-type = This is of the wrong kind.
+fault-unknown-field = This is not known.
+fault-duplicate = This is there already.
+fault-not-found = This does not exist.
+fault-insecure-url = The address has to begin with https.
+fault-blocked-address = This address may not be reached.
+
+## Signing in
+
+sign-in-title = Sign in
+sign-in-email = E-mail
+sign-in-password = Password
+sign-in-submit = Sign in
+sign-in-wrong = The e-mail address or the password is wrong.
+sign-in-forgotten = Password forgotten? Ask an owner of your account or the operator of the service for a one-time link.
+
+link-title = Sign in to { $tenant }
+link-words = This link signs you in as { $email }.
+link-submit = Sign in
+link-once = It works once, until
+
+password-title = Set a password
+password-words = With it you can sign in without a link the next time.
+password-new = New password
+password-hint = 10 to 256 characters. A few words that only you put together are easy to keep in mind and hard to guess.
+password-submit = Set password
+password-later = Later
+password-wrong = This is not your password.
+
+## Home
+
+home-title = Hello, { $name }
+home-no-password = You have no password yet. Without one you need a new link each time you sign in.
+home-set-password = Set a password
+home-balance = Balance
+home-minutes = { $minutes ->
+    [one] { $minutes } minute
+   *[other] { $minutes } minutes
+}
+home-no-key = Your programs need an API key to work with this account. There is none yet.
+home-make-key = Make an API key
+
+## Agents
+
+nav-agents = Agents
+done-agent-made = The agent is made. Now give it a number.
+done-agent-duplicated = This is the copy. It has the same functions, and no number yet.
+done-agent-deleted = The agent is deleted.
+
+agents-title = Agents
+agents-words = An agent answers your phone numbers: with the voice, the greeting and the instructions that you give it.
+agents-none = No agent yet
+agents-none-words = Make the first one. You can try it as soon as it has a number.
+agents-make = Make an agent
+agents-new = New agent
+agents-make-submit = Make agent
+agents-name = Name
+agents-name-hint = For you and your colleagues; callers do not hear it.
+agents-prompt = Instructions
+agents-prompt-hint = Who the agent is, what it knows, what it should and should not do. Write as you would to a new colleague.
+agents-greeting = Greeting
+agents-greeting-hint = The first sentence that callers hear. Left empty, the agent finds its own.
+agents-voice = Voice
+agents-voice-none = No preference
+agents-voice-puck = upbeat
+agents-voice-charon = informative
+agents-voice-kore = firm
+agents-voice-fenrir = excitable
+agents-voice-aoede = breezy
+agents-language = Language
+agents-minutes = Longest call, in minutes
+agents-minutes-hint = From 1 to 240. Then the call is ended.
+agents-tools = Tools
+agents-tools-hint = What the agent may do during a call.
+agents-tool-end = End the call
+agents-tool-transfer = Hand the caller over to a person
+agents-tool-function = Function
+agents-escalation = Number of a person
+agents-escalation-hint = Where callers are handed over to, with the country code and without spaces, such as +6281234567890.
+agents-active = Active
+agents-active-hint = An agent that is switched off takes no calls.
+agents-inactive = inactive
+agents-inactive-words = This agent is switched off: calls to its numbers are refused.
+agents-unreachable = No number leads to this agent yet.
+agents-assign = Choose which agent answers which number
+agents-numbers = Phone numbers
+agents-no-number = no number
+agents-and-more = and { $count } more
+agents-more-numbers = and more
+agents-changed = Changed
+agents-more = Copy or delete
+agents-duplicate = Duplicate
+agents-duplicate-hint = A duplicate has the same settings and functions, and no number.
+agents-copy = (copy)
+agents-delete = Delete
+agents-delete-title = Delete { $name }?
+agents-delete-functions = Its functions are deleted with it:
+agents-delete-numbers = These numbers stay without an agent, and calls to them are refused until you choose another one:
+agents-delete-calls = Calls that are running go on to their end, and the history of calls stays.
+agents-delete-final = This cannot be taken back.
+
+## Functions
+
+done-function-made = The function is made, and the agent may use it. Test it now.
+done-function-deleted = The function is deleted.
+
+functions-title = Functions
+functions-words = During a call the agent can ask a server of yours, for instance whether an order was sent. The answer goes into what it says.
+functions-none = No function yet
+functions-none-words = With functions the agent can look things up on your server, or have them done, while it talks.
+functions-make = Add a function
+functions-new = New function
+functions-make-submit = Make function
+functions-name = Name
+functions-name-hint = Letters, digits, _ and -, such as check_order.
+functions-description = Description
+functions-description-hint = What it does and when to use it. The AI reads this.
+functions-endpoint = Address
+functions-endpoint-hint = Where on your server the request goes, such as https://shop.example.com/orders. It has 5 seconds for its answer, a JSON object.
+functions-method = Method
+functions-parameters = Parameters
+functions-parameters-hint = What the AI has to find out before it asks, as a JSON Schema of type object.
+functions-example = Example
+functions-place = Line { $line }, column { $column }:
+functions-no-json = From here on this is not JSON.
+functions-request = Request
+functions-disabled = switched off
+functions-disabled-words = The agent does not use this function: it is not ticked among the agent's tools.
+functions-settings = Settings
+functions-lately = The last 24 hours
+functions-since = In calls since
+functions-calls = Calls
+functions-failures = Failures
+functions-half = Half take at most
+functions-nearly-all = 95% take at most
+functions-slowest = Slowest
+functions-ms = { $ms } ms
+functions-circuit-open = The address did not answer the last times, and is not asked for a while.
+functions-circuit-half-open = The address did not answer the last times. The next call decides whether it is asked again.
+functions-circuit-retry = It will be tried again at
+functions-delete = Delete
+functions-delete-title = Delete { $name }?
+functions-delete-words = { $agent } cannot use it any more from the next call on.
+functions-delete-calls = Calls that are running keep it to their end.
+functions-test = Test
+functions-test-title = Test { $name }
+functions-try = Try it
+functions-test-words = Your server is really asked, as in a call. The request carries X-Service-Test: true, so that your server can tell it apart.
+functions-arguments = Arguments
+functions-arguments-hint = What the AI would have found out, as JSON.
+functions-test-submit = Send request
+functions-test-good = It works. The answer took { $ms } ms.
+functions-test-bad = It failed after { $ms } ms.
+functions-sent = What was sent
+functions-not-sent = This was not sent
+functions-signature = X-Service-Signature is sha256= and the HMAC-SHA256 of the body, as it is, with your function secret as the key. Your server computes the same and compares:
+functions-answer = What came back
+functions-status = Status
+functions-no-body = The answer had no body.
+functions-told = What the AI is told
+functions-fault-timeout = The server did not answer within 5 seconds. Answer sooner, and do what takes long afterwards.
+functions-fault-connection = The server could not be reached. Is the address right, does the server run, is its certificate valid?
+functions-fault-blocked = The address leads to a network that may not be reached from here.
+functions-fault-status = The server answered with a status that is not 2xx. Look at its answer below.
+functions-fault-response = The answer is not a JSON object. Look at it below.
+functions-fault-large = The answer is larger than 64 KiB. Send only what the AI needs.
+functions-fault-arguments = The arguments do not fit the parameters. Nothing was sent.
+functions-fault-other = It cannot be called at the moment.
+
+## Phone numbers
+
+nav-numbers = Phone numbers
+done-number-assigned = Saved. The next call to this number finds it so.
+
+numbers-title = Phone numbers
+numbers-words = Which agent answers when somebody calls. New numbers come from the operator of the service.
+numbers-none = No number yet
+numbers-none-words = Ask the operator of the service for one.
+numbers-no-agents = There is no agent yet that could answer.
+numbers-number = Number
+numbers-agent = Agent
+numbers-no-agent = No agent
+numbers-agent-of = Agent for { $number }
+numbers-save-of = Save the agent for { $number }
+numbers-all-agents = All agents
+numbers-inactive = inactive
+numbers-inactive-words = The operator switched this number off. Calls to it are refused.
+numbers-unanswered = without agent
+numbers-agent-inactive = agent inactive
+
+## Your account
+
+account-title = Your account
+account-profile = About you
+account-email = E-mail
+account-name = Name
+account-language = Language
+account-language-browser = As the browser says
+account-time-zone = Time zone
+account-mails-low-credit = Mail me when the credit runs low
+account-mails-disabled-webhooks = Mail me when a failing webhook is switched off
+account-password = Password
+account-password-set = Set a password
+account-password-old = Present password
+account-password-new = New password
+account-password-change = Change password
+account-sessions = Where you are signed in
+account-session-browser = Browser
+account-session-address = Address
+account-session-began = Since
+account-session-used = Last used
+account-session-this = this one
+account-session-unknown = Unknown
+account-everywhere-words = This ends all sessions, this one as well, and takes back one-time links that were not used.
+account-everywhere = Sign out everywhere
+
+## Members
+
+members-title = Members
+members-name = Name
+members-email = E-mail
+members-role = Role
+members-role-of = Role of { $name }
+members-role-hint = Owners do everything. Viewers see everything but secrets, and change nothing.
+members-owner = Owner
+members-viewer = Viewer
+members-since = Since
+members-you = you
+members-no-password = no password yet
+members-invite = Invite somebody
+members-invite-submit = Invite
+members-email-taken = Somebody has this address already. Everybody can be a member of one account only.
+members-too-many = An account has at most { $most } members. Remove one first.
+members-link = New link
+members-link-of = New link for { $name }
+members-link-title = Link for the new member
+members-link-words = Pass it on by a way that only this person reads. It works once, within 7 days, and is not shown again.
+members-remove = Remove
+members-remove-of = Remove { $name }
+members-remove-title = Remove { $name }?
+members-remove-words = { $email } is signed out everywhere at once and cannot sign in again.
+members-remove-keys = API keys that this person made stay in force.
+members-last-owner = The last owner stays. Make somebody else an owner first.
+
+## API keys
+
+keys-title = API keys
+keys-words = A key lets a program of yours do everything that this account can do. Give each program its own.
+keys-none = No key yet
+keys-none-words = Make one for the first program that is to work with this account.
+keys-make = Make a key
+keys-name = Name
+keys-name-hint = What uses it, such as "Till in Bandung".
+keys-make-submit = Make key
+keys-too-many = An account has at most { $most } keys in force. Revoke one first.
+keys-key = Key
+keys-begins = Begins with
+keys-state = State
+keys-in-force = in force
+keys-is-revoked = revoked
+keys-made = Made
+keys-made-by = Made by
+keys-by-operator = the operator
+keys-by-former = a former member
+keys-used = Last used
+keys-never-used = never
+keys-all = All keys
+keys-once = Copy the key now. It is not shown again.
+keys-once-words = Keep it where only your program can read it. Whoever has it can do everything that this account can do.
+keys-try = Try it:
+keys-line = A line that uses the key
+keys-revoke = Revoke
+keys-revoke-of = Revoke { $name }
+keys-revoke-title = Revoke { $name }?
+keys-revoke-words = Programs with this key are refused from the next request on:
+keys-revoke-final = This cannot be taken back. Give them another key first.
+keys-revoked = Revoked keys
+keys-revoked-at = Revoked
+
+## The function secret
+
+secret-title = Function secret
+secret-words = It signs the requests that calls send to your functions. Your server checks with it that a request comes from us.
+secret-shown = Copy it now. To see it again you will be asked for your password.
+secret-owners = Only owners see the secret.
+secret-show = Show the secret
+secret-no-password = Set a password first: you will be asked for it here.
+secret-password = Your password
+secret-rotate = Replace the secret
+secret-rotate-hint = Do this when somebody has seen it who should not.
+secret-rotate-submit = Replace
+secret-rotate-title = Replace the function secret?
+secret-rotate-words = Requests to your functions are signed with a new secret from now on. Servers that know only the old one refuse them until you tell them the new one: functions fail in calls until then.
+secret-rotate-final = The old secret does not come back.
+
+## Webhooks
+
+nav-webhooks = Webhooks
+nav-credits = Credit
+nav-audit = Audit log
+
+done-webhook-made = The webhook is made. Copy its secret below.
+done-webhook-enabled = The webhook is on. What is waiting is sent now.
+done-webhook-disabled = The webhook is off.
+done-webhook-tested = A sample was sent. Below is what came of it.
+done-webhook-rotated = There is a new secret. Copy it below.
+done-webhook-deleted = The webhook is deleted.
+done-recovered = What failed in that time is being sent again.
+done-nothing-recovered = Nothing failed in that time, so nothing is sent again.
+done-resent = It is being sent again. Reload the page to see what comes of it.
+
+webhooks-title = Webhooks
+webhooks-words = A webhook tells a program of yours at once when something happens, such as a call that ended.
+webhooks-none = No webhook yet
+webhooks-none-words = Make one to have calls and low credit told to your own program.
+webhooks-make = New webhook
+webhooks-make-words = Give the address at which your program waits, and choose what it is told.
+webhooks-make-submit = Make webhook
+webhooks-too-many = An account has at most { $most } webhooks. Delete one first.
+webhooks-url = Address
+webhooks-url-hint = It begins with https://, such as https://example.com/hooks/dikala.
+webhooks-events = Events
+webhooks-events-hint = Only what you tick is sent.
+webhooks-all-events = All events
+webhooks-state = State
+webhooks-on = on
+webhooks-off = off
+webhooks-disabled = switched off by us
+webhooks-failing = failing
+webhooks-off-words = This webhook is off: nothing is sent to it.
+webhooks-disabled-words = We switched this webhook off: nothing is sent to it.
+webhooks-enable-words = When your server is ready again, switch the webhook on. What was waiting is sent then. For what happened meanwhile there are no deliveries: it is in the list of calls.
+webhooks-enable = Switch on
+webhooks-disable = Switch off
+webhooks-reason-gone = Your server answered 410 Gone, which means that it wants nothing more.
+webhooks-reason-failing = Ten deliveries in a row failed over five days, without one that arrived.
+webhooks-failing-words = Your server has not taken anything since
+webhooks-failing-count = { $count ->
+    [0] What failed is tried again. After ten deliveries that were given up over five days we switch the webhook off.
+    [one] One delivery was given up. After ten in a row over five days we switch the webhook off.
+   *[other] { $count } deliveries were given up. After ten in a row over five days we switch the webhook off.
+}
+webhooks-day = The last day
+webhooks-attempts = Attempts per hour
+webhooks-hour = Hour
+webhooks-arrived = arrived
+webhooks-tried-again = failed and tried again
+webhooks-given-up = given up
+webhooks-made = Made
+webhooks-settings = Settings
+webhooks-secret = Secret
+webhooks-secret-hint = A secret is made for you and shown on the next page, once. Your server checks with it that an event comes from us.
+webhooks-secret-once = Copy the secret now. It is not shown again.
+webhooks-secret-words = It signs what we send (X-Service-Signature). Keep it where only your server can read it.
+webhooks-secret-standard = For the libraries of Standard Webhooks it is written like this:
+webhooks-old-secret = The old secret signs as well until
+webhooks-test = Send a test
+webhooks-rotate = Replace secret
+webhooks-rotate-title = Replace the secret?
+webhooks-rotate-words = X-Service-Signature is made with the new secret at once. A server that checks it and knows only the old one refuses events until you tell it the new one. They are tried again meanwhile.
+webhooks-rotate-standard = { $hours ->
+    [one] webhook-signature carries both signatures for one hour.
+   *[other] webhook-signature carries both signatures for { $hours } hours.
+}
+webhooks-rotate-submit = Replace
+webhooks-recover = Send failed ones again
+webhooks-recover-title = Send again what failed
+webhooks-recover-words = All deliveries that were made or given up in this time, and failed, are sent again, the oldest first. Your server may get some events twice.
+webhooks-recover-since = From
+webhooks-recover-until = Until
+webhooks-recover-until-hint = Left empty: until now.
+webhooks-recover-submit = Send again
+webhooks-recover-too-many = Enough is being sent again already. Try again when that is done.
+webhooks-delete = Delete
+webhooks-delete-title = Delete this webhook?
+webhooks-delete-words = Nothing is sent to this address any more. What was still waiting to be sent is given up.
+webhooks-delete-final = This cannot be taken back.
+
+events-call-started = a call came in
+events-call-answered = the agent answered
+events-call-ended = the call is over, with its length, reason and cost
+events-call-transcript = what was said is summed up
+events-credits-low = your minutes run low
+events-function-called = the agent used one of your functions
+
+## Deliveries
+
+deliveries-title = Deliveries
+deliveries-one = Delivery of { $event }
+deliveries-filter = Which deliveries
+deliveries-all = All
+deliveries-pending = waiting
+deliveries-succeeded = arrived
+deliveries-failed = failed
+deliveries-none = No deliveries here
+deliveries-none-words = When something happens that this webhook is told, it is listed here. Send a test to see one.
+deliveries-event = Event
+deliveries-status = Status
+deliveries-attempts = Attempts
+deliveries-made = Made
+deliveries-next = Next attempt
+deliveries-over = Finished
+deliveries-id = Id
+deliveries-test = test
+deliveries-webhook = Webhook
+deliveries-webhook-gone = deleted
+deliveries-call = Call
+deliveries-resend = Send again
+deliveries-no-attempt = Nothing was sent yet.
+deliveries-last-attempts = The last { $count } attempts:
+deliveries-attempt = Attempt
+deliveries-outcome = Outcome
+deliveries-took = Took
+deliveries-answer = Answer
+deliveries-answer-show = Show
+deliveries-answer-empty = empty
+deliveries-error-dns = name not found
+deliveries-error-blocked = address not allowed
+deliveries-error-connect = no connection
+deliveries-error-tls = no secure connection
+deliveries-error-timeout = too slow
+deliveries-error-reset = connection broken
+deliveries-error-invalid = not an HTTP answer
+deliveries-error-busy = not sent: we were busy
+deliveries-request = What is sent
+deliveries-headers = Headers
+deliveries-header = Header
+deliveries-value = Value
+deliveries-signed-now = As in the last attempt; the signatures are those of the present secret.
+deliveries-not-signed = As in the last attempt, without the signatures.
+deliveries-body = Body
+deliveries-body-gone = The body of this delivery is no longer kept.
+
+## Credit
+
+credits-title = Credit
+credits-balance = Balance
+credits-held = Held for calls
+credits-used = Used
+credits-purchased = Purchased
+credits-held-words = Minutes held for calls that are running are part of the balance.
+credits-low-words = { $minutes ->
+    [one] You are warned when less than one minute is left.
+   *[other] You are warned when less than { $minutes } minutes are left.
+}
+credits-per-day = Minutes used per day
+credits-day = Day
+credits-movements = Movements
+credits-none = No movements yet
+credits-none-words = Purchases and the minutes of calls are listed here. Ask the operator of the service for minutes.
+credits-when = When
+credits-kind = Kind
+credits-minutes = Minutes
+credits-after = Balance after
+credits-what-for = What for
+credits-call = Call
+credits-csv = Download all as CSV
+credits-purchase = purchase
+credits-usage = call
+credits-refund = refund
+credits-adjustment = correction
+credits-bonus = bonus
+
+## The audit
+
+audit-title = Audit log
+audit-words = Who changed what in this account, when and from where.
+audit-none = No entries
+audit-none-words = Nothing was changed, or nothing that these filters let through.
+audit-who = Who
+audit-what = What
+audit-on-what = On what
+audit-when = When
+audit-where = From where
+audit-from = From
+audit-to = Until
+audit-filter = Filter
+audit-filter-submit = Show
+audit-filter-none = Show all
+audit-anybody = Anybody
+audit-anything = Anything
+audit-key = Key: { $name }
+audit-operator = Operator
+audit-cli = Operator, at the command line
+audit-former = former member
+audit-csv = Download as CSV
+audit-agent-create = Agent made
+audit-agent-update = Agent changed
+audit-agent-delete = Agent deleted
+audit-function-create = Function made
+audit-function-update = Function changed
+audit-function-delete = Function deleted
+audit-webhook-create = Webhook made
+audit-webhook-update = Webhook changed
+audit-webhook-delete = Webhook deleted
+audit-webhook-rotate-secret = Webhook secret replaced
+audit-webhook-recover = Failed deliveries sent again
+audit-delivery-resend = Delivery sent again
+audit-call-hangup = Call ended by hand
+audit-call-transfer = Call transferred by hand
+audit-call-erase = Call erased
+audit-number-create = Phone number added
+audit-number-update = Phone number changed
+audit-number-assign = Phone number given to an agent
+audit-number-delete = Phone number removed
+audit-key-create = API key made
+audit-key-revoke = API key revoked
+audit-function-secret-show = Function secret shown
+audit-function-secret-rotate = Function secret replaced
+audit-credit-add = Credit added
+audit-tenant-create = Account made
+audit-tenant-update = Account changed
+audit-tenant-suspend = Account suspended
+audit-tenant-resume = Account resumed
+audit-bridge-create = Bridge made
+audit-bridge-revoke = Bridge revoked
+
+## Pictures
+
+chart-table = Figures as a table
+chart-nothing = Nothing yet in this time.
+chart-words = { $all } in all; most at { $when }: { $most }.
+
+## Home: how it goes
+
+home-next = Next step
+home-step-agent = Make your first agent: give it a name, tell it what it is to do, and choose its voice.
+home-step-number = You have no phone number yet. Ask the operator of the service for one; it appears under Phone numbers.
+home-step-assign = Choose which agent answers your phone number.
+home-step-minutes = You have no minutes yet. Ask the operator of the service for some; calls are refused until then.
+home-step-call = Everything is ready. Call { $number } and talk to your agent.
+home-make-agent = Make an agent
+home-assign-agent = Assign an agent
+home-attention = Needs attention
+home-no-credit = There are no minutes left. Calls are refused.
+home-low-credit = { $minutes ->
+    [one] Only { $minutes } minute is left.
+   *[other] Only { $minutes } minutes are left.
+}
+home-see-credits = See credits
+home-webhook-disabled = The webhook { $url } failed for too long and is switched off.
+home-webhook-failing = Deliveries to the webhook { $url } fail. They are tried again.
+home-see-webhook = See the webhook
+home-function-failing = The function { $name } failed in { $failed } of its latest calls.
+home-see-function = See the function
+home-number-without-agent = No agent answers { $number }. Calls to it are refused.
+home-today = Today
+home-calls = Calls
+home-answered = Answered
+home-used = Minutes used
+home-running = { $calls } in progress
+home-lasts = { $days ->
+    [one] about one day at the pace of the last week
+   *[other] about { $days } days at the pace of the last week
+}
+home-lasts-hours = less than a day at the pace of the last week
+home-lasts-year = more than a year at the pace of the last week
+home-lasts-unknown = none used in the last week
+home-per-hour = Calls per hour
+home-hour = Hour
+home-series-answered = answered
+home-series-missed = not answered
+home-latest = Latest calls
+home-all-calls = All calls
+
+## Calls
+
+calls-title = Calls
+calls-one-title = Call
+calls-csv = Download as CSV
+calls-filter = Filter
+calls-filter-submit = Show
+calls-filter-none = Show all calls
+calls-any = Any
+calls-state = State
+calls-from = From
+calls-to = To
+calls-agent = Agent
+calls-number = Phone number
+calls-caller = Caller
+calls-when = Began
+calls-answered-by = Agent and number
+calls-talk = Talk
+calls-newest = To the newest
+calls-none = No calls yet
+calls-none-words = Calls appear here by themselves as soon as somebody calls one of your numbers.
+calls-none-link = What to do next
+calls-none-found = No call is like that
+calls-none-found-words = Change the filters, or take them off.
+calls-agent-gone = deleted agent
+calls-agent-none = no agent
+calls-erased = erased
+calls-ringing = ringing
+calls-answered = in progress
+calls-ended = ended
+calls-dropped = dropped
+calls-failed = failed
+calls-seconds = { $seconds } s
+calls-minutes-seconds = { $minutes } min { $seconds } s
+calls-milliseconds = { $ms } ms
+
+calls-reason-normal = somebody hung up
+calls-reason-transferred = the caller was connected to a person
+calls-reason-max-duration = the agent's longest call was reached
+calls-reason-credits-exhausted = the minutes were used up
+calls-reason-requested = you ended it
+calls-reason-operator = the operator of the service ended it
+calls-reason-abandoned = the caller gave up while it rang
+calls-reason-media-lost = the audio was lost
+calls-reason-ai-error = the AI broke
+calls-reason-bridge-lost = the telephony gave no sign of life
+calls-reason-answer-timeout = nobody answered in time
+calls-reason-bridge-error = the telephony broke
+calls-reason-rejected = the telephony declined the call
+calls-reason-no-agent = the number has no agent
+calls-reason-agent-inactive = the agent is switched off
+calls-reason-number-inactive = the number is switched off
+calls-reason-insufficient-credits = no minute was left
+calls-reason-concurrency-limit = too many calls at the same time
+calls-reason-tenant-suspended = the account is suspended
+
+calls-by-caller = by the caller
+calls-by-agent = by the agent
+calls-by-bridge = by the telephony
+calls-by-tenant = by you
+calls-by-operator = by the operator of the service
+calls-by-system = by the service
+
+calls-said-caller = Caller
+calls-said-agent = Agent
+calls-said-tool = Tool
+
+calls-duration = Duration
+calls-of-it-talk = ({ $talk } of talk)
+calls-running-for = { $minutes ->
+    [0] for less than a minute
+    [one] for { $minutes } minute
+   *[other] for { $minutes } minutes
+}
+calls-minutes = Minutes
+calls-minutes-used = { $used } used
+calls-minutes-held = { $held } held
+calls-ai-cost = Cost of the AI
+calls-metadata = Metadata
+calls-id = Id
+calls-version = version { $version }
+calls-timeline = What happened
+calls-rang = The call came in
+calls-was-answered = The agent answered
+calls-over = The call ended
+calls-summary = Summary
+calls-function = Function
+calls-function-ok = answered
+calls-arguments = Arguments
+calls-result = Result
+calls-cut = Only the beginning of this call is shown. The API has all of it.
+calls-deliveries = Told to webhooks
+calls-delivery-pending = waiting
+calls-delivery-succeeded = delivered
+calls-delivery-failed = failed
+calls-webhook-gone = deleted webhook
+calls-attempts = { $count ->
+    [one] { $count } attempt
+   *[other] { $count } attempts
+}
+calls-next-attempt = next
+calls-live = live
+
+calls-hangup = End call
+calls-hangup-title = End this call?
+calls-hangup-words = The caller is cut off within a few seconds, in the middle of the sentence.
+calls-transfer = Transfer
+calls-transfer-title = Transfer this call
+calls-transfer-to = To
+calls-transfer-hint = A phone number with + and country code. The caller is connected to it, and the agent leaves the call.
+calls-erase = Erase
+calls-erase-title = Erase what this call tells of a person?
+calls-erase-words = The caller's number, the transcript and its summary, arguments and results of functions and the metadata are removed, also from events that are kept. Deliveries that wait are given up.
+calls-erase-stays = When the call was and what it cost stays. What your servers received before is theirs to erase.
+calls-erase-final = This cannot be taken back.
+calls-is-over = The call is over already.
+calls-still-runs = The call is still going on. End it first.

@@ -1,0 +1,760 @@
+### Teks dasbor dalam bahasa Indonesia. Nama pesan diawali dengan halaman atau jenis hal tempatnya.
+
+## Setiap halaman
+
+page-skip = Langsung ke isi
+page-menu = Menu
+page-sign-out = Keluar
+page-save = Simpan
+page-cancel = Batal
+page-actions = Tindakan
+page-optional = opsional
+page-show = Tampilkan
+page-hide = Sembunyikan
+page-copy = Salin
+page-copied = Tersalin
+page-errors = Ada { $count } hal yang perlu diperbaiki dahulu:
+page-paging = Halaman
+page-newer = Terbaru
+page-older = Lebih lama
+
+## Navigasi
+
+nav-work = Ikhtisar
+nav-home = Beranda
+nav-calls = Panggilan
+nav-settings = Pengaturan
+nav-keys = Kunci API
+nav-function-secret = Rahasia fungsi
+nav-members = Anggota
+nav-account = Akun Anda
+
+## Yang baru saja dilakukan
+
+done-saved = Tersimpan.
+done-signed-out = Anda sudah keluar.
+done-password-set = Kata sandi Anda sudah dipasang. Peramban lain yang sedang masuk telah dikeluarkan.
+done-invited = Undangan sudah dibuat. Teruskan tautan di bawah ini.
+done-link-made = Tautan baru sudah dibuat. Teruskan kepada orangnya.
+done-has-password = Orang ini sudah masuk dengan kata sandi.
+done-role-changed = Peran sudah diubah.
+done-member-removed = Anggota sudah dihapus dan dikeluarkan dari semua perangkat.
+done-call-hung-up = Sistem telepon sudah diminta mengakhiri panggilan.
+done-call-transferred = Sistem telepon sudah diminta mengalihkan panggilan.
+done-call-erased = Yang mengenali orang dari panggilan ini sudah dihapus.
+done-key-made = Kunci sudah dibuat.
+done-key-revoked = Kunci sudah dicabut. Mulai sekarang permintaan dengan kunci itu ditolak.
+done-secret-rotated = Rahasia sudah diganti. Yang lama tidak menandatangani apa pun lagi.
+
+## Yang tidak berhasil
+
+error-home = Ke halaman pertama
+error-request-id = Untuk layanan bantuan kami:
+error-not-found = Tidak ada apa-apa di sini
+error-not-found-words = Alamatnya salah, atau yang dahulu ada di sini sudah tidak ada.
+error-too-large = Terlalu banyak sekaligus
+error-too-large-words = Yang Anda kirim lebih dari 256 KiB. Persingkat, lalu coba lagi.
+error-too-many = Terlalu banyak permintaan
+error-too-many-words = Tunggu sebentar, lalu coba lagi.
+error-busy = Sedang tidak tersedia
+error-busy-words = Layanan belum dapat menjawab saat ini. Tidak ada yang hilang; coba lagi beberapa detik lagi.
+error-suspended = Akun ini ditangguhkan
+error-suspended-words = Tanyakan sebabnya dan langkah selanjutnya kepada pengelola layanan.
+error-internal = Ada kesalahan di pihak kami
+error-internal-words = Coba lagi. Jika terulang, beri tahu pengelola layanan.
+error-refused = Ini tidak dapat dilakukan
+error-refused-words = Permintaan ditolak:
+error-foreign = Formulir ini sudah kedaluwarsa
+error-foreign-words = Tidak ada yang berubah. Formulir ini berasal dari situs lain, atau dari halaman yang dibuka sebelum Anda masuk. Kembali, muat ulang halaman, lalu kirim lagi.
+error-viewer = Anda dapat melihat, tidak mengubah
+error-viewer-words = Tidak ada yang berubah. Peran Anda adalah pengamat; minta pemilik akun ini untuk melakukannya, atau untuk menjadikan Anda pemilik.
+error-link = Tautan ini tidak berlaku lagi
+error-link-words = Tautan sudah dipakai atau sudah terlalu lama. Minta yang baru kepada orang yang memberikannya.
+error-wait = Terlalu banyak kata sandi yang salah
+error-wait-words = { $minutes ->
+   *[other] Demi keamanan Anda, untuk sementara tidak ada kata sandi yang diperiksa, termasuk yang benar. Coba lagi dalam { $minutes } menit.
+}
+
+## Yang salah pada suatu isian
+
+fault-required = Wajib diisi.
+fault-too-short = Paling sedikit { $bound } karakter.
+fault-too-long = Paling banyak { $bound } karakter.
+fault-too-small = Paling sedikit { $bound }.
+fault-too-large = Paling banyak { $bound }.
+fault-not-allowed = Isian ini tidak dapat dipakai di sini.
+fault-invalid-format = Isian ini tidak dapat dibaca.
+fault-invalid-type = Jenis isian ini salah.
+fault-unknown-field = Isian ini tidak dikenal.
+fault-duplicate = Ini sudah ada.
+fault-not-found = Ini tidak ada.
+fault-insecure-url = Alamat harus diawali https.
+fault-blocked-address = Alamat ini tidak boleh dihubungi.
+
+## Masuk
+
+sign-in-title = Masuk
+sign-in-email = Surel
+sign-in-password = Kata sandi
+sign-in-submit = Masuk
+sign-in-wrong = Alamat surel atau kata sandi salah.
+sign-in-forgotten = Lupa kata sandi? Minta tautan sekali pakai kepada pemilik akun Anda atau pengelola layanan.
+
+link-title = Masuk ke { $tenant }
+link-words = Dengan tautan ini Anda masuk sebagai { $email }.
+link-submit = Masuk
+link-once = Berlaku sekali, sampai
+
+password-title = Pasang kata sandi
+password-words = Dengan kata sandi, lain kali Anda dapat masuk tanpa tautan.
+password-new = Kata sandi baru
+password-hint = 10 sampai 256 karakter. Beberapa kata yang hanya Anda rangkai sendiri mudah diingat dan sulit ditebak.
+password-submit = Pasang kata sandi
+password-later = Nanti saja
+password-wrong = Ini bukan kata sandi Anda.
+
+## Beranda
+
+home-title = Halo, { $name }
+home-no-password = Anda belum punya kata sandi. Tanpa kata sandi Anda memerlukan tautan baru setiap kali masuk.
+home-set-password = Pasang kata sandi
+home-balance = Saldo
+home-minutes = { $minutes ->
+   *[other] { $minutes } menit
+}
+home-no-key = Program Anda memerlukan kunci API untuk bekerja dengan akun ini. Belum ada satu pun.
+home-make-key = Buat kunci API
+
+## Agen
+
+nav-agents = Agen
+done-agent-made = Agen sudah dibuat. Sekarang beri nomor.
+done-agent-duplicated = Ini salinannya. Fungsinya sama, dan belum punya nomor.
+done-agent-deleted = Agen sudah dihapus.
+
+agents-title = Agen
+agents-words = Agen menjawab nomor telepon Anda dengan suara, salam pembuka, dan petunjuk yang Anda berikan.
+agents-none = Belum ada agen
+agents-none-words = Buat yang pertama. Anda dapat mencobanya begitu agen punya nomor.
+agents-make = Buat agen
+agents-new = Agen baru
+agents-make-submit = Buat agen
+agents-name = Nama
+agents-name-hint = Untuk Anda dan rekan kerja; penelepon tidak mendengarnya.
+agents-prompt = Petunjuk
+agents-prompt-hint = Siapa agen ini, apa yang diketahuinya, apa yang boleh dan tidak boleh dilakukannya. Tulis seperti kepada rekan kerja baru.
+agents-greeting = Salam pembuka
+agents-greeting-hint = Kalimat pertama yang didengar penelepon. Bila kosong, agen menyusunnya sendiri.
+agents-voice = Suara
+agents-voice-none = Tidak ada pilihan khusus
+agents-voice-puck = ceria
+agents-voice-charon = informatif
+agents-voice-kore = tegas
+agents-voice-fenrir = bersemangat
+agents-voice-aoede = santai
+agents-language = Bahasa
+agents-minutes = Panggilan terlama, dalam menit
+agents-minutes-hint = Dari 1 sampai 240. Setelah itu panggilan diakhiri.
+agents-tools = Alat
+agents-tools-hint = Apa yang boleh dilakukan agen selama panggilan.
+agents-tool-end = Mengakhiri panggilan
+agents-tool-transfer = Menyambungkan penelepon ke petugas
+agents-tool-function = Fungsi
+agents-escalation = Nomor petugas
+agents-escalation-hint = Tujuan penelepon disambungkan, dengan kode negara dan tanpa spasi, misalnya +6281234567890.
+agents-active = Aktif
+agents-active-hint = Agen yang dimatikan tidak menerima panggilan.
+agents-inactive = tidak aktif
+agents-inactive-words = Agen ini dimatikan: panggilan ke nomornya ditolak.
+agents-unreachable = Belum ada nomor yang menuju agen ini.
+agents-assign = Pilih agen untuk setiap nomor
+agents-numbers = Nomor telepon
+agents-no-number = belum ada nomor
+agents-and-more = dan { $count } lagi
+agents-more-numbers = dan lainnya
+agents-changed = Diubah
+agents-more = Salin atau hapus
+agents-duplicate = Duplikatkan
+agents-duplicate-hint = Duplikat punya pengaturan dan fungsi yang sama, tanpa nomor.
+agents-copy = (salinan)
+agents-delete = Hapus
+agents-delete-title = Hapus { $name }?
+agents-delete-functions = Fungsinya ikut terhapus:
+agents-delete-numbers = Nomor berikut menjadi tanpa agen, dan panggilan ke nomor itu ditolak sampai Anda memilih agen lain:
+agents-delete-calls = Panggilan yang sedang berlangsung berjalan sampai selesai, dan riwayat panggilan tetap ada.
+agents-delete-final = Ini tidak dapat dibatalkan.
+
+## Fungsi
+
+done-function-made = Fungsi sudah dibuat dan boleh dipakai agen. Uji sekarang.
+done-function-deleted = Fungsi sudah dihapus.
+
+functions-title = Fungsi
+functions-words = Selama panggilan, agen dapat bertanya kepada server Anda, misalnya apakah pesanan sudah dikirim. Jawabannya dipakai dalam percakapan.
+functions-none = Belum ada fungsi
+functions-none-words = Dengan fungsi, agen dapat mencari data di server Anda, atau meminta sesuatu dikerjakan, sambil berbicara.
+functions-make = Tambah fungsi
+functions-new = Fungsi baru
+functions-make-submit = Buat fungsi
+functions-name = Nama
+functions-name-hint = Huruf, angka, _ dan -, misalnya cek_pesanan.
+functions-description = Keterangan
+functions-description-hint = Apa gunanya dan kapan dipakai. Keterangan ini dibaca AI.
+functions-endpoint = Alamat
+functions-endpoint-hint = Tujuan permintaan di server Anda, misalnya https://toko.example.com/pesanan. Server harus menjawab dalam 5 detik dengan objek JSON.
+functions-method = Metode
+functions-parameters = Parameter
+functions-parameters-hint = Apa yang perlu diketahui AI sebelum bertanya, berupa JSON Schema bertipe object.
+functions-example = Contoh
+functions-place = Baris { $line }, kolom { $column }:
+functions-no-json = Mulai dari sini teks ini bukan JSON.
+functions-request = Permintaan
+functions-disabled = dimatikan
+functions-disabled-words = Agen tidak memakai fungsi ini: fungsi ini tidak dicentang di antara alat agen.
+functions-settings = Pengaturan
+functions-lately = 24 jam terakhir
+functions-since = Dalam panggilan sejak
+functions-calls = Pemanggilan
+functions-failures = Kegagalan
+functions-half = Separuhnya paling lama
+functions-nearly-all = 95% paling lama
+functions-slowest = Terlama
+functions-ms = { $ms } md
+functions-circuit-open = Alamat ini tidak menjawab beberapa kali terakhir, dan untuk sementara tidak dihubungi.
+functions-circuit-half-open = Alamat ini tidak menjawab beberapa kali terakhir. Pemanggilan berikutnya menentukan apakah alamat dihubungi lagi.
+functions-circuit-retry = Akan dicoba lagi pada
+functions-delete = Hapus
+functions-delete-title = Hapus { $name }?
+functions-delete-words = { $agent } tidak dapat memakainya lagi mulai panggilan berikutnya.
+functions-delete-calls = Panggilan yang sedang berlangsung tetap memakainya sampai selesai.
+functions-test = Uji
+functions-test-title = Uji { $name }
+functions-try = Coba
+functions-test-words = Server Anda benar-benar dihubungi, seperti dalam panggilan. Permintaan membawa X-Service-Test: true agar server Anda dapat membedakannya.
+functions-arguments = Argumen
+functions-arguments-hint = Apa yang akan diketahui AI, berupa JSON.
+functions-test-submit = Kirim permintaan
+functions-test-good = Berhasil. Jawaban datang dalam { $ms } md.
+functions-test-bad = Gagal setelah { $ms } md.
+functions-sent = Yang dikirim
+functions-not-sent = Ini tidak dikirim
+functions-signature = X-Service-Signature adalah sha256= diikuti HMAC-SHA256 dari isi permintaan apa adanya, dengan rahasia fungsi Anda sebagai kunci. Server Anda menghitung hal yang sama lalu membandingkan:
+functions-answer = Yang diterima
+functions-status = Status
+functions-no-body = Jawaban tidak punya isi.
+functions-told = Yang diberitahukan kepada AI
+functions-fault-timeout = Server tidak menjawab dalam 5 detik. Jawab lebih cepat, dan kerjakan yang lama setelahnya.
+functions-fault-connection = Server tidak dapat dihubungi. Apakah alamatnya benar, servernya berjalan, sertifikatnya berlaku?
+functions-fault-blocked = Alamat ini menuju jaringan yang tidak boleh dihubungi dari sini.
+functions-fault-status = Server menjawab dengan status selain 2xx. Lihat jawabannya di bawah.
+functions-fault-response = Jawabannya bukan objek JSON. Lihat di bawah.
+functions-fault-large = Jawabannya lebih dari 64 KiB. Kirim hanya yang diperlukan AI.
+functions-fault-arguments = Argumen tidak sesuai dengan parameter. Tidak ada yang dikirim.
+functions-fault-other = Saat ini tidak dapat dipanggil.
+
+## Nomor telepon
+
+nav-numbers = Nomor telepon
+done-number-assigned = Tersimpan. Berlaku mulai panggilan berikutnya ke nomor ini.
+
+numbers-title = Nomor telepon
+numbers-words = Agen mana yang menjawab bila ada yang menelepon. Nomor baru diberikan oleh pengelola layanan.
+numbers-none = Belum ada nomor
+numbers-none-words = Minta nomor kepada pengelola layanan.
+numbers-no-agents = Belum ada agen yang dapat menjawab.
+numbers-number = Nomor
+numbers-agent = Agen
+numbers-no-agent = Tanpa agen
+numbers-agent-of = Agen untuk { $number }
+numbers-save-of = Simpan agen untuk { $number }
+numbers-all-agents = Semua agen
+numbers-inactive = tidak aktif
+numbers-inactive-words = Nomor ini dimatikan pengelola. Panggilan ke nomor ini ditolak.
+numbers-unanswered = tanpa agen
+numbers-agent-inactive = agen tidak aktif
+
+## Akun Anda
+
+account-title = Akun Anda
+account-profile = Tentang Anda
+account-email = Surel
+account-name = Nama
+account-language = Bahasa
+account-language-browser = Sesuai peramban
+account-time-zone = Zona waktu
+account-mails-low-credit = Kirim surel bila saldo menipis
+account-mails-disabled-webhooks = Kirim surel bila webhook yang gagal dimatikan
+account-password = Kata sandi
+account-password-set = Pasang kata sandi
+account-password-old = Kata sandi sekarang
+account-password-new = Kata sandi baru
+account-password-change = Ubah kata sandi
+account-sessions = Tempat Anda sedang masuk
+account-session-browser = Peramban
+account-session-address = Alamat
+account-session-began = Sejak
+account-session-used = Terakhir dipakai
+account-session-this = yang ini
+account-session-unknown = Tidak dikenal
+account-everywhere-words = Ini mengakhiri semua sesi, termasuk yang ini, dan menarik kembali tautan sekali pakai yang belum digunakan.
+account-everywhere = Keluar dari semua perangkat
+
+## Anggota
+
+members-title = Anggota
+members-name = Nama
+members-email = Surel
+members-role = Peran
+members-role-of = Peran { $name }
+members-role-hint = Pemilik dapat melakukan segalanya. Pengamat melihat semuanya kecuali rahasia, dan tidak mengubah apa pun.
+members-owner = Pemilik
+members-viewer = Pengamat
+members-since = Sejak
+members-you = Anda
+members-no-password = belum punya kata sandi
+members-invite = Undang seseorang
+members-invite-submit = Undang
+members-email-taken = Alamat ini sudah dipakai seseorang. Setiap orang hanya dapat menjadi anggota satu akun.
+members-too-many = Satu akun paling banyak punya { $most } anggota. Hapus satu dahulu.
+members-link = Tautan baru
+members-link-of = Tautan baru untuk { $name }
+members-link-title = Tautan untuk anggota baru
+members-link-words = Teruskan lewat jalur yang hanya dibaca orang ini. Tautan berlaku sekali dalam 7 hari dan tidak ditampilkan lagi.
+members-remove = Hapus
+members-remove-of = Hapus { $name }
+members-remove-title = Hapus { $name }?
+members-remove-words = { $email } langsung dikeluarkan dari semua perangkat dan tidak dapat masuk lagi.
+members-remove-keys = Kunci API yang dibuat orang ini tetap berlaku.
+members-last-owner = Pemilik terakhir tetap tinggal. Jadikan orang lain pemilik dahulu.
+
+## Kunci API
+
+keys-title = Kunci API
+keys-words = Dengan kunci, program Anda dapat melakukan semua yang dapat dilakukan akun ini. Beri setiap program kuncinya sendiri.
+keys-none = Belum ada kunci
+keys-none-words = Buat satu untuk program pertama yang akan bekerja dengan akun ini.
+keys-make = Buat kunci
+keys-name = Nama
+keys-name-hint = Apa yang memakainya, misalnya "Kasir Bandung".
+keys-make-submit = Buat kunci
+keys-too-many = Satu akun paling banyak punya { $most } kunci yang berlaku. Cabut satu dahulu.
+keys-key = Kunci
+keys-begins = Diawali
+keys-state = Keadaan
+keys-in-force = berlaku
+keys-is-revoked = dicabut
+keys-made = Dibuat
+keys-made-by = Dibuat oleh
+keys-by-operator = pengelola
+keys-by-former = mantan anggota
+keys-used = Terakhir dipakai
+keys-never-used = belum pernah
+keys-all = Semua kunci
+keys-once = Salin kunci sekarang. Kunci tidak ditampilkan lagi.
+keys-once-words = Simpan di tempat yang hanya dapat dibaca program Anda. Siapa pun yang memegangnya dapat melakukan semua yang dapat dilakukan akun ini.
+keys-try = Coba:
+keys-line = Baris perintah yang memakai kunci
+keys-revoke = Cabut
+keys-revoke-of = Cabut { $name }
+keys-revoke-title = Cabut { $name }?
+keys-revoke-words = Program dengan kunci ini ditolak mulai permintaan berikutnya:
+keys-revoke-final = Ini tidak dapat dibatalkan. Beri program itu kunci lain dahulu.
+keys-revoked = Kunci yang dicabut
+keys-revoked-at = Dicabut
+
+## Rahasia fungsi
+
+secret-title = Rahasia fungsi
+secret-words = Rahasia ini menandatangani permintaan yang dikirim panggilan ke fungsi Anda. Dengan itu server Anda memeriksa bahwa permintaan berasal dari kami.
+secret-shown = Salin sekarang. Untuk melihatnya lagi Anda akan ditanya kata sandi.
+secret-owners = Hanya pemilik yang melihat rahasia ini.
+secret-show = Tampilkan rahasia
+secret-no-password = Pasang kata sandi dahulu: Anda akan ditanya di sini.
+secret-password = Kata sandi Anda
+secret-rotate = Ganti rahasia
+secret-rotate-hint = Lakukan ini bila rahasia dilihat orang yang tidak berhak.
+secret-rotate-submit = Ganti
+secret-rotate-title = Ganti rahasia fungsi?
+secret-rotate-words = Mulai sekarang permintaan ke fungsi Anda ditandatangani dengan rahasia baru. Server yang hanya tahu rahasia lama menolaknya sampai Anda memberi tahu yang baru: sampai saat itu fungsi gagal dalam panggilan.
+secret-rotate-final = Rahasia lama tidak kembali.
+
+## Webhook
+
+nav-webhooks = Webhook
+nav-credits = Saldo
+nav-audit = Catatan audit
+
+done-webhook-made = Webhook sudah dibuat. Salin rahasianya di bawah ini.
+done-webhook-enabled = Webhook sudah dinyalakan. Yang menunggu sekarang dikirim.
+done-webhook-disabled = Webhook sudah dimatikan.
+done-webhook-tested = Contoh sudah dikirim. Hasilnya ada di bawah ini.
+done-webhook-rotated = Rahasia sudah diganti. Salin yang baru di bawah ini.
+done-webhook-deleted = Webhook sudah dihapus.
+done-recovered = Yang gagal dalam rentang waktu itu sedang dikirim ulang.
+done-nothing-recovered = Tidak ada yang gagal dalam rentang waktu itu, jadi tidak ada yang dikirim ulang.
+done-resent = Sedang dikirim ulang. Muat ulang halaman untuk melihat hasilnya.
+
+webhooks-title = Webhook
+webhooks-words = Webhook langsung memberi tahu program Anda bila sesuatu terjadi, misalnya panggilan selesai.
+webhooks-none = Belum ada webhook
+webhooks-none-words = Buat satu agar program Anda diberi tahu tentang panggilan dan saldo yang menipis.
+webhooks-make = Webhook baru
+webhooks-make-words = Berikan alamat tempat program Anda menunggu, lalu pilih apa yang diberitahukan kepadanya.
+webhooks-make-submit = Buat webhook
+webhooks-too-many = Satu akun paling banyak punya { $most } webhook. Hapus satu dahulu.
+webhooks-url = Alamat
+webhooks-url-hint = Diawali https://, misalnya https://example.com/hooks/dikala.
+webhooks-events = Peristiwa
+webhooks-events-hint = Hanya yang Anda centang yang dikirim.
+webhooks-all-events = Semua peristiwa
+webhooks-state = Keadaan
+webhooks-on = menyala
+webhooks-off = mati
+webhooks-disabled = kami matikan
+webhooks-failing = sedang gagal
+webhooks-off-words = Webhook ini mati: tidak ada yang dikirim ke sana.
+webhooks-disabled-words = Kami mematikan webhook ini: tidak ada yang dikirim ke sana.
+webhooks-enable-words = Bila server Anda sudah siap kembali, nyalakan webhook. Yang menunggu akan dikirim. Untuk yang terjadi selama webhook mati tidak ada pengiriman: lihat di daftar panggilan.
+webhooks-enable = Nyalakan
+webhooks-disable = Matikan
+webhooks-reason-gone = Server Anda menjawab 410 Gone, artinya server tidak mau menerima apa pun lagi.
+webhooks-reason-failing = Sepuluh pengiriman berturut-turut gagal selama lima hari, tanpa satu pun yang sampai.
+webhooks-failing-words = Server Anda tidak menerima apa pun sejak
+webhooks-failing-count = { $count ->
+    [0] Yang gagal dicoba lagi. Setelah sepuluh pengiriman menyerah selama lima hari, kami mematikan webhook ini.
+   *[other] { $count } pengiriman sudah menyerah. Setelah sepuluh berturut-turut selama lima hari, kami mematikan webhook ini.
+}
+webhooks-day = Sehari terakhir
+webhooks-attempts = Percobaan per jam
+webhooks-hour = Jam
+webhooks-arrived = sampai
+webhooks-tried-again = gagal dan dicoba lagi
+webhooks-given-up = menyerah
+webhooks-made = Dibuat
+webhooks-settings = Pengaturan
+webhooks-secret = Rahasia
+webhooks-secret-hint = Rahasia dibuatkan untuk Anda dan ditampilkan di halaman berikutnya, satu kali saja. Dengan itu server Anda memeriksa bahwa peristiwa berasal dari kami.
+webhooks-secret-once = Salin rahasia sekarang. Rahasia tidak ditampilkan lagi.
+webhooks-secret-words = Rahasia ini menandatangani yang kami kirim (X-Service-Signature). Simpan di tempat yang hanya dapat dibaca server Anda.
+webhooks-secret-standard = Untuk pustaka Standard Webhooks, rahasia ditulis seperti ini:
+webhooks-old-secret = Rahasia lama ikut menandatangani sampai
+webhooks-test = Kirim uji coba
+webhooks-rotate = Ganti rahasia
+webhooks-rotate-title = Ganti rahasia?
+webhooks-rotate-words = X-Service-Signature langsung dibuat dengan rahasia baru. Server yang memeriksanya dan hanya tahu rahasia lama akan menolak peristiwa sampai Anda memberi tahu yang baru. Sementara itu pengiriman dicoba lagi.
+webhooks-rotate-standard = { $hours ->
+   *[other] webhook-signature membawa kedua tanda tangan selama { $hours } jam.
+}
+webhooks-rotate-submit = Ganti
+webhooks-recover = Kirim ulang yang gagal
+webhooks-recover-title = Kirim ulang yang gagal
+webhooks-recover-words = Semua pengiriman yang dibuat atau menyerah dalam rentang waktu ini, dan gagal, dikirim ulang mulai dari yang tertua. Server Anda mungkin menerima peristiwa yang sama dua kali.
+webhooks-recover-since = Dari
+webhooks-recover-until = Sampai
+webhooks-recover-until-hint = Bila dikosongkan: sampai sekarang.
+webhooks-recover-submit = Kirim ulang
+webhooks-recover-too-many = Sudah cukup banyak yang sedang dikirim ulang. Coba lagi setelah selesai.
+webhooks-delete = Hapus
+webhooks-delete-title = Hapus webhook ini?
+webhooks-delete-words = Tidak ada lagi yang dikirim ke alamat ini. Yang masih menunggu untuk dikirim dibatalkan.
+webhooks-delete-final = Ini tidak dapat dibatalkan.
+
+events-call-started = ada panggilan masuk
+events-call-answered = agen menjawab
+events-call-ended = panggilan selesai, dengan lama, sebab, dan biayanya
+events-call-transcript = ringkasan percakapan sudah ada
+events-credits-low = menit Anda menipis
+events-function-called = agen memakai salah satu fungsi Anda
+
+## Pengiriman
+
+deliveries-title = Pengiriman
+deliveries-one = Pengiriman { $event }
+deliveries-filter = Pengiriman yang mana
+deliveries-all = Semua
+deliveries-pending = menunggu
+deliveries-succeeded = sampai
+deliveries-failed = gagal
+deliveries-none = Tidak ada pengiriman di sini
+deliveries-none-words = Bila terjadi sesuatu yang diberitahukan ke webhook ini, pengirimannya tercantum di sini. Kirim uji coba untuk melihat satu.
+deliveries-event = Peristiwa
+deliveries-status = Status
+deliveries-attempts = Percobaan
+deliveries-made = Dibuat
+deliveries-next = Percobaan berikutnya
+deliveries-over = Selesai
+deliveries-id = Id
+deliveries-test = uji coba
+deliveries-webhook = Webhook
+deliveries-webhook-gone = sudah dihapus
+deliveries-call = Panggilan
+deliveries-resend = Kirim ulang
+deliveries-no-attempt = Belum ada yang dikirim.
+deliveries-last-attempts = { $count } percobaan terakhir:
+deliveries-attempt = Percobaan
+deliveries-outcome = Hasil
+deliveries-took = Lama
+deliveries-answer = Jawaban
+deliveries-answer-show = Tampilkan
+deliveries-answer-empty = kosong
+deliveries-error-dns = nama tidak ditemukan
+deliveries-error-blocked = alamat tidak diizinkan
+deliveries-error-connect = tidak tersambung
+deliveries-error-tls = sambungan aman gagal
+deliveries-error-timeout = terlalu lambat
+deliveries-error-reset = sambungan terputus
+deliveries-error-invalid = bukan jawaban HTTP
+deliveries-error-busy = tidak dikirim: kami sedang sibuk
+deliveries-request = Yang dikirim
+deliveries-headers = Header
+deliveries-header = Header
+deliveries-value = Nilai
+deliveries-signed-now = Seperti pada percobaan terakhir; tanda tangannya dari rahasia yang sekarang.
+deliveries-not-signed = Seperti pada percobaan terakhir, tanpa tanda tangan.
+deliveries-body = Isi
+deliveries-body-gone = Isi pengiriman ini tidak disimpan lagi.
+
+## Saldo
+
+credits-title = Saldo
+credits-balance = Saldo
+credits-held = Ditahan untuk panggilan
+credits-used = Terpakai
+credits-purchased = Dibeli
+credits-held-words = Menit yang ditahan untuk panggilan yang sedang berlangsung masih termasuk dalam saldo.
+credits-low-words = { $minutes ->
+   *[other] Anda diperingatkan bila sisa saldo kurang dari { $minutes } menit.
+}
+credits-per-day = Menit terpakai per hari
+credits-day = Hari
+credits-movements = Mutasi
+credits-none = Belum ada mutasi
+credits-none-words = Pembelian dan menit panggilan tercantum di sini. Mintalah menit kepada pengelola layanan.
+credits-when = Waktu
+credits-kind = Jenis
+credits-minutes = Menit
+credits-after = Saldo sesudahnya
+credits-what-for = Keterangan
+credits-call = Panggilan
+credits-csv = Unduh semua sebagai CSV
+credits-purchase = pembelian
+credits-usage = panggilan
+credits-refund = pengembalian
+credits-adjustment = koreksi
+credits-bonus = bonus
+
+## Catatan audit
+
+audit-title = Catatan audit
+audit-words = Siapa mengubah apa di akun ini, kapan, dan dari mana.
+audit-none = Tidak ada catatan
+audit-none-words = Tidak ada yang diubah, atau tidak ada yang cocok dengan saringan ini.
+audit-who = Siapa
+audit-what = Apa
+audit-on-what = Pada apa
+audit-when = Kapan
+audit-where = Dari mana
+audit-from = Dari
+audit-to = Sampai
+audit-filter = Saring
+audit-filter-submit = Tampilkan
+audit-filter-none = Tampilkan semua
+audit-anybody = Siapa saja
+audit-anything = Apa saja
+audit-key = Kunci: { $name }
+audit-operator = Pengelola
+audit-cli = Pengelola, lewat baris perintah
+audit-former = mantan anggota
+audit-csv = Unduh sebagai CSV
+audit-agent-create = Agen dibuat
+audit-agent-update = Agen diubah
+audit-agent-delete = Agen dihapus
+audit-function-create = Fungsi dibuat
+audit-function-update = Fungsi diubah
+audit-function-delete = Fungsi dihapus
+audit-webhook-create = Webhook dibuat
+audit-webhook-update = Webhook diubah
+audit-webhook-delete = Webhook dihapus
+audit-webhook-rotate-secret = Rahasia webhook diganti
+audit-webhook-recover = Pengiriman yang gagal dikirim ulang
+audit-delivery-resend = Pengiriman dikirim ulang
+audit-call-hangup = Panggilan diakhiri secara manual
+audit-call-transfer = Panggilan dialihkan secara manual
+audit-call-erase = Panggilan dihapus isinya
+audit-number-create = Nomor telepon ditambahkan
+audit-number-update = Nomor telepon diubah
+audit-number-assign = Nomor telepon diberikan kepada agen
+audit-number-delete = Nomor telepon dihapus
+audit-key-create = Kunci API dibuat
+audit-key-revoke = Kunci API dicabut
+audit-function-secret-show = Rahasia fungsi ditampilkan
+audit-function-secret-rotate = Rahasia fungsi diganti
+audit-credit-add = Saldo ditambahkan
+audit-tenant-create = Akun dibuat
+audit-tenant-update = Akun diubah
+audit-tenant-suspend = Akun ditangguhkan
+audit-tenant-resume = Akun dipulihkan
+audit-bridge-create = Jembatan telepon dibuat
+audit-bridge-revoke = Jembatan telepon dicabut
+
+## Gambar
+
+chart-table = Angka dalam tabel
+chart-nothing = Belum ada apa-apa dalam kurun ini.
+chart-words = Seluruhnya { $all }; terbanyak pada { $when }: { $most }.
+
+## Beranda: bagaimana jalannya
+
+home-next = Langkah berikutnya
+home-step-agent = Buat agen pertama Anda: beri nama, jelaskan tugasnya, dan pilih suaranya.
+home-step-number = Anda belum punya nomor telepon. Mintalah kepada pengelola layanan; nomor akan muncul di halaman Nomor telepon.
+home-step-assign = Pilih agen yang menjawab nomor telepon Anda.
+home-step-minutes = Anda belum punya menit. Mintalah kepada pengelola layanan; sampai saat itu panggilan ditolak.
+home-step-call = Semuanya siap. Telepon { $number } dan bicaralah dengan agen Anda.
+home-make-agent = Buat agen
+home-assign-agent = Pilih agen
+home-attention = Perlu perhatian
+home-no-credit = Menit sudah habis. Panggilan ditolak.
+home-low-credit = { $minutes ->
+   *[other] Hanya tersisa { $minutes } menit.
+}
+home-see-credits = Lihat kredit
+home-webhook-disabled = Webhook { $url } terlalu lama gagal dan sudah dimatikan.
+home-webhook-failing = Pengiriman ke webhook { $url } gagal. Pengiriman dicoba lagi.
+home-see-webhook = Lihat webhook
+home-function-failing = Fungsi { $name } gagal { $failed } kali dalam panggilan terakhirnya.
+home-see-function = Lihat fungsi
+home-number-without-agent = Tidak ada agen yang menjawab { $number }. Panggilan ke nomor itu ditolak.
+home-today = Hari ini
+home-calls = Panggilan
+home-answered = Terjawab
+home-used = Menit terpakai
+home-running = { $calls } sedang berlangsung
+home-lasts = { $days ->
+   *[other] cukup untuk sekitar { $days } hari dengan laju minggu terakhir
+}
+home-lasts-hours = cukup untuk kurang dari sehari dengan laju minggu terakhir
+home-lasts-year = cukup untuk lebih dari setahun dengan laju minggu terakhir
+home-lasts-unknown = tidak ada yang terpakai minggu terakhir
+home-per-hour = Panggilan per jam
+home-hour = Jam
+home-series-answered = terjawab
+home-series-missed = tidak terjawab
+home-latest = Panggilan terakhir
+home-all-calls = Semua panggilan
+
+## Panggilan
+
+calls-title = Panggilan
+calls-one-title = Panggilan
+calls-csv = Unduh sebagai CSV
+calls-filter = Saring
+calls-filter-submit = Tampilkan
+calls-filter-none = Tampilkan semua panggilan
+calls-any = Semua
+calls-state = Keadaan
+calls-from = Dari tanggal
+calls-to = Sampai tanggal
+calls-agent = Agen
+calls-number = Nomor telepon
+calls-caller = Penelepon
+calls-when = Mulai
+calls-answered-by = Agen dan nomor
+calls-talk = Bicara
+calls-newest = Ke yang terbaru
+calls-none = Belum ada panggilan
+calls-none-words = Panggilan muncul di sini dengan sendirinya begitu seseorang menelepon salah satu nomor Anda.
+calls-none-link = Langkah berikutnya
+calls-none-found = Tidak ada panggilan seperti itu
+calls-none-found-words = Ubah saringannya, atau lepaskan.
+calls-agent-gone = agen yang sudah dihapus
+calls-agent-none = tanpa agen
+calls-erased = dihapus
+calls-ringing = berdering
+calls-answered = berlangsung
+calls-ended = selesai
+calls-dropped = terputus
+calls-failed = gagal
+calls-seconds = { $seconds } dtk
+calls-minutes-seconds = { $minutes } mnt { $seconds } dtk
+calls-milliseconds = { $ms } md
+
+calls-reason-normal = telepon ditutup
+calls-reason-transferred = penelepon disambungkan ke petugas
+calls-reason-max-duration = batas lama panggilan agen tercapai
+calls-reason-credits-exhausted = menit habis terpakai
+calls-reason-requested = Anda mengakhirinya
+calls-reason-operator = pengelola layanan mengakhirinya
+calls-reason-abandoned = penelepon menutup saat masih berdering
+calls-reason-media-lost = suara terputus
+calls-reason-ai-error = AI mengalami gangguan
+calls-reason-bridge-lost = sistem telepon tidak memberi tanda apa pun
+calls-reason-answer-timeout = tidak ada yang menjawab pada waktunya
+calls-reason-bridge-error = sistem telepon mengalami gangguan
+calls-reason-rejected = sistem telepon menolak panggilan
+calls-reason-no-agent = nomor itu tidak punya agen
+calls-reason-agent-inactive = agen dinonaktifkan
+calls-reason-number-inactive = nomor dinonaktifkan
+calls-reason-insufficient-credits = tidak ada menit tersisa
+calls-reason-concurrency-limit = terlalu banyak panggilan sekaligus
+calls-reason-tenant-suspended = akun ditangguhkan
+
+calls-by-caller = oleh penelepon
+calls-by-agent = oleh agen
+calls-by-bridge = oleh sistem telepon
+calls-by-tenant = oleh Anda
+calls-by-operator = oleh pengelola layanan
+calls-by-system = oleh layanan
+
+calls-said-caller = Penelepon
+calls-said-agent = Agen
+calls-said-tool = Alat
+
+calls-duration = Lama
+calls-of-it-talk = ({ $talk } bicara)
+calls-running-for = { $minutes ->
+    [0] sejak kurang dari semenit
+   *[other] sejak { $minutes } menit
+}
+calls-minutes = Menit
+calls-minutes-used = { $used } terpakai
+calls-minutes-held = { $held } dicadangkan
+calls-ai-cost = Biaya AI
+calls-metadata = Metadata
+calls-id = Id
+calls-version = versi { $version }
+calls-timeline = Yang terjadi
+calls-rang = Panggilan masuk
+calls-was-answered = Agen menjawab
+calls-over = Panggilan berakhir
+calls-summary = Ringkasan
+calls-function = Fungsi
+calls-function-ok = menjawab
+calls-arguments = Argumen
+calls-result = Hasil
+calls-cut = Hanya awal panggilan ini yang ditampilkan. Selengkapnya ada di API.
+calls-deliveries = Dikabarkan ke webhook
+calls-delivery-pending = menunggu
+calls-delivery-succeeded = terkirim
+calls-delivery-failed = gagal
+calls-webhook-gone = webhook yang sudah dihapus
+calls-attempts = { $count ->
+   *[other] { $count } percobaan
+}
+calls-next-attempt = berikutnya
+calls-live = langsung
+
+calls-hangup = Akhiri panggilan
+calls-hangup-title = Akhiri panggilan ini?
+calls-hangup-words = Penelepon diputus dalam beberapa detik, di tengah kalimat sekalipun.
+calls-transfer = Alihkan
+calls-transfer-title = Alihkan panggilan ini
+calls-transfer-to = Ke nomor
+calls-transfer-hint = Nomor telepon dengan + dan kode negara. Penelepon disambungkan ke nomor itu, dan agen keluar dari panggilan.
+calls-erase = Hapus data
+calls-erase-title = Hapus semua yang mengenali orang dari panggilan ini?
+calls-erase-words = Nomor penelepon, transkrip dan ringkasannya, argumen dan hasil fungsi, serta metadata dihapus, juga dari peristiwa yang disimpan. Pengiriman yang menunggu dibatalkan.
+calls-erase-stays = Kapan panggilan terjadi dan berapa biayanya tetap tersimpan. Yang sudah diterima server Anda menjadi tanggungan Anda untuk dihapus.
+calls-erase-final = Ini tidak dapat dibatalkan.
+calls-is-over = Panggilan sudah berakhir.
+calls-still-runs = Panggilan masih berlangsung. Akhiri dahulu.

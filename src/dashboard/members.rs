@@ -1,0 +1,298 @@
+//! The people of a tenant: who is there, inviting, roles, removing.
+
+use actix_web::HttpResponse;
+use dikala_entities::{Email, Role, Secret, UserId};
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{
+    components::{Field, Question, Tone, badge, copyable, fields, notice, post, submit, table},
+    form::{self, Fields, Filled, Shape, Typed},
+    layout,
+    view::Visit,
+};
+use crate::{
+    admin::{
+        AdminError,
+        users::{self, Draft, INVITATION_MS, UserView},
+    },
+    http::{
+        error::ApiError,
+        extract::{BlankRule, Id, Parsed, text, word},
+        field::{Fault, FieldCode, FieldError},
+    },
+};
+
+const PATH: &str = "/dashboard/settings/members";
+const FIELDS: &Fields = &[
+    ("email", Shape::Text),
+    ("name", Shape::Text),
+    ("role", Shape::Text),
+];
+const NAME_CHARS_MAX: usize = 120;
+/// People of one tenant.
+const MEMBERS_MAX: usize = 100;
+/// The note with the link of somebody who was invited.
+const LINK_NOTE: &str = "invitation";
+
+/// `GET /dashboard/settings/members`
+pub async fn list(visit: Visit) -> Result<HttpResponse, ApiError> {
+    let link = visit.take_note(LINK_NOTE).await?;
+    let content = content(&visit, link.as_ref(), &invitation()).await?;
+    Ok(layout::page(&visit, &visit.t("members-title"), content))
+}
+
+/// The form as it is before anything was typed.
+fn invitation() -> Filled {
+    Filled::with([("role", Role::Viewer.as_str())])
+}
+
+async fn content(
+    visit: &Visit,
+    link: Option<&Secret>,
+    filled: &Filled,
+) -> Result<Markup, ApiError> {
+    let people = users::list(visit.store(), visit.tenant()).await?;
+    let owners = people
+        .iter()
+        .filter(|person| person.role == Role::Owner)
+        .count();
+    let mut columns = ["members-name", "members-role", "members-since"]
+        .map(|id| visit.t(id))
+        .to_vec();
+    if visit.is_owner() {
+        columns.push(String::new());
+    }
+    let rows = people
+        .iter()
+        .map(|person| row(visit, person, owners))
+        .collect();
+    Ok(html! {
+        @if let Some(link) = link {
+            (notice(Tone::Good, html! {
+                p { strong { (visit.t("members-link-title")) } }
+                p { (visit.t("members-link-words")) }
+                (copyable(visit, "link", &visit.t("members-link-title"), link.expose()))
+            }))
+        }
+        (table(visit, &visit.t("members-title"), &columns, rows))
+        @if visit.is_owner() {
+            section aria-labelledby="invite" {
+                h2 #invite { (visit.t("members-invite")) }
+                (post(visit, PATH, html! {
+                    (fields(visit, filled, &[
+                        Field::email("email", visit.t("members-email")),
+                        Field::text("name", visit.t("members-name")),
+                        Field::select("role", visit.t("members-role"), roles(visit)).hint(visit.t("members-role-hint")),
+                    ]))
+                    (submit(&visit.t("members-invite-submit")))
+                }))
+            }
+        }
+    })
+}
+
+fn role_name(visit: &Visit, role: Role) -> String {
+    match role {
+        Role::Owner => visit.t("members-owner"),
+        Role::Viewer => visit.t("members-viewer"),
+    }
+}
+
+fn roles(visit: &Visit) -> Vec<(String, String)> {
+    let named = |role: &Role| (role.as_str().to_owned(), role_name(visit, *role));
+    Role::ALL.iter().map(named).collect()
+}
+
+fn row(visit: &Visit, person: &UserView, owners: usize) -> Vec<Markup> {
+    let is_me = person.id == visit.person().id;
+    let is_last_owner = person.role == Role::Owner && owners == 1;
+    let who = html! {
+        strong { (person.name) }
+        @if is_me { " " (badge(Tone::Plain, &visit.t("members-you"))) }
+        @if !person.has_password { " " (badge(Tone::Warning, &visit.t("members-no-password"))) }
+        br; span.muted { (person.email) }
+    };
+    let mut cells = vec![
+        who,
+        role_cell(visit, person, is_last_owner),
+        visit.time(person.created_at),
+    ];
+    if visit.is_owner() {
+        cells.push(html! {
+            div.row {
+                @if !person.has_password && !is_me {
+                    (post(visit, &format!("{PATH}/{}/link", person.id), html! {
+                        button.secondary type="submit" aria-label=(visit.tn("members-link-of", &[("name", person.name.as_str().into())])) {
+                            (visit.t("members-link"))
+                        }
+                    }))
+                }
+                @if !is_last_owner {
+                    a.button.secondary href={ (PATH) "/" (person.id) "/remove" }
+                        aria-label=(visit.tn("members-remove-of", &[("name", person.name.as_str().into())])) {
+                        (visit.t("members-remove"))
+                    }
+                }
+            }
+        });
+    }
+    cells
+}
+
+fn role_cell(visit: &Visit, person: &UserView, is_last_owner: bool) -> Markup {
+    if !visit.is_owner() || is_last_owner {
+        return html! { (role_name(visit, person.role)) };
+    }
+    let label = visit.tn("members-role-of", &[("name", person.name.as_str().into())]);
+    post(
+        visit,
+        &format!("{PATH}/{}/role", person.id),
+        html! {
+            div.row {
+                select name="role" aria-label=(label) {
+                    @for (value, name) in roles(visit) {
+                        option value=(value) selected[value == person.role.as_str()] { (name) }
+                    }
+                }
+                button.secondary type="submit" { (visit.t("page-save")) }
+            }
+        },
+    )
+}
+
+fn email(value: &Value) -> Parsed<Email> {
+    let given = value.as_str().unwrap_or_default();
+    if given.trim().is_empty() {
+        return Err(Fault::new(FieldCode::Required, "is required").into());
+    }
+    let parsed = given.parse::<Email>();
+    parsed.map_err(|error| Fault::new(FieldCode::InvalidFormat, error.to_string()).into())
+}
+
+fn read(typed: &Typed) -> Result<Draft, ApiError> {
+    form::read(typed, FIELDS)?.read(&[], |form| {
+        let email = form.required("email", None, email);
+        let name = form.required("name", None, text(1, NAME_CHARS_MAX, BlankRule::Trim));
+        let role = form.required("role", None, word("a role"));
+        Some(Draft {
+            email: email?,
+            name: name?,
+            role: role?,
+        })
+    })
+}
+
+/// `POST /dashboard/settings/members`
+pub async fn invite(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError> {
+    let made = match read(&typed) {
+        Ok(draft) => make(&visit, draft).await,
+        Err(error) => Err(error),
+    };
+    match made {
+        Ok(()) => Ok(visit.see(PATH, "done-invited")),
+        Err(error) => {
+            let filled = Filled::again(typed, error)?;
+            let content = content(&visit, None, &filled).await?;
+            Ok(layout::refused(&visit, &visit.t("members-title"), content))
+        }
+    }
+}
+
+async fn make(visit: &Visit, draft: Draft) -> Result<(), ApiError> {
+    let refused = |code, message: String| {
+        let mut fault = FieldError::new("email", code, "");
+        fault.message = message;
+        ApiError::field(fault)
+    };
+    if users::list(visit.store(), visit.tenant()).await?.len() >= MEMBERS_MAX {
+        let many = [("most", MEMBERS_MAX.into())];
+        return Err(refused(
+            FieldCode::TooLarge,
+            visit.tn("members-too-many", &many),
+        ));
+    }
+    let made = users::create(
+        visit.store(),
+        visit.tenant(),
+        draft,
+        INVITATION_MS,
+        visit.now(),
+    );
+    let made = made.await.map_err(|error| match error {
+        AdminError::Refused(_) => refused(FieldCode::Duplicate, visit.t("members-email-taken")),
+        error => error.into(),
+    })?;
+    let url = Secret::new(made.at(visit.base()).url);
+    visit.leave_note(LINK_NOTE, &url).await
+}
+
+/// `POST /dashboard/settings/members/{id}/link`: for who was invited and has not been here yet. For anybody else it would be a
+/// way to act under the name of that person.
+pub async fn link(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
+    let person = users::find(visit.store().reader(), Some(visit.tenant()), id.0).await?;
+    if person.password_hash.is_some() {
+        return Ok(visit.see(PATH, "done-has-password"));
+    }
+    let made = users::link(visit.store(), person.id, INVITATION_MS, visit.now()).await?;
+    let url = Secret::new(made.at(visit.base()).url);
+    visit.leave_note(LINK_NOTE, &url).await?;
+    Ok(visit.see(PATH, "done-link-made"))
+}
+
+/// `POST /dashboard/settings/members/{id}/role`
+pub async fn change_role(
+    visit: Visit,
+    id: Id<UserId>,
+    typed: Typed,
+) -> Result<HttpResponse, ApiError> {
+    let form = form::read(&typed, &[("role", Shape::Text)])?;
+    let role: Role = form.read(&[], |form| form.required("role", None, word("a role")))?;
+    let changed = users::change_role(visit.store(), visit.tenant(), id.0, role, visit.now());
+    answer(&visit, changed.await, "done-role-changed").await
+}
+
+/// `GET /dashboard/settings/members/{id}/remove`
+pub async fn ask_remove(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
+    let person = users::find(visit.store().reader(), Some(visit.tenant()), id.0).await?;
+    let title = visit.tn(
+        "members-remove-title",
+        &[("name", person.name.as_str().into())],
+    );
+    let question = Question {
+        path: &format!("{PATH}/{}/remove", person.id),
+        consequences: html! {
+            p { (visit.tn("members-remove-words", &[("email", person.email.to_string().into())])) }
+            p { (visit.t("members-remove-keys")) }
+        },
+        yes: visit.t("members-remove"),
+        back: PATH,
+    };
+    Ok(layout::page(&visit, &title, question.show(&visit)))
+}
+
+/// `POST /dashboard/settings/members/{id}/remove`
+pub async fn remove(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
+    let removed = users::remove_member(visit.store(), visit.tenant(), id.0).await;
+    answer(&visit, removed, "done-member-removed").await
+}
+
+/// The list again, which says what happened, or that the last owner stays.
+async fn answer(
+    visit: &Visit,
+    changed: Result<UserView, AdminError>,
+    done: &'static str,
+) -> Result<HttpResponse, ApiError> {
+    match changed {
+        Ok(_) => Ok(visit.see(PATH, done)),
+        Err(AdminError::Refused(_)) => {
+            let list = content(visit, None, &invitation()).await?;
+            let content = html! {
+                (notice(Tone::Bad, html! { p role="alert" { (visit.t("members-last-owner")) } }))
+                (list)
+            };
+            Ok(layout::refused(visit, &visit.t("members-title"), content))
+        }
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,284 @@
+//! The tenant's dashboard: pages that are made on the server and work without a script.
+//!
+//! Pages are written with maud: markup that the compiler checks stands in the function that has the data, so that a page is read
+//! in one place, a loop is a loop, and a field that was renamed does not compile. Files of templates beside the code (askama) would
+//! be two places for each page, and a second language for conditions.
+//!
+//! # How to add a page
+//!
+//! 1. A file of its own here, with a handler for each line in [`PAGES`]:
+//!
+//!    ```text
+//!    pub async fn list(visit: Visit) -> Result<HttpResponse, ApiError> {
+//!        let rows = …;                                         // every read begins with visit.tenant()
+//!        Ok(layout::page(&visit, &visit.t("things-title"), html! { … }))
+//!    }
+//!
+//!    const FIELDS: &Fields = &[("name", Shape::Text), ("isActive", Shape::Switch)];
+//!
+//!    pub async fn create(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError> {
+//!        let made = match form::body(&typed, FIELDS) {
+//!            Ok(body) => things::create(visit.caller(), visit.services(), body).await,   // the API's own handler
+//!            Err(error) => Err(error),
+//!        };
+//!        match made {
+//!            Ok(_) => Ok(visit.see("/dashboard/things", "done-thing-made")),
+//!            Err(error) => Ok(layout::refused(&visit, &title, form(&visit, &Filled::again(typed, error)?))),
+//!        }
+//!    }
+//!    ```
+//!
+//!    [`Visit`](view::Visit) is who looks, in which language and zone; [`Typed`](form::Typed) what was typed; path ids are read
+//!    with [`Id`](crate::http::extract::Id). An `ApiError` that is given back becomes a page ([`errors`]). What may be shown once
+//!    goes through [`Visit::leave_note`](view::Visit::leave_note).
+//! 2. Its lines in [`PAGES`]: a `post` is for owners unless it says otherwise, a `get` for everybody who is signed in. A question
+//!    before an act is a `get` of the same path. Who is not signed in, viewers, foreign posts and missing ids are answered before
+//!    the handler.
+//! 3. Its line in the navigation ([`layout`]), its messages in both files of `locales/`, and a story in `tests/it/dashboard/`.
+//!
+//! [`components`] has what pages are made of; [`components::fields`] shows the fields of a form below all that is wrong with them. Neither script nor style may stand in a page: the policy forbids it.
+
+mod account;
+mod agent_form;
+mod agents;
+mod assets;
+mod audit;
+mod calls;
+mod charts;
+pub mod components;
+mod credits;
+pub mod cross_site;
+mod csv;
+mod deliveries;
+mod enter;
+mod errors;
+mod faults;
+pub mod form;
+pub mod format;
+mod function_form;
+mod function_secret;
+mod function_trial;
+mod functions;
+mod home;
+mod i18n;
+mod json_text;
+mod keys;
+pub mod kit;
+pub mod lang;
+pub mod layout;
+mod link;
+mod members;
+mod numbers;
+mod password;
+mod pretty;
+mod prove;
+pub mod session;
+mod sign_in;
+mod throttle;
+pub mod view;
+mod webhook;
+mod webhooks;
+
+use actix_web::{
+    Route,
+    http::Method,
+    middleware::from_fn,
+    web::{self, ServiceConfig},
+};
+
+pub use kit::Kit;
+
+use self::enter::enter;
+use crate::http::{
+    error::{ApiError, Missing},
+    middleware::{catch_panic, only_reads},
+};
+
+/// Where the dashboard is.
+const BASE: &str = "/dashboard";
+
+/// Who may ask for a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Access {
+    /// Also who is not signed in.
+    Anybody,
+    /// Whoever is signed in.
+    Member,
+    /// Only who may change things.
+    Owner,
+}
+
+/// A method of a page.
+struct Page {
+    method: Method,
+    /// Below `/dashboard`.
+    path: &'static str,
+    handler: fn(Route) -> Route,
+    access: Access,
+}
+
+/// Every page.
+#[rustfmt::skip]
+const PAGES: &[Page] = &[
+    get("", |r| r.to(home::show)),
+
+    get("/sign-in", |r| r.to(sign_in::show)).by(Access::Anybody),
+    post("/sign-in", |r| r.to(sign_in::submit)).by(Access::Anybody),
+    post("/sign-out", |r| r.to(sign_in::sign_out)).by(Access::Member),
+    get("/link/{token}", |r| r.to(link::show)).by(Access::Anybody),
+    post("/link/{token}", |r| r.to(link::consume)).by(Access::Anybody),
+    get("/password", |r| r.to(account::ask_password)),
+    post("/password", |r| r.to(account::set_password)).by(Access::Member),
+
+    get("/calls", |r| r.to(calls::list::list)),
+    get("/calls.csv", |r| r.to(calls::export::calls_csv)),
+    get("/calls/{id}", |r| r.to(calls::show::show)),
+    get("/calls/{id}/hangup", |r| r.to(calls::acts::ask_hang_up)).by(Access::Owner),
+    post("/calls/{id}/hangup", |r| r.to(calls::acts::hang_up)),
+    get("/calls/{id}/transfer", |r| r.to(calls::acts::ask_transfer)).by(Access::Owner),
+    post("/calls/{id}/transfer", |r| r.to(calls::acts::transfer)),
+    get("/calls/{id}/erase", |r| r.to(calls::acts::ask_erase)).by(Access::Owner),
+    post("/calls/{id}/erase", |r| r.to(calls::acts::erase)),
+    get("/live", |r| r.to(calls::live::stream)),
+
+    get("/agents", |r| r.to(agents::list)),
+    get("/agents/new", |r| r.to(agents::ask_new)).by(Access::Owner),
+    post("/agents/new", |r| r.to(agents::create)),
+    get("/agents/{id}", |r| r.to(agents::show)),
+    post("/agents/{id}", |r| r.to(agents::save)),
+    post("/agents/{id}/duplicate", |r| r.to(agents::duplicate)),
+    get("/agents/{id}/delete", |r| r.to(agents::ask_delete)).by(Access::Owner),
+    post("/agents/{id}/delete", |r| r.to(agents::delete)),
+    get("/agents/{id}/functions/new", |r| r.to(functions::ask_new)).by(Access::Owner),
+    post("/agents/{id}/functions/new", |r| r.to(functions::create)),
+    get("/agents/{id}/functions/{name}", |r| r.to(functions::show)),
+    post("/agents/{id}/functions/{name}", |r| r.to(functions::save)),
+    get("/agents/{id}/functions/{name}/test", |r| r.to(function_trial::ask)).by(Access::Owner),
+    post("/agents/{id}/functions/{name}/test", |r| r.to(function_trial::run)),
+    get("/agents/{id}/functions/{name}/delete", |r| r.to(functions::ask_delete)).by(Access::Owner),
+    post("/agents/{id}/functions/{name}/delete", |r| r.to(functions::delete)),
+
+    get("/numbers", |r| r.to(numbers::list)),
+    get("/numbers/{id}/assign-agent", |r| r.to(numbers::ask_agent)).by(Access::Owner),
+    post("/numbers/{id}/assign-agent", |r| r.to(numbers::assign)),
+
+    get("/credits", |r| r.to(credits::show)),
+    get("/credits.csv", |r| r.to(credits::file)),
+
+    get("/webhooks", |r| r.to(webhooks::list)),
+    get("/webhooks/new", |r| r.to(webhooks::ask_new)).by(Access::Owner),
+    post("/webhooks/new", |r| r.to(webhooks::create)),
+    get("/webhooks/{id}", |r| r.to(webhook::show)),
+    post("/webhooks/{id}", |r| r.to(webhook::update)),
+    post("/webhooks/{id}/enable", |r| r.to(webhook::enable)),
+    post("/webhooks/{id}/disable", |r| r.to(webhook::disable)),
+    post("/webhooks/{id}/test", |r| r.to(webhook::test)),
+    get("/webhooks/{id}/rotate-secret", |r| r.to(webhook::ask_rotate)).by(Access::Owner),
+    post("/webhooks/{id}/rotate-secret", |r| r.to(webhook::rotate)),
+    get("/webhooks/{id}/recover", |r| r.to(webhook::ask_recover)).by(Access::Owner),
+    post("/webhooks/{id}/recover", |r| r.to(webhook::recover)),
+    get("/webhooks/{id}/delete", |r| r.to(webhook::ask_delete)).by(Access::Owner),
+    post("/webhooks/{id}/delete", |r| r.to(webhook::delete)),
+    get("/deliveries/{id}", |r| r.to(deliveries::show)),
+    post("/deliveries/{id}/resend", |r| r.to(deliveries::resend)),
+
+    get("/audit", |r| r.to(audit::show)),
+    get("/audit.csv", |r| r.to(audit::file)),
+
+    get("/settings/account", |r| r.to(account::show)),
+    post("/settings/account", |r| r.to(account::update)).by(Access::Member),
+    post("/settings/account/password", |r| r.to(account::change_password)).by(Access::Member),
+    post("/settings/account/sign-out-everywhere", |r| r.to(account::sign_out_everywhere)).by(Access::Member),
+
+    get("/settings/members", |r| r.to(members::list)),
+    post("/settings/members", |r| r.to(members::invite)),
+    post("/settings/members/{id}/role", |r| r.to(members::change_role)),
+    post("/settings/members/{id}/link", |r| r.to(members::link)),
+    get("/settings/members/{id}/remove", |r| r.to(members::ask_remove)).by(Access::Owner),
+    post("/settings/members/{id}/remove", |r| r.to(members::remove)),
+
+    get("/settings/keys", |r| r.to(keys::list)),
+    post("/settings/keys", |r| r.to(keys::create)),
+    get("/settings/keys/{id}", |r| r.to(keys::show)),
+    get("/settings/keys/{id}/revoke", |r| r.to(keys::ask_revoke)).by(Access::Owner),
+    post("/settings/keys/{id}/revoke", |r| r.to(keys::revoke)),
+
+    get("/settings/function-secret", |r| r.to(function_secret::show)),
+    post("/settings/function-secret/show", |r| r.to(function_secret::reveal)),
+    get("/settings/function-secret/rotate", |r| r.to(function_secret::ask_rotate)).by(Access::Owner),
+    post("/settings/function-secret/rotate", |r| r.to(function_secret::rotate)),
+];
+
+const fn get(path: &'static str, handler: fn(Route) -> Route) -> Page {
+    Page {
+        method: Method::GET,
+        path,
+        handler,
+        access: Access::Member,
+    }
+}
+
+const fn post(path: &'static str, handler: fn(Route) -> Route) -> Page {
+    Page {
+        method: Method::POST,
+        path,
+        handler,
+        access: Access::Owner,
+    }
+}
+
+impl Page {
+    const fn by(mut self, access: Access) -> Self {
+        self.access = access;
+        self
+    }
+}
+
+/// What is at a path.
+enum Found {
+    Page(Access),
+    /// The methods that the path takes.
+    OtherMethods(String),
+    Nothing,
+}
+
+/// Looks up the pattern that the router matched.
+fn find(pattern: Option<&str>, method: &Method) -> Found {
+    let path = pattern.and_then(|pattern| pattern.strip_prefix(BASE));
+    let here: Vec<&Page> = PAGES
+        .iter()
+        .filter(|page| Some(page.path) == path)
+        .collect();
+    match here.iter().find(|page| page.method == method) {
+        Some(page) => Found::Page(page.access),
+        None if here.is_empty() => Found::Nothing,
+        None => {
+            let methods: Vec<&str> = here.iter().map(|page| page.method.as_str()).collect();
+            Found::OtherMethods(methods.join(", "))
+        }
+    }
+}
+
+/// Mounts all pages and their assets.
+///
+/// The application has to hold `Data<Kit>` and `Data<HttpContext>`, and to be wrapped in
+/// [`request_scope`](crate::http::middleware::request_scope).
+pub fn configure(cfg: &mut ServiceConfig) {
+    let asset = web::resource(format!("{}/{{name}}", assets::PATH))
+        .wrap(from_fn(only_reads))
+        .to(assets::serve);
+    let mut scope = web::scope(BASE);
+    let mut paths: Vec<&str> = PAGES.iter().map(|page| page.path).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    for path in paths {
+        let mut resource = web::resource(path).wrap(from_fn(catch_panic));
+        for page in PAGES.iter().filter(|page| page.path == path) {
+            resource = resource.route((page.handler)(web::method(page.method.clone())));
+        }
+        scope = scope.service(resource);
+    }
+    let nothing = || async { Err::<String, _>(ApiError::NotFound(Missing::Route)) };
+    let pages = scope.default_service(web::to(nothing)).wrap(from_fn(enter));
+    cfg.service(asset).service(pages);
+}

@@ -1,0 +1,265 @@
+//! Phone numbers, and which agent answers each.
+
+use std::collections::BTreeMap;
+
+use actix_web::HttpResponse;
+use dikala_entities::{AgentId, OfTenant, PhoneNumberId, agent, phone_number};
+use maud::{Markup, html};
+use sea_orm::{ColumnTrait, QueryFilter, QueryOrder, QuerySelect, Select};
+
+use super::{
+    agents,
+    components::{self, Field, Tone, badge, empty, notice, paging, post, submit, table},
+    form::{self, Fields, Filled, Shape, Typed},
+    layout,
+    view::Visit,
+};
+use crate::{
+    api::phone_numbers as api,
+    http::{
+        error::{ApiError, Missing},
+        extract::{Id, Query, id},
+    },
+};
+
+const PATH: &str = "/dashboard/numbers";
+const FIELDS: &Fields = &[("agentId", Shape::Optional)];
+/// Numbers on one page.
+const PAGE: usize = 15;
+/// Agents to choose from beside each number, the newest: a page stays small. The page of a number has all.
+const CHOICES_MAX: u64 = 8;
+/// Agents that a tenant can have.
+const AGENTS_MAX: u64 = 1_000;
+
+fn path_of(id: PhoneNumberId) -> String {
+    format!("{PATH}/{id}/assign-agent")
+}
+
+/// An agent that can be chosen.
+#[derive(Clone, Debug)]
+struct Choice {
+    name: String,
+    is_active: bool,
+}
+
+/// Agents by their ids.
+type Choices = BTreeMap<AgentId, Choice>;
+
+fn agents_of(visit: &Visit) -> Select<agent::Entity> {
+    agent::Entity::of(visit.tenant()).select_only().columns([
+        agent::Column::Id,
+        agent::Column::Name,
+        agent::Column::IsActive,
+    ])
+}
+
+async fn read(visit: &Visit, agents: Select<agent::Entity>) -> Result<Choices, ApiError> {
+    let rows: Vec<(AgentId, String, bool)> =
+        agents.into_tuple().all(visit.store().api_reader()).await?;
+    let choice = |(id, name, is_active)| (id, Choice { name, is_active });
+    Ok(rows.into_iter().map(choice).collect())
+}
+
+/// So many of the tenant's agents, the newest.
+async fn newest(visit: &Visit, most: u64) -> Result<Choices, ApiError> {
+    let agents = agents_of(visit)
+        .order_by_desc(agent::Column::Id)
+        .limit(most);
+    read(visit, agents).await
+}
+
+/// The agents of these numbers.
+async fn assigned(visit: &Visit, numbers: &[phone_number::Model]) -> Result<Choices, ApiError> {
+    let ids = numbers.iter().filter_map(|number| number.agent_id);
+    read(visit, agents_of(visit).filter(agent::Column::Id.is_in(ids))).await
+}
+
+/// `GET /dashboard/numbers`
+pub async fn list(visit: Visit, query: Query) -> Result<HttpResponse, ApiError> {
+    let before = query.0.read(&["done"], |form| {
+        Some(form.optional("before", None, id("a phone number")))
+    })?;
+    let mut numbers = page(&visit, before).await?;
+    let has_more = numbers.len() > PAGE;
+    numbers.truncate(PAGE);
+    let last = numbers.last().map(|last| last.id).filter(|_| has_more);
+    let older = last.map(|last| format!("{PATH}?before={last}"));
+    let assigned = assigned(&visit, &numbers).await?;
+    let mut choices = newest(&visit, CHOICES_MAX + 1).await?;
+    let are_all = u64::try_from(choices.len()).is_ok_and(|there| there <= CHOICES_MAX);
+    if !are_all {
+        choices.pop_first();
+    }
+    let columns = ["numbers-number", "numbers-agent"].map(|id| visit.t(id));
+    let rows = numbers.iter().map(|number| {
+        let present = number
+            .agent_id
+            .and_then(|id| Some((id, assigned.get(&id)?)));
+        vec![
+            number_cell(&visit, number, present.map(|(_, choice)| choice)),
+            agent_cell(&visit, number, present, &choices, are_all),
+        ]
+    });
+    let content = html! {
+        p.lead { (visit.t("numbers-words")) }
+        @if choices.is_empty() && !numbers.is_empty() {
+            (notice(Tone::Warning, html! {
+                p { (visit.t("numbers-no-agents")) }
+                @if visit.is_owner() { p { a href="/dashboard/agents/new" { (visit.t("agents-make")) } } }
+            }))
+        }
+        @if numbers.is_empty() {
+            (empty(&visit.t("numbers-none"), &visit.t("numbers-none-words"), html! {}))
+        } @else {
+            (table(&visit, &visit.t("numbers-title"), &columns, rows.collect()))
+        }
+        (paging(&visit, before.map(|_| PATH), older.as_deref()))
+    };
+    Ok(layout::page(&visit, &visit.t("numbers-title"), content))
+}
+
+/// Numbers of the tenant, the newest first, and one more than a page has where there are more.
+async fn page(
+    visit: &Visit,
+    before: Option<PhoneNumberId>,
+) -> Result<Vec<phone_number::Model>, ApiError> {
+    let one_more = u64::try_from(PAGE).unwrap_or(u64::MAX) + 1;
+    let mut select = phone_number::Entity::of(visit.tenant());
+    if let Some(before) = before {
+        select = select.filter(phone_number::Column::Id.lt(before));
+    }
+    let numbers = select
+        .order_by_desc(phone_number::Column::Id)
+        .limit(one_more)
+        .all(visit.store().api_reader())
+        .await?;
+    Ok(numbers)
+}
+
+/// The number, its label, and why nobody answers it, where nobody does.
+fn number_cell(visit: &Visit, number: &phone_number::Model, agent: Option<&Choice>) -> Markup {
+    html! {
+        strong { (number.did.as_str()) }
+        @if !number.is_active {
+            " " (badge(Tone::Bad, &visit.t("numbers-inactive")))
+        } @else if agent.is_none() {
+            " " (badge(Tone::Warning, &visit.t("numbers-unanswered")))
+        } @else if agent.is_some_and(|agent| !agent.is_active) {
+            " " (badge(Tone::Warning, &visit.t("numbers-agent-inactive")))
+        }
+        @if !number.label.is_empty() { br; span.muted { (number.label) } }
+        @if !number.is_active { br; span.muted { (visit.t("numbers-inactive-words")) } }
+    }
+}
+
+fn agent_cell(
+    visit: &Visit,
+    number: &phone_number::Model,
+    present: Option<(AgentId, &Choice)>,
+    choices: &Choices,
+    are_all: bool,
+) -> Markup {
+    if !visit.is_owner() {
+        return html! {
+            @match present {
+                Some((id, agent)) => a href=(agents::path_of(id)) { (agent.name) },
+                None => span.muted { (visit.t("numbers-no-agent")) },
+            }
+        };
+    }
+    let did = number.did.as_str();
+    let chosen = present.map(|(id, _)| id.to_string()).unwrap_or_default();
+    // The one that is there can be older than those to choose from.
+    let mut choices = choices.clone();
+    choices.extend(present.map(|(id, agent)| (id, agent.clone())));
+    html! {
+        (post(visit, &path_of(number.id), html! {
+            div.row {
+                select name="agentId" aria-label=(visit.tn("numbers-agent-of", &[("number", did.into())])) {
+                    @for (value, name) in options(visit, &choices) {
+                        option value=(value) selected[value == chosen] { (name) }
+                    }
+                }
+                button.secondary type="submit" aria-label=(visit.tn("numbers-save-of", &[("number", did.into())])) {
+                    (visit.t("page-save"))
+                }
+            }
+        }))
+        @if !are_all { a href=(path_of(number.id)) { (visit.t("numbers-all-agents")) } }
+    }
+}
+
+/// What can be chosen: nobody, or an agent, the newest first.
+fn options(visit: &Visit, choices: &Choices) -> Vec<(String, String)> {
+    let nobody = (String::new(), visit.t("numbers-no-agent"));
+    let named = |(id, agent): (&AgentId, &Choice)| {
+        let name = match agent.is_active {
+            true => agent.name.clone(),
+            false => format!("{} ({})", agent.name, visit.t("agents-inactive")),
+        };
+        (id.to_string(), name)
+    };
+    std::iter::once(nobody)
+        .chain(choices.iter().rev().map(named))
+        .collect()
+}
+
+async fn find(visit: &Visit, id: PhoneNumberId) -> Result<phone_number::Model, ApiError> {
+    let found = phone_number::Entity::one_of(visit.tenant(), id)
+        .one(visit.store().api_reader())
+        .await?;
+    found.ok_or(ApiError::NotFound(Missing::PhoneNumber))
+}
+
+/// `GET /dashboard/numbers/{id}/assign-agent`
+pub async fn ask_agent(visit: Visit, id: Id<PhoneNumberId>) -> Result<HttpResponse, ApiError> {
+    let number = find(&visit, id.0).await?;
+    let present = number.agent_id.map(|agent| agent.to_string());
+    let filled = Filled::with(present.map(|agent| ("agentId", agent)));
+    let content = all_agents(&visit, &number, &filled).await?;
+    Ok(layout::page(&visit, &title(&visit, &number), content))
+}
+
+fn title(visit: &Visit, number: &phone_number::Model) -> String {
+    visit.tn(
+        "numbers-agent-of",
+        &[("number", number.did.as_str().into())],
+    )
+}
+
+async fn all_agents(
+    visit: &Visit,
+    number: &phone_number::Model,
+    filled: &Filled,
+) -> Result<Markup, ApiError> {
+    let choices = options(visit, &newest(visit, AGENTS_MAX).await?);
+    let field = Field::select("agentId", visit.t("numbers-agent"), choices);
+    Ok(html! {
+        (agents::back(PATH, &visit.t("numbers-title")))
+        (post(visit, &path_of(number.id), html! {
+            (components::fields(visit, filled, &[field]))
+            (submit(&visit.t("page-save")))
+        }))
+    })
+}
+
+/// `POST /dashboard/numbers/{id}/assign-agent`
+pub async fn assign(
+    visit: Visit,
+    id: Id<PhoneNumberId>,
+    typed: Typed,
+) -> Result<HttpResponse, ApiError> {
+    let number = find(&visit, id.0).await?;
+    let assigned = match form::body(&typed, FIELDS) {
+        Ok(body) => api::assign_agent(visit.caller(), visit.services(), id, body).await,
+        Err(error) => Err(error),
+    };
+    match assigned {
+        Ok(_) => Ok(visit.see(PATH, "done-number-assigned")),
+        Err(error) => {
+            let filled = Filled::again(typed, error)?;
+            let content = all_agents(&visit, &number, &filled).await?;
+            Ok(layout::refused(&visit, &title(&visit, &number), content))
+        }
+    }
+}

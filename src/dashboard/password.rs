@@ -1,0 +1,191 @@
+//! Passwords: which are taken, and what is kept of them. argon2id with the parameters that its authors' crate recommends (19 MiB,
+//! two passes), on threads of its own and only a few at a time: each takes tens of milliseconds of a processor.
+
+use std::{sync::LazyLock, time::Duration};
+
+use actix_web::web;
+use argon2::{Argon2, PasswordHasher, PasswordVerifier, password_hash::phc::PasswordHash};
+use dikala_entities::Secret;
+use tokio::sync::Semaphore;
+
+use crate::http::{
+    error::ApiError,
+    field::{Fault, FieldCode},
+};
+
+/// The shortest password, in characters.
+pub const CHARS_MIN: usize = 10;
+/// The longest password, in characters.
+pub const CHARS_MAX: usize = 256;
+/// Passwords that are worked on at the same time; each takes 19 MiB meanwhile.
+const AT_ONCE: usize = 2;
+/// How long one waits for others.
+const WAIT: Duration = Duration::from_secs(5);
+/// Those that are tried first of all, in small letters and in the order of their bytes; of the most common ones only those that are
+/// long enough to be taken otherwise. Made of the lists that come with Django (BSD-3-Clause, from haveibeenpwned.com) and zxcvbn
+/// (MIT, from ten million leaked passwords), together the 40,000 most common.
+const COMMON: &str = include_str!("common_passwords.txt");
+
+/// Checks and makes hashes of passwords.
+#[derive(Debug)]
+pub struct Passwords {
+    places: Semaphore,
+}
+
+impl Default for Passwords {
+    fn default() -> Self {
+        Self {
+            places: Semaphore::new(AT_ONCE),
+        }
+    }
+}
+
+impl Passwords {
+    /// What is kept of a password, as a PHC string.
+    pub async fn hash(&self, password: &Secret) -> Result<String, ApiError> {
+        let password = password.clone();
+        let hashed = self.work(move || hash(&password)).await?;
+        hashed.ok_or(ApiError::Internal)
+    }
+
+    /// Whether this is the password that the hash was made of. Without a hash, which is nobody's, it takes as long.
+    pub async fn is_right(
+        &self,
+        password: &Secret,
+        hash: Option<String>,
+    ) -> Result<bool, ApiError> {
+        let password = password.clone();
+        self.work(move || match hash {
+            Some(hash) => verify(&password, &hash),
+            None => {
+                // The answer is no, whatever comes of it.
+                let _ = verify(&password, &NOBODYS);
+                false
+            }
+        })
+        .await
+    }
+
+    async fn work<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        let place = tokio::time::timeout(WAIT, self.places.acquire()).await;
+        let _place = place
+            .map_err(|_| ApiError::Unavailable)?
+            .map_err(|_| ApiError::Internal)?;
+        web::block(work).await.map_err(|_| ApiError::Internal)
+    }
+}
+
+/// A hash that takes as long to compare with as anybody's.
+static NOBODYS: LazyLock<String> = LazyLock::new(|| {
+    hash(&Secret::new(hex::encode(rand::random::<[u8; 16]>()))).unwrap_or_default()
+});
+
+fn hash(password: &Secret) -> Option<String> {
+    let hashed = Argon2::default().hash_password(password.expose().as_bytes());
+    hashed.ok().map(|hash| hash.to_string())
+}
+
+fn verify(password: &Secret, hash: &str) -> bool {
+    let Ok(hash) = PasswordHash::new(hash) else {
+        return false;
+    };
+    Argon2::default()
+        .verify_password(password.expose().as_bytes(), &hash)
+        .is_ok()
+}
+
+/// Whether a new password is taken.
+pub fn check(password: &str) -> Result<(), Fault> {
+    let length = password.chars().count();
+    let bound = |bound: usize| i64::try_from(bound).unwrap_or(i64::MAX);
+    if password.is_empty() {
+        Err(Fault::new(FieldCode::Required, "is required"))
+    } else if length < CHARS_MIN {
+        let predicate = format!("must have at least {CHARS_MIN} characters");
+        Err(Fault::new(FieldCode::TooShort, predicate).bounded(bound(CHARS_MIN)))
+    } else if length > CHARS_MAX {
+        let predicate = format!("must have at most {CHARS_MAX} characters");
+        Err(Fault::new(FieldCode::TooLong, predicate).bounded(bound(CHARS_MAX)))
+    } else if is_common(password) {
+        let predicate = "must not be one of the most common passwords, which are tried first";
+        Err(Fault::new(FieldCode::NotAllowed, predicate))
+    } else {
+        Ok(())
+    }
+}
+
+fn is_common(password: &str) -> bool {
+    static LINES: LazyLock<Vec<&'static str>> = LazyLock::new(|| COMMON.lines().collect());
+    let folded = password.to_lowercase();
+    LINES.binary_search(&folded.as_str()).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("", Some("required"))]
+    #[case("short", Some("too_short"))]
+    #[case("ninechars", Some("too_short"))]
+    #[case("1234567890", Some("not_allowed"))]
+    #[case("Qwertyuiop", Some("not_allowed"))]
+    #[case("PASSWORD123", Some("not_allowed"))]
+    #[case("tencharss!", None)]
+    #[case("ääääääääää", None)]
+    #[case("          ", None)]
+    #[case("correct horse battery staple", None)]
+    fn which_are_taken(#[case] password: &str, #[case] refused: Option<&str>) {
+        let fault = check(password).err();
+        let code = fault.map(|fault| fault.in_field("password").code.as_str());
+        assert_eq!(code, refused, "{password:?}");
+    }
+
+    #[test]
+    fn the_longest_has_256_characters() {
+        assert!(check(&"ü".repeat(256)).is_ok());
+        let fault = check(&"ü".repeat(257))
+            .expect_err("refused")
+            .in_field("password");
+        assert_eq!((fault.code.as_str(), fault.bound), ("too_long", Some(256)));
+    }
+
+    #[test]
+    fn the_list_is_sorted_and_holds_only_what_would_be_taken_otherwise() {
+        let lines: Vec<&str> = COMMON.lines().collect();
+        assert!(lines.len() > 2_000 && lines.is_sorted());
+        for line in lines {
+            assert_eq!(line, line.to_lowercase());
+            assert!(line.chars().count() >= CHARS_MIN, "{line}");
+        }
+    }
+
+    #[actix_web::test]
+    async fn a_hash_knows_its_password_and_no_other() {
+        let passwords = Passwords::default();
+        let (right, wrong) = (Secret::new("correct horse"), Secret::new("correct horse "));
+        let hash = passwords.hash(&right).await.expect("a hash");
+        assert!(hash.starts_with("$argon2id$"), "{hash}");
+        assert_ne!(
+            hash,
+            passwords.hash(&right).await.expect("a hash"),
+            "salted"
+        );
+        assert_eq!(
+            passwords.is_right(&right, Some(hash.clone())).await,
+            Ok(true)
+        );
+        assert_eq!(passwords.is_right(&wrong, Some(hash)).await, Ok(false));
+        assert_eq!(passwords.is_right(&right, None).await, Ok(false));
+        assert_eq!(
+            passwords.is_right(&right, Some("x".into())).await,
+            Ok(false)
+        );
+        assert!(!NOBODYS.is_empty());
+    }
+}

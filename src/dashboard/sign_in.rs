@@ -1,0 +1,162 @@
+//! Signing in with a password, and signing out.
+
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::{StatusCode, header::SET_COOKIE},
+};
+use dikala_entities::{Secret, tenant};
+use maud::{Markup, html};
+use sea_orm::EntityTrait;
+
+use super::{
+    components::{Field, fields, post, submit as submit_button},
+    errors,
+    form::{Filled, Typed},
+    layout,
+    prove::{Proof, prove},
+    session,
+    view::{View, Visit},
+};
+use crate::http::{
+    error::ApiError,
+    extract::Query,
+    field::{Fault, FieldCode, FieldError},
+};
+
+/// `GET /dashboard/sign-in`
+pub async fn show(
+    view: View,
+    visit: Option<Visit>,
+    query: Query,
+) -> Result<HttpResponse, ApiError> {
+    let next = query.0.text("next").filter(|next| is_ours(next));
+    if visit.is_some() {
+        return Ok(view.go(next.unwrap_or("/dashboard")));
+    }
+    let filled = Filled::with(next.map(|next| ("next", next)));
+    Ok(answer(&view, StatusCode::OK, &filled))
+}
+
+fn answer(view: &View, status: StatusCode, filled: &Filled) -> HttpResponse {
+    let title = view.t("sign-in-title");
+    layout::answer(view, None, status, &title, form(view, filled))
+}
+
+fn form(view: &View, filled: &Filled) -> Markup {
+    let email = Field::email("email", view.t("sign-in-email")).autocomplete("username");
+    let password = Field::password("password", view.t("sign-in-password"), "current-password");
+    html! {
+        h1 { (view.t("sign-in-title")) }
+        (post(view, "/dashboard/sign-in", html! {
+            input type="hidden" name="next" value=(filled.text("next"));
+            (fields(view, filled, &[email, password]))
+            (submit_button(&view.t("sign-in-submit")))
+        }))
+        p.muted { (view.t("sign-in-forgotten")) }
+    }
+}
+
+/// A page of the dashboard, and no other place.
+fn is_ours(path: &str) -> bool {
+    let rest = path.strip_prefix("/dashboard");
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', '?']))
+        && path
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b'\\')
+}
+
+/// `POST /dashboard/sign-in`
+pub async fn submit(
+    view: View,
+    request: HttpRequest,
+    typed: Typed,
+) -> Result<HttpResponse, ApiError> {
+    let email = typed.text("email").unwrap_or_default().trim().to_owned();
+    let password = typed.text("password").unwrap_or_default().to_owned();
+    let required = |name: &str| Fault::new(FieldCode::Required, "is required").in_field(name);
+    let missing: Vec<FieldError> = [("email", &email), ("password", &password)]
+        .into_iter()
+        .filter(|(_, text)| text.is_empty())
+        .map(|(name, _)| required(name))
+        .collect();
+    if !missing.is_empty() {
+        return again(&view, typed, missing);
+    }
+    let kit = view.kit();
+    let network = kit.network(&request);
+    let person = match prove(kit, &email, &Secret::new(password), network).await? {
+        Proof::Right(person) => person,
+        Proof::Wait(wait) => {
+            tracing::info!(address = %network, "signing in was refused after too many failures");
+            return Ok(errors::wait(&view, None, wait));
+        }
+        Proof::Wrong => {
+            tracing::info!(address = %network, "signing in failed");
+            let mut fault = required("password");
+            (fault.code, fault.message) = (FieldCode::NotAllowed, view.t("sign-in-wrong"));
+            return again(&view, typed, vec![fault]);
+        }
+    };
+    let txn = view.store().begin().await?;
+    let tenant = tenant::Entity::find_by_id(person.tenant_id)
+        .one(&txn)
+        .await?;
+    if tenant.is_none_or(|tenant| tenant.suspended_at.is_some()) {
+        return Ok(errors::suspended(&view));
+    }
+    let token = session::begin(&txn, kit, &request, &person, false).await?;
+    txn.commit().await?;
+    tracing::info!(user = %person.id, tenant = %person.tenant_id, "signed in");
+    let next = typed.text("next").filter(|next| is_ours(next));
+    let mut response = view.go(next.unwrap_or("/dashboard"));
+    let cookie = session::cookie(kit, &token, true);
+    response.headers_mut().insert(SET_COOKIE, cookie);
+    Ok(response)
+}
+
+fn again(view: &View, typed: Typed, faults: Vec<FieldError>) -> Result<HttpResponse, ApiError> {
+    let filled = Filled::again(typed, ApiError::Validation(faults))?;
+    Ok(answer(view, StatusCode::UNPROCESSABLE_ENTITY, &filled))
+}
+
+/// `POST /dashboard/sign-out`
+pub async fn sign_out(visit: Visit) -> Result<HttpResponse, ApiError> {
+    session::finish(visit.store(), &visit.person().session).await?;
+    Ok(signed_out(&visit))
+}
+
+/// The answer to who ended the own session.
+pub fn signed_out(visit: &Visit) -> HttpResponse {
+    let mut response = visit.see("/dashboard/sign-in", "done-signed-out");
+    let cookie = session::no_cookie(visit.kit());
+    response.headers_mut().insert(SET_COOKIE, cookie);
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_led_away() {
+        for ours in [
+            "/dashboard",
+            "/dashboard/settings/keys",
+            "/dashboard?x=1",
+            "/dashboard/calls?from=2026-01-01",
+        ] {
+            assert!(is_ours(ours), "{ours}");
+        }
+        for other in [
+            "",
+            "/",
+            "//evil.example",
+            "https://evil.example",
+            "/dashboardx",
+            "/dashboard\\evil",
+            "/dashboard/\r\nx",
+        ] {
+            assert!(!is_ours(other), "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,377 @@
+//! One webhook: whether it works, what became of its events, what can be set, and what can be done with it.
+
+use actix_web::HttpResponse;
+use dikala_entities::{EventKind, Millis, WebhookId, webhook};
+use maud::{Markup, html};
+use serde_json::{Value, json};
+
+use super::{
+    charts::{Bar, Chart, Ink, Series},
+    components::{Field, Question, Tone, fields, notice, post, submit},
+    deliveries::{self, Shown},
+    form::{Filled, Typed},
+    layout,
+    view::Visit,
+    webhooks::{PATH, form_fields, new_secret, path_of, shown_once, state, typed_fields},
+};
+use crate::{
+    api::{
+        deliveries as api_deliveries,
+        webhook_stats::{self, AttemptHour},
+        webhooks::{self as api, PREVIOUS_SECRET_MS},
+    },
+    http::{
+        error::ApiError,
+        extract::{Body, Id, Query},
+    },
+};
+
+const HOUR_MS: i64 = 60 * 60 * 1_000;
+const DAY_MS: i64 = 24 * HOUR_MS;
+
+async fn find(visit: &Visit, id: Id<WebhookId>) -> Result<webhook::Model, ApiError> {
+    api::find(visit.store().api_reader(), visit.tenant(), id.0).await
+}
+
+/// `GET /dashboard/webhooks/{id}`
+pub async fn show(visit: Visit, id: Id<WebhookId>, query: Query) -> Result<HttpResponse, ApiError> {
+    let webhook = find(&visit, id).await?;
+    let shown = Shown::read(&query)?;
+    let filled = Filled::with(setting(&webhook));
+    let content = content(&visit, &webhook, &shown, &filled).await?;
+    Ok(layout::page(&visit, webhook.url.as_str(), content))
+}
+
+/// What is set of a webhook, as its form has it.
+fn setting(webhook: &webhook::Model) -> Vec<(&'static str, String)> {
+    let kinds = webhook.event_kinds();
+    let events = kinds.iter().map(|kind| ("events", kind.to_string()));
+    let url = ("url", webhook.url.as_str().to_owned());
+    std::iter::once(url).chain(events).collect()
+}
+
+async fn content(
+    visit: &Visit,
+    webhook: &webhook::Model,
+    shown: &Shown,
+    filled: &Filled,
+) -> Result<Markup, ApiError> {
+    let path = path_of(webhook.id);
+    let new = match visit.is_owner() {
+        true => visit.take_note(&webhook.id.to_string()).await?,
+        false => None,
+    };
+    let deliveries = deliveries::of_webhook(visit, webhook, shown).await?;
+    let stats = webhook_stats::read(visit.store().api_reader(), webhook, visit.now()).await?;
+    Ok(html! {
+        @if let Some(new) = &new { (shown_once(visit, new)) }
+        (trouble(visit, webhook))
+        (facts(visit, webhook))
+        @if visit.is_owner() { (actions(visit, webhook)) }
+        section aria-labelledby="day" {
+            h2 #day { (visit.t("webhooks-day")) }
+            (chart(visit, &stats.hours).show(visit.lang()))
+        }
+        section aria-labelledby="sent" {
+            h2 #sent { (visit.t("deliveries-title")) }
+            (deliveries)
+        }
+        @if visit.is_owner() {
+            section aria-labelledby="settings" {
+                h2 #settings { (visit.t("webhooks-settings")) }
+                (post(visit, &path, html! {
+                    (fields(visit, filled, &form_fields(visit)))
+                    (submit(&visit.t("page-save")))
+                }))
+            }
+        }
+    })
+}
+
+/// What became of the attempts of the last day, hour by hour.
+fn chart(visit: &Visit, hours: &[AttemptHour]) -> Chart<'static> {
+    let bar = |hour: &AttemptHour| {
+        let of_hour = &hour.figures;
+        Bar {
+            label: visit.zone().hour(hour.start),
+            name: visit.zone().clock(visit.lang(), hour.start),
+            values: vec![
+                of_hour.succeeded,
+                of_hour.failed - of_hour.given_up,
+                of_hour.given_up,
+            ],
+        }
+    };
+    Chart {
+        id: "outcomes",
+        title: visit.t("webhooks-attempts"),
+        slot: visit.t("webhooks-hour"),
+        series: vec![
+            Series::new(visit.t("webhooks-arrived"), Ink::Good),
+            Series::new(visit.t("webhooks-tried-again"), Ink::Warning),
+            Series::new(visit.t("webhooks-given-up"), Ink::Bad),
+        ],
+        bars: hours.iter().map(bar).collect(),
+    }
+}
+
+/// Why nothing is delivered, or why not everything is, and what to do.
+fn trouble(visit: &Visit, webhook: &webhook::Model) -> Markup {
+    if !webhook.is_active {
+        let (tone, why) = match &webhook.disabled_reason {
+            Some(_) => (Tone::Bad, "webhooks-disabled-words"),
+            None => (Tone::Plain, "webhooks-off-words"),
+        };
+        return notice(
+            tone,
+            html! {
+                p { strong { (visit.t(why)) } }
+                @if let Some(reason) = &webhook.disabled_reason { p { (told_reason(visit, reason)) } }
+                p { (visit.t("webhooks-enable-words")) }
+                @if visit.is_owner() {
+                    (post(visit, &format!("{}/enable", path_of(webhook.id)), html! {
+                        button type="submit" { (visit.t("webhooks-enable")) }
+                    }))
+                }
+            },
+        );
+    }
+    let Some(since) = webhook.failing_since else {
+        return html! {};
+    };
+    let failed = [("count", webhook.failed_in_row.into())];
+    notice(
+        Tone::Warning,
+        html! {
+            p { strong { (visit.t("webhooks-failing-words")) " " (visit.time(since)) "." } }
+            p { (visit.tn("webhooks-failing-count", &failed)) }
+        },
+    )
+}
+
+/// The reasons that the service has, in the reader's language.
+fn told_reason(visit: &Visit, reason: &str) -> Markup {
+    use dikala_actors::webhooks::retry::{REASON_FAILING, REASON_GONE};
+    match reason {
+        REASON_GONE => html! { (visit.t("webhooks-reason-gone")) },
+        REASON_FAILING => html! { (visit.t("webhooks-reason-failing")) },
+        other => html! { span lang="en" { (other) } },
+    }
+}
+
+fn facts(visit: &Visit, webhook: &webhook::Model) -> Markup {
+    let kinds = webhook.event_kinds();
+    let old_secret = webhook
+        .previous_secret_until
+        .filter(|until| *until > visit.now());
+    html! {
+        dl.facts {
+            dt { (visit.t("webhooks-state")) } dd { (state(visit, webhook)) }
+            dt { (visit.t("webhooks-events")) }
+            dd {
+                @if kinds.len() == EventKind::ALL.len() { (visit.t("webhooks-all-events")) }
+                @else { @for kind in &kinds { code { (kind.as_str()) } " " } }
+            }
+            // Who may not see the secret sees nothing of it.
+            @if visit.is_owner() {
+                dt { (visit.t("webhooks-secret")) } dd { code { "…" (webhook.secret_hint) } }
+            }
+            @if let Some(until) = old_secret {
+                dt { (visit.t("webhooks-old-secret")) } dd { (visit.time(until)) }
+            }
+            dt { (visit.t("webhooks-made")) } dd { (visit.time(webhook.created_at)) }
+        }
+    }
+}
+
+fn actions(visit: &Visit, webhook: &webhook::Model) -> Markup {
+    let path = path_of(webhook.id);
+    html! {
+        div.actions {
+            (post(visit, &format!("{path}/test"), html! {
+                button.secondary type="submit" { (visit.t("webhooks-test")) }
+            }))
+            a.button.secondary href={ (path) "/recover" } { (visit.t("webhooks-recover")) }
+            a.button.secondary href={ (path) "/rotate-secret" } { (visit.t("webhooks-rotate")) }
+            @if webhook.is_active {
+                (post(visit, &format!("{path}/disable"), html! {
+                    button.secondary type="submit" { (visit.t("webhooks-disable")) }
+                }))
+            }
+            a.button.danger href={ (path) "/delete" } { (visit.t("webhooks-delete")) }
+        }
+    }
+}
+
+async fn change(visit: &Visit, id: Id<WebhookId>, fields: &Value) -> Result<(), ApiError> {
+    let changed = api::update(visit.caller(), visit.services(), id, Body::of(fields)).await;
+    changed.map(drop)
+}
+
+/// `POST /dashboard/webhooks/{id}`
+pub async fn update(
+    visit: Visit,
+    id: Id<WebhookId>,
+    typed: Typed,
+) -> Result<HttpResponse, ApiError> {
+    let Err(error) = change(&visit, id, &typed_fields(&typed)).await else {
+        return Ok(visit.see(&path_of(id.0), "done-saved"));
+    };
+    let filled = Filled::again(typed, error)?;
+    let webhook = find(&visit, id).await?;
+    let content = content(&visit, &webhook, &Shown::default(), &filled).await?;
+    Ok(layout::refused(&visit, webhook.url.as_str(), content))
+}
+
+/// `POST /dashboard/webhooks/{id}/enable`: what failed before does not count any more.
+pub async fn enable(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
+    change(&visit, id, &json!({"isActive": true})).await?;
+    Ok(visit.see(&path_of(id.0), "done-webhook-enabled"))
+}
+
+/// `POST /dashboard/webhooks/{id}/disable`
+pub async fn disable(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
+    change(&visit, id, &json!({"isActive": false})).await?;
+    Ok(visit.see(&path_of(id.0), "done-webhook-disabled"))
+}
+
+/// `POST /dashboard/webhooks/{id}/test`: leads to the delivery, which has its first attempt behind it.
+pub async fn test(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
+    let nothing = Body::of(&json!({}));
+    let sent = api_deliveries::test(visit.caller(), visit.services(), id, nothing).await?;
+    let sent: Value = serde_json::from_str(&sent.body).unwrap_or_default();
+    let delivery = sent["id"].as_str().ok_or(ApiError::Internal)?;
+    Ok(visit.see(
+        &format!("{}/{delivery}", deliveries::PATH),
+        "done-webhook-tested",
+    ))
+}
+
+/// `GET /dashboard/webhooks/{id}/rotate-secret`
+pub async fn ask_rotate(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
+    let webhook = find(&visit, id).await?;
+    let hours = [("hours", (PREVIOUS_SECRET_MS / HOUR_MS).into())];
+    let question = Question {
+        path: &format!("{}/rotate-secret", path_of(webhook.id)),
+        consequences: html! {
+            p { code { (webhook.url.as_str()) } }
+            p { (visit.t("webhooks-rotate-words")) }
+            p { (visit.tn("webhooks-rotate-standard", &hours)) }
+        },
+        yes: visit.t("webhooks-rotate-submit"),
+        back: &path_of(webhook.id),
+    };
+    let title = visit.t("webhooks-rotate-title");
+    Ok(layout::page(&visit, &title, question.show(&visit)))
+}
+
+/// `POST /dashboard/webhooks/{id}/rotate-secret`
+pub async fn rotate(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
+    let secret = new_secret();
+    let body = Body::of(&json!({"secret": secret.expose()}));
+    api::rotate_secret(visit.caller(), visit.services(), id, body).await?;
+    visit.leave_note(&id.0.to_string(), &secret).await?;
+    Ok(visit.see(&path_of(id.0), "done-webhook-rotated"))
+}
+
+/// `GET /dashboard/webhooks/{id}/recover`
+pub async fn ask_recover(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
+    let webhook = find(&visit, id).await?;
+    let yesterday = visit.zone().typed(visit.now().plus_ms(-DAY_MS));
+    let filled = Filled::with([("since", yesterday)]);
+    let content = recover_form(&visit, &webhook, &filled);
+    Ok(layout::page(
+        &visit,
+        &visit.t("webhooks-recover-title"),
+        content,
+    ))
+}
+
+fn recover_form(visit: &Visit, webhook: &webhook::Model, filled: &Filled) -> Markup {
+    let path = path_of(webhook.id);
+    let until = Field::moment("until", visit.t("webhooks-recover-until"));
+    let times = [
+        Field::moment("since", visit.t("webhooks-recover-since")),
+        until
+            .optional()
+            .hint(visit.t("webhooks-recover-until-hint")),
+    ];
+    html! {
+        p { code { (webhook.url.as_str()) } }
+        p.lead { (visit.t("webhooks-recover-words")) }
+        (post(visit, &format!("{path}/recover"), html! {
+            (fields(visit, filled, &times))
+            div.actions {
+                button type="submit" { (visit.t("webhooks-recover-submit")) }
+                a.button.secondary href=(path) { (visit.t("page-cancel")) }
+            }
+        }))
+    }
+}
+
+/// `POST /dashboard/webhooks/{id}/recover`
+pub async fn recover(
+    visit: Visit,
+    id: Id<WebhookId>,
+    typed: Typed,
+) -> Result<HttpResponse, ApiError> {
+    let webhook = find(&visit, id).await?;
+    let content = match send_again(&visit, id, &typed).await {
+        Ok(0) => return Ok(visit.see(&path_of(webhook.id), "done-nothing-recovered")),
+        Ok(_) => return Ok(visit.see(&path_of(webhook.id), "done-recovered")),
+        Err(error @ ApiError::TooManyRecoveries(_)) => html! {
+            (notice(Tone::Bad, html! {
+                p role="alert" { (visit.t("webhooks-recover-too-many")) }
+                p lang="en" { (error.to_string()) }
+            }))
+            (recover_form(&visit, &webhook, &Filled::again(typed, ApiError::Validation(Vec::new()))?))
+        },
+        Err(error) => recover_form(&visit, &webhook, &Filled::again(typed, error)?),
+    };
+    Ok(layout::refused(
+        &visit,
+        &visit.t("webhooks-recover-title"),
+        content,
+    ))
+}
+
+/// How many deliveries are sent again.
+async fn send_again(visit: &Visit, id: Id<WebhookId>, typed: &Typed) -> Result<i64, ApiError> {
+    let field = |name| match typed.text(name).unwrap_or_default().trim() {
+        "" => Value::Null,
+        text => instant(visit, text),
+    };
+    let body = Body::of(&json!({"since": field("since"), "until": field("until")}));
+    let asked = api_deliveries::recover(visit.caller(), visit.services(), id, body).await?;
+    let asked: Value = serde_json::from_str(&asked.body).unwrap_or_default();
+    Ok(asked["deliveries"].as_i64().unwrap_or_default())
+}
+
+/// A time in the reader's zone as the API takes it. What is none goes on as it was typed, and is refused there.
+fn instant(visit: &Visit, text: &str) -> Value {
+    let at: Option<Millis> = visit.zone().read(text);
+    at.map_or_else(|| text.into(), |at| at.to_string().into())
+}
+
+/// `GET /dashboard/webhooks/{id}/delete`
+pub async fn ask_delete(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
+    let webhook = find(&visit, id).await?;
+    let question = Question {
+        path: &format!("{}/delete", path_of(webhook.id)),
+        consequences: html! {
+            p { code { (webhook.url.as_str()) } }
+            p { (visit.t("webhooks-delete-words")) }
+            p { (visit.t("webhooks-delete-final")) }
+        },
+        yes: visit.t("webhooks-delete"),
+        back: &path_of(webhook.id),
+    };
+    let title = visit.t("webhooks-delete-title");
+    Ok(layout::page(&visit, &title, question.show(&visit)))
+}
+
+/// `POST /dashboard/webhooks/{id}/delete`
+pub async fn delete(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
+    api::delete(visit.caller(), visit.services(), id).await?;
+    Ok(visit.see(PATH, "done-webhook-deleted"))
+}

@@ -1,0 +1,211 @@
+//! Webhooks: all of them, and making one. Its secret is made here and shown once.
+
+use actix_web::HttpResponse;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use dikala_entities::{EventKind, Secret, WebhookId, webhook};
+use maud::{Markup, html};
+use rand::{RngExt, distr::Alphanumeric};
+use serde_json::{Value, json};
+
+use super::{
+    components::{Field, Tone, badge, copyable, empty, fields, notice, post, submit, table},
+    form::{Filled, Typed},
+    layout,
+    view::Visit,
+};
+use crate::{
+    api::webhooks::{self, WEBHOOKS_MAX},
+    http::{error::ApiError, extract::Body},
+};
+
+/// Where webhooks are.
+pub const PATH: &str = "/dashboard/webhooks";
+const PATH_OF_NEW: &str = "/dashboard/webhooks/new";
+/// A new secret: 190 bits of randomness.
+const SECRET_CHARS: usize = 32;
+
+/// The address of one webhook's page.
+pub fn path_of(id: WebhookId) -> String {
+    format!("{PATH}/{id}")
+}
+
+/// `GET /dashboard/webhooks`
+pub async fn list(visit: Visit) -> Result<HttpResponse, ApiError> {
+    let all = webhooks::all(visit.store().api_reader(), visit.tenant()).await?;
+    let content = html! {
+        p.lead { (visit.t("webhooks-words")) }
+        @if all.is_empty() {
+            (empty(&visit.t("webhooks-none"), &visit.t("webhooks-none-words"), make_button(&visit)))
+        } @else {
+            (webhook_table(&visit, &all))
+            div.actions {
+                @if all.len() < WEBHOOKS_MAX { (make_button(&visit)) }
+                @else { p.muted { (visit.tn("webhooks-too-many", &[("most", WEBHOOKS_MAX.into())])) } }
+            }
+        }
+    };
+    Ok(layout::page(&visit, &visit.t("webhooks-title"), content))
+}
+
+fn make_button(visit: &Visit) -> Markup {
+    html! {
+        @if visit.is_owner() { a.button href=(PATH_OF_NEW) { (visit.t("webhooks-make")) } }
+    }
+}
+
+fn webhook_table(visit: &Visit, webhooks: &[webhook::Model]) -> Markup {
+    let columns = ["webhooks-url", "webhooks-events", "webhooks-state"].map(|id| visit.t(id));
+    let row = |webhook: &webhook::Model| {
+        let kinds = webhook.event_kinds();
+        vec![
+            html! { a href=(path_of(webhook.id)) { (webhook.url.as_str()) } },
+            html! {
+                @if kinds.len() == EventKind::ALL.len() { (visit.t("webhooks-all-events")) }
+                @else { @for kind in kinds { code { (kind.as_str()) } " " } }
+            },
+            state(visit, webhook),
+        ]
+    };
+    table(
+        visit,
+        &visit.t("webhooks-title"),
+        &columns,
+        webhooks.iter().map(row).collect(),
+    )
+}
+
+/// Whether events are delivered, in a word.
+pub fn state(visit: &Visit, webhook: &webhook::Model) -> Markup {
+    match (webhook.is_active, &webhook.disabled_reason) {
+        (true, _) if webhook.failing_since.is_some() => {
+            badge(Tone::Warning, &visit.t("webhooks-failing"))
+        }
+        (true, _) => badge(Tone::Good, &visit.t("webhooks-on")),
+        (false, Some(_)) => badge(Tone::Bad, &visit.t("webhooks-disabled")),
+        (false, None) => badge(Tone::Plain, &visit.t("webhooks-off")),
+    }
+}
+
+/// What each kind of event tells.
+fn told(visit: &Visit, kind: EventKind) -> String {
+    visit.t(match kind {
+        EventKind::CallStarted => "events-call-started",
+        EventKind::CallAnswered => "events-call-answered",
+        EventKind::CallEnded => "events-call-ended",
+        EventKind::CallTranscript => "events-call-transcript",
+        EventKind::CreditsLow => "events-credits-low",
+        EventKind::FunctionCalled => "events-function-called",
+    })
+}
+
+/// The fields that can be set of a webhook.
+pub fn form_fields(visit: &Visit) -> [Field; 2] {
+    let kinds = EventKind::ALL.iter().map(|kind| {
+        let name = format!("{kind}: {}", told(visit, *kind));
+        (kind.as_str().to_owned(), name)
+    });
+    let events = Field::boxes("events", visit.t("webhooks-events"), kinds.collect());
+    [
+        Field::text("url", visit.t("webhooks-url")).hint(visit.t("webhooks-url-hint")),
+        events.hint(visit.t("webhooks-events-hint")),
+    ]
+}
+
+/// What was typed into [`form_fields`], as the API takes it.
+pub fn typed_fields(typed: &Typed) -> Value {
+    json!({
+        "url": typed.text("url").unwrap_or_default().trim(),
+        "events": typed.all("events").collect::<Vec<_>>(),
+    })
+}
+
+/// `GET /dashboard/webhooks/new`
+pub async fn ask_new(visit: Visit) -> Result<HttpResponse, ApiError> {
+    let usual = [EventKind::CallEnded, EventKind::CreditsLow];
+    let filled = Filled::with(usual.map(|kind| ("events", kind.as_str())));
+    let content = new_form(&visit, &filled);
+    Ok(layout::page(&visit, &visit.t("webhooks-make"), content))
+}
+
+fn new_form(visit: &Visit, filled: &Filled) -> Markup {
+    html! {
+        p.lead { (visit.t("webhooks-make-words")) }
+        (post(visit, PATH_OF_NEW, html! {
+            (fields(visit, filled, &form_fields(visit)))
+            p.muted { (visit.t("webhooks-secret-hint")) }
+            (submit(&visit.t("webhooks-make-submit")))
+        }))
+    }
+}
+
+/// `POST /dashboard/webhooks/new`
+pub async fn create(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError> {
+    let content = match make(&visit, &typed).await {
+        Ok(id) => return Ok(visit.see(&path_of(id), "done-webhook-made")),
+        Err(ApiError::WebhookLimitReached(most)) => html! {
+            (notice(Tone::Bad, html! {
+                p role="alert" { (visit.tn("webhooks-too-many", &[("most", most.into())])) }
+            }))
+            (new_form(&visit, &Filled::again(typed, ApiError::Validation(Vec::new()))?))
+        },
+        Err(error) => new_form(&visit, &Filled::again(typed, error)?),
+    };
+    Ok(layout::refused(&visit, &visit.t("webhooks-make"), content))
+}
+
+async fn make(visit: &Visit, typed: &Typed) -> Result<WebhookId, ApiError> {
+    let secret = new_secret();
+    let mut fields = typed_fields(typed);
+    fields["secret"] = secret.expose().into();
+    let made = webhooks::create(visit.caller(), visit.services(), Body::of(&fields)).await?;
+    let made: Value = serde_json::from_str(&made.body).unwrap_or_default();
+    let id: WebhookId = made["id"]
+        .as_str()
+        .and_then(|id| id.parse().ok())
+        .ok_or(ApiError::Internal)?;
+    visit.leave_note(&id.to_string(), &secret).await?;
+    Ok(id)
+}
+
+/// A secret that nobody has to think up.
+pub fn new_secret() -> Secret {
+    let characters = rand::rng().sample_iter(Alphanumeric).take(SECRET_CHARS);
+    Secret::new(characters.map(char::from).collect::<String>())
+}
+
+/// A secret, which nobody sees again, and how it is given to a program that checks signatures.
+pub fn shown_once(visit: &Visit, secret: &Secret) -> Markup {
+    notice(
+        Tone::Warning,
+        html! {
+            p { strong { (visit.t("webhooks-secret-once")) } }
+            p { (visit.t("webhooks-secret-words")) }
+            (copyable(visit, "secret", &visit.t("webhooks-secret"), secret.expose()))
+            p { (visit.t("webhooks-secret-standard")) }
+            (copyable(visit, "standard", &visit.t("webhooks-secret-standard"), &standard(secret)))
+        },
+    )
+}
+
+/// The same secret as the libraries of Standard Webhooks take it.
+fn standard(secret: &Secret) -> String {
+    format!("whsec_{}", STANDARD.encode(secret.expose()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_is_long_and_never_the_same() {
+        let (one, other) = (new_secret(), new_secret());
+        assert_ne!(one.expose(), other.expose());
+        assert_eq!(one.expose().len(), SECRET_CHARS);
+        assert!(
+            one.expose()
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric())
+        );
+        assert_eq!(standard(&Secret::new("secret")), "whsec_c2VjcmV0");
+    }
+}

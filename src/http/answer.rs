@@ -1,0 +1,82 @@
+//! A successful answer: a status, JSON, and where the new thing is.
+
+use actix_web::{
+    HttpRequest, HttpResponse, Responder,
+    body::BoxBody,
+    http::{
+        StatusCode,
+        header::{CONTENT_TYPE, LOCATION},
+    },
+};
+use serde::Serialize;
+
+/// What a handler answers. In parts, so that it can be stored for a repeat of the request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    pub status: StatusCode,
+    /// JSON; empty for 204.
+    pub body: String,
+    /// The path of what was created.
+    pub location: Option<String>,
+}
+
+impl Answer {
+    fn new(status: StatusCode, content: &impl Serialize) -> Self {
+        Self {
+            status,
+            body: serde_json::to_string(content)
+                .expect("views have string keys and nothing that fails to serialize"),
+            location: None,
+        }
+    }
+
+    /// 200.
+    pub fn ok(content: &impl Serialize) -> Self {
+        Self::new(StatusCode::OK, content)
+    }
+
+    /// 201, with the path below `/api/v1` at which the new thing is.
+    pub fn created(path: &str, content: &impl Serialize) -> Self {
+        Self {
+            location: Some(format!("{}{path}", super::route::BASE)),
+            ..Self::new(StatusCode::CREATED, content)
+        }
+    }
+
+    /// 202: under way.
+    pub fn accepted(content: &impl Serialize) -> Self {
+        Self::new(StatusCode::ACCEPTED, content)
+    }
+
+    /// 204.
+    pub const fn no_content() -> Self {
+        Self {
+            status: StatusCode::NO_CONTENT,
+            body: String::new(),
+            location: None,
+        }
+    }
+
+    /// The HTTP response.
+    pub fn into_response(self) -> HttpResponse {
+        let mut response = HttpResponse::build(self.status);
+        if let Some(location) = self.location {
+            response.insert_header((LOCATION, location));
+        }
+        if self.status == StatusCode::NO_CONTENT {
+            response.finish()
+        } else {
+            response
+                .insert_header((CONTENT_TYPE, "application/json"))
+                .body(self.body)
+        }
+    }
+}
+
+impl Responder for Answer {
+    type Body = BoxBody;
+
+    fn respond_to(self, _: &HttpRequest) -> HttpResponse {
+        self.into_response()
+    }
+}

@@ -1,0 +1,60 @@
+//! Refusals outside the tenants' API, with the same body: the API's own codes are a closed list.
+
+use actix_web::{HttpResponse, ResponseError, http::StatusCode};
+use serde_json::json;
+
+use super::request_id::current_request_id;
+
+/// A request that a bridge or an operator made was refused.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct Denied {
+    status: StatusCode,
+    code: &'static str,
+    message: &'static str,
+}
+
+impl Denied {
+    /// No token, or none that is in force.
+    pub fn unauthorized(code: &'static str, message: &'static str) -> Self {
+        Self {
+            status: StatusCode::UNAUTHORIZED,
+            code,
+            message,
+        }
+    }
+
+    /// A request that is not answered to whoever made it.
+    pub fn forbidden(code: &'static str, message: &'static str) -> Self {
+        Self {
+            status: StatusCode::FORBIDDEN,
+            code,
+            message,
+        }
+    }
+
+    /// A request that cannot become what it asks for.
+    pub fn bad_request(code: &'static str, message: &'static str) -> Self {
+        Self {
+            status: StatusCode::BAD_REQUEST,
+            code,
+            message,
+        }
+    }
+}
+
+impl ResponseError for Denied {
+    fn status_code(&self) -> StatusCode {
+        self.status
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        let mut response = HttpResponse::build(self.status);
+        if self.status == StatusCode::UNAUTHORIZED {
+            response.insert_header(("WWW-Authenticate", "Bearer"));
+        }
+        response.json(json!({
+            "error": {"code": self.code, "message": self.message, "requestId": current_request_id()},
+        }))
+    }
+}

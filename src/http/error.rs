@@ -1,0 +1,380 @@
+//! What a request can fail with, and the only table from code to status.
+
+use std::fmt::Write as _;
+
+use actix_web::{
+    HttpResponse, ResponseError,
+    http::{
+        StatusCode,
+        header::{ALLOW, CACHE_CONTROL, RETRY_AFTER},
+    },
+};
+use dikala_actors::calls::versions::OPENING_MS;
+use dikala_entities::store::{is_transient, took_too_long};
+use sea_orm::DbErr;
+use serde::Serialize;
+
+use super::{body::BODY_BYTES_MAX, field::FieldError, request_id::current_request_id};
+
+/// How soon a client may come back after a 503, in seconds.
+const UNAVAILABLE_RETRY_SECONDS: u64 = 2;
+/// How soon a client may ask for one more recovery, in seconds.
+const RECOVERIES_RETRY_SECONDS: u64 = 5;
+/// How soon a client may try to open one more stream, in seconds: one whose client left is noticed by then.
+const STREAMS_RETRY_SECONDS: u64 = 20;
+/// How soon a client that left large answers unread may ask for one more, in seconds.
+const UNREAD_RETRY_SECONDS: u64 = 5;
+/// How soon a client that changed heavy agents too often may change one again, in seconds: their versions may go by then.
+const VERSIONS_RETRY_SECONDS: i64 = OPENING_MS / 1_000;
+/// How many wrong fields one answer names.
+const FIELDS_MAX: usize = 100;
+
+macro_rules! codes {
+    ($($status:literal { $($code:ident = $word:literal, $meaning:literal;)* })*) => {
+        /// Every code an error can carry. Closed: a client may match on it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub enum Code { $($(#[doc = $meaning] $code,)*)* }
+
+        impl Code {
+            /// Every code, by status.
+            pub const ALL: &'static [Self] = &[$($(Self::$code,)*)*];
+
+            /// The code as it is written.
+            pub const fn as_str(self) -> &'static str {
+                match self { $($(Self::$code => $word,)*)* }
+            }
+
+            /// The HTTP status it goes with.
+            pub const fn status(self) -> u16 {
+                match self { $($(Self::$code => $status,)*)* }
+            }
+
+            /// What it means, for the documentation.
+            pub const fn meaning(self) -> &'static str {
+                match self { $($(Self::$code => $meaning,)*)* }
+            }
+        }
+    };
+}
+
+codes! {
+    400 { InvalidJson = "invalid_json", "The body cannot be parsed as JSON."; }
+    401 {
+        MissingApiKey = "missing_api_key", "The header x-api-key is missing.";
+        InvalidApiKey = "invalid_api_key", "The API key is not a valid one.";
+        RevokedApiKey = "revoked_api_key", "The API key was revoked.";
+    }
+    403 { TenantSuspended = "tenant_suspended", "The account is suspended."; }
+    404 {
+        AgentNotFound = "agent_not_found", "There is no such agent.";
+        PhoneNumberNotFound = "phone_number_not_found", "There is no such phone number.";
+        CallNotFound = "call_not_found", "There is no such call.";
+        WebhookNotFound = "webhook_not_found", "There is no such webhook.";
+        FunctionNotFound = "function_not_found", "The agent has no function of that name.";
+        DeliveryNotFound = "delivery_not_found", "There is no such delivery.";
+        RouteNotFound = "route_not_found", "There is nothing at this path.";
+    }
+    405 { MethodNotAllowed = "method_not_allowed", "The path does not take this method; the header Allow names those it takes."; }
+    408 { RequestTimeout = "request_timeout", "The body did not arrive in time."; }
+    409 {
+        FunctionExists = "function_exists", "The agent has a function of that name already.";
+        WebhookLimitReached = "webhook_limit_reached", "The account has as many webhooks as it can have.";
+        CallNotActive = "call_not_active", "The call is over; or, where it is to be erased, it is not over yet.";
+        IdempotencyInProgress = "idempotency_in_progress", "The first request with this Idempotency-Key is still running.";
+    }
+    413 { BodyTooLarge = "body_too_large", "The body has more than 262144 bytes."; }
+    415 { UnsupportedMediaType = "unsupported_media_type", "The body is not declared as application/json."; }
+    422 {
+        ValidationFailed = "validation_failed", "One or more fields or parameters are wrong; all of them are listed.";
+        IdempotencyKeyReused = "idempotency_key_reused", "The Idempotency-Key was used for another request.";
+    }
+    429 { RateLimited = "rate_limited", "Too many requests; the header Retry-After says when to come back."; }
+    500 { InternalError = "internal_error", "A fault of the service's own."; }
+    503 { Unavailable = "unavailable", "The service cannot answer now; try again after the seconds in Retry-After."; }
+}
+
+/// What was looked for and is not there, or is another tenant's, which is the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    Agent,
+    PhoneNumber,
+    Call,
+    Webhook,
+    Function,
+    Delivery,
+    Route,
+}
+
+/// Why a request failed, in the tenant's terms.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum ApiError {
+    /// What the parser said.
+    #[error("The body cannot be read as JSON: {0}.")]
+    InvalidJson(String),
+    #[error("Every request needs an API key in the header x-api-key.")]
+    MissingApiKey,
+    #[error("The header x-api-key does not hold a valid API key.")]
+    InvalidApiKey,
+    #[error("This API key was revoked; use another one.")]
+    RevokedApiKey,
+    #[error("This account is suspended; ask the operator of the service.")]
+    TenantSuspended,
+    #[error("{}", Self::missing_code(*.0).meaning())]
+    NotFound(Missing),
+    /// The methods that the path takes, as the header `Allow` lists them.
+    #[error("This path takes {allow} only.")]
+    MethodNotAllowed { allow: String },
+    #[error("The body did not arrive in time; send it faster or make it smaller.")]
+    RequestTimeout,
+    /// The name.
+    #[error("This agent has a function named \"{0}\" already.")]
+    FunctionExists(String),
+    /// The limit.
+    #[error("An account can have at most {0} webhooks; delete one first.")]
+    WebhookLimitReached(usize),
+    #[error("The call is over.")]
+    CallNotActive,
+    #[error("The call is still running; end it, then it can be erased.")]
+    CallStillRunning,
+    #[error("The first request with this Idempotency-Key is still running; ask again in a moment.")]
+    IdempotencyInProgress,
+    #[error("The body must have at most {} bytes.", BODY_BYTES_MAX)]
+    BodyTooLarge,
+    /// What would be taken.
+    #[error("The body must be {0}.")]
+    UnsupportedMediaType(&'static str),
+    #[error("{}", summary(.0))]
+    Validation(Vec<FieldError>),
+    #[error("This Idempotency-Key was used for another request; use a new key for each operation.")]
+    IdempotencyKeyReused,
+    #[error(
+        "The request with this Idempotency-Key was carried out, and its large answer is no longer kept; read what it made, and use a \
+         new key to do it again."
+    )]
+    IdempotencyAnswerGone,
+    /// Seconds until the next request is taken.
+    #[error("Too many requests; come back in {retry_after_seconds} s.")]
+    RateLimited { retry_after_seconds: i64 },
+    /// The limit.
+    #[error("{0} recoveries of this webhook are under way already; ask again when one is done.")]
+    TooManyRecoveries(u64),
+    /// The limit.
+    #[error("{0} streams of events are open already; close one, or come back in a moment.")]
+    TooManyStreams(usize),
+    #[error(
+        "Large answers are on their way already and not read; read those first, or ask for less with limit and offset."
+    )]
+    TooMuchUnread,
+    /// The limit, in bytes.
+    #[error(
+        "What is kept of earlier versions of the account's agents would weigh more than {0} bytes of JSON; change agents less often, \
+         or delete one that is not needed."
+    )]
+    TooManyVersions(i64),
+    #[error("Something went wrong on our side; the requestId helps us to find it.")]
+    Internal,
+    #[error("The service cannot answer right now; try again in a moment.")]
+    Unavailable,
+    #[error(
+        "This takes too long to read and was broken off; ask for less, with a narrower time, fewer filters or a smaller page."
+    )]
+    TookTooLong,
+}
+
+impl ApiError {
+    /// The code. A new kind of error does not compile without one.
+    pub const fn code(&self) -> Code {
+        match self {
+            Self::InvalidJson(_) => Code::InvalidJson,
+            Self::MissingApiKey => Code::MissingApiKey,
+            Self::InvalidApiKey => Code::InvalidApiKey,
+            Self::RevokedApiKey => Code::RevokedApiKey,
+            Self::TenantSuspended => Code::TenantSuspended,
+            Self::NotFound(missing) => Self::missing_code(*missing),
+            Self::MethodNotAllowed { .. } => Code::MethodNotAllowed,
+            Self::RequestTimeout => Code::RequestTimeout,
+            Self::FunctionExists(_) => Code::FunctionExists,
+            Self::WebhookLimitReached(_) => Code::WebhookLimitReached,
+            Self::CallNotActive | Self::CallStillRunning => Code::CallNotActive,
+            Self::IdempotencyInProgress => Code::IdempotencyInProgress,
+            Self::BodyTooLarge => Code::BodyTooLarge,
+            Self::UnsupportedMediaType(_) => Code::UnsupportedMediaType,
+            Self::Validation(_) => Code::ValidationFailed,
+            Self::IdempotencyKeyReused | Self::IdempotencyAnswerGone => Code::IdempotencyKeyReused,
+            Self::RateLimited { .. }
+            | Self::TooManyRecoveries(_)
+            | Self::TooManyStreams(_)
+            | Self::TooMuchUnread
+            | Self::TooManyVersions(_) => Code::RateLimited,
+            Self::Internal => Code::InternalError,
+            Self::Unavailable | Self::TookTooLong => Code::Unavailable,
+        }
+    }
+
+    const fn missing_code(missing: Missing) -> Code {
+        match missing {
+            Missing::Agent => Code::AgentNotFound,
+            Missing::PhoneNumber => Code::PhoneNumberNotFound,
+            Missing::Call => Code::CallNotFound,
+            Missing::Webhook => Code::WebhookNotFound,
+            Missing::Function => Code::FunctionNotFound,
+            Missing::Delivery => Code::DeliveryNotFound,
+            Missing::Route => Code::RouteNotFound,
+        }
+    }
+
+    /// One wrong field.
+    pub fn field(error: FieldError) -> Self {
+        Self::Validation(vec![error])
+    }
+
+    /// What stands for an error that a library made: only its status is known.
+    pub fn from_status(status: StatusCode, allow: Option<String>) -> Self {
+        match status.as_u16() {
+            404 => Self::NotFound(Missing::Route),
+            405 => Self::MethodNotAllowed {
+                allow: allow.unwrap_or_default(),
+            },
+            408 => Self::RequestTimeout,
+            413 => Self::BodyTooLarge,
+            415 => Self::UnsupportedMediaType("application/json"),
+            400..=499 => Self::InvalidJson("the request is malformed".to_owned()),
+            503 => Self::Unavailable,
+            _ => Self::Internal,
+        }
+    }
+
+    fn body(&self) -> ErrorBody<'_> {
+        let fields = match self {
+            Self::Validation(fields) => Some(&fields[..fields.len().min(FIELDS_MAX)]),
+            _ => None,
+        };
+        ErrorBody {
+            error: ErrorContent {
+                code: self.code().as_str(),
+                message: self.to_string(),
+                request_id: current_request_id(),
+                fields,
+            },
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct ErrorBody<'a> {
+    error: ErrorContent<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ErrorContent<'a> {
+    code: &'static str,
+    message: String,
+    request_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fields: Option<&'a [FieldError]>,
+}
+
+impl ResponseError for ApiError {
+    fn status_code(&self) -> StatusCode {
+        StatusCode::from_u16(self.code().status()).expect("the table holds HTTP statuses")
+    }
+
+    fn error_response(&self) -> HttpResponse {
+        let mut response = HttpResponse::build(self.status_code());
+        response.insert_header((CACHE_CONTROL, "no-store"));
+        match self {
+            Self::MethodNotAllowed { allow } => {
+                response.insert_header((ALLOW, allow.as_str()));
+            }
+            Self::RateLimited {
+                retry_after_seconds,
+            } => {
+                response.insert_header((RETRY_AFTER, retry_after_seconds.to_string()));
+            }
+            Self::TooManyRecoveries(_) => {
+                response.insert_header((RETRY_AFTER, RECOVERIES_RETRY_SECONDS));
+            }
+            Self::TooMuchUnread => {
+                response.insert_header((RETRY_AFTER, UNREAD_RETRY_SECONDS));
+            }
+            Self::TooManyVersions(_) => {
+                response.insert_header((RETRY_AFTER, VERSIONS_RETRY_SECONDS.to_string()));
+            }
+            Self::TooManyStreams(_) => {
+                response.insert_header((RETRY_AFTER, STREAMS_RETRY_SECONDS));
+            }
+            Self::Unavailable | Self::TookTooLong => {
+                response.insert_header((RETRY_AFTER, UNAVAILABLE_RETRY_SECONDS));
+            }
+            // What follows of the body is not wanted any more.
+            Self::RequestTimeout => {
+                response.force_close();
+            }
+            _ => {}
+        }
+        response.json(self.body())
+    }
+}
+
+/// "2 fields are invalid: name, voiceId."
+fn summary(fields: &[FieldError]) -> String {
+    const NAMED: usize = 10;
+    let mut text = match fields.len() {
+        1 => "1 field is invalid: ".to_owned(),
+        n => format!("{n} fields are invalid: "),
+    };
+    let names: Vec<&str> = fields
+        .iter()
+        .take(NAMED)
+        .map(|f| f.field.as_str())
+        .collect();
+    text.push_str(&names.join(", "));
+    if fields.len() > NAMED {
+        let _ = write!(text, " and {} more", fields.len() - NAMED);
+    }
+    text.push('.');
+    text
+}
+
+/// A database that is away is 503; anything else it says is a fault of ours.
+impl From<DbErr> for ApiError {
+    fn from(error: DbErr) -> Self {
+        if took_too_long(&error) {
+            tracing::warn!(%error, "a statement took too long");
+            Self::TookTooLong
+        } else if is_transient(&error) {
+            tracing::warn!(%error, "the database is not available");
+            Self::Unavailable
+        } else {
+            tracing::error!(%error, "a statement failed");
+            Self::Internal
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::http::field::FieldCode;
+
+    #[test]
+    fn every_code_is_written_once_and_has_an_error_status() {
+        for (i, code) in Code::ALL.iter().enumerate() {
+            assert!((400..600).contains(&code.status()));
+            assert!(!Code::ALL[..i].iter().any(|c| c.as_str() == code.as_str()));
+        }
+    }
+
+    #[test]
+    fn the_summary_names_the_fields() {
+        let field = |name: &str| FieldError::new(name, FieldCode::Required, "is required");
+        assert_eq!(summary(&[field("name")]), "1 field is invalid: name.");
+        assert_eq!(
+            summary(&[field("name"), field("voiceId")]),
+            "2 fields are invalid: name, voiceId."
+        );
+        let many: Vec<FieldError> = (0..12).map(|i| field(&i.to_string())).collect();
+        assert!(summary(&many).ends_with("9 and 2 more."));
+    }
+}

@@ -1,0 +1,137 @@
+//! A request's body, already received, not yet parsed: the handler decides when, so that what does not exist is 404 whatever
+//! the body says.
+
+use std::future::{Ready, ready};
+
+use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload, http::header::CONTENT_TYPE};
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::{Form, json};
+use crate::http::{body::RawBody, error::ApiError};
+
+const JSON: &str = "application/json";
+const MERGE_PATCH: &str = "application/merge-patch+json";
+
+/// The body of a request.
+#[derive(Clone, Debug)]
+pub struct Body {
+    bytes: Bytes,
+    media_type: Option<String>,
+}
+
+impl Body {
+    /// The fields of a body that has to be there.
+    pub fn form(&self) -> Result<Form, ApiError> {
+        if self.media_type.as_deref() != Some(JSON) {
+            return Err(ApiError::UnsupportedMediaType(JSON));
+        }
+        Form::from_body(json::parse(&self.bytes)?)
+    }
+
+    /// The fields of a JSON merge patch (RFC 7396).
+    pub fn patch(&self) -> Result<Form, ApiError> {
+        if !matches!(self.media_type.as_deref(), Some(JSON | MERGE_PATCH)) {
+            let wanted = "application/json or application/merge-patch+json";
+            return Err(ApiError::UnsupportedMediaType(wanted));
+        }
+        Form::from_body(json::parse(&self.bytes)?)
+    }
+
+    /// The fields of a body that may be left out.
+    pub fn optional_form(&self) -> Result<Form, ApiError> {
+        if self.bytes.is_empty() {
+            Ok(Form::default())
+        } else {
+            self.form()
+        }
+    }
+}
+
+impl Body {
+    /// What a page asks a handler for in the place of a request.
+    pub fn of(content: &Value) -> Self {
+        Self {
+            bytes: content.to_string().into(),
+            media_type: Some(JSON.to_owned()),
+        }
+    }
+}
+
+impl FromRequest for Body {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let bytes = req
+            .extensions()
+            .get::<RawBody>()
+            .cloned()
+            .unwrap_or_default()
+            .0;
+        ready(Ok(Self {
+            bytes,
+            media_type: media_type(req),
+        }))
+    }
+}
+
+/// The one declared media type in small letters, without parameters; none where a charset other than UTF-8 is declared.
+fn media_type(req: &HttpRequest) -> Option<String> {
+    let mut headers = req.headers().get_all(CONTENT_TYPE);
+    let declared = headers.next()?.to_str().ok()?;
+    if headers.next().is_some() {
+        return None;
+    }
+    let mut parts = declared.split(';').map(str::trim);
+    let essence = parts.next()?.to_ascii_lowercase();
+    let other_charset = parts.any(|parameter| {
+        parameter.split_once('=').is_some_and(|(name, value)| {
+            name.trim().eq_ignore_ascii_case("charset")
+                && !matches!(
+                    value.trim().trim_matches('"').to_ascii_lowercase().as_str(),
+                    "utf-8" | "utf8" | "us-ascii"
+                )
+        })
+    });
+    (!other_charset).then_some(essence)
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::test::TestRequest;
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("application/json", true)]
+    #[case("Application/JSON; charset=UTF-8", true)]
+    #[case("application/json;charset=\"utf-8\"", true)]
+    #[case("application/json; charset=utf-16", false)]
+    #[case("application/merge-patch+json", false)]
+    #[case("text/json", false)]
+    #[case("", false)]
+    fn content_types(#[case] declared: &str, #[case] taken: bool) {
+        let req = TestRequest::default()
+            .insert_header((CONTENT_TYPE, declared))
+            .to_http_request();
+        let body = Body {
+            bytes: Bytes::from_static(b"{}"),
+            media_type: media_type(&req),
+        };
+        assert_eq!(body.form().is_ok(), taken, "{declared}");
+    }
+
+    #[test]
+    fn a_patch_takes_two_types_and_an_optional_body_none() {
+        let body = |media: &str, bytes| Body {
+            bytes: Bytes::from_static(bytes),
+            media_type: Some(media.into()),
+        };
+        assert!(body(MERGE_PATCH, b"{}").patch().is_ok());
+        assert!(body(JSON, b"{}").patch().is_ok());
+        assert!(body("text/plain", b"").optional_form().is_ok());
+        assert!(body("text/plain", b"{}").optional_form().is_err());
+    }
+}

@@ -1,0 +1,58 @@
+//! Who asks.
+
+use std::{
+    future::{Ready, ready},
+    rc::Rc,
+};
+
+use actix_web::{FromRequest, HttpMessage, HttpRequest, dev::Payload, web::Data};
+use dikala_entities::{Actor, ApiKeyId, Millis, TenantId, audit};
+
+use crate::{
+    audit::{Change, Origin},
+    http::{
+        context::HttpContext, error::ApiError, gate::address_of, idempotency::Claim,
+        request_id::current_request_id,
+    },
+};
+
+/// The tenant whose key came with the request; the only way for a handler to learn a tenant's id.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    pub tenant: TenantId,
+    /// Who asks for the tenant, and from where.
+    pub origin: Origin,
+    /// The `Idempotency-Key` under which this request runs.
+    pub claim: Option<Rc<Claim>>,
+}
+
+impl Caller {
+    /// What the audit says of a change that is written elsewhere.
+    pub fn entry(&self, change: Change, now: Millis) -> audit::Model {
+        self.origin.entry(Some(self.tenant), change, now)
+    }
+
+    fn of(req: &HttpRequest) -> Option<Self> {
+        let http = req.app_data::<Data<HttpContext>>()?;
+        let extensions = req.extensions();
+        Some(Self {
+            tenant: *extensions.get::<TenantId>()?,
+            origin: Origin {
+                actor: Actor::Key(*extensions.get::<ApiKeyId>()?),
+                address: address_of(req, &http.settings),
+                request_id: Some(current_request_id()),
+                node: http.node.clone(),
+            },
+            claim: extensions.get::<Rc<Claim>>().cloned(),
+        })
+    }
+}
+
+impl FromRequest for Caller {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
+        ready(Self::of(req).ok_or(ApiError::MissingApiKey))
+    }
+}

@@ -1,0 +1,337 @@
+//! Reads the fields of an object one by one and collects everything that is wrong with them.
+//!
+//! Our own, because a merge patch (RFC 7396) tells apart what is left out and what is `null`, which `serde` does not by itself, and
+//! because it stops at the first thing that is wrong. An answer here names all of them, with the closest name of a field that is not
+//! known.
+
+use serde_json::{Map, Value};
+
+use super::json;
+use crate::http::error::ApiError;
+use crate::http::field::{Fault, Faults, FieldCode, FieldError, quoted, shown, suggestion};
+
+/// What a parser of one value gives back.
+pub type Parsed<T> = Result<T, Faults>;
+
+/// The fields of a body or of a query string, not looked at yet.
+#[derive(Clone, Debug, Default)]
+pub struct Form {
+    fields: Map<String, Value>,
+    /// What is wrong whatever the fields mean.
+    faults: Vec<FieldError>,
+}
+
+impl Form {
+    /// The fields of a body.
+    pub fn from_body(value: Value) -> Result<Self, ApiError> {
+        let Value::Object(fields) = value else {
+            let predicate = "must be a JSON object";
+            return Err(ApiError::field(FieldError::new(
+                "body",
+                FieldCode::InvalidType,
+                predicate,
+            )));
+        };
+        let faults = json::nul_faults(&fields);
+        Ok(Self { fields, faults })
+    }
+
+    pub(super) fn from_parts(fields: Map<String, Value>, faults: Vec<FieldError>) -> Self {
+        Self { fields, faults }
+    }
+
+    /// A field's text as it was sent, where it is one.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.fields.get(name).and_then(Value::as_str)
+    }
+
+    /// Reads the fields with `read`. `read_only` names fields that an object is read with and that are ignored when they
+    /// come back. `read` gives `None` only after it reported a wrong field.
+    pub fn read<T>(
+        &self,
+        read_only: &[&'static str],
+        read: impl FnOnce(&mut Reader<'_>) -> Option<T>,
+    ) -> Result<T, ApiError> {
+        let mut reader = Reader {
+            form: self,
+            known: Vec::new(),
+            errors: Vec::new(),
+        };
+        let value = read(&mut reader);
+        let errors = reader.finish(read_only);
+        match value {
+            Some(value) if errors.is_empty() => Ok(value),
+            _ => Err(ApiError::Validation(errors)),
+        }
+    }
+
+    /// Reads a form that has no fields.
+    pub fn expect_empty(&self) -> Result<(), ApiError> {
+        self.read(&[], |_| Some(()))
+    }
+
+    fn faults_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a FieldError> {
+        self.faults.iter().filter(move |fault| {
+            fault
+                .field
+                .strip_prefix(name)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        })
+    }
+}
+
+/// One reading of a form.
+#[derive(Debug)]
+pub struct Reader<'f> {
+    form: &'f Form,
+    known: Vec<&'static str>,
+    errors: Vec<FieldError>,
+}
+
+enum Sent<'f> {
+    Absent,
+    Null,
+    Value(&'f Value),
+    /// Already reported.
+    Faulty,
+}
+
+impl<'f> Reader<'f> {
+    fn sent(&mut self, name: &'static str) -> Sent<'f> {
+        self.known.push(name);
+        let form = self.form;
+        let before = self.errors.len();
+        self.errors.extend(form.faults_of(name).cloned());
+        if self.errors.len() > before {
+            return Sent::Faulty;
+        }
+        match form.fields.get(name) {
+            None => Sent::Absent,
+            Some(Value::Null) => Sent::Null,
+            Some(value) => Sent::Value(value),
+        }
+    }
+
+    fn parse<T>(
+        &mut self,
+        name: &'static str,
+        value: &Value,
+        parse: impl FnOnce(&Value) -> Parsed<T>,
+    ) -> Option<T> {
+        match parse(value) {
+            Ok(value) => Some(value),
+            Err(faults) => {
+                let errors = faults.into_iter().map(|fault| fault.in_field(name));
+                self.errors.extend(errors);
+                None
+            }
+        }
+    }
+
+    /// A field that has to have a value: sent now, or `current` where an object is changed.
+    pub fn required<T>(
+        &mut self,
+        name: &'static str,
+        current: Option<T>,
+        parse: impl FnOnce(&Value) -> Parsed<T>,
+    ) -> Option<T> {
+        match (self.sent(name), current) {
+            (Sent::Value(value), _) => self.parse(name, value, parse),
+            (Sent::Absent, Some(current)) => Some(current),
+            (Sent::Absent | Sent::Null, _) => {
+                self.fault(name, Fault::new(FieldCode::Required, "is required"));
+                None
+            }
+            (Sent::Faulty, _) => None,
+        }
+    }
+
+    /// A field that may have none: left out keeps `current`, `null` takes it away.
+    pub fn optional<T>(
+        &mut self,
+        name: &'static str,
+        current: Option<T>,
+        parse: impl FnOnce(&Value) -> Parsed<T>,
+    ) -> Option<T> {
+        match self.sent(name) {
+            Sent::Value(value) => self.parse(name, value, parse),
+            Sent::Absent => current,
+            Sent::Null | Sent::Faulty => None,
+        }
+    }
+
+    /// A field with a default: left out keeps `current` or takes the default, `null` goes back to the default.
+    pub fn defaulted<T>(
+        &mut self,
+        name: &'static str,
+        current: Option<T>,
+        default: T,
+        parse: impl FnOnce(&Value) -> Parsed<T>,
+    ) -> T {
+        match self.sent(name) {
+            Sent::Value(value) => self.parse(name, value, parse).unwrap_or(default),
+            Sent::Absent => current.unwrap_or(default),
+            Sent::Null | Sent::Faulty => default,
+        }
+    }
+
+    /// A field that must be there and may be `null`.
+    pub fn nullable<T>(
+        &mut self,
+        name: &'static str,
+        parse: impl FnOnce(&Value) -> Parsed<T>,
+    ) -> Option<Option<T>> {
+        match self.sent(name) {
+            Sent::Value(value) => self.parse(name, value, parse).map(Some),
+            Sent::Null => Some(None),
+            Sent::Absent => {
+                self.fault(name, Fault::new(FieldCode::Required, "is required"));
+                None
+            }
+            Sent::Faulty => None,
+        }
+    }
+
+    /// Reports a fault that only shows with several fields or the store in view.
+    pub fn fault(&mut self, name: &str, fault: Fault) {
+        self.errors.push(fault.in_field(name));
+    }
+
+    fn finish(mut self, read_only: &[&'static str]) -> Vec<FieldError> {
+        let unknown: Vec<&String> = self
+            .form
+            .fields
+            .keys()
+            .filter(|key| !self.known.contains(&key.as_str()) && !read_only.contains(&key.as_str()))
+            .collect();
+        for key in unknown {
+            let hint = match suggestion(key, self.known.iter().copied()) {
+                Some(name) => format!("; did you mean \"{name}\"?"),
+                None if self.known.is_empty() => "; none is taken here.".to_owned(),
+                None => format!("; known are: {}.", self.known.join(", ")),
+            };
+            let sentence = format!("{} is not a known field{hint}", quoted(key));
+            self.errors
+                .push(Fault::sentence(FieldCode::UnknownField, sentence).in_field(&shown(key)));
+        }
+        // A fault inside a field that is unknown or read-only: the text is still refused.
+        for fault in &self.form.faults {
+            let seen = |error: &FieldError| fault.field.starts_with(&error.field);
+            if !self.errors.iter().any(seen) {
+                self.errors.push(fault.clone());
+            }
+        }
+        self.errors
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::http::extract::{BlankRule, integer, text};
+
+    type Sample = (String, Option<String>, i64);
+
+    fn read(
+        value: Value,
+        current: Option<(&str, i64)>,
+    ) -> Result<Sample, Vec<(String, &'static str)>> {
+        let form = Form::from_body(value).expect("an object");
+        form.read(&["id"], |form| {
+            let name = form.required(
+                "name",
+                current.map(|c| c.0.to_owned()),
+                text(1, 5, BlankRule::Trim),
+            );
+            let note = form.optional("note", None, text(1, 5, BlankRule::Keep));
+            let size = form.defaulted("size", current.map(|c| c.1), 10, integer(1, 240));
+            Some((name?, note, size))
+        })
+        .map_err(|error| match error {
+            ApiError::Validation(fields) => fields
+                .into_iter()
+                .map(|f| (f.field, f.code.as_str()))
+                .collect(),
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn all_that_is_wrong_comes_at_once() {
+        let wrong = read(json!({"nmae": "x", "note": 5, "size": 0}), None).unwrap_err();
+        let wrong: Vec<(&str, &str)> = wrong.iter().map(|(f, c)| (f.as_str(), *c)).collect();
+        assert_eq!(
+            wrong,
+            [
+                ("name", "required"),
+                ("note", "invalid_type"),
+                ("size", "too_small"),
+                ("nmae", "unknown_field")
+            ]
+        );
+    }
+
+    #[test]
+    fn merge_patch_keeps_resets_and_replaces() {
+        assert_eq!(read(json!({}), Some(("a", 7))), Ok(("a".into(), None, 7)));
+        assert_eq!(
+            read(json!({"size": null, "name": "b"}), Some(("a", 7))),
+            Ok(("b".into(), None, 10))
+        );
+        assert_eq!(
+            read(json!({"name": null}), Some(("a", 7))).unwrap_err()[0].1,
+            "required"
+        );
+        assert_eq!(
+            read(json!({"id": "agent_1"}), Some(("a", 7))),
+            Ok(("a".into(), None, 7))
+        );
+    }
+
+    #[test]
+    fn nul_is_refused_wherever_it_stands() {
+        assert_eq!(
+            read(json!({"name": "a\u{0}"}), None).unwrap_err(),
+            [("name".to_owned(), "invalid_format")]
+        );
+        assert_eq!(
+            read(json!({"name": "a", "id": ["\u{0}"]}), None).unwrap_err(),
+            [("id[0]".to_owned(), "invalid_format")]
+        );
+        assert_eq!(
+            read(json!({"name": "a", "x\u{0}": 1}), None)
+                .unwrap_err()
+                .len(),
+            1
+        );
+    }
+
+    #[test]
+    fn the_message_says_what_was_probably_meant() {
+        let form = Form::from_body(json!({"nmae": "x"})).expect("an object");
+        let error = form.read(&[], |form| {
+            form.optional("name", None, text(1, 5, BlankRule::Trim))
+                .or(Some(String::new()))
+        });
+        let Err(ApiError::Validation(fields)) = error else {
+            panic!("taken")
+        };
+        assert_eq!(
+            fields[0].message,
+            "\"nmae\" is not a known field; did you mean \"name\"?"
+        );
+    }
+
+    #[test]
+    fn an_array_is_no_object() {
+        let Err(ApiError::Validation(fields)) = Form::from_body(json!([])) else {
+            panic!("taken")
+        };
+        assert_eq!(
+            (fields[0].field.as_str(), fields[0].code),
+            ("body", FieldCode::InvalidType)
+        );
+    }
+}

@@ -1,0 +1,20 @@
+//! What handlers take: who asks, what for, and with which fields. Everything is parsed here, once, and refused here with all
+//! that is wrong with it at once.
+
+mod body;
+mod caller;
+mod form;
+mod json;
+mod parse;
+mod path;
+mod query;
+
+pub use body::Body;
+pub use caller::Caller;
+pub use form::{Form, Parsed, Reader};
+pub use parse::{
+    BlankRule, LIMIT_DEFAULT, LIMIT_MAX, OFFSET_MAX, boolean, digits, id, instant, integer,
+    language, list, no_transfer, not_allowed, object, text, transfer_target, url, word,
+};
+pub use path::{FunctionName, Id, VersionNumber};
+pub use query::Query;

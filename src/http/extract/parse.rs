@@ -1,0 +1,421 @@
+//! Parsers of single values: each says what the value must be.
+
+use std::str::FromStr;
+
+use dikala_entities::{
+    Language, Millis, OutboundUrl, PhoneNumber, TransferPrefixes, UnknownValue, UrlError,
+    UrlPolicy, is_blank,
+};
+use serde_json::{Map, Value};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+
+use super::Parsed;
+use crate::http::field::{Fault, FieldCode, quoted, suggestion};
+
+/// The largest page.
+pub const LIMIT_MAX: i64 = 100;
+/// The page of who asks for none.
+pub const LIMIT_DEFAULT: i64 = 50;
+/// The largest page offset: what every JSON reader can hold exactly.
+pub const OFFSET_MAX: i64 = 9_007_199_254_740_991;
+
+/// What happens to blanks at both ends of a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BlankRule {
+    /// They go: names, labels, descriptions.
+    Trim,
+    /// They stay, and are not enough: prompts.
+    Keep,
+    /// They are as good as other characters: secrets, and texts that may be left out.
+    Opaque,
+}
+
+fn string(value: &Value) -> Result<&str, Fault> {
+    value
+        .as_str()
+        .ok_or_else(|| Fault::new(FieldCode::InvalidType, "must be a string"))
+}
+
+/// A text of `min` to `max` characters.
+pub fn text(min: usize, max: usize, blanks: BlankRule) -> impl Fn(&Value) -> Parsed<String> {
+    move |value| {
+        let given = string(value)?;
+        let given = match blanks {
+            BlankRule::Trim => given.trim(),
+            BlankRule::Keep | BlankRule::Opaque => given,
+        };
+        let length = given.chars().count();
+        if min > 0 && blanks != BlankRule::Opaque && is_blank(given) {
+            Err(Fault::new(FieldCode::Required, "is required").into())
+        } else if length < min {
+            let predicate = format!("must have at least {}", characters(min));
+            Err(Fault::new(FieldCode::TooShort, predicate)
+                .bounded(count(min))
+                .into())
+        } else if length > max {
+            let predicate = format!("must have at most {}", characters(max));
+            Err(Fault::new(FieldCode::TooLong, predicate)
+                .bounded(count(max))
+                .into())
+        } else {
+            Ok(given.to_owned())
+        }
+    }
+}
+
+fn count(n: usize) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+fn characters(n: usize) -> String {
+    if n == 1 {
+        "1 character".to_owned()
+    } else {
+        format!("{n} characters")
+    }
+}
+
+/// A whole number from `min` to `max`. `10.0` is one, as in JSON Schema.
+pub fn integer(min: i64, max: i64) -> impl Fn(&Value) -> Parsed<i64> {
+    move |value| {
+        let not_whole = || Fault::new(FieldCode::InvalidType, "must be a whole number");
+        let Value::Number(number) = value else {
+            return Err(not_whole().into());
+        };
+        let whole = match (number.as_i64(), number.as_f64()) {
+            (Some(whole), _) => i128::from(whole),
+            // Saturates, which keeps what is too large too large.
+            (None, Some(float)) if float.fract() == 0.0 => float as i128,
+            _ => return Err(not_whole().into()),
+        };
+        in_range(whole, min, max).map_err(Into::into)
+    }
+}
+
+fn in_range(whole: i128, min: i64, max: i64) -> Result<i64, Fault> {
+    if whole < i128::from(min) {
+        let predicate = format!("must be at least {min}");
+        return Err(Fault::new(FieldCode::TooSmall, predicate).bounded(min));
+    }
+    i64::try_from(whole)
+        .ok()
+        .filter(|whole| *whole <= max)
+        .ok_or_else(|| {
+            let predicate = format!("must be at most {max}");
+            Fault::new(FieldCode::TooLarge, predicate).bounded(max)
+        })
+}
+
+/// A whole number written in decimal digits, as query strings carry it.
+pub fn digits(min: i64, max: i64) -> impl Fn(&Value) -> Parsed<i64> {
+    move |value| {
+        let text = string(value)?;
+        let (negative, figures) = match text.strip_prefix('-') {
+            Some(rest) => (true, rest),
+            None => (false, text),
+        };
+        if figures.is_empty() || !figures.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(Fault::new(FieldCode::InvalidType, "must be a whole number").into());
+        }
+        // More digits than fit are too large anyway.
+        let size = figures.parse::<i128>().unwrap_or(i128::MAX);
+        in_range(if negative { -size } else { size }, min, max).map_err(Into::into)
+    }
+}
+
+/// `true` or `false`.
+pub fn boolean(value: &Value) -> Parsed<bool> {
+    value
+        .as_bool()
+        .ok_or_else(|| Fault::new(FieldCode::InvalidType, "must be true or false").into())
+}
+
+/// An object of any content.
+pub fn object(value: &Value) -> Parsed<Map<String, Value>> {
+    match value {
+        Value::Object(fields) => Ok(fields.clone()),
+        _ => Err(Fault::new(FieldCode::InvalidType, "must be an object").into()),
+    }
+}
+
+/// One of a closed set of words; `noun` says what they are: "a voice".
+pub fn word<T>(noun: &'static str) -> impl Fn(&Value) -> Parsed<T>
+where
+    T: FromStr<Err = UnknownValue>,
+{
+    move |value| {
+        string(value)?.parse().map_err(|unknown: UnknownValue| {
+            not_allowed(&unknown.given, noun, unknown.allowed.iter().copied()).into()
+        })
+    }
+}
+
+/// The word is none of the allowed ones.
+pub fn not_allowed<'a>(
+    given: &str,
+    noun: &str,
+    allowed: impl Iterator<Item = &'a str> + Clone,
+) -> Fault {
+    let hint = match suggestion(given, allowed.clone()) {
+        Some(meant) => format!("; did you mean \"{meant}\"?"),
+        None => format!(
+            "; allowed are: {}.",
+            allowed.clone().collect::<Vec<_>>().join(", ")
+        ),
+    };
+    let sentence = format!("{} is not {noun}{hint}", quoted(given));
+    Fault::sentence(FieldCode::NotAllowed, sentence).allowing(allowed.map(str::to_owned).collect())
+}
+
+/// An array of at least `min` items that are all different; `same` says which two are not.
+pub fn list<T>(
+    min: usize,
+    item: impl Fn(&Value) -> Parsed<T>,
+    same: impl Fn(&T, &T) -> bool,
+) -> impl Fn(&Value) -> Parsed<Vec<T>> {
+    move |value| {
+        let Value::Array(values) = value else {
+            return Err(Fault::new(FieldCode::InvalidType, "must be an array").into());
+        };
+        if values.len() < min {
+            return Err(Fault::new(
+                FieldCode::TooShort,
+                format!("must have at least {min} item"),
+            )
+            .into());
+        }
+        let (mut items, mut faults) = (Vec::new(), Vec::new());
+        for (i, value) in values.iter().enumerate() {
+            let at = format!("[{i}]");
+            match item(value) {
+                Ok(new) if items.iter().any(|old| same(old, &new)) => {
+                    faults.push(Fault::new(FieldCode::Duplicate, "is there twice").inside(&at));
+                }
+                Ok(new) => items.push(new),
+                Err(inner) => faults.extend(inner.into_iter().map(|fault| fault.inside(&at))),
+            }
+        }
+        if faults.is_empty() {
+            Ok(items)
+        } else {
+            Err(faults)
+        }
+    }
+}
+
+/// A phone number in E.164.
+pub fn e164(value: &Value) -> Parsed<PhoneNumber> {
+    string(value)?
+        .parse()
+        .map_err(|error| Fault::new(FieldCode::InvalidFormat, format!("{error}")).into())
+}
+
+/// A phone number that calls may be transferred to.
+pub fn transfer_target(transfers: &TransferPrefixes, value: &Value) -> Parsed<PhoneNumber> {
+    let number = e164(value)?;
+    if transfers.allow(&number) {
+        Ok(number)
+    } else {
+        Err(no_transfer().into())
+    }
+}
+
+/// The fault of a number that calls are not transferred to.
+pub fn no_transfer() -> Fault {
+    let predicate = "must be a number that calls may be transferred to: premium, satellite and shared-cost numbers are not, \
+                     and your operator may allow fewer";
+    Fault::new(FieldCode::NotAllowed, predicate)
+}
+
+/// A language tag.
+pub fn language(value: &Value) -> Parsed<Language> {
+    string(value)?
+        .parse()
+        .map_err(|error| Fault::new(FieldCode::InvalidFormat, format!("{error}")).into())
+}
+
+/// An RFC 3339 date and time, or a date, which means its midnight in UTC. What lies before 1970 is taken as its beginning.
+pub fn instant(value: &Value) -> Parsed<Millis> {
+    let text = string(value)?;
+    // A plus that was not percent-encoded arrives in a query string as a blank: `2026-01-15T10:30:00 07:00`.
+    let mended = match text.len().checked_sub(6) {
+        Some(at) if text.as_bytes()[at] == b' ' && at > 10 => text.replacen(' ', "+", 1),
+        _ => text.to_owned(),
+    };
+    Millis::parse_date_or_rfc3339(&mended)
+        .ok()
+        .or_else(|| clamped(&mended))
+        .ok_or_else(|| {
+            let predicate =
+                "must be a date such as 2026-01-15 or a time such as 2026-01-15T03:30:00Z";
+            Fault::new(FieldCode::InvalidFormat, predicate).into()
+        })
+}
+
+/// A valid instant outside of the years that are stored, moved to the nearest of those.
+fn clamped(text: &str) -> Option<Millis> {
+    let midnight = format!("{text}T00:00:00Z");
+    let at = [text, &midnight]
+        .into_iter()
+        .find_map(|text| OffsetDateTime::parse(text, &Rfc3339).ok())?;
+    Some(Millis::from_i64(at.unix_timestamp().saturating_mul(1_000)))
+}
+
+/// The id of something; `noun` says of what: "an agent".
+pub fn id<T: FromStr>(noun: &'static str) -> impl Fn(&Value) -> Parsed<T> {
+    move |value| {
+        string(value)?.parse().map_err(|_| {
+            Fault::new(
+                FieldCode::InvalidFormat,
+                format!("must be the id of {noun}"),
+            )
+            .into()
+        })
+    }
+}
+
+/// An address of the tenant's, as text. Whether its host may be dialled is asked afterwards.
+pub fn url(policy: UrlPolicy) -> impl Fn(&Value) -> Parsed<OutboundUrl> {
+    move |value| {
+        OutboundUrl::parse(string(value)?, policy).map_err(|error| {
+            let code = match error {
+                UrlError::Insecure => FieldCode::InsecureUrl,
+                UrlError::TooLong => FieldCode::TooLong,
+                UrlError::Malformed | UrlError::Host | UrlError::UserInfo | UrlError::Fragment => {
+                    FieldCode::InvalidFormat
+                }
+            };
+            Fault::new(code, error.to_string()).into()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+
+    use dikala_entities::VoiceId;
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn code<T: Debug>(parsed: Parsed<T>) -> &'static str {
+        let faults = parsed.expect_err("refused");
+        faults[0].clone().in_field("x").code.as_str()
+    }
+
+    #[rstest]
+    #[case(json!(1), Ok(1))]
+    #[case(json!(240), Ok(240))]
+    #[case(json!(10.0), Ok(10))]
+    #[case(json!(0), Err("too_small"))]
+    #[case(json!(-1e300), Err("too_small"))]
+    #[case(json!(241), Err("too_large"))]
+    #[case(json!(1e300), Err("too_large"))]
+    #[case(json!(u64::MAX), Err("too_large"))]
+    #[case(json!(1.5), Err("invalid_type"))]
+    #[case(json!("10"), Err("invalid_type"))]
+    #[case(json!(true), Err("invalid_type"))]
+    fn whole_numbers(#[case] value: Value, #[case] expected: Result<i64, &str>) {
+        match expected {
+            Ok(whole) => assert_eq!(integer(1, 240)(&value), Ok(whole)),
+            Err(expected) => assert_eq!(code(integer(1, 240)(&value)), expected),
+        }
+    }
+
+    #[rstest]
+    #[case("50", Ok(50))]
+    #[case("007", Ok(7))]
+    #[case("0", Err("too_small"))]
+    #[case("-5", Err("too_small"))]
+    #[case("101", Err("too_large"))]
+    #[case("99999999999999999999999999999999999999999999999", Err("too_large"))]
+    #[case("", Err("invalid_type"))]
+    #[case("+5", Err("invalid_type"))]
+    #[case("5.0", Err("invalid_type"))]
+    #[case("٥", Err("invalid_type"))]
+    fn numbers_of_query_strings(#[case] text: &str, #[case] expected: Result<i64, &str>) {
+        match expected {
+            Ok(whole) => assert_eq!(digits(1, 100)(&json!(text)), Ok(whole)),
+            Err(expected) => assert_eq!(code(digits(1, 100)(&json!(text))), expected),
+        }
+    }
+
+    #[test]
+    fn texts_are_counted_in_characters() {
+        let five = text(2, 5, BlankRule::Keep);
+        assert_eq!(five(&json!("äöüß€")), Ok("äöüß€".to_owned()));
+        assert_eq!(code(five(&json!("äöüß€x"))), "too_long");
+        assert_eq!(code(five(&json!("x"))), "too_short");
+        assert_eq!(five(&json!(" a ")), Ok(" a ".to_owned()));
+        let secret = text(2, 5, BlankRule::Opaque);
+        assert_eq!(secret(&json!("  ")), Ok("  ".to_owned()));
+        for (blank, rule) in [
+            ("", BlankRule::Keep),
+            (" \n ", BlankRule::Keep),
+            ("\u{200b}\u{feff}", BlankRule::Keep),
+            ("\u{ad}\u{3164}", BlankRule::Trim),
+        ] {
+            assert_eq!(
+                code(text(1, 5, rule)(&json!(blank))),
+                "required",
+                "{blank:?}"
+            );
+        }
+        assert_eq!(
+            code(text(1, 5, BlankRule::Trim)(&json!(" \t "))),
+            "required"
+        );
+        assert_eq!(
+            text(1, 1, BlankRule::Trim)(&json!(" a ")),
+            Ok("a".to_owned())
+        );
+    }
+
+    #[test]
+    fn a_wrong_word_is_told_what_is_right() {
+        let faults = word::<VoiceId>("a voice")(&json!("puck")).expect_err("refused");
+        let error = faults[0].clone().in_field("voiceId");
+        assert_eq!(
+            error.message,
+            "\"puck\" is not a voice; did you mean \"Puck\"?"
+        );
+        assert_eq!(error.allowed.expect("allowed").len(), 5);
+    }
+
+    #[test]
+    fn lists_name_the_item() {
+        let voices = list(1, word::<VoiceId>("a voice"), VoiceId::eq);
+        assert_eq!(
+            voices(&json!(["Puck", "Kore"])),
+            Ok(vec![VoiceId::Puck, VoiceId::Kore])
+        );
+        let faults = voices(&json!(["Puck", "Puck", 5])).expect_err("refused");
+        let errors: Vec<_> = faults.into_iter().map(|f| f.in_field("v")).collect();
+        assert_eq!(
+            (errors[0].field.as_str(), errors[0].code),
+            ("v[1]", FieldCode::Duplicate)
+        );
+        assert_eq!(
+            (errors[1].field.as_str(), errors[1].code),
+            ("v[2]", FieldCode::InvalidType)
+        );
+        assert_eq!(code(voices(&json!([]))), "too_short");
+        assert_eq!(code(voices(&json!({}))), "invalid_type");
+    }
+
+    #[test]
+    fn a_plus_that_became_a_blank_is_mended() {
+        let at = instant(&json!("2026-01-15T10:30:00+07:00"));
+        assert!(at.is_ok());
+        assert_eq!(instant(&json!("2026-01-15T10:30:00 07:00")), at);
+        assert!(instant(&json!("2026-01-15")).is_ok());
+        for early in ["0001-01-01", "1969-12-31T23:59:59.999Z"] {
+            assert_eq!(instant(&json!(early)), Ok(Millis::MIN));
+        }
+        for wrong in ["", "yesterday", " ", "2026-13-01", "éééééé"] {
+            assert_eq!(code(instant(&json!(wrong))), "invalid_format");
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Ids in paths. One that is malformed is answered like one that is not there.
+
+use std::{
+    future::{Ready, ready},
+    str::FromStr,
+};
+
+use actix_web::{FromRequest, HttpRequest, dev::Payload};
+use dikala_entities::{AgentId, ApiKeyId, CallId, DeliveryId, PhoneNumberId, UserId, WebhookId};
+
+use crate::http::error::{ApiError, Missing};
+
+/// The id in the path's `{id}`.
+#[derive(Clone, Copy, Debug)]
+pub struct Id<T>(pub T);
+
+/// The name in the path's `{name}`, whatever it is.
+#[derive(Clone, Debug)]
+pub struct FunctionName(pub String);
+
+/// The number in the path's `{version}`.
+#[derive(Clone, Copy, Debug)]
+pub struct VersionNumber(pub i64);
+
+/// What an id stands for.
+pub trait PathId: FromStr {
+    /// What is missing when there is no such id.
+    const MISSING: Missing;
+}
+
+impl PathId for AgentId {
+    const MISSING: Missing = Missing::Agent;
+}
+
+impl PathId for PhoneNumberId {
+    const MISSING: Missing = Missing::PhoneNumber;
+}
+
+impl PathId for CallId {
+    const MISSING: Missing = Missing::Call;
+}
+
+impl PathId for WebhookId {
+    const MISSING: Missing = Missing::Webhook;
+}
+
+impl PathId for DeliveryId {
+    const MISSING: Missing = Missing::Delivery;
+}
+
+/// Keys are only in the dashboard, where what is missing is a page.
+impl PathId for ApiKeyId {
+    const MISSING: Missing = Missing::Route;
+}
+
+/// The same of people.
+impl PathId for UserId {
+    const MISSING: Missing = Missing::Route;
+}
+
+impl<T: PathId + 'static> FromRequest for Id<T> {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let id = req.match_info().get("id").and_then(|id| id.parse().ok());
+        ready(id.map(Self).ok_or(ApiError::NotFound(T::MISSING)))
+    }
+}
+
+impl FromRequest for VersionNumber {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let text = req.match_info().get("version").unwrap_or_default();
+        let number = text
+            .parse()
+            .ok()
+            .filter(|number: &i64| number.to_string() == text);
+        ready(number.map(Self).ok_or(ApiError::NotFound(Missing::Agent)))
+    }
+}
+
+impl FromRequest for FunctionName {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let name = req.match_info().get("name").unwrap_or_default();
+        ready(Ok(Self(name.to_owned())))
+    }
+}

@@ -1,0 +1,499 @@
+//! `Idempotency-Key`: the same request twice has the effect, and the answer, of one.
+//!
+//! A row claims the key before the handler runs. Handlers that only write to the store put their answer into that row in the
+//! transaction of their effect ([`Claim::settle`]), so there is no moment in between. Those that reach out of the store
+//! (`hangup`, `transfer`, `test`) have their answer stored right after; a crash in that moment leaves a claim without an
+//! answer, which expires after [`RUNNING_MS_MAX`]: a repeat after that is carried out again. All of those may be.
+
+use std::{
+    cell::Cell,
+    rc::Rc,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
+
+use actix_web::{
+    Error, HttpMessage, HttpResponse,
+    body::{BoxBody, MessageBody, to_bytes},
+    dev::{ServiceRequest, ServiceResponse},
+    http::{
+        Method, StatusCode,
+        header::{HeaderName, HeaderValue, LOCATION},
+    },
+    middleware::Next,
+    web,
+};
+use dikala_entities::{
+    Millis, Store, TenantId, idempotency,
+    rows::{Kind, json_rows, json_statement},
+    store::is_transient,
+};
+use sea_orm::{
+    ActiveValue::Set,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, Statement,
+    sea_query::{Expr, OnConflict},
+};
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use tokio::sync::Semaphore;
+
+use super::{
+    answer::Answer,
+    body::RawBody,
+    context::HttpContext,
+    error::{ApiError, Code},
+    field::{FieldCode, FieldError},
+    request_id::inherit,
+};
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// The longest key, in characters.
+pub const KEY_LENGTH_MAX: usize = 255;
+/// How long an answer is kept.
+const KEPT_MS: i64 = 24 * 60 * 60 * 1_000;
+/// How long the answer of a test is kept: it can be large, and a test may be made again.
+const TEST_KEPT_MS: i64 = 10 * 60 * 1_000;
+/// From how many bytes on an answer counts as large.
+const LARGE_BYTES: usize = 2 * 1_024;
+/// What the large answers that are kept of one tenant may have in all; beyond, the oldest lose their bodies.
+pub(crate) const LARGE_BYTES_MAX: i64 = 16 * 1_024 * 1_024;
+/// How long a request may run before its claim counts as left behind by a crash.
+pub(crate) const RUNNING_MS_MAX: i64 = 60_000;
+/// Keys at a time that wait to be given back because the database was away; others expire.
+const GIVING_BACK_MAX: usize = 1_000;
+const GIVE_BACK_EVERY: Duration = Duration::from_secs(1);
+const SWEEP_BATCH: i64 = 500;
+const SWEEP_BATCHES_MAX: usize = 200;
+
+/// The right to carry out the request of one key.
+#[derive(Debug)]
+pub struct Claim {
+    tenant: TenantId,
+    key: String,
+    /// Tells this claim from a later one of the same key.
+    claimed_at: Millis,
+    settled: Cell<bool>,
+    /// The stored answer is a large one.
+    large: Cell<bool>,
+}
+
+static GIVING_BACK: LazyLock<Arc<Semaphore>> =
+    LazyLock::new(|| Arc::new(Semaphore::new(GIVING_BACK_MAX)));
+
+impl Claim {
+    /// Stores the answer under the key. False if the claim was lost to a later request meanwhile: then nothing may be committed.
+    pub async fn settle(&self, db: &impl ConnectionTrait, answer: &Answer) -> Result<bool, DbErr> {
+        let large = answer.body.len() > LARGE_BYTES;
+        let size = if large { answer.body.len() } else { 0 };
+        self.large.set(large);
+        let done = idempotency::Entity::update_many()
+            .col_expr(
+                idempotency::Column::Size,
+                Expr::value(i64::try_from(size).unwrap_or(i64::MAX)),
+            )
+            .col_expr(
+                idempotency::Column::Status,
+                Expr::value(i64::from(answer.status.as_u16())),
+            )
+            .col_expr(idempotency::Column::Body, Expr::value(answer.body.clone()))
+            .col_expr(
+                idempotency::Column::Location,
+                Expr::value(answer.location.clone()),
+            )
+            .filter(idempotency::Column::TenantId.eq(self.tenant))
+            .filter(idempotency::Column::Key.eq(&self.key))
+            .filter(idempotency::Column::CreatedAt.eq(self.claimed_at))
+            .filter(idempotency::Column::Status.is_null())
+            .exec(db)
+            .await?;
+        Ok(done.rows_affected == 1)
+    }
+
+    /// The same right, to be given back by somebody else.
+    fn again(&self) -> Self {
+        Self {
+            tenant: self.tenant,
+            key: self.key.clone(),
+            claimed_at: self.claimed_at,
+            settled: Cell::new(false),
+            large: Cell::new(false),
+        }
+    }
+
+    /// Notes that the transaction of [`settle`](Self::settle) is committed.
+    pub fn committed(&self) {
+        self.settled.set(true);
+    }
+
+    /// Gives the key back as soon as the database takes it, so that a client need not wait until the claim expires. Whether
+    /// there is a claim may not be known.
+    fn release_later(self, store: Store) {
+        let Ok(place) = Arc::clone(&GIVING_BACK).try_acquire_owned() else {
+            return;
+        };
+        actix_web::rt::spawn(async move {
+            for _ in 0..RUNNING_MS_MAX / 1_000 {
+                actix_web::rt::time::sleep(GIVE_BACK_EVERY).await;
+                match self.release(&store).await {
+                    Err(error) if is_transient(&error) => {}
+                    _ => break,
+                }
+            }
+            drop(place);
+        });
+    }
+
+    /// Takes the bodies of the oldest large answers away where there is too much of them. The keys stay: what was carried out is
+    /// not carried out again.
+    async fn cut(&self, store: &Store) -> Result<(), DbErr> {
+        let statement = Statement::from_sql_and_values(
+            store.backend(),
+            "UPDATE idempotency_keys SET body = NULL, size = 0 WHERE tenant_id = $1 AND key IN \
+             (SELECT key FROM (SELECT key, SUM(size) OVER (ORDER BY created_at DESC, key DESC) AS total \
+              FROM idempotency_keys WHERE tenant_id = $1 AND size > 0) AS large WHERE total > CAST($2 AS BIGINT))",
+            [self.tenant.into(), LARGE_BYTES_MAX.into()],
+        );
+        store.writer().execute_raw(statement).await.map(drop)
+    }
+
+    /// Gives the key back: the request may be repeated under it.
+    async fn release(&self, store: &Store) -> Result<(), DbErr> {
+        idempotency::Entity::delete_many()
+            .filter(idempotency::Column::TenantId.eq(self.tenant))
+            .filter(idempotency::Column::Key.eq(&self.key))
+            .filter(idempotency::Column::CreatedAt.eq(self.claimed_at))
+            .filter(idempotency::Column::Status.is_null())
+            .exec(store.writer())
+            .await
+            .map(drop)
+    }
+}
+
+/// Carries a POST with an `Idempotency-Key` out once.
+pub async fn once(
+    req: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    if req.method() != Method::POST || !req.headers().contains_key(&IDEMPOTENCY_KEY) {
+        return Ok(next.call(req).await?.map_into_boxed_body());
+    }
+    let http = req
+        .app_data::<web::Data<HttpContext>>()
+        .cloned()
+        .ok_or(ApiError::Internal)?;
+    let claim = match claim(&http, &req).await {
+        Ok(Claimed::Mine(claim)) => Rc::new(claim),
+        Ok(Claimed::Answered(answer)) => return Ok(req.into_response(replay(answer))),
+        Err(error) => return Ok(req.error_response(error)),
+    };
+    req.extensions_mut().insert(Rc::clone(&claim));
+    // A task of its own: a client that hangs up does not leave half a request behind.
+    let work = inherit(async move {
+        let response = next.call(req).await?.map_into_boxed_body();
+        finish(&http, &claim, response).await
+    });
+    match actix_web::rt::spawn(work).await {
+        Ok(response) => response,
+        Err(_) => Err(ApiError::Internal.into()),
+    }
+}
+
+enum Claimed {
+    Mine(Claim),
+    Answered(Answer),
+}
+
+async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<Claimed, ApiError> {
+    let key = sent_key(req)?;
+    let tenant = *req
+        .extensions()
+        .get::<TenantId>()
+        .ok_or(ApiError::Internal)?;
+    let asked = Asked {
+        fingerprint: fingerprint(req),
+        is_brief: req.path().ends_with("/test"),
+    };
+    let now = http.clock.now();
+    let claim = || Claim {
+        tenant,
+        key: key.clone(),
+        claimed_at: now,
+        settled: Cell::new(false),
+        large: Cell::new(false),
+    };
+    let mine = || Ok(Claimed::Mine(claim()));
+    match insert(&http.store, tenant, &key, &asked, now).await {
+        Ok(true) => return mine(),
+        Ok(false) => {}
+        Err(error) => {
+            if is_transient(&error) {
+                claim().release_later(http.store.clone());
+            }
+            return Err(error.into());
+        }
+    }
+    let row = idempotency::Entity::find_by_id((tenant, key.clone()))
+        .one(http.store.reader())
+        .await?;
+    match row {
+        // Given back in this moment.
+        None => Err(ApiError::IdempotencyInProgress),
+        Some(row) if is_over(&row, now) => {
+            if take_over(&http.store, &row, &asked, now).await? {
+                mine()
+            } else {
+                Err(ApiError::IdempotencyInProgress)
+            }
+        }
+        Some(row) if row.fingerprint != asked.fingerprint => Err(ApiError::IdempotencyKeyReused),
+        Some(row) if row.status.is_some() && row.body.is_none() => {
+            Err(ApiError::IdempotencyAnswerGone)
+        }
+        Some(row) => stored(row)
+            .map(Claimed::Answered)
+            .ok_or(ApiError::IdempotencyInProgress),
+    }
+}
+
+/// What comes under a key.
+struct Asked {
+    fingerprint: String,
+    /// A test: its answer is not kept for long.
+    is_brief: bool,
+}
+
+fn sent_key(req: &ServiceRequest) -> Result<String, ApiError> {
+    let error = |code, predicate: &str| {
+        Err(ApiError::field(FieldError::new(
+            "Idempotency-Key",
+            code,
+            predicate,
+        )))
+    };
+    let mut sent = req.headers().get_all(&IDEMPOTENCY_KEY);
+    let key = sent.next().map(HeaderValue::as_bytes).unwrap_or_default();
+    if sent.next().is_some() {
+        return error(FieldCode::Duplicate, "must be sent once");
+    }
+    if key.is_empty() {
+        return error(FieldCode::Required, "is required");
+    }
+    if key.len() > KEY_LENGTH_MAX {
+        return error(
+            FieldCode::TooLong,
+            &format!("must have at most {KEY_LENGTH_MAX} characters"),
+        );
+    }
+    match std::str::from_utf8(key) {
+        Ok(key) if key.bytes().all(|b| (b' '..=b'~').contains(&b)) => Ok(key.to_owned()),
+        _ => error(
+            FieldCode::InvalidFormat,
+            "must have printable ASCII characters only",
+        ),
+    }
+}
+
+/// SHA-256 over method, path and body.
+fn fingerprint(req: &ServiceRequest) -> String {
+    let extensions = req.extensions();
+    let body = extensions
+        .get::<RawBody>()
+        .map(|body| &body.0[..])
+        .unwrap_or_default();
+    let mut hash = Sha256::new();
+    for part in [
+        req.method().as_str().as_bytes(),
+        req.path().as_bytes(),
+        body,
+    ] {
+        hash.update(part);
+        hash.update([0]);
+    }
+    hex::encode(hash.finalize())
+}
+
+async fn insert(
+    store: &Store,
+    tenant: TenantId,
+    key: &str,
+    asked: &Asked,
+    now: Millis,
+) -> Result<bool, DbErr> {
+    let row = idempotency::ActiveModel {
+        tenant_id: Set(tenant),
+        key: Set(key.to_owned()),
+        fingerprint: Set(asked.fingerprint.clone()),
+        status: Set(None),
+        body: Set(None),
+        location: Set(None),
+        created_at: Set(now),
+        size: Set(0),
+        is_brief: Set(asked.is_brief),
+    };
+    let target = [idempotency::Column::TenantId, idempotency::Column::Key];
+    let inserted = idempotency::Entity::insert(row)
+        .on_conflict(OnConflict::columns(target).do_nothing().to_owned())
+        .exec_without_returning(store.writer())
+        .await;
+    match inserted {
+        Ok(rows) => Ok(rows == 1),
+        Err(DbErr::RecordNotInserted) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether the row is only history: an answer past its time, or a claim whose request died.
+fn is_over(row: &idempotency::Model, now: Millis) -> bool {
+    let age_ms = now.since(row.created_at);
+    let kept_ms = if row.is_brief { TEST_KEPT_MS } else { KEPT_MS };
+    age_ms >= kept_ms || (row.status.is_none() && age_ms >= RUNNING_MS_MAX)
+}
+
+async fn take_over(
+    store: &Store,
+    old: &idempotency::Model,
+    asked: &Asked,
+    now: Millis,
+) -> Result<bool, DbErr> {
+    let taken = idempotency::Entity::update_many()
+        .col_expr(
+            idempotency::Column::Fingerprint,
+            Expr::value(asked.fingerprint.as_str()),
+        )
+        .col_expr(idempotency::Column::IsBrief, Expr::value(asked.is_brief))
+        .col_expr(idempotency::Column::Size, Expr::value(0_i64))
+        .col_expr(idempotency::Column::Status, Expr::value(None::<i64>))
+        .col_expr(idempotency::Column::Body, Expr::value(None::<String>))
+        .col_expr(idempotency::Column::Location, Expr::value(None::<String>))
+        .col_expr(idempotency::Column::CreatedAt, Expr::value(now))
+        .filter(idempotency::Column::TenantId.eq(old.tenant_id))
+        .filter(idempotency::Column::Key.eq(&old.key))
+        .filter(idempotency::Column::CreatedAt.eq(old.created_at))
+        .filter(match old.status {
+            Some(_) => idempotency::Column::Status.is_not_null(),
+            None => idempotency::Column::Status.is_null(),
+        })
+        .exec(store.writer())
+        .await?;
+    Ok(taken.rows_affected == 1)
+}
+
+fn stored(row: idempotency::Model) -> Option<Answer> {
+    let status = u16::try_from(row.status?).ok()?;
+    Some(Answer {
+        status: StatusCode::from_u16(status).ok()?,
+        body: row.body.unwrap_or_default(),
+        location: row.location,
+    })
+}
+
+fn replay(answer: Answer) -> HttpResponse {
+    let mut response = answer.into_response();
+    response
+        .headers_mut()
+        .insert(REPLAYED, HeaderValue::from_static("true"));
+    response
+}
+
+/// Keeps the answer if it is one to keep; else gives the key back.
+async fn finish(
+    http: &HttpContext,
+    claim: &Claim,
+    response: ServiceResponse,
+) -> Result<ServiceResponse, Error> {
+    let (response, kept) = if claim.settled.get() {
+        (response, Ok(()))
+    } else if depends_on_state(&response) {
+        let (answer, response) = copy(response).await;
+        let stored = claim.settle(http.store.writer(), &answer).await;
+        (response, stored.map(drop))
+    } else {
+        (response, claim.release(&http.store).await)
+    };
+    // The effect has happened: the client gets its answer even where it could not be kept.
+    if let Err(error) = kept {
+        tracing::warn!(%error, "the answer to an Idempotency-Key was not stored");
+        if !depends_on_state(&response) {
+            claim.again().release_later(http.store.clone());
+        }
+    }
+    if claim.large.get()
+        && let Err(error) = claim.cut(&http.store).await
+    {
+        tracing::warn!(%error, "old answers to Idempotency-Keys were not cut; the next large one tries again");
+    }
+    Ok(response)
+}
+
+async fn copy(response: ServiceResponse) -> (Answer, ServiceResponse) {
+    let (request, response) = response.into_parts();
+    let (head, body) = response.into_parts();
+    let body = to_bytes(body).await.unwrap_or_default();
+    let location = head.headers().get(LOCATION);
+    let answer = Answer {
+        status: head.status(),
+        body: String::from_utf8_lossy(&body).into_owned(),
+        location: location
+            .and_then(|location| location.to_str().ok())
+            .map(str::to_owned),
+    };
+    let response = head.set_body(BoxBody::new(body));
+    (answer, ServiceResponse::new(request, response))
+}
+
+fn depends_on_state(response: &ServiceResponse) -> bool {
+    let error = response
+        .response()
+        .error()
+        .and_then(|error| error.as_error::<ApiError>());
+    match error.map(ApiError::code) {
+        None => response.status().is_success(),
+        Some(Code::IdempotencyInProgress | Code::RouteNotFound) => false,
+        Some(code) => matches!(code.status(), 404 | 409),
+    }
+}
+
+/// Deletes what nobody can repeat any more, in small batches; how many rows went. What goes is looked for on a reader.
+pub async fn sweep(store: &Store, now: Millis) -> Result<u64, DbErr> {
+    let old = remove(store, "created_at <= $1", now.plus_ms(-KEPT_MS)).await?;
+    let brief = "is_brief AND created_at <= $1";
+    Ok(old + remove(store, brief, now.plus_ms(-TEST_KEPT_MS)).await?)
+}
+
+async fn remove(store: &Store, which: &str, until: Millis) -> Result<u64, DbErr> {
+    #[derive(FromQueryResult, Serialize)]
+    struct Row {
+        tenant_id: TenantId,
+        key: String,
+        created_at: i64,
+    }
+    let columns = [
+        ("tenant_id", Kind::Text),
+        ("key", Kind::Text),
+        ("created_at", Kind::BigInt),
+    ];
+    // A key that was used anew meanwhile has another time.
+    let remove = format!(
+        "DELETE FROM idempotency_keys WHERE (tenant_id, key, created_at) IN (SELECT tenant_id, key, created_at FROM {})",
+        json_rows(store.backend(), &columns)
+    );
+    let mut gone = 0;
+    for _ in 0..SWEEP_BATCHES_MAX {
+        let find = Statement::from_sql_and_values(
+            store.backend(),
+            format!(
+                "SELECT tenant_id, key, created_at FROM idempotency_keys WHERE {which} \
+                 ORDER BY created_at LIMIT $2"
+            ),
+            [until.into(), SWEEP_BATCH.into()],
+        );
+        let old = Row::find_by_statement(find).all(store.reader()).await?;
+        if old.is_empty() {
+            break;
+        }
+        let remove = json_statement(store.backend(), remove.clone(), &old)?;
+        gone += store.writer().execute_raw(remove).await?.rows_affected();
+    }
+    Ok(gone)
+}

@@ -1,0 +1,29 @@
+//! A net under every handler: a panic would close the connection without a word.
+
+use std::panic::AssertUnwindSafe;
+
+use actix_web::{
+    Error,
+    body::{BoxBody, MessageBody},
+    dev::{ServiceRequest, ServiceResponse},
+    middleware::Next,
+};
+use futures_util::FutureExt;
+
+use crate::http::error::ApiError;
+
+/// Answers 500 for a handler that panicked. Wraps a resource, not a scope: while paths are still being matched, nobody else
+/// may hold the request.
+pub async fn catch_panic(
+    req: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let request = req.request().clone();
+    match AssertUnwindSafe(next.call(req)).catch_unwind().await {
+        Ok(response) => Ok(response?.map_into_boxed_body()),
+        Err(_) => {
+            tracing::error!("a handler panicked");
+            Ok(ServiceResponse::from_err(ApiError::Internal, request))
+        }
+    }
+}

@@ -1,0 +1,238 @@
+//! The request id, and the one error body for whatever went wrong in any layer.
+
+use std::{rc::Rc, time::Instant};
+
+use actix_web::{
+    Error, HttpMessage, HttpResponse, ResponseError,
+    body::{BodySize, BoxBody, MessageBody},
+    dev::{ServiceRequest, ServiceResponse},
+    error::InternalError,
+    http::{
+        Method, StatusCode, Version,
+        header::{ALLOW, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, TRANSFER_ENCODING},
+    },
+    middleware::Next,
+    web,
+};
+use dikala_actors::runtime::clock::{Clock, SystemClock};
+use dikala_entities::{RequestId, TenantId};
+use tracing::Instrument;
+
+use crate::{
+    front::{GUARDS, Progress, UnderWay},
+    http::{
+        body::keeping,
+        context::HttpContext,
+        denied::Denied,
+        error::ApiError,
+        request_id::{current_request_id, with_id},
+    },
+};
+
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const REQUEST_ID_LENGTH_MAX: usize = 64;
+
+/// Gives the request its id (the client's, where it is usable), puts it on the answer and on every log line in between, and
+/// gives every error that comes without a body the one that all errors have. Tells the connection that a request is under
+/// way, and the log what became of it. Wraps the whole application.
+pub async fn request_scope(
+    req: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let began = Instant::now();
+    let id = sent_id(req.headers()).unwrap_or_else(|| new_id(&req));
+    let span = tracing::info_span!("request", request_id = %id);
+    let header = HeaderValue::from_str(&id).expect("ids are made of header characters");
+    let (method, route) = (req.method().clone(), req.match_pattern());
+    let connection = Connected::new(&req);
+    let work = async {
+        let answer = match next.call(req).await {
+            Ok(response) => Ok(with_error_body(response.map_into_boxed_body())),
+            Err(error) => Err(own_error(&error)),
+        };
+        let (status, tenant) = match &answer {
+            Ok(response) => {
+                let tenant = response.request().extensions().get::<TenantId>().copied();
+                (response.status(), tenant)
+            }
+            Err(response) => (response.status(), None),
+        };
+        tracing::info!(
+            %method,
+            // Beside the one of the span, for those who look for the fields of the line itself.
+            request_id = current_request_id(),
+            route = route.as_deref().unwrap_or("none"),
+            status = status.as_u16(),
+            ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            tenant = tenant.map(tracing::field::display),
+            "request"
+        );
+        answer
+    };
+    match with_id(id, work.instrument(span)).await {
+        Ok(response) => {
+            let mut response = connection.finish(response);
+            finish_head(response.headers_mut(), header);
+            Ok(response)
+        }
+        Err(response) => {
+            let mut response = connection.finish_error(response);
+            finish_head(response.headers_mut(), header);
+            Err(InternalError::from_response("answered", response).into())
+        }
+    }
+}
+
+/// Wraps what can only be read, and ends: takes GET, and HEAD, which is answered as GET is (the connection, which knows what was
+/// asked, leaves the body out), and no other method.
+pub async fn only_reads<B: MessageBody>(
+    mut req: ServiceRequest,
+    next: Next<B>,
+) -> Result<ServiceResponse<B>, Error> {
+    match *req.method() {
+        Method::GET => {}
+        Method::HEAD => req.head_mut().method = Method::GET,
+        _ => {
+            let allow = "GET, HEAD".to_owned();
+            return Err(ApiError::MethodNotAllowed { allow }.into());
+        }
+    }
+    next.call(req).await
+}
+
+fn finish_head(headers: &mut HeaderMap, request_id: HeaderValue) {
+    headers.insert(REQUEST_ID, request_id);
+    for (name, value) in GUARDS {
+        if !headers.contains_key(&name) {
+            headers.insert(name, value);
+        }
+    }
+}
+
+/// The connection that a request came on.
+struct Connected {
+    /// None: there is none, as in a test.
+    under_way: Option<(Rc<Progress>, UnderWay)>,
+    with_body: bool,
+    /// Whether the client understands a body in chunks.
+    chunks: bool,
+}
+
+impl Connected {
+    fn new(req: &ServiceRequest) -> Self {
+        let with_body = req.headers().contains_key(TRANSFER_ENCODING)
+            || req
+                .headers()
+                .get(CONTENT_LENGTH)
+                .is_some_and(|length| length.as_bytes() != b"0");
+        let progress = req.request().conn_data::<Rc<Progress>>().cloned();
+        let under_way = progress.map(|progress| {
+            let request = progress.begin(with_body);
+            (progress, request)
+        });
+        Self {
+            under_way,
+            with_body,
+            chunks: req.version() >= Version::HTTP_11,
+        }
+    }
+
+    fn finish(self, mut response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
+        self.finish_connection(response.response_mut());
+        response.map_body(|_, body| self.until_sent(body))
+    }
+
+    fn finish_error(self, mut response: HttpResponse) -> HttpResponse {
+        self.finish_connection(&mut response);
+        response.map_body(|_, body| self.until_sent(body))
+    }
+
+    fn finish_connection(&self, response: &mut HttpResponse) {
+        // Without chunks, only the end of the connection can tell where a body of unknown length ends.
+        let until_closed = !self.chunks && response.body().size() == BodySize::Stream;
+        if until_closed {
+            response.head_mut().no_chunking(true);
+        }
+        if self.leaves_a_body(response.status()) || until_closed {
+            response
+                .head_mut()
+                .set_connection_type(actix_http::ConnectionType::Close);
+        }
+    }
+
+    /// Whether it was refused before its body was read. What is left of that is not waited for.
+    fn leaves_a_body(&self, status: StatusCode) -> bool {
+        const BEFORE_THE_BODY: [StatusCode; 6] = [
+            StatusCode::UNAUTHORIZED,
+            StatusCode::FORBIDDEN,
+            StatusCode::REQUEST_TIMEOUT,
+            StatusCode::PAYLOAD_TOO_LARGE,
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            StatusCode::TOO_MANY_REQUESTS,
+        ];
+        let leaves = self.with_body && BEFORE_THE_BODY.contains(&status);
+        if let Some((progress, _)) = self.under_way.as_ref().filter(|_| leaves) {
+            progress.close();
+        }
+        leaves
+    }
+
+    fn until_sent(self, body: BoxBody) -> BoxBody {
+        match self.under_way {
+            Some((_, under_way)) => keeping(body, under_way),
+            None => body,
+        }
+    }
+}
+
+fn sent_id(headers: &HeaderMap) -> Option<String> {
+    let text = headers.get(&REQUEST_ID)?.to_str().ok()?;
+    let usable = (1..=REQUEST_ID_LENGTH_MAX).contains(&text.len())
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
+    usable.then(|| text.to_owned())
+}
+
+fn new_id(req: &ServiceRequest) -> String {
+    let now = req
+        .app_data::<web::Data<HttpContext>>()
+        .map_or_else(|| SystemClock.now(), |http| http.clock.now());
+    RequestId::new(now).to_string()
+}
+
+fn own_error(error: &Error) -> HttpResponse {
+    if is_ours(error) {
+        return error.error_response();
+    }
+    let status = error.as_response_error().status_code();
+    ApiError::from_status(status, None).error_response()
+}
+
+fn is_ours(error: &Error) -> bool {
+    error.as_error::<ApiError>().is_some() || error.as_error::<Denied>().is_some()
+}
+
+/// Leaves alone what has a body of its own making; replaces the plain text and the emptiness of a library's errors.
+fn with_error_body(response: ServiceResponse) -> ServiceResponse {
+    let status = response.status();
+    if !status.is_client_error() && !status.is_server_error() {
+        return response;
+    }
+    let foreign = match response.response().error() {
+        Some(error) => !is_ours(error),
+        None => matches!(
+            response.response().body().size(),
+            BodySize::None | BodySize::Sized(0)
+        ),
+    };
+    if !foreign {
+        return response;
+    }
+    let allow = response
+        .headers()
+        .get(ALLOW)
+        .and_then(|allow| allow.to_str().ok());
+    let own = ApiError::from_status(status, allow.map(str::to_owned)).error_response();
+    response.into_response(own)
+}

@@ -1,0 +1,18 @@
+//! What every request to the service goes through, whoever it is for: its id, the one error body, what is read of it, who may
+//! ask and how often, and what happens to a repeat. It knows no resource.
+
+pub mod answer;
+pub mod body;
+pub mod context;
+pub mod denied;
+pub mod error;
+pub mod extract;
+pub mod field;
+pub mod gate;
+pub mod idempotency;
+pub mod middleware;
+
+pub mod request_id;
+pub mod route;
+pub mod settings;
+pub mod unread;

@@ -1,0 +1,205 @@
+//! Large answers that clients have not read yet: they are in memory for as long, so tenants share what there is room for.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use dikala_actors::runtime::shares::fair;
+use dikala_entities::TenantId;
+
+use super::error::ApiError;
+
+/// Answers of one tenant that are being written at the same time.
+pub const LISTS_PER_TENANT_MAX: usize = 4;
+/// Answers of all tenants that are being written at the same time.
+const LISTS_MAX: usize = 64;
+/// Large answers of one tenant that were made as a whole and are not read yet, in bytes.
+pub const BYTES_PER_TENANT_MAX: usize = 16 * 1024 * 1024;
+/// The same of all tenants.
+const BYTES_MAX: usize = 256 * 1024 * 1024;
+/// What an answer may have before it counts as a large one, in bytes.
+pub const AT_ONCE: usize = 64 * 1024;
+
+/// What is on its way to clients, by tenant.
+#[derive(Debug, Default)]
+pub struct Unread(Mutex<HashMap<TenantId, Load>>);
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Load {
+    /// Answers that are being written.
+    lists: usize,
+    /// Of large answers that were made as a whole.
+    bytes: usize,
+}
+
+/// The right to have an answer on its way, given back when it is dropped.
+#[derive(Debug)]
+pub struct OnItsWay {
+    unread: Arc<Unread>,
+    tenant: TenantId,
+    share: Load,
+}
+
+impl Unread {
+    /// For an answer that is being written.
+    pub fn take(self: &Arc<Self>, tenant: TenantId) -> Result<OnItsWay, ApiError> {
+        self.add(tenant, Load { lists: 1, bytes: 0 })
+    }
+
+    /// For an answer of so many bytes that is in memory until the client has read it. Small ones need none.
+    pub fn hold(
+        self: &Arc<Self>,
+        tenant: TenantId,
+        bytes: u64,
+    ) -> Result<Option<OnItsWay>, ApiError> {
+        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
+        if bytes <= AT_ONCE {
+            return Ok(None);
+        }
+        self.add(tenant, Load { lists: 0, bytes }).map(Some)
+    }
+
+    /// Whether nothing is on its way.
+    #[cfg(test)]
+    pub fn is_idle(&self) -> bool {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .is_empty()
+    }
+
+    fn add(self: &Arc<Self>, tenant: TenantId, share: Load) -> Result<OnItsWay, ApiError> {
+        let mut by_tenant = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mine = by_tenant.get(&tenant).copied().unwrap_or_default();
+        let of_all = |of: fn(&Load) -> usize| by_tenant.values().map(of).collect::<Vec<usize>>();
+        let lists = Shared {
+            max: LISTS_MAX,
+            each: LISTS_PER_TENANT_MAX,
+            held: of_all(|under_way| under_way.lists),
+        };
+        let bytes = Shared {
+            max: BYTES_MAX,
+            each: BYTES_PER_TENANT_MAX,
+            held: of_all(|under_way| under_way.bytes),
+        };
+        let mine = Load {
+            lists: lists.add(mine.lists, share.lists)?,
+            bytes: bytes.add(mine.bytes, share.bytes)?,
+        };
+        by_tenant.insert(tenant, mine);
+        let unread = Arc::clone(self);
+        Ok(OnItsWay {
+            unread,
+            tenant,
+            share,
+        })
+    }
+}
+
+/// Something that tenants share: no number of slow readers takes it from one who has none of it yet.
+struct Shared {
+    max: usize,
+    each: usize,
+    /// What each tenant has that has anything under way.
+    held: Vec<usize>,
+}
+
+impl Shared {
+    /// What a tenant has of it with so much more.
+    fn add(&self, mine: usize, more: usize) -> Result<usize, ApiError> {
+        if more == 0 {
+            return Ok(mine);
+        }
+        let held = self.held.iter().sum::<usize>();
+        let holders = self.held.iter().filter(|held| **held > 0).count();
+        let sum = mine.saturating_add(more);
+        if sum <= fair(self.max, self.each, held, holders) && more <= self.max - held {
+            return Ok(sum);
+        }
+        // Where the tenant has read what he has, there is room for him.
+        if mine > 0 || more > self.each {
+            return Err(ApiError::TooMuchUnread);
+        }
+        Err(ApiError::Unavailable)
+    }
+}
+
+impl Drop for OnItsWay {
+    fn drop(&mut self) {
+        let mut by_tenant = self.unread.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(mine) = by_tenant.get_mut(&self.tenant) {
+            mine.lists -= self.share.lists;
+            mine.bytes -= self.share.bytes;
+            if *mine == Load::default() {
+                by_tenant.remove(&self.tenant);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dikala_entities::Millis;
+
+    use super::*;
+
+    fn tenant() -> TenantId {
+        TenantId::new(Millis::from_i64(1))
+    }
+
+    /// Takes for many tenants in turn until none of them gets anything more.
+    fn greedy(tenants: usize, take: impl Fn(TenantId) -> Option<OnItsWay>) -> Vec<OnItsWay> {
+        let tenants: Vec<TenantId> = (0..tenants).map(|_| tenant()).collect();
+        let mut places = Vec::new();
+        loop {
+            let before = places.len();
+            places.extend(tenants.iter().filter_map(|tenant| take(*tenant)));
+            if places.len() == before {
+                return places;
+            }
+        }
+    }
+
+    #[test]
+    fn tenants_that_read_slowly_leave_places_for_those_that_have_none() {
+        for tenants in 1..=30 {
+            let unread = Arc::new(Unread::default());
+            let places = greedy(tenants, |tenant| unread.take(tenant).ok());
+            assert!(unread.take(tenant()).is_ok(), "{tenants} took all places");
+            drop(places);
+            assert!(unread.is_idle());
+        }
+    }
+
+    #[test]
+    fn tenants_that_read_slowly_leave_bytes_for_those_that_have_none() {
+        const PAGE: u64 = 1024 * 1024;
+        for tenants in 1..=30 {
+            let unread = Arc::new(Unread::default());
+            let hold = |tenant| unread.hold(tenant, PAGE).ok().flatten();
+            let places = greedy(tenants, hold);
+            assert!(hold(tenant()).is_some(), "{tenants} took all bytes");
+            drop(places);
+            assert!(unread.is_idle());
+        }
+    }
+
+    #[test]
+    fn who_has_unread_answers_is_told_so_and_others_that_there_is_no_room() {
+        let shared = |held| Shared {
+            max: 8,
+            each: 4,
+            held,
+        };
+        let add = |held, mine, more| {
+            let error = shared(held).add(mine, more).err()?;
+            Some(matches!(error, ApiError::TooMuchUnread))
+        };
+        assert_eq!(add(vec![4], 4, 1), Some(true));
+        assert_eq!(add(vec![], 0, 5), Some(true));
+        assert_eq!(add(vec![3, 2], 2, 1), Some(true));
+        assert_eq!(add(vec![4, 4], 0, 1), Some(false));
+        assert_eq!(add(vec![3, 2], 0, 1), None);
+    }
+}

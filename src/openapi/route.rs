@@ -1,0 +1,158 @@
+//! One route: what it takes, what it gives, what it can fail with. The table of all is [`ROUTES`](crate::routes::ROUTES).
+
+use actix_web::http::Method;
+use dikala_entities::AuditAction;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::Schemas;
+use crate::http::error::Code;
+
+/// Which body a route takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyKind {
+    Required,
+    /// May be left out.
+    Optional,
+    /// A JSON merge patch.
+    Patch,
+}
+
+/// Puts the schema of a body among the others and gives a reference to it.
+type InputSchema = fn(&mut Schemas, BodyKind, &[&str]) -> Value;
+
+/// Mounts a handler.
+pub(crate) type Handler = fn(actix_web::Route) -> actix_web::Route;
+
+/// One route.
+#[derive(Clone, Copy, Debug)]
+pub struct Route {
+    pub method: &'static Method,
+    /// Below [`BASE`](crate::http::route::BASE).
+    pub path: &'static str,
+    /// The operation id.
+    pub id: &'static str,
+    pub summary: &'static str,
+    /// The status of success.
+    pub status: u16,
+    /// The names of the query parameters.
+    pub query: &'static [&'static str],
+    /// The names of the headers it reads besides those that every route does.
+    pub headers: &'static [&'static str],
+    /// Whether it answers with server-sent events, for as long as the client likes.
+    pub streams: bool,
+    pub(super) input: Option<(BodyKind, InputSchema)>,
+    /// Fields of the body that are taken and ignored.
+    pub(super) ignored: &'static [&'static str],
+    pub(super) answer: Option<fn(&mut Schemas) -> Value>,
+    /// What it can fail with beyond what every route can.
+    pub(super) errors: &'static [Code],
+    /// What the audit keeps of it, where it changes something of the tenant's.
+    pub audit: Option<AuditAction>,
+    pub(crate) handler: Handler,
+}
+
+impl Route {
+    pub(crate) const fn new(
+        method: &'static Method,
+        path: &'static str,
+        id: &'static str,
+        handler: Handler,
+        summary: &'static str,
+    ) -> Self {
+        Self {
+            method,
+            path,
+            id,
+            summary,
+            status: 204,
+            query: &[],
+            headers: &[],
+            streams: false,
+            input: None,
+            ignored: &[],
+            answer: None,
+            errors: &[],
+            audit: None,
+            handler,
+        }
+    }
+
+    pub(crate) const fn ok<T: ToSchema>(self) -> Self {
+        self.answers::<T>(200)
+    }
+
+    pub(crate) const fn created<T: ToSchema>(self) -> Self {
+        self.answers::<T>(201)
+    }
+
+    pub(crate) const fn accepted<T: ToSchema>(self) -> Self {
+        self.answers::<T>(202)
+    }
+
+    pub(crate) const fn answers<T: ToSchema>(mut self, status: u16) -> Self {
+        self.status = status;
+        self.answer = Some(Schemas::answer::<T>);
+        self
+    }
+
+    pub(crate) const fn takes<T: ToSchema>(self) -> Self {
+        self.input::<T>(BodyKind::Required)
+    }
+
+    pub(crate) const fn may_take<T: ToSchema>(self) -> Self {
+        self.input::<T>(BodyKind::Optional)
+    }
+
+    pub(crate) const fn patches<T: ToSchema>(self) -> Self {
+        self.input::<T>(BodyKind::Patch)
+    }
+
+    pub(crate) const fn input<T: ToSchema>(mut self, input: BodyKind) -> Self {
+        self.input = Some((input, Schemas::input::<T>));
+        self
+    }
+
+    /// Fields of an answer that may be sent back in the body.
+    pub(crate) const fn ignores(mut self, fields: &'static [&'static str]) -> Self {
+        self.ignored = fields;
+        self
+    }
+
+    pub(crate) const fn query(mut self, parameters: &'static [&'static str]) -> Self {
+        self.query = parameters;
+        self
+    }
+
+    pub(crate) const fn headers(mut self, names: &'static [&'static str]) -> Self {
+        self.headers = names;
+        self
+    }
+
+    pub(crate) const fn streams(mut self) -> Self {
+        self.status = 200;
+        self.streams = true;
+        self
+    }
+
+    pub(crate) const fn fails(mut self, errors: &'static [Code]) -> Self {
+        self.errors = errors;
+        self
+    }
+
+    /// Leaves that in the audit.
+    pub(crate) const fn leaves(mut self, action: AuditAction) -> Self {
+        self.audit = Some(action);
+        self
+    }
+
+    /// The resource that the route belongs to.
+    pub fn tag(&self) -> &'static str {
+        self.id.split('.').next().unwrap_or_default()
+    }
+
+    /// Whether it takes an `Idempotency-Key`.
+    pub fn is_post(&self) -> bool {
+        *self.method == Method::POST
+    }
+}

@@ -1,0 +1,487 @@
+//! One simulated call: what it hears and what it says next. Pure: time, randomness and the socket are the caller's.
+
+use dikala_entities::{HangupInitiator, HangupReason};
+use serde_json::{Map, Value};
+
+use super::{arguments::sample_arguments, scenario::Script};
+
+/// The kind of a message, which its reply is understood by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MessageKind {
+    Incoming,
+    Answered,
+    Function,
+    Transcript,
+    HangUp,
+}
+
+/// What happens to a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Heard {
+    /// `call.incoming` was taken, with the agent's functions.
+    Taken { functions: Vec<Value> },
+    /// `call.incoming` was refused.
+    Rejected { reason: String },
+    /// A message of this kind was acknowledged.
+    Acknowledged(MessageKind),
+    /// A message of this kind came too late: the engine holds the call to be over.
+    TooLate(MessageKind),
+    /// A message of this kind was answered with an error.
+    Error { to: MessageKind, code: String },
+    /// The time that was asked for is over.
+    Wake,
+    /// The engine wants the call to end.
+    HangUpCommand(HangupReason),
+    /// The caller was connected to a person, who talks without us.
+    TransferCommand,
+    /// The simulation stops.
+    Stop,
+}
+
+/// What a call says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Say {
+    Answered,
+    Ask {
+        name: String,
+        parameters: Map<String, Value>,
+    },
+    Transcript {
+        topic: usize,
+        /// The function that was called.
+        asked: Option<String>,
+    },
+    HangUp {
+        reason: HangupReason,
+        initiator: HangupInitiator,
+    },
+}
+
+impl Say {
+    /// The kind of the message.
+    pub fn kind(&self) -> MessageKind {
+        match self {
+            Self::Answered => MessageKind::Answered,
+            Self::Ask { .. } => MessageKind::Function,
+            Self::Transcript { .. } => MessageKind::Transcript,
+            Self::HangUp { .. } => MessageKind::HangUp,
+        }
+    }
+}
+
+/// How a call ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// As the bridge ended it.
+    HungUp,
+    /// The caller gave up while it rang.
+    Abandoned,
+    Refused(String),
+    EndedByEngine,
+    /// A message was answered with this error.
+    Failed(String),
+}
+
+/// What follows.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    Say(Say),
+    WakeAfterMs(u64),
+    Over(Ending),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Calling,
+    Ringing,
+    Answering,
+    /// `half` of two of the talk; a talk without a function has only the second.
+    Talking {
+        half: u8,
+    },
+    Asking,
+    Summing,
+    Leaving(Outcomes),
+}
+
+/// How a call that is being hung up will have ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcomes {
+    HungUp,
+    Abandoned,
+}
+
+/// A call.
+#[derive(Clone, Debug)]
+pub struct Call {
+    script: Script,
+    stage: Stage,
+    functions: Vec<Value>,
+    asked: Option<String>,
+    stopped: bool,
+}
+
+impl Call {
+    /// A call whose `call.incoming` is on its way.
+    pub fn new(script: Script) -> Self {
+        Self {
+            script,
+            stage: Stage::Calling,
+            functions: Vec::new(),
+            asked: None,
+            stopped: false,
+        }
+    }
+
+    /// Takes in what happened. What does not concern the call's stage changes nothing: it was said before or too late.
+    pub fn on(&mut self, heard: Heard) -> Option<Effect> {
+        match heard {
+            Heard::Taken { functions } if self.stage == Stage::Calling => {
+                Some(self.taken(functions))
+            }
+            Heard::Rejected { reason } if self.stage == Stage::Calling => {
+                Some(Effect::Over(Ending::Refused(reason)))
+            }
+            Heard::Acknowledged(kind) => self.acknowledged(kind),
+            Heard::TooLate(kind) => self
+                .awaits(kind)
+                .then_some(Effect::Over(Ending::EndedByEngine)),
+            Heard::Error { to, code } => self
+                .awaits(to)
+                .then_some(Effect::Over(Ending::Failed(code))),
+            Heard::Wake => self.wake(),
+            Heard::HangUpCommand(reason) => {
+                self.leave_unless_leaving(reason, HangupInitiator::Bridge)
+            }
+            Heard::TransferCommand => {
+                self.leave_unless_leaving(HangupReason::Transferred, HangupInitiator::Agent)
+            }
+            Heard::Stop => {
+                self.stopped = true;
+                self.leave_unless_leaving(HangupReason::Normal, HangupInitiator::Bridge)
+            }
+            Heard::Taken { .. } | Heard::Rejected { .. } => None,
+        }
+    }
+
+    fn taken(&mut self, functions: Vec<Value>) -> Effect {
+        if self.stopped {
+            return self.leave(
+                HangupReason::Normal,
+                HangupInitiator::Bridge,
+                Outcomes::HungUp,
+            );
+        }
+        self.functions = functions;
+        self.stage = Stage::Ringing;
+        Effect::WakeAfterMs(self.script.ring_ms)
+    }
+
+    fn wake(&mut self) -> Option<Effect> {
+        match self.stage {
+            Stage::Ringing if self.script.abandons => Some(self.leave(
+                HangupReason::Abandoned,
+                HangupInitiator::Caller,
+                Outcomes::Abandoned,
+            )),
+            Stage::Ringing => Some(self.say(Stage::Answering, Say::Answered)),
+            Stage::Talking { half: 1 } => {
+                let (name, ask) = self.ask();
+                self.asked = Some(name);
+                Some(self.say(Stage::Asking, ask))
+            }
+            Stage::Talking { .. } => {
+                let topic = self.script.choice;
+                let asked = self.asked.clone();
+                Some(self.say(Stage::Summing, Say::Transcript { topic, asked }))
+            }
+            Stage::Calling
+            | Stage::Answering
+            | Stage::Asking
+            | Stage::Summing
+            | Stage::Leaving(_) => None,
+        }
+    }
+
+    fn acknowledged(&mut self, kind: MessageKind) -> Option<Effect> {
+        match (self.stage, kind) {
+            (Stage::Answering, MessageKind::Answered)
+                if self.script.asks && !self.functions.is_empty() =>
+            {
+                self.stage = Stage::Talking { half: 1 };
+                Some(Effect::WakeAfterMs(self.script.talk_ms / 2))
+            }
+            (Stage::Answering, MessageKind::Answered) => {
+                self.stage = Stage::Talking { half: 2 };
+                Some(Effect::WakeAfterMs(self.script.talk_ms))
+            }
+            (Stage::Asking, MessageKind::Function) => {
+                self.stage = Stage::Talking { half: 2 };
+                Some(Effect::WakeAfterMs(self.script.talk_ms.div_ceil(2)))
+            }
+            (Stage::Summing, MessageKind::Transcript) => {
+                let initiator = if self.script.agent_ends {
+                    HangupInitiator::Agent
+                } else {
+                    HangupInitiator::Caller
+                };
+                Some(self.leave(HangupReason::Normal, initiator, Outcomes::HungUp))
+            }
+            (Stage::Leaving(Outcomes::HungUp), MessageKind::HangUp) => {
+                Some(Effect::Over(Ending::HungUp))
+            }
+            (Stage::Leaving(Outcomes::Abandoned), MessageKind::HangUp) => {
+                Some(Effect::Over(Ending::Abandoned))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether the call waits for the reply to a message of this kind.
+    fn awaits(&self, kind: MessageKind) -> bool {
+        let awaited = match self.stage {
+            Stage::Calling => MessageKind::Incoming,
+            Stage::Answering => MessageKind::Answered,
+            Stage::Asking => MessageKind::Function,
+            Stage::Summing => MessageKind::Transcript,
+            Stage::Leaving(_) => MessageKind::HangUp,
+            Stage::Ringing | Stage::Talking { .. } => return false,
+        };
+        awaited == kind
+    }
+
+    fn ask(&self) -> (String, Say) {
+        let function = &self.functions[self.script.choice % self.functions.len()];
+        let name = function["name"].as_str().unwrap_or_default().to_owned();
+        let ask = Say::Ask {
+            name: name.clone(),
+            parameters: sample_arguments(&function["parameters"]),
+        };
+        (name, ask)
+    }
+
+    fn leave_unless_leaving(
+        &mut self,
+        reason: HangupReason,
+        initiator: HangupInitiator,
+    ) -> Option<Effect> {
+        match self.stage {
+            // Without the call's id nothing can be said of it yet.
+            Stage::Calling | Stage::Leaving(_) => None,
+            _ => Some(self.leave(reason, initiator, Outcomes::HungUp)),
+        }
+    }
+
+    fn leave(
+        &mut self,
+        reason: HangupReason,
+        initiator: HangupInitiator,
+        outcome: Outcomes,
+    ) -> Effect {
+        self.say(Stage::Leaving(outcome), Say::HangUp { reason, initiator })
+    }
+
+    fn say(&mut self, stage: Stage, say: Say) -> Effect {
+        self.stage = stage;
+        Effect::Say(say)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    const SCRIPT: Script = Script {
+        ring_ms: 100,
+        talk_ms: 1_000,
+        abandons: false,
+        asks: false,
+        agent_ends: false,
+        choice: 0,
+    };
+
+    fn functions() -> Vec<Value> {
+        vec![
+            json!({"name": "checkOrder", "parameters": {"type": "object", "properties": {"n": {"type": "integer"}}}}),
+        ]
+    }
+
+    fn taken() -> Heard {
+        Heard::Taken {
+            functions: functions(),
+        }
+    }
+
+    /// Lets a call hear things one after the other and names what follows each.
+    fn life(script: Script, heard: Vec<Heard>) -> Vec<String> {
+        let mut call = Call::new(script);
+        let name = |effect: Option<Effect>| match effect {
+            None => "-".to_owned(),
+            Some(Effect::Say(Say::HangUp { reason, initiator })) => {
+                format!("hangup {reason} {initiator}")
+            }
+            Some(Effect::Say(Say::Ask { name, parameters })) => {
+                format!("{name} {}", json!(parameters))
+            }
+            Some(Effect::Say(say)) => format!("{:?}", say.kind()),
+            Some(Effect::WakeAfterMs(ms)) => format!("{ms} ms"),
+            Some(Effect::Over(outcome)) => format!("{outcome:?}"),
+        };
+        heard
+            .into_iter()
+            .map(|heard| name(call.on(heard)))
+            .collect()
+    }
+
+    #[test]
+    fn a_call_goes_by_its_script() {
+        use Heard::{Acknowledged, Wake};
+        let whole = vec![
+            taken(),
+            Wake,
+            Acknowledged(MessageKind::Answered),
+            Wake,
+            Acknowledged(MessageKind::Transcript),
+            Acknowledged(MessageKind::HangUp),
+        ];
+        let seen = life(SCRIPT, whole.clone());
+        assert_eq!(
+            seen,
+            [
+                "100 ms",
+                "Answered",
+                "1000 ms",
+                "Transcript",
+                "hangup normal caller",
+                "HungUp"
+            ]
+        );
+
+        let mut asking = whole;
+        asking.splice(3..3, [Wake, Acknowledged(MessageKind::Function)]);
+        let script = Script {
+            asks: true,
+            agent_ends: true,
+            ..SCRIPT
+        };
+        let seen = life(script, asking);
+        assert_eq!(
+            seen,
+            [
+                "100 ms",
+                "Answered",
+                "500 ms",
+                "checkOrder {\"n\":1}",
+                "500 ms",
+                "Transcript",
+                "hangup normal agent",
+                "HungUp"
+            ]
+        );
+
+        let script = Script {
+            abandons: true,
+            ..SCRIPT
+        };
+        let seen = life(
+            script,
+            vec![taken(), Wake, Acknowledged(MessageKind::HangUp)],
+        );
+        assert_eq!(seen, ["100 ms", "hangup abandoned caller", "Abandoned"]);
+    }
+
+    #[test]
+    fn the_engine_can_refuse_end_and_transfer() {
+        use Heard::{Acknowledged, HangUpCommand, TooLate, TransferCommand, Wake};
+        let refused = life(
+            SCRIPT,
+            vec![Heard::Rejected {
+                reason: "no_agent".into(),
+            }],
+        );
+        assert_eq!(refused, ["Refused(\"no_agent\")"]);
+        let cut = vec![
+            taken(),
+            Wake,
+            Acknowledged(MessageKind::Answered),
+            HangUpCommand(HangupReason::MaxDuration),
+            HangUpCommand(HangupReason::MaxDuration),
+            Wake,
+            Acknowledged(MessageKind::HangUp),
+        ];
+        assert_eq!(
+            life(SCRIPT, cut)[3..],
+            ["hangup max_duration bridge", "-", "-", "HungUp"]
+        );
+        let moved = vec![
+            taken(),
+            Wake,
+            Acknowledged(MessageKind::Answered),
+            TransferCommand,
+        ];
+        assert_eq!(life(SCRIPT, moved)[3], "hangup transferred agent");
+        let late = vec![
+            taken(),
+            Wake,
+            TooLate(MessageKind::Transcript),
+            TooLate(MessageKind::Answered),
+        ];
+        assert_eq!(life(SCRIPT, late)[2..], ["-", "EndedByEngine"]);
+        let error = Heard::Error {
+            to: MessageKind::Incoming,
+            code: "unknown_number".into(),
+        };
+        assert_eq!(life(SCRIPT, vec![error]), ["Failed(\"unknown_number\")"]);
+    }
+
+    #[test]
+    fn a_stop_hangs_up_as_soon_as_the_call_has_an_id() {
+        let seen = life(
+            SCRIPT,
+            vec![
+                Heard::Stop,
+                taken(),
+                Heard::Acknowledged(MessageKind::HangUp),
+            ],
+        );
+        assert_eq!(seen, ["-", "hangup normal bridge", "HungUp"]);
+    }
+
+    fn anything() -> impl Strategy<Value = Heard> {
+        let kind = prop::sample::select(vec![
+            MessageKind::Incoming,
+            MessageKind::Answered,
+            MessageKind::Function,
+            MessageKind::Transcript,
+            MessageKind::HangUp,
+        ]);
+        prop_oneof![
+            Just(taken()),
+            kind.clone().prop_map(Heard::Acknowledged),
+            kind.prop_map(Heard::TooLate),
+            Just(Heard::Wake),
+            Just(Heard::HangUpCommand(HangupReason::CreditsExhausted)),
+            Just(Heard::TransferCommand),
+            Just(Heard::Stop),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn whatever_it_hears_it_hangs_up_once_and_says_nothing_after(heard in prop::collection::vec(anything(), 0..40), asks: bool, abandons: bool) {
+            let mut call = Call::new(Script { asks, abandons, ..SCRIPT });
+            let mut hung_up = false;
+            for heard in heard {
+                let effect = call.on(heard);
+                prop_assert!(!hung_up || !matches!(effect, Some(Effect::Say(_) | Effect::WakeAfterMs(_))));
+                hung_up |= matches!(effect, Some(Effect::Say(Say::HangUp { .. })));
+                if matches!(effect, Some(Effect::Over(_))) {
+                    break;
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Where a simulated bridge connects to, and how.
+
+use std::{fmt, str::FromStr, sync::Arc, time::Duration};
+
+use awc::{
+    Client, Connector,
+    error::{WsClientError, WsProtocolError},
+    http::StatusCode,
+    ws::{Frame, Message},
+};
+use dikala_entities::Secret;
+use futures_util::{Sink, Stream};
+use rustls::{ClientConfig, RootCertStore};
+
+use super::address::{ServiceUrl, Transport};
+
+const CONNECT_PATH: &str = "/bridge/v1/connect";
+const SUBPROTOCOL: &str = "dikala.bridge.v1";
+const CONNECT_WITHIN: Duration = Duration::from_secs(5);
+/// The largest frame that is read: an agent with all its functions.
+const FRAME_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// The engine's address, at which bridges connect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BridgeUrl(String);
+
+impl FromStr for BridgeUrl {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let url: ServiceUrl = text.parse()?;
+        Ok(Self(url.at(CONNECT_PATH, Transport::WebSocket)))
+    }
+}
+
+impl fmt::Display for BridgeUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Whom a simulated bridge talks to.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    pub url: BridgeUrl,
+    pub token: Secret,
+    /// How long a lost connection is tried for again.
+    pub reconnect_within: Duration,
+}
+
+/// Why no connection came about.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConnectError {
+    #[error("the bridge token is refused by {0}; make one with `dikala bridge create`")]
+    Token(String),
+    #[error(
+        "{url} answers {status}, not as a bridge's address does; is it the public address of the service?"
+    )]
+    Status { url: String, status: u16 },
+    #[error("nothing answers at {url} ({reason}); check --url and that the service runs")]
+    Unreachable { url: String, reason: String },
+    #[error("TLS cannot be set up: {0}")]
+    Tls(String),
+}
+
+/// An open WebSocket.
+pub trait Socket:
+    Stream<Item = Result<Frame, WsProtocolError>> + Sink<Message, Error = WsProtocolError> + Unpin
+{
+}
+
+impl<S> Socket for S where
+    S: Stream<Item = Result<Frame, WsProtocolError>>
+        + Sink<Message, Error = WsProtocolError>
+        + Unpin
+{
+}
+
+/// Opens sockets.
+pub struct Dialer {
+    client: Client,
+    connection: Connection,
+}
+
+impl fmt::Debug for Dialer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.connection.fmt(f)
+    }
+}
+
+impl Dialer {
+    /// Trusts the public certificate authorities where the address is encrypted.
+    pub fn new(connection: Connection) -> Result<Self, ConnectError> {
+        let roots = RootCertStore {
+            roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
+        };
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let mut tls = ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| ConnectError::Tls(error.to_string()))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
+        let connector = Connector::new()
+            .rustls_0_23(Arc::new(tls))
+            .timeout(CONNECT_WITHIN);
+        let client = Client::builder()
+            .connector(connector)
+            .timeout(CONNECT_WITHIN)
+            .disable_redirects()
+            .finish();
+        Ok(Self { client, connection })
+    }
+
+    /// How long a lost connection is tried for again.
+    pub fn reconnect_within(&self) -> Duration {
+        self.connection.reconnect_within
+    }
+
+    /// Opens a socket.
+    pub async fn dial(&self) -> Result<Box<dyn Socket>, ConnectError> {
+        let url = self.connection.url.to_string();
+        let dialled = self
+            .client
+            .ws(url.as_str())
+            .protocols([SUBPROTOCOL])
+            .bearer_auth(self.connection.token.expose())
+            .max_frame_size(FRAME_BYTES_MAX)
+            .connect()
+            .await;
+        match dialled {
+            Ok((_, framed)) => Ok(Box::new(framed)),
+            Err(WsClientError::InvalidResponseStatus(StatusCode::UNAUTHORIZED)) => {
+                Err(ConnectError::Token(url))
+            }
+            Err(WsClientError::InvalidResponseStatus(status)) => Err(ConnectError::Status {
+                url,
+                status: status.as_u16(),
+            }),
+            Err(error) => Err(ConnectError::Unreachable {
+                url,
+                reason: error.to_string(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_in_each_spelling() {
+        for (given, dialled) in [
+            (
+                "http://127.0.0.1:8080",
+                "ws://127.0.0.1:8080/bridge/v1/connect",
+            ),
+            (
+                "https://calls.example.com/",
+                "wss://calls.example.com/bridge/v1/connect",
+            ),
+            (
+                "wss://calls.example.com/bridge/v1/connect",
+                "wss://calls.example.com/bridge/v1/connect",
+            ),
+            ("ws://[::1]:9/voice", "ws://[::1]:9/voice/bridge/v1/connect"),
+        ] {
+            assert_eq!(
+                given
+                    .parse::<BridgeUrl>()
+                    .map(|url| url.to_string())
+                    .as_deref(),
+                Ok(dialled),
+                "{given}"
+            );
+        }
+    }
+}

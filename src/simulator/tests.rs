@@ -1,0 +1,341 @@
+//! A simulated bridge against a model of the engine: without a socket, and over a real one that is cut again and again.
+
+use std::{
+    collections::{HashMap, HashSet},
+    net::TcpListener,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use actix_web::{App, HttpRequest, HttpResponse, HttpServer, web};
+use dikala_entities::Secret;
+use futures_util::StreamExt;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{engine::Engine, *};
+
+/// The engine as the protocol describes it, kept in memory: what was answered once is answered the same again.
+#[derive(Debug, Default)]
+struct Model {
+    calls: HashMap<String, &'static str>,
+    invocations: HashSet<String>,
+    seen: HashSet<String>,
+    repeats: u64,
+}
+
+impl Model {
+    fn answer(&mut self, text: &str) -> Value {
+        let message: Value = serde_json::from_str(text).expect("messages are JSON");
+        let field = |name: &str| message[name].as_str().unwrap_or_default().to_owned();
+        self.repeats += u64::from(!self.seen.insert(field("id")));
+        let call = field("callId");
+        let fields = match message["type"].as_str().expect("a type") {
+            "call.incoming" => return self.incoming(&field("id"), &field("bridgeCallId")),
+            "call.answered" => {
+                self.calls.insert(call, "answered");
+                json!({})
+            }
+            "call.function" => {
+                assert_eq!(field("name"), "checkOrder");
+                self.invocations.insert(field("invocationId"));
+                json!({"outcome": {"status": "ok", "result": {}}})
+            }
+            "call.transcript" => json!({}),
+            "call.hangup" => {
+                self.calls.insert(call, "over");
+                json!({})
+            }
+            other => panic!("{other} was not expected"),
+        };
+        let mut reply = json!({"replyTo": field("id"), "ok": true});
+        reply
+            .as_object_mut()
+            .expect("an object")
+            .extend(fields.as_object().cloned().unwrap_or_default());
+        reply
+    }
+
+    fn incoming(&mut self, id: &str, bridge_call_id: &str) -> Value {
+        let call_id = format!("call_of_{bridge_call_id}");
+        // One call in eight is refused; the same one again.
+        if bridge_call_id.ends_with('7') {
+            return json!({"replyTo": id, "ok": true, "callId": call_id, "action": "reject", "reason": "concurrency_limit"});
+        }
+        self.calls.entry(call_id.clone()).or_insert("ringing");
+        json!({"replyTo": id, "ok": true, "callId": call_id, "action": "answer", "agent": {"functions": [
+            {"name": "checkOrder", "description": "Looks up an order.", "parameters": {"type": "object"}},
+        ]}})
+    }
+
+    fn all_over(&self) -> bool {
+        self.calls.values().all(|status| *status == "over")
+    }
+}
+
+fn scenario(calls: u64) -> Scenario {
+    Scenario {
+        dids: vec!["+622150001111".parse().expect("a number")],
+        calls: Some(calls),
+        concurrency: 10,
+        interval_us: 0,
+        ring_ms: (0, 5),
+        talk_ms: (0, 10),
+        functions_per_mille: 400,
+        abandon_per_mille: 200,
+        shows_first: false,
+        forgets_earlier_calls: false,
+    }
+}
+
+proptest! {
+    #[test]
+    fn who_watches_the_first_call_sees_it_answered_and_a_function_called(seed: u64) {
+        let watched = Scenario {
+            shows_first: true,
+            concurrency: 1,
+            abandon_per_mille: 1_000,
+            functions_per_mille: 0,
+            ..scenario(2)
+        };
+        let mut engine = Engine::new(watched, seed);
+        let mut model = Model::default();
+        let mut now_us = 0;
+        engine.connected();
+        while !engine.is_done() {
+            engine.advance(now_us);
+            while let Some(text) = engine.next_message(now_us) {
+                let reply = model.answer(&text).to_string();
+                engine.on_text(reply.as_bytes(), now_us);
+            }
+            now_us = next_moment(&engine, now_us);
+        }
+        let totals = engine.totals();
+        prop_assert_eq!((totals.answered, totals.functions_called, totals.abandoned), (1, 1, 1));
+    }
+}
+
+/// Moves on to the next moment at which something is due, at most a millisecond.
+fn next_moment(engine: &Engine, now_us: i64) -> i64 {
+    engine
+        .next_wake_us()
+        .map_or(now_us + 1_000, |due| due.clamp(now_us + 1, now_us + 1_000))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+    #[test]
+    fn every_call_ends_once_whatever_is_lost(seed: u64, fates in prop::collection::vec(0_u8..20, 1..200)) {
+        let mut engine = Engine::new(scenario(40), seed);
+        let mut model = Model::default();
+        let mut fates = fates.into_iter().chain(std::iter::repeat(9));
+        let mut now_us = 0;
+        engine.connected();
+        while !engine.is_done() {
+            engine.advance(now_us);
+            while let Some(text) = engine.next_message(now_us) {
+                match fates.next() {
+                    // The connection breaks before the message arrives, or after.
+                    Some(fate @ (0 | 1)) => {
+                        if fate == 1 {
+                            model.answer(&text);
+                        }
+                        engine.disconnected();
+                        engine.connected();
+                    }
+                    Some(2) => {
+                        let id: Value = serde_json::from_str(&text).expect("JSON");
+                        let busy = json!({"replyTo": id["id"], "ok": false, "error": {"code": "busy", "message": "later"}});
+                        engine.on_text(busy.to_string().as_bytes(), now_us);
+                    }
+                    _ => {
+                        let reply = model.answer(&text).to_string();
+                        engine.on_text(reply.as_bytes(), now_us + 500);
+                        // A reply that comes twice is no news.
+                        engine.on_text(reply.as_bytes(), now_us + 500);
+                    }
+                }
+            }
+            now_us = next_moment(&engine, now_us);
+            prop_assert!(now_us < 60_000_000, "it comes to an end");
+        }
+        let (totals, measured) = engine.finish();
+        prop_assert_eq!((totals.calls, totals.ended, totals.unfinished, totals.failed), (40, 40, 0, 0));
+        prop_assert_eq!(totals.refused, 4);
+        prop_assert_eq!(totals.functions_called, model.invocations.len() as u64);
+        prop_assert_eq!(totals.acknowledgements, totals.messages);
+        prop_assert!(model.all_over() && measured.all.percentile_us(50.0) >= 500);
+        let service = measured.service.percentile_us(50.0);
+        prop_assert!((500..=measured.all.percentile_us(50.0)).contains(&service), "{service}");
+    }
+}
+
+#[test]
+fn starts_keep_their_rate_and_their_number_at_once() {
+    let mut engine = Engine::new(
+        Scenario {
+            interval_us: 10_000,
+            ..scenario(100)
+        },
+        1,
+    );
+    engine.connected();
+    for (now_us, placed) in [(0, 1), (9_999, 1), (10_000, 2), (45_000, 5), (500_000, 10)] {
+        engine.advance(now_us);
+        assert_eq!(engine.totals().calls, placed, "at {now_us} µs");
+    }
+    engine.disconnected();
+    engine.stop(600_000);
+    engine.advance(700_000);
+    assert_eq!(
+        engine.totals().calls,
+        10,
+        "none is placed without a connection or after a stop"
+    );
+}
+
+#[test]
+fn errors_end_calls_and_are_counted_by_their_code() {
+    let mut engine = Engine::new(scenario(1), 1);
+    engine.connected();
+    engine.advance(0);
+    let message: Value =
+        serde_json::from_str(&engine.next_message(0).expect("call.incoming")).expect("JSON");
+    for noise in [
+        "",
+        "[]",
+        "{\"replyTo\": \"no-1\"}",
+        "{\"replyTo\": 7}",
+        "{\"command\": \"hangup\", \"callId\": \"call_x\"}",
+    ] {
+        engine.on_text(noise.as_bytes(), 1);
+    }
+    let error = json!({"replyTo": message["id"], "ok": false, "error": {"code": "unknown_number", "message": "…"}});
+    engine.on_text(error.to_string().as_bytes(), 2);
+    assert!(engine.is_done());
+    let totals = engine.totals();
+    assert_eq!((totals.failed, totals.ended, totals.errors), (1, 0, 1));
+    assert_eq!(totals.reasons["unknown_number"], 1);
+}
+
+#[test]
+fn a_bridge_that_forgets_says_so_first() {
+    let mut engine = Engine::new(
+        Scenario {
+            forgets_earlier_calls: true,
+            ..scenario(1)
+        },
+        1,
+    );
+    engine.connected();
+    engine.advance(0);
+    let first: Value =
+        serde_json::from_str(&engine.next_message(0).expect("a heartbeat")).expect("JSON");
+    assert_eq!(
+        (&first["type"], &first["activeCalls"]),
+        (&json!("heartbeat"), &json!([]))
+    );
+}
+
+/// A server that closes each connection after some messages, the last of them unanswered.
+async fn cutting_engine(
+    request: HttpRequest,
+    body: web::Payload,
+    model: web::Data<Mutex<Model>>,
+) -> Result<HttpResponse, actix_web::Error> {
+    let given = request
+        .headers()
+        .get("authorization")
+        .and_then(|value| value.to_str().ok());
+    if given != Some("Bearer dkb_right") {
+        return Ok(HttpResponse::Unauthorized().finish());
+    }
+    let (response, mut session, mut frames) =
+        actix_ws::handle_with_protocols(&request, body, &["dikala.bridge.v1"])?;
+    actix_web::rt::spawn(async move {
+        for count in 0..24 {
+            let Some(Ok(actix_ws::Message::Text(text))) = frames.next().await else {
+                break;
+            };
+            let reply = model.lock().expect("not poisoned").answer(&text);
+            if count < 20 && session.text(reply.to_string()).await.is_err() {
+                break;
+            }
+        }
+        // A peer that is gone cannot be told.
+        let _ = session.close(None).await;
+    });
+    Ok(response)
+}
+
+fn connection(url: &str, token: &str) -> Connection {
+    Connection {
+        url: url.parse().expect("an address"),
+        token: Secret::new(token),
+        reconnect_within: Duration::from_secs(20),
+    }
+}
+
+#[actix_web::test]
+async fn a_connection_that_is_cut_loses_nothing() {
+    let model = web::Data::from(Arc::new(Mutex::new(Model::default())));
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("http://{}", socket.local_addr().expect("bound"));
+    let shared = model.clone();
+    let server = HttpServer::new(move || {
+        App::new()
+            .app_data(shared.clone())
+            .route("/bridge/v1/connect", web::get().to(cutting_engine))
+    });
+    let server = server
+        .workers(1)
+        .disable_signals()
+        .listen(socket)
+        .expect("listens")
+        .run();
+    let handle = server.handle();
+    actix_web::rt::spawn(server);
+
+    let refused = Bridge::new(connection(&url, "dkb_wrong"), scenario(1), 1)
+        .run(std::future::pending(), |_| {})
+        .await;
+    assert!(
+        matches!(refused, Err(ConnectError::Token(_))),
+        "{refused:?}"
+    );
+
+    let mut shown = 0;
+    let bridge = Bridge::new(connection(&url, "dkb_right"), scenario(40), 1);
+    let summary = bridge
+        .run(std::future::pending(), |totals| shown = totals.ended)
+        .await
+        .expect("connects");
+    let totals = &summary.totals;
+    assert!(summary.is_clean(), "{summary:?}");
+    assert_eq!(
+        (totals.calls, totals.ended, totals.refused, shown),
+        (40, 40, 4, 40)
+    );
+    assert!(totals.reconnects > 0 && totals.resent > 0, "{totals:?}");
+    assert!(model.lock().expect("not poisoned").all_over());
+
+    // Calls without end are ended by a stop.
+    let endless = Scenario {
+        calls: None,
+        talk_ms: (60_000, 90_000),
+        ..scenario(0)
+    };
+    let bridge = Bridge::new(connection(&url, "dkb_right"), endless, 2);
+    let summary = bridge.run(async {}, |_| {}).await.expect("connects");
+    assert!(summary.is_clean(), "{summary:?}");
+    assert!(model.lock().expect("not poisoned").all_over());
+    handle.stop(false).await;
+
+    let gone = Bridge::new(connection(&url, "dkb_right"), scenario(1), 1)
+        .run(std::future::pending(), |_| {})
+        .await;
+    assert!(
+        matches!(gone, Err(ConnectError::Unreachable { .. })),
+        "{gone:?}"
+    );
+}

@@ -1,0 +1,96 @@
+//! The two stores that every promise holds on, and where a program finds them.
+
+use std::path::Path;
+
+use sea_orm::{ConnectionTrait, Database as Connections, DatabaseConnection, Statement};
+
+use crate::{postgres::Database, schema};
+
+/// Which store a test runs on; tests take it as an rstest value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreKind {
+    Sqlite,
+    Postgres,
+}
+
+const FILE: &str = "dikala.db";
+
+/// A store that goes away with this value (SQLite's file lives in the folder that was given).
+#[derive(Debug)]
+pub struct Place {
+    pub url: String,
+    database: Option<Database>,
+}
+
+impl Place {
+    fn file(file: &Path) -> Self {
+        Self {
+            url: format!("sqlite://{}", file.display()),
+            database: None,
+        }
+    }
+
+    pub(crate) fn of(database: Database) -> Self {
+        Self {
+            url: database.url.clone(),
+            database: Some(database),
+        }
+    }
+
+    /// The PostgreSQL database behind it, to do harm to.
+    pub fn database(&self) -> Option<&Database> {
+        self.database.as_ref()
+    }
+
+    async fn connect(&self) -> DatabaseConnection {
+        Connections::connect(&self.url).await.unwrap()
+    }
+
+    /// Writes what no API writes.
+    pub async fn execute(&self, sql: &str) {
+        let connection = self.connect().await;
+        connection.execute_unprepared(sql).await.unwrap();
+        connection.close().await.unwrap();
+    }
+
+    /// What a query finds in it, beside the server: rows of texts.
+    pub async fn rows<const N: usize>(&self, sql: &str) -> Vec<[String; N]> {
+        let connection = self.connect().await;
+        let query = Statement::from_string(connection.get_database_backend(), sql);
+        let rows = connection.query_all_raw(query).await.unwrap();
+        connection.close().await.unwrap();
+        rows.iter()
+            .map(|row| std::array::from_fn(|at| row.try_get_by_index(at).unwrap()))
+            .collect()
+    }
+
+    /// A count that no API shows.
+    pub async fn count(&self, table: &str) -> usize {
+        let rows = self
+            .rows::<1>(&format!("SELECT CAST(COUNT(*) AS TEXT) FROM {table}"))
+            .await;
+        rows[0][0].parse().unwrap()
+    }
+}
+
+impl StoreKind {
+    /// An empty store; `None` where the machine has no PostgreSQL: the test is skipped.
+    pub fn place(self, folder: &Path) -> Option<Place> {
+        Some(match self {
+            Self::Sqlite => Place::file(&folder.join(FILE)),
+            Self::Postgres => Place::of(Database::create()?),
+        })
+    }
+
+    /// As [`Self::place`], with the schema that `dikala migrate` would make.
+    pub fn migrated_place(self, folder: &Path) -> Option<Place> {
+        Some(match self {
+            Self::Sqlite => {
+                let file = folder.join(FILE);
+                schema::write_migrated(&file);
+                Place::file(&file)
+            }
+            Self::Postgres => Place::of(Database::migrated()?),
+        })
+    }
+}

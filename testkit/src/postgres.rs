@@ -1,0 +1,281 @@
+//! One throw-away PostgreSQL cluster per test process, one database per test.
+//!
+//! `dikala bench` has a starter of its own (`src/cli/bench/ground/postgres.rs`): it is part of the program, which does not
+//! depend on what is here, and it answers faults where this panics.
+//!
+//! A shell started as a child owns the cluster and watches its standard input, the other end of which only this process
+//! holds: however the process ends, the shell stops the server and removes its folder.
+
+use std::{
+    env, fs,
+    io::{BufRead, BufReader},
+    net::TcpListener,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    sync::{
+        LazyLock,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use crate::schema;
+
+/// Set to 1 where a missing PostgreSQL must fail the tests instead of skipping them.
+const REQUIRED: &str = "DIKALA_REQUIRE_POSTGRES";
+
+const OWNER_SCRIPT: &str = r#"
+folder=$(mktemp -d /tmp/dikala-postgres.XXXXXX) || exit 1
+trap '"$BIN/pg_ctl" -D "$folder/data" -m immediate stop >/dev/null 2>&1; rm -rf "$folder"' EXIT
+cd "$folder"
+"$BIN/initdb" -D data -U dikala -A trust -E UTF8 --locale=C --no-sync >log 2>&1 &&
+"$BIN/pg_ctl" -D data -l log -w -t 120 start -o "-p $PORT -c listen_addresses=127.0.0.1 \
+    -c unix_socket_directories= -c max_connections=400 $OPTIONS" >>log 2>&1 || { cat log; exit 1; }
+echo ready
+cat >/dev/null
+"#;
+
+static QUICK: LazyLock<Option<Cluster>> = LazyLock::new(|| Cluster::start(Durability::None));
+static DURABLE: LazyLock<Option<Cluster>> = LazyLock::new(|| Cluster::start(Durability::Full));
+/// The database with the current schema that others are copied from; nobody is connected to it.
+static TEMPLATE: LazyLock<Option<String>> = LazyLock::new(|| {
+    let cluster = QUICK.as_ref()?;
+    cluster.create("migrated", NOTHING);
+    schema::migrate(&cluster.url("migrated"));
+    Some("migrated".to_owned())
+});
+/// An empty database that nobody can be connected to, so that parallel tests do not disturb each other here.
+const NOTHING: &str = "template0";
+
+/// Whether a commit waits for the disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// It does not: a test outlives no power cut.
+    None,
+    /// As PostgreSQL comes.
+    Full,
+}
+
+#[derive(Debug)]
+struct Cluster {
+    tools: PathBuf,
+    port: u16,
+    /// Its standard input is the leash.
+    _owner: Child,
+}
+
+/// A database of its own, dropped with this value.
+#[derive(Debug)]
+pub struct Database {
+    cluster: &'static Cluster,
+    name: String,
+    pub url: String,
+}
+
+impl Database {
+    /// Makes an empty database; `None`, and a printed note, where no PostgreSQL is installed.
+    pub fn create() -> Option<Self> {
+        Self::on(Durability::None)
+    }
+
+    /// An empty database of a cluster that is as durable as this.
+    pub fn on(durability: Durability) -> Option<Self> {
+        let cluster = match durability {
+            Durability::None => &*QUICK,
+            Durability::Full => &*DURABLE,
+        };
+        Self::copy(cluster, NOTHING)
+    }
+
+    /// A database with the current schema and nothing in it.
+    pub fn migrated() -> Option<Self> {
+        Self::copy(&QUICK, TEMPLATE.as_deref().unwrap_or(NOTHING))
+    }
+
+    fn copy(cluster: &'static Option<Cluster>, template: &str) -> Option<Self> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let Some(cluster) = cluster else {
+            let note = format!(
+                "no PostgreSQL (initdb, pg_ctl) on this machine; {REQUIRED}=1 makes this a failure"
+            );
+            assert!(env::var(REQUIRED).as_deref() != Ok("1"), "{note}");
+            println!("skipped: {note}");
+            return None;
+        };
+        let name = format!("t{}", COUNT.fetch_add(1, Ordering::Relaxed));
+        cluster.create(&name, template);
+        let url = cluster.url(&name);
+        Some(Self { cluster, name, url })
+    }
+
+    /// Cuts every connection and lets nobody in, as an outage does.
+    pub fn go_away(&self) {
+        self.administer(&format!(
+            "ALTER DATABASE {} ALLOW_CONNECTIONS false",
+            self.name
+        ));
+        self.administer(&format!(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{}'",
+            self.name
+        ));
+    }
+
+    pub fn come_back(&self) {
+        self.administer(&format!(
+            "ALTER DATABASE {} ALLOW_CONNECTIONS true",
+            self.name
+        ));
+    }
+
+    fn administer(&self, statement: &str) {
+        let arguments = ["-d", "postgres", "-qc", statement];
+        self.cluster.run("psql", &arguments);
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        // A database that stays goes away with the cluster.
+        let mut drop = self.cluster.tool("dropdb");
+        let _ = drop.args(["--force", &self.name]).output();
+    }
+}
+
+impl Cluster {
+    fn start(durability: Durability) -> Option<Self> {
+        let tools = tools()?;
+        let options = match durability {
+            Durability::None => "-c fsync=off -c full_page_writes=off",
+            Durability::Full => "",
+        };
+        // The port is free when chosen and may be gone when used.
+        let attempts = (0..3).map(|_| Self::start_once(&tools, options));
+        let mut faults = String::new();
+        for attempt in attempts {
+            match attempt {
+                Ok(cluster) => return Some(cluster),
+                Err(fault) => faults.push_str(&fault),
+            }
+        }
+        panic!("PostgreSQL is installed but does not start: {faults}");
+    }
+
+    fn start_once(tools: &Path, options: &str) -> Result<Self, String> {
+        let port = free_port();
+        let mut owner = unprivileged_shell()
+            .args(["-c", OWNER_SCRIPT])
+            .env("BIN", tools)
+            .env("PORT", port.to_string())
+            .env("OPTIONS", options)
+            // Ctrl-C on the terminal ends the tests; the shell must outlive them to clean up.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|e| e.to_string())?;
+        let mut said = String::new();
+        for line in BufReader::new(owner.stdout.take().unwrap()).lines() {
+            let line = line.unwrap();
+            if line == "ready" {
+                let tools = tools.to_owned();
+                return Ok(Self {
+                    tools,
+                    port,
+                    _owner: owner,
+                });
+            }
+            said.push_str(&line);
+            said.push('\n');
+        }
+        let _ = owner.wait();
+        Err(said)
+    }
+
+    fn url(&self, database: &str) -> String {
+        format!("postgres://dikala@127.0.0.1:{}/{database}", self.port)
+    }
+
+    fn create(&self, database: &str, template: &str) {
+        self.run("createdb", &["-T", template, database]);
+    }
+
+    /// Runs a tool that has to succeed.
+    fn run(&self, tool: &str, arguments: &[&str]) {
+        let done = self.tool(tool).args(arguments).output().unwrap();
+        let said = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.success(), "{tool}: {said}");
+    }
+
+    fn tool(&self, name: &str) -> Command {
+        let mut command = Command::new(self.tools.join(name));
+        let port = self.port.to_string();
+        command.args(["-h", "127.0.0.1", "-U", "dikala", "-p", &port]);
+        command
+    }
+}
+
+/// The folder of `initdb` and `pg_ctl`: Debian's newest version, else the one on the path.
+fn tools() -> Option<PathBuf> {
+    let mut debian: Vec<(u32, PathBuf)> = fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| {
+            Some((
+                entry.file_name().to_str()?.parse().ok()?,
+                entry.path().join("bin"),
+            ))
+        })
+        .collect();
+    debian.sort();
+    let on_path = env::split_paths(&env::var_os("PATH").unwrap_or_default())
+        .filter_map(|folder| {
+            Some(
+                fs::canonicalize(folder.join("pg_ctl"))
+                    .ok()?
+                    .parent()?
+                    .to_owned(),
+            )
+        })
+        .collect::<Vec<_>>();
+    let newest_first = debian.into_iter().rev().map(|(_, folder)| folder);
+    newest_first.chain(on_path).find(|folder| {
+        ["initdb", "pg_ctl", "createdb", "psql"]
+            .iter()
+            .all(|tool| folder.join(tool).exists())
+    })
+}
+
+/// A shell as a user that PostgreSQL agrees to run as: anybody but root.
+fn unprivileged_shell() -> Command {
+    let id = |arguments: &[&str]| {
+        let output = Command::new("id").args(arguments).output().ok()?;
+        output
+            .status
+            .success()
+            .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    };
+    if id(&["-u"]).as_deref() != Some("0") {
+        return Command::new("sh");
+    }
+    let user = ["postgres", "nobody"]
+        .into_iter()
+        .find(|user| id(&["-u", user]).is_some());
+    let mut shell = Command::new("runuser");
+    shell.args([
+        "-u",
+        user.expect("root needs a user to run PostgreSQL as"),
+        "--",
+        "sh",
+    ]);
+    shell
+}
+
+/// A port that was free a moment ago.
+pub fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
+}

@@ -1,0 +1,493 @@
+//! A customer's server: records every request, and answers as well or as badly as it is told to.
+//!
+//! It speaks HTTP/1.1 on bare sockets, on a thread of its own, because most of what it has to do no HTTP library allows.
+
+mod answer;
+mod bomb;
+pub mod signature;
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    fmt,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex},
+    thread::{self, JoinHandle},
+    time::{Duration, Instant},
+};
+
+use dikala_entities::{OutboundUrl, UrlPolicy};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpStream},
+    sync::{oneshot, watch},
+    time::{sleep, timeout},
+};
+
+pub use self::answer::Answer;
+use self::answer::give;
+use crate::wait::{PATIENCE, eventually};
+
+/// One request as it came.
+#[derive(Clone, Debug)]
+pub struct Received {
+    pub method: String,
+    pub path: String,
+    pub query: Option<String>,
+    /// By lowercase name.
+    pub headers: BTreeMap<String, String>,
+    pub body: Vec<u8>,
+    pub arrived: Instant,
+    /// When its whole answer was handed to the kernel.
+    pub answered: Option<Instant>,
+}
+
+/// A webhook delivery whose signatures hold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Event {
+    pub id: String,
+    pub kind: String,
+    pub timestamp: String,
+    pub data: Value,
+}
+
+/// A running server; it ends with this value.
+#[derive(Debug)]
+pub struct Receiver {
+    pub address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What is answered to a request.
+type Script = Box<dyn Fn(&Received) -> Answer + Send + Sync>;
+
+struct Shared {
+    state: Mutex<State>,
+    count: watch::Sender<usize>,
+    /// Answers where [`Receiver::answer`] was not told what to.
+    script: Script,
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared")
+            .field("state", &self.state)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    received: Vec<Received>,
+    answers: HashMap<String, VecDeque<Answer>>,
+    /// Connections that were accepted and are not over.
+    open: usize,
+}
+
+impl Receiver {
+    /// Answers 200 until it is told otherwise.
+    pub fn start() -> Self {
+        Self::start_on(0)
+    }
+
+    /// Listens on a port that was promised before; 0 takes any.
+    pub fn start_on(port: u16) -> Self {
+        Self::listen(Ipv4Addr::LOCALHOST.into(), port, |_| Answer::Status(200))
+    }
+
+    /// Answers each request as the script says.
+    pub fn scripted(script: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> Self {
+        Self::listen(Ipv4Addr::LOCALHOST.into(), 0, script)
+    }
+
+    /// As [`Self::scripted`], on an address of one's own: Linux has all of 127.0.0.0/8.
+    pub fn listen(
+        ip: IpAddr,
+        port: u16,
+        script: impl Fn(&Received) -> Answer + Send + Sync + 'static,
+    ) -> Self {
+        let listener = std::net::TcpListener::bind((ip, port)).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::new(Shared {
+            state: Mutex::default(),
+            count: watch::Sender::new(0),
+            script: Box::new(script),
+        });
+        let (stop, stopped) = oneshot::channel();
+        let serving = shared.clone();
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                tokio::select! {
+                    () = accept(listener, serving) => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        Self {
+            address,
+            shared,
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.address)
+    }
+
+    /// The same as tenants' addresses are kept.
+    pub fn outbound_url(&self, path: &str) -> OutboundUrl {
+        OutboundUrl::parse(&self.url(path), UrlPolicy { allow_http: true }).unwrap()
+    }
+
+    /// What a path answers from now on, one after the other; the last one stays.
+    pub fn answer(&self, path: &str, answers: impl IntoIterator<Item = Answer>) {
+        let answers = answers.into_iter().collect();
+        self.shared
+            .state
+            .lock()
+            .unwrap()
+            .answers
+            .insert(path.to_owned(), answers);
+    }
+
+    /// Everything that came to a path so far.
+    pub fn received(&self, path: &str) -> Vec<Received> {
+        let state = self.shared.state.lock().unwrap();
+        state
+            .received
+            .iter()
+            .filter(|request| request.path == path)
+            .cloned()
+            .collect()
+    }
+
+    /// How many requests came so far, on all paths.
+    pub fn total(&self) -> usize {
+        self.shared.state.lock().unwrap().received.len()
+    }
+
+    /// Connections that are open now.
+    pub fn open(&self) -> usize {
+        self.shared.state.lock().unwrap().open
+    }
+
+    /// Everything that came so far, on all paths.
+    pub fn all(&self) -> Vec<Received> {
+        self.since(0)
+    }
+
+    /// What came on all paths, but for the first so many.
+    pub fn since(&self, first: usize) -> Vec<Received> {
+        self.shared.state.lock().unwrap().received[first..].to_vec()
+    }
+
+    /// Everything that came, on all paths, once every connection is over: after the death of the one who made them, all
+    /// that he had sent.
+    pub async fn settled(&self) -> Vec<Received> {
+        // Connections are accepted in their order, so that with this one no earlier one is still to come.
+        let mut last = TcpStream::connect(self.address).await.unwrap();
+        let request = b"GET /settled HTTP/1.1\r\nhost: x\r\n\r\n";
+        last.write_all(request).await.unwrap();
+        last.shutdown().await.unwrap();
+        last.read_to_end(&mut Vec::new()).await.unwrap();
+        eventually("every connection to be over", async || {
+            let state = self.shared.state.lock().unwrap();
+            (state.open == 0).then(|| state.received.clone())
+        })
+        .await
+    }
+
+    /// Waits for at least `count` requests, on all paths.
+    pub async fn wait_for_total(&self, count: usize) -> Vec<Received> {
+        let what = format!("{count} requests");
+        self.wait(PATIENCE, &what, || self.all(), |all| all.len() >= count)
+            .await
+    }
+
+    /// Waits for at least `count` requests on a path.
+    pub async fn wait_for(&self, path: &str, count: usize) -> Vec<Received> {
+        self.wait_until(path, &format!("{count} requests"), |received| {
+            received.len() >= count
+        })
+        .await
+    }
+
+    /// Waits until what came to a path is as wanted.
+    pub async fn wait_until(
+        &self,
+        path: &str,
+        what: &str,
+        wanted: impl Fn(&[Received]) -> bool,
+    ) -> Vec<Received> {
+        self.wait_long(PATIENCE, path, what, wanted).await
+    }
+
+    /// As [`Self::wait_until`], with a patience of one's own.
+    pub async fn wait_long(
+        &self,
+        patience: Duration,
+        path: &str,
+        what: &str,
+        wanted: impl Fn(&[Received]) -> bool,
+    ) -> Vec<Received> {
+        let what = format!("{path}: {what}");
+        self.wait(patience, &what, || self.received(path), wanted)
+            .await
+    }
+
+    async fn wait(
+        &self,
+        patience: Duration,
+        what: &str,
+        received: impl Fn() -> Vec<Received>,
+        wanted: impl Fn(&[Received]) -> bool,
+    ) -> Vec<Received> {
+        let mut count = self.shared.count.subscribe();
+        let waiting = async {
+            loop {
+                let received = received();
+                if wanted(&received) {
+                    return received;
+                }
+                count.changed().await.unwrap();
+            }
+        };
+        timeout(patience, waiting).await.unwrap_or_else(|_| {
+            let received = received();
+            let shown: Vec<_> = received.iter().rev().take(20).map(Received::text).collect();
+            panic!(
+                "waited for {what}; {} requests came, the last: {shown:#?}",
+                received.len()
+            )
+        })
+    }
+
+    /// The distinct events that came to a path, in the order of their first attempts, each attempt verified.
+    pub fn events(&self, path: &str, secret: &str) -> Vec<Event> {
+        distinct(&self.received(path), secret)
+    }
+
+    /// Waits for distinct events until they are as wanted.
+    pub async fn wait_for_events(
+        &self,
+        path: &str,
+        secret: &str,
+        what: &str,
+        wanted: impl Fn(&[Event]) -> bool,
+    ) -> Vec<Event> {
+        let received = self
+            .wait_until(path, what, |received| wanted(&distinct(received, secret)))
+            .await;
+        distinct(&received, secret)
+    }
+
+    /// Waits for an event of a kind (of a call, where `call` is not empty).
+    pub async fn wait_for_event(&self, path: &str, secret: &str, kind: &str, call: &str) -> Event {
+        let is_it =
+            |event: &Event| event.kind == kind && (call.is_empty() || event.data["callId"] == call);
+        let what = format!("{kind} {call}");
+        let events = self
+            .wait_for_events(path, secret, &what, |events| events.iter().any(is_it))
+            .await;
+        events.into_iter().find(is_it).unwrap()
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Received {
+    /// Path and query.
+    pub fn target(&self) -> String {
+        match &self.query {
+            Some(query) => format!("{}?{query}", self.path),
+            None => self.path.clone(),
+        }
+    }
+
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).unwrap()
+    }
+
+    #[track_caller]
+    pub fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .unwrap_or_else(|| panic!("no header {name} in {:?}", self.headers))
+    }
+
+    /// The delivery's id, where it is one.
+    pub fn delivery(&self) -> Option<&str> {
+        self.headers.get("x-service-delivery").map(String::as_str)
+    }
+
+    /// Checks the signature that every outgoing request carries.
+    #[track_caller]
+    pub fn assert_signed(&self, secret: &str) {
+        assert_eq!(
+            self.header("x-service-signature"),
+            signature::service(secret, &self.body)
+        );
+        assert_eq!(self.header("content-type"), "application/json");
+    }
+
+    /// Reads a webhook delivery and checks all that is promised of one.
+    #[track_caller]
+    pub fn event(&self, secret: &str) -> Event {
+        self.assert_signed(secret);
+        assert_eq!(self.method, "POST");
+        let (id, sent) = (self.header("webhook-id"), self.header("webhook-timestamp"));
+        assert!(id.starts_with("evt_"), "{id}");
+        assert!(self.header("x-service-delivery").starts_with("dlv_"));
+        assert!(self.header("x-service-attempt").parse::<u32>().unwrap() >= 1);
+        let expected = signature::standard(secret, id, sent, &self.body);
+        let given = self.header("webhook-signature");
+        assert!(
+            given.split(' ').any(|one| one == expected),
+            "{given} has no {expected}"
+        );
+        let body = self.json();
+        let keys: Vec<_> = body
+            .as_object()
+            .unwrap()
+            .keys()
+            .map(String::as_str)
+            .collect();
+        assert_eq!(keys.len(), 3, "{keys:?}");
+        assert_eq!(body["event"], self.header("x-service-event"));
+        Event {
+            id: id.to_owned(),
+            kind: body["event"].as_str().unwrap().to_owned(),
+            timestamp: body["timestamp"].as_str().unwrap().to_owned(),
+            data: body["data"].clone(),
+        }
+    }
+}
+
+fn distinct(received: &[Received], secret: &str) -> Vec<Event> {
+    let mut first_attempts: Vec<Event> = Vec::new();
+    let mut seen = HashMap::new();
+    for request in received {
+        let event = request.event(secret);
+        let earlier = seen.entry(event.id.clone()).or_insert_with(|| {
+            first_attempts.push(event.clone());
+            request.body.clone()
+        });
+        assert_eq!(*earlier, request.body, "every attempt has the same bytes");
+    }
+    first_attempts
+}
+
+async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {
+    let listener = TcpListener::from_std(listener).unwrap();
+    loop {
+        let Ok((stream, _)) = listener.accept().await else {
+            sleep(Duration::from_millis(10)).await;
+            continue;
+        };
+        let shared = shared.clone();
+        shared.state.lock().unwrap().open += 1;
+        tokio::spawn(async move {
+            // A peer that goes away in the middle is no fault of the test.
+            let _ = serve(stream, &shared).await;
+            shared.state.lock().unwrap().open -= 1;
+        });
+    }
+}
+
+async fn serve(stream: TcpStream, shared: &Shared) -> std::io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    while let Some(request) = read_request(&mut stream).await? {
+        let scripted = (shared.script)(&request);
+        let (number, answer) = {
+            let mut state = shared.state.lock().unwrap();
+            let answers = state.answers.get_mut(&request.path);
+            let answer = answers.and_then(|queue| match queue.len() {
+                0 | 1 => queue.front().cloned(),
+                _ => queue.pop_front(),
+            });
+            let number = state.received.len();
+            state.received.push(request);
+            (number, answer.unwrap_or(scripted))
+        };
+        shared.count.send_modify(|count| *count += 1);
+        let goes_on = give(&mut stream, answer).await?;
+        shared.state.lock().unwrap().received[number].answered = Some(Instant::now());
+        if !goes_on {
+            break;
+        }
+    }
+    Ok(())
+}
+
+async fn read_request(stream: &mut BufReader<TcpStream>) -> std::io::Result<Option<Received>> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        if stream.read_until(b'\n', &mut head).await? == 0 {
+            return Ok(None);
+        }
+    }
+    let head = String::from_utf8_lossy(&head);
+    let mut lines = head.lines();
+    let mut words = lines.next().unwrap_or_default().split_whitespace();
+    let (Some(method), Some(target)) = (words.next(), words.next()) else {
+        return Ok(None);
+    };
+    let headers: BTreeMap<String, String> = lines
+        .filter_map(|line| line.split_once(':'))
+        .map(|(name, value)| (name.to_lowercase(), value.trim().to_owned()))
+        .collect();
+    let mut body = Vec::new();
+    if let Some(length) = headers.get("content-length") {
+        body.resize(length.parse().unwrap_or(0), 0);
+        stream.read_exact(&mut body).await?;
+    } else if headers.contains_key("transfer-encoding") {
+        read_chunks(stream, &mut body).await?;
+    }
+    let (path, query) = match target.split_once('?') {
+        Some((path, query)) => (path.to_owned(), Some(query.to_owned())),
+        None => (target.to_owned(), None),
+    };
+    Ok(Some(Received {
+        method: method.to_owned(),
+        path,
+        query,
+        headers,
+        body,
+        arrived: Instant::now(),
+        answered: None,
+    }))
+}
+
+async fn read_chunks(stream: &mut BufReader<TcpStream>, body: &mut Vec<u8>) -> std::io::Result<()> {
+    loop {
+        let mut line = String::new();
+        stream.read_line(&mut line).await?;
+        let length = usize::from_str_radix(line.trim(), 16).unwrap_or(0);
+        let start = body.len();
+        body.resize(start + length, 0);
+        stream.read_exact(&mut body[start..]).await?;
+        stream.read_line(&mut line).await?;
+        if length == 0 {
+            return Ok(());
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Stores that are open.
+
+use std::path::Path;
+
+use dikala_entities::Store;
+use tempfile::TempDir;
+
+use crate::{
+    folder::folder,
+    place::{Place, StoreKind},
+    postgres::{Database, Durability},
+    schema::migrate,
+};
+
+/// What keeps the data of a store; they go away with it.
+#[derive(Debug)]
+pub struct Keep {
+    _place: Place,
+    _folder: TempDir,
+}
+
+impl StoreKind {
+    /// A migrated store of its own, and what keeps it; `None` where the machine has no PostgreSQL.
+    pub async fn open(self) -> Option<(Keep, Store)> {
+        open(|folder| self.migrated_place(folder)).await
+    }
+
+    /// As [`Self::open`], without a schema.
+    pub async fn open_empty(self) -> Option<(Keep, Store)> {
+        open(|folder| self.place(folder)).await
+    }
+}
+
+/// A migrated SQLite store.
+pub async fn sqlite() -> (Keep, Store) {
+    let opened = StoreKind::Sqlite.open().await;
+    opened.expect("there is always SQLite")
+}
+
+/// A migrated PostgreSQL store, or none where the machine has no PostgreSQL.
+pub async fn postgres() -> Option<(Keep, Store)> {
+    StoreKind::Postgres.open().await
+}
+
+/// One migrated store of each kind that this machine has.
+pub async fn both() -> Vec<(Keep, Store)> {
+    let sqlite = [sqlite().await];
+    sqlite.into_iter().chain(postgres().await).collect()
+}
+
+/// As [`both`], with commits on the disk before they are answered, as in production: for measuring.
+pub async fn durable() -> Vec<(Keep, Store)> {
+    let postgres = open(|_| {
+        let database = Database::on(Durability::Full)?;
+        migrate(&database.url);
+        Some(Place::of(database))
+    });
+    let disk = tempfile::tempdir().unwrap();
+    let sqlite = open_in(disk, |folder| StoreKind::Sqlite.migrated_place(folder));
+    sqlite.await.into_iter().chain(postgres.await).collect()
+}
+
+async fn open(place: impl FnOnce(&Path) -> Option<Place>) -> Option<(Keep, Store)> {
+    open_in(folder(), place).await
+}
+
+async fn open_in(
+    folder: TempDir,
+    place: impl FnOnce(&Path) -> Option<Place>,
+) -> Option<(Keep, Store)> {
+    let place = place(folder.path())?;
+    let store = Store::connect(&place.url).await.expect("a store");
+    let keep = Keep {
+        _place: place,
+        _folder: folder,
+    };
+    Some((keep, store))
+}

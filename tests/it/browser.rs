@@ -1,0 +1,233 @@
+//! The dashboard in a real browser: what a shop's owner does in it, and what anybody may expect of every page of it, however he
+//! reads it.
+
+use std::collections::BTreeSet;
+
+use crate::support::{browser::Browser, prelude::*, rest::Rest};
+
+/// Where `npm ci` puts what looks for barriers.
+const AXE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/tests/axe/node_modules/axe-core/axe.min.js"
+);
+/// Pages that a walk looks at; of lists with many alike, it is enough to look at some.
+const PAGES_MAX: usize = 60;
+/// Pages of one kind that a walk looks at.
+const ALIKE_MAX: usize = 2;
+
+/// A link that signs somebody in.
+fn invited(world: &World, email: &str) -> String {
+    let made = world.server.cli(&[
+        "user",
+        "create",
+        "--tenant",
+        &world.tenant.id,
+        "--email",
+        email,
+        "--name",
+        "Ibu Rina",
+        "--role",
+        "owner",
+    ]);
+    made["url"].as_str().unwrap().to_owned()
+}
+
+/// Follows a link that works once.
+async fn enter(browser: &Browser, link: &str, press: &str) {
+    browser.go(link).await;
+    browser.press(press).await;
+    eventually("being inside", async || {
+        let url = browser.url().await;
+        (url.contains("/dashboard") && !url.contains("/link/")).then_some(())
+    })
+    .await;
+}
+
+#[actix_web::test]
+async fn an_owner_signs_in_makes_a_key_and_takes_it_back() {
+    let Some(browser) = Browser::open("en").await else {
+        return;
+    };
+    let world = world!(Sqlite);
+    enter(&browser, &invited(&world, "rina@example.com"), "Sign in").await;
+    browser
+        .go(&format!("{}/dashboard/password", world.server.http))
+        .await;
+    browser.fill("New password", "short").await;
+    browser.press("Set password").await;
+    browser.see("at least 10 characters").await;
+    // It tells of the answer 422; of nothing else.
+    assert_eq!(browser.complaints().await.len(), 1);
+    browser.fill("New password", "kopi susu gula aren").await;
+    browser.press("Set password").await;
+    browser.see("Your password is set").await;
+
+    browser
+        .go(&format!("{}/dashboard/settings/keys", world.server.http))
+        .await;
+    browser.fill("Name", "Till in Bandung").await;
+    browser.press("Make key").await;
+    browser.see("Copy the key now").await;
+    let shown = browser.text().await;
+    let key = shown
+        .split_whitespace()
+        .map(|word| word.trim_matches(|c: char| !c.is_ascii_alphanumeric() && c != '_'))
+        .find(|word| word.starts_with("dkl_") && word.len() > 20)
+        .unwrap_or_else(|| panic!("no key in {shown}"))
+        .to_owned();
+    let api = Rest::new(&format!("{}/api/v1", world.server.http)).with("x-api-key", &key);
+    api.get("/agents").await.expect(200);
+    // Nobody sees it again.
+    browser.go(&browser.url().await).await;
+    browser.see("in force").await;
+    assert!(!browser.text().await.contains(&key));
+    browser.press("Revoke").await;
+    browser.see("Revoke Till in Bandung?").await;
+    browser.press("Revoke").await;
+    browser.see("The key is revoked").await;
+    api.get("/agents").await.expect(401);
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
+
+/// Also with scripts off: a form is a form.
+#[rstest]
+#[actix_web::test]
+async fn a_password_signs_in_again(#[values(true, false)] scripts: bool) {
+    let Some(browser) = Browser::open("en").await else {
+        return;
+    };
+    let world = world!(Sqlite);
+    browser.scripts(scripts).await;
+    enter(&browser, &invited(&world, "rina@example.com"), "Sign in").await;
+    browser
+        .go(&format!("{}/dashboard/password", world.server.http))
+        .await;
+    browser.fill("New password", "kopi susu gula aren").await;
+    browser.press("Set password").await;
+    browser.see("Your password is set").await;
+    browser
+        .go(&format!("{}/dashboard/settings/account", world.server.http))
+        .await;
+    browser.press("Sign out").await;
+    browser.see("You are signed out").await;
+    browser.fill("E-mail", "RINA@example.com").await;
+    browser.fill("Password", "teh tawar hangat").await;
+    browser.press("Sign in").await;
+    browser.see("is wrong").await;
+    assert_eq!(browser.value("E-mail").await, "RINA@example.com");
+    browser.fill("Password", "kopi susu gula aren").await;
+    browser.press("Sign in").await;
+    browser.see("Ibu Rina").await;
+}
+
+/// What no page may have: barriers, complaints of the browser, anything from elsewhere, text that runs out of a narrow window.
+#[rstest]
+#[ignore = "keeps a processor busy for minutes, which others measure with; `.ci/slow` runs it"]
+#[actix_web::test]
+async fn every_page_is_for_everybody(#[values("en", "id")] language: &str) {
+    let Some(browser) = Browser::open(language).await else {
+        return;
+    };
+    let Some(axe) = axe() else { return };
+    let world = world!(Sqlite);
+    let bridge = world.tenant.bridge(Socket).await;
+    world
+        .tenant
+        .create_function("check_order", "POST", &world.receiver.url("/order"))
+        .await;
+    let ended = bridge.talk(&world.tenant.did).await;
+    bridge.hang_up(&ended).await;
+    world.event("call.ended", &ended).await;
+    bridge.ring(&world.tenant.did).await;
+    let press = if language == "id" { "Masuk" } else { "Sign in" };
+    enter(&browser, &invited(&world, "rina@example.com"), press).await;
+    let mut seen = BTreeSet::new();
+    let mut to_see = vec!["/dashboard".to_owned()];
+    let mut faults = Vec::new();
+    while let Some(path) = to_see.pop() {
+        if seen.len() >= PAGES_MAX || !seen.insert(path.clone()) {
+            continue;
+        }
+        browser.go(&format!("{}{path}", world.server.http)).await;
+        for fault in barriers(&browser, &axe).await {
+            faults.push(format!("{path}: {fault}"));
+        }
+        let links = browser.run(LINKS).await;
+        for link in links.as_array().unwrap() {
+            let link = link.as_str().unwrap().to_owned();
+            let alike = seen
+                .iter()
+                .chain(&to_see)
+                .filter(|it| kind(it) == kind(&link));
+            if alike.count() < ALIKE_MAX {
+                to_see.push(link);
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(seen.len() > 5, "{seen:?}");
+}
+
+/// The pages that a page leads to, by their paths. What is downloaded is no page.
+const LINKS: &str = "return [...document.querySelectorAll('a[href]')].filter(a => a.origin === location.origin)
+    .map(a => a.pathname + a.search).filter(p => p.startsWith('/dashboard') && !p.includes('.csv') && !p.includes('done='))";
+
+/// A path without its ids and its query: what is of one kind looks alike.
+fn kind(path: &str) -> String {
+    let path = path.split('?').next().unwrap_or(path);
+    let steps = path.split('/').map(|step| match step.split_once('_') {
+        Some((_, id)) if id.len() == 26 => "{id}",
+        _ => step,
+    });
+    steps.collect::<Vec<_>>().join("/")
+}
+
+/// What looks for barriers; none, and a printed note, where it is not installed.
+fn axe() -> Option<String> {
+    let axe = std::fs::read_to_string(AXE).ok();
+    if axe.is_none() {
+        assert_ne!(
+            std::env::var("DIKALA_REQUIRE_BROWSER").as_deref(),
+            Ok("1"),
+            "npm ci --prefix tests/axe"
+        );
+        eprintln!("skipped: axe is not installed (npm ci --prefix tests/axe)");
+    }
+    axe
+}
+
+/// What is wrong with the page that is shown, in a narrow window and a wide one, in the light and in the dark.
+async fn barriers(browser: &Browser, axe: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let foreign = "return performance.getEntriesByType('resource').map(it => it.name).filter(it => !it.startsWith(location.origin))";
+    for (width, scheme) in [
+        (320, "light"),
+        (1280, "dark"),
+        (1280, "light"),
+        (320, "dark"),
+    ] {
+        browser.look(width, scheme).await;
+        let wide = browser
+            .run("return document.documentElement.scrollWidth - innerWidth")
+            .await;
+        if wide.as_i64().unwrap_or_default() > 0 {
+            found.push(format!("{wide} px wider than a window of {width}"));
+        }
+        browser.run(axe).await;
+        let violations = browser
+            .run_until_done(
+                "const done = arguments[0]; axe.run(document, {resultTypes: ['violations']}).then(result => done(result.violations
+                    .filter(it => it.impact === 'serious' || it.impact === 'critical')
+                    .map(it => `${it.id}: ${it.nodes.map(node => node.html).join(' ').slice(0, 300)}`)), error => done([String(error)]))",
+            )
+            .await;
+        for violation in violations.as_array().unwrap() {
+            found.push(format!("{width} {scheme}: {violation}"));
+        }
+    }
+    for address in browser.run(foreign).await.as_array().unwrap() {
+        found.push(format!("loads {address}"));
+    }
+    found.extend(browser.complaints().await);
+    found
+}

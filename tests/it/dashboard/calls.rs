@@ -1,0 +1,468 @@
+//! Calls, as an owner follows, finds, ends, transfers and erases them.
+
+use awc::{Client, http::header::COOKIE};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt};
+
+use super::*;
+use crate::support::visitor::Form;
+
+const CALLS: &str = "/dashboard/calls";
+const CALLER: &str = "+6281234567890";
+
+fn page_of(call: &str) -> String {
+    format!("{CALLS}/{call}")
+}
+
+/// The calls in the rows of a page, in their order.
+fn rows(html: &str) -> Vec<String> {
+    let rows = html.split("<tr role=\"row\" id=\"").skip(1);
+    rows.map(|row| row.split('"').next().unwrap().to_owned())
+        .collect()
+}
+
+#[rstest]
+#[actix_web::test]
+async fn calls_are_listed_newest_first_page_by_page_and_found_again(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    let browser = &owner.browser;
+    browser.open(CALLS).await.assert_shows("No calls yet");
+
+    let bridge = world.tenant.bridge(Http).await;
+    let mut calls = Vec::new();
+    for _ in 0..27 {
+        let call = bridge.ring(&world.tenant.did).await;
+        bridge.hang_up(&call).await;
+        calls.push(call);
+    }
+    let talk = bridge.talk(&world.tenant.did).await;
+    calls.push(talk.clone());
+    calls.reverse();
+
+    let first = browser.open(CALLS).await;
+    assert_eq!(rows(&first.html), calls[..25]);
+    let older = first
+        .links()
+        .into_iter()
+        .find(|link| link.contains("before="))
+        .expect("a way to older calls");
+    let second = browser.open(&older).await;
+    assert_eq!(rows(&second.html), calls[25..]);
+    assert!(second.links().contains(&CALLS.to_owned()));
+
+    for (query, expected) in [
+        ("status=answered", 1),
+        ("state=answered", 1),
+        ("status=ended", 0),
+        ("to=2020-01-01", 0),
+        ("from=2020-01-01&status=answered", 1),
+        (
+            &*format!("agentId={}&status=answered", world.tenant.agent),
+            1,
+        ),
+        (
+            &*format!("phoneNumberId={}&status=answered", world.tenant.number),
+            1,
+        ),
+        ("callerNumber=%2B62+812-3456-7890&status=answered", 1),
+        ("callerNumber=%2B6280000000000", 0),
+        ("status=&from=&callerNumber=&unknown=1", 25),
+    ] {
+        let page = browser.open(&format!("{CALLS}?{query}")).await;
+        assert_eq!(page.status, 200, "{query}");
+        assert_eq!(rows(&page.html).len(), expected, "{query}");
+    }
+    browser
+        .open(&format!("{CALLS}?status=ended"))
+        .await
+        .assert_shows("No call is like that");
+
+    let wrong = browser
+        .open(&format!("{CALLS}?status=busy&from=soon"))
+        .await;
+    assert_eq!(wrong.status, 422);
+    for field in ["status", "from"] {
+        let input = wrong.input(field);
+        assert_eq!(input["aria-invalid"], "true");
+        assert!(input["aria-describedby"].contains(&format!("f-{field}-error")));
+    }
+    assert_eq!(wrong.input("from")["value"], "soon");
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_file_has_what_the_filters_let_through_and_no_formula(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    let bridge = world.tenant.bridge(Http).await;
+    let missed = bridge.ring(&world.tenant.did).await;
+    bridge.hang_up(&missed).await;
+    let talk = bridge.talk(&world.tenant.did).await;
+    world.tenant.change_agent(json!({"name": "=1+1"})).await;
+
+    let file = owner.browser.open(&format!("{CALLS}.csv")).await;
+    assert_eq!(file.status, 200);
+    assert_eq!(file.header("content-type"), Some("text/csv; charset=utf-8"));
+    let named = file.header("content-disposition").unwrap();
+    assert!(
+        named.starts_with("attachment; filename=\"calls-"),
+        "{named}"
+    );
+    let lines: Vec<&str> = file.html.split_terminator("\r\n").collect();
+    assert_eq!(lines.len(), 3, "{lines:?}");
+    assert!(lines[0].starts_with("id,startedAt,"));
+    assert!(lines[1].starts_with(&talk) && lines[2].starts_with(&missed));
+    assert!(lines[1].contains(&format!(",'{CALLER},")), "{}", lines[1]);
+    assert!(lines[1].contains(",'=1+1,"), "{}", lines[1]);
+
+    let some = owner
+        .browser
+        .open(&format!("{CALLS}.csv?status=answered"))
+        .await;
+    assert_eq!(some.html.lines().count(), 2);
+    let wrong = owner
+        .browser
+        .open(&format!("{CALLS}.csv?status=busy"))
+        .await;
+    assert_eq!(wrong.status, 422);
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_call_tells_everything_from_ring_to_hang_up(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let tenant = &world.tenant;
+    let owner = owner(&world).await;
+    world
+        .receiver
+        .answer("/order", [Answer::Json(json!({"days": "<2>"}))]);
+    let endpoint = world.receiver.url("/order");
+    tenant
+        .create_function("check_order", "POST", &endpoint)
+        .await;
+    let bridge = tenant.bridge(Http).await;
+    let call = bridge.talk_since(&tenant.did, Moment::ago(61)).await;
+
+    let running = owner.browser.open(&page_of(&call)).await;
+    for words in [
+        CALLER,
+        "in progress",
+        "The call came in",
+        "The agent answered",
+        "End call",
+        "Transfer",
+    ] {
+        running.assert_shows(words);
+    }
+    let asked = json!({"callId": call, "invocationId": "one", "name": "check_order", "parameters": {"orderId": "A <b>7</b>"}});
+    bridge.ok("call.function", asked).await;
+    let said = json!({
+        "callId": call, "summary": "About an order.",
+        "turns": [{"role": "agent", "text": "Halo?"}, {"role": "caller", "text": "Where is <it>?"}],
+    });
+    bridge.ok("call.transcript", said).await;
+    bridge.hang_up(&call).await;
+    world.event("call.ended", &call).await;
+
+    let page = eventually("every delivery to be told", async || {
+        let page = owner.browser.open(&page_of(&call)).await;
+        (page.text().matches(" delivered ").count() == 5).then_some(page)
+    })
+    .await;
+    let text = page.text();
+    let mut rest = text.as_str();
+    for words in [
+        "ended",
+        "somebody hung up",
+        "2 used",
+        "The call came in",
+        "The agent answered",
+        "Halo?",
+        "Where is <it>?",
+        "Function check_order",
+        "\"orderId\": \"A <b>7</b>\"",
+        "\"days\": \"<2>\"",
+        "About an order.",
+    ] {
+        let at = rest.find(words);
+        let at = at.unwrap_or_else(|| panic!("{words} is not next in {text}"));
+        rest = &rest[at + words.len()..];
+    }
+    page.assert_shows("The call ended , by the caller");
+    page.assert_hides("End call");
+    assert!(
+        page.links()
+            .iter()
+            .any(|link| link.starts_with("/dashboard/deliveries/dlv_"))
+    );
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_running_call_is_transferred_and_ended_and_then_erased(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    let browser = &owner.browser;
+    let bridge = world.tenant.bridge(Socket).await;
+    let call = bridge.talk(&world.tenant.did).await;
+    let (page, transfer) = (page_of(&call), format!("{}/transfer", page_of(&call)));
+
+    let form = browser.open(&transfer).await.form(&transfer);
+    let wrong = browser.submit(&form.clone().set("to", "0812 3456")).await;
+    assert_eq!(wrong.status, 422);
+    assert_eq!(
+        (
+            &*wrong.input("to")["value"],
+            &*wrong.input("to")["aria-invalid"]
+        ),
+        ("0812 3456", "true")
+    );
+    let refused = browser
+        .submit(&form.clone().set("to", "+19005550100"))
+        .await;
+    assert_eq!(refused.status, 422, "a premium number");
+    let early = browser.open(&format!("{page}/erase")).await;
+    assert_eq!(early.status, 409);
+    early.assert_shows("still going on");
+    let told = browser.submit(&form.set("to", "+6281298765432")).await;
+    assert_eq!(told.status, 200);
+    told.assert_shows("told to transfer the call");
+    assert_eq!(
+        bridge.command("transfer", &call).await["to"],
+        "+6281298765432"
+    );
+
+    let hangup = format!("{page}/hangup");
+    let question = browser.open(&hangup).await;
+    question.assert_shows("End this call?");
+    browser
+        .submit(&question.form(&hangup))
+        .await
+        .assert_shows("told to end the call");
+    bridge.command("hangup", &call).await;
+    bridge.hang_up(&call).await;
+    let over = browser.submit(&question.form(&hangup)).await;
+    assert_eq!(over.status, 409);
+    over.assert_shows("The call is over already.");
+
+    let erase = format!("{page}/erase");
+    let question = browser.open(&erase).await;
+    question.assert_shows("This cannot be taken back.");
+    let erased = browser.submit(&question.form(&erase)).await;
+    assert_eq!(erased.status, 200);
+    erased.assert_shows("is erased");
+    for path in [&*page, CALLS] {
+        browser.open(path).await.assert_hides(CALLER);
+    }
+}
+
+#[rstest]
+#[actix_web::test]
+async fn viewers_look_and_strangers_find_nothing(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
+    let bridge = world.tenant.bridge(Http).await;
+    let call = bridge.talk(&world.tenant.did).await;
+    let paths = ["hangup", "transfer", "erase"].map(|act| format!("{}/{act}", page_of(&call)));
+
+    let id = &world.tenant.id;
+    let viewer = somebody(&world.server, id, "viewer@example.com", "viewer").await;
+    let page = viewer.browser.open(&page_of(&call)).await;
+    page.assert_shows(CALLER);
+    page.assert_hides("End call");
+    let bare = |form: &Form, action: &str| Form {
+        action: action.to_owned(),
+        ..form.clone()
+    };
+    let token = page.form("/dashboard/sign-out");
+    for path in &paths {
+        assert_eq!(viewer.browser.open(path).await.status, 403, "{path}");
+        assert_eq!(
+            viewer.browser.submit(&bare(&token, path)).await.status,
+            403,
+            "{path}"
+        );
+    }
+
+    let other = world.another_tenant(10).await;
+    let stranger = somebody(&world.server, &other.id, "stranger@example.com", "owner").await;
+    let token = stranger
+        .browser
+        .open("/dashboard")
+        .await
+        .form("/dashboard/sign-out");
+    for call in [&*call, "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "call_x"] {
+        assert_eq!(stranger.browser.open(&page_of(call)).await.status, 404);
+        assert_eq!(
+            stranger
+                .browser
+                .open(&format!("/dashboard/live?of={call}"))
+                .await
+                .status,
+            404
+        );
+        for act in ["hangup", "transfer", "erase"] {
+            let path = format!("{}/{act}", page_of(call));
+            assert_eq!(stranger.browser.open(&path).await.status, 404, "{path}");
+            let posted = stranger.browser.submit(&bare(&token, &path)).await;
+            assert_eq!(posted.status, 404, "{path}");
+        }
+    }
+    stranger
+        .browser
+        .open(CALLS)
+        .await
+        .assert_shows("No calls yet");
+    for filter in [
+        format!("agentId={}", world.tenant.agent),
+        format!("phoneNumberId={}", world.tenant.number),
+    ] {
+        let page = stranger.browser.open(&format!("{CALLS}?{filter}")).await;
+        page.assert_shows("No call is like that");
+        page.assert_hides("Sari</option><option");
+        page.assert_hides(&world.tenant.did);
+    }
+    let file = stranger.browser.open(&format!("{CALLS}.csv")).await;
+    assert_eq!(file.html.lines().count(), 1);
+    assert_eq!(world.tenant.call(&call).await["status"], "answered");
+}
+
+/// What comes over a stream, until it has all of these words. `None` where the stream ended before.
+async fn heard<S, E>(stream: &mut S, words: &[&str]) -> Option<String>
+where
+    S: Stream<Item = Result<Bytes, E>> + Unpin,
+{
+    let mut text = String::new();
+    let listen = async {
+        while !words.iter().all(|word| text.contains(word)) {
+            let chunk = stream.next().await?.ok()?;
+            text.push_str(&String::from_utf8_lossy(&chunk));
+        }
+        Some(())
+    };
+    let done = tokio::time::timeout(Duration::from_secs(30), listen).await;
+    done.unwrap_or_else(|_| panic!("{words:?} did not come"))?;
+    Some(text)
+}
+
+#[rstest]
+#[actix_web::test]
+async fn what_somebody_looks_at_changes_until_he_is_signed_out(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    let bridge = world.tenant.bridge(Http).await;
+    let before = bridge.ring(&world.tenant.did).await;
+    let list = owner.browser.open(CALLS).await;
+    let place = list.html.split("data-live=\"").nth(1).unwrap();
+    let place = place.split('"').next().unwrap().replace("&amp;", "&");
+    let after = list.html.split("data-after=\"").nth(1).unwrap();
+    let after = after.split('"').next().unwrap();
+    let follow = async |path: &str| {
+        let cookies = owner.browser.cookies();
+        let cookies: Vec<String> = cookies
+            .iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
+        let url = format!("{}{path}", world.server.http);
+        let request = Client::builder()
+            .disable_redirects()
+            .finish()
+            .get(url)
+            .insert_header((COOKIE, cookies.join("; ")));
+        request.send().await.expect("is answered")
+    };
+    // Between the page and the stream something happens: it is told nevertheless.
+    bridge.ok("call.answered", json!({"callId": before})).await;
+    let mut rows = follow(&format!("{place}&after={after}")).await;
+    assert_eq!(rows.status().as_u16(), 200);
+    heard(&mut rows, &["event: row", &before, "in progress"])
+        .await
+        .expect("goes on");
+    let call = bridge.ring(&world.tenant.did).await;
+    let new = heard(&mut rows, &["event: new", &call])
+        .await
+        .expect("goes on");
+    assert!(new.contains("<tr role=\"row\""), "{new}");
+
+    let mut part = follow(&format!("/dashboard/live?of={call}")).await;
+    bridge.hang_up(&call).await;
+    heard(&mut part, &["event: part", "id=\"part\"", "The call ended"])
+        .await
+        .expect("goes on");
+    heard(&mut rows, &["event: row", "dropped"])
+        .await
+        .expect("goes on");
+
+    let out = list.form("/dashboard/sign-out");
+    owner.browser.submit(&out).await;
+    for stream in [&mut rows, &mut part] {
+        assert_eq!(heard(stream, &["this never comes"]).await, None);
+    }
+    assert_ne!(follow(&place).await.status().as_u16(), 200);
+}
+
+#[rstest]
+#[actix_web::test]
+async fn the_first_page_tells_how_today_goes_and_what_is_wrong(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let setup = Setup::new().minutes(20).low_threshold(30);
+    let world = world!(store, setup);
+    let tenant = &world.tenant;
+    let owner = owner(&world).await;
+    let new = owner.browser.open("/dashboard").await;
+    new.assert_shows(&format!("Call {} and talk to your agent.", tenant.did));
+    new.assert_shows("Only 20 minutes are left.");
+
+    world.receiver.answer("/fails", [Answer::Status(500)]);
+    tenant
+        .create_function("fails", "POST", &world.receiver.url("/fails"))
+        .await;
+    let bridge = tenant.bridge(Http).await;
+    let call = bridge.talk(&tenant.did).await;
+    for one in ["a", "b", "c"] {
+        let asked = json!({"callId": call, "invocationId": one, "name": "fails", "parameters": {"orderId": "1"}});
+        bridge.ok("call.function", asked).await;
+    }
+    bridge.hang_up(&call).await;
+    let missed = bridge.ring(&tenant.did).await;
+    bridge.hang_up(&missed).await;
+    let api = format!("/phone-numbers/{}/assign-agent", tenant.number);
+    tenant
+        .api
+        .post(&api, json!({"agentId": null}))
+        .await
+        .expect(200);
+
+    let page = owner.browser.open("/dashboard").await;
+    for words in [
+        "Calls 2",
+        "Answered 50%",
+        "Minutes used 1 minute",
+        "Balance 19 minutes",
+        "Only 19 minutes are left.",
+        "The function fails failed in 3 of its latest calls.",
+        &format!("No agent answers {}.", tenant.did),
+        "Calls per hour",
+        "2 in all",
+    ] {
+        page.assert_shows(words);
+    }
+    page.assert_hides("talk to your agent.");
+    assert_eq!(rows(&page.html), [missed, call]);
+    for cure in ["/dashboard/credits", "/dashboard/numbers"] {
+        assert!(page.links().contains(&cure.to_owned()), "{cure}");
+    }
+    let function = format!("/dashboard/agents/{}/functions/fails", tenant.agent);
+    assert!(page.links().contains(&function));
+}

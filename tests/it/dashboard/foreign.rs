@@ -1,0 +1,312 @@
+//! What comes from elsewhere: posts of other sites, of out-of-date pages, of those who may only look, and ids of others.
+
+use super::*;
+use crate::support::visitor::Form;
+
+async fn key_names(somebody: &Somebody) -> String {
+    somebody.browser.open(KEYS).await.text()
+}
+
+#[rstest]
+#[actix_web::test]
+async fn posts_of_other_places_change_nothing(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    let form = owner
+        .browser
+        .open(KEYS)
+        .await
+        .form(KEYS)
+        .set("name", "planted");
+    let from = |origin: Option<&str>| {
+        let mut browser = owner.browser.clone();
+        browser.origin = origin.map(str::to_owned);
+        browser
+    };
+    let own = world.server.http.as_str();
+    let port = own.rsplit(':').next().unwrap();
+    let elsewhere = [
+        from(Some("https://evil.example")),
+        from(Some("null")),
+        from(Some(&format!("http://localhost:{port}"))),
+        from(Some(&format!("http://127.0.0.1.evil.example:{port}"))),
+        from(None),
+        from(None).with("sec-fetch-site", "cross-site"),
+        from(None).with("sec-fetch-site", "same-site"),
+        from(None).with("sec-fetch-site", "none"),
+        from(Some(own)).with("sec-fetch-site", "cross-site"),
+        from(Some("https://evil.example")).with("sec-fetch-site", "same-origin"),
+    ];
+    for browser in &elsewhere {
+        let page = browser.post(&form).await;
+        assert_eq!(page.status, 403, "{:?}", browser.origin);
+        page.assert_shows("Nothing was changed.");
+    }
+    let stranger = Visitor::new(own);
+    let foreign_token = stranger
+        .open(SIGN_IN)
+        .await
+        .form(SIGN_IN)
+        .value("_token")
+        .unwrap()
+        .to_owned();
+    let forged: [Form; 4] = [
+        form.clone().without("_token"),
+        form.clone().set("_token", ""),
+        form.clone().set("_token", "AAAA"),
+        form.clone().set("_token", &foreign_token),
+    ];
+    for form in &forged {
+        assert_eq!(owner.browser.post(form).await.status, 403, "{form:?}");
+    }
+    assert!(!key_names(&owner).await.contains("planted"));
+    // Signing somebody in to another's account is a post as well.
+    let sign_in = stranger
+        .open(SIGN_IN)
+        .await
+        .form(SIGN_IN)
+        .set("email", &owner.email)
+        .set("password", PASSWORD);
+    assert_eq!(
+        stranger
+            .post(&sign_in.clone().without("_token"))
+            .await
+            .status,
+        403
+    );
+    let mut evil = stranger.clone();
+    evil.origin = Some("https://evil.example".to_owned());
+    assert_eq!(evil.post(&sign_in).await.status, 403);
+    assert!(!is_in(&stranger).await);
+
+    // The page's own post is taken, also where a browser tells only the one thing.
+    let browser = from(None).with("sec-fetch-site", "same-origin");
+    assert_eq!(browser.post(&form).await.status, 303);
+    assert!(key_names(&owner).await.contains("planted"));
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_page_of_an_earlier_session_is_out_of_date(#[values(Sqlite)] store: StoreKind) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    let old = owner
+        .browser
+        .open(KEYS)
+        .await
+        .form(KEYS)
+        .set("name", "planted");
+    // In another tab.
+    let tab = owner.browser.clone();
+    let out = tab.open("/dashboard").await.form("/dashboard/sign-out");
+    tab.submit(&out).await;
+    assert_eq!(try_password(&tab, &owner.email, PASSWORD).await.status, 303);
+    let page = owner.browser.post(&old).await;
+    assert_eq!(page.status, 403);
+    page.assert_shows("This form is out of date");
+    assert!(!key_names(&owner).await.contains("planted"));
+}
+
+#[rstest]
+#[actix_web::test]
+async fn what_is_no_form_is_not_read(#[values(Sqlite)] store: StoreKind) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    let form = owner.browser.open(KEYS).await.form(KEYS);
+    let json = owner
+        .browser
+        .clone()
+        .with("content-type", "application/json");
+    // The later of the two headers is the browser's own.
+    let long = form.clone().set("name", &"x".repeat(300_000));
+    let page = owner.browser.post(&long).await;
+    assert_eq!(page.status, 413);
+    page.assert_shows("256 KiB");
+    let answer = Rest::new(&world.server.http)
+        .with("origin", &world.server.http)
+        .with("cookie", &format!("dikala={}", json.cookies()["dikala"]))
+        .post(
+            KEYS,
+            json!({"name": "planted", "_token": form.value("_token")}),
+        )
+        .await;
+    assert_eq!(answer.status, 415);
+    assert!(!key_names(&owner).await.contains("planted"));
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_viewer_sees_everything_but_secrets_and_changes_nothing(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let (server, tenant) = (&world.server, &world.tenant.id);
+    let owner = owner(&world).await;
+    let viewer = somebody(server, tenant, "viewer@example.com", "viewer").await;
+    let token = viewer
+        .browser
+        .open("/dashboard")
+        .await
+        .form("/dashboard/sign-out");
+    let token = token.value("_token").unwrap().to_owned();
+    let key = server.cli(&["key", "list", "--tenant", tenant])["keys"][0]["id"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    for path in [
+        "/dashboard",
+        KEYS,
+        &format!("{KEYS}/{key}"),
+        MEMBERS,
+        SECRET_PAGE,
+        ACCOUNT,
+    ] {
+        let page = viewer.browser.open(path).await;
+        assert_eq!(page.status, 200, "{path}");
+        let own = ["/dashboard/sign-out", ACCOUNT];
+        let others = page
+            .forms()
+            .into_iter()
+            .filter(|form| !own.iter().any(|it| form.action.starts_with(it)));
+        assert_eq!(others.count(), 0, "{path} offers what is refused");
+        assert!(
+            !page
+                .links()
+                .iter()
+                .any(|link| link.ends_with("/revoke") || link.ends_with("/rotate")),
+            "{path}"
+        );
+    }
+    let secret = text(
+        &server.cli(&["function-secret", "show", "--tenant", tenant]),
+        "secret",
+    );
+    let before = server.cli(&["user", "list", "--tenant", tenant]);
+    for path in [
+        KEYS.to_owned(),
+        format!("{KEYS}/{key}/revoke"),
+        MEMBERS.to_owned(),
+        format!("{MEMBERS}/{}/role", viewer.id),
+        format!("{MEMBERS}/{}/link", owner.id),
+        format!("{MEMBERS}/{}/remove", owner.id),
+        format!("{SECRET_PAGE}/show"),
+        format!("{SECRET_PAGE}/rotate"),
+    ] {
+        let fields = [
+            ("_token", token.as_str()),
+            ("name", "planted"),
+            ("email", "planted@example.com"),
+            ("role", "owner"),
+            ("password", PASSWORD),
+        ];
+        let form = Form {
+            action: path.clone(),
+            method: "post".to_owned(),
+            fields: fields
+                .map(|(name, value)| (name.to_owned(), value.to_owned()))
+                .to_vec(),
+        };
+        let page = viewer.browser.post(&form).await;
+        assert_eq!(page.status, 403, "{path}");
+        page.assert_shows("Your role is viewer");
+    }
+    for path in [
+        format!("{KEYS}/{key}/revoke"),
+        format!("{MEMBERS}/{}/remove", owner.id),
+        format!("{SECRET_PAGE}/rotate"),
+    ] {
+        assert_eq!(viewer.browser.open(&path).await.status, 403, "{path}");
+    }
+    assert_eq!(server.cli(&["user", "list", "--tenant", tenant]), before);
+    assert_eq!(
+        text(
+            &server.cli(&["function-secret", "show", "--tenant", tenant]),
+            "secret"
+        ),
+        secret
+    );
+    assert!(!key_names(&owner).await.contains("planted"));
+    // His own affairs are his.
+    let name = viewer
+        .browser
+        .fill(ACCOUNT, ACCOUNT, &[("name", "Budi")])
+        .await;
+    name.assert_shows("Saved.");
+}
+
+#[rstest]
+#[actix_web::test]
+async fn ids_of_others_are_as_if_they_never_were(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
+    let server = &world.server;
+    let owner = owner(&world).await;
+    let other = world.another_tenant(0).await;
+    let stranger = somebody(server, &other.id, "stranger@example.com", "owner").await;
+    let invited = text(
+        &create(server, &other.id, "invited@example.com", "viewer"),
+        "id",
+    );
+    let keys = server.cli(&["key", "list", "--tenant", &other.id]);
+    let key = text(&keys["keys"][0], "id");
+    let token = owner
+        .browser
+        .open("/dashboard")
+        .await
+        .form("/dashboard/sign-out");
+    let token = token.value("_token").unwrap();
+    let never = [
+        "key_01k9zv3m8rj2q4w6y8a0c2e4g6",
+        "user_01k9zv3m8rj2q4w6y8a0c2e4g6",
+        "nonsense",
+    ];
+    let mut answers = Vec::new();
+    for (key, user) in [
+        (&*key, &*stranger.id),
+        (&key, &invited),
+        (never[0], never[1]),
+        (never[2], never[2]),
+    ] {
+        let mut statuses = Vec::new();
+        for path in [
+            format!("{KEYS}/{key}"),
+            format!("{KEYS}/{key}/revoke"),
+            format!("{MEMBERS}/{user}/remove"),
+        ] {
+            let page = owner.browser.open(&path).await;
+            statuses.push((page.status, page.text().replace(key, "").replace(user, "")));
+        }
+        for path in [
+            format!("{KEYS}/{key}/revoke"),
+            format!("{MEMBERS}/{user}/role"),
+            format!("{MEMBERS}/{user}/link"),
+            format!("{MEMBERS}/{user}/remove"),
+        ] {
+            let form = Form {
+                action: path,
+                method: "post".to_owned(),
+                fields: vec![
+                    ("_token".to_owned(), token.to_owned()),
+                    ("role".to_owned(), "viewer".to_owned()),
+                ],
+            };
+            let page = owner.browser.post(&form).await;
+            statuses.push((page.status, page.text()));
+        }
+        assert!(
+            statuses.iter().all(|(status, _)| *status == 404),
+            "{statuses:?}"
+        );
+        answers.push(statuses);
+    }
+    assert!(
+        answers.iter().all(|each| *each == answers[0]),
+        "{answers:#?}"
+    );
+    assert_eq!(server.cli(&["key", "list", "--tenant", &other.id]), keys);
+    let people = server.cli(&["user", "list", "--tenant", &other.id]);
+    assert_eq!(people["users"].as_array().unwrap().len(), 2);
+    assert!(is_in(&stranger.browser).await);
+    for path in ["/dashboard", KEYS, MEMBERS, ACCOUNT] {
+        owner.browser.open(path).await.assert_hides("stranger");
+    }
+}

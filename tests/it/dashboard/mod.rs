@@ -1,0 +1,105 @@
+//! The dashboard as a browser without a script sees it.
+
+mod audit;
+mod calls;
+mod credits;
+mod foreign;
+mod keys;
+mod members;
+mod pages;
+mod people;
+mod sessions;
+mod setup;
+mod sign_in;
+mod webhooks;
+
+use sea_orm::{ConnectionTrait, Database};
+
+use crate::support::{prelude::*, server::Server, tenant::text, visitor::Visitor};
+
+/// A password that is taken.
+const PASSWORD: &str = "seven purple teapots";
+const SIGN_IN: &str = "/dashboard/sign-in";
+const ACCOUNT: &str = "/dashboard/settings/account";
+const MEMBERS: &str = "/dashboard/settings/members";
+const KEYS: &str = "/dashboard/settings/keys";
+const SECRET_PAGE: &str = "/dashboard/settings/function-secret";
+
+/// A person with a browser.
+struct Somebody {
+    id: String,
+    email: String,
+    browser: Visitor,
+}
+
+/// Somebody whom an operator made: the document, with a link that nobody used.
+fn create(server: &Server, tenant: &str, email: &str, role: &str) -> Value {
+    server.cli(&[
+        "user", "create", "--tenant", tenant, "--email", email, "--role", role,
+    ])
+}
+
+/// Somebody who came by the link and set a password.
+async fn somebody(server: &Server, tenant: &str, email: &str, role: &str) -> Somebody {
+    let made = create(server, tenant, email, role);
+    let browser = Visitor::new(&server.http);
+    let page = come_by(&browser, &text(&made, "url")).await;
+    let form = page.form("/dashboard/password").set("password", PASSWORD);
+    browser
+        .submit(&form)
+        .await
+        .assert_shows("Your password is set");
+    Somebody {
+        id: text(&made, "id"),
+        email: email.to_owned(),
+        browser,
+    }
+}
+
+async fn owner(world: &World) -> Somebody {
+    somebody(
+        &world.server,
+        &world.tenant.id,
+        "owner@example.com",
+        "owner",
+    )
+    .await
+}
+
+/// Follows a one-time link and presses the button.
+async fn come_by(browser: &Visitor, url: &str) -> crate::support::visitor::Page {
+    let page = browser.open(url).await;
+    assert_eq!(page.status, 200, "{}", page.text());
+    let path = url.split_once("/dashboard").unwrap().1;
+    browser
+        .submit(&page.form(&format!("/dashboard{path}")))
+        .await
+}
+
+/// Types an address and a password, and sends them.
+async fn try_password(
+    browser: &Visitor,
+    email: &str,
+    password: &str,
+) -> crate::support::visitor::Page {
+    let form = browser.open(SIGN_IN).await.form(SIGN_IN);
+    browser
+        .post(&form.set("email", email).set("password", password))
+        .await
+}
+
+/// Whether a browser is signed in.
+async fn is_in(browser: &Visitor) -> bool {
+    let page = browser.fetch("/dashboard").await;
+    assert!([200, 303].contains(&page.status), "{}", page.html);
+    page.status == 200
+}
+
+/// Changes the store behind the server's back, as time does.
+async fn execute(server: &Server, sql: &str) {
+    let db = Database::connect(&server.installation.store.url)
+        .await
+        .unwrap();
+    db.execute_unprepared(sql).await.unwrap();
+    db.close().await.unwrap();
+}

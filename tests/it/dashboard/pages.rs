@@ -1,0 +1,224 @@
+//! What holds of every page: headers, languages, times, assets, and what is not there.
+
+use super::*;
+use crate::support::visitor::Page;
+
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+                      form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+const ALL: [&str; 9] = [
+    "/dashboard",
+    "/dashboard/password",
+    "/dashboard/agents",
+    "/dashboard/agents/new",
+    "/dashboard/numbers",
+    KEYS,
+    MEMBERS,
+    SECRET_PAGE,
+    ACCOUNT,
+];
+
+#[track_caller]
+fn assert_bound(page: &Page) {
+    for (name, value) in [
+        ("content-security-policy", POLICY),
+        ("referrer-policy", "same-origin"),
+        ("x-content-type-options", "nosniff"),
+        ("cache-control", "no-store"),
+    ] {
+        assert_eq!(page.header(name), Some(value), "{name} of {}", page.path);
+    }
+    for forbidden in [
+        "<style",
+        " style=",
+        " onclick=",
+        "javascript:",
+        "//cdn",
+        "https://",
+    ] {
+        assert!(
+            !page.html.contains(forbidden),
+            "{forbidden} is in {}",
+            page.path
+        );
+    }
+    for script in page.html.split("<script").skip(1) {
+        assert!(script.starts_with(" src=\"/dashboard/assets/"), "{script}");
+    }
+    assert!(
+        page.html.len() < 30 * 1024,
+        "{} has {} bytes",
+        page.path,
+        page.html.len()
+    );
+}
+
+#[rstest]
+#[actix_web::test]
+async fn every_page_binds_the_browser_and_is_small(#[values(Sqlite)] store: StoreKind) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    for language in ["en", "id"] {
+        let browser = owner.browser.clone().with("accept-language", language);
+        for path in ALL {
+            let page = browser.open(path).await;
+            assert_eq!(page.status, 200, "{path}");
+            assert_bound(&page);
+            assert!(
+                page.html.contains(&format!("<html lang=\"{language}\">")),
+                "{path}"
+            );
+            assert_eq!(page.html.matches("<h1").count(), 1, "{path}");
+            for form in page.forms() {
+                assert!(
+                    form.value("_token").is_some_and(|token| token.len() > 40),
+                    "{form:?}"
+                );
+            }
+        }
+    }
+    let guest = Visitor::new(&world.server.http);
+    for page in [
+        guest.open(SIGN_IN).await,
+        guest.fetch("/dashboard").await,
+        guest.open("/dashboard/link/x").await,
+    ] {
+        assert_bound(&page);
+    }
+}
+
+#[rstest]
+#[actix_web::test]
+async fn what_is_not_there_is_said_in_words(#[values(Sqlite)] store: StoreKind) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    for path in [
+        "/dashboard/nothing",
+        "/dashboard/settings",
+        "/dashboard/settings/keys/x/y",
+        "/dashboard/link",
+    ] {
+        let page = owner.browser.open(path).await;
+        assert_eq!(page.status, 404, "{path}");
+        page.assert_shows("There is nothing here");
+        assert_bound(&page);
+        // Who is not signed in learns nothing of which pages there are.
+        let guest = Visitor::new(&world.server.http).open(path).await;
+        assert!(guest.path.starts_with(SIGN_IN), "{path}");
+    }
+    let slash = owner.browser.open("/dashboard/").await;
+    assert_eq!((slash.status, &*slash.path), (200, "/dashboard"));
+    let sign_out = owner.browser.fetch("/dashboard/sign-out").await;
+    assert_eq!(
+        (sign_out.status, sign_out.header("allow")),
+        (405, Some("POST"))
+    );
+    assert!(is_in(&owner.browser).await, "a link signs nobody out");
+    // What the API says of the rest is not changed.
+    let api = Rest::new(&world.server.http).get("/nothing").await;
+    assert_eq!(api.body["error"]["code"], "route_not_found");
+}
+
+#[rstest]
+#[actix_web::test]
+async fn language_and_time_zone_are_the_readers_own(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    let browser = &owner.browser;
+    browser.open(KEYS).await.assert_shows("WIB");
+    let indonesian = browser
+        .clone()
+        .with("accept-language", "id-ID,id;q=0.9,en;q=0.8");
+    indonesian.open(KEYS).await.assert_shows("Kunci API");
+    let refused = indonesian.fill(KEYS, KEYS, &[("name", "")]).await;
+    refused.assert_shows("Nama: Wajib diisi.");
+    let long = indonesian
+        .fill(KEYS, KEYS, &[("name", &"x".repeat(121))])
+        .await;
+    long.assert_shows("Paling banyak 120 karakter.");
+
+    let form = browser.open(ACCOUNT).await.form(ACCOUNT);
+    assert_eq!(
+        [form.value("language"), form.value("timeZone")],
+        [Some(""), Some("Asia/Jakarta")]
+    );
+    for (name, value, field) in [
+        ("language", "xx", "language"),
+        ("timeZone", "Asia/Atlantis", "timeZone"),
+        ("name", "", "name"),
+    ] {
+        let page = browser.submit(&form.clone().set(name, value)).await;
+        assert_eq!(page.status, 422);
+        assert_eq!(page.input(field)["aria-invalid"], "true");
+    }
+    let chosen = form
+        .set("language", "id")
+        .set("timeZone", "Asia/Makassar")
+        .set("name", " Wayan ");
+    let chosen = chosen.without("mailsLowCredit");
+    browser.submit(&chosen).await.assert_shows("Tersimpan.");
+    // The choice wins over what the browser says.
+    let page = browser
+        .clone()
+        .with("accept-language", "en")
+        .open(KEYS)
+        .await;
+    for words in ["Kunci API", "WITA", "Wayan"] {
+        page.assert_shows(words);
+    }
+    let time = page.html.split("<time ").nth(1).unwrap();
+    assert!(
+        time.contains("title=\"20") && time.contains(" UTC\""),
+        "{time}"
+    );
+    let stored = browser.open(ACCOUNT).await.form(ACCOUNT);
+    assert_eq!(stored.value("mailsLowCredit"), None);
+    assert_eq!(stored.value("mailsDisabledWebhooks"), Some("true"));
+    let ticked = stored.tick("mailsLowCredit", "true");
+    browser.submit(&ticked).await.assert_shows("Tersimpan.");
+    let stored = browser.open(ACCOUNT).await.form(ACCOUNT);
+    assert_eq!(stored.value("mailsLowCredit"), Some("true"));
+}
+
+#[rstest]
+#[actix_web::test]
+async fn assets_are_kept_for_a_year(#[values(Sqlite)] store: StoreKind) {
+    let world = world!(store);
+    let browser = Visitor::new(&world.server.http);
+    let page = browser.open(SIGN_IN).await;
+    let mut total = page.html.len();
+    let assets: Vec<&str> = page
+        .html
+        .split('"')
+        .filter(|text| text.starts_with("/dashboard/assets/"))
+        .collect();
+    assert!(assets.len() >= 3, "{assets:?}");
+    for path in assets {
+        let plain = browser.fetch(path).await;
+        assert_eq!(plain.status, 200);
+        assert_eq!(
+            plain.header("cache-control"),
+            Some("public, max-age=31536000, immutable")
+        );
+        let packed = browser
+            .clone()
+            .with("accept-encoding", "br, gzip")
+            .fetch(path)
+            .await;
+        assert_eq!(packed.header("content-encoding"), Some("gzip"));
+        assert!(
+            packed
+                .headers
+                .get("content-length")
+                .unwrap()
+                .to_str()
+                .unwrap()
+                .parse::<usize>()
+                .unwrap()
+                <= plain.html.len()
+        );
+        total += plain.html.len();
+        let gone = browser.fetch(&path.replace('-', "-0")).await;
+        assert_eq!(gone.status, 404);
+    }
+    assert!(total < 60 * 1024, "{total}");
+}

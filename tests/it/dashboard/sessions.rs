@@ -1,0 +1,256 @@
+//! What a session is bound to, and what ends it.
+
+use super::*;
+
+#[rstest]
+#[actix_web::test]
+async fn a_session_is_new_at_every_sign_in(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    let first = owner.browser.cookies()["dikala"].clone();
+    // Somebody planted a cookie that he knows, of the form that ours have, and one that is in force.
+    let planted = Visitor::new(&world.server.http);
+    planted.fetch(SIGN_IN).await;
+    let known = planted.cookies()["dikala"].clone();
+    assert_eq!(
+        try_password(&planted, &owner.email, PASSWORD).await.status,
+        303
+    );
+    let attacker = planted.another();
+    attacker.set_cookie("dikala", &known);
+    assert!(is_in(&planted).await && !is_in(&attacker).await);
+    let second = planted.cookies()["dikala"].clone();
+    assert!(known != second && first != second);
+
+    // What the browser had before ends when another session begins in it.
+    let url = text(&world.server.cli(&["user", "login-link", &owner.id]), "url");
+    come_by(&planted, &url).await;
+    attacker.set_cookie("dikala", &second);
+    assert!(!is_in(&attacker).await);
+    assert!(is_in(&owner.browser).await);
+    for nonsense in ["", "x", "dks_", "dks_000000000000000000000000000000000000"] {
+        attacker.set_cookie("dikala", nonsense);
+        assert!(!is_in(&attacker).await, "{nonsense}");
+    }
+}
+
+#[rstest]
+#[actix_web::test]
+async fn signing_out_here_and_everywhere(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    let phone = owner.browser.another();
+    try_password(&phone, &owner.email, PASSWORD).await;
+    let (stolen, tab) = (phone.another(), phone.clone());
+    stolen.set_cookie("dikala", &phone.cookies()["dikala"]);
+    assert!(is_in(&stolen).await);
+
+    let form = phone.open("/dashboard").await.form("/dashboard/sign-out");
+    phone
+        .submit(&form)
+        .await
+        .assert_shows("You are signed out.");
+    assert!(!is_in(&phone).await && !is_in(&stolen).await && !is_in(&tab).await);
+    assert!(is_in(&owner.browser).await);
+    // A form of a page that was open before.
+    assert_eq!(phone.post(&form).await.status, 303);
+
+    try_password(&phone, &owner.email, PASSWORD).await;
+    let link = text(&world.server.cli(&["user", "login-link", &owner.id]), "url");
+    let form = phone
+        .open(ACCOUNT)
+        .await
+        .form(&format!("{ACCOUNT}/sign-out-everywhere"));
+    phone
+        .submit(&form)
+        .await
+        .assert_shows("You are signed out.");
+    assert!(!is_in(&phone).await && !is_in(&owner.browser).await);
+    assert_eq!(
+        phone.open(&link).await.status,
+        410,
+        "links that were not used are taken back"
+    );
+}
+
+#[rstest]
+#[actix_web::test]
+async fn another_password_ends_the_other_sessions(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    let phone = owner.browser.another();
+    try_password(&phone, &owner.email, PASSWORD).await;
+    let form = phone
+        .open(ACCOUNT)
+        .await
+        .form(&format!("{ACCOUNT}/password"));
+    let new = "eight yellow teapots";
+    for (old, new, words) in [
+        ("not the password", new, "This is not your password."),
+        ("", new, "This is not your password."),
+        (
+            PASSWORD,
+            "teapot",
+            "new_password must have at least 10 characters.",
+        ),
+    ] {
+        let page = phone
+            .submit(
+                &form
+                    .clone()
+                    .set("current_password", old)
+                    .set("new_password", new),
+            )
+            .await;
+        assert_eq!(page.status, 422);
+        page.assert_shows(words);
+        page.assert_hides(new);
+    }
+    assert!(is_in(&owner.browser).await, "nothing happened yet");
+    let changed = form
+        .set("current_password", PASSWORD)
+        .set("new_password", new);
+    phone
+        .submit(&changed)
+        .await
+        .assert_shows("Your password is set");
+    assert!(is_in(&phone).await && !is_in(&owner.browser).await);
+    assert_eq!(
+        try_password(&owner.browser, &owner.email, PASSWORD)
+            .await
+            .status,
+        422
+    );
+    assert_eq!(
+        try_password(&owner.browser, &owner.email, new).await.status,
+        303
+    );
+    // Whoever came with a password has to know it.
+    let page = phone.open("/dashboard/password").await;
+    assert_eq!(page.path, ACCOUNT);
+}
+
+#[rstest]
+#[actix_web::test]
+async fn removal_and_suspension_end_sessions_at_once(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
+    let (server, tenant) = (&world.server, &world.tenant.id);
+    let owner = owner(&world).await;
+    let viewer = somebody(server, tenant, "viewer@example.com", "viewer").await;
+    let open = viewer.browser.open(ACCOUNT).await.form(ACCOUNT);
+    let removed = server.cli(&["user", "remove", &viewer.id]);
+    assert_eq!(removed["id"], viewer.id);
+    assert!(!is_in(&viewer.browser).await);
+    let tab = viewer.browser.submit(&open.set("name", "Still here")).await;
+    assert!(tab.path.starts_with(SIGN_IN), "{}", tab.path);
+    assert_eq!(
+        try_password(&viewer.browser, &viewer.email, PASSWORD)
+            .await
+            .status,
+        422
+    );
+
+    let link = text(&server.cli(&["user", "login-link", &owner.id]), "url");
+    server.cli(&["tenant", "suspend", tenant]);
+    assert!(!is_in(&owner.browser).await);
+    let refused = try_password(&owner.browser, &owner.email, PASSWORD).await;
+    assert_eq!(refused.status, 403);
+    refused.assert_shows("This account is suspended");
+    let page = owner.browser.open(&link).await;
+    let button = page.form(link.strip_prefix(&server.http).unwrap());
+    assert_eq!(owner.browser.submit(&button).await.status, 403);
+    server.cli(&["tenant", "resume", tenant]);
+    assert!(!is_in(&owner.browser).await, "what ended stays ended");
+    assert_eq!(
+        owner.browser.submit(&button).await.path,
+        "/dashboard/password"
+    );
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_session_ends_by_itself_and_leaves_nothing(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store, Setup::new().set("retention.sweep_seconds", 1));
+    let owner = owner(&world).await;
+    assert!(is_in(&owner.browser).await);
+    // Unused for a minute: the next page moves its end on.
+    execute(
+        &world.server,
+        "UPDATE sessions SET used_at = used_at - 3600000, ends_at = ends_at - 3600000",
+    )
+    .await;
+    assert!(is_in(&owner.browser).await);
+    let moved = "UPDATE sessions SET ends_at = 1 WHERE ends_at - used_at > 43100000 AND used_at - created_at < 60000";
+    execute(&world.server, moved).await;
+    assert!(!is_in(&owner.browser).await);
+    let db = Database::connect(&world.server.installation.store.url)
+        .await
+        .unwrap();
+    eventually("the sweep", async || {
+        let left = "SELECT hash FROM sessions WHERE ends_at = 1";
+        let left = sea_orm::Statement::from_string(db.get_database_backend(), left);
+        db.query_all_raw(left)
+            .await
+            .unwrap()
+            .is_empty()
+            .then_some(())
+    })
+    .await;
+    db.close().await.unwrap();
+}
+
+#[rstest]
+#[actix_web::test]
+async fn cookies_are_for_this_service_alone(#[values(Sqlite)] store: StoreKind) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    let set = |page: &crate::support::visitor::Page| page.header("set-cookie").unwrap().to_owned();
+    let signed_in = set(&try_password(&owner.browser.another(), &owner.email, PASSWORD).await);
+    for part in [
+        "dikala=dks_",
+        "Path=/",
+        "HttpOnly",
+        "SameSite=Lax",
+        "Max-Age=1209600",
+    ] {
+        assert!(signed_in.contains(part), "{part} is not in {signed_in}");
+    }
+    assert!(
+        !signed_in.contains("Secure") && !signed_in.contains("Domain"),
+        "{signed_in}"
+    );
+
+    let world = world!(
+        store,
+        Setup::new().set("http.public_url", "https://voice.example.com/")
+    );
+    let (server, tenant) = (&world.server, &world.tenant.id);
+    let made = create(server, tenant, "sari@example.com", "owner");
+    let url = text(&made, "url");
+    assert!(
+        url.starts_with("https://voice.example.com/dashboard/"),
+        "{url}"
+    );
+    let mut browser = Visitor::new(&server.http);
+    browser.origin = Some("https://voice.example.com".to_owned());
+    let page = come_by(
+        &browser,
+        &url.replace("https://voice.example.com", &server.http),
+    )
+    .await;
+    browser
+        .submit(&page.form("/dashboard/password").set("password", PASSWORD))
+        .await;
+    assert!(is_in(&browser).await);
+    let other = Visitor::new(&server.http);
+    let signed_in = set(&try_password(&other, "sari@example.com", PASSWORD).await);
+    assert!(signed_in.starts_with("__Host-dikala=dks_"), "{signed_in}");
+    for part in ["Path=/", "HttpOnly", "SameSite=Lax", "Secure"] {
+        assert!(signed_in.contains(part), "{part} is not in {signed_in}");
+    }
+    assert!(!signed_in.contains("Domain"), "{signed_in}");
+    // The name without the prefix could have been set by a neighbour.
+    let plain = Visitor::new(&server.http);
+    plain.set_cookie("dikala", &browser.cookies()["__Host-dikala"]);
+    assert!(!is_in(&plain).await);
+}

@@ -1,0 +1,433 @@
+//! Webhooks and deliveries, as an owner makes, tries, mends and removes them.
+
+use super::*;
+use crate::support::{
+    visitor::{Form, Page},
+    world::HOOK,
+};
+
+const WEBHOOKS: &str = "/dashboard/webhooks";
+const NEW: &str = "/dashboard/webhooks/new";
+
+/// Where a page is, without what a post said on the way to it.
+fn place(page: &Page) -> String {
+    page.path.split('?').next().unwrap().to_owned()
+}
+
+/// The page of the world's own webhook.
+async fn page_of_usual(world: &World) -> String {
+    let webhooks = world.tenant.api.get("/webhooks").await.expect(200);
+    format!("{WEBHOOKS}/{}", text(&webhooks["webhooks"][0], "id"))
+}
+
+/// A post with nothing in it but the token of a page.
+fn bare(page: &Page, action: &str) -> Form {
+    let form = page.form("/dashboard/sign-out");
+    Form {
+        action: action.to_owned(),
+        ..form
+    }
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_webhook_is_made_its_secret_shown_once_and_what_it_signs_is_right(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    let browser = &owner.browser;
+    browser.open(WEBHOOKS).await.assert_shows("All events");
+
+    let form = browser.open(NEW).await.form(NEW);
+    let refused = browser.submit(&form.clone().set("url", "nonsense")).await;
+    assert_eq!(refused.status, 422);
+    assert_eq!(refused.input("url")["value"], "nonsense");
+    assert_eq!(refused.input("url")["aria-invalid"], "true");
+    let none = form.clone().set("url", &world.receiver.url("/mine"));
+    let none = browser.submit(&none.clone().without("events")).await;
+    assert_eq!(none.status, 422);
+    none.assert_shows("events");
+
+    let form = form
+        .without("events")
+        .tick("events", "call.started")
+        .set("url", &world.receiver.url("/mine"));
+    let made = browser.submit(&form).await;
+    assert_eq!(made.status, 200);
+    made.assert_shows("The webhook is made.");
+    let secret = made.element("secret");
+    assert_eq!(secret.len(), 32, "{secret}");
+    assert!(made.element("standard").starts_with("whsec_"));
+    let path = place(&made);
+    for again in [&*path, &*made.path, WEBHOOKS] {
+        browser.open(again).await.assert_hides(&secret);
+    }
+    assert!(!world.server.log().contains(&secret), "it is not logged");
+
+    let bridge = world.tenant.bridge(Http).await;
+    let call = bridge.ring(&world.tenant.did).await;
+    // Checks the signatures with the secret that was shown.
+    world
+        .receiver
+        .wait_for_event("/mine", &secret, "call.started", &call)
+        .await;
+    let arrived = eventually("the delivery to be shown as arrived", async || {
+        let page = browser.open(&path).await;
+        page.text().contains("call.started arrived").then_some(page)
+    })
+    .await;
+    // The first attempt of the day, in the picture and in its table.
+    assert!(
+        arrived.html.contains("<rect class=\"ink-good\""),
+        "{}",
+        arrived.text()
+    );
+    arrived.assert_shows("Attempts per hour");
+    let delivery = arrived
+        .links()
+        .into_iter()
+        .find(|link| link.starts_with("/dashboard/deliveries/"))
+        .unwrap();
+    let delivery = browser.open(&delivery).await;
+    for words in [
+        "x-service-signature",
+        "sha256=",
+        "call.started",
+        "\"callerNumber\"",
+        &*call,
+    ] {
+        delivery.assert_shows(words);
+    }
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_test_is_sent_and_what_came_of_it_shown(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(
+        store,
+        Setup::new().set("webhooks.retry_schedule_seconds", "3600")
+    );
+    let owner = owner(&world).await;
+    let browser = &owner.browser;
+    let answers = [Answer::Status(503), Answer::Status(204)];
+    world.receiver.answer(HOOK, answers);
+    let path = page_of_usual(&world).await;
+    let test = format!("{path}/test");
+    let failed = browser.submit(&browser.open(&path).await.form(&test)).await;
+    assert!(
+        failed.path.starts_with("/dashboard/deliveries/"),
+        "{}",
+        failed.path
+    );
+    failed.assert_shows("A sample was sent.");
+    failed.assert_shows("503");
+    failed.assert_shows("x-service-test");
+    let resend = format!("{}/resend", place(&failed));
+    let resent = browser.submit(&failed.form(&resend)).await;
+    resent.assert_shows("It is being sent again.");
+    eventually("the second attempt", async || {
+        let page = browser.open(&place(&failed)).await;
+        page.text().contains("204").then_some(())
+    })
+    .await;
+}
+
+#[rstest]
+#[actix_web::test]
+async fn deliveries_are_filtered_and_paged_and_failed_ones_sent_again(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(
+        store,
+        Setup::new().set("webhooks.retry_schedule_seconds", "3600")
+    );
+    let owner = owner(&world).await;
+    let browser = &owner.browser;
+    let path = page_of_usual(&world).await;
+    world.receiver.answer(HOOK, [Answer::Status(500)]);
+    let bridge = world.tenant.bridge(Http).await;
+    for _ in 0..27 {
+        let call = bridge.ring(&world.tenant.did).await;
+        bridge.hang_up(&call).await;
+    }
+    let all = eventually("all deliveries to be there", async || {
+        let api = &world.tenant.api;
+        let id = path.rsplit('/').next().unwrap();
+        let page = api
+            .get(&format!("/webhooks/{id}/deliveries?limit=100"))
+            .await
+            .expect(200);
+        let rows = page["deliveries"].as_array().unwrap().clone();
+        (rows.len() == 54).then_some(rows)
+    })
+    .await;
+    let mut seen = Vec::new();
+    let mut next = Some(path.clone());
+    while let Some(at) = next {
+        let page = browser.open(&at).await;
+        assert_eq!(page.status, 200);
+        assert!(page.html.len() < 30 * 1024, "{}", page.html.len());
+        let links = page.links();
+        let ids = links
+            .iter()
+            .filter_map(|link| link.strip_prefix("/dashboard/deliveries/"));
+        seen.extend(ids.map(str::to_owned));
+        next = links.into_iter().find(|link| link.contains("before="));
+    }
+    let expected: Vec<String> = all.iter().map(|row| text(row, "id")).collect();
+    assert_eq!(seen, expected);
+    let succeeded = browser.open(&format!("{path}?status=succeeded")).await;
+    succeeded.assert_shows("No deliveries here");
+    assert_eq!(
+        browser
+            .open(&format!("{path}?status=nonsense"))
+            .await
+            .status,
+        422
+    );
+
+    // What is pending has not failed yet; time is up for all of them.
+    execute(
+        &world.server,
+        "UPDATE deliveries SET status = 'failed', next_attempt_at = NULL, completed_at = created_at",
+    )
+    .await;
+    world.receiver.answer(HOOK, [Answer::Status(204)]);
+    let recover = format!("{path}/recover");
+    let form = browser.open(&recover).await.form(&recover);
+    assert_eq!(form.value("since").unwrap().len(), "2026-01-15T10:30".len());
+    let wrong = browser
+        .submit(&form.clone().set("since", "yesterday"))
+        .await;
+    assert_eq!(wrong.status, 422);
+    assert_eq!(wrong.input("since")["value"], "yesterday");
+    let early = form.clone().set("until", "2020-01-01T00:00");
+    assert_eq!(
+        browser.submit(&early).await.input("until")["aria-invalid"],
+        "true"
+    );
+    browser
+        .submit(&form)
+        .await
+        .assert_shows("is being sent again");
+    eventually("all to arrive", async || {
+        let page = browser.open(&format!("{path}?status=failed")).await;
+        page.text().contains("No deliveries here").then_some(())
+    })
+    .await;
+    browser
+        .submit(&form)
+        .await
+        .assert_shows("Nothing failed in that time");
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_webhook_is_changed_replaced_switched_and_deleted(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    let browser = &owner.browser;
+    let path = page_of_usual(&world).await;
+    let form = browser.open(&path).await.form(&path);
+    let refused = browser.submit(&form.clone().set("url", "ftp://x")).await;
+    assert_eq!(refused.status, 422);
+    assert_eq!(refused.input("url")["value"], "ftp://x");
+    let changed = form.without("events").tick("events", "call.ended");
+    browser.submit(&changed).await.assert_shows("Saved.");
+
+    let rotate = format!("{path}/rotate-secret");
+    let question = browser.open(&rotate).await;
+    question.assert_shows("for 24 hours");
+    let rotated = browser.submit(&question.form(&rotate)).await;
+    let secret = rotated.element("secret");
+    browser.open(&path).await.assert_hides(&secret);
+
+    execute(
+        &world.server,
+        "UPDATE webhooks SET is_active = false, disabled_reason = 'The endpoint answered 410 Gone.'",
+    )
+    .await;
+    let off = browser.open(&path).await;
+    off.assert_shows("We switched this webhook off");
+    off.assert_shows("it wants nothing more");
+    let indonesian = browser
+        .clone()
+        .with("accept-language", "id")
+        .open(&path)
+        .await;
+    indonesian.assert_shows("Kami mematikan webhook ini");
+    let on = browser.submit(&off.form(&format!("{path}/enable"))).await;
+    on.assert_shows("The webhook is on.");
+    let off = browser.submit(&on.form(&format!("{path}/disable"))).await;
+    off.assert_shows("nothing is sent to it");
+    browser.submit(&off.form(&format!("{path}/enable"))).await;
+
+    let bridge = world.tenant.bridge(Http).await;
+    let call = bridge.ring(&world.tenant.did).await;
+    bridge.hang_up(&call).await;
+    world
+        .receiver
+        .wait_for_event(HOOK, &secret, "call.ended", &call)
+        .await;
+
+    let delete = format!("{path}/delete");
+    let question = browser.open(&delete).await;
+    question.assert_shows("cannot be taken back");
+    let deleted = browser.submit(&question.form(&delete)).await;
+    deleted.assert_shows("No webhook yet");
+    assert_eq!(browser.open(&path).await.status, 404);
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_viewer_sees_webhooks_but_nothing_of_a_secret(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    let viewer = somebody(
+        &world.server,
+        &world.tenant.id,
+        "viewer@example.com",
+        "viewer",
+    )
+    .await;
+    let path = page_of_usual(&world).await;
+    let bridge = world.tenant.bridge(Http).await;
+    let call = bridge.ring(&world.tenant.did).await;
+    world.event("call.started", &call).await;
+    let rotate = format!("{path}/rotate-secret");
+    let question = owner.browser.open(&rotate).await;
+    // The owner does not look: the secret waits for the owner's next page, whoever asks before.
+    let rotated = owner.browser.post(&question.form(&rotate)).await;
+    assert_eq!(rotated.status, 303);
+
+    let page = viewer.browser.open(&path).await;
+    assert_eq!(page.status, 200);
+    page.assert_hides("id=\"secret\"");
+    let delivery = page
+        .links()
+        .into_iter()
+        .find(|link| link.starts_with("/dashboard/deliveries/"))
+        .unwrap();
+    let sent = viewer.browser.open(&delivery).await;
+    sent.assert_shows("x-service-signature …");
+    sent.assert_hides("sha256=");
+    let shown = owner.browser.open(&path).await;
+    let secret = shown.element("secret");
+    let hint = &secret[secret.len() - 4..];
+    shown.assert_shows(&format!("…{hint}"));
+    for path in [WEBHOOKS, &*path, &*delivery] {
+        let page = viewer.browser.open(path).await;
+        page.assert_hides(&secret);
+        assert!(!page.text().contains(&format!("…{hint}")), "{path}");
+        let offered = page
+            .forms()
+            .into_iter()
+            .filter(|form| form.action != "/dashboard/sign-out");
+        assert_eq!(offered.count(), 0, "{path} offers what is refused");
+        let acts = ["/recover", "/rotate-secret", "/delete", "/new"];
+        assert!(
+            !page
+                .links()
+                .iter()
+                .any(|link| acts.iter().any(|act| link.ends_with(act))),
+            "{path}"
+        );
+    }
+    let home = viewer.browser.open("/dashboard").await;
+    for act in [
+        "",
+        "/test",
+        "/recover",
+        "/rotate-secret",
+        "/enable",
+        "/disable",
+        "/delete",
+    ] {
+        let refused = viewer
+            .browser
+            .post(&bare(&home, &format!("{path}{act}")))
+            .await;
+        assert_eq!(refused.status, 403, "{act}");
+    }
+    for action in [NEW, &format!("{delivery}/resend")] {
+        assert_eq!(
+            viewer.browser.post(&bare(&home, action)).await.status,
+            403,
+            "{action}"
+        );
+    }
+    for act in ["/recover", "/rotate-secret", "/delete"] {
+        assert_eq!(
+            viewer.browser.open(&format!("{path}{act}")).await.status,
+            403,
+            "{act}"
+        );
+    }
+    assert_eq!(viewer.browser.open(NEW).await.status, 403);
+}
+
+#[rstest]
+#[actix_web::test]
+async fn webhooks_and_deliveries_of_others_are_not_there(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    let other = world.another_tenant(0).await;
+    let theirs = other
+        .subscribe(&world.receiver.url("/theirs"), &["call.ended"], SECRET)
+        .await;
+    let sent = other
+        .api
+        .post(&format!("/webhooks/{theirs}/test"), json!({}))
+        .await
+        .expect(200);
+    let sent = text(&sent, "id");
+    let home = owner.browser.open("/dashboard").await;
+    for webhook in [&*theirs, "wh_01k9zv3m8rj2q4w6y8a0c2e4g6", "nonsense"] {
+        let path = format!("{WEBHOOKS}/{webhook}");
+        for page in ["", "/recover", "/rotate-secret", "/delete"] {
+            assert_eq!(
+                owner.browser.open(&format!("{path}{page}")).await.status,
+                404,
+                "{page}"
+            );
+        }
+        for act in [
+            "",
+            "/test",
+            "/recover",
+            "/rotate-secret",
+            "/enable",
+            "/disable",
+            "/delete",
+        ] {
+            let post = bare(&home, &format!("{path}{act}")).tick("since", "2026-01-15T00:00");
+            assert_eq!(owner.browser.post(&post).await.status, 404, "{act}");
+        }
+    }
+    for delivery in [&*sent, "dlv_01k9zv3m8rj2q4w6y8a0c2e4g6", "nonsense"] {
+        let path = format!("/dashboard/deliveries/{delivery}");
+        assert_eq!(owner.browser.open(&path).await.status, 404);
+        let post = bare(&home, &format!("{path}/resend"));
+        assert_eq!(owner.browser.post(&post).await.status, 404);
+    }
+    // A cursor of another's moves nothing: only rows of the own webhook are asked for.
+    let own = page_of_usual(&world).await;
+    owner
+        .browser
+        .open(&format!("{own}?before={sent}"))
+        .await
+        .assert_hides(&sent);
+    let there = other
+        .api
+        .get(&format!("/webhooks/{theirs}"))
+        .await
+        .expect(200);
+    assert_eq!(there["isActive"], true);
+}

@@ -1,0 +1,306 @@
+//! Debian's Chromium, driven by its chromedriver, as somebody who reads the pages and fills in their forms.
+//!
+//! The protocol is W3C WebDriver (<https://www.w3.org/TR/webdriver2/>) with chromedriver's ways to the browser's own tools. A
+//! dozen of its commands are all that is needed, and any HTTP client speaks them: the crates for it bring a second HTTP stack.
+
+use std::{
+    io::{BufRead, BufReader},
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use dikala_testkit::{eventually, folder};
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::rest::Rest;
+
+/// Set to 1 where a missing browser must fail the tests instead of skipping them.
+const REQUIRED: &str = "DIKALA_REQUIRE_BROWSER";
+/// The key under which the protocol names an element.
+const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
+/// Without them the browser asks its maker's servers at every start.
+const ARGUMENTS: [&str; 9] = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-dev-shm-usage",
+];
+
+/// A browser with one tab and nothing remembered. Closed when dropped.
+#[derive(Debug)]
+pub struct Browser {
+    session: Session,
+    _driver: Driver,
+    _profile: TempDir,
+}
+
+#[derive(Debug)]
+struct Session {
+    base: String,
+}
+
+/// A process that ends with this value, and what it started with it.
+#[derive(Debug)]
+struct Driver(Child);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let group = rustix::process::Pid::from_child(&self.0);
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        let _ = self.0.wait();
+    }
+}
+
+/// An element of the page that is shown.
+#[derive(Clone, Debug)]
+pub struct Element(String);
+
+fn program(name: &str) -> Option<PathBuf> {
+    let path = std::env::var_os("PATH")?;
+    std::env::split_paths(&path)
+        .map(|folder| folder.join(name))
+        .find(|file| file.is_file())
+}
+
+impl Browser {
+    /// A new browser whose reader wants pages in this language; `None`, and a printed note, where none is installed.
+    pub async fn open(language: &str) -> Option<Self> {
+        let programs = program("chromium").zip(program("chromedriver"));
+        let Some((chromium, chromedriver)) = programs else {
+            let missing =
+                "chromium or chromedriver is not installed (Debian: chromium, chromium-driver)";
+            assert_ne!(std::env::var(REQUIRED).as_deref(), Ok("1"), "{missing}");
+            eprintln!("skipped: {missing}");
+            return None;
+        };
+        let profile = folder();
+        let (driver, port) = start(&chromedriver);
+        let mut arguments: Vec<String> = ARGUMENTS.map(str::to_owned).to_vec();
+        arguments.push(format!("--user-data-dir={}", profile.path().display()));
+        arguments.push(format!("--accept-lang={language}"));
+        let wanted = json!({"capabilities": {"alwaysMatch": {
+            "browserName": "chrome",
+            "goog:chromeOptions": {"binary": chromium, "args": arguments,
+                "prefs": {"intl": {"accept_languages": language}}},
+            "goog:loggingPrefs": {"browser": "ALL"},
+        }}});
+        let base = format!("http://127.0.0.1:{port}/session");
+        let made = Rest::new(&base).post("", wanted).await;
+        let id = made.body["value"]["sessionId"].as_str();
+        let id = id.unwrap_or_else(|| panic!("no browser: {}", made.text));
+        let browser = Self {
+            session: Session {
+                base: format!("{base}/{id}"),
+            },
+            _driver: driver,
+            _profile: profile,
+        };
+        browser.look(1280, "light").await;
+        Some(browser)
+    }
+
+    async fn ask(&self, path: &str, body: Value) -> Result<Value, Value> {
+        self.session.ask(path, body).await
+    }
+
+    /// Goes to an address.
+    pub async fn go(&self, url: &str) {
+        self.ask("/url", json!({"url": url})).await.unwrap();
+    }
+
+    /// Where it is.
+    pub async fn url(&self) -> String {
+        self.session.tell("/url").await.as_str().unwrap().to_owned()
+    }
+
+    /// All elements that an XPath leads to.
+    pub async fn all(&self, xpath: &str) -> Vec<Element> {
+        let found = self.ask("/elements", json!({"using": "xpath", "value": xpath}));
+        let found = found.await.unwrap();
+        let ids = found.as_array().unwrap().iter();
+        ids.map(|it| Element(it[ELEMENT].as_str().unwrap().to_owned()))
+            .collect()
+    }
+
+    /// The one element that an XPath leads to, once it is there.
+    pub async fn one(&self, xpath: &str) -> Element {
+        eventually(xpath, async || self.all(xpath).await.into_iter().next()).await
+    }
+
+    /// What can be read on the page.
+    pub async fn text(&self) -> String {
+        let body = self.one("//body").await;
+        let path = format!("/element/{}/text", body.0);
+        self.session
+            .tell(&path)
+            .await
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    /// Waits until these words can be read.
+    pub async fn see(&self, words: &str) {
+        eventually(&format!("the words {words:?}"), async || {
+            // A page that is replaced at this moment has no body.
+            let text = self.all("//body").await.into_iter().next();
+            let text = match text {
+                Some(body) => self.session.get(&format!("/element/{}/text", body.0)).await,
+                None => return None,
+            };
+            text.ok()?.as_str()?.contains(words).then_some(())
+        })
+        .await;
+    }
+
+    /// The field with this label.
+    pub async fn field(&self, label: &str) -> Element {
+        let labelled = format!(
+            "//*[@id=//label[starts-with(normalize-space(.), {label:?})]/@for] | //label[normalize-space(.)={label:?}]//input"
+        );
+        self.one(&labelled).await
+    }
+
+    /// Types into the field with this label, instead of what is there.
+    pub async fn fill(&self, label: &str, text: &str) {
+        let Element(field) = self.field(label).await;
+        self.ask(&format!("/element/{field}/clear"), json!({}))
+            .await
+            .unwrap();
+        self.ask(&format!("/element/{field}/value"), json!({"text": text}))
+            .await
+            .unwrap();
+    }
+
+    /// What stands in the field with this label.
+    pub async fn value(&self, label: &str) -> String {
+        let Element(field) = self.field(label).await;
+        let path = format!("/element/{field}/property/value");
+        self.session
+            .tell(&path)
+            .await
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    }
+
+    /// Chooses what is called so in the list with this label.
+    pub async fn choose(&self, label: &str, option: &str) {
+        let Element(list) = self.field(label).await;
+        let path = format!("/element/{list}/element");
+        let xpath = format!(".//option[normalize-space(.)={option:?}]");
+        let found = self.ask(&path, json!({"using": "xpath", "value": xpath}));
+        let found = found.await.unwrap();
+        let option = Element(found[ELEMENT].as_str().unwrap().to_owned());
+        self.click(&option).await;
+    }
+
+    /// Presses the button or follows the link with this name.
+    pub async fn press(&self, name: &str) {
+        let named = format!(
+            "//button[normalize-space(.)={name:?}] | //a[normalize-space(.)={name:?}] | //summary[normalize-space(.)={name:?}]"
+        );
+        let button = self.one(&named).await;
+        self.click(&button).await;
+    }
+
+    /// Clicks.
+    pub async fn click(&self, element: &Element) {
+        let path = format!("/element/{}/click", element.0);
+        self.ask(&path, json!({})).await.unwrap();
+    }
+
+    /// What a function body returns in the page.
+    pub async fn run(&self, script: &str) -> Value {
+        let ran = self.ask("/execute/sync", json!({"script": script, "args": []}));
+        ran.await.unwrap()
+    }
+
+    /// What a function body gives to its last argument, a function.
+    pub async fn run_until_done(&self, script: &str) -> Value {
+        let ran = self.ask("/execute/async", json!({"script": script, "args": []}));
+        ran.await.unwrap()
+    }
+
+    /// Looks through a window of this width, in the light or in the dark.
+    pub async fn look(&self, width: u32, scheme: &str) {
+        let size = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
+        self.tool("Emulation.setDeviceMetricsOverride", size).await;
+        let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        self.tool("Emulation.setEmulatedMedia", media).await;
+    }
+
+    /// Whether pages may run scripts, from the next page on.
+    pub async fn scripts(&self, on: bool) {
+        self.tool(
+            "Emulation.setScriptExecutionDisabled",
+            json!({"value": !on}),
+        )
+        .await;
+    }
+
+    async fn tool(&self, command: &str, parameters: Value) {
+        let asked = json!({"cmd": command, "params": parameters});
+        self.ask("/goog/cdp/execute", asked).await.unwrap();
+    }
+
+    /// What the browser complained about since it was asked before.
+    pub async fn complaints(&self) -> Vec<String> {
+        let log = self.ask("/se/log", json!({"type": "browser"})).await;
+        let entries = log.unwrap();
+        let entries = entries.as_array().unwrap().iter();
+        entries
+            .filter(|entry| entry["level"] == "SEVERE" || entry["level"] == "WARNING")
+            .map(|entry| entry["message"].as_str().unwrap_or_default().to_owned())
+            .collect()
+    }
+}
+
+impl Session {
+    async fn ask(&self, path: &str, body: Value) -> Result<Value, Value> {
+        Self::answer(Rest::new(&self.base).post(path, body).await.body)
+    }
+
+    async fn get(&self, path: &str) -> Result<Value, Value> {
+        Self::answer(Rest::new(&self.base).get(path).await.body)
+    }
+
+    async fn tell(&self, path: &str) -> Value {
+        self.get(path).await.unwrap()
+    }
+
+    fn answer(mut body: Value) -> Result<Value, Value> {
+        let value = body["value"].take();
+        match value.get("error") {
+            Some(_) => Err(value),
+            None => Ok(value),
+        }
+    }
+}
+
+/// Starts a driver on a port of its own choice.
+fn start(chromedriver: &Path) -> (Driver, u16) {
+    use std::os::unix::process::CommandExt;
+    let mut child = Command::new(chromedriver)
+        .arg("--port=0")
+        .process_group(0)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let port = lines.find_map(|line| {
+        let line = line.unwrap();
+        let port = line.split_once("successfully on port ")?.1;
+        port.trim_end_matches('.').parse().ok()
+    });
+    // What it goes on to say is not wanted, but has to go somewhere.
+    std::thread::spawn(move || lines.for_each(drop));
+    (Driver(child), port.expect("the driver says its port"))
+}

@@ -1,0 +1,130 @@
+//! The sources keep to the rules of the house: imports run one way, decisions are pure, files say what they are for and are short,
+//! one clock tells the time, and what is read for a tenant is his. What does not yet is listed here with its size and can only shrink.
+
+mod imports;
+mod rules;
+mod samples;
+mod source;
+
+use std::path::Path;
+
+use self::{
+    imports::circles,
+    rules::{
+        impure, long_files, long_functions, own_clocks, reads_of_everybody, without_a_purpose,
+    },
+    source::File,
+};
+
+/// Circles that are there, each with its rooms: none may come to it, and what is mended leaves the list.
+const CIRCLES: &[(&str, &[&str])] = &[
+    ("src/dashboard", &["agents", "functions"]),
+    ("src/dashboard", &["calls", "home"]),
+    ("src/dashboard/calls", &["live", "show"]),
+];
+
+/// Files that are too long, with their lines.
+const LONG_FILES: &[(&str, usize)] = &[];
+
+/// Functions that are too long, with their lines.
+const LONG_FUNCTIONS: &[(&str, usize)] = &[];
+
+/// Where decisions are made: without waiting, clock or store.
+const PURE: &[&str] = &[
+    "actors/src/calls/machine",
+    "actors/src/runtime/circuit.rs",
+    "actors/src/functions/schema",
+    "actors/src/ledger/plan.rs",
+    "actors/src/nesting.rs",
+    "actors/src/outbound/answer",
+    "actors/src/outbound/guard.rs",
+    "actors/src/outbound/names.rs",
+    "actors/src/webhooks/attempt/signature.rs",
+    "actors/src/webhooks/retry.rs",
+    "actors/src/webhooks/scheduler",
+    "src/bridge/protocol",
+    "src/http/gate/rate.rs",
+    "src/simulator/call.rs",
+    "src/simulator/engine.rs",
+];
+
+fn workspace() -> Vec<File> {
+    source::below(Path::new(env!("CARGO_MANIFEST_DIR")))
+}
+
+fn expect_none(what: &str, breaches: &[String]) {
+    assert!(breaches.is_empty(), "{what}:\n{}", breaches.join("\n"));
+}
+
+#[test]
+fn imports_run_one_way() {
+    let files = workspace();
+    let roots = files
+        .iter()
+        .filter(|file| file.path.ends_with("src/lib.rs"));
+    let found: Vec<_> = roots.flat_map(|root| circles(&files, &root.path)).collect();
+    let is_known = |at: &str, rooms: &[String]| {
+        CIRCLES
+            .iter()
+            .any(|(known, of)| *known == at && rooms.iter().eq(of.iter()))
+    };
+    let new: Vec<String> = found
+        .iter()
+        .filter(|circle| !is_known(&circle.at, &circle.rooms))
+        .map(|circle| {
+            format!(
+                "{} of {}\n  {}",
+                circle.rooms.join(" and "),
+                circle.at,
+                circle.because.join("\n  ")
+            )
+        })
+        .collect();
+    expect_none("modules that need each other", &new);
+    let gone: Vec<String> = CIRCLES
+        .iter()
+        .filter(|(at, rooms)| {
+            !found
+                .iter()
+                .any(|circle| circle.at == *at && circle.rooms.iter().eq(rooms.iter()))
+        })
+        .map(|(at, rooms)| format!("{} of {at}", rooms.join(" and ")))
+        .collect();
+    expect_none("circles to take off the list", &gone);
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    expect_none(
+        "files without //! at the top",
+        &without_a_purpose(&workspace()),
+    );
+}
+
+#[test]
+fn files_and_functions_are_short() {
+    let files = workspace();
+    expect_none("files", &long_files(&files, LONG_FILES));
+    expect_none("functions", &long_functions(&files, LONG_FUNCTIONS));
+}
+
+#[test]
+fn decisions_are_pure() {
+    expect_none(
+        "decisions that wait, ask for the time or read the store",
+        &impure(&workspace(), PURE),
+    );
+}
+
+#[test]
+fn reads_for_tenants_begin_with_the_tenant() {
+    expect_none(
+        "reads that may find what is another tenant's; begin them with Entity::of",
+        &reads_of_everybody(&workspace()),
+    );
+}
+
+#[test]
+fn one_clock_tells_the_time() {
+    expect_none("clocks of their own", &own_clocks(&workspace()));
+}
