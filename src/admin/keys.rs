@@ -28,10 +28,7 @@ pub struct KeyView {
 }
 
 /// A key that was just made: the only time that it is shown.
-#[expect(
-    missing_debug_implementations,
-    reason = "holds a credential in the clear"
-)]
+// Not `Debug`: it holds a credential in the clear.
 #[derive(Clone, Serialize)]
 pub struct NewKey {
     pub key: String,

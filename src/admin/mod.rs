@@ -30,7 +30,7 @@ pub enum AdminError {
 }
 
 impl AdminError {
-    pub(crate) fn not_found(what: &'static str, id: impl ToString) -> Self {
+    pub fn not_found(what: &'static str, id: impl ToString) -> Self {
         Self::NotFound {
             what,
             id: id.to_string(),

@@ -263,6 +263,7 @@ pub struct Agent {
     "toolsEnabled": ["end_call", "check_stock"], "isActive": true, "agentVersion": 3,
     "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z"
 }]}))]
+#[expect(dead_code, reason = "the description of what is written row by row")]
 pub struct AgentList {
     pub agents: Vec<ListedAgent>,
     pub limit: i64,

@@ -46,7 +46,7 @@ impl Filter {
     }
 
     /// The calls that it lets through, wherever the page is.
-    pub(crate) fn condition(&self) -> Condition {
+    pub fn condition(&self) -> Condition {
         Condition::all()
             .add_option(self.status.map(|status| call::Column::Status.eq(status)))
             .add_option(self.from.map(|from| call::Column::StartedAt.gte(from)))

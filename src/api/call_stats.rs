@@ -98,15 +98,15 @@ impl Asked {
 #[serde(rename_all = "camelCase")]
 pub struct CallFigures {
     /// Calls that are over: the sum of the three outcomes.
-    pub(crate) calls: i64,
+    pub calls: i64,
     /// Those that an agent answered.
-    pub(crate) answered: i64,
+    pub answered: i64,
     /// Outcomes, as the calls' `status`.
     ended: i64,
     dropped: i64,
     failed: i64,
     /// Minutes that were used of the credit.
-    pub(crate) minutes: i64,
+    pub minutes: i64,
     talk_time_seconds: i64,
     duration_seconds: i64,
 }
@@ -143,10 +143,10 @@ impl From<Piece> for CallFigures {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct CallInterval {
     /// When it began; it ends where the next one begins.
-    pub(crate) start: Millis,
+    pub start: Millis,
     #[serde(flatten)]
     #[schema(inline)]
-    pub(crate) figures: CallFigures,
+    pub figures: CallFigures,
 }
 
 /// Calls that are over, by the hour or day in which they began. What is erased or removed later still counts.
@@ -174,9 +174,9 @@ pub struct CallStats {
     time_zone: Zone,
     agent_id: Option<AgentId>,
     phone_number_id: Option<PhoneNumberId>,
-    pub(crate) total: CallFigures,
+    pub total: CallFigures,
     /// One after the other, also those without a call.
-    pub(crate) intervals: Vec<CallInterval>,
+    pub intervals: Vec<CallInterval>,
 }
 
 impl CallStats {
@@ -223,7 +223,7 @@ pub async fn show(
 }
 
 /// The figures that a query string asks for.
-pub(crate) async fn read(
+pub async fn read(
     services: &Services,
     tenant: TenantId,
     query: &Query,

@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// What stands in the place of the caller's number.
-pub(crate) const ERASED: &str = "erased";
+pub const ERASED: &str = "erased";
 
 /// `DELETE /calls/{id}`: once the call is over. Deliveries of its events that were not made yet are not made any more.
 pub async fn erase(

@@ -61,6 +61,7 @@ pub struct Event {
 /// Which kind of event to make a sample of.
 #[derive(Clone, Debug, ToSchema)]
 #[schema(example = json!({"event": "call.ended"}))]
+#[expect(dead_code, reason = "the description of what is read field by field")]
 pub struct Sample {
     pub event: EventKind,
 }
@@ -149,7 +150,7 @@ pub async fn stream(
 }
 
 /// Why nobody else can follow.
-pub(crate) fn no_seat(reason: NoSeat) -> ApiError {
+pub fn no_seat(reason: NoSeat) -> ApiError {
     match reason {
         NoSeat::Tenant => ApiError::TooManyStreams(FOLLOWERS_PER_TENANT_MAX),
         NoSeat::Service => ApiError::Unavailable,

@@ -76,6 +76,7 @@ pub struct WebhookUpdate {
 /// A new secret. The old one signs as well for 24 hours.
 #[derive(Clone, Debug, ToSchema)]
 #[schema(example = json!({"secret": "the-next-secret-only-we-know"}))]
+#[expect(dead_code, reason = "the description of what is read field by field")]
 pub struct SecretRotation {
     pub secret: WebhookSecret,
 }
@@ -104,6 +105,7 @@ pub struct Webhook {
 /// All webhooks of the tenant; with `limit` or `offset` a page of them.
 #[derive(Clone, Debug, ToSchema)]
 #[schema(rename_all = "camelCase", example = json!({"webhooks": []}))]
+#[expect(dead_code, reason = "the description of what is written row by row")]
 pub struct WebhookList {
     pub webhooks: Vec<Webhook>,
     pub limit: i64,

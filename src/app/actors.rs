@@ -24,14 +24,14 @@ const CALL_THREADS: usize = 2;
 const FUNCTION_THREADS: usize = 2;
 
 /// The actors, and the threads that they run on.
-pub(crate) struct Actors {
-    pub(crate) node: Node,
-    pub(crate) arbiters: Vec<Arbiter>,
+pub struct Actors {
+    pub node: Node,
+    pub arbiters: Vec<Arbiter>,
 }
 
 impl Actors {
     /// Starts them on a store. Each that makes requests asks `outbound` for what it makes them with.
-    pub(crate) async fn start(
+    pub async fn start(
         settings: &Settings,
         store: Store,
         vault: Vault,

@@ -1,7 +1,7 @@
 //! Start and stop of the whole service. [`App::build`] connects, recovers and binds; [`App::run_until`] serves until it is told
 //! to stop, and drains. `main` and the tests make the same two calls.
 
-pub(crate) mod actors;
+pub mod actors;
 mod listeners;
 mod opening;
 

@@ -16,6 +16,11 @@ pub fn post(view: &View, path: &str, content: Markup) -> Markup {
     }
 }
 
+/// The way back to where something belongs.
+pub fn back(path: &str, to: &str) -> Markup {
+    html! { p { a href=(path) { "← " (to) } } }
+}
+
 /// The fields of a form as they are filled in, below all that is wrong with them.
 pub fn fields(view: &View, filled: &Filled, fields: &[Field]) -> Markup {
     html! {

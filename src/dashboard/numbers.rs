@@ -9,7 +9,7 @@ use sea_orm::{ColumnTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 
 use super::{
     agents,
-    components::{self, Field, Tone, badge, empty, notice, paging, post, submit, table},
+    components::{self, Field, Tone, back, badge, empty, notice, paging, post, submit, table},
     form::{self, Fields, Filled, Shape, Typed},
     layout,
     view::Visit,
@@ -235,7 +235,7 @@ async fn all_agents(
     let choices = options(visit, &newest(visit, AGENTS_MAX).await?);
     let field = Field::select("agentId", visit.t("numbers-agent"), choices);
     Ok(html! {
-        (agents::back(PATH, &visit.t("numbers-title")))
+        (back(PATH, &visit.t("numbers-title")))
         (post(visit, &path_of(number.id), html! {
             (components::fields(visit, filled, &[field]))
             (submit(&visit.t("page-save")))

@@ -57,9 +57,9 @@ const TEST_KEPT_MS: i64 = 10 * 60 * 1_000;
 /// From how many bytes on an answer counts as large.
 const LARGE_BYTES: usize = 2 * 1_024;
 /// What the large answers that are kept of one tenant may have in all; beyond, the oldest lose their bodies.
-pub(crate) const LARGE_BYTES_MAX: i64 = 16 * 1_024 * 1_024;
+pub const LARGE_BYTES_MAX: i64 = 16 * 1_024 * 1_024;
 /// How long a request may run before its claim counts as left behind by a crash.
-pub(crate) const RUNNING_MS_MAX: i64 = 60_000;
+pub const RUNNING_MS_MAX: i64 = 60_000;
 /// Keys at a time that wait to be given back because the database was away; others expire.
 const GIVING_BACK_MAX: usize = 1_000;
 const GIVE_BACK_EVERY: Duration = Duration::from_secs(1);

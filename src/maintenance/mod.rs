@@ -33,7 +33,7 @@ const COPIES: u32 = 60;
 /// Rows that one transaction removes.
 const BATCH: u64 = 500;
 /// Between two batches: others write in the meantime.
-pub(crate) const PAUSE: Duration = Duration::from_millis(50);
+pub const PAUSE: Duration = Duration::from_millis(50);
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
 /// Sweeps regularly, for as long as the process runs.

@@ -40,7 +40,7 @@ pub(super) fn schema() -> Value {
 }
 
 /// Every code that a route can answer with.
-pub(crate) fn codes(route: &Route) -> Vec<Code> {
+pub fn codes(route: &Route) -> Vec<Code> {
     let mut codes = vec![
         Code::MissingApiKey,
         Code::InvalidApiKey,

@@ -1,10 +1,10 @@
 //! The description of the API (OpenAPI 3.1), made from the route table, the handlers' own types and the table of errors.
 
-mod errors;
+pub mod errors;
 mod events;
 mod inputs;
 mod route;
-pub(crate) mod schema;
+pub mod schema;
 
 use std::collections::BTreeMap;
 
@@ -20,13 +20,12 @@ use utoipa::{
 
 use self::schema::{is_of_value, to_value, with_values};
 use crate::http::{
-    error::Code,
     extract::{LIMIT_DEFAULT, LIMIT_MAX, OFFSET_MAX},
     idempotency::KEY_LENGTH_MAX,
     route::BASE,
 };
 
-pub(crate) use route::Handler;
+pub use route::Handler;
 pub use route::{BodyKind, Route};
 
 /// Fields that may be missing in an answer; all others are always there.
@@ -54,11 +53,6 @@ const SOMETIMES: &[(&str, &str)] = &[
     ("FunctionOutcome", "code"),
     ("FunctionOutcome", "message"),
 ];
-
-/// Every code that a route can answer with.
-pub fn errors_of(route: &Route) -> Vec<Code> {
-    errors::codes(route)
-}
 
 /// The schemas that a document refers to, by name.
 #[derive(Debug, Default)]

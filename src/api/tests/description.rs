@@ -10,7 +10,7 @@ use super::prelude::*;
 use super::world::described;
 use crate::{
     http::{error::Code, route::BASE},
-    openapi::errors_of,
+    openapi::errors,
     routes::{self, ROUTES},
 };
 
@@ -176,7 +176,7 @@ fn every_example_fits_its_schema() {
 
 #[test]
 fn every_code_is_described_somewhere() {
-    let described: BTreeSet<Code> = ROUTES.iter().flat_map(errors_of).collect();
+    let described: BTreeSet<Code> = ROUTES.iter().flat_map(errors::codes).collect();
     // The path decides, before there is an operation.
     let missing: Vec<&Code> = Code::ALL
         .iter()

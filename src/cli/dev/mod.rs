@@ -2,7 +2,7 @@
 //! that places calls. The second start keeps the data and the key.
 
 mod callers;
-pub(crate) mod demo;
+pub mod demo;
 mod receiver;
 
 use std::{

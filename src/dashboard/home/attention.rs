@@ -9,7 +9,7 @@ use sea_orm::{
 };
 
 use super::{
-    super::{functions, view::Visit, webhooks},
+    super::{agents::functions, view::Visit, webhooks},
     today::Credit,
 };
 use crate::http::error::ApiError;

@@ -9,11 +9,9 @@ use maud::{Markup, html};
 
 use self::{attention::Attention, next_step::Step, today::Today};
 use super::{
-    calls::{
-        live,
-        rows::{self, Names},
-    },
+    calls::rows::{self, Names},
     components::{Tone, notice},
+    follow::{self, Subject},
     layout,
     view::Visit,
 };
@@ -27,7 +25,7 @@ const LATEST: u64 = 5;
 
 /// `GET /dashboard`
 pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
-    let position = live::position(&visit).await?;
+    let position = follow::position(&visit).await?;
     let part = part(&visit).await?;
     let title = visit.tn(
         "home-title",
@@ -40,7 +38,7 @@ pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
                 p { a href="/dashboard/password" { (visit.t("home-set-password")) } }
             }))
         }
-        div data-live=(live::path_of_home()) data-after=(position) { (part) }
+        (follow::followed(Subject::Home, "", position, part))
     };
     Ok(layout::page(&visit, &title, content))
 }

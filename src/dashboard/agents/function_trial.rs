@@ -8,14 +8,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    agents,
-    components::{self, Tone, notice, post, submit},
-    form::{self, Fields, Filled, Shape, Typed},
+    super::{
+        components::{self, Tone, back, notice, post, submit},
+        form::{self, Fields, Filled, Shape, Typed},
+        layout,
+        pretty::pretty,
+        view::Visit,
+    },
     function_form::{beside_its_field, json_field},
     functions::Found,
-    layout,
-    pretty::pretty,
-    view::Visit,
 };
 use crate::{
     api::{control::FunctionTrial, functions as api},
@@ -140,7 +141,7 @@ fn content(visit: &Visit, found: &Found, shown: Option<&Shown>, filled: &Filled)
     let arguments = json_field(visit, filled, label, ARGUMENTS_ROWS);
     let arguments = arguments.hint(visit.t("functions-arguments-hint"));
     html! {
-        (agents::back(&found.path, &found.function.name))
+        (back(&found.path, &found.function.name))
         @if let Some(shown) = shown { (result(visit, shown)) }
         section aria-labelledby="try" {
             h2 #try { (visit.t("functions-try")) }
