@@ -3,9 +3,11 @@
 use std::collections::HashMap;
 
 use actix_web::HttpResponse;
-use dikala_entities::{AgentId, Language, Millis, OfTenant, PhoneNumber, agent, phone_number};
+use dikala_entities::{
+    AgentId, Language, Millis, OfTenant, PhoneNumber, PhoneNumberId, agent, phone_number,
+};
 use maud::{Markup, html};
-use sea_orm::{ColumnTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, DbErr, QueryFilter, QueryOrder, QuerySelect};
 
 use super::{
     agent_form::{self, FIELDS, language_name},
@@ -29,6 +31,8 @@ pub const PATH: &str = "/dashboard/agents";
 const NEW_PATH: &str = "/dashboard/agents/new";
 /// Agents on one page.
 const PAGE: usize = 50;
+/// Numbers that an agent without any can be given at once.
+const NUMBERS_OFFERED: u64 = 3;
 /// Numbers of an agent that are named.
 const NUMBERS_MAX: usize = 20;
 
@@ -37,14 +41,19 @@ pub fn path_of(id: AgentId) -> String {
     format!("{PATH}/{id}")
 }
 
+/// Where the agent of a number is chosen.
+pub fn assign_path(number: PhoneNumberId) -> String {
+    format!("/dashboard/numbers/{number}/assign-agent")
+}
+
 /// The tenant's agent, or 404.
 pub async fn find(visit: &Visit, id: Id<AgentId>) -> Result<agent::Model, ApiError> {
     api::find(visit.store().api_reader(), visit.tenant(), id.0).await
 }
 
-/// The way back to where something belongs.
-pub fn back(path: &str, to: &str) -> Markup {
-    html! { p { a href=(path) { "← " (to) } } }
+/// What the thing on a page belongs to: its kind, its page, its name.
+pub fn belongs_to(kind: &str, path: &str, name: &str) -> Markup {
+    html! { p.way { span { (kind) ":" } " " a href=(path) { (name) } } }
 }
 
 /// What a list tells of an agent.
@@ -87,7 +96,7 @@ async fn rows(visit: &Visit, before: Option<AgentId>) -> Result<Vec<Row>, ApiErr
 }
 
 /// One number of each of these agents, and how many they have.
-async fn numbers(
+async fn first_numbers(
     visit: &Visit,
     rows: &[Row],
 ) -> Result<HashMap<AgentId, (PhoneNumber, i64)>, ApiError> {
@@ -117,7 +126,7 @@ pub async fn list(visit: Visit, query: Query) -> Result<HttpResponse, ApiError> 
     let mut rows = rows(&visit, before).await?;
     let has_more = rows.len() > PAGE;
     rows.truncate(PAGE);
-    let numbers = numbers(&visit, &rows).await?;
+    let numbers = first_numbers(&visit, &rows).await?;
     let last = rows.last().map(|last| last.id).filter(|_| has_more);
     let older = last.map(|last| format!("{PATH}?before={last}"));
     let columns = [
@@ -172,7 +181,6 @@ pub async fn ask_new(visit: Visit) -> HttpResponse {
 
 fn new_form(visit: &Visit, filled: &Filled) -> Markup {
     html! {
-        (back(PATH, &visit.t("agents-title")))
         (post(visit, NEW_PATH, html! {
             (agent_form::fields(visit, filled, &[]))
             (submit(&visit.t("agents-make-submit")))
@@ -210,18 +218,14 @@ pub async fn show(visit: Visit, id: Id<AgentId>) -> Result<HttpResponse, ApiErro
 async fn content(visit: &Visit, agent: &agent::Model, filled: &Filled) -> Result<Markup, ApiError> {
     let own = functions::of_agent(visit, agent).await?;
     let names: Vec<String> = own.iter().map(|function| function.name.clone()).collect();
-    let numbers = numbers_of(visit, agent.id).await?;
+    let answered = numbers_of(visit, agent.id).await?;
     let path = path_of(agent.id);
     Ok(html! {
-        (back(PATH, &visit.t("agents-title")))
         @if !agent.is_active {
             (notice(Tone::Warning, html! { p { (visit.t("agents-inactive-words")) } }))
         }
-        @if numbers.is_empty() {
-            (notice(Tone::Warning, html! {
-                p { (visit.t("agents-unreachable")) }
-                p { a href="/dashboard/numbers" { (visit.t("agents-assign")) } }
-            }))
+        @if answered.is_empty() {
+            (unreachable(visit, agent.id, &without_agent(visit, NUMBERS_OFFERED).await?))
         }
         @if visit.is_owner() {
             (post(visit, &path, html! {
@@ -232,11 +236,11 @@ async fn content(visit: &Visit, agent: &agent::Model, filled: &Filled) -> Result
             fieldset.whole disabled { (agent_form::fields(visit, filled, &names)) }
         }
         (own_functions(visit, agent, &own))
-        @if !numbers.is_empty() {
+        @if !answered.is_empty() {
             section aria-labelledby="numbers" {
                 h2 #numbers { (visit.t("agents-numbers")) }
-                (numbers_named(visit, &numbers))
-                p { a href="/dashboard/numbers" { (visit.t("agents-assign")) } }
+                (numbers_named(visit, &answered))
+                p.way { a href="/dashboard/numbers" { (visit.t("agents-assign")) } }
             }
         }
         @if visit.is_owner() {
@@ -252,6 +256,27 @@ async fn content(visit: &Visit, agent: &agent::Model, filled: &Filled) -> Result
             }
         }
     })
+}
+
+/// Nobody can call this agent: numbers that nobody answers are one press away.
+fn unreachable(visit: &Visit, agent: AgentId, free: &[phone_number::Model]) -> Markup {
+    notice(
+        Tone::Warning,
+        html! {
+            p { (visit.t("agents-unreachable")) }
+            @if visit.is_owner() {
+                @for number in free {
+                    (post(visit, &assign_path(number.id), html! {
+                        input type="hidden" name="agentId" value=(agent);
+                        button type="submit" {
+                            (visit.tn("agents-take-number", &[("number", number.did.as_str().into())]))
+                        }
+                    }))
+                }
+            }
+            p.way { a href="/dashboard/numbers" { (visit.t("agents-assign")) } }
+        },
+    )
 }
 
 fn own_functions(visit: &Visit, agent: &agent::Model, own: &[Listed]) -> Markup {
@@ -286,6 +311,17 @@ async fn numbers_of(visit: &Visit, agent: AgentId) -> Result<Vec<PhoneNumber>, A
         .all(visit.store().api_reader())
         .await?;
     Ok(numbers)
+}
+
+/// Numbers that are in use and have no agent, the oldest first.
+pub async fn without_agent(visit: &Visit, most: u64) -> Result<Vec<phone_number::Model>, DbErr> {
+    phone_number::Entity::of(visit.tenant())
+        .filter(phone_number::Column::IsActive.eq(true))
+        .filter(phone_number::Column::AgentId.is_null())
+        .order_by_asc(phone_number::Column::Id)
+        .limit(most)
+        .all(visit.store().api_reader())
+        .await
 }
 
 fn numbers_named(visit: &Visit, numbers: &[PhoneNumber]) -> Markup {

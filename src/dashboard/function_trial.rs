@@ -140,7 +140,7 @@ fn content(visit: &Visit, found: &Found, shown: Option<&Shown>, filled: &Filled)
     let arguments = json_field(visit, filled, label, ARGUMENTS_ROWS);
     let arguments = arguments.hint(visit.t("functions-arguments-hint"));
     html! {
-        (agents::back(&found.path, &found.function.name))
+        (agents::belongs_to(&visit.t("calls-function"), &found.path, &found.function.name))
         @if let Some(shown) = shown { (result(visit, shown)) }
         section aria-labelledby="try" {
             h2 #try { (visit.t("functions-try")) }

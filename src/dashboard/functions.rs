@@ -153,7 +153,7 @@ pub async fn ask_new(visit: Visit, id: Id<AgentId>) -> Result<HttpResponse, ApiE
 
 fn new_form(visit: &Visit, agent: &agent::Model, filled: &Filled) -> Markup {
     html! {
-        (agents::back(&agents::path_of(agent.id), &agent.name))
+        (agents::belongs_to(&visit.t("calls-agent"), &agents::path_of(agent.id), &agent.name))
         p.lead { (visit.t("functions-words")) }
         (post(visit, &new_path(agent.id), html! {
             (function_form::fields(visit, filled))
@@ -209,7 +209,7 @@ pub async fn show(
 async fn content(visit: &Visit, found: &Found, filled: &Filled) -> Result<Markup, ApiError> {
     let stats = function_stats::of(&visit.services(), &found.function).await?;
     Ok(html! {
-        (agents::back(&agents::path_of(found.agent.id), &found.agent.name))
+        (agents::belongs_to(&visit.t("calls-agent"), &agents::path_of(found.agent.id), &found.agent.name))
         @if !found.is_enabled() {
             (notice(Tone::Warning, html! { p { (visit.t("functions-disabled-words")) } }))
         }

@@ -69,6 +69,7 @@ pub mod layout;
 mod link;
 mod members;
 mod numbers;
+mod packed;
 mod password;
 mod pretty;
 mod prove;

@@ -37,7 +37,7 @@ pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
         @if !visit.person().has_password {
             (notice(Tone::Warning, html! {
                 p { (visit.t("home-no-password")) }
-                p { a href="/dashboard/password" { (visit.t("home-set-password")) } }
+                p.way { a href="/dashboard/password" { (visit.t("home-set-password")) } }
             }))
         }
         div data-live=(live::path_of_home()) data-after=(position) { (part) }
@@ -88,7 +88,7 @@ fn alerts(visit: &Visit, attention: &[Attention]) -> Markup {
                 @for one in attention {
                     li.notice.(if one.is_bad() { "bad" } else { "warning" }) {
                         p { (one.words(visit)) }
-                        p { a href=(one.path()) { (visit.t(one.cure())) } }
+                        p.way { a href=(one.path()) { (visit.t(one.cure())) } }
                     }
                 }
             }
@@ -101,7 +101,7 @@ fn latest_calls(visit: &Visit, latest: &[Call], names: &Names) -> Markup {
         section aria-labelledby="latest" {
             h2 #latest { (visit.t("home-latest")) }
             (rows::table(visit, &visit.t("home-latest"), latest, names))
-            p { a href="/dashboard/calls" { (visit.t("home-all-calls")) } }
+            p.way { a href="/dashboard/calls" { (visit.t("home-all-calls")) } }
         }
     }
 }

@@ -201,13 +201,43 @@ impl Browser {
         self.click(&option).await;
     }
 
-    /// Presses the button or follows the link with this name.
+    /// Waits until something is told to be wrong with the field with this label, to which the field points: what.
+    pub async fn told_beside(&self, label: &str) -> String {
+        let id = format!("//label[starts-with(normalize-space(.), {label:?})]/@for");
+        let points =
+            format!("//*[@id={id} and contains(@aria-describedby, concat(@id, '-error'))]");
+        let error = format!("//*[@id=concat({id}, '-error')][{points}]");
+        eventually(&format!("an error beside {label}"), async || {
+            let error = self.all(&error).await.into_iter().next()?;
+            let path = format!("/element/{}/text", error.0);
+            // It is gone where the page is only now replaced.
+            let text = self.session.get(&path).await.ok()?;
+            text.as_str().map(str::to_owned)
+        })
+        .await
+    }
+
+    /// Presses the button or follows the link with this name, the first that is to be seen.
     pub async fn press(&self, name: &str) {
         let named = format!(
             "//button[normalize-space(.)={name:?}] | //a[normalize-space(.)={name:?}] | //summary[normalize-space(.)={name:?}]"
         );
-        let button = self.one(&named).await;
+        let button = eventually(&named, async || {
+            for element in self.all(&named).await {
+                if self.is_shown(&element).await {
+                    return Some(element);
+                }
+            }
+            None
+        })
+        .await;
         self.click(&button).await;
+    }
+
+    /// Whether an element can be seen. One of a page that is left meanwhile cannot.
+    pub async fn is_shown(&self, element: &Element) -> bool {
+        let path = format!("/element/{}/displayed", element.0);
+        self.session.get(&path).await == Ok(Value::Bool(true))
     }
 
     /// Clicks.
