@@ -50,10 +50,8 @@ async fn content(
     Ok(html! {
         div.above {
             (form)
-            div.row {
-                (live::sign(visit))
-                a.button.secondary href=(export_path(asked)) download { (visit.t("calls-csv")) }
-            }
+            a.button.secondary href=(export_path(asked)) download { (visit.t("calls-csv")) }
+            (live::sign(visit))
         }
         div data-live=(live::path_of_list(asked)) data-after=(position) {
             // The table is there without a row, so that the first one has where to go.

@@ -648,7 +648,7 @@ home-all-calls = Semua panggilan
 
 calls-title = Panggilan
 calls-one-title = Panggilan
-calls-csv = Unduh sebagai CSV
+calls-csv = Unduh CSV
 calls-filter = Saring
 calls-filter-submit = Tampilkan
 calls-filter-none = Tampilkan semua panggilan
@@ -660,7 +660,7 @@ calls-agent = Agen
 calls-number = Nomor telepon
 calls-caller = Penelepon
 calls-when = Mulai
-calls-answered-by = Agen dan nomor
+calls-answered-by = Agen & nomor
 calls-talk = Bicara
 calls-newest = Ke yang terbaru
 calls-none = Belum ada panggilan

@@ -102,7 +102,7 @@ async fn every_page_is_small_and_packed_for_who_asks(#[values(Sqlite)] store: St
         let html = unpacked(&page);
         assert!(html.len() < PAGE_BYTES, "{path}: {} bytes", html.len());
         assert!(
-            page.body.len() < html.len() / 2,
+            page.body.len() < html.len() * 3 / 4,
             "{path}: {}",
             page.body.len()
         );

@@ -9,6 +9,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use dikala_testkit::{eventually, folder};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -248,7 +249,15 @@ impl Browser {
 
     /// What a function body returns in the page.
     pub async fn run(&self, script: &str) -> Value {
-        let ran = self.ask("/execute/sync", json!({"script": script, "args": []}));
+        self.run_with(script, json!([])).await
+    }
+
+    /// The same with arguments.
+    pub async fn run_with(&self, script: &str, arguments: Value) -> Value {
+        let ran = self.ask(
+            "/execute/sync",
+            json!({"script": script, "args": arguments}),
+        );
         ran.await.unwrap()
     }
 
@@ -258,11 +267,14 @@ impl Browser {
         ran.await.unwrap()
     }
 
-    /// Looks through a window of this width, in the light or in the dark.
+    /// Looks through a window of this width, in the light or in the dark. Nothing moves: what is looked at is as it stays.
     pub async fn look(&self, width: u32, scheme: &str) {
         let size = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
         self.tool("Emulation.setDeviceMetricsOverride", size).await;
-        let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        let media = json!({"features": [
+            {"name": "prefers-color-scheme", "value": scheme},
+            {"name": "prefers-reduced-motion", "value": "reduce"},
+        ]});
         self.tool("Emulation.setEmulatedMedia", media).await;
     }
 
@@ -275,9 +287,17 @@ impl Browser {
         .await;
     }
 
-    async fn tool(&self, command: &str, parameters: Value) {
+    /// A picture of the upper left of the page, as a PNG, each of its pixels so many wide and high.
+    pub async fn picture(&self, (width, height): (u32, u32), scale: u32) -> Vec<u8> {
+        let clip = json!({"x": 0, "y": 0, "width": width, "height": height, "scale": scale});
+        let wanted = json!({"format": "png", "captureBeyondViewport": true, "clip": clip});
+        let taken = self.tool("Page.captureScreenshot", wanted).await;
+        STANDARD.decode(taken["data"].as_str().unwrap()).unwrap()
+    }
+
+    async fn tool(&self, command: &str, parameters: Value) -> Value {
         let asked = json!({"cmd": command, "params": parameters});
-        self.ask("/goog/cdp/execute", asked).await.unwrap();
+        self.ask("/goog/cdp/execute", asked).await.unwrap()
     }
 
     /// What the browser complained about since it was asked before.
