@@ -131,7 +131,7 @@ pub async fn show(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
             (empty(&visit.t("audit-none"), &visit.t("audit-none-words"), html! {}))
         } @else {
             (entry_table(&visit, &rows, &names))
-            p { a href=(file) download { (visit.t("audit-csv")) } }
+            p.way { a href=(file) download { (visit.t("audit-csv")) } }
         }
         (paging(&visit, newer.as_deref(), older.as_deref()))
     };
@@ -175,7 +175,7 @@ fn filter(visit: &Visit, filled: &Filled, names: &BTreeMap<Actor, String>) -> Ma
         Field::date("from", visit.t("audit-from")),
         Field::date("to", visit.t("audit-to")),
     ];
-    let choices = choices.map(Field::optional);
+    let choices = choices.map(Field::filter);
     html! {
         details.filters open[is_open] {
             summary { (visit.t("audit-filter")) }

@@ -169,6 +169,7 @@ agents-active-hint = An agent that is switched off takes no calls.
 agents-inactive = inactive
 agents-inactive-words = This agent is switched off: calls to its numbers are refused.
 agents-unreachable = No number leads to this agent yet.
+agents-take-number = Answer { $number } with this agent
 agents-assign = Choose which agent answers which number
 agents-numbers = Phone numbers
 agents-no-number = no number
