@@ -13,6 +13,7 @@ pub mod config;
 pub mod dashboard;
 pub mod front;
 pub mod http;
+pub mod mails;
 pub mod maintenance;
 pub mod node;
 pub mod openapi;
