@@ -256,3 +256,96 @@ fn told(error: &Error) -> String {
         None => "the server cannot be reached, or ended the connection".to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use dikala_entities::Secret;
+    use dikala_testkit::{Encryption, Postbox, certificate};
+
+    use super::*;
+
+    const NOW: Millis = Millis::from_i64(1_800_000_000_000);
+
+    fn server(url: &str) -> MailServer {
+        MailServer {
+            url: url.parse().expect("an address"),
+            from: "dikala@voice.example".parse().expect("a sender"),
+        }
+    }
+
+    fn relay(url: &str) -> Relay {
+        Relay::new(&server(url), None, "https://voice.example").expect("a relay")
+    }
+
+    #[test]
+    fn passwords_are_not_told_without_tls_but_to_this_machine() {
+        for (url, tls, port) in [
+            ("smtps://mail.example", Tls::AtOnce, 465),
+            ("smtps://localhost:4650", Tls::AtOnce, 4650),
+            ("smtp://me:word@mail.example", Tls::StartTls, 587),
+            ("smtp://me:word@10.0.0.7:25", Tls::StartTls, 25),
+            ("smtp://mail.example", Tls::IfOffered, 587),
+            ("smtp://me:word@localhost", Tls::Never, 587),
+            ("smtp://me:word@127.0.0.2:25", Tls::Never, 25),
+            ("smtp://me:word@[::1]:25", Tls::Never, 25),
+            ("smtp://[fd00::1]:25", Tls::IfOffered, 25),
+        ] {
+            let relay = relay(url);
+            assert_eq!((relay.tls, relay.port), (tls, port), "{url}");
+            assert!(!relay.host.contains('['), "{url}");
+            assert!(!format!("{relay:?}").contains("word"));
+        }
+    }
+
+    async fn send(postbox: &Postbox, tls: Tls, trusts: bool) -> Outcome {
+        let folder = tempfile::tempdir().expect("a folder");
+        let authority = folder.path().join("ca.pem");
+        std::fs::write(&authority, certificate::AUTHORITY).expect("a file");
+        let url = format!("smtp://me:word@localhost:{}", postbox.address.port());
+        let authority = trusts.then_some(authority.as_path());
+        let relay = Relay::new(&server(&url), authority, "http://127.0.0.1:8080");
+        let relay = Relay {
+            tls,
+            ..relay.expect("a relay")
+        };
+        let letter = Letter {
+            to: ("sari@example.com".to_owned(), "Sari".to_owned()),
+            subject: "Grüße".to_owned(),
+            text: Secret::new("Hallo Sari,\n\nschöne Grüße"),
+        };
+        relay.send(MailId::new(NOW), &letter, NOW).await
+    }
+
+    #[actix_web::test]
+    async fn a_connection_is_encrypted_before_anything_is_said() {
+        let postbox = Postbox::start_on(0, Encryption::Offered);
+        assert!(matches!(
+            send(&postbox, Tls::StartTls, true).await,
+            Outcome::Sent
+        ));
+        assert!(matches!(
+            send(&postbox, Tls::IfOffered, true).await,
+            Outcome::Sent
+        ));
+        for letter in postbox.letters() {
+            assert!(
+                letter.was_encrypted && letter.signed_in.is_some(),
+                "{letter:?}"
+            );
+            assert_eq!(letter.text, "Hallo Sari,\n\nschöne Grüße");
+            assert_eq!(letter.header("date"), "Fri, 15 Jan 2027 08:00:00 +0000");
+        }
+        for (tls, trusts) in [(Tls::StartTls, false), (Tls::AtOnce, true)] {
+            let outcome = send(&postbox, tls, trusts).await;
+            assert!(matches!(outcome, Outcome::Later(_, Reached::No)));
+        }
+        let plain = Postbox::start();
+        let outcome = send(&plain, Tls::StartTls, true).await;
+        assert!(matches!(outcome, Outcome::Later(_, Reached::No)));
+        assert!(matches!(
+            send(&plain, Tls::IfOffered, true).await,
+            Outcome::Sent
+        ));
+        assert_eq!((postbox.letters().len(), plain.letters().len()), (2, 1));
+    }
+}
