@@ -191,11 +191,11 @@ fn filter(visit: &Visit, filled: &Filled, names: &BTreeMap<Actor, String>) -> Ma
     }
 }
 
-/// Bridges belong to the service; no tenant has entries of them.
+/// Bridges and the key of the secrets belong to the service; no tenant has entries of them.
 const fn is_tenants(action: AuditAction) -> bool {
     !matches!(
         action,
-        AuditAction::BridgeCreate | AuditAction::BridgeRevoke
+        AuditAction::BridgeCreate | AuditAction::BridgeRevoke | AuditAction::SecretsRotate
     )
 }
 
@@ -278,6 +278,13 @@ fn said(visit: &Visit, action: AuditAction) -> String {
         AuditAction::NumberDelete => "audit-number-delete",
         AuditAction::KeyCreate => "audit-key-create",
         AuditAction::KeyRevoke => "audit-key-revoke",
+        AuditAction::UserCreate => "audit-user-create",
+        AuditAction::UserRole => "audit-user-role",
+        AuditAction::UserRemove => "audit-user-remove",
+        AuditAction::UserLink => "audit-user-link",
+        AuditAction::UserPassword => "audit-user-password",
+        AuditAction::UserSignIn => "audit-user-sign-in",
+        AuditAction::UserSignOutEverywhere => "audit-user-sign-out-everywhere",
         AuditAction::FunctionSecretShow => "audit-function-secret-show",
         AuditAction::FunctionSecretRotate => "audit-function-secret-rotate",
         AuditAction::CreditAdd => "audit-credit-add",
@@ -287,6 +294,7 @@ fn said(visit: &Visit, action: AuditAction) -> String {
         AuditAction::TenantResume => "audit-tenant-resume",
         AuditAction::BridgeCreate => "audit-bridge-create",
         AuditAction::BridgeRevoke => "audit-bridge-revoke",
+        AuditAction::SecretsRotate => "audit-secrets-rotate",
     })
 }
 

@@ -99,9 +99,15 @@ impl Demo {
             .one(store.reader())
             .await
             .map_err(database)?;
+        let linking = users::Linking {
+            good_for_ms: users::LINK_MS,
+            mail: None,
+            by: &by(),
+            now,
+        };
         let linked = match owner {
-            Some(owner) => users::link(store, owner.id, users::LINK_MS, now).await?,
-            None => users::create(store, key.tenant_id, draft, users::LINK_MS, now).await?,
+            Some(owner) => users::link(store, owner.id, linking).await?,
+            None => users::create(store, key.tenant_id, draft, linking).await?,
         };
         Ok(linked.at(base))
     }

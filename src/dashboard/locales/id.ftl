@@ -35,7 +35,9 @@ done-saved = Tersimpan.
 done-signed-out = Anda sudah keluar.
 done-password-set = Kata sandi Anda sudah dipasang. Semua browser lain sudah dikeluarkan.
 done-invited = Undangan sudah dibuat. Teruskan tautan di bawah ini.
+done-invited-by-mail = Undangan sudah dibuat dan dikirim lewat surel. Tautan di bawah ini juga bisa diteruskan.
 done-link-made = Tautan baru sudah dibuat. Teruskan kepada orangnya.
+done-link-mailed = Tautan baru sudah dibuat dan dikirim lewat surel. Tautan itu juga bisa diteruskan.
 done-has-password = Orang ini sudah masuk dengan kata sandi.
 done-role-changed = Peran sudah diubah.
 done-member-removed = Anggota sudah dihapus dan dikeluarkan dari semua perangkat.
@@ -588,6 +590,13 @@ audit-number-assign = Nomor telepon diberikan kepada agen
 audit-number-delete = Nomor telepon dihapus
 audit-key-create = Kunci API dibuat
 audit-key-revoke = Kunci API dicabut
+audit-user-create = Anggota dibuat
+audit-user-role = Peran diubah
+audit-user-remove = Anggota dihapus
+audit-user-link = Tautan sekali pakai dibuat
+audit-user-password = Kata sandi disetel
+audit-user-sign-in = Masuk
+audit-user-sign-out-everywhere = Keluar dari semua perangkat
 audit-function-secret-show = Rahasia fungsi ditampilkan
 audit-function-secret-rotate = Rahasia fungsi diganti
 audit-credit-add = Saldo ditambahkan
@@ -597,6 +606,7 @@ audit-tenant-suspend = Akun ditangguhkan
 audit-tenant-resume = Akun dipulihkan
 audit-bridge-create = Jembatan telepon dibuat
 audit-bridge-revoke = Jembatan telepon dicabut
+audit-secrets-rotate = Kunci rahasia diganti
 
 ## Gambar
 
@@ -759,3 +769,33 @@ calls-erase-stays = Kapan panggilan terjadi dan berapa biayanya tetap tersimpan.
 calls-erase-final = Ini tidak dapat dibatalkan.
 calls-is-over = Panggilan sudah berakhir.
 calls-still-runs = Panggilan masih berlangsung. Akhiri dahulu.
+
+## Mails
+
+mails-invitation-subject = { $inviter } mengundang Anda ke { $tenant }
+mails-invitation =
+    Halo { $name },
+
+    { $inviter } mengundang Anda ke dasbor { $tenant }. Tautan ini memasukkan Anda dan meminta kata sandi baru:
+
+    { $link }
+
+    Tautan ini berlaku sekali, sampai { $until }. Tidak menunggu surel ini? Abaikan saja: tanpa tautan ini tidak ada yang bisa masuk.
+mails-low-credit-subject = { $tenant }: sisa { $minutes } menit
+mails-low-credit =
+    Halo { $name },
+
+    sisa saldo { $tenant } untuk panggilan adalah { $minutes } menit. Anda diberi tahu bila kurang dari { $threshold } menit. Bila saldo habis, panggilan tidak dijawab lagi. Pemakaian per hari:
+
+    { $page }
+mails-disabled-webhook-subject = { $tenant }: webhook ke { $host } dimatikan
+mails-disabled-webhook =
+    Halo { $name },
+
+    { $gone ->
+        [true] server Anda menjawab bahwa webhook ke { $host } sudah tidak ada (410), jadi webhook itu dimatikan.
+       *[other] webhook ke { $host } terus gagal dan sudah dimatikan.
+    } Server Anda tidak diberi tahu apa pun lagi. Apa yang salah, dan cara menyalakannya kembali:
+
+    { $page }
+mails-switch-off = Anda menerima surel ini sebagai pemilik. Surel semacam ini dimatikan di sini: { $page }

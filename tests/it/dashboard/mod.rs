@@ -5,6 +5,7 @@ mod calls;
 mod credits;
 mod foreign;
 mod keys;
+mod mails;
 mod members;
 mod pages;
 mod people;
