@@ -17,10 +17,11 @@ use crate::{
     config::Settings,
     dashboard::{self, Kit},
     front::{self, Bounds, Door, Places, open_files_max},
-    http::middleware::request_scope,
+    http::{context::HttpContext, middleware::request_scope},
     node::Node,
     operator::{
         self, OperatorParts,
+        access::{self, Tokens},
         health::{self, HealthParts},
     },
     routes,
@@ -55,6 +56,10 @@ pub(super) struct Listeners {
     bridge: Data<BridgeParts>,
     health: Data<HealthParts>,
     operator: Data<OperatorParts>,
+    /// Who may come to the operators' listener.
+    tokens: Data<Tokens>,
+    /// What the operators' listener takes requests with.
+    http: Data<HttpContext>,
 }
 
 impl Listeners {
@@ -70,10 +75,14 @@ impl Listeners {
                 node: node.clone(),
                 stopping: stopping.clone(),
             }),
-            operator: Data::new(OperatorParts {
-                token: settings.operator.token(),
-                node: node.clone(),
-            }),
+            operator: Data::new(OperatorParts { node: node.clone() }),
+            tokens: Data::new(settings.operator.tokens()),
+            http: Data::new(HttpContext::new(
+                node.store.clone(),
+                Arc::clone(&node.clock),
+                node.calls.node(),
+                settings.operators_http(),
+            )),
         }
     }
 
@@ -123,8 +132,10 @@ impl Listeners {
         front::serve(door, socket, move || {
             WebApp::new()
                 .app_data(self.operator.clone())
+                .app_data(self.tokens.clone())
+                .app_data(self.http.clone())
                 .app_data(self.health.clone())
-                .wrap(from_fn(operator::require_token))
+                .wrap(from_fn(access::let_in))
                 .wrap(from_fn(request_scope))
                 .configure(operator::configure)
                 .configure(health::configure)

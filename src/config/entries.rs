@@ -7,7 +7,12 @@ use config::{Config, Value, ValueKind};
 use super::mask::{MASK, without_passwords};
 
 /// Keys whose values are never shown.
-const SECRET_KEYS: &[&str] = &["secrets.key", "secrets.old_keys", "operator.token"];
+const SECRET_KEYS: &[&str] = &[
+    "secrets.key",
+    "secrets.old_keys",
+    "operator.token",
+    "operator.read_token",
+];
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]

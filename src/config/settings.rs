@@ -21,6 +21,7 @@ use crate::{
     api::context::{ApiSettings, UNREAD},
     front::Bounds,
     http::settings::HttpSettings,
+    operator::access::Tokens,
 };
 
 /// Everything that is configured.
@@ -103,12 +104,17 @@ pub struct Operator {
     pub listen: SocketAddr,
     #[serde(default)]
     token: Option<String>,
+    #[serde(default)]
+    read_token: Option<String>,
 }
 
 impl Operator {
-    /// The token, where one is asked for.
-    pub fn token(&self) -> Option<Secret> {
-        self.token.clone().map(Secret::new)
+    /// The tokens that are asked for.
+    pub fn tokens(&self) -> Tokens {
+        Tokens {
+            full: self.token.clone().map(Secret::new),
+            read: self.read_token.clone().map(Secret::new),
+        }
     }
 }
 
@@ -312,6 +318,14 @@ impl Settings {
         }
     }
 
+    /// How the operators' listener takes requests; no proxy is known in front of it.
+    pub fn operators_http(&self) -> HttpSettings {
+        HttpSettings {
+            trusted_proxies: Vec::new(),
+            ..self.api().http
+        }
+    }
+
     /// For the dispatcher.
     pub fn webhooks(&self) -> WebhooksConfig {
         WebhooksConfig {
@@ -425,6 +439,12 @@ mod tests {
             ("OUTBOUND__ALLOW_HTTP", "maybe", "true or false"),
             ("OPERATOR__LISTEN", "0.0.0.0:1", "operator.token"),
             ("OPERATOR__TOKEN", "short", "16"),
+            ("OPERATOR__READ_TOKEN", "short", "16"),
+            (
+                "OPERATOR__READ_TOKEN",
+                "long-enough-to-read",
+                "operator.token is not",
+            ),
             ("OPERATOR__TOKEN", "a token with blanks in it", "visible"),
             ("DATABASE__URL", "mysql://h/d", "postgres://"),
             ("DATABASE__URL", "sqlite://", "no file"),

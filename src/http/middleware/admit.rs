@@ -147,7 +147,7 @@ async fn authenticate(
     let key = presented_key(headers).map_err(|error| strangers.refused(stranger, error))?;
     let identity = identify(http, &key, now);
     strangers
-        .look_up(stranger, &key, identity, is_refusal)
+        .look_up(stranger, key.hash(), identity, is_refusal)
         .await
 }
 
