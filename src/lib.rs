@@ -17,6 +17,7 @@ pub mod maintenance;
 pub mod node;
 pub mod openapi;
 pub mod operator;
+pub mod operator_api;
 pub mod routes;
 pub mod simulator;
 pub mod telemetry;

@@ -34,6 +34,8 @@ pub enum Place {
     PreviousWebhookSecret,
     /// `sessions.note`, for minutes: it is not sealed again with the next key.
     SessionNote,
+    /// `idempotency_keys.body`, for a day: it is not sealed again either.
+    StoredAnswer,
 }
 
 impl Place {
@@ -44,6 +46,7 @@ impl Place {
             Self::WebhookSecret => ("webhooks", "secret"),
             Self::PreviousWebhookSecret => ("webhooks", "previous_secret"),
             Self::SessionNote => ("sessions", "note"),
+            Self::StoredAnswer => ("idempotency_keys", "body"),
         }
     }
 
@@ -183,6 +186,11 @@ impl Vault {
             }
         };
         opened.ok_or(VaultError::Sealed)
+    }
+
+    /// Whether a text is sealed in the present form. No JSON begins like it.
+    pub fn is_sealed(text: &str) -> bool {
+        text.starts_with(FORM)
     }
 
     /// Whether it is sealed with the key that writes, in the present form.

@@ -1,16 +1,18 @@
 //! People who use the dashboard of a tenant: making them, the one-time links that let them in, their roles, removing them.
 
 use dikala_entities::{
-    CredentialHash, Email, LOGIN_LINK_SCHEME, Millis, Role, Store, TenantId, UserId, login_link,
-    session, store::Transaction, user,
+    AuditAction, CredentialHash, Email, LOGIN_LINK_SCHEME, Millis, Role, Store, TenantId, UserId,
+    login_link, session, store::Transaction, user,
 };
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, ColumnTrait, ConnectionTrait, DbErr, EntityTrait,
-    IntoActiveModel, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
+    IntoActiveModel, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select,
 };
 use serde::Serialize;
+use utoipa::ToSchema;
 
-use super::{AdminError, find_tenant, name, require_tenant, unless_taken};
+use super::{AdminError, Work, find_tenant, name, require_tenant, unless_taken};
+use crate::audit::{Change, Origin};
 
 /// How long a one-time link is good, in milliseconds.
 pub const LINK_MS: i64 = 30 * 60 * 1_000;
@@ -28,8 +30,13 @@ pub struct Draft {
 }
 
 /// A person as operators see it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = User, example = json!({
+    "id": "user_01k9zv3m8rj2q4w6y8a0c2e4g6", "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6", "email": "sari@example.com",
+    "name": "Sari", "role": "owner", "hasPassword": true, "createdAt": "2026-01-15T03:30:00.000Z",
+    "updatedAt": "2026-01-15T03:30:00.000Z"
+}))]
 pub struct UserView {
     pub id: UserId,
     pub tenant_id: TenantId,
@@ -55,8 +62,13 @@ pub struct Linked {
     missing_debug_implementations,
     reason = "holds a credential in the clear"
 )]
-#[derive(Clone, Serialize)]
+#[derive(Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = LoginLink, example = json!({
+    "id": "user_01k9zv3m8rj2q4w6y8a0c2e4g6", "email": "sari@example.com", "name": "Sari", "role": "owner",
+    "url": "https://voice.example.com/dashboard/link/dko_itGFjPev5uqCbxkB2DaILNaDNuKIjZ4V0ZmN",
+    "expiresAt": "2026-01-15T04:00:00.000Z"
+}))]
 pub struct Link {
     pub id: UserId,
     pub email: Email,
@@ -110,10 +122,11 @@ impl From<user::Model> for UserView {
 /// Makes somebody, with a one-time link that is good for so many milliseconds. Refused where the address is somebody's
 /// already, of whatever tenant.
 pub async fn create(
-    store: &Store,
+    work: impl Into<Work<'_>>,
     tenant: TenantId,
     draft: Draft,
     good_for_ms: i64,
+    by: &Origin,
     now: Millis,
 ) -> Result<Linked, AdminError> {
     let row = user::Model {
@@ -130,10 +143,10 @@ pub async fn create(
         created_at: now,
         updated_at: now,
     };
-    let txn = store.begin().await?;
-    find_tenant(&txn, tenant).await?;
+    let txn = work.into().begin().await?;
+    find_tenant(&*txn, tenant).await?;
     user::Entity::insert(row.clone().into_active_model())
-        .exec_without_returning(&txn)
+        .exec_without_returning(&*txn)
         .await
         .map_err(|error| {
             unless_taken(error, || {
@@ -143,6 +156,8 @@ pub async fn create(
                 )
             })
         })?;
+    let change = Change::new(AuditAction::UserCreate, row.id).with(row.role);
+    by.write(&*txn, tenant, change, now).await?;
     let linked = insert_link(&txn, row, good_for_ms, now).await?;
     txn.commit().await?;
     Ok(linked)
@@ -157,13 +172,16 @@ pub async fn list(store: &Store, tenant: TenantId) -> Result<Vec<UserView>, Admi
 
 /// Another one-time link for somebody, good for so many milliseconds. Earlier ones stay good for their time.
 pub async fn link(
-    store: &Store,
+    work: impl Into<Work<'_>>,
     id: UserId,
     good_for_ms: i64,
+    by: &Origin,
     now: Millis,
 ) -> Result<Linked, AdminError> {
-    let txn = store.begin().await?;
-    let person = find(&txn, None, id).await?;
+    let txn = work.into().begin().await?;
+    let person = find(&*txn, None, id).await?;
+    let change = Change::new(AuditAction::UserLoginLink, person.id);
+    by.write(&*txn, person.tenant_id, change, now).await?;
     let linked = insert_link(&txn, person, good_for_ms, now).await?;
     txn.commit().await?;
     Ok(linked)
@@ -195,45 +213,59 @@ async fn insert_link(
 }
 
 /// Removes somebody with all sessions and links, also the last owner of a tenant: an operator can make another one.
-pub async fn remove(store: &Store, id: UserId) -> Result<UserView, AdminError> {
-    let txn = store.begin().await?;
-    let person = find(&txn, None, id).await?;
-    user::Entity::delete_by_id(id).exec(&txn).await?;
+pub async fn remove(
+    work: impl Into<Work<'_>>,
+    id: UserId,
+    by: &Origin,
+    now: Millis,
+) -> Result<UserView, AdminError> {
+    let txn = work.into().begin().await?;
+    let person = find(&*txn, None, id).await?;
+    user::Entity::delete_by_id(id).exec(&*txn).await?;
+    let change = Change::new(AuditAction::UserDelete, id);
+    by.write(&*txn, person.tenant_id, change, now).await?;
     txn.commit().await?;
     Ok(person.into())
 }
 
 /// Removes a member of a tenant with all sessions and links. The last owner stays.
 pub async fn remove_member(
-    store: &Store,
+    work: impl Into<Work<'_>>,
     tenant: TenantId,
     id: UserId,
+    by: &Origin,
+    now: Millis,
 ) -> Result<UserView, AdminError> {
-    let txn = store.begin().await?;
+    let txn = work.into().begin().await?;
     let person = lock_member(&txn, tenant, id).await?;
     keep_an_owner(&txn, &person).await?;
-    user::Entity::delete_by_id(id).exec(&txn).await?;
+    user::Entity::delete_by_id(id).exec(&*txn).await?;
+    let change = Change::new(AuditAction::UserDelete, id);
+    by.write(&*txn, person.tenant_id, change, now).await?;
     txn.commit().await?;
     Ok(person.into())
 }
 
 /// Gives a member of a tenant another role. The last owner stays one.
 pub async fn change_role(
-    store: &Store,
+    work: impl Into<Work<'_>>,
     tenant: TenantId,
     id: UserId,
     role: Role,
+    by: &Origin,
     now: Millis,
 ) -> Result<UserView, AdminError> {
-    let txn = store.begin().await?;
+    let txn = work.into().begin().await?;
     let mut person = lock_member(&txn, tenant, id).await?;
     if person.role != role {
         keep_an_owner(&txn, &person).await?;
         let mut row = person.clone().into_active_model();
         row.role = Set(role);
         row.updated_at = Set(now);
-        row.update(&txn).await?;
+        row.update(&*txn).await?;
         (person.role, person.updated_at) = (role, now);
+        let change = Change::new(AuditAction::UserUpdate, id).with(role);
+        by.write(&*txn, tenant, change, now).await?;
     }
     txn.commit().await?;
     Ok(person.into())
@@ -266,7 +298,8 @@ async fn keep_an_owner(txn: &Transaction, person: &user::Model) -> Result<(), Ad
     }
 }
 
-fn of(tenant: TenantId) -> sea_orm::Select<user::Entity> {
+/// A tenant's people in the order of their making.
+pub fn of(tenant: TenantId) -> Select<user::Entity> {
     user::Entity::find()
         .filter(user::Column::TenantId.eq(tenant))
         .order_by_asc(user::Column::Id)

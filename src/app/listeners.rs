@@ -1,6 +1,9 @@
 //! What the two listeners serve, and with what.
 
-use std::{net::TcpListener, sync::Arc};
+use std::{
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+};
 
 use actix_cors::Cors;
 use actix_web::{
@@ -24,6 +27,7 @@ use crate::{
         access::{self, Tokens},
         health::{self, HealthParts},
     },
+    operator_api::{self, Desk},
     routes,
 };
 
@@ -60,12 +64,29 @@ pub(super) struct Listeners {
     tokens: Data<Tokens>,
     /// What the operators' listener takes requests with.
     http: Data<HttpContext>,
+    desk: Data<Desk>,
 }
 
 impl Listeners {
-    pub(super) fn new(settings: &Settings, node: &Node, stopping: &watch::Receiver<bool>) -> Self {
+    /// `public` is where the public listener answers.
+    pub(super) fn new(
+        settings: &Settings,
+        node: &Node,
+        stopping: &watch::Receiver<bool>,
+        public: SocketAddr,
+    ) -> Self {
+        let services = Services::new(node, settings.api());
+        let desk = Desk {
+            node: node.clone(),
+            base: settings.http.base(public).into(),
+            tenants: services.http.clone(),
+            configuration: Arc::clone(&settings.shown),
+            started_at: node.clock.now(),
+            verified: Arc::default(),
+        };
         Self {
-            services: Data::new(Services::new(node, settings.api())),
+            services: Data::new(services),
+            desk: Data::new(desk),
             bridge: Data::new(BridgeParts {
                 node: node.clone(),
                 budgets: Arc::default(),
@@ -79,6 +100,7 @@ impl Listeners {
             tokens: Data::new(settings.operator.tokens()),
             http: Data::new(HttpContext::new(
                 node.store.clone(),
+                node.vault.clone(),
                 Arc::clone(&node.clock),
                 node.calls.node(),
                 settings.operators_http(),
@@ -134,11 +156,13 @@ impl Listeners {
                 .app_data(self.operator.clone())
                 .app_data(self.tokens.clone())
                 .app_data(self.http.clone())
+                .app_data(self.desk.clone())
                 .app_data(self.health.clone())
                 .wrap(from_fn(access::let_in))
                 .wrap(from_fn(request_scope))
                 .configure(operator::configure)
                 .configure(health::configure)
+                .configure(operator_api::configure)
         })
     }
 }

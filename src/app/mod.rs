@@ -136,7 +136,7 @@ impl App {
             settings.retention.clone(),
         );
         let sweeping = rt::spawn(sweeping);
-        let listeners = Listeners::new(settings, &actors.node, &is_stopping);
+        let listeners = Listeners::new(settings, &actors.node, &is_stopping, addresses.0);
         let public_server = listeners
             .clone()
             .serve_public(public, settings)

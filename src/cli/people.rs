@@ -45,8 +45,8 @@ pub async fn user(command: UserCommand, layers: &Layers, json: bool) -> Result<(
     let Desk {
         settings,
         store,
+        by,
         now,
-        ..
     } = open(layers).await?;
     let base = settings.http.base(settings.http.listen);
     match command {
@@ -58,7 +58,7 @@ pub async fn user(command: UserCommand, layers: &Layers, json: bool) -> Result<(
         } => {
             let draft = users::Draft::parse(&email, name.as_deref(), role)?;
             let tenant = parse_id("tenant", &of.tenant)?;
-            let made = users::create(&store, tenant, draft, users::LINK_MS, now).await?;
+            let made = users::create(&store, tenant, draft, users::LINK_MS, &by, now).await?;
             output::one(&made.at(&base), json)
         }
         UserCommand::List { of } => {
@@ -66,11 +66,13 @@ pub async fn user(command: UserCommand, layers: &Layers, json: bool) -> Result<(
             output::list("users", &people, json)
         }
         UserCommand::LoginLink { id } => {
-            let linked = users::link(&store, parse_id("user", &id)?, users::LINK_MS, now).await?;
+            let id = parse_id("user", &id)?;
+            let linked = users::link(&store, id, users::LINK_MS, &by, now).await?;
             output::one(&linked.at(&base), json)
         }
         UserCommand::Remove { id } => {
-            output::one(&users::remove(&store, parse_id("user", &id)?).await?, json)
+            let id = parse_id("user", &id)?;
+            output::one(&users::remove(&store, id, &by, now).await?, json)
         }
     }
 }

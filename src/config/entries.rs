@@ -3,6 +3,8 @@
 use std::{collections::BTreeMap, fmt};
 
 use config::{Config, Value, ValueKind};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::mask::{MASK, without_passwords};
 
@@ -43,6 +45,27 @@ pub struct Entry {
     /// The default has the type that the value needs.
     pub(super) default: ValueKind,
     pub origin: Origin,
+}
+
+/// A key as a person may see it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = ConfigurationKey)]
+pub struct Shown {
+    pub key: String,
+    /// Secrets are masked.
+    pub value: String,
+    /// `default`, the file, the variable, or `command line`.
+    pub origin: String,
+}
+
+impl From<&Entry> for Shown {
+    fn from(entry: &Entry) -> Self {
+        Self {
+            key: entry.key.clone(),
+            value: entry.shown(),
+            origin: entry.origin.to_string(),
+        }
+    }
 }
 
 impl Entry {

@@ -10,7 +10,7 @@ mod log_level;
 mod mask;
 mod settings;
 
-pub use entries::{Entry, Layers, Origin};
+pub use entries::{Layers, Origin, Shown};
 pub use log_level::LogLevel;
 pub use settings::{Log, Retention, Settings};
 

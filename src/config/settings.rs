@@ -1,6 +1,6 @@
 //! The typed settings; every value is checked once, here.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use dikala_actors::{
     calls::{PlanConcurrency, Rules},
@@ -14,7 +14,7 @@ use serde::Deserialize;
 use url::Url;
 
 use super::{
-    ConfigError, Layers, LogLevel,
+    ConfigError, Layers, LogLevel, Shown,
     checks::{check, parse_net},
 };
 use crate::{
@@ -42,6 +42,9 @@ pub struct Settings {
     plans: Plans,
     pub retention: Retention,
     pub log: Log,
+    /// All keys, as a person may see them.
+    #[serde(skip)]
+    pub shown: Arc<[Shown]>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -233,10 +236,14 @@ impl Settings {
     /// Reads and checks the settings.
     pub fn new(layers: &Layers) -> Result<Self, ConfigError> {
         check(layers)?;
-        layers
+        let settings: Self = layers
             .to_config()
             .and_then(config::Config::try_deserialize)
-            .map_err(|error| ConfigError(format!("the configuration is not usable: {error}")))
+            .map_err(|error| ConfigError(format!("the configuration is not usable: {error}")))?;
+        Ok(Self {
+            shown: layers.entries().map(Shown::from).collect(),
+            ..settings
+        })
     }
 
     /// Whether `secrets.key` is set.

@@ -239,7 +239,9 @@ fn target(row: &audit::Model) -> Markup {
         AuditAction::WebhookCreate
         | AuditAction::WebhookUpdate
         | AuditAction::WebhookRotateSecret
-        | AuditAction::WebhookRecover => Some("webhooks"),
+        | AuditAction::WebhookRecover
+        | AuditAction::WebhookPause
+        | AuditAction::WebhookResume => Some("webhooks"),
         AuditAction::DeliveryResend => Some("deliveries"),
         AuditAction::CallHangup | AuditAction::CallTransfer => Some("calls"),
         AuditAction::KeyCreate | AuditAction::KeyRevoke => Some("settings/keys"),
@@ -268,6 +270,8 @@ fn said(visit: &Visit, action: AuditAction) -> String {
         AuditAction::WebhookDelete => "audit-webhook-delete",
         AuditAction::WebhookRotateSecret => "audit-webhook-rotate-secret",
         AuditAction::WebhookRecover => "audit-webhook-recover",
+        AuditAction::WebhookPause => "audit-webhook-pause",
+        AuditAction::WebhookResume => "audit-webhook-resume",
         AuditAction::DeliveryResend => "audit-delivery-resend",
         AuditAction::CallHangup => "audit-call-hangup",
         AuditAction::CallTransfer => "audit-call-transfer",
@@ -278,6 +282,10 @@ fn said(visit: &Visit, action: AuditAction) -> String {
         AuditAction::NumberDelete => "audit-number-delete",
         AuditAction::KeyCreate => "audit-key-create",
         AuditAction::KeyRevoke => "audit-key-revoke",
+        AuditAction::UserCreate => "audit-user-create",
+        AuditAction::UserUpdate => "audit-user-update",
+        AuditAction::UserLoginLink => "audit-user-login-link",
+        AuditAction::UserDelete => "audit-user-delete",
         AuditAction::FunctionSecretShow => "audit-function-secret-show",
         AuditAction::FunctionSecretRotate => "audit-function-secret-rotate",
         AuditAction::CreditAdd => "audit-credit-add",

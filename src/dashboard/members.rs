@@ -212,15 +212,17 @@ async fn make(visit: &Visit, draft: Draft) -> Result<(), ApiError> {
             visit.tn("members-too-many", &many),
         ));
     }
+    let by = visit.origin();
     let made = users::create(
         visit.store(),
         visit.tenant(),
         draft,
         INVITATION_MS,
+        &by,
         visit.now(),
     );
     let made = made.await.map_err(|error| match error {
-        AdminError::Refused(_) => refused(FieldCode::Duplicate, visit.t("members-email-taken")),
+        AdminError::Taken(_) => refused(FieldCode::Duplicate, visit.t("members-email-taken")),
         error => error.into(),
     })?;
     let url = Secret::new(made.at(visit.base()).url);
@@ -234,7 +236,8 @@ pub async fn link(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, ApiError
     if person.password_hash.is_some() {
         return Ok(visit.see(PATH, "done-has-password"));
     }
-    let made = users::link(visit.store(), person.id, INVITATION_MS, visit.now()).await?;
+    let (by, now) = (visit.origin(), visit.now());
+    let made = users::link(visit.store(), person.id, INVITATION_MS, &by, now).await?;
     let url = Secret::new(made.at(visit.base()).url);
     visit.leave_note(LINK_NOTE, &url).await?;
     Ok(visit.see(PATH, "done-link-made"))
@@ -248,7 +251,8 @@ pub async fn change_role(
 ) -> Result<HttpResponse, ApiError> {
     let form = form::read(&typed, &[("role", Shape::Text)])?;
     let role: Role = form.read(&[], |form| form.required("role", None, word("a role")))?;
-    let changed = users::change_role(visit.store(), visit.tenant(), id.0, role, visit.now());
+    let (by, now) = (visit.origin(), visit.now());
+    let changed = users::change_role(visit.store(), visit.tenant(), id.0, role, &by, now);
     answer(&visit, changed.await, "done-role-changed").await
 }
 
@@ -273,7 +277,8 @@ pub async fn ask_remove(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, Ap
 
 /// `POST /dashboard/settings/members/{id}/remove`
 pub async fn remove(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
-    let removed = users::remove_member(visit.store(), visit.tenant(), id.0).await;
+    let (by, now) = (visit.origin(), visit.now());
+    let removed = users::remove_member(visit.store(), visit.tenant(), id.0, &by, now).await;
     answer(&visit, removed, "done-member-removed").await
 }
 

@@ -188,6 +188,16 @@ words! {
         Failed = "failed",
     }
 
+    /// How a webhook fares.
+    WebhookState {
+        /// Its latest attempts failed; it is tried on.
+        Failing = "failing",
+        /// Switched off, by the service or by its tenant.
+        Disabled = "disabled",
+        /// An operator has its deliveries wait.
+        Paused = "paused",
+    }
+
     /// What became of an attempt to deliver.
     AttemptOutcome {
         Delivered = "delivered",
@@ -216,6 +226,8 @@ words! {
         WebhookDelete = "webhook.delete",
         WebhookRotateSecret = "webhook.rotate_secret",
         WebhookRecover = "webhook.recover",
+        WebhookPause = "webhook.pause",
+        WebhookResume = "webhook.resume",
         DeliveryResend = "delivery.resend",
         CallHangup = "call.hangup",
         CallTransfer = "call.transfer",
@@ -226,6 +238,10 @@ words! {
         NumberDelete = "number.delete",
         KeyCreate = "key.create",
         KeyRevoke = "key.revoke",
+        UserCreate = "user.create",
+        UserUpdate = "user.update",
+        UserLoginLink = "user.login_link",
+        UserDelete = "user.delete",
         FunctionSecretShow = "function_secret.show",
         FunctionSecretRotate = "function_secret.rotate",
         CreditAdd = "credit.add",

@@ -100,8 +100,8 @@ impl Demo {
             .await
             .map_err(database)?;
         let linked = match owner {
-            Some(owner) => users::link(store, owner.id, users::LINK_MS, now).await?,
-            None => users::create(store, key.tenant_id, draft, users::LINK_MS, now).await?,
+            Some(owner) => users::link(store, owner.id, users::LINK_MS, &by(), now).await?,
+            None => users::create(store, key.tenant_id, draft, users::LINK_MS, &by(), now).await?,
         };
         Ok(linked.at(base))
     }
