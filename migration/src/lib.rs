@@ -30,6 +30,7 @@ mod m20261122_000011_audit;
 mod m20261122_000012_statistics;
 mod m20261122_000013_people;
 mod m20261122_000014_mails;
+mod m20261122_000015_operators;
 
 /// Where the steps that were made are recorded.
 const RECORD: &str = "seaql_migrations";
@@ -58,6 +59,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261122_000012_statistics::Migration),
             Box::new(m20261122_000013_people::Migration),
             Box::new(m20261122_000014_mails::Migration),
+            Box::new(m20261122_000015_operators::Migration),
         ]
     }
 }

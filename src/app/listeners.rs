@@ -1,6 +1,9 @@
 //! What the two listeners serve, and with what.
 
-use std::{net::TcpListener, sync::Arc};
+use std::{
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+};
 
 use actix_cors::Cors;
 use actix_web::{
@@ -17,13 +20,15 @@ use crate::{
     config::Settings,
     dashboard::{self, Kit},
     front::{self, Bounds, Door, Places, open_files_max},
-    http::middleware::request_scope,
+    http::{context::HttpContext, middleware::request_scope},
     mails::MailStats,
     node::Node,
     operator::{
         self, OperatorParts,
+        access::{self, Tokens},
         health::{self, HealthParts},
     },
+    operator_api::{self, Desk},
     routes,
 };
 
@@ -56,17 +61,34 @@ pub(super) struct Listeners {
     bridge: Data<BridgeParts>,
     health: Data<HealthParts>,
     operator: Data<OperatorParts>,
+    /// Who may come to the operators' listener.
+    tokens: Data<Tokens>,
+    /// What the operators' listener takes requests with.
+    http: Data<HttpContext>,
+    desk: Data<Desk>,
 }
 
 impl Listeners {
+    /// `public` is where the public listener answers.
     pub(super) fn new(
         settings: &Settings,
         node: &Node,
         mails: Option<Arc<MailStats>>,
         stopping: &watch::Receiver<bool>,
+        public: SocketAddr,
     ) -> Self {
+        let services = Services::new(node, settings.api());
+        let desk = Desk {
+            node: node.clone(),
+            base: settings.http.base(public).into(),
+            tenants: services.http.clone(),
+            configuration: Arc::clone(&settings.shown),
+            started_at: node.clock.now(),
+            verified: Arc::default(),
+        };
         Self {
-            services: Data::new(Services::new(node, settings.api())),
+            services: Data::new(services),
+            desk: Data::new(desk),
             bridge: Data::new(BridgeParts {
                 node: node.clone(),
                 budgets: Arc::default(),
@@ -77,10 +99,17 @@ impl Listeners {
                 stopping: stopping.clone(),
             }),
             operator: Data::new(OperatorParts {
-                token: settings.operator.token(),
                 node: node.clone(),
                 mails,
             }),
+            tokens: Data::new(settings.operator.tokens()),
+            http: Data::new(HttpContext::new(
+                node.store.clone(),
+                node.vault.clone(),
+                Arc::clone(&node.clock),
+                node.calls.node(),
+                settings.operators_http(),
+            )),
         }
     }
 
@@ -130,11 +159,15 @@ impl Listeners {
         front::serve(door, socket, move || {
             WebApp::new()
                 .app_data(self.operator.clone())
+                .app_data(self.tokens.clone())
+                .app_data(self.http.clone())
+                .app_data(self.desk.clone())
                 .app_data(self.health.clone())
-                .wrap(from_fn(operator::require_token))
+                .wrap(from_fn(access::let_in))
                 .wrap(from_fn(request_scope))
                 .configure(operator::configure)
                 .configure(health::configure)
+                .configure(operator_api::configure)
         })
     }
 }

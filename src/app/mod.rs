@@ -149,7 +149,7 @@ impl App {
                 (stats, rt::spawn(mailer.run(is_stopping.clone())))
             })
             .unzip();
-        let listeners = Listeners::new(settings, &actors.node, mails, &is_stopping);
+        let listeners = Listeners::new(settings, &actors.node, mails, &is_stopping, addresses.0);
         let public_server = listeners
             .clone()
             .serve_public(public, settings)

@@ -164,6 +164,12 @@ impl Bridges {
         presence.map_or_else(Vec::new, |mut presence| presence.take_without_socket(most))
     }
 
+    /// Whether a bridge has an open socket now.
+    pub fn is_connected(&self, bridge: BridgeId) -> bool {
+        let presence = self.present.get(&bridge);
+        presence.is_some_and(|presence| presence.is_connected())
+    }
+
     /// Bridges with an open socket now.
     pub fn connected_count(&self) -> usize {
         self.present

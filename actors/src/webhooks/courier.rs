@@ -301,7 +301,7 @@ impl Courier {
         let Some(row) = row else {
             return Target::Deleted;
         };
-        if !row.is_active || lane.closing {
+        if !row.is_delivered_to() || lane.closing {
             return Target::Disabled;
         }
         let before = lane.endpoint();

@@ -48,6 +48,7 @@ pub(in crate::webhooks) struct Due {
     pub(in crate::webhooks) webhook: WebhookId,
     /// None where the webhook was deleted.
     pub(in crate::webhooks) tenant: Option<TenantId>,
+    /// Whether anything is delivered to it now.
     pub(in crate::webhooks) is_active: bool,
     /// When its first pending delivery that nobody holds is due.
     pub(in crate::webhooks) at: Option<Millis>,

@@ -41,7 +41,7 @@ pub(in crate::webhooks) enum Target<E> {
     /// Not read yet.
     Unknown,
     Ready(Rc<E>),
-    /// Disabled: what is pending stays pending, for when it is enabled again.
+    /// Disabled or paused: what is pending stays pending, for when it is delivered to again.
     Disabled,
     /// The secret does not open: a fault of our own, nothing is sent and nothing is lost.
     Sealed,

@@ -230,7 +230,7 @@ impl<E> Scheduler<E> {
         for due in due {
             match due.tenant {
                 Some(tenant) if due.is_active => self.expect(due.webhook, tenant, due.at, now),
-                // Disabled: it stays pending, for when the webhook is enabled again.
+                // Disabled or paused: it stays pending, for when the webhook is delivered to again.
                 Some(_) => {}
                 None => deleted.push(due.webhook),
             }

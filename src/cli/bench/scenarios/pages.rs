@@ -14,7 +14,8 @@ use tokio::time::Instant;
 
 use super::Found;
 use crate::{
-    admin::users::{self, Draft},
+    admin::users::{self, Draft, Linking},
+    audit::Origin,
     cli::bench::{
         Result, failed,
         figure::{Figure, Goal, Times},
@@ -128,7 +129,13 @@ fn pages(calls: i64, agent: &str) -> Vec<Page> {
 async fn sign_in(store: &Store, tenant: TenantId) -> Result<String> {
     let now = SystemClock.now();
     let draft = Draft::parse("owner@example.com", None, Role::Owner).map_err(failed)?;
-    let link = users::create(store, tenant, draft, SESSION_MS, now).await;
+    let linking = Linking {
+        good_for_ms: SESSION_MS,
+        mail: None,
+        by: &Origin::cli("bench"),
+        now,
+    };
+    let link = users::create(store, tenant, draft, linking).await;
     let user = link.map_err(failed)?.at("").id;
     let token = SESSION_SCHEME.generate();
     let session = session::Model {
