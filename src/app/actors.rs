@@ -5,12 +5,12 @@ use std::sync::Arc;
 use actix::{Arbiter, ArbiterHandle};
 use dikala_actors::{
     bridges::Bridges,
-    calls::{CallParts, CallRegistry, Calls, versions::Versions},
+    calls::{CallMeter, CallParts, CallRegistry, Calls, versions::Versions},
     events::{followers::Followers, outbox::Audience},
     functions::{self, FunctionsHandle},
     ledger::{self, LedgerHandle, LedgerParts},
     outbound::{Guard, Outbound, OutboundError},
-    runtime::clock::SharedClock,
+    runtime::{clock::SharedClock, lag::EventLoops},
     webhooks::{self, WebhooksHandle},
 };
 use dikala_entities::{Store, Vault};
@@ -27,6 +27,7 @@ const FUNCTION_THREADS: usize = 2;
 pub(crate) struct Actors {
     pub(crate) node: Node,
     pub(crate) arbiters: Vec<Arbiter>,
+    pub(crate) loops: EventLoops,
 }
 
 impl Actors {
@@ -68,7 +69,18 @@ impl Actors {
         if recovered > 0 {
             tracing::info!(calls = recovered, "took up unfinished calls");
         }
-        let arbiters = [vec![core, webhook_thread], call_threads, function_threads];
+        let threads = [
+            ("core", vec![core]),
+            ("webhooks", vec![webhook_thread]),
+            ("calls", call_threads),
+            ("functions", function_threads),
+        ];
+        let loops = EventLoops::default();
+        for (kind, arbiters) in &threads {
+            arbiters
+                .iter()
+                .for_each(|arbiter| loops.add(kind, arbiter.handle()));
+        }
         let Common {
             store,
             vault,
@@ -90,7 +102,11 @@ impl Actors {
         };
         Ok(Self {
             node,
-            arbiters: arbiters.into_iter().flatten().collect(),
+            arbiters: threads
+                .into_iter()
+                .flat_map(|(_, arbiters)| arbiters)
+                .collect(),
+            loops,
         })
     }
 
@@ -166,6 +182,7 @@ impl Common<'_> {
             ledger: ledger.clone(),
             functions: functions.clone(),
             bridges: Arc::clone(bridges),
+            meter: CallMeter::default(),
         };
         Calls::new(parts, handles(threads))
     }

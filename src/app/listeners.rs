@@ -2,6 +2,7 @@
 
 use std::{net::TcpListener, sync::Arc};
 
+use actix::Arbiter;
 use actix_cors::Cors;
 use actix_web::{
     App as WebApp,
@@ -9,19 +10,21 @@ use actix_web::{
     middleware::{Condition, from_fn},
     web::Data,
 };
+use dikala_actors::runtime::lag::EventLoops;
 use tokio::sync::watch;
 
 use crate::{
     api::context::Services,
-    bridge::{self, BridgeParts},
+    bridge::{self, AckMeter, BridgeParts},
     config::Settings,
     dashboard::{self, Kit},
     front::{self, Bounds, Door, Places, open_files_max},
-    http::middleware::request_scope,
+    http::{meter::HttpMeter, middleware::request_scope},
     node::Node,
     operator::{
         self, OperatorParts,
         health::{self, HealthParts},
+        metrics::{self, MetricsParts},
     },
     routes,
 };
@@ -34,7 +37,7 @@ const CORS_MAX_AGE_SECONDS: usize = 3_600;
 const OPERATOR_CONNECTIONS_MAX: usize = 256;
 const OPERATOR_CONNECTIONS_PER_ADDRESS_MAX: usize = 128;
 /// How long the operators' listener waits for its own requests, in seconds.
-const OPERATOR_SHUTDOWN_SECONDS: u64 = 2;
+const OPERATOR_SHUTDOWN_SECONDS: u64 = 1;
 
 /// Browsers of these origins may use the API.
 fn cors(origins: &[String]) -> Cors {
@@ -55,15 +58,24 @@ pub(super) struct Listeners {
     bridge: Data<BridgeParts>,
     health: Data<HealthParts>,
     operator: Data<OperatorParts>,
+    http: Data<HttpMeter>,
+    metrics: Data<MetricsParts>,
 }
 
 impl Listeners {
-    pub(super) fn new(settings: &Settings, node: &Node, stopping: &watch::Receiver<bool>) -> Self {
+    pub(super) fn new(
+        settings: &Settings,
+        node: &Node,
+        loops: &EventLoops,
+        stopping: &watch::Receiver<bool>,
+    ) -> Self {
+        let (http, acknowledged) = (HttpMeter::default(), AckMeter::default());
         Self {
             services: Data::new(Services::new(node, settings.api())),
             bridge: Data::new(BridgeParts {
                 node: node.clone(),
                 budgets: Arc::default(),
+                acknowledged: acknowledged.clone(),
                 stopping: stopping.clone(),
             }),
             health: Data::new(HealthParts {
@@ -72,7 +84,13 @@ impl Listeners {
             }),
             operator: Data::new(OperatorParts {
                 token: settings.operator.token(),
+            }),
+            http: Data::new(http.clone()),
+            metrics: Data::new(MetricsParts {
                 node: node.clone(),
+                loops: loops.clone(),
+                http,
+                acknowledged,
             }),
         }
     }
@@ -93,7 +111,9 @@ impl Listeners {
             shutdown_seconds: settings.http.shutdown_seconds.saturating_sub(2).max(1),
         };
         front::serve(door, socket, move || {
+            watch("http", &self.metrics);
             WebApp::new()
+                .app_data(self.http.clone())
                 .app_data(self.services.clone())
                 .app_data(self.services.http.clone())
                 .app_data(self.bridge.clone())
@@ -121,13 +141,23 @@ impl Listeners {
             shutdown_seconds: OPERATOR_SHUTDOWN_SECONDS,
         };
         front::serve(door, socket, move || {
+            watch("operators", &self.metrics);
             WebApp::new()
+                .app_data(self.http.clone())
+                .app_data(self.metrics.clone())
                 .app_data(self.operator.clone())
                 .app_data(self.health.clone())
                 .wrap(from_fn(operator::require_token))
                 .wrap(from_fn(request_scope))
-                .configure(operator::configure)
+                .configure(metrics::configure)
                 .configure(health::configure)
         })
+    }
+}
+
+/// Has the event loop of this thread, which serves requests, measured.
+fn watch(kind: &str, metrics: &MetricsParts) {
+    if let Some(arbiter) = Arbiter::try_current() {
+        metrics.loops.add(kind, arbiter);
     }
 }

@@ -4,11 +4,11 @@ pub mod health;
 pub mod metrics;
 
 use actix_web::{
-    Error, HttpRequest, HttpResponse,
+    Error, HttpRequest,
     body::MessageBody,
     dev::{ServiceRequest, ServiceResponse},
     http::header::{self, HeaderMap, HeaderValue},
-    middleware::{Next, from_fn},
+    middleware::Next,
     web,
 };
 use dikala_entities::Secret;
@@ -16,24 +16,13 @@ use subtle::ConstantTimeEq;
 
 use crate::{
     front::{is_loopback_host, is_same_origin},
-    http::{denied::Denied, error::ApiError, middleware::only_reads},
-    node::Node,
+    http::denied::Denied,
 };
 
-/// What the operators' pages read.
+/// Who may come to the operators' listener.
 #[derive(Clone, Debug)]
 pub struct OperatorParts {
     pub token: Option<Secret>,
-    pub node: Node,
-}
-
-/// Mounts `/metrics`.
-pub fn configure(cfg: &mut web::ServiceConfig) {
-    cfg.service(
-        web::resource("/metrics")
-            .wrap(from_fn(only_reads))
-            .to(show_metrics),
-    );
 }
 
 /// Lets only those in who have the operator token, where one is configured. Health is asked by machines that have none.
@@ -80,40 +69,4 @@ fn carries(request: &HttpRequest, token: &Secret) -> bool {
         .and_then(|value| value.to_str().ok())
         .and_then(|text| text.strip_prefix("Bearer "))
         .is_some_and(|given| given.as_bytes().ct_eq(token.expose().as_bytes()).into())
-}
-
-async fn show_metrics(parts: web::Data<OperatorParts>) -> Result<HttpResponse, ApiError> {
-    let mut scrape = metrics::Scrape::default();
-    scrape.actors();
-    scrape.batches(&[("credit_ledger", parts.node.ledger.stats())]);
-    scrape.gauge(
-        "dikala_calls_in_memory",
-        "Calls with an actor now",
-        one(parts.node.calls.in_memory()),
-    );
-    scrape.gauge(
-        "dikala_bridges_connected",
-        "Bridges with an open socket",
-        one(parts.node.bridges.connected_count()),
-    );
-    scrape.gauge(
-        "dikala_clock_stepped_milliseconds",
-        "By how much the wall clock was set since the start; instants follow it at the next start",
-        vec![(Vec::new(), parts.node.clock.stepped_ms())],
-    );
-    scrape.gauge(
-        "dikala_event_followers",
-        "Streams of events that are open",
-        one(parts.node.feed.followers()),
-    );
-    scrape.webhooks(&parts.node.webhooks.stats());
-    scrape.store(&parts.node.store).await?;
-    let text = scrape.encode().map_err(|_| ApiError::Internal)?;
-    Ok(HttpResponse::Ok()
-        .content_type("application/openmetrics-text; version=1.0.0; charset=utf-8")
-        .body(text))
-}
-
-fn one(value: usize) -> Vec<(Vec<(&'static str, String)>, i64)> {
-    vec![(Vec::new(), i64::try_from(value).unwrap_or(i64::MAX))]
 }

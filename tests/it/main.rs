@@ -25,6 +25,7 @@ mod hostile;
 mod hostile_bridge;
 mod kills;
 mod listen;
+mod metrics;
 mod newcomers;
 mod one_commit;
 mod overload;

@@ -164,12 +164,10 @@ impl Bridges {
         presence.map_or_else(Vec::new, |mut presence| presence.take_without_socket(most))
     }
 
-    /// Bridges with an open socket now.
-    pub fn connected_count(&self) -> usize {
-        self.present
-            .iter()
-            .filter(|presence| presence.is_connected())
-            .count()
+    /// Open sockets of all bridges.
+    pub fn sockets(&self) -> usize {
+        let present = self.present.iter();
+        present.map(|presence| presence.sockets()).sum()
     }
 
     /// Writes down the signs of life that changed since the last time, so that calls are billed rightly after a crash.

@@ -12,6 +12,7 @@ mod events;
 mod invoke;
 pub(crate) mod machine;
 pub mod messages;
+mod meter;
 mod open;
 mod owned;
 mod parts;
@@ -32,6 +33,7 @@ pub use self::{
     error::CallError,
     machine::Rules,
     messages::{Incoming, Input, InvokeFunction, Reply},
+    meter::CallMeter,
     parts::{CallParts, PlanConcurrency},
     registry::CallRegistry,
     router::Calls,

@@ -24,6 +24,7 @@ use super::{
     driver::CallDriver,
     error::{CallError, unavailable},
     messages::{Incoming, Input, InvokeFunction, Reply, Tell},
+    meter::CallMeter,
     open::{LookedUp, look_up},
     parts::CallParts,
     versions,
@@ -99,6 +100,11 @@ impl Calls {
     /// Which calls are in memory.
     pub(super) fn directory(&self) -> &Directory {
         &self.0.directory
+    }
+
+    /// What is counted of them.
+    pub fn meter(&self) -> &CallMeter {
+        &self.parts().meter
     }
 
     /// Calls in memory now, those included that were over a moment ago.
