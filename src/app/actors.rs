@@ -46,40 +46,25 @@ impl Actors {
             clock,
             name: Arc::from(settings.node.name.as_str()),
         };
-        let core = Arbiter::new();
-        let webhook_thread = Arbiter::new();
-        let call_threads: Vec<Arbiter> = (0..CALL_THREADS).map(|_| Arbiter::new()).collect();
-        let function_threads: Vec<Arbiter> =
-            (0..FUNCTION_THREADS).map(|_| Arbiter::new()).collect();
+        let threads = Threads::start();
         // Names are looked up on threads; webhooks, functions and registration have their own, so that names that take long
         // in one of them hold up none of the others.
-        let webhooks = common.webhooks(&webhook_thread, outbound()?);
+        let webhooks = common.webhooks(&threads.webhooks, outbound()?);
         let feed = Followers::default();
-        let ledger = common.ledger(&core, &webhooks, &feed);
+        let ledger = common.ledger(&threads.core, &webhooks, &feed);
         let functions = functions::start(
-            &handles(&function_threads),
+            &handles(&threads.functions),
             &outbound()?,
             &settings.functions(),
             Arc::clone(&common.clock),
         );
         let bridges = Arc::new(Bridges::new(Arc::clone(&common.clock)));
-        let calls = common.calls(&call_threads, &ledger, &functions, &bridges);
-        let (registry, recovered) = CallRegistry::start(&core.handle(), calls.clone()).await?;
+        let calls = common.calls(&threads.calls, &ledger, &functions, &bridges);
+        let (registry, recovered) =
+            CallRegistry::start(&threads.core.handle(), calls.clone()).await?;
         ledger.announce_credits_to(registry.clone().recipient());
         if recovered > 0 {
             tracing::info!(calls = recovered, "took up unfinished calls");
-        }
-        let threads = [
-            ("core", vec![core]),
-            ("webhooks", vec![webhook_thread]),
-            ("calls", call_threads),
-            ("functions", function_threads),
-        ];
-        let loops = EventLoops::default();
-        for (kind, arbiters) in &threads {
-            arbiters
-                .iter()
-                .for_each(|arbiter| loops.add(kind, arbiter.handle()));
         }
         let Common {
             store,
@@ -102,11 +87,8 @@ impl Actors {
         };
         Ok(Self {
             node,
-            arbiters: threads
-                .into_iter()
-                .flat_map(|(_, arbiters)| arbiters)
-                .collect(),
-            loops,
+            loops: threads.loops(),
+            arbiters: threads.into_arbiters(),
         })
     }
 
@@ -119,6 +101,44 @@ impl Actors {
             arbiter.stop();
         }
         self.node.store.close().await;
+    }
+}
+
+/// The threads that actors run on.
+struct Threads {
+    core: Arbiter,
+    webhooks: Arbiter,
+    calls: Vec<Arbiter>,
+    functions: Vec<Arbiter>,
+}
+
+impl Threads {
+    fn start() -> Self {
+        let several = |count| (0..count).map(|_| Arbiter::new()).collect();
+        Self {
+            core: Arbiter::new(),
+            webhooks: Arbiter::new(),
+            calls: several(CALL_THREADS),
+            functions: several(FUNCTION_THREADS),
+        }
+    }
+
+    fn loops(&self) -> EventLoops {
+        let loops = EventLoops::default();
+        loops.add("core", self.core.handle());
+        loops.add("webhooks", self.webhooks.handle());
+        for handle in handles(&self.calls) {
+            loops.add("calls", handle);
+        }
+        for handle in handles(&self.functions) {
+            loops.add("functions", handle);
+        }
+        loops
+    }
+
+    fn into_arbiters(self) -> Vec<Arbiter> {
+        let several = [vec![self.core, self.webhooks], self.calls, self.functions];
+        several.into_iter().flatten().collect()
     }
 }
 

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use dikala_actors::runtime::histogram::{ANSWER_US, Distribution, Histogram};
 
-use super::{lanes::Message, protocol::TYPES};
+use super::protocol::{Refusal, Request, TYPES};
 
 /// What is not understood has no type of its own.
 const INVALID: &str = "invalid";
@@ -24,7 +24,7 @@ pub struct Ticket {
 
 impl Ticket {
     /// For a message that was just read.
-    pub fn new(place: usize, message: &Message) -> Self {
+    pub fn new(place: usize, message: &Result<Request, Refusal>) -> Self {
         let kind = message
             .as_ref()
             .map_or(INVALID, |request| request.body.name());

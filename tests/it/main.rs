@@ -29,6 +29,7 @@ mod metrics;
 mod newcomers;
 mod one_commit;
 mod overload;
+mod prometheus;
 mod recovery;
 mod secrets;
 mod secrets_key;

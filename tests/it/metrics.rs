@@ -133,6 +133,7 @@ async fn series_do_not_grow_with_tenants_calls_and_paths(
     world.event("call.ended", &first).await;
     // What a first call leaves behind, and what happens on its own time, comes with the next one at the latest.
     everything(&world, &world.tenant, 1).await;
+    Scrape::of(&world.server.operator).await;
     let before = Scrape::of(&world.server.operator).await;
     assert!(
         before.names().len() < SERIES_MAX,
