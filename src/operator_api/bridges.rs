@@ -28,6 +28,7 @@ use crate::{
 };
 
 /// A bridge that is to be made.
+#[expect(dead_code, reason = "the description of what is read field by field")]
 #[derive(Clone, Debug, ToSchema)]
 #[schema(as = BridgeInput, example = json!({"name": "sip-1"}))]
 pub struct BridgeDraft {

@@ -44,6 +44,7 @@ pub struct Credits {
 }
 
 /// A booking.
+#[expect(dead_code, reason = "the description of what is read field by field")]
 #[derive(Clone, Debug, ToSchema)]
 #[schema(as = TransactionInput, example = json!({"minutes": 500, "type": "purchase", "reference": "invoice-2026-001"}))]
 pub struct Booking {

@@ -25,6 +25,7 @@ use crate::{
 };
 
 /// A key that is to be made.
+#[expect(dead_code, reason = "the description of what is read field by field")]
 #[derive(Clone, Debug, ToSchema)]
 #[schema(as = KeyInput, example = json!({"name": "production"}))]
 pub struct KeyDraft {

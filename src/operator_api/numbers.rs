@@ -40,6 +40,7 @@ pub struct NewNumber {
 }
 
 /// What can be changed of a number.
+#[expect(dead_code, reason = "the description of what is read field by field")]
 #[derive(Clone, Debug, ToSchema)]
 #[schema(rename_all = "camelCase", as = NumberUpdate, example = json!({"label": "Main line", "isActive": true}))]
 pub struct NumberChange {

@@ -26,6 +26,7 @@ use crate::{
 };
 
 /// Somebody who is to be made.
+#[expect(dead_code, reason = "the description of what is read field by field")]
 #[derive(Clone, Debug, ToSchema)]
 #[schema(as = UserInput, example = json!({"email": "sari@example.com", "name": "Sari", "role": "owner"}))]
 pub struct UserDraft {

@@ -178,6 +178,12 @@ impl Bridges {
             .count()
     }
 
+    /// Open sockets of all bridges.
+    pub fn sockets(&self) -> usize {
+        let present = self.present.iter();
+        present.map(|presence| presence.sockets()).sum()
+    }
+
     /// Writes down the signs of life that changed since the last time, so that calls are billed rightly after a crash.
     pub async fn store_last_seen(&self, store: &Store) -> Result<(), DbErr> {
         #[derive(Serialize)]

@@ -15,7 +15,10 @@ mod verify;
 mod tests;
 
 use std::{
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -31,7 +34,7 @@ pub use self::{
     actor::CreditLedger,
     credit::{CreditError, credit},
     statements::take_over,
-    verify::{Report, verify},
+    verify::{Report, verify, verify_open},
 };
 use self::{
     actor::Post,
@@ -221,6 +224,7 @@ pub struct LedgerHandle {
     shards: Arc<[Addr<CreditLedger>]>,
     credited: Arc<OnceLock<Recipient<TenantCredited>>>,
     stats: Arc<BatchStats>,
+    differences: Arc<AtomicUsize>,
     clock: SharedClock,
 }
 
@@ -238,6 +242,7 @@ pub fn start(arbiter: &ArbiterHandle, parts: &LedgerParts) -> LedgerHandle {
         shards,
         credited: Arc::default(),
         stats,
+        differences: Arc::default(),
         clock: Arc::clone(&parts.clock),
     }
 }
@@ -329,6 +334,16 @@ impl LedgerHandle {
             }
         }
         true
+    }
+
+    /// What the last look at the open books found wrong; 0 before the first one.
+    pub fn differences(&self) -> usize {
+        self.differences.load(Relaxed)
+    }
+
+    /// The open books were looked at.
+    pub fn looked_at(&self, differences: usize) {
+        self.differences.store(differences, Relaxed);
     }
 
     /// Sizes and times of the batches.

@@ -57,8 +57,6 @@ pub(in crate::webhooks) struct Due {
 /// How much there is of everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::webhooks) struct Counts {
-    pub(in crate::webhooks) lanes: usize,
     pub(in crate::webhooks) in_flight: usize,
     pub(in crate::webhooks) unrecorded: usize,
-    pub(in crate::webhooks) waiting: usize,
 }

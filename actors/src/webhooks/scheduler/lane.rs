@@ -14,7 +14,7 @@ use dikala_entities::{CallId, DeliveryId, Millis, TenantId};
 use crate::{
     events::outbox::Dispatch,
     runtime::circuit::{Admits, Circuit},
-    webhooks::retry::Verdict,
+    webhooks::{retry::Verdict, stats::LaneState},
 };
 
 /// Deliveries that wait in memory for one endpoint; the rest waits in the table.
@@ -119,6 +119,16 @@ impl<E> Lane<E> {
 
     pub(super) fn is_ready(&self) -> bool {
         matches!(self.target, Target::Ready(_))
+    }
+
+    pub(super) fn state(&self) -> LaneState {
+        match &self.target {
+            Target::Ready(_) if self.circuit.is_open() => LaneState::Open,
+            Target::Ready(_) => LaneState::Closed,
+            Target::Disabled | Target::Deleted => LaneState::Disabled,
+            Target::Sealed => LaneState::Sealed,
+            Target::Unknown => LaneState::Unread,
+        }
     }
 
     /// The webhook was read. What waits for one that cannot be delivered to is left to the table.

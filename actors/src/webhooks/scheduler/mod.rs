@@ -22,7 +22,7 @@ pub(super) use self::{
     effects::{Claim, Counts, Due, Effect, SchedulerLimits},
     lane::{Item, Lane, LaneLimits, Target},
 };
-use super::retry::Verdict;
+use super::{retry::Verdict, stats::Lanes};
 use crate::events::outbox::{DELIVERY_LEASE_MS, Dispatch};
 
 /// Deliveries that wait in memory, over all lanes.
@@ -305,17 +305,18 @@ impl<E> Scheduler<E> {
 
     pub(super) fn counts(&self) -> Counts {
         Counts {
-            lanes: self.lanes.len(),
             in_flight: self.slots.in_flight(),
             unrecorded: self.unrecorded,
-            waiting: self.waiting,
         }
     }
 
-    /// Lanes whose endpoint keeps failing. Goes through all of them.
-    pub(super) fn open_circuits(&self) -> usize {
-        let open = self.lanes.values().filter(|lane| lane.circuit.is_open());
-        open.count()
+    /// Lanes by state. Goes through all of them.
+    pub(super) fn lanes(&self) -> Lanes {
+        let mut lanes = Lanes::default();
+        for lane in self.lanes.values() {
+            lanes[lane.state() as usize] += 1;
+        }
+        lanes
     }
 
     /// The lane of a webhook; a new one asks for its webhook to be read.
