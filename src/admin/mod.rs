@@ -16,7 +16,7 @@ use dikala_entities::{MINUTES_MAX, Store, TenantId, is_blank, store::Transaction
 use sea_orm::{ConnectionTrait, DbErr, EntityTrait, QuerySelect, SqlErr};
 
 /// The longest name or label, in characters.
-const NAME_CHARS_MAX: usize = 120;
+pub const NAME_CHARS_MAX: usize = 120;
 
 /// Why an operator's request was not carried out; each is a sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -38,7 +38,7 @@ impl AdminError {
     }
 }
 
-/// A name or a label: trimmed, 1 to 120 characters.
+/// A name or a label: trimmed, and not too long.
 fn name(field: &str, text: &str) -> Result<String, AdminError> {
     let text = text.trim();
     let length = text.chars().count();

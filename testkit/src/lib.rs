@@ -4,7 +4,7 @@
 //! - [`StoreKind`] is what a test runs on; [`StoreKind::open`] gives it a migrated store of its own, [`StoreKind::place`] the
 //!   URL of one that a program is to open. [`both`] opens one of each. What a test made goes away with what it was given.
 //! - [`Receiver`] is a customer's server that answers as well or as badly as [`Answer`] says, and remembers what came.
-//! - [`webhook`] is a row to begin with.
+//! - [`rows`] are rows to begin with.
 //! - [`eventually`] waits for a condition. No test sleeps and hopes.
 //!
 //! PostgreSQL is started once per test process, from the programs that are installed. Without them its tests are skipped, or
@@ -17,7 +17,7 @@ mod folder;
 mod place;
 pub mod postgres;
 mod receiver;
-mod rows;
+pub mod rows;
 mod schema;
 mod stores;
 mod wait;
@@ -26,6 +26,5 @@ pub use folder::folder;
 pub use place::{Place, StoreKind};
 pub use postgres::free_port;
 pub use receiver::{Answer, Event, Received, Receiver, signature};
-pub use rows::webhook;
 pub use stores::{Keep, both, durable, postgres, sqlite};
 pub use wait::{PATIENCE, eventually, within};
