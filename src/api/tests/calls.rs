@@ -3,7 +3,6 @@
 use dikala_actors::{bridges::CommandKind, runtime::clock::Clock};
 use dikala_entities::{AgentId, CallId, CallStatus, HangupReason, PhoneNumberId, transcript};
 use dikala_testkit::rows;
-use sea_orm::EntityTrait;
 use serde_json::{Value, json};
 
 use super::prelude::*;

@@ -3,7 +3,6 @@
 use dikala_actors::runtime::clock::Clock;
 use dikala_entities::{TransactionId, TransactionType, credit_account, credit_transaction};
 use dikala_testkit::rows;
-use sea_orm::EntityTrait;
 use serde_json::json;
 
 use super::prelude::*;

@@ -6,7 +6,7 @@ use actix_web::http::Method;
 use dikala_actors::runtime::clock::Clock;
 use dikala_entities::{CallId, CallStatus, EventKind, agent, call, event};
 use dikala_testkit::rows;
-use sea_orm::{ConnectionTrait, DbBackend, EntityTrait, IdenStatic, Iterable, Statement};
+use sea_orm::{ConnectionTrait, DbBackend, IdenStatic, Iterable, Statement};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},

@@ -8,7 +8,6 @@ use dikala_entities::{
     webhook::{self, NewWebhook},
 };
 use dikala_testkit::rows;
-use sea_orm::{ActiveModelTrait, EntityTrait};
 use serde_json::json;
 
 use super::world::{FUNCTION_SECRET, WEBHOOK_SECRET, write_delivery};
