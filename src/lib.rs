@@ -15,6 +15,7 @@ mod config;
 mod dashboard;
 mod front;
 mod http;
+mod mails;
 mod maintenance;
 mod node;
 mod openapi;

@@ -34,6 +34,8 @@ pub enum Place {
     PreviousWebhookSecret,
     /// `sessions.note`, for minutes: it is not sealed again with the next key.
     SessionNote,
+    /// `mails.link`
+    MailLink,
 }
 
 impl Place {
@@ -44,6 +46,7 @@ impl Place {
             Self::WebhookSecret => ("webhooks", "secret"),
             Self::PreviousWebhookSecret => ("webhooks", "previous_secret"),
             Self::SessionNote => ("sessions", "note"),
+            Self::MailLink => ("mails", "link"),
         }
     }
 

@@ -1,33 +1,33 @@
 //! The operators' work on a real store.
 
 use dikala_entities::{
-    API_KEY_SCHEME, Actor, BRIDGE_TOKEN_SCHEME, Millis, Plan, Store, TenantId, Vault, audit,
+    API_KEY_SCHEME, Actor, BRIDGE_TOKEN_SCHEME, Millis, Plan, Role, Store, TenantId, Vault, audit,
     credit_account,
 };
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, sea_query::Expr};
 
 use super::{
     AdminError, bridges, keys, numbers, parse_id,
-    secrets::{self, Rotation},
     tenants::{self, Changes, TenantView},
+    users::{self, Draft, Linking},
 };
 use crate::audit::Origin;
 
-fn by() -> Origin {
+pub(super) fn by() -> Origin {
     Origin::cli("main")
 }
 
-const NOW: Millis = Millis::from_i64(1_768_447_800_000);
+pub(super) const NOW: Millis = Millis::from_i64(1_768_447_800_000);
 
-struct Bench {
-    store: Store,
-    vault: Vault,
+pub(super) struct Bench {
+    pub(super) store: Store,
+    pub(super) vault: Vault,
     // Last: the file goes after the connections to it.
     _folder: tempfile::TempDir,
 }
 
 impl Bench {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let url = format!("sqlite://{}", folder.path().join("dikala.db").display());
         let store = Store::connect(&url).await.expect("connects");
@@ -352,48 +352,66 @@ async fn what_is_not_there_is_not_found() {
     ));
 }
 
-#[actix_web::test]
-async fn a_rotation_that_was_cut_short_is_finished_by_the_next() {
-    let bench = Bench::new().await;
-    let old_key = Vault::generate_key();
-    let old = Vault::from_base64(&old_key).expect("a key");
-    let both = bench.vault.clone().with_older(&old_key).expect("a key");
-    let lost = Vault::from_base64(&Vault::generate_key()).expect("a key");
-    let mut made = Vec::new();
-    for (name, vault) in [("Done", &bench.vault), ("Not yet", &old), ("Lost", &lost)] {
-        let changes = Changes {
-            name: Some(name.to_owned()),
-            ..Changes::default()
-        };
-        let tenant = tenants::create(&bench.store, vault, changes, &by(), NOW).await;
-        made.push(tenant.expect("is made").id);
-    }
-    let secret = async |vault: &Vault, id| {
-        let secret = tenants::function_secret(&bench.store, vault, id, &by(), NOW).await;
-        secret.expect("opens").expose().to_owned()
-    };
-    let before = secret(&old, made[1]).await;
-    let rotated = secrets::rotate(&bench.store, &both).await.expect("rotates");
-    let expected = Rotation {
-        sealed: 1,
-        current: 1,
-        unreadable: 1,
-        named: vec![made[2].to_string()],
-    };
-    assert_eq!(rotated, expected);
-    assert_eq!(secret(&bench.vault, made[1]).await, before);
-    let again = secrets::rotate(&bench.store, &both).await.expect("rotates");
-    assert_eq!((again.sealed, again.current), (0, 2));
-    assert!(
-        !secret(&lost, made[2]).await.is_empty(),
-        "it is left as it was"
-    );
-}
-
 /// What every change by an operator leaves, newest last.
-async fn entries(bench: &Bench) -> Vec<audit::Model> {
+pub(super) async fn entries(bench: &Bench) -> Vec<audit::Model> {
     let found = audit::Entity::find().order_by_asc(audit::Column::Id);
     found.all(bench.store.reader()).await.expect("reads")
+}
+
+#[actix_web::test]
+async fn changes_of_people_leave_entries_without_links() {
+    let bench = Bench::new().await;
+    let store = &bench.store;
+    let tenant = bench.tenant("Toko").await.id;
+    let linking = Linking {
+        good_for_ms: users::LINK_MS,
+        mail: None,
+        by: &by(),
+        now: NOW,
+    };
+    let mut made = Vec::new();
+    for (email, name) in [("sari@toko.example", "Sari"), ("budi@toko.example", "Budi")] {
+        let draft = Draft::parse(email, Some(name), Role::Owner).expect("a draft");
+        let linked = users::create(store, tenant, draft.clone(), linking).await;
+        made.push(linked.expect("is made").at("").id);
+        refusal(users::create(store, tenant, draft, linking).await);
+    }
+    let [sari, budi] = made[..] else {
+        panic!("two people");
+    };
+    let link = users::link(store, sari, linking).await.expect("is made");
+    for _ in 0..2 {
+        users::change_role(store, tenant, budi, Role::Viewer, &by(), NOW)
+            .await
+            .expect("is changed");
+    }
+    refusal(users::remove_member(store, tenant, sari, &by(), NOW).await);
+    users::remove_member(store, tenant, budi, &by(), NOW)
+        .await
+        .expect("is removed");
+    users::remove(store, sari, &by(), NOW)
+        .await
+        .expect("is removed");
+    assert!(is_not_found(users::remove(store, sari, &by(), NOW).await));
+    let entries = entries(&bench).await;
+    let told = entries.iter().skip(1);
+    let told: Vec<String> = told
+        .map(|entry| format!("{} {} {}", entry.action, entry.target, entry.detail))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            format!("user.create {sari} Sari, owner"),
+            format!("user.create {budi} Budi, owner"),
+            format!("user.link {sari} Sari"),
+            format!("user.role {budi} Budi, role=viewer"),
+            format!("user.remove {budi} Budi"),
+            format!("user.remove {sari} Sari"),
+        ]
+    );
+    let token = link.at("").url;
+    let token = token.rsplit('/').next().expect("a token");
+    assert!(!format!("{entries:?}").contains(token));
 }
 
 #[actix_web::test]

@@ -18,6 +18,7 @@ use crate::{
     dashboard::{self, Kit},
     front::{self, Bounds, Door, Places, open_files_max},
     http::middleware::request_scope,
+    mails::MailStats,
     node::Node,
     operator::{
         self, OperatorParts,
@@ -58,7 +59,12 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    pub(super) fn new(settings: &Settings, node: &Node, stopping: &watch::Receiver<bool>) -> Self {
+    pub(super) fn new(
+        settings: &Settings,
+        node: &Node,
+        mails: Option<Arc<MailStats>>,
+        stopping: &watch::Receiver<bool>,
+    ) -> Self {
         Self {
             services: Data::new(Services::new(node, settings.api())),
             bridge: Data::new(BridgeParts {
@@ -73,6 +79,7 @@ impl Listeners {
             operator: Data::new(OperatorParts {
                 token: settings.operator.token(),
                 node: node.clone(),
+                mails,
             }),
         }
     }

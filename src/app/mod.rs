@@ -36,7 +36,9 @@ use self::{
 use crate::{
     config::{ConfigError, Settings},
     front::open_files_max,
+    mails::{Mailer, Relay, RelayError},
     maintenance,
+    node::Node,
 };
 
 /// Files that the process needs: those of the database, listeners and threads, and some connections. With fewer it would start
@@ -79,6 +81,8 @@ pub enum StartError {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Outbound(#[from] OutboundError),
+    #[error(transparent)]
+    Mails(#[from] RelayError),
     #[error(
         "this process may have {0} files open, and needs {OPEN_FILES_MIN}; raise the hard limit (`ulimit -Hn`, LimitNOFILE= of \
          systemd, ulimits of a container)"
@@ -98,6 +102,8 @@ pub struct App {
     shutdown: Duration,
     actors: Actors,
     sweeping: rt::task::JoinHandle<()>,
+    /// None where no mails are sent.
+    mailing: Option<rt::task::JoinHandle<()>>,
     _reserved: Reservation,
 }
 
@@ -136,7 +142,14 @@ impl App {
             settings.retention.clone(),
         );
         let sweeping = rt::spawn(sweeping);
-        let listeners = Listeners::new(settings, &actors.node, &is_stopping);
+        let base = settings.http.base(addresses.0);
+        let (mails, mailing) = mailer(settings, &actors.node, base)?
+            .map(|mailer| {
+                let stats = Arc::clone(&mailer.stats);
+                (stats, rt::spawn(mailer.run(is_stopping.clone())))
+            })
+            .unzip();
+        let listeners = Listeners::new(settings, &actors.node, mails, &is_stopping);
         let public_server = listeners
             .clone()
             .serve_public(public, settings)
@@ -162,6 +175,7 @@ impl App {
             shutdown: Duration::from_secs(settings.http.shutdown_seconds),
             actors,
             sweeping,
+            mailing,
             _reserved: reserved,
         })
     }
@@ -198,13 +212,35 @@ impl App {
                 }
                 let _ = serving.await;
             };
-            tokio::join!(listeners, self.actors.node.webhooks.drain(self.shutdown));
+            let mailing = async {
+                if let Some(mailing) = self.mailing {
+                    let _ = mailing.await;
+                }
+            };
+            let deliveries = self.actors.node.webhooks.drain(self.shutdown);
+            tokio::join!(listeners, deliveries, mailing);
             self.actors.stop().await;
         };
         if tokio::time::timeout(self.shutdown, drain).await.is_err() {
             tracing::warn!("not everything finished in time; the rest goes on at the next start");
         }
     }
+}
+
+/// Who sends mails, where there is a server for them.
+fn mailer(settings: &Settings, node: &Node, base: String) -> Result<Option<Mailer>, RelayError> {
+    let Some(server) = settings.mail() else {
+        return Ok(None);
+    };
+    let relay = Relay::new(&server, settings.extra_ca_file(), &base)?;
+    Ok(Some(Mailer {
+        store: node.store.clone(),
+        clock: Arc::clone(&node.clock),
+        vault: node.vault.clone(),
+        relay,
+        base,
+        stats: Arc::default(),
+    }))
 }
 
 fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, StartError> {

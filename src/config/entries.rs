@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt};
 
 use config::{Config, Value, ValueKind};
 
-use super::mask::{MASK, without_passwords};
+use super::mask::{MASK, without_passwords, without_user};
 
 /// Keys whose values are never shown.
 const SECRET_KEYS: &[&str] = &["secrets.key", "secrets.old_keys", "operator.token"];
@@ -48,6 +48,9 @@ impl Entry {
             String::new()
         } else if SECRET_KEYS.contains(&self.key.as_str()) {
             MASK.to_owned()
+        } else if self.key == "mail.url" {
+            // Where a password is a token, providers take it for the user as well.
+            without_passwords(&without_user(&text))
         } else {
             without_passwords(&text)
         }

@@ -16,6 +16,7 @@ use url::Url;
 use super::{
     ConfigError, Layers, LogLevel,
     checks::{check, parse_net},
+    mail::{self, MailServer},
 };
 use crate::{
     api::context::{ApiSettings, UNREAD},
@@ -32,6 +33,8 @@ pub struct Settings {
     pub node: NodeKeys,
     #[serde(default)]
     secrets: Secrets,
+    #[serde(default)]
+    mail: Mail,
     outbound: OutboundSettings,
     webhooks: Webhooks,
     functions: Functions,
@@ -134,6 +137,20 @@ struct Secrets {
 impl std::fmt::Debug for Secrets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Secrets(…)")
+    }
+}
+
+#[derive(Clone, Default, Deserialize)]
+struct Mail {
+    #[serde(default)]
+    url: Option<String>,
+    #[serde(default)]
+    from: Option<String>,
+}
+
+impl std::fmt::Debug for Mail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Mail(…)")
     }
 }
 
@@ -258,6 +275,13 @@ impl Settings {
     /// Whether keys are configured that only open.
     pub fn has_old_keys(&self) -> bool {
         !self.secrets.old_keys.is_empty()
+    }
+
+    /// The server that takes mails, where there is one; checked when the settings were read.
+    pub fn mail(&self) -> Option<MailServer> {
+        let url = mail::url(self.mail.url.as_deref()?).ok()?;
+        let from = mail::sender(self.mail.from.as_deref()?).ok()?;
+        Some(MailServer { url, from })
     }
 
     /// What tenants' addresses may look like.
@@ -429,6 +453,14 @@ mod tests {
             ("DATABASE__URL", "mysql://h/d", "postgres://"),
             ("DATABASE__URL", "sqlite://", "no file"),
             ("DATABASE__URL", "postgres://me:a/b@h/d", "%2F"),
+            ("MAIL__URL", "mail.example.com", "smtps://user:password"),
+            ("MAIL__URL", "https://mail.example.com", "smtp://"),
+            ("MAIL__URL", "smtp://", "host"),
+            ("MAIL__URL", "smtp://m.example/path", "such as"),
+            ("MAIL__URL", "smtp://me@m.example", "both user and"),
+            ("MAIL__URL", "smtp://m.example", "mail.from is not set"),
+            ("MAIL__FROM", "nobody", "an e-mail address"),
+            ("MAIL__FROM", "me@m.example", "mail.url is not set"),
             ("NODE__NAME", "", "must be set"),
             ("NODE__NAME", "two\nlines", "control"),
             ("LOG__FORMAT", "xml", "json"),

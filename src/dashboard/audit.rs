@@ -129,7 +129,7 @@ pub async fn show(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
             (empty(&visit.t("audit-none"), &visit.t("audit-none-words"), html! {}))
         } @else {
             (entry_table(&visit, &rows, &names))
-            p { a href=(file) download { (visit.t("audit-csv")) } }
+            p.way { a href=(file) download { (visit.t("audit-csv")) } }
         }
         (paging(&visit, newer.as_deref(), older.as_deref()))
     };
@@ -173,7 +173,7 @@ fn filter(visit: &Visit, filled: &Filled, names: &BTreeMap<Actor, String>) -> Ma
         Field::date("from", visit.t("audit-from")),
         Field::date("to", visit.t("audit-to")),
     ];
-    let choices = choices.map(Field::optional);
+    let choices = choices.map(Field::filter);
     html! {
         details.filters open[is_open] {
             summary { (visit.t("audit-filter")) }
@@ -189,11 +189,11 @@ fn filter(visit: &Visit, filled: &Filled, names: &BTreeMap<Actor, String>) -> Ma
     }
 }
 
-/// Bridges belong to the service; no tenant has entries of them.
+/// Bridges and the key of the secrets belong to the service; no tenant has entries of them.
 const fn is_tenants(action: AuditAction) -> bool {
     !matches!(
         action,
-        AuditAction::BridgeCreate | AuditAction::BridgeRevoke
+        AuditAction::BridgeCreate | AuditAction::BridgeRevoke | AuditAction::SecretsRotate
     )
 }
 
@@ -276,6 +276,13 @@ fn said(visit: &Visit, action: AuditAction) -> String {
         AuditAction::NumberDelete => "audit-number-delete",
         AuditAction::KeyCreate => "audit-key-create",
         AuditAction::KeyRevoke => "audit-key-revoke",
+        AuditAction::UserCreate => "audit-user-create",
+        AuditAction::UserRole => "audit-user-role",
+        AuditAction::UserRemove => "audit-user-remove",
+        AuditAction::UserLink => "audit-user-link",
+        AuditAction::UserPassword => "audit-user-password",
+        AuditAction::UserSignIn => "audit-user-sign-in",
+        AuditAction::UserSignOutEverywhere => "audit-user-sign-out-everywhere",
         AuditAction::FunctionSecretShow => "audit-function-secret-show",
         AuditAction::FunctionSecretRotate => "audit-function-secret-rotate",
         AuditAction::CreditAdd => "audit-credit-add",
@@ -285,6 +292,7 @@ fn said(visit: &Visit, action: AuditAction) -> String {
         AuditAction::TenantResume => "audit-tenant-resume",
         AuditAction::BridgeCreate => "audit-bridge-create",
         AuditAction::BridgeRevoke => "audit-bridge-revoke",
+        AuditAction::SecretsRotate => "audit-secrets-rotate",
     })
 }
 

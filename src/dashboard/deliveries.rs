@@ -248,7 +248,7 @@ fn attempts(visit: &Visit, attempts: &[attempt::Model]) -> Markup {
         vec![
             html! { (visit.number(attempt.number)) ": " (visit.time(attempt.started_at)) },
             outcome(visit, attempt),
-            html! { (visit.number(attempt.duration_ms)) " ms" },
+            html! { (visit.tn("calls-milliseconds", &[("ms", attempt.duration_ms.into())])) },
             answer(visit, attempt),
         ]
     };

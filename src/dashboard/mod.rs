@@ -67,6 +67,7 @@ mod link;
 mod live;
 mod members;
 mod numbers;
+mod packed;
 mod password;
 mod pretty;
 mod prove;

@@ -9,7 +9,7 @@ use sea_orm::{ColumnTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 
 use super::{
     agents,
-    components::{self, Field, Tone, back, badge, empty, notice, paging, post, submit, table},
+    components::{self, Field, Tone, badge, empty, notice, paging, post, submit, table},
     form::{self, Fields, Filled, Shape, Typed},
     layout,
     view::Visit,
@@ -28,10 +28,6 @@ const FIELDS: &Fields = &[("agentId", Shape::Optional)];
 const PAGE: usize = 15;
 /// Agents to choose from beside each number, the newest: a page stays small. The page of a number has all.
 const CHOICES_MAX: u64 = 8;
-
-fn path_of(id: PhoneNumberId) -> String {
-    format!("{PATH}/{id}/assign-agent")
-}
 
 /// An agent that can be chosen.
 #[derive(Clone, Debug)]
@@ -103,7 +99,7 @@ pub async fn list(visit: Visit, query: Query) -> Result<HttpResponse, ApiError> 
         @if choices.is_empty() && !numbers.is_empty() {
             (notice(Tone::Warning, html! {
                 p { (visit.t("numbers-no-agents")) }
-                @if visit.is_owner() { p { a href="/dashboard/agents/new" { (visit.t("agents-make")) } } }
+                @if visit.is_owner() { p.way { a href="/dashboard/agents/new" { (visit.t("agents-make")) } } }
             }))
         }
         @if numbers.is_empty() {
@@ -171,7 +167,7 @@ fn agent_cell(
     let mut choices = choices.clone();
     choices.extend(present.map(|(id, agent)| (id, agent.clone())));
     html! {
-        (post(visit, &path_of(number.id), html! {
+        (post(visit, &agents::assign_path(number.id), html! {
             div.row {
                 select name="agentId" aria-label=(visit.tn("numbers-agent-of", &[("number", did.into())])) {
                     @for (value, name) in options(visit, &choices) {
@@ -183,7 +179,7 @@ fn agent_cell(
                 }
             }
         }))
-        @if !are_all { a href=(path_of(number.id)) { (visit.t("numbers-all-agents")) } }
+        @if !are_all { a href=(agents::assign_path(number.id)) { (visit.t("numbers-all-agents")) } }
     }
 }
 
@@ -233,8 +229,7 @@ async fn all_agents(
     let choices = options(visit, &newest(visit, AGENTS_MAX).await?);
     let field = Field::select("agentId", visit.t("numbers-agent"), choices);
     Ok(html! {
-        (back(PATH, &visit.t("numbers-title")))
-        (post(visit, &path_of(number.id), html! {
+        (post(visit, &agents::assign_path(number.id), html! {
             (components::fields(visit, filled, &[field]))
             (submit(&visit.t("page-save")))
         }))

@@ -1,4 +1,4 @@
-//! What people leave behind who use the dashboard: links, sessions and failures whose time is over.
+//! What people leave behind who use the dashboard: links, sessions, failures and mails whose time is over.
 
 use dikala_entities::{Millis, Store};
 use sea_orm::{ConnectionTrait, DbErr};
@@ -6,10 +6,11 @@ use sea_orm::{ConnectionTrait, DbErr};
 use super::{PAUSE, ids, statement};
 
 /// Table, the column of its key, and the column that says when a row's time is over.
-const TABLES: [(&str, &str, &str); 3] = [
+const TABLES: [(&str, &str, &str); 4] = [
     ("login_links", "hash", "expires_at"),
     ("sessions", "hash", "ends_at"),
     ("sign_in_failures", "subject", "ends_at"),
+    ("mails", "id", "ends_at"),
 ];
 
 /// Removes what is over, in small batches. Returns how many rows went.

@@ -197,6 +197,18 @@ impl Scrape {
         );
     }
 
+    /// What became of mails.
+    pub fn mails(&mut self, outcomes: &[(&'static str, u64)]) {
+        let of = |(outcome, count): &(&str, u64)| {
+            (vec![("outcome", (*outcome).to_owned())], signed(*count))
+        };
+        self.counter(
+            "dikala_mails",
+            "Tries to send a mail by what came of them",
+            outcomes.iter().map(of).collect(),
+        );
+    }
+
     /// What only the store knows: running calls by state and deliveries that wait. Both are read from indexes that hold only
     /// those, and no further than [`COUNTED_MAX`]. The orders are those indexes' own, which makes both databases walk them.
     pub async fn store(&mut self, store: &Store) -> Result<(), DbErr> {

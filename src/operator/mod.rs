@@ -3,6 +3,8 @@
 pub mod health;
 pub mod metrics;
 
+use std::sync::Arc;
+
 use actix_web::{
     Error, HttpRequest, HttpResponse,
     body::MessageBody,
@@ -17,6 +19,7 @@ use subtle::ConstantTimeEq;
 use crate::{
     front::{is_loopback_host, is_same_origin},
     http::{denied::Denied, error::ApiError, middleware::only_reads},
+    mails::MailStats,
     node::Node,
 };
 
@@ -25,6 +28,8 @@ use crate::{
 pub struct OperatorParts {
     pub token: Option<Secret>,
     pub node: Node,
+    /// None where no mails are sent.
+    pub mails: Option<Arc<MailStats>>,
 }
 
 /// Mounts `/metrics`.
@@ -107,6 +112,9 @@ async fn show_metrics(parts: web::Data<OperatorParts>) -> Result<HttpResponse, A
         one(parts.node.feed.followers()),
     );
     scrape.webhooks(&parts.node.webhooks.stats());
+    if let Some(mails) = &parts.mails {
+        scrape.mails(&mails.outcomes());
+    }
     scrape.store(&parts.node.store).await?;
     let text = scrape.encode().map_err(|_| ApiError::Internal)?;
     Ok(HttpResponse::Ok()

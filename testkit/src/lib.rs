@@ -4,6 +4,7 @@
 //! - [`StoreKind`] is what a test runs on; [`StoreKind::open`] gives it a migrated store of its own, [`StoreKind::place`] the
 //!   URL of one that a program is to open. [`both`] opens one of each. What a test made goes away with what it was given.
 //! - [`Receiver`] is a customer's server that answers as well or as badly as [`Answer`] says, and remembers what came.
+//! - [`Postbox`] is an operator's mail server that behaves as well or as badly as [`Post`] says, and keeps what it took.
 //! - [`rows`] are rows to begin with.
 //! - [`eventually`] waits for a condition. No test sleeps and hopes.
 //!
@@ -13,8 +14,10 @@
 #![warn(unreachable_pub)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+pub mod certificate;
 mod folder;
 mod place;
+mod postbox;
 pub mod postgres;
 mod receiver;
 pub mod rows;
@@ -24,6 +27,7 @@ mod wait;
 
 pub use folder::folder;
 pub use place::{Place, StoreKind};
+pub use postbox::{Encryption, Letter, Post, Postbox};
 pub use postgres::free_port;
 pub use receiver::{Answer, Event, Received, Receiver, signature};
 pub use stores::{Keep, both, durable, postgres, sqlite};

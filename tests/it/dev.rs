@@ -114,6 +114,18 @@ async fn calls(api: &Rest) -> Vec<Value> {
     page["calls"].as_array().unwrap().clone()
 }
 
+/// The receiver is somewhere else at each start.
+async fn assert_calls_ask_where_the_function_is(api: &Rest, agents: &Value) {
+    let agent = agents["agents"][0]["id"].as_str().unwrap();
+    let functions = api.get(&format!("/agents/{agent}/functions")).await;
+    let versions = api.get(&format!("/agents/{agent}/versions")).await;
+    let newest = versions.expect(200)["versions"].as_array().unwrap().clone();
+    assert_eq!(
+        newest.last().unwrap()["functions"][0]["endpoint"],
+        functions.expect(200)["functions"][0]["endpoint"]
+    );
+}
+
 #[actix_web::test]
 async fn dev_works_at_once_and_is_the_same_the_second_time() {
     let data = tempfile::tempdir().unwrap();
@@ -133,6 +145,7 @@ async fn dev_works_at_once_and_is_the_same_the_second_time() {
         "{numbers}"
     );
     assert!(api.get("/webhooks").await.expect(200)["webhooks"][0]["url"].is_string());
+    assert_calls_ask_where_the_function_is(&api, &agents).await;
     let first = within(
         Duration::from_secs(120),
         "a simulated call to end",
@@ -159,6 +172,7 @@ async fn dev_works_at_once_and_is_the_same_the_second_time() {
     );
     let kept = api.get("/agents").await.expect(200);
     assert_eq!(kept, agents);
+    assert_calls_ask_where_the_function_is(&api, &kept).await;
     assert_eq!(again.stop().await, Some(0));
 }
 

@@ -10,6 +10,7 @@ mod erasing;
 mod error;
 mod events;
 mod invoke;
+mod look_up;
 pub(crate) mod machine;
 pub mod messages;
 mod open;

@@ -203,6 +203,15 @@ words! {
         Day = "day",
     }
 
+    /// What somebody is told by mail.
+    MailKind {
+        /// The one-time link of who was invited to the dashboard.
+        Invitation = "invitation",
+        CreditsLow = "credits.low",
+        /// The service switched a webhook off.
+        WebhookDisabled = "webhook.disabled",
+    }
+
     /// What somebody did that is kept in the audit.
     AuditAction {
         AgentCreate = "agent.create",
@@ -226,6 +235,13 @@ words! {
         NumberDelete = "number.delete",
         KeyCreate = "key.create",
         KeyRevoke = "key.revoke",
+        UserCreate = "user.create",
+        UserRole = "user.role",
+        UserRemove = "user.remove",
+        UserLink = "user.link",
+        UserPassword = "user.password",
+        UserSignIn = "user.sign_in",
+        UserSignOutEverywhere = "user.sign_out_everywhere",
         FunctionSecretShow = "function_secret.show",
         FunctionSecretRotate = "function_secret.rotate",
         CreditAdd = "credit.add",
@@ -235,6 +251,7 @@ words! {
         TenantResume = "tenant.resume",
         BridgeCreate = "bridge.create",
         BridgeRevoke = "bridge.revoke",
+        SecretsRotate = "secrets.rotate",
     }
 
     /// The HTTP method of a function's endpoint.

@@ -23,12 +23,13 @@ pub use credentials::{
 pub use email::{Email, EmailError};
 pub use enums::{
     AttemptOutcome, AuditAction, CallStatus, DeliveryStatus, EventKind, FunctionMethod,
-    HangupInitiator, HangupReason, Interval, Plan, Role, Speaker, TransactionType, UnknownValue,
-    VoiceId,
+    HangupInitiator, HangupReason, Interval, MailKind, Plan, Role, Speaker, TransactionType,
+    UnknownValue, VoiceId,
 };
 pub use ids::{
     AgentId, ApiKeyId, AuditId, BridgeId, CallId, CommandId, DeliveryId, EventId, FunctionId,
-    IdError, PhoneNumberId, RecoveryId, RequestId, TenantId, TransactionId, UserId, WebhookId,
+    IdError, MailId, PhoneNumberId, RecoveryId, RequestId, TenantId, TransactionId, UserId,
+    WebhookId,
 };
 pub use instant::{Millis, MillisError};
 pub use minutes::{MINUTES_MAX, Minutes, MinutesError};

@@ -2,7 +2,7 @@
 
 use std::{fs, net::SocketAddr, path::Path, sync::Arc};
 
-use dikala_actors::{ledger, runtime::clock::SystemClock};
+use dikala_actors::{calls::versions, ledger, runtime::clock::SystemClock};
 use dikala_entities::{
     API_KEY_SCHEME, AgentId, EventKind, FunctionId, FunctionMethod, Language, Millis, OutboundUrl,
     PhoneNumber, PhoneNumberId, Plan, Role, Secret, Store, TenantId, TransactionType, UrlPolicy,
@@ -75,7 +75,7 @@ impl Demo {
                 demo
             }
         };
-        demo.point_at(store, receiver)
+        demo.point_at(store, receiver, now)
             .await
             .map_err(|error| CliError::Failed(error.to_string()))?;
         Ok(demo)
@@ -99,14 +99,25 @@ impl Demo {
             .one(store.reader())
             .await
             .map_err(database)?;
+        let linking = users::Linking {
+            good_for_ms: users::LINK_MS,
+            mail: None,
+            by: &by(),
+            now,
+        };
         let linked = match owner {
-            Some(owner) => users::link(store, owner.id, users::LINK_MS, now).await?,
-            None => users::create(store, key.tenant_id, draft, users::LINK_MS, now).await?,
+            Some(owner) => users::link(store, owner.id, linking).await?,
+            None => users::create(store, key.tenant_id, draft, linking).await?,
         };
         Ok(linked.at(base))
     }
 
-    async fn point_at(&self, store: &Store, receiver: SocketAddr) -> Result<(), sea_orm::DbErr> {
+    async fn point_at(
+        &self,
+        store: &Store,
+        receiver: SocketAddr,
+        now: Millis,
+    ) -> Result<(), sea_orm::DbErr> {
         let txn = store.begin().await?;
         for id in &self.webhooks {
             if let Some(webhook) = webhook::Entity::find_by_id(*id).one(&txn).await? {
@@ -117,9 +128,14 @@ impl Demo {
         }
         for id in &self.functions {
             if let Some(function) = function::Entity::find_by_id(*id).one(&txn).await? {
+                let agent = function.agent_id;
                 let mut function = function.into_active_model();
                 function.endpoint = Set(url(receiver, "orders/check"));
                 function.update(&txn).await?;
+                // Calls ask what the version of their agent says.
+                if let Some(agent) = agent::Entity::find_by_id(agent).one(&txn).await? {
+                    versions::record(&txn, &agent, now).await?;
+                }
             }
         }
         txn.commit().await

@@ -3,18 +3,18 @@
 use actix_web::HttpResponse;
 use dikala_entities::{AgentId, OfTenant, PhoneNumber, agent, phone_number};
 use maud::{Markup, html};
-use sea_orm::{ColumnTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, DbErr, QueryFilter, QueryOrder, QuerySelect};
 
 use super::{
     super::{
-        components::{Question, Tone, back, empty, notice, post, submit},
+        components::{Question, Tone, empty, notice, post, submit},
         form::{self, Filled, Typed},
         layout,
         view::Visit,
     },
     NEW_PATH, PATH,
     agent_form::{self, FIELDS},
-    find,
+    assign_path, find,
     functions::{self, Listed},
     path_of,
 };
@@ -23,6 +23,8 @@ use crate::{
     http::{error::ApiError, extract::Id, route},
 };
 
+/// Numbers that an agent without any can be given at once.
+const NUMBERS_OFFERED: u64 = 3;
 /// Numbers of an agent that are named.
 const NUMBERS_MAX: usize = 20;
 
@@ -34,7 +36,6 @@ pub async fn ask_new(visit: Visit) -> HttpResponse {
 
 fn new_form(visit: &Visit, filled: &Filled) -> Markup {
     html! {
-        (back(PATH, &visit.t("agents-title")))
         (post(visit, NEW_PATH, html! {
             (agent_form::fields(visit, filled, &[]))
             (submit(&visit.t("agents-make-submit")))
@@ -72,18 +73,14 @@ pub async fn show(visit: Visit, id: Id<AgentId>) -> Result<HttpResponse, ApiErro
 async fn content(visit: &Visit, agent: &agent::Model, filled: &Filled) -> Result<Markup, ApiError> {
     let own = functions::of_agent(visit, agent).await?;
     let names: Vec<String> = own.iter().map(|function| function.name.clone()).collect();
-    let numbers = numbers_of(visit, agent.id).await?;
+    let answered = numbers_of(visit, agent.id).await?;
     let path = path_of(agent.id);
     Ok(html! {
-        (back(PATH, &visit.t("agents-title")))
         @if !agent.is_active {
             (notice(Tone::Warning, html! { p { (visit.t("agents-inactive-words")) } }))
         }
-        @if numbers.is_empty() {
-            (notice(Tone::Warning, html! {
-                p { (visit.t("agents-unreachable")) }
-                p { a href="/dashboard/numbers" { (visit.t("agents-assign")) } }
-            }))
+        @if answered.is_empty() {
+            (unreachable(visit, agent.id, &without_agent(visit, NUMBERS_OFFERED).await?))
         }
         @if visit.is_owner() {
             (post(visit, &path, html! {
@@ -94,11 +91,11 @@ async fn content(visit: &Visit, agent: &agent::Model, filled: &Filled) -> Result
             fieldset.whole disabled { (agent_form::fields(visit, filled, &names)) }
         }
         (own_functions(visit, agent, &own))
-        @if !numbers.is_empty() {
+        @if !answered.is_empty() {
             section aria-labelledby="numbers" {
                 h2 #numbers { (visit.t("agents-numbers")) }
-                (numbers_named(visit, &numbers))
-                p { a href="/dashboard/numbers" { (visit.t("agents-assign")) } }
+                (numbers_named(visit, &answered))
+                p.way { a href="/dashboard/numbers" { (visit.t("agents-assign")) } }
             }
         }
         @if visit.is_owner() {
@@ -114,6 +111,27 @@ async fn content(visit: &Visit, agent: &agent::Model, filled: &Filled) -> Result
             }
         }
     })
+}
+
+/// Nobody can call this agent: numbers that nobody answers are one press away.
+fn unreachable(visit: &Visit, agent: AgentId, free: &[phone_number::Model]) -> Markup {
+    notice(
+        Tone::Warning,
+        html! {
+            p { (visit.t("agents-unreachable")) }
+            @if visit.is_owner() {
+                @for number in free {
+                    (post(visit, &assign_path(number.id), html! {
+                        input type="hidden" name="agentId" value=(agent);
+                        button type="submit" {
+                            (visit.tn("agents-take-number", &[("number", number.did.as_str().into())]))
+                        }
+                    }))
+                }
+            }
+            p.way { a href="/dashboard/numbers" { (visit.t("agents-assign")) } }
+        },
+    )
 }
 
 fn own_functions(visit: &Visit, agent: &agent::Model, own: &[Listed]) -> Markup {
@@ -148,6 +166,17 @@ async fn numbers_of(visit: &Visit, agent: AgentId) -> Result<Vec<PhoneNumber>, A
         .all(visit.store().api_reader())
         .await?;
     Ok(numbers)
+}
+
+/// Numbers that are in use and have no agent, the oldest first.
+pub async fn without_agent(visit: &Visit, most: u64) -> Result<Vec<phone_number::Model>, DbErr> {
+    phone_number::Entity::of(visit.tenant())
+        .filter(phone_number::Column::IsActive.eq(true))
+        .filter(phone_number::Column::AgentId.is_null())
+        .order_by_asc(phone_number::Column::Id)
+        .limit(most)
+        .all(visit.store().api_reader())
+        .await
 }
 
 fn numbers_named(visit: &Visit, numbers: &[PhoneNumber]) -> Markup {

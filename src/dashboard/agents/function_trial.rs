@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::{
     super::{
-        components::{self, Tone, back, notice, post, submit},
+        components::{self, Tone, belongs_to, notice, post, submit},
         form::{self, Fields, Filled, Shape, Typed},
         layout,
         pretty::pretty,
@@ -141,7 +141,7 @@ fn content(visit: &Visit, found: &Found, shown: Option<&Shown>, filled: &Filled)
     let arguments = json_field(visit, filled, label, ARGUMENTS_ROWS);
     let arguments = arguments.hint(visit.t("functions-arguments-hint"));
     html! {
-        (back(&found.path, &found.function.name))
+        (belongs_to(&visit.t("calls-function"), &found.path, &found.function.name))
         @if let Some(shown) = shown { (result(visit, shown)) }
         section aria-labelledby="try" {
             h2 #try { (visit.t("functions-try")) }

@@ -7,7 +7,7 @@ use sea_orm::{ColumnTrait, QueryFilter, QueryOrder, QuerySelect};
 
 use super::{
     super::{
-        components::{Question, Tone, back, badge, notice, post, submit, table},
+        components::{Question, Tone, badge, belongs_to, notice, post, submit, table},
         form::{self, Filled, Typed},
         layout,
         view::Visit,
@@ -156,7 +156,7 @@ pub async fn ask_new(visit: Visit, id: Id<AgentId>) -> Result<HttpResponse, ApiE
 
 fn new_form(visit: &Visit, agent: &agent::Model, filled: &Filled) -> Markup {
     html! {
-        (back(&agents_path(agent.id), &agent.name))
+        (belongs_to(&visit.t("calls-agent"), &agents_path(agent.id), &agent.name))
         p.lead { (visit.t("functions-words")) }
         (post(visit, &new_path(agent.id), html! {
             (function_form::fields(visit, filled))
@@ -212,7 +212,7 @@ pub async fn show(
 async fn content(visit: &Visit, found: &Found, filled: &Filled) -> Result<Markup, ApiError> {
     let stats = function_stats::of(&visit.services(), &found.function).await?;
     Ok(html! {
-        (back(&agents_path(found.agent.id), &found.agent.name))
+        (belongs_to(&visit.t("calls-agent"), &agents_path(found.agent.id), &found.agent.name))
         @if !found.is_enabled() {
             (notice(Tone::Warning, html! { p { (visit.t("functions-disabled-words")) } }))
         }

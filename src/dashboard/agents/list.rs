@@ -65,7 +65,7 @@ async fn rows(visit: &Visit, before: Option<AgentId>) -> Result<Vec<Row>, ApiErr
 }
 
 /// One number of each of these agents, and how many they have.
-async fn numbers(
+async fn first_numbers(
     visit: &Visit,
     rows: &[Row],
 ) -> Result<HashMap<AgentId, (PhoneNumber, i64)>, ApiError> {
@@ -95,7 +95,7 @@ pub async fn list(visit: Visit, query: Query) -> Result<HttpResponse, ApiError> 
     let mut rows = rows(&visit, before).await?;
     let has_more = rows.len() > PAGE;
     rows.truncate(PAGE);
-    let numbers = numbers(&visit, &rows).await?;
+    let numbers = first_numbers(&visit, &rows).await?;
     let last = rows.last().map(|last| last.id).filter(|_| has_more);
     let older = last.map(|last| format!("{PATH}?before={last}"));
     let columns = [

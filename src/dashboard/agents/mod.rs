@@ -8,7 +8,7 @@ pub mod list;
 mod agent_form;
 mod function_form;
 
-use dikala_entities::{AgentId, agent};
+use dikala_entities::{AgentId, PhoneNumberId, agent};
 
 use super::view::Visit;
 use crate::{
@@ -24,6 +24,11 @@ const NEW_PATH: &str = "/dashboard/agents/new";
 /// The address of one agent's page.
 pub fn path_of(id: AgentId) -> String {
     format!("{PATH}/{id}")
+}
+
+/// Where the agent of a number is chosen.
+pub fn assign_path(number: PhoneNumberId) -> String {
+    format!("/dashboard/numbers/{number}/assign-agent")
 }
 
 /// The tenant's agent, or 404.

@@ -161,12 +161,12 @@ pub async fn form(visit: &Visit, filled: &Filled) -> Result<Markup, DbErr> {
             (summary(visit, filled))
             form method="get" action=(PATH) novalidate {
                 div.columns {
-                    (Field::select("status", visit.t("calls-state"), any(statuses.collect())).optional().show(visit, filled))
-                    (Field::date("from", visit.t("calls-from")).optional().show(visit, filled))
-                    (Field::date("to", visit.t("calls-to")).optional().show(visit, filled))
-                    (Field::select("agentId", visit.t("calls-agent"), any(agents)).optional().show(visit, filled))
-                    (Field::select("phoneNumberId", visit.t("calls-number"), any(numbers)).optional().show(visit, filled))
-                    (Field::text("callerNumber", visit.t("calls-caller")).optional().show(visit, filled))
+                    (Field::select("status", visit.t("calls-state"), any(statuses.collect())).filter().show(visit, filled))
+                    (Field::date("from", visit.t("calls-from")).filter().show(visit, filled))
+                    (Field::date("to", visit.t("calls-to")).filter().show(visit, filled))
+                    (Field::select("agentId", visit.t("calls-agent"), any(agents)).filter().show(visit, filled))
+                    (Field::select("phoneNumberId", visit.t("calls-number"), any(numbers)).filter().show(visit, filled))
+                    (Field::text("callerNumber", visit.t("calls-caller")).filter().show(visit, filled))
                 }
                 div.actions {
                     button type="submit" { (visit.t("calls-filter-submit")) }

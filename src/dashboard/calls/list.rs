@@ -55,10 +55,8 @@ async fn content(
     Ok(html! {
         div.above {
             (form)
-            div.row {
-                (follow::sign(visit))
-                a.button.secondary href=(export_path(asked)) download { (visit.t("calls-csv")) }
-            }
+            a.button.secondary href=(export_path(asked)) download { (visit.t("calls-csv")) }
+            (follow::sign(visit))
         }
         (follow::followed(Watched::Calls, &followed_query(asked), position, html! {
             // The table is there without a row, so that the first one has where to go.

@@ -39,7 +39,7 @@ pub async fn part(visit: &Visit, id: CallId) -> Result<Markup, ApiError> {
     let record = record::read(visit, call).await?;
     let now = visit.services().clock.now();
     Ok(html! {
-        div #part {
+        div #part data-over[record.call.status.is_final()] {
             (facts(visit, &record, now))
             (actions(visit, &record.call))
             section aria-labelledby="timeline" {

@@ -1,7 +1,7 @@
 //! What needs attention, each with the way to its cure.
 
 use dikala_entities::{
-    AgentId, FunctionId, Millis, OfTenant, PhoneNumber, WebhookId, api_key, phone_number, webhook,
+    AgentId, FunctionId, Millis, OfTenant, PhoneNumber, WebhookId, api_key, webhook,
 };
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbErr, FromQueryResult, QueryFilter, QueryOrder,
@@ -9,7 +9,11 @@ use sea_orm::{
 };
 
 use super::{
-    super::{agents::functions, view::Visit, webhooks},
+    super::{
+        agents::{self, functions},
+        view::Visit,
+        webhooks,
+    },
     today::Credit,
 };
 use crate::http::error::ApiError;
@@ -178,19 +182,10 @@ async fn broken_functions(visit: &Visit) -> Result<Vec<Broken>, DbErr> {
 }
 
 async fn numbers_without_agent(visit: &Visit) -> Result<Vec<Attention>, DbErr> {
-    let rows: Vec<PhoneNumber> = phone_number::Entity::of(visit.tenant())
-        .filter(phone_number::Column::IsActive.eq(true))
-        .filter(phone_number::Column::AgentId.is_null())
-        .order_by_asc(phone_number::Column::Id)
-        .limit(EACH_MAX)
-        .select_only()
-        .column(phone_number::Column::Did)
-        .into_tuple()
-        .all(visit.store().api_reader())
-        .await?;
+    let rows = agents::edit::without_agent(visit, EACH_MAX).await?;
     Ok(rows
         .into_iter()
-        .map(Attention::NumberWithoutAgent)
+        .map(|number| Attention::NumberWithoutAgent(number.did))
         .collect())
 }
 

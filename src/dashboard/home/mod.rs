@@ -35,7 +35,7 @@ pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
         @if !visit.person().has_password {
             (notice(Tone::Warning, html! {
                 p { (visit.t("home-no-password")) }
-                p { a href="/dashboard/password" { (visit.t("home-set-password")) } }
+                p.way { a href="/dashboard/password" { (visit.t("home-set-password")) } }
             }))
         }
         (follow::followed(Watched::Home, "", position, part))
@@ -86,7 +86,7 @@ fn alerts(visit: &Visit, attention: &[Attention]) -> Markup {
                 @for one in attention {
                     li.notice.(if one.is_bad() { "bad" } else { "warning" }) {
                         p { (one.words(visit)) }
-                        p { a href=(one.path()) { (visit.t(one.cure())) } }
+                        p.way { a href=(one.path()) { (visit.t(one.cure())) } }
                     }
                 }
             }
@@ -99,7 +99,7 @@ fn latest_calls(visit: &Visit, latest: &[Call], names: &Names) -> Markup {
         section aria-labelledby="latest" {
             h2 #latest { (visit.t("home-latest")) }
             (rows::table(visit, &visit.t("home-latest"), latest, names))
-            p { a href="/dashboard/calls" { (visit.t("home-all-calls")) } }
+            p.way { a href="/dashboard/calls" { (visit.t("home-all-calls")) } }
         }
     }
 }

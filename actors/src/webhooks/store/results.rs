@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dikala_entities::{
-    AttemptOutcome, DeliveryId, DeliveryStatus, Millis, Store, TenantId, WebhookId,
+    AttemptOutcome, DeliveryId, DeliveryStatus, MailKind, Millis, Store, TenantId, WebhookId,
     batch::BatchWrite,
     rows::{Kind, json_rows, json_statement},
     store::Transaction,
@@ -13,6 +13,7 @@ use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult};
 use serde::Serialize;
 
 use crate::{
+    mails,
     outbound::ErrorKind,
     webhooks::{
         attempt::AttemptRecord,
@@ -24,7 +25,9 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::webhooks) struct DisabledNow {
     pub(in crate::webhooks) webhook: WebhookId,
+    pub(in crate::webhooks) tenant: TenantId,
     pub(in crate::webhooks) reason: &'static str,
+    pub(in crate::webhooks) at: Millis,
 }
 
 /// Records a batch of attempts: the webhooks' health, the deliveries, the log, the figures. One transaction.
@@ -34,6 +37,16 @@ pub(in crate::webhooks) async fn record(
 ) -> Result<Vec<DisabledNow>, DbErr> {
     let txn = store.begin().await?;
     let disabled = record_health(&txn, batch).await?;
+    let told = disabled.iter().map(|disabled| {
+        let subject = disabled.webhook.to_string();
+        mails::to_owners(
+            MailKind::WebhookDisabled,
+            disabled.tenant,
+            subject,
+            disabled.at,
+        )
+    });
+    mails::write(&txn, told).await?;
     record_deliveries(&txn, batch).await?;
     let new = record_attempts(&txn, batch).await?;
     count(&txn, batch, &new).await?;
@@ -57,26 +70,32 @@ async fn record_health(
     let mut changed = Vec::new();
     let mut disabled = Vec::new();
     for (webhook, before, is_active, updated_at) in health_before(txn, batch).await? {
-        let (mut health, mut reason, mut last) = (before, None, Millis::MIN);
+        let (mut health, mut disabled_now, mut last) = (before, None, Millis::MIN);
         // What began before the webhook was changed tells of the address that it had, or of the time before it was enabled.
         let counts = |record: &&AttemptRecord| {
             record.webhook == webhook && !record.is_test && record.started_at >= updated_at
         };
         for record in batch.iter().filter(counts) {
             health = health.after(record.verdict, record.ended_at);
-            reason = reason.or(health.disabled_reason(record.verdict, record.ended_at));
+            let reason = health.disabled_reason(record.verdict, record.ended_at);
+            disabled_now = disabled_now.or(reason.map(|reason| DisabledNow {
+                webhook,
+                tenant: record.tenant,
+                reason,
+                at: record.ended_at,
+            }));
             last = record.ended_at;
         }
-        let reason = reason.filter(|_| is_active);
-        if health == before && reason.is_none() {
+        let disabled_now = disabled_now.filter(|_| is_active);
+        if health == before && disabled_now.is_none() {
             continue;
         }
-        disabled.extend(reason.map(|reason| DisabledNow { webhook, reason }));
+        disabled.extend(disabled_now);
         changed.push(HealthRow {
             id: webhook,
             failed_in_row: health.failed_in_row,
             failing_since: health.failing_since.map(Millis::as_i64),
-            reason,
+            reason: disabled_now.map(|disabled| disabled.reason),
             now: last.as_i64(),
         });
     }

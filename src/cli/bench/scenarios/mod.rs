@@ -6,6 +6,7 @@ mod distance;
 mod ledger;
 mod lifecycles;
 mod live;
+mod pages;
 mod start;
 mod webhooks;
 
@@ -107,6 +108,11 @@ pub const SCENARIOS: &[Scenario] = &[
         start::ready
     ),
     scenario!("api", "reads of the API over growing tables", api::reads),
+    scenario!(
+        "pages",
+        "pages of the dashboard of a tenant with a long past",
+        pages::times
+    ),
 ];
 
 impl Scenario {
