@@ -47,7 +47,7 @@ impl AdminError {
     }
 }
 
-/// A name or a label: trimmed, 1 to 120 characters.
+/// A name or a label: trimmed, and not too long.
 fn name(field: &str, text: &str) -> Result<String, AdminError> {
     let text = text.trim();
     let length = text.chars().count();

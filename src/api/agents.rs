@@ -34,7 +34,8 @@ use crate::{
 
 /// Fields that an object is read with and that are ignored when it is sent back.
 pub const READ_ONLY: &[&str] = &["id", "agentVersion", "createdAt", "updatedAt"];
-const AGENTS_MAX: u64 = 1_000;
+/// Agents that a tenant can have.
+pub const AGENTS_MAX: u64 = 1_000;
 /// Agents that are read at once for a list.
 const BATCH: u64 = 8;
 

@@ -1,7 +1,7 @@
 //! Calls: their history, what they announced, what was said, and the two things a tenant can do to a running one.
 
 use actix_web::{HttpResponse, web::Data};
-use dikala_actors::calls::{CallError, Input, versions};
+use dikala_actors::calls::{CallError, Input, TRANSFERS_MAX, versions};
 use dikala_entities::{
     AgentId, AuditAction, CallId, CallStatus, CallerNumber, HangupInitiator, HangupReason, Millis,
     OfTenant, PhoneNumber, PhoneNumberId, Speaker, TenantId, call, event, transcript,
@@ -399,7 +399,9 @@ impl From<CallError> for ApiError {
             CallError::NotActive | CallError::InvalidTransition { .. } => Self::CallNotActive,
             CallError::TransferNotAllowed => Self::field(no_transfer().in_field("to")),
             CallError::TooManyTransfers => {
-                let sentence = "The call was transferred 5 times, the most that a call can be.";
+                let sentence = format!(
+                    "The call was transferred {TRANSFERS_MAX} times, the most that a call can be."
+                );
                 let fault = Fault::sentence(FieldCode::NotAllowed, sentence);
                 Self::field(fault.in_field("to"))
             }

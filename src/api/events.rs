@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use actix_web::{HttpRequest, HttpResponse, http::header::HeaderMap, rt, web::Data};
 use bytes::Bytes;
-use dikala_actors::{
-    events::{
-        followers::{self, FOLLOWERS_PER_TENANT_MAX, Follower, NoSeat},
-        outbox::{NewEvent, write_events},
-    },
-    webhooks::sample,
+use dikala_actors::events::{
+    followers::{self, FOLLOWERS_PER_TENANT_MAX, Follower, NoSeat},
+    outbox::{NewEvent, write_events},
 };
 use dikala_entities::{EventId, EventKind, Millis, TenantId, event};
 use futures_util::{StreamExt, stream};
@@ -109,7 +106,7 @@ pub async fn make_sample(
     let kind = body
         .form()?
         .read(&[], |form| form.required("event", None, word("an event")))?;
-    let event = sample(kind, caller.tenant, services.clock.now());
+    let event = NewEvent::sample(kind, caller.tenant, services.clock.now());
     let answer = Answer::accepted(&Event::from(&event));
     let unit = Unit::begin(&services, &caller).await?;
     write_events(unit.txn(), &[event]).await?;

@@ -34,8 +34,6 @@ const FIELDS: &Fields = &[
 ];
 /// Those that people set.
 const FILTERS: [&str; 4] = ["actor", "action", "from", "to"];
-/// The length of `2026-01-15`.
-const DATE_CHARS: usize = 10;
 /// Entries on a page.
 const PAGE: usize = 50;
 /// Entries that are read at once for a file.
@@ -78,8 +76,8 @@ impl Asked {
 
 /// A date as the instant that it stands for, or an instant as the API takes it.
 fn day(value: &Value, edge: impl Fn(&str) -> Option<Millis>) -> Parsed<Millis> {
-    let date = value.as_str().filter(|text| text.len() == DATE_CHARS);
-    date.and_then(edge).map_or_else(|| instant(value), Ok)
+    let begin = value.as_str().and_then(edge);
+    begin.map_or_else(|| instant(value), Ok)
 }
 
 /// What stands in an address.

@@ -20,7 +20,7 @@ const PATH: &str = "/dashboard/live";
 
 /// What is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Subject {
+pub enum Watched {
     /// The first page.
     Home,
     /// A list of calls.
@@ -29,7 +29,7 @@ pub enum Subject {
     Call(CallId),
 }
 
-impl Display for Subject {
+impl Display for Watched {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
             Self::Home => f.write_str("home"),
@@ -39,7 +39,7 @@ impl Display for Subject {
     }
 }
 
-impl FromStr for Subject {
+impl FromStr for Watched {
     type Err = <CallId as FromStr>::Err;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
@@ -57,10 +57,10 @@ pub async fn position(visit: &Visit) -> Result<i64, DbErr> {
     Ok(newest.map_or(0, |(_, position)| position))
 }
 
-/// Content that is mended by what happens after a position. `more` stands behind the subject in the address of the stream.
-pub fn followed(subject: Subject, more: &str, position: i64, content: Markup) -> Markup {
+/// Content that is mended by what happens after a position. `more` stands behind it in the address of the stream.
+pub fn followed(watched: Watched, more: &str, position: i64, content: Markup) -> Markup {
     html! {
-        div data-live={ (PATH) "?of=" (subject) (more) } data-after=(position) { (content) }
+        div data-live={ (PATH) "?of=" (watched) (more) } data-after=(position) { (content) }
     }
 }
 

@@ -29,7 +29,7 @@ use super::{
         rows::{self, Names},
         show,
     },
-    follow::{self, Subject},
+    follow::{self, Watched},
     form::Typed,
     home,
     kit::header,
@@ -108,15 +108,15 @@ pub async fn stream(visit: Visit, request: HttpRequest) -> Result<HttpResponse, 
 async fn watch(visit: &Visit, query: &str) -> Result<(Watch, bool), ApiError> {
     let typed = Typed::parse(query.as_bytes());
     let missing = || ApiError::NotFound(Missing::Route);
-    let subject = typed.text("of").unwrap_or_default();
-    match subject.parse().map_err(|_| missing())? {
-        Subject::Home => Ok((Watch::Part(Part::Home, String::new()), false)),
-        Subject::Calls => {
+    let watched = typed.text("of").unwrap_or_default();
+    match watched.parse().map_err(|_| missing())? {
+        Watched::Home => Ok((Watch::Part(Part::Home, String::new()), false)),
+        Watched::Calls => {
             let asked = Asked::read(query, visit.zone())?.map_err(|_| missing())?;
             let can_grow = typed.text("older").is_none();
             Ok((Watch::List(Box::new(asked)), can_grow))
         }
-        Subject::Call(id) => {
+        Watched::Call(id) => {
             let call = record::find(visit, id).await?;
             Ok((Watch::Part(Part::Call(call.id), String::new()), false))
         }

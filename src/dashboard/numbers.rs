@@ -15,7 +15,7 @@ use super::{
     view::Visit,
 };
 use crate::{
-    api::phone_numbers as api,
+    api::{agents::AGENTS_MAX, phone_numbers as api},
     http::{
         error::{ApiError, Missing},
         extract::{Id, Query, id},
@@ -28,8 +28,6 @@ const FIELDS: &Fields = &[("agentId", Shape::Optional)];
 const PAGE: usize = 15;
 /// Agents to choose from beside each number, the newest: a page stays small. The page of a number has all.
 const CHOICES_MAX: u64 = 8;
-/// Agents that a tenant can have.
-const AGENTS_MAX: u64 = 1_000;
 
 /// An agent that can be chosen.
 #[derive(Clone, Debug)]

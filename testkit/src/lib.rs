@@ -5,7 +5,7 @@
 //!   URL of one that a program is to open. [`both`] opens one of each. What a test made goes away with what it was given.
 //! - [`Receiver`] is a customer's server that answers as well or as badly as [`Answer`] says, and remembers what came.
 //! - [`Postbox`] is an operator's mail server that behaves as well or as badly as [`Post`] says, and keeps what it took.
-//! - [`webhook`] is a row to begin with.
+//! - [`rows`] are rows to begin with.
 //! - [`eventually`] waits for a condition. No test sleeps and hopes.
 //!
 //! PostgreSQL is started once per test process, from the programs that are installed. Without them its tests are skipped, or
@@ -20,7 +20,7 @@ mod place;
 mod postbox;
 pub mod postgres;
 mod receiver;
-mod rows;
+pub mod rows;
 mod schema;
 mod stores;
 mod wait;
@@ -30,6 +30,5 @@ pub use place::{Place, StoreKind};
 pub use postbox::{Encryption, Letter, Post, Postbox};
 pub use postgres::free_port;
 pub use receiver::{Answer, Event, Received, Receiver, signature};
-pub use rows::webhook;
 pub use stores::{Keep, both, durable, postgres, sqlite};
 pub use wait::{PATIENCE, eventually, within};

@@ -38,4 +38,5 @@ pub use self::{
     parts::{CallParts, PlanConcurrency},
     registry::CallRegistry,
     router::Calls,
+    steps::commands::TRANSFERS_MAX,
 };

@@ -20,7 +20,10 @@ use dikala_entities::{
 use sea_orm::{ConnectionTrait, DbBackend, DbErr};
 use serde::Serialize;
 
-use crate::events::followers::Followers;
+use super::{
+    followers::Followers,
+    payload::{Payload, SampleCall},
+};
 
 /// How long a delivery belongs to the node that wrote it before another may take it, in milliseconds.
 pub const DELIVERY_LEASE_MS: i64 = 60_000;
@@ -40,23 +43,22 @@ pub struct NewEvent {
 }
 
 impl NewEvent {
-    /// An event that happened at `at`, with the payload of its kind. `now` stamps its id.
+    /// An event that happened at `at`. `now` stamps its id.
     pub fn new(
-        kind: EventKind,
         tenant: TenantId,
         call: Option<CallId>,
         at: Millis,
         now: Millis,
-        data: &impl Serialize,
+        data: &Payload<'_>,
     ) -> Self {
         #[derive(Serialize)]
-        struct Body<'a, D> {
+        struct EventBody<'a> {
             event: EventKind,
             timestamp: Millis,
-            data: &'a D,
+            data: &'a Payload<'a>,
         }
-        let body = serde_json::to_string(&Body {
-            event: kind,
+        let body = serde_json::to_string(&EventBody {
+            event: data.kind(),
             timestamp: at,
             data,
         })
@@ -65,10 +67,19 @@ impl NewEvent {
             id: EventId::new(now),
             tenant,
             call,
-            kind,
+            kind: data.kind(),
             at,
             body: body.into(),
             is_test: false,
+        }
+    }
+
+    /// An event of a kind that tells of nothing that happened.
+    pub fn sample(kind: EventKind, tenant: TenantId, now: Millis) -> Self {
+        let data = SampleCall::new(now).payload(kind);
+        Self {
+            is_test: true,
+            ..Self::new(tenant, None, now, now, &data)
         }
     }
 }

@@ -130,7 +130,7 @@ pub struct Credited {
 }
 
 /// Why the ledger did not do it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LedgerError {
     #[error("too much waits to be booked; try again")]
     Busy,
@@ -155,7 +155,7 @@ pub enum LedgerError {
     #[error("a balance cannot hold that many minutes")]
     TooMany,
     #[error("{0}")]
-    Invalid(&'static str),
+    Invalid(String),
 }
 
 /// A tenant's balance went up: calls that were refused may ask again.

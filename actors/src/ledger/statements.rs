@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use dikala_entities::{
-    CallId, EventKind, Millis, TenantId,
+    CallId, Millis, TenantId,
     batch::BatchWrite,
     credit_account, credit_hold, credit_transaction,
     rows::{Kind, is_one_of},
@@ -16,14 +16,13 @@ use sea_orm::{
     IntoActiveModel, Iterable, QueryFilter, QueryOrder, QuerySelect, Statement, Value,
     sea_query::LockType,
 };
-use serde::Serialize;
 use serde_json::json;
 
 use super::{
     Item,
     plan::{Book, Low, credit_key},
 };
-use crate::events::outbox::NewEvent;
+use crate::events::{outbox::NewEvent, payload::Payload};
 
 /// Identifiers bound in one statement.
 const CHUNK: usize = 500;
@@ -234,17 +233,11 @@ fn update_accounts(book: &Book) -> BatchWrite {
 }
 
 pub(super) fn announce(low: &Low, now: Millis) -> NewEvent {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Data {
-        balance_minutes: i64,
-        threshold: i64,
-    }
-    let data = Data {
+    let data = Payload::CreditsLow {
         balance_minutes: low.balance,
         threshold: low.threshold,
     };
-    NewEvent::new(EventKind::CreditsLow, low.tenant, None, now, now, &data)
+    NewEvent::new(low.tenant, None, now, now, &data)
 }
 
 /// Gives the open holds of these calls to a new owner, with a new epoch. The calls' own rows change in the same transaction.

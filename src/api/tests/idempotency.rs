@@ -3,6 +3,7 @@
 use actix_web::http::Method;
 use dikala_actors::runtime::clock::Clock;
 use dikala_entities::{IdempotencyScope, Millis, TenantId, agent, idempotency};
+use dikala_testkit::rows;
 use futures_util::future::join_all;
 use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter};
 use serde_json::{Value, json};
@@ -200,10 +201,7 @@ async fn keys_expire_after_a_day_and_claims_of_the_dead_after_a_minute(
         size: 0,
         is_brief: false,
     };
-    idempotency::Entity::insert(dead.into_active_model())
-        .exec_without_returning(world.store().writer())
-        .await
-        .expect("inserts");
+    rows::insert(world.store().writer(), dead).await;
     assert_eq!(ours(&world, "/agents", "dead", &sample()).await.status, 422);
     world.clock.advance_ms(60_000);
     assert_eq!(ours(&world, "/agents", "dead", &sample()).await.status, 201);

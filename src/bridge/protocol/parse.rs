@@ -18,6 +18,7 @@ use super::{
 };
 
 const ID_CHARS_MAX: usize = 64;
+const INSTANT_CHARS_MAX: usize = 64;
 const BRIDGE_CALL_ID_CHARS_MAX: usize = 128;
 const METADATA_BYTES_MAX: usize = 16 * 1024;
 const SUMMARY_CHARS_MAX: usize = 16_000;
@@ -56,10 +57,15 @@ fn parse_message(message: &Value) -> Result<Request, Refusal> {
     let Value::Object(fields) = message else {
         return Err(Refusal::invalid("A message is a JSON object."));
     };
-    let id = id_of(message)
-        .ok_or_else(|| Refusal::invalid("id is missing: a text of 1 to 64 characters."))?;
+    let id = id_of(message).ok_or_else(|| {
+        Refusal::invalid(format!(
+            "id is missing: a text of 1 to {ID_CHARS_MAX} characters."
+        ))
+    })?;
     if !(1..=ID_CHARS_MAX).contains(&id.chars().count()) {
-        return Err(Refusal::invalid("id must have 1 to 64 characters."));
+        return Err(Refusal::invalid(format!(
+            "id must have 1 to {ID_CHARS_MAX} characters."
+        )));
     }
     if !nesting::fits(fields) {
         return Err(Refusal::invalid(format!(
@@ -185,8 +191,12 @@ fn turn(index: usize, turn: &Value) -> Result<Value, Refusal> {
         .text("text", 0, MESSAGE_BYTES_MAX)
         .map_err(|_| wrong("needs a text"))?;
     let at = fields
-        .optional_text("at", 1, 64)
-        .map_err(|_| wrong("has an at that is no text of 1 to 64 characters"))?;
+        .optional_text("at", 1, INSTANT_CHARS_MAX)
+        .map_err(|_| {
+            wrong(&format!(
+                "has an at that is no text of 1 to {INSTANT_CHARS_MAX} characters"
+            ))
+        })?;
     let at = at
         .map(Millis::parse_rfc3339)
         .transpose()

@@ -41,8 +41,6 @@ const ALIASES: [(&str, &str); 4] = [
     ("number", "phoneNumberId"),
     ("caller", "callerNumber"),
 ];
-/// The length of `2026-01-15`.
-const DATE_CHARS: usize = 10;
 
 /// What the address of a list asks for.
 #[derive(Clone, Debug)]
@@ -127,9 +125,7 @@ fn filter(typed: &[(&'static str, String)], zone: &Zone) -> Result<Filter, ApiEr
 
 /// A date as the instant that it stands for; anything else goes on as it was typed.
 fn day(text: &str, zone: &Zone, edge: fn(&Zone, &str) -> Option<Millis>) -> String {
-    let is_date = text.len() == DATE_CHARS;
-    let at = is_date.then(|| edge(zone, text)).flatten();
-    at.map_or_else(|| text.to_owned(), |at| at.to_string())
+    edge(zone, text).map_or_else(|| text.to_owned(), |at| at.to_string())
 }
 
 /// A number without the signs with which people make it easier to read.

@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::{
     super::{
         components::empty,
-        follow::{self, Subject},
+        follow::{self, Watched},
         form::Filled,
         layout,
         view::Visit,
@@ -58,7 +58,7 @@ async fn content(
             a.button.secondary href=(export_path(asked)) download { (visit.t("calls-csv")) }
             (follow::sign(visit))
         }
-        (follow::followed(Subject::Calls, &followed_query(asked), position, html! {
+        (follow::followed(Watched::Calls, &followed_query(asked), position, html! {
             // The table is there without a row, so that the first one has where to go.
             (rows::table(visit, &visit.t("calls-title"), &found.calls, &names))
             @if found.calls.is_empty() { div data-none { (nothing(visit, asked)) } }

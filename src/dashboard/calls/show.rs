@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use super::{
     super::{
         components::copyable,
-        follow::{self, Subject},
+        follow::{self, Watched},
         layout,
         view::Visit,
     },
@@ -29,7 +29,7 @@ pub async fn content(visit: &Visit, id: CallId) -> Result<Markup, ApiError> {
     let part = part(visit, id).await?;
     Ok(html! {
         p.live-sign { (follow::sign(visit)) }
-        (follow::followed(Subject::Call(id), "", position, part))
+        (follow::followed(Watched::Call(id), "", position, part))
     })
 }
 

@@ -198,7 +198,8 @@ fn told(event: &Announced) -> Function {
 mod tests {
     use std::collections::HashMap;
 
-    use dikala_entities::{BridgeId, CallId, CallStatus, PhoneNumberId, Speaker, TenantId};
+    use dikala_entities::{CallId, CallStatus, Speaker, TenantId};
+    use dikala_testkit::rows;
     use serde_json::json;
 
     use super::*;
@@ -212,33 +213,16 @@ mod tests {
     /// A call that was answered after 4 s and ended after 60.
     fn call() -> call::Model {
         call::Model {
-            id: CallId::new(START),
-            tenant_id: TenantId::new(START),
-            bridge_id: BridgeId::new(START),
-            bridge_call_id: "b1".to_owned(),
-            phone_number_id: PhoneNumberId::new(START),
-            agent_id: None,
-            caller_number: "+6281298765432".parse().expect("a caller"),
-            callee_number: "+62215550100".parse().expect("a number"),
             status: CallStatus::Ended,
-            started_at: START,
             answered_at: Some(after(4_000)),
             ended_at: Some(after(60_000)),
             duration_seconds: Some(60),
             talk_time_seconds: Some(56),
             hangup_reason: Some(HangupReason::Normal),
             hangup_initiator: Some(HangupInitiator::Caller),
-            transcript_summary: None,
             ai_cost_idr: Some(0),
-            metadata: "{}".to_owned(),
-            settings: None,
             agent_version: Some(1),
-            pending: None,
-            answer_message_id: None,
-            failure_detail: None,
-            last_sign_at: START,
-            owner: "main".to_owned(),
-            epoch: 1,
+            ..rows::call(TenantId::new(START), START)
         }
     }
 

@@ -11,7 +11,7 @@ use self::{attention::Attention, next_step::Step, today::Today};
 use super::{
     calls::rows::{self, Names},
     components::{Tone, notice},
-    follow::{self, Subject},
+    follow::{self, Watched},
     layout,
     view::Visit,
 };
@@ -38,7 +38,7 @@ pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
                 p.way { a href="/dashboard/password" { (visit.t("home-set-password")) } }
             }))
         }
-        (follow::followed(Subject::Home, "", position, part))
+        (follow::followed(Watched::Home, "", position, part))
     };
     Ok(layout::page(&visit, &title, content))
 }

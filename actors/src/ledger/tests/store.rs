@@ -404,7 +404,7 @@ async fn two_nodes_announce_for_the_same_tenants() {
 }
 
 fn announcement(tenant: TenantId) -> Posting {
-    let event = NewEvent::new(EventKind::CallStarted, tenant, None, NOW, NOW, &());
+    let event = NewEvent::sample(EventKind::CallStarted, tenant, NOW);
     Posting::Write(Arc::new(Entry {
         events: vec![event],
         ..Entry::of(tenant)
