@@ -16,7 +16,7 @@ use url::Url;
 use super::{
     ConfigError, Layers, LogLevel,
     checks::{check, parse_net},
-    mail::{self, MailServer},
+    mail::{Mail, MailServer},
 };
 use crate::{
     api::context::{ApiSettings, UNREAD},
@@ -137,20 +137,6 @@ struct Secrets {
 impl std::fmt::Debug for Secrets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Secrets(…)")
-    }
-}
-
-#[derive(Clone, Default, Deserialize)]
-struct Mail {
-    #[serde(default)]
-    url: Option<String>,
-    #[serde(default)]
-    from: Option<String>,
-}
-
-impl std::fmt::Debug for Mail {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Mail(…)")
     }
 }
 
@@ -279,9 +265,7 @@ impl Settings {
 
     /// The server that takes mails, where there is one; checked when the settings were read.
     pub fn mail(&self) -> Option<MailServer> {
-        let url = mail::url(self.mail.url.as_deref()?).ok()?;
-        let from = mail::sender(self.mail.from.as_deref()?).ok()?;
-        Some(MailServer { url, from })
+        self.mail.server()
     }
 
     /// What tenants' addresses may look like.
