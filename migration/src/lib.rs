@@ -60,7 +60,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261122_000012_statistics::Migration),
             Box::new(m20261122_000013_people::STEP),
             Box::new(m20261122_000014_mails::STEP),
-            Box::new(m20261122_000015_operators::Migration),
+            Box::new(m20261122_000015_operators::STEP),
         ]
     }
 }

@@ -16,7 +16,7 @@ use url::Url;
 use super::{
     ConfigError, Layers, LogLevel, Shown,
     checks::{check, parse_net},
-    mail::{self, MailServer},
+    mail::{Mail, MailServer},
 };
 use crate::{
     api::context::{ApiSettings, UNREAD},
@@ -149,20 +149,6 @@ impl std::fmt::Debug for Secrets {
     }
 }
 
-#[derive(Clone, Default, Deserialize)]
-struct Mail {
-    #[serde(default)]
-    url: Option<String>,
-    #[serde(default)]
-    from: Option<String>,
-}
-
-impl std::fmt::Debug for Mail {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Mail(…)")
-    }
-}
-
 #[derive(Clone, Debug, Deserialize)]
 struct OutboundSettings {
     allow_http: bool,
@@ -292,9 +278,7 @@ impl Settings {
 
     /// The server that takes mails, where there is one; checked when the settings were read.
     pub fn mail(&self) -> Option<MailServer> {
-        let url = mail::url(self.mail.url.as_deref()?).ok()?;
-        let from = mail::sender(self.mail.from.as_deref()?).ok()?;
-        Some(MailServer { url, from })
+        self.mail.server()
     }
 
     /// What tenants' addresses may look like.
