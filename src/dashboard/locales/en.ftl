@@ -639,7 +639,7 @@ home-low-credit = { $minutes ->
     [one] Only { $minutes } minute is left.
    *[other] Only { $minutes } minutes are left.
 }
-home-see-credits = See credits
+home-see-credits = See your credit
 home-webhook-disabled = The webhook { $url } failed for too long and is switched off.
 home-webhook-failing = Deliveries to the webhook { $url } fail. They are tried again.
 home-see-webhook = See the webhook
