@@ -27,6 +27,7 @@ mod kills;
 mod listen;
 mod newcomers;
 mod one_commit;
+mod operator;
 mod overload;
 mod recovery;
 mod secrets;
