@@ -1,8 +1,8 @@
 //! Tenants: making, changing, suspending them, and the secret that signs their function requests.
 
 use dikala_entities::{
-    AuditAction, Millis, Place, Plan, Secret, Store, TenantId, Vault, credit_account, session,
-    store::Transaction, tenant,
+    AuditAction, Millis, Plan, Secret, SecretPlace, Store, TenantId, Vault, credit_account,
+    session, store::Transaction, tenant,
 };
 use rand::{RngExt, distr::Alphanumeric};
 use sea_orm::{
@@ -78,7 +78,7 @@ pub async fn create(
         plan: changes.plan.unwrap_or(Plan::Starter),
         rate_limit: limit("rate-limit", changes.rate_limit)?,
         max_concurrent_calls: limit("max-concurrent-calls", changes.max_concurrent_calls)?,
-        function_secret: vault.seal(Place::FunctionSecret, id, &new_function_secret()),
+        function_secret: vault.seal(SecretPlace::FunctionSecret, id, &new_function_secret()),
         suspended_at: None,
         created_at: now,
         updated_at: now,
@@ -242,7 +242,7 @@ pub async fn function_secret(
     let txn = store.begin().await?;
     let tenant = find_tenant(&txn, id).await?;
     let secret = vault
-        .open(Place::FunctionSecret, id, &tenant.function_secret)
+        .open(SecretPlace::FunctionSecret, id, &tenant.function_secret)
         .map_err(|error| AdminError::Refused(error.to_string()))?;
     let change = Change::new(AuditAction::FunctionSecretShow, id);
     by.write(&txn, id, change, now).await?;
@@ -261,7 +261,7 @@ pub async fn rotate_function_secret(
     let secret = new_function_secret();
     let txn = store.begin().await?;
     let mut tenant = find_tenant(&txn, id).await?.into_active_model();
-    tenant.function_secret = Set(vault.seal(Place::FunctionSecret, id, &secret));
+    tenant.function_secret = Set(vault.seal(SecretPlace::FunctionSecret, id, &secret));
     tenant.updated_at = Set(now);
     tenant.update(&txn).await?;
     let change = Change::new(AuditAction::FunctionSecretRotate, id);

@@ -96,7 +96,7 @@ pub struct Attempt {
 
 /// A delivery, the event that it carries (none once that is no longer kept), and its last attempts, oldest first.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct WholeDelivery {
     pub delivery: delivery::Model,
     pub event: Option<event::Model>,
     pub attempts: Vec<attempt::Model>,
@@ -169,7 +169,7 @@ pub async fn find(
     db: &impl ConnectionTrait,
     tenant: TenantId,
     id: DeliveryId,
-) -> Result<Found, ApiError> {
+) -> Result<WholeDelivery, ApiError> {
     let missing = ApiError::NotFound(Missing::Delivery);
     let delivery = delivery::Entity::one_of(tenant, id)
         .one(db)
@@ -184,7 +184,7 @@ pub async fn find(
         .all(db)
         .await?;
     attempts.reverse();
-    Ok(Found {
+    Ok(WholeDelivery {
         delivery,
         event,
         attempts,

@@ -25,7 +25,7 @@ use actix_web::{
 };
 use dikala_entities::{
     Millis, Store, TenantId, idempotency,
-    rows::{Kind, json_rows, json_statement},
+    rows::{ColumnType, json_rows, json_statement},
     store::is_transient,
 };
 use sea_orm::{
@@ -469,9 +469,9 @@ async fn remove(store: &Store, which: &str, until: Millis) -> Result<u64, DbErr>
         created_at: i64,
     }
     let columns = [
-        ("tenant_id", Kind::Text),
-        ("key", Kind::Text),
-        ("created_at", Kind::BigInt),
+        ("tenant_id", ColumnType::Text),
+        ("key", ColumnType::Text),
+        ("created_at", ColumnType::BigInt),
     ];
     // A key that was used anew meanwhile has another time.
     let remove = format!(

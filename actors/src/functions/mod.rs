@@ -23,7 +23,7 @@ use serde_json::{Map, Value};
 
 pub use self::circuits::CircuitState;
 use self::{
-    circuits::{Circuits, Turn},
+    circuits::{CallRight, Circuits},
     permits::{Permit, Permits},
 };
 pub use self::{
@@ -109,7 +109,7 @@ pub(crate) struct Permitted {
     invoke: Invoke,
     /// Held until the invocation is over, whoever is still waiting for it.
     permit: Permit,
-    turn: Turn,
+    turn: CallRight,
 }
 
 /// What the rest of the program knows of the invokers.
@@ -164,7 +164,7 @@ impl FunctionsHandle {
         sent.unwrap_or_else(|_| Invoked::at_once(Outcome::busy()))
     }
 
-    fn turn(&self, invoke: &Invoke) -> Option<Turn> {
+    fn turn(&self, invoke: &Invoke) -> Option<CallRight> {
         let (tenant, endpoint) = (invoke.tenant, &invoke.function.endpoint);
         if invoke.is_test {
             return Some(self.circuits.turn_of_test(tenant, endpoint));

@@ -20,8 +20,8 @@ use sea_orm::{DbBackend, DbErr, ExecResult, QueryResult, Statement};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
-    fault::{Fault, Leaves, Signs, away},
-    raw::{Begun, Mark, Raw, Target, within},
+    fault::{Leaves, SendFault, Signs, away},
+    raw::{Begun, Driver, Mark, Raw, within},
     runtime::{inside, spawn},
 };
 
@@ -58,7 +58,7 @@ pub struct Connections {
 
 #[derive(Debug)]
 struct Shared {
-    target: Target,
+    target: Driver,
     limits: Limits,
     careful: bool,
     most: u32,
@@ -117,7 +117,7 @@ enum State {
 
 impl Connections {
     pub(super) fn new(
-        target: Target,
+        target: Driver,
         limits: Limits,
         most: u32,
         careful: bool,
@@ -201,7 +201,7 @@ impl Connections {
             self.shared.target.connect(),
         )
         .await
-        .map_err(Fault::connecting)?;
+        .map_err(SendFault::connecting)?;
         Ok(self.leased(raw, Instant::now(), cuts, true, seats))
     }
 
@@ -306,7 +306,7 @@ impl Lease {
         self.state == State::Spoilt
     }
 
-    async fn begin(&mut self, sql: &'static str) -> Result<(), Fault> {
+    async fn begin(&mut self, sql: &'static str) -> Result<(), SendFault> {
         self.state = State::Open;
         let limit = self.home.shared.limits.begin;
         let begun = inside(within(limit, self.raw().begin(sql))).await;
@@ -328,7 +328,7 @@ impl Lease {
     }
 
     /// Ends the transaction with `COMMIT` or `ROLLBACK`. What fails to end is not used again.
-    pub(super) async fn end(&mut self, sql: &str) -> Result<(), Fault> {
+    pub(super) async fn end(&mut self, sql: &str) -> Result<(), SendFault> {
         if self.opening.take().is_some() {
             self.state = State::Clean;
             return Ok(());
@@ -353,7 +353,7 @@ impl Lease {
         self.open().await?;
         let before = self.ask();
         let answer = inside(within(limit, self.raw().execute(statement))).await;
-        self.answered(before, answer).map_err(Fault::executing)
+        self.answered(before, answer).map_err(SendFault::executing)
     }
 
     pub(super) async fn unprepared(
@@ -364,7 +364,7 @@ impl Lease {
         self.open().await?;
         let before = self.ask();
         let answer = inside(within(limit, self.raw().unprepared(sql))).await;
-        self.answered(before, answer).map_err(Fault::executing)
+        self.answered(before, answer).map_err(SendFault::executing)
     }
 
     pub(super) async fn one(
@@ -389,7 +389,7 @@ impl Lease {
         let statement = opened.as_ref().unwrap_or(statement);
         let before = self.ask();
         let answer = inside(within(limit, self.raw().all(statement))).await;
-        self.answered(before, answer).map_err(Fault::asking)
+        self.answered(before, answer).map_err(SendFault::asking)
     }
 
     /// Sends what begins the transaction, where that has still to be done. What changes rows does not go in one text with it:
@@ -401,7 +401,7 @@ impl Lease {
         let begun = inside(within(None, self.raw().unprepared(opening))).await;
         self.answered(State::Open, begun)
             .map(drop)
-            .map_err(Fault::executing)
+            .map_err(SendFault::executing)
     }
 
     fn ask(&mut self) -> State {
@@ -412,7 +412,7 @@ impl Lease {
         before
     }
 
-    fn answered<T>(&mut self, before: State, answer: Result<T, Fault>) -> Result<T, Fault> {
+    fn answered<T>(&mut self, before: State, answer: Result<T, SendFault>) -> Result<T, SendFault> {
         self.state = match &answer {
             Err(fault) if fault.leaves() != Leaves::Usable => State::Spoilt,
             _ => before,
@@ -424,7 +424,7 @@ impl Lease {
     }
 
     /// What others should know of a fault.
-    fn note(&self, fault: &Fault) {
+    fn note(&self, fault: &SendFault) {
         if fault.is_refusal() {
             self.home.shared.signs.note_refusal();
         }
@@ -469,7 +469,7 @@ impl Drop for Lease {
             let limit = home.shared.limits.statement.map(|_| PROOF_WITHIN);
             let ended = if open {
                 let ended = within(limit, held.raw.unprepared("ROLLBACK")).await;
-                ended.map(drop).or_else(Fault::unless_nothing_was_open)
+                ended.map(drop).or_else(SendFault::unless_nothing_was_open)
             } else {
                 within(limit, held.raw.ping()).await
             };
