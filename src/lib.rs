@@ -20,6 +20,7 @@ mod maintenance;
 mod node;
 mod openapi;
 mod operator;
+mod operator_api;
 mod routes;
 mod simulator;
 mod telemetry;

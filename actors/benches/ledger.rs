@@ -54,13 +54,13 @@ async fn measure(store: &Store) {
     let mut alone = 0;
     for concurrency in CONCURRENCY {
         let calls = calls(store, &ledger, concurrency).await;
-        let batches_before = ledger.stats().batches;
+        let batches_before = ledger.stats().items.count();
         let began = Instant::now();
         let until = began + MEASURED;
         let debits = join_all(calls.iter().map(|call| debit(&ledger, *call, until))).await;
         let debits: u128 = debits.into_iter().sum();
         let rate = debits * 1_000 / began.elapsed().as_millis().max(1);
-        let batches = u128::from(ledger.stats().batches - batches_before).max(1);
+        let batches = u128::from(ledger.stats().items.count() - batches_before).max(1);
         alone = if concurrency == 1 { rate } else { alone };
         println!(
             "{name:<10} {concurrency:>5} calls {rate:>7} debits/s, {:>4} in a batch, {:>3} times one by one",

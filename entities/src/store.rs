@@ -45,7 +45,7 @@ use self::{
 };
 pub use self::{
     fault::{in_words, is_transient, took_too_long},
-    pool::Connections,
+    pool::{Connections, PoolReading},
     transaction::Transaction,
 };
 
@@ -392,6 +392,22 @@ impl Store {
             options.map_sqlx_sqlite_opts(move |_| sqlite_options(&path));
         }
         Database::connect(options).await
+    }
+
+    /// The pools by name. Asks nobody.
+    pub fn pools(&self) -> Vec<(&'static str, PoolReading)> {
+        let critical = Some(&self.critical).filter(|critical| !critical.are(&self.writer));
+        let pools = [
+            ("writer", Some(&self.writer)),
+            ("critical", critical),
+            ("reader", Some(&self.reader)),
+            ("critical_reader", Some(&self.critical_reader)),
+            ("api_reader", Some(&self.api_reader)),
+        ];
+        let there = pools.into_iter();
+        there
+            .filter_map(|(name, pool)| Some((name, pool?.reading())))
+            .collect()
     }
 
     /// Whether the database answers now.

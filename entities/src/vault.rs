@@ -36,6 +36,8 @@ pub enum SecretPlace {
     SessionNote,
     /// `mails.link`
     MailLink,
+    /// `idempotency_keys.body`, for a day: it is not sealed again either.
+    StoredAnswer,
 }
 
 impl SecretPlace {
@@ -47,6 +49,7 @@ impl SecretPlace {
             Self::PreviousWebhookSecret => ("webhooks", "previous_secret"),
             Self::SessionNote => ("sessions", "note"),
             Self::MailLink => ("mails", "link"),
+            Self::StoredAnswer => ("idempotency_keys", "body"),
         }
     }
 
@@ -186,6 +189,11 @@ impl Vault {
             }
         };
         opened.ok_or(VaultError::Sealed)
+    }
+
+    /// Whether a text is sealed in the present form. No JSON begins like it.
+    pub fn is_sealed(text: &str) -> bool {
+        text.starts_with(FORM)
     }
 
     /// Whether it is sealed with the key that writes, in the present form.

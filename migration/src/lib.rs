@@ -31,6 +31,7 @@ mod m20261122_000011_audit;
 mod m20261122_000012_statistics;
 mod m20261122_000013_people;
 mod m20261122_000014_mails;
+mod m20261122_000015_operators;
 
 /// Where the steps that were made are recorded.
 const RECORD: &str = "seaql_migrations";
@@ -59,6 +60,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261122_000012_statistics::Migration),
             Box::new(m20261122_000013_people::STEP),
             Box::new(m20261122_000014_mails::STEP),
+            Box::new(m20261122_000015_operators::STEP),
         ]
     }
 }

@@ -74,9 +74,16 @@ impl Bench {
     }
 }
 
+fn switched_off() -> numbers::Changes {
+    numbers::Changes {
+        is_active: Some(false),
+        ..numbers::Changes::default()
+    }
+}
+
 fn refusal<T: std::fmt::Debug>(result: Result<T, AdminError>) -> String {
     match result {
-        Err(AdminError::Refused(sentence)) => sentence,
+        Err(AdminError::Refused(sentence) | AdminError::Taken(sentence)) => sentence,
         other => panic!("was not refused: {other:?}"),
     }
 }
@@ -219,7 +226,7 @@ async fn a_tenant_is_changed_in_what_is_given_only() {
     ] {
         refusal(tenants::update(&bench.store, tenant.id, changes, &by(), NOW).await);
     }
-    let kept = tenants::show(&bench.store, tenant.id)
+    let kept = tenants::show(bench.store.reader(), tenant.id)
         .await
         .expect("is there");
     assert_eq!(kept.name, "Toko", "what is refused changes nothing");
@@ -296,7 +303,7 @@ async fn a_number_belongs_to_one_tenant() {
         let sentence = refusal(numbers::add(&bench.store, tenant, did, label, &by(), NOW).await);
         assert!(sentence.contains(word), "{sentence}");
     }
-    let changed = numbers::update(&bench.store, number.id, None, Some(false), &by(), NOW)
+    let changed = numbers::update(&bench.store, number.id, switched_off(), &by(), NOW)
         .await
         .expect("is changed");
     assert_eq!((changed.label.as_str(), changed.is_active), ("Line", false));
@@ -330,7 +337,9 @@ async fn what_is_not_there_is_not_found() {
     let bench = Bench::new().await;
     let nobody = TenantId::new(NOW);
     assert!(is_not_found(parse_id::<TenantId>("tenant", "nonsense")));
-    assert!(is_not_found(tenants::show(&bench.store, nobody).await));
+    assert!(is_not_found(
+        tenants::show(bench.store.reader(), nobody).await
+    ));
     assert!(is_not_found(
         tenants::update(&bench.store, nobody, Changes::default(), &by(), NOW).await
     ));
@@ -441,7 +450,11 @@ async fn every_change_leaves_one_entry_and_what_changes_nothing_none() {
         tenants::set_suspended(store, tenant, true, &by(), NOW)
             .await
             .expect("is set");
-        numbers::update(store, number.id, Some("Main"), Some(false), &by(), NOW)
+        let changes = numbers::Changes {
+            label: Some("Main".to_owned()),
+            ..switched_off()
+        };
+        numbers::update(store, number.id, changes, &by(), NOW)
             .await
             .expect("is changed");
         keys::revoke(store, key.view.id, &by(), NOW)

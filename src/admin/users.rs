@@ -8,11 +8,12 @@ use dikala_entities::{
 };
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, ColumnTrait, ConnectionTrait, DbErr, EntityTrait,
-    IntoActiveModel, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
+    IntoActiveModel, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select,
 };
 use serde::Serialize;
+use utoipa::ToSchema;
 
-use super::{AdminError, find_tenant, name, require_tenant, unless_taken};
+use super::{AdminError, Work, find_tenant, name, require_tenant, unless_taken};
 use crate::audit::{Change, Origin};
 
 /// How long a one-time link is good, in milliseconds.
@@ -31,8 +32,13 @@ pub struct Draft {
 }
 
 /// A person as operators see it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = User, example = json!({
+    "id": "user_01k9zv3m8rj2q4w6y8a0c2e4g6", "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6", "email": "sari@example.com",
+    "name": "Sari", "role": "owner", "hasPassword": true, "createdAt": "2026-01-15T03:30:00.000Z",
+    "updatedAt": "2026-01-15T03:30:00.000Z"
+}))]
 pub struct UserView {
     pub id: UserId,
     pub tenant_id: TenantId,
@@ -79,8 +85,13 @@ pub struct Linked {
     missing_debug_implementations,
     reason = "holds a credential in the clear"
 )]
-#[derive(Clone, Serialize)]
+#[derive(Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = LoginLink, example = json!({
+    "id": "user_01k9zv3m8rj2q4w6y8a0c2e4g6", "email": "sari@example.com", "name": "Sari", "role": "owner",
+    "url": "https://voice.example.com/dashboard/link/dko_itGFjPev5uqCbxkB2DaILNaDNuKIjZ4V0ZmN",
+    "expiresAt": "2026-01-15T04:00:00.000Z"
+}))]
 pub struct Link {
     pub id: UserId,
     pub email: Email,
@@ -142,7 +153,7 @@ impl From<user::Model> for UserView {
 
 /// Makes somebody, with a one-time link. Refused where the address is somebody's already, of whatever tenant.
 pub async fn create(
-    store: &Store,
+    work: impl Into<Work<'_>>,
     tenant: TenantId,
     draft: Draft,
     linking: Linking<'_>,
@@ -162,10 +173,10 @@ pub async fn create(
         created_at: now,
         updated_at: now,
     };
-    let txn = store.begin().await?;
-    find_tenant(&txn, tenant).await?;
+    let txn = work.into().begin().await?;
+    find_tenant(&*txn, tenant).await?;
     user::Entity::insert(row.clone().into_active_model())
-        .exec_without_returning(&txn)
+        .exec_without_returning(&*txn)
         .await
         .map_err(|error| {
             unless_taken(error, || {
@@ -177,7 +188,7 @@ pub async fn create(
         })?;
     let change = Change::new(AuditAction::UserCreate, row.id)
         .with(format_args!("{}, {}", row.name, row.role));
-    linking.by.write(&txn, tenant, change, now).await?;
+    linking.by.write(&*txn, tenant, change, now).await?;
     let linked = insert_link(&txn, row, linking).await?;
     txn.commit().await?;
     Ok(linked)
@@ -191,13 +202,17 @@ pub async fn list(store: &Store, tenant: TenantId) -> Result<Vec<UserView>, Admi
 }
 
 /// Another one-time link for somebody. Earlier ones stay good for their time.
-pub async fn link(store: &Store, id: UserId, linking: Linking<'_>) -> Result<Linked, AdminError> {
-    let txn = store.begin().await?;
-    let person = find(&txn, None, id).await?;
+pub async fn link(
+    work: impl Into<Work<'_>>,
+    id: UserId,
+    linking: Linking<'_>,
+) -> Result<Linked, AdminError> {
+    let txn = work.into().begin().await?;
+    let person = find(&*txn, None, id).await?;
     let change = Change::new(AuditAction::UserLink, id).with(&person.name);
     linking
         .by
-        .write(&txn, person.tenant_id, change, linking.now)
+        .write(&*txn, person.tenant_id, change, linking.now)
         .await?;
     let linked = insert_link(&txn, person, linking).await?;
     txn.commit().await?;
@@ -261,13 +276,13 @@ async fn mail_link(
 
 /// Removes somebody with all sessions and links, also the last owner of a tenant: an operator can make another one.
 pub async fn remove(
-    store: &Store,
+    work: impl Into<Work<'_>>,
     id: UserId,
     by: &Origin,
     now: Millis,
 ) -> Result<UserView, AdminError> {
-    let txn = store.begin().await?;
-    let person = find(&txn, None, id).await?;
+    let txn = work.into().begin().await?;
+    let person = find(&*txn, None, id).await?;
     delete(&txn, &person, by, now).await?;
     txn.commit().await?;
     Ok(person.into())
@@ -275,13 +290,13 @@ pub async fn remove(
 
 /// Removes a member of a tenant with all sessions and links. The last owner stays.
 pub async fn remove_member(
-    store: &Store,
+    work: impl Into<Work<'_>>,
     tenant: TenantId,
     id: UserId,
     by: &Origin,
     now: Millis,
 ) -> Result<UserView, AdminError> {
-    let txn = store.begin().await?;
+    let txn = work.into().begin().await?;
     let person = lock_member(&txn, tenant, id).await?;
     keep_an_owner(&txn, &person).await?;
     delete(&txn, &person, by, now).await?;
@@ -306,24 +321,24 @@ async fn delete(
 
 /// Gives a member of a tenant another role. The last owner stays one.
 pub async fn change_role(
-    store: &Store,
+    work: impl Into<Work<'_>>,
     tenant: TenantId,
     id: UserId,
     role: Role,
     by: &Origin,
     now: Millis,
 ) -> Result<UserView, AdminError> {
-    let txn = store.begin().await?;
+    let txn = work.into().begin().await?;
     let mut person = lock_member(&txn, tenant, id).await?;
     if person.role != role {
         keep_an_owner(&txn, &person).await?;
         let mut row = person.clone().into_active_model();
         row.role = Set(role);
         row.updated_at = Set(now);
-        row.update(&txn).await?;
+        row.update(&*txn).await?;
         let change = Change::new(AuditAction::UserRole, id)
             .with(format_args!("{}, role={role}", person.name));
-        by.write(&txn, tenant, change, now).await?;
+        by.write(&*txn, tenant, change, now).await?;
         (person.role, person.updated_at) = (role, now);
     }
     txn.commit().await?;
@@ -357,7 +372,8 @@ async fn keep_an_owner(txn: &Transaction, person: &user::Model) -> Result<(), Ad
     }
 }
 
-fn of(tenant: TenantId) -> sea_orm::Select<user::Entity> {
+/// A tenant's people in the order of their making.
+pub fn of(tenant: TenantId) -> Select<user::Entity> {
     user::Entity::find()
         .filter(user::Column::TenantId.eq(tenant))
         .order_by_asc(user::Column::Id)

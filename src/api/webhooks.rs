@@ -45,6 +45,8 @@ pub const WEBHOOKS_MAX: usize = 20;
 pub const PREVIOUS_SECRET_MS: i64 = 24 * 60 * 60 * 1_000;
 /// Webhooks that are read at once for a list.
 const BATCH: u64 = 20;
+/// What is said of a webhook that an operator paused.
+const PAUSED: &str = "paused by the operator; deliveries wait, and none is lost";
 const EVENTS_MIN: usize = 1;
 const SECRET_CHARS_MIN: usize = 8;
 const SECRET_CHARS_MAX: usize = 256;
@@ -96,7 +98,7 @@ pub struct Webhook {
     is_active: bool,
     /// The secret's last four characters.
     secret_hint: String,
-    /// Why the service stopped to deliver to it.
+    /// Why the service stopped to deliver to it. Where it is active all the same, deliveries wait until the operator lets them go on.
     disabled_reason: Option<String>,
     created_at: Millis,
     updated_at: Millis,
@@ -121,7 +123,9 @@ impl From<webhook::Model> for Webhook {
             url: webhook.url,
             is_active: webhook.is_active,
             secret_hint: webhook.secret_hint,
-            disabled_reason: webhook.disabled_reason,
+            disabled_reason: webhook
+                .disabled_reason
+                .or_else(|| webhook.paused_at.map(|_| PAUSED.to_owned())),
             created_at: webhook.created_at,
             updated_at: webhook.updated_at,
         }

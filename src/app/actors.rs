@@ -5,12 +5,12 @@ use std::sync::Arc;
 use actix::{Arbiter, ArbiterHandle};
 use dikala_actors::{
     bridges::Bridges,
-    calls::{CallParts, CallRegistry, Calls, versions::Versions},
+    calls::{CallMeter, CallParts, CallRegistry, Calls, versions::Versions},
     events::{followers::Followers, outbox::Audience},
     functions::{self, FunctionsHandle},
     ledger::{self, LedgerHandle, LedgerParts},
     outbound::{Guard, Outbound, OutboundError},
-    runtime::clock::SharedClock,
+    runtime::{clock::SharedClock, lag::EventLoops},
     webhooks::{self, WebhooksHandle},
 };
 use dikala_entities::{Store, Vault};
@@ -27,6 +27,7 @@ const FUNCTION_THREADS: usize = 2;
 pub struct Actors {
     pub node: Node,
     pub arbiters: Vec<Arbiter>,
+    pub loops: EventLoops,
 }
 
 impl Actors {
@@ -45,30 +46,26 @@ impl Actors {
             clock,
             name: Arc::from(settings.node.name.as_str()),
         };
-        let core = Arbiter::new();
-        let webhook_thread = Arbiter::new();
-        let call_threads: Vec<Arbiter> = (0..CALL_THREADS).map(|_| Arbiter::new()).collect();
-        let function_threads: Vec<Arbiter> =
-            (0..FUNCTION_THREADS).map(|_| Arbiter::new()).collect();
+        let threads = Threads::start();
         // Names are looked up on threads; webhooks, functions and registration have their own, so that names that take long
         // in one of them hold up none of the others.
-        let webhooks = common.webhooks(&webhook_thread, outbound()?);
+        let webhooks = common.webhooks(&threads.webhooks, outbound()?);
         let feed = Followers::default();
-        let ledger = common.ledger(&core, &webhooks, &feed);
+        let ledger = common.ledger(&threads.core, &webhooks, &feed);
         let functions = functions::start(
-            &handles(&function_threads),
+            &handles(&threads.functions),
             &outbound()?,
             &settings.functions(),
             Arc::clone(&common.clock),
         );
         let bridges = Arc::new(Bridges::new(Arc::clone(&common.clock)));
-        let calls = common.calls(&call_threads, &ledger, &functions, &bridges);
-        let (registry, recovered) = CallRegistry::start(&core.handle(), calls.clone()).await?;
+        let calls = common.calls(&threads.calls, &ledger, &functions, &bridges);
+        let (registry, recovered) =
+            CallRegistry::start(&threads.core.handle(), calls.clone()).await?;
         ledger.announce_credits_to(registry.clone().recipient());
         if recovered > 0 {
             tracing::info!(calls = recovered, "took up unfinished calls");
         }
-        let arbiters = [vec![core, webhook_thread], call_threads, function_threads];
         let Common {
             store,
             vault,
@@ -90,7 +87,8 @@ impl Actors {
         };
         Ok(Self {
             node,
-            arbiters: arbiters.into_iter().flatten().collect(),
+            loops: threads.loops(),
+            arbiters: threads.into_arbiters(),
         })
     }
 
@@ -103,6 +101,44 @@ impl Actors {
             arbiter.stop();
         }
         self.node.store.close().await;
+    }
+}
+
+/// The threads that actors run on.
+struct Threads {
+    core: Arbiter,
+    webhooks: Arbiter,
+    calls: Vec<Arbiter>,
+    functions: Vec<Arbiter>,
+}
+
+impl Threads {
+    fn start() -> Self {
+        let several = |count| (0..count).map(|_| Arbiter::new()).collect();
+        Self {
+            core: Arbiter::new(),
+            webhooks: Arbiter::new(),
+            calls: several(CALL_THREADS),
+            functions: several(FUNCTION_THREADS),
+        }
+    }
+
+    fn loops(&self) -> EventLoops {
+        let loops = EventLoops::default();
+        loops.add("core", self.core.handle());
+        loops.add("webhooks", self.webhooks.handle());
+        for handle in handles(&self.calls) {
+            loops.add("calls", handle);
+        }
+        for handle in handles(&self.functions) {
+            loops.add("functions", handle);
+        }
+        loops
+    }
+
+    fn into_arbiters(self) -> Vec<Arbiter> {
+        let several = [vec![self.core, self.webhooks], self.calls, self.functions];
+        several.into_iter().flatten().collect()
     }
 }
 
@@ -166,6 +202,7 @@ impl Common<'_> {
             ledger: ledger.clone(),
             functions: functions.clone(),
             bridges: Arc::clone(bridges),
+            meter: CallMeter::default(),
         };
         Calls::new(parts, handles(threads))
     }

@@ -1,7 +1,11 @@
 //! What the two listeners serve, and with what.
 
-use std::{net::TcpListener, sync::Arc};
+use std::{
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+};
 
+use actix::Arbiter;
 use actix_cors::Cors;
 use actix_web::{
     App as WebApp,
@@ -11,19 +15,21 @@ use actix_web::{
 };
 use tokio::sync::watch;
 
+use super::actors::Actors;
 use crate::{
     api::context::Services,
-    bridge::{self, BridgeParts},
+    bridge::{self, AckMeter, BridgeParts},
     config::Settings,
     dashboard::{self, Kit},
     front::{self, Bounds, Door, Places, open_files_max},
-    http::middleware::request_scope,
+    http::{context::HttpContext, meter::HttpMeter, middleware::request_scope},
     mails::MailStats,
-    node::Node,
     operator::{
-        self, OperatorParts,
+        access::{self, Tokens},
         health::{self, HealthParts},
+        metrics::{self, MetricsParts},
     },
+    operator_api::{self, Desk},
     routes,
 };
 
@@ -35,7 +41,7 @@ const CORS_MAX_AGE_SECONDS: usize = 3_600;
 const OPERATOR_CONNECTIONS_MAX: usize = 256;
 const OPERATOR_CONNECTIONS_PER_ADDRESS_MAX: usize = 128;
 /// How long the operators' listener waits for its own requests, in seconds.
-const OPERATOR_SHUTDOWN_SECONDS: u64 = 2;
+const OPERATOR_SHUTDOWN_SECONDS: u64 = 1;
 
 /// Browsers of these origins may use the API.
 fn cors(origins: &[String]) -> Cors {
@@ -55,32 +61,64 @@ pub(super) struct Listeners {
     services: Data<Services>,
     bridge: Data<BridgeParts>,
     health: Data<HealthParts>,
-    operator: Data<OperatorParts>,
+    /// Who may come to the operators' listener.
+    tokens: Data<Tokens>,
+    /// What the operators' listener takes requests with.
+    http: Data<HttpContext>,
+    desk: Data<Desk>,
+    meter: Data<HttpMeter>,
+    metrics: Data<MetricsParts>,
 }
 
 impl Listeners {
+    /// `public` is where the public listener answers.
     pub(super) fn new(
         settings: &Settings,
-        node: &Node,
+        actors: &Actors,
         mails: Option<Arc<MailStats>>,
         stopping: &watch::Receiver<bool>,
+        public: SocketAddr,
     ) -> Self {
+        let node = &actors.node;
+        let services = Services::new(node, settings.api());
+        let desk = Desk {
+            node: node.clone(),
+            base: settings.http.base(public).into(),
+            tenants: services.http.clone(),
+            configuration: Arc::clone(&settings.shown),
+            started_at: node.clock.now(),
+            verified: Arc::default(),
+        };
+        let (meter, acknowledged) = (HttpMeter::default(), AckMeter::default());
         Self {
-            services: Data::new(Services::new(node, settings.api())),
+            services: Data::new(services),
+            desk: Data::new(desk),
             bridge: Data::new(BridgeParts {
                 node: node.clone(),
                 budgets: Arc::default(),
+                acknowledged: acknowledged.clone(),
                 stopping: stopping.clone(),
             }),
             health: Data::new(HealthParts {
                 node: node.clone(),
                 stopping: stopping.clone(),
             }),
-            operator: Data::new(OperatorParts {
-                token: settings.operator.token(),
+            metrics: Data::new(MetricsParts {
                 node: node.clone(),
+                loops: actors.loops.clone(),
+                http: meter.clone(),
+                acknowledged,
                 mails,
             }),
+            meter: Data::new(meter),
+            tokens: Data::new(settings.operator.tokens()),
+            http: Data::new(HttpContext::new(
+                node.store.clone(),
+                node.vault.clone(),
+                Arc::clone(&node.clock),
+                node.calls.node(),
+                settings.operators_http(),
+            )),
         }
     }
 
@@ -100,7 +138,9 @@ impl Listeners {
             shutdown_seconds: settings.http.shutdown_seconds.saturating_sub(2).max(1),
         };
         front::serve(door, socket, move || {
+            watch("http", &self.metrics);
             WebApp::new()
+                .app_data(self.meter.clone())
                 .app_data(self.services.clone())
                 .app_data(self.services.http.clone())
                 .app_data(self.bridge.clone())
@@ -128,13 +168,26 @@ impl Listeners {
             shutdown_seconds: OPERATOR_SHUTDOWN_SECONDS,
         };
         front::serve(door, socket, move || {
+            watch("operators", &self.metrics);
             WebApp::new()
-                .app_data(self.operator.clone())
+                .app_data(self.meter.clone())
+                .app_data(self.metrics.clone())
+                .app_data(self.tokens.clone())
+                .app_data(self.http.clone())
+                .app_data(self.desk.clone())
                 .app_data(self.health.clone())
-                .wrap(from_fn(operator::require_token))
+                .wrap(from_fn(access::let_in))
                 .wrap(from_fn(request_scope))
-                .configure(operator::configure)
+                .configure(metrics::configure)
                 .configure(health::configure)
+                .configure(operator_api::configure)
         })
+    }
+}
+
+/// Has the event loop of this thread, which serves requests, measured.
+fn watch(kind: &str, metrics: &MetricsParts) {
+    if let Some(arbiter) = Arbiter::try_current() {
+        metrics.loops.add(kind, arbiter);
     }
 }

@@ -96,7 +96,8 @@ pub enum StartError {
 pub struct App {
     public: SocketAddr,
     operator: SocketAddr,
-    servers: Vec<ServerHandle>,
+    public_server: ServerHandle,
+    operator_server: ServerHandle,
     serving: LocalBoxFuture<'static, ()>,
     stopping: watch::Sender<bool>,
     shutdown: Duration,
@@ -140,6 +141,7 @@ impl App {
             actors.node.store.clone(),
             Arc::clone(&clock),
             settings.retention.clone(),
+            actors.node.ledger.clone(),
         );
         let sweeping = rt::spawn(sweeping);
         let base = settings.http.base(addresses.0);
@@ -149,7 +151,7 @@ impl App {
                 (stats, rt::spawn(mailer.run(is_stopping.clone())))
             })
             .unzip();
-        let listeners = Listeners::new(settings, &actors.node, mails, &is_stopping);
+        let listeners = Listeners::new(settings, &actors, mails, &is_stopping, addresses.0);
         let public_server = listeners
             .clone()
             .serve_public(public, settings)
@@ -157,7 +159,7 @@ impl App {
         let operator_server = listeners
             .serve_operator(operator)
             .map_err(StartError::Http)?;
-        let servers = vec![public_server.handle(), operator_server.handle()];
+        let handles = (public_server.handle(), operator_server.handle());
         let serving = async move {
             let (public, operator) = tokio::join!(public_server, operator_server);
             for result in [public, operator] {
@@ -169,7 +171,8 @@ impl App {
         Ok(Self {
             public: addresses.0,
             operator: addresses.1,
-            servers,
+            public_server: handles.0,
+            operator_server: handles.1,
             serving: serving.boxed_local(),
             stopping,
             shutdown: Duration::from_secs(settings.http.shutdown_seconds),
@@ -205,20 +208,20 @@ impl App {
             self.actors.node.calls.close();
             self.actors.node.feed.close();
             let _ = self.stopping.send(true);
-            // Side by side: a client that does not let go of its connection keeps no delivery from ending.
-            let listeners = async {
-                for server in &self.servers {
-                    server.stop(true).await;
-                }
-                let _ = serving.await;
-            };
+            // Side by side: a client that does not let go of its connection keeps no delivery from ending. The operators'
+            // listener goes last, and tells until then how far it is.
             let mailing = async {
                 if let Some(mailing) = self.mailing {
                     let _ = mailing.await;
                 }
             };
-            let deliveries = self.actors.node.webhooks.drain(self.shutdown);
-            tokio::join!(listeners, deliveries, mailing);
+            tokio::join!(
+                self.public_server.stop(true),
+                self.actors.node.webhooks.drain(self.shutdown),
+                mailing
+            );
+            self.operator_server.stop(true).await;
+            let _ = serving.await;
             self.actors.stop().await;
         };
         if tokio::time::timeout(self.shutdown, drain).await.is_err() {

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     BridgeParts,
+    acknowledged::Ticket,
     budget::ROOM_WITHIN,
     lanes::{Lanes, payer},
     protocol::{self, MESSAGES_MAX},
@@ -33,6 +34,11 @@ pub async fn messages(
     drop(messages);
     // What the body weighs is shared out evenly: whose part it is matters to nobody but the functions, which step aside with it.
     let length = body.0.len().div_ceil(requests.len());
+    let tickets: Vec<Ticket> = requests
+        .iter()
+        .enumerate()
+        .map(|(place, request)| Ticket::new(place, request))
+        .collect();
     let weighed = requests
         .into_iter()
         .map(|request| share.weigh(length, request, |request| payer(&parts.node.calls, request)));
@@ -46,19 +52,22 @@ pub async fn messages(
         share,
         bridge,
     );
-    for (ticket, (request, room)) in requests.into_iter().zip(rooms).enumerate() {
+    for (ticket, (request, room)) in tickets.into_iter().zip(requests.into_iter().zip(rooms)) {
         lanes.accept(ticket, request, room);
     }
     // Kept until the replies are written.
     let mut kept = Vec::with_capacity(replies.len());
     while let Some(finished) = lanes.next().await {
-        replies[finished.ticket] = finished.reply;
-        kept.push(finished.room);
+        replies[finished.ticket.place] = finished.reply;
+        kept.push((finished.ticket, finished.room));
     }
     let commands = parts.node.bridges.take_commands(bridge, COMMANDS_MAX);
     let commands: Vec<Value> = commands.iter().map(protocol::command).collect();
     let response = HttpResponse::Ok().json(json!({"replies": replies, "commands": commands}));
-    drop(kept);
+    for (ticket, room) in kept {
+        parts.acknowledged.written(ticket);
+        drop(room);
+    }
     Ok(response)
 }
 

@@ -13,6 +13,7 @@ use serde_json::Value;
 use std::sync::Arc;
 
 use super::{
+    acknowledged::Ticket,
     budget::{ConnectionBudget, RING_WITHIN, ROOM_WITHIN, Room},
     protocol::{self, Content, FunctionCall, Lane, Refusal, Request, Success},
 };
@@ -20,14 +21,14 @@ use super::{
 /// A message as it was read: one that is refused is answered in its turn too.
 pub type Message = Result<Request, Refusal>;
 
-/// A message with its number, and the room that it takes.
-type Numbered = (usize, Message, Room);
+/// A message with its ticket, and the room that it takes.
+type Numbered = (Ticket, Message, Room);
 
 /// A message and what was answered.
 #[derive(Debug)]
 pub struct Finished {
-    /// The number that the message was given.
-    pub ticket: usize,
+    /// What the message was given.
+    pub ticket: Ticket,
     pub reply: Value,
     /// Kept until the reply is written.
     pub room: Room,
@@ -68,7 +69,7 @@ impl Lanes {
     }
 
     /// Takes a message in, with its room.
-    pub fn accept(&mut self, ticket: usize, message: Message, room: Room) {
+    pub fn accept(&mut self, ticket: Ticket, message: Message, room: Room) {
         let Some(lane) = lane(&message) else {
             return self.run(None, (ticket, message, room));
         };

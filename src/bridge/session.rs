@@ -18,6 +18,7 @@ use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::{
     BridgeParts,
+    acknowledged::{AckMeter, Ticket},
     budget::{ConnectionBudget, IN_FLIGHT_MAX, Room},
     frames::{Frame, Frames, ReadFault},
     lanes::{Finished, Lanes, Message, payer},
@@ -103,7 +104,7 @@ async fn run(parts: BridgeParts, bridge: BridgeId, session: Session, frames: Fra
     let (beats, waiting_beats) = mpsc::channel(BEATS_MAX);
     let mut writer = actix_web::rt::spawn(write(
         session.clone(),
-        Arc::clone(&bridges),
+        (Arc::clone(&bridges), parts.acknowledged.clone()),
         socket.clone(),
         waiting_replies,
         waiting_beats,
@@ -151,6 +152,9 @@ async fn run(parts: BridgeParts, bridge: BridgeId, session: Session, frames: Fra
     let _ = tokio::time::timeout(CLOSE_WITHIN, session.close(Some(close))).await;
 }
 
+/// A message for which there is room.
+type Admitted = (Ticket, Message, Room);
+
 /// Reads a socket and handles its messages.
 struct Reader {
     parts: BridgeParts,
@@ -159,7 +163,7 @@ struct Reader {
     lanes: Lanes,
     share: ConnectionBudget,
     /// A message that was read and waits for room; nothing more is read meanwhile.
-    admission: Option<LocalBoxFuture<'static, (Message, Room)>>,
+    admission: Option<LocalBoxFuture<'static, Admitted>>,
     replies: mpsc::Sender<Finished>,
     beats: mpsc::Sender<Beat>,
     last_frame_at: Millis,
@@ -181,9 +185,9 @@ impl Reader {
             let has_work = !self.lanes.is_idle();
             let step = tokio::select! {
                 frame = self.frames.next(), if reads => self.on_frame(frame),
-                (message, room) = admitted(&mut self.admission) => {
+                (ticket, message, room) = admitted(&mut self.admission) => {
                     self.admission = None;
-                    self.lanes.accept(0, message, room);
+                    self.lanes.accept(ticket, message, room);
                     Ok(())
                 }
                 finished = self.lanes.next(), if has_work => self.on_finished(finished),
@@ -239,13 +243,14 @@ impl Reader {
             let reason = "frames are JSON objects with an id, of at most 256 KiB";
             return Err(Over::Close(code, reason));
         }
+        let ticket = Ticket::new(0, &message);
         let payer_of = |request: &Request| payer(&self.parts.node.calls, request);
         let (message, weight) = self.share.weigh(length, message, payer_of);
         match self.share.room_now(weight) {
-            Ok(room) => self.lanes.accept(0, message, room),
+            Ok(room) => self.lanes.accept(ticket, message, room),
             Err(weight) => {
                 let share = self.share.clone();
-                let admission = async move { (message, share.room(weight).await) };
+                let admission = async move { (ticket, message, share.room(weight).await) };
                 self.admission = Some(admission.boxed_local());
             }
         }
@@ -300,9 +305,7 @@ impl Reader {
     }
 }
 
-async fn admitted(
-    admission: &mut Option<LocalBoxFuture<'static, (Message, Room)>>,
-) -> (Message, Room) {
+async fn admitted(admission: &mut Option<LocalBoxFuture<'static, Admitted>>) -> Admitted {
     match admission {
         Some(admission) => admission.await,
         None => pending().await,
@@ -320,7 +323,7 @@ fn refusal_of(refusal: Refusal, frame: &[u8]) -> Refusal {
 /// Writes what there is to write, until the socket takes no more.
 async fn write(
     mut session: Session,
-    bridges: Arc<Bridges>,
+    (bridges, acknowledged): (Arc<Bridges>, AckMeter),
     socket: Socket,
     mut replies: mpsc::Receiver<Finished>,
     mut beats: mpsc::Receiver<Beat>,
@@ -337,9 +340,10 @@ async fn write(
                 in_time(beat).await
             }
             finished = replies.recv() => match finished {
-                Some(Finished { reply, room, .. }) => {
+                Some(Finished { ticket, reply, room }) => {
                     let sent = send(&mut session, &reply).await;
                     drop(room);
+                    acknowledged.written(ticket);
                     sent
                 }
                 // The reader is over, and everything is written.

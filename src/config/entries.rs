@@ -3,11 +3,18 @@
 use std::{collections::BTreeMap, fmt};
 
 use config::{Config, Value, ValueKind};
+use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::mask::{MASK, without_passwords, without_user};
 
 /// Keys whose values are never shown.
-const SECRET_KEYS: &[&str] = &["secrets.key", "secrets.old_keys", "operator.token"];
+const SECRET_KEYS: &[&str] = &[
+    "secrets.key",
+    "secrets.old_keys",
+    "operator.token",
+    "operator.read_token",
+];
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +45,27 @@ pub struct Entry {
     /// The default has the type that the value needs.
     pub(super) default: ValueKind,
     pub origin: Origin,
+}
+
+/// A key as a person may see it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = ConfigurationKey)]
+pub struct Shown {
+    pub key: String,
+    /// Secrets are masked.
+    pub value: String,
+    /// `default`, the file, the variable, or `command line`.
+    pub origin: String,
+}
+
+impl From<&Entry> for Shown {
+    fn from(entry: &Entry) -> Self {
+        Self {
+            key: entry.key.clone(),
+            value: entry.shown(),
+            origin: entry.origin.to_string(),
+        }
+    }
 }
 
 impl Entry {

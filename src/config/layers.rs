@@ -25,6 +25,8 @@ const NO_KEYS: &[&str] = &[
     "DIKALA_REQUIRE_POSTGRES",
     "DIKALA_REQUIRE_PYTHON",
     "DIKALA_REQUIRE_BROWSER",
+    "DIKALA_REQUIRE_PROMETHEUS",
+    "DIKALA_COMMIT",
 ];
 impl Layers {
     /// Puts the layers together. `environment` is looked through for `DIKALA_…`.

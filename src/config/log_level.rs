@@ -11,7 +11,8 @@ const OWN: &str = "dikala";
 #[rustfmt::skip]
 const PARTS: [(&str, &[&str]); 3] = [
     ("dikala", &[
-        "admin", "api", "app", "audit", "bridge", "cli", "config", "dashboard", "front", "http", "mails", "maintenance", "node", "openapi", "operator", "routes", "simulator",
+        "admin", "api", "app", "audit", "bridge", "cli", "config", "dashboard", "front", "http", "mails", "maintenance", "node", "openapi", "operator", "operator_api", "routes",
+        "simulator",
         "telemetry",
     ]),
     ("dikala_actors", &[

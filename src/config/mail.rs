@@ -1,7 +1,32 @@
 //! The server that takes mails, and whom they are from.
 
 use lettre::message::Mailbox;
+use serde::Deserialize;
 use url::Url;
+
+/// The keys of the section.
+#[derive(Clone, Default, Deserialize)]
+pub(super) struct Mail {
+    #[serde(default)]
+    url: Option<String>,
+    #[serde(default)]
+    from: Option<String>,
+}
+
+impl std::fmt::Debug for Mail {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Mail(…)")
+    }
+}
+
+impl Mail {
+    /// The server, where there is one; the keys were checked when they were read.
+    pub(super) fn server(&self) -> Option<MailServer> {
+        let url = url(self.url.as_deref()?).ok()?;
+        let from = sender(self.from.as_deref()?).ok()?;
+        Some(MailServer { url, from })
+    }
+}
 
 /// The server that takes mails, and whom they are from.
 #[derive(Clone)]

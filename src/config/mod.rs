@@ -11,7 +11,7 @@ mod mail;
 mod mask;
 mod settings;
 
-pub use entries::{Entry, Layers, Origin};
+pub use entries::{Layers, Origin, Shown};
 pub use log_level::LogLevel;
 pub use mail::MailServer;
 pub use settings::{Log, Retention, Settings};

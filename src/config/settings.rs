@@ -1,6 +1,6 @@
 //! The typed settings; every value is checked once, here.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use dikala_actors::{
     calls::{PlanConcurrency, Rules},
@@ -14,14 +14,15 @@ use serde::Deserialize;
 use url::Url;
 
 use super::{
-    ConfigError, Layers, LogLevel,
+    ConfigError, Layers, LogLevel, Shown,
     checks::{check, parse_net},
-    mail::{self, MailServer},
+    mail::{Mail, MailServer},
 };
 use crate::{
     api::context::{ApiSettings, UNREAD},
     front::Bounds,
     http::settings::HttpSettings,
+    operator::access::Tokens,
 };
 
 /// Everything that is configured.
@@ -44,6 +45,9 @@ pub struct Settings {
     plans: Plans,
     pub retention: Retention,
     pub log: Log,
+    /// All keys, as a person may see them.
+    #[serde(skip)]
+    pub shown: Arc<[Shown]>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -106,12 +110,17 @@ pub struct Operator {
     pub listen: SocketAddr,
     #[serde(default)]
     token: Option<String>,
+    #[serde(default)]
+    read_token: Option<String>,
 }
 
 impl Operator {
-    /// The token, where one is asked for.
-    pub fn token(&self) -> Option<Secret> {
-        self.token.clone().map(Secret::new)
+    /// The tokens that are asked for.
+    pub fn tokens(&self) -> Tokens {
+        Tokens {
+            full: self.token.clone().map(Secret::new),
+            read: self.read_token.clone().map(Secret::new),
+        }
     }
 }
 
@@ -137,20 +146,6 @@ struct Secrets {
 impl std::fmt::Debug for Secrets {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Secrets(…)")
-    }
-}
-
-#[derive(Clone, Default, Deserialize)]
-struct Mail {
-    #[serde(default)]
-    url: Option<String>,
-    #[serde(default)]
-    from: Option<String>,
-}
-
-impl std::fmt::Debug for Mail {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Mail(…)")
     }
 }
 
@@ -244,10 +239,14 @@ impl Settings {
     /// Reads and checks the settings.
     pub fn new(layers: &Layers) -> Result<Self, ConfigError> {
         check(layers)?;
-        layers
+        let settings: Self = layers
             .to_config()
             .and_then(config::Config::try_deserialize)
-            .map_err(|error| ConfigError(format!("the configuration is not usable: {error}")))
+            .map_err(|error| ConfigError(format!("the configuration is not usable: {error}")))?;
+        Ok(Self {
+            shown: layers.entries().map(Shown::from).collect(),
+            ..settings
+        })
     }
 
     /// Whether `secrets.key` is set.
@@ -279,9 +278,7 @@ impl Settings {
 
     /// The server that takes mails, where there is one; checked when the settings were read.
     pub fn mail(&self) -> Option<MailServer> {
-        let url = mail::url(self.mail.url.as_deref()?).ok()?;
-        let from = mail::sender(self.mail.from.as_deref()?).ok()?;
-        Some(MailServer { url, from })
+        self.mail.server()
     }
 
     /// What tenants' addresses may look like.
@@ -333,6 +330,14 @@ impl Settings {
             starter_configuration_bytes: self.plans.starter.max_configuration_bytes,
             business_configuration_bytes: self.plans.business.max_configuration_bytes,
             enterprise_configuration_bytes: self.plans.enterprise.max_configuration_bytes,
+        }
+    }
+
+    /// How the operators' listener takes requests; no proxy is known in front of it.
+    pub fn operators_http(&self) -> HttpSettings {
+        HttpSettings {
+            trusted_proxies: Vec::new(),
+            ..self.api().http
         }
     }
 
@@ -449,6 +454,12 @@ mod tests {
             ("OUTBOUND__ALLOW_HTTP", "maybe", "true or false"),
             ("OPERATOR__LISTEN", "0.0.0.0:1", "operator.token"),
             ("OPERATOR__TOKEN", "short", "16"),
+            ("OPERATOR__READ_TOKEN", "short", "16"),
+            (
+                "OPERATOR__READ_TOKEN",
+                "long-enough-to-read",
+                "operator.token is not",
+            ),
             ("OPERATOR__TOKEN", "a token with blanks in it", "visible"),
             ("DATABASE__URL", "mysql://h/d", "postgres://"),
             ("DATABASE__URL", "sqlite://", "no file"),

@@ -237,7 +237,9 @@ fn target(row: &audit::Model) -> Markup {
         AuditAction::WebhookCreate
         | AuditAction::WebhookUpdate
         | AuditAction::WebhookRotateSecret
-        | AuditAction::WebhookRecover => Some("webhooks"),
+        | AuditAction::WebhookRecover
+        | AuditAction::WebhookPause
+        | AuditAction::WebhookResume => Some("webhooks"),
         AuditAction::DeliveryResend => Some("deliveries"),
         AuditAction::CallHangup | AuditAction::CallTransfer => Some("calls"),
         AuditAction::KeyCreate | AuditAction::KeyRevoke => Some("settings/keys"),
@@ -266,6 +268,8 @@ fn said(visit: &Visit, action: AuditAction) -> String {
         AuditAction::WebhookDelete => "audit-webhook-delete",
         AuditAction::WebhookRotateSecret => "audit-webhook-rotate-secret",
         AuditAction::WebhookRecover => "audit-webhook-recover",
+        AuditAction::WebhookPause => "audit-webhook-pause",
+        AuditAction::WebhookResume => "audit-webhook-resume",
         AuditAction::DeliveryResend => "audit-delivery-resend",
         AuditAction::CallHangup => "audit-call-hangup",
         AuditAction::CallTransfer => "audit-call-transfer",

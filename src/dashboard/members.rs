@@ -232,7 +232,7 @@ async fn make(visit: &Visit, draft: Draft) -> Result<bool, ApiError> {
     let by = visit.origin();
     let made = users::create(visit.store(), visit.tenant(), draft, linking(visit, &by));
     let made = made.await.map_err(|error| match error {
-        AdminError::Refused(_) => refused(FieldCode::Duplicate, visit.t("members-email-taken")),
+        AdminError::Taken(_) => refused(FieldCode::Duplicate, visit.t("members-email-taken")),
         error => error.into(),
     })?;
     let is_mailed = made.is_mailed();

@@ -24,7 +24,7 @@ use actix_web::{
     web,
 };
 use dikala_entities::{
-    Millis, Store, TenantId, idempotency,
+    IdempotencyScope, Millis, Secret, SecretPlace, Store, Vault, idempotency,
     rows::{ColumnType, json_rows, json_statement},
     store::is_transient,
 };
@@ -69,10 +69,11 @@ const SWEEP_BATCHES_MAX: usize = 200;
 /// The right to carry out the request of one key.
 #[derive(Debug)]
 pub struct Claim {
-    tenant: TenantId,
+    scope: IdempotencyScope,
     key: String,
     /// Tells this claim from a later one of the same key.
     claimed_at: Millis,
+    vault: Vault,
     settled: Cell<bool>,
     /// The stored answer is a large one.
     large: Cell<bool>,
@@ -82,11 +83,19 @@ static GIVING_BACK: LazyLock<Arc<Semaphore>> =
     LazyLock::new(|| Arc::new(Semaphore::new(GIVING_BACK_MAX)));
 
 impl Claim {
-    /// Stores the answer under the key. False if the claim was lost to a later request meanwhile: then nothing may be committed.
+    /// Stores the answer under the key, sealed where it holds a secret. False if the claim was lost to a later request meanwhile: then nothing may be committed.
     pub async fn settle(&self, db: &impl ConnectionTrait, answer: &Answer) -> Result<bool, DbErr> {
         let large = answer.body.len() > LARGE_BYTES;
         let size = if large { answer.body.len() } else { 0 };
         self.large.set(large);
+        let body = match answer.is_secret {
+            true => self.vault.seal(
+                SecretPlace::StoredAnswer,
+                self.row(),
+                &Secret::new(answer.body.as_str()),
+            ),
+            false => answer.body.clone(),
+        };
         let done = idempotency::Entity::update_many()
             .col_expr(
                 idempotency::Column::Size,
@@ -96,12 +105,12 @@ impl Claim {
                 idempotency::Column::Status,
                 Expr::value(i64::from(answer.status.as_u16())),
             )
-            .col_expr(idempotency::Column::Body, Expr::value(answer.body.clone()))
+            .col_expr(idempotency::Column::Body, Expr::value(body))
             .col_expr(
                 idempotency::Column::Location,
                 Expr::value(answer.location.clone()),
             )
-            .filter(idempotency::Column::TenantId.eq(self.tenant))
+            .filter(idempotency::Column::Scope.eq(self.scope))
             .filter(idempotency::Column::Key.eq(&self.key))
             .filter(idempotency::Column::CreatedAt.eq(self.claimed_at))
             .filter(idempotency::Column::Status.is_null())
@@ -113,12 +122,18 @@ impl Claim {
     /// The same right, to be given back by somebody else.
     fn again(&self) -> Self {
         Self {
-            tenant: self.tenant,
+            scope: self.scope,
             key: self.key.clone(),
             claimed_at: self.claimed_at,
+            vault: self.vault.clone(),
             settled: Cell::new(false),
             large: Cell::new(false),
         }
+    }
+
+    /// What a sealed answer is bound to.
+    fn row(&self) -> String {
+        format!("{} {}", self.scope, self.key)
     }
 
     /// Notes that the transaction of [`settle`](Self::settle) is committed.
@@ -149,10 +164,10 @@ impl Claim {
     async fn cut(&self, store: &Store) -> Result<(), DbErr> {
         let statement = Statement::from_sql_and_values(
             store.backend(),
-            "UPDATE idempotency_keys SET body = NULL, size = 0 WHERE tenant_id = $1 AND key IN \
+            "UPDATE idempotency_keys SET body = NULL, size = 0 WHERE scope = $1 AND key IN \
              (SELECT key FROM (SELECT key, SUM(size) OVER (ORDER BY created_at DESC, key DESC) AS total \
-              FROM idempotency_keys WHERE tenant_id = $1 AND size > 0) AS large WHERE total > CAST($2 AS BIGINT))",
-            [self.tenant.into(), LARGE_BYTES_MAX.into()],
+              FROM idempotency_keys WHERE scope = $1 AND size > 0) AS large WHERE total > CAST($2 AS BIGINT))",
+            [self.scope.into(), LARGE_BYTES_MAX.into()],
         );
         store.writer().execute_raw(statement).await.map(drop)
     }
@@ -160,7 +175,7 @@ impl Claim {
     /// Gives the key back: the request may be repeated under it.
     async fn release(&self, store: &Store) -> Result<(), DbErr> {
         idempotency::Entity::delete_many()
-            .filter(idempotency::Column::TenantId.eq(self.tenant))
+            .filter(idempotency::Column::Scope.eq(self.scope))
             .filter(idempotency::Column::Key.eq(&self.key))
             .filter(idempotency::Column::CreatedAt.eq(self.claimed_at))
             .filter(idempotency::Column::Status.is_null())
@@ -206,9 +221,9 @@ enum Claimed {
 
 async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<Claimed, ApiError> {
     let key = sent_key(req)?;
-    let tenant = *req
+    let scope = *req
         .extensions()
-        .get::<TenantId>()
+        .get::<IdempotencyScope>()
         .ok_or(ApiError::Internal)?;
     let asked = Asked {
         fingerprint: fingerprint(req),
@@ -216,14 +231,15 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<Claimed, ApiE
     };
     let now = http.clock.now();
     let claim = || Claim {
-        tenant,
+        scope,
         key: key.clone(),
         claimed_at: now,
+        vault: http.vault.clone(),
         settled: Cell::new(false),
         large: Cell::new(false),
     };
     let mine = || Ok(Claimed::Mine(claim()));
-    match insert(&http.store, tenant, &key, &asked, now).await {
+    match insert(&http.store, scope, &key, &asked, now).await {
         Ok(true) => return mine(),
         Ok(false) => {}
         Err(error) => {
@@ -233,7 +249,7 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<Claimed, ApiE
             return Err(error.into());
         }
     }
-    let row = idempotency::Entity::find_by_id((tenant, key.clone()))
+    let row = idempotency::Entity::find_by_id((scope, key.clone()))
         .one(http.store.reader())
         .await?;
     match row {
@@ -250,9 +266,7 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<Claimed, ApiE
         Some(row) if row.status.is_some() && row.body.is_none() => {
             Err(ApiError::IdempotencyAnswerGone)
         }
-        Some(row) => stored(row)
-            .map(Claimed::Answered)
-            .ok_or(ApiError::IdempotencyInProgress),
+        Some(row) => stored(row, &claim()),
     }
 }
 
@@ -315,13 +329,13 @@ fn fingerprint(req: &ServiceRequest) -> String {
 
 async fn insert(
     store: &Store,
-    tenant: TenantId,
+    scope: IdempotencyScope,
     key: &str,
     asked: &Asked,
     now: Millis,
 ) -> Result<bool, DbErr> {
     let row = idempotency::ActiveModel {
-        tenant_id: Set(tenant),
+        scope: Set(scope),
         key: Set(key.to_owned()),
         fingerprint: Set(asked.fingerprint.clone()),
         status: Set(None),
@@ -331,7 +345,7 @@ async fn insert(
         size: Set(0),
         is_brief: Set(asked.is_brief),
     };
-    let target = [idempotency::Column::TenantId, idempotency::Column::Key];
+    let target = [idempotency::Column::Scope, idempotency::Column::Key];
     let inserted = idempotency::Entity::insert(row)
         .on_conflict(OnConflict::columns(target).do_nothing().to_owned())
         .exec_without_returning(store.writer())
@@ -367,7 +381,7 @@ async fn take_over(
         .col_expr(idempotency::Column::Body, Expr::value(None::<String>))
         .col_expr(idempotency::Column::Location, Expr::value(None::<String>))
         .col_expr(idempotency::Column::CreatedAt, Expr::value(now))
-        .filter(idempotency::Column::TenantId.eq(old.tenant_id))
+        .filter(idempotency::Column::Scope.eq(old.scope))
         .filter(idempotency::Column::Key.eq(&old.key))
         .filter(idempotency::Column::CreatedAt.eq(old.created_at))
         .filter(match old.status {
@@ -379,13 +393,27 @@ async fn take_over(
     Ok(taken.rows_affected == 1)
 }
 
-fn stored(row: idempotency::Model) -> Option<Answer> {
-    let status = u16::try_from(row.status?).ok()?;
-    Some(Answer {
-        status: StatusCode::from_u16(status).ok()?,
-        body: row.body.unwrap_or_default(),
+/// The answer that is stored, opened where it is sealed: no JSON looks like what is.
+fn stored(row: idempotency::Model, claim: &Claim) -> Result<Claimed, ApiError> {
+    let status = row.status.and_then(|status| u16::try_from(status).ok());
+    let status = status.and_then(|status| StatusCode::from_u16(status).ok());
+    let status = status.ok_or(ApiError::IdempotencyInProgress)?;
+    let mut body = row.body.unwrap_or_default();
+    let is_secret = Vault::is_sealed(&body);
+    if is_secret {
+        let opened = claim
+            .vault
+            .open(SecretPlace::StoredAnswer, claim.row(), &body);
+        // Sealed with a key that is not used any more.
+        let opened = opened.map_err(|_| ApiError::IdempotencyAnswerGone)?;
+        body = opened.expose().to_owned();
+    }
+    Ok(Claimed::Answered(Answer {
+        status,
+        body,
         location: row.location,
-    })
+        is_secret,
+    }))
 }
 
 fn replay(answer: Answer) -> HttpResponse {
@@ -437,6 +465,7 @@ async fn copy(response: ServiceResponse) -> (Answer, ServiceResponse) {
         location: location
             .and_then(|location| location.to_str().ok())
             .map(str::to_owned),
+        is_secret: false,
     };
     let response = head.set_body(BoxBody::new(body));
     (answer, ServiceResponse::new(request, response))
@@ -464,18 +493,18 @@ pub async fn sweep(store: &Store, now: Millis) -> Result<u64, DbErr> {
 async fn remove(store: &Store, which: &str, until: Millis) -> Result<u64, DbErr> {
     #[derive(FromQueryResult, Serialize)]
     struct Row {
-        tenant_id: TenantId,
+        scope: IdempotencyScope,
         key: String,
         created_at: i64,
     }
     let columns = [
-        ("tenant_id", ColumnType::Text),
+        ("scope", ColumnType::Text),
         ("key", ColumnType::Text),
         ("created_at", ColumnType::BigInt),
     ];
     // A key that was used anew meanwhile has another time.
     let remove = format!(
-        "DELETE FROM idempotency_keys WHERE (tenant_id, key, created_at) IN (SELECT tenant_id, key, created_at FROM {})",
+        "DELETE FROM idempotency_keys WHERE (scope, key, created_at) IN (SELECT scope, key, created_at FROM {})",
         json_rows(store.backend(), &columns)
     );
     let mut gone = 0;
@@ -483,7 +512,7 @@ async fn remove(store: &Store, which: &str, until: Millis) -> Result<u64, DbErr>
         let find = Statement::from_sql_and_values(
             store.backend(),
             format!(
-                "SELECT tenant_id, key, created_at FROM idempotency_keys WHERE {which} \
+                "SELECT scope, key, created_at FROM idempotency_keys WHERE {which} \
                  ORDER BY created_at LIMIT $2"
             ),
             [until.into(), SWEEP_BATCH.into()],

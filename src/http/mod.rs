@@ -10,8 +10,8 @@ pub mod extract;
 pub mod field;
 pub mod gate;
 pub mod idempotency;
+pub mod meter;
 pub mod middleware;
-
 pub mod request_id;
 pub mod route;
 pub mod settings;

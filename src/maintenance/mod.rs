@@ -4,6 +4,7 @@
 //! Every sweep looks for a few rows on a reader and removes those in a short write of its own, so that nobody waits for
 //! what it reads. What it found may have changed by then; where that matters the write looks again, at those rows only.
 
+mod books;
 mod brief;
 mod calls;
 mod people;
@@ -13,7 +14,7 @@ mod tests;
 
 use std::{sync::Arc, time::Duration};
 
-use dikala_actors::runtime::clock::SharedClock;
+use dikala_actors::{ledger::LedgerHandle, runtime::clock::SharedClock};
 use dikala_entities::{
     DeliveryId, EventId, Millis, Store, attempt, delivery, event,
     rows::{ColumnType, json_rows},
@@ -36,9 +37,10 @@ const BATCH: u64 = 500;
 pub const PAUSE: Duration = Duration::from_millis(50);
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
-/// Sweeps regularly, for as long as the process runs.
-pub async fn run(store: Store, clock: SharedClock, retention: Retention) {
+/// Does all of it regularly, for as long as the process runs.
+pub async fn run(store: Store, clock: SharedClock, retention: Retention, ledger: LedgerHandle) {
     tokio::join!(
+        books::look_regularly(&store, &ledger),
         sweep_regularly(&store, &clock, &retention),
         keep_log_short(&store)
     );

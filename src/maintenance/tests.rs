@@ -123,7 +123,7 @@ async fn a_log_that_grew_is_emptied_in_a_quiet_moment() {
         .query_all_raw(statement(&store, "SELECT id FROM calls", []))
         .await
         .unwrap();
-    let row = "INSERT INTO idempotency_keys (tenant_id, key, fingerprint, body, created_at) \
+    let row = "INSERT INTO idempotency_keys (scope, key, fingerprint, body, created_at) \
                VALUES ('ten_1', $1, '', $2, 1)";
     for n in 0..100 {
         let values = [n.to_string().into(), "x".repeat(100_000).into()];

@@ -1,4 +1,5 @@
-//! One route: what it takes, what it gives, what it can fail with. The table of all is [`ROUTES`](crate::routes::ROUTES).
+//! One route: what it takes, what it gives, what it can fail with. The tenants' are in [`ROUTES`](crate::routes::ROUTES), the
+//! operators' in [`operator_api`](crate::operator_api).
 
 use actix_web::http::Method;
 use dikala_entities::AuditAction;
@@ -28,13 +29,15 @@ pub type Handler = fn(actix_web::Route) -> actix_web::Route;
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     pub method: &'static Method,
-    /// Below [`BASE`](crate::http::route::BASE).
+    /// Below the base of its API.
     pub path: &'static str,
     /// The operation id.
     pub id: &'static str,
     pub summary: &'static str,
     /// The status of success.
     pub status: u16,
+    /// Whether 200 says that it was done before.
+    pub or_ok: bool,
     /// The names of the query parameters.
     pub query: &'static [&'static str],
     /// The names of the headers it reads besides those that every route does.
@@ -52,8 +55,44 @@ pub struct Route {
     pub handler: Handler,
 }
 
+pub const fn get(
+    path: &'static str,
+    id: &'static str,
+    handler: Handler,
+    summary: &'static str,
+) -> Route {
+    Route::new(&Method::GET, path, id, handler, summary)
+}
+
+pub const fn post(
+    path: &'static str,
+    id: &'static str,
+    handler: Handler,
+    summary: &'static str,
+) -> Route {
+    Route::new(&Method::POST, path, id, handler, summary)
+}
+
+pub const fn patch(
+    path: &'static str,
+    id: &'static str,
+    handler: Handler,
+    summary: &'static str,
+) -> Route {
+    Route::new(&Method::PATCH, path, id, handler, summary)
+}
+
+pub const fn delete(
+    path: &'static str,
+    id: &'static str,
+    handler: Handler,
+    summary: &'static str,
+) -> Route {
+    Route::new(&Method::DELETE, path, id, handler, summary)
+}
+
 impl Route {
-    pub const fn new(
+    const fn new(
         method: &'static Method,
         path: &'static str,
         id: &'static str,
@@ -66,6 +105,7 @@ impl Route {
             id,
             summary,
             status: 204,
+            or_ok: false,
             query: &[],
             headers: &[],
             streams: false,
@@ -84,6 +124,12 @@ impl Route {
 
     pub const fn created<T: ToSchema>(self) -> Self {
         self.answers::<T>(201)
+    }
+
+    /// Is answered 200 where it was done before.
+    pub const fn or_ok(mut self) -> Self {
+        self.or_ok = true;
+        self
     }
 
     pub const fn accepted<T: ToSchema>(self) -> Self {

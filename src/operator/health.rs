@@ -1,15 +1,11 @@
-//! `/health/live`: the process answers. `/health/ready`: the store and the singletons do, and no stop is under way.
+//! `/health/live`: the process answers. `/health/ready`: calls can be taken, or it says in words why not: the store takes no
+//! writes, one of the actors of which there is one does not answer, or a stop is under way.
 
 use std::time::Duration;
 
-use actix::{
-    Actor, Addr, Handler, Message,
-    dev::{MessageResponse, ToEnvelope},
-};
 use actix_web::{HttpResponse, middleware::from_fn, web};
 use dikala_actors::runtime::context::Ping;
-use dikala_entities::Store;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use tokio::sync::watch;
 
 use crate::{http::middleware::only_reads, node::Node};
@@ -23,6 +19,9 @@ pub struct HealthParts {
     pub node: Node,
     pub stopping: watch::Receiver<bool>,
 }
+
+/// Something that has to be well, by its name in the answer, and what to say where it is not.
+type Check = (&'static str, bool, &'static str);
 
 /// Mounts both questions.
 pub fn configure(cfg: &mut web::ServiceConfig) {
@@ -38,53 +37,76 @@ async fn live() -> HttpResponse {
 }
 
 async fn ready(parts: web::Data<HealthParts>) -> HttpResponse {
-    let store = async {
-        matches!(
-            tokio::time::timeout(ANSWER_WITHIN, takes_writes(&parts.node.store)).await,
-            Ok(true)
-        )
+    let checks = checks(&parts).await;
+    let problems: Vec<&str> = checks
+        .iter()
+        .filter(|(_, is_well, _)| !is_well)
+        .map(|(.., words)| *words)
+        .collect();
+    let shown: Map<String, Value> = checks
+        .iter()
+        .map(|(name, is_well, _)| ((*name).to_owned(), json!(is_well)))
+        .collect();
+    let status = if problems.is_empty() {
+        "ready"
+    } else {
+        "not ready"
     };
-    let (store, registry, ledger, webhooks) = tokio::join!(
-        store,
-        answers(&parts.node.registry, Ping),
-        parts.node.ledger.is_alive(ANSWER_WITHIN),
-        async {
-            tokio::time::timeout(ANSWER_WITHIN, parts.node.webhooks.is_alive())
-                .await
-                .unwrap_or(false)
-        },
-    );
-    let running = !*parts.stopping.borrow();
-    let all = store && registry && ledger && webhooks && running;
-    let body = json!({
-        "status": if all { "ready" } else { "not ready" },
-        "checks": {
-            "store": store,
-            "callRegistry": registry,
-            "creditLedger": ledger,
-            "webhookDispatcher": webhooks,
-            "running": running,
-        },
-    });
-    if all {
+    let body = json!({"status": status, "checks": shown, "problems": problems});
+    if problems.is_empty() {
         HttpResponse::Ok().json(body)
     } else {
         HttpResponse::ServiceUnavailable().json(body)
     }
 }
 
-/// Reads, and commits: a disk that is full still reads.
-async fn takes_writes(store: &Store) -> bool {
-    let (read, write) = tokio::join!(store.ping(), store.can_commit());
-    read.is_ok() && write
+async fn checks(parts: &HealthParts) -> [Check; 5] {
+    let node = &parts.node;
+    let (reads, commits, registry, ledger, webhooks) = tokio::join!(
+        in_time(async { node.store.ping().await.is_ok() }),
+        in_time(node.store.can_commit()),
+        in_time(async { node.registry.send(Ping).await.is_ok() }),
+        in_time(node.ledger.is_alive(ANSWER_WITHIN)),
+        in_time(node.webhooks.is_alive()),
+    );
+    [
+        (
+            "store",
+            reads && commits,
+            if reads {
+                "The database takes no writes: look whether its disk is full, or it only reads."
+            } else {
+                "The database does not answer: look whether it is there."
+            },
+        ),
+        (
+            "callRegistry",
+            registry,
+            "The actor that looks after calls (call_registry) does not answer.",
+        ),
+        (
+            "creditLedger",
+            ledger,
+            "The actor that books minutes (credit_ledger) does not answer.",
+        ),
+        (
+            "webhookDispatcher",
+            webhooks,
+            "The actor that delivers webhooks (webhook_dispatcher) does not answer.",
+        ),
+        (
+            "running",
+            !*parts.stopping.borrow(),
+            "The service is stopping: it takes no new calls.",
+        ),
+    ]
 }
 
-async fn answers<A, M>(addr: &Addr<A>, question: M) -> bool
-where
-    A: Actor + Handler<M>,
-    A::Context: ToEnvelope<A, M>,
-    M: Message<Result = ()> + Send + 'static,
-    M::Result: MessageResponse<A, M>,
-{
-    addr.send(question).timeout(ANSWER_WITHIN).await.is_ok()
+async fn in_time(answer: impl Future<Output = bool>) -> bool {
+    tokio::time::timeout(ANSWER_WITHIN, answer)
+        .await
+        .unwrap_or(false)
 }
+
+#[cfg(test)]
+mod tests;

@@ -114,6 +114,15 @@ async fn calls(api: &Rest) -> Vec<Value> {
     page["calls"].as_array().unwrap().clone()
 }
 
+/// Agents as they are but for their versions: where the receiver is elsewhere there is a new one.
+fn without_versions(agents: &Value) -> Vec<Value> {
+    let mut agents = agents["agents"].as_array().unwrap().clone();
+    for agent in &mut agents {
+        agent.as_object_mut().unwrap().remove("agentVersion");
+    }
+    agents
+}
+
 /// The receiver is somewhere else at each start.
 async fn assert_calls_ask_where_the_function_is(api: &Rest, agents: &Value) {
     let agent = agents["agents"][0]["id"].as_str().unwrap();
@@ -171,7 +180,7 @@ async fn dev_works_at_once_and_is_the_same_the_second_time() {
         "the data are kept"
     );
     let kept = api.get("/agents").await.expect(200);
-    assert_eq!(kept, agents);
+    assert_eq!(without_versions(&kept), without_versions(&agents));
     assert_calls_ask_where_the_function_is(&api, &kept).await;
     assert_eq!(again.stop().await, Some(0));
 }

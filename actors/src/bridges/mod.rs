@@ -164,12 +164,24 @@ impl Bridges {
         presence.map_or_else(Vec::new, |mut presence| presence.take_without_socket(most))
     }
 
+    /// Whether a bridge has an open socket now.
+    pub fn is_connected(&self, bridge: BridgeId) -> bool {
+        let presence = self.present.get(&bridge);
+        presence.is_some_and(|presence| presence.is_connected())
+    }
+
     /// Bridges with an open socket now.
     pub fn connected_count(&self) -> usize {
         self.present
             .iter()
             .filter(|presence| presence.is_connected())
             .count()
+    }
+
+    /// Open sockets of all bridges.
+    pub fn sockets(&self) -> usize {
+        let present = self.present.iter();
+        present.map(|presence| presence.sockets()).sum()
     }
 
     /// Writes down the signs of life that changed since the last time, so that calls are billed rightly after a crash.

@@ -43,6 +43,10 @@ impl Presence {
         self.stored = seen;
     }
 
+    pub(super) fn sockets(&self) -> usize {
+        self.sockets.len()
+    }
+
     pub(super) fn is_connected(&self) -> bool {
         !self.sockets.is_empty()
     }

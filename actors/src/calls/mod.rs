@@ -13,6 +13,7 @@ mod invoke;
 mod look_up;
 pub(crate) mod machine;
 pub mod messages;
+mod meter;
 mod open;
 mod owned;
 mod parts;
@@ -33,6 +34,7 @@ pub use self::{
     error::CallError,
     machine::Rules,
     messages::{Incoming, Input, InvokeFunction, Reply},
+    meter::CallMeter,
     parts::{CallParts, PlanConcurrency},
     registry::CallRegistry,
     router::Calls,

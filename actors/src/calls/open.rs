@@ -202,6 +202,7 @@ impl Refused {
             reason: ending.reason,
         };
         tracing::info!(call = %row.id, tenant = %row.tenant_id, reason = %ending.reason, "call refused");
+        parts.meter.ended(ending.status, ending.reason);
         let state = CallState::ringing(row.started_at, now, 1, &parts.rules).over(&ending);
         (CallDriver::fresh(parts, row, state), reply)
     }

@@ -9,6 +9,7 @@ use sea_orm::EntityTrait;
 use super::{
     error::{CallError, not_written, unavailable},
     machine::{CallState, Credit, Phase},
+    meter::Place,
     parts::CallParts,
     pending::Pending,
     versions,
@@ -28,6 +29,8 @@ pub(super) struct OwnedCall {
     pub(super) state: CallState,
     /// False once another owner has the call.
     pub(super) ours: bool,
+    /// Where it is counted.
+    pub(super) place: Place,
 }
 
 impl OwnedCall {
@@ -39,6 +42,7 @@ impl OwnedCall {
             ..row
         };
         Self {
+            place: Place::new(parts.meter.clone(), row.status),
             parts,
             row,
             state,
@@ -133,6 +137,7 @@ impl OwnedCall {
         match error {
             LedgerError::Conflict | LedgerError::NotOwner => {
                 self.ours = false;
+                self.place.stands(None);
                 // Of an erased call nothing is kept any more, and the bridge need not try again.
                 if self.was_erased().await? {
                     return Ok(());

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dikala_entities::{Plan, Store, TransferPrefixes, Vault};
 
-use super::{machine::Rules, versions::Versions};
+use super::{machine::Rules, meter::CallMeter, versions::Versions};
 use crate::{
     bridges::Bridges, functions::FunctionsHandle, ledger::LedgerHandle, runtime::clock::SharedClock,
 };
@@ -44,4 +44,5 @@ pub struct CallParts {
     pub ledger: LedgerHandle,
     pub functions: FunctionsHandle,
     pub bridges: Arc<Bridges>,
+    pub meter: CallMeter,
 }

@@ -25,6 +25,7 @@ use super::{
     error::{CallError, unavailable},
     look_up::{LookUps, LookedUp, Ring},
     messages::{Incoming, Input, InvokeFunction, Reply, Tell},
+    meter::CallMeter,
     parts::CallParts,
     versions,
 };
@@ -101,6 +102,11 @@ impl Calls {
     /// Which calls are in memory.
     pub(super) fn directory(&self) -> &Directory {
         &self.0.directory
+    }
+
+    /// What is counted of them.
+    pub fn meter(&self) -> &CallMeter {
+        &self.parts().meter
     }
 
     /// Calls in memory now, those included that were over a moment ago.

@@ -8,8 +8,8 @@ use std::{
 use actix::{Actor, Handler, ResponseFuture, Supervised};
 
 use super::{
-    Answered, FaultCode, Invoke, Invoked, Outcome, Permitted, circuits::Finding, request,
-    schemas::Schemas,
+    Answered, FaultCode, Invoke, Invoked, Outcome, Permitted, circuits::Finding,
+    meter::FunctionMeter, request, schemas::Schemas,
 };
 use crate::{
     metered,
@@ -30,6 +30,7 @@ struct Kept {
     outbound: Outbound,
     timeout: Duration,
     clock: SharedClock,
+    meter: FunctionMeter,
     schemas: Schemas,
 }
 
@@ -42,11 +43,17 @@ impl std::fmt::Debug for Kept {
 metered!(FunctionInvoker, "function_invoker");
 
 impl FunctionInvoker {
-    pub(super) fn new(outbound: Outbound, timeout: Duration, clock: SharedClock) -> Self {
+    pub(super) fn new(
+        outbound: Outbound,
+        timeout: Duration,
+        clock: SharedClock,
+        meter: FunctionMeter,
+    ) -> Self {
         let kept = Kept {
             outbound,
             timeout,
             clock,
+            meter,
             schemas: Schemas::default(),
         };
         Self {
@@ -73,7 +80,9 @@ impl Handler<Permitted> for FunctionInvoker {
                 permit,
                 turn,
             } = permitted;
+            let began = Instant::now();
             let (invoked, heard) = kept.invoke(invoke).await;
+            kept.meter.observe(&invoked.outcome, began.elapsed());
             turn.heard(heard, kept.clock.now());
             drop(permit);
             invoked

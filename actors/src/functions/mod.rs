@@ -5,6 +5,7 @@
 
 mod circuits;
 mod invoker;
+mod meter;
 mod outcome;
 mod permits;
 mod request;
@@ -24,6 +25,7 @@ use serde_json::{Map, Value};
 pub use self::circuits::CircuitState;
 use self::{
     circuits::{CallRight, Circuits},
+    meter::FunctionMeter,
     permits::{Permit, Permits},
 };
 pub use self::{
@@ -36,8 +38,8 @@ use crate::{
     runtime::{
         clock::SharedClock,
         context::{MeteredContext, OnPanic},
+        histogram::Distribution,
     },
-    webhooks::stats::HistogramReading,
 };
 
 /// Invocations that may wait for one invoker's attention; permits end sooner.
@@ -118,6 +120,7 @@ pub struct FunctionsHandle {
     invokers: Arc<[Addr<FunctionInvoker>]>,
     permits: Permits,
     circuits: Circuits,
+    meter: FunctionMeter,
     clock: SharedClock,
 }
 
@@ -128,14 +131,17 @@ pub fn start(
     config: &FunctionsConfig,
     clock: SharedClock,
 ) -> FunctionsHandle {
+    let meter = FunctionMeter::default();
     let invokers = arbiters.iter().map(|arbiter| {
         let (outbound, timeout, clock) = (outbound.clone(), config.timeout, Arc::clone(&clock));
+        let meter = meter.clone();
         MeteredContext::start(arbiter, MAILBOX, OnPanic::Restart, move |_| {
-            FunctionInvoker::new(outbound, timeout, clock)
+            FunctionInvoker::new(outbound, timeout, clock, meter)
         })
     });
     FunctionsHandle {
         invokers: invokers.collect(),
+        meter,
         permits: Permits::new(config),
         circuits: Circuits::default(),
         clock,
@@ -146,14 +152,14 @@ impl FunctionsHandle {
     /// Calls the endpoint once. A function that fails is an outcome, never an error.
     pub async fn invoke(&self, invoke: Invoke) -> Invoked {
         let Some(turn) = self.turn(&invoke) else {
-            return Invoked::at_once(Outcome::circuit_open());
+            return self.at_once(Outcome::circuit_open());
         };
         let Some(permit) = self.permits.take(&invoke) else {
-            return Invoked::at_once(Outcome::busy());
+            return self.at_once(Outcome::busy());
         };
         let invoker = invoke.tenant.as_u128() % self.invokers.len().max(1) as u128;
         let Some(invoker) = self.invokers.get(usize::try_from(invoker).unwrap_or(0)) else {
-            return Invoked::at_once(Outcome::busy());
+            return self.at_once(Outcome::busy());
         };
         let permitted = Permitted {
             invoke,
@@ -161,7 +167,12 @@ impl FunctionsHandle {
             turn,
         };
         let sent = invoker.send(permitted).await;
-        sent.unwrap_or_else(|_| Invoked::at_once(Outcome::busy()))
+        sent.unwrap_or_else(|_| self.at_once(Outcome::busy()))
+    }
+
+    fn at_once(&self, outcome: Outcome) -> Invoked {
+        self.meter.observe(&outcome, Duration::ZERO);
+        Invoked::at_once(outcome)
     }
 
     fn turn(&self, invoke: &Invoke) -> Option<CallRight> {
@@ -182,8 +193,8 @@ impl FunctionsHandle {
         self.permits.in_flight()
     }
 
-    /// Times of all invocations since the start, by size.
-    pub fn latency(&self) -> HistogramReading {
-        self.permits.latency()
+    /// Times of all invocations since the start, in microseconds, by what came of them.
+    pub fn times(&self) -> Vec<(&'static str, Distribution)> {
+        self.meter.reading()
     }
 }

@@ -1,15 +1,10 @@
 //! How many invocations run at the same time: in all, per tenant and per endpoint. Tests have a bound of their own; a call
 //! counts its invocations itself.
 
-use std::{sync::Arc, time::Instant};
-
 use dikala_entities::{OutboundUrl, TenantId};
 
 use super::{FunctionsConfig, Invoke};
-use crate::{
-    runtime::shares::{Share, Shares},
-    webhooks::stats::{Histogram, HistogramReading},
-};
+use crate::runtime::shares::{Share, Shares};
 
 /// Tests at the same time, in all and of one tenant.
 const TESTS_MAX: usize = 64;
@@ -22,15 +17,12 @@ pub(super) struct Permits {
     tenants: Shares<TenantId>,
     endpoints: Shares<(TenantId, OutboundUrl)>,
     tests: Shares<TenantId>,
-    latency: Arc<Histogram>,
 }
 
 /// The right to one invocation, given back when it is dropped.
 #[derive(Debug)]
 pub(super) struct Permit {
     _shares: Held,
-    taken: Instant,
-    latency: Arc<Histogram>,
 }
 
 #[derive(Debug)]
@@ -49,7 +41,6 @@ impl Permits {
             tenants: Shares::new(config.max_in_flight, config.tenant_max_in_flight),
             endpoints: Shares::new(NO_TOTAL, config.endpoint_max_in_flight),
             tests: Shares::new(TESTS_MAX, TESTS_PER_TENANT_MAX),
-            latency: Arc::default(),
         }
     }
 
@@ -65,27 +56,11 @@ impl Permits {
                     .take((tenant, invoke.function.endpoint.clone()))?,
             )
         };
-        Some(Permit {
-            _shares: shares,
-            taken: Instant::now(),
-            latency: Arc::clone(&self.latency),
-        })
+        Some(Permit { _shares: shares })
     }
 
     /// Invocations under way, without tests.
     pub(super) fn in_flight(&self) -> usize {
         self.tenants.held()
-    }
-
-    pub(super) fn latency(&self) -> HistogramReading {
-        self.latency.reading()
-    }
-}
-
-impl Drop for Permit {
-    fn drop(&mut self) {
-        let took = self.taken.elapsed().as_millis();
-        self.latency
-            .observe_ms(u64::try_from(took).unwrap_or(u64::MAX));
     }
 }

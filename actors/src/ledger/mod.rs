@@ -15,7 +15,10 @@ mod verify;
 mod tests;
 
 use std::{
-    sync::{Arc, OnceLock},
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
@@ -31,7 +34,7 @@ pub use self::{
     actor::CreditLedger,
     credit::{CreditError, credit},
     statements::take_over,
-    verify::{Report, verify},
+    verify::{Report, verify, verify_open},
 };
 use self::{
     actor::Post,
@@ -116,6 +119,14 @@ pub struct Grant {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settlement {
     pub minutes: i64,
+}
+
+/// A booking that stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Credited {
+    pub transaction: credit_transaction::Model,
+    /// It was booked now; else its reference was booked before, as the same.
+    pub is_new: bool,
 }
 
 /// Why the ledger did not do it.
@@ -213,6 +224,7 @@ pub struct LedgerHandle {
     shards: Arc<[Addr<CreditLedger>]>,
     credited: Arc<OnceLock<Recipient<TenantCredited>>>,
     stats: Arc<BatchStats>,
+    differences: Arc<AtomicUsize>,
     clock: SharedClock,
 }
 
@@ -230,6 +242,7 @@ pub fn start(arbiter: &ArbiterHandle, parts: &LedgerParts) -> LedgerHandle {
         shards,
         credited: Arc::default(),
         stats,
+        differences: Arc::default(),
         clock: Arc::clone(&parts.clock),
     }
 }
@@ -294,7 +307,7 @@ impl LedgerHandle {
         &self,
         credit: Credit,
         audit: Option<audit::Model>,
-    ) -> Result<credit_transaction::Model, LedgerError> {
+    ) -> Result<Credited, LedgerError> {
         credit::check(&credit).map_err(LedgerError::Invalid)?;
         let tenant = credit.tenant;
         let id = TransactionId::new(self.clock.now());
@@ -304,7 +317,10 @@ impl LedgerHandle {
                     // Lost where the mailbox is full: the calls ask again by themselves.
                     let _ = recipient.try_send(TenantCredited { tenant });
                 }
-                Ok(*transaction)
+                Ok(Credited {
+                    is_new: transaction.id == id,
+                    transaction: *transaction,
+                })
             }
             _ => Err(LedgerError::Unavailable),
         }
@@ -318,6 +334,16 @@ impl LedgerHandle {
             }
         }
         true
+    }
+
+    /// What the last look at the open books found wrong; 0 before the first one.
+    pub fn differences(&self) -> usize {
+        self.differences.load(Relaxed)
+    }
+
+    /// The open books were looked at.
+    pub fn looked_at(&self, differences: usize) {
+        self.differences.store(differences, Relaxed);
     }
 
     /// Sizes and times of the batches.

@@ -211,8 +211,8 @@ where
             return;
         }
         if let Some((message, reply)) = self.content.take() {
-            self.meter.taken(self.sent);
             let began = Instant::now();
+            self.meter.taken(self.sent, began);
             let response = <A as Handler<M>>::handle(actor, message, ctx);
             response.handle(ctx, reply);
             self.meter.handled(began);
@@ -223,7 +223,7 @@ where
 impl<M: Message> Drop for Counted<M> {
     fn drop(&mut self) {
         if self.content.is_some() {
-            self.meter.taken(self.sent);
+            self.meter.taken(self.sent, Instant::now());
             self.meter.lost();
         }
     }
@@ -331,7 +331,11 @@ mod tests {
         assert!(meter.restarts() >= 1);
         let readings = meter.readings();
         assert_eq!(
-            (readings[0].message, readings[0].handled, readings[0].depth),
+            (
+                readings[0].message,
+                readings[0].handling.count(),
+                readings[0].depth
+            ),
             ("Touch", 2, 0)
         );
     }

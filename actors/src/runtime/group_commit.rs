@@ -6,12 +6,13 @@
 
 use std::{
     collections::VecDeque,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
 use dikala_entities::store::is_transient;
 use sea_orm::DbErr;
+
+use super::histogram::{ANSWER_US, Distribution, Histogram, ITEMS};
 
 /// How often a batch is tried when the database is away: after a restart of PostgreSQL every connection of the pool may be
 /// dead, and each try finds out about one.
@@ -75,43 +76,43 @@ impl<T> GroupCommit<T> {
     }
 }
 
-/// Counts of the batches of one group commit.
-#[derive(Debug, Default)]
+/// Sizes and times of the batches of one group commit.
+#[derive(Debug)]
 pub struct BatchStats {
-    batches: AtomicU64,
-    items: AtomicU64,
-    largest: AtomicU64,
-    busy_us: AtomicU64,
+    items: Histogram,
+    commit: Histogram,
 }
 
 /// What [`BatchStats`] shows at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BatchReading {
-    pub batches: u64,
-    pub items: u64,
-    /// Items in the largest batch.
-    pub largest: u64,
-    /// Microseconds spent in batches, summed.
-    pub busy_us: u64,
+    /// Items in a batch.
+    pub items: Distribution,
+    /// From taking a batch up until all of it is committed or refused, in microseconds.
+    pub commit: Distribution,
+}
+
+impl Default for BatchStats {
+    fn default() -> Self {
+        Self {
+            items: Histogram::new(ITEMS),
+            commit: Histogram::new(ANSWER_US),
+        }
+    }
 }
 
 impl BatchStats {
-    fn record(&self, items: usize, time: Duration) {
-        let items = u64::try_from(items).unwrap_or(u64::MAX);
-        self.batches.fetch_add(1, Relaxed);
-        self.items.fetch_add(items, Relaxed);
-        self.largest.fetch_max(items, Relaxed);
-        self.busy_us
-            .fetch_add(u64::try_from(time.as_micros()).unwrap_or(u64::MAX), Relaxed);
+    /// A batch of so many items is done, which began then.
+    pub(crate) fn record(&self, items: usize, began: Instant) {
+        self.items.observe(u64::try_from(items).unwrap_or(u64::MAX));
+        self.commit.observe_since(began);
     }
 
     /// The counts now.
     pub fn reading(&self) -> BatchReading {
         BatchReading {
-            batches: self.batches.load(Relaxed),
-            items: self.items.load(Relaxed),
-            largest: self.largest.load(Relaxed),
-            busy_us: self.busy_us.load(Relaxed),
+            items: self.items.reading(),
+            commit: self.commit.reading(),
         }
     }
 }
@@ -142,7 +143,7 @@ pub async fn commit<T, W>(
             }
         }
     }
-    stats.record(size, began.elapsed());
+    stats.record(size, began);
 }
 
 async fn with_retries<T, W>(

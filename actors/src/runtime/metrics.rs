@@ -10,6 +10,8 @@ use std::{
     time::Instant,
 };
 
+use super::histogram::{Distribution, Histogram, MESSAGE_US};
+
 /// All meters, in the order in which their first actors started.
 static METERS: Mutex<Vec<&'static ActorMeter>> = Mutex::new(Vec::new());
 
@@ -21,7 +23,7 @@ pub fn meters() -> Vec<&'static ActorMeter> {
         .clone()
 }
 
-/// Counts and times over all actors of one kind. Times are in microseconds.
+/// Counts and times over all actors of one kind.
 #[derive(Debug)]
 pub struct ActorMeter {
     name: &'static str,
@@ -32,19 +34,16 @@ pub struct ActorMeter {
 }
 
 /// Counts and times of one kind of message to one kind of actor.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct MessageMeter {
     depth: AtomicI64,
     depth_max: AtomicI64,
-    handled: AtomicU64,
     lost: AtomicU64,
-    wait_us: AtomicU64,
-    wait_us_max: AtomicU64,
-    handling_us: AtomicU64,
-    handling_us_max: AtomicU64,
+    wait: Histogram,
+    handling: Histogram,
 }
 
-/// What a [`MessageMeter`] shows at one moment.
+/// What a [`MessageMeter`] shows at one moment. Times are in microseconds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MessageReading {
     /// The message's type, without its path.
@@ -53,18 +52,12 @@ pub struct MessageReading {
     pub depth: i64,
     /// The most there ever were.
     pub depth_max: i64,
-    /// Messages that a handler took.
-    pub handled: u64,
     /// Messages that nobody will handle: the actor was gone, or the sender had given up.
     pub lost: u64,
-    /// From sending to handling, summed.
-    pub wait_us: u64,
-    /// The longest wait.
-    pub wait_us_max: u64,
-    /// In the handler itself, summed; what a handler awaits is not in it.
-    pub handling_us: u64,
-    /// The longest.
-    pub handling_us_max: u64,
+    /// From sending to handling, of those that a handler took and of those that were lost.
+    pub wait: Distribution,
+    /// In the handler itself; what a handler awaits is not in it.
+    pub handling: Distribution,
 }
 
 impl ActorMeter {
@@ -138,7 +131,7 @@ impl ActorMeter {
             // Leaked on purpose: one per kind of message in the program, for its whole life.
             messages
                 .entry(name)
-                .or_insert_with(|| Box::leak(Box::default()))
+                .or_insert_with(|| Box::leak(Box::new(MessageMeter::new())))
         })
     }
 }
@@ -152,25 +145,30 @@ fn short_name(path: &'static str) -> &'static str {
 }
 
 impl MessageMeter {
+    fn new() -> Self {
+        Self {
+            depth: AtomicI64::new(0),
+            depth_max: AtomicI64::new(0),
+            lost: AtomicU64::new(0),
+            wait: Histogram::new(MESSAGE_US),
+            handling: Histogram::new(MESSAGE_US),
+        }
+    }
+
     pub(super) fn sent(&self) {
         let depth = self.depth.fetch_add(1, Relaxed) + 1;
         self.depth_max.fetch_max(depth, Relaxed);
     }
 
-    /// It left the mailbox.
-    pub(super) fn taken(&self, sent: Instant) {
-        let waited_us = micros(sent);
+    /// It was sent then and left the mailbox now.
+    pub(super) fn taken(&self, sent: Instant, now: Instant) {
         self.depth.fetch_sub(1, Relaxed);
-        self.wait_us.fetch_add(waited_us, Relaxed);
-        self.wait_us_max.fetch_max(waited_us, Relaxed);
+        self.wait.observe_time(now.saturating_duration_since(sent));
     }
 
     /// A handler took it at `began` and is done with it.
     pub(super) fn handled(&self, began: Instant) {
-        let took_us = micros(began);
-        self.handled.fetch_add(1, Relaxed);
-        self.handling_us.fetch_add(took_us, Relaxed);
-        self.handling_us_max.fetch_max(took_us, Relaxed);
+        self.handling.observe_since(began);
     }
 
     /// Nobody will handle it.
@@ -183,16 +181,9 @@ impl MessageMeter {
             message,
             depth: self.depth.load(Relaxed),
             depth_max: self.depth_max.load(Relaxed),
-            handled: self.handled.load(Relaxed),
             lost: self.lost.load(Relaxed),
-            wait_us: self.wait_us.load(Relaxed),
-            wait_us_max: self.wait_us_max.load(Relaxed),
-            handling_us: self.handling_us.load(Relaxed),
-            handling_us_max: self.handling_us_max.load(Relaxed),
+            wait: self.wait.reading(),
+            handling: self.handling.reading(),
         }
     }
-}
-
-fn micros(since: Instant) -> u64 {
-    u64::try_from(since.elapsed().as_micros()).unwrap_or(u64::MAX)
 }

@@ -5,6 +5,8 @@ pub mod circuit;
 pub mod clock;
 pub mod context;
 pub mod group_commit;
+pub mod histogram;
+pub mod lag;
 pub mod metrics;
 pub mod shares;
 pub mod turns;

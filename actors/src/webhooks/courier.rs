@@ -217,11 +217,11 @@ impl Courier {
             Verdict::GivenUp | Verdict::Gone => &self.stats.failed,
         };
         counter.fetch_add(1, Relaxed);
-        let took_ms = u64::try_from(record.duration_ms).unwrap_or(0);
-        self.stats.exchange.observe_ms(took_ms);
-        if record.verdict == Verdict::Delivered && record.number == 1 {
-            let since = u64::try_from(record.ended_at.since(item.created)).unwrap_or(0);
-            self.stats.latency.observe_ms(since);
+        let us = |ms: i64| u64::try_from(ms).unwrap_or(0).saturating_mul(1_000);
+        self.stats.attempts.observe(us(record.duration_ms));
+        if record.verdict == Verdict::Delivered {
+            let since = record.ended_at.since(item.created);
+            self.stats.end_to_end.observe(us(since));
         }
     }
 
@@ -242,10 +242,13 @@ impl Courier {
         actix_rt::spawn(async move {
             let mut next = Some(batch);
             while let Some(batch) = next {
+                let began = Instant::now();
                 let write = batch.write(&courier.parts.store, || !courier.is_dead());
                 let Some(disabled) = write.await else {
                     return;
                 };
+                let stats = &courier.stats.batches;
+                stats.record(batch.records.len(), began);
                 courier.recorded(&batch, &disabled);
                 courier.recorder.finished(batch);
                 next = courier.recorder.take();
@@ -268,7 +271,6 @@ impl Courier {
         }
         for now in disabled {
             tracing::warn!(webhook = %now.webhook, reason = now.reason, "a webhook was disabled");
-            self.stats.disabled.fetch_add(1, Relaxed);
             scheduler.disabled(now.webhook);
         }
     }
@@ -301,7 +303,7 @@ impl Courier {
         let Some(row) = row else {
             return Destination::Deleted;
         };
-        if !row.is_active || lane.closing {
+        if !row.is_delivered_to() || lane.closing {
             return Destination::Disabled;
         }
         let before = lane.endpoint();
@@ -364,7 +366,6 @@ impl Courier {
     fn gauge(&self) {
         let counts = self.scheduler.borrow().counts();
         let shown = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-        self.stats.lanes.store(shown(counts.lanes), Relaxed);
         self.stats.in_flight.store(shown(counts.in_flight), Relaxed);
         self.stats
             .unrecorded

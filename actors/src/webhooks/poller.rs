@@ -1,6 +1,6 @@
 //! Looks at the table for what is due: regularly, when something becomes due, and when somebody says so.
 
-use std::{rc::Rc, sync::atomic::Ordering::Relaxed};
+use std::rc::Rc;
 
 use dikala_entities::Millis;
 use sea_orm::DbErr;
@@ -45,14 +45,15 @@ async fn look(courier: &Rc<Courier>) -> Result<(), DbErr> {
     let now = courier.now();
     let WebhookParts { store, node, .. } = &courier.parts;
     let due = pending::due(store, node, now).await?;
+    let active = due.iter().filter(|due| due.is_active);
+    let due_since = active
+        .filter_map(|due| due.at)
+        .min()
+        .filter(|at| *at <= now);
     let deleted = {
         let mut scheduler = courier.scheduler.borrow_mut();
         let deleted = scheduler.looked(due, now);
-        let shown = |n: usize| i64::try_from(n).unwrap_or(i64::MAX);
-        let stats = &courier.stats;
-        let (open, waiting) = (scheduler.open_circuits(), scheduler.counts().waiting);
-        stats.open_circuits.store(shown(open), Relaxed);
-        stats.waiting.store(shown(waiting), Relaxed);
+        courier.stats.looked(due_since, scheduler.lanes());
         deleted
     };
     courier.go_on();

@@ -2,52 +2,59 @@
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 
-/// Upper bounds of the histograms' buckets, in milliseconds; one more bucket takes the rest.
-pub const BUCKETS_MS: [u64; 12] = [
-    5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000, 15_000,
-];
+use dikala_entities::Millis;
 
-/// Counts of times by size.
-#[derive(Debug, Default)]
-pub struct Histogram {
-    counts: [AtomicU64; BUCKETS_MS.len() + 1],
-    sum_ms: AtomicU64,
+use crate::runtime::{
+    group_commit::{BatchReading, BatchStats},
+    histogram::{ANSWER_US, DELIVERY_US, Distribution, Histogram},
+};
+
+/// Where a lane stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LaneState {
+    /// Its endpoint gets what is meant for it.
+    Closed,
+    /// Its endpoint keeps failing and is only probed.
+    Open,
+    /// Its webhook is disabled or deleted.
+    Disabled,
+    /// Its webhook's secret does not open with the configured key.
+    Sealed,
+    /// Its webhook is being read.
+    Unread,
 }
 
-/// What a [`Histogram`] shows at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HistogramReading {
-    /// Not cumulative: how many fell into each bucket of [`BUCKETS_MS`], and last those above.
-    pub counts: [u64; BUCKETS_MS.len() + 1],
-    pub sum_ms: u64,
-}
+impl LaneState {
+    /// Every state.
+    pub const ALL: [Self; 5] = [
+        Self::Closed,
+        Self::Open,
+        Self::Disabled,
+        Self::Sealed,
+        Self::Unread,
+    ];
 
-impl Histogram {
-    pub(crate) fn observe_ms(&self, ms: u64) {
-        let bucket = BUCKETS_MS.partition_point(|bound| *bound < ms);
-        self.counts[bucket].fetch_add(1, Relaxed);
-        self.sum_ms.fetch_add(ms, Relaxed);
-    }
-
-    /// The counts now.
-    pub fn reading(&self) -> HistogramReading {
-        let mut counts = [0; BUCKETS_MS.len() + 1];
-        for (count, counter) in counts.iter_mut().zip(&self.counts) {
-            *count = counter.load(Relaxed);
+    /// The state as metrics name it; the first two are those of its circuit.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Closed => "closed",
+            Self::Open => "open",
+            Self::Disabled => "disabled",
+            Self::Sealed => "sealed",
+            Self::Unread => "unread",
         }
-        HistogramReading {
-            counts,
-            sum_ms: self.sum_ms.load(Relaxed),
-        }
     }
 }
+
+/// Lanes by state.
+pub type Lanes = [i64; LaneState::ALL.len()];
 
 /// The dispatcher's gauges and counters.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Stats {
-    pub(crate) lanes: AtomicI64,
-    pub(crate) open_circuits: AtomicI64,
-    pub(crate) waiting: AtomicI64,
+    lanes: [AtomicI64; LaneState::ALL.len()],
+    /// Milliseconds of the first moment at which something was due that is still to be done; the largest number: nothing is.
+    due_since: AtomicI64,
     pub(crate) in_flight: AtomicI64,
     pub(crate) unrecorded: AtomicI64,
     pub(crate) left_in_table: AtomicU64,
@@ -55,20 +62,37 @@ pub(crate) struct Stats {
     pub(crate) retried: AtomicU64,
     pub(crate) failed: AtomicU64,
     pub(crate) own_faults: AtomicU64,
-    pub(crate) disabled: AtomicU64,
-    pub(crate) exchange: Histogram,
-    pub(crate) latency: Histogram,
+    pub(crate) attempts: Histogram,
+    pub(crate) end_to_end: Histogram,
+    pub(crate) batches: BatchStats,
 }
 
-/// What the dispatcher shows at one moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+impl Default for Stats {
+    fn default() -> Self {
+        Self {
+            lanes: Default::default(),
+            due_since: AtomicI64::new(i64::MAX),
+            in_flight: AtomicI64::default(),
+            unrecorded: AtomicI64::default(),
+            left_in_table: AtomicU64::default(),
+            succeeded: AtomicU64::default(),
+            retried: AtomicU64::default(),
+            failed: AtomicU64::default(),
+            own_faults: AtomicU64::default(),
+            attempts: Histogram::new(ANSWER_US),
+            end_to_end: Histogram::new(DELIVERY_US),
+            batches: BatchStats::default(),
+        }
+    }
+}
+
+/// What the dispatcher shows at one moment. Times are in microseconds.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatsReading {
-    /// Endpoints with a queue of their own in memory now.
-    pub lanes: i64,
-    /// Of these, those that are only probed because they keep failing.
-    pub open_circuits: i64,
-    /// Deliveries in memory whose attempt has not begun.
-    pub waiting: i64,
+    /// Endpoints with a queue of their own in memory, by state, when the table was last looked at.
+    pub lanes: Lanes,
+    /// The first moment at which something was due that is still to be done, as far as the table was read.
+    pub due_since: Option<Millis>,
     /// Attempts under way.
     pub in_flight: i64,
     /// Attempts that ended and are not yet in the table.
@@ -81,20 +105,29 @@ pub struct StatsReading {
     pub failed: u64,
     /// Attempts that could not be made through a fault of the service's own; none was used up.
     pub own_faults: u64,
-    /// Webhooks disabled for failing.
-    pub disabled: u64,
     /// The time of one exchange.
-    pub exchange: HistogramReading,
-    /// From an event's commit to the end of its successful first attempt.
-    pub latency: HistogramReading,
+    pub attempts: Distribution,
+    /// From an event's commit to the end of the attempt that delivered it.
+    pub end_to_end: Distribution,
+    /// Writing down what came of attempts.
+    pub batches: BatchReading,
 }
 
 impl Stats {
+    /// The table was looked at: this is due for the longest time, and these are the lanes.
+    pub(crate) fn looked(&self, due_since: Option<Millis>, lanes: Lanes) {
+        let due_since = due_since.map_or(i64::MAX, Millis::as_i64);
+        self.due_since.store(due_since, Relaxed);
+        for (shown, count) in self.lanes.iter().zip(lanes) {
+            shown.store(count, Relaxed);
+        }
+    }
+
     pub(crate) fn reading(&self) -> StatsReading {
+        let due_since = self.due_since.load(Relaxed);
         StatsReading {
-            lanes: self.lanes.load(Relaxed),
-            open_circuits: self.open_circuits.load(Relaxed),
-            waiting: self.waiting.load(Relaxed),
+            lanes: std::array::from_fn(|state| self.lanes[state].load(Relaxed)),
+            due_since: (due_since < i64::MAX).then(|| Millis::from_i64(due_since)),
             in_flight: self.in_flight.load(Relaxed),
             unrecorded: self.unrecorded.load(Relaxed),
             left_in_table: self.left_in_table.load(Relaxed),
@@ -102,26 +135,9 @@ impl Stats {
             retried: self.retried.load(Relaxed),
             failed: self.failed.load(Relaxed),
             own_faults: self.own_faults.load(Relaxed),
-            disabled: self.disabled.load(Relaxed),
-            exchange: self.exchange.reading(),
-            latency: self.latency.reading(),
+            attempts: self.attempts.reading(),
+            end_to_end: self.end_to_end.reading(),
+            batches: self.batches.reading(),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_bound_belongs_to_its_own_bucket() {
-        let histogram = Histogram::default();
-        for ms in [0, 5, 6, 15_000, 15_001] {
-            histogram.observe_ms(ms);
-        }
-        let reading = histogram.reading();
-        assert_eq!((reading.counts[0], reading.counts[1]), (2, 1));
-        assert_eq!((reading.counts[11], reading.counts[12]), (1, 1));
-        assert_eq!(reading.sum_ms, 30_012);
     }
 }

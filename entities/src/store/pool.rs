@@ -7,6 +7,7 @@
 //! When the way to the server is cut, every connection that was made before is given up with the one that found out.
 
 mod outcome;
+mod reading;
 
 use std::{
     sync::{
@@ -19,6 +20,7 @@ use std::{
 use sea_orm::{DbBackend, DbErr, ExecResult, QueryResult, Statement};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub use self::reading::PoolReading;
 use super::{
     fault::{Leaves, SendFault, Signs, away},
     raw::{Begun, Driver, Mark, Raw, within},

@@ -8,10 +8,12 @@ use std::time::{Duration, Instant};
 use rand::RngExt;
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
 
-use super::Store;
+use tokio::sync::oneshot;
+
+use super::{Store, runtime::spawn};
 
 /// How long it is believed that a write can be committed because one was.
-const PROBE_EVERY: Duration = Duration::from_secs(1);
+const PROBE_EVERY: Duration = Duration::from_secs(2);
 /// What is committed to see that there is room again: more than a request or an ordinary batch writes.
 const ROOM_BYTES: usize = 1024 * 1024;
 
@@ -25,9 +27,17 @@ pub(super) struct Probe {
 }
 
 impl Store {
-    /// Whether what a call writes can be committed now; tried once a second at most, however often it is asked, and anew as soon
-    /// as anything was refused.
+    /// Whether what a call writes can be committed now; tried every two seconds at most, however often it is asked, and anew as
+    /// soon as anything was refused. Who stops waiting for the answer does not stop the try.
     pub async fn can_commit(&self) -> bool {
+        let (store, (tell, told)) = (self.clone(), oneshot::channel());
+        spawn(async move {
+            let _ = tell.send(store.try_commit().await);
+        });
+        told.await.unwrap_or(false)
+    }
+
+    async fn try_commit(&self) -> bool {
         let mut probe = self.probe.lock().await;
         let refusals = self.signs.refusals();
         let doubted = refusals != probe.settled;

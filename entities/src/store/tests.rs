@@ -263,3 +263,29 @@ async fn the_log_is_copied_into_the_file() {
     store.copy_log().await.expect("is copied");
     assert!(size() > before + 90_000, "{before}, {}", size());
 }
+
+#[tokio::test]
+async fn a_pool_says_how_many_connections_are_taken() {
+    let (_folder, store) = store().await;
+    let writer = || {
+        store
+            .pools()
+            .into_iter()
+            .find(|(name, _)| *name == "writer")
+    };
+    let shows = |in_use, idle| {
+        let reading = PoolReading {
+            in_use,
+            idle,
+            unopened: 0,
+        };
+        Some(("writer", reading))
+    };
+    assert_eq!(writer(), shows(0, 1));
+    let txn = store.begin().await.expect("begins");
+    assert_eq!(writer(), shows(1, 0));
+    txn.rollback().await.expect("ends");
+    assert_eq!(writer(), shows(0, 1));
+    // On SQLite the ledger writes on the same connection.
+    assert!(store.pools().iter().all(|(name, _)| *name != "critical"));
+}

@@ -25,6 +25,8 @@ pub struct Model {
     pub previous_secret_until: Option<Millis>,
     pub is_active: bool,
     pub disabled_reason: Option<String>,
+    /// Since when an operator has its deliveries wait.
+    pub paused_at: Option<Millis>,
     /// Deliveries that failed for good since the last success.
     pub failed_in_row: i64,
     /// The first failed attempt since the last success.
@@ -62,11 +64,17 @@ impl Model {
             previous_secret_until: None,
             is_active: true,
             disabled_reason: None,
+            paused_at: None,
             failed_in_row: 0,
             failing_since: None,
             created_at: now,
             updated_at: now,
         }
+    }
+
+    /// Whether deliveries go out now. Where it is paused they are made all the same, and wait.
+    pub fn is_delivered_to(&self) -> bool {
+        self.is_active && self.paused_at.is_none()
     }
 
     /// The kinds of event that this webhook subscribed to.

@@ -188,6 +188,16 @@ words! {
         Failed = "failed",
     }
 
+    /// How a webhook fares.
+    WebhookState {
+        /// Its latest attempts failed; it is tried on.
+        Failing = "failing",
+        /// Switched off, by the service or by its tenant.
+        Disabled = "disabled",
+        /// An operator has its deliveries wait.
+        Paused = "paused",
+    }
+
     /// What became of an attempt to deliver.
     AttemptOutcome {
         Delivered = "delivered",
@@ -225,6 +235,8 @@ words! {
         WebhookDelete = "webhook.delete",
         WebhookRotateSecret = "webhook.rotate_secret",
         WebhookRecover = "webhook.recover",
+        WebhookPause = "webhook.pause",
+        WebhookResume = "webhook.resume",
         DeliveryResend = "delivery.resend",
         CallHangup = "call.hangup",
         CallTransfer = "call.transfer",

@@ -10,6 +10,7 @@ mod minutes;
 mod phone;
 #[cfg(feature = "openapi")]
 mod schema;
+mod scope;
 mod secret;
 mod text;
 mod transfers;
@@ -24,7 +25,7 @@ pub use email::{Email, EmailError};
 pub use enums::{
     AttemptOutcome, AuditAction, CallStatus, DeliveryStatus, EventKind, FunctionMethod,
     HangupInitiator, HangupReason, Interval, MailKind, Plan, Role, Speaker, TransactionType,
-    UnknownValue, VoiceId,
+    UnknownValue, VoiceId, WebhookState,
 };
 pub use ids::{
     AgentId, ApiKeyId, AuditId, BridgeId, CallId, CommandId, DeliveryId, EventId, FunctionId,
@@ -36,6 +37,7 @@ pub use minutes::{MINUTES_MAX, Minutes, MinutesError};
 pub use phone::{CallerNumber, PhoneError, PhoneNumber};
 #[cfg(feature = "openapi")]
 pub use schema::InstantOrDate;
+pub use scope::IdempotencyScope;
 pub use secret::Secret;
 pub use text::{Language, LanguageError, is_blank};
 pub use transfers::{TransferPrefixError, TransferPrefixes};

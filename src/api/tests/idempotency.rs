@@ -2,7 +2,7 @@
 
 use actix_web::http::Method;
 use dikala_actors::runtime::clock::Clock;
-use dikala_entities::{Millis, TenantId, agent, idempotency};
+use dikala_entities::{IdempotencyScope, Millis, TenantId, agent, idempotency};
 use dikala_testkit::rows;
 use futures_util::future::join_all;
 use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter};
@@ -191,7 +191,7 @@ async fn keys_expire_after_a_day_and_claims_of_the_dead_after_a_minute(
     let world = world!(store);
     assert_eq!(ours(&world, "/agents", "k", &sample()).await.status, 201);
     let dead = idempotency::Model {
-        tenant_id: world.ours.tenant,
+        scope: IdempotencyScope::Tenant(world.ours.tenant),
         key: "dead".into(),
         fingerprint: "of another process".into(),
         status: None,
@@ -246,7 +246,7 @@ async fn the_sweep_takes_the_old_and_leaves_the_rest(#[values(Sqlite, Postgres)]
     let world = world!(store);
     let now = world.clock.now();
     let row = |i: i64, created_at: Millis| idempotency::Model {
-        tenant_id: TenantId::new(now),
+        scope: IdempotencyScope::Tenant(TenantId::new(now)),
         key: i.to_string(),
         fingerprint: String::new(),
         status: Some(201),

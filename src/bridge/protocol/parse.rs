@@ -29,7 +29,8 @@ const FUNCTION_NAME_CHARS_MAX: usize = 64;
 /// A thousand million rupiah: nobody talks for that much, but a typing error can.
 const AI_COST_IDR_MAX: i64 = 1_000_000_000;
 
-pub(super) const TYPES: &[&str] = &[
+/// Every type of message.
+pub const TYPES: &[&str] = &[
     "call.incoming",
     "call.answered",
     "call.function",

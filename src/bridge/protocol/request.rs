@@ -39,6 +39,23 @@ pub enum Content {
     },
 }
 
+impl Content {
+    /// The type of the message, as the protocol names it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Incoming(_) => "call.incoming",
+            Self::FunctionCall(_) => "call.function",
+            Self::Heartbeat { .. } => "heartbeat",
+            Self::Call { input, .. } => match input {
+                Input::Answered { .. } => "call.answered",
+                Input::Transcript { .. } => "call.transcript",
+                Input::Failed { .. } => "call.failed",
+                _ => "call.hangup",
+            },
+        }
+    }
+}
+
 /// `call.function`
 #[derive(Clone, Debug)]
 pub struct FunctionCall {

@@ -416,6 +416,7 @@ webhooks-state = State
 webhooks-on = on
 webhooks-off = off
 webhooks-disabled = switched off by us
+webhooks-paused = paused by us
 webhooks-failing = failing
 webhooks-off-words = This webhook is off: nothing is sent to it.
 webhooks-disabled-words = We switched this webhook off: nothing is sent to it.
@@ -424,6 +425,7 @@ webhooks-enable = Switch on
 webhooks-disable = Switch off
 webhooks-reason-gone = Your server answered 410 Gone, which means that it wants nothing more.
 webhooks-reason-failing = Ten deliveries in a row failed over five days, without one that arrived.
+webhooks-paused-words = We have its deliveries wait for now: nothing is sent to it, and nothing is lost. You need not do anything.
 webhooks-failing-words = Your server has not taken anything since
 webhooks-failing-count = { $count ->
     [0] What failed is tried again. After ten deliveries that were given up over five days we switch the webhook off.
@@ -584,6 +586,8 @@ audit-webhook-create = Webhook made
 audit-webhook-update = Webhook changed
 audit-webhook-delete = Webhook deleted
 audit-webhook-rotate-secret = Webhook secret replaced
+audit-webhook-pause = Webhook paused
+audit-webhook-resume = Paused webhook went on
 audit-webhook-recover = Failed deliveries sent again
 audit-delivery-resend = Delivery sent again
 audit-call-hangup = Call ended by hand
@@ -635,7 +639,7 @@ home-low-credit = { $minutes ->
     [one] Only { $minutes } minute is left.
    *[other] Only { $minutes } minutes are left.
 }
-home-see-credits = See credits
+home-see-credits = See your credit
 home-webhook-disabled = The webhook { $url } failed for too long and is switched off.
 home-webhook-failing = Deliveries to the webhook { $url } fail. They are tried again.
 home-see-webhook = See the webhook

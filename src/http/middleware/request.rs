@@ -25,6 +25,7 @@ use crate::{
         context::HttpContext,
         denied::Denied,
         error::ApiError,
+        meter::{HttpMeter, NO_ROUTE},
         request_id::{current_request_id, with_id},
     },
 };
@@ -45,6 +46,7 @@ pub async fn request_scope(
     let header = HeaderValue::from_str(&id).expect("ids are made of header characters");
     let (method, route) = (req.method().clone(), req.match_pattern());
     let connection = Connected::new(&req);
+    let meter = req.app_data::<web::Data<HttpMeter>>().cloned();
     let work = async {
         let answer = match next.call(req).await {
             Ok(response) => Ok(with_error_body(response.map_into_boxed_body())),
@@ -57,11 +59,14 @@ pub async fn request_scope(
             }
             Err(response) => (response.status(), None),
         };
+        if let Some(meter) = meter {
+            meter.answered(&method, route.as_deref(), status, began);
+        }
         tracing::info!(
             %method,
             // Beside the one of the span, for those who look for the fields of the line itself.
             request_id = current_request_id(),
-            route = route.as_deref().unwrap_or("none"),
+            route = route.as_deref().unwrap_or(NO_ROUTE),
             status = status.as_u16(),
             ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
             tenant = tenant.map(tracing::field::display),

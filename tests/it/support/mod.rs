@@ -7,6 +7,7 @@ pub mod link;
 pub mod moment;
 pub mod raw_socket;
 pub mod rest;
+pub mod scrape;
 pub mod server;
 pub mod statements;
 pub mod tenant;

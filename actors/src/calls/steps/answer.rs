@@ -18,6 +18,7 @@ pub(in crate::calls) async fn answer(
     let events = vec![events::answered(&row, at, now)];
     call.write(row, events, None).await?;
     call.state = next;
+    call.place.stands(Some(CallStatus::Answered));
     tracing::info!(call = %call.row.id, tenant = %call.row.tenant_id, "call answered");
     Ok(())
 }

@@ -66,6 +66,8 @@ pub(in crate::calls) async fn end(
     };
     call.row = unsettled.row(settled);
     call.state = call.state.over(&ending);
+    call.place.stands(Some(ending.status));
+    call.parts.meter.ended(ending.status, ending.reason);
     tracing::info!(
         call = %call.row.id, tenant = %call.row.tenant_id, status = %ending.status, reason = %ending.reason,
         talk_seconds = ending.talk_seconds, minutes = settled.minutes, "call over"

@@ -91,6 +91,7 @@ impl World {
                 clock.clone(),
             ),
             bridges: Arc::new(Bridges::new(clock)),
+            meter: super::meter::CallMeter::default(),
         };
         let calls = Calls::new(parts, vec![here.clone()]);
         CallRegistry::start(&here, calls.clone())

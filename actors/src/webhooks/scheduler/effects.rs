@@ -48,6 +48,7 @@ pub(in crate::webhooks) struct DueWebhook {
     pub(in crate::webhooks) webhook: WebhookId,
     /// None where the webhook was deleted.
     pub(in crate::webhooks) tenant: Option<TenantId>,
+    /// Whether anything is delivered to it now.
     pub(in crate::webhooks) is_active: bool,
     /// When its first pending delivery that nobody holds is due.
     pub(in crate::webhooks) at: Option<Millis>,
@@ -56,8 +57,6 @@ pub(in crate::webhooks) struct DueWebhook {
 /// How much there is of everything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::webhooks) struct Counts {
-    pub(in crate::webhooks) lanes: usize,
     pub(in crate::webhooks) in_flight: usize,
     pub(in crate::webhooks) unrecorded: usize,
-    pub(in crate::webhooks) waiting: usize,
 }

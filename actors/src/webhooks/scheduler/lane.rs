@@ -14,7 +14,7 @@ use dikala_entities::{CallId, DeliveryId, Millis, TenantId};
 use crate::{
     events::outbox::Dispatch,
     runtime::circuit::{Admits, Circuit},
-    webhooks::retry::Verdict,
+    webhooks::{retry::Verdict, stats::LaneState},
 };
 
 /// Deliveries that wait in memory for one endpoint; the rest waits in the table.
@@ -41,7 +41,7 @@ pub(in crate::webhooks) enum Destination<E> {
     /// Not read yet.
     Unknown,
     Ready(Rc<E>),
-    /// Disabled: what is pending stays pending, for when it is enabled again.
+    /// Disabled or paused: what is pending stays pending, for when it is delivered to again.
     Disabled,
     /// The secret does not open: a fault of our own, nothing is sent and nothing is lost.
     Sealed,
@@ -119,6 +119,16 @@ impl<E> Lane<E> {
 
     pub(super) fn is_ready(&self) -> bool {
         matches!(self.target, Destination::Ready(_))
+    }
+
+    pub(super) fn state(&self) -> LaneState {
+        match &self.target {
+            Destination::Ready(_) if self.circuit.is_open() => LaneState::Open,
+            Destination::Ready(_) => LaneState::Closed,
+            Destination::Disabled | Destination::Deleted => LaneState::Disabled,
+            Destination::Sealed => LaneState::Sealed,
+            Destination::Unknown => LaneState::Unread,
+        }
     }
 
     /// The webhook was read. What waits for one that cannot be delivered to is left to the table.

@@ -22,7 +22,7 @@ pub(super) use self::{
     effects::{Counts, DueWebhook, Effect, Refill, SchedulerLimits},
     lane::{Destination, Item, Lane, LaneLimits},
 };
-use super::retry::Verdict;
+use super::{retry::Verdict, stats::Lanes};
 use crate::events::outbox::{DELIVERY_LEASE_MS, Dispatch};
 
 /// Deliveries that wait in memory, over all lanes.
@@ -230,7 +230,7 @@ impl<E> Scheduler<E> {
         for due in due {
             match due.tenant {
                 Some(tenant) if due.is_active => self.expect(due.webhook, tenant, due.at, now),
-                // Disabled: it stays pending, for when the webhook is enabled again.
+                // Disabled or paused: it stays pending, for when the webhook is delivered to again.
                 Some(_) => {}
                 None => deleted.push(due.webhook),
             }
@@ -305,17 +305,18 @@ impl<E> Scheduler<E> {
 
     pub(super) fn counts(&self) -> Counts {
         Counts {
-            lanes: self.lanes.len(),
             in_flight: self.slots.in_flight(),
             unrecorded: self.unrecorded,
-            waiting: self.waiting,
         }
     }
 
-    /// Lanes whose endpoint keeps failing. Goes through all of them.
-    pub(super) fn open_circuits(&self) -> usize {
-        let open = self.lanes.values().filter(|lane| lane.circuit.is_open());
-        open.count()
+    /// Lanes by state. Goes through all of them.
+    pub(super) fn lanes(&self) -> Lanes {
+        let mut lanes = Lanes::default();
+        for lane in self.lanes.values() {
+            lanes[lane.state() as usize] += 1;
+        }
+        lanes
     }
 
     /// The lane of a webhook; a new one asks for its webhook to be read.

@@ -78,7 +78,7 @@ pub(in crate::webhooks) async fn due(
             SELECT (SELECT d.webhook_id FROM deliveries d WHERE d.status = 'pending' AND d.webhook_id > w.id \
                 ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT 1) \
             FROM w WHERE w.id IS NOT NULL) \
-        SELECT w.id AS id, webhooks.tenant_id AS tenant_id, webhooks.is_active AS is_active, \
+        SELECT w.id AS id, webhooks.tenant_id AS tenant_id, (webhooks.is_active AND webhooks.paused_at IS NULL) AS is_active, \
             (SELECT d.next_attempt_at FROM deliveries d \
              WHERE d.status = 'pending' AND d.webhook_id = w.id \
                AND (d.lease_until <= $1 OR (d.lease_owner = $2 AND d.next_attempt_at <= $3)) \

@@ -3,6 +3,7 @@
 use tokio::sync::Semaphore;
 
 use super::*;
+use crate::webhooks::stats::LaneState;
 
 #[actix::test]
 async fn retry_after_moves_the_next_attempt() {
@@ -166,7 +167,11 @@ async fn an_endpoint_that_keeps_failing_is_probed_and_then_gets_everything() {
     let ids = world
         .announce(&handle, world.tenant, &world.calls(60))
         .await;
-    let opened = || handle.stats().open_circuits == 1 && handle.stats().in_flight == 0;
+    let opened = || {
+        handle.wake();
+        let stats = handle.stats();
+        stats.lanes[LaneState::Open as usize] == 1 && stats.in_flight == 0
+    };
     condition("circuit to open", opened).await;
     // Eight were under way when it opened; without the circuit it would be all sixty.
     let burnt = receiver.all().len();
@@ -216,7 +221,7 @@ async fn a_secret_that_does_not_open_burns_no_attempt() {
     let handle = world.start(quick());
     let ids = world.announce(&handle, world.tenant, &world.calls(2)).await;
     let mut waited = handle.stats();
-    while waited.lanes == 0 {
+    while waited.lanes[LaneState::Sealed as usize] == 0 {
         tokio::time::sleep(Duration::from_millis(5)).await;
         waited = handle.stats();
     }

@@ -23,6 +23,7 @@ async fn webhook(store: &Store) -> webhook::Model {
         previous_secret_until: None,
         is_active: true,
         disabled_reason: None,
+        paused_at: None,
         failed_in_row: 0,
         failing_since: None,
         created_at: NOW,

@@ -178,7 +178,8 @@ pub fn resident(status: &str) -> Result<u64> {
 
 fn calls_in_memory(metrics: &str) -> Option<u64> {
     let mut lines = metrics.lines();
-    let line = lines.find_map(|line| line.strip_prefix("dikala_calls_in_memory"))?;
+    let line =
+        lines.find_map(|line| line.strip_prefix("dikala_actor_instances{actor=\"call\"}"))?;
     line.rsplit_once(' ')?.1.parse().ok()
 }
 
@@ -200,8 +201,8 @@ impl Batches {
                 })
                 .collect()
         };
-        let transactions = of("dikala_batches_total");
-        let most = of("dikala_batch_items_total")
+        let transactions = of("dikala_batch_items_count");
+        let most = of("dikala_batch_items_sum")
             .into_iter()
             .max_by_key(|(_, items)| *items);
         let (labels, items) = most.unwrap_or_default();
@@ -238,9 +239,9 @@ mod tests {
 
     #[test]
     fn batches_are_those_of_the_writer_that_wrote_most() {
-        let metrics = "# TYPE dikala_batches counter\ndikala_batches_total{writer=\"ledger\"} 5\n\
-            dikala_batches_total{writer=\"other\"} 10\ndikala_batch_items_total{writer=\"other\"} 640\n\
-            dikala_batch_items_total{writer=\"ledger\"} 320\ndikala_batch_items_largest{writer=\"ledger\"} 900\n";
+        let metrics = "# TYPE dikala_batch_items histogram\ndikala_batch_items_count{writer=\"ledger\"} 5\n\
+            dikala_batch_items_count{writer=\"other\"} 10\ndikala_batch_items_sum{writer=\"other\"} 640\n\
+            dikala_batch_items_sum{writer=\"ledger\"} 320\ndikala_batch_items_bucket{writer=\"ledger\",le=\"+Inf\"} 900\n";
         let batches = Batches::read(metrics);
         assert_eq!(
             batches,
@@ -256,10 +257,9 @@ mod tests {
 
     #[test]
     fn calls_in_memory_are_read_off_the_metrics() {
-        for line in ["dikala_calls_in_memory 7", "dikala_calls_in_memory{} 7"] {
-            let metrics = format!("# TYPE dikala_calls_in_memory gauge\n{line}\n# EOF\n");
-            assert_eq!(calls_in_memory(&metrics), Some(7), "{metrics}");
-        }
+        let metrics = "# TYPE dikala_actor_instances gauge\ndikala_actor_instances{actor=\"call_registry\"} 1\n\
+            dikala_actor_instances{actor=\"call\"} 7\n";
+        assert_eq!(calls_in_memory(metrics), Some(7));
         assert_eq!(calls_in_memory(""), None);
     }
 

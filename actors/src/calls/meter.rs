@@ -1,0 +1,94 @@
+//! Calls in numbers: how many run here in which state, and how those that are over ended.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
+};
+
+use dikala_entities::{CallStatus, HangupReason};
+
+const STATUSES: usize = CallStatus::ALL.len();
+const REASONS: usize = HangupReason::ALL.len();
+
+/// Counts of the calls of this process; all clones share them.
+#[derive(Clone, Debug)]
+pub struct CallMeter(Arc<Counts>);
+
+#[derive(Debug)]
+struct Counts {
+    active: [AtomicI64; STATUSES],
+    over: [[AtomicU64; REASONS]; STATUSES],
+}
+
+impl Default for CallMeter {
+    fn default() -> Self {
+        Self(Arc::new(Counts {
+            active: [const { AtomicI64::new(0) }; STATUSES],
+            over: [const { [const { AtomicU64::new(0) }; REASONS] }; STATUSES],
+        }))
+    }
+}
+
+impl CallMeter {
+    /// Calls that this process owns and that are not over, by state.
+    pub fn active(&self) -> [(CallStatus, i64); 2] {
+        let of = |status| (status, self.0.active[status as usize].load(Relaxed));
+        [CallStatus::Ringing, CallStatus::Answered].map(of)
+    }
+
+    /// How calls ended since the start, each way that there was.
+    pub fn over(&self) -> Vec<(CallStatus, HangupReason, u64)> {
+        let all = CallStatus::ALL.iter().flat_map(|status| {
+            let reasons = HangupReason::ALL.iter();
+            reasons.map(|reason| (*status, *reason))
+        });
+        let counted = all.map(|(status, reason)| {
+            let count = &self.0.over[status as usize][reason as usize];
+            (status, reason, count.load(Relaxed))
+        });
+        counted.filter(|(.., count)| *count > 0).collect()
+    }
+
+    /// A call is over.
+    pub(super) fn ended(&self, status: CallStatus, reason: HangupReason) {
+        self.0.over[status as usize][reason as usize].fetch_add(1, Relaxed);
+    }
+}
+
+/// The place of one call among those that run. Left when it is dropped, so that a call whose actor died is not counted for ever.
+#[derive(Debug)]
+pub(super) struct Place {
+    meter: CallMeter,
+    status: Option<CallStatus>,
+}
+
+impl Place {
+    pub(super) fn new(meter: CallMeter, status: CallStatus) -> Self {
+        let mut place = Self {
+            meter,
+            status: None,
+        };
+        place.stands(Some(status));
+        place
+    }
+
+    /// Where the call stands now; none: it is another's.
+    pub(super) fn stands(&mut self, status: Option<CallStatus>) {
+        let count = |status: CallStatus, by| {
+            self.meter.0.active[status as usize].fetch_add(by, Relaxed);
+        };
+        if let Some(before) = self.status {
+            count(before, -1);
+        }
+        if let Some(now) = status {
+            count(now, 1);
+        }
+        self.status = status;
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.stands(None);
+    }
+}

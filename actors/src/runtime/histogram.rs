@@ -1,0 +1,117 @@
+//! Distributions: counted by size where things happen, in a few fixed classes, without a lock and without asking anybody.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+/// Upper bounds for messages of actors, in microseconds: from a handler that does next to nothing to a mailbox that is stuck.
+pub const MESSAGE_US: &[u64] = &[
+    10, 50, 100, 500, 1_000, 5_000, 10_000, 50_000, 100_000, 500_000, 1_000_000, 5_000_000,
+    30_000_000,
+];
+/// For what somebody waits for: requests, acknowledgements, commits and exchanges with other servers, in microseconds.
+pub const ANSWER_US: &[u64] = &[
+    1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 500_000, 1_000_000, 2_500_000,
+    5_000_000, 10_000_000, 15_000_000, 30_000_000,
+];
+/// For what is tried again for days, in microseconds.
+pub const DELIVERY_US: &[u64] = &[
+    10_000,
+    50_000,
+    100_000,
+    500_000,
+    1_000_000,
+    5_000_000,
+    15_000_000,
+    60_000_000,
+    300_000_000,
+    1_800_000_000,
+    7_200_000_000,
+    43_200_000_000,
+    172_800_000_000,
+];
+/// For things in one go.
+pub const ITEMS: &[u64] = &[1, 2, 4, 8, 16, 32, 64, 128, 256];
+
+/// Counts by size. A bound belongs to its own class; one more class takes what is above all of them.
+#[derive(Debug)]
+pub struct Histogram {
+    bounds: &'static [u64],
+    counts: Box<[AtomicU64]>,
+    sum: AtomicU64,
+}
+
+/// What a [`Histogram`] shows at one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Distribution {
+    pub bounds: &'static [u64],
+    /// Not cumulative: one for each bound, and last what is above them.
+    pub counts: Vec<u64>,
+    pub sum: u64,
+}
+
+impl Histogram {
+    /// Nothing is counted yet.
+    pub fn new(bounds: &'static [u64]) -> Self {
+        Self {
+            bounds,
+            counts: (0..=bounds.len()).map(|_| AtomicU64::new(0)).collect(),
+            sum: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts one.
+    pub fn observe(&self, value: u64) {
+        let class = self.bounds.partition_point(|bound| *bound < value);
+        self.counts[class].fetch_add(1, Relaxed);
+        self.sum.fetch_add(value, Relaxed);
+    }
+
+    /// Counts a time, in microseconds.
+    pub fn observe_time(&self, time: Duration) {
+        self.observe(u64::try_from(time.as_micros()).unwrap_or(u64::MAX));
+    }
+
+    /// Counts the time since then, in microseconds.
+    pub fn observe_since(&self, then: Instant) {
+        self.observe_time(then.elapsed());
+    }
+
+    /// The counts now.
+    pub fn reading(&self) -> Distribution {
+        Distribution {
+            bounds: self.bounds,
+            counts: self
+                .counts
+                .iter()
+                .map(|count| count.load(Relaxed))
+                .collect(),
+            sum: self.sum.load(Relaxed),
+        }
+    }
+}
+
+impl Distribution {
+    /// How many were counted.
+    pub fn count(&self) -> u64 {
+        self.counts.iter().sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bound_belongs_to_its_own_class() {
+        let histogram = Histogram::new(&[5, 10]);
+        for value in [0, 5, 6, 10, 11] {
+            histogram.observe(value);
+        }
+        histogram.observe_time(Duration::from_micros(7));
+        let reading = histogram.reading();
+        assert_eq!(reading.counts, [2, 3, 1]);
+        assert_eq!((reading.count(), reading.sum), (6, 39));
+    }
+}

@@ -1,0 +1,149 @@
+//! Requests in numbers, by route and never by path: how many with which status, and how long until the head of the answer.
+
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, PoisonError, RwLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+use actix_web::http::{Method, StatusCode};
+use dikala_actors::runtime::histogram::{ANSWER_US, Distribution, Histogram};
+
+/// Where nothing is at a path.
+pub const NO_ROUTE: &str = "none";
+
+/// Counts of the requests of this process; all clones share them.
+#[derive(Clone, Debug, Default)]
+pub struct HttpMeter(Arc<RwLock<BTreeMap<Operation, Arc<Counts>>>>);
+
+/// A method and the pattern of a route.
+type Operation = (&'static str, String);
+
+#[derive(Debug)]
+struct Counts {
+    statuses: RwLock<BTreeMap<u16, Arc<AtomicU64>>>,
+    times: Histogram,
+}
+
+/// What was counted of one operation.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Requests {
+    pub method: &'static str,
+    pub route: String,
+    pub statuses: Vec<(u16, u64)>,
+    /// In microseconds.
+    pub times: Distribution,
+}
+
+impl HttpMeter {
+    /// A request that came then is answered.
+    pub fn answered(
+        &self,
+        method: &Method,
+        route: Option<&str>,
+        status: StatusCode,
+        began: Instant,
+    ) {
+        let counts = self.counts((name_of(method), route.unwrap_or(NO_ROUTE)));
+        counts.times.observe_since(began);
+        let known = {
+            let statuses = counts
+                .statuses
+                .read()
+                .unwrap_or_else(PoisonError::into_inner);
+            statuses.get(&status.as_u16()).cloned()
+        };
+        let count = known.unwrap_or_else(|| {
+            let mut statuses = counts
+                .statuses
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(statuses.entry(status.as_u16()).or_default())
+        });
+        count.fetch_add(1, Relaxed);
+    }
+
+    fn counts(&self, (method, route): (&'static str, &str)) -> Arc<Counts> {
+        let operation = (method, route.to_owned());
+        let known = {
+            let operations = self.0.read().unwrap_or_else(PoisonError::into_inner);
+            operations.get(&operation).cloned()
+        };
+        known.unwrap_or_else(|| {
+            let mut operations = self.0.write().unwrap_or_else(PoisonError::into_inner);
+            let new = || {
+                Arc::new(Counts {
+                    statuses: RwLock::default(),
+                    times: Histogram::new(ANSWER_US),
+                })
+            };
+            Arc::clone(operations.entry(operation).or_insert_with(new))
+        })
+    }
+
+    /// The counts now.
+    pub fn reading(&self) -> Vec<Requests> {
+        let operations = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let reading = operations.iter().map(|((method, route), counts)| {
+            let statuses = counts
+                .statuses
+                .read()
+                .unwrap_or_else(PoisonError::into_inner);
+            Requests {
+                method,
+                route: route.clone(),
+                statuses: statuses
+                    .iter()
+                    .map(|(status, count)| (*status, count.load(Relaxed)))
+                    .collect(),
+                times: counts.times.reading(),
+            }
+        });
+        reading.collect()
+    }
+}
+
+/// Anybody can make up a method.
+fn name_of(method: &Method) -> &'static str {
+    const KNOWN: [Method; 7] = [
+        Method::GET,
+        Method::HEAD,
+        Method::POST,
+        Method::PUT,
+        Method::PATCH,
+        Method::DELETE,
+        Method::OPTIONS,
+    ];
+    const NAMES: [&str; KNOWN.len()] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+    let known = KNOWN.iter().position(|known| known == method);
+    known.map_or("other", |known| NAMES[known])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whatever_is_asked_for_the_labels_are_few() {
+        let meter = HttpMeter::default();
+        let began = Instant::now();
+        for n in 0..50 {
+            let method = Method::from_bytes(format!("M{n}").as_bytes()).expect("a token");
+            meter.answered(&method, None, StatusCode::NOT_FOUND, began);
+            meter.answered(&Method::GET, Some("/calls/{id}"), StatusCode::OK, began);
+        }
+        let seen: Vec<_> = meter
+            .reading()
+            .into_iter()
+            .map(|of| (of.method, of.route, of.statuses, of.times.count()))
+            .collect();
+        let expected = [
+            ("GET", "/calls/{id}".to_owned(), vec![(200, 50)], 50),
+            ("other", "none".to_owned(), vec![(404, 50)], 50),
+        ];
+        assert_eq!(seen, expected);
+    }
+}

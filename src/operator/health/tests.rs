@@ -1,0 +1,76 @@
+//! An actor that is stuck, and what readiness says of it.
+
+use std::sync::{Arc, mpsc};
+
+use actix_web::body::to_bytes;
+use dikala_actors::{
+    outbound::{Guard, Outbound},
+    runtime::clock::SystemClock,
+};
+use dikala_entities::Vault;
+
+use super::*;
+use crate::{
+    app::actors::Actors,
+    config::{Layers, Settings},
+};
+
+async fn asked(parts: &web::Data<HealthParts>) -> (u16, Value) {
+    let answer = ready(parts.clone()).await;
+    let status = answer.status().as_u16();
+    let body = to_bytes(answer.into_body()).await.expect("a body");
+    (status, serde_json::from_slice(&body).expect("JSON"))
+}
+
+#[actix_web::test]
+async fn an_actor_that_is_stuck_is_named() {
+    let _ = rustls::crypto::ring::default_provider().install_default();
+    let (_keep, store) = dikala_testkit::sqlite().await;
+    let layers = Layers::load(None, []).expect("the defaults");
+    let settings = Settings::new(&layers).expect("the defaults");
+    let vault = Vault::from_base64(&Vault::generate_key()).expect("a key");
+    let outbound = || Outbound::new(Guard::default(), None);
+    let actors = Actors::start(&settings, store, vault, Arc::new(SystemClock), outbound).await;
+    let actors = actors.expect("they start");
+    let (stop, stopping) = watch::channel(false);
+    let parts = web::Data::new(HealthParts {
+        node: actors.node.clone(),
+        stopping,
+    });
+    assert_eq!(asked(&parts).await.0, 200);
+    let [core, webhooks, ..] = &actors.arbiters[..] else {
+        panic!("no threads");
+    };
+    for (thread, stuck) in [
+        (core, &["callRegistry", "creditLedger"][..]),
+        (webhooks, &["webhookDispatcher"]),
+    ] {
+        let (free, blocked) = mpsc::channel::<()>();
+        thread.spawn_fn(move || {
+            let _ = blocked.recv();
+        });
+        let (status, body) = asked(&parts).await;
+        assert_eq!(status, 503);
+        let problems = body["problems"].as_array().expect("words");
+        assert_eq!(problems.len(), stuck.len(), "{body}");
+        for name in stuck {
+            assert_eq!(body["checks"][name], false, "{body}");
+        }
+        drop(free);
+        while asked(&parts).await.0 != 200 {
+            tokio::task::yield_now().await;
+        }
+    }
+    stop.send(true).expect("somebody listens");
+    let (status, body) = asked(&parts).await;
+    assert_eq!((status, &body["checks"]["running"]), (503, &json!(false)));
+    assert!(
+        body["problems"][0]
+            .as_str()
+            .expect("words")
+            .contains("stopping")
+    );
+    for arbiter in &actors.arbiters {
+        arbiter.stop();
+    }
+}

@@ -1,0 +1,375 @@
+//! `/metrics`: everything is counted where it happens, and read here when somebody asks. Nothing of it reads the store, so it
+//! answers while the database is away. docs/metrics.md lists it.
+
+mod exposition;
+mod process;
+
+use std::sync::Arc;
+
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::header,
+    middleware::from_fn,
+    web::{self, Data},
+};
+use dikala_actors::{
+    runtime::{group_commit::BatchReading, lag::EventLoops, metrics::meters},
+    webhooks::stats::{LaneState, StatsReading},
+};
+
+use self::exposition::{Format, Kind, Metric, Unit, encode};
+use crate::{
+    bridge::AckMeter,
+    http::{meter::HttpMeter, middleware::only_reads},
+    mails::MailStats,
+    node::Node,
+};
+
+const COUNTER: (Kind, Unit) = (Kind::Counter, Unit::Whole);
+const GAUGE: (Kind, Unit) = (Kind::Gauge, Unit::Whole);
+const SECONDS: (Kind, Unit) = (Kind::Gauge, Unit::Seconds);
+const TIMES: (Kind, Unit) = (Kind::Histogram, Unit::Seconds);
+
+/// Where it is counted.
+#[derive(Clone, Debug)]
+pub struct MetricsParts {
+    pub node: Node,
+    pub loops: EventLoops,
+    pub http: HttpMeter,
+    pub acknowledged: AckMeter,
+    /// None where no mails are sent.
+    pub mails: Option<Arc<MailStats>>,
+}
+
+/// Mounts `/metrics`.
+pub fn configure(cfg: &mut web::ServiceConfig) {
+    cfg.service(web::resource("/metrics").wrap(from_fn(only_reads)).to(show));
+}
+
+async fn show(request: HttpRequest, parts: Data<MetricsParts>) -> HttpResponse {
+    let accept = request.headers().get(header::ACCEPT);
+    let accept = accept.and_then(|accept| accept.to_str().ok());
+    let format = Format::wanted(accept.unwrap_or_default());
+    HttpResponse::Ok()
+        .content_type(format.content_type())
+        .body(encode(&all(&parts), format))
+}
+
+fn all(parts: &MetricsParts) -> Vec<Metric> {
+    let webhooks = parts.node.webhooks.stats();
+    let mut all = actors();
+    all.push(loops(parts));
+    all.extend(calls(parts));
+    all.extend(bridges(parts));
+    all.extend(batches(parts, &webhooks));
+    all.push(differences(parts));
+    all.extend(deliveries(parts, &webhooks));
+    all.push(functions(parts));
+    all.extend(requests(parts));
+    all.extend(parts.mails.as_deref().map(mails));
+    all.extend([pools(parts), clock(parts), build()]);
+    all.extend(process::metrics());
+    all
+}
+
+fn actors() -> Vec<Metric> {
+    let mut instances = Metric::new(
+        GAUGE,
+        "dikala_actor_instances",
+        &["actor"],
+        "Actors that run now",
+    );
+    let mut mailbox = Metric::new(
+        GAUGE,
+        "dikala_actor_mailbox_messages",
+        &["actor"],
+        "Messages that wait in mailboxes now",
+    );
+    let mut wait = Metric::new(
+        TIMES,
+        "dikala_actor_wait_seconds",
+        &["actor", "message"],
+        "From sending a message until it leaves the mailbox",
+    );
+    let mut handle = Metric::new(
+        TIMES,
+        "dikala_actor_handle_seconds",
+        &["actor", "message"],
+        "In a message's handler, without what that awaits",
+    );
+    let mut restarts = Metric::new(
+        COUNTER,
+        "dikala_actor_restarts_total",
+        &["actor"],
+        "Actors brought back, or given up, after a panic",
+    );
+    let mut lost = Metric::new(
+        COUNTER,
+        "dikala_actor_messages_lost_total",
+        &["actor", "message"],
+        "Messages that nobody handled: the actor was gone, or the sender had given up",
+    );
+    for meter in meters() {
+        let (actor, readings) = (meter.name(), meter.readings());
+        instances.number(&[actor], meter.running());
+        restarts.number(&[actor], whole(meter.restarts()));
+        mailbox.number(&[actor], readings.iter().map(|reading| reading.depth).sum());
+        for reading in readings {
+            let labels = [actor, reading.message];
+            wait.distribution(&labels, reading.wait);
+            handle.distribution(&labels, reading.handling);
+            lost.number(&labels, whole(reading.lost));
+        }
+    }
+    vec![instances, mailbox, wait, handle, restarts, lost]
+}
+
+fn mails(stats: &MailStats) -> Metric {
+    let mut tries = Metric::new(
+        COUNTER,
+        "dikala_mails_total",
+        &["outcome"],
+        "Tries to send a mail",
+    );
+    for (outcome, count) in stats.outcomes() {
+        tries.number(&[outcome], whole(count));
+    }
+    tries
+}
+
+fn loops(parts: &MetricsParts) -> Metric {
+    let mut lag = Metric::new(
+        SECONDS,
+        "dikala_arbiter_lag_seconds",
+        &["arbiter"],
+        "How late a thread's event loop is: the longest of the last seconds, or now; watched while somebody asks",
+    );
+    for (arbiter, late) in parts.loops.lags() {
+        lag.number(
+            &[&arbiter],
+            i64::try_from(late.as_micros()).unwrap_or(i64::MAX),
+        );
+    }
+    lag
+}
+
+fn calls(parts: &MetricsParts) -> [Metric; 2] {
+    let meter = parts.node.calls.meter();
+    let mut active = Metric::new(
+        GAUGE,
+        "dikala_calls_active",
+        &["status"],
+        "Calls of this node that are not over",
+    );
+    for (status, count) in meter.active() {
+        active.number(&[status.as_str()], count);
+    }
+    let mut over = Metric::new(
+        COUNTER,
+        "dikala_calls_total",
+        &["status", "reason"],
+        "Calls that are over, by how they ended",
+    );
+    for (status, reason, count) in meter.over() {
+        over.number(&[status.as_str(), reason.as_str()], whole(count));
+    }
+    [active, over]
+}
+
+fn bridges(parts: &MetricsParts) -> [Metric; 2] {
+    let mut acknowledged = Metric::new(
+        TIMES,
+        "dikala_bridge_ack_seconds",
+        &["type"],
+        "From reading a bridge's message until its answer is written",
+    );
+    for (kind, times) in parts.acknowledged.reading() {
+        acknowledged.distribution(&[kind], times);
+    }
+    let mut sessions = Metric::new(
+        GAUGE,
+        "dikala_bridge_sessions",
+        &[],
+        "Open sockets of bridges",
+    );
+    sessions.number(
+        &[],
+        i64::try_from(parts.node.bridges.sockets()).unwrap_or(i64::MAX),
+    );
+    [acknowledged, sessions]
+}
+
+fn batches(parts: &MetricsParts, webhooks: &StatsReading) -> [Metric; 2] {
+    let mut items = Metric::new(
+        (Kind::Histogram, Unit::Whole),
+        "dikala_batch_items",
+        &["writer"],
+        "Items in one transaction of a group commit",
+    );
+    let mut commit = Metric::new(
+        TIMES,
+        "dikala_batch_commit_seconds",
+        &["writer"],
+        "From taking a batch up until it is committed",
+    );
+    let ledger = parts.node.ledger.stats();
+    let writers = [
+        ("credit_ledger", ledger),
+        ("webhook_recorder", webhooks.batches.clone()),
+    ];
+    for (
+        writer,
+        BatchReading {
+            items: sizes,
+            commit: times,
+        },
+    ) in writers
+    {
+        items.distribution(&[writer], sizes);
+        commit.distribution(&[writer], times);
+    }
+    [items, commit]
+}
+
+fn differences(parts: &MetricsParts) -> Metric {
+    let mut differences = Metric::new(
+        GAUGE,
+        "dikala_ledger_differences",
+        &[],
+        "Accounts and open holds that did not add up at the last look, a minute ago at most",
+    );
+    let found = parts.node.ledger.differences();
+    differences.number(&[], i64::try_from(found).unwrap_or(i64::MAX));
+    differences
+}
+
+fn deliveries(parts: &MetricsParts, stats: &StatsReading) -> Vec<Metric> {
+    let mut oldest = Metric::new(
+        SECONDS,
+        "dikala_webhook_oldest_due_seconds",
+        &[],
+        "For how long the first delivery that is due has been due; 0 where none is",
+    );
+    let now = parts.node.clock.now();
+    let due_ms = stats.due_since.map_or(0, |since| now.since(since).max(0));
+    oldest.number(&[], due_ms.saturating_mul(1_000));
+    let mut attempts = Metric::new(
+        COUNTER,
+        "dikala_webhook_attempts_total",
+        &["outcome"],
+        "Attempts to deliver, by what became of the delivery",
+    );
+    for (outcome, count) in [
+        ("succeeded", stats.succeeded),
+        ("retried", stats.retried),
+        ("failed", stats.failed),
+        ("own_fault", stats.own_faults),
+    ] {
+        attempts.number(&[outcome], whole(count));
+    }
+    let mut times = Metric::new(
+        TIMES,
+        "dikala_webhook_attempt_seconds",
+        &[],
+        "One exchange with an endpoint",
+    );
+    times.distribution(&[], stats.attempts.clone());
+    let mut end_to_end = Metric::new(
+        TIMES,
+        "dikala_webhook_end_to_end_seconds",
+        &[],
+        "From an event's commit until it is delivered",
+    );
+    end_to_end.distribution(&[], stats.end_to_end.clone());
+    let mut lanes = Metric::new(
+        GAUGE,
+        "dikala_webhook_lanes",
+        &["state"],
+        "Endpoints with a queue in memory; `open` ones keep failing and are only probed",
+    );
+    for (state, count) in LaneState::ALL.iter().zip(stats.lanes) {
+        lanes.number(&[state.as_str()], count);
+    }
+    vec![oldest, attempts, times, end_to_end, lanes]
+}
+
+fn functions(parts: &MetricsParts) -> Metric {
+    let mut times = Metric::new(
+        TIMES,
+        "dikala_function_seconds",
+        &["outcome"],
+        "Invocations of tenants' functions",
+    );
+    for (outcome, distribution) in parts.node.functions.times() {
+        times.distribution(&[outcome], distribution);
+    }
+    times
+}
+
+fn requests(parts: &MetricsParts) -> [Metric; 2] {
+    let mut count = Metric::new(
+        COUNTER,
+        "dikala_http_requests_total",
+        &["method", "route", "status"],
+        "Requests that were answered",
+    );
+    let mut times = Metric::new(
+        TIMES,
+        "dikala_http_request_seconds",
+        &["method", "route"],
+        "From a request's head until the head of its answer",
+    );
+    for operation in parts.http.reading() {
+        for (status, requests) in operation.statuses {
+            let labels = [operation.method, &operation.route, &status.to_string()];
+            count.number(&labels, whole(requests));
+        }
+        times.distribution(&[operation.method, &operation.route], operation.times);
+    }
+    [count, times]
+}
+
+fn pools(parts: &MetricsParts) -> Metric {
+    let mut connections = Metric::new(
+        GAUGE,
+        "dikala_database_pool_connections",
+        &["pool", "state"],
+        "Connections to the database; `unopened` are those that there may be besides",
+    );
+    for (pool, reading) in parts.node.store.pools() {
+        for (state, count) in [
+            ("in_use", reading.in_use),
+            ("idle", reading.idle),
+            ("unopened", reading.unopened),
+        ] {
+            connections.number(&[pool, state], i64::try_from(count).unwrap_or(i64::MAX));
+        }
+    }
+    connections
+}
+
+fn clock(parts: &MetricsParts) -> Metric {
+    let mut step = Metric::new(
+        SECONDS,
+        "dikala_clock_step_seconds",
+        &[],
+        "By how much the wall clock was set since the start; instants follow it at the next start",
+    );
+    step.number(&[], parts.node.clock.stepped_ms().saturating_mul(1_000));
+    step
+}
+
+fn build() -> Metric {
+    let mut build = Metric::new(
+        (Kind::Info, Unit::Whole),
+        "dikala_build_info",
+        &["version", "commit"],
+        "The program that runs",
+    );
+    build.number(&[env!("CARGO_PKG_VERSION"), env!("DIKALA_COMMIT")], 1);
+    build
+}
+
+fn whole(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,268 @@
+//! What is shipped for Prometheus and Grafana, on a real Prometheus: each alert fires, each query finds something while calls run.
+//! Where Prometheus is at hand; `DIKALA_REQUIRE_PROMETHEUS` makes its absence a failure.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+};
+
+use dikala_testkit::free_port;
+use url::form_urlencoded::byte_serialize;
+
+use crate::support::{prelude::*, scrape::Scrape};
+
+/// What Grafana makes of a panel's interval, when Prometheus asks every second.
+const RATE_INTERVAL: &str = "10s";
+
+fn ops(file: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("ops").join(file)
+}
+
+fn is_at_hand() -> bool {
+    let asked = ["prometheus", "promtool"].map(|name| Command::new(name).arg("--version").output());
+    let there = asked.iter().all(Result::is_ok);
+    if !there {
+        let required = std::env::var_os("DIKALA_REQUIRE_PROMETHEUS").is_some();
+        assert!(!required, "there is no prometheus, or no promtool");
+        println!("prometheus is not at hand: skipped");
+    }
+    there
+}
+
+fn promtool(arguments: &[&str], input: Stdio) -> Output {
+    let mut command = Command::new("promtool");
+    command
+        .args(arguments)
+        .current_dir(ops("prometheus"))
+        .stdin(input);
+    command.output().unwrap()
+}
+
+#[track_caller]
+fn assert_silent(output: &Output) {
+    let said =
+        [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text).into_owned());
+    assert!(output.status.success(), "{}", said.concat());
+}
+
+/// The names of the alerts.
+fn alerts() -> Vec<String> {
+    let rules = fs::read_to_string(ops("prometheus/alerts.yml")).unwrap();
+    let named = rules
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("- alert: "));
+    named.map(str::to_owned).collect()
+}
+
+#[test]
+fn each_alert_fires_in_a_test_and_has_its_part_of_the_runbook() {
+    let (alerts, tests) = (
+        alerts(),
+        fs::read_to_string(ops("prometheus/alerts_test.yml")).unwrap(),
+    );
+    assert!(alerts.len() >= 10);
+    let runbook = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/runbook.md");
+    let runbook = fs::read_to_string(runbook).unwrap();
+    let sections: Vec<&str> = runbook.split("\n## ").skip(1).collect();
+    for alert in &alerts {
+        let fires = format!("alertname: {alert}\n        exp_alerts:\n          - exp_labels:");
+        assert!(tests.contains(&fires), "{alert} fires in no test");
+        let section = sections
+            .iter()
+            .find(|section| section.lines().next() == Some(alert));
+        let section = section.unwrap_or_else(|| panic!("nothing about {alert} in the runbook"));
+        for part in ["**Means:**", "**Look at:**", "**Do:**"] {
+            assert!(section.contains(part), "{part} of {alert}");
+        }
+    }
+    assert_eq!(
+        sections.len(),
+        alerts.len(),
+        "the runbook tells of other alerts"
+    );
+    if is_at_hand() {
+        assert_silent(&promtool(&["check", "rules", "alerts.yml"], Stdio::null()));
+        assert_silent(&promtool(
+            &["test", "rules", "alerts_test.yml"],
+            Stdio::null(),
+        ));
+    }
+}
+
+/// A Prometheus that asks a server every second, and a simulation on that.
+struct Watched {
+    prometheus: Child,
+    simulation: Child,
+    api: Rest,
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        for child in [&mut self.prometheus, &mut self.simulation] {
+            // It may be gone already.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Watched {
+    fn start(world: &World) -> Self {
+        let folder = world.server.installation.folder.path();
+        let target = world.server.operator.trim_start_matches("http://");
+        let configuration = format!(
+            "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: ['{}']\n\
+             scrape_configs: [{{job_name: dikala, static_configs: [{{targets: ['{target}']}}]}}]\n",
+            ops("prometheus/alerts.yml").display()
+        );
+        let file = folder.join("prometheus.yml");
+        fs::write(&file, configuration).unwrap();
+        let address = format!("127.0.0.1:{}", free_port());
+        let log = fs::File::create(folder.join("prometheus.log")).unwrap();
+        let prometheus = Command::new("prometheus")
+            .arg(format!("--config.file={}", file.display()))
+            .arg(format!(
+                "--storage.tsdb.path={}",
+                folder.join("series").display()
+            ))
+            .arg(format!("--web.listen-address={address}"))
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
+        let tenant = &world.tenant;
+        let simulation = world
+            .server
+            .installation
+            .command(&[
+                "simulate",
+                "--url",
+                &world.server.http,
+                "--token",
+                &tenant.token,
+                "--did",
+                &tenant.did,
+                "--calls",
+                "1000000",
+                "--concurrency",
+                "4",
+                "--rate",
+                "4",
+                "--talk-seconds",
+                "0.5",
+                "--functions",
+                "0.5",
+            ])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Self {
+            prometheus: prometheus.unwrap(),
+            simulation: simulation.unwrap(),
+            api: Rest::new(&format!("http://{address}/api/v1")),
+        }
+    }
+
+    /// What a query finds; none where Prometheus does not answer yet. Panics where it finds fault with the query.
+    async fn query(&self, query: &str) -> Option<Vec<Value>> {
+        let encoded: String = byte_serialize(query.as_bytes()).collect();
+        let get = awc::http::Method::GET;
+        let answer = self
+            .api
+            .try_send(get, &format!("/query?query={encoded}"), None)
+            .await;
+        let answer = answer.ok().filter(|answer| answer.status != 503)?;
+        assert_eq!(answer.status, 200, "{query}: {}", answer.text);
+        assert!(
+            answer.body["warnings"].is_null(),
+            "{query}: {}",
+            answer.text
+        );
+        answer.body["data"]["result"].as_array().cloned()
+    }
+
+    async fn finds(&self, query: &str) {
+        eventually(query, async || {
+            let found = self.query(query).await?;
+            (!found.is_empty()).then_some(())
+        })
+        .await;
+    }
+}
+
+/// Every query of the dashboard, as Grafana sends it for all nodes.
+fn dashboard() -> Vec<String> {
+    let text = fs::read_to_string(ops("grafana/dikala.json")).unwrap();
+    let dashboard: Value = serde_json::from_str(&text).unwrap();
+    let panels = dashboard["panels"].as_array().unwrap();
+    let targets = panels
+        .iter()
+        .filter_map(|panel| panel["targets"].as_array())
+        .flatten();
+    targets
+        .map(|target| target["expr"].as_str().unwrap())
+        .map(|query| {
+            query
+                .replace("$__rate_interval", RATE_INTERVAL)
+                .replace("$instance", ".*")
+        })
+        .collect()
+}
+
+/// The metrics that a query names.
+fn named(query: &str) -> BTreeSet<String> {
+    let words = query.split(|c: char| !(c.is_ascii_alphanumeric() || c == '_'));
+    let ours = words.filter(|word| word.starts_with("dikala_") || *word == "up");
+    ours.map(str::to_owned).collect()
+}
+
+#[rstest]
+#[actix_web::test]
+async fn every_query_finds_something_while_calls_run(#[values(Sqlite, Postgres)] store: StoreKind) {
+    if !is_at_hand() {
+        return;
+    }
+    let world = world!(store);
+    world
+        .receiver
+        .answer("/function", [Answer::Json(json!({"stock": 3}))]);
+    let endpoint = world.receiver.url("/function");
+    world
+        .tenant
+        .create_function("find_order", "POST", &endpoint)
+        .await;
+    let watched = Watched::start(&world);
+    watched.finds("up{job=\"dikala\"} == 1").await;
+    let queries = dashboard();
+    assert!(queries.len() > 20);
+    for query in &queries {
+        watched.finds(query).await;
+    }
+    let rules = eventually("the rules to be looked at", async || {
+        let rules = watched.api.get("/rules").await.expect(200);
+        let rules = rules["data"]["groups"][0]["rules"].as_array()?.clone();
+        rules
+            .iter()
+            .all(|rule| rule["health"] != "unknown")
+            .then_some(rules)
+    })
+    .await;
+    assert_eq!(rules.len(), alerts().len());
+    for rule in &rules {
+        assert_eq!(rule["health"], "ok", "{rule}");
+        for name in named(rule["query"].as_str().unwrap()) {
+            watched.finds(&name).await;
+        }
+        for annotation in ["summary", "action", "runbook_url"] {
+            let text = rule["annotations"][annotation].as_str().unwrap_or_default();
+            assert!(!text.is_empty(), "{annotation} of {rule}");
+        }
+    }
+    // What Prometheus' own linter has to say of the text.
+    let scrape = Scrape::of(&world.server.operator).await;
+    let file = world.server.installation.folder.path().join("metrics.txt");
+    fs::write(&file, &scrape.text).unwrap();
+    let linted = promtool(&["check", "metrics"], fs::File::open(&file).unwrap().into());
+    assert_silent(&linted);
+}
