@@ -49,7 +49,7 @@ pub(super) fn compile(schema: &Value) -> Result<(SchemaNode, u32), Vec<SchemaFau
         followed: BTreeSet::new(),
         faults: Vec::new(),
     };
-    let node = compiler.node(schema, "", SchemaPlace::default());
+    let node = compiler.node(schema, "", Spot::default());
     compiler.unused_definitions();
     if compiler.faults.is_empty() {
         Ok((node, NODES_MAX - compiler.left))
@@ -73,13 +73,13 @@ struct Compiler<'a> {
 
 /// How deep a schema stands.
 #[derive(Clone, Copy, Default)]
-struct SchemaPlace {
+struct Spot {
     depth: usize,
     /// Alternatives around it that are about the same value.
     branches: usize,
 }
 
-impl SchemaPlace {
+impl Spot {
     /// Of a schema about another value.
     fn below(self) -> Self {
         Self {
@@ -133,7 +133,7 @@ impl<'a> Compiler<'a> {
         true
     }
 
-    fn node(&mut self, schema: &'a Value, at: &str, place: SchemaPlace) -> SchemaNode {
+    fn node(&mut self, schema: &'a Value, at: &str, place: Spot) -> SchemaNode {
         let mut node = SchemaNode::default();
         if !self.spend(1) {
             return node;
@@ -160,7 +160,7 @@ impl<'a> Compiler<'a> {
         keyword: &'a str,
         value: &'a Value,
         at: &str,
-        place: SchemaPlace,
+        place: Spot,
     ) {
         match keyword {
             "type" => node.kinds = self.kinds(value, at),
@@ -361,7 +361,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    fn branches(&mut self, value: &'a Value, at: &str, place: SchemaPlace) -> Vec<SchemaNode> {
+    fn branches(&mut self, value: &'a Value, at: &str, place: Spot) -> Vec<SchemaNode> {
         let branches = match value {
             Value::Array(branches) if !branches.is_empty() => branches,
             _ => {
@@ -390,12 +390,7 @@ impl<'a> Compiler<'a> {
             .collect()
     }
 
-    fn reference(
-        &mut self,
-        value: &'a Value,
-        at: &str,
-        place: SchemaPlace,
-    ) -> Option<Box<SchemaNode>> {
+    fn reference(&mut self, value: &'a Value, at: &str, place: Spot) -> Option<Box<SchemaNode>> {
         let Some((kind, name)) = value.as_str().and_then(definition_of) else {
             let predicate = "must be \"#/$defs/Name\" or \"#/definitions/Name\" with a plain name; put what is used twice into $defs";
             self.fault(at, FaultKind::Invalid, predicate);
@@ -430,11 +425,7 @@ impl<'a> Compiler<'a> {
             let defined = self.root.get(kind).and_then(Value::as_object);
             for (name, schema) in defined.into_iter().flatten() {
                 if !self.followed.contains(&(kind, name.as_str())) {
-                    self.node(
-                        schema,
-                        &format!(".{kind}.{name}"),
-                        SchemaPlace::default().below(),
-                    );
+                    self.node(schema, &format!(".{kind}.{name}"), Spot::default().below());
                 }
             }
         }
