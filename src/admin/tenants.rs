@@ -188,7 +188,7 @@ pub async fn update(
     let before = lock_tenant(&*txn, id).await?;
     let wanted = wanted(&before, &changes)?;
     let rearmed = match changes.low_credit_threshold {
-        Some(threshold) => set_threshold(&*txn, id, threshold).await?,
+        Some(threshold) => set_threshold(&txn, id, threshold).await?,
         None => false,
     };
     if wanted == before && !rearmed {

@@ -196,7 +196,7 @@ pub async fn once(
         .cloned()
         .ok_or(ApiError::Internal)?;
     let claim = match claim(&http, &req).await {
-        Ok(Claimed::Mine(claim)) => Rc::new(claim),
+        Ok(Claimed::Mine(claim)) => claim,
         Ok(Claimed::Answered(answer)) => return Ok(req.into_response(replay(answer))),
         Err(error) => return Ok(req.error_response(error)),
     };
@@ -213,7 +213,7 @@ pub async fn once(
 }
 
 enum Claimed {
-    Mine(Claim),
+    Mine(Rc<Claim>),
     Answered(Answer),
 }
 
@@ -236,7 +236,7 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<Claimed, ApiE
         settled: Cell::new(false),
         large: Cell::new(false),
     };
-    let mine = || Ok(Claimed::Mine(claim()));
+    let mine = || Ok(Claimed::Mine(Rc::new(claim())));
     match insert(&http.store, scope, &key, &asked, now).await {
         Ok(true) => return mine(),
         Ok(false) => {}
