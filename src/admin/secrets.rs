@@ -2,7 +2,7 @@
 
 use std::fmt::Display;
 
-use dikala_entities::{AuditAction, Millis, Place, Store, Vault, mail, tenant, webhook};
+use dikala_entities::{AuditAction, Millis, SecretPlace, Store, Vault, mail, tenant, webhook};
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
     Statement,
@@ -77,7 +77,7 @@ impl Work<'_> {
             after = Some(last.id);
             for row in rows {
                 let secret = Some(row.function_secret);
-                self.seal_again(Place::FunctionSecret, row.id, secret)
+                self.seal_again(SecretPlace::FunctionSecret, row.id, secret)
                     .await?;
             }
         }
@@ -97,10 +97,14 @@ impl Work<'_> {
             };
             after = Some(last.id);
             for row in rows {
-                self.seal_again(Place::WebhookSecret, row.id, Some(row.secret))
+                self.seal_again(SecretPlace::WebhookSecret, row.id, Some(row.secret))
                     .await?;
-                self.seal_again(Place::PreviousWebhookSecret, row.id, row.previous_secret)
-                    .await?;
+                self.seal_again(
+                    SecretPlace::PreviousWebhookSecret,
+                    row.id,
+                    row.previous_secret,
+                )
+                .await?;
             }
         }
     }
@@ -121,14 +125,15 @@ impl Work<'_> {
             };
             after = Some(last.id);
             for row in rows {
-                self.seal_again(Place::MailLink, row.id, row.link).await?;
+                self.seal_again(SecretPlace::MailLink, row.id, row.link)
+                    .await?;
             }
         }
     }
 
     async fn seal_again(
         &mut self,
-        place: Place,
+        place: SecretPlace,
         id: impl Display,
         sealed: Option<String>,
     ) -> Result<(), AdminError> {
@@ -201,7 +206,7 @@ mod tests {
         // A mail that waits has a link that is a secret.
         let mut mail = mails::to_owners(MailKind::Invitation, made[1], String::new(), NOW);
         let link = Secret::new("https://voice.example/a-link");
-        mail.link = Some(old.seal(Place::MailLink, mail.id, &link));
+        mail.link = Some(old.seal(SecretPlace::MailLink, mail.id, &link));
         let txn = bench.store.begin().await.expect("begins");
         mails::write(&txn, [mail.clone()])
             .await
@@ -226,7 +231,7 @@ mod tests {
         let stored = stored.await.expect("reads").and_then(|mail| mail.link);
         let opened = bench
             .vault
-            .open(Place::MailLink, mail.id, &stored.expect("a link"));
+            .open(SecretPlace::MailLink, mail.id, &stored.expect("a link"));
         assert_eq!(opened.expect("opens").expose(), link.expose());
         let entries = entries(&bench).await;
         let rotations = |entry: &&audit::Model| entry.action == AuditAction::SecretsRotate;

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use dikala_entities::{
-    AuditAction, Millis, Place, Plan, Secret, Store, TenantId, Vault, credit_account, session,
-    store::Transaction, tenant,
+    AuditAction, Millis, Plan, Secret, SecretPlace, Store, TenantId, Vault, credit_account,
+    session, store::Transaction, tenant,
 };
 use rand::{RngExt, distr::Alphanumeric};
 use sea_orm::{
@@ -93,7 +93,7 @@ pub async fn create(
         plan: changes.plan.unwrap_or(Plan::Starter),
         rate_limit: limit("rate-limit", changes.rate_limit)?,
         max_concurrent_calls: limit("max-concurrent-calls", changes.max_concurrent_calls)?,
-        function_secret: vault.seal(Place::FunctionSecret, id, &new_function_secret()),
+        function_secret: vault.seal(SecretPlace::FunctionSecret, id, &new_function_secret()),
         suspended_at: None,
         created_at: now,
         updated_at: now,
@@ -188,7 +188,7 @@ pub async fn update(
     let before = lock_tenant(&*txn, id).await?;
     let wanted = wanted(&before, &changes)?;
     let rearmed = match changes.low_credit_threshold {
-        Some(threshold) => set_threshold(&*txn, id, threshold).await?,
+        Some(threshold) => set_threshold(&txn, id, threshold).await?,
         None => false,
     };
     if wanted == before && !rearmed {
@@ -296,7 +296,7 @@ pub async fn function_secret(
     let txn = work.into().begin().await?;
     let tenant = find_tenant(&*txn, id).await?;
     let secret = vault
-        .open(Place::FunctionSecret, id, &tenant.function_secret)
+        .open(SecretPlace::FunctionSecret, id, &tenant.function_secret)
         .map_err(|error| AdminError::Refused(error.to_string()))?;
     let change = Change::new(AuditAction::FunctionSecretShow, id);
     by.write(&*txn, id, change, now).await?;
@@ -315,7 +315,7 @@ pub async fn rotate_function_secret(
     let secret = new_function_secret();
     let txn = work.into().begin().await?;
     let mut tenant = find_tenant(&*txn, id).await?.into_active_model();
-    tenant.function_secret = Set(vault.seal(Place::FunctionSecret, id, &secret));
+    tenant.function_secret = Set(vault.seal(SecretPlace::FunctionSecret, id, &secret));
     tenant.updated_at = Set(now);
     tenant.update(&*txn).await?;
     let change = Change::new(AuditAction::FunctionSecretRotate, id);

@@ -3,7 +3,7 @@
 use dikala_actors::mails;
 use dikala_entities::{
     Actor, AuditAction, Credential, CredentialHash, Email, LOGIN_LINK_SCHEME, MailKind, Millis,
-    OfTenant, Place, Role, Secret, Store, TenantId, UserId, Vault, login_link, mail, session,
+    OfTenant, Role, Secret, SecretPlace, Store, TenantId, UserId, Vault, login_link, mail, session,
     store::Transaction, user,
 };
 use sea_orm::{
@@ -269,7 +269,7 @@ async fn mail_link(
     let link = Secret::new(url(mailing.base, token));
     row.user_id = Some(user.id);
     row.language = Some(mailing.language.to_owned());
-    row.link = Some(mailing.vault.seal(Place::MailLink, row.id, &link));
+    row.link = Some(mailing.vault.seal(SecretPlace::MailLink, row.id, &link));
     mails::write(txn, [row]).await?;
     Ok(true)
 }

@@ -28,7 +28,7 @@ impl<'a> Work<'a> {
     /// The transaction.
     pub(super) async fn begin(self) -> Result<Begun<'a>, DbErr> {
         match self {
-            Self::Alone(store) => Ok(Begun::Own(store.begin().await?)),
+            Self::Alone(store) => Ok(Begun::Own(Box::new(store.begin().await?))),
             Self::Within(txn) => Ok(Begun::Callers(txn)),
         }
     }
@@ -36,7 +36,7 @@ impl<'a> Work<'a> {
 
 /// A transaction that is under way. Dropped, it is rolled back, unless it is the caller's.
 pub(super) enum Begun<'a> {
-    Own(Transaction),
+    Own(Box<Transaction>),
     Callers(&'a Transaction),
 }
 

@@ -69,7 +69,7 @@ fn cursor(form: &mut Reader<'_>) -> Option<CallId> {
     form.optional("before", None, id("a call"))
 }
 
-pub(crate) fn caller_number(value: &Value) -> Parsed<CallerNumber> {
+pub fn caller_number(value: &Value) -> Parsed<CallerNumber> {
     let text = value.as_str().unwrap_or_default();
     // A plus that was not percent-encoded arrives in a query string as a blank.
     let mended = match text.strip_prefix(' ') {

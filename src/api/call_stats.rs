@@ -10,7 +10,7 @@ use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, Statement};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::zone::{Zone, divisor};
+use super::zone::{DayZone, divisor};
 use crate::{
     api::context::Services,
     http::{
@@ -43,7 +43,7 @@ const fn usual_ms(interval: Interval) -> i64 {
 /// What is asked.
 struct Asked {
     interval: Interval,
-    zone: Zone,
+    zone: DayZone,
     agent: Option<AgentId>,
     number: Option<PhoneNumberId>,
     /// When each interval begins, and at last when the last one ends.
@@ -53,7 +53,7 @@ struct Asked {
 impl Asked {
     fn read(form: &mut Reader<'_>, now: Millis) -> Option<Self> {
         let interval = form.defaulted("interval", None, Interval::Day, word("an interval"));
-        let zone = form.defaulted("timeZone", None, Zone::utc(), Zone::parse);
+        let zone = form.defaulted("timeZone", None, DayZone::utc(), DayZone::parse);
         let agent = form.optional("agentId", None, id("an agent"));
         let number = form.optional("phoneNumberId", None, id("a phone number"));
         let to = form.defaulted("to", None, now.plus_ms(1), |value| zone.instant(value));
@@ -171,7 +171,7 @@ pub struct CallStats {
     to: Millis,
     interval: Interval,
     #[schema(value_type = String)]
-    time_zone: Zone,
+    time_zone: DayZone,
     agent_id: Option<AgentId>,
     phone_number_id: Option<PhoneNumberId>,
     pub total: CallFigures,

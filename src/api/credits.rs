@@ -139,7 +139,7 @@ pub async fn transactions(
 }
 
 /// A page of a tenant's movements, newest first.
-pub(crate) async fn page_of(
+pub async fn page_of(
     db: &impl ConnectionTrait,
     tenant: TenantId,
     page: Page,

@@ -97,7 +97,7 @@ pub struct Attempt {
 
 /// A delivery, the event that it carries (none once that is no longer kept), and its last attempts, oldest first.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct WholeDelivery {
     pub delivery: delivery::Model,
     pub event: Option<event::Model>,
     pub attempts: Vec<attempt::Model>,
@@ -131,7 +131,7 @@ pub struct Recovery {
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[schema(example = json!({"deliveries": 17}))]
 pub struct Recovered {
-    pub(crate) deliveries: u64,
+    pub deliveries: u64,
 }
 
 impl From<delivery::Model> for Delivery {
@@ -170,7 +170,7 @@ pub async fn find(
     db: &impl ConnectionTrait,
     tenant: TenantId,
     id: DeliveryId,
-) -> Result<Found, ApiError> {
+) -> Result<WholeDelivery, ApiError> {
     let missing = ApiError::NotFound(Missing::Delivery);
     let delivery = delivery::Entity::one_of(tenant, id)
         .one(db)
@@ -185,7 +185,7 @@ pub async fn find(
         .all(db)
         .await?;
     attempts.reverse();
-    Ok(Found {
+    Ok(WholeDelivery {
         delivery,
         event,
         attempts,
@@ -296,7 +296,7 @@ pub async fn resend(
 }
 
 /// Makes a delivery due now, whatever became of it before.
-pub(crate) async fn make_due(
+pub async fn make_due(
     txn: &Transaction,
     row: &mut delivery::Model,
     now: Millis,
@@ -328,7 +328,7 @@ pub async fn test(
 }
 
 impl Recovery {
-    pub(crate) fn read(form: &Form) -> Result<Self, ApiError> {
+    pub fn read(form: &Form) -> Result<Self, ApiError> {
         form.read(&[], |form| {
             let since = form.required("since", None, instant);
             let until = form.optional("until", None, instant);
@@ -344,7 +344,7 @@ impl Recovery {
 
 impl Recovery {
     /// The same as a row, of that webhook.
-    pub(crate) fn of(self, webhook: &webhook::Model, now: Millis) -> recovery::Model {
+    pub fn of(self, webhook: &webhook::Model, now: Millis) -> recovery::Model {
         recovery::Model {
             id: RecoveryId::new(now),
             tenant_id: webhook.tenant_id,
@@ -378,7 +378,7 @@ pub async fn recover(
 }
 
 /// Writes down that so many deliveries are to be sent again, if any; what the audit says of it.
-pub(crate) async fn begin_recovery(
+pub async fn begin_recovery(
     txn: &Transaction,
     asked: recovery::Model,
     deliveries: u64,

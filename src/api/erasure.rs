@@ -7,7 +7,7 @@ use dikala_actors::calls::without_personal_data;
 use dikala_entities::{
     AuditAction, CallId, CallerNumber, DeliveryStatus, EventId, IdempotencyScope, Millis, OfTenant,
     TenantId, WebhookId, attempt, call, delivery, erasure, event, idempotency, invocation,
-    rows::{Kind, json_rows, json_statement},
+    rows::{ColumnType, json_rows, json_statement},
     store::Transaction,
     transcript,
 };
@@ -151,7 +151,10 @@ async fn blank_bodies(txn: &Transaction, call: &call::Model) -> Result<(), DbErr
         })
         .collect();
     let backend = txn.get_database_backend();
-    let source = json_rows(backend, &[("id", Kind::Text), ("body", Kind::Text)]);
+    let source = json_rows(
+        backend,
+        &[("id", ColumnType::Text), ("body", ColumnType::Text)],
+    );
     let sql = format!("UPDATE events SET body = rows.body FROM {source} WHERE events.id = rows.id");
     let statement = json_statement(backend, sql, &rows)?;
     txn.execute_raw(statement).await.map(drop)

@@ -2,8 +2,8 @@
 
 use actix_web::{HttpResponse, web::Data};
 use dikala_entities::{
-    AuditAction, EventKind, Millis, OfTenant, OutboundUrl, Place, Secret, TenantId, WebhookId,
-    described, tenant,
+    AuditAction, EventKind, Millis, OfTenant, OutboundUrl, Secret, SecretPlace, TenantId,
+    WebhookId, described, tenant,
     webhook::{self, NewWebhook, events_json},
 };
 use sea_orm::{
@@ -398,11 +398,11 @@ pub async fn rotate_secret(
     let mut webhook = lock(unit.txn(), caller.tenant, id.0).await?;
     let vault = &services.vault;
     // Bound to its column: it is sealed again for the one that it goes to. One that does not open signs nothing anyway.
-    let previous = vault.open(Place::WebhookSecret, webhook.id, &webhook.secret);
+    let previous = vault.open(SecretPlace::WebhookSecret, webhook.id, &webhook.secret);
     let previous =
-        previous.map(|secret| vault.seal(Place::PreviousWebhookSecret, webhook.id, &secret));
+        previous.map(|secret| vault.seal(SecretPlace::PreviousWebhookSecret, webhook.id, &secret));
     webhook.previous_secret = previous.ok();
-    webhook.secret = vault.seal(Place::WebhookSecret, webhook.id, &secret);
+    webhook.secret = vault.seal(SecretPlace::WebhookSecret, webhook.id, &secret);
     webhook.previous_secret_until = Some(now.plus_ms(PREVIOUS_SECRET_MS));
     webhook.secret_hint = secret.hint();
     webhook.updated_at = now;

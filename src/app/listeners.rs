@@ -111,7 +111,10 @@ impl Listeners {
                 mails,
             }),
             meter: Data::new(meter),
-            tokens: Data::new(settings.operator.tokens()),
+            tokens: Data::new(Tokens {
+                full: settings.operator.token(),
+                read: settings.operator.read_token(),
+            }),
             http: Data::new(HttpContext::new(
                 node.store.clone(),
                 node.vault.clone(),

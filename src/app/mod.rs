@@ -28,7 +28,7 @@ use tokio::{
     sync::watch,
 };
 
-pub use self::opening::{Proof, holds_secrets, open_store, prove, vault};
+pub use self::opening::{KeyTrial, holds_secrets, open_store, prove, vault};
 use self::{
     actors::{Actors, guard},
     listeners::Listeners,

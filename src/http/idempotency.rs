@@ -5,6 +5,8 @@
 //! (`hangup`, `transfer`, `test`) have their answer stored right after; a crash in that moment leaves a claim without an
 //! answer, which expires after [`RUNNING_MS_MAX`]: a repeat after that is carried out again. All of those may be.
 
+mod sweep;
+
 use std::{
     cell::Cell,
     rc::Rc,
@@ -24,19 +26,17 @@ use actix_web::{
     web,
 };
 use dikala_entities::{
-    IdempotencyScope, Millis, Place, Secret, Store, Vault, idempotency,
-    rows::{Kind, json_rows, json_statement},
-    store::is_transient,
+    IdempotencyScope, Millis, Secret, SecretPlace, Store, Vault, idempotency, store::is_transient,
 };
 use sea_orm::{
     ActiveValue::Set,
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, Statement,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, Statement,
     sea_query::{Expr, OnConflict},
 };
-use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
+pub use self::sweep::sweep;
 use super::{
     answer::Answer,
     body::RawBody,
@@ -63,8 +63,6 @@ pub const RUNNING_MS_MAX: i64 = 60_000;
 /// Keys at a time that wait to be given back because the database was away; others expire.
 const GIVING_BACK_MAX: usize = 1_000;
 const GIVE_BACK_EVERY: Duration = Duration::from_secs(1);
-const SWEEP_BATCH: i64 = 500;
-const SWEEP_BATCHES_MAX: usize = 200;
 
 /// The right to carry out the request of one key.
 #[derive(Debug)]
@@ -90,7 +88,7 @@ impl Claim {
         self.large.set(large);
         let body = match answer.is_secret {
             true => self.vault.seal(
-                Place::StoredAnswer,
+                SecretPlace::StoredAnswer,
                 self.row(),
                 &Secret::new(answer.body.as_str()),
             ),
@@ -198,7 +196,7 @@ pub async fn once(
         .cloned()
         .ok_or(ApiError::Internal)?;
     let claim = match claim(&http, &req).await {
-        Ok(Claimed::Mine(claim)) => Rc::new(claim),
+        Ok(Claimed::Mine(claim)) => claim,
         Ok(Claimed::Answered(answer)) => return Ok(req.into_response(replay(answer))),
         Err(error) => return Ok(req.error_response(error)),
     };
@@ -215,7 +213,7 @@ pub async fn once(
 }
 
 enum Claimed {
-    Mine(Claim),
+    Mine(Rc<Claim>),
     Answered(Answer),
 }
 
@@ -238,7 +236,7 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<Claimed, ApiE
         settled: Cell::new(false),
         large: Cell::new(false),
     };
-    let mine = || Ok(Claimed::Mine(claim()));
+    let mine = || Ok(Claimed::Mine(Rc::new(claim())));
     match insert(&http.store, scope, &key, &asked, now).await {
         Ok(true) => return mine(),
         Ok(false) => {}
@@ -401,7 +399,9 @@ fn stored(row: idempotency::Model, claim: &Claim) -> Result<Claimed, ApiError> {
     let mut body = row.body.unwrap_or_default();
     let is_secret = Vault::is_sealed(&body);
     if is_secret {
-        let opened = claim.vault.open(Place::StoredAnswer, claim.row(), &body);
+        let opened = claim
+            .vault
+            .open(SecretPlace::StoredAnswer, claim.row(), &body);
         // Sealed with a key that is not used any more.
         let opened = opened.map_err(|_| ApiError::IdempotencyAnswerGone)?;
         body = opened.expose().to_owned();
@@ -479,48 +479,4 @@ fn depends_on_state(response: &ServiceResponse) -> bool {
         Some(Code::IdempotencyInProgress | Code::RouteNotFound) => false,
         Some(code) => matches!(code.status(), 404 | 409),
     }
-}
-
-/// Deletes what nobody can repeat any more, in small batches; how many rows went. What goes is looked for on a reader.
-pub async fn sweep(store: &Store, now: Millis) -> Result<u64, DbErr> {
-    let old = remove(store, "created_at <= $1", now.plus_ms(-KEPT_MS)).await?;
-    let brief = "is_brief AND created_at <= $1";
-    Ok(old + remove(store, brief, now.plus_ms(-TEST_KEPT_MS)).await?)
-}
-
-async fn remove(store: &Store, which: &str, until: Millis) -> Result<u64, DbErr> {
-    #[derive(FromQueryResult, Serialize)]
-    struct Row {
-        scope: IdempotencyScope,
-        key: String,
-        created_at: i64,
-    }
-    let columns = [
-        ("scope", Kind::Text),
-        ("key", Kind::Text),
-        ("created_at", Kind::BigInt),
-    ];
-    // A key that was used anew meanwhile has another time.
-    let remove = format!(
-        "DELETE FROM idempotency_keys WHERE (scope, key, created_at) IN (SELECT scope, key, created_at FROM {})",
-        json_rows(store.backend(), &columns)
-    );
-    let mut gone = 0;
-    for _ in 0..SWEEP_BATCHES_MAX {
-        let find = Statement::from_sql_and_values(
-            store.backend(),
-            format!(
-                "SELECT scope, key, created_at FROM idempotency_keys WHERE {which} \
-                 ORDER BY created_at LIMIT $2"
-            ),
-            [until.into(), SWEEP_BATCH.into()],
-        );
-        let old = Row::find_by_statement(find).all(store.reader()).await?;
-        if old.is_empty() {
-            break;
-        }
-        let remove = json_statement(store.backend(), remove.clone(), &old)?;
-        gone += store.writer().execute_raw(remove).await?.rows_affected();
-    }
-    Ok(gone)
 }

@@ -2,7 +2,7 @@
 
 use dikala_actors::webhooks::retry::REASON_GONE;
 use dikala_entities::{
-    EventId, MailKind, OfTenant, OutboundUrl, Place, Secret, Store, UserId, Vault, WebhookId,
+    EventId, MailKind, OfTenant, OutboundUrl, Secret, SecretPlace, Store, UserId, Vault, WebhookId,
     event, mail, tenant, user, webhook,
 };
 use sea_orm::{DbErr, EntityTrait};
@@ -89,7 +89,7 @@ impl Writer<'_> {
         reader: &Reader,
     ) -> Result<Option<(String, Secret)>, DbErr> {
         let sealed = mail.link.as_deref();
-        let link = sealed.map(|sealed| self.vault.open(Place::MailLink, mail.id, sealed));
+        let link = sealed.map(|sealed| self.vault.open(SecretPlace::MailLink, mail.id, sealed));
         let Some(Ok(link)) = link else {
             return Ok(None);
         };

@@ -17,7 +17,7 @@ use std::{sync::Arc, time::Duration};
 use dikala_actors::{ledger::LedgerHandle, runtime::clock::SharedClock};
 use dikala_entities::{
     DeliveryId, EventId, Millis, Store, attempt, delivery, event,
-    rows::{Kind, json_rows},
+    rows::{ColumnType, json_rows},
     store::Transaction,
 };
 use sea_orm::{
@@ -112,7 +112,10 @@ async fn sweep_attempts(store: &Store, older_than: Millis) -> Result<u64, DbErr>
     }
     let find = "SELECT delivery_id, number FROM delivery_attempts WHERE started_at < $1 \
                 ORDER BY started_at LIMIT 500";
-    let columns = [("delivery_id", Kind::Text), ("number", Kind::BigInt)];
+    let columns = [
+        ("delivery_id", ColumnType::Text),
+        ("number", ColumnType::BigInt),
+    ];
     let remove = format!(
         "DELETE FROM delivery_attempts WHERE (delivery_id, number) IN (SELECT delivery_id, number FROM {})",
         json_rows(store.backend(), &columns)

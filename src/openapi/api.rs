@@ -53,7 +53,7 @@ impl Api {
     }
 
     /// All routes, below the base.
-    pub(crate) fn scope(&self) -> Scope {
+    pub fn scope(&self) -> Scope {
         let mut scope = web::scope(self.base);
         let mut paths: Vec<&str> = self.routes.iter().map(|route| route.path).collect();
         paths.sort_unstable();
@@ -70,6 +70,6 @@ impl Api {
 }
 
 /// What is answered where nothing is.
-pub(crate) async fn nothing() -> Result<actix_web::HttpResponse, ApiError> {
+pub async fn nothing() -> Result<actix_web::HttpResponse, ApiError> {
     Err(ApiError::NotFound(Missing::Route))
 }

@@ -5,7 +5,7 @@ use dikala_entities::{EventKind, Millis};
 use serde_json::{Map, Value, json};
 
 /// One entry for each kind of event.
-pub(crate) fn webhooks() -> Value {
+pub fn webhooks() -> Value {
     let entries: Map<String, Value> = EventKind::ALL
         .iter()
         .map(|kind| (kind.as_str().to_owned(), json!({"post": operation(*kind)})))

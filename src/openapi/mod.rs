@@ -26,10 +26,10 @@ use crate::http::{
 };
 
 pub use api::Api;
-pub(crate) use api::nothing;
-pub(crate) use events::webhooks;
+pub use api::nothing;
+pub use events::webhooks;
 pub use route::{BodyKind, Route};
-pub(crate) use route::{delete, get, patch, post};
+pub use route::{delete, get, patch, post};
 
 /// Fields that may be missing in an answer; all others are always there.
 const SOMETIMES: &[(&str, &str)] = &[
@@ -249,6 +249,9 @@ fn parameters(route: &Route) -> Vec<Value> {
 
 fn query_parameter(name: &str, route: &Route) -> (&'static str, Value) {
     let date = || to_value(&InstantOrDate::schema());
+    if let Some(whose) = parameter_of_whose(name) {
+        return whose;
+    }
     match name {
         "limit" => (
             "How many at most.",
@@ -261,15 +264,6 @@ fn query_parameter(name: &str, route: &Route) -> (&'static str, Value) {
         "before" => (
             "The id of a call: only what is older. A cursor that calls which come in do not move.",
             to_value(&CallId::schema()),
-        ),
-        "agentId" => ("Only calls of this agent.", to_value(&AgentId::schema())),
-        "phoneNumberId" => (
-            "Only calls of this phone number.",
-            to_value(&PhoneNumberId::schema()),
-        ),
-        "callerNumber" => (
-            "Only calls of this caller.",
-            to_value(&CallerNumber::schema()),
         ),
         "interval" => (
             "How long the time of each figure is.",
@@ -287,16 +281,6 @@ fn query_parameter(name: &str, route: &Route) -> (&'static str, Value) {
             "To the end of the hour or day before that, or in which that is; now if left out. At most 31 days after from by the \
              hour, 92 by the day.",
             date(),
-        ),
-        "tenantId" => ("Only what is this tenant's.", to_value(&TenantId::schema())),
-        "bridgeId" => ("Only calls of this bridge.", to_value(&BridgeId::schema())),
-        "webhookId" => (
-            "Only deliveries to this webhook.",
-            to_value(&WebhookId::schema()),
-        ),
-        "did" => (
-            "Only calls to this number.",
-            to_value(&PhoneNumber::schema()),
         ),
         "q" => (
             "Only tenants whose id is this, or whose name has it somewhere.",
@@ -323,6 +307,32 @@ fn query_parameter(name: &str, route: &Route) -> (&'static str, Value) {
             to_value(&DeliveryStatus::schema()),
         ),
     }
+}
+
+/// A parameter that asks for what belongs to something.
+fn parameter_of_whose(name: &str) -> Option<(&'static str, Value)> {
+    Some(match name {
+        "agentId" => ("Only calls of this agent.", to_value(&AgentId::schema())),
+        "phoneNumberId" => (
+            "Only calls of this phone number.",
+            to_value(&PhoneNumberId::schema()),
+        ),
+        "callerNumber" => (
+            "Only calls of this caller.",
+            to_value(&CallerNumber::schema()),
+        ),
+        "tenantId" => ("Only what is this tenant's.", to_value(&TenantId::schema())),
+        "bridgeId" => ("Only calls of this bridge.", to_value(&BridgeId::schema())),
+        "webhookId" => (
+            "Only deliveries to this webhook.",
+            to_value(&WebhookId::schema()),
+        ),
+        "did" => (
+            "Only calls to this number.",
+            to_value(&PhoneNumber::schema()),
+        ),
+        _ => return None,
+    })
 }
 
 fn responses(api: &Api, route: &Route, schemas: &mut Schemas) -> Value {

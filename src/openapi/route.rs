@@ -55,7 +55,7 @@ pub struct Route {
     pub handler: Handler,
 }
 
-pub(crate) const fn get(
+pub const fn get(
     path: &'static str,
     id: &'static str,
     handler: Handler,
@@ -64,7 +64,7 @@ pub(crate) const fn get(
     Route::new(&Method::GET, path, id, handler, summary)
 }
 
-pub(crate) const fn post(
+pub const fn post(
     path: &'static str,
     id: &'static str,
     handler: Handler,
@@ -73,7 +73,7 @@ pub(crate) const fn post(
     Route::new(&Method::POST, path, id, handler, summary)
 }
 
-pub(crate) const fn patch(
+pub const fn patch(
     path: &'static str,
     id: &'static str,
     handler: Handler,
@@ -82,7 +82,7 @@ pub(crate) const fn patch(
     Route::new(&Method::PATCH, path, id, handler, summary)
 }
 
-pub(crate) const fn delete(
+pub const fn delete(
     path: &'static str,
     id: &'static str,
     handler: Handler,
@@ -127,12 +127,12 @@ impl Route {
     }
 
     /// Is answered 200 where it was done before.
-    pub(crate) const fn or_ok(mut self) -> Self {
+    pub const fn or_ok(mut self) -> Self {
         self.or_ok = true;
         self
     }
 
-    pub(crate) const fn accepted<T: ToSchema>(self) -> Self {
+    pub const fn accepted<T: ToSchema>(self) -> Self {
         self.answers::<T>(202)
     }
 

@@ -18,7 +18,7 @@ mod tally;
 pub use self::{
     address::{ServiceUrl, Transport},
     bridge::Bridge,
-    connection::{BridgeUrl, Connection},
+    connection::{BridgeUrl, Peer},
     figures::Thousandths,
     scenario::Scenario,
     tally::{Summary, Totals},

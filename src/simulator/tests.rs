@@ -268,8 +268,8 @@ async fn cutting_engine(
     Ok(response)
 }
 
-fn connection(url: &str, token: &str) -> Connection {
-    Connection {
+fn connection(url: &str, token: &str) -> Peer {
+    Peer {
         url: url.parse().expect("an address"),
         token: Secret::new(token),
         reconnect_within: Duration::from_secs(20),

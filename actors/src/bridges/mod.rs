@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use dashmap::DashMap;
 use dikala_entities::{
     BridgeId, CallId, CommandId, Millis, Store, bridge,
-    rows::{Kind, json_rows, json_statement},
+    rows::{ColumnType, json_rows, json_statement},
 };
 use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 use serde::Serialize;
@@ -206,7 +206,10 @@ impl Bridges {
             return Ok(());
         }
         let backend = store.backend();
-        let source = json_rows(backend, &[("id", Kind::Text), ("seen", Kind::BigInt)]);
+        let source = json_rows(
+            backend,
+            &[("id", ColumnType::Text), ("seen", ColumnType::BigInt)],
+        );
         let sql = format!(
             "UPDATE bridges SET last_seen_at = rows.seen FROM {source} WHERE bridges.id = rows.id"
         );

@@ -14,7 +14,7 @@ use actix::{Message, Recipient};
 use dikala_entities::{
     CallId, DeliveryId, EventId, EventKind, Millis, TenantId, WebhookId,
     batch::BatchWrite,
-    rows::{Kind, json_rows, json_statement},
+    rows::{ColumnType, json_rows, json_statement},
     store::Transaction,
 };
 use sea_orm::{ConnectionTrait, DbBackend, DbErr};
@@ -247,7 +247,10 @@ async fn take_positions(
     };
     let source = json_rows(
         backend,
-        &[("tenant_id", Kind::Text), ("count", Kind::BigInt)],
+        &[
+            ("tenant_id", ColumnType::Text),
+            ("count", ColumnType::BigInt),
+        ],
     );
     let sql = format!(
         "INSERT INTO event_positions (tenant_id, last) SELECT tenant_id, count FROM {source} WHERE true ORDER BY tenant_id \
@@ -299,14 +302,14 @@ fn write_of_events(
                SELECT id, tenant_id, call_id, kind, occurred_at, body, position, is_test FROM {rows} WHERE true \
                ON CONFLICT (id) DO NOTHING";
     let columns = [
-        ("id", Kind::Text),
-        ("tenant_id", Kind::Text),
-        ("call_id", Kind::Text),
-        ("kind", Kind::Text),
-        ("occurred_at", Kind::BigInt),
-        ("body", Kind::Text),
-        ("position", Kind::BigInt),
-        ("is_test", Kind::Boolean),
+        ("id", ColumnType::Text),
+        ("tenant_id", ColumnType::Text),
+        ("call_id", ColumnType::Text),
+        ("kind", ColumnType::Text),
+        ("occurred_at", ColumnType::BigInt),
+        ("body", ColumnType::Text),
+        ("position", ColumnType::BigInt),
+        ("is_test", ColumnType::Boolean),
     ];
     Ok(BatchWrite::new(sql, &columns, rows))
 }
@@ -330,15 +333,15 @@ fn write_of_deliveries(dispatches: &[Dispatch], node: &str, now: Millis) -> Batc
                SELECT id, tenant_id, webhook_id, event_id, call_id, kind, 'pending', 0, now, lease_owner, \
                lease_until, false, now FROM {rows}";
     let columns = [
-        ("id", Kind::Text),
-        ("tenant_id", Kind::Text),
-        ("webhook_id", Kind::Text),
-        ("event_id", Kind::Text),
-        ("call_id", Kind::Text),
-        ("kind", Kind::Text),
-        ("now", Kind::BigInt),
-        ("lease_owner", Kind::Text),
-        ("lease_until", Kind::BigInt),
+        ("id", ColumnType::Text),
+        ("tenant_id", ColumnType::Text),
+        ("webhook_id", ColumnType::Text),
+        ("event_id", ColumnType::Text),
+        ("call_id", ColumnType::Text),
+        ("kind", ColumnType::Text),
+        ("now", ColumnType::BigInt),
+        ("lease_owner", ColumnType::Text),
+        ("lease_until", ColumnType::BigInt),
     ];
     BatchWrite::new(sql, &columns, dispatches.iter().map(row).collect())
 }

@@ -4,7 +4,7 @@ use sea_orm::entity::prelude::*;
 
 use crate::{
     values::{EventKind, Millis, OutboundUrl, Secret, TenantId, WebhookId},
-    vault::{Place, Vault},
+    vault::{SecretPlace, Vault},
 };
 
 /// A receiver of a tenant's events.
@@ -58,7 +58,7 @@ impl Model {
             tenant_id: new.tenant,
             url: new.url,
             events: events_json(new.events),
-            secret: vault.seal(Place::WebhookSecret, new.id, new.secret),
+            secret: vault.seal(SecretPlace::WebhookSecret, new.id, new.secret),
             secret_hint: new.secret.hint(),
             previous_secret: None,
             previous_secret_until: None,

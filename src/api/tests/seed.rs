@@ -3,7 +3,7 @@
 use dikala_entities::{
     API_KEY_SCHEME, AgentId, ApiKeyId, CallId, CallStatus, DeliveryId, DeliveryStatus, EventKind,
     FunctionId, FunctionMethod, HangupInitiator, HangupReason, Millis, OutboundUrl, PhoneNumber,
-    PhoneNumberId, Place, Plan, Secret, Store, TenantId, UrlPolicy, Vault, WebhookId, agent,
+    PhoneNumberId, Plan, Secret, SecretPlace, Store, TenantId, UrlPolicy, Vault, WebhookId, agent,
     api_key, call, event, function, phone_number, tenant,
     webhook::{self, NewWebhook},
 };
@@ -91,7 +91,7 @@ impl Seed {
                 plan: Plan::Enterprise,
                 rate_limit: Some(100_000),
                 max_concurrent_calls: None,
-                function_secret: vault.seal(Place::FunctionSecret, self.tenant, &secret),
+                function_secret: vault.seal(SecretPlace::FunctionSecret, self.tenant, &secret),
                 suspended_at: None,
                 created_at: now,
                 updated_at: now,

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     MESSAGE_BYTES_MAX,
-    fields::{Fields, missing},
+    fields::{MessageFields, missing},
     refusal::Refusal,
     request::{Content, FunctionCall, Request, id_of},
 };
@@ -78,11 +78,11 @@ fn parse_message(message: &Value) -> Result<Request, Refusal> {
             "No text may contain the character U+0000.",
         ));
     }
-    let body = parse_body(&Fields(fields), &id)?;
+    let body = parse_body(&MessageFields(fields), &id)?;
     Ok(Request { id, body })
 }
 
-fn parse_body(fields: &Fields<'_>, id: &str) -> Result<Content, Refusal> {
+fn parse_body(fields: &MessageFields<'_>, id: &str) -> Result<Content, Refusal> {
     let kind = fields.text("type", 1, 64)?;
     let at = fields.instant("at")?;
     match kind {
@@ -135,7 +135,7 @@ fn parse_body(fields: &Fields<'_>, id: &str) -> Result<Content, Refusal> {
     }
 }
 
-fn incoming(fields: &Fields<'_>, at: Option<Millis>) -> Result<Incoming, Refusal> {
+fn incoming(fields: &MessageFields<'_>, at: Option<Millis>) -> Result<Incoming, Refusal> {
     let did = fields.text("did", 1, 64)?;
     let caller = fields.text("callerNumber", 1, 64)?;
     let metadata = fields.object("metadata")?.cloned();
@@ -160,7 +160,7 @@ fn incoming(fields: &Fields<'_>, at: Option<Millis>) -> Result<Incoming, Refusal
     })
 }
 
-fn turns(fields: &Fields<'_>) -> Result<Vec<Value>, Refusal> {
+fn turns(fields: &MessageFields<'_>) -> Result<Vec<Value>, Refusal> {
     let Some(turns) = fields.array("turns")? else {
         return Ok(Vec::new());
     };
@@ -179,7 +179,7 @@ fn turn(index: usize, turn: &Value) -> Result<Value, Refusal> {
     let Value::Object(fields) = turn else {
         return Err(wrong("must be an object {role, text, at?}"));
     };
-    let fields = Fields(fields);
+    let fields = MessageFields(fields);
     let role = fields
         .text("role", 1, 64)
         .map_err(|_| wrong("needs a role"))?;
@@ -208,7 +208,7 @@ fn turn(index: usize, turn: &Value) -> Result<Value, Refusal> {
     Ok(turn)
 }
 
-fn initiator(fields: &Fields<'_>) -> Result<HangupInitiator, Refusal> {
+fn initiator(fields: &MessageFields<'_>) -> Result<HangupInitiator, Refusal> {
     match fields.optional_text("initiator", 1, 64)? {
         None | Some("caller") => Ok(HangupInitiator::Caller),
         Some("agent") => Ok(HangupInitiator::Agent),
@@ -219,7 +219,7 @@ fn initiator(fields: &Fields<'_>) -> Result<HangupInitiator, Refusal> {
     }
 }
 
-fn ai_cost(fields: &Fields<'_>) -> Result<Option<i64>, Refusal> {
+fn ai_cost(fields: &MessageFields<'_>) -> Result<Option<i64>, Refusal> {
     match fields.optional("aiCostIdr") {
         None => Ok(None),
         Some(value) => match value.as_i64() {
@@ -231,7 +231,7 @@ fn ai_cost(fields: &Fields<'_>) -> Result<Option<i64>, Refusal> {
     }
 }
 
-fn heartbeat(fields: &Fields<'_>, at: Option<Millis>) -> Result<Content, Refusal> {
+fn heartbeat(fields: &MessageFields<'_>, at: Option<Millis>) -> Result<Content, Refusal> {
     let active = match fields.array("activeCalls")? {
         None => None,
         Some(calls) if calls.len() > ACTIVE_CALLS_MAX => {

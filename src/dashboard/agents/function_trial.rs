@@ -16,7 +16,7 @@ use super::{
         view::Visit,
     },
     function_form::{beside_its_field, json_field},
-    functions::Found,
+    functions::FunctionPage,
 };
 use crate::{
     api::{control::FunctionTrial, functions as api},
@@ -109,7 +109,7 @@ pub async fn ask(
     id: Id<AgentId>,
     name: FunctionName,
 ) -> Result<HttpResponse, ApiError> {
-    let found = Found::at(&visit, id, &name).await?;
+    let found = FunctionPage::at(&visit, id, &name).await?;
     let note = visit.take_note(&note_of(&found)).await?;
     let shown: Option<Shown> = note.and_then(|note| serde_json::from_str(note.expose()).ok());
     let arguments = match &shown {
@@ -125,18 +125,18 @@ pub async fn ask(
     Ok(layout::page(&visit, &title(&visit, &found), content))
 }
 
-fn title(visit: &Visit, found: &Found) -> String {
+fn title(visit: &Visit, found: &FunctionPage) -> String {
     visit.tn(
         "functions-test-title",
         &[("name", found.function.name.as_str().into())],
     )
 }
 
-fn note_of(found: &Found) -> String {
+fn note_of(found: &FunctionPage) -> String {
     format!("test-{}", found.function.id)
 }
 
-fn content(visit: &Visit, found: &Found, shown: Option<&Shown>, filled: &Filled) -> Markup {
+fn content(visit: &Visit, found: &FunctionPage, shown: Option<&Shown>, filled: &Filled) -> Markup {
     let label = visit.t("functions-arguments");
     let arguments = json_field(visit, filled, label, ARGUMENTS_ROWS);
     let arguments = arguments.hint(visit.t("functions-arguments-hint"));
@@ -216,7 +216,7 @@ pub async fn run(
     name: FunctionName,
     typed: Typed,
 ) -> Result<HttpResponse, ApiError> {
-    let found = Found::at(&visit, id, &name).await?;
+    let found = FunctionPage::at(&visit, id, &name).await?;
     let tried = match form::body(&typed, FIELDS) {
         Ok(body) => api::try_out(&visit.services(), &found.function, &body).await,
         Err(error) => Err(error),

@@ -48,14 +48,14 @@ pub fn path_of(agent: AgentId, name: &str, id: FunctionId) -> String {
 
 /// A function of the tenant's with its agent.
 #[derive(Debug)]
-pub struct Found {
+pub struct FunctionPage {
     pub agent: agent::Model,
     pub function: function::Model,
     /// The address of its page.
     pub path: String,
 }
 
-impl Found {
+impl FunctionPage {
     /// Finds what is at a path, or 404.
     pub async fn at(visit: &Visit, id: Id<AgentId>, name: &FunctionName) -> Result<Self, ApiError> {
         let agent = find(visit, id).await?;
@@ -203,13 +203,13 @@ pub async fn show(
     id: Id<AgentId>,
     name: FunctionName,
 ) -> Result<HttpResponse, ApiError> {
-    let found = Found::at(&visit, id, &name).await?;
+    let found = FunctionPage::at(&visit, id, &name).await?;
     let filled = function_form::of(&found.function);
     let content = content(&visit, &found, &filled).await?;
     Ok(layout::page(&visit, &found.function.name, content))
 }
 
-async fn content(visit: &Visit, found: &Found, filled: &Filled) -> Result<Markup, ApiError> {
+async fn content(visit: &Visit, found: &FunctionPage, filled: &Filled) -> Result<Markup, ApiError> {
     let stats = function_stats::of(&visit.services(), &found.function).await?;
     Ok(html! {
         (belongs_to(&visit.t("calls-agent"), &agents_path(found.agent.id), &found.agent.name))
@@ -286,7 +286,7 @@ pub async fn save(
     name: FunctionName,
     typed: Typed,
 ) -> Result<HttpResponse, ApiError> {
-    let found = Found::at(&visit, id, &name).await?;
+    let found = FunctionPage::at(&visit, id, &name).await?;
     let saved = match form::body(&typed, FIELDS) {
         Ok(body) => api::update(visit.caller(), visit.services(), id, found.api_name(), body).await,
         Err(error) => Err(error),
@@ -310,7 +310,7 @@ pub async fn ask_delete(
     id: Id<AgentId>,
     name: FunctionName,
 ) -> Result<HttpResponse, ApiError> {
-    let found = Found::at(&visit, id, &name).await?;
+    let found = FunctionPage::at(&visit, id, &name).await?;
     let question = Question {
         path: &format!("{}/delete", found.path),
         consequences: html! {
@@ -331,7 +331,7 @@ pub async fn delete(
     id: Id<AgentId>,
     name: FunctionName,
 ) -> Result<HttpResponse, ApiError> {
-    let found = Found::at(&visit, id, &name).await?;
+    let found = FunctionPage::at(&visit, id, &name).await?;
     api::delete(visit.caller(), visit.services(), id, found.api_name()).await?;
     Ok(visit.see(&agents_path(found.agent.id), "done-function-deleted"))
 }

@@ -14,7 +14,7 @@ use super::{
         view::Visit,
         webhooks,
     },
-    today::Credit,
+    today::Balance,
 };
 use crate::http::error::ApiError;
 
@@ -109,7 +109,7 @@ impl Attention {
 }
 
 /// All that needs attention, the most urgent first.
-pub async fn read(visit: &Visit, credit: &Credit) -> Result<Vec<Attention>, ApiError> {
+pub async fn read(visit: &Visit, credit: &Balance) -> Result<Vec<Attention>, ApiError> {
     let mut found: Vec<Attention> = low_credit(credit).into_iter().collect();
     found.extend(bad_webhooks(visit).await?);
     found.extend(
@@ -125,7 +125,7 @@ pub async fn read(visit: &Visit, credit: &Credit) -> Result<Vec<Attention>, ApiE
     Ok(found)
 }
 
-const fn low_credit(credit: &Credit) -> Option<Attention> {
+const fn low_credit(credit: &Balance) -> Option<Attention> {
     if credit.balance <= 0 {
         Some(Attention::NoCredit)
     } else if credit.balance < credit.threshold {
@@ -214,7 +214,7 @@ mod tests {
         #[case] threshold: i64,
         #[case] expected: Option<Attention>,
     ) {
-        let credit = Credit {
+        let credit = Balance {
             balance,
             threshold,
             calls: 0,

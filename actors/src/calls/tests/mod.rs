@@ -10,7 +10,7 @@ use std::sync::{
 use actix_rt::Arbiter;
 use dikala_entities::{
     AgentId, BridgeId, CallId, CallStatus, CommandId, FunctionId, FunctionMethod, HangupInitiator,
-    HangupReason, Millis, OutboundUrl, PhoneNumberId, Place, Plan, Secret, Store, TenantId,
+    HangupReason, Millis, OutboundUrl, PhoneNumberId, Plan, Secret, SecretPlace, Store, TenantId,
     TransactionType, TransferPrefixes, UrlPolicy, Vault, agent, agent_version, call,
     credit_account, function, phone_number, tenant, transcript,
 };
@@ -151,7 +151,7 @@ async fn seed(store: &Store, vault: &Vault, now: Millis) {
         rate_limit: None,
         max_concurrent_calls: None,
         function_secret: vault.seal(
-            Place::FunctionSecret,
+            SecretPlace::FunctionSecret,
             tenant,
             &Secret::new("a-secret-of-some-length"),
         ),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dikala_entities::{
     CallId, DeliveryId, EventId, EventKind, Millis, Store, TenantId, WebhookId, event,
-    rows::{Kind, json_rows, json_statement},
+    rows::{ColumnType, json_rows, json_statement},
     webhook,
 };
 use sea_orm::{
@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::{
     events::outbox::{Dispatch, NewEvent},
-    webhooks::scheduler::{Claim, Due, Item},
+    webhooks::scheduler::{DueWebhook, Item, Refill},
 };
 
 /// Pending deliveries of a deleted webhook that are closed by one statement.
@@ -69,7 +69,7 @@ pub(in crate::webhooks) async fn due(
     store: &Store,
     node: &str,
     now: Millis,
-) -> Result<Vec<Due>, DbErr> {
+) -> Result<Vec<DueWebhook>, DbErr> {
     // The order is the partial index's own, which makes both databases walk that one.
     let sql = "WITH RECURSIVE w(id) AS ( \
             SELECT (SELECT d.webhook_id FROM deliveries d WHERE d.status = 'pending' \
@@ -96,8 +96,8 @@ pub(in crate::webhooks) async fn due(
     rows.iter().map(due_row).collect()
 }
 
-fn due_row(row: &QueryResult) -> Result<Due, DbErr> {
-    Ok(Due {
+fn due_row(row: &QueryResult) -> Result<DueWebhook, DbErr> {
+    Ok(DueWebhook {
         webhook: row.try_get("", "id")?,
         tenant: row.try_get("", "tenant_id")?,
         is_active: row
@@ -123,7 +123,7 @@ pub(in crate::webhooks) async fn webhooks(
 /// Takes due deliveries of one webhook for this node, oldest first. The second part are those whose event is gone.
 pub(in crate::webhooks) async fn claim(
     store: &Store,
-    claim: &Claim,
+    claim: &Refill,
     node: &str,
     now: Millis,
 ) -> Result<(Vec<Item>, Vec<DeliveryId>), DbErr> {
@@ -286,7 +286,7 @@ pub(in crate::webhooks) async fn close_lost(
         .collect();
     let source = json_rows(
         store.backend(),
-        &[("id", Kind::Text), ("now", Kind::BigInt)],
+        &[("id", ColumnType::Text), ("now", ColumnType::BigInt)],
     );
     let sql = format!(
         "WITH lost AS MATERIALIZED (SELECT d.id, rows.now FROM {source} JOIN deliveries d ON d.id = rows.id \

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dikala_entities::{
     AttemptOutcome, DeliveryId, DeliveryStatus, MailKind, Millis, Store, TenantId, WebhookId,
     batch::BatchWrite,
-    rows::{Kind, json_rows, json_statement},
+    rows::{ColumnType, json_rows, json_statement},
     store::Transaction,
     webhook_stat::{hour_of, up_to},
 };
@@ -124,7 +124,10 @@ async fn health_before(
         .map(|(id, failed)| Row { id, failed })
         .collect();
     let backend = txn.get_database_backend();
-    let source = json_rows(backend, &[("id", Kind::Text), ("failed", Kind::BigInt)]);
+    let source = json_rows(
+        backend,
+        &[("id", ColumnType::Text), ("failed", ColumnType::BigInt)],
+    );
     let lock = match backend {
         DbBackend::Postgres => "FOR UPDATE OF webhooks",
         _ => "",
@@ -165,11 +168,11 @@ async fn write_health(txn: &Transaction, rows: &[HealthRow]) -> Result<(), DbErr
     let source = json_rows(
         backend,
         &[
-            ("id", Kind::Text),
-            ("failed_in_row", Kind::BigInt),
-            ("failing_since", Kind::BigInt),
-            ("reason", Kind::Text),
-            ("now", Kind::BigInt),
+            ("id", ColumnType::Text),
+            ("failed_in_row", ColumnType::BigInt),
+            ("failing_since", ColumnType::BigInt),
+            ("reason", ColumnType::Text),
+            ("now", ColumnType::BigInt),
         ],
     );
     let sql = format!(
@@ -216,11 +219,11 @@ async fn record_deliveries(txn: &Transaction, batch: &[AttemptRecord]) -> Result
     let source = json_rows(
         backend,
         &[
-            ("id", Kind::Text),
-            ("number", Kind::BigInt),
-            ("status", Kind::Text),
-            ("next_attempt_at", Kind::BigInt),
-            ("completed_at", Kind::BigInt),
+            ("id", ColumnType::Text),
+            ("number", ColumnType::BigInt),
+            ("status", ColumnType::Text),
+            ("next_attempt_at", ColumnType::BigInt),
+            ("completed_at", ColumnType::BigInt),
         ],
     );
     // What another node recorded in between, after a lease ran out, is not overwritten.
@@ -248,7 +251,7 @@ pub async fn lock_deliveries(txn: &Transaction, ids: &[DeliveryId]) -> Result<()
         return Ok(());
     }
     let rows: Vec<Row> = ids.iter().map(|id| Row { id: *id }).collect();
-    let source = json_rows(backend, &[("id", Kind::Text)]);
+    let source = json_rows(backend, &[("id", ColumnType::Text)]);
     let sql = format!(
         "SELECT deliveries.id FROM {source} JOIN deliveries ON deliveries.id = rows.id \
         ORDER BY deliveries.id FOR UPDATE OF deliveries"
@@ -291,14 +294,14 @@ async fn record_attempts(
     let source = json_rows(
         backend,
         &[
-            ("id", Kind::Text),
-            ("number", Kind::BigInt),
-            ("tenant_id", Kind::Text),
-            ("started_at", Kind::BigInt),
-            ("duration_ms", Kind::BigInt),
-            ("status_code", Kind::BigInt),
-            ("error_kind", Kind::Text),
-            ("response", Kind::Text),
+            ("id", ColumnType::Text),
+            ("number", ColumnType::BigInt),
+            ("tenant_id", ColumnType::Text),
+            ("started_at", ColumnType::BigInt),
+            ("duration_ms", ColumnType::BigInt),
+            ("status_code", ColumnType::BigInt),
+            ("error_kind", ColumnType::Text),
+            ("response", ColumnType::Text),
         ],
     );
     let (response, nothing) = match backend {
@@ -358,11 +361,11 @@ async fn count(
             ]
         });
     let columns = [
-        ("webhook_id", Kind::Text),
-        ("hour", Kind::BigInt),
-        ("outcome", Kind::Text),
-        ("up_to_ms", Kind::BigInt),
-        ("attempts", Kind::BigInt),
+        ("webhook_id", ColumnType::Text),
+        ("hour", ColumnType::BigInt),
+        ("outcome", ColumnType::Text),
+        ("up_to_ms", ColumnType::BigInt),
+        ("attempts", ColumnType::BigInt),
     ];
     let sql = "INSERT INTO webhook_stats (webhook_id, hour, outcome, up_to_ms, attempts) \
                SELECT webhook_id, hour, outcome, up_to_ms, attempts FROM {rows} WHERE true \

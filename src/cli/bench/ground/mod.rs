@@ -42,7 +42,7 @@ const RATE_LIMIT: i64 = 1_000_000_000;
 /// The kind of store that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum MeasuredStore {
     Sqlite,
     Postgres,
 }
@@ -80,10 +80,10 @@ pub struct Place {
 
 impl Ground {
     /// Blocks while PostgreSQL starts.
-    pub fn new(kind: Kind, sizes: Sizes) -> Result<Self> {
+    pub fn new(kind: MeasuredStore, sizes: Sizes) -> Result<Self> {
         let postgres = match kind {
-            Kind::Sqlite => None,
-            Kind::Postgres => Some(Postgres::start()?),
+            MeasuredStore::Sqlite => None,
+            MeasuredStore::Postgres => Some(Postgres::start()?),
         };
         let folder = tempfile::Builder::new().prefix("dikala-bench.").tempdir();
         Ok(Self {
@@ -95,10 +95,10 @@ impl Ground {
     }
 
     /// What is measured.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> MeasuredStore {
         match self.postgres {
-            None => Kind::Sqlite,
-            Some(_) => Kind::Postgres,
+            None => MeasuredStore::Sqlite,
+            Some(_) => MeasuredStore::Postgres,
         }
     }
 

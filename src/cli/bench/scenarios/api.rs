@@ -13,7 +13,7 @@ use tokio::{
 use super::Found;
 use crate::cli::bench::{
     Result, failed,
-    figure::{Figure, Goal, Times, median, per_second},
+    figure::{Durations, Figure, Goal, median, per_second},
     ground::{
         Ground, Tenants,
         filling::{Calls, call_id},
@@ -116,7 +116,7 @@ impl Load {
             self.turn(server, sizes.warm_up.min(sizes.turn)).await?;
         }
         let mut rates = [Vec::new(), Vec::new()];
-        let mut times = Times::default();
+        let mut times = Durations::default();
         for _ in 0..sizes.turns {
             let (taken, time) = self.turn(bare, sizes.turn).await?;
             rates[0].push(per_second(taken.count(), time));
@@ -130,13 +130,13 @@ impl Load {
     }
 
     /// Loads one server from a thread that does nothing else.
-    async fn turn(&self, server: SocketAddr, time: Duration) -> Result<(Times, Duration)> {
+    async fn turn(&self, server: SocketAddr, time: Duration) -> Result<(Durations, Duration)> {
         let load = self.clone();
         on_thread(move || async move {
             let began = Instant::now();
             let clients =
                 (0..CONNECTIONS).map(|n| load.client(server, n as u64 * 7_919 + 1, began + time));
-            let mut times = Times::default();
+            let mut times = Durations::default();
             for client in try_join_all(clients).await? {
                 times.add(&client);
             }
@@ -146,11 +146,11 @@ impl Load {
     }
 
     /// One connection that is kept: a request, its answer, the next request.
-    async fn client(&self, server: SocketAddr, mut seed: u64, until: Instant) -> Result<Times> {
+    async fn client(&self, server: SocketAddr, mut seed: u64, until: Instant) -> Result<Durations> {
         let mut socket = TcpStream::connect(server).await.map_err(failed)?;
         socket.set_nodelay(true).map_err(failed)?;
         let mut buffer = Vec::with_capacity(64 * 1_024);
-        let mut times = Times::default();
+        let mut times = Durations::default();
         loop {
             let began = Instant::now();
             seed = seed

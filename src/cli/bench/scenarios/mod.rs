@@ -17,7 +17,7 @@ use super::{
     bridge::{Bridge, Faults, Line, Tally},
     figure::Figure,
     ground::{
-        Ground, Kind,
+        Ground, MeasuredStore,
         server::{Batches, Gauge, Server},
         thread::on_thread,
     },
@@ -117,8 +117,8 @@ pub const SCENARIOS: &[Scenario] = &[
 
 impl Scenario {
     /// Whether it can be measured on this store.
-    pub fn is_for(&self, kind: Kind) -> bool {
-        self.name != "distance" || kind == Kind::Postgres
+    pub fn is_for(&self, kind: MeasuredStore) -> bool {
+        self.name != "distance" || kind == MeasuredStore::Postgres
     }
 }
 

@@ -18,7 +18,7 @@ use crate::{
     audit::Origin,
     cli::bench::{
         Result, failed,
-        figure::{Figure, Goal, Times},
+        figure::{Durations, Figure, Goal},
         ground::{
             Ground, Tenants,
             filling::{Calls, call_id},
@@ -167,7 +167,7 @@ struct Visitor {
 
 impl Visitor {
     /// How long the page and the API call take, in turns, and the page's compressed size.
-    async fn look(&self, page: &Page) -> Result<(Times, Option<Times>, usize)> {
+    async fn look(&self, page: &Page) -> Result<(Durations, Option<Durations>, usize)> {
         let client = Client::builder().timeout(Duration::from_secs(30)).finish();
         let key = HeaderName::from_static("x-api-key");
         let asked = |header, value: &str, path: &str| {
@@ -178,7 +178,7 @@ impl Visitor {
                 .no_decompress()
                 .send_body(BoxBody::new(()))
         };
-        let (mut pages, mut api) = (Times::default(), Times::default());
+        let (mut pages, mut api) = (Durations::default(), Durations::default());
         let mut bytes = 0;
         // The first requests open connections and fill caches.
         for turn in 0..=self.requests {
