@@ -10,6 +10,7 @@ mod queue;
 mod relay;
 
 use std::{
+    panic::AssertUnwindSafe,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -19,6 +20,7 @@ use std::{
 
 use dikala_actors::runtime::clock::SharedClock;
 use dikala_entities::{Millis, Store, Vault, mail};
+use futures_util::FutureExt;
 use sea_orm::DbErr;
 use tokio::{sync::watch, time::sleep};
 
@@ -75,10 +77,16 @@ impl Mailer {
     /// Sends what waits until the service stops. What is being sent then is sent to its end.
     pub async fn run(self, mut stopping: watch::Receiver<bool>) {
         while !*stopping.borrow() {
-            let pause = match self.round(&stopping).await {
-                Ok(()) => LOOK_EVERY,
-                Err(error) => {
+            let round = AssertUnwindSafe(self.round(&stopping)).catch_unwind();
+            let pause = match round.await {
+                Ok(Ok(())) => LOOK_EVERY,
+                Ok(Err(error)) => {
                     tracing::warn!(%error, "mails were not looked for; this is tried again");
+                    AFTER_FAULT
+                }
+                // The mail that did it was claimed before, so that the others have their turn.
+                Err(_) => {
+                    tracing::error!("sending mails panicked; it goes on");
                     AFTER_FAULT
                 }
             };

@@ -87,3 +87,77 @@ pub(super) async fn address(store: &Store, mail: mail::Model, now: Millis) -> Re
     dikala_actors::mails::write(&txn, each).await?;
     txn.commit().await
 }
+
+#[cfg(test)]
+mod tests {
+    use dikala_actors::mails;
+    use dikala_entities::{TenantId, UserId};
+    use dikala_testkit::StoreKind::{self, Postgres, Sqlite};
+    use rstest::rstest;
+    use sea_orm::IntoActiveModel;
+
+    use super::*;
+
+    const NOW: Millis = Millis::from_i64(1_800_000_000_000);
+
+    async fn put(store: &Store, mail: &mail::Model) {
+        let txn = store.begin().await.expect("begins");
+        mails::write(&txn, [mail.clone()]).await.expect("writes");
+        txn.commit().await.expect("commits");
+    }
+
+    /// As on two nodes at the same moment.
+    #[rstest]
+    #[actix_web::test]
+    async fn of_two_who_take_a_mail_one_has_it(#[values(Sqlite, Postgres)] kind: StoreKind) {
+        let Some((_keep, store)) = kind.open().await else {
+            return;
+        };
+        let tenant = TenantId::new(NOW);
+        let owner = user::Model {
+            id: UserId::new(NOW),
+            tenant_id: tenant,
+            email: "sari@toko.example".parse().expect("an address"),
+            name: "Sari".to_owned(),
+            role: Role::Owner,
+            language: None,
+            time_zone: None,
+            password_hash: None,
+            mails_low_credit: true,
+            mails_disabled_webhooks: false,
+            created_at: NOW,
+            updated_at: NOW,
+        };
+        user::Entity::insert(owner.clone().into_active_model())
+            .exec_without_returning(store.writer())
+            .await
+            .expect("inserts");
+        let event = "evt_1".to_owned();
+        let told = mails::to_owners(MailKind::CreditsLow, tenant, event, NOW);
+        put(&store, &told).await;
+        assert_eq!(due(&store, NOW.plus_ms(-1)).await, Ok(Vec::new()));
+        assert_eq!(due(&store, NOW).await, Ok(vec![told.clone()]));
+        for _ in 0..2 {
+            address(&store, told.clone(), NOW).await.expect("addresses");
+        }
+        let unwanted = mails::to_owners(MailKind::WebhookDisabled, tenant, String::new(), NOW);
+        put(&store, &unwanted).await;
+        address(&store, unwanted, NOW).await.expect("addresses");
+        let waiting = due(&store, NOW).await.expect("reads");
+        let [mail] = waiting.as_slice() else {
+            panic!("one for the one owner: {waiting:?}");
+        };
+        assert_eq!(
+            (mail.user_id, mail.subject.as_str()),
+            (Some(owner.id), "evt_1")
+        );
+        let next = NOW.plus_ms(60_000);
+        assert_eq!(claim(&store, mail, next).await, Ok(true));
+        assert_eq!(claim(&store, mail, next).await, Ok(false));
+        assert_eq!(due(&store, NOW).await, Ok(Vec::new()));
+        let again = due(&store, next).await.expect("reads");
+        assert_eq!((again.len(), again[0].attempts), (1, 1));
+        finish(&store, mail).await.expect("finishes");
+        assert_eq!(due(&store, mail.ends_at).await, Ok(Vec::new()));
+    }
+}

@@ -110,10 +110,18 @@ async fn an_invitation_is_mailed_as_well(#[values(Sqlite, Postgres)] store: Stor
     assert_eq!(dewi[1].link(), page.element("link"));
     assert_ne!(dewi[0].link(), dewi[1].link());
 
-    until_counted(&world, "sent", 3).await;
+    // Whatever the browser calls the service: what it mails leads to itself.
+    let mut elsewhere = owner.browser.clone().with("host", "evil.example");
+    elsewhere.origin = Some("http://evil.example".to_owned());
+    let page = invite(&elsewhere, "rina@example.com").await;
+    assert!(page.element("link").starts_with("http://evil.example/"));
+    let rina = postbox.wait_for("rina@example.com", 1).await;
+    assert!(rina[0].link().starts_with(&world.server.http), "{rina:?}");
+
+    until_counted(&world, "sent", 4).await;
     assert_eq!(
         postbox.letters().len(),
-        3,
+        4,
         "what operators make is not mailed"
     );
     let store = &world.server.installation.store;
