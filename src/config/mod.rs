@@ -8,6 +8,7 @@ mod entries;
 mod layers;
 mod log_level;
 mod mask;
+mod operator;
 mod settings;
 
 pub use entries::{Layers, Origin, Shown};

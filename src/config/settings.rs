@@ -8,7 +8,7 @@ use dikala_actors::{
     outbound::AllowedHosts,
     webhooks::WebhooksConfig,
 };
-use dikala_entities::{Secret, TransferPrefixes, UrlPolicy, Vault};
+use dikala_entities::{TransferPrefixes, UrlPolicy, Vault};
 use ipnet::IpNet;
 use serde::Deserialize;
 use url::Url;
@@ -16,12 +16,12 @@ use url::Url;
 use super::{
     ConfigError, Layers, LogLevel, Shown,
     checks::{check, parse_net},
+    operator::Operator,
 };
 use crate::{
     api::context::{ApiSettings, UNREAD},
     front::Bounds,
     http::settings::HttpSettings,
-    operator::access::Tokens,
 };
 
 /// Everything that is configured.
@@ -99,25 +99,6 @@ impl Http {
     fn trusted(&self) -> Vec<IpNet> {
         let nets = self.trusted_proxies.iter();
         nets.filter_map(|text| parse_net(text)).collect()
-    }
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub struct Operator {
-    pub listen: SocketAddr,
-    #[serde(default)]
-    token: Option<String>,
-    #[serde(default)]
-    read_token: Option<String>,
-}
-
-impl Operator {
-    /// The tokens that are asked for.
-    pub fn tokens(&self) -> Tokens {
-        Tokens {
-            full: self.token.clone().map(Secret::new),
-            read: self.read_token.clone().map(Secret::new),
-        }
     }
 }
 

@@ -5,6 +5,8 @@
 //! (`hangup`, `transfer`, `test`) have their answer stored right after; a crash in that moment leaves a claim without an
 //! answer, which expires after [`RUNNING_MS_MAX`]: a repeat after that is carried out again. All of those may be.
 
+mod sweep;
+
 use std::{
     cell::Cell,
     rc::Rc,
@@ -24,19 +26,17 @@ use actix_web::{
     web,
 };
 use dikala_entities::{
-    IdempotencyScope, Millis, Place, Secret, Store, Vault, idempotency,
-    rows::{Kind, json_rows, json_statement},
-    store::is_transient,
+    IdempotencyScope, Millis, Place, Secret, Store, Vault, idempotency, store::is_transient,
 };
 use sea_orm::{
     ActiveValue::Set,
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, Statement,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, Statement,
     sea_query::{Expr, OnConflict},
 };
-use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
+pub use self::sweep::sweep;
 use super::{
     answer::Answer,
     body::RawBody,
@@ -63,8 +63,6 @@ pub(crate) const RUNNING_MS_MAX: i64 = 60_000;
 /// Keys at a time that wait to be given back because the database was away; others expire.
 const GIVING_BACK_MAX: usize = 1_000;
 const GIVE_BACK_EVERY: Duration = Duration::from_secs(1);
-const SWEEP_BATCH: i64 = 500;
-const SWEEP_BATCHES_MAX: usize = 200;
 
 /// The right to carry out the request of one key.
 #[derive(Debug)]
@@ -479,48 +477,4 @@ fn depends_on_state(response: &ServiceResponse) -> bool {
         Some(Code::IdempotencyInProgress | Code::RouteNotFound) => false,
         Some(code) => matches!(code.status(), 404 | 409),
     }
-}
-
-/// Deletes what nobody can repeat any more, in small batches; how many rows went. What goes is looked for on a reader.
-pub async fn sweep(store: &Store, now: Millis) -> Result<u64, DbErr> {
-    let old = remove(store, "created_at <= $1", now.plus_ms(-KEPT_MS)).await?;
-    let brief = "is_brief AND created_at <= $1";
-    Ok(old + remove(store, brief, now.plus_ms(-TEST_KEPT_MS)).await?)
-}
-
-async fn remove(store: &Store, which: &str, until: Millis) -> Result<u64, DbErr> {
-    #[derive(FromQueryResult, Serialize)]
-    struct Row {
-        scope: IdempotencyScope,
-        key: String,
-        created_at: i64,
-    }
-    let columns = [
-        ("scope", Kind::Text),
-        ("key", Kind::Text),
-        ("created_at", Kind::BigInt),
-    ];
-    // A key that was used anew meanwhile has another time.
-    let remove = format!(
-        "DELETE FROM idempotency_keys WHERE (scope, key, created_at) IN (SELECT scope, key, created_at FROM {})",
-        json_rows(store.backend(), &columns)
-    );
-    let mut gone = 0;
-    for _ in 0..SWEEP_BATCHES_MAX {
-        let find = Statement::from_sql_and_values(
-            store.backend(),
-            format!(
-                "SELECT scope, key, created_at FROM idempotency_keys WHERE {which} \
-                 ORDER BY created_at LIMIT $2"
-            ),
-            [until.into(), SWEEP_BATCH.into()],
-        );
-        let old = Row::find_by_statement(find).all(store.reader()).await?;
-        if old.is_empty() {
-            break;
-        }
-        let remove = json_statement(store.backend(), remove.clone(), &old)?;
-        gone += store.writer().execute_raw(remove).await?.rows_affected();
-    }
-    Ok(gone)
 }
