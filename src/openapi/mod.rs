@@ -294,6 +294,22 @@ fn query_parameter(name: &str, route: &Route) -> (&'static str, Value) {
              hour, 92 by the day.",
             date(),
         ),
+        "from" => ("Only what started then or later.", date()),
+        "to" => ("Only what started before.", date()),
+        "status" if route.tag() == "calls" => {
+            ("Only calls in this state.", to_value(&CallStatus::schema()))
+        }
+        "status" => (
+            "Only deliveries in this state.",
+            to_value(&DeliveryStatus::schema()),
+        ),
+        _ => operators_parameter(name),
+    }
+}
+
+/// A parameter that only the operators' API reads.
+fn operators_parameter(name: &str) -> (&'static str, Value) {
+    match name {
         "tenantId" => ("Only what is this tenant's.", to_value(&TenantId::schema())),
         "bridgeId" => ("Only calls of this bridge.", to_value(&BridgeId::schema())),
         "webhookId" => (
@@ -316,18 +332,7 @@ fn query_parameter(name: &str, route: &Route) -> (&'static str, Value) {
             "Only what this one did: operator, cli, or the id of a user or a key.",
             json!({"type": "string"}),
         ),
-        "action" => ("Only what was done so.", to_value(&AuditAction::schema())),
-        "from" if route.tag() == "audit" => ("Only what was done then or later.", date()),
-        "to" if route.tag() == "audit" => ("Only what was done before.", date()),
-        "from" => ("Only what started then or later.", date()),
-        "to" => ("Only what started before.", date()),
-        _ if route.tag() == "calls" => {
-            ("Only calls in this state.", to_value(&CallStatus::schema()))
-        }
-        _ => (
-            "Only deliveries in this state.",
-            to_value(&DeliveryStatus::schema()),
-        ),
+        _ => ("Only what was done so.", to_value(&AuditAction::schema())),
     }
 }
 
