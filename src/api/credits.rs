@@ -32,6 +32,10 @@ pub struct Balance {
 /// A movement of the balance.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(example = json!({
+    "id": "txn_01k9zv3m8rj2q4w6y8a0c2e4g6", "type": "purchase", "minutes": 500, "balanceAfterMinutes": 980,
+    "callId": null, "description": "January", "reference": "invoice-2026-001", "createdAt": "2026-01-15T03:31:34.000Z"
+}))]
 pub struct Transaction {
     id: TransactionId,
     #[serde(rename = "type")]

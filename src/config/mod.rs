@@ -9,6 +9,7 @@ mod layers;
 mod log_level;
 mod mail;
 mod mask;
+mod operator;
 mod settings;
 
 pub use entries::{Layers, Origin, Shown};

@@ -8,7 +8,7 @@ use dikala_actors::{
     outbound::AllowedHosts,
     webhooks::WebhooksConfig,
 };
-use dikala_entities::{Secret, TransferPrefixes, UrlPolicy, Vault};
+use dikala_entities::{TransferPrefixes, UrlPolicy, Vault};
 use ipnet::IpNet;
 use serde::Deserialize;
 use url::Url;
@@ -17,6 +17,7 @@ use super::{
     ConfigError, Layers, LogLevel, Shown,
     checks::{check, parse_net},
     mail::{Mail, MailServer},
+    operator::Operator,
 };
 use crate::{
     api::context::{ApiSettings, UNREAD},
@@ -101,27 +102,6 @@ impl Http {
     fn trusted(&self) -> Vec<IpNet> {
         let nets = self.trusted_proxies.iter();
         nets.filter_map(|text| parse_net(text)).collect()
-    }
-}
-
-#[derive(Clone, Debug, Deserialize)]
-pub struct Operator {
-    pub listen: SocketAddr,
-    #[serde(default)]
-    token: Option<String>,
-    #[serde(default)]
-    read_token: Option<String>,
-}
-
-impl Operator {
-    /// What lets its holder do everything.
-    pub fn token(&self) -> Option<Secret> {
-        self.token.clone().map(Secret::new)
-    }
-
-    /// What lets its holder look.
-    pub fn read_token(&self) -> Option<Secret> {
-        self.read_token.clone().map(Secret::new)
     }
 }
 

@@ -11,18 +11,15 @@ use utoipa::ToSchema;
 use super::{
     desk::{Desk, Unit},
     list::{lists, rows},
-    refused::refused,
+    refused::{name_of, refused},
 };
 use crate::{
-    admin::{
-        NAME_CHARS_MAX,
-        bridges::{self, BridgeView},
-    },
+    admin::bridges::{self, BridgeView},
     api::Page,
     http::{
         answer::Answer,
         error::{ApiError, Missing},
-        extract::{BlankRule, Body, Id, Operator, Query, text},
+        extract::{Body, Id, Operator, Query},
         route::OPERATORS_BASE,
     },
 };
@@ -101,9 +98,9 @@ pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
 
 /// `POST /bridges`
 pub async fn create(desk: Data<Desk>, operator: Operator, body: Body) -> Result<Answer, ApiError> {
-    let name = body.form()?.read(&[], |form| {
-        form.required("name", None, text(1, NAME_CHARS_MAX, BlankRule::Trim))
-    })?;
+    let name = body
+        .form()?
+        .read(&[], |form| form.required("name", None, name_of))?;
     let unit = Unit::begin(&desk, &operator).await?;
     let made = bridges::create(unit.txn(), &name, &operator.origin, desk.now()).await;
     let made = made.map_err(refused)?;

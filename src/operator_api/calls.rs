@@ -10,8 +10,8 @@ use dikala_entities::{
     credit_hold, delivery, event,
 };
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter,
-    QueryOrder, QuerySelect, Select,
+    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder,
+    QuerySelect, Select,
 };
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -33,6 +33,8 @@ use crate::{
 
 /// Events of one call, and deliveries of those, that are shown, oldest first.
 const SHOWN_MAX: u64 = 500;
+/// Calls that are not over and are looked through.
+const LIVE_MAX: u64 = 10_000;
 
 /// A call of whatever tenant. What was said in it is not for operators.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -252,9 +254,22 @@ impl Filter {
             .add_option(self.to.map(|to| Column::StartedAt.lt(to)))
     }
 
-    /// Those that are not over, in the index that holds only those.
-    fn live(&self) -> Select<Entity> {
-        Entity::find().filter(unfinished()).filter(self.condition())
+    /// Those that are not over, newest first. The order in which they are read is that of the index that holds only those, which
+    /// makes both databases walk it.
+    async fn live(&self, db: &impl ConnectionTrait) -> Result<Vec<CallId>, DbErr> {
+        let mut found: Vec<(Millis, CallId)> = Entity::find()
+            .select_only()
+            .columns([Column::StartedAt, Column::Id])
+            .filter(unfinished())
+            .filter(self.condition())
+            .order_by_asc(Column::Owner)
+            .order_by_asc(Column::Id)
+            .limit(LIVE_MAX)
+            .into_tuple()
+            .all(db)
+            .await?;
+        found.sort_unstable_by(|one, other| other.cmp(one));
+        Ok(found.into_iter().map(|(_, id)| id).collect())
     }
 
     /// Those that are over, newest first: a tenant's in his index; of all tenants' the newest, by when they came in.
@@ -290,25 +305,31 @@ fn e164_in_query(value: &serde_json::Value) -> crate::http::extract::Parsed<Phon
     }
 }
 
+/// Calls with these ids, in this order.
+async fn with_ids(db: &impl ConnectionTrait, ids: &[CallId]) -> Result<Vec<Model>, DbErr> {
+    if ids.is_empty() {
+        return Ok(Vec::new());
+    }
+    let select = Entity::find().filter(Column::Id.is_in(ids.iter().copied()));
+    let mut rows = select.all(db).await?;
+    rows.sort_unstable_by_key(|row| ids.iter().position(|id| *id == row.id));
+    Ok(rows)
+}
+
 /// `GET /calls`: of all tenants' calls the newest 100,000 that are over, of a tenant's all.
 pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
     let filter = Filter::read(&query.0)?;
     let (page, db) = (filter.page, desk.node.store.api_reader());
-    let is_live = |status: CallStatus| !status.is_final();
-    let (mut rows, mut live) = (Vec::new(), 0);
-    let wanted = page.limit.unsigned_abs() + 1;
-    let offset = page.offset.unsigned_abs();
-    if filter.status.is_none_or(is_live) {
-        live = filter.live().count(db).await?;
-        if offset < live {
-            let select = filter.live().order_by_desc(Column::StartedAt);
-            let select = select.order_by_desc(Column::Id).offset(offset);
-            rows = select.limit(wanted).all(db).await?;
-        }
+    let count = |figure: i64| usize::try_from(figure).unwrap_or(usize::MAX);
+    let (wanted, offset) = (count(page.limit) + 1, count(page.offset));
+    let mut live = Vec::new();
+    if filter.status.is_none_or(|status| !status.is_final()) {
+        live = filter.live(db).await?;
     }
-    let left = wanted.saturating_sub(u64::try_from(rows.len()).unwrap_or(u64::MAX));
-    if left > 0 && filter.status.is_none_or(CallStatus::is_final) {
-        let skipped = offset.saturating_sub(live);
+    let here = live.get(offset..).unwrap_or_default();
+    let mut rows = with_ids(db, &here[..here.len().min(wanted)]).await?;
+    if rows.len() < wanted && filter.status.is_none_or(CallStatus::is_final) {
+        let skipped = u64::try_from(offset.saturating_sub(live.len())).unwrap_or(u64::MAX);
         if skipped > SKIPPED_MAX {
             let predicate = format!(
                 "must be at most {SKIPPED_MAX}; to go further back narrow it with tenantId, from or to"
@@ -316,6 +337,7 @@ pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
             let fault = Fault::new(FieldCode::TooLarge, predicate);
             return Err(ApiError::field(fault.in_field("offset")));
         }
+        let left = u64::try_from(wanted - rows.len()).unwrap_or(u64::MAX);
         let over = filter.over(db, desk.now()).await?;
         rows.extend(over.offset(skipped).limit(left).all(db).await?);
     }

@@ -8,7 +8,10 @@ use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{desk::Desk, refused::refused};
+use super::{
+    desk::Desk,
+    refused::{self, refused},
+};
 use crate::{
     admin::find_tenant,
     api::{
@@ -19,7 +22,7 @@ use crate::{
     http::{
         answer::Answer,
         error::{ApiError, Missing},
-        extract::{BlankRule, Body, Id, Operator, Parsed, Query, integer, text, word},
+        extract::{Body, Id, Operator, Parsed, Query, integer, word},
         field::{Fault, FieldCode},
         route::OPERATORS_BASE,
     },
@@ -89,14 +92,8 @@ pub async fn transactions(
     Ok(Answer::ok(&page_of(db, id.0, page).await?))
 }
 
-/// A text without control characters.
 fn line(value: &Value) -> Parsed<String> {
-    let text = text(1, TEXT_CHARS_MAX, BlankRule::Trim)(value)?;
-    if text.chars().any(char::is_control) {
-        let predicate = "must not contain control characters";
-        return Err(Fault::new(FieldCode::InvalidFormat, predicate).into());
-    }
-    Ok(text)
+    refused::line(TEXT_CHARS_MAX, value)
 }
 
 fn read(body: &Body, tenant: TenantId) -> Result<Credit, ApiError> {

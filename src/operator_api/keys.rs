@@ -8,18 +8,18 @@ use utoipa::ToSchema;
 use super::{
     desk::{Desk, Unit},
     list::{lists, views},
-    refused::refused,
+    refused::{name_of, refused},
 };
 use crate::{
     admin::{
-        NAME_CHARS_MAX, find_tenant,
+        find_tenant,
         keys::{self, KeyView},
     },
     api::Page,
     http::{
         answer::Answer,
         error::{ApiError, Missing},
-        extract::{BlankRule, Body, Id, Operator, Query, text},
+        extract::{Body, Id, Operator, Query},
         route::OPERATORS_BASE,
     },
 };
@@ -56,9 +56,9 @@ pub async fn create(
 ) -> Result<Answer, ApiError> {
     let there = find_tenant(desk.node.store.api_reader(), id.0).await;
     there.map_err(refused)?;
-    let name = body.form()?.read(&[], |form| {
-        form.required("name", None, text(1, NAME_CHARS_MAX, BlankRule::Trim))
-    })?;
+    let name = body
+        .form()?
+        .read(&[], |form| form.required("name", None, name_of))?;
     let unit = Unit::begin(&desk, &operator).await?;
     let made = keys::create(unit.txn(), id.0, &name, &operator.origin, desk.now()).await;
     let made = made.map_err(refused)?;

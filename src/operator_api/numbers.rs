@@ -8,18 +8,18 @@ use utoipa::ToSchema;
 use super::{
     desk::{Desk, Unit},
     list::{lists, views},
-    refused::{no_such_tenant, refused},
+    refused::{name_of, no_such_tenant, refused},
 };
 use crate::{
     admin::{
-        AdminError, NAME_CHARS_MAX,
+        AdminError,
         numbers::{self, Changes, NumberView},
     },
     api::Page,
     http::{
         answer::Answer,
         error::{ApiError, Missing},
-        extract::{BlankRule, Body, Id, Operator, Query, boolean, e164, id, text},
+        extract::{Body, Id, Operator, Query, boolean, e164, id},
         route::OPERATORS_BASE,
     },
 };
@@ -74,7 +74,7 @@ pub async fn create(desk: Data<Desk>, operator: Operator, body: Body) -> Result<
     let new = body.form()?.read(&[], |form| {
         let tenant = form.required("tenantId", None, id("a tenant"));
         let did = form.required("did", None, e164);
-        let label = form.required("label", None, text(1, NAME_CHARS_MAX, BlankRule::Trim));
+        let label = form.required("label", None, name_of);
         Some(NewNumber {
             tenant_id: tenant?,
             did: did?,
@@ -111,8 +111,7 @@ pub async fn update(
     let now = locked.one(unit.txn()).await?.ok_or_else(missing)?;
     let changes = form.read(READ_ONLY, |form| {
         let tenant = form.required("tenantId", Some(now.tenant_id), id("a tenant"));
-        let label = text(1, NAME_CHARS_MAX, BlankRule::Trim);
-        let label = form.required("label", Some(now.label.clone()), label);
+        let label = form.required("label", Some(now.label.clone()), name_of);
         let is_active = form.defaulted("isActive", Some(now.is_active), true, boolean);
         Some(Changes {
             tenant: Some(tenant?),

@@ -8,18 +8,18 @@ use utoipa::ToSchema;
 use super::{
     desk::{Desk, Unit},
     list::{lists, rows},
-    refused::refused,
+    refused::{name_of, refused},
 };
 use crate::{
     admin::{
-        NAME_CHARS_MAX, find_tenant, lock_tenant,
+        find_tenant, lock_tenant,
         tenants::{self, Changes, LOW_CREDIT_THRESHOLD_DEFAULT, TenantView},
     },
     api::Page,
     http::{
         answer::Answer,
         error::ApiError,
-        extract::{BlankRule, Body, Form, Id, Operator, Parsed, Query, integer, text, word},
+        extract::{Body, Form, Id, Operator, Parsed, Query, integer, word},
         route::OPERATORS_BASE,
     },
 };
@@ -62,7 +62,7 @@ impl TenantDraft {
         form.read(READ_ONLY, |form| {
             let own = |value: &Value| -> Parsed<i64> { integer(1, MINUTES_MAX)(value) };
             let name = now.map(|now| now.name.clone());
-            let name = form.required("name", name, text(1, NAME_CHARS_MAX, BlankRule::Trim));
+            let name = form.required("name", name, name_of);
             let plan = now.map(|now| now.plan);
             let plan = form.defaulted("plan", plan, Plan::Starter, word("a plan"));
             let rate_limit = form.optional("rateLimit", now.and_then(|now| now.rate_limit), own);
@@ -100,7 +100,7 @@ impl TenantDraft {
 pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
     let (page, wanted) = query.0.read(&[], |form| {
         let page = Page::read(form);
-        let wanted = form.optional("q", None, text(1, NAME_CHARS_MAX, BlankRule::Trim));
+        let wanted = form.optional("q", None, name_of);
         Some((page, wanted))
     })?;
     let db = desk.node.store.api_reader();

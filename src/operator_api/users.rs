@@ -8,11 +8,11 @@ use utoipa::ToSchema;
 use super::{
     desk::{Desk, Unit},
     list::{lists, views},
-    refused::refused,
+    refused::{name_of, refused},
 };
 use crate::{
     admin::{
-        AdminError, NAME_CHARS_MAX, find_tenant,
+        AdminError, find_tenant,
         users::{self, Draft, LINK_MS, Link, Linking, UserView},
     },
     api::Page,
@@ -52,7 +52,7 @@ fn email(value: &Value) -> Parsed<Email> {
 fn read(body: &Body) -> Result<Draft, ApiError> {
     body.form()?.read(&[], |form| {
         let email = form.required("email", None, email);
-        let name = form.optional("name", None, text(1, NAME_CHARS_MAX, BlankRule::Trim));
+        let name = form.optional("name", None, name_of);
         let role = form.defaulted("role", None, Role::Owner, word("a role"));
         let email = email?;
         let local = email.as_str().split('@').next().unwrap_or_default();

@@ -404,8 +404,8 @@ impl World {
 }
 
 /// What the description says of an answer of that status.
-pub fn described<'a>(document: &'a Value, route: &Route, status: &str) -> &'a Value {
-    let path = format!("{BASE}{}", route.path);
+pub fn described<'a>(document: &'a Value, base: &str, route: &Route, status: &str) -> &'a Value {
+    let path = format!("{base}{}", route.path);
     let method = route.method.as_str().to_ascii_lowercase();
     let response = &document["paths"][&path][&method]["responses"][status];
     match response["$ref"].as_str() {
@@ -417,7 +417,7 @@ pub fn described<'a>(document: &'a Value, route: &Route, status: &str) -> &'a Va
 /// The answer fits the schema that the description gives for its status.
 pub fn assert_described(route: &Route, reply: &Reply) {
     let document: Value = serde_json::from_str(routes::description()).expect("JSON");
-    let response = described(&document, route, &reply.status.to_string());
+    let response = described(&document, BASE, route, &reply.status.to_string());
     let mut schema = response["content"]["application/json"]["schema"].clone();
     assert!(
         schema.is_object(),

@@ -4,6 +4,7 @@ mod access;
 mod audit;
 mod calls;
 mod credits;
+mod docs;
 mod idempotency;
 mod numbers;
 mod people;

@@ -130,6 +130,13 @@ async fn bodies_and_queries_are_taken_as_strictly_as_the_tenants() {
         field(answer),
         "name required, plan not_allowed, rateLimit too_small, lowCreditThreshold too_small, nmae unknown_field"
     );
+    for (path, body) in [
+        ("/tenants", json!({"name": "a\u{5}b"})),
+        ("/bridges", json!({"name": "a\u{5}b"})),
+    ] {
+        let answer = api.post(path, body).await.expect(422);
+        assert_eq!(field(answer), "name invalid_format", "{path}");
+    }
     for (path, told) in [
         ("/tenants?limit=0", "limit too_small"),
         ("/tenants?limit=101", "limit too_large"),

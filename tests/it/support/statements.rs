@@ -81,6 +81,8 @@ const ALLOWED: &[(&str, &str)] = &[
         "a step of the schema, once",
     ),
 ];
+/// What statements hold that verify the ledger: they compute every balance again, where an operator asks for that.
+const VERIFYING: &[&str] = &[" AS detail FROM ", "SELECT COUNT(*) AS rows FROM "];
 /// Rows in each growing table of the PostgreSQL database in which plans are made, which is enough for a plan to prefer an index.
 const ROWS: u32 = 20_000;
 
@@ -171,6 +173,7 @@ fn is_judged(sql: &str) -> bool {
     let verb = sql.split_whitespace().next().unwrap_or_default();
     ["SELECT", "INSERT", "UPDATE", "DELETE", "WITH"].contains(&verb)
         && !ALLOWED.iter().any(|(begins, _)| sql.starts_with(begins))
+        && !VERIFYING.iter().any(|part| sql.contains(part))
         && GROWING.iter().any(|table| sql.contains(table))
 }
 

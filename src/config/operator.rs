@@ -1,0 +1,27 @@
+//! The keys of the operators' listener.
+
+use std::net::SocketAddr;
+
+use dikala_entities::Secret;
+use serde::Deserialize;
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct Operator {
+    pub listen: SocketAddr,
+    #[serde(default)]
+    token: Option<String>,
+    #[serde(default)]
+    read_token: Option<String>,
+}
+
+impl Operator {
+    /// What lets its holder do everything.
+    pub fn token(&self) -> Option<Secret> {
+        self.token.clone().map(Secret::new)
+    }
+
+    /// What lets its holder look.
+    pub fn read_token(&self) -> Option<Secret> {
+        self.read_token.clone().map(Secret::new)
+    }
+}
