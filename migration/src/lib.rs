@@ -29,6 +29,7 @@ mod m20261122_000010_one_commit;
 mod m20261122_000011_audit;
 mod m20261122_000012_statistics;
 mod m20261122_000013_people;
+mod m20261122_000016_traces;
 
 /// Where the steps that were made are recorded.
 const RECORD: &str = "seaql_migrations";
@@ -56,6 +57,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261122_000011_audit::Migration),
             Box::new(m20261122_000012_statistics::Migration),
             Box::new(m20261122_000013_people::Migration),
+            Box::new(m20261122_000016_traces::Migration),
         ]
     }
 }

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use crate::{
     api::context::Services,
-    bridge::{self, AckMeter, BridgeParts},
+    bridge::{self, BridgeParts},
     config::Settings,
     dashboard::{self, Kit},
     front::{self, Bounds, Door, Places, open_files_max},
@@ -69,13 +69,12 @@ impl Listeners {
         loops: &EventLoops,
         stopping: &watch::Receiver<bool>,
     ) -> Self {
-        let (http, acknowledged) = (HttpMeter::default(), AckMeter::default());
+        let http = HttpMeter::default();
         Self {
             services: Data::new(Services::new(node, settings.api())),
             bridge: Data::new(BridgeParts {
                 node: node.clone(),
                 budgets: Arc::default(),
-                acknowledged: acknowledged.clone(),
                 stopping: stopping.clone(),
             }),
             health: Data::new(HealthParts {
@@ -90,7 +89,6 @@ impl Listeners {
                 node: node.clone(),
                 loops: loops.clone(),
                 http,
-                acknowledged,
             }),
         }
     }

@@ -40,4 +40,5 @@ mod stock_verifiers;
 mod support;
 mod support_works;
 mod tidy;
+mod traces;
 mod webhooks;

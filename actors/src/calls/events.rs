@@ -65,7 +65,10 @@ fn event(
     now: Millis,
     data: &impl Serialize,
 ) -> NewEvent {
-    NewEvent::new(kind, call.tenant_id, Some(call.id), at, now, data)
+    NewEvent {
+        trace: call.traceparent.clone(),
+        ..NewEvent::new(kind, call.tenant_id, Some(call.id), at, now, data)
+    }
 }
 
 /// `call.started`

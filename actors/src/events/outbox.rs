@@ -12,7 +12,7 @@ use std::{
 
 use actix::{Message, Recipient};
 use dikala_entities::{
-    CallId, DeliveryId, EventId, EventKind, Millis, TenantId, WebhookId,
+    CallId, DeliveryId, EventId, EventKind, Millis, TenantId, TraceParent, WebhookId,
     batch::BatchWrite,
     rows::{Kind, json_rows, json_statement},
     store::Transaction,
@@ -37,6 +37,8 @@ pub struct NewEvent {
     pub body: Arc<str>,
     /// A sample: it tells of nothing that happened.
     pub is_test: bool,
+    /// That of the call, where it has one.
+    pub trace: Option<TraceParent>,
 }
 
 impl NewEvent {
@@ -69,6 +71,7 @@ impl NewEvent {
             at,
             body: body.into(),
             is_test: false,
+            trace: None,
         }
     }
 }
@@ -86,6 +89,8 @@ pub struct Dispatch {
     /// Attempts already made: 0 for a fresh delivery.
     pub attempts: i64,
     pub is_test: bool,
+    /// The trace that its attempts are part of.
+    pub trace: Option<TraceParent>,
 }
 
 /// Deliveries that were just committed. A fact: who cannot take it finds them in the table later.
@@ -205,6 +210,7 @@ fn dispatch(event: &NewEvent, webhook: WebhookId, now: Millis) -> Dispatch {
         body: Arc::clone(&event.body),
         attempts: 0,
         is_test: false,
+        trace: event.trace.clone(),
     }
 }
 

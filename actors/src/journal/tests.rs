@@ -23,6 +23,7 @@ fn ledger(store: &Store) -> LedgerHandle {
 
 fn ringing(now: Millis) -> call::Model {
     call::Model {
+        traceparent: None,
         id: CallId::new(now),
         tenant_id: TenantId::new(now),
         bridge_id: BridgeId::new(now),

@@ -14,6 +14,7 @@ const SUMMARY: &str =
 pub fn sample(kind: EventKind, tenant: TenantId, now: Millis) -> NewEvent {
     NewEvent {
         is_test: true,
+        trace: None,
         ..NewEvent::new(kind, tenant, None, now, now, &data(kind, now))
     }
 }

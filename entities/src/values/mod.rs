@@ -12,6 +12,7 @@ mod phone;
 mod schema;
 mod secret;
 mod text;
+mod trace;
 mod transfers;
 mod url;
 
@@ -37,5 +38,6 @@ pub use phone::{CallerNumber, PhoneError, PhoneNumber};
 pub use schema::InstantOrDate;
 pub use secret::Secret;
 pub use text::{Language, LanguageError, is_blank};
+pub use trace::TraceParent;
 pub use transfers::{TransferPrefixError, TransferPrefixes};
 pub use url::{OutboundUrl, UrlError, UrlPolicy, is_host_name};

@@ -179,6 +179,7 @@ impl Seed {
     pub fn call(&self, id: CallId, status: CallStatus, started_at: Millis) -> call::Model {
         let over = status.is_final();
         call::Model {
+            traceparent: None,
             id,
             tenant_id: self.tenant,
             bridge_id: BridgeId::new(started_at),

@@ -28,8 +28,7 @@ const FUNCTION_NAME_CHARS_MAX: usize = 64;
 /// A thousand million rupiah: nobody talks for that much, but a typing error can.
 const AI_COST_IDR_MAX: i64 = 1_000_000_000;
 
-/// Every type of message.
-pub const TYPES: &[&str] = &[
+pub(super) const TYPES: &[&str] = &[
     "call.incoming",
     "call.answered",
     "call.function",
@@ -94,6 +93,7 @@ fn parse_body(fields: &Fields<'_>, id: &str) -> Result<Content, Refusal> {
                 .ok_or_else(|| missing("parameters"))?
                 .clone(),
             at,
+            trace: fields.trace(),
         })),
         "call.transcript" => fields.for_call(Input::Transcript {
             at,
@@ -151,6 +151,7 @@ fn incoming(fields: &Fields<'_>, at: Option<Millis>) -> Result<Incoming, Refusal
             .map_err(|error| Refusal::invalid(format!("callerNumber {error}.")))?,
         metadata,
         at,
+        trace: fields.trace(),
     })
 }
 

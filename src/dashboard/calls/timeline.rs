@@ -212,6 +212,7 @@ mod tests {
     /// A call that was answered after 4 s and ended after 60.
     fn call() -> call::Model {
         call::Model {
+            traceparent: None,
             id: CallId::new(START),
             tenant_id: TenantId::new(START),
             bridge_id: BridgeId::new(START),

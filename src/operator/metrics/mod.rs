@@ -17,7 +17,6 @@ use dikala_actors::{
 
 use self::exposition::{Format, Kind, Metric, Unit, encode};
 use crate::{
-    bridge::AckMeter,
     http::{meter::HttpMeter, middleware::only_reads},
     node::Node,
 };
@@ -33,7 +32,6 @@ pub struct MetricsParts {
     pub node: Node,
     pub loops: EventLoops,
     pub http: HttpMeter,
-    pub acknowledged: AckMeter,
 }
 
 /// Mounts `/metrics`.
@@ -164,7 +162,7 @@ fn bridges(parts: &MetricsParts) -> [Metric; 2] {
         &["type"],
         "From reading a bridge's message until its answer is written",
     );
-    for (kind, times) in parts.acknowledged.reading() {
+    for (kind, times) in parts.node.bridges.acknowledgements() {
         acknowledged.distribution(&[kind], times);
     }
     let mut sessions = Metric::new(
