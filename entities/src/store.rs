@@ -3,7 +3,7 @@
 //! SQLite: WAL, `synchronous=FULL`, one writer connection for the whole process and pools of readers that cannot write. The
 //! writer is handed out in the order of asking, but of all that is not a call or credit only one asks at a time: a call waits
 //! for one such write at most, however many there are. PostgreSQL: pools; the ledger has connections of its own. On both, what a
-//! call's opening reads has readers of its own: a crowd of API requests, a page far into a long list, `/metrics` or a sweep
+//! call's opening reads has readers of its own: a crowd of API requests, a page far into a long list or a sweep
 //! cannot starve a call. What the API reads for tenants has readers of its own too, and is broken off where
 //! it takes too long: sweeps and deliveries do not wait behind it.
 //!

@@ -32,6 +32,7 @@ mod m20261122_000012_statistics;
 mod m20261122_000013_people;
 mod m20261122_000014_mails;
 mod m20261122_000015_operators;
+mod m20261122_000016_traces;
 
 /// Where the steps that were made are recorded.
 const RECORD: &str = "seaql_migrations";
@@ -61,6 +62,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261122_000013_people::STEP),
             Box::new(m20261122_000014_mails::STEP),
             Box::new(m20261122_000015_operators::STEP),
+            Box::new(m20261122_000016_traces::STEP),
         ]
     }
 }

@@ -12,7 +12,10 @@ use sea_orm::EntityTrait;
 use serde_json::{Map, Value};
 
 use crate::{
-    http::error::{ApiError, Missing},
+    http::{
+        error::{ApiError, Missing},
+        request_id::current_trace,
+    },
     node::Node,
 };
 
@@ -71,6 +74,7 @@ impl LiveOutbound {
             parameters,
             secret,
             is_test: true,
+            traceparent: current_trace().map(|trace| trace.child(rand::random())),
         };
         let request = Request::of(&invoke);
         let invoked = self.0.functions.invoke(invoke).await;
@@ -81,7 +85,7 @@ impl LiveOutbound {
     pub async fn test_webhook(&self, webhook: webhook::Model) -> Result<DeliveryId, ApiError> {
         self.0
             .webhooks
-            .test(webhook)
+            .test(webhook, current_trace())
             .await
             .map_err(|error| match error {
                 TestError::Busy => ApiError::Unavailable,

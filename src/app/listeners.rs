@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use super::actors::Actors;
 use crate::{
     api::context::Services,
-    bridge::{self, AckMeter, BridgeParts},
+    bridge::{self, BridgeParts},
     config::Settings,
     dashboard::{self, Kit},
     front::{self, Bounds, Door, Places, open_files_max},
@@ -89,14 +89,13 @@ impl Listeners {
             started_at: node.clock.now(),
             verified: Arc::default(),
         };
-        let (meter, acknowledged) = (HttpMeter::default(), AckMeter::default());
+        let meter = HttpMeter::default();
         Self {
             services: Data::new(services),
             desk: Data::new(desk),
             bridge: Data::new(BridgeParts {
                 node: node.clone(),
                 budgets: Arc::default(),
-                acknowledged: acknowledged.clone(),
                 stopping: stopping.clone(),
             }),
             health: Data::new(HealthParts {
@@ -107,7 +106,6 @@ impl Listeners {
                 node: node.clone(),
                 loops: actors.loops.clone(),
                 http: meter.clone(),
-                acknowledged,
                 mails,
             }),
             meter: Data::new(meter),

@@ -6,15 +6,16 @@ use serde_json::{Value, json};
 
 use super::{
     BridgeParts,
-    acknowledged::Ticket,
     budget::ROOM_WITHIN,
     lanes::{Lanes, payer},
     protocol::{self, MESSAGES_MAX},
+    ticket::Ticket,
 };
 use crate::http::{
     body::RawBody,
     error::ApiError,
     field::{FieldCode, FieldError},
+    request_id::current_trace,
 };
 
 /// Commands in one answer; the rest waits for the next one.
@@ -30,7 +31,11 @@ pub async fn messages(
     let messages = parse(&body.0)?;
     let mut replies: Vec<Value> = vec![Value::Null; messages.len()];
     let share = parts.budgets.of(bridge);
-    let requests: Vec<_> = messages.iter().map(protocol::parse).collect();
+    let trace = current_trace();
+    let requests: Vec<_> = messages
+        .iter()
+        .map(|message| Ok(protocol::parse(message)?.within(trace.as_ref())))
+        .collect();
     drop(messages);
     // What the body weighs is shared out evenly: whose part it is matters to nobody but the functions, which step aside with it.
     let length = body.0.len().div_ceil(requests.len());
@@ -65,7 +70,7 @@ pub async fn messages(
     let commands: Vec<Value> = commands.iter().map(protocol::command).collect();
     let response = HttpResponse::Ok().json(json!({"replies": replies, "commands": commands}));
     for (ticket, room) in kept {
-        parts.acknowledged.written(ticket);
+        ticket.answered(&parts.node.bridges);
         drop(room);
     }
     Ok(response)

@@ -13,9 +13,9 @@ use serde_json::Value;
 use std::sync::Arc;
 
 use super::{
-    acknowledged::Ticket,
     budget::{ConnectionBudget, RING_WITHIN, ROOM_WITHIN, Room},
     protocol::{self, Content, FunctionCall, Lane, Refusal, Request, Success},
+    ticket::Ticket,
 };
 
 /// A message as it was read: one that is refused is answered in its turn too.
@@ -238,6 +238,7 @@ async fn invoke(
         name: function.name,
         parameters: function.parameters,
         at: function.at,
+        trace: function.trace,
     };
     let outcome = calls.invoke(function.call, message).await;
     let room = share.room_for_result(ROOM_WITHIN).await;

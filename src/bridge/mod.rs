@@ -3,7 +3,6 @@
 //! [`protocol`] is the wire format, [`lanes`] the order, [`budget`] how much a bridge may have under way, [`session`] the WebSocket
 //! transport and [`http`] the other one. Both transports carry the same messages and give the same replies.
 
-mod acknowledged;
 mod auth;
 mod budget;
 mod frames;
@@ -11,13 +10,14 @@ mod http;
 mod lanes;
 pub mod protocol;
 mod session;
+mod ticket;
 
 use std::sync::Arc;
 
 use actix_web::{middleware::from_fn, web};
 use tokio::sync::watch;
 
-pub use self::{acknowledged::AckMeter, budget::Budgets};
+pub use self::budget::Budgets;
 use crate::{http::middleware::receive_body, node::Node};
 
 /// What the transports work with.
@@ -25,7 +25,6 @@ use crate::{http::middleware::receive_body, node::Node};
 pub struct BridgeParts {
     pub node: Node,
     pub budgets: Arc<Budgets>,
-    pub acknowledged: AckMeter,
     /// Turns true when the service stops: sockets are closed with 1001.
     pub stopping: watch::Receiver<bool>,
 }

@@ -18,11 +18,11 @@ use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::{
     BridgeParts,
-    acknowledged::{AckMeter, Ticket},
     budget::{ConnectionBudget, IN_FLIGHT_MAX, Room},
     frames::{Frame, Frames, ReadFault},
     lanes::{Finished, Lanes, Message, payer},
     protocol::{self, MESSAGE_BYTES_MAX, Refusal, Request, SUBPROTOCOL},
+    ticket::Ticket,
 };
 use crate::http::denied::Denied;
 
@@ -104,7 +104,7 @@ async fn run(parts: BridgeParts, bridge: BridgeId, session: Session, frames: Fra
     let (beats, waiting_beats) = mpsc::channel(BEATS_MAX);
     let mut writer = actix_web::rt::spawn(write(
         session.clone(),
-        (Arc::clone(&bridges), parts.acknowledged.clone()),
+        Arc::clone(&bridges),
         socket.clone(),
         waiting_replies,
         waiting_beats,
@@ -323,7 +323,7 @@ fn refusal_of(refusal: Refusal, frame: &[u8]) -> Refusal {
 /// Writes what there is to write, until the socket takes no more.
 async fn write(
     mut session: Session,
-    (bridges, acknowledged): (Arc<Bridges>, AckMeter),
+    bridges: Arc<Bridges>,
     socket: Socket,
     mut replies: mpsc::Receiver<Finished>,
     mut beats: mpsc::Receiver<Beat>,
@@ -343,7 +343,7 @@ async fn write(
                 Some(Finished { ticket, reply, room }) => {
                     let sent = send(&mut session, &reply).await;
                     drop(room);
-                    acknowledged.written(ticket);
+                    ticket.answered(&bridges);
                     sent
                 }
                 // The reader is over, and everything is written.

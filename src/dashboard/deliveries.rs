@@ -360,6 +360,7 @@ fn head(
         number: last.map_or(1, |last| last.number),
         body: event.body.as_bytes(),
         is_test: found.delivery.is_test,
+        trace: None,
     };
     let none = SigningKeys {
         current: Signer::new(&Secret::new("")),

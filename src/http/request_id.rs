@@ -1,22 +1,44 @@
-//! The id of the request that a task works for.
+//! The request that a task works for: its id and its trace.
 
+use dikala_entities::TraceParent;
 use tracing::Instrument;
 
 tokio::task_local! {
-    static CURRENT: String;
+    static CURRENT: Current;
+}
+
+/// What all that is done for a request knows of it.
+#[derive(Clone, Default)]
+struct Current {
+    id: String,
+    trace: Option<TraceParent>,
 }
 
 /// The id of the request that this task works for; empty outside of one.
 pub fn current_request_id() -> String {
-    CURRENT.try_with(Clone::clone).unwrap_or_default()
+    CURRENT
+        .try_with(|current| current.id.clone())
+        .unwrap_or_default()
+}
+
+/// The trace that the request is part of, as its client said.
+pub fn current_trace() -> Option<TraceParent> {
+    CURRENT
+        .try_with(|current| current.trace.clone())
+        .unwrap_or_default()
 }
 
 /// Runs a future that outlives its request's connection under the request's id and span.
 pub(super) fn inherit<F: Future>(future: F) -> impl Future<Output = F::Output> {
-    CURRENT.scope(current_request_id(), future.in_current_span())
+    let current = CURRENT.try_with(Clone::clone).unwrap_or_default();
+    CURRENT.scope(current, future.in_current_span())
 }
 
-/// Runs the work for the request of that id.
-pub(super) fn with_id<F: Future>(id: String, work: F) -> impl Future<Output = F::Output> {
-    CURRENT.scope(id, work)
+/// Runs the work for the request of that id, which is part of that trace.
+pub(super) fn with_id<F: Future>(
+    id: String,
+    trace: Option<TraceParent>,
+    work: F,
+) -> impl Future<Output = F::Output> {
+    CURRENT.scope(Current { id, trace }, work)
 }

@@ -17,6 +17,11 @@ fn operation(kind: EventKind) -> Value {
     let data = example(kind);
     let example = json!({"event": kind, "timestamp": "2026-01-15T03:31:34.000Z", "data": data});
     let header = |name: &str, description: &str| json!({"name": name, "in": "header", "required": true, "description": description, "schema": {"type": "string"}});
+    let mut trace = header(
+        "traceparent",
+        "The trace that the event's call is part of (W3C Trace Context), where its bridge named one.",
+    );
+    trace["required"] = json!(false);
     json!({
         "operationId": format!("events.{}", kind.as_str()),
         "tags": ["events"],
@@ -30,6 +35,7 @@ fn operation(kind: EventKind) -> Value {
             header("webhook-id", "The event's id (Standard Webhooks)."),
             header("webhook-timestamp", "Unix seconds of the attempt (Standard Webhooks)."),
             header("webhook-signature", "The signatures of Standard Webhooks."),
+            trace,
         ],
         "requestBody": {"required": true, "content": {"application/json": {"schema": schema(kind, &data), "example": example}}},
         "responses": {

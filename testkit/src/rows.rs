@@ -72,6 +72,7 @@ pub fn call(tenant: TenantId, now: Millis) -> call::Model {
         last_sign_at: now,
         owner: "node".to_owned(),
         epoch: 1,
+        traceparent: None,
     }
 }
 

@@ -135,6 +135,8 @@ async fn readiness_ends_with_the_first_write_that_a_full_disk_refuses() {
         }
         let answer = public.get("/health/ready").await.expect(503);
         assert_eq!(answer["checks"]["store"], false, "{answer}");
+        let problem = answer["problems"][0].as_str().unwrap();
+        assert!(problem.contains("takes no writes"), "{answer}");
         world.server.limit_files(None);
         within(WORKS_WITHIN, "readiness", async || {
             (public.get("/health/ready").await.status == 200).then_some(())

@@ -41,4 +41,5 @@ mod stock_verifiers;
 mod support;
 mod support_works;
 mod tidy;
+mod traces;
 mod webhooks;

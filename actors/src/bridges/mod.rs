@@ -4,7 +4,11 @@ mod commands;
 mod presence;
 mod socket;
 
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    time::Instant,
+};
 
 use dashmap::DashMap;
 use dikala_entities::{
@@ -20,13 +24,18 @@ pub use self::{
     presence::LastSeen,
     socket::{Dismissal, Socket},
 };
-use crate::runtime::clock::SharedClock;
+use crate::runtime::{
+    clock::SharedClock,
+    histogram::{ANSWER_US, Distribution, Histogram},
+};
 
 /// All bridges, by id.
 #[derive(Debug)]
 pub struct Bridges {
     present: DashMap<BridgeId, Presence>,
     next_socket: AtomicU64,
+    /// How long messages waited for their answers, by type.
+    acknowledged: DashMap<&'static str, Histogram>,
     clock: SharedClock,
 }
 
@@ -36,6 +45,7 @@ impl Bridges {
         Self {
             present: DashMap::new(),
             next_socket: 0.into(),
+            acknowledged: DashMap::new(),
             clock,
         }
     }
@@ -176,6 +186,20 @@ impl Bridges {
             .iter()
             .filter(|presence| presence.is_connected())
             .count()
+    }
+
+    /// The answer to a message of this type, which was read then, is written.
+    pub fn acknowledged(&self, kind: &'static str, read_at: Instant) {
+        let times = self.acknowledged.entry(kind);
+        times
+            .or_insert_with(|| Histogram::new(ANSWER_US))
+            .observe_since(read_at);
+    }
+
+    /// How long messages waited for their answers, in microseconds, by type.
+    pub fn acknowledgements(&self) -> BTreeMap<&'static str, Distribution> {
+        let times = self.acknowledged.iter();
+        times.map(|times| (*times.key(), times.reading())).collect()
     }
 
     /// Open sockets of all bridges.

@@ -7,7 +7,10 @@ use super::ending::Ending;
 use crate::events::{outbox::NewEvent, payload::Payload};
 
 fn event(call: &call::Model, at: Millis, now: Millis, data: &Payload<'_>) -> NewEvent {
-    NewEvent::new(call.tenant_id, Some(call.id), at, now, data)
+    NewEvent {
+        trace: call.traceparent.clone(),
+        ..NewEvent::new(call.tenant_id, Some(call.id), at, now, data)
+    }
 }
 
 /// `call.started`

@@ -184,6 +184,7 @@ async fn run(
             tracing::error!(tenant = %tenant.id, %error, "the function secret");
             CallError::Unavailable
         })?;
+    let trace = message.trace.as_ref().or(row.traceparent.as_ref());
     let invoke = Invoke {
         call: row.id,
         tenant: row.tenant_id,
@@ -196,6 +197,7 @@ async fn run(
         parameters: message.parameters.clone(),
         secret,
         is_test: false,
+        traceparent: trace.map(|trace| trace.child(rand::random())),
     };
     Ok((function.id, parts.functions.invoke(invoke).await))
 }

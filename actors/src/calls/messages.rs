@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use actix::Message;
 use dikala_entities::{
-    BridgeId, CallId, CallerNumber, HangupInitiator, HangupReason, Millis, PhoneNumber, audit,
+    BridgeId, CallId, CallerNumber, HangupInitiator, HangupReason, Millis, PhoneNumber,
+    TraceParent, audit,
 };
 use serde_json::{Map, Value};
 
@@ -18,6 +19,7 @@ pub struct Incoming {
     pub caller_number: CallerNumber,
     pub metadata: Option<Map<String, Value>>,
     pub at: Option<Millis>,
+    pub trace: Option<TraceParent>,
 }
 
 /// Something happened to a call, or is wanted of it.
@@ -82,6 +84,8 @@ pub struct InvokeFunction {
     pub name: String,
     pub parameters: Map<String, Value>,
     pub at: Option<Millis>,
+    /// The trace of this invocation; none: that of its call.
+    pub trace: Option<TraceParent>,
 }
 
 /// What a call answers. Everything it speaks of is durable.

@@ -109,6 +109,7 @@ fn new_row(
         last_sign_at: now,
         owner: parts.node.to_string(),
         epoch: 1,
+        traceparent: incoming.trace,
     }
 }
 
@@ -145,7 +146,9 @@ async fn take(
                 call: row.id,
                 agent: version.for_bridge(&parts.transfers),
             };
-            tracing::info!(call = %row.id, tenant = %row.tenant_id, caller = ?row.caller_number, "call taken");
+            tracing::info!(
+                call = %row.id, tenant = %row.tenant_id, caller = ?row.caller_number, trace_id = row.trace_id(), "call taken"
+            );
             Ok((CallDriver::fresh(parts, row, state), reply))
         }
     }
@@ -201,7 +204,9 @@ impl Refused {
             call: row.id,
             reason: ending.reason,
         };
-        tracing::info!(call = %row.id, tenant = %row.tenant_id, reason = %ending.reason, "call refused");
+        tracing::info!(
+            call = %row.id, tenant = %row.tenant_id, reason = %ending.reason, trace_id = row.trace_id(), "call refused"
+        );
         parts.meter.ended(ending.status, ending.reason);
         let state = CallState::ringing(row.started_at, now, 1, &parts.rules).over(&ending);
         (CallDriver::fresh(parts, row, state), reply)

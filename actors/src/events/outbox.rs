@@ -12,7 +12,7 @@ use std::{
 
 use actix::{Message, Recipient};
 use dikala_entities::{
-    CallId, DeliveryId, EventId, EventKind, Millis, TenantId, WebhookId,
+    CallId, DeliveryId, EventId, EventKind, Millis, TenantId, TraceParent, WebhookId,
     batch::BatchWrite,
     rows::{ColumnType, json_rows, json_statement},
     store::Transaction,
@@ -40,6 +40,8 @@ pub struct NewEvent {
     pub body: Arc<str>,
     /// A sample: it tells of nothing that happened.
     pub is_test: bool,
+    /// That of the call, where it has one.
+    pub trace: Option<TraceParent>,
 }
 
 impl NewEvent {
@@ -71,6 +73,7 @@ impl NewEvent {
             at,
             body: body.into(),
             is_test: false,
+            trace: None,
         }
     }
 
@@ -97,6 +100,8 @@ pub struct Dispatch {
     /// Attempts already made: 0 for a fresh delivery.
     pub attempts: i64,
     pub is_test: bool,
+    /// The trace that its attempts are part of.
+    pub trace: Option<TraceParent>,
 }
 
 /// Deliveries that were just committed. A fact: who cannot take it finds them in the table later.
@@ -216,6 +221,7 @@ fn dispatch(event: &NewEvent, webhook: WebhookId, now: Millis) -> Dispatch {
         body: Arc::clone(&event.body),
         attempts: 0,
         is_test: false,
+        trace: event.trace.clone(),
     }
 }
 

@@ -102,6 +102,8 @@ pub struct Invoke {
     pub secret: Secret,
     /// Marks the request with `X-Service-Test: true`.
     pub is_test: bool,
+    /// The invocation's own `traceparent`, where it is part of a trace.
+    pub traceparent: Option<String>,
 }
 
 /// An invocation that has its permit.

@@ -81,6 +81,12 @@ pub(super) fn build(invoke: &Invoke) -> Result<(Head, Bytes), Unusable> {
             HeaderValue::from_static("true"),
         );
     }
+    if let Some(trace) = &invoke.traceparent {
+        headers.insert(
+            HeaderName::from_static("traceparent"),
+            HeaderValue::try_from(trace).map_err(|_| Unusable)?,
+        );
+    }
     let head = Head {
         method: method(invoke.function.method),
         uri: uri(invoke)?,

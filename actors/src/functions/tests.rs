@@ -58,6 +58,7 @@ fn invoke(endpoint: OutboundUrl, method: FunctionMethod, parameters: Value) -> I
         parameters: parameters.as_object().cloned().unwrap_or_default(),
         secret: Secret::new("function-secret"),
         is_test: false,
+        traceparent: None,
     }
 }
 

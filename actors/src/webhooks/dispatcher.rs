@@ -6,7 +6,7 @@
 use std::{rc::Rc, sync::Arc, time::Duration};
 
 use actix::{Actor, Handler, Message, ResponseFuture, Supervised};
-use dikala_entities::{DeliveryId, WebhookId, webhook};
+use dikala_entities::{DeliveryId, TraceParent, WebhookId, webhook};
 
 use super::{
     TestError, WebhookParts, WebhooksConfig,
@@ -35,6 +35,7 @@ pub(super) struct Refresh {
 #[rtype(result = "Result<DeliveryId, TestError>")]
 pub(super) struct Test {
     pub(super) webhook: Box<webhook::Model>,
+    pub(super) trace: Option<TraceParent>,
 }
 
 /// Finish what is in flight and take nothing more.
@@ -122,7 +123,12 @@ impl Handler<Test> for WebhookDispatcher {
 
     fn handle(&mut self, test: Test, _: &mut Self::Context) -> Self::Result {
         let (courier, tests) = (Rc::clone(&self.courier), self.tests.clone());
-        Box::pin(test_delivery::send(courier, tests, *test.webhook))
+        Box::pin(test_delivery::send(
+            courier,
+            tests,
+            *test.webhook,
+            test.trace,
+        ))
     }
 }
 

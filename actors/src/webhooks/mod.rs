@@ -25,7 +25,7 @@ use std::{sync::Arc, time::Duration};
 
 use actix::{Addr, Recipient};
 use actix_rt::ArbiterHandle;
-use dikala_entities::{DeliveryId, Store, Vault, WebhookId, webhook};
+use dikala_entities::{DeliveryId, Store, TraceParent, Vault, WebhookId, webhook};
 
 pub use self::{
     attempt::{Envelope, headers, signature},
@@ -135,9 +135,14 @@ impl WebhooksHandle {
     }
 
     /// Sends a signed sample of one subscribed kind, waits for its only attempt to be recorded, and names the delivery.
-    pub async fn test(&self, webhook: webhook::Model) -> Result<DeliveryId, TestError> {
+    pub async fn test(
+        &self,
+        webhook: webhook::Model,
+        trace: Option<TraceParent>,
+    ) -> Result<DeliveryId, TestError> {
         let test = Test {
             webhook: Box::new(webhook),
+            trace,
         };
         self.dispatcher
             .send(test)

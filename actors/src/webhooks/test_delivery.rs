@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, collections::HashMap, rc::Rc};
 
-use dikala_entities::{DeliveryId, EventKind, Millis, TenantId, webhook};
+use dikala_entities::{DeliveryId, EventKind, Millis, TenantId, TraceParent, webhook};
 use tokio::sync::oneshot;
 
 use super::{TestError, attempt::Endpoint, courier::Courier, store::pending};
@@ -63,11 +63,12 @@ pub(super) async fn send(
     courier: Rc<Courier>,
     tests: Tests,
     webhook: webhook::Model,
+    trace: Option<TraceParent>,
 ) -> Result<DeliveryId, TestError> {
     let seat = tests.seat(webhook.tenant_id, &courier)?;
     let now = courier.now();
     let parts = &courier.parts;
-    let (event, dispatch) = sample_delivery(&webhook, now);
+    let (event, dispatch) = sample_delivery(&webhook, trace, now);
     let endpoint = Endpoint::new(webhook, &parts.vault, &parts.outbound, 1, None)?;
     let Dispatch {
         webhook,
@@ -100,7 +101,11 @@ pub(super) async fn send(
 }
 
 /// A sample of the first kind that the webhook subscribed to.
-fn sample_delivery(webhook: &webhook::Model, now: Millis) -> (NewEvent, Dispatch) {
+fn sample_delivery(
+    webhook: &webhook::Model,
+    trace: Option<TraceParent>,
+    now: Millis,
+) -> (NewEvent, Dispatch) {
     let kind = webhook
         .event_kinds()
         .first()
@@ -117,6 +122,7 @@ fn sample_delivery(webhook: &webhook::Model, now: Millis) -> (NewEvent, Dispatch
         body: event.body.clone(),
         attempts: 0,
         is_test: true,
+        trace,
     };
     (event, dispatch)
 }

@@ -7,7 +7,7 @@ use sea_orm::{
 
 use crate::values::{
     AgentId, BridgeId, CallId, CallStatus, CallerNumber, HangupInitiator, HangupReason, Millis,
-    PhoneNumber, PhoneNumberId, TenantId,
+    PhoneNumber, PhoneNumberId, TenantId, TraceParent,
 };
 
 /// A call, running or over.
@@ -52,6 +52,8 @@ pub struct Model {
     pub owner: String,
     /// Goes up with every change of owner; every write of a running call carries it.
     pub epoch: i64,
+    /// The trace that its bridge named when it came in.
+    pub traceparent: Option<TraceParent>,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]
@@ -69,6 +71,11 @@ pub fn unfinished() -> SimpleExpr {
 pub const NOBODY: &str = "";
 
 impl Model {
+    /// The trace that it is part of, if any.
+    pub fn trace_id(&self) -> Option<&str> {
+        self.traceparent.as_ref().map(TraceParent::trace_id)
+    }
+
     /// Whether numbers, words and metadata were taken out for good.
     pub fn is_erased(&self) -> bool {
         self.owner == NOBODY

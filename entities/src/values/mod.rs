@@ -13,6 +13,7 @@ mod schema;
 mod scope;
 mod secret;
 mod text;
+mod trace;
 mod transfers;
 mod url;
 
@@ -40,5 +41,6 @@ pub use schema::InstantOrDate;
 pub use scope::IdempotencyScope;
 pub use secret::Secret;
 pub use text::{Language, LanguageError, is_blank};
+pub use trace::TraceParent;
 pub use transfers::{TransferPrefixError, TransferPrefixes};
 pub use url::{OutboundUrl, UrlError, UrlPolicy, is_host_name};

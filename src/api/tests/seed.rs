@@ -162,6 +162,7 @@ impl Seed {
     pub fn call(&self, id: CallId, status: CallStatus, started_at: Millis) -> call::Model {
         let over = status.is_final();
         call::Model {
+            traceparent: None,
             id,
             bridge_call_id: id.to_string(),
             phone_number_id: self.number,

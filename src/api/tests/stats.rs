@@ -38,6 +38,7 @@ fn figures(
 /// A call to our number, whatever becomes of it.
 async fn ring(world: &World, name: &str) -> messages::Reply {
     let incoming = Incoming {
+        trace: None,
         bridge_call_id: name.into(),
         did: world.ours.did.clone(),
         caller_number: "+6281298765432".parse().expect("a caller"),

@@ -258,6 +258,7 @@ impl World {
             .await
             .expect("is booked");
         let incoming = Incoming {
+            trace: None,
             bridge_call_id: "live".into(),
             did: self.ours.did.clone(),
             caller_number: "+6281298765432".parse().expect("a caller"),

@@ -1,7 +1,7 @@
 //! The fields of a message, one by one.
 
 use dikala_actors::calls::{CallError, Input};
-use dikala_entities::{CallId, HangupReason, Millis};
+use dikala_entities::{CallId, HangupReason, Millis, TraceParent};
 use serde_json::{Map, Value};
 
 use super::{refusal::Refusal, request::Content};
@@ -61,6 +61,12 @@ impl<'a> MessageFields<'a> {
         text.map(Millis::parse_rfc3339)
             .transpose()
             .map_err(|error| Refusal::invalid(format!("{name} is {error}.")))
+    }
+
+    /// One that is not valid is as if it were not there: a call is worth more than its trace.
+    pub(super) fn trace(&self) -> Option<TraceParent> {
+        let text = self.optional("traceparent")?.as_str()?;
+        TraceParent::parse(text)
     }
 
     pub(super) fn call(&self) -> Result<CallId, Refusal> {

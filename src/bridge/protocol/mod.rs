@@ -9,7 +9,7 @@ mod request;
 mod tests;
 
 pub use self::{
-    parse::{TYPES, parse, parse_text},
+    parse::{parse, parse_text},
     refusal::Refusal,
     reply::{Success, command, reply},
     request::{Content, FunctionCall, Lane, Request},

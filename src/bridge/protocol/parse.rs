@@ -29,8 +29,7 @@ const FUNCTION_NAME_CHARS_MAX: usize = 64;
 /// A thousand million rupiah: nobody talks for that much, but a typing error can.
 const AI_COST_IDR_MAX: i64 = 1_000_000_000;
 
-/// Every type of message.
-pub const TYPES: &[&str] = &[
+pub(super) const TYPES: &[&str] = &[
     "call.incoming",
     "call.answered",
     "call.function",
@@ -100,6 +99,7 @@ fn parse_body(fields: &MessageFields<'_>, id: &str) -> Result<Content, Refusal> 
                 .ok_or_else(|| missing("parameters"))?
                 .clone(),
             at,
+            trace: fields.trace(),
         })),
         "call.transcript" => fields.for_call(Input::Transcript {
             at,
@@ -157,6 +157,7 @@ fn incoming(fields: &MessageFields<'_>, at: Option<Millis>) -> Result<Incoming, 
             .map_err(|error| Refusal::invalid(format!("callerNumber {error}.")))?,
         metadata,
         at,
+        trace: fields.trace(),
     })
 }
 

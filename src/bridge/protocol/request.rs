@@ -1,7 +1,7 @@
 //! What a bridge asks for.
 
 use dikala_actors::calls::{Incoming, Input};
-use dikala_entities::{CallId, Millis};
+use dikala_entities::{CallId, Millis, TraceParent};
 use serde_json::{Map, Value};
 
 /// A message that was understood.
@@ -13,6 +13,17 @@ pub struct Request {
 }
 
 impl Request {
+    /// The same as part of a trace, where it names none itself.
+    pub fn within(mut self, trace: Option<&TraceParent>) -> Self {
+        let own = match &mut self.body {
+            Content::Incoming(incoming) => &mut incoming.trace,
+            Content::FunctionCall(function) => &mut function.trace,
+            Content::Call { .. } | Content::Heartbeat { .. } => return self,
+        };
+        *own = own.take().or_else(|| trace.cloned());
+        self
+    }
+
     /// The messages in whose order it is carried out, if in any.
     pub fn lane(&self) -> Option<Lane> {
         match &self.body {
@@ -64,6 +75,7 @@ pub struct FunctionCall {
     pub name: String,
     pub parameters: Map<String, Value>,
     pub at: Option<Millis>,
+    pub trace: Option<TraceParent>,
 }
 
 /// The messages that are carried out, and answered, one after the other.

@@ -111,6 +111,7 @@ impl Forwarder {
             number: 1,
             body: event.body.as_bytes(),
             is_test: event.is_test,
+            trace: None,
         };
         let head = Head {
             method: Method::POST,

@@ -15,7 +15,7 @@ use actix_web::{
     web,
 };
 use dikala_actors::runtime::clock::{Clock, SystemClock};
-use dikala_entities::{RequestId, TenantId};
+use dikala_entities::{RequestId, TenantId, TraceParent};
 use tracing::Instrument;
 
 use crate::{
@@ -31,6 +31,7 @@ use crate::{
 };
 
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+const TRACEPARENT: &str = "traceparent";
 const REQUEST_ID_LENGTH_MAX: usize = 64;
 
 /// Gives the request its id (the client's, where it is usable), puts it on the answer and on every log line in between, and
@@ -42,7 +43,9 @@ pub async fn request_scope(
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let began = Instant::now();
     let id = sent_id(req.headers()).unwrap_or_else(|| new_id(&req));
-    let span = tracing::info_span!("request", request_id = %id);
+    let trace = sent_trace(req.headers());
+    let trace_id = trace.as_ref().map(|trace| trace.trace_id().to_owned());
+    let span = tracing::info_span!("request", request_id = %id, trace_id);
     let header = HeaderValue::from_str(&id).expect("ids are made of header characters");
     let (method, route) = (req.method().clone(), req.match_pattern());
     let connection = Connected::new(&req);
@@ -66,6 +69,7 @@ pub async fn request_scope(
             %method,
             // Beside the one of the span, for those who look for the fields of the line itself.
             request_id = current_request_id(),
+            trace_id,
             route = route.as_deref().unwrap_or(NO_ROUTE),
             status = status.as_u16(),
             ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
@@ -74,7 +78,7 @@ pub async fn request_scope(
         );
         answer
     };
-    match with_id(id, work.instrument(span)).await {
+    match with_id(id, trace, work.instrument(span)).await {
         Ok(response) => {
             let mut response = connection.finish(response);
             finish_head(response.headers_mut(), header);
@@ -197,6 +201,13 @@ fn sent_id(headers: &HeaderMap) -> Option<String> {
             .bytes()
             .all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b));
     usable.then(|| text.to_owned())
+}
+
+/// One that is not valid, or there twice, is as if it were not there.
+fn sent_trace(headers: &HeaderMap) -> Option<TraceParent> {
+    let mut sent = headers.get_all(TRACEPARENT);
+    let first = sent.next()?.to_str().ok()?;
+    TraceParent::parse(first).filter(|_| sent.next().is_none())
 }
 
 fn new_id(req: &ServiceRequest) -> String {

@@ -19,7 +19,6 @@ use dikala_actors::{
 
 use self::exposition::{Format, Kind, Metric, Unit, encode};
 use crate::{
-    bridge::AckMeter,
     http::{meter::HttpMeter, middleware::only_reads},
     mails::MailStats,
     node::Node,
@@ -36,7 +35,6 @@ pub struct MetricsParts {
     pub node: Node,
     pub loops: EventLoops,
     pub http: HttpMeter,
-    pub acknowledged: AckMeter,
     /// None where no mails are sent.
     pub mails: Option<Arc<MailStats>>,
 }
@@ -183,7 +181,7 @@ fn bridges(parts: &MetricsParts) -> [Metric; 2] {
         &["type"],
         "From reading a bridge's message until its answer is written",
     );
-    for (kind, times) in parts.acknowledged.reading() {
+    for (kind, times) in parts.node.bridges.acknowledgements() {
         acknowledged.distribution(&[kind], times);
     }
     let mut sessions = Metric::new(

@@ -19,6 +19,6 @@ pub(in crate::calls) async fn answer(
     call.write(row, events, None).await?;
     call.state = next;
     call.place.stands(Some(CallStatus::Answered));
-    tracing::info!(call = %call.row.id, tenant = %call.row.tenant_id, "call answered");
+    tracing::info!(call = %call.row.id, tenant = %call.row.tenant_id, trace_id = call.row.trace_id(), "call answered");
     Ok(())
 }

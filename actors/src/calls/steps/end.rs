@@ -70,7 +70,7 @@ pub(in crate::calls) async fn end(
     call.parts.meter.ended(ending.status, ending.reason);
     tracing::info!(
         call = %call.row.id, tenant = %call.row.tenant_id, status = %ending.status, reason = %ending.reason,
-        talk_seconds = ending.talk_seconds, minutes = settled.minutes, "call over"
+        talk_seconds = ending.talk_seconds, minutes = settled.minutes, trace_id = call.row.trace_id(), "call over"
     );
     Ok(())
 }

@@ -116,6 +116,7 @@ impl World {
 
     async fn open(&self, bridge_call: &str, at: Option<Millis>) -> CallId {
         let incoming = Incoming {
+            trace: None,
             bridge_call_id: bridge_call.to_owned(),
             did: DID.parse().expect("a number"),
             caller_number: "+6281234567890".parse().expect("a caller"),
@@ -193,6 +194,7 @@ async fn seed(store: &Store, vault: &Vault, now: Millis) {
 
 fn incoming(bridge_call: &str) -> Incoming {
     Incoming {
+        trace: None,
         bridge_call_id: bridge_call.to_owned(),
         did: DID.parse().expect("a number"),
         caller_number: "+6281234567890".parse().expect("a caller"),
@@ -638,6 +640,7 @@ async fn a_function_whose_stored_endpoint_is_refused_by_now_has_an_outcome() {
     world.tell(call, answered()).await.expect("is answered");
     for _ in 0..2 {
         let message = InvokeFunction {
+            trace: None,
             bridge: world.bridge,
             invocation_id: "i".into(),
             name: "find_order".into(),

@@ -110,6 +110,8 @@ impl Endpoint {
 
     fn head(&self, dispatch: &Dispatch, at: Millis) -> Option<Head> {
         self.uri.host()?;
+        let trace = dispatch.trace.as_ref();
+        let trace = trace.map(|trace| trace.child(rand::random()));
         let envelope = Envelope {
             event: dispatch.event,
             kind: dispatch.kind.as_str(),
@@ -117,6 +119,7 @@ impl Endpoint {
             number: dispatch.attempts.saturating_add(1),
             body: dispatch.body.as_bytes(),
             is_test: dispatch.is_test,
+            trace: trace.as_deref(),
         };
         let headers = headers(envelope, &self.keys, at).ok()?;
         Some(Head {

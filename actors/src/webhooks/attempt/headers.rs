@@ -19,6 +19,8 @@ pub struct Envelope<'a> {
     pub body: &'a [u8],
     /// A sample.
     pub is_test: bool,
+    /// The attempt's own `traceparent`.
+    pub trace: Option<&'a str>,
 }
 
 /// The headers of an attempt made at `at`: both signatures, and what they are about.
@@ -49,6 +51,12 @@ pub fn headers(
     set("webhook-signature", HeaderValue::try_from(standard)?);
     if envelope.is_test {
         set("x-service-test", HeaderValue::from_static("true"));
+    }
+    if let Some(trace) = envelope.trace {
+        headers.insert(
+            HeaderName::from_static("traceparent"),
+            HeaderValue::try_from(trace)?,
+        );
     }
     Ok(headers)
 }

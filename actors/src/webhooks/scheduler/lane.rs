@@ -353,6 +353,7 @@ mod tests {
                 body: "{}".into(),
                 attempts: 0,
                 is_test: false,
+                trace: None,
             },
             lease_until: NOW.plus_ms(60_000),
             created: NOW,

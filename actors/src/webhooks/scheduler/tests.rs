@@ -28,6 +28,7 @@ fn dispatch(webhook: WebhookId, tenant: TenantId) -> Dispatch {
         body: "{}".into(),
         attempts: 0,
         is_test: false,
+        trace: None,
     }
 }
 

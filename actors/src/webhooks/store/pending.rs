@@ -1,15 +1,16 @@
 //! What is due and who takes it, in SQL. The same text runs on SQLite and PostgreSQL.
 
-use std::sync::Arc;
+use std::{collections::HashMap, sync::Arc};
 
 use dikala_entities::{
-    CallId, DeliveryId, EventId, EventKind, Millis, Store, TenantId, WebhookId, event,
+    CallId, DeliveryId, EventId, EventKind, Millis, Store, TenantId, TraceParent, WebhookId, call,
+    event,
     rows::{ColumnType, json_rows, json_statement},
     webhook,
 };
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, QueryFilter, QueryResult,
-    Statement, Value,
+    QuerySelect, Statement, Value,
 };
 use serde::Serialize;
 
@@ -208,22 +209,45 @@ async fn with_bodies(
         .filter(event::Column::Id.is_in(taken.iter().map(|taken| taken.event)))
         .all(store.reader())
         .await?;
-    let bodies: std::collections::HashMap<EventId, Arc<str>> = events
+    let bodies: HashMap<EventId, Arc<str>> = events
         .into_iter()
         .map(|event| (event.id, event.body.into()))
         .collect();
+    let calls: Vec<CallId> = taken.iter().filter_map(|taken| taken.call).collect();
+    let traces = traces(store, calls).await?;
     let mut items = Vec::with_capacity(taken.len());
     let mut lost = Vec::new();
     for taken in taken {
         match bodies.get(&taken.event) {
-            Some(body) => items.push(item(&taken, Arc::clone(body), lease_until)),
+            Some(body) => {
+                let trace = taken.call.and_then(|call| traces.get(&call)).cloned();
+                items.push(item(&taken, Arc::clone(body), trace, lease_until));
+            }
             None => lost.push(taken.delivery),
         }
     }
     Ok((items, lost))
 }
 
-fn item(taken: &Taken, body: Arc<str>, lease_until: Millis) -> Item {
+/// The traces of the calls that are part of one.
+async fn traces(store: &Store, calls: Vec<CallId>) -> Result<HashMap<CallId, TraceParent>, DbErr> {
+    if calls.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let traced: Vec<(CallId, Option<TraceParent>)> = call::Entity::find()
+        .select_only()
+        .columns([call::Column::Id, call::Column::Traceparent])
+        .filter(call::Column::Id.is_in(calls))
+        .into_tuple()
+        .all(store.reader())
+        .await?;
+    let traced = traced.into_iter();
+    Ok(traced
+        .filter_map(|(call, trace)| Some((call, trace?)))
+        .collect())
+}
+
+fn item(taken: &Taken, body: Arc<str>, trace: Option<TraceParent>, lease_until: Millis) -> Item {
     Item {
         dispatch: Dispatch {
             delivery: taken.delivery,
@@ -235,6 +259,7 @@ fn item(taken: &Taken, body: Arc<str>, lease_until: Millis) -> Item {
             body,
             attempts: taken.attempts,
             is_test: taken.is_test,
+            trace,
         },
         lease_until,
         created: taken.created,

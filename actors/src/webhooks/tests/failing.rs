@@ -305,7 +305,7 @@ async fn tests_of_one_tenant_leave_room_for_anothers() {
     let tests: Vec<_> = (0..20)
         .map(|_| {
             let (handle, bad) = (handle.clone(), bad.clone());
-            actix_rt::spawn(async move { handle.test(bad).await })
+            actix_rt::spawn(async move { handle.test(bad, None).await })
         })
         .collect();
     hanging.wait_for_total(4).await;
@@ -318,7 +318,7 @@ async fn tests_of_one_tenant_leave_room_for_anothers() {
         );
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let sent = handle.test(good).await.expect("there is room");
+    let sent = handle.test(good, None).await.expect("there is room");
     world.succeeded(sent).await;
     assert_eq!(hanging.all().len(), 4);
 }

@@ -126,7 +126,8 @@ async fn a_drain_waits_for_what_is_under_way_and_gives_the_rest_back() {
             .test(
                 world
                     .webhook(world.tenant, receiver.outbound_url("/"))
-                    .await
+                    .await,
+                None,
             )
             .await,
         Err(crate::webhooks::TestError::Busy)

@@ -451,7 +451,7 @@ async fn a_test_is_a_signed_sample_with_one_attempt() {
         .webhook(world.tenant, receiver.outbound_url("/"))
         .await;
     let handle = world.start(quick());
-    let id = handle.test(hook.clone()).await.expect("made");
+    let id = handle.test(hook.clone(), None).await.expect("made");
     let row = world.delivery(id).await;
     assert!(row.is_test);
     assert_eq!((row.status, row.attempts), (DeliveryStatus::Failed, 1));

@@ -1,0 +1,90 @@
+//! The trace that a request or a call is part of, as W3C's Trace Context hands it on.
+
+use sea_orm::DeriveValueType;
+
+/// A `traceparent` that came in, in the form of version 00. Who does not send one begins no trace with us.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, DeriveValueType)]
+pub struct TraceParent(String);
+
+/// Of its text, what names the trace.
+const TRACE_ID: std::ops::Range<usize> = 3..35;
+/// The one flag that is known: somebody records the trace.
+const SAMPLED: u8 = 1;
+
+impl TraceParent {
+    /// Reads one, of version 00 or a later one. None where it is not valid: it is then as if there were none.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split('-');
+        let mut hex = |digits: usize| {
+            let is_hex = |b: u8| b.is_ascii_digit() || (b'a'..=b'f').contains(&b);
+            parts
+                .next()
+                .filter(|part| part.len() == digits && part.bytes().all(is_hex))
+        };
+        let (version, trace, parent, flags) = (hex(2)?, hex(32)?, hex(16)?, hex(2)?);
+        let is_nothing = |id: &str| id.bytes().all(|b| b == b'0');
+        let more = parts.next().is_some();
+        if version == "ff" || (version == "00" && more) || is_nothing(trace) || is_nothing(parent) {
+            return None;
+        }
+        let flags = u8::from_str_radix(flags, 16).ok()? & SAMPLED;
+        Some(Self(format!("00-{trace}-{parent}-{flags:02x}")))
+    }
+
+    /// What all that belongs to the trace has in common.
+    pub fn trace_id(&self) -> &str {
+        &self.0[TRACE_ID]
+    }
+
+    /// What a request says that is made because of it, under a number of its own.
+    pub fn child(&self, span: u64) -> String {
+        let flags = &self.0[self.0.len() - 2..];
+        format!("00-{}-{:016x}-{flags}", self.trace_id(), span.max(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
+    #[test]
+    fn a_trace_is_handed_on_with_another_span() {
+        for (flags, kept) in [("00", "00"), ("01", "01"), ("03", "01")] {
+            let came = format!("00-{TRACE}-00f067aa0ba902b7-{flags}");
+            let trace = TraceParent::parse(&came).expect("valid");
+            assert_eq!(trace.trace_id(), TRACE);
+            assert_eq!(
+                trace.child(255),
+                format!("00-{TRACE}-00000000000000ff-{kept}")
+            );
+            assert_eq!(
+                trace.child(0),
+                format!("00-{TRACE}-0000000000000001-{kept}")
+            );
+        }
+        let later = format!("cc-{TRACE}-00f067aa0ba902b7-01-what-the-future-brings");
+        let later = TraceParent::parse(&later).expect("as far as it is known");
+        assert_eq!(later.0, format!("00-{TRACE}-00f067aa0ba902b7-01"));
+    }
+
+    #[test]
+    fn what_is_not_valid_is_not_there() {
+        for text in [
+            String::new(),
+            "00".to_owned(),
+            format!("00-{TRACE}-00f067aa0ba902b7"),
+            format!("00-{TRACE}-00f067aa0ba902b7-01-more"),
+            format!("ff-{TRACE}-00f067aa0ba902b7-01"),
+            format!("00-{}-00f067aa0ba902b7-01", TRACE.to_uppercase()),
+            format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32)),
+            format!("00-{TRACE}-0000000000000000-01"),
+            format!("00-{TRACE}-00f067aa0ba902b7-0"),
+            format!("00-{TRACE}-00f067aa0ba902bé-01"),
+            format!(" 00-{TRACE}-00f067aa0ba902b7-01"),
+        ] {
+            assert_eq!(TraceParent::parse(&text), None, "{text}");
+        }
+    }
+}
