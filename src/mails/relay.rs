@@ -42,7 +42,7 @@ enum Tls {
     /// From the first byte on.
     AtOnce,
     /// Before anything is said.
-    StartTls,
+    Upgraded,
     /// If the server can.
     IfOffered,
     /// On the loopback interface.
@@ -110,7 +110,7 @@ impl Relay {
         let tls = match credentials {
             _ if is_implicit => Tls::AtOnce,
             _ if is_loopback(&host) => Tls::Never,
-            Some(_) => Tls::StartTls,
+            Some(_) => Tls::Upgraded,
             None => Tls::IfOffered,
         };
         let mut parameters =
@@ -190,7 +190,7 @@ impl Relay {
         .await?;
         let upgrade = match self.tls {
             Tls::AtOnce | Tls::Never => false,
-            Tls::StartTls => true,
+            Tls::Upgraded => true,
             Tls::IfOffered => connection.can_starttls(),
         };
         if upgrade {
@@ -282,8 +282,8 @@ mod tests {
         for (url, tls, port) in [
             ("smtps://mail.example", Tls::AtOnce, 465),
             ("smtps://localhost:4650", Tls::AtOnce, 4650),
-            ("smtp://me:word@mail.example", Tls::StartTls, 587),
-            ("smtp://me:word@10.0.0.7:25", Tls::StartTls, 25),
+            ("smtp://me:word@mail.example", Tls::Upgraded, 587),
+            ("smtp://me:word@10.0.0.7:25", Tls::Upgraded, 25),
             ("smtp://mail.example", Tls::IfOffered, 587),
             ("smtp://me:word@localhost", Tls::Never, 587),
             ("smtp://me:word@127.0.0.2:25", Tls::Never, 25),
@@ -320,7 +320,7 @@ mod tests {
     async fn a_connection_is_encrypted_before_anything_is_said() {
         let postbox = Postbox::start_on(0, Encryption::Offered);
         assert!(matches!(
-            send(&postbox, Tls::StartTls, true).await,
+            send(&postbox, Tls::Upgraded, true).await,
             Outcome::Sent
         ));
         assert!(matches!(
@@ -335,12 +335,12 @@ mod tests {
             assert_eq!(letter.text, "Hallo Sari,\n\nschöne Grüße");
             assert_eq!(letter.header("date"), "Fri, 15 Jan 2027 08:00:00 +0000");
         }
-        for (tls, trusts) in [(Tls::StartTls, false), (Tls::AtOnce, true)] {
+        for (tls, trusts) in [(Tls::Upgraded, false), (Tls::AtOnce, true)] {
             let outcome = send(&postbox, tls, trusts).await;
             assert!(matches!(outcome, Outcome::Later(_, Reached::No)));
         }
         let plain = Postbox::start();
-        let outcome = send(&plain, Tls::StartTls, true).await;
+        let outcome = send(&plain, Tls::Upgraded, true).await;
         assert!(matches!(outcome, Outcome::Later(_, Reached::No)));
         assert!(matches!(
             send(&plain, Tls::IfOffered, true).await,
