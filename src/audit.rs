@@ -9,7 +9,7 @@ use dikala_entities::{
 };
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter,
-    QueryOrder, QuerySelect,
+    QueryOrder, QuerySelect, Select,
 };
 
 /// The longest detail, in characters.
@@ -119,7 +119,8 @@ pub const fn switched(now: bool, before: bool) -> (&'static str, bool) {
 /// Which entries are asked for.
 #[derive(Clone, Debug)]
 pub struct Entries {
-    tenant: TenantId,
+    /// None: whosever they are.
+    tenant: Option<TenantId>,
     pub actor: Option<Actor>,
     pub action: Option<AuditAction>,
     /// Inclusive.
@@ -131,7 +132,15 @@ pub struct Entries {
 /// All entries of a tenant.
 pub const fn of(tenant: TenantId) -> Entries {
     Entries {
-        tenant,
+        tenant: Some(tenant),
+        ..all()
+    }
+}
+
+/// All entries.
+pub const fn all() -> Entries {
+    Entries {
+        tenant: None,
         actor: None,
         action: None,
         from: None,
@@ -148,25 +157,29 @@ impl Entries {
         before: Option<AuditId>,
         limit: u64,
     ) -> Result<Vec<Model>, DbErr> {
-        let mut select = Entity::find().filter(self.condition());
+        let mut select = self.select();
         if let Some(before) = before {
-            let ours = Entity::find_by_id(before).filter(Column::TenantId.eq(self.tenant));
+            let of = self.tenant.map(|tenant| Column::TenantId.eq(tenant));
+            let ours = Entity::find_by_id(before).filter(Condition::all().add_option(of));
             let Some(last) = ours.one(db).await? else {
                 return Ok(Vec::new());
             };
             select = select.filter(older(&last));
         }
-        select
+        select.limit(limit).all(db).await
+    }
+
+    /// All that are asked for, newest first.
+    pub fn select(&self) -> Select<Entity> {
+        Entity::find()
+            .filter(self.condition())
             .order_by_desc(Column::At)
             .order_by_desc(Column::Id)
-            .limit(limit)
-            .all(db)
-            .await
     }
 
     fn condition(&self) -> Condition {
         Condition::all()
-            .add(Column::TenantId.eq(self.tenant))
+            .add_option(self.tenant.map(|tenant| Column::TenantId.eq(tenant)))
             .add_option(self.actor.map(|actor| Column::Actor.eq(actor)))
             .add_option(self.action.map(|action| Column::Action.eq(action)))
             .add_option(self.from.map(|from| Column::At.gte(from)))

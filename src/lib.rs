@@ -1,22 +1,26 @@
 //! The service: the tenant's REST API and what carries it, the bridges' transports, the operators' listener and commands.
 
+// `cli` is the only door, so that the compiler finds what nobody uses. Inside, `pub` is what a module hands on to those who see it.
+
 // Tests tell long stories.
 #![cfg_attr(not(test), warn(clippy::too_many_lines))]
 
-pub mod admin;
-pub mod api;
-pub mod app;
-pub mod audit;
-pub mod bridge;
+mod admin;
+mod api;
+mod app;
+mod audit;
+mod bridge;
 pub mod cli;
-pub mod config;
-pub mod dashboard;
-pub mod front;
-pub mod http;
-pub mod maintenance;
-pub mod node;
-pub mod openapi;
-pub mod operator;
-pub mod routes;
-pub mod simulator;
-pub mod telemetry;
+mod config;
+mod dashboard;
+mod front;
+mod http;
+mod mails;
+mod maintenance;
+mod node;
+mod openapi;
+mod operator;
+mod operator_api;
+mod routes;
+mod simulator;
+mod telemetry;

@@ -5,14 +5,12 @@ use std::sync::OnceLock;
 
 use actix_web::{
     HttpResponse,
-    http::{
-        Method,
-        header::{CONTENT_SECURITY_POLICY, LOCATION},
-    },
+    http::header::{CONTENT_SECURITY_POLICY, LOCATION},
     middleware::{DefaultHeaders, from_fn},
     web::{self, ServiceConfig},
 };
 use dikala_entities::AuditAction;
+use serde_json::{Value, json};
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use crate::{
@@ -21,12 +19,12 @@ use crate::{
         phone_numbers, versions, webhook_stats, webhooks,
     },
     http::{
-        error::{ApiError, Code, Missing},
+        error::Code,
         idempotency::once,
-        middleware::{admit, catch_panic, only_reads, receive_body},
-        route::{AtPath, BASE, Lookup},
+        middleware::{admit, only_reads, receive_body},
+        route::{BASE, Lookup},
     },
-    openapi::{self, Handler, Route},
+    openapi::{self, Api, Route, delete, get, nothing, patch, post},
 };
 
 const PAGED: &[&str] = &["limit", "offset"];
@@ -98,94 +96,58 @@ pub const ROUTES: &[Route] = &[
     post("/events/sample", "events.sample", |r| r.to(events::make_sample), "Make a sample of an event, for those who follow the stream; no webhook gets it.").takes::<events::Sample>().accepted::<events::Event>(),
 ];
 
-const fn get(
-    path: &'static str,
-    id: &'static str,
-    handler: Handler,
-    summary: &'static str,
-) -> Route {
-    Route::new(&Method::GET, path, id, handler, summary)
-}
+/// The tenant's API.
+pub const API: Api = Api {
+    base: BASE,
+    routes: ROUTES,
+    title: "Dikala voice-agent API",
+    about: "Manage AI voice agents, read calls and credit, receive events, define functions. Every answer that is \
+        not a 2xx has the body `Error`; decide by its `code`. Requests are limited per minute: see the headers \
+        `X-RateLimit-*`. Every POST takes an `Idempotency-Key`.",
+    security: ("apiKey", security),
+    always: &[
+        Code::MissingApiKey,
+        Code::InvalidApiKey,
+        Code::RevokedApiKey,
+        Code::TenantSuspended,
+        Code::RateLimited,
+        Code::InternalError,
+        Code::Unavailable,
+        Code::ValidationFailed,
+    ],
+    on_writes: &[],
+    limited: true,
+    webhooks: Some(openapi::webhooks),
+};
 
-const fn post(
-    path: &'static str,
-    id: &'static str,
-    handler: Handler,
-    summary: &'static str,
-) -> Route {
-    Route::new(&Method::POST, path, id, handler, summary)
-}
-
-const fn patch(
-    path: &'static str,
-    id: &'static str,
-    handler: Handler,
-    summary: &'static str,
-) -> Route {
-    Route::new(&Method::PATCH, path, id, handler, summary)
-}
-
-const fn delete(
-    path: &'static str,
-    id: &'static str,
-    handler: Handler,
-    summary: &'static str,
-) -> Route {
-    Route::new(&Method::DELETE, path, id, handler, summary)
+fn security() -> Value {
+    json!({
+        "type": "apiKey", "in": "header", "name": "x-api-key",
+        "description": "A key of the tenant: `dkl_` and 36 letters and digits.",
+    })
 }
 
 /// The description as text: the same for the same build.
 pub fn description() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
-        serde_json::to_string_pretty(&openapi::document(ROUTES)).expect("JSON has string keys")
+        serde_json::to_string_pretty(&openapi::document(&API)).expect("JSON has string keys")
     })
-}
-
-/// Looks up the pattern that the router matched.
-fn find(pattern: Option<&str>, method: &Method) -> AtPath {
-    let path = pattern.and_then(|pattern| pattern.strip_prefix(BASE));
-    let here: Vec<&Route> = ROUTES
-        .iter()
-        .filter(|route| Some(route.path) == path)
-        .collect();
-    match here.iter().find(|route| route.method == method) {
-        Some(route) => AtPath::Route {
-            reads_query: !route.query.is_empty(),
-        },
-        None if here.is_empty() => AtPath::Nothing,
-        None => {
-            let methods: Vec<&str> = here.iter().map(|route| route.method.as_str()).collect();
-            AtPath::OtherMethods(methods.join(", "))
-        }
-    }
 }
 
 /// Mounts the API, its description at `/openapi.json` and `/docs`, and the answer for every other path.
 ///
 /// The application has to hold `Data<Services>` and its `Data<HttpContext>`, and to be wrapped in [`request_scope`](crate::http::middleware::request_scope).
 pub fn configure_api(cfg: &mut ServiceConfig) {
-    cfg.app_data(Lookup(find));
-    let mut scope = web::scope(BASE);
-    let mut paths: Vec<&str> = ROUTES.iter().map(|route| route.path).collect();
-    paths.sort_unstable();
-    paths.dedup();
-    for path in paths {
-        let mut resource = web::resource(path).wrap(from_fn(catch_panic));
-        for route in ROUTES.iter().filter(|route| route.path == path) {
-            resource = resource.route((route.handler)(web::method(route.method.clone())));
-        }
-        scope = scope.service(resource);
-    }
+    cfg.app_data(Lookup(|pattern, method| API.at(pattern, method)));
     cfg.service(
-        scope
-            .default_service(web::to(not_found))
+        API.scope()
             .wrap(from_fn(once))
             .wrap(from_fn(receive_body))
             .wrap(from_fn(admit)),
     );
     configure_docs(cfg);
-    cfg.default_service(web::to(not_found));
+    cfg.default_service(web::to(nothing));
 }
 
 /// The pages of the description bring their own scripts, and have styles and pictures inside.
@@ -216,8 +178,4 @@ fn configure_docs(cfg: &mut ServiceConfig) {
                 .wrap(reads())
                 .service(pages),
         );
-}
-
-async fn not_found() -> Result<HttpResponse, ApiError> {
-    Err(ApiError::NotFound(Missing::Route))
 }

@@ -14,13 +14,16 @@ use actix_rt::{Arbiter, System};
 use awc::http::{Method, header::HeaderMap};
 use bytes::Bytes;
 use dikala_actors::{
-    events::outbox::{self, Deliver, Dispatch, NewEvent},
+    events::{
+        outbox::{self, Deliver, Dispatch, NewEvent},
+        payload::SampleCall,
+    },
     outbound::{Guard, Head, Outbound, exchange},
     runtime::clock::{Clock, SystemClock},
     webhooks::{self, WebhookParts, WebhooksConfig, WebhooksHandle},
 };
 use dikala_entities::{
-    CallId, EventKind, OutboundUrl, Secret, Store, TenantId, UrlPolicy, Vault, WebhookId,
+    EventKind, OutboundUrl, Secret, Store, TenantId, UrlPolicy, Vault, WebhookId,
     webhook::{self, NewWebhook},
 };
 use sea_orm::{ConnectionTrait, EntityTrait, IntoActiveModel};
@@ -250,14 +253,9 @@ impl World {
 
 fn event(tenant: TenantId) -> NewEvent {
     let now = SystemClock.now();
-    let call = CallId::new(now);
-    let data = serde_json::json!({
-        "callId": call, "phoneNumberId": "pn_01k9zv3m8rj2q4w6y8a0c2e4g6", "callerNumber": "+6281234567890",
-        "calleeNumber": "+622150001234", "durationSeconds": 127, "talkTimeSeconds": 119,
-        "hangupReason": "normal", "hangupInitiator": "caller", "aiCostIdr": 2400,
-        "transcriptSummary": "The caller asked for the opening hours on Saturday. The agent gave them: 9 to 17.",
-    });
-    NewEvent::new(EventKind::CallEnded, tenant, Some(call), now, now, &data)
+    let call = SampleCall::new(now);
+    let data = call.payload(EventKind::CallEnded);
+    NewEvent::new(tenant, Some(call.id), now, now, &data)
 }
 
 /// The same bodies to the same receiver by the same HTTP client, without a store, a signature or a queue.

@@ -12,7 +12,7 @@ use std::{
 
 use dikala_entities::{
     AuditId, BridgeId, CallId, CallStatus, EventId, HangupInitiator, HangupReason, TenantId, audit,
-    batch::BatchWrite, call, event, invocation, rows::Kind, transcript,
+    batch::BatchWrite, call, event, invocation, rows::ColumnType, transcript,
 };
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter, QuerySelect,
@@ -89,20 +89,20 @@ pub struct CallUpdate {
     pub last_sign_at: i64,
 }
 
-const UPDATED: [(&str, Kind); 13] = [
-    ("status", Kind::Text),
-    ("answered_at", Kind::BigInt),
-    ("ended_at", Kind::BigInt),
-    ("duration_seconds", Kind::BigInt),
-    ("talk_time_seconds", Kind::BigInt),
-    ("hangup_reason", Kind::Text),
-    ("hangup_initiator", Kind::Text),
-    ("transcript_summary", Kind::Text),
-    ("ai_cost_idr", Kind::BigInt),
-    ("pending", Kind::Text),
-    ("answer_message_id", Kind::Text),
-    ("failure_detail", Kind::Text),
-    ("last_sign_at", Kind::BigInt),
+const UPDATED: [(&str, ColumnType); 13] = [
+    ("status", ColumnType::Text),
+    ("answered_at", ColumnType::BigInt),
+    ("ended_at", ColumnType::BigInt),
+    ("duration_seconds", ColumnType::BigInt),
+    ("talk_time_seconds", ColumnType::BigInt),
+    ("hangup_reason", ColumnType::Text),
+    ("hangup_initiator", ColumnType::Text),
+    ("transcript_summary", ColumnType::Text),
+    ("ai_cost_idr", ColumnType::BigInt),
+    ("pending", ColumnType::Text),
+    ("answer_message_id", ColumnType::Text),
+    ("failure_detail", ColumnType::Text),
+    ("last_sign_at", ColumnType::BigInt),
 ];
 
 impl CallUpdate {
@@ -171,10 +171,10 @@ fn update_calls(mut updates: Vec<&CallUpdate>) -> BatchWrite {
     updates.sort_by_key(|update| update.id);
     let rows = updates.into_iter().map(CallUpdate::values).collect();
     let mut columns = vec![
-        ("id", Kind::Text),
-        ("owner", Kind::Text),
-        ("epoch", Kind::BigInt),
-        ("was", Kind::Text),
+        ("id", ColumnType::Text),
+        ("owner", ColumnType::Text),
+        ("epoch", ColumnType::BigInt),
+        ("was", ColumnType::Text),
     ];
     columns.extend(UPDATED);
     let assignments = UPDATED.map(|(name, _)| format!("{name} = rows.{name}"));
@@ -203,9 +203,9 @@ fn keep_calls(entries: &[&Entry]) -> BatchWrite {
         ]
     });
     let columns = [
-        ("id", Kind::Text),
-        ("owner", Kind::Text),
-        ("epoch", Kind::BigInt),
+        ("id", ColumnType::Text),
+        ("owner", ColumnType::Text),
+        ("epoch", ColumnType::BigInt),
     ];
     let sql = "UPDATE calls SET epoch = rows.epoch FROM {rows} WHERE calls.id = rows.id AND calls.owner = rows.owner \
                AND calls.epoch = rows.epoch";

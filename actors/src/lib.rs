@@ -10,6 +10,7 @@ pub mod events;
 pub mod functions;
 pub mod journal;
 pub mod ledger;
+pub mod mails;
 pub mod nesting;
 pub mod outbound;
 pub mod runtime;

@@ -11,7 +11,7 @@ use sea_orm::{
 };
 use serde_json::{Map, Value as Json};
 
-use crate::rows::{Kind, json_rows_of};
+use crate::rows::{ColumnType, json_rows_of};
 
 /// Where the rows stand in the text of a statement.
 const ROWS: &str = "{rows}";
@@ -27,7 +27,7 @@ const TOGETHER_MAX: usize = 4;
 pub struct BatchWrite {
     /// With `{rows}` where the rows are read: a table source named `rows`.
     sql: String,
-    columns: Vec<(&'static str, Kind)>,
+    columns: Vec<(&'static str, ColumnType)>,
     rows: Vec<Vec<Value>>,
 }
 
@@ -36,7 +36,7 @@ impl BatchWrite {
     /// column is never null.
     pub fn new(
         sql: impl Into<String>,
-        columns: &[(&'static str, Kind)],
+        columns: &[(&'static str, ColumnType)],
         rows: Vec<Vec<Value>>,
     ) -> Self {
         debug_assert!(rows.iter().all(|row| row.len() == columns.len()));
@@ -50,7 +50,7 @@ impl BatchWrite {
     /// `INSERT INTO … SELECT …` of whole rows, with an ending such as `ON CONFLICT DO NOTHING`. Every column must be set, to a
     /// text, a whole number or a boolean.
     pub fn insert<A: ActiveModelTrait>(rows: Vec<A>, ending: &str) -> Result<Self, DbErr> {
-        let mut columns: Vec<(&'static str, Kind)> = Vec::new();
+        let mut columns: Vec<(&'static str, ColumnType)> = Vec::new();
         let mut batch = Vec::with_capacity(rows.len());
         for row in rows {
             let mut values = Vec::with_capacity(columns.len());
@@ -179,11 +179,11 @@ fn block_of(writes: &[&BatchWrite], first: usize) -> Statement {
     Statement::from_sql_and_values(DbBackend::Sqlite, sql.join("; "), values)
 }
 
-fn kind_of(value: &Value) -> Option<Kind> {
+fn kind_of(value: &Value) -> Option<ColumnType> {
     match value {
-        Value::String(_) => Some(Kind::Text),
-        Value::BigInt(_) => Some(Kind::BigInt),
-        Value::Bool(_) => Some(Kind::Boolean),
+        Value::String(_) => Some(ColumnType::Text),
+        Value::BigInt(_) => Some(ColumnType::BigInt),
+        Value::Bool(_) => Some(ColumnType::Boolean),
         _ => None,
     }
 }

@@ -20,4 +20,4 @@ pub mod vault;
 pub use store::{Store, StoreError};
 pub use tables::*;
 pub use values::*;
-pub use vault::{Place, Vault};
+pub use vault::{SecretPlace, Vault};

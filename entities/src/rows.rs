@@ -4,7 +4,7 @@ use sea_orm::{DbBackend, DbErr, Statement, Value};
 
 /// The type of a column in a [`json_rows`] source, as PostgreSQL names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum ColumnType {
     Text,
     BigInt,
     Boolean,
@@ -14,14 +14,14 @@ pub enum Kind {
 /// statement's text, and so its plan, the same for batches of any size.
 ///
 /// The parameter is an array of objects with the named columns; [`json_statement`] binds it.
-pub fn json_rows(backend: DbBackend, columns: &[(&str, Kind)]) -> String {
+pub fn json_rows(backend: DbBackend, columns: &[(&str, ColumnType)]) -> String {
     json_rows_of(backend, columns, 1)
 }
 
 /// The same for the parameter with that number.
 pub(crate) fn json_rows_of(
     backend: DbBackend,
-    columns: &[(&str, Kind)],
+    columns: &[(&str, ColumnType)],
     parameter: usize,
 ) -> String {
     match backend {
@@ -30,9 +30,9 @@ pub(crate) fn json_rows_of(
                 .iter()
                 .map(|(name, kind)| {
                     let kind = match kind {
-                        Kind::Text => "text",
-                        Kind::BigInt => "bigint",
-                        Kind::Boolean => "boolean",
+                        ColumnType::Text => "text",
+                        ColumnType::BigInt => "bigint",
+                        ColumnType::Boolean => "boolean",
                     };
                     format!("\"{name}\" {kind}")
                 })

@@ -36,12 +36,12 @@ use sea_orm::{
 use tokio::sync::Mutex;
 
 use self::{
-    fault::{Fault, Signs},
+    fault::{SendFault, Signs},
     file::{folder_of, lock_beside, prepare_file, private_file, probe_name, unwritable},
     pool::Limits,
     probe::Probe,
-    raw::Target,
-    transaction::Kind as TransactionKind,
+    raw::Driver,
+    transaction::TransactionKind,
 };
 pub use self::{
     fault::{in_words, is_transient, took_too_long},
@@ -289,7 +289,7 @@ impl Store {
             .pragma("wal_autocheckpoint", SQLITE_LOG_PAGES.to_string())
             .row_buffer_size(SQLITE_ROWS_AHEAD);
         let connections = |options: SqliteConnectOptions, most, longest| {
-            let target = Target::Sqlite(Box::new(options), longest);
+            let target = Driver::Sqlite(Box::new(options), longest);
             Connections::new(target, SQLITE_LIMITS, most, false, Arc::clone(&signs))
         };
         // Waits for nobody.
@@ -314,13 +314,13 @@ impl Store {
         let signs = Arc::<Signs>::default();
         let options: PgConnectOptions = url
             .parse()
-            .map_err(|error| Fault::Said(error).connecting())?;
+            .map_err(|error| SendFault::Said(error).connecting())?;
         let options = options
             .log_statements(STATEMENTS_LOGGED)
             .log_slow_statements(STATEMENTS_LOGGED, SLOW)
             .options(POSTGRES_OPTIONS);
         let connections = |options: &PgConnectOptions, most, careful| {
-            let target = Target::Postgres(Box::new(options.clone()));
+            let target = Driver::Postgres(Box::new(options.clone()));
             Connections::new(target, POSTGRES_LIMITS, most, careful, Arc::clone(&signs))
         };
         let longest = API_STATEMENT.as_millis().to_string();

@@ -25,7 +25,7 @@ const FORM: &str = "2.";
 
 /// Where a secret is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum SecretPlace {
     /// `tenants.function_secret`
     FunctionSecret,
     /// `webhooks.secret`
@@ -34,9 +34,13 @@ pub enum Place {
     PreviousWebhookSecret,
     /// `sessions.note`, for minutes: it is not sealed again with the next key.
     SessionNote,
+    /// `mails.link`
+    MailLink,
+    /// `idempotency_keys.body`, for a day: it is not sealed again either.
+    StoredAnswer,
 }
 
-impl Place {
+impl SecretPlace {
     /// Table and column.
     pub const fn table_and_column(self) -> (&'static str, &'static str) {
         match self {
@@ -44,6 +48,8 @@ impl Place {
             Self::WebhookSecret => ("webhooks", "secret"),
             Self::PreviousWebhookSecret => ("webhooks", "previous_secret"),
             Self::SessionNote => ("sessions", "note"),
+            Self::MailLink => ("mails", "link"),
+            Self::StoredAnswer => ("idempotency_keys", "body"),
         }
     }
 
@@ -144,7 +150,7 @@ impl Vault {
     }
 
     /// Seals a secret for its place in the row `id`.
-    pub fn seal(&self, place: Place, id: impl fmt::Display, secret: &Secret) -> String {
+    pub fn seal(&self, place: SecretPlace, id: impl fmt::Display, secret: &Secret) -> String {
         let nonce = Nonce::generate();
         let bound_to = place.bound_to(id);
         let payload = Payload {
@@ -164,7 +170,7 @@ impl Vault {
     /// Opens what [`seal`](Self::seal) made for the same place of the same row.
     pub fn open(
         &self,
-        place: Place,
+        place: SecretPlace,
         id: impl fmt::Display,
         sealed: &str,
     ) -> Result<Secret, VaultError> {
@@ -185,6 +191,11 @@ impl Vault {
         opened.ok_or(VaultError::Sealed)
     }
 
+    /// Whether a text is sealed in the present form. No JSON begins like it.
+    pub fn is_sealed(text: &str) -> bool {
+        text.starts_with(FORM)
+    }
+
     /// Whether it is sealed with the key that writes, in the present form.
     pub fn is_current(&self, sealed: &str) -> bool {
         sealed
@@ -198,7 +209,7 @@ impl Vault {
 mod tests {
     use super::*;
 
-    const PLACE: Place = Place::WebhookSecret;
+    const PLACE: SecretPlace = SecretPlace::WebhookSecret;
 
     fn secret() -> Secret {
         Secret::new("s3cret-s3cret")
@@ -214,7 +225,10 @@ mod tests {
         assert_eq!(opened.expose(), "s3cret-s3cret");
         let wrong = Err(VaultError::Sealed);
         assert_eq!(vault.open(PLACE, "wh_2", &sealed), wrong);
-        for elsewhere in [Place::PreviousWebhookSecret, Place::FunctionSecret] {
+        for elsewhere in [
+            SecretPlace::PreviousWebhookSecret,
+            SecretPlace::FunctionSecret,
+        ] {
             assert_eq!(vault.open(elsewhere, "wh_1", &sealed), wrong);
         }
         assert_eq!(other.open(PLACE, "wh_1", &sealed), wrong);

@@ -12,6 +12,7 @@ use sea_orm_migration::{
         ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, QueryResult,
         SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait,
     },
+    util::get_file_stem,
 };
 
 pub use sea_orm_migration::MigratorTrait;
@@ -29,6 +30,8 @@ mod m20261122_000010_one_commit;
 mod m20261122_000011_audit;
 mod m20261122_000012_statistics;
 mod m20261122_000013_people;
+mod m20261122_000014_mails;
+mod m20261122_000015_operators;
 mod m20261122_000016_traces;
 
 /// Where the steps that were made are recorded.
@@ -45,20 +48,55 @@ impl MigratorTrait for Migrator {
     fn migrations() -> Vec<Box<dyn MigrationTrait>> {
         vec![
             Box::new(m20261121_000001_initial::Migration),
-            Box::new(m20261121_000002_event_positions::Migration),
+            Box::new(m20261121_000002_event_positions::STEP),
             Box::new(m20261121_000003_recoveries::Migration),
             Box::new(m20261121_000004_function_stats::Migration),
             Box::new(m20261121_000005_commit_probe::Migration),
             Box::new(m20261121_000006_growth::Migration),
-            Box::new(m20261121_000007_versions_and_bounds::Migration),
+            Box::new(m20261121_000007_versions_and_bounds::STEP),
             Box::new(m20261121_000008_commit_probe_padding::Migration),
-            Box::new(m20261121_000009_agent_settings::Migration),
+            Box::new(m20261121_000009_agent_settings::STEP),
             Box::new(m20261122_000010_one_commit::Migration),
-            Box::new(m20261122_000011_audit::Migration),
+            Box::new(m20261122_000011_audit::STEP),
             Box::new(m20261122_000012_statistics::Migration),
-            Box::new(m20261122_000013_people::Migration),
-            Box::new(m20261122_000016_traces::Migration),
+            Box::new(m20261122_000013_people::STEP),
+            Box::new(m20261122_000014_mails::STEP),
+            Box::new(m20261122_000015_operators::STEP),
+            Box::new(m20261122_000016_traces::STEP),
         ]
+    }
+}
+
+/// A step that is nothing but statements, the same on both databases.
+struct Statements {
+    /// Whose name the step has.
+    file: &'static str,
+    up: &'static [&'static str],
+    down: &'static [&'static str],
+}
+
+impl MigrationName for Statements {
+    fn name(&self) -> &str {
+        get_file_stem(self.file)
+    }
+}
+
+#[expect(
+    elided_lifetimes_in_paths,
+    reason = "the trait's own signatures leave the lifetime out"
+)]
+#[async_trait::async_trait]
+impl MigrationTrait for Statements {
+    fn use_transaction(&self) -> Option<bool> {
+        Some(true)
+    }
+
+    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+        run(manager, self.up).await
+    }
+
+    async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
+        run(manager, self.down).await
     }
 }
 

@@ -4,52 +4,28 @@
 //! The places come from one row, which a transaction keeps until it ends: numbers are given in the order of the commits, and
 //! never twice, also after the newest events were swept.
 
-#![expect(
-    elided_lifetimes_in_paths,
-    reason = "the trait's own signatures leave the lifetime out"
-)]
+use super::Statements;
 
-use sea_orm_migration::prelude::*;
-
-use super::run;
-
-#[derive(DeriveMigrationName)]
-pub(crate) struct Migration;
-
-/// Each works on both databases as it stands.
-const UP: &[&str] = &[
-    "ALTER TABLE events ADD COLUMN position BIGINT",
-    "ALTER TABLE events ADD COLUMN is_test BOOLEAN NOT NULL DEFAULT FALSE",
-    "UPDATE events SET is_test = TRUE WHERE id IN (SELECT event_id FROM deliveries WHERE is_test)",
-    // What was committed so far has only its id to be ordered by.
-    "UPDATE events SET position = numbered.place FROM \
+pub(crate) const STEP: Statements = Statements {
+    file: file!(),
+    up: &[
+        "ALTER TABLE events ADD COLUMN position BIGINT",
+        "ALTER TABLE events ADD COLUMN is_test BOOLEAN NOT NULL DEFAULT FALSE",
+        "UPDATE events SET is_test = TRUE WHERE id IN (SELECT event_id FROM deliveries WHERE is_test)",
+        // What was committed so far has only its id to be ordered by.
+        "UPDATE events SET position = numbered.place FROM \
      (SELECT id, ROW_NUMBER() OVER (ORDER BY id) AS place FROM events WHERE NOT is_test) AS numbered \
      WHERE events.id = numbered.id",
-    "CREATE TABLE event_positions (one BIGINT PRIMARY KEY CHECK (one = 1), last BIGINT NOT NULL)",
-    "INSERT INTO event_positions (one, last) SELECT 1, COALESCE(MAX(position), 0) FROM events",
-    "DROP INDEX events_tenant",
-    "CREATE UNIQUE INDEX events_position ON events (tenant_id, position)",
-];
-
-const DOWN: &[&str] = &[
-    "DROP INDEX events_position",
-    "CREATE INDEX events_tenant ON events (tenant_id, id)",
-    "DROP TABLE event_positions",
-    "ALTER TABLE events DROP COLUMN is_test",
-    "ALTER TABLE events DROP COLUMN position",
-];
-
-#[async_trait::async_trait]
-impl MigrationTrait for Migration {
-    fn use_transaction(&self) -> Option<bool> {
-        Some(true)
-    }
-
-    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        run(manager, UP).await
-    }
-
-    async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        run(manager, DOWN).await
-    }
-}
+        "CREATE TABLE event_positions (one BIGINT PRIMARY KEY CHECK (one = 1), last BIGINT NOT NULL)",
+        "INSERT INTO event_positions (one, last) SELECT 1, COALESCE(MAX(position), 0) FROM events",
+        "DROP INDEX events_tenant",
+        "CREATE UNIQUE INDEX events_position ON events (tenant_id, position)",
+    ],
+    down: &[
+        "DROP INDEX events_position",
+        "CREATE INDEX events_tenant ON events (tenant_id, id)",
+        "DROP TABLE event_positions",
+        "ALTER TABLE events DROP COLUMN is_test",
+        "ALTER TABLE events DROP COLUMN position",
+    ],
+};

@@ -1,73 +1,49 @@
 //! Versions of agents, which calls name instead of carrying a copy of their settings, and what it takes to bound what a tenant
 //! makes us keep: how heavy an agent is, which answers of `Idempotency-Key`s are large or only of a test, which events are.
 
-#![expect(
-    elided_lifetimes_in_paths,
-    reason = "the trait's own signatures leave the lifetime out"
-)]
+use super::Statements;
 
-use sea_orm_migration::prelude::*;
-
-use super::run;
-
-#[derive(DeriveMigrationName)]
-pub(crate) struct Migration;
-
-/// Each works on both databases as it stands.
-const UP: &[&str] = &[
-    "CREATE TABLE agent_versions (agent_id TEXT NOT NULL, version BIGINT NOT NULL, tenant_id TEXT NOT NULL, \
+pub(crate) const STEP: Statements = Statements {
+    file: file!(),
+    up: &[
+        "CREATE TABLE agent_versions (agent_id TEXT NOT NULL, version BIGINT NOT NULL, tenant_id TEXT NOT NULL, \
      hash TEXT NOT NULL, settings TEXT NOT NULL, max_call_duration_minutes BIGINT NOT NULL, created_at BIGINT NOT NULL, \
      orphaned_at BIGINT, PRIMARY KEY (agent_id, version))",
-    "CREATE INDEX agent_versions_orphaned ON agent_versions (orphaned_at) WHERE orphaned_at IS NOT NULL",
-    // 0: the agent's first version is written when it is needed or changed.
-    "ALTER TABLE agents ADD COLUMN version BIGINT NOT NULL DEFAULT 0",
-    "ALTER TABLE agents ADD COLUMN weight BIGINT NOT NULL DEFAULT 0",
-    // The sum over a tenant is read without the prompts, which stand before it in the row.
-    "CREATE INDEX agents_tenant_weight ON agents (tenant_id, weight)",
-    // Calls of before keep the settings in their rows.
-    "ALTER TABLE calls ADD COLUMN agent_version BIGINT",
-    "CREATE INDEX calls_agent_version ON calls (agent_id, agent_version) WHERE agent_version IS NOT NULL",
-    "CREATE INDEX calls_tenant_agent ON calls (tenant_id, agent_id, started_at DESC, id DESC)",
-    "CREATE INDEX calls_tenant_number ON calls (tenant_id, phone_number_id, started_at DESC, id DESC)",
-    "CREATE INDEX calls_tenant_caller ON calls (tenant_id, caller_number, started_at DESC, id DESC)",
-    "ALTER TABLE idempotency_keys ADD COLUMN size BIGINT NOT NULL DEFAULT 0",
-    "ALTER TABLE idempotency_keys ADD COLUMN is_brief BOOLEAN NOT NULL DEFAULT FALSE",
-    "UPDATE idempotency_keys SET size = LENGTH(body) WHERE LENGTH(body) > 2048",
-    "CREATE INDEX idempotency_keys_large ON idempotency_keys (tenant_id, created_at DESC, key DESC, size) WHERE size > 0",
-    "CREATE INDEX idempotency_keys_brief ON idempotency_keys (created_at) WHERE is_brief",
-    "CREATE INDEX deliveries_test ON deliveries (created_at) WHERE is_test",
-    "CREATE INDEX events_test ON events (occurred_at) WHERE is_test",
-];
-
-const DOWN: &[&str] = &[
-    "DROP INDEX events_test",
-    "DROP INDEX deliveries_test",
-    "DROP INDEX idempotency_keys_brief",
-    "DROP INDEX idempotency_keys_large",
-    "ALTER TABLE idempotency_keys DROP COLUMN is_brief",
-    "ALTER TABLE idempotency_keys DROP COLUMN size",
-    "DROP INDEX calls_tenant_caller",
-    "DROP INDEX calls_tenant_number",
-    "DROP INDEX calls_tenant_agent",
-    "DROP INDEX calls_agent_version",
-    "ALTER TABLE calls DROP COLUMN agent_version",
-    "DROP INDEX agents_tenant_weight",
-    "ALTER TABLE agents DROP COLUMN weight",
-    "ALTER TABLE agents DROP COLUMN version",
-    "DROP TABLE agent_versions",
-];
-
-#[async_trait::async_trait]
-impl MigrationTrait for Migration {
-    fn use_transaction(&self) -> Option<bool> {
-        Some(true)
-    }
-
-    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        run(manager, UP).await
-    }
-
-    async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        run(manager, DOWN).await
-    }
-}
+        "CREATE INDEX agent_versions_orphaned ON agent_versions (orphaned_at) WHERE orphaned_at IS NOT NULL",
+        // 0: the agent's first version is written when it is needed or changed.
+        "ALTER TABLE agents ADD COLUMN version BIGINT NOT NULL DEFAULT 0",
+        "ALTER TABLE agents ADD COLUMN weight BIGINT NOT NULL DEFAULT 0",
+        // The sum over a tenant is read without the prompts, which stand before it in the row.
+        "CREATE INDEX agents_tenant_weight ON agents (tenant_id, weight)",
+        // Calls of before keep the settings in their rows.
+        "ALTER TABLE calls ADD COLUMN agent_version BIGINT",
+        "CREATE INDEX calls_agent_version ON calls (agent_id, agent_version) WHERE agent_version IS NOT NULL",
+        "CREATE INDEX calls_tenant_agent ON calls (tenant_id, agent_id, started_at DESC, id DESC)",
+        "CREATE INDEX calls_tenant_number ON calls (tenant_id, phone_number_id, started_at DESC, id DESC)",
+        "CREATE INDEX calls_tenant_caller ON calls (tenant_id, caller_number, started_at DESC, id DESC)",
+        "ALTER TABLE idempotency_keys ADD COLUMN size BIGINT NOT NULL DEFAULT 0",
+        "ALTER TABLE idempotency_keys ADD COLUMN is_brief BOOLEAN NOT NULL DEFAULT FALSE",
+        "UPDATE idempotency_keys SET size = LENGTH(body) WHERE LENGTH(body) > 2048",
+        "CREATE INDEX idempotency_keys_large ON idempotency_keys (tenant_id, created_at DESC, key DESC, size) WHERE size > 0",
+        "CREATE INDEX idempotency_keys_brief ON idempotency_keys (created_at) WHERE is_brief",
+        "CREATE INDEX deliveries_test ON deliveries (created_at) WHERE is_test",
+        "CREATE INDEX events_test ON events (occurred_at) WHERE is_test",
+    ],
+    down: &[
+        "DROP INDEX events_test",
+        "DROP INDEX deliveries_test",
+        "DROP INDEX idempotency_keys_brief",
+        "DROP INDEX idempotency_keys_large",
+        "ALTER TABLE idempotency_keys DROP COLUMN is_brief",
+        "ALTER TABLE idempotency_keys DROP COLUMN size",
+        "DROP INDEX calls_tenant_caller",
+        "DROP INDEX calls_tenant_number",
+        "DROP INDEX calls_tenant_agent",
+        "DROP INDEX calls_agent_version",
+        "ALTER TABLE calls DROP COLUMN agent_version",
+        "DROP INDEX agents_tenant_weight",
+        "ALTER TABLE agents DROP COLUMN weight",
+        "ALTER TABLE agents DROP COLUMN version",
+        "DROP TABLE agent_versions",
+    ],
+};

@@ -1,52 +1,28 @@
 //! The settings of agents by their content: a change and its undoing store them twice, not three times.
 
-#![expect(
-    elided_lifetimes_in_paths,
-    reason = "the trait's own signatures leave the lifetime out"
-)]
+use super::Statements;
 
-use sea_orm_migration::prelude::*;
-
-use super::run;
-
-#[derive(DeriveMigrationName)]
-pub(crate) struct Migration;
-
-/// Each works on both databases as it stands.
-const UP: &[&str] = &[
-    // The settings stand last: what is small is read without them.
-    "CREATE TABLE agent_settings (agent_id TEXT NOT NULL, hash TEXT NOT NULL, tenant_id TEXT NOT NULL, size BIGINT NOT NULL, \
+pub(crate) const STEP: Statements = Statements {
+    file: file!(),
+    up: &[
+        // The settings stand last: what is small is read without them.
+        "CREATE TABLE agent_settings (agent_id TEXT NOT NULL, hash TEXT NOT NULL, tenant_id TEXT NOT NULL, size BIGINT NOT NULL, \
      used_at BIGINT NOT NULL, settings TEXT NOT NULL, PRIMARY KEY (agent_id, hash))",
-    "INSERT INTO agent_settings (agent_id, hash, tenant_id, size, used_at, settings) \
+        "INSERT INTO agent_settings (agent_id, hash, tenant_id, size, used_at, settings) \
      SELECT agent_id, hash, MIN(tenant_id), MAX(OCTET_LENGTH(settings)), MAX(created_at), MIN(settings) \
      FROM agent_versions GROUP BY agent_id, hash",
-    "ALTER TABLE agent_versions DROP COLUMN settings",
-    "CREATE INDEX agent_settings_tenant_size ON agent_settings (tenant_id, size)",
-    "CREATE INDEX agent_versions_hash ON agent_versions (agent_id, hash)",
-    "CREATE VIEW kept_versions AS SELECT v.agent_id, v.version, v.tenant_id, v.created_at, v.orphaned_at, s.settings \
+        "ALTER TABLE agent_versions DROP COLUMN settings",
+        "CREATE INDEX agent_settings_tenant_size ON agent_settings (tenant_id, size)",
+        "CREATE INDEX agent_versions_hash ON agent_versions (agent_id, hash)",
+        "CREATE VIEW kept_versions AS SELECT v.agent_id, v.version, v.tenant_id, v.created_at, v.orphaned_at, s.settings \
      FROM agent_versions v JOIN agent_settings s ON s.agent_id = v.agent_id AND s.hash = v.hash",
-];
-
-const DOWN: &[&str] = &[
-    "DROP VIEW kept_versions",
-    "DROP INDEX agent_versions_hash",
-    "ALTER TABLE agent_versions ADD COLUMN settings TEXT NOT NULL DEFAULT ''",
-    "UPDATE agent_versions SET settings = (SELECT s.settings FROM agent_settings s \
+    ],
+    down: &[
+        "DROP VIEW kept_versions",
+        "DROP INDEX agent_versions_hash",
+        "ALTER TABLE agent_versions ADD COLUMN settings TEXT NOT NULL DEFAULT ''",
+        "UPDATE agent_versions SET settings = (SELECT s.settings FROM agent_settings s \
      WHERE s.agent_id = agent_versions.agent_id AND s.hash = agent_versions.hash)",
-    "DROP TABLE agent_settings",
-];
-
-#[async_trait::async_trait]
-impl MigrationTrait for Migration {
-    fn use_transaction(&self) -> Option<bool> {
-        Some(true)
-    }
-
-    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        run(manager, UP).await
-    }
-
-    async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        run(manager, DOWN).await
-    }
-}
+        "DROP TABLE agent_settings",
+    ],
+};

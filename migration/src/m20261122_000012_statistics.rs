@@ -7,6 +7,8 @@
 
 use sea_orm_migration::{prelude::*, sea_orm::DbBackend};
 
+use super::run;
+
 #[derive(DeriveMigrationName)]
 pub(crate) struct Migration;
 
@@ -50,16 +52,6 @@ const FILL: &[&str] = &[
 ];
 
 const DOWN: &[&str] = &["DROP TABLE webhook_stats", "DROP TABLE call_stats"];
-
-async fn run(manager: &SchemaManager<'_>, statements: &[&str]) -> Result<(), DbErr> {
-    for statement in statements {
-        manager
-            .get_connection()
-            .execute_unprepared(statement)
-            .await?;
-    }
-    Ok(())
-}
 
 #[async_trait::async_trait]
 impl MigrationTrait for Migration {

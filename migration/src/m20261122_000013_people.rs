@@ -1,66 +1,34 @@
 //! People who sign in to the dashboard: users, their one-time links and sessions, and what failed at signing in.
 
-#![expect(
-    elided_lifetimes_in_paths,
-    reason = "the trait's own signatures leave the lifetime out"
-)]
+use super::Statements;
 
-use sea_orm_migration::prelude::*;
-
-#[derive(DeriveMigrationName)]
-pub(crate) struct Migration;
-
-/// Each works on both databases as it stands.
-const UP: &[&str] = &[
-    "CREATE TABLE users (id TEXT NOT NULL PRIMARY KEY, tenant_id TEXT NOT NULL, email TEXT NOT NULL, name TEXT NOT NULL, \
+pub(crate) const STEP: Statements = Statements {
+    file: file!(),
+    up: &[
+        "CREATE TABLE users (id TEXT NOT NULL PRIMARY KEY, tenant_id TEXT NOT NULL, email TEXT NOT NULL, name TEXT NOT NULL, \
      role TEXT NOT NULL, language TEXT, time_zone TEXT, password_hash TEXT, mails_low_credit BOOLEAN NOT NULL, \
      mails_disabled_webhooks BOOLEAN NOT NULL, created_at BIGINT NOT NULL, updated_at BIGINT NOT NULL)",
-    "CREATE UNIQUE INDEX users_email ON users (email)",
-    "CREATE INDEX users_tenant ON users (tenant_id, id)",
-    "CREATE TABLE login_links (hash TEXT NOT NULL PRIMARY KEY, user_id TEXT NOT NULL REFERENCES users (id) ON DELETE CASCADE, \
+        "CREATE UNIQUE INDEX users_email ON users (email)",
+        "CREATE INDEX users_tenant ON users (tenant_id, id)",
+        "CREATE TABLE login_links (hash TEXT NOT NULL PRIMARY KEY, user_id TEXT NOT NULL REFERENCES users (id) ON DELETE CASCADE, \
      created_at BIGINT NOT NULL, expires_at BIGINT NOT NULL, consumed_at BIGINT)",
-    "CREATE INDEX login_links_user ON login_links (user_id)",
-    "CREATE INDEX login_links_end ON login_links (expires_at)",
-    "CREATE TABLE sessions (hash TEXT NOT NULL PRIMARY KEY, tenant_id TEXT NOT NULL, \
+        "CREATE INDEX login_links_user ON login_links (user_id)",
+        "CREATE INDEX login_links_end ON login_links (expires_at)",
+        "CREATE TABLE sessions (hash TEXT NOT NULL PRIMARY KEY, tenant_id TEXT NOT NULL, \
      user_id TEXT NOT NULL REFERENCES users (id) ON DELETE CASCADE, by_link BOOLEAN NOT NULL, address TEXT NOT NULL, \
      agent TEXT NOT NULL, note TEXT, created_at BIGINT NOT NULL, used_at BIGINT NOT NULL, ends_at BIGINT NOT NULL)",
-    "CREATE INDEX sessions_user ON sessions (user_id)",
-    "CREATE INDEX sessions_tenant ON sessions (tenant_id)",
-    "CREATE INDEX sessions_end ON sessions (ends_at)",
-    "CREATE TABLE sign_in_failures (subject TEXT NOT NULL PRIMARY KEY, failed_at TEXT NOT NULL, ends_at BIGINT NOT NULL)",
-    "CREATE INDEX sign_in_failures_end ON sign_in_failures (ends_at)",
-    "ALTER TABLE api_keys ADD COLUMN made_by TEXT",
-];
-
-const DOWN: &[&str] = &[
-    "ALTER TABLE api_keys DROP COLUMN made_by",
-    "DROP TABLE sign_in_failures",
-    "DROP TABLE sessions",
-    "DROP TABLE login_links",
-    "DROP TABLE users",
-];
-
-async fn run(manager: &SchemaManager<'_>, statements: &[&str]) -> Result<(), DbErr> {
-    for statement in statements {
-        manager
-            .get_connection()
-            .execute_unprepared(statement)
-            .await?;
-    }
-    Ok(())
-}
-
-#[async_trait::async_trait]
-impl MigrationTrait for Migration {
-    fn use_transaction(&self) -> Option<bool> {
-        Some(true)
-    }
-
-    async fn up(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        run(manager, UP).await
-    }
-
-    async fn down(&self, manager: &SchemaManager) -> Result<(), DbErr> {
-        run(manager, DOWN).await
-    }
-}
+        "CREATE INDEX sessions_user ON sessions (user_id)",
+        "CREATE INDEX sessions_tenant ON sessions (tenant_id)",
+        "CREATE INDEX sessions_end ON sessions (ends_at)",
+        "CREATE TABLE sign_in_failures (subject TEXT NOT NULL PRIMARY KEY, failed_at TEXT NOT NULL, ends_at BIGINT NOT NULL)",
+        "CREATE INDEX sign_in_failures_end ON sign_in_failures (ends_at)",
+        "ALTER TABLE api_keys ADD COLUMN made_by TEXT",
+    ],
+    down: &[
+        "ALTER TABLE api_keys DROP COLUMN made_by",
+        "DROP TABLE sign_in_failures",
+        "DROP TABLE sessions",
+        "DROP TABLE login_links",
+        "DROP TABLE users",
+    ],
+};

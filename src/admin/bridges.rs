@@ -3,14 +3,16 @@
 use dikala_entities::{AuditAction, BRIDGE_TOKEN_SCHEME, BridgeId, Millis, Store, bridge};
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, EntityTrait, IntoActiveModel, QueryOrder, QuerySelect,
+    Select,
 };
 use serde::Serialize;
+use utoipa::ToSchema;
 
-use super::{AdminError, name};
+use super::{AdminError, Work, name};
 use crate::audit::{Change, Origin};
 
 /// A bridge as it is listed.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BridgeView {
     pub id: BridgeId,
@@ -21,14 +23,16 @@ pub struct BridgeView {
 }
 
 /// A bridge that was just made: the only time that its token is shown.
-#[expect(
-    missing_debug_implementations,
-    reason = "holds a credential in the clear"
-)]
-#[derive(Clone, Serialize)]
+// Not `Debug`: it holds a credential in the clear.
+#[derive(Clone, Serialize, ToSchema)]
+#[schema(example = json!({
+    "token": "dkb_itGFjPev5uqCbxkB2DaILNaDNuKIjZ4V0ZmN", "id": "br_01k9zv3m8rj2q4w6y8a0c2e4g6", "name": "sip-1",
+    "createdAt": "2026-01-15T03:30:00.000Z", "lastSeenAt": null, "revokedAt": null
+}))]
 pub struct NewBridge {
     pub token: String,
     #[serde(flatten)]
+    #[schema(inline)]
     pub view: BridgeView,
 }
 
@@ -46,7 +50,7 @@ impl From<bridge::Model> for BridgeView {
 
 /// Makes a bridge.
 pub async fn create(
-    store: &Store,
+    work: impl Into<Work<'_>>,
     bridge_name: &str,
     by: &Origin,
     now: Millis,
@@ -60,12 +64,12 @@ pub async fn create(
         last_seen_at: None,
         revoked_at: None,
     };
-    let txn = store.begin().await?;
+    let txn = work.into().begin().await?;
     bridge::Entity::insert(row.clone().into_active_model())
-        .exec_without_returning(&txn)
+        .exec_without_returning(&*txn)
         .await?;
     let change = Change::new(AuditAction::BridgeCreate, row.id).with(&row.name);
-    by.write(&txn, None, change, now).await?;
+    by.write(&*txn, None, change, now).await?;
     txn.commit().await?;
     Ok(NewBridge {
         token: token.expose().to_owned(),
@@ -73,35 +77,37 @@ pub async fn create(
     })
 }
 
+/// Every bridge in the order of their making.
+pub fn every() -> Select<bridge::Entity> {
+    bridge::Entity::find().order_by_asc(bridge::Column::Id)
+}
+
 /// All bridges, in the order of their making.
 pub async fn list(store: &Store) -> Result<Vec<BridgeView>, AdminError> {
-    let bridges = bridge::Entity::find()
-        .order_by_asc(bridge::Column::Id)
-        .all(store.reader())
-        .await?;
+    let bridges = every().all(store.reader()).await?;
     Ok(bridges.into_iter().map(BridgeView::from).collect())
 }
 
 /// Revokes a bridge's token; twice is once. Its open sockets are closed within seconds.
 pub async fn revoke(
-    store: &Store,
+    work: impl Into<Work<'_>>,
     id: BridgeId,
     by: &Origin,
     now: Millis,
 ) -> Result<BridgeView, AdminError> {
-    let txn = store.begin().await?;
+    let txn = work.into().begin().await?;
     let found = bridge::Entity::find_by_id(id)
         .lock_exclusive()
-        .one(&txn)
+        .one(&*txn)
         .await?;
     let mut bridge = found.ok_or_else(|| AdminError::not_found("bridge", id))?;
     if bridge.revoked_at.is_none() {
         let mut row = bridge.clone().into_active_model();
         row.revoked_at = Set(Some(now));
-        row.update(&txn).await?;
+        row.update(&*txn).await?;
         bridge.revoked_at = Some(now);
         let change = Change::new(AuditAction::BridgeRevoke, id).with(&bridge.name);
-        by.write(&txn, None, change, now).await?;
+        by.write(&*txn, None, change, now).await?;
     }
     txn.commit().await?;
     Ok(bridge.into())

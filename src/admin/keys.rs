@@ -5,16 +5,21 @@ use dikala_entities::{
 };
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter,
-    QueryOrder, QuerySelect,
+    QueryOrder, QuerySelect, Select,
 };
 use serde::Serialize;
+use utoipa::ToSchema;
 
-use super::{AdminError, find_tenant, name, require_tenant};
+use super::{AdminError, Work, find_tenant, name, require_tenant};
 use crate::audit::{Change, Origin};
 
 /// A key as it is listed.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Key, example = json!({
+    "id": "key_01k9zv3m8rj2q4w6y8a0c2e4g6", "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6", "name": "production",
+    "prefix": "dkl_itGFjPev", "createdAt": "2026-01-15T03:30:00.000Z", "lastUsedAt": null, "revokedAt": null, "madeBy": null
+}))]
 pub struct KeyView {
     pub id: ApiKeyId,
     pub tenant_id: TenantId,
@@ -28,14 +33,17 @@ pub struct KeyView {
 }
 
 /// A key that was just made: the only time that it is shown.
-#[expect(
-    missing_debug_implementations,
-    reason = "holds a credential in the clear"
-)]
-#[derive(Clone, Serialize)]
+// Not `Debug`: it holds a credential in the clear.
+#[derive(Clone, Serialize, ToSchema)]
+#[schema(example = json!({
+    "key": "dkl_itGFjPev5uqCbxkB2DaILNaDNuKIjZ4V0ZmN", "id": "key_01k9zv3m8rj2q4w6y8a0c2e4g6",
+    "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6", "name": "production", "prefix": "dkl_itGFjPev",
+    "createdAt": "2026-01-15T03:30:00.000Z", "lastUsedAt": null, "revokedAt": null, "madeBy": null
+}))]
 pub struct NewKey {
     pub key: String,
     #[serde(flatten)]
+    #[schema(inline)]
     pub view: KeyView,
 }
 
@@ -56,7 +64,7 @@ impl From<api_key::Model> for KeyView {
 
 /// Makes a key.
 pub async fn create(
-    store: &Store,
+    work: impl Into<Work<'_>>,
     tenant: TenantId,
     key_name: &str,
     by: &Origin,
@@ -77,13 +85,13 @@ pub async fn create(
             _ => None,
         },
     };
-    let txn = store.begin().await?;
-    find_tenant(&txn, tenant).await?;
+    let txn = work.into().begin().await?;
+    find_tenant(&*txn, tenant).await?;
     api_key::Entity::insert(row.clone().into_active_model())
-        .exec_without_returning(&txn)
+        .exec_without_returning(&*txn)
         .await?;
     let change = Change::new(AuditAction::KeyCreate, row.id).with(&row.name);
-    by.write(&txn, tenant, change, now).await?;
+    by.write(&*txn, tenant, change, now).await?;
     txn.commit().await?;
     Ok(NewKey {
         key: key.expose().to_owned(),
@@ -91,37 +99,40 @@ pub async fn create(
     })
 }
 
+/// A tenant's keys in the order of their making.
+pub fn of(tenant: TenantId) -> Select<api_key::Entity> {
+    api_key::Entity::find()
+        .filter(api_key::Column::TenantId.eq(tenant))
+        .order_by_asc(api_key::Column::Id)
+}
+
 /// The keys of a tenant, in the order of their making.
 pub async fn list(store: &Store, tenant: TenantId) -> Result<Vec<KeyView>, AdminError> {
     require_tenant(store, tenant).await?;
-    let keys = api_key::Entity::find()
-        .filter(api_key::Column::TenantId.eq(tenant))
-        .order_by_asc(api_key::Column::Id)
-        .all(store.reader())
-        .await?;
+    let keys = of(tenant).all(store.reader()).await?;
     Ok(keys.into_iter().map(KeyView::from).collect())
 }
 
 /// Revokes a key; twice is once.
 pub async fn revoke(
-    store: &Store,
+    work: impl Into<Work<'_>>,
     id: ApiKeyId,
     by: &Origin,
     now: Millis,
 ) -> Result<KeyView, AdminError> {
-    let txn = store.begin().await?;
+    let txn = work.into().begin().await?;
     let found = api_key::Entity::find_by_id(id)
         .lock_exclusive()
-        .one(&txn)
+        .one(&*txn)
         .await?;
     let mut key = found.ok_or_else(|| AdminError::not_found("key", id))?;
     if key.revoked_at.is_none() {
         let mut row = key.clone().into_active_model();
         row.revoked_at = Set(Some(now));
-        row.update(&txn).await?;
+        row.update(&*txn).await?;
         key.revoked_at = Some(now);
         let change = Change::new(AuditAction::KeyRevoke, id).with(&key.name);
-        by.write(&txn, key.tenant_id, change, now).await?;
+        by.write(&*txn, key.tenant_id, change, now).await?;
     }
     txn.commit().await?;
     Ok(key.into())

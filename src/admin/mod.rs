@@ -1,5 +1,6 @@
-//! The operators' work on the store: tenants, people, keys, numbers, bridges, secrets. Each function is one transaction; what it
-//! returns is what the operator is shown.
+//! The operators' work on the store: tenants, people, keys, numbers, bridges, webhooks, secrets; the command line and the
+//! operators' API are two ways to ask for it. Each function is one transaction, or a part of one ([`Work`]); what it returns is
+//! what the operator is shown.
 
 pub mod bridges;
 pub mod functions;
@@ -8,15 +9,20 @@ pub mod numbers;
 pub mod secrets;
 pub mod tenants;
 pub mod users;
+pub mod webhooks;
+
+mod work;
 
 #[cfg(test)]
 mod tests;
 
-use dikala_entities::{MINUTES_MAX, Store, TenantId, is_blank, store::Transaction, tenant};
+use dikala_entities::{MINUTES_MAX, Store, TenantId, is_blank, tenant};
 use sea_orm::{ConnectionTrait, DbErr, EntityTrait, QuerySelect, SqlErr};
 
+pub use self::work::Work;
+
 /// The longest name or label, in characters.
-const NAME_CHARS_MAX: usize = 120;
+pub const NAME_CHARS_MAX: usize = 120;
 
 /// Why an operator's request was not carried out; each is a sentence that says what to do.
 #[derive(Debug, thiserror::Error)]
@@ -25,12 +31,15 @@ pub enum AdminError {
     NotFound { what: &'static str, id: String },
     #[error("{0}")]
     Refused(String),
+    /// What has to be unique is somebody's already.
+    #[error("{0}")]
+    Taken(String),
     #[error("the database does not answer: {words}", words = dikala_entities::store::in_words(.0))]
     Database(#[from] DbErr),
 }
 
 impl AdminError {
-    pub(crate) fn not_found(what: &'static str, id: impl ToString) -> Self {
+    pub fn not_found(what: &'static str, id: impl ToString) -> Self {
         Self::NotFound {
             what,
             id: id.to_string(),
@@ -38,7 +47,7 @@ impl AdminError {
     }
 }
 
-/// A name or a label: trimmed, 1 to 120 characters.
+/// A name or a label: trimmed, and not too long.
 fn name(field: &str, text: &str) -> Result<String, AdminError> {
     let text = text.trim();
     let length = text.chars().count();
@@ -80,16 +89,19 @@ pub async fn find_tenant(
 }
 
 /// The tenant, kept as it is until the transaction ends, or that there is none.
-async fn lock_tenant(txn: &Transaction, id: TenantId) -> Result<tenant::Model, AdminError> {
+pub async fn lock_tenant(
+    txn: &impl ConnectionTrait,
+    id: TenantId,
+) -> Result<tenant::Model, AdminError> {
     let found = tenant::Entity::find_by_id(id).lock_exclusive();
     let found = found.one(txn).await?;
     found.ok_or_else(|| AdminError::not_found("tenant", id))
 }
 
-/// Makes a broken uniqueness a refusal.
+/// Says of a broken uniqueness what is taken.
 fn unless_taken(error: DbErr, sentence: impl FnOnce() -> String) -> AdminError {
     match error.sql_err() {
-        Some(SqlErr::UniqueConstraintViolation(_)) => AdminError::Refused(sentence()),
+        Some(SqlErr::UniqueConstraintViolation(_)) => AdminError::Taken(sentence()),
         _ => AdminError::Database(error),
     }
 }

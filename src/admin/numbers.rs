@@ -5,16 +5,22 @@ use dikala_entities::{
 };
 use sea_orm::{
     ActiveModelTrait, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder,
-    QuerySelect,
+    QuerySelect, Select,
 };
 use serde::Serialize;
+use utoipa::ToSchema;
 
-use super::{AdminError, find_tenant, name, require_tenant, unless_taken};
+use super::{AdminError, Work, find_tenant, name, require_tenant, unless_taken};
 use crate::audit::{Change, Origin, switched};
 
 /// A number as it is listed.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = PhoneNumber, example = json!({
+    "id": "pn_01k9zv3m8rj2q4w6y8a0c2e4g6", "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6",
+    "displayNumber": "+6281234567890", "label": "Main line", "isActive": true, "agentId": null,
+    "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z"
+}))]
 pub struct NumberView {
     pub id: PhoneNumberId,
     pub tenant_id: TenantId,
@@ -43,15 +49,15 @@ impl From<phone_number::Model> for NumberView {
 
 /// Adds a number.
 pub async fn add(
-    store: &Store,
+    work: impl Into<Work<'_>>,
     tenant: TenantId,
     did: &str,
     label: &str,
     by: &Origin,
     now: Millis,
 ) -> Result<NumberView, AdminError> {
-    let txn = store.begin().await?;
-    find_tenant(&txn, tenant).await?;
+    let txn = work.into().begin().await?;
+    find_tenant(&*txn, tenant).await?;
     let did: PhoneNumber = did
         .parse()
         .map_err(|error| AdminError::Refused(format!("did {error}")))?;
@@ -66,7 +72,7 @@ pub async fn add(
         updated_at: now,
     };
     phone_number::Entity::insert(row.clone().into_active_model())
-        .exec_without_returning(&txn)
+        .exec_without_returning(&*txn)
         .await
         .map_err(|error| {
             unless_taken(error, || {
@@ -77,48 +83,64 @@ pub async fn add(
             })
         })?;
     let change = Change::new(AuditAction::NumberCreate, row.id).with(&row.label);
-    by.write(&txn, tenant, change, now).await?;
+    by.write(&*txn, tenant, change, now).await?;
     txn.commit().await?;
     Ok(row.into())
 }
 
-/// All numbers, or those of one tenant.
-pub async fn list(store: &Store, tenant: Option<TenantId>) -> Result<Vec<NumberView>, AdminError> {
-    let mut select = phone_number::Entity::find().order_by_asc(phone_number::Column::Id);
-    if let Some(tenant) = tenant {
-        require_tenant(store, tenant).await?;
-        select = select.filter(phone_number::Column::TenantId.eq(tenant));
+/// Numbers in the order of their making: all, or those of one tenant.
+pub fn of(tenant: Option<TenantId>) -> Select<phone_number::Entity> {
+    let select = phone_number::Entity::find().order_by_asc(phone_number::Column::Id);
+    match tenant {
+        Some(tenant) => select.filter(phone_number::Column::TenantId.eq(tenant)),
+        None => select,
     }
-    Ok(select
-        .all(store.reader())
-        .await?
-        .into_iter()
-        .map(NumberView::from)
-        .collect())
 }
 
-/// Changes a number's label, or switches it on or off.
+/// All numbers, or those of one tenant.
+pub async fn list(store: &Store, tenant: Option<TenantId>) -> Result<Vec<NumberView>, AdminError> {
+    if let Some(tenant) = tenant {
+        require_tenant(store, tenant).await?;
+    }
+    let numbers = of(tenant).all(store.reader()).await?;
+    Ok(numbers.into_iter().map(NumberView::from).collect())
+}
+
+/// What an operator may change of a number. Absent keeps.
+#[derive(Clone, Debug, Default)]
+pub struct Changes {
+    /// To whom it moves; the agent that answered it stays behind.
+    pub tenant: Option<TenantId>,
+    pub label: Option<String>,
+    pub is_active: Option<bool>,
+}
+
+/// Changes a number: whose it is, its label, whether it is on.
 pub async fn update(
-    store: &Store,
+    work: impl Into<Work<'_>>,
     id: PhoneNumberId,
-    label: Option<&str>,
-    is_active: Option<bool>,
+    changes: Changes,
     by: &Origin,
     now: Millis,
 ) -> Result<NumberView, AdminError> {
-    let txn = store.begin().await?;
-    let before = find(&txn, id).await?;
+    let txn = work.into().begin().await?;
+    let before = find(&*txn, id).await?;
     let mut row = before.clone();
-    if let Some(label) = label {
-        row.label = name("label", label)?;
+    if let Some(label) = changes.label {
+        row.label = name("label", &label)?;
     }
-    if let Some(is_active) = is_active {
+    if let Some(is_active) = changes.is_active {
         row.is_active = is_active;
+    }
+    if let Some(tenant) = changes.tenant.filter(|tenant| *tenant != before.tenant_id) {
+        find_tenant(&*txn, tenant).await?;
+        (row.tenant_id, row.agent_id) = (tenant, None);
     }
     if row == before {
         return Ok(row.into());
     }
     let change = Change::new(AuditAction::NumberUpdate, id).fields(&[
+        ("tenantId", row.tenant_id != before.tenant_id),
         ("label", row.label != before.label),
         switched(row.is_active, before.is_active),
     ]);
@@ -126,25 +148,30 @@ pub async fn update(
     row.clone()
         .into_active_model()
         .reset_all()
-        .update(&txn)
+        .update(&*txn)
         .await?;
-    by.write(&txn, row.tenant_id, change, now).await?;
+    if row.tenant_id != before.tenant_id {
+        // Who had it sees where it went.
+        by.write(&*txn, before.tenant_id, change.clone(), now)
+            .await?;
+    }
+    by.write(&*txn, row.tenant_id, change, now).await?;
     txn.commit().await?;
     Ok(row.into())
 }
 
 /// Removes a number; its calls stay.
 pub async fn remove(
-    store: &Store,
+    work: impl Into<Work<'_>>,
     id: PhoneNumberId,
     by: &Origin,
     now: Millis,
 ) -> Result<NumberView, AdminError> {
-    let txn = store.begin().await?;
-    let row = find(&txn, id).await?;
-    phone_number::Entity::delete_by_id(id).exec(&txn).await?;
+    let txn = work.into().begin().await?;
+    let row = find(&*txn, id).await?;
+    phone_number::Entity::delete_by_id(id).exec(&*txn).await?;
     let change = Change::new(AuditAction::NumberDelete, id).with(&row.label);
-    by.write(&txn, row.tenant_id, change, now).await?;
+    by.write(&*txn, row.tenant_id, change, now).await?;
     txn.commit().await?;
     Ok(row.into())
 }

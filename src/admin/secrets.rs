@@ -1,12 +1,16 @@
 //! Sealing every stored secret again after `secrets.key` was changed.
 
-use dikala_entities::{Place, Store, Vault, tenant, webhook};
+use std::fmt::Display;
+
+use dikala_entities::{AuditAction, Millis, SecretPlace, Store, Vault, mail, tenant, webhook};
 use sea_orm::{
-    ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Statement,
+    ColumnTrait, Condition, ConnectionTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    Statement,
 };
 use serde::Serialize;
 
 use super::AdminError;
+use crate::audit::{Change, Origin};
 
 /// Rows that are read at once.
 const BATCH: u64 = 200;
@@ -27,109 +31,216 @@ pub struct Rotation {
     pub named: Vec<String>,
 }
 
-/// A stored secret.
-struct Sealed {
-    place: Place,
-    id: String,
-    sealed: String,
+/// Seals everything again that is not sealed with the key that writes. Each secret is a write of its own, made only where the
+/// secret is still the one that was read, so this may run beside a server, be killed, and be started again. The entry of the
+/// audit comes with the first of them: who has nothing to change leaves none.
+pub async fn rotate(
+    store: &Store,
+    vault: &Vault,
+    by: &Origin,
+    now: Millis,
+) -> Result<Rotation, AdminError> {
+    let mut work = Work {
+        store,
+        vault,
+        by,
+        now,
+        done: Rotation::default(),
+    };
+    work.tenants().await?;
+    work.webhooks().await?;
+    work.mails().await?;
+    Ok(work.done)
 }
 
-/// Seals everything again that is not sealed with the key that writes. Each secret is a write of its own, made only where the
-/// secret is still the one that was read, so this may run beside a server, be killed, and be started again.
-pub async fn rotate(store: &Store, vault: &Vault) -> Result<Rotation, AdminError> {
-    let mut rotation = Rotation::default();
-    let mut last = None;
-    loop {
-        let rows = tenants_after(store, last.as_ref()).await?;
-        let Some(row) = rows.last() else {
-            break;
-        };
-        last = Some(row.id);
-        for row in rows {
-            let secret = Sealed {
-                place: Place::FunctionSecret,
-                id: row.id.to_string(),
-                sealed: row.function_secret,
+struct Work<'a> {
+    store: &'a Store,
+    vault: &'a Vault,
+    by: &'a Origin,
+    now: Millis,
+    done: Rotation,
+}
+
+impl Work<'_> {
+    async fn tenants(&mut self) -> Result<(), AdminError> {
+        let mut after = None;
+        loop {
+            let rows = tenant::Entity::find()
+                .filter(Condition::all().add_option(after.map(|id| tenant::Column::Id.gt(id))))
+                .order_by_asc(tenant::Column::Id)
+                .limit(BATCH)
+                .all(self.store.reader())
+                .await?;
+            let Some(last) = rows.last() else {
+                return Ok(());
             };
-            seal_again(store, vault, secret, &mut rotation).await?;
-        }
-    }
-    let mut last = None;
-    loop {
-        let rows = webhooks_after(store, last.as_ref()).await?;
-        let Some(row) = rows.last() else {
-            break;
-        };
-        last = Some(row.id);
-        for row in rows {
-            let id = row.id.to_string();
-            let places = [
-                (Place::WebhookSecret, Some(row.secret)),
-                (Place::PreviousWebhookSecret, row.previous_secret),
-            ];
-            for (place, sealed) in places {
-                let Some(sealed) = sealed else {
-                    continue;
-                };
-                let id = id.clone();
-                seal_again(store, vault, Sealed { place, id, sealed }, &mut rotation).await?;
+            after = Some(last.id);
+            for row in rows {
+                let secret = Some(row.function_secret);
+                self.seal_again(SecretPlace::FunctionSecret, row.id, secret)
+                    .await?;
             }
         }
     }
-    Ok(rotation)
-}
 
-async fn tenants_after(
-    store: &Store,
-    last: Option<&dikala_entities::TenantId>,
-) -> Result<Vec<tenant::Model>, AdminError> {
-    let mut select = tenant::Entity::find().order_by_asc(tenant::Column::Id);
-    if let Some(last) = last {
-        select = select.filter(tenant::Column::Id.gt(*last));
-    }
-    Ok(select.limit(BATCH).all(store.reader()).await?)
-}
-
-async fn webhooks_after(
-    store: &Store,
-    last: Option<&dikala_entities::WebhookId>,
-) -> Result<Vec<webhook::Model>, AdminError> {
-    let mut select = webhook::Entity::find().order_by_asc(webhook::Column::Id);
-    if let Some(last) = last {
-        select = select.filter(webhook::Column::Id.gt(*last));
-    }
-    Ok(select.limit(BATCH).all(store.reader()).await?)
-}
-
-async fn seal_again(
-    store: &Store,
-    vault: &Vault,
-    stored: Sealed,
-    rotation: &mut Rotation,
-) -> Result<(), AdminError> {
-    let Sealed { place, id, sealed } = stored;
-    // What only names the present key is not sealed with it.
-    let Ok(secret) = vault.open(place, &id, &sealed) else {
-        rotation.unreadable += 1;
-        if rotation.named.len() < NAMED_MAX {
-            rotation.named.push(id);
+    async fn webhooks(&mut self) -> Result<(), AdminError> {
+        let mut after = None;
+        loop {
+            let rows = webhook::Entity::find()
+                .filter(Condition::all().add_option(after.map(|id| webhook::Column::Id.gt(id))))
+                .order_by_asc(webhook::Column::Id)
+                .limit(BATCH)
+                .all(self.store.reader())
+                .await?;
+            let Some(last) = rows.last() else {
+                return Ok(());
+            };
+            after = Some(last.id);
+            for row in rows {
+                self.seal_again(SecretPlace::WebhookSecret, row.id, Some(row.secret))
+                    .await?;
+                self.seal_again(
+                    SecretPlace::PreviousWebhookSecret,
+                    row.id,
+                    row.previous_secret,
+                )
+                .await?;
+            }
         }
-        return Ok(());
-    };
-    if vault.is_current(&sealed) {
-        rotation.current += 1;
-        return Ok(());
     }
-    let (table, column) = place.table_and_column();
-    let sql = format!("UPDATE {table} SET {column} = $1 WHERE id = $2 AND {column} = $3");
-    let values = [
-        vault.seal(place, &id, &secret).into(),
-        id.into(),
-        sealed.into(),
-    ];
-    let update = Statement::from_sql_and_values(store.backend(), sql, values);
-    // Changed meanwhile, or gone: by a process that has the new key, so it is sealed with that.
-    let changed = store.writer().execute_raw(update).await?.rows_affected();
-    rotation.sealed += changed;
-    Ok(())
+
+    /// Links of mails that wait.
+    async fn mails(&mut self) -> Result<(), AdminError> {
+        let mut after = None;
+        loop {
+            let rows = mail::Entity::find()
+                .filter(mail::Column::Link.is_not_null())
+                .filter(Condition::all().add_option(after.map(|id| mail::Column::Id.gt(id))))
+                .order_by_asc(mail::Column::Id)
+                .limit(BATCH)
+                .all(self.store.reader())
+                .await?;
+            let Some(last) = rows.last() else {
+                return Ok(());
+            };
+            after = Some(last.id);
+            for row in rows {
+                self.seal_again(SecretPlace::MailLink, row.id, row.link)
+                    .await?;
+            }
+        }
+    }
+
+    async fn seal_again(
+        &mut self,
+        place: SecretPlace,
+        id: impl Display,
+        sealed: Option<String>,
+    ) -> Result<(), AdminError> {
+        let Some(sealed) = sealed else {
+            return Ok(());
+        };
+        let id = id.to_string();
+        // What only names the present key is not sealed with it.
+        let Ok(secret) = self.vault.open(place, &id, &sealed) else {
+            self.done.unreadable += 1;
+            if self.done.named.len() < NAMED_MAX {
+                self.done.named.push(id);
+            }
+            return Ok(());
+        };
+        if self.vault.is_current(&sealed) {
+            self.done.current += 1;
+            return Ok(());
+        }
+        let (table, column) = place.table_and_column();
+        let sql = format!("UPDATE {table} SET {column} = $1 WHERE id = $2 AND {column} = $3");
+        let again = self.vault.seal(place, &id, &secret);
+        let values = [again.into(), id.into(), sealed.into()];
+        let update = Statement::from_sql_and_values(self.store.backend(), sql, values);
+        let txn = self.store.begin().await?;
+        // Changed meanwhile, or gone: by a process that has the new key, so it is sealed with that.
+        let changed = txn.execute_raw(update).await?.rows_affected();
+        if changed > 0 && self.done.sealed == 0 {
+            let change = Change::new(AuditAction::SecretsRotate, "secrets.key");
+            self.by.write(&txn, None, change, self.now).await?;
+        }
+        txn.commit().await?;
+        self.done.sealed += changed;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dikala_actors::mails;
+    use dikala_entities::{MailKind, Secret, audit};
+
+    use super::*;
+    use crate::admin::{
+        tenants::{self, Changes},
+        tests::{Bench, NOW, by, entries},
+    };
+
+    #[actix_web::test]
+    async fn a_rotation_that_was_cut_short_is_finished_by_the_next() {
+        let bench = Bench::new().await;
+        let old_key = Vault::generate_key();
+        let old = Vault::from_base64(&old_key).expect("a key");
+        let both = bench.vault.clone().with_older(&old_key).expect("a key");
+        let lost = Vault::from_base64(&Vault::generate_key()).expect("a key");
+        let mut made = Vec::new();
+        for (name, vault) in [("Done", &bench.vault), ("Not yet", &old), ("Lost", &lost)] {
+            let changes = Changes {
+                name: Some(name.to_owned()),
+                ..Changes::default()
+            };
+            let tenant = tenants::create(&bench.store, vault, changes, &by(), NOW).await;
+            made.push(tenant.expect("is made").id);
+        }
+        let secret = async |vault: &Vault, id| {
+            let secret = tenants::function_secret(&bench.store, vault, id, &by(), NOW).await;
+            secret.expect("opens").expose().to_owned()
+        };
+        let before = secret(&old, made[1]).await;
+        // A mail that waits has a link that is a secret.
+        let mut mail = mails::to_owners(MailKind::Invitation, made[1], String::new(), NOW);
+        let link = Secret::new("https://voice.example/a-link");
+        mail.link = Some(old.seal(SecretPlace::MailLink, mail.id, &link));
+        let txn = bench.store.begin().await.expect("begins");
+        mails::write(&txn, [mail.clone()])
+            .await
+            .expect("is written");
+        txn.commit().await.expect("commits");
+        let rotated = rotate(&bench.store, &both, &by(), NOW)
+            .await
+            .expect("rotates");
+        let expected = Rotation {
+            sealed: 2,
+            current: 1,
+            unreadable: 1,
+            named: vec![made[2].to_string()],
+        };
+        assert_eq!(rotated, expected);
+        assert_eq!(secret(&bench.vault, made[1]).await, before);
+        let again = rotate(&bench.store, &both, &by(), NOW)
+            .await
+            .expect("rotates");
+        assert_eq!((again.sealed, again.current), (0, 3));
+        let stored = mail::Entity::find_by_id(mail.id).one(bench.store.reader());
+        let stored = stored.await.expect("reads").and_then(|mail| mail.link);
+        let opened = bench
+            .vault
+            .open(SecretPlace::MailLink, mail.id, &stored.expect("a link"));
+        assert_eq!(opened.expect("opens").expose(), link.expose());
+        let entries = entries(&bench).await;
+        let rotations = |entry: &&audit::Model| entry.action == AuditAction::SecretsRotate;
+        let rotations: Vec<_> = entries.iter().filter(rotations).collect();
+        assert_eq!(rotations.len(), 1, "{rotations:?}");
+        assert_eq!((rotations[0].tenant_id, rotations[0].at), (None, NOW));
+        assert!(
+            !secret(&lost, made[2]).await.is_empty(),
+            "it is left as it was"
+        );
+    }
 }

@@ -1,21 +1,29 @@
 //! Tenants: making, changing, suspending them, and the secret that signs their function requests.
 
+use std::collections::HashMap;
+
 use dikala_entities::{
-    AuditAction, Millis, Place, Plan, Secret, Store, TenantId, Vault, credit_account, session,
-    store::Transaction, tenant,
+    AuditAction, Millis, Plan, Secret, SecretPlace, Store, TenantId, Vault, credit_account,
+    session, store::Transaction, tenant,
 };
 use rand::{RngExt, distr::Alphanumeric};
 use sea_orm::{
-    ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, ExprTrait, IntoActiveModel,
-    QueryFilter, QueryOrder, sea_query::Expr,
+    ActiveModelTrait,
+    ActiveValue::Set,
+    ColumnTrait, Condition, ConnectionTrait, EntityTrait, ExprTrait, IntoActiveModel, QueryFilter,
+    QueryOrder, Select,
+    sea_query::{Expr, Func, LikeExpr},
 };
 use serde::Serialize;
+use utoipa::ToSchema;
 
-use super::{AdminError, find_tenant, in_range, lock_tenant, name};
+use super::{AdminError, Work, find_tenant, in_range, lock_tenant, name};
 use crate::audit::{Change, Origin};
 
-const LOW_CREDIT_THRESHOLD_DEFAULT: i64 = 30;
+pub const LOW_CREDIT_THRESHOLD_DEFAULT: i64 = 30;
 const FUNCTION_SECRET_CHARS: usize = 40;
+/// Accounts that are read by one statement.
+const VIEWED_AT_ONCE: usize = 500;
 
 /// What an operator may set of a tenant. Absent keeps; for the two limits 0 takes the tenant's own figure away.
 #[derive(Clone, Debug, Default)]
@@ -28,14 +36,21 @@ pub struct Changes {
 }
 
 /// A tenant as operators see it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = Tenant, example = json!({
+    "id": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6", "name": "Kopi Senja", "plan": "business", "rateLimit": null,
+    "lowCreditThreshold": 30, "maxConcurrentCalls": null, "balanceMinutes": 480, "suspendedAt": null,
+    "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z"
+}))]
 pub struct TenantView {
     pub id: TenantId,
     pub name: String,
     pub plan: Plan,
+    /// Requests a minute; null: the plan's.
     pub rate_limit: Option<i64>,
     pub low_credit_threshold: i64,
+    /// Null: the plan's.
     pub max_concurrent_calls: Option<i64>,
     pub balance_minutes: i64,
     pub suspended_at: Option<Millis>,
@@ -62,7 +77,7 @@ impl TenantView {
 
 /// Makes a tenant with an empty account and a function secret.
 pub async fn create(
-    store: &Store,
+    work: impl Into<Work<'_>>,
     vault: &Vault,
     changes: Changes,
     by: &Origin,
@@ -78,33 +93,62 @@ pub async fn create(
         plan: changes.plan.unwrap_or(Plan::Starter),
         rate_limit: limit("rate-limit", changes.rate_limit)?,
         max_concurrent_calls: limit("max-concurrent-calls", changes.max_concurrent_calls)?,
-        function_secret: vault.seal(Place::FunctionSecret, id, &new_function_secret()),
+        function_secret: vault.seal(SecretPlace::FunctionSecret, id, &new_function_secret()),
         suspended_at: None,
         created_at: now,
         updated_at: now,
     };
     let account = credit_account::Model::empty(id, in_range("low-credit-threshold", threshold, 0)?);
-    let txn = store.begin().await?;
+    let txn = work.into().begin().await?;
     tenant::Entity::insert(tenant.clone().into_active_model())
-        .exec_without_returning(&txn)
+        .exec_without_returning(&*txn)
         .await?;
     credit_account::Entity::insert(account.clone().into_active_model())
-        .exec_without_returning(&txn)
+        .exec_without_returning(&*txn)
         .await?;
     let change = Change::new(AuditAction::TenantCreate, id).with(&tenant.name);
-    by.write(&txn, id, change, now).await?;
+    by.write(&*txn, id, change, now).await?;
     txn.commit().await?;
     Ok(TenantView::new(tenant, Some(&account)))
 }
 
-/// Every tenant, in the order of their making.
-pub async fn list(store: &Store) -> Result<Vec<TenantView>, AdminError> {
-    let tenants = tenant::Entity::find()
-        .order_by_asc(tenant::Column::Id)
-        .all(store.reader())
+/// Tenants in the order of their making: all, or those whose id is this text or whose name has it somewhere, in whatever letters.
+pub fn matching(text: Option<&str>) -> Select<tenant::Entity> {
+    let select = tenant::Entity::find().order_by_asc(tenant::Column::Id);
+    let Some(text) = text else {
+        return select;
+    };
+    let name = || Expr::col(tenant::Column::Name);
+    // SQLite makes only ASCII letters small.
+    let named = name().like(holding(text));
+    let named_small = Expr::expr(Func::lower(name())).like(holding(&text.to_lowercase()));
+    let is = text
+        .parse()
+        .ok()
+        .map(|id: TenantId| tenant::Column::Id.eq(id));
+    select.filter(Condition::any().add(named).add(named_small).add_option(is))
+}
+
+/// What has this text somewhere.
+fn holding(text: &str) -> LikeExpr {
+    let special = |c: char| ['\\', '%', '_'].contains(&c);
+    let literal = text
+        .chars()
+        .flat_map(|c| special(c).then_some('\\').into_iter().chain([c]));
+    LikeExpr::new(format!("%{}%", literal.collect::<String>())).escape('\\')
+}
+
+/// Tenants as operators see them, in the same order.
+pub async fn views(
+    db: &impl ConnectionTrait,
+    tenants: Vec<tenant::Model>,
+) -> Result<Vec<TenantView>, AdminError> {
+    let ids = tenants.iter().map(|tenant| tenant.id);
+    let accounts = credit_account::Entity::find()
+        .filter(credit_account::Column::TenantId.is_in(ids))
+        .all(db)
         .await?;
-    let accounts = credit_account::Entity::find().all(store.reader()).await?;
-    let accounts: std::collections::HashMap<TenantId, credit_account::Model> = accounts
+    let accounts: HashMap<TenantId, credit_account::Model> = accounts
         .into_iter()
         .map(|account| (account.tenant_id, account))
         .collect();
@@ -115,32 +159,40 @@ pub async fn list(store: &Store) -> Result<Vec<TenantView>, AdminError> {
     Ok(tenants.into_iter().map(view).collect())
 }
 
+/// Every tenant, in the order of their making.
+pub async fn list(store: &Store) -> Result<Vec<TenantView>, AdminError> {
+    let mut all = Vec::new();
+    let tenants = matching(None).all(store.reader()).await?;
+    for some in tenants.chunks(VIEWED_AT_ONCE) {
+        all.extend(views(store.reader(), some.to_vec()).await?);
+    }
+    Ok(all)
+}
+
 /// One tenant.
-pub async fn show(store: &Store, id: TenantId) -> Result<TenantView, AdminError> {
-    let tenant = find_tenant(store.reader(), id).await?;
-    let account = credit_account::Entity::find_by_id(id)
-        .one(store.reader())
-        .await?;
+pub async fn show(db: &impl ConnectionTrait, id: TenantId) -> Result<TenantView, AdminError> {
+    let tenant = find_tenant(db, id).await?;
+    let account = credit_account::Entity::find_by_id(id).one(db).await?;
     Ok(TenantView::new(tenant, account.as_ref()))
 }
 
 /// Changes a tenant. A new threshold is armed if the balance is at or above it.
 pub async fn update(
-    store: &Store,
+    work: impl Into<Work<'_>>,
     id: TenantId,
     changes: Changes,
     by: &Origin,
     now: Millis,
 ) -> Result<TenantView, AdminError> {
-    let txn = store.begin().await?;
-    let before = lock_tenant(&txn, id).await?;
+    let txn = work.into().begin().await?;
+    let before = lock_tenant(&*txn, id).await?;
     let wanted = wanted(&before, &changes)?;
     let rearmed = match changes.low_credit_threshold {
         Some(threshold) => set_threshold(&txn, id, threshold).await?,
         None => false,
     };
     if wanted == before && !rearmed {
-        return show(store, id).await;
+        return show(&*txn, id).await;
     }
     let change = Change::new(AuditAction::TenantUpdate, id).fields(&[
         ("name", wanted.name != before.name),
@@ -156,10 +208,11 @@ pub async fn update(
         updated_at: now,
         ..wanted
     };
-    tenant.into_active_model().reset_all().update(&txn).await?;
-    by.write(&txn, id, change, now).await?;
+    tenant.into_active_model().reset_all().update(&*txn).await?;
+    by.write(&*txn, id, change, now).await?;
+    let shown = show(&*txn, id).await?;
     txn.commit().await?;
-    show(store, id).await
+    Ok(shown)
 }
 
 fn wanted(before: &tenant::Model, changes: &Changes) -> Result<tenant::Model, AdminError> {
@@ -204,68 +257,69 @@ async fn set_threshold(
 
 /// Suspends a tenant, which ends the sessions of its people, or lifts the suspension. Either twice is once.
 pub async fn set_suspended(
-    store: &Store,
+    work: impl Into<Work<'_>>,
     id: TenantId,
     suspended: bool,
     by: &Origin,
     now: Millis,
 ) -> Result<TenantView, AdminError> {
-    let txn = store.begin().await?;
-    let found = lock_tenant(&txn, id).await?;
+    let txn = work.into().begin().await?;
+    let found = lock_tenant(&*txn, id).await?;
     if found.suspended_at.is_some() != suspended {
         let mut tenant = found.into_active_model();
         tenant.suspended_at = Set(suspended.then_some(now));
         tenant.updated_at = Set(now);
-        tenant.update(&txn).await?;
+        tenant.update(&*txn).await?;
         session::Entity::delete_many()
             .filter(session::Column::TenantId.eq(id))
-            .exec(&txn)
+            .exec(&*txn)
             .await?;
         let action = match suspended {
             true => AuditAction::TenantSuspend,
             false => AuditAction::TenantResume,
         };
-        by.write(&txn, id, Change::new(action, id), now).await?;
+        by.write(&*txn, id, Change::new(action, id), now).await?;
     }
+    let shown = show(&*txn, id).await?;
     txn.commit().await?;
-    show(store, id).await
+    Ok(shown)
 }
 
 /// The secret that signs the tenant's function requests. Who was shown it is kept.
 pub async fn function_secret(
-    store: &Store,
+    work: impl Into<Work<'_>>,
     vault: &Vault,
     id: TenantId,
     by: &Origin,
     now: Millis,
 ) -> Result<Secret, AdminError> {
-    let txn = store.begin().await?;
-    let tenant = find_tenant(&txn, id).await?;
+    let txn = work.into().begin().await?;
+    let tenant = find_tenant(&*txn, id).await?;
     let secret = vault
-        .open(Place::FunctionSecret, id, &tenant.function_secret)
+        .open(SecretPlace::FunctionSecret, id, &tenant.function_secret)
         .map_err(|error| AdminError::Refused(error.to_string()))?;
     let change = Change::new(AuditAction::FunctionSecretShow, id);
-    by.write(&txn, id, change, now).await?;
+    by.write(&*txn, id, change, now).await?;
     txn.commit().await?;
     Ok(secret)
 }
 
 /// A new function secret; the old one signs nothing more.
 pub async fn rotate_function_secret(
-    store: &Store,
+    work: impl Into<Work<'_>>,
     vault: &Vault,
     id: TenantId,
     by: &Origin,
     now: Millis,
 ) -> Result<Secret, AdminError> {
     let secret = new_function_secret();
-    let txn = store.begin().await?;
-    let mut tenant = find_tenant(&txn, id).await?.into_active_model();
-    tenant.function_secret = Set(vault.seal(Place::FunctionSecret, id, &secret));
+    let txn = work.into().begin().await?;
+    let mut tenant = find_tenant(&*txn, id).await?.into_active_model();
+    tenant.function_secret = Set(vault.seal(SecretPlace::FunctionSecret, id, &secret));
     tenant.updated_at = Set(now);
-    tenant.update(&txn).await?;
+    tenant.update(&*txn).await?;
     let change = Change::new(AuditAction::FunctionSecretRotate, id);
-    by.write(&txn, id, change, now).await?;
+    by.write(&*txn, id, change, now).await?;
     txn.commit().await?;
     Ok(secret)
 }

@@ -1,33 +1,33 @@
 //! The operators' work on a real store.
 
 use dikala_entities::{
-    API_KEY_SCHEME, Actor, BRIDGE_TOKEN_SCHEME, Millis, Plan, Store, TenantId, Vault, audit,
+    API_KEY_SCHEME, Actor, BRIDGE_TOKEN_SCHEME, Millis, Plan, Role, Store, TenantId, Vault, audit,
     credit_account,
 };
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QueryOrder, sea_query::Expr};
 
 use super::{
     AdminError, bridges, keys, numbers, parse_id,
-    secrets::{self, Rotation},
     tenants::{self, Changes, TenantView},
+    users::{self, Draft, Linking},
 };
 use crate::audit::Origin;
 
-fn by() -> Origin {
+pub(super) fn by() -> Origin {
     Origin::cli("main")
 }
 
-const NOW: Millis = Millis::from_i64(1_768_447_800_000);
+pub(super) const NOW: Millis = Millis::from_i64(1_768_447_800_000);
 
-struct Bench {
-    store: Store,
-    vault: Vault,
+pub(super) struct Bench {
+    pub(super) store: Store,
+    pub(super) vault: Vault,
     // Last: the file goes after the connections to it.
     _folder: tempfile::TempDir,
 }
 
 impl Bench {
-    async fn new() -> Self {
+    pub(super) async fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let url = format!("sqlite://{}", folder.path().join("dikala.db").display());
         let store = Store::connect(&url).await.expect("connects");
@@ -74,9 +74,16 @@ impl Bench {
     }
 }
 
+fn switched_off() -> numbers::Changes {
+    numbers::Changes {
+        is_active: Some(false),
+        ..numbers::Changes::default()
+    }
+}
+
 fn refusal<T: std::fmt::Debug>(result: Result<T, AdminError>) -> String {
     match result {
-        Err(AdminError::Refused(sentence)) => sentence,
+        Err(AdminError::Refused(sentence) | AdminError::Taken(sentence)) => sentence,
         other => panic!("was not refused: {other:?}"),
     }
 }
@@ -219,7 +226,7 @@ async fn a_tenant_is_changed_in_what_is_given_only() {
     ] {
         refusal(tenants::update(&bench.store, tenant.id, changes, &by(), NOW).await);
     }
-    let kept = tenants::show(&bench.store, tenant.id)
+    let kept = tenants::show(bench.store.reader(), tenant.id)
         .await
         .expect("is there");
     assert_eq!(kept.name, "Toko", "what is refused changes nothing");
@@ -296,7 +303,7 @@ async fn a_number_belongs_to_one_tenant() {
         let sentence = refusal(numbers::add(&bench.store, tenant, did, label, &by(), NOW).await);
         assert!(sentence.contains(word), "{sentence}");
     }
-    let changed = numbers::update(&bench.store, number.id, None, Some(false), &by(), NOW)
+    let changed = numbers::update(&bench.store, number.id, switched_off(), &by(), NOW)
         .await
         .expect("is changed");
     assert_eq!((changed.label.as_str(), changed.is_active), ("Line", false));
@@ -330,7 +337,9 @@ async fn what_is_not_there_is_not_found() {
     let bench = Bench::new().await;
     let nobody = TenantId::new(NOW);
     assert!(is_not_found(parse_id::<TenantId>("tenant", "nonsense")));
-    assert!(is_not_found(tenants::show(&bench.store, nobody).await));
+    assert!(is_not_found(
+        tenants::show(bench.store.reader(), nobody).await
+    ));
     assert!(is_not_found(
         tenants::update(&bench.store, nobody, Changes::default(), &by(), NOW).await
     ));
@@ -352,48 +361,66 @@ async fn what_is_not_there_is_not_found() {
     ));
 }
 
-#[actix_web::test]
-async fn a_rotation_that_was_cut_short_is_finished_by_the_next() {
-    let bench = Bench::new().await;
-    let old_key = Vault::generate_key();
-    let old = Vault::from_base64(&old_key).expect("a key");
-    let both = bench.vault.clone().with_older(&old_key).expect("a key");
-    let lost = Vault::from_base64(&Vault::generate_key()).expect("a key");
-    let mut made = Vec::new();
-    for (name, vault) in [("Done", &bench.vault), ("Not yet", &old), ("Lost", &lost)] {
-        let changes = Changes {
-            name: Some(name.to_owned()),
-            ..Changes::default()
-        };
-        let tenant = tenants::create(&bench.store, vault, changes, &by(), NOW).await;
-        made.push(tenant.expect("is made").id);
-    }
-    let secret = async |vault: &Vault, id| {
-        let secret = tenants::function_secret(&bench.store, vault, id, &by(), NOW).await;
-        secret.expect("opens").expose().to_owned()
-    };
-    let before = secret(&old, made[1]).await;
-    let rotated = secrets::rotate(&bench.store, &both).await.expect("rotates");
-    let expected = Rotation {
-        sealed: 1,
-        current: 1,
-        unreadable: 1,
-        named: vec![made[2].to_string()],
-    };
-    assert_eq!(rotated, expected);
-    assert_eq!(secret(&bench.vault, made[1]).await, before);
-    let again = secrets::rotate(&bench.store, &both).await.expect("rotates");
-    assert_eq!((again.sealed, again.current), (0, 2));
-    assert!(
-        !secret(&lost, made[2]).await.is_empty(),
-        "it is left as it was"
-    );
-}
-
 /// What every change by an operator leaves, newest last.
-async fn entries(bench: &Bench) -> Vec<audit::Model> {
+pub(super) async fn entries(bench: &Bench) -> Vec<audit::Model> {
     let found = audit::Entity::find().order_by_asc(audit::Column::Id);
     found.all(bench.store.reader()).await.expect("reads")
+}
+
+#[actix_web::test]
+async fn changes_of_people_leave_entries_without_links() {
+    let bench = Bench::new().await;
+    let store = &bench.store;
+    let tenant = bench.tenant("Toko").await.id;
+    let linking = Linking {
+        good_for_ms: users::LINK_MS,
+        mail: None,
+        by: &by(),
+        now: NOW,
+    };
+    let mut made = Vec::new();
+    for (email, name) in [("sari@toko.example", "Sari"), ("budi@toko.example", "Budi")] {
+        let draft = Draft::parse(email, Some(name), Role::Owner).expect("a draft");
+        let linked = users::create(store, tenant, draft.clone(), linking).await;
+        made.push(linked.expect("is made").at("").id);
+        refusal(users::create(store, tenant, draft, linking).await);
+    }
+    let [sari, budi] = made[..] else {
+        panic!("two people");
+    };
+    let link = users::link(store, sari, linking).await.expect("is made");
+    for _ in 0..2 {
+        users::change_role(store, tenant, budi, Role::Viewer, &by(), NOW)
+            .await
+            .expect("is changed");
+    }
+    refusal(users::remove_member(store, tenant, sari, &by(), NOW).await);
+    users::remove_member(store, tenant, budi, &by(), NOW)
+        .await
+        .expect("is removed");
+    users::remove(store, sari, &by(), NOW)
+        .await
+        .expect("is removed");
+    assert!(is_not_found(users::remove(store, sari, &by(), NOW).await));
+    let entries = entries(&bench).await;
+    let told = entries.iter().skip(1);
+    let told: Vec<String> = told
+        .map(|entry| format!("{} {} {}", entry.action, entry.target, entry.detail))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            format!("user.create {sari} Sari, owner"),
+            format!("user.create {budi} Budi, owner"),
+            format!("user.link {sari} Sari"),
+            format!("user.role {budi} Budi, role=viewer"),
+            format!("user.remove {budi} Budi"),
+            format!("user.remove {sari} Sari"),
+        ]
+    );
+    let token = link.at("").url;
+    let token = token.rsplit('/').next().expect("a token");
+    assert!(!format!("{entries:?}").contains(token));
 }
 
 #[actix_web::test]
@@ -423,7 +450,11 @@ async fn every_change_leaves_one_entry_and_what_changes_nothing_none() {
         tenants::set_suspended(store, tenant, true, &by(), NOW)
             .await
             .expect("is set");
-        numbers::update(store, number.id, Some("Main"), Some(false), &by(), NOW)
+        let changes = numbers::Changes {
+            label: Some("Main".to_owned()),
+            ..switched_off()
+        };
+        numbers::update(store, number.id, changes, &by(), NOW)
             .await
             .expect("is changed");
         keys::revoke(store, key.view.id, &by(), NOW)

@@ -1,16 +1,20 @@
 //! People who use the dashboard of a tenant: making them, the one-time links that let them in, their roles, removing them.
 
+use dikala_actors::mails;
 use dikala_entities::{
-    CredentialHash, Email, LOGIN_LINK_SCHEME, Millis, Role, Store, TenantId, UserId, login_link,
-    session, store::Transaction, user,
+    Actor, AuditAction, Credential, CredentialHash, Email, LOGIN_LINK_SCHEME, MailKind, Millis,
+    OfTenant, Role, Secret, SecretPlace, Store, TenantId, UserId, Vault, login_link, mail, session,
+    store::Transaction, user,
 };
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, ColumnTrait, ConnectionTrait, DbErr, EntityTrait,
-    IntoActiveModel, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect,
+    IntoActiveModel, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select,
 };
 use serde::Serialize;
+use utoipa::ToSchema;
 
-use super::{AdminError, find_tenant, name, require_tenant, unless_taken};
+use super::{AdminError, Work, find_tenant, name, require_tenant, unless_taken};
+use crate::audit::{Change, Origin};
 
 /// How long a one-time link is good, in milliseconds.
 pub const LINK_MS: i64 = 30 * 60 * 1_000;
@@ -28,8 +32,13 @@ pub struct Draft {
 }
 
 /// A person as operators see it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = User, example = json!({
+    "id": "user_01k9zv3m8rj2q4w6y8a0c2e4g6", "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6", "email": "sari@example.com",
+    "name": "Sari", "role": "owner", "hasPassword": true, "createdAt": "2026-01-15T03:30:00.000Z",
+    "updatedAt": "2026-01-15T03:30:00.000Z"
+}))]
 pub struct UserView {
     pub id: UserId,
     pub tenant_id: TenantId,
@@ -42,12 +51,33 @@ pub struct UserView {
     pub updated_at: Millis,
 }
 
+/// How a one-time link is made, and who has it made.
+#[derive(Clone, Copy, Debug)]
+pub struct Linking<'a> {
+    pub good_for_ms: i64,
+    /// Where it is mailed to the person.
+    pub mail: Option<Mailing<'a>>,
+    pub by: &'a Origin,
+    pub now: Millis,
+}
+
+/// How a one-time link is mailed.
+#[derive(Clone, Copy, Debug)]
+pub struct Mailing<'a> {
+    pub vault: &'a Vault,
+    /// What the link begins with, without a slash at the end.
+    pub base: &'a str,
+    /// The language of who has chosen none.
+    pub language: &'a str,
+}
+
 /// A person with a new one-time link, not yet at an address.
 #[derive(Clone, Debug)]
 pub struct Linked {
     user: user::Model,
-    token: dikala_entities::Credential,
+    token: Credential,
     expires_at: Millis,
+    is_mailed: bool,
 }
 
 /// A person with the one-time link that lets her in, which is shown this once.
@@ -55,8 +85,13 @@ pub struct Linked {
     missing_debug_implementations,
     reason = "holds a credential in the clear"
 )]
-#[derive(Clone, Serialize)]
+#[derive(Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
+#[schema(as = LoginLink, example = json!({
+    "id": "user_01k9zv3m8rj2q4w6y8a0c2e4g6", "email": "sari@example.com", "name": "Sari", "role": "owner",
+    "url": "https://voice.example.com/dashboard/link/dko_itGFjPev5uqCbxkB2DaILNaDNuKIjZ4V0ZmN",
+    "expiresAt": "2026-01-15T04:00:00.000Z"
+}))]
 pub struct Link {
     pub id: UserId,
     pub email: Email,
@@ -79,6 +114,11 @@ impl Draft {
 }
 
 impl Linked {
+    /// Whether it is mailed as well.
+    pub fn is_mailed(&self) -> bool {
+        self.is_mailed
+    }
+
     /// The link at the service's address, which ends without a slash.
     pub fn at(self, base: &str) -> Link {
         Link {
@@ -86,10 +126,14 @@ impl Linked {
             email: self.user.email,
             name: self.user.name,
             role: self.user.role,
-            url: format!("{base}{LINK_PATH}{}", self.token.expose()),
+            url: url(base, &self.token),
             expires_at: self.expires_at,
         }
     }
+}
+
+fn url(base: &str, token: &Credential) -> String {
+    format!("{base}{LINK_PATH}{}", token.expose())
 }
 
 impl From<user::Model> for UserView {
@@ -107,15 +151,14 @@ impl From<user::Model> for UserView {
     }
 }
 
-/// Makes somebody, with a one-time link that is good for so many milliseconds. Refused where the address is somebody's
-/// already, of whatever tenant.
+/// Makes somebody, with a one-time link. Refused where the address is somebody's already, of whatever tenant.
 pub async fn create(
-    store: &Store,
+    work: impl Into<Work<'_>>,
     tenant: TenantId,
     draft: Draft,
-    good_for_ms: i64,
-    now: Millis,
+    linking: Linking<'_>,
 ) -> Result<Linked, AdminError> {
+    let now = linking.now;
     let row = user::Model {
         id: UserId::new(now),
         tenant_id: tenant,
@@ -130,10 +173,10 @@ pub async fn create(
         created_at: now,
         updated_at: now,
     };
-    let txn = store.begin().await?;
-    find_tenant(&txn, tenant).await?;
+    let txn = work.into().begin().await?;
+    find_tenant(&*txn, tenant).await?;
     user::Entity::insert(row.clone().into_active_model())
-        .exec_without_returning(&txn)
+        .exec_without_returning(&*txn)
         .await
         .map_err(|error| {
             unless_taken(error, || {
@@ -143,7 +186,10 @@ pub async fn create(
                 )
             })
         })?;
-    let linked = insert_link(&txn, row, good_for_ms, now).await?;
+    let change = Change::new(AuditAction::UserCreate, row.id)
+        .with(format_args!("{}, {}", row.name, row.role));
+    linking.by.write(&*txn, tenant, change, now).await?;
+    let linked = insert_link(&txn, row, linking).await?;
     txn.commit().await?;
     Ok(linked)
 }
@@ -155,16 +201,20 @@ pub async fn list(store: &Store, tenant: TenantId) -> Result<Vec<UserView>, Admi
     Ok(people.into_iter().map(UserView::from).collect())
 }
 
-/// Another one-time link for somebody, good for so many milliseconds. Earlier ones stay good for their time.
+/// Another one-time link for somebody. Earlier ones stay good for their time.
 pub async fn link(
-    store: &Store,
+    work: impl Into<Work<'_>>,
     id: UserId,
-    good_for_ms: i64,
-    now: Millis,
+    linking: Linking<'_>,
 ) -> Result<Linked, AdminError> {
-    let txn = store.begin().await?;
-    let person = find(&txn, None, id).await?;
-    let linked = insert_link(&txn, person, good_for_ms, now).await?;
+    let txn = work.into().begin().await?;
+    let person = find(&*txn, None, id).await?;
+    let change = Change::new(AuditAction::UserLink, id).with(&person.name);
+    linking
+        .by
+        .write(&*txn, person.tenant_id, change, linking.now)
+        .await?;
+    let linked = insert_link(&txn, person, linking).await?;
     txn.commit().await?;
     Ok(linked)
 }
@@ -172,67 +222,123 @@ pub async fn link(
 async fn insert_link(
     txn: &Transaction,
     user: user::Model,
-    good_for_ms: i64,
-    now: Millis,
+    linking: Linking<'_>,
 ) -> Result<Linked, DbErr> {
     let token = LOGIN_LINK_SCHEME.generate();
-    let expires_at = now.plus_ms(good_for_ms);
+    let expires_at = linking.now.plus_ms(linking.good_for_ms);
     let row = login_link::Model {
         hash: token.hash(),
         user_id: user.id,
-        created_at: now,
+        created_at: linking.now,
         expires_at,
         consumed_at: None,
     };
     login_link::Entity::insert(row.into_active_model())
         .exec_without_returning(txn)
         .await?;
+    let is_mailed = match linking.mail {
+        Some(mailing) => mail_link(txn, &user, &token, mailing, linking).await?,
+        None => false,
+    };
     Ok(Linked {
         user,
         token,
         expires_at,
+        is_mailed,
     })
 }
 
+/// Has the link mailed, unless the tenant had too many mails lately.
+async fn mail_link(
+    txn: &Transaction,
+    user: &user::Model,
+    token: &Credential,
+    mailing: Mailing<'_>,
+    linking: Linking<'_>,
+) -> Result<bool, DbErr> {
+    let lately = mail::Entity::of(user.tenant_id).count(txn).await?;
+    if lately >= mails::OF_TENANT_MAX {
+        tracing::warn!(tenant = %user.tenant_id, "an invitation is not mailed: the tenant had too many mails today");
+        return Ok(false);
+    }
+    let inviter = match linking.by.actor {
+        Actor::User(id) => id.to_string(),
+        _ => String::new(),
+    };
+    let mut row = mails::to_owners(MailKind::Invitation, user.tenant_id, inviter, linking.now);
+    let link = Secret::new(url(mailing.base, token));
+    row.user_id = Some(user.id);
+    row.language = Some(mailing.language.to_owned());
+    row.link = Some(mailing.vault.seal(SecretPlace::MailLink, row.id, &link));
+    mails::write(txn, [row]).await?;
+    Ok(true)
+}
+
 /// Removes somebody with all sessions and links, also the last owner of a tenant: an operator can make another one.
-pub async fn remove(store: &Store, id: UserId) -> Result<UserView, AdminError> {
-    let txn = store.begin().await?;
-    let person = find(&txn, None, id).await?;
-    user::Entity::delete_by_id(id).exec(&txn).await?;
+pub async fn remove(
+    work: impl Into<Work<'_>>,
+    id: UserId,
+    by: &Origin,
+    now: Millis,
+) -> Result<UserView, AdminError> {
+    let txn = work.into().begin().await?;
+    let person = find(&*txn, None, id).await?;
+    delete(&txn, &person, by, now).await?;
     txn.commit().await?;
     Ok(person.into())
 }
 
 /// Removes a member of a tenant with all sessions and links. The last owner stays.
 pub async fn remove_member(
-    store: &Store,
+    work: impl Into<Work<'_>>,
     tenant: TenantId,
     id: UserId,
+    by: &Origin,
+    now: Millis,
 ) -> Result<UserView, AdminError> {
-    let txn = store.begin().await?;
+    let txn = work.into().begin().await?;
     let person = lock_member(&txn, tenant, id).await?;
     keep_an_owner(&txn, &person).await?;
-    user::Entity::delete_by_id(id).exec(&txn).await?;
+    delete(&txn, &person, by, now).await?;
     txn.commit().await?;
     Ok(person.into())
 }
 
+/// Of two who remove somebody at the same moment one did it.
+async fn delete(
+    txn: &Transaction,
+    person: &user::Model,
+    by: &Origin,
+    now: Millis,
+) -> Result<(), AdminError> {
+    let gone = user::Entity::delete_by_id(person.id).exec(txn).await?;
+    if gone.rows_affected == 0 {
+        return Err(AdminError::not_found("user", person.id));
+    }
+    let change = Change::new(AuditAction::UserRemove, person.id).with(&person.name);
+    Ok(by.write(txn, person.tenant_id, change, now).await?)
+}
+
 /// Gives a member of a tenant another role. The last owner stays one.
 pub async fn change_role(
-    store: &Store,
+    work: impl Into<Work<'_>>,
     tenant: TenantId,
     id: UserId,
     role: Role,
+    by: &Origin,
     now: Millis,
 ) -> Result<UserView, AdminError> {
-    let txn = store.begin().await?;
+    let txn = work.into().begin().await?;
     let mut person = lock_member(&txn, tenant, id).await?;
     if person.role != role {
         keep_an_owner(&txn, &person).await?;
         let mut row = person.clone().into_active_model();
         row.role = Set(role);
         row.updated_at = Set(now);
-        row.update(&txn).await?;
+        row.update(&*txn).await?;
+        let change = Change::new(AuditAction::UserRole, id)
+            .with(format_args!("{}, role={role}", person.name));
+        by.write(&*txn, tenant, change, now).await?;
         (person.role, person.updated_at) = (role, now);
     }
     txn.commit().await?;
@@ -266,7 +372,8 @@ async fn keep_an_owner(txn: &Transaction, person: &user::Model) -> Result<(), Ad
     }
 }
 
-fn of(tenant: TenantId) -> sea_orm::Select<user::Entity> {
+/// A tenant's people in the order of their making.
+pub fn of(tenant: TenantId) -> Select<user::Entity> {
     user::Entity::find()
         .filter(user::Column::TenantId.eq(tenant))
         .order_by_asc(user::Column::Id)

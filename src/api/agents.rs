@@ -34,7 +34,8 @@ use crate::{
 
 /// Fields that an object is read with and that are ignored when it is sent back.
 pub const READ_ONLY: &[&str] = &["id", "agentVersion", "createdAt", "updatedAt"];
-const AGENTS_MAX: u64 = 1_000;
+/// Agents that a tenant can have.
+pub const AGENTS_MAX: u64 = 1_000;
 /// Agents that are read at once for a list.
 const BATCH: u64 = 8;
 
@@ -263,6 +264,7 @@ pub struct Agent {
     "toolsEnabled": ["end_call", "check_stock"], "isActive": true, "agentVersion": 3,
     "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z"
 }]}))]
+#[expect(dead_code, reason = "the description of what is written row by row")]
 pub struct AgentList {
     pub agents: Vec<ListedAgent>,
     pub limit: i64,

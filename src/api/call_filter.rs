@@ -46,7 +46,7 @@ impl Filter {
     }
 
     /// The calls that it lets through, wherever the page is.
-    pub(crate) fn condition(&self) -> Condition {
+    pub fn condition(&self) -> Condition {
         Condition::all()
             .add_option(self.status.map(|status| call::Column::Status.eq(status)))
             .add_option(self.from.map(|from| call::Column::StartedAt.gte(from)))
@@ -69,7 +69,7 @@ fn cursor(form: &mut Reader<'_>) -> Option<CallId> {
     form.optional("before", None, id("a call"))
 }
 
-fn caller_number(value: &Value) -> Parsed<CallerNumber> {
+pub fn caller_number(value: &Value) -> Parsed<CallerNumber> {
     let text = value.as_str().unwrap_or_default();
     // A plus that was not percent-encoded arrives in a query string as a blank.
     let mended = match text.strip_prefix(' ') {

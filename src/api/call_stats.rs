@@ -10,7 +10,7 @@ use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, Statement};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::zone::{Zone, divisor};
+use super::zone::{DayZone, divisor};
 use crate::{
     api::context::Services,
     http::{
@@ -43,7 +43,7 @@ const fn usual_ms(interval: Interval) -> i64 {
 /// What is asked.
 struct Asked {
     interval: Interval,
-    zone: Zone,
+    zone: DayZone,
     agent: Option<AgentId>,
     number: Option<PhoneNumberId>,
     /// When each interval begins, and at last when the last one ends.
@@ -53,7 +53,7 @@ struct Asked {
 impl Asked {
     fn read(form: &mut Reader<'_>, now: Millis) -> Option<Self> {
         let interval = form.defaulted("interval", None, Interval::Day, word("an interval"));
-        let zone = form.defaulted("timeZone", None, Zone::utc(), Zone::parse);
+        let zone = form.defaulted("timeZone", None, DayZone::utc(), DayZone::parse);
         let agent = form.optional("agentId", None, id("an agent"));
         let number = form.optional("phoneNumberId", None, id("a phone number"));
         let to = form.defaulted("to", None, now.plus_ms(1), |value| zone.instant(value));
@@ -98,15 +98,15 @@ impl Asked {
 #[serde(rename_all = "camelCase")]
 pub struct CallFigures {
     /// Calls that are over: the sum of the three outcomes.
-    pub(crate) calls: i64,
+    pub calls: i64,
     /// Those that an agent answered.
-    pub(crate) answered: i64,
+    pub answered: i64,
     /// Outcomes, as the calls' `status`.
     ended: i64,
     dropped: i64,
     failed: i64,
     /// Minutes that were used of the credit.
-    pub(crate) minutes: i64,
+    pub minutes: i64,
     talk_time_seconds: i64,
     duration_seconds: i64,
 }
@@ -143,10 +143,10 @@ impl From<Piece> for CallFigures {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 pub struct CallInterval {
     /// When it began; it ends where the next one begins.
-    pub(crate) start: Millis,
+    pub start: Millis,
     #[serde(flatten)]
     #[schema(inline)]
-    pub(crate) figures: CallFigures,
+    pub figures: CallFigures,
 }
 
 /// Calls that are over, by the hour or day in which they began. What is erased or removed later still counts.
@@ -171,12 +171,12 @@ pub struct CallStats {
     to: Millis,
     interval: Interval,
     #[schema(value_type = String)]
-    time_zone: Zone,
+    time_zone: DayZone,
     agent_id: Option<AgentId>,
     phone_number_id: Option<PhoneNumberId>,
-    pub(crate) total: CallFigures,
+    pub total: CallFigures,
     /// One after the other, also those without a call.
-    pub(crate) intervals: Vec<CallInterval>,
+    pub intervals: Vec<CallInterval>,
 }
 
 impl CallStats {
@@ -223,7 +223,7 @@ pub async fn show(
 }
 
 /// The figures that a query string asks for.
-pub(crate) async fn read(
+pub async fn read(
     services: &Services,
     tenant: TenantId,
     query: &Query,

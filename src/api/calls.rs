@@ -1,7 +1,7 @@
 //! Calls: their history, what they announced, what was said, and the two things a tenant can do to a running one.
 
 use actix_web::{HttpResponse, web::Data};
-use dikala_actors::calls::{CallError, Input, versions};
+use dikala_actors::calls::{CallError, Input, TRANSFERS_MAX, versions};
 use dikala_entities::{
     AgentId, AuditAction, CallId, CallStatus, CallerNumber, HangupInitiator, HangupReason, Millis,
     OfTenant, PhoneNumber, PhoneNumberId, Speaker, TenantId, call, event, transcript,
@@ -74,25 +74,25 @@ struct CallRow {
     "metadata": {"campaign": "january"}
 }))]
 pub struct Call {
-    pub(crate) id: CallId,
-    pub(crate) phone_number_id: PhoneNumberId,
-    pub(crate) agent_id: Option<AgentId>,
+    pub id: CallId,
+    pub phone_number_id: PhoneNumberId,
+    pub agent_id: Option<AgentId>,
     /// What the call began with; null where it was refused.
-    pub(crate) agent_version: Option<i64>,
-    pub(crate) caller_number: CallerNumber,
-    pub(crate) callee_number: PhoneNumber,
-    pub(crate) direction: Direction,
-    pub(crate) status: CallStatus,
-    pub(crate) started_at: Millis,
-    pub(crate) answered_at: Option<Millis>,
-    pub(crate) ended_at: Option<Millis>,
-    pub(crate) duration_seconds: Option<i64>,
-    pub(crate) talk_time_seconds: Option<i64>,
-    pub(crate) hangup_reason: Option<HangupReason>,
-    pub(crate) hangup_initiator: Option<HangupInitiator>,
-    pub(crate) transcript_summary: Option<String>,
-    pub(crate) ai_cost_idr: Option<i64>,
-    pub(crate) metadata: Json,
+    pub agent_version: Option<i64>,
+    pub caller_number: CallerNumber,
+    pub callee_number: PhoneNumber,
+    pub direction: Direction,
+    pub status: CallStatus,
+    pub started_at: Millis,
+    pub answered_at: Option<Millis>,
+    pub ended_at: Option<Millis>,
+    pub duration_seconds: Option<i64>,
+    pub talk_time_seconds: Option<i64>,
+    pub hangup_reason: Option<HangupReason>,
+    pub hangup_initiator: Option<HangupInitiator>,
+    pub transcript_summary: Option<String>,
+    pub ai_cost_idr: Option<i64>,
+    pub metadata: Json,
 }
 
 /// Who called whom.
@@ -108,15 +108,16 @@ pub enum Direction {
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({"calls": [], "limit": 50, "offset": 0, "hasMore": false}))]
 pub struct CallList {
-    pub(crate) calls: Vec<Call>,
+    pub calls: Vec<Call>,
     limit: i64,
     offset: i64,
-    pub(crate) has_more: bool,
+    pub has_more: bool,
 }
 
 /// Where to connect the caller; the agent's `escalationNumber` if left out.
 #[derive(Clone, Debug, ToSchema)]
 #[schema(example = json!({"to": "+6281234567890"}))]
+#[expect(dead_code, reason = "the description of what is read field by field")]
 pub struct Transfer {
     pub to: Option<PhoneNumber>,
 }
@@ -138,6 +139,10 @@ pub struct Transcript {
 
 /// One utterance.
 #[derive(Clone, Debug, ToSchema)]
+#[expect(
+    dead_code,
+    reason = "the description of what is written as it is stored"
+)]
 pub struct Turn {
     pub role: Speaker,
     pub text: String,
@@ -153,6 +158,7 @@ pub struct Turn {
     "data": {"callId": "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6",
              "startedAt": "2026-01-15T03:30:00.000Z"}
 }]}))]
+#[expect(dead_code, reason = "the description of what is written row by row")]
 pub struct EventList {
     pub events: Vec<Event>,
     pub limit: i64,
@@ -209,7 +215,7 @@ pub async fn list(
 }
 
 /// A page of a tenant's calls, newest first.
-pub(crate) async fn page(
+pub async fn page(
     db: &impl ConnectionTrait,
     tenant: TenantId,
     filter: &Filter,
@@ -233,7 +239,7 @@ pub(crate) async fn page(
 }
 
 /// Calls that a filter lets through, newest first, at most `limit`: those older than the call that `after` tells of.
-pub(crate) async fn batch(
+pub async fn batch(
     db: &impl ConnectionTrait,
     tenant: TenantId,
     filter: &Filter,
@@ -249,7 +255,7 @@ pub(crate) async fn batch(
 }
 
 /// The tenant's newest calls, at most `limit`.
-pub(crate) async fn latest(
+pub async fn latest(
     db: &impl ConnectionTrait,
     tenant: TenantId,
     limit: u64,
@@ -260,7 +266,7 @@ pub(crate) async fn latest(
 }
 
 /// Those of some calls that are the tenant's and that a filter lets through, if there is one; newest first.
-pub(crate) async fn among(
+pub async fn among(
     db: &impl ConnectionTrait,
     tenant: TenantId,
     filter: Option<&Filter>,
@@ -393,7 +399,9 @@ impl From<CallError> for ApiError {
             CallError::NotActive | CallError::InvalidTransition { .. } => Self::CallNotActive,
             CallError::TransferNotAllowed => Self::field(no_transfer().in_field("to")),
             CallError::TooManyTransfers => {
-                let sentence = "The call was transferred 5 times, the most that a call can be.";
+                let sentence = format!(
+                    "The call was transferred {TRANSFERS_MAX} times, the most that a call can be."
+                );
                 let fault = Fault::sentence(FieldCode::NotAllowed, sentence);
                 Self::field(fault.in_field("to"))
             }
@@ -420,7 +428,7 @@ async fn escalation_number(
 }
 
 /// Where a call is transferred that names no number: the agent's, as it was when the call began.
-pub(crate) async fn agents_number(
+pub async fn agents_number(
     db: &impl ConnectionTrait,
     call: &call::Model,
 ) -> Result<Option<PhoneNumber>, DbErr> {

@@ -32,6 +32,7 @@ impl Services {
     pub fn new(node: &Node, settings: ApiSettings) -> Self {
         let http = HttpContext::new(
             node.store.clone(),
+            node.vault.clone(),
             Arc::clone(&node.clock),
             node.calls.node(),
             settings.http.clone(),

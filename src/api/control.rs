@@ -6,7 +6,7 @@ use dikala_actors::{
     webhooks::TestError,
 };
 use dikala_entities::{
-    CallId, DeliveryId, OutboundUrl, Place, TenantId, WebhookId, function, tenant, webhook,
+    CallId, DeliveryId, OutboundUrl, SecretPlace, TenantId, WebhookId, function, tenant, webhook,
 };
 use sea_orm::EntityTrait;
 use serde_json::{Map, Value};
@@ -58,7 +58,11 @@ impl LiveOutbound {
         let secret = self
             .0
             .vault
-            .open(Place::FunctionSecret, tenant.id, &tenant.function_secret)
+            .open(
+                SecretPlace::FunctionSecret,
+                tenant.id,
+                &tenant.function_secret,
+            )
             .map_err(|error| {
                 tracing::error!(tenant = %tenant.id, %error, "the function secret");
                 ApiError::Unavailable

@@ -134,8 +134,17 @@ pub async fn transactions(
     query: Query,
 ) -> Result<Answer, ApiError> {
     let page = query.0.read(&[], |form| Some(Page::read(form)))?;
-    let db = services.store.api_reader();
-    let ours = newest(caller.tenant);
+    let listed = page_of(services.store.api_reader(), caller.tenant, page).await?;
+    Ok(Answer::ok(&listed))
+}
+
+/// A page of a tenant's movements, newest first.
+pub async fn page_of(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+    page: Page,
+) -> Result<TransactionList, DbErr> {
+    let ours = newest(tenant);
     let last: Option<i64> = ours
         .clone()
         .select_only()
@@ -147,10 +156,10 @@ pub async fn transactions(
     let first = last.unwrap_or(0).saturating_sub(page.offset);
     let select = ours.filter(credit_transaction::Column::Seq.lte(first));
     let mut rows = page.limit(select).all(db).await?;
-    Ok(Answer::ok(&TransactionList {
+    Ok(TransactionList {
         has_more: page.has_more(&mut rows),
         transactions: rows.into_iter().map(Into::into).collect(),
         limit: page.limit,
         offset: page.offset,
-    }))
+    })
 }

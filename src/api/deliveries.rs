@@ -4,7 +4,8 @@ use actix_web::web::Data;
 use dikala_actors::webhooks::recovery::count;
 use dikala_entities::{
     AuditAction, CallId, DeliveryId, DeliveryStatus, EventId, EventKind, InstantOrDate, Millis,
-    OfTenant, RecoveryId, TenantId, WebhookId, attempt, delivery, event, recovery, webhook,
+    OfTenant, RecoveryId, TenantId, WebhookId, attempt, delivery, event, recovery,
+    store::Transaction, webhook,
 };
 use sea_orm::{
     ActiveModelTrait, ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel,
@@ -96,7 +97,7 @@ pub struct Attempt {
 
 /// A delivery, the event that it carries (none once that is no longer kept), and its last attempts, oldest first.
 #[derive(Clone, Debug)]
-pub struct Found {
+pub struct WholeDelivery {
     pub delivery: delivery::Model,
     pub event: Option<event::Model>,
     pub attempts: Vec<attempt::Model>,
@@ -130,7 +131,7 @@ pub struct Recovery {
 #[derive(Clone, Copy, Debug, Serialize, ToSchema)]
 #[schema(example = json!({"deliveries": 17}))]
 pub struct Recovered {
-    deliveries: u64,
+    pub deliveries: u64,
 }
 
 impl From<delivery::Model> for Delivery {
@@ -169,7 +170,7 @@ pub async fn find(
     db: &impl ConnectionTrait,
     tenant: TenantId,
     id: DeliveryId,
-) -> Result<Found, ApiError> {
+) -> Result<WholeDelivery, ApiError> {
     let missing = ApiError::NotFound(Missing::Delivery);
     let delivery = delivery::Entity::one_of(tenant, id)
         .one(db)
@@ -184,7 +185,7 @@ pub async fn find(
         .all(db)
         .await?;
     attempts.reverse();
-    Ok(Found {
+    Ok(WholeDelivery {
         delivery,
         event,
         attempts,
@@ -286,6 +287,20 @@ pub async fn resend(
         .one(unit.txn())
         .await?
         .ok_or_else(missing)?;
+    make_due(unit.txn(), &mut row, now).await?;
+    let change = Change::new(AuditAction::DeliveryResend, row.id).with(row.webhook_id);
+    let answer = Answer::accepted(&Delivery::from(row));
+    let answer = unit.commit(answer, Some(change)).await?;
+    services.outbound.wake();
+    Ok(answer)
+}
+
+/// Makes a delivery due now, whatever became of it before.
+pub async fn make_due(
+    txn: &Transaction,
+    row: &mut delivery::Model,
+    now: Millis,
+) -> Result<(), DbErr> {
     // One that is about to be tried keeps its lease: it goes out once, not twice.
     if row.status != DeliveryStatus::Pending {
         row.lease_owner = None;
@@ -295,12 +310,7 @@ pub async fn resend(
     row.next_attempt_at = Some(row.next_attempt_at.map_or(now, |due| due.min(now)));
     row.completed_at = None;
     let change = row.clone().into_active_model().reset_all();
-    change.update(unit.txn()).await?;
-    let change = Change::new(AuditAction::DeliveryResend, row.id).with(row.webhook_id);
-    let answer = Answer::accepted(&Delivery::from(row));
-    let answer = unit.commit(answer, Some(change)).await?;
-    services.outbound.wake();
-    Ok(answer)
+    change.update(txn).await.map(drop)
 }
 
 /// `POST /webhooks/{id}/test`
@@ -318,7 +328,7 @@ pub async fn test(
 }
 
 impl Recovery {
-    fn read(form: &Form) -> Result<Self, ApiError> {
+    pub fn read(form: &Form) -> Result<Self, ApiError> {
         form.read(&[], |form| {
             let since = form.required("since", None, instant);
             let until = form.optional("until", None, instant);
@@ -332,6 +342,21 @@ impl Recovery {
     }
 }
 
+impl Recovery {
+    /// The same as a row, of that webhook.
+    pub fn of(self, webhook: &webhook::Model, now: Millis) -> recovery::Model {
+        recovery::Model {
+            id: RecoveryId::new(now),
+            tenant_id: webhook.tenant_id,
+            webhook_id: webhook.id,
+            since: self.since,
+            until: self.until.unwrap_or(now.plus_ms(1)),
+            after: DeliveryId::first_at(Millis::MIN),
+            asked_at: now,
+        }
+    }
+}
+
 /// `POST /webhooks/{id}/recover`: answered once it is certain to be done; the dispatcher does it, in batches.
 pub async fn recover(
     caller: Caller,
@@ -340,30 +365,11 @@ pub async fn recover(
     body: Body,
 ) -> Result<Answer, ApiError> {
     let webhook = webhooks::find(services.store.api_reader(), caller.tenant, id.0).await?;
-    let now = services.clock.now();
-    let Recovery { since, until } = Recovery::read(&body.form()?)?;
-    let asked = recovery::Model {
-        id: RecoveryId::new(now),
-        tenant_id: caller.tenant,
-        webhook_id: webhook.id,
-        since,
-        until: until.unwrap_or(now.plus_ms(1)),
-        after: DeliveryId::first_at(Millis::MIN),
-        asked_at: now,
-    };
+    let asked = Recovery::read(&body.form()?)?.of(&webhook, services.clock.now());
     // Counted before the transaction, which on SQLite would hold up every other write for as long as that takes.
     let deliveries = count(services.store.api_reader(), &asked).await?;
     let unit = Unit::begin(&services, &caller).await?;
-    let mut change = None;
-    if deliveries > 0 {
-        let sent = format!("{deliveries} deliveries");
-        change = Some(Change::new(AuditAction::WebhookRecover, webhook.id).with(sent));
-        let webhook = webhooks::lock(unit.txn(), caller.tenant, webhook.id).await?;
-        refuse_too_many(&unit, &webhook).await?;
-        recovery::Entity::insert(asked.into_active_model())
-            .exec_without_returning(unit.txn())
-            .await?;
-    }
+    let change = begin_recovery(unit.txn(), asked, deliveries).await?;
     let answer = unit
         .commit(Answer::accepted(&Recovered { deliveries }), change)
         .await?;
@@ -371,11 +377,28 @@ pub async fn recover(
     Ok(answer)
 }
 
-/// Counts under the lock of the webhook's row: two at once cannot both be the last.
-async fn refuse_too_many(unit: &Unit, webhook: &webhook::Model) -> Result<(), ApiError> {
-    let open = recovery::Entity::of_webhook(webhook)
-        .count(unit.txn())
+/// Writes down that so many deliveries are to be sent again, if any; what the audit says of it.
+pub async fn begin_recovery(
+    txn: &Transaction,
+    asked: recovery::Model,
+    deliveries: u64,
+) -> Result<Option<Change>, ApiError> {
+    if deliveries == 0 {
+        return Ok(None);
+    }
+    let sent = format!("{deliveries} deliveries");
+    let change = Change::new(AuditAction::WebhookRecover, asked.webhook_id).with(sent);
+    let webhook = webhooks::lock(txn, asked.tenant_id, asked.webhook_id).await?;
+    refuse_too_many(txn, &webhook).await?;
+    recovery::Entity::insert(asked.into_active_model())
+        .exec_without_returning(txn)
         .await?;
+    Ok(Some(change))
+}
+
+/// Counts under the lock of the webhook's row: two at once cannot both be the last.
+async fn refuse_too_many(txn: &Transaction, webhook: &webhook::Model) -> Result<(), ApiError> {
+    let open = recovery::Entity::of_webhook(webhook).count(txn).await?;
     if open < RECOVERIES_MAX {
         Ok(())
     } else {

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use actix_web::web::Data;
 use dikala_actors::calls::without_personal_data;
 use dikala_entities::{
-    AuditAction, CallId, CallerNumber, DeliveryStatus, EventId, Millis, OfTenant, TenantId,
-    WebhookId, attempt, call, delivery, erasure, event, idempotency, invocation,
-    rows::{Kind, json_rows, json_statement},
+    AuditAction, CallId, CallerNumber, DeliveryStatus, EventId, IdempotencyScope, Millis, OfTenant,
+    TenantId, WebhookId, attempt, call, delivery, erasure, event, idempotency, invocation,
+    rows::{ColumnType, json_rows, json_statement},
     store::Transaction,
     transcript,
 };
@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// What stands in the place of the caller's number.
-pub(crate) const ERASED: &str = "erased";
+pub const ERASED: &str = "erased";
 
 /// `DELETE /calls/{id}`: once the call is over. Deliveries of its events that were not made yet are not made any more.
 pub async fn erase(
@@ -69,7 +69,7 @@ pub async fn erase(
         .exec(txn)
         .await?;
     let webhooks = erase_events(txn, &call, now).await?;
-    forget_answers(txn, caller.tenant, answers).await?;
+    forget_answers(txn, answers).await?;
     let change = Change::new(AuditAction::CallErase, id.0);
     let answer = unit.commit(Answer::no_content(), Some(change)).await?;
     tracing::info!(call = %id.0, tenant = %caller.tenant, actor = %caller.origin.actor, "call erased");
@@ -151,7 +151,10 @@ async fn blank_bodies(txn: &Transaction, call: &call::Model) -> Result<(), DbErr
         })
         .collect();
     let backend = txn.get_database_backend();
-    let source = json_rows(backend, &[("id", Kind::Text), ("body", Kind::Text)]);
+    let source = json_rows(
+        backend,
+        &[("id", ColumnType::Text), ("body", ColumnType::Text)],
+    );
     let sql = format!("UPDATE events SET body = rows.body FROM {source} WHERE events.id = rows.id");
     let statement = json_statement(backend, sql, &rows)?;
     txn.execute_raw(statement).await.map(drop)
@@ -193,35 +196,42 @@ async fn give_up_deliveries(
     Ok(waiting.map(|(webhook, _)| webhook).collect())
 }
 
-/// The keys of remembered answers in which the call stands.
+/// A remembered answer: among whose requests, and under which key.
+type Remembered = (IdempotencyScope, String);
+
+/// The remembered answers in which the call stands, to requests of the tenant's and of operators.
 async fn answers_with(
     services: &Services,
     tenant: TenantId,
     call: CallId,
-) -> Result<Vec<String>, DbErr> {
-    idempotency::Entity::of(tenant)
-        .select_only()
-        .column(idempotency::Column::Key)
-        .filter(idempotency::Column::Body.contains(call.to_string()))
-        .into_tuple()
-        .all(services.store.api_reader())
-        .await
+) -> Result<Vec<Remembered>, DbErr> {
+    let mut found = Vec::new();
+    for scope in [
+        IdempotencyScope::Tenant(tenant),
+        IdempotencyScope::Operators,
+    ] {
+        let keys: Vec<Remembered> = idempotency::Entity::find()
+            .select_only()
+            .columns([idempotency::Column::Scope, idempotency::Column::Key])
+            .filter(idempotency::Column::Scope.eq(scope))
+            .filter(idempotency::Column::Body.contains(call.to_string()))
+            .into_tuple()
+            .all(services.store.api_reader())
+            .await?;
+        found.extend(keys);
+    }
+    Ok(found)
 }
 
 /// A repeat of those requests is answered with the code of the first answer and an empty object.
-async fn forget_answers(
-    txn: &Transaction,
-    tenant: TenantId,
-    keys: Vec<String>,
-) -> Result<(), DbErr> {
-    if keys.is_empty() {
-        return Ok(());
+async fn forget_answers(txn: &Transaction, answers: Vec<Remembered>) -> Result<(), DbErr> {
+    for (scope, key) in answers {
+        idempotency::Entity::update_many()
+            .col_expr(idempotency::Column::Body, Expr::value("{}"))
+            .filter(idempotency::Column::Scope.eq(scope))
+            .filter(idempotency::Column::Key.eq(key))
+            .exec(txn)
+            .await?;
     }
-    idempotency::Entity::update_many()
-        .col_expr(idempotency::Column::Body, Expr::value("{}"))
-        .filter(idempotency::Column::TenantId.eq(tenant))
-        .filter(idempotency::Column::Key.is_in(keys))
-        .exec(txn)
-        .await
-        .map(drop)
+    Ok(())
 }

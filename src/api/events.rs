@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use actix_web::{HttpRequest, HttpResponse, http::header::HeaderMap, rt, web::Data};
 use bytes::Bytes;
-use dikala_actors::{
-    events::{
-        followers::{self, FOLLOWERS_PER_TENANT_MAX, Follower, NoSeat},
-        outbox::{NewEvent, write_events},
-    },
-    webhooks::sample,
+use dikala_actors::events::{
+    followers::{self, FOLLOWERS_PER_TENANT_MAX, Follower, NoSeat},
+    outbox::{NewEvent, write_events},
 };
 use dikala_entities::{EventId, EventKind, Millis, TenantId, event};
 use futures_util::{StreamExt, stream};
@@ -61,6 +58,7 @@ pub struct Event {
 /// Which kind of event to make a sample of.
 #[derive(Clone, Debug, ToSchema)]
 #[schema(example = json!({"event": "call.ended"}))]
+#[expect(dead_code, reason = "the description of what is read field by field")]
 pub struct Sample {
     pub event: EventKind,
 }
@@ -108,7 +106,7 @@ pub async fn make_sample(
     let kind = body
         .form()?
         .read(&[], |form| form.required("event", None, word("an event")))?;
-    let event = sample(kind, caller.tenant, services.clock.now());
+    let event = NewEvent::sample(kind, caller.tenant, services.clock.now());
     let answer = Answer::accepted(&Event::from(&event));
     let unit = Unit::begin(&services, &caller).await?;
     write_events(unit.txn(), &[event]).await?;
@@ -149,7 +147,7 @@ pub async fn stream(
 }
 
 /// Why nobody else can follow.
-pub(crate) fn no_seat(reason: NoSeat) -> ApiError {
+pub fn no_seat(reason: NoSeat) -> ApiError {
     match reason {
         NoSeat::Tenant => ApiError::TooManyStreams(FOLLOWERS_PER_TENANT_MAX),
         NoSeat::Service => ApiError::Unavailable,

@@ -200,6 +200,7 @@ pub struct Function {
 /// All functions of an agent; with `limit` or `offset` a page of them.
 #[derive(Clone, Debug, ToSchema)]
 #[schema(rename_all = "camelCase", example = json!({"functions": []}))]
+#[expect(dead_code, reason = "the description of what is written row by row")]
 pub struct FunctionList {
     pub functions: Vec<Function>,
     pub limit: i64,
@@ -210,6 +211,7 @@ pub struct FunctionList {
 /// What to call the function with.
 #[derive(Clone, Debug, ToSchema)]
 #[schema(example = json!({"parameters": {"sku": "A-100"}}))]
+#[expect(dead_code, reason = "the description of what is read field by field")]
 pub struct FunctionTest {
     #[schema(value_type = Json, nullable, default = json!({}))]
     pub parameters: Map<String, Value>,
@@ -218,6 +220,10 @@ pub struct FunctionTest {
 /// What came of calling the endpoint: what the AI would be told.
 #[derive(Clone, Debug, ToSchema)]
 #[schema(example = json!({"status": "ok", "result": {"pieces": 12}}))]
+#[expect(
+    dead_code,
+    reason = "the description of what the invoker's answer is written as"
+)]
 pub struct FunctionOutcome {
     pub status: OutcomeStatus,
     /// The endpoint's object; with `ok` only.
@@ -233,6 +239,10 @@ pub struct FunctionOutcome {
 /// Whether the AI gets a result.
 #[derive(Clone, Copy, Debug, ToSchema)]
 #[schema(rename_all = "lowercase")]
+#[expect(
+    dead_code,
+    reason = "the description of what the invoker's answer is written as"
+)]
 pub enum OutcomeStatus {
     Ok,
     Error,

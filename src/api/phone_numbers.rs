@@ -51,6 +51,7 @@ pub struct PhoneNumber {
     "id": "pn_01k9zv3m8rj2q4w6y8a0c2e4g6", "displayNumber": "+6281234567890", "label": "Main line", "isActive": true,
     "agentId": null
 }]}))]
+#[expect(dead_code, reason = "the description of what is written row by row")]
 pub struct PhoneNumberList {
     pub phone_numbers: Vec<PhoneNumber>,
     pub limit: i64,
@@ -61,6 +62,7 @@ pub struct PhoneNumberList {
 /// The agent that is to answer a number; `null` takes the agent off.
 #[derive(Clone, Debug, ToSchema)]
 #[schema(rename_all = "camelCase", example = json!({"agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6"}))]
+#[expect(dead_code, reason = "the description of what is read field by field")]
 pub struct Assignment {
     #[schema(required)]
     pub agent_id: Option<AgentId>,

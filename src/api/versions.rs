@@ -78,6 +78,7 @@ pub struct VersionFunction {
 /// The versions of an agent that are kept, oldest first; with `limit` or `offset` a page of them.
 #[derive(Clone, Debug, ToSchema)]
 #[schema(rename_all = "camelCase", example = json!({"versions": []}))]
+#[expect(dead_code, reason = "the description of what is written row by row")]
 pub struct AgentVersionList {
     pub versions: Vec<AgentVersion>,
     pub limit: i64,

@@ -2,8 +2,8 @@
 
 use actix_web::{HttpResponse, web::Data};
 use dikala_entities::{
-    AuditAction, EventKind, Millis, OfTenant, OutboundUrl, Place, Secret, TenantId, WebhookId,
-    described, tenant,
+    AuditAction, EventKind, Millis, OfTenant, OutboundUrl, Secret, SecretPlace, TenantId,
+    WebhookId, described, tenant,
     webhook::{self, NewWebhook, events_json},
 };
 use sea_orm::{
@@ -45,6 +45,8 @@ pub const WEBHOOKS_MAX: usize = 20;
 pub const PREVIOUS_SECRET_MS: i64 = 24 * 60 * 60 * 1_000;
 /// Webhooks that are read at once for a list.
 const BATCH: u64 = 20;
+/// What is said of a webhook that an operator paused.
+const PAUSED: &str = "paused by the operator; deliveries wait, and none is lost";
 const EVENTS_MIN: usize = 1;
 const SECRET_CHARS_MIN: usize = 8;
 const SECRET_CHARS_MAX: usize = 256;
@@ -76,6 +78,7 @@ pub struct WebhookUpdate {
 /// A new secret. The old one signs as well for 24 hours.
 #[derive(Clone, Debug, ToSchema)]
 #[schema(example = json!({"secret": "the-next-secret-only-we-know"}))]
+#[expect(dead_code, reason = "the description of what is read field by field")]
 pub struct SecretRotation {
     pub secret: WebhookSecret,
 }
@@ -95,7 +98,7 @@ pub struct Webhook {
     is_active: bool,
     /// The secret's last four characters.
     secret_hint: String,
-    /// Why the service stopped to deliver to it.
+    /// Why the service stopped to deliver to it. Where it is active all the same, deliveries wait until the operator lets them go on.
     disabled_reason: Option<String>,
     created_at: Millis,
     updated_at: Millis,
@@ -104,6 +107,7 @@ pub struct Webhook {
 /// All webhooks of the tenant; with `limit` or `offset` a page of them.
 #[derive(Clone, Debug, ToSchema)]
 #[schema(rename_all = "camelCase", example = json!({"webhooks": []}))]
+#[expect(dead_code, reason = "the description of what is written row by row")]
 pub struct WebhookList {
     pub webhooks: Vec<Webhook>,
     pub limit: i64,
@@ -119,7 +123,9 @@ impl From<webhook::Model> for Webhook {
             url: webhook.url,
             is_active: webhook.is_active,
             secret_hint: webhook.secret_hint,
-            disabled_reason: webhook.disabled_reason,
+            disabled_reason: webhook
+                .disabled_reason
+                .or_else(|| webhook.paused_at.map(|_| PAUSED.to_owned())),
             created_at: webhook.created_at,
             updated_at: webhook.updated_at,
         }
@@ -392,11 +398,11 @@ pub async fn rotate_secret(
     let mut webhook = lock(unit.txn(), caller.tenant, id.0).await?;
     let vault = &services.vault;
     // Bound to its column: it is sealed again for the one that it goes to. One that does not open signs nothing anyway.
-    let previous = vault.open(Place::WebhookSecret, webhook.id, &webhook.secret);
+    let previous = vault.open(SecretPlace::WebhookSecret, webhook.id, &webhook.secret);
     let previous =
-        previous.map(|secret| vault.seal(Place::PreviousWebhookSecret, webhook.id, &secret));
+        previous.map(|secret| vault.seal(SecretPlace::PreviousWebhookSecret, webhook.id, &secret));
     webhook.previous_secret = previous.ok();
-    webhook.secret = vault.seal(Place::WebhookSecret, webhook.id, &secret);
+    webhook.secret = vault.seal(SecretPlace::WebhookSecret, webhook.id, &secret);
     webhook.previous_secret_until = Some(now.plus_ms(PREVIOUS_SECRET_MS));
     webhook.secret_hint = secret.hint();
     webhook.updated_at = now;

@@ -19,19 +19,19 @@ const DAY_MS: i64 = 24 * HOUR_MS;
 
 /// Where the days of who asks begin.
 #[derive(Clone, Debug)]
-pub struct Zone {
+pub struct DayZone {
     /// As it was given.
     name: String,
     zone: TimeZone,
 }
 
-impl Serialize for Zone {
+impl Serialize for DayZone {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&self.name)
     }
 }
 
-impl Zone {
+impl DayZone {
     /// UTC.
     pub fn utc() -> Self {
         Self {
@@ -157,8 +157,8 @@ mod tests {
 
     const QUARTER_MS: i64 = HOUR_MS / 4;
 
-    fn zone(name: &str) -> Zone {
-        Zone::parse(&json!(name)).expect("a zone")
+    fn zone(name: &str) -> DayZone {
+        DayZone::parse(&json!(name)).expect("a zone")
     }
 
     fn at(text: &str) -> Millis {
@@ -274,10 +274,10 @@ mod tests {
             "+0é00",
             "--0700",
         ] {
-            assert!(Zone::parse(&json!(wrong)).is_err(), "{wrong:?}");
+            assert!(DayZone::parse(&json!(wrong)).is_err(), "{wrong:?}");
         }
         for right in ["Z", "UTC", "+0700", " 07:00", "-12:00", "asia/jakarta"] {
-            assert!(Zone::parse(&json!(right)).is_ok(), "{right:?}");
+            assert!(DayZone::parse(&json!(right)).is_ok(), "{right:?}");
         }
     }
 

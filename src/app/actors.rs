@@ -24,15 +24,15 @@ const CALL_THREADS: usize = 2;
 const FUNCTION_THREADS: usize = 2;
 
 /// The actors, and the threads that they run on.
-pub(crate) struct Actors {
-    pub(crate) node: Node,
-    pub(crate) arbiters: Vec<Arbiter>,
-    pub(crate) loops: EventLoops,
+pub struct Actors {
+    pub node: Node,
+    pub arbiters: Vec<Arbiter>,
+    pub loops: EventLoops,
 }
 
 impl Actors {
     /// Starts them on a store. Each that makes requests asks `outbound` for what it makes them with.
-    pub(crate) async fn start(
+    pub async fn start(
         settings: &Settings,
         store: Store,
         vault: Vault,

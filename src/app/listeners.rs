@@ -1,6 +1,9 @@
 //! What the two listeners serve, and with what.
 
-use std::{net::TcpListener, sync::Arc};
+use std::{
+    net::{SocketAddr, TcpListener},
+    sync::Arc,
+};
 
 use actix::Arbiter;
 use actix_cors::Cors;
@@ -10,22 +13,23 @@ use actix_web::{
     middleware::{Condition, from_fn},
     web::Data,
 };
-use dikala_actors::runtime::lag::EventLoops;
 use tokio::sync::watch;
 
+use super::actors::Actors;
 use crate::{
     api::context::Services,
     bridge::{self, BridgeParts},
     config::Settings,
     dashboard::{self, Kit},
     front::{self, Bounds, Door, Places, open_files_max},
-    http::{meter::HttpMeter, middleware::request_scope},
-    node::Node,
+    http::{context::HttpContext, meter::HttpMeter, middleware::request_scope},
+    mails::MailStats,
     operator::{
-        self, OperatorParts,
+        access::{self, Tokens},
         health::{self, HealthParts},
         metrics::{self, MetricsParts},
     },
+    operator_api::{self, Desk},
     routes,
 };
 
@@ -57,21 +61,38 @@ pub(super) struct Listeners {
     services: Data<Services>,
     bridge: Data<BridgeParts>,
     health: Data<HealthParts>,
-    operator: Data<OperatorParts>,
-    http: Data<HttpMeter>,
+    /// Who may come to the operators' listener.
+    tokens: Data<Tokens>,
+    /// What the operators' listener takes requests with.
+    http: Data<HttpContext>,
+    desk: Data<Desk>,
+    meter: Data<HttpMeter>,
     metrics: Data<MetricsParts>,
 }
 
 impl Listeners {
+    /// `public` is where the public listener answers.
     pub(super) fn new(
         settings: &Settings,
-        node: &Node,
-        loops: &EventLoops,
+        actors: &Actors,
+        mails: Option<Arc<MailStats>>,
         stopping: &watch::Receiver<bool>,
+        public: SocketAddr,
     ) -> Self {
-        let http = HttpMeter::default();
+        let node = &actors.node;
+        let services = Services::new(node, settings.api());
+        let desk = Desk {
+            node: node.clone(),
+            base: settings.http.base(public).into(),
+            tenants: services.http.clone(),
+            configuration: Arc::clone(&settings.shown),
+            started_at: node.clock.now(),
+            verified: Arc::default(),
+        };
+        let meter = HttpMeter::default();
         Self {
-            services: Data::new(Services::new(node, settings.api())),
+            services: Data::new(services),
+            desk: Data::new(desk),
             bridge: Data::new(BridgeParts {
                 node: node.clone(),
                 budgets: Arc::default(),
@@ -81,15 +102,24 @@ impl Listeners {
                 node: node.clone(),
                 stopping: stopping.clone(),
             }),
-            operator: Data::new(OperatorParts {
-                token: settings.operator.token(),
-            }),
-            http: Data::new(http.clone()),
             metrics: Data::new(MetricsParts {
                 node: node.clone(),
-                loops: loops.clone(),
-                http,
+                loops: actors.loops.clone(),
+                http: meter.clone(),
+                mails,
             }),
+            meter: Data::new(meter),
+            tokens: Data::new(Tokens {
+                full: settings.operator.token(),
+                read: settings.operator.read_token(),
+            }),
+            http: Data::new(HttpContext::new(
+                node.store.clone(),
+                node.vault.clone(),
+                Arc::clone(&node.clock),
+                node.calls.node(),
+                settings.operators_http(),
+            )),
         }
     }
 
@@ -111,7 +141,7 @@ impl Listeners {
         front::serve(door, socket, move || {
             watch("http", &self.metrics);
             WebApp::new()
-                .app_data(self.http.clone())
+                .app_data(self.meter.clone())
                 .app_data(self.services.clone())
                 .app_data(self.services.http.clone())
                 .app_data(self.bridge.clone())
@@ -141,14 +171,17 @@ impl Listeners {
         front::serve(door, socket, move || {
             watch("operators", &self.metrics);
             WebApp::new()
-                .app_data(self.http.clone())
+                .app_data(self.meter.clone())
                 .app_data(self.metrics.clone())
-                .app_data(self.operator.clone())
+                .app_data(self.tokens.clone())
+                .app_data(self.http.clone())
+                .app_data(self.desk.clone())
                 .app_data(self.health.clone())
-                .wrap(from_fn(operator::require_token))
+                .wrap(from_fn(access::let_in))
                 .wrap(from_fn(request_scope))
                 .configure(metrics::configure)
                 .configure(health::configure)
+                .configure(operator_api::configure)
         })
     }
 }

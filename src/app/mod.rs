@@ -1,7 +1,7 @@
 //! Start and stop of the whole service. [`App::build`] connects, recovers and binds; [`App::run_until`] serves until it is told
 //! to stop, and drains. `main` and the tests make the same two calls.
 
-pub(crate) mod actors;
+pub mod actors;
 mod listeners;
 mod opening;
 
@@ -28,7 +28,7 @@ use tokio::{
     sync::watch,
 };
 
-pub use self::opening::{Proof, holds_secrets, open_store, prove, vault};
+pub use self::opening::{KeyTrial, holds_secrets, open_store, prove, vault};
 use self::{
     actors::{Actors, guard},
     listeners::Listeners,
@@ -36,7 +36,9 @@ use self::{
 use crate::{
     config::{ConfigError, Settings},
     front::open_files_max,
+    mails::{Mailer, Relay, RelayError},
     maintenance,
+    node::Node,
 };
 
 /// Files that the process needs: those of the database, listeners and threads, and some connections. With fewer it would start
@@ -79,6 +81,8 @@ pub enum StartError {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Outbound(#[from] OutboundError),
+    #[error(transparent)]
+    Mails(#[from] RelayError),
     #[error(
         "this process may have {0} files open, and needs {OPEN_FILES_MIN}; raise the hard limit (`ulimit -Hn`, LimitNOFILE= of \
          systemd, ulimits of a container)"
@@ -99,6 +103,8 @@ pub struct App {
     shutdown: Duration,
     actors: Actors,
     sweeping: rt::task::JoinHandle<()>,
+    /// None where no mails are sent.
+    mailing: Option<rt::task::JoinHandle<()>>,
     _reserved: Reservation,
 }
 
@@ -138,7 +144,14 @@ impl App {
             actors.node.ledger.clone(),
         );
         let sweeping = rt::spawn(sweeping);
-        let listeners = Listeners::new(settings, &actors.node, &actors.loops, &is_stopping);
+        let base = settings.http.base(addresses.0);
+        let (mails, mailing) = mailer(settings, &actors.node, base)?
+            .map(|mailer| {
+                let stats = Arc::clone(&mailer.stats);
+                (stats, rt::spawn(mailer.run(is_stopping.clone())))
+            })
+            .unzip();
+        let listeners = Listeners::new(settings, &actors, mails, &is_stopping, addresses.0);
         let public_server = listeners
             .clone()
             .serve_public(public, settings)
@@ -165,6 +178,7 @@ impl App {
             shutdown: Duration::from_secs(settings.http.shutdown_seconds),
             actors,
             sweeping,
+            mailing,
             _reserved: reserved,
         })
     }
@@ -196,9 +210,15 @@ impl App {
             let _ = self.stopping.send(true);
             // Side by side: a client that does not let go of its connection keeps no delivery from ending. The operators'
             // listener goes last, and tells until then how far it is.
+            let mailing = async {
+                if let Some(mailing) = self.mailing {
+                    let _ = mailing.await;
+                }
+            };
             tokio::join!(
                 self.public_server.stop(true),
-                self.actors.node.webhooks.drain(self.shutdown)
+                self.actors.node.webhooks.drain(self.shutdown),
+                mailing
             );
             self.operator_server.stop(true).await;
             let _ = serving.await;
@@ -208,6 +228,22 @@ impl App {
             tracing::warn!("not everything finished in time; the rest goes on at the next start");
         }
     }
+}
+
+/// Who sends mails, where there is a server for them.
+fn mailer(settings: &Settings, node: &Node, base: String) -> Result<Option<Mailer>, RelayError> {
+    let Some(server) = settings.mail() else {
+        return Ok(None);
+    };
+    let relay = Relay::new(&server, settings.extra_ca_file(), &base)?;
+    Ok(Some(Mailer {
+        store: node.store.clone(),
+        clock: Arc::clone(&node.clock),
+        vault: node.vault.clone(),
+        relay,
+        base,
+        stats: Arc::default(),
+    }))
 }
 
 fn listen(address: SocketAddr, key: &'static str) -> Result<TcpListener, StartError> {

@@ -1,7 +1,7 @@
 //! Opening the store: its schema, and the proof that `secrets.key` is the key of what is stored. Whoever wrote a secret with
 //! another key would lose it for good.
 
-use dikala_entities::{Place, Store, Vault, tenant, webhook};
+use dikala_entities::{SecretPlace, Store, Vault, tenant, webhook};
 use dikala_migration::{SchemaState, migrate, schema_state};
 use sea_orm::{DbErr, EntityTrait, QueryOrder, QuerySelect};
 
@@ -13,7 +13,7 @@ const TRIED: u64 = 25;
 
 /// What came of trying the key on stored secrets.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Proof {
+pub struct KeyTrial {
     /// Whose secrets do not open, such as `tenant ten_…`.
     pub sealed: Vec<String>,
     /// Whether this can be the key that the rest was made with.
@@ -78,7 +78,7 @@ pub async fn holds_secrets(store: &Store) -> Result<bool, DbErr> {
 }
 
 /// Tries the key on secrets of several tenants and webhooks.
-pub async fn prove(store: &Store, vault: &Vault) -> Result<Proof, DbErr> {
+pub async fn prove(store: &Store, vault: &Vault) -> Result<KeyTrial, DbErr> {
     let db = store.reader();
     let tenants = || tenant::Entity::find().limit(TRIED);
     let mut tried = Vec::new();
@@ -86,7 +86,11 @@ pub async fn prove(store: &Store, vault: &Vault) -> Result<Proof, DbErr> {
     let newest = tenants().order_by_desc(tenant::Column::Id).all(db).await?;
     for tenant in oldest.into_iter().chain(newest) {
         let opens = vault
-            .open(Place::FunctionSecret, tenant.id, &tenant.function_secret)
+            .open(
+                SecretPlace::FunctionSecret,
+                tenant.id,
+                &tenant.function_secret,
+            )
             .is_ok();
         tried.push((format!("tenant {}", tenant.id), opens));
     }
@@ -98,8 +102,8 @@ pub async fn prove(store: &Store, vault: &Vault) -> Result<Proof, DbErr> {
         .await?;
     for webhook in oldest.into_iter().chain(newest) {
         let secrets = [
-            (Place::WebhookSecret, Some(webhook.secret)),
-            (Place::PreviousWebhookSecret, webhook.previous_secret),
+            (SecretPlace::WebhookSecret, Some(webhook.secret)),
+            (SecretPlace::PreviousWebhookSecret, webhook.previous_secret),
         ];
         for (place, sealed) in secrets {
             let opens = sealed.is_none_or(|sealed| vault.open(place, webhook.id, &sealed).is_ok());
@@ -111,7 +115,7 @@ pub async fn prove(store: &Store, vault: &Vault) -> Result<Proof, DbErr> {
 
 /// A key that was set by mistake may have sealed a few secrets before somebody noticed: the one that opens most is the key,
 /// and between two that open as many, the one that opens the oldest.
-fn judge(tried: Vec<(String, bool)>) -> Proof {
+fn judge(tried: Vec<(String, bool)>) -> KeyTrial {
     let opened = tried.iter().filter(|(_, opens)| *opens).count();
     let is_the_key = match tried.first() {
         None => true,
@@ -124,7 +128,7 @@ fn judge(tried: Vec<(String, bool)>) -> Proof {
         .collect();
     sealed.sort_unstable();
     sealed.dedup();
-    Proof { sealed, is_the_key }
+    KeyTrial { sealed, is_the_key }
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ async fn authenticate(req: &ServiceRequest) -> Result<BridgeId, Refused> {
             let bridge = find(&parts.node.store, &token);
             let is_refusal = |error: &Refused| matches!(error, Refused::Token(_));
             strangers
-                .look_up(&stranger, &token, bridge, is_refusal)
+                .look_up(&stranger, token.hash(), bridge, is_refusal)
                 .await
         }
         None => Err(strangers.refused(&stranger, unknown().into())),

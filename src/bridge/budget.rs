@@ -93,8 +93,8 @@ impl Default for Budgets {
 
 impl Budgets {
     /// What a new connection of a bridge has: the budget is the same for all its connections.
-    pub fn of(&self, bridge: BridgeId) -> Share {
-        Share {
+    pub fn of(&self, bridge: BridgeId) -> ConnectionBudget {
+        ConnectionBudget {
             bridge,
             budget: Arc::clone(&self.bridges.entry(bridge).or_default()),
             turns: self.turns.clone(),
@@ -127,7 +127,7 @@ impl Default for Budget {
 
 /// What one connection has left: its places, and its bridge's budget.
 #[derive(Clone, Debug)]
-pub struct Share {
+pub struct ConnectionBudget {
     bridge: BridgeId,
     budget: Arc<Budget>,
     turns: Turns<(BridgeId, Payer)>,
@@ -141,7 +141,7 @@ pub struct Weight {
     ring: Option<Box<shares::Share<Payer>>>,
 }
 
-impl Share {
+impl ConnectionBudget {
     /// What a message of that length weighs. One that would begin a call and wait for too long is refused instead, and a
     /// refusal weighs nothing.
     pub fn weigh(
@@ -302,12 +302,12 @@ mod tests {
         Weight { bytes, ring: None }
     }
 
-    fn room(share: &Share, bytes: usize) -> Option<Room> {
+    fn room(share: &ConnectionBudget, bytes: usize) -> Option<Room> {
         share.room(plain(bytes)).now_or_never()
     }
 
     /// A call that comes in, if it is taken in.
-    fn ring(share: &Share, payer: Payer) -> Option<Room> {
+    fn ring(share: &ConnectionBudget, payer: Payer) -> Option<Room> {
         let incoming = json!({"id": "1", "type": "call.incoming", "bridgeCallId": "b",
             "did": "+622150001000", "callerNumber": "x"});
         let (message, weight) = share.weigh(200, parse(&incoming), |_| payer);

@@ -15,15 +15,15 @@ pub enum Frame {
 
 /// Why nothing can be read any more.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Fault {
+pub enum ReadFault {
     /// The connection broke.
     Broken,
     /// The peer is told why.
     Close(CloseCode, &'static str),
 }
 
-const TOO_LARGE: Fault = Fault::Close(CloseCode::Size, "a message has at most 256 KiB");
-const NOT_UTF8: Fault = Fault::Close(CloseCode::Invalid, "text is UTF-8");
+const TOO_LARGE: ReadFault = ReadFault::Close(CloseCode::Size, "a message has at most 256 KiB");
+const NOT_UTF8: ReadFault = ReadFault::Close(CloseCode::Invalid, "text is UTF-8");
 
 /// The messages of a socket.
 pub struct Frames {
@@ -45,7 +45,7 @@ impl Frames {
     }
 
     /// The next message; none where the peer is gone. What was read so far is kept if this is cancelled.
-    pub async fn next(&mut self) -> Option<Result<Frame, Fault>> {
+    pub async fn next(&mut self) -> Option<Result<Frame, ReadFault>> {
         loop {
             let frame = match self.stream.recv().await? {
                 Ok(Message::Text(text)) => Frame::Text(text.into_bytes()),
@@ -65,12 +65,12 @@ impl Frames {
     }
 }
 
-fn fault(error: &ProtocolError) -> Fault {
+fn fault(error: &ProtocolError) -> ReadFault {
     match error {
         ProtocolError::Overflow => TOO_LARGE,
         ProtocolError::Io(error) if error.kind() == std::io::ErrorKind::InvalidData => NOT_UTF8,
-        ProtocolError::Io(_) => Fault::Broken,
-        _ => Fault::Close(CloseCode::Protocol, "not a WebSocket frame"),
+        ProtocolError::Io(_) => ReadFault::Broken,
+        _ => ReadFault::Close(CloseCode::Protocol, "not a WebSocket frame"),
     }
 }
 
@@ -83,7 +83,7 @@ struct Fragments {
 
 impl Fragments {
     /// Adds a fragment; the message, where that was the last one.
-    fn add(&mut self, item: Item) -> Result<Option<Frame>, Fault> {
+    fn add(&mut self, item: Item) -> Result<Option<Frame>, ReadFault> {
         let (bytes, is_last) = match item {
             Item::FirstText(bytes) => {
                 self.is_text = true;

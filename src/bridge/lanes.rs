@@ -13,7 +13,7 @@ use serde_json::Value;
 use std::sync::Arc;
 
 use super::{
-    budget::{RING_WITHIN, ROOM_WITHIN, Room, Share},
+    budget::{ConnectionBudget, RING_WITHIN, ROOM_WITHIN, Room},
     protocol::{self, Content, FunctionCall, Lane, Refusal, Request, Success},
     ticket::Ticket,
 };
@@ -38,7 +38,7 @@ pub struct Finished {
 pub struct Lanes {
     calls: Calls,
     bridges: Arc<Bridges>,
-    share: Share,
+    share: ConnectionBudget,
     bridge: BridgeId,
     waiting: HashMap<Lane, VecDeque<Numbered>>,
     running: FuturesUnordered<LocalBoxFuture<'static, (Option<Lane>, Finished)>>,
@@ -46,7 +46,12 @@ pub struct Lanes {
 
 impl Lanes {
     /// Nothing is running.
-    pub fn new(calls: Calls, bridges: Arc<Bridges>, share: Share, bridge: BridgeId) -> Self {
+    pub fn new(
+        calls: Calls,
+        bridges: Arc<Bridges>,
+        share: ConnectionBudget,
+        bridge: BridgeId,
+    ) -> Self {
         Self {
             calls,
             bridges,
@@ -122,7 +127,7 @@ impl Lanes {
 async fn answer(
     calls: Calls,
     bridges: Arc<Bridges>,
-    share: Share,
+    share: ConnectionBudget,
     bridge: BridgeId,
     (ticket, message, room): Numbered,
 ) -> Finished {
@@ -176,7 +181,7 @@ fn lane(message: &Message) -> Option<Lane> {
 async fn carry_out(
     calls: &Calls,
     bridges: &Bridges,
-    share: &Share,
+    share: &ConnectionBudget,
     bridge: BridgeId,
     body: Content,
     mut room: Room,
@@ -218,7 +223,7 @@ async fn carry_out(
 /// Steps aside while the endpoint is asked. A result for which there is no room is stored: the bridge gets it when it asks again.
 async fn invoke(
     calls: &Calls,
-    share: &Share,
+    share: &ConnectionBudget,
     bridge: BridgeId,
     function: FunctionCall,
     room: Room,
@@ -251,7 +256,9 @@ mod tests {
     /// What a message takes while it waits for its turn, besides its own texts.
     const WAITING_BYTES_MAX: usize = 2_048;
 
-    fn size_of_answer<F>(_: impl Fn(Calls, Arc<Bridges>, Share, BridgeId, Numbered) -> F) -> usize {
+    fn size_of_answer<F>(
+        _: impl Fn(Calls, Arc<Bridges>, ConnectionBudget, BridgeId, Numbered) -> F,
+    ) -> usize {
         size_of::<F>()
     }
 

@@ -1,6 +1,6 @@
 //! The WebSocket transport. A socket has two tasks: one reads and handles, one writes. Neither waits for the other while it
 //! holds anything: messages under way go on while nothing is read or written. What comes in is bounded by not reading on while
-//! there is no room in the connection's [`Share`].
+//! there is no room in the connection's [`ConnectionBudget`].
 
 use std::{future::pending, pin::pin, sync::Arc, time::Duration};
 
@@ -18,8 +18,8 @@ use tokio::{sync::mpsc, task::JoinHandle};
 
 use super::{
     BridgeParts,
-    budget::{IN_FLIGHT_MAX, Room, Share},
-    frames::{Fault, Frame, Frames},
+    budget::{ConnectionBudget, IN_FLIGHT_MAX, Room},
+    frames::{Frame, Frames, ReadFault},
     lanes::{Finished, Lanes, Message, payer},
     protocol::{self, MESSAGE_BYTES_MAX, Refusal, Request, SUBPROTOCOL},
     ticket::Ticket,
@@ -161,7 +161,7 @@ struct Reader {
     bridge: BridgeId,
     frames: Frames,
     lanes: Lanes,
-    share: Share,
+    share: ConnectionBudget,
     /// A message that was read and waits for room; nothing more is read meanwhile.
     admission: Option<LocalBoxFuture<'static, Admitted>>,
     replies: mpsc::Sender<Finished>,
@@ -206,11 +206,11 @@ impl Reader {
         }
     }
 
-    fn on_frame(&mut self, frame: Option<Result<Frame, Fault>>) -> Result<(), Over> {
+    fn on_frame(&mut self, frame: Option<Result<Frame, ReadFault>>) -> Result<(), Over> {
         let frame = match frame {
             Some(Ok(frame)) => frame,
-            Some(Err(Fault::Close(code, reason))) => return Err(Over::Close(code, reason)),
-            Some(Err(Fault::Broken)) | None => return Err(Over::Gone),
+            Some(Err(ReadFault::Close(code, reason))) => return Err(Over::Close(code, reason)),
+            Some(Err(ReadFault::Broken)) | None => return Err(Over::Gone),
         };
         self.last_frame_at = self.parts.node.clock.now();
         self.parts.node.bridges.seen(self.bridge);

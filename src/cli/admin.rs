@@ -121,6 +121,9 @@ pub enum NumberCommand {
         /// Whether calls to it are taken.
         #[arg(long)]
         active: Option<bool>,
+        /// Move it to this tenant; the agent that answered it stays behind.
+        #[arg(long, value_name = "ID")]
+        tenant: Option<String>,
     },
     /// Remove a number; its calls stay.
     Remove { id: String },
@@ -228,7 +231,7 @@ pub async fn tenant(command: TenantCommand, layers: &Layers, json: bool) -> Resu
             .await?
         }
         TenantCommand::List => return output::list("tenants", &tenants::list(&store).await?, json),
-        TenantCommand::Show { id: given } => tenants::show(&store, id(&given)?).await?,
+        TenantCommand::Show { id: given } => tenants::show(store.reader(), id(&given)?).await?,
         TenantCommand::Update {
             id: given,
             name,
@@ -286,16 +289,21 @@ pub async fn number(command: NumberCommand, layers: &Layers, json: bool) -> Resu
                 .transpose()?;
             return output::list("phoneNumbers", &numbers::list(&store, tenant).await?, json);
         }
-        NumberCommand::Update { id, label, active } => {
-            numbers::update(
-                &store,
-                parse_id("number", &id)?,
-                label.as_deref(),
-                active,
-                &by,
-                now,
-            )
-            .await?
+        NumberCommand::Update {
+            id,
+            label,
+            active,
+            tenant,
+        } => {
+            let tenant = tenant
+                .map(|tenant| parse_id("tenant", &tenant))
+                .transpose()?;
+            let changes = numbers::Changes {
+                tenant,
+                label,
+                is_active: active,
+            };
+            numbers::update(&store, parse_id("number", &id)?, changes, &by, now).await?
         }
         NumberCommand::Remove { id } => {
             numbers::remove(&store, parse_id("number", &id)?, &by, now).await?

@@ -15,7 +15,7 @@ use serde_json::json;
 use super::{CliError, output};
 use crate::{
     admin::functions::unusable,
-    app::{Proof, StartError, enough_files, if_in_use, prove, vault},
+    app::{KeyTrial, StartError, enough_files, if_in_use, prove, vault},
     config::{ConfigError, Layers, Settings},
     front::{open_files_max, raise_open_files},
 };
@@ -169,13 +169,13 @@ async fn secrets(settings: &Settings, store: Option<&Store>) -> Result<String, S
         return Ok("secrets.key is a key".to_owned());
     };
     match prove(store, &vault).await {
-        Ok(Proof { sealed, .. }) if sealed.is_empty() => {
+        Ok(KeyTrial { sealed, .. }) if sealed.is_empty() => {
             Ok("secrets.key is a key and opens what is stored".to_owned())
         }
-        Ok(Proof {
+        Ok(KeyTrial {
             is_the_key: false, ..
         }) => Err(StartError::WrongKey.to_string()),
-        Ok(Proof { sealed, .. }) => Err(format!(
+        Ok(KeyTrial { sealed, .. }) => Err(format!(
             "secrets.key does not open the secrets of {}; they were made with another key: make new ones (`dikala function-secret \
              rotate --tenant ID` for a tenant, a new secret for a webhook)",
             sealed.join(", ")

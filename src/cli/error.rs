@@ -63,7 +63,7 @@ impl From<AdminError> for CliError {
         let sentence = error.to_string();
         match error {
             AdminError::NotFound { .. } => Self::NotFound(sentence),
-            AdminError::Refused(_) => Self::Refused(sentence),
+            AdminError::Refused(_) | AdminError::Taken(_) => Self::Refused(sentence),
             AdminError::Database(_) => Self::Failed(sentence),
         }
     }

@@ -7,7 +7,7 @@ mod backup;
 mod bench;
 mod check;
 mod client;
-pub(crate) mod dev;
+pub mod dev;
 mod error;
 mod listen;
 mod output;

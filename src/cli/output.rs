@@ -13,7 +13,7 @@ use serde::{
 use serde_json::{Value, json};
 
 use super::CliError;
-use crate::config::Layers;
+use crate::config::{Layers, Shown};
 
 /// Between two columns.
 const GAP: u16 = 2;
@@ -128,9 +128,8 @@ pub fn grid<const N: usize>(head: [&str; N], rows: Vec<[String; N]>) -> Result<(
 /// Prints every key of the configuration.
 pub fn config(layers: &Layers, as_json: bool) -> Result<(), CliError> {
     if as_json {
-        let row = |entry: &crate::config::Entry| json!({"key": entry.key, "value": entry.shown(), "origin": entry.origin.to_string()});
-        let rows: Vec<Value> = layers.entries().map(row).collect();
-        return text(&json!({"keys": rows}).to_string());
+        let keys: Vec<Shown> = layers.entries().map(Shown::from).collect();
+        return text(&json!({"keys": keys}).to_string());
     }
     let mut table = table();
     table.set_header(["key", "value", "origin"]);

@@ -9,7 +9,10 @@ use super::{
     output,
 };
 use crate::{
-    admin::{parse_id, users},
+    admin::{
+        parse_id,
+        users::{self, Linking},
+    },
     config::Layers,
 };
 
@@ -45,10 +48,16 @@ pub async fn user(command: UserCommand, layers: &Layers, json: bool) -> Result<(
     let Desk {
         settings,
         store,
+        by,
         now,
-        ..
     } = open(layers).await?;
     let base = settings.http.base(settings.http.listen);
+    let linking = Linking {
+        good_for_ms: users::LINK_MS,
+        mail: None,
+        by: &by,
+        now,
+    };
     match command {
         UserCommand::Create {
             of,
@@ -58,7 +67,7 @@ pub async fn user(command: UserCommand, layers: &Layers, json: bool) -> Result<(
         } => {
             let draft = users::Draft::parse(&email, name.as_deref(), role)?;
             let tenant = parse_id("tenant", &of.tenant)?;
-            let made = users::create(&store, tenant, draft, users::LINK_MS, now).await?;
+            let made = users::create(&store, tenant, draft, linking).await?;
             output::one(&made.at(&base), json)
         }
         UserCommand::List { of } => {
@@ -66,11 +75,12 @@ pub async fn user(command: UserCommand, layers: &Layers, json: bool) -> Result<(
             output::list("users", &people, json)
         }
         UserCommand::LoginLink { id } => {
-            let linked = users::link(&store, parse_id("user", &id)?, users::LINK_MS, now).await?;
+            let linked = users::link(&store, parse_id("user", &id)?, linking).await?;
             output::one(&linked.at(&base), json)
         }
         UserCommand::Remove { id } => {
-            output::one(&users::remove(&store, parse_id("user", &id)?).await?, json)
+            let removed = users::remove(&store, parse_id("user", &id)?, &by, now).await?;
+            output::one(&removed, json)
         }
     }
 }

@@ -1,11 +1,13 @@
 //! `dikala secrets rotate`: everything that is stored under an older `secrets.key` is sealed again with the present one.
 
 use clap::Subcommand;
+use dikala_actors::runtime::clock::{Clock, SystemClock};
 
 use super::{CliError, output};
 use crate::{
     admin,
     app::{open_store, vault},
+    audit::Origin,
     config::{Layers, Settings},
 };
 
@@ -22,7 +24,9 @@ pub async fn run(command: SecretsCommand, layers: &Layers, as_json: bool) -> Res
     let settings = Settings::new(layers)?;
     let vault = vault(&settings).await?;
     let store = open_store(&settings, false).await?;
-    let rotation = admin::secrets::rotate(&store, &vault).await;
+    let by = Origin::cli(&settings.node.name);
+    let now = SystemClock.now();
+    let rotation = admin::secrets::rotate(&store, &vault, &by, now).await;
     store.close().await;
     let rotation = rotation?;
     if as_json {

@@ -8,9 +8,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 
 use super::{CliError, output};
-use crate::simulator::{
-    Bridge, BridgeUrl, Connection, Scenario, Summary, Thousandths, Totals, figures,
-};
+use crate::simulator::{Bridge, BridgeUrl, Peer, Scenario, Summary, Thousandths, Totals, figures};
 
 /// How long calls ring, in milliseconds: long enough to be a state, short enough not to be what is measured.
 const RING_MS: (u64, u64) = (20, 200);
@@ -51,8 +49,8 @@ pub struct Options {
 }
 
 impl Options {
-    fn connection(&self) -> Connection {
-        Connection {
+    fn connection(&self) -> Peer {
+        Peer {
             url: self.url.clone(),
             token: self.token.clone(),
             reconnect_within: Duration::from_secs(self.reconnect_seconds.into()),

@@ -12,6 +12,7 @@ use url::Url;
 use super::{
     ConfigError, LogLevel,
     entries::{Entry, Layers},
+    mail,
 };
 
 /// Numbers with the least and the most that they can be; of a list, each of its numbers.
@@ -77,7 +78,8 @@ pub(super) fn faults(layers: &Layers) -> Vec<ConfigError> {
         .entries()
         .filter(|entry| !layers.is_unread(&entry.key));
     let mut faults: Vec<ConfigError> = read.filter_map(one).collect();
-    faults.extend(together(layers).map(ConfigError));
+    faults.extend(listener_without_token(layers).map(ConfigError));
+    faults.extend(half_of_mail(layers).map(ConfigError));
     faults
 }
 
@@ -161,7 +163,9 @@ fn of_text(key: &str, text: &str) -> Fault {
         }),
         "outbound.allow_hosts" => text.parse::<AllowedHost>().err().map(|error| format!("{text:?} {error}")),
         "calls.transfer_prefixes" => TransferPrefixes::parse(&[text.to_owned()]).err().map(|error| error.to_string()),
-        "operator.token" => operator_token(text),
+        "mail.url" => mail::url(text).err(),
+        "mail.from" => mail::sender(text).err(),
+        "operator.token" | "operator.read_token" => operator_token(text),
         "database.url" => database(text),
         "node.name" => (text.len() > NODE_NAME_BYTES_MAX || text.chars().any(char::is_control))
             .then(|| format!("it must have at most {NODE_NAME_BYTES_MAX} characters, none of them a control character")),
@@ -231,17 +235,44 @@ fn database(text: &str) -> Fault {
     })
 }
 
-/// What only holds of several keys at once.
-fn together(layers: &Layers) -> Option<String> {
+/// A mail needs a server and a sender.
+fn half_of_mail(layers: &Layers) -> Option<String> {
+    let is_set = |key: &str| layers.is_unread(key) || !layers.text(key).is_empty();
+    let (set, other) = match (is_set("mail.url"), is_set("mail.from")) {
+        (true, false) => ("mail.url", "mail.from"),
+        (false, true) => ("mail.from", "mail.url"),
+        _ => return None,
+    };
+    let told = layers.told(set);
+    Some(format!(
+        "{told}, and {other} is not set; set both, or neither"
+    ))
+}
+
+/// What others can reach needs a token.
+fn listener_without_token(layers: &Layers) -> Option<String> {
     let value = |key: &str| layers.text(key);
-    let operator: SocketAddr = value("operator.listen").parse().ok()?;
-    let has_token = layers.is_unread("operator.token") || !value("operator.token").is_empty();
-    (!operator.ip().is_loopback() && !has_token).then(|| {
-        format!(
+    let is_set = |key: &str| layers.is_unread(key) || !value(key).is_empty();
+    let listen: SocketAddr = value("operator.listen").parse().ok()?;
+    let (has_token, has_read_token) = (is_set("operator.token"), is_set("operator.read_token"));
+    if !listen.ip().is_loopback() && !has_token {
+        return Some(format!(
             "{}, which others can reach, and operator.token is not set; set a token of at least {OPERATOR_TOKEN_CHARS_MIN} \
              characters (DIKALA_OPERATOR__TOKEN_FILE) or listen on 127.0.0.1",
             layers.told("operator.listen")
-        )
+        ));
+    }
+    if has_read_token && !has_token {
+        // Everything would be open to who shows no token, and nothing but reading to who shows this one.
+        return Some(format!(
+            "{}, and operator.token is not; set that too (DIKALA_OPERATOR__TOKEN_FILE)",
+            layers.told("operator.read_token")
+        ));
+    }
+    let same =
+        has_token && has_read_token && value("operator.token") == value("operator.read_token");
+    (same && !layers.is_unread("operator.token")).then(|| {
+        "operator.read_token is the same as operator.token; give who may only look a token of its own".to_owned()
     })
 }
 

@@ -3,11 +3,18 @@
 use std::{collections::BTreeMap, fmt};
 
 use config::{Config, Value, ValueKind};
+use serde::Serialize;
+use utoipa::ToSchema;
 
-use super::mask::{MASK, without_passwords};
+use super::mask::{MASK, without_passwords, without_user};
 
 /// Keys whose values are never shown.
-const SECRET_KEYS: &[&str] = &["secrets.key", "secrets.old_keys", "operator.token"];
+const SECRET_KEYS: &[&str] = &[
+    "secrets.key",
+    "secrets.old_keys",
+    "operator.token",
+    "operator.read_token",
+];
 
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +47,27 @@ pub struct Entry {
     pub origin: Origin,
 }
 
+/// A key as a person may see it.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[schema(as = ConfigurationKey)]
+pub struct Shown {
+    pub key: String,
+    /// Secrets are masked.
+    pub value: String,
+    /// `default`, the file, the variable, or `command line`.
+    pub origin: String,
+}
+
+impl From<&Entry> for Shown {
+    fn from(entry: &Entry) -> Self {
+        Self {
+            key: entry.key.clone(),
+            value: entry.shown(),
+            origin: entry.origin.to_string(),
+        }
+    }
+}
+
 impl Entry {
     /// The value as a person may see it: secrets are masked.
     pub fn shown(&self) -> String {
@@ -48,6 +76,9 @@ impl Entry {
             String::new()
         } else if SECRET_KEYS.contains(&self.key.as_str()) {
             MASK.to_owned()
+        } else if self.key == "mail.url" {
+            // Where a password is a token, providers take it for the user as well.
+            without_passwords(&without_user(&text))
         } else {
             without_passwords(&text)
         }

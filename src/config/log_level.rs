@@ -11,11 +11,12 @@ const OWN: &str = "dikala";
 #[rustfmt::skip]
 const PARTS: [(&str, &[&str]); 3] = [
     ("dikala", &[
-        "admin", "api", "app", "audit", "bridge", "cli", "config", "dashboard", "front", "http", "maintenance", "node", "openapi", "operator", "routes", "simulator",
+        "admin", "api", "app", "audit", "bridge", "cli", "config", "dashboard", "front", "http", "mails", "maintenance", "node", "openapi", "operator", "operator_api", "routes",
+        "simulator",
         "telemetry",
     ]),
     ("dikala_actors", &[
-        "bridges", "calls", "events", "functions", "journal", "ledger", "nesting", "outbound", "runtime", "webhooks",
+        "bridges", "calls", "events", "functions", "journal", "ledger", "mails", "nesting", "outbound", "runtime", "webhooks",
     ]),
     ("dikala_entities", &["batch", "rows", "store", "tables", "values", "vault"]),
 ];

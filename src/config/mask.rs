@@ -5,6 +5,14 @@ use url::form_urlencoded;
 /// What stands in the place of a secret.
 pub(super) const MASK: &str = "********";
 
+/// Masks user and password of a URL.
+pub(super) fn without_user(text: &str) -> String {
+    match (text.split_once("://"), text.rsplit_once('@')) {
+        (Some((scheme, _)), Some((_, host))) => format!("{scheme}://{MASK}@{host}"),
+        _ => text.to_owned(),
+    }
+}
+
 /// Masks what a URL may hold of passwords, before its host and in its query. Works on the text: a URL that no parser takes, for
 /// a character in the password that should have been escaped, is shown as well.
 pub(super) fn without_passwords(text: &str) -> String {
@@ -57,6 +65,18 @@ fn without_password(parameter: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_user_can_be_a_secret_too() {
+        for (url, expected) in [
+            ("smtp://mail:25", "smtp://mail:25"),
+            ("smtps://hush:hush@mail:465", "smtps://********@mail:465"),
+            ("smtps://hu@sh:hu/sh@mail", "smtps://********@mail"),
+            ("hush@mail", "hush@mail"),
+        ] {
+            assert_eq!(without_user(url), expected);
+        }
+    }
 
     #[test]
     fn no_spelling_of_a_url_shows_its_password() {

@@ -7,11 +7,13 @@ mod checks;
 mod entries;
 mod layers;
 mod log_level;
+mod mail;
 mod mask;
 mod settings;
 
-pub use entries::{Entry, Layers, Origin};
+pub use entries::{Layers, Origin, Shown};
 pub use log_level::LogLevel;
+pub use mail::MailServer;
 pub use settings::{Log, Retention, Settings};
 
 /// The configuration cannot be used; a sentence that says what to do.

@@ -1,6 +1,6 @@
 //! The typed settings; every value is checked once, here.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
 use dikala_actors::{
     calls::{PlanConcurrency, Rules},
@@ -14,8 +14,9 @@ use serde::Deserialize;
 use url::Url;
 
 use super::{
-    ConfigError, Layers, LogLevel,
+    ConfigError, Layers, LogLevel, Shown,
     checks::{check, parse_net},
+    mail::{Mail, MailServer},
 };
 use crate::{
     api::context::{ApiSettings, UNREAD},
@@ -32,6 +33,8 @@ pub struct Settings {
     pub node: NodeKeys,
     #[serde(default)]
     secrets: Secrets,
+    #[serde(default)]
+    mail: Mail,
     outbound: OutboundSettings,
     webhooks: Webhooks,
     functions: Functions,
@@ -41,6 +44,9 @@ pub struct Settings {
     plans: Plans,
     pub retention: Retention,
     pub log: Log,
+    /// All keys, as a person may see them.
+    #[serde(skip)]
+    pub shown: Arc<[Shown]>,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -103,12 +109,19 @@ pub struct Operator {
     pub listen: SocketAddr,
     #[serde(default)]
     token: Option<String>,
+    #[serde(default)]
+    read_token: Option<String>,
 }
 
 impl Operator {
-    /// The token, where one is asked for.
+    /// What lets its holder do everything.
     pub fn token(&self) -> Option<Secret> {
         self.token.clone().map(Secret::new)
+    }
+
+    /// What lets its holder look.
+    pub fn read_token(&self) -> Option<Secret> {
+        self.read_token.clone().map(Secret::new)
     }
 }
 
@@ -227,10 +240,14 @@ impl Settings {
     /// Reads and checks the settings.
     pub fn new(layers: &Layers) -> Result<Self, ConfigError> {
         check(layers)?;
-        layers
+        let settings: Self = layers
             .to_config()
             .and_then(config::Config::try_deserialize)
-            .map_err(|error| ConfigError(format!("the configuration is not usable: {error}")))
+            .map_err(|error| ConfigError(format!("the configuration is not usable: {error}")))?;
+        Ok(Self {
+            shown: layers.entries().map(Shown::from).collect(),
+            ..settings
+        })
     }
 
     /// Whether `secrets.key` is set.
@@ -258,6 +275,11 @@ impl Settings {
     /// Whether keys are configured that only open.
     pub fn has_old_keys(&self) -> bool {
         !self.secrets.old_keys.is_empty()
+    }
+
+    /// The server that takes mails, where there is one; checked when the settings were read.
+    pub fn mail(&self) -> Option<MailServer> {
+        self.mail.server()
     }
 
     /// What tenants' addresses may look like.
@@ -312,6 +334,14 @@ impl Settings {
         }
     }
 
+    /// How the operators' listener takes requests; no proxy is known in front of it.
+    pub fn operators_http(&self) -> HttpSettings {
+        HttpSettings {
+            trusted_proxies: Vec::new(),
+            ..self.api().http
+        }
+    }
+
     /// For the dispatcher.
     pub fn webhooks(&self) -> WebhooksConfig {
         WebhooksConfig {
@@ -358,123 +388,4 @@ impl PlanLimits {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn settings(variables: &[(&str, &str)]) -> Result<Settings, ConfigError> {
-        let owned = variables
-            .iter()
-            .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
-        Settings::new(&Layers::load(None, owned)?)
-    }
-
-    #[test]
-    fn the_defaults_are_usable_but_for_the_secret() {
-        let settings = settings(&[]).expect("the defaults are valid");
-        assert_eq!(settings.api().http.business_per_minute, 300);
-        assert!(settings.vault().is_err_and(|e| e.0.contains("openssl")));
-    }
-
-    #[test]
-    fn values_that_cannot_be_are_named_with_key_origin_and_value() {
-        for (variable, value, words) in [
-            ("HTTP__LISTEN", "nowhere", "http.listen is \"nowhere\""),
-            ("HTTP__LISTEN", "localhost:80", "such as 127.0.0.1:8080"),
-            ("HTTP__LISTEN", "", "must be set"),
-            ("HTTP__SHUTDOWN_SECONDS", "0", "from 1 to 600"),
-            ("HTTP__SHUTDOWN_SECONDS", "-1", "from 1 to 600"),
-            ("HTTP__SHUTDOWN_SECONDS", "1.5", "whole number"),
-            (
-                "HTTP__MAX_CONNECTIONS",
-                "99999999999999999999",
-                "whole number",
-            ),
-            ("HTTP__TRUSTED_PROXIES", "127.0.0.1,proxy", "\"proxy\""),
-            ("HTTP__CORS_ORIGINS", "*", "any origin"),
-            ("HTTP__PUBLIC_URL", "voice.example.com", "scheme and host"),
-            ("HTTP__PUBLIC_URL", "https://a.example/voice", "no path"),
-            ("HTTP__PUBLIC_URL", "ftp://a.example", "https://"),
-            (
-                "HTTP__CORS_ORIGINS",
-                "app.example.com",
-                "\"app.example.com\"",
-            ),
-            ("HTTP__CORS_ORIGINS", "https://a.example/", "no origin"),
-            (
-                "HTTP__CORS_ORIGINS",
-                "https://a.example,https://*.b.example",
-                "*.b",
-            ),
-            ("HTTP__CORS_ORIGINS", "null", "no origin"),
-            ("HTTP__CORS_ORIGINS", "https://me@a.example", "no origin"),
-            (
-                "HTTP__CORS_ORIGINS",
-                "HTTPS://A.com",
-                "browsers send https://a.com:",
-            ),
-            (
-                "HTTP__CORS_ORIGINS",
-                "https://a.com:443",
-                "browsers send https://a.com:",
-            ),
-            ("HTTP__CORS_ORIGINS", "https://a.com:99999", "no origin"),
-            ("HTTP__CORS_ORIGINS", "https://bücher.de", "https://xn--"),
-            ("CALLS__WARN_BEFORE_SECONDS", "60", "1 to 55"),
-            ("CALLS__WARN_BEFORE_SECONDS", "soon", "is \"soon\" (DIKALA_"),
-            ("OUTBOUND__ALLOW_CIDRS", "10.0.0.0/8,home", "\"home\""),
-            ("OUTBOUND__ALLOW_HTTP", "maybe", "true or false"),
-            ("OPERATOR__LISTEN", "0.0.0.0:1", "operator.token"),
-            ("OPERATOR__TOKEN", "short", "16"),
-            ("OPERATOR__TOKEN", "a token with blanks in it", "visible"),
-            ("DATABASE__URL", "mysql://h/d", "postgres://"),
-            ("DATABASE__URL", "sqlite://", "no file"),
-            ("DATABASE__URL", "postgres://me:a/b@h/d", "%2F"),
-            ("NODE__NAME", "", "must be set"),
-            ("NODE__NAME", "two\nlines", "control"),
-            ("LOG__FORMAT", "xml", "json"),
-            ("LOG__LEVEL", "warning", "did you mean warn?"),
-            (
-                "WEBHOOKS__RETRY_SCHEDULE_SECONDS",
-                "0",
-                "each entry must be from 1",
-            ),
-            ("WEBHOOKS__RETRY_SCHEDULE_SECONDS", "", "1 to 100 entries"),
-        ] {
-            let variable = format!("DIKALA_{variable}");
-            let error = settings(&[(&variable, value)]).expect_err(&variable).0;
-            assert!(error.contains(words), "{variable}={value}: {error}");
-            let told = variable.ends_with("OPERATOR__LISTEN") || error.contains(&variable);
-            assert!(told, "{variable}={value}: {error}");
-        }
-    }
-
-    #[test]
-    fn all_that_is_wrong_is_said_at_once_and_no_secret_with_it() {
-        let error = settings(&[
-            ("DIKALA_HTTP__SHUTDOWN_SECONDS", "soon"),
-            ("DIKALA_LOG__LEVEL", "loud"),
-            ("DIKALA_OPERATOR__TOKEN", "hush-hush"),
-            ("DIKALA_DATABASE__URL", "postgres://me:hush/hush@h/d"),
-        ]);
-        let error = error.expect_err("four faults").0;
-        assert_eq!(error.lines().count(), 4, "{error}");
-        assert!(!error.contains("hush"), "{error}");
-    }
-
-    #[test]
-    fn origins_as_browsers_write_them_are_taken() {
-        let origins = "https://app.example.com,http://localhost:5173,https://[::1]:1";
-        settings(&[("DIKALA_HTTP__CORS_ORIGINS", origins)]).expect("origins");
-    }
-
-    #[test]
-    fn every_number_has_a_range() {
-        let layers = Layers::load(None, []).expect("the defaults");
-        for entry in layers.entries() {
-            if entry.shown().parse::<i64>().is_ok() {
-                let variable = format!("DIKALA_{}", entry.key.to_uppercase().replace('.', "__"));
-                assert!(settings(&[(&variable, "-1")]).is_err(), "{}", entry.key);
-            }
-        }
-    }
-}
+mod tests;

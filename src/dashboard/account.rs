@@ -1,7 +1,7 @@
 //! The page of who is signed in: name, language, time zone, mails, password, and where else the session is open.
 
 use actix_web::{HttpRequest, HttpResponse};
-use dikala_entities::{Secret, session::Model as SessionRow, user};
+use dikala_entities::{AuditAction, Secret, session::Model as SessionRow, user};
 use maud::{Markup, html};
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait, sea_query::Expr};
 use sea_orm::{ColumnTrait, QueryFilter};
@@ -20,6 +20,7 @@ use super::{
 };
 use crate::{
     admin::users,
+    audit::Change,
     http::{
         error::ApiError,
         extract::{BlankRule, Parsed, text},
@@ -331,6 +332,9 @@ async fn store_password(visit: &Visit, new: &Secret) -> Result<(), ApiError> {
     };
     change.update(&txn).await?;
     users::end_sessions(&txn, person.id, Some(&person.session)).await?;
+    let change = Change::new(AuditAction::UserPassword, person.id);
+    let by = visit.origin();
+    by.write(&txn, person.tenant, change, visit.now()).await?;
     // From here on the old password is asked for.
     dikala_entities::session::Entity::update_many()
         .col_expr(dikala_entities::session::Column::ByLink, Expr::value(false))
@@ -389,7 +393,11 @@ pub async fn set_password(visit: Visit, typed: Typed) -> Result<HttpResponse, Ap
 /// `POST /dashboard/settings/account/sign-out-everywhere`
 pub async fn sign_out_everywhere(visit: Visit) -> Result<HttpResponse, ApiError> {
     let txn = visit.store().begin().await?;
-    users::end_sessions(&txn, visit.person().id, None).await?;
+    let person = visit.person();
+    users::end_sessions(&txn, person.id, None).await?;
+    let change = Change::new(AuditAction::UserSignOutEverywhere, person.id);
+    let by = visit.origin();
+    by.write(&txn, person.tenant, change, visit.now()).await?;
     txn.commit().await?;
     Ok(sign_in::signed_out(&visit))
 }

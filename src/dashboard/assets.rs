@@ -1,17 +1,16 @@
 //! The style sheet, the script and the icon, compiled in. Their names carry a hash of what is in them, so that browsers may keep
 //! them for a year, and a new version has a new name.
 
-use std::{io::Write, sync::LazyLock};
+use std::sync::LazyLock;
 
 use actix_web::{
     HttpRequest, HttpResponse,
-    http::header::{ACCEPT_ENCODING, CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, VARY},
+    http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, VARY},
     web,
 };
-use flate2::{Compression, write::GzEncoder};
 use sha2::{Digest, Sha256};
 
-use super::kit::header;
+use super::packed;
 use crate::http::error::{ApiError, Missing};
 
 /// Where they are.
@@ -66,14 +65,8 @@ fn prepare(
         name: format!("{stem}-{}.{extension}", &hash[..12]),
         media_type,
         plain,
-        gzip: compress(plain).unwrap_or_default(),
+        gzip: packed::once(plain).unwrap_or_default(),
     }
-}
-
-fn compress(plain: &[u8]) -> std::io::Result<Vec<u8>> {
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
-    encoder.write_all(plain)?;
-    encoder.finish()
 }
 
 impl Asset {
@@ -95,17 +88,12 @@ pub async fn serve(
 ) -> Result<HttpResponse, ApiError> {
     let asset = PREPARED.iter().find(|asset| asset.name == *name);
     let asset = asset.ok_or(ApiError::NotFound(Missing::Route))?;
-    let accepted = header(request.headers(), &ACCEPT_ENCODING).unwrap_or_default();
-    let takes_gzip = accepted.split(',').any(|coding| {
-        let (coding, weight) = coding.split_once(';').unwrap_or((coding, ""));
-        coding.trim().eq_ignore_ascii_case("gzip") && !matches!(weight.trim(), "q=0" | "q=0.0")
-    });
     let mut response = HttpResponse::Ok();
     response
         .insert_header((CONTENT_TYPE, asset.media_type))
         .insert_header((CACHE_CONTROL, "public, max-age=31536000, immutable"))
         .insert_header((VARY, "Accept-Encoding"));
-    if takes_gzip && !asset.gzip.is_empty() {
+    if packed::is_taken(request.headers()) && !asset.gzip.is_empty() {
         response.insert_header((CONTENT_ENCODING, "gzip"));
         return Ok(response.body(&asset.gzip[..]));
     }

@@ -34,8 +34,6 @@ const FIELDS: &Fields = &[
 ];
 /// Those that people set.
 const FILTERS: [&str; 4] = ["actor", "action", "from", "to"];
-/// The length of `2026-01-15`.
-const DATE_CHARS: usize = 10;
 /// Entries on a page.
 const PAGE: usize = 50;
 /// Entries that are read at once for a file.
@@ -78,8 +76,8 @@ impl Asked {
 
 /// A date as the instant that it stands for, or an instant as the API takes it.
 fn day(value: &Value, edge: impl Fn(&str) -> Option<Millis>) -> Parsed<Millis> {
-    let date = value.as_str().filter(|text| text.len() == DATE_CHARS);
-    date.and_then(edge).map_or_else(|| instant(value), Ok)
+    let begin = value.as_str().and_then(edge);
+    begin.map_or_else(|| instant(value), Ok)
 }
 
 /// What stands in an address.
@@ -131,7 +129,7 @@ pub async fn show(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
             (empty(&visit.t("audit-none"), &visit.t("audit-none-words"), html! {}))
         } @else {
             (entry_table(&visit, &rows, &names))
-            p { a href=(file) download { (visit.t("audit-csv")) } }
+            p.way { a href=(file) download { (visit.t("audit-csv")) } }
         }
         (paging(&visit, newer.as_deref(), older.as_deref()))
     };
@@ -175,7 +173,7 @@ fn filter(visit: &Visit, filled: &Filled, names: &BTreeMap<Actor, String>) -> Ma
         Field::date("from", visit.t("audit-from")),
         Field::date("to", visit.t("audit-to")),
     ];
-    let choices = choices.map(Field::optional);
+    let choices = choices.map(Field::filter);
     html! {
         details.filters open[is_open] {
             summary { (visit.t("audit-filter")) }
@@ -191,11 +189,11 @@ fn filter(visit: &Visit, filled: &Filled, names: &BTreeMap<Actor, String>) -> Ma
     }
 }
 
-/// Bridges belong to the service; no tenant has entries of them.
+/// Bridges and the key of the secrets belong to the service; no tenant has entries of them.
 const fn is_tenants(action: AuditAction) -> bool {
     !matches!(
         action,
-        AuditAction::BridgeCreate | AuditAction::BridgeRevoke
+        AuditAction::BridgeCreate | AuditAction::BridgeRevoke | AuditAction::SecretsRotate
     )
 }
 
@@ -239,7 +237,9 @@ fn target(row: &audit::Model) -> Markup {
         AuditAction::WebhookCreate
         | AuditAction::WebhookUpdate
         | AuditAction::WebhookRotateSecret
-        | AuditAction::WebhookRecover => Some("webhooks"),
+        | AuditAction::WebhookRecover
+        | AuditAction::WebhookPause
+        | AuditAction::WebhookResume => Some("webhooks"),
         AuditAction::DeliveryResend => Some("deliveries"),
         AuditAction::CallHangup | AuditAction::CallTransfer => Some("calls"),
         AuditAction::KeyCreate | AuditAction::KeyRevoke => Some("settings/keys"),
@@ -268,6 +268,8 @@ fn said(visit: &Visit, action: AuditAction) -> String {
         AuditAction::WebhookDelete => "audit-webhook-delete",
         AuditAction::WebhookRotateSecret => "audit-webhook-rotate-secret",
         AuditAction::WebhookRecover => "audit-webhook-recover",
+        AuditAction::WebhookPause => "audit-webhook-pause",
+        AuditAction::WebhookResume => "audit-webhook-resume",
         AuditAction::DeliveryResend => "audit-delivery-resend",
         AuditAction::CallHangup => "audit-call-hangup",
         AuditAction::CallTransfer => "audit-call-transfer",
@@ -278,6 +280,13 @@ fn said(visit: &Visit, action: AuditAction) -> String {
         AuditAction::NumberDelete => "audit-number-delete",
         AuditAction::KeyCreate => "audit-key-create",
         AuditAction::KeyRevoke => "audit-key-revoke",
+        AuditAction::UserCreate => "audit-user-create",
+        AuditAction::UserRole => "audit-user-role",
+        AuditAction::UserRemove => "audit-user-remove",
+        AuditAction::UserLink => "audit-user-link",
+        AuditAction::UserPassword => "audit-user-password",
+        AuditAction::UserSignIn => "audit-user-sign-in",
+        AuditAction::UserSignOutEverywhere => "audit-user-sign-out-everywhere",
         AuditAction::FunctionSecretShow => "audit-function-secret-show",
         AuditAction::FunctionSecretRotate => "audit-function-secret-rotate",
         AuditAction::CreditAdd => "audit-credit-add",
@@ -287,6 +296,7 @@ fn said(visit: &Visit, action: AuditAction) -> String {
         AuditAction::TenantResume => "audit-tenant-resume",
         AuditAction::BridgeCreate => "audit-bridge-create",
         AuditAction::BridgeRevoke => "audit-bridge-revoke",
+        AuditAction::SecretsRotate => "audit-secrets-rotate",
     })
 }
 

@@ -16,6 +16,11 @@ pub fn post(view: &View, path: &str, content: Markup) -> Markup {
     }
 }
 
+/// What the thing on a page belongs to: its kind, its page, its name.
+pub fn belongs_to(kind: &str, path: &str, name: &str) -> Markup {
+    html! { p.way { span { (kind) ":" } " " a href=(path) { (name) } } }
+}
+
 /// The fields of a form as they are filled in, below all that is wrong with them.
 pub fn fields(view: &View, filled: &Filled, fields: &[Field]) -> Markup {
     html! {
@@ -70,6 +75,15 @@ enum Kind {
     Switch,
 }
 
+/// Whether a field has to be filled in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Need {
+    Required,
+    /// It is told that it may be left out.
+    Optional,
+    Filter,
+}
+
 /// A field with its label, a hint, and what is wrong with it.
 #[derive(Clone, Debug)]
 pub struct Field {
@@ -77,7 +91,7 @@ pub struct Field {
     label: String,
     hint: Option<String>,
     kind: Kind,
-    required: bool,
+    need: Need,
     autocomplete: &'static str,
     told: Option<Markup>,
 }
@@ -89,7 +103,7 @@ impl Field {
             label,
             hint: None,
             kind,
-            required: true,
+            need: Need::Required,
             autocomplete: "off",
             told: None,
         }
@@ -158,7 +172,13 @@ impl Field {
 
     /// It may be left out.
     pub fn optional(mut self) -> Self {
-        self.required = false;
+        self.need = Need::Optional;
+        self
+    }
+
+    /// It narrows a list, and is left out as a matter of course.
+    pub fn filter(mut self) -> Self {
+        self.need = Need::Filter;
         self
     }
 
@@ -220,7 +240,7 @@ impl Field {
                 div.field.wrong[told.is_wrong] {
                     label for=(told.id) {
                         (self.label)
-                        @if !self.required { " " span.muted { "(" (view.t("page-optional")) ")" } }
+                        @if self.need == Need::Optional { " " span.muted { "(" (view.t("page-optional")) ")" } }
                     }
                     (hint) (errors)
                     (self.input(view, &told, filled))
@@ -242,12 +262,12 @@ impl Field {
         let text = filled.text(self.name);
         match &self.kind {
             Kind::Area { rows, code } => html! {
-                textarea.code[*code] id=(told.id) name=(self.name) rows=(rows) required[self.required]
+                textarea.code[*code] id=(told.id) name=(self.name) rows=(rows) required[self.need == Need::Required]
                     spellcheck=[code.then_some("false")] autofocus[told.is_first]
                     aria-invalid=[invalid] aria-describedby=[by] { "\n" (text) }
             },
             Kind::Select(options) => html! {
-                select id=(told.id) name=(self.name) required[self.required] autocomplete=(self.autocomplete)
+                select id=(told.id) name=(self.name) required[self.need == Need::Required] autocomplete=(self.autocomplete)
                     autofocus[told.is_first] aria-invalid=[invalid] aria-describedby=[by] {
                     @for (value, name) in options {
                         option value=(value) selected[value == text] { (name) }
@@ -256,14 +276,14 @@ impl Field {
             },
             Kind::Password => html! {
                 div.reveal {
-                    input id=(told.id) name=(self.name) type="password" required[self.required] autocomplete=(self.autocomplete)
+                    input id=(told.id) name=(self.name) type="password" required[self.need == Need::Required] autocomplete=(self.autocomplete)
                         autofocus[told.is_first] aria-invalid=[invalid] aria-describedby=[by];
                     button.secondary type="button" hidden data-reveal=(told.id) data-hide=(view.t("page-hide"))
                         aria-controls=(told.id) { (view.t("page-show")) }
                 }
             },
             Kind::Input(kind) => html! {
-                input id=(told.id) name=(self.name) type=(kind) value=(text) required[self.required]
+                input id=(told.id) name=(self.name) type=(kind) value=(text) required[self.need == Need::Required]
                     autocomplete=(self.autocomplete) autofocus[told.is_first] aria-invalid=[invalid] aria-describedby=[by];
             },
             Kind::Switch | Kind::Boxes(_) => html! {},

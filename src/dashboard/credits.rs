@@ -112,7 +112,7 @@ async fn movements(visit: &Visit, before: Option<TransactionId>) -> Result<Marku
             (empty(&visit.t("credits-none"), &visit.t("credits-none-words"), html! {}))
         } @else {
             (movement_table(visit, &rows))
-            p { a href={ (PATH) ".csv" } download { (visit.t("credits-csv")) } }
+            p.way { a href={ (PATH) ".csv" } download { (visit.t("credits-csv")) } }
         }
         (paging(visit, newer, older.as_deref()))
     })

@@ -3,10 +3,11 @@
 use actix_web::HttpResponse;
 use dikala_actors::webhooks::{
     Envelope, headers,
-    signature::{Keys, Signer},
+    signature::{Signer, SigningKeys},
 };
 use dikala_entities::{
-    DeliveryId, DeliveryStatus, Millis, Place, Secret, WebhookId, attempt, delivery, event, webhook,
+    DeliveryId, DeliveryStatus, Millis, Secret, SecretPlace, WebhookId, attempt, delivery, event,
+    webhook,
 };
 use maud::{Markup, html};
 use serde_json::json;
@@ -20,7 +21,7 @@ use super::{
 };
 use crate::{
     api::{
-        deliveries::{self as api, Found},
+        deliveries::{self as api, WholeDelivery},
         webhooks as api_webhooks,
     },
     http::{
@@ -248,7 +249,7 @@ fn attempts(visit: &Visit, attempts: &[attempt::Model]) -> Markup {
         vec![
             html! { (visit.number(attempt.number)) ": " (visit.time(attempt.started_at)) },
             outcome(visit, attempt),
-            html! { (visit.number(attempt.duration_ms)) " ms" },
+            html! { (visit.tn("calls-milliseconds", &[("ms", attempt.duration_ms.into())])) },
             answer(visit, attempt),
         ]
     };
@@ -306,7 +307,7 @@ fn answer(visit: &Visit, attempt: &attempt::Model) -> Markup {
 
 fn request(
     visit: &Visit,
-    found: &Found,
+    found: &WholeDelivery,
     event: &event::Model,
     webhook: Option<&webhook::Model>,
 ) -> Markup {
@@ -331,13 +332,13 @@ fn request(
 }
 
 /// The webhook's present secret, made ready to sign.
-fn keys(visit: &Visit, webhook: &webhook::Model) -> Option<Keys> {
+fn keys(visit: &Visit, webhook: &webhook::Model) -> Option<SigningKeys> {
     let vault = &visit.kit().services.vault;
-    let opened = vault.open(Place::WebhookSecret, webhook.id, &webhook.secret);
+    let opened = vault.open(SecretPlace::WebhookSecret, webhook.id, &webhook.secret);
     let secret = opened.inspect_err(|error| {
         tracing::error!(webhook = %webhook.id, %error, "the secret of a webhook");
     });
-    Some(Keys {
+    Some(SigningKeys {
         current: Signer::new(&secret.ok()?),
         previous: None,
     })
@@ -346,9 +347,9 @@ fn keys(visit: &Visit, webhook: &webhook::Model) -> Option<Keys> {
 /// The headers of the last attempt, or of the one to come where none was made. Without keys the signatures are left open: who may
 /// not see a secret gets nothing to try guesses on.
 fn head(
-    found: &Found,
+    found: &WholeDelivery,
     event: &event::Model,
-    keys: Option<&Keys>,
+    keys: Option<&SigningKeys>,
     now: Millis,
 ) -> Vec<(String, String)> {
     let last = found.attempts.last();
@@ -361,7 +362,7 @@ fn head(
         is_test: found.delivery.is_test,
         trace: None,
     };
-    let none = Keys {
+    let none = SigningKeys {
         current: Signer::new(&Secret::new("")),
         previous: None,
     };

@@ -23,6 +23,7 @@ use super::{
     errors,
     form::Typed,
     kit::{Kit, header},
+    packed,
     session::{self, Person},
     view::{View, Visit},
 };
@@ -67,7 +68,7 @@ pub async fn enter(
         response = response.into_response(guest.error(&error));
     }
     guest.finish(response.headers_mut());
-    Ok(response)
+    Ok(packed::page(response))
 }
 
 /// What a library refused is known by its status only.

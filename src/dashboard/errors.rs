@@ -23,7 +23,7 @@ impl From<AdminError> for ApiError {
         match error {
             AdminError::NotFound { .. } => Self::NotFound(Missing::Route),
             AdminError::Database(error) => error.into(),
-            AdminError::Refused(sentence) => {
+            AdminError::Refused(sentence) | AdminError::Taken(sentence) => {
                 tracing::error!(sentence, "a page asked for what is refused");
                 Self::Internal
             }

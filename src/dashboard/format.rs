@@ -12,6 +12,8 @@ use jiff::{
 
 use super::lang::Lang;
 
+/// The length of `2026-01-15`.
+const DATE_CHARS: usize = 10;
 /// The zone of those who chose none: the capital's, where most customers are.
 pub const ZONE_DEFAULT: &str = "Asia/Jakarta";
 /// The zones that are offered: those of Indonesia, and the large cities of the rest of the world. Any other of the database is taken
@@ -195,14 +197,12 @@ impl Zone {
 
     /// When the day begins there that is written as `2026-01-15`; none where that is no date.
     pub fn midnight(&self, date: &str) -> Option<Millis> {
-        let date: Date = date.parse().ok()?;
-        self.begin_of(date)
+        self.begin_of(read_date(date)?)
     }
 
     /// When that day ends.
     pub fn end_of_day(&self, date: &str) -> Option<Millis> {
-        let date: Date = date.parse().ok()?;
-        self.begin_of(date.tomorrow().ok()?)
+        self.begin_of(read_date(date)?.tomorrow().ok()?)
     }
 
     fn begin_of(&self, date: Date) -> Option<Millis> {
@@ -247,6 +247,12 @@ impl Zone {
     pub fn day(&self, lang: Lang, at: Millis) -> String {
         day(lang, timestamp(at).to_zoned(self.zone.clone()).date())
     }
+}
+
+/// A date without a time beside it.
+fn read_date(text: &str) -> Option<Date> {
+    let date = (text.len() == DATE_CHARS).then(|| text.parse().ok());
+    date.flatten()
 }
 
 /// `2026-01-15 03:30:00 UTC`, for those who compare it with a log.

@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     admin::{
+        NAME_CHARS_MAX,
         keys::{self, KeyView},
         users::{self, UserView},
     },
@@ -26,7 +27,6 @@ use crate::{
 
 const PATH: &str = "/dashboard/settings/keys";
 const FIELDS: &Fields = &[("name", Shape::Text)];
-const NAME_CHARS_MAX: usize = 120;
 /// Keys of a tenant that are in force, as far as they are made here.
 const KEYS_MAX: usize = 100;
 /// Revoked keys that are listed, the last ones.

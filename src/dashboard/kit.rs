@@ -25,6 +25,7 @@ pub struct Kit {
     base: String,
     /// Whether the operator told where people reach the service.
     has_public_url: bool,
+    has_mail: bool,
 }
 
 impl Kit {
@@ -35,12 +36,19 @@ impl Kit {
             passwords: Passwords::default(),
             base: settings.http.base(listener),
             has_public_url: settings.http.has_public_url(),
+            has_mail: settings.mail().is_some(),
         }
     }
 
     /// Where people reach the service, where the operator told it.
     pub fn public_base(&self) -> Option<&str> {
         self.has_public_url.then_some(self.base.as_str())
+    }
+
+    /// What links in mails begin with; none where no mails are sent. Never what a request says: a link that the service mails leads
+    /// to the service.
+    pub fn mail_base(&self) -> Option<&str> {
+        self.has_mail.then_some(self.base.as_str())
     }
 
     /// What links begin with that somebody is shown who came with this request. Where the operator told nothing it is where the

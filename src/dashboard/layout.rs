@@ -19,7 +19,8 @@ struct Group {
     pages: &'static [(&'static str, &'static str)],
 }
 
-/// What stands in the navigation. The page whose path is the longest beginning of the present one is marked.
+/// What stands in the navigation. The page whose path the present one begins with is marked; the first page, with which all begin,
+/// only where it is the present one.
 const NAVIGATION: &[Group] = &[
     Group {
         name: "nav-work",
@@ -42,6 +43,12 @@ const NAVIGATION: &[Group] = &[
             ("nav-account", "/dashboard/settings/account"),
         ],
     },
+];
+
+/// Pages whose paths begin otherwise than the page in the navigation that they belong to.
+const BELONG: &[(&str, &str)] = &[
+    ("/dashboard/deliveries", "/dashboard/webhooks"),
+    ("/dashboard/password", "/dashboard/settings/account"),
 ];
 
 /// A page for who is signed in.
@@ -105,6 +112,7 @@ fn brand() -> Markup {
 /// The same navigation stands beside the content where there is room, and opens over it where there is none: a popover, which
 /// browsers open and close without a script.
 fn inside(view: &View, person: &Person, title: &str, content: &Markup) -> Markup {
+    let place = place(view.path());
     html! {
         header.bar {
             a.home href="/dashboard" { (brand()) }
@@ -118,7 +126,7 @@ fn inside(view: &View, person: &Person, title: &str, content: &Markup) -> Markup
                     h2 { (view.t(group.name)) }
                     ul {
                         @for (name, path) in group.pages {
-                            li { a href=(path) aria-current=[is_present(view.path(), path).then_some("page")] { (view.t(name)) } }
+                            li { a href=(path) aria-current=[(place == Some((*name, *path))).then_some("page")] { (view.t(name)) } }
                         }
                     }
                 }
@@ -130,6 +138,9 @@ fn inside(view: &View, person: &Person, title: &str, content: &Markup) -> Markup
                 }
             }
             main #content tabindex="-1" {
+                @if let Some((name, path)) = place.filter(|(_, path)| *path != view.path()) {
+                    p.way.up { a href=(path) { "← " (view.t(name)) } }
+                }
                 h1 { (title) }
                 (told(view))
                 (content)
@@ -156,18 +167,20 @@ fn told(view: &View) -> Markup {
     }
 }
 
-fn is_present(present: &str, path: &str) -> bool {
-    let begins = |path: &str| {
+/// The page in the navigation that a page belongs to: its name and path.
+fn place(present: &str) -> Option<(&'static str, &'static str)> {
+    let is_below = |path: &str| {
         present
             .strip_prefix(path)
             .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    let pages = NAVIGATION.iter().flat_map(|group| group.pages);
-    let longest = pages
-        .map(|(_, path)| *path)
-        .filter(|path| begins(path))
-        .max_by_key(|path| path.len());
-    longest == Some(path)
+    let belongs = BELONG.iter().find(|(path, _)| is_below(path));
+    let mut pages = NAVIGATION.iter().flat_map(|group| group.pages).copied();
+    pages.find(|(_, path)| match belongs {
+        Some((_, to)) => path == to,
+        None if *path == "/dashboard" => present == *path,
+        None => is_below(path),
+    })
 }
 
 const MENU_ICON: PreEscaped<&str> = PreEscaped(
@@ -179,23 +192,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_page_is_the_present_one() {
-        for (present, path, expected) in [
-            ("/dashboard", "/dashboard", true),
-            ("/dashboard/settings/keys", "/dashboard/settings/keys", true),
+    fn a_page_belongs_to_the_one_that_leads_to_it() {
+        for (present, expected) in [
+            ("/dashboard", Some("/dashboard")),
+            ("/dashboard/settings/keys", Some("/dashboard/settings/keys")),
             (
                 "/dashboard/settings/keys/key_1/revoke",
-                "/dashboard/settings/keys",
-                true,
+                Some("/dashboard/settings/keys"),
             ),
-            ("/dashboard/settings/keys", "/dashboard", false),
-            (
-                "/dashboard/settings/keysmith",
-                "/dashboard/settings/keys",
-                false,
-            ),
+            ("/dashboard/deliveries/dlv_1", Some("/dashboard/webhooks")),
+            ("/dashboard/password", Some("/dashboard/settings/account")),
+            ("/dashboard/settings/keysmith", None),
+            ("/dashboard/nothing", None),
         ] {
-            assert_eq!(is_present(present, path), expected, "{present} {path}");
+            let found = place(present).map(|(_, path)| path);
+            assert_eq!(found, expected, "{present}");
         }
     }
 }

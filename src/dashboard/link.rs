@@ -5,7 +5,7 @@ use actix_web::{
     http::{StatusCode, header::SET_COOKIE},
     web,
 };
-use dikala_entities::{LOGIN_LINK_SCHEME, Millis, login_link, tenant, user};
+use dikala_entities::{AuditAction, LOGIN_LINK_SCHEME, Millis, login_link, tenant, user};
 use maud::html;
 use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, sea_query::Expr};
 
@@ -14,7 +14,7 @@ use super::{
     errors, layout, session,
     view::View,
 };
-use crate::{admin::users::LINK_PATH, http::error::ApiError};
+use crate::{admin::users::LINK_PATH, audit::Change, http::error::ApiError};
 
 /// Whom a link lets in, if it is still good.
 async fn find(
@@ -79,6 +79,9 @@ pub async fn consume(
     }
     let kit = view.kit();
     let token = session::begin(&txn, kit, &request, &person, true).await?;
+    let change = Change::new(AuditAction::UserSignIn, person.id).with("link");
+    let by = view.origin_of(person.id);
+    by.write(&txn, person.tenant_id, change, now).await?;
     txn.commit().await?;
     tracing::info!(user = %person.id, tenant = %person.tenant_id, "signed in with a one-time link");
     let mut response = view.go("/dashboard/password");

@@ -14,8 +14,9 @@ use super::{
 use crate::{
     admin::{
         AdminError,
-        users::{self, Draft, INVITATION_MS, UserView},
+        users::{self, Draft, INVITATION_MS, Linking, Mailing, UserView},
     },
+    audit::Origin,
     http::{
         error::ApiError,
         extract::{BlankRule, Id, Parsed, text, word},
@@ -190,7 +191,8 @@ pub async fn invite(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError
         Err(error) => Err(error),
     };
     match made {
-        Ok(()) => Ok(visit.see(PATH, "done-invited")),
+        Ok(true) => Ok(visit.see(PATH, "done-invited-by-mail")),
+        Ok(false) => Ok(visit.see(PATH, "done-invited")),
         Err(error) => {
             let filled = Filled::again(typed, error)?;
             let content = content(&visit, None, &filled).await?;
@@ -199,7 +201,22 @@ pub async fn invite(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError
     }
 }
 
-async fn make(visit: &Visit, draft: Draft) -> Result<(), ApiError> {
+/// An invitation, which is mailed where the operator has mails.
+fn linking<'a>(visit: &'a Visit, by: &'a Origin) -> Linking<'a> {
+    Linking {
+        good_for_ms: INVITATION_MS,
+        mail: visit.kit().mail_base().map(|base| Mailing {
+            vault: &visit.kit().services.vault,
+            base,
+            language: visit.lang().tag(),
+        }),
+        by,
+        now: visit.now(),
+    }
+}
+
+/// Makes somebody. Whether the link is mailed as well.
+async fn make(visit: &Visit, draft: Draft) -> Result<bool, ApiError> {
     let refused = |code, message: String| {
         let mut fault = FieldError::new("email", code, "");
         fault.message = message;
@@ -212,19 +229,16 @@ async fn make(visit: &Visit, draft: Draft) -> Result<(), ApiError> {
             visit.tn("members-too-many", &many),
         ));
     }
-    let made = users::create(
-        visit.store(),
-        visit.tenant(),
-        draft,
-        INVITATION_MS,
-        visit.now(),
-    );
+    let by = visit.origin();
+    let made = users::create(visit.store(), visit.tenant(), draft, linking(visit, &by));
     let made = made.await.map_err(|error| match error {
-        AdminError::Refused(_) => refused(FieldCode::Duplicate, visit.t("members-email-taken")),
+        AdminError::Taken(_) => refused(FieldCode::Duplicate, visit.t("members-email-taken")),
         error => error.into(),
     })?;
+    let is_mailed = made.is_mailed();
     let url = Secret::new(made.at(visit.base()).url);
-    visit.leave_note(LINK_NOTE, &url).await
+    visit.leave_note(LINK_NOTE, &url).await?;
+    Ok(is_mailed)
 }
 
 /// `POST /dashboard/settings/members/{id}/link`: for who was invited and has not been here yet. For anybody else it would be a
@@ -234,10 +248,16 @@ pub async fn link(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, ApiError
     if person.password_hash.is_some() {
         return Ok(visit.see(PATH, "done-has-password"));
     }
-    let made = users::link(visit.store(), person.id, INVITATION_MS, visit.now()).await?;
+    let by = visit.origin();
+    let made = users::link(visit.store(), person.id, linking(&visit, &by)).await?;
+    let done = if made.is_mailed() {
+        "done-link-mailed"
+    } else {
+        "done-link-made"
+    };
     let url = Secret::new(made.at(visit.base()).url);
     visit.leave_note(LINK_NOTE, &url).await?;
-    Ok(visit.see(PATH, "done-link-made"))
+    Ok(visit.see(PATH, done))
 }
 
 /// `POST /dashboard/settings/members/{id}/role`
@@ -248,7 +268,8 @@ pub async fn change_role(
 ) -> Result<HttpResponse, ApiError> {
     let form = form::read(&typed, &[("role", Shape::Text)])?;
     let role: Role = form.read(&[], |form| form.required("role", None, word("a role")))?;
-    let changed = users::change_role(visit.store(), visit.tenant(), id.0, role, visit.now());
+    let (by, now) = (visit.origin(), visit.now());
+    let changed = users::change_role(visit.store(), visit.tenant(), id.0, role, &by, now);
     answer(&visit, changed.await, "done-role-changed").await
 }
 
@@ -273,8 +294,9 @@ pub async fn ask_remove(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, Ap
 
 /// `POST /dashboard/settings/members/{id}/remove`
 pub async fn remove(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
-    let removed = users::remove_member(visit.store(), visit.tenant(), id.0).await;
-    answer(&visit, removed, "done-member-removed").await
+    let (by, now) = (visit.origin(), visit.now());
+    let removed = users::remove_member(visit.store(), visit.tenant(), id.0, &by, now);
+    answer(&visit, removed.await, "done-member-removed").await
 }
 
 /// The list again, which says what happened, or that the last owner stays.

@@ -39,7 +39,6 @@
 //! [`components`] has what pages are made of; [`components::fields`] shows the fields of a form below all that is wrong with them. Neither script nor style may stand in a page: the policy forbids it.
 
 mod account;
-mod agent_form;
 mod agents;
 mod assets;
 mod audit;
@@ -53,12 +52,10 @@ mod deliveries;
 mod enter;
 mod errors;
 mod faults;
+mod follow;
 pub mod form;
 pub mod format;
-mod function_form;
 mod function_secret;
-mod function_trial;
-mod functions;
 mod home;
 mod i18n;
 mod json_text;
@@ -67,8 +64,10 @@ pub mod kit;
 pub mod lang;
 pub mod layout;
 mod link;
+mod live;
 mod members;
 mod numbers;
+mod packed;
 mod password;
 mod pretty;
 mod prove;
@@ -139,24 +138,24 @@ const PAGES: &[Page] = &[
     post("/calls/{id}/transfer", |r| r.to(calls::acts::transfer)),
     get("/calls/{id}/erase", |r| r.to(calls::acts::ask_erase)).by(Access::Owner),
     post("/calls/{id}/erase", |r| r.to(calls::acts::erase)),
-    get("/live", |r| r.to(calls::live::stream)),
+    get("/live", |r| r.to(live::stream)),
 
-    get("/agents", |r| r.to(agents::list)),
-    get("/agents/new", |r| r.to(agents::ask_new)).by(Access::Owner),
-    post("/agents/new", |r| r.to(agents::create)),
-    get("/agents/{id}", |r| r.to(agents::show)),
-    post("/agents/{id}", |r| r.to(agents::save)),
-    post("/agents/{id}/duplicate", |r| r.to(agents::duplicate)),
-    get("/agents/{id}/delete", |r| r.to(agents::ask_delete)).by(Access::Owner),
-    post("/agents/{id}/delete", |r| r.to(agents::delete)),
-    get("/agents/{id}/functions/new", |r| r.to(functions::ask_new)).by(Access::Owner),
-    post("/agents/{id}/functions/new", |r| r.to(functions::create)),
-    get("/agents/{id}/functions/{name}", |r| r.to(functions::show)),
-    post("/agents/{id}/functions/{name}", |r| r.to(functions::save)),
-    get("/agents/{id}/functions/{name}/test", |r| r.to(function_trial::ask)).by(Access::Owner),
-    post("/agents/{id}/functions/{name}/test", |r| r.to(function_trial::run)),
-    get("/agents/{id}/functions/{name}/delete", |r| r.to(functions::ask_delete)).by(Access::Owner),
-    post("/agents/{id}/functions/{name}/delete", |r| r.to(functions::delete)),
+    get("/agents", |r| r.to(agents::list::list)),
+    get("/agents/new", |r| r.to(agents::edit::ask_new)).by(Access::Owner),
+    post("/agents/new", |r| r.to(agents::edit::create)),
+    get("/agents/{id}", |r| r.to(agents::edit::show)),
+    post("/agents/{id}", |r| r.to(agents::edit::save)),
+    post("/agents/{id}/duplicate", |r| r.to(agents::edit::duplicate)),
+    get("/agents/{id}/delete", |r| r.to(agents::edit::ask_delete)).by(Access::Owner),
+    post("/agents/{id}/delete", |r| r.to(agents::edit::delete)),
+    get("/agents/{id}/functions/new", |r| r.to(agents::functions::ask_new)).by(Access::Owner),
+    post("/agents/{id}/functions/new", |r| r.to(agents::functions::create)),
+    get("/agents/{id}/functions/{name}", |r| r.to(agents::functions::show)),
+    post("/agents/{id}/functions/{name}", |r| r.to(agents::functions::save)),
+    get("/agents/{id}/functions/{name}/test", |r| r.to(agents::function_trial::ask)).by(Access::Owner),
+    post("/agents/{id}/functions/{name}/test", |r| r.to(agents::function_trial::run)),
+    get("/agents/{id}/functions/{name}/delete", |r| r.to(agents::functions::ask_delete)).by(Access::Owner),
+    post("/agents/{id}/functions/{name}/delete", |r| r.to(agents::functions::delete)),
 
     get("/numbers", |r| r.to(numbers::list)),
     get("/numbers/{id}/assign-agent", |r| r.to(numbers::ask_agent)).by(Access::Owner),

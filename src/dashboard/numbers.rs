@@ -15,7 +15,7 @@ use super::{
     view::Visit,
 };
 use crate::{
-    api::phone_numbers as api,
+    api::{agents::AGENTS_MAX, phone_numbers as api},
     http::{
         error::{ApiError, Missing},
         extract::{Id, Query, id},
@@ -28,12 +28,6 @@ const FIELDS: &Fields = &[("agentId", Shape::Optional)];
 const PAGE: usize = 15;
 /// Agents to choose from beside each number, the newest: a page stays small. The page of a number has all.
 const CHOICES_MAX: u64 = 8;
-/// Agents that a tenant can have.
-const AGENTS_MAX: u64 = 1_000;
-
-fn path_of(id: PhoneNumberId) -> String {
-    format!("{PATH}/{id}/assign-agent")
-}
 
 /// An agent that can be chosen.
 #[derive(Clone, Debug)]
@@ -105,7 +99,7 @@ pub async fn list(visit: Visit, query: Query) -> Result<HttpResponse, ApiError> 
         @if choices.is_empty() && !numbers.is_empty() {
             (notice(Tone::Warning, html! {
                 p { (visit.t("numbers-no-agents")) }
-                @if visit.is_owner() { p { a href="/dashboard/agents/new" { (visit.t("agents-make")) } } }
+                @if visit.is_owner() { p.way { a href="/dashboard/agents/new" { (visit.t("agents-make")) } } }
             }))
         }
         @if numbers.is_empty() {
@@ -173,7 +167,7 @@ fn agent_cell(
     let mut choices = choices.clone();
     choices.extend(present.map(|(id, agent)| (id, agent.clone())));
     html! {
-        (post(visit, &path_of(number.id), html! {
+        (post(visit, &agents::assign_path(number.id), html! {
             div.row {
                 select name="agentId" aria-label=(visit.tn("numbers-agent-of", &[("number", did.into())])) {
                     @for (value, name) in options(visit, &choices) {
@@ -185,7 +179,7 @@ fn agent_cell(
                 }
             }
         }))
-        @if !are_all { a href=(path_of(number.id)) { (visit.t("numbers-all-agents")) } }
+        @if !are_all { a href=(agents::assign_path(number.id)) { (visit.t("numbers-all-agents")) } }
     }
 }
 
@@ -235,8 +229,7 @@ async fn all_agents(
     let choices = options(visit, &newest(visit, AGENTS_MAX).await?);
     let field = Field::select("agentId", visit.t("numbers-agent"), choices);
     Ok(html! {
-        (agents::back(PATH, &visit.t("numbers-title")))
-        (post(visit, &path_of(number.id), html! {
+        (post(visit, &agents::assign_path(number.id), html! {
             (components::fields(visit, filled, &[field]))
             (submit(&visit.t("page-save")))
         }))

@@ -6,7 +6,7 @@ use actix_web::{
     http::header::{COOKIE, HeaderValue, USER_AGENT},
 };
 use dikala_entities::{
-    Credential, CredentialHash, Email, Millis, Place, Role, SESSION_SCHEME, Secret, Store,
+    Credential, CredentialHash, Email, Millis, Role, SESSION_SCHEME, Secret, SecretPlace, Store,
     TenantId, UserId, Vault, session, store::Transaction, tenant, user,
 };
 use sea_orm::{
@@ -233,7 +233,7 @@ pub async fn leave_note(
     now: Millis,
 ) -> Result<(), DbErr> {
     let note = Secret::new(format!("{} {about} {}", now.as_i64(), text.expose()));
-    let sealed = vault.seal(Place::SessionNote, &person.session, &note);
+    let sealed = vault.seal(SecretPlace::SessionNote, &person.session, &note);
     session::Entity::update_many()
         .col_expr(session::Column::Note, Expr::value(Some(sealed)))
         .filter(session::Column::Hash.eq(person.session.clone()))
@@ -260,7 +260,7 @@ pub async fn take_note(
         return Ok(None);
     };
     let opened = vault
-        .open(Place::SessionNote, &person.session, &sealed)
+        .open(SecretPlace::SessionNote, &person.session, &sealed)
         .ok();
     let note = opened.and_then(|note| {
         let mut parts = note.expose().splitn(3, ' ');

@@ -4,7 +4,7 @@ use actix_web::{
     HttpRequest, HttpResponse,
     http::{StatusCode, header::SET_COOKIE},
 };
-use dikala_entities::{Secret, tenant};
+use dikala_entities::{AuditAction, Secret, tenant};
 use maud::{Markup, html};
 use sea_orm::EntityTrait;
 
@@ -17,10 +17,13 @@ use super::{
     session,
     view::{View, Visit},
 };
-use crate::http::{
-    error::ApiError,
-    extract::Query,
-    field::{Fault, FieldCode, FieldError},
+use crate::{
+    audit::Change,
+    http::{
+        error::ApiError,
+        extract::Query,
+        field::{Fault, FieldCode, FieldError},
+    },
 };
 
 /// `GET /dashboard/sign-in`
@@ -105,6 +108,9 @@ pub async fn submit(
         return Ok(errors::suspended(&view));
     }
     let token = session::begin(&txn, kit, &request, &person, false).await?;
+    let change = Change::new(AuditAction::UserSignIn, person.id).with("password");
+    let by = view.origin_of(person.id);
+    by.write(&txn, person.tenant_id, change, view.now()).await?;
     txn.commit().await?;
     tracing::info!(user = %person.id, tenant = %person.tenant_id, "signed in");
     let next = typed.text("next").filter(|next| is_ours(next));

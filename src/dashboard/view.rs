@@ -13,7 +13,7 @@ use actix_web::{
     http::header::{ACCEPT_LANGUAGE, LOCATION},
     web::Data,
 };
-use dikala_entities::{Actor, Millis, Role, Secret, Store, TenantId};
+use dikala_entities::{Actor, Millis, Role, Secret, Store, TenantId, UserId};
 use fluent_bundle::FluentValue;
 use maud::{Markup, html};
 use sea_orm::DbErr;
@@ -162,6 +162,16 @@ impl View {
         }
     }
 
+    /// That person as who changes something with this request, for the audit.
+    pub fn origin_of(&self, person: UserId) -> Origin {
+        Origin {
+            actor: Actor::User(person),
+            address: Some(self.0.address),
+            request_id: Some(current_request_id()),
+            node: self.kit().services.http.node.clone(),
+        }
+    }
+
     /// The answer to a post that did what it was asked for: the page at `path`, which says so. `done` is the name of that message,
     /// which begins with `done-`.
     pub fn see(&self, path: &str, done: &'static str) -> HttpResponse {
@@ -229,12 +239,7 @@ impl Visit {
 
     /// Who changes something, for the audit.
     pub fn origin(&self) -> Origin {
-        Origin {
-            actor: Actor::User(self.person.id),
-            address: Some(self.view.0.address),
-            request_id: Some(current_request_id()),
-            node: self.kit().services.http.node.clone(),
-        }
+        self.view.origin_of(self.person.id)
     }
 
     /// Whether the session is still in force, without counting as a use of it: for what goes on after the request.

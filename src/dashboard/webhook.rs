@@ -136,6 +136,10 @@ fn trouble(visit: &Visit, webhook: &webhook::Model) -> Markup {
             },
         );
     }
+    if webhook.paused_at.is_some() {
+        let words = html! { p { strong { (visit.t("webhooks-paused-words")) } } };
+        return notice(Tone::Warning, words);
+    }
     let Some(since) = webhook.failing_since else {
         return html! {};
     };

@@ -77,6 +77,9 @@ fn webhook_table(visit: &Visit, webhooks: &[webhook::Model]) -> Markup {
 /// Whether events are delivered, in a word.
 pub fn state(visit: &Visit, webhook: &webhook::Model) -> Markup {
     match (webhook.is_active, &webhook.disabled_reason) {
+        (true, _) if webhook.paused_at.is_some() => {
+            badge(Tone::Warning, &visit.t("webhooks-paused"))
+        }
         (true, _) if webhook.failing_since.is_some() => {
             badge(Tone::Warning, &visit.t("webhooks-failing"))
         }

@@ -18,6 +18,8 @@ pub struct Answer {
     pub body: String,
     /// The path of what was created.
     pub location: Option<String>,
+    /// Shows a secret this once: for a repeat of the request it is stored sealed.
+    pub is_secret: bool,
 }
 
 impl Answer {
@@ -27,6 +29,7 @@ impl Answer {
             body: serde_json::to_string(content)
                 .expect("views have string keys and nothing that fails to serialize"),
             location: None,
+            is_secret: false,
         }
     }
 
@@ -37,9 +40,22 @@ impl Answer {
 
     /// 201, with the path below `/api/v1` at which the new thing is.
     pub fn created(path: &str, content: &impl Serialize) -> Self {
+        Self::created_at(format!("{}{path}", super::route::BASE), content)
+    }
+
+    /// 201, with the path at which the new thing is.
+    pub fn created_at(path: String, content: &impl Serialize) -> Self {
         Self {
-            location: Some(format!("{}{path}", super::route::BASE)),
+            location: Some(path),
             ..Self::new(StatusCode::CREATED, content)
+        }
+    }
+
+    /// The same answer, which shows a secret this once.
+    pub fn secret(self) -> Self {
+        Self {
+            is_secret: true,
+            ..self
         }
     }
 
@@ -54,6 +70,7 @@ impl Answer {
             status: StatusCode::NO_CONTENT,
             body: String::new(),
             location: None,
+            is_secret: false,
         }
     }
 

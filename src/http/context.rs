@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dikala_actors::runtime::clock::SharedClock;
-use dikala_entities::Store;
+use dikala_entities::{Store, Vault};
 
 use super::{gate::Gate, settings::HttpSettings, unread::Unread};
 
@@ -11,6 +11,7 @@ use super::{gate::Gate, settings::HttpSettings, unread::Unread};
 #[derive(Clone, Debug)]
 pub struct HttpContext {
     pub store: Store,
+    pub vault: Vault,
     pub clock: SharedClock,
     /// The name of this node.
     pub node: Arc<str>,
@@ -23,9 +24,16 @@ pub struct HttpContext {
 
 impl HttpContext {
     /// Nothing is known yet of keys and limits.
-    pub fn new(store: Store, clock: SharedClock, node: Arc<str>, settings: HttpSettings) -> Self {
+    pub fn new(
+        store: Store,
+        vault: Vault,
+        clock: SharedClock,
+        node: Arc<str>,
+        settings: HttpSettings,
+    ) -> Self {
         Self {
             store,
+            vault,
             clock,
             node,
             settings: Arc::new(settings),

@@ -24,15 +24,6 @@ impl Denied {
         }
     }
 
-    /// A request that is not answered to whoever made it.
-    pub fn forbidden(code: &'static str, message: &'static str) -> Self {
-        Self {
-            status: StatusCode::FORBIDDEN,
-            code,
-            message,
-        }
-    }
-
     /// A request that cannot become what it asks for.
     pub fn bad_request(code: &'static str, message: &'static str) -> Self {
         Self {

@@ -6,7 +6,7 @@ use actix_web::{
     HttpResponse, ResponseError,
     http::{
         StatusCode,
-        header::{ALLOW, CACHE_CONTROL, RETRY_AFTER},
+        header::{ALLOW, CACHE_CONTROL, RETRY_AFTER, WWW_AUTHENTICATE},
     },
 };
 use dikala_actors::calls::versions::OPENING_MS;
@@ -63,8 +63,14 @@ codes! {
         MissingApiKey = "missing_api_key", "The header x-api-key is missing.";
         InvalidApiKey = "invalid_api_key", "The API key is not a valid one.";
         RevokedApiKey = "revoked_api_key", "The API key was revoked.";
+        MissingOperatorToken = "missing_operator_token", "The header Authorization with the operators' token is missing.";
+        InvalidOperatorToken = "invalid_operator_token", "The token is not one of the operators' tokens.";
     }
-    403 { TenantSuspended = "tenant_suspended", "The account is suspended."; }
+    403 {
+        TenantSuspended = "tenant_suspended", "The account is suspended.";
+        ForeignHost = "foreign_host", "Without operator.token only requests to this machine's own name, from no other page, are answered.";
+        ReadOnlyToken = "read_only_token", "operator.read_token only reads; this takes operator.token.";
+    }
     404 {
         AgentNotFound = "agent_not_found", "There is no such agent.";
         PhoneNumberNotFound = "phone_number_not_found", "There is no such phone number.";
@@ -73,6 +79,11 @@ codes! {
         FunctionNotFound = "function_not_found", "The agent has no function of that name.";
         DeliveryNotFound = "delivery_not_found", "There is no such delivery.";
         RouteNotFound = "route_not_found", "There is nothing at this path.";
+        TenantNotFound = "tenant_not_found", "There is no such tenant.";
+        KeyNotFound = "key_not_found", "There is no such key, or it is revoked already.";
+        UserNotFound = "user_not_found", "There is no such user.";
+        BridgeNotFound = "bridge_not_found", "There is no such bridge, or it is revoked already.";
+        ActorNotFound = "actor_not_found", "No actor of this type has run here.";
     }
     405 { MethodNotAllowed = "method_not_allowed", "The path does not take this method; the header Allow names those it takes."; }
     408 { RequestTimeout = "request_timeout", "The body did not arrive in time."; }
@@ -81,6 +92,11 @@ codes! {
         WebhookLimitReached = "webhook_limit_reached", "The account has as many webhooks as it can have.";
         CallNotActive = "call_not_active", "The call is over; or, where it is to be erased, it is not over yet.";
         IdempotencyInProgress = "idempotency_in_progress", "The first request with this Idempotency-Key is still running.";
+        PhoneNumberExists = "phone_number_exists", "The number belongs to a tenant already.";
+        UserExists = "user_exists", "Somebody has that address already.";
+        ReferenceConflict = "reference_conflict", "The reference was used for another booking of the tenant's.";
+        InsufficientMinutes = "insufficient_minutes", "The tenant has fewer minutes available than are to be taken.";
+        VerificationRunning = "verification_running", "The ledger is being verified already.";
     }
     413 { BodyTooLarge = "body_too_large", "The body has more than 262144 bytes."; }
     415 { UnsupportedMediaType = "unsupported_media_type", "The body is not declared as application/json."; }
@@ -103,6 +119,11 @@ pub enum Missing {
     Function,
     Delivery,
     Route,
+    Tenant,
+    Key,
+    User,
+    Bridge,
+    Actor,
 }
 
 /// Why a request failed, in the tenant's terms.
@@ -117,8 +138,18 @@ pub enum ApiError {
     InvalidApiKey,
     #[error("This API key was revoked; use another one.")]
     RevokedApiKey,
+    #[error("The operators' listener asks for `Authorization: Bearer` and one of its tokens.")]
+    MissingOperatorToken,
+    #[error("The header Authorization does not hold one of the operators' tokens.")]
+    InvalidOperatorToken,
     #[error("This account is suspended; ask the operator of the service.")]
     TenantSuspended,
+    #[error(
+        "Without operator.token this listener answers requests to localhost or 127.0.0.1 only, and from no other page."
+    )]
+    ForeignHost,
+    #[error("operator.read_token only reads; this takes operator.token.")]
+    ReadOnlyToken,
     #[error("{}", Self::missing_code(*.0).meaning())]
     NotFound(Missing),
     /// The methods that the path takes, as the header `Allow` lists them.
@@ -138,6 +169,22 @@ pub enum ApiError {
     CallStillRunning,
     #[error("The first request with this Idempotency-Key is still running; ask again in a moment.")]
     IdempotencyInProgress,
+    /// The number.
+    #[error("{0} belongs to a tenant already; move it with its tenantId.")]
+    PhoneNumberExists(String),
+    #[error("Somebody has that address already; give another one.")]
+    UserExists,
+    #[error(
+        "The reference was used for another booking of this tenant; give each booking a reference of its own."
+    )]
+    ReferenceConflict,
+    /// What there is.
+    #[error(
+        "The tenant has only {0} minutes available; those that running calls hold cannot be taken."
+    )]
+    InsufficientMinutes(i64),
+    #[error("The ledger is being verified already; wait for that.")]
+    VerificationRunning,
     #[error("The body must have at most {} bytes.", BODY_BYTES_MAX)]
     BodyTooLarge,
     /// What would be taken.
@@ -189,7 +236,11 @@ impl ApiError {
             Self::MissingApiKey => Code::MissingApiKey,
             Self::InvalidApiKey => Code::InvalidApiKey,
             Self::RevokedApiKey => Code::RevokedApiKey,
+            Self::MissingOperatorToken => Code::MissingOperatorToken,
+            Self::InvalidOperatorToken => Code::InvalidOperatorToken,
             Self::TenantSuspended => Code::TenantSuspended,
+            Self::ForeignHost => Code::ForeignHost,
+            Self::ReadOnlyToken => Code::ReadOnlyToken,
             Self::NotFound(missing) => Self::missing_code(*missing),
             Self::MethodNotAllowed { .. } => Code::MethodNotAllowed,
             Self::RequestTimeout => Code::RequestTimeout,
@@ -197,6 +248,11 @@ impl ApiError {
             Self::WebhookLimitReached(_) => Code::WebhookLimitReached,
             Self::CallNotActive | Self::CallStillRunning => Code::CallNotActive,
             Self::IdempotencyInProgress => Code::IdempotencyInProgress,
+            Self::PhoneNumberExists(_) => Code::PhoneNumberExists,
+            Self::UserExists => Code::UserExists,
+            Self::ReferenceConflict => Code::ReferenceConflict,
+            Self::InsufficientMinutes(_) => Code::InsufficientMinutes,
+            Self::VerificationRunning => Code::VerificationRunning,
             Self::BodyTooLarge => Code::BodyTooLarge,
             Self::UnsupportedMediaType(_) => Code::UnsupportedMediaType,
             Self::Validation(_) => Code::ValidationFailed,
@@ -220,6 +276,11 @@ impl ApiError {
             Missing::Function => Code::FunctionNotFound,
             Missing::Delivery => Code::DeliveryNotFound,
             Missing::Route => Code::RouteNotFound,
+            Missing::Tenant => Code::TenantNotFound,
+            Missing::Key => Code::KeyNotFound,
+            Missing::User => Code::UserNotFound,
+            Missing::Bridge => Code::BridgeNotFound,
+            Missing::Actor => Code::ActorNotFound,
         }
     }
 
@@ -284,6 +345,9 @@ impl ResponseError for ApiError {
         let mut response = HttpResponse::build(self.status_code());
         response.insert_header((CACHE_CONTROL, "no-store"));
         match self {
+            Self::MissingOperatorToken | Self::InvalidOperatorToken => {
+                response.insert_header((WWW_AUTHENTICATE, "Bearer"));
+            }
             Self::MethodNotAllowed { allow } => {
                 response.insert_header((ALLOW, allow.as_str()));
             }

@@ -5,6 +5,8 @@
 //! (`hangup`, `transfer`, `test`) have their answer stored right after; a crash in that moment leaves a claim without an
 //! answer, which expires after [`RUNNING_MS_MAX`]: a repeat after that is carried out again. All of those may be.
 
+mod sweep;
+
 use std::{
     cell::Cell,
     rc::Rc,
@@ -24,19 +26,17 @@ use actix_web::{
     web,
 };
 use dikala_entities::{
-    Millis, Store, TenantId, idempotency,
-    rows::{Kind, json_rows, json_statement},
-    store::is_transient,
+    IdempotencyScope, Millis, Secret, SecretPlace, Store, Vault, idempotency, store::is_transient,
 };
 use sea_orm::{
     ActiveValue::Set,
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, Statement,
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, Statement,
     sea_query::{Expr, OnConflict},
 };
-use serde::Serialize;
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
+pub use self::sweep::sweep;
 use super::{
     answer::Answer,
     body::RawBody,
@@ -57,22 +57,21 @@ const TEST_KEPT_MS: i64 = 10 * 60 * 1_000;
 /// From how many bytes on an answer counts as large.
 const LARGE_BYTES: usize = 2 * 1_024;
 /// What the large answers that are kept of one tenant may have in all; beyond, the oldest lose their bodies.
-pub(crate) const LARGE_BYTES_MAX: i64 = 16 * 1_024 * 1_024;
+pub const LARGE_BYTES_MAX: i64 = 16 * 1_024 * 1_024;
 /// How long a request may run before its claim counts as left behind by a crash.
-pub(crate) const RUNNING_MS_MAX: i64 = 60_000;
+pub const RUNNING_MS_MAX: i64 = 60_000;
 /// Keys at a time that wait to be given back because the database was away; others expire.
 const GIVING_BACK_MAX: usize = 1_000;
 const GIVE_BACK_EVERY: Duration = Duration::from_secs(1);
-const SWEEP_BATCH: i64 = 500;
-const SWEEP_BATCHES_MAX: usize = 200;
 
 /// The right to carry out the request of one key.
 #[derive(Debug)]
 pub struct Claim {
-    tenant: TenantId,
+    scope: IdempotencyScope,
     key: String,
     /// Tells this claim from a later one of the same key.
     claimed_at: Millis,
+    vault: Vault,
     settled: Cell<bool>,
     /// The stored answer is a large one.
     large: Cell<bool>,
@@ -82,11 +81,19 @@ static GIVING_BACK: LazyLock<Arc<Semaphore>> =
     LazyLock::new(|| Arc::new(Semaphore::new(GIVING_BACK_MAX)));
 
 impl Claim {
-    /// Stores the answer under the key. False if the claim was lost to a later request meanwhile: then nothing may be committed.
+    /// Stores the answer under the key, sealed where it holds a secret. False if the claim was lost to a later request meanwhile: then nothing may be committed.
     pub async fn settle(&self, db: &impl ConnectionTrait, answer: &Answer) -> Result<bool, DbErr> {
         let large = answer.body.len() > LARGE_BYTES;
         let size = if large { answer.body.len() } else { 0 };
         self.large.set(large);
+        let body = match answer.is_secret {
+            true => self.vault.seal(
+                SecretPlace::StoredAnswer,
+                self.row(),
+                &Secret::new(answer.body.as_str()),
+            ),
+            false => answer.body.clone(),
+        };
         let done = idempotency::Entity::update_many()
             .col_expr(
                 idempotency::Column::Size,
@@ -96,12 +103,12 @@ impl Claim {
                 idempotency::Column::Status,
                 Expr::value(i64::from(answer.status.as_u16())),
             )
-            .col_expr(idempotency::Column::Body, Expr::value(answer.body.clone()))
+            .col_expr(idempotency::Column::Body, Expr::value(body))
             .col_expr(
                 idempotency::Column::Location,
                 Expr::value(answer.location.clone()),
             )
-            .filter(idempotency::Column::TenantId.eq(self.tenant))
+            .filter(idempotency::Column::Scope.eq(self.scope))
             .filter(idempotency::Column::Key.eq(&self.key))
             .filter(idempotency::Column::CreatedAt.eq(self.claimed_at))
             .filter(idempotency::Column::Status.is_null())
@@ -113,12 +120,18 @@ impl Claim {
     /// The same right, to be given back by somebody else.
     fn again(&self) -> Self {
         Self {
-            tenant: self.tenant,
+            scope: self.scope,
             key: self.key.clone(),
             claimed_at: self.claimed_at,
+            vault: self.vault.clone(),
             settled: Cell::new(false),
             large: Cell::new(false),
         }
+    }
+
+    /// What a sealed answer is bound to.
+    fn row(&self) -> String {
+        format!("{} {}", self.scope, self.key)
     }
 
     /// Notes that the transaction of [`settle`](Self::settle) is committed.
@@ -149,10 +162,10 @@ impl Claim {
     async fn cut(&self, store: &Store) -> Result<(), DbErr> {
         let statement = Statement::from_sql_and_values(
             store.backend(),
-            "UPDATE idempotency_keys SET body = NULL, size = 0 WHERE tenant_id = $1 AND key IN \
+            "UPDATE idempotency_keys SET body = NULL, size = 0 WHERE scope = $1 AND key IN \
              (SELECT key FROM (SELECT key, SUM(size) OVER (ORDER BY created_at DESC, key DESC) AS total \
-              FROM idempotency_keys WHERE tenant_id = $1 AND size > 0) AS large WHERE total > CAST($2 AS BIGINT))",
-            [self.tenant.into(), LARGE_BYTES_MAX.into()],
+              FROM idempotency_keys WHERE scope = $1 AND size > 0) AS large WHERE total > CAST($2 AS BIGINT))",
+            [self.scope.into(), LARGE_BYTES_MAX.into()],
         );
         store.writer().execute_raw(statement).await.map(drop)
     }
@@ -160,7 +173,7 @@ impl Claim {
     /// Gives the key back: the request may be repeated under it.
     async fn release(&self, store: &Store) -> Result<(), DbErr> {
         idempotency::Entity::delete_many()
-            .filter(idempotency::Column::TenantId.eq(self.tenant))
+            .filter(idempotency::Column::Scope.eq(self.scope))
             .filter(idempotency::Column::Key.eq(&self.key))
             .filter(idempotency::Column::CreatedAt.eq(self.claimed_at))
             .filter(idempotency::Column::Status.is_null())
@@ -183,7 +196,7 @@ pub async fn once(
         .cloned()
         .ok_or(ApiError::Internal)?;
     let claim = match claim(&http, &req).await {
-        Ok(Claimed::Mine(claim)) => Rc::new(claim),
+        Ok(Claimed::Mine(claim)) => claim,
         Ok(Claimed::Answered(answer)) => return Ok(req.into_response(replay(answer))),
         Err(error) => return Ok(req.error_response(error)),
     };
@@ -200,15 +213,15 @@ pub async fn once(
 }
 
 enum Claimed {
-    Mine(Claim),
+    Mine(Rc<Claim>),
     Answered(Answer),
 }
 
 async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<Claimed, ApiError> {
     let key = sent_key(req)?;
-    let tenant = *req
+    let scope = *req
         .extensions()
-        .get::<TenantId>()
+        .get::<IdempotencyScope>()
         .ok_or(ApiError::Internal)?;
     let asked = Asked {
         fingerprint: fingerprint(req),
@@ -216,14 +229,15 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<Claimed, ApiE
     };
     let now = http.clock.now();
     let claim = || Claim {
-        tenant,
+        scope,
         key: key.clone(),
         claimed_at: now,
+        vault: http.vault.clone(),
         settled: Cell::new(false),
         large: Cell::new(false),
     };
-    let mine = || Ok(Claimed::Mine(claim()));
-    match insert(&http.store, tenant, &key, &asked, now).await {
+    let mine = || Ok(Claimed::Mine(Rc::new(claim())));
+    match insert(&http.store, scope, &key, &asked, now).await {
         Ok(true) => return mine(),
         Ok(false) => {}
         Err(error) => {
@@ -233,7 +247,7 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<Claimed, ApiE
             return Err(error.into());
         }
     }
-    let row = idempotency::Entity::find_by_id((tenant, key.clone()))
+    let row = idempotency::Entity::find_by_id((scope, key.clone()))
         .one(http.store.reader())
         .await?;
     match row {
@@ -250,9 +264,7 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<Claimed, ApiE
         Some(row) if row.status.is_some() && row.body.is_none() => {
             Err(ApiError::IdempotencyAnswerGone)
         }
-        Some(row) => stored(row)
-            .map(Claimed::Answered)
-            .ok_or(ApiError::IdempotencyInProgress),
+        Some(row) => stored(row, &claim()),
     }
 }
 
@@ -315,13 +327,13 @@ fn fingerprint(req: &ServiceRequest) -> String {
 
 async fn insert(
     store: &Store,
-    tenant: TenantId,
+    scope: IdempotencyScope,
     key: &str,
     asked: &Asked,
     now: Millis,
 ) -> Result<bool, DbErr> {
     let row = idempotency::ActiveModel {
-        tenant_id: Set(tenant),
+        scope: Set(scope),
         key: Set(key.to_owned()),
         fingerprint: Set(asked.fingerprint.clone()),
         status: Set(None),
@@ -331,7 +343,7 @@ async fn insert(
         size: Set(0),
         is_brief: Set(asked.is_brief),
     };
-    let target = [idempotency::Column::TenantId, idempotency::Column::Key];
+    let target = [idempotency::Column::Scope, idempotency::Column::Key];
     let inserted = idempotency::Entity::insert(row)
         .on_conflict(OnConflict::columns(target).do_nothing().to_owned())
         .exec_without_returning(store.writer())
@@ -367,7 +379,7 @@ async fn take_over(
         .col_expr(idempotency::Column::Body, Expr::value(None::<String>))
         .col_expr(idempotency::Column::Location, Expr::value(None::<String>))
         .col_expr(idempotency::Column::CreatedAt, Expr::value(now))
-        .filter(idempotency::Column::TenantId.eq(old.tenant_id))
+        .filter(idempotency::Column::Scope.eq(old.scope))
         .filter(idempotency::Column::Key.eq(&old.key))
         .filter(idempotency::Column::CreatedAt.eq(old.created_at))
         .filter(match old.status {
@@ -379,13 +391,27 @@ async fn take_over(
     Ok(taken.rows_affected == 1)
 }
 
-fn stored(row: idempotency::Model) -> Option<Answer> {
-    let status = u16::try_from(row.status?).ok()?;
-    Some(Answer {
-        status: StatusCode::from_u16(status).ok()?,
-        body: row.body.unwrap_or_default(),
+/// The answer that is stored, opened where it is sealed: no JSON looks like what is.
+fn stored(row: idempotency::Model, claim: &Claim) -> Result<Claimed, ApiError> {
+    let status = row.status.and_then(|status| u16::try_from(status).ok());
+    let status = status.and_then(|status| StatusCode::from_u16(status).ok());
+    let status = status.ok_or(ApiError::IdempotencyInProgress)?;
+    let mut body = row.body.unwrap_or_default();
+    let is_secret = Vault::is_sealed(&body);
+    if is_secret {
+        let opened = claim
+            .vault
+            .open(SecretPlace::StoredAnswer, claim.row(), &body);
+        // Sealed with a key that is not used any more.
+        let opened = opened.map_err(|_| ApiError::IdempotencyAnswerGone)?;
+        body = opened.expose().to_owned();
+    }
+    Ok(Claimed::Answered(Answer {
+        status,
+        body,
         location: row.location,
-    })
+        is_secret,
+    }))
 }
 
 fn replay(answer: Answer) -> HttpResponse {
@@ -437,6 +463,7 @@ async fn copy(response: ServiceResponse) -> (Answer, ServiceResponse) {
         location: location
             .and_then(|location| location.to_str().ok())
             .map(str::to_owned),
+        is_secret: false,
     };
     let response = head.set_body(BoxBody::new(body));
     (answer, ServiceResponse::new(request, response))
@@ -452,48 +479,4 @@ fn depends_on_state(response: &ServiceResponse) -> bool {
         Some(Code::IdempotencyInProgress | Code::RouteNotFound) => false,
         Some(code) => matches!(code.status(), 404 | 409),
     }
-}
-
-/// Deletes what nobody can repeat any more, in small batches; how many rows went. What goes is looked for on a reader.
-pub async fn sweep(store: &Store, now: Millis) -> Result<u64, DbErr> {
-    let old = remove(store, "created_at <= $1", now.plus_ms(-KEPT_MS)).await?;
-    let brief = "is_brief AND created_at <= $1";
-    Ok(old + remove(store, brief, now.plus_ms(-TEST_KEPT_MS)).await?)
-}
-
-async fn remove(store: &Store, which: &str, until: Millis) -> Result<u64, DbErr> {
-    #[derive(FromQueryResult, Serialize)]
-    struct Row {
-        tenant_id: TenantId,
-        key: String,
-        created_at: i64,
-    }
-    let columns = [
-        ("tenant_id", Kind::Text),
-        ("key", Kind::Text),
-        ("created_at", Kind::BigInt),
-    ];
-    // A key that was used anew meanwhile has another time.
-    let remove = format!(
-        "DELETE FROM idempotency_keys WHERE (tenant_id, key, created_at) IN (SELECT tenant_id, key, created_at FROM {})",
-        json_rows(store.backend(), &columns)
-    );
-    let mut gone = 0;
-    for _ in 0..SWEEP_BATCHES_MAX {
-        let find = Statement::from_sql_and_values(
-            store.backend(),
-            format!(
-                "SELECT tenant_id, key, created_at FROM idempotency_keys WHERE {which} \
-                 ORDER BY created_at LIMIT $2"
-            ),
-            [until.into(), SWEEP_BATCH.into()],
-        );
-        let old = Row::find_by_statement(find).all(store.reader()).await?;
-        if old.is_empty() {
-            break;
-        }
-        let remove = json_statement(store.backend(), remove.clone(), &old)?;
-        gone += store.writer().execute_raw(remove).await?.rows_affected();
-    }
-    Ok(gone)
 }

@@ -2,8 +2,10 @@
 
 use actix_web::http::Method;
 
-/// Where the API is.
+/// Where the tenants' API is.
 pub const BASE: &str = "/api/v1";
+/// Where the operators' API is.
+pub const OPERATORS_BASE: &str = "/operator/v1";
 
 /// What is at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]

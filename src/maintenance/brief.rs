@@ -71,69 +71,34 @@ async fn remove_events(store: &Store, older_than: Millis) -> Result<u64, DbErr> 
 
 #[cfg(test)]
 mod tests {
-    use dikala_entities::{
-        DeliveryId, DeliveryStatus, EventId, EventKind, TenantId, WebhookId, attempt, delivery,
-        event,
-    };
-    use sea_orm::{EntityTrait, IntoActiveModel, PaginatorTrait};
+    use dikala_entities::{DeliveryStatus, TenantId, WebhookId, attempt, delivery, event};
+    use dikala_testkit::rows;
+    use sea_orm::{EntityTrait, PaginatorTrait};
 
     use super::*;
 
     const NOW: Millis = Millis::from_i64(1_800_000_000_000);
 
     async fn put(store: &Store, at: Millis, is_test: bool, status: Option<DeliveryStatus>) {
-        let (tenant, id) = (TenantId::new(at), EventId::new(at));
-        let kind = EventKind::CreditsLow;
         let event = event::Model {
-            id,
-            tenant_id: tenant,
-            call_id: None,
-            kind,
-            occurred_at: at,
-            body: "{}".into(),
-            position: None,
             is_test,
+            ..rows::event(TenantId::new(at), at)
         };
         let db = store.writer();
-        event::Entity::insert(event.into_active_model())
-            .exec_without_returning(db)
-            .await
-            .expect("inserts");
+        rows::insert(db, event.clone()).await;
         let Some(status) = status else { return };
         let delivery = delivery::Model {
-            id: DeliveryId::new(at),
-            tenant_id: tenant,
-            webhook_id: WebhookId::new(at),
-            event_id: id,
-            call_id: None,
-            kind,
             status,
             attempts: 1,
-            next_attempt_at: None,
-            lease_owner: None,
             lease_until: at,
-            is_test,
-            created_at: at,
-            completed_at: None,
+            ..rows::delivery(&event, WebhookId::new(at))
         };
         let attempt = attempt::Model {
-            delivery_id: delivery.id,
-            number: 1,
-            tenant_id: tenant,
-            started_at: at,
-            duration_ms: 1,
-            status_code: Some(200),
-            error_kind: None,
             response: vec![b'x'; 16 * 1024],
+            ..rows::attempt(&delivery)
         };
-        delivery::Entity::insert(delivery.into_active_model())
-            .exec_without_returning(db)
-            .await
-            .expect("inserts");
-        attempt::Entity::insert(attempt.into_active_model())
-            .exec_without_returning(db)
-            .await
-            .expect("inserts");
+        rows::insert(db, delivery).await;
+        rows::insert(db, attempt).await;
     }
 
     async fn left(store: &Store) -> (u64, u64, u64) {

@@ -4,7 +4,7 @@
 use dikala_actors::calls::without_summary;
 use dikala_entities::{
     CallId, EventId, Millis, Store, call, credit_hold, invocation,
-    rows::{Kind, json_rows, json_statement},
+    rows::{ColumnType, json_rows, json_statement},
     store::Transaction,
     transcript,
 };
@@ -128,7 +128,7 @@ async fn blank_summaries(txn: &Transaction, calls: &[CallId]) -> Result<(), DbEr
         body: String,
     }
     let backend = sea_orm::ConnectionTrait::get_database_backend(txn);
-    let rows = json_rows(backend, &[("id", Kind::Text)]);
+    let rows = json_rows(backend, &[("id", ColumnType::Text)]);
     let find = format!(
         "SELECT e.id, e.body FROM {rows} JOIN events e ON e.call_id = rows.id \
          WHERE e.kind IN ('call.ended', 'call.transcript')"
@@ -147,7 +147,10 @@ async fn blank_summaries(txn: &Transaction, calls: &[CallId]) -> Result<(), DbEr
             body: without_summary(&row.body),
         })
         .collect();
-    let rows = json_rows(backend, &[("id", Kind::Text), ("body", Kind::Text)]);
+    let rows = json_rows(
+        backend,
+        &[("id", ColumnType::Text), ("body", ColumnType::Text)],
+    );
     let sql = format!("UPDATE events SET body = rows.body FROM {rows} WHERE events.id = rows.id");
     txn.execute_raw(json_statement(backend, sql, &blank)?)
         .await

@@ -17,7 +17,7 @@ use std::{sync::Arc, time::Duration};
 use dikala_actors::{ledger::LedgerHandle, runtime::clock::SharedClock};
 use dikala_entities::{
     DeliveryId, EventId, Millis, Store, attempt, delivery, event,
-    rows::{Kind, json_rows},
+    rows::{ColumnType, json_rows},
     store::Transaction,
 };
 use sea_orm::{
@@ -34,7 +34,7 @@ const COPIES: u32 = 60;
 /// Rows that one transaction removes.
 const BATCH: u64 = 500;
 /// Between two batches: others write in the meantime.
-pub(crate) const PAUSE: Duration = Duration::from_millis(50);
+pub const PAUSE: Duration = Duration::from_millis(50);
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 
 /// Does all of it regularly, for as long as the process runs.
@@ -112,7 +112,10 @@ async fn sweep_attempts(store: &Store, older_than: Millis) -> Result<u64, DbErr>
     }
     let find = "SELECT delivery_id, number FROM delivery_attempts WHERE started_at < $1 \
                 ORDER BY started_at LIMIT 500";
-    let columns = [("delivery_id", Kind::Text), ("number", Kind::BigInt)];
+    let columns = [
+        ("delivery_id", ColumnType::Text),
+        ("number", ColumnType::BigInt),
+    ];
     let remove = format!(
         "DELETE FROM delivery_attempts WHERE (delivery_id, number) IN (SELECT delivery_id, number FROM {})",
         json_rows(store.backend(), &columns)

@@ -1,4 +1,4 @@
-//! What people leave behind who use the dashboard: links, sessions and failures whose time is over.
+//! What people leave behind who use the dashboard: links, sessions, failures and mails whose time is over.
 
 use dikala_entities::{Millis, Store};
 use sea_orm::{ConnectionTrait, DbErr};
@@ -6,10 +6,11 @@ use sea_orm::{ConnectionTrait, DbErr};
 use super::{PAUSE, ids, statement};
 
 /// Table, the column of its key, and the column that says when a row's time is over.
-const TABLES: [(&str, &str, &str); 3] = [
+const TABLES: [(&str, &str, &str); 4] = [
     ("login_links", "hash", "expires_at"),
     ("sessions", "hash", "ends_at"),
     ("sign_in_failures", "subject", "ends_at"),
+    ("mails", "id", "ends_at"),
 ];
 
 /// Removes what is over, in small batches. Returns how many rows went.
@@ -35,4 +36,63 @@ pub async fn sweep(store: &Store, now: Millis) -> Result<u64, DbErr> {
         }
     }
     Ok(removed)
+}
+
+#[cfg(test)]
+mod tests {
+    use dikala_testkit::StoreKind::{self, Postgres, Sqlite};
+    use rstest::rstest;
+
+    use super::*;
+
+    const NOW: Millis = Millis::from_i64(1_800_000_000_000);
+
+    /// Of each kind one whose time is over just now, and one that has a moment left; many links, more than go at once.
+    #[rstest]
+    #[actix_web::test]
+    async fn what_is_over_goes_and_what_is_not_stays(#[values(Sqlite, Postgres)] kind: StoreKind) {
+        let Some((_keep, store)) = kind.open().await else {
+            return;
+        };
+        let (over, soon) = (NOW.as_i64(), NOW.as_i64() + 1);
+        let user = "INSERT INTO users (id, tenant_id, email, name, role, mails_low_credit, mails_disabled_webhooks, created_at, \
+                    updated_at) VALUES ('user_1', 'ten_1', 'a@b', 'A', 'owner', true, true, 1, 1)";
+        store
+            .writer()
+            .execute_unprepared(user)
+            .await
+            .expect("a user");
+        let links = (0..600).map(|n| format!("('over{n}', 'user_1', 1, {over})"));
+        let links: Vec<String> = links.collect();
+        for insert in [
+            format!(
+                "INSERT INTO login_links (hash, user_id, created_at, expires_at) VALUES ('soon', 'user_1', 1, {soon}), {}",
+                links.join(", ")
+            ),
+            format!(
+                "INSERT INTO sessions (hash, tenant_id, user_id, by_link, address, agent, created_at, used_at, ends_at) VALUES \
+                 ('soon', 'ten_1', 'user_1', false, '', '', 1, 1, {soon}), ('over', 'ten_1', 'user_1', false, '', '', 1, 1, {over})"
+            ),
+            format!(
+                "INSERT INTO sign_in_failures (subject, failed_at, ends_at) VALUES ('soon', '[]', {soon}), ('over', '[]', {over})"
+            ),
+            format!(
+                "INSERT INTO mails (id, tenant_id, kind, subject, attempts, created_at, ends_at) VALUES \
+                 ('soon', 'ten_1', 'credits.low', '', 0, 1, {soon}), ('over', 'ten_1', 'credits.low', '', 0, 1, {over})"
+            ),
+        ] {
+            store
+                .writer()
+                .execute_unprepared(&insert)
+                .await
+                .expect("rows");
+        }
+        assert_eq!(sweep(&store, NOW).await, Ok(600 + 3));
+        for (table, key, _) in TABLES {
+            let left = statement(&store, &format!("SELECT {key} FROM {table}"), []);
+            let left: Vec<String> = ids(store.reader(), left).await.expect("reads");
+            assert_eq!(left, ["soon"], "{table}");
+        }
+        assert_eq!(sweep(&store, NOW.plus_ms(1)).await, Ok(4));
+    }
 }

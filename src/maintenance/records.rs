@@ -2,7 +2,7 @@
 
 use dikala_entities::{
     AttemptOutcome, AuditId, Millis, Store, WebhookId,
-    rows::{Kind, json_rows, json_statement},
+    rows::{ColumnType, json_rows, json_statement},
 };
 use sea_orm::{ConnectionTrait, DbErr, FromQueryResult};
 use serde::Serialize;
@@ -20,10 +20,10 @@ pub(super) async fn sweep_figures(store: &Store, older_than: Millis) -> Result<u
     }
     let find = "SELECT webhook_id, hour, outcome, up_to_ms FROM webhook_stats WHERE hour < $1 ORDER BY hour LIMIT 500";
     let columns = [
-        ("webhook_id", Kind::Text),
-        ("hour", Kind::BigInt),
-        ("outcome", Kind::Text),
-        ("up_to_ms", Kind::BigInt),
+        ("webhook_id", ColumnType::Text),
+        ("hour", ColumnType::BigInt),
+        ("outcome", ColumnType::Text),
+        ("up_to_ms", ColumnType::BigInt),
     ];
     remove::<Row>(store, "webhook_stats", find, &columns, older_than).await
 }
@@ -35,7 +35,14 @@ pub(super) async fn sweep_audit(store: &Store, older_than: Millis) -> Result<u64
         id: AuditId,
     }
     let find = "SELECT id FROM audit WHERE at < $1 ORDER BY at LIMIT 500";
-    remove::<Row>(store, "audit", find, &[("id", Kind::Text)], older_than).await
+    remove::<Row>(
+        store,
+        "audit",
+        find,
+        &[("id", ColumnType::Text)],
+        older_than,
+    )
+    .await
 }
 
 /// Looks for a few rows' keys at a time, and removes those rows.
@@ -43,7 +50,7 @@ async fn remove<R: FromQueryResult + Serialize>(
     store: &Store,
     table: &str,
     find: &str,
-    key: &[(&str, Kind)],
+    key: &[(&str, ColumnType)],
     older_than: Millis,
 ) -> Result<u64, DbErr> {
     let names: Vec<&str> = key.iter().map(|(name, _)| *name).collect();

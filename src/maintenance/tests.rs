@@ -2,10 +2,11 @@
 
 use dikala_actors::runtime::clock::ManualClock;
 use dikala_entities::{
-    AttemptOutcome, AuditAction, DeliveryId, DeliveryStatus, EventId, EventKind, TenantId,
-    WebhookId, attempt, audit, delivery, event, webhook, webhook_stat,
+    AttemptOutcome, AuditAction, DeliveryStatus, EventId, TenantId, WebhookId, attempt, audit,
+    delivery, event, webhook_stat,
 };
-use sea_orm::{EntityTrait, IntoActiveModel, PaginatorTrait};
+use dikala_testkit::rows;
+use sea_orm::{EntityTrait, PaginatorTrait};
 
 use super::*;
 use crate::audit::{Change, Origin};
@@ -13,75 +14,32 @@ use crate::audit::{Change, Origin};
 const NOW: Millis = Millis::from_i64(1_800_000_000_000);
 
 async fn put_webhook(store: &Store, id: WebhookId, is_active: bool) {
-    let mut webhook = dikala_testkit::webhook(id, TenantId::new(NOW), &[], NOW);
+    let mut webhook = rows::webhook(id, TenantId::new(NOW), &[], NOW);
     webhook.is_active = is_active;
-    webhook::Entity::insert(webhook.into_active_model())
-        .exec_without_returning(store.writer())
-        .await
-        .unwrap();
+    rows::insert(store.writer(), webhook).await;
 }
 
 /// An event with a delivery to a webhook that is active or not.
 async fn put(store: &Store, age_days: i64, status: DeliveryStatus, is_active: bool) {
     // An id of its own time: ids that are made anew never go back in time.
     let at = NOW.plus_ms(-age_days * DAY_MS - i64::from(status == DeliveryStatus::Pending));
-    let (tenant, id, delivery) = (
-        TenantId::new(at),
-        EventId::first_at(at),
-        DeliveryId::new(at),
-    );
     let webhook = WebhookId::new(at);
     put_webhook(store, webhook, is_active).await;
-    let kind = EventKind::CreditsLow;
     let event = event::Model {
-        id,
-        tenant_id: tenant,
-        call_id: None,
-        kind,
-        occurred_at: at,
-        body: "{}".into(),
-        position: None,
-        is_test: false,
+        id: EventId::first_at(at),
+        ..rows::event(TenantId::new(at), at)
     };
     let row = delivery::Model {
-        id: delivery,
-        tenant_id: tenant,
-        webhook_id: webhook,
-        event_id: id,
-        call_id: None,
-        kind,
         status,
         attempts: 1,
-        next_attempt_at: None,
-        lease_owner: None,
         lease_until: at,
-        is_test: false,
-        created_at: at,
-        completed_at: None,
+        ..rows::delivery(&event, webhook)
     };
-    let attempt = attempt::Model {
-        delivery_id: delivery,
-        number: 1,
-        tenant_id: tenant,
-        started_at: at,
-        duration_ms: 1,
-        status_code: Some(500),
-        error_kind: None,
-        response: Vec::new(),
-    };
+    let attempt = rows::attempt(&row);
     let db = store.writer();
-    event::Entity::insert(event.into_active_model())
-        .exec_without_returning(db)
-        .await
-        .unwrap();
-    delivery::Entity::insert(row.into_active_model())
-        .exec_without_returning(db)
-        .await
-        .unwrap();
-    attempt::Entity::insert(attempt.into_active_model())
-        .exec_without_returning(db)
-        .await
-        .unwrap();
+    rows::insert(db, event).await;
+    rows::insert(db, row).await;
+    rows::insert(db, attempt).await;
 }
 
 /// An entry of the audit and a figure of a webhook.
@@ -96,10 +54,7 @@ async fn record(store: &Store, at: Millis) {
         up_to_ms: 7,
         attempts: 1,
     };
-    webhook_stat::Entity::insert(figure.into_active_model())
-        .exec_without_returning(store.writer())
-        .await
-        .unwrap();
+    rows::insert(store.writer(), figure).await;
 }
 
 #[actix_web::test]
@@ -168,7 +123,7 @@ async fn a_log_that_grew_is_emptied_in_a_quiet_moment() {
         .query_all_raw(statement(&store, "SELECT id FROM calls", []))
         .await
         .unwrap();
-    let row = "INSERT INTO idempotency_keys (tenant_id, key, fingerprint, body, created_at) \
+    let row = "INSERT INTO idempotency_keys (scope, key, fingerprint, body, created_at) \
                VALUES ('ten_1', $1, '', $2, 1)";
     for n in 0..100 {
         let values = [n.to_string().into(), "x".repeat(100_000).into()];

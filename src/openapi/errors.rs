@@ -1,15 +1,27 @@
 //! The error answers of the description: which codes a route can give, with an example of each.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use actix_web::http::Method;
 use serde_json::{Map, Value, json};
 
-use super::Route;
+use super::{Api, Route};
 use crate::http::{error::Code, field::FieldCode};
 
 /// The body of every error.
-pub(super) fn schema() -> Value {
-    let codes: Vec<&str> = Code::ALL.iter().map(|code| code.as_str()).collect();
+pub(super) fn schema(api: &Api) -> Value {
+    let given: BTreeSet<Code> = api
+        .routes
+        .iter()
+        .flat_map(|route| codes(api, route))
+        .collect();
+    // The path decides, before there is a route.
+    let is_given = |code: &&Code| **code == Code::MethodNotAllowed || given.contains(code);
+    let codes: Vec<&str> = Code::ALL
+        .iter()
+        .filter(is_given)
+        .map(|code| code.as_str())
+        .collect();
     json!({
         "type": "object",
         "required": ["error"],
@@ -40,17 +52,11 @@ pub(super) fn schema() -> Value {
 }
 
 /// Every code that a route can answer with.
-pub(crate) fn codes(route: &Route) -> Vec<Code> {
-    let mut codes = vec![
-        Code::MissingApiKey,
-        Code::InvalidApiKey,
-        Code::RevokedApiKey,
-        Code::TenantSuspended,
-        Code::RateLimited,
-        Code::InternalError,
-        Code::Unavailable,
-        Code::ValidationFailed,
-    ];
+pub fn codes(api: &Api, route: &Route) -> Vec<Code> {
+    let mut codes = api.always.to_vec();
+    if *route.method != Method::GET {
+        codes.extend(api.on_writes);
+    }
     codes.extend(route.errors);
     if route.path.contains('{') {
         codes.push(Code::RouteNotFound);
@@ -71,9 +77,9 @@ pub(crate) fn codes(route: &Route) -> Vec<Code> {
 }
 
 /// The codes of a route by status.
-fn by_status(route: &Route) -> BTreeMap<u16, Vec<Code>> {
+fn by_status(api: &Api, route: &Route) -> BTreeMap<u16, Vec<Code>> {
     let mut by_status: BTreeMap<u16, Vec<Code>> = BTreeMap::new();
-    for code in codes(route) {
+    for code in codes(api, route) {
         by_status.entry(code.status()).or_default().push(code);
     }
     by_status
@@ -86,8 +92,8 @@ fn name(codes: &[Code]) -> String {
 }
 
 /// References to a route's error answers, by status.
-pub(super) fn responses(route: &Route) -> Map<String, Value> {
-    by_status(route)
+pub(super) fn responses(api: &Api, route: &Route) -> Map<String, Value> {
+    by_status(api, route)
         .into_iter()
         .map(|(status, codes)| {
             let path = format!("#/components/responses/{}", name(&codes));
@@ -97,15 +103,15 @@ pub(super) fn responses(route: &Route) -> Map<String, Value> {
 }
 
 /// All error answers, by name.
-pub(super) fn shared(routes: &[Route]) -> Map<String, Value> {
-    routes
+pub(super) fn shared(api: &Api) -> Map<String, Value> {
+    api.routes
         .iter()
-        .flat_map(by_status)
-        .map(|(status, codes)| (name(&codes), response(status, &codes)))
+        .flat_map(|route| by_status(api, route))
+        .map(|(status, codes)| (name(&codes), response(api, status, &codes)))
         .collect()
 }
 
-fn response(status: u16, codes: &[Code]) -> Value {
+fn response(api: &Api, status: u16, codes: &[Code]) -> Value {
     let meanings: Vec<String> = codes
         .iter()
         .map(|code| format!("`{}`: {}", code.as_str(), code.meaning()))
@@ -116,7 +122,7 @@ fn response(status: u16, codes: &[Code]) -> Value {
         .collect();
     json!({
         "description": meanings.join(" "),
-        "headers": response_headers(status),
+        "headers": response_headers(api, status),
         "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}, "examples": examples}},
     })
 }
@@ -138,11 +144,11 @@ fn example(code: Code) -> Value {
 }
 
 /// The headers of an answer of that status.
-pub(super) fn response_headers(status: u16) -> Value {
+pub(super) fn response_headers(api: &Api, status: u16) -> Value {
     let header = |name: &str| json!({"$ref": format!("#/components/headers/{name}")});
     let mut headers = json!({"X-Request-Id": header("RequestId")});
     // Somebody unknown has no limit to report, and a 503 may come before it is known who asks.
-    if !matches!(status, 401 | 429 | 503 | 500) {
+    if api.limited && !matches!(status, 401 | 429 | 503 | 500) {
         headers["X-RateLimit-Limit"] = header("RateLimitLimit");
         headers["X-RateLimit-Remaining"] = header("RateLimitRemaining");
         headers["X-RateLimit-Reset"] = header("RateLimitReset");

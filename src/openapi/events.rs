@@ -1,10 +1,11 @@
 //! The outgoing events, as the section `webhooks` of the description.
 
-use dikala_entities::EventKind;
+use dikala_actors::events::payload::SampleCall;
+use dikala_entities::{EventKind, Millis};
 use serde_json::{Map, Value, json};
 
 /// One entry for each kind of event.
-pub(super) fn webhooks() -> Value {
+pub fn webhooks() -> Value {
     let entries: Map<String, Value> = EventKind::ALL
         .iter()
         .map(|kind| (kind.as_str().to_owned(), json!({"post": operation(*kind)})))
@@ -13,7 +14,7 @@ pub(super) fn webhooks() -> Value {
 }
 
 fn operation(kind: EventKind) -> Value {
-    let (summary, data) = payload(kind);
+    let data = example(kind);
     let example = json!({"event": kind, "timestamp": "2026-01-15T03:31:34.000Z", "data": data});
     let header = |name: &str, description: &str| json!({"name": name, "in": "header", "required": true, "description": description, "schema": {"type": "string"}});
     let mut trace = header(
@@ -24,7 +25,7 @@ fn operation(kind: EventKind) -> Value {
     json!({
         "operationId": format!("events.{}", kind.as_str()),
         "tags": ["events"],
-        "summary": summary,
+        "summary": summary(kind),
         "security": [],
         "parameters": [
             header("X-Service-Signature", "`sha256=` and the hexadecimal HMAC-SHA256 of the raw body under the webhook's secret."),
@@ -45,42 +46,28 @@ fn operation(kind: EventKind) -> Value {
     })
 }
 
-/// What happened, and the payload's fields by example.
-fn payload(kind: EventKind) -> (&'static str, Value) {
-    let (call, number) = (
-        "call_01k9zv3m8rj2q4w6y8a0c2e4g6",
-        "pn_01k9zv3m8rj2q4w6y8a0c2e4g6",
-    );
+/// What happened.
+const fn summary(kind: EventKind) -> &'static str {
     match kind {
-        EventKind::CallStarted => (
-            "A call came in.",
-            json!({"callId": call, "phoneNumberId": number, "callerNumber": "+6281298765432", "did": "+6281234567890"}),
-        ),
-        EventKind::CallAnswered => (
-            "The AI agent answered.",
-            json!({"callId": call, "agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6", "startedAt": "2026-01-15T03:30:00.000Z"}),
-        ),
-        EventKind::CallEnded => (
-            "A call is over, in whichever final state.",
-            json!({
-                "callId": call, "phoneNumberId": number, "callerNumber": "+6281298765432",
-                "calleeNumber": "+6281234567890", "durationSeconds": 94, "talkTimeSeconds": 90,
-                "hangupReason": "normal", "hangupInitiator": "caller", "transcriptSummary": null, "aiCostIdr": 450,
-            }),
-        ),
-        EventKind::CallTranscript => (
-            "The summary of a call is there.",
-            json!({"callId": call, "transcriptSummary": "The caller asked for an appointment on Friday."}),
-        ),
-        EventKind::CreditsLow => (
-            "The balance fell below the threshold.",
-            json!({"balanceMinutes": 29, "threshold": 30}),
-        ),
-        EventKind::FunctionCalled => (
-            "The AI called a function.",
-            json!({"callId": call, "functionName": "check_stock", "parameters": {"sku": "A-100"}, "result": {"pieces": 12}}),
-        ),
+        EventKind::CallStarted => "A call came in.",
+        EventKind::CallAnswered => "The AI agent answered.",
+        EventKind::CallEnded => "A call is over, in whichever final state.",
+        EventKind::CallTranscript => "The summary of a call is there.",
+        EventKind::CreditsLow => "The balance fell below the threshold.",
+        EventKind::FunctionCalled => "The AI called a function.",
     }
+}
+
+/// A payload of this kind: the same in each description.
+fn example(kind: EventKind) -> Value {
+    const SOME: &str = "01k9zv3m8rj2q4w6y8a0c2e4g6";
+    let call = SampleCall {
+        id: format!("call_{SOME}").parse().expect("an id"),
+        phone_number: format!("pn_{SOME}").parse().expect("an id"),
+        agent: format!("agent_{SOME}").parse().expect("an id"),
+        started_at: Millis::parse_rfc3339("2026-01-15T03:30:00.000Z").expect("an instant"),
+    };
+    serde_json::to_value(call.payload(kind)).expect("payloads are JSON")
 }
 
 fn schema(kind: EventKind, data: &Value) -> Value {

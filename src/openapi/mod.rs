@@ -1,16 +1,17 @@
 //! The description of the API (OpenAPI 3.1), made from the route table, the handlers' own types and the table of errors.
 
-mod errors;
+mod api;
+pub mod errors;
 mod events;
 mod inputs;
 mod route;
-pub(crate) mod schema;
+pub mod schema;
 
 use std::collections::BTreeMap;
 
 use dikala_entities::{
-    AgentId, CallId, CallStatus, CallerNumber, DeliveryStatus, EventId, InstantOrDate, Interval,
-    PhoneNumberId,
+    AgentId, AuditAction, BridgeId, CallId, CallStatus, CallerNumber, DeliveryStatus, EventId,
+    InstantOrDate, Interval, PhoneNumber, PhoneNumberId, TenantId, WebhookId, WebhookState,
 };
 use serde_json::{Map, Value, json};
 use utoipa::{
@@ -20,14 +21,15 @@ use utoipa::{
 
 use self::schema::{is_of_value, to_value, with_values};
 use crate::http::{
-    error::Code,
     extract::{LIMIT_DEFAULT, LIMIT_MAX, OFFSET_MAX},
     idempotency::KEY_LENGTH_MAX,
-    route::BASE,
 };
 
-pub(crate) use route::Handler;
+pub use api::Api;
+pub use api::nothing;
+pub use events::webhooks;
 pub use route::{BodyKind, Route};
+pub use route::{delete, get, patch, post};
 
 /// Fields that may be missing in an answer; all others are always there.
 const SOMETIMES: &[(&str, &str)] = &[
@@ -54,11 +56,6 @@ const SOMETIMES: &[(&str, &str)] = &[
     ("FunctionOutcome", "code"),
     ("FunctionOutcome", "message"),
 ];
-
-/// Every code that a route can answer with.
-pub fn errors_of(route: &Route) -> Vec<Code> {
-    errors::codes(route)
-}
 
 /// The schemas that a document refers to, by name.
 #[derive(Debug, Default)]
@@ -133,42 +130,41 @@ fn require_all(schema_name: &str, schema: &mut Value) {
     schema["required"] = json!(required);
 }
 
-/// The description of these routes.
-pub fn document(routes: &[Route]) -> Value {
+/// The description of an API.
+pub fn document(api: &Api) -> Value {
     let mut schemas = Schemas::default();
     let mut paths: Map<String, Value> = Map::new();
-    for route in routes {
+    for route in api.routes {
         let item = paths
-            .entry(format!("{BASE}{}", route.path))
+            .entry(format!("{}{}", api.base, route.path))
             .or_insert_with(|| json!({}));
-        item[route.method.as_str().to_ascii_lowercase()] = operation(route, &mut schemas);
+        item[route.method.as_str().to_ascii_lowercase()] = operation(api, route, &mut schemas);
     }
-    schemas.0.insert("Error".to_owned(), errors::schema());
-    json!({
+    schemas.0.insert("Error".to_owned(), errors::schema(api));
+    let (scheme, security) = api.security;
+    let mut document = json!({
         "openapi": "3.1.0",
         "info": {
-            "title": "Dikala voice-agent API",
+            "title": api.title,
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "Manage AI voice agents, read calls and credit, receive events, define functions. Every answer that is \
-                not a 2xx has the body `Error`; decide by its `code`. Requests are limited per minute: see the headers \
-                `X-RateLimit-*`. Every POST takes an `Idempotency-Key`.",
+            "description": api.about,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "servers": [{"url": "/"}],
-        "security": [{"apiKey": []}],
-        "tags": tags(routes),
+        "security": [{scheme: []}],
+        "tags": tags(api.routes),
         "paths": paths,
-        "webhooks": events::webhooks(),
         "components": {
             "schemas": schemas.0,
-            "headers": headers(),
-            "responses": errors::shared(routes),
-            "securitySchemes": {"apiKey": {
-                "type": "apiKey", "in": "header", "name": "x-api-key",
-                "description": "A key of the tenant: `dkl_` and 36 letters and digits.",
-            }},
+            "headers": headers(api),
+            "responses": errors::shared(api),
+            "securitySchemes": {scheme: security()},
         },
-    })
+    });
+    if let Some(webhooks) = api.webhooks {
+        document["webhooks"] = webhooks();
+    }
+    document
 }
 
 fn tags(routes: &[Route]) -> Value {
@@ -177,13 +173,13 @@ fn tags(routes: &[Route]) -> Value {
     tags.iter().map(|tag| json!({"name": tag})).collect()
 }
 
-fn operation(route: &Route, schemas: &mut Schemas) -> Value {
+fn operation(api: &Api, route: &Route, schemas: &mut Schemas) -> Value {
     let mut operation = json!({
         "operationId": route.id,
         "tags": [route.tag()],
         "summary": route.summary,
         "parameters": parameters(route),
-        "responses": responses(route, schemas),
+        "responses": responses(api, route, schemas),
     });
     if let Some((input, schema)) = route.input {
         operation["requestBody"] =
@@ -218,7 +214,7 @@ fn with_example(schema: Value, schemas: &Schemas) -> Value {
 
 fn parameters(route: &Route) -> Vec<Value> {
     let mut parameters: Vec<Value> = Vec::new();
-    for name in ["id", "name"] {
+    for name in ["id", "name", "type"] {
         if route.path.contains(&format!("{{{name}}}")) {
             let schema = json!({"type": "string"});
             parameters
@@ -253,6 +249,9 @@ fn parameters(route: &Route) -> Vec<Value> {
 
 fn query_parameter(name: &str, route: &Route) -> (&'static str, Value) {
     let date = || to_value(&InstantOrDate::schema());
+    if let Some(whose) = parameter_of_whose(name) {
+        return whose;
+    }
     match name {
         "limit" => (
             "How many at most.",
@@ -265,15 +264,6 @@ fn query_parameter(name: &str, route: &Route) -> (&'static str, Value) {
         "before" => (
             "The id of a call: only what is older. A cursor that calls which come in do not move.",
             to_value(&CallId::schema()),
-        ),
-        "agentId" => ("Only calls of this agent.", to_value(&AgentId::schema())),
-        "phoneNumberId" => (
-            "Only calls of this phone number.",
-            to_value(&PhoneNumberId::schema()),
-        ),
-        "callerNumber" => (
-            "Only calls of this caller.",
-            to_value(&CallerNumber::schema()),
         ),
         "interval" => (
             "How long the time of each figure is.",
@@ -292,6 +282,21 @@ fn query_parameter(name: &str, route: &Route) -> (&'static str, Value) {
              hour, 92 by the day.",
             date(),
         ),
+        "q" => (
+            "Only tenants whose id is this, or whose name has it somewhere.",
+            json!({"type": "string", "minLength": 1, "maxLength": 120}),
+        ),
+        "state" => (
+            "Only webhooks that fare so.",
+            to_value(&WebhookState::schema()),
+        ),
+        "actor" => (
+            "Only what this one did: operator, cli, or the id of a user or a key.",
+            json!({"type": "string"}),
+        ),
+        "action" => ("Only what was done so.", to_value(&AuditAction::schema())),
+        "from" if route.tag() == "audit" => ("Only what was done then or later.", date()),
+        "to" if route.tag() == "audit" => ("Only what was done before.", date()),
         "from" => ("Only what started then or later.", date()),
         "to" => ("Only what started before.", date()),
         _ if route.tag() == "calls" => {
@@ -304,9 +309,35 @@ fn query_parameter(name: &str, route: &Route) -> (&'static str, Value) {
     }
 }
 
-fn responses(route: &Route, schemas: &mut Schemas) -> Value {
-    let mut success =
-        json!({"description": route.summary, "headers": errors::response_headers(route.status)});
+/// A parameter that asks for what belongs to something.
+fn parameter_of_whose(name: &str) -> Option<(&'static str, Value)> {
+    Some(match name {
+        "agentId" => ("Only calls of this agent.", to_value(&AgentId::schema())),
+        "phoneNumberId" => (
+            "Only calls of this phone number.",
+            to_value(&PhoneNumberId::schema()),
+        ),
+        "callerNumber" => (
+            "Only calls of this caller.",
+            to_value(&CallerNumber::schema()),
+        ),
+        "tenantId" => ("Only what is this tenant's.", to_value(&TenantId::schema())),
+        "bridgeId" => ("Only calls of this bridge.", to_value(&BridgeId::schema())),
+        "webhookId" => (
+            "Only deliveries to this webhook.",
+            to_value(&WebhookId::schema()),
+        ),
+        "did" => (
+            "Only calls to this number.",
+            to_value(&PhoneNumber::schema()),
+        ),
+        _ => return None,
+    })
+}
+
+fn responses(api: &Api, route: &Route, schemas: &mut Schemas) -> Value {
+    let headers = errors::response_headers(api, route.status);
+    let mut success = json!({"description": route.summary, "headers": headers});
     if let Some(answer) = route.answer {
         let schema = answer(schemas);
         success["content"] = json!({"application/json": with_example(schema, schemas)});
@@ -318,23 +349,29 @@ fn responses(route: &Route, schemas: &mut Schemas) -> Value {
                 \"timestamp\":\"2026-01-15T03:30:04.000Z\",\"data\":{\"balanceMinutes\":29,\"threshold\":30}}\n\n",
         }});
     }
+    let mut responses = errors::responses(api, route);
+    if route.or_ok {
+        responses.insert("200".to_owned(), success.clone());
+    }
     if route.status == 201 {
         success["headers"]["Location"] = json!({
             "description": "The path of what was created.", "schema": {"type": "string"}, "required": true,
         });
     }
-    let mut responses = errors::responses(route);
     responses.insert(route.status.to_string(), success);
     Value::Object(responses)
 }
 
-fn headers() -> Value {
+fn headers(api: &Api) -> Value {
     let integer = |description: &str| json!({"description": description, "schema": {"type": "integer"}, "required": true});
-    json!({
-        "RateLimitLimit": integer("Requests a minute."),
-        "RateLimitRemaining": integer("Requests left in this window."),
-        "RateLimitReset": integer("Unix seconds at which the window ends."),
+    let mut headers = json!({
         "RetryAfter": integer("Whole seconds until it makes sense to try again."),
         "RequestId": {"description": "Names the request; quote it to the operator.", "schema": {"type": "string"}, "required": true},
-    })
+    });
+    if api.limited {
+        headers["RateLimitLimit"] = integer("Requests a minute.");
+        headers["RateLimitRemaining"] = integer("Requests left in this window.");
+        headers["RateLimitReset"] = integer("Unix seconds at which the window ends.");
+    }
+    headers
 }

@@ -1,4 +1,5 @@
-//! One route: what it takes, what it gives, what it can fail with. The table of all is [`ROUTES`](crate::routes::ROUTES).
+//! One route: what it takes, what it gives, what it can fail with. The tenants' are in [`ROUTES`](crate::routes::ROUTES), the
+//! operators' in [`operator_api`](crate::operator_api).
 
 use actix_web::http::Method;
 use dikala_entities::AuditAction;
@@ -22,19 +23,21 @@ pub enum BodyKind {
 type InputSchema = fn(&mut Schemas, BodyKind, &[&str]) -> Value;
 
 /// Mounts a handler.
-pub(crate) type Handler = fn(actix_web::Route) -> actix_web::Route;
+pub type Handler = fn(actix_web::Route) -> actix_web::Route;
 
 /// One route.
 #[derive(Clone, Copy, Debug)]
 pub struct Route {
     pub method: &'static Method,
-    /// Below [`BASE`](crate::http::route::BASE).
+    /// Below the base of its API.
     pub path: &'static str,
     /// The operation id.
     pub id: &'static str,
     pub summary: &'static str,
     /// The status of success.
     pub status: u16,
+    /// Whether 200 says that it was done before.
+    pub or_ok: bool,
     /// The names of the query parameters.
     pub query: &'static [&'static str],
     /// The names of the headers it reads besides those that every route does.
@@ -49,11 +52,47 @@ pub struct Route {
     pub(super) errors: &'static [Code],
     /// What the audit keeps of it, where it changes something of the tenant's.
     pub audit: Option<AuditAction>,
-    pub(crate) handler: Handler,
+    pub handler: Handler,
+}
+
+pub const fn get(
+    path: &'static str,
+    id: &'static str,
+    handler: Handler,
+    summary: &'static str,
+) -> Route {
+    Route::new(&Method::GET, path, id, handler, summary)
+}
+
+pub const fn post(
+    path: &'static str,
+    id: &'static str,
+    handler: Handler,
+    summary: &'static str,
+) -> Route {
+    Route::new(&Method::POST, path, id, handler, summary)
+}
+
+pub const fn patch(
+    path: &'static str,
+    id: &'static str,
+    handler: Handler,
+    summary: &'static str,
+) -> Route {
+    Route::new(&Method::PATCH, path, id, handler, summary)
+}
+
+pub const fn delete(
+    path: &'static str,
+    id: &'static str,
+    handler: Handler,
+    summary: &'static str,
+) -> Route {
+    Route::new(&Method::DELETE, path, id, handler, summary)
 }
 
 impl Route {
-    pub(crate) const fn new(
+    const fn new(
         method: &'static Method,
         path: &'static str,
         id: &'static str,
@@ -66,6 +105,7 @@ impl Route {
             id,
             summary,
             status: 204,
+            or_ok: false,
             query: &[],
             headers: &[],
             streams: false,
@@ -78,70 +118,76 @@ impl Route {
         }
     }
 
-    pub(crate) const fn ok<T: ToSchema>(self) -> Self {
+    pub const fn ok<T: ToSchema>(self) -> Self {
         self.answers::<T>(200)
     }
 
-    pub(crate) const fn created<T: ToSchema>(self) -> Self {
+    pub const fn created<T: ToSchema>(self) -> Self {
         self.answers::<T>(201)
     }
 
-    pub(crate) const fn accepted<T: ToSchema>(self) -> Self {
+    /// Is answered 200 where it was done before.
+    pub const fn or_ok(mut self) -> Self {
+        self.or_ok = true;
+        self
+    }
+
+    pub const fn accepted<T: ToSchema>(self) -> Self {
         self.answers::<T>(202)
     }
 
-    pub(crate) const fn answers<T: ToSchema>(mut self, status: u16) -> Self {
+    pub const fn answers<T: ToSchema>(mut self, status: u16) -> Self {
         self.status = status;
         self.answer = Some(Schemas::answer::<T>);
         self
     }
 
-    pub(crate) const fn takes<T: ToSchema>(self) -> Self {
+    pub const fn takes<T: ToSchema>(self) -> Self {
         self.input::<T>(BodyKind::Required)
     }
 
-    pub(crate) const fn may_take<T: ToSchema>(self) -> Self {
+    pub const fn may_take<T: ToSchema>(self) -> Self {
         self.input::<T>(BodyKind::Optional)
     }
 
-    pub(crate) const fn patches<T: ToSchema>(self) -> Self {
+    pub const fn patches<T: ToSchema>(self) -> Self {
         self.input::<T>(BodyKind::Patch)
     }
 
-    pub(crate) const fn input<T: ToSchema>(mut self, input: BodyKind) -> Self {
+    pub const fn input<T: ToSchema>(mut self, input: BodyKind) -> Self {
         self.input = Some((input, Schemas::input::<T>));
         self
     }
 
     /// Fields of an answer that may be sent back in the body.
-    pub(crate) const fn ignores(mut self, fields: &'static [&'static str]) -> Self {
+    pub const fn ignores(mut self, fields: &'static [&'static str]) -> Self {
         self.ignored = fields;
         self
     }
 
-    pub(crate) const fn query(mut self, parameters: &'static [&'static str]) -> Self {
+    pub const fn query(mut self, parameters: &'static [&'static str]) -> Self {
         self.query = parameters;
         self
     }
 
-    pub(crate) const fn headers(mut self, names: &'static [&'static str]) -> Self {
+    pub const fn headers(mut self, names: &'static [&'static str]) -> Self {
         self.headers = names;
         self
     }
 
-    pub(crate) const fn streams(mut self) -> Self {
+    pub const fn streams(mut self) -> Self {
         self.status = 200;
         self.streams = true;
         self
     }
 
-    pub(crate) const fn fails(mut self, errors: &'static [Code]) -> Self {
+    pub const fn fails(mut self, errors: &'static [Code]) -> Self {
         self.errors = errors;
         self
     }
 
     /// Leaves that in the audit.
-    pub(crate) const fn leaves(mut self, action: AuditAction) -> Self {
+    pub const fn leaves(mut self, action: AuditAction) -> Self {
         self.audit = Some(action);
         self
     }

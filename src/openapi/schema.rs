@@ -15,7 +15,7 @@ const VISIBLE_PATTERN: &str = concat!(
 const ANY_PATTERN: &str = r"^[^\x00]*$";
 
 /// A text of `min` to `max` characters; where blanks are not enough, one of which something can be seen.
-pub(crate) fn text(min: usize, max: usize, visible: bool) -> ObjectBuilder {
+pub fn text(min: usize, max: usize, visible: bool) -> ObjectBuilder {
     let pattern = if visible {
         VISIBLE_PATTERN
     } else {
@@ -29,7 +29,7 @@ pub(crate) fn text(min: usize, max: usize, visible: bool) -> ObjectBuilder {
 }
 
 /// A whole number.
-pub(crate) fn integer(min: i64, max: i64) -> ObjectBuilder {
+pub fn integer(min: i64, max: i64) -> ObjectBuilder {
     ObjectBuilder::new()
         .schema_type(Type::Integer)
         .minimum(Some(min))
@@ -37,14 +37,14 @@ pub(crate) fn integer(min: i64, max: i64) -> ObjectBuilder {
 }
 
 /// One of these words.
-pub(crate) fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> ObjectBuilder {
+pub fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> ObjectBuilder {
     ObjectBuilder::new()
         .schema_type(Type::String)
         .enum_values(Some(words))
 }
 
 /// An object with whatever is in it. Said aloud: generators of clients take silence for an object without fields.
-pub(crate) fn any_object() -> ObjectBuilder {
+pub fn any_object() -> ObjectBuilder {
     ObjectBuilder::new()
         .schema_type(Type::Object)
         .additional_properties(Some(AdditionalProperties::FreeForm(true)))

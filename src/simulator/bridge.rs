@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::{
-    connection::{ConnectError, Connection, Dialer, Socket},
+    connection::{ConnectError, Dialer, Peer, Socket},
     engine::Engine,
     figures::Thousandths,
     scenario::Scenario,
@@ -46,7 +46,7 @@ enum Over {
 /// A telephony bridge that places calls by itself.
 #[derive(Debug)]
 pub struct Bridge {
-    connection: Connection,
+    connection: Peer,
     engine: Engine,
     started: Instant,
 }
@@ -76,7 +76,7 @@ impl<F: Future<Output = ()>> Stop<F> {
 
 impl Bridge {
     /// A bridge that is not connected yet. The same seed draws the same calls.
-    pub fn new(connection: Connection, scenario: Scenario, seed: u64) -> Self {
+    pub fn new(connection: Peer, scenario: Scenario, seed: u64) -> Self {
         Self {
             connection,
             engine: Engine::new(scenario, seed),

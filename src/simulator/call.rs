@@ -17,7 +17,7 @@ pub enum MessageKind {
 
 /// What happens to a call.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Heard {
+pub enum Incident {
     /// `call.incoming` was taken, with the agent's functions.
     Taken { functions: Vec<Value> },
     /// `call.incoming` was refused.
@@ -71,7 +71,7 @@ impl Say {
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
+pub enum CallEnd {
     /// As the bridge ended it.
     HungUp,
     /// The caller gave up while it rang.
@@ -84,10 +84,10 @@ pub enum Ending {
 
 /// What follows.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
+pub enum Reaction {
     Say(Say),
     WakeAfterMs(u64),
-    Over(Ending),
+    Over(CallEnd),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,37 +134,37 @@ impl Call {
     }
 
     /// Takes in what happened. What does not concern the call's stage changes nothing: it was said before or too late.
-    pub fn on(&mut self, heard: Heard) -> Option<Effect> {
+    pub fn on(&mut self, heard: Incident) -> Option<Reaction> {
         match heard {
-            Heard::Taken { functions } if self.stage == Stage::Calling => {
+            Incident::Taken { functions } if self.stage == Stage::Calling => {
                 Some(self.taken(functions))
             }
-            Heard::Rejected { reason } if self.stage == Stage::Calling => {
-                Some(Effect::Over(Ending::Refused(reason)))
+            Incident::Rejected { reason } if self.stage == Stage::Calling => {
+                Some(Reaction::Over(CallEnd::Refused(reason)))
             }
-            Heard::Acknowledged(kind) => self.acknowledged(kind),
-            Heard::TooLate(kind) => self
+            Incident::Acknowledged(kind) => self.acknowledged(kind),
+            Incident::TooLate(kind) => self
                 .awaits(kind)
-                .then_some(Effect::Over(Ending::EndedByEngine)),
-            Heard::Error { to, code } => self
+                .then_some(Reaction::Over(CallEnd::EndedByEngine)),
+            Incident::Error { to, code } => self
                 .awaits(to)
-                .then_some(Effect::Over(Ending::Failed(code))),
-            Heard::Wake => self.wake(),
-            Heard::HangUpCommand(reason) => {
+                .then_some(Reaction::Over(CallEnd::Failed(code))),
+            Incident::Wake => self.wake(),
+            Incident::HangUpCommand(reason) => {
                 self.leave_unless_leaving(reason, HangupInitiator::Bridge)
             }
-            Heard::TransferCommand => {
+            Incident::TransferCommand => {
                 self.leave_unless_leaving(HangupReason::Transferred, HangupInitiator::Agent)
             }
-            Heard::Stop => {
+            Incident::Stop => {
                 self.stopped = true;
                 self.leave_unless_leaving(HangupReason::Normal, HangupInitiator::Bridge)
             }
-            Heard::Taken { .. } | Heard::Rejected { .. } => None,
+            Incident::Taken { .. } | Incident::Rejected { .. } => None,
         }
     }
 
-    fn taken(&mut self, functions: Vec<Value>) -> Effect {
+    fn taken(&mut self, functions: Vec<Value>) -> Reaction {
         if self.stopped {
             return self.leave(
                 HangupReason::Normal,
@@ -174,10 +174,10 @@ impl Call {
         }
         self.functions = functions;
         self.stage = Stage::Ringing;
-        Effect::WakeAfterMs(self.script.ring_ms)
+        Reaction::WakeAfterMs(self.script.ring_ms)
     }
 
-    fn wake(&mut self) -> Option<Effect> {
+    fn wake(&mut self) -> Option<Reaction> {
         match self.stage {
             Stage::Ringing if self.script.abandons => Some(self.leave(
                 HangupReason::Abandoned,
@@ -203,21 +203,21 @@ impl Call {
         }
     }
 
-    fn acknowledged(&mut self, kind: MessageKind) -> Option<Effect> {
+    fn acknowledged(&mut self, kind: MessageKind) -> Option<Reaction> {
         match (self.stage, kind) {
             (Stage::Answering, MessageKind::Answered)
                 if self.script.asks && !self.functions.is_empty() =>
             {
                 self.stage = Stage::Talking { half: 1 };
-                Some(Effect::WakeAfterMs(self.script.talk_ms / 2))
+                Some(Reaction::WakeAfterMs(self.script.talk_ms / 2))
             }
             (Stage::Answering, MessageKind::Answered) => {
                 self.stage = Stage::Talking { half: 2 };
-                Some(Effect::WakeAfterMs(self.script.talk_ms))
+                Some(Reaction::WakeAfterMs(self.script.talk_ms))
             }
             (Stage::Asking, MessageKind::Function) => {
                 self.stage = Stage::Talking { half: 2 };
-                Some(Effect::WakeAfterMs(self.script.talk_ms.div_ceil(2)))
+                Some(Reaction::WakeAfterMs(self.script.talk_ms.div_ceil(2)))
             }
             (Stage::Summing, MessageKind::Transcript) => {
                 let initiator = if self.script.agent_ends {
@@ -228,10 +228,10 @@ impl Call {
                 Some(self.leave(HangupReason::Normal, initiator, Outcomes::HungUp))
             }
             (Stage::Leaving(Outcomes::HungUp), MessageKind::HangUp) => {
-                Some(Effect::Over(Ending::HungUp))
+                Some(Reaction::Over(CallEnd::HungUp))
             }
             (Stage::Leaving(Outcomes::Abandoned), MessageKind::HangUp) => {
-                Some(Effect::Over(Ending::Abandoned))
+                Some(Reaction::Over(CallEnd::Abandoned))
             }
             _ => None,
         }
@@ -264,7 +264,7 @@ impl Call {
         &mut self,
         reason: HangupReason,
         initiator: HangupInitiator,
-    ) -> Option<Effect> {
+    ) -> Option<Reaction> {
         match self.stage {
             // Without the call's id nothing can be said of it yet.
             Stage::Calling | Stage::Leaving(_) => None,
@@ -277,13 +277,13 @@ impl Call {
         reason: HangupReason,
         initiator: HangupInitiator,
         outcome: Outcomes,
-    ) -> Effect {
+    ) -> Reaction {
         self.say(Stage::Leaving(outcome), Say::HangUp { reason, initiator })
     }
 
-    fn say(&mut self, stage: Stage, say: Say) -> Effect {
+    fn say(&mut self, stage: Stage, say: Say) -> Reaction {
         self.stage = stage;
-        Effect::Say(say)
+        Reaction::Say(say)
     }
 }
 
@@ -309,26 +309,26 @@ mod tests {
         ]
     }
 
-    fn taken() -> Heard {
-        Heard::Taken {
+    fn taken() -> Incident {
+        Incident::Taken {
             functions: functions(),
         }
     }
 
     /// Lets a call hear things one after the other and names what follows each.
-    fn life(script: Script, heard: Vec<Heard>) -> Vec<String> {
+    fn life(script: Script, heard: Vec<Incident>) -> Vec<String> {
         let mut call = Call::new(script);
-        let name = |effect: Option<Effect>| match effect {
+        let name = |effect: Option<Reaction>| match effect {
             None => "-".to_owned(),
-            Some(Effect::Say(Say::HangUp { reason, initiator })) => {
+            Some(Reaction::Say(Say::HangUp { reason, initiator })) => {
                 format!("hangup {reason} {initiator}")
             }
-            Some(Effect::Say(Say::Ask { name, parameters })) => {
+            Some(Reaction::Say(Say::Ask { name, parameters })) => {
                 format!("{name} {}", json!(parameters))
             }
-            Some(Effect::Say(say)) => format!("{:?}", say.kind()),
-            Some(Effect::WakeAfterMs(ms)) => format!("{ms} ms"),
-            Some(Effect::Over(outcome)) => format!("{outcome:?}"),
+            Some(Reaction::Say(say)) => format!("{:?}", say.kind()),
+            Some(Reaction::WakeAfterMs(ms)) => format!("{ms} ms"),
+            Some(Reaction::Over(outcome)) => format!("{outcome:?}"),
         };
         heard
             .into_iter()
@@ -338,7 +338,7 @@ mod tests {
 
     #[test]
     fn a_call_goes_by_its_script() {
-        use Heard::{Acknowledged, Wake};
+        use Incident::{Acknowledged, Wake};
         let whole = vec![
             taken(),
             Wake,
@@ -395,10 +395,10 @@ mod tests {
 
     #[test]
     fn the_engine_can_refuse_end_and_transfer() {
-        use Heard::{Acknowledged, HangUpCommand, TooLate, TransferCommand, Wake};
+        use Incident::{Acknowledged, HangUpCommand, TooLate, TransferCommand, Wake};
         let refused = life(
             SCRIPT,
-            vec![Heard::Rejected {
+            vec![Incident::Rejected {
                 reason: "no_agent".into(),
             }],
         );
@@ -430,7 +430,7 @@ mod tests {
             TooLate(MessageKind::Answered),
         ];
         assert_eq!(life(SCRIPT, late)[2..], ["-", "EndedByEngine"]);
-        let error = Heard::Error {
+        let error = Incident::Error {
             to: MessageKind::Incoming,
             code: "unknown_number".into(),
         };
@@ -442,15 +442,15 @@ mod tests {
         let seen = life(
             SCRIPT,
             vec![
-                Heard::Stop,
+                Incident::Stop,
                 taken(),
-                Heard::Acknowledged(MessageKind::HangUp),
+                Incident::Acknowledged(MessageKind::HangUp),
             ],
         );
         assert_eq!(seen, ["-", "hangup normal bridge", "HungUp"]);
     }
 
-    fn anything() -> impl Strategy<Value = Heard> {
+    fn anything() -> impl Strategy<Value = Incident> {
         let kind = prop::sample::select(vec![
             MessageKind::Incoming,
             MessageKind::Answered,
@@ -460,12 +460,12 @@ mod tests {
         ]);
         prop_oneof![
             Just(taken()),
-            kind.clone().prop_map(Heard::Acknowledged),
-            kind.prop_map(Heard::TooLate),
-            Just(Heard::Wake),
-            Just(Heard::HangUpCommand(HangupReason::CreditsExhausted)),
-            Just(Heard::TransferCommand),
-            Just(Heard::Stop),
+            kind.clone().prop_map(Incident::Acknowledged),
+            kind.prop_map(Incident::TooLate),
+            Just(Incident::Wake),
+            Just(Incident::HangUpCommand(HangupReason::CreditsExhausted)),
+            Just(Incident::TransferCommand),
+            Just(Incident::Stop),
         ]
     }
 
@@ -476,9 +476,9 @@ mod tests {
             let mut hung_up = false;
             for heard in heard {
                 let effect = call.on(heard);
-                prop_assert!(!hung_up || !matches!(effect, Some(Effect::Say(_) | Effect::WakeAfterMs(_))));
-                hung_up |= matches!(effect, Some(Effect::Say(Say::HangUp { .. })));
-                if matches!(effect, Some(Effect::Over(_))) {
+                prop_assert!(!hung_up || !matches!(effect, Some(Reaction::Say(_) | Reaction::WakeAfterMs(_))));
+                hung_up |= matches!(effect, Some(Reaction::Say(Say::HangUp { .. })));
+                if matches!(effect, Some(Reaction::Over(_))) {
                     break;
                 }
             }

@@ -41,7 +41,7 @@ impl fmt::Display for BridgeUrl {
 
 /// Whom a simulated bridge talks to.
 #[derive(Clone, Debug)]
-pub struct Connection {
+pub struct Peer {
     pub url: BridgeUrl,
     pub token: Secret,
     /// How long a lost connection is tried for again.
@@ -79,7 +79,7 @@ impl<S> Socket for S where
 /// Opens sockets.
 pub struct Dialer {
     client: Client,
-    connection: Connection,
+    connection: Peer,
 }
 
 impl fmt::Debug for Dialer {
@@ -90,7 +90,7 @@ impl fmt::Debug for Dialer {
 
 impl Dialer {
     /// Trusts the public certificate authorities where the address is encrypted.
-    pub fn new(connection: Connection) -> Result<Self, ConnectError> {
+    pub fn new(connection: Peer) -> Result<Self, ConnectError> {
         let roots = RootCertStore {
             roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
         };

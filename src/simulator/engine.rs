@@ -7,7 +7,7 @@ use rand::{RngExt, SeedableRng, rngs::StdRng};
 use serde_json::{Value, json};
 
 use super::{
-    call::{Call, Effect, Ending, Heard, MessageKind, Say},
+    call::{Call, CallEnd, Incident, MessageKind, Reaction, Say},
     messages,
     scenario::{Scenario, Script},
     tally::{Latencies, Measured, Totals},
@@ -135,7 +135,7 @@ impl Engine {
         self.stopping = true;
         let calls: Vec<u64> = self.calls.keys().copied().collect();
         for number in calls {
-            self.tell(number, Heard::Stop, now_us);
+            self.tell(number, Incident::Stop, now_us);
         }
     }
 
@@ -146,7 +146,7 @@ impl Engine {
                 break;
             }
             match entry.remove() {
-                Timer::Call(number) => self.tell(number, Heard::Wake, now_us),
+                Timer::Call(number) => self.tell(number, Incident::Wake, now_us),
                 Timer::Resend(seq) => self.requeue(seq),
             }
         }
@@ -292,8 +292,8 @@ impl Engine {
             .as_str()
             .and_then(|reason| reason.parse().ok());
         match (command, reason) {
-            ("hangup", Some(reason)) => self.tell(number, Heard::HangUpCommand(reason), now_us),
-            ("transfer", _) => self.tell(number, Heard::TransferCommand, now_us),
+            ("hangup", Some(reason)) => self.tell(number, Incident::HangUpCommand(reason), now_us),
+            ("transfer", _) => self.tell(number, Incident::TransferCommand, now_us),
             // A warning lets the agent say goodbye; this one has nothing to say.
             _ => {}
         }
@@ -357,42 +357,42 @@ impl Engine {
         ok: bool,
         code: &str,
         reply: &Value,
-    ) -> Heard {
+    ) -> Incident {
         let is_over = matches!(
             reply["error"]["status"].as_str(),
             Some("ended" | "dropped" | "failed")
         );
         match kind {
-            _ if !ok && code == "invalid_transition" && is_over => Heard::TooLate(kind),
-            _ if !ok => Heard::Error {
+            _ if !ok && code == "invalid_transition" && is_over => Incident::TooLate(kind),
+            _ if !ok => Incident::Error {
                 to: kind,
                 code: code.to_owned(),
             },
             MessageKind::Incoming => self.understand_incoming(number, reply),
             MessageKind::Answered => {
                 self.totals.answered += 1;
-                Heard::Acknowledged(kind)
+                Incident::Acknowledged(kind)
             }
             MessageKind::Function => {
                 self.totals.functions_called += 1;
                 self.totals.functions_failed += u64::from(reply["outcome"]["status"] != "ok");
-                Heard::Acknowledged(kind)
+                Incident::Acknowledged(kind)
             }
-            MessageKind::Transcript | MessageKind::HangUp => Heard::Acknowledged(kind),
+            MessageKind::Transcript | MessageKind::HangUp => Incident::Acknowledged(kind),
         }
     }
 
-    fn understand_incoming(&mut self, number: u64, reply: &Value) -> Heard {
+    fn understand_incoming(&mut self, number: u64, reply: &Value) -> Incident {
         if reply["action"] != "answer" {
             let reason = reply["reason"].as_str().unwrap_or("none given").to_owned();
             self.totals.count_reason(&reason);
-            return Heard::Rejected { reason };
+            return Incident::Rejected { reason };
         }
         if let (Some(id), Some(placed)) = (reply["callId"].as_str(), self.calls.get_mut(&number)) {
             placed.id = Some(id.to_owned());
             self.by_id.insert(id.to_owned(), number);
         }
-        Heard::Taken {
+        Incident::Taken {
             functions: reply["agent"]["functions"]
                 .as_array()
                 .cloned()
@@ -401,18 +401,18 @@ impl Engine {
     }
 
     /// Tells a call what happened and does what follows. A call that is over hears nothing more.
-    fn tell(&mut self, number: u64, heard: Heard, now_us: i64) {
+    fn tell(&mut self, number: u64, heard: Incident, now_us: i64) {
         let Some(placed) = self.calls.get_mut(&number) else {
             return;
         };
         match placed.call.on(heard) {
             None => {}
-            Some(Effect::Say(say)) => self.say(number, &say, now_us),
-            Some(Effect::WakeAfterMs(ms)) => {
+            Some(Reaction::Say(say)) => self.say(number, &say, now_us),
+            Some(Reaction::WakeAfterMs(ms)) => {
                 let wait_us = i64::try_from(ms.saturating_mul(1_000)).unwrap_or(i64::MAX / 2);
                 self.set_timer(now_us + wait_us, Timer::Call(number));
             }
-            Some(Effect::Over(outcome)) => self.end(number, &outcome),
+            Some(Reaction::Over(outcome)) => self.end(number, &outcome),
         }
     }
 
@@ -426,21 +426,21 @@ impl Engine {
         self.enqueue(seq, Some((number, say.kind())), text, now_us);
     }
 
-    fn end(&mut self, number: u64, outcome: &Ending) {
+    fn end(&mut self, number: u64, outcome: &CallEnd) {
         if let Some(id) = self.calls.remove(&number).and_then(|placed| placed.id) {
             self.by_id.remove(&id);
         }
         let count = match outcome {
-            Ending::HungUp => None,
-            Ending::Abandoned => Some(&mut self.totals.abandoned),
-            Ending::Refused(_) => Some(&mut self.totals.refused),
-            Ending::EndedByEngine => Some(&mut self.totals.ended_by_engine),
-            Ending::Failed(_) => Some(&mut self.totals.failed),
+            CallEnd::HungUp => None,
+            CallEnd::Abandoned => Some(&mut self.totals.abandoned),
+            CallEnd::Refused(_) => Some(&mut self.totals.refused),
+            CallEnd::EndedByEngine => Some(&mut self.totals.ended_by_engine),
+            CallEnd::Failed(_) => Some(&mut self.totals.failed),
         };
         if let Some(count) = count {
             *count += 1;
         }
-        self.totals.ended += u64::from(!matches!(outcome, Ending::Failed(_)));
+        self.totals.ended += u64::from(!matches!(outcome, CallEnd::Failed(_)));
     }
 
     fn enqueue(&mut self, seq: u64, call: Option<(u64, MessageKind)>, text: String, made_us: i64) {

@@ -10,7 +10,7 @@ mod bridge;
 mod call;
 mod connection;
 mod engine;
-pub(crate) mod figures;
+pub mod figures;
 mod messages;
 mod scenario;
 mod tally;
@@ -18,10 +18,10 @@ mod tally;
 pub use self::{
     address::{ServiceUrl, Transport},
     bridge::Bridge,
-    connection::{BridgeUrl, ConnectError, Connection},
+    connection::{BridgeUrl, Peer},
     figures::Thousandths,
     scenario::Scenario,
-    tally::{Percentiles, Summary, Totals},
+    tally::{Summary, Totals},
 };
 
 #[cfg(test)]

@@ -13,7 +13,7 @@ use futures_util::StreamExt;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{engine::Engine, *};
+use super::{connection::ConnectError, engine::Engine, *};
 
 /// The engine as the protocol describes it, kept in memory: what was answered once is answered the same again.
 #[derive(Debug, Default)]
@@ -268,8 +268,8 @@ async fn cutting_engine(
     Ok(response)
 }
 
-fn connection(url: &str, token: &str) -> Connection {
-    Connection {
+fn connection(url: &str, token: &str) -> Peer {
+    Peer {
         url: url.parse().expect("an address"),
         token: Secret::new(token),
         reconnect_within: Duration::from_secs(20),

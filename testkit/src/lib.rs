@@ -4,7 +4,8 @@
 //! - [`StoreKind`] is what a test runs on; [`StoreKind::open`] gives it a migrated store of its own, [`StoreKind::place`] the
 //!   URL of one that a program is to open. [`both`] opens one of each. What a test made goes away with what it was given.
 //! - [`Receiver`] is a customer's server that answers as well or as badly as [`Answer`] says, and remembers what came.
-//! - [`webhook`] is a row to begin with.
+//! - [`Postbox`] is an operator's mail server that behaves as well or as badly as [`Post`] says, and keeps what it took.
+//! - [`rows`] are rows to begin with.
 //! - [`eventually`] waits for a condition. No test sleeps and hopes.
 //!
 //! PostgreSQL is started once per test process, from the programs that are installed. Without them its tests are skipped, or
@@ -13,19 +14,21 @@
 #![warn(unreachable_pub)]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
+pub mod certificate;
 mod folder;
 mod place;
+mod postbox;
 pub mod postgres;
 mod receiver;
-mod rows;
+pub mod rows;
 mod schema;
 mod stores;
 mod wait;
 
 pub use folder::folder;
 pub use place::{Place, StoreKind};
+pub use postbox::{Encryption, Letter, Post, Postbox};
 pub use postgres::free_port;
 pub use receiver::{Answer, Event, Received, Receiver, signature};
-pub use rows::webhook;
 pub use stores::{Keep, both, durable, postgres, sqlite};
 pub use wait::{PATIENCE, eventually, within};

@@ -50,6 +50,24 @@ const FIGURES: &[(&str, &[&str])] = &[
             "api_credits_flat",
         ],
     ),
+    (
+        "pages",
+        &[
+            "page_home",
+            "page_home_bytes",
+            "page_calls",
+            "page_calls_of_agent",
+            "page_call",
+            "page_agents",
+            "page_agent",
+            "page_numbers",
+            "page_credits",
+            "page_webhooks",
+            "page_keys",
+            "page_members",
+            "page_audit",
+        ],
+    ),
 ];
 
 fn names() -> Vec<&'static str> {

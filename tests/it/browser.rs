@@ -1,9 +1,12 @@
 //! The dashboard in a real browser: what a shop's owner does in it, and what anybody may expect of every page of it, however he
 //! reads it.
 
+mod pictures;
+mod story;
+
 use std::collections::BTreeSet;
 
-use crate::support::{browser::Browser, prelude::*, rest::Rest};
+use crate::support::{browser::Browser, prelude::*, visitor::kind};
 
 /// Where `npm ci` puts what looks for barriers.
 const AXE: &str = concat!(
@@ -41,52 +44,6 @@ async fn enter(browser: &Browser, link: &str, press: &str) {
         (url.contains("/dashboard") && !url.contains("/link/")).then_some(())
     })
     .await;
-}
-
-#[actix_web::test]
-async fn an_owner_signs_in_makes_a_key_and_takes_it_back() {
-    let Some(browser) = Browser::open("en").await else {
-        return;
-    };
-    let world = world!(Sqlite);
-    enter(&browser, &invited(&world, "rina@example.com"), "Sign in").await;
-    browser
-        .go(&format!("{}/dashboard/password", world.server.http))
-        .await;
-    browser.fill("New password", "short").await;
-    browser.press("Set password").await;
-    browser.see("at least 10 characters").await;
-    // It tells of the answer 422; of nothing else.
-    assert_eq!(browser.complaints().await.len(), 1);
-    browser.fill("New password", "kopi susu gula aren").await;
-    browser.press("Set password").await;
-    browser.see("Your password is set").await;
-
-    browser
-        .go(&format!("{}/dashboard/settings/keys", world.server.http))
-        .await;
-    browser.fill("Name", "Till in Bandung").await;
-    browser.press("Make key").await;
-    browser.see("Copy the key now").await;
-    let shown = browser.text().await;
-    let key = shown
-        .split_whitespace()
-        .map(|word| word.trim_matches(|c: char| !c.is_ascii_alphanumeric() && c != '_'))
-        .find(|word| word.starts_with("dkl_") && word.len() > 20)
-        .unwrap_or_else(|| panic!("no key in {shown}"))
-        .to_owned();
-    let api = Rest::new(&format!("{}/api/v1", world.server.http)).with("x-api-key", &key);
-    api.get("/agents").await.expect(200);
-    // Nobody sees it again.
-    browser.go(&browser.url().await).await;
-    browser.see("in force").await;
-    assert!(!browser.text().await.contains(&key));
-    browser.press("Revoke").await;
-    browser.see("Revoke Till in Bandung?").await;
-    browser.press("Revoke").await;
-    browser.see("The key is revoked").await;
-    api.get("/agents").await.expect(401);
-    assert_eq!(browser.complaints().await, [""; 0]);
 }
 
 /// Also with scripts off: a form is a form.
@@ -171,16 +128,6 @@ async fn every_page_is_for_everybody(#[values("en", "id")] language: &str) {
 /// The pages that a page leads to, by their paths. What is downloaded is no page.
 const LINKS: &str = "return [...document.querySelectorAll('a[href]')].filter(a => a.origin === location.origin)
     .map(a => a.pathname + a.search).filter(p => p.startsWith('/dashboard') && !p.includes('.csv') && !p.includes('done='))";
-
-/// A path without its ids and its query: what is of one kind looks alike.
-fn kind(path: &str) -> String {
-    let path = path.split('?').next().unwrap_or(path);
-    let steps = path.split('/').map(|step| match step.split_once('_') {
-        Some((_, id)) if id.len() == 26 => "{id}",
-        _ => step,
-    });
-    steps.collect::<Vec<_>>().join("/")
-}
 
 /// What looks for barriers; none, and a printed note, where it is not installed.
 fn axe() -> Option<String> {

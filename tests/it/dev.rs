@@ -18,8 +18,8 @@ struct Dev {
     child: Child,
     key: String,
     addresses: Vec<String>,
-    /// The first address that it prints.
-    link: String,
+    /// The first addresses that it prints: for the owner, and for the one whose tenant is low on credit.
+    links: [String; 2],
 }
 
 impl Dev {
@@ -36,7 +36,7 @@ impl Dev {
             .spawn()
             .unwrap();
         let mut printed = String::new();
-        let (key, addresses, link) =
+        let (key, addresses, links) =
             wait_for_line(&mut child, Path::new("/dev/null"), move |line| {
                 printed.push_str(line);
                 printed.push('\n');
@@ -48,15 +48,15 @@ impl Dev {
                     .map(|address| format!("http://{address}"))
                     .collect();
                 // The last of what is printed are the commands to try.
-                let link = words(&printed).find(|word| word.starts_with("http"))?;
-                (printed.matches("curl").count() >= 3)
-                    .then(|| (key.to_owned(), addresses, link.to_owned()))
+                let mut links = words(&printed).filter(|word| word.starts_with("http"));
+                let links = [links.next()?.to_owned(), links.next()?.to_owned()];
+                (printed.matches("curl").count() >= 3).then(|| (key.to_owned(), addresses, links))
             });
         Self {
             child,
             key,
             addresses,
-            link,
+            links,
         }
     }
 
@@ -97,11 +97,11 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| c.is_whitespace() || "\"'`,()".contains(c))
 }
 
-/// Signs in with the link that was printed first of all.
-async fn come_in(dev: &Dev) -> Visitor {
-    let (base, path) = dev.link.split_once("/dashboard").unwrap();
+/// Signs in with a link that was printed.
+async fn come_in(link: &str) -> Visitor {
+    let (base, path) = link.split_once("/dashboard").unwrap();
     let visitor = Visitor::new(base);
-    let page = visitor.open(&dev.link).await;
+    let page = visitor.open(link).await;
     let button = page.form(&format!("/dashboard{path}"));
     assert_eq!(visitor.submit(&button).await.path, "/dashboard/password");
     let home = visitor.open("/dashboard").await;
@@ -114,12 +114,54 @@ async fn calls(api: &Rest) -> Vec<Value> {
     page["calls"].as_array().unwrap().clone()
 }
 
+/// Agents as they are but for their versions: where the receiver is elsewhere there is a new one.
+fn without_versions(agents: &Value) -> Vec<Value> {
+    let mut agents = agents["agents"].as_array().unwrap().clone();
+    for agent in &mut agents {
+        agent.as_object_mut().unwrap().remove("agentVersion");
+    }
+    agents
+}
+
+/// The receiver is somewhere else at each start.
+async fn assert_calls_ask_where_the_function_is(api: &Rest, agents: &Value) {
+    let agent = agents["agents"][0]["id"].as_str().unwrap();
+    let functions = api.get(&format!("/agents/{agent}/functions")).await;
+    let versions = api.get(&format!("/agents/{agent}/versions")).await;
+    let newest = versions.expect(200)["versions"].as_array().unwrap().clone();
+    assert_eq!(
+        newest.last().unwrap()["functions"][0]["endpoint"],
+        functions.expect(200)["functions"][0]["endpoint"]
+    );
+}
+
+/// One server takes everything, another nothing; one tenant is low on credit.
+async fn assert_pages_have_something_to_show(dev: &Dev, api: &Rest) {
+    let webhooks = api.get("/webhooks").await.expect(200)["webhooks"].clone();
+    let mut fared = Vec::new();
+    for webhook in webhooks.as_array().unwrap() {
+        let of = format!("/webhooks/{}/stats", webhook["id"].as_str().unwrap());
+        let outcomes = async || {
+            let total = api.get(&of).await.expect(200)["total"].clone();
+            let (fine, bad) = (total["succeeded"].as_i64()?, total["failed"].as_i64()?);
+            (fine + bad > 0).then_some((fine > 0, bad > 0))
+        };
+        fared.push(within(Duration::from_secs(60), "deliveries", outcomes).await);
+    }
+    fared.sort_unstable();
+    assert_eq!(fared, [(false, true), (true, false)]);
+    let low = come_in(&dev.links[1]).await;
+    let credits = low.open("/dashboard/credits").await;
+    credits.assert_shows("Toko Hemat");
+    credits.assert_shows("+33");
+}
+
 #[actix_web::test]
 async fn dev_works_at_once_and_is_the_same_the_second_time() {
     let data = tempfile::tempdir().unwrap();
     let dev = Dev::start(data.path());
     let api = dev.api().await;
-    let visitor = come_in(&dev).await;
+    let visitor = come_in(&dev.links[0]).await;
     // The demo's owner, of the tenant that the key is of.
     let members = visitor.open("/dashboard/settings/members").await;
     members.assert_shows("Owner");
@@ -133,6 +175,7 @@ async fn dev_works_at_once_and_is_the_same_the_second_time() {
         "{numbers}"
     );
     assert!(api.get("/webhooks").await.expect(200)["webhooks"][0]["url"].is_string());
+    assert_calls_ask_where_the_function_is(&api, &agents).await;
     let first = within(
         Duration::from_secs(120),
         "a simulated call to end",
@@ -144,12 +187,13 @@ async fn dev_works_at_once_and_is_the_same_the_second_time() {
         },
     )
     .await;
+    assert_pages_have_something_to_show(&dev, &api).await;
     let key = dev.key.clone();
     assert_eq!(dev.stop().await, Some(0));
 
     let again = Dev::start(data.path());
     assert_eq!(again.key, key, "the key is kept");
-    come_in(&again).await;
+    come_in(&again.links[0]).await;
     let api = again.api().await;
     let id = first["id"].as_str().unwrap();
     assert_eq!(
@@ -158,7 +202,8 @@ async fn dev_works_at_once_and_is_the_same_the_second_time() {
         "the data are kept"
     );
     let kept = api.get("/agents").await.expect(200);
-    assert_eq!(kept, agents);
+    assert_eq!(without_versions(&kept), without_versions(&agents));
+    assert_calls_ask_where_the_function_is(&api, &kept).await;
     assert_eq!(again.stop().await, Some(0));
 }
 

@@ -1,7 +1,7 @@
 //! What strangers meet: who drips, guesses, floods or sends what is no request holds up nobody else, and is told no more than
 //! he has to be.
 
-use std::{io::Write as _, net::SocketAddr, time::Instant};
+use std::{io::Write as _, time::Instant};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -12,14 +12,11 @@ use dikala_testkit::within;
 
 use crate::support::{
     prelude::*,
+    raw_socket::{address, exchange, read_all},
     tenant::{Plan, Tenant},
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
-
-fn address(http: &str) -> SocketAddr {
-    http.strip_prefix("http://").unwrap().parse().unwrap()
-}
 
 /// A connection from another address of this machine.
 async fn connect_from(from: &str, to: &str) -> TcpStream {
@@ -36,22 +33,6 @@ async fn taken_from(from: &str, to: &str) -> Option<TcpStream> {
     let mut answer = [0; 15];
     stream.read_exact(&mut answer).await.unwrap();
     (&answer == b"HTTP/1.1 200 OK").then_some(stream)
-}
-
-/// All that is answered until the other side closes.
-async fn read_all(stream: &mut TcpStream) -> String {
-    let mut answer = Vec::new();
-    let read = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
-    // A reset after the answer is an end as well.
-    let _ = read.expect("the connection ends");
-    String::from_utf8_lossy(&answer).into_owned()
-}
-
-/// Sends bytes and reads until the other side closes.
-async fn exchange(to: &str, bytes: &[u8]) -> String {
-    let mut stream = TcpStream::connect(address(to)).await.unwrap();
-    let _ = stream.write_all(bytes).await;
-    read_all(&mut stream).await
 }
 
 /// Reads one answer of a connection that goes on.

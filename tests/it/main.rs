@@ -28,6 +28,7 @@ mod listen;
 mod metrics;
 mod newcomers;
 mod one_commit;
+mod operator;
 mod overload;
 mod prometheus;
 mod recovery;

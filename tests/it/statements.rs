@@ -48,7 +48,9 @@ async fn no_statement_reads_through_a_table_that_grows(
         .set("retention.sweep_seconds", 1)
         .set("retention.calls_days", 30)
         .set("retention.transcripts_days", 7)
-        .set("retention.audit_days", 400);
+        .set("retention.audit_days", 400)
+        .set("mail.url", "smtp://127.0.0.1:9")
+        .set("mail.from", "dikala@example.com");
     let mut world = world!(store, setup);
     let api = &world.tenant.api;
     let bridge = world.tenant.bridge(Socket).await;
@@ -119,6 +121,8 @@ async fn no_statement_reads_through_a_table_that_grows(
         "FROM login_links WHERE expires_at <=",
         "FROM sessions WHERE ends_at <=",
         "FROM sign_in_failures WHERE ends_at <=",
+        "FROM mails WHERE ends_at <=",
+        "FROM \"mails\" WHERE \"mails\".\"next_at\" <=",
         "FROM credit_holds h JOIN calls c ON",
         "UPDATE calls SET owner = $1, epoch = epoch + 1 WHERE",
         "FROM w LEFT JOIN webhooks",

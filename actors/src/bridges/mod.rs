@@ -13,7 +13,7 @@ use std::{
 use dashmap::DashMap;
 use dikala_entities::{
     BridgeId, CallId, CommandId, Millis, Store, bridge,
-    rows::{Kind, json_rows, json_statement},
+    rows::{ColumnType, json_rows, json_statement},
 };
 use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 use serde::Serialize;
@@ -188,6 +188,20 @@ impl Bridges {
         times.map(|times| (*times.key(), times.reading())).collect()
     }
 
+    /// Whether a bridge has an open socket now.
+    pub fn is_connected(&self, bridge: BridgeId) -> bool {
+        let presence = self.present.get(&bridge);
+        presence.is_some_and(|presence| presence.is_connected())
+    }
+
+    /// Bridges with an open socket now.
+    pub fn connected_count(&self) -> usize {
+        self.present
+            .iter()
+            .filter(|presence| presence.is_connected())
+            .count()
+    }
+
     /// Open sockets of all bridges.
     pub fn sockets(&self) -> usize {
         let present = self.present.iter();
@@ -216,7 +230,10 @@ impl Bridges {
             return Ok(());
         }
         let backend = store.backend();
-        let source = json_rows(backend, &[("id", Kind::Text), ("seen", Kind::BigInt)]);
+        let source = json_rows(
+            backend,
+            &[("id", ColumnType::Text), ("seen", ColumnType::BigInt)],
+        );
         let sql = format!(
             "UPDATE bridges SET last_seen_at = rows.seen FROM {source} WHERE bridges.id = rows.id"
         );

@@ -14,8 +14,9 @@ use super::{
     driver::CallDriver,
     error::CallError,
     invoke::{Invocation, invoke},
+    look_up::Callee,
     messages::{Incoming, InvokeFunction, Reply, Tell},
-    open::{Callee, open},
+    open::open,
     parts::CallParts,
 };
 use crate::{metered, runtime::context::MeteredContext};

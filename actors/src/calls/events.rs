@@ -1,95 +1,37 @@
-//! What calls announce; the shapes are those of the API's event table.
+//! What calls announce.
 
-use dikala_entities::{
-    AgentId, CallId, CallerNumber, EventKind, HangupInitiator, HangupReason, Millis, PhoneNumber,
-    PhoneNumberId, call,
-};
-use serde::Serialize;
+use dikala_entities::{Millis, call};
 use serde_json::{Map, Value};
 
 use super::ending::Ending;
-use crate::events::outbox::NewEvent;
+use crate::events::{outbox::NewEvent, payload::Payload};
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Started<'a> {
-    call_id: CallId,
-    phone_number_id: PhoneNumberId,
-    caller_number: &'a CallerNumber,
-    did: &'a PhoneNumber,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Answered {
-    call_id: CallId,
-    agent_id: Option<AgentId>,
-    started_at: Millis,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Ended<'a> {
-    call_id: CallId,
-    phone_number_id: PhoneNumberId,
-    caller_number: &'a CallerNumber,
-    callee_number: &'a PhoneNumber,
-    duration_seconds: i64,
-    talk_time_seconds: i64,
-    hangup_reason: HangupReason,
-    hangup_initiator: HangupInitiator,
-    transcript_summary: Option<&'a str>,
-    ai_cost_idr: i64,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Transcript<'a> {
-    call_id: CallId,
-    transcript_summary: &'a str,
-}
-
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct FunctionCalled<'a> {
-    call_id: CallId,
-    function_name: &'a str,
-    parameters: &'a Map<String, Value>,
-    result: &'a Value,
-}
-
-fn event(
-    call: &call::Model,
-    kind: EventKind,
-    at: Millis,
-    now: Millis,
-    data: &impl Serialize,
-) -> NewEvent {
+fn event(call: &call::Model, at: Millis, now: Millis, data: &Payload<'_>) -> NewEvent {
     NewEvent {
         trace: call.traceparent.clone(),
-        ..NewEvent::new(kind, call.tenant_id, Some(call.id), at, now, data)
+        ..NewEvent::new(call.tenant_id, Some(call.id), at, now, data)
     }
 }
 
 /// `call.started`
 pub(super) fn started(call: &call::Model, now: Millis) -> NewEvent {
-    let data = Started {
+    let data = Payload::CallStarted {
         call_id: call.id,
         phone_number_id: call.phone_number_id,
-        caller_number: &call.caller_number,
-        did: &call.callee_number,
+        caller_number: call.caller_number.as_str(),
+        did: call.callee_number.as_str(),
     };
-    event(call, EventKind::CallStarted, call.started_at, now, &data)
+    event(call, call.started_at, now, &data)
 }
 
 /// `call.answered`
 pub(super) fn answered(call: &call::Model, at: Millis, now: Millis) -> NewEvent {
-    let data = Answered {
+    let data = Payload::CallAnswered {
         call_id: call.id,
         agent_id: call.agent_id,
         started_at: call.started_at,
     };
-    event(call, EventKind::CallAnswered, at, now, &data)
+    event(call, at, now, &data)
 }
 
 /// `call.ended`
@@ -99,11 +41,11 @@ pub(super) fn ended(
     ai_cost_idr: i64,
     now: Millis,
 ) -> NewEvent {
-    let data = Ended {
+    let data = Payload::CallEnded {
         call_id: call.id,
         phone_number_id: call.phone_number_id,
-        caller_number: &call.caller_number,
-        callee_number: &call.callee_number,
+        caller_number: call.caller_number.as_str(),
+        callee_number: call.callee_number.as_str(),
         duration_seconds: ending.duration_seconds,
         talk_time_seconds: ending.talk_seconds,
         hangup_reason: ending.reason,
@@ -111,16 +53,16 @@ pub(super) fn ended(
         transcript_summary: call.transcript_summary.as_deref(),
         ai_cost_idr,
     };
-    event(call, EventKind::CallEnded, ending.at, now, &data)
+    event(call, ending.at, now, &data)
 }
 
 /// `call.transcript`
 pub(super) fn transcript(call: &call::Model, summary: &str, at: Millis, now: Millis) -> NewEvent {
-    let data = Transcript {
+    let data = Payload::CallTranscript {
         call_id: call.id,
         transcript_summary: summary,
     };
-    event(call, EventKind::CallTranscript, at, now, &data)
+    event(call, at, now, &data)
 }
 
 /// `function.called`
@@ -131,11 +73,11 @@ pub(super) fn function_called(
     result: &Value,
     now: Millis,
 ) -> NewEvent {
-    let data = FunctionCalled {
+    let data = Payload::FunctionCalled {
         call_id: call.id,
         function_name,
         parameters,
         result,
     };
-    event(call, EventKind::FunctionCalled, now, now, &data)
+    event(call, now, now, &data)
 }

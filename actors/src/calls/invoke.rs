@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dikala_entities::{CallStatus, FunctionId, Place, call, invocation, tenant};
+use dikala_entities::{CallStatus, FunctionId, SecretPlace, call, invocation, tenant};
 use sea_orm::EntityTrait;
 use serde_json::Value;
 
@@ -175,7 +175,11 @@ async fn run(
         .ok_or(CallError::Unavailable)?;
     let secret = parts
         .vault
-        .open(Place::FunctionSecret, tenant.id, &tenant.function_secret)
+        .open(
+            SecretPlace::FunctionSecret,
+            tenant.id,
+            &tenant.function_secret,
+        )
         .map_err(|error| {
             tracing::error!(tenant = %tenant.id, %error, "the function secret");
             CallError::Unavailable

@@ -10,6 +10,7 @@ mod erasing;
 mod error;
 mod events;
 mod invoke;
+mod look_up;
 pub(crate) mod machine;
 pub mod messages;
 mod meter;
@@ -37,4 +38,5 @@ pub use self::{
     parts::{CallParts, PlanConcurrency},
     registry::CallRegistry,
     router::Calls,
+    steps::commands::TRANSFERS_MAX,
 };

@@ -1,18 +1,15 @@
-//! How a call begins: who is called, whether the call can be taken, and the one minute that it holds.
+//! How a call begins: whether it can be taken, and the one minute that it holds.
 
 use std::sync::Arc;
 
-use dikala_entities::{
-    AgentId, BridgeId, CallId, CallStatus, HangupInitiator, HangupReason, Millis, PhoneNumberId,
-    Plan, TenantId, call,
-};
-use sea_orm::{FromQueryResult, Statement};
+use dikala_entities::{BridgeId, CallId, CallStatus, HangupInitiator, HangupReason, Millis, call};
 
 use super::{
     driver::CallDriver,
     ending::Ending,
     error::{CallError, not_written, unavailable},
     events,
+    look_up::Callee,
     machine::CallState,
     messages::{Incoming, Reply},
     parts::CallParts,
@@ -22,87 +19,6 @@ use crate::{
     journal::{CallWrite, Counted, Entry},
     ledger::{Admission, Admit},
 };
-
-/// What the store knows of a call that a bridge reports.
-#[derive(Debug)]
-pub(super) enum LookedUp {
-    /// The bridge reported it before.
-    Known(CallId),
-    /// It is new, and for this number.
-    New(Box<Callee>),
-}
-
-/// Who is called.
-#[derive(Clone, Debug)]
-pub(super) struct Callee {
-    tenant: TenantId,
-    is_suspended: bool,
-    /// Calls of the tenant at the same time; none: any number.
-    max_concurrent: Option<i64>,
-    number: PhoneNumberId,
-    number_active: bool,
-    /// With its present version.
-    agent: Option<(AgentId, i64)>,
-    agent_active: bool,
-}
-
-#[derive(FromQueryResult)]
-struct Row {
-    known: Option<CallId>,
-    number: Option<PhoneNumberId>,
-    number_active: Option<bool>,
-    tenant: Option<TenantId>,
-    plan: Option<Plan>,
-    suspended_at: Option<Millis>,
-    max_concurrent: Option<i64>,
-    agent: Option<AgentId>,
-    agent_version: Option<i64>,
-    agent_active: Option<bool>,
-}
-
-/// Everything by key, and in one statement: with a database that is not on this machine every question costs its distance.
-const LOOK_UP: &str = "SELECT c.id AS known, n.id AS number, n.is_active AS number_active, t.id AS tenant, t.plan AS plan, \
-    t.suspended_at AS suspended_at, t.max_concurrent_calls AS max_concurrent, a.id AS agent, a.version AS agent_version, \
-    a.is_active AS agent_active FROM (SELECT 1 AS one) AS one \
-    LEFT JOIN calls c ON c.bridge_id = $1 AND c.bridge_call_id = $2 \
-    LEFT JOIN phone_numbers n ON n.did = $3 LEFT JOIN tenants t ON t.id = n.tenant_id \
-    LEFT JOIN agents a ON a.id = n.agent_id AND a.tenant_id = n.tenant_id";
-
-/// Looks whether the bridge's call is known already, and who is called.
-pub(super) async fn look_up(
-    parts: &CallParts,
-    bridge: BridgeId,
-    incoming: &Incoming,
-) -> Result<LookedUp, CallError> {
-    let db = parts.store.critical_reader();
-    let values = [
-        bridge.into(),
-        incoming.bridge_call_id.clone().into(),
-        incoming.did.clone().into(),
-    ];
-    let look = Statement::from_sql_and_values(parts.store.backend(), LOOK_UP, values);
-    let row = Row::find_by_statement(look)
-        .one(db)
-        .await
-        .map_err(unavailable)?;
-    let row = row.ok_or(CallError::Unavailable)?;
-    if let Some(known) = row.known {
-        return Ok(LookedUp::Known(known));
-    }
-    let (Some(tenant), Some(number)) = (row.tenant, row.number) else {
-        return Err(CallError::UnknownNumber);
-    };
-    let plan_limit = row.plan.and_then(|plan| parts.concurrency.of(plan));
-    Ok(LookedUp::New(Box::new(Callee {
-        tenant,
-        is_suspended: row.suspended_at.is_some(),
-        max_concurrent: row.max_concurrent.or(plan_limit),
-        number,
-        number_active: row.number_active.unwrap_or_default(),
-        agent: row.agent.zip(row.agent_version),
-        agent_active: row.agent_active.unwrap_or_default(),
-    })))
-}
 
 impl Callee {
     /// Why the call cannot be taken, as far as that does not depend on credit.
@@ -143,7 +59,9 @@ pub(super) async fn open(
     match (callee.refusal(version.as_deref()), version) {
         (None, Some(version)) => {
             row.agent_version = Some(version.number);
-            take(parts, row, &version, callee.max_concurrent, now).await
+            let of_plan = parts.concurrency.of(callee.plan);
+            let max_concurrent = callee.max_concurrent.or(of_plan);
+            take(parts, row, &version, max_concurrent, now).await
         }
         (reason, _) => {
             let refused = Refused::new(row, reason.unwrap_or(HangupReason::NoAgent));

@@ -23,9 +23,9 @@ use super::{
     directory::{BridgeCall, Directory, Payer, Running},
     driver::CallDriver,
     error::{CallError, unavailable},
+    look_up::{LookUps, LookedUp, Ring},
     messages::{Incoming, Input, InvokeFunction, Reply, Tell},
     meter::CallMeter,
-    open::{LookedUp, look_up},
     parts::CallParts,
     versions,
 };
@@ -47,6 +47,7 @@ const CONCURRENT: usize = 64;
 pub struct Calls(Arc<Shared>);
 
 struct Shared {
+    look_ups: LookUps,
     parts: Arc<CallParts>,
     arbiters: Vec<ArbiterHandle>,
     /// Actors started so far; spreads them over the arbiters, and tells them apart.
@@ -76,6 +77,7 @@ impl Calls {
     /// No call is running yet. The calls' actors are spread over `arbiters`.
     pub fn new(parts: CallParts, arbiters: Vec<ArbiterHandle>) -> Self {
         Self(Arc::new(Shared {
+            look_ups: LookUps::new(parts.store.clone()),
             parts: Arc::new(parts),
             arbiters,
             started: AtomicUsize::new(0),
@@ -143,8 +145,14 @@ impl Calls {
             drop(stripe);
             return self.reopen(bridge, call).await;
         }
-        let callee = match look_up(&self.0.parts, bridge, &incoming).await? {
+        let ring = Ring {
+            bridge,
+            bridge_call: incoming.bridge_call_id.clone(),
+            did: incoming.did.clone(),
+        };
+        let callee = match self.0.look_ups.look_up(ring).await? {
             LookedUp::New(callee) => callee,
+            LookedUp::UnknownNumber => return Err(CallError::UnknownNumber),
             LookedUp::Known(call) => {
                 drop(stripe);
                 return self.reopen(bridge, call).await;

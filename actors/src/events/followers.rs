@@ -163,11 +163,15 @@ mod tests {
     use sea_orm::ConnectionTrait;
 
     use super::*;
-    use crate::events::outbox::{NewEvent, write_events};
+    use crate::events::{
+        outbox::{NewEvent, write_events},
+        payload::SampleCall,
+    };
 
     fn event(tenant: TenantId, at: i64) -> NewEvent {
         let at = Millis::from_i64(at);
-        NewEvent::new(EventKind::CreditsLow, tenant, None, at, at, &())
+        let data = SampleCall::new(at).payload(EventKind::CreditsLow);
+        NewEvent::new(tenant, None, at, at, &data)
     }
 
     async fn commit(store: Store, event: NewEvent) {

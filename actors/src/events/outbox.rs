@@ -14,13 +14,16 @@ use actix::{Message, Recipient};
 use dikala_entities::{
     CallId, DeliveryId, EventId, EventKind, Millis, TenantId, TraceParent, WebhookId,
     batch::BatchWrite,
-    rows::{Kind, json_rows, json_statement},
+    rows::{ColumnType, json_rows, json_statement},
     store::Transaction,
 };
 use sea_orm::{ConnectionTrait, DbBackend, DbErr};
 use serde::Serialize;
 
-use crate::events::followers::Followers;
+use super::{
+    followers::Followers,
+    payload::{Payload, SampleCall},
+};
 
 /// How long a delivery belongs to the node that wrote it before another may take it, in milliseconds.
 pub const DELIVERY_LEASE_MS: i64 = 60_000;
@@ -42,23 +45,22 @@ pub struct NewEvent {
 }
 
 impl NewEvent {
-    /// An event that happened at `at`, with the payload of its kind. `now` stamps its id.
+    /// An event that happened at `at`. `now` stamps its id.
     pub fn new(
-        kind: EventKind,
         tenant: TenantId,
         call: Option<CallId>,
         at: Millis,
         now: Millis,
-        data: &impl Serialize,
+        data: &Payload<'_>,
     ) -> Self {
         #[derive(Serialize)]
-        struct Body<'a, D> {
+        struct EventBody<'a> {
             event: EventKind,
             timestamp: Millis,
-            data: &'a D,
+            data: &'a Payload<'a>,
         }
-        let body = serde_json::to_string(&Body {
-            event: kind,
+        let body = serde_json::to_string(&EventBody {
+            event: data.kind(),
             timestamp: at,
             data,
         })
@@ -67,11 +69,20 @@ impl NewEvent {
             id: EventId::new(now),
             tenant,
             call,
-            kind,
+            kind: data.kind(),
             at,
             body: body.into(),
             is_test: false,
             trace: None,
+        }
+    }
+
+    /// An event of a kind that tells of nothing that happened.
+    pub fn sample(kind: EventKind, tenant: TenantId, now: Millis) -> Self {
+        let data = SampleCall::new(now).payload(kind);
+        Self {
+            is_test: true,
+            ..Self::new(tenant, None, now, now, &data)
         }
     }
 }
@@ -242,7 +253,10 @@ async fn take_positions(
     };
     let source = json_rows(
         backend,
-        &[("tenant_id", Kind::Text), ("count", Kind::BigInt)],
+        &[
+            ("tenant_id", ColumnType::Text),
+            ("count", ColumnType::BigInt),
+        ],
     );
     let sql = format!(
         "INSERT INTO event_positions (tenant_id, last) SELECT tenant_id, count FROM {source} WHERE true ORDER BY tenant_id \
@@ -294,14 +308,14 @@ fn write_of_events(
                SELECT id, tenant_id, call_id, kind, occurred_at, body, position, is_test FROM {rows} WHERE true \
                ON CONFLICT (id) DO NOTHING";
     let columns = [
-        ("id", Kind::Text),
-        ("tenant_id", Kind::Text),
-        ("call_id", Kind::Text),
-        ("kind", Kind::Text),
-        ("occurred_at", Kind::BigInt),
-        ("body", Kind::Text),
-        ("position", Kind::BigInt),
-        ("is_test", Kind::Boolean),
+        ("id", ColumnType::Text),
+        ("tenant_id", ColumnType::Text),
+        ("call_id", ColumnType::Text),
+        ("kind", ColumnType::Text),
+        ("occurred_at", ColumnType::BigInt),
+        ("body", ColumnType::Text),
+        ("position", ColumnType::BigInt),
+        ("is_test", ColumnType::Boolean),
     ];
     Ok(BatchWrite::new(sql, &columns, rows))
 }
@@ -325,15 +339,15 @@ fn write_of_deliveries(dispatches: &[Dispatch], node: &str, now: Millis) -> Batc
                SELECT id, tenant_id, webhook_id, event_id, call_id, kind, 'pending', 0, now, lease_owner, \
                lease_until, false, now FROM {rows}";
     let columns = [
-        ("id", Kind::Text),
-        ("tenant_id", Kind::Text),
-        ("webhook_id", Kind::Text),
-        ("event_id", Kind::Text),
-        ("call_id", Kind::Text),
-        ("kind", Kind::Text),
-        ("now", Kind::BigInt),
-        ("lease_owner", Kind::Text),
-        ("lease_until", Kind::BigInt),
+        ("id", ColumnType::Text),
+        ("tenant_id", ColumnType::Text),
+        ("webhook_id", ColumnType::Text),
+        ("event_id", ColumnType::Text),
+        ("call_id", ColumnType::Text),
+        ("kind", ColumnType::Text),
+        ("now", ColumnType::BigInt),
+        ("lease_owner", ColumnType::Text),
+        ("lease_until", ColumnType::BigInt),
     ];
     BatchWrite::new(sql, &columns, dispatches.iter().map(row).collect())
 }

@@ -48,7 +48,7 @@ pub enum CircuitState {
 
 /// What a call of an endpoint taught about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Heard {
+pub(super) enum Finding {
     /// It answers, whatever it says.
     Answered,
     /// It did not answer in its time, or could not be reached.
@@ -57,7 +57,7 @@ pub(super) enum Heard {
     Nothing,
 }
 
-impl Heard {
+impl Finding {
     pub(super) const fn of(kind: ErrorKind) -> Self {
         match kind {
             ErrorKind::Timeout
@@ -73,15 +73,15 @@ impl Heard {
 
 /// The right to call an endpoint, and the duty to say how that went; given up silently it taught nothing.
 #[derive(Debug)]
-pub(super) struct Turn {
+pub(super) struct CallRight {
     circuits: Circuits,
     tenant: TenantId,
     endpoint: OutboundUrl,
-    kind: Kind,
+    kind: CallKind,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
+enum CallKind {
     /// One of many.
     Usual,
     /// The one that decides about an open circuit.
@@ -97,15 +97,15 @@ impl Circuits {
         tenant: TenantId,
         endpoint: &OutboundUrl,
         now: Millis,
-    ) -> Option<Turn> {
+    ) -> Option<CallRight> {
         let mut all = self.all();
         let kind = match kept_of(&mut all, tenant, endpoint) {
-            None => Kind::Usual,
+            None => CallKind::Usual,
             Some(kept) => match kept.circuit.admits(now) {
-                Admits::All => Kind::Usual,
+                Admits::All => CallKind::Usual,
                 Admits::One => {
                     kept.circuit.begun();
-                    Kind::Probe
+                    CallKind::Probe
                 }
                 Admits::None => return None,
             },
@@ -115,8 +115,8 @@ impl Circuits {
     }
 
     /// A turn of a test: always granted, and only good news counts.
-    pub(super) fn turn_of_test(&self, tenant: TenantId, endpoint: &OutboundUrl) -> Turn {
-        self.make(tenant, endpoint, Kind::Test)
+    pub(super) fn turn_of_test(&self, tenant: TenantId, endpoint: &OutboundUrl) -> CallRight {
+        self.make(tenant, endpoint, CallKind::Test)
     }
 
     /// How an endpoint stands.
@@ -137,8 +137,8 @@ impl Circuits {
         }
     }
 
-    fn make(&self, tenant: TenantId, endpoint: &OutboundUrl, kind: Kind) -> Turn {
-        Turn {
+    fn make(&self, tenant: TenantId, endpoint: &OutboundUrl, kind: CallKind) -> CallRight {
+        CallRight {
             circuits: self.clone(),
             tenant,
             endpoint: endpoint.clone(),
@@ -159,19 +159,19 @@ fn kept_of<'a>(
     all.get_mut(&tenant)?.get_mut(endpoint)
 }
 
-impl Turn {
+impl CallRight {
     /// Says how the call went.
-    pub(super) fn heard(mut self, heard: Heard, now: Millis) {
+    pub(super) fn heard(mut self, heard: Finding, now: Millis) {
         let mut all = self.circuits.all();
         match heard {
-            Heard::Nothing => return,
-            Heard::Answered => forget(&mut all, self.tenant, &self.endpoint),
-            Heard::Silent if self.kind == Kind::Test => {}
-            Heard::Silent => self.failed(&mut all, now),
+            Finding::Nothing => return,
+            Finding::Answered => forget(&mut all, self.tenant, &self.endpoint),
+            Finding::Silent if self.kind == CallKind::Test => {}
+            Finding::Silent => self.failed(&mut all, now),
         }
         drop(all);
         // The probe is decided: nothing is left to give back.
-        self.kind = Kind::Usual;
+        self.kind = CallKind::Usual;
     }
 
     fn failed(&self, all: &mut HashMap<TenantId, Endpoints>, now: Millis) {
@@ -191,7 +191,7 @@ impl Turn {
                 at: now,
             });
         // What began before the circuit opened says nothing new.
-        if self.kind == Kind::Probe || !kept.circuit.is_open() {
+        if self.kind == CallKind::Probe || !kept.circuit.is_open() {
             kept.circuit.failed(now, None);
             kept.at = now;
         }
@@ -199,9 +199,9 @@ impl Turn {
 }
 
 /// A probe that taught nothing leaves its turn to the next.
-impl Drop for Turn {
+impl Drop for CallRight {
     fn drop(&mut self) {
-        if self.kind != Kind::Probe {
+        if self.kind != CallKind::Probe {
             return;
         }
         let mut all = self.circuits.all();
@@ -237,7 +237,7 @@ mod tests {
     fn fail_times(circuits: &Circuits, tenant: TenantId, url: &OutboundUrl, times: usize) {
         for _ in 0..times {
             let turn = circuits.turn(tenant, url, NOW).expect("a turn");
-            turn.heard(Heard::Silent, NOW);
+            turn.heard(Finding::Silent, NOW);
         }
     }
 
@@ -258,12 +258,12 @@ mod tests {
         assert_eq!(circuits.state(tenant, &url, until), CircuitState::HalfOpen);
         let probe = circuits.turn(tenant, &url, until).expect("a probe");
         assert!(circuits.turn(tenant, &url, until).is_none());
-        probe.heard(Heard::Silent, until);
+        probe.heard(Finding::Silent, until);
         let longer = until.plus_ms(FIRST_PAUSE_MS * 2);
         let open = CircuitState::Open { until: longer };
         assert_eq!(circuits.state(tenant, &url, until), open);
         let probe = circuits.turn(tenant, &url, longer).expect("a probe");
-        probe.heard(Heard::Answered, longer);
+        probe.heard(Finding::Answered, longer);
         assert!(circuits.turn(tenant, &url, longer).is_some());
         assert!(circuits.all().is_empty());
     }
@@ -274,7 +274,7 @@ mod tests {
         fail_times(&circuits, tenant, &url, 5);
         let later = NOW.plus_ms(FIRST_PAUSE_MS);
         let probe = circuits.turn(tenant, &url, later).expect("a probe");
-        probe.heard(Heard::Nothing, later);
+        probe.heard(Finding::Nothing, later);
         drop(circuits.turn(tenant, &url, later).expect("a probe"));
         assert!(circuits.turn(tenant, &url, later).is_some());
     }
@@ -287,10 +287,10 @@ mod tests {
         fail_times(&circuits, tenant, &url, 5);
         let later = NOW.plus_ms(FIRST_PAUSE_MS);
         let probe = turn(later).expect("a probe");
-        slow.heard(Heard::Silent, later);
+        slow.heard(Finding::Silent, later);
         drop(slower);
         assert!(turn(later).is_none(), "the probe is still under way");
-        probe.heard(Heard::Answered, later);
+        probe.heard(Finding::Answered, later);
         assert!(turn(later).is_some());
     }
 
@@ -300,14 +300,14 @@ mod tests {
         for _ in 0..9 {
             circuits
                 .turn_of_test(tenant, &url)
-                .heard(Heard::Silent, NOW);
+                .heard(Finding::Silent, NOW);
         }
         assert_eq!(circuits.state(tenant, &url, NOW), CircuitState::Closed);
         fail_times(&circuits, tenant, &url, 5);
         assert!(circuits.turn(tenant, &url, NOW).is_none());
         circuits
             .turn_of_test(tenant, &url)
-            .heard(Heard::Answered, NOW);
+            .heard(Finding::Answered, NOW);
         assert!(circuits.turn(tenant, &url, NOW).is_some());
     }
 
@@ -319,7 +319,7 @@ mod tests {
         }
         assert_eq!(circuits.all()[&tenant].len(), ENDPOINTS_MAX);
         let turn = circuits.turn(tenant, &url("late"), NOW).expect("a turn");
-        turn.heard(Heard::Silent, NOW.plus_ms(KEPT_MS));
+        turn.heard(Finding::Silent, NOW.plus_ms(KEPT_MS));
         assert_eq!(circuits.all()[&tenant].len(), 1);
     }
 }

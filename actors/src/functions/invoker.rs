@@ -8,7 +8,7 @@ use std::{
 use actix::{Actor, Handler, ResponseFuture, Supervised};
 
 use super::{
-    Answered, FaultCode, Invoke, Invoked, Outcome, Permitted, circuits::Heard,
+    Answered, FaultCode, Invoke, Invoked, Outcome, Permitted, circuits::Finding,
     meter::FunctionMeter, request, schemas::Schemas,
 };
 use crate::{
@@ -95,7 +95,7 @@ impl Handler<Permitted> for FunctionInvoker {
 }
 
 impl Kept {
-    async fn invoke(&self, invoke: Invoke) -> (Invoked, Heard) {
+    async fn invoke(&self, invoke: Invoke) -> (Invoked, Finding) {
         let began = Instant::now();
         let checked = self.schemas.check(
             invoke.tenant,
@@ -104,21 +104,21 @@ impl Kept {
         );
         let checked = tokio::time::timeout(self.timeout, checked).await;
         if let Err(outcome) = checked.unwrap_or_else(|_| Err(Outcome::busy())) {
-            return (Invoked::at_once(outcome), Heard::Nothing);
+            return (Invoked::at_once(outcome), Finding::Nothing);
         }
         let Ok((head, body)) = request::build(&invoke) else {
             let unusable = Outcome::error(
                 FaultCode::Connection,
                 "The address of the function's endpoint cannot be used.",
             );
-            return (Invoked::at_once(unusable), Heard::Nothing);
+            return (Invoked::at_once(unusable), Finding::Nothing);
         };
         let client = self.outbound.client_for_one(Some(invoke.tenant));
         let rest = self.timeout.saturating_sub(began.elapsed());
         let answer = exchange(&client, head, body, RESULT_BYTES_MAX, rest).await;
         let (outcome, heard) = match &answer {
-            Ok(answer) => (request::outcome_of(answer), Heard::Answered),
-            Err(failure) => (Outcome::no_answer(failure.kind), Heard::of(failure.kind)),
+            Ok(answer) => (request::outcome_of(answer), Finding::Answered),
+            Err(failure) => (Outcome::no_answer(failure.kind), Finding::of(failure.kind)),
         };
         let invoked = Invoked {
             outcome,

@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 
 pub use self::circuits::CircuitState;
 use self::{
-    circuits::{Circuits, Turn},
+    circuits::{CallRight, Circuits},
     meter::FunctionMeter,
     permits::{Permit, Permits},
 };
@@ -113,7 +113,7 @@ pub(crate) struct Permitted {
     invoke: Invoke,
     /// Held until the invocation is over, whoever is still waiting for it.
     permit: Permit,
-    turn: Turn,
+    turn: CallRight,
 }
 
 /// What the rest of the program knows of the invokers.
@@ -177,7 +177,7 @@ impl FunctionsHandle {
         Invoked::at_once(outcome)
     }
 
-    fn turn(&self, invoke: &Invoke) -> Option<Turn> {
+    fn turn(&self, invoke: &Invoke) -> Option<CallRight> {
         let (tenant, endpoint) = (invoke.tenant, &invoke.function.endpoint);
         if invoke.is_test {
             return Some(self.circuits.turn_of_test(tenant, endpoint));

@@ -9,7 +9,7 @@ use dikala_entities::{
     batch::BatchWrite,
     call,
     call_stat::{ALL, slot_of},
-    rows::Kind,
+    rows::ColumnType,
 };
 
 /// A call that is over, as it is counted.
@@ -77,11 +77,11 @@ pub(super) fn write<'a>(calls: impl Iterator<Item = &'a Counted>) -> BatchWrite 
             .collect()
     };
     let mut columns = vec![
-        ("tenant_id", Kind::Text),
-        ("subject", Kind::Text),
-        ("slot", Kind::BigInt),
+        ("tenant_id", ColumnType::Text),
+        ("subject", ColumnType::Text),
+        ("slot", ColumnType::BigInt),
     ];
-    columns.extend(FIGURES.map(|name| (name, Kind::BigInt)));
+    columns.extend(FIGURES.map(|name| (name, ColumnType::BigInt)));
     let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
     let names = names.join(", ");
     let sums = FIGURES.map(|name| format!("{name} = call_stats.{name} + excluded.{name}"));

@@ -1,15 +1,15 @@
 //! What calls write, on both stores.
 
-use dikala_entities::{Millis, PhoneNumberId, Store};
+use dikala_entities::{EventKind, Millis, Store};
+use dikala_testkit::rows;
 use sea_orm::{DbBackend, PaginatorTrait, Statement, sea_query::Expr};
 
 use super::*;
 use crate::{
-    events::outbox::Audience,
+    events::{outbox::Audience, payload::SampleCall},
     ledger::{self, LedgerError, LedgerHandle, LedgerParts},
     runtime::clock::{Clock, SystemClock},
 };
-use dikala_entities::EventKind;
 
 fn ledger(store: &Store) -> LedgerHandle {
     let parts = LedgerParts {
@@ -22,41 +22,13 @@ fn ledger(store: &Store) -> LedgerHandle {
 }
 
 fn ringing(now: Millis) -> call::Model {
-    call::Model {
-        traceparent: None,
-        id: CallId::new(now),
-        tenant_id: TenantId::new(now),
-        bridge_id: BridgeId::new(now),
-        bridge_call_id: "b".to_owned(),
-        phone_number_id: PhoneNumberId::new(now),
-        agent_id: None,
-        caller_number: "someone".parse().expect("a caller"),
-        callee_number: "+622150001000".parse().expect("a number"),
-        status: CallStatus::Ringing,
-        started_at: now,
-        answered_at: None,
-        ended_at: None,
-        duration_seconds: None,
-        talk_time_seconds: None,
-        hangup_reason: None,
-        hangup_initiator: None,
-        transcript_summary: None,
-        ai_cost_idr: None,
-        metadata: "{}".to_owned(),
-        settings: None,
-        agent_version: None,
-        pending: None,
-        answer_message_id: None,
-        failure_detail: None,
-        last_sign_at: now,
-        owner: "node".to_owned(),
-        epoch: 1,
-    }
+    rows::call(TenantId::new(now), now)
 }
 
 fn event(call: &call::Model, kind: EventKind) -> NewEvent {
-    let (now, data) = (call.started_at, serde_json::json!({"callId": call.id}));
-    NewEvent::new(kind, call.tenant_id, Some(call.id), now, now, &data)
+    let now = call.started_at;
+    let data = SampleCall::new(now).payload(kind);
+    NewEvent::new(call.tenant_id, Some(call.id), now, now, &data)
 }
 
 fn begun(call: &call::Model) -> Entry {
@@ -174,7 +146,7 @@ async fn who_lost_a_call_writes_nothing_and_hinders_nobody() {
         let lost = futures_util::future::join_all(lost.map(|entry| ledger.write(entry)));
         let kept = others.iter().map(|other| ledger.write(begun(other)));
         let (lost, kept) = tokio::join!(lost, futures_util::future::join_all(kept));
-        assert_eq!(lost, [Err(LedgerError::Conflict); 3]);
+        assert_eq!(lost, vec![Err(LedgerError::Conflict); 3]);
         assert!(kept.iter().all(Result::is_ok), "{kept:?}");
         assert_eq!(events(&store, &call).await, 1);
         assert_eq!(events(&store, &twin).await, 0);

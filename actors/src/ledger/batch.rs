@@ -7,7 +7,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use dikala_entities::{TenantId, store::Transaction};
+use dikala_entities::{MailKind, Millis, TenantId, mail, store::Transaction};
 use sea_orm::DbErr;
 
 use super::{
@@ -18,6 +18,7 @@ use super::{
 use crate::{
     events::outbox::{self, Announced, NewEvent},
     journal::{self, Entry, Obstacle},
+    mails,
 };
 
 /// How often a batch is made again because others were faster.
@@ -129,6 +130,10 @@ pub(super) async fn write(parts: &LedgerParts, batch: &[&Posting]) -> Result<Wri
         .ok_or_else(|| DbErr::Custom("others keep changing what this batch writes".to_owned()))
 }
 
+fn told_to_owners(low: &NewEvent, now: Millis) -> mail::Model {
+    mails::to_owners(MailKind::CreditsLow, low.tenant, low.id.to_string(), now)
+}
+
 async fn attempt(
     txn: &Transaction,
     parts: &LedgerParts,
@@ -141,6 +146,7 @@ async fn attempt(
         .collect();
     let mut writes = Vec::new();
     let mut lows = Vec::new();
+    let mut told = Vec::new();
     let mut booked = Vec::new();
     if !items.is_empty() {
         let mut book = statements::read(txn, &items).await?;
@@ -148,6 +154,7 @@ async fn attempt(
         booked = plan(&mut book, &items, now);
         writes = statements::writes(&book, &before)?;
         lows = book.lows.iter().map(|low| announce(low, now)).collect();
+        told = lows.iter().map(|low| told_to_owners(low, now)).collect();
     }
     let mut booked = booked.into_iter();
     let outcomes: Vec<Booking> = postings
@@ -171,6 +178,7 @@ async fn attempt(
     events.append(&mut lows);
     let announcement = outbox::announce(txn, &events, &parts.node, now).await?;
     writes.extend(announcement.writes);
+    writes.push(mails::batch(told)?);
     let all = txn.write_all(&writes).await?;
     Ok(Round {
         outcomes,

@@ -33,7 +33,7 @@ pub async fn credit(
     credit: Credit,
     audit: Option<audit::Model>,
 ) -> Result<credit_transaction::Model, CreditError> {
-    check(&credit).map_err(|wrong| CreditError::Refused(wrong.to_owned()))?;
+    check(&credit).map_err(CreditError::Refused)?;
     let kind = credit.kind;
     let posting = posting(credit, TransactionId::new(clock.now()), audit);
     let parts = LedgerParts {
@@ -71,18 +71,19 @@ pub(super) fn posting(credit: Credit, id: TransactionId, audit: Option<audit::Mo
 }
 
 /// What no booking may be, whatever the balance is; says what is wrong.
-pub(super) fn check(credit: &Credit) -> Result<(), &'static str> {
+pub(super) fn check(credit: &Credit) -> Result<(), String> {
     if credit.minutes == 0 || credit.minutes.unsigned_abs() > MINUTES_MAX.unsigned_abs() {
-        return Err(
-            "minutes must be a whole number from 1 to 1000000000, or negative for an adjustment",
-        );
+        return Err(format!(
+            "minutes must be a whole number from 1 to {MINUTES_MAX}, or negative for an adjustment"
+        ));
     }
     if credit.kind == TransactionType::Usage {
-        return Err("usage is booked by calls only");
+        return Err("usage is booked by calls only".to_owned());
     }
     if credit.minutes < 0 && credit.kind != TransactionType::Adjustment {
         return Err(
-            "a purchase, a bonus or a refund must be positive; take minutes away with the type adjustment",
+            "a purchase, a bonus or a refund must be positive; take minutes away with the type adjustment"
+                .to_owned(),
         );
     }
     let unfit =
@@ -92,12 +93,14 @@ pub(super) fn check(credit: &Credit) -> Result<(), &'static str> {
         .as_ref()
         .is_some_and(|text| text.is_empty() || unfit(text))
     {
-        return Err("reference must have 1 to 255 characters, none of them control characters");
+        return Err(format!(
+            "reference must have 1 to {TEXT_CHARS_MAX} characters, none of them control characters"
+        ));
     }
     if credit.description.as_ref().is_some_and(unfit) {
-        return Err(
-            "description must have at most 255 characters, none of them control characters",
-        );
+        return Err(format!(
+            "description must have at most {TEXT_CHARS_MAX} characters, none of them control characters"
+        ));
     }
     Ok(())
 }

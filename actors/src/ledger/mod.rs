@@ -121,8 +121,16 @@ pub struct Settlement {
     pub minutes: i64,
 }
 
+/// A booking that stands.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Credited {
+    pub transaction: credit_transaction::Model,
+    /// It was booked now; else its reference was booked before, as the same.
+    pub is_new: bool,
+}
+
 /// Why the ledger did not do it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LedgerError {
     #[error("too much waits to be booked; try again")]
     Busy,
@@ -147,7 +155,7 @@ pub enum LedgerError {
     #[error("a balance cannot hold that many minutes")]
     TooMany,
     #[error("{0}")]
-    Invalid(&'static str),
+    Invalid(String),
 }
 
 /// A tenant's balance went up: calls that were refused may ask again.
@@ -299,7 +307,7 @@ impl LedgerHandle {
         &self,
         credit: Credit,
         audit: Option<audit::Model>,
-    ) -> Result<credit_transaction::Model, LedgerError> {
+    ) -> Result<Credited, LedgerError> {
         credit::check(&credit).map_err(LedgerError::Invalid)?;
         let tenant = credit.tenant;
         let id = TransactionId::new(self.clock.now());
@@ -309,7 +317,10 @@ impl LedgerHandle {
                     // Lost where the mailbox is full: the calls ask again by themselves.
                     let _ = recipient.try_send(TenantCredited { tenant });
                 }
-                Ok(*transaction)
+                Ok(Credited {
+                    is_new: transaction.id == id,
+                    transaction: *transaction,
+                })
             }
             _ => Err(LedgerError::Unavailable),
         }

@@ -198,7 +198,9 @@ impl Book {
             .ok_or(LedgerError::NoAccount)?;
         let key = credit_key(credit, id);
         if let Some(known) = self.booked.get(&(credit.tenant, key.clone())) {
-            let same = known.minutes == credit.minutes && known.kind == credit.kind;
+            let same = known.minutes == credit.minutes
+                && known.kind == credit.kind
+                && known.description == credit.description;
             return if same {
                 Ok(known.clone())
             } else {

@@ -5,10 +5,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use dikala_entities::{
-    CallId, EventKind, Millis, TenantId,
+    CallId, Millis, TenantId,
     batch::BatchWrite,
     credit_account, credit_hold, credit_transaction,
-    rows::{Kind, is_one_of},
+    rows::{ColumnType, is_one_of},
     store::Transaction,
 };
 use sea_orm::{
@@ -16,14 +16,13 @@ use sea_orm::{
     IntoActiveModel, Iterable, QueryFilter, QueryOrder, QuerySelect, Statement, Value,
     sea_query::LockType,
 };
-use serde::Serialize;
 use serde_json::json;
 
 use super::{
     Item,
     plan::{Book, Low, credit_key},
 };
-use crate::events::outbox::NewEvent;
+use crate::events::{outbox::NewEvent, payload::Payload};
 
 /// Identifiers bound in one statement.
 const CHUNK: usize = 500;
@@ -158,18 +157,18 @@ fn insert_holds(book: &Book, before: &Before) -> Result<BatchWrite, DbErr> {
 }
 
 fn update_holds(book: &Book, before: &Before) -> BatchWrite {
-    const COLUMNS: [(&str, Kind); 11] = [
-        ("call_id", Kind::Text),
-        ("owner", Kind::Text),
-        ("epoch", Kind::BigInt),
-        ("was_request", Kind::BigInt),
-        ("was_held", Kind::BigInt),
-        ("was_used", Kind::BigInt),
-        ("request", Kind::BigInt),
-        ("held", Kind::BigInt),
-        ("used", Kind::BigInt),
-        ("last", Kind::Boolean),
-        ("settled_at", Kind::BigInt),
+    const COLUMNS: [(&str, ColumnType); 11] = [
+        ("call_id", ColumnType::Text),
+        ("owner", ColumnType::Text),
+        ("epoch", ColumnType::BigInt),
+        ("was_request", ColumnType::BigInt),
+        ("was_held", ColumnType::BigInt),
+        ("was_used", ColumnType::BigInt),
+        ("request", ColumnType::BigInt),
+        ("held", ColumnType::BigInt),
+        ("used", ColumnType::BigInt),
+        ("last", ColumnType::Boolean),
+        ("settled_at", ColumnType::BigInt),
     ];
     let row = |hold: &credit_hold::Model| {
         let was = before.get(&hold.call_id)?;
@@ -196,18 +195,18 @@ fn update_holds(book: &Book, before: &Before) -> BatchWrite {
 }
 
 fn update_accounts(book: &Book) -> BatchWrite {
-    const COLUMNS: [(&str, Kind); 11] = [
-        ("tenant_id", Kind::Text),
-        ("version", Kind::BigInt),
-        ("low_armed", Kind::Boolean),
-        ("available", Kind::BigInt),
-        ("held", Kind::BigInt),
-        ("used", Kind::BigInt),
-        ("purchased", Kind::BigInt),
-        ("adjusted", Kind::BigInt),
-        ("posted", Kind::BigInt),
-        ("seq", Kind::BigInt),
-        ("open_holds", Kind::BigInt),
+    const COLUMNS: [(&str, ColumnType); 11] = [
+        ("tenant_id", ColumnType::Text),
+        ("version", ColumnType::BigInt),
+        ("low_armed", ColumnType::Boolean),
+        ("available", ColumnType::BigInt),
+        ("held", ColumnType::BigInt),
+        ("used", ColumnType::BigInt),
+        ("purchased", ColumnType::BigInt),
+        ("adjusted", ColumnType::BigInt),
+        ("posted", ColumnType::BigInt),
+        ("seq", ColumnType::BigInt),
+        ("open_holds", ColumnType::BigInt),
     ];
     let changed = book.changed_accounts.iter();
     let changed = changed.filter_map(|tenant| book.accounts.get(tenant));
@@ -234,17 +233,11 @@ fn update_accounts(book: &Book) -> BatchWrite {
 }
 
 pub(super) fn announce(low: &Low, now: Millis) -> NewEvent {
-    #[derive(Serialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Data {
-        balance_minutes: i64,
-        threshold: i64,
-    }
-    let data = Data {
+    let data = Payload::CreditsLow {
         balance_minutes: low.balance,
         threshold: low.threshold,
     };
-    NewEvent::new(EventKind::CreditsLow, low.tenant, None, now, now, &data)
+    NewEvent::new(low.tenant, None, now, now, &data)
 }
 
 /// Gives the open holds of these calls to a new owner, with a new epoch. The calls' own rows change in the same transaction.

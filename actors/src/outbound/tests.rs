@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use awc::http::{Method, header::HeaderMap};
 use bytes::Bytes;
 use dikala_entities::{Millis, OutboundUrl, TenantId, UrlPolicy};
-use dikala_testkit::{Answer, Receiver};
+use dikala_testkit::{Answer, Receiver, certificate};
 
 use super::{
     Blocked, Client, ErrorKind, Exchange, Failure, Guard, Head, Outbound, exchange,
@@ -331,7 +331,7 @@ fn an_authority_file_that_holds_none_is_refused() {
     assert!(Outbound::new(Guard::default(), Some(&path)).is_err());
 }
 
-/// One TLS exchange on a thread of its own, with the certificate of `testdata` (for `localhost` and its addresses, good for
+/// One TLS exchange on a thread of its own, with the test kit's certificate (for `localhost` and its addresses, good for
 /// a century).
 fn tls_server(host: &str) -> std::net::SocketAddr {
     tls_server_saying(host, b"HTTP/1.1 200 OK\r\ncontent-length: 6\r\n\r\nsecure")
@@ -343,8 +343,8 @@ fn tls_server_saying(host: &str, answer: &'static [u8]) -> std::net::SocketAddr 
 
     use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
-    let certificate = CertificateDer::from_pem_slice(include_bytes!("testdata/server.pem"));
-    let key = PrivateKeyDer::from_pem_slice(include_bytes!("testdata/server.key"));
+    let certificate = CertificateDer::from_pem_slice(certificate::SERVER);
+    let key = PrivateKeyDer::from_pem_slice(certificate::SERVER_KEY);
     let provider = std::sync::Arc::new(rustls::crypto::ring::default_provider());
     let config = rustls::ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -377,7 +377,7 @@ fn tls_server_saying(host: &str, answer: &'static [u8]) -> std::net::SocketAddr 
 async fn tls_trusts_the_operators_authority_and_nobody_unknown() {
     let folder = tempfile::tempdir().expect("a folder");
     let authority = folder.path().join("ca.pem");
-    std::fs::write(&authority, include_bytes!("testdata/ca.pem")).expect("a file");
+    std::fs::write(&authority, certificate::AUTHORITY).expect("a file");
     let loopback = || Guard {
         allow_cidrs: vec![
             "127.0.0.0/8".parse().expect("v4"),
@@ -414,7 +414,7 @@ async fn tls_trusts_the_operators_authority_and_nobody_unknown() {
 async fn over_tls_an_answer_may_end_with_the_connection_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let authority = folder.path().join("ca.pem");
-    std::fs::write(&authority, include_bytes!("testdata/ca.pem")).expect("a file");
+    std::fs::write(&authority, certificate::AUTHORITY).expect("a file");
     let guard = Guard {
         allow_cidrs: vec!["127.0.0.0/8".parse().expect("a range")],
         ..Guard::default()

@@ -17,7 +17,7 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::client::TlsStream;
 
-use super::answer::{Answer, Invalid};
+use super::answer::{AnswerReader, Invalid};
 
 /// What is read from a socket at once, in bytes.
 const READ_BYTES: usize = 8 * 1024;
@@ -44,7 +44,7 @@ enum Phase {
     /// Between an answer and the next request: nothing may come.
     Idle,
     Asking,
-    Answering(Answer),
+    Answering(AnswerReader),
     /// Of no use any more; at the end the client is told why.
     Over(Option<io::Error>),
 }
@@ -154,7 +154,7 @@ impl AsyncRead for Wire {
         let wire = self.get_mut();
         if wire.plain.is_empty() {
             match wire.phase {
-                Phase::Asking => wire.phase = Phase::Answering(Answer::new()),
+                Phase::Asking => wire.phase = Phase::Answering(AnswerReader::new()),
                 // The pool wants to know whether it can be used again.
                 Phase::Idle => {
                     if !wire.spoke_unasked(cx) {

@@ -21,7 +21,7 @@ use super::{
     attempt::{AttemptRecord, Endpoint, Times},
     recorder::{Batch, Recorder},
     retry::{Schedule, Verdict},
-    scheduler::{Claim, Effect, Item, Lane, LaneLimits, Scheduler, SchedulerLimits, Target},
+    scheduler::{Destination, Effect, Item, Lane, LaneLimits, Refill, Scheduler, SchedulerLimits},
     stats::Stats,
     store::{pending, results::DisabledNow},
 };
@@ -144,7 +144,7 @@ impl Courier {
             match effect {
                 Effect::Attempt(endpoint, item) => self.attempt(endpoint, item),
                 Effect::Load(ids) => self.load(ids),
-                Effect::Claim(claim) => self.claim(claim),
+                Effect::Refill(claim) => self.claim(claim),
                 Effect::Look => self.woken.notify_one(),
                 Effect::GoOn => self.go_on_later(),
             }
@@ -299,33 +299,33 @@ impl Courier {
     }
 
     /// What a lane is aimed at now that its webhook is this.
-    fn aim(&self, lane: &Lane<Endpoint>, row: Option<webhook::Model>) -> Target<Endpoint> {
+    fn aim(&self, lane: &Lane<Endpoint>, row: Option<webhook::Model>) -> Destination<Endpoint> {
         let Some(row) = row else {
-            return Target::Deleted;
+            return Destination::Deleted;
         };
-        if !row.is_active || lane.closing {
-            return Target::Disabled;
+        if !row.is_delivered_to() || lane.closing {
+            return Destination::Disabled;
         }
         let before = lane.endpoint();
         if let Some(before) = &before
             && before.is_current(&row)
         {
-            return Target::Ready(Rc::clone(before));
+            return Destination::Ready(Rc::clone(before));
         }
         let (id, parts) = (row.id, &self.parts);
         let (vault, outbound) = (&parts.vault, &parts.outbound);
         match Endpoint::new(row, vault, outbound, self.connections, before.as_deref()) {
-            Ok(endpoint) => Target::Ready(Rc::new(endpoint)),
+            Ok(endpoint) => Destination::Ready(Rc::new(endpoint)),
             Err(error) => {
-                if !matches!(lane.target, Target::Sealed) {
+                if !matches!(lane.target, Destination::Sealed) {
                     tracing::error!(webhook = %id, %error, "a webhook's secret cannot be opened; its deliveries wait");
                 }
-                Target::Sealed
+                Destination::Sealed
             }
         }
     }
 
-    fn claim(self: &Rc<Self>, claim: Claim) {
+    fn claim(self: &Rc<Self>, claim: Refill) {
         let (courier, now) = (Rc::clone(self), self.now());
         actix_rt::spawn(async move {
             let WebhookParts { store, node, .. } = &courier.parts;
@@ -339,7 +339,7 @@ impl Courier {
 
     async fn claimed(
         self: &Rc<Self>,
-        claim: &Claim,
+        claim: &Refill,
         read: Result<(Vec<Item>, Vec<DeliveryId>), DbErr>,
     ) {
         let now = self.now();

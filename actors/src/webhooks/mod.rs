@@ -13,7 +13,6 @@ mod poller;
 mod recorder;
 pub mod recovery;
 pub mod retry;
-mod sample;
 mod scheduler;
 pub mod stats;
 mod store;
@@ -31,7 +30,6 @@ use dikala_entities::{DeliveryId, Store, TraceParent, Vault, WebhookId, webhook}
 pub use self::{
     attempt::{Envelope, headers, signature},
     dispatcher::WebhookDispatcher,
-    sample::sample,
     store::results::lock_deliveries,
 };
 use self::{

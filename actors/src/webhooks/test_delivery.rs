@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::HashMap, rc::Rc};
 use dikala_entities::{DeliveryId, EventKind, Millis, TenantId, TraceParent, webhook};
 use tokio::sync::oneshot;
 
-use super::{TestError, attempt::Endpoint, courier::Courier, sample::sample, store::pending};
+use super::{TestError, attempt::Endpoint, courier::Courier, store::pending};
 use crate::events::outbox::{Dispatch, NewEvent};
 
 /// Test deliveries at the same time, in all and of one tenant.
@@ -111,7 +111,7 @@ fn sample_delivery(
         .first()
         .copied()
         .unwrap_or(EventKind::CallEnded);
-    let event = sample(kind, webhook.tenant_id, now);
+    let event = NewEvent::sample(kind, webhook.tenant_id, now);
     let dispatch = Dispatch {
         delivery: DeliveryId::new(now),
         webhook: webhook.id,

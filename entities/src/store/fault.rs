@@ -13,7 +13,7 @@ use sea_orm::{DbErr, RuntimeErr, SqlxError};
 
 /// Why something sent over a connection did not succeed.
 #[derive(Debug)]
-pub(super) enum Fault {
+pub(super) enum SendFault {
     /// No answer came within the time.
     Silent(Duration),
     /// The database, or the way to it, said so.
@@ -58,7 +58,7 @@ impl Signs {
     }
 }
 
-impl Fault {
+impl SendFault {
     pub(super) fn leaves(&self) -> Leaves {
         match self {
             Self::Silent(_) => Leaves::Cut,
@@ -287,7 +287,7 @@ mod tests {
             );
             assert_eq!(found, (leaves, is_transient, is_refusal), "{code}");
         }
-        assert_eq!(Fault::Silent(Duration::ZERO).leaves(), Cut);
+        assert_eq!(SendFault::Silent(Duration::ZERO).leaves(), Cut);
     }
 
     /// What is said without a code: by the way to the database, or by the library that reads its answers.
@@ -302,7 +302,7 @@ mod tests {
             (SqlxError::BeginFailed, Leaves::Cut, false),
         ] {
             assert_eq!(meaning(&error).leaves(), leaves, "{error}");
-            let told = Fault::Said(error).executing();
+            let told = SendFault::Said(error).executing();
             assert_eq!(super::is_transient(&told), is_transient, "{told}");
         }
         assert!(super::is_transient(&away("no answer")));

@@ -22,8 +22,8 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use self::reading::PoolReading;
 use super::{
-    fault::{Fault, Leaves, Signs, away},
-    raw::{Begun, Mark, Raw, Target, within},
+    fault::{Leaves, SendFault, Signs, away},
+    raw::{Begun, Driver, Mark, Raw, within},
     runtime::{inside, spawn},
 };
 
@@ -60,7 +60,7 @@ pub struct Connections {
 
 #[derive(Debug)]
 struct Shared {
-    target: Target,
+    target: Driver,
     limits: Limits,
     careful: bool,
     most: u32,
@@ -119,7 +119,7 @@ enum State {
 
 impl Connections {
     pub(super) fn new(
-        target: Target,
+        target: Driver,
         limits: Limits,
         most: u32,
         careful: bool,
@@ -203,7 +203,7 @@ impl Connections {
             self.shared.target.connect(),
         )
         .await
-        .map_err(Fault::connecting)?;
+        .map_err(SendFault::connecting)?;
         Ok(self.leased(raw, Instant::now(), cuts, true, seats))
     }
 
@@ -308,7 +308,7 @@ impl Lease {
         self.state == State::Spoilt
     }
 
-    async fn begin(&mut self, sql: &'static str) -> Result<(), Fault> {
+    async fn begin(&mut self, sql: &'static str) -> Result<(), SendFault> {
         self.state = State::Open;
         let limit = self.home.shared.limits.begin;
         let begun = inside(within(limit, self.raw().begin(sql))).await;
@@ -330,7 +330,7 @@ impl Lease {
     }
 
     /// Ends the transaction with `COMMIT` or `ROLLBACK`. What fails to end is not used again.
-    pub(super) async fn end(&mut self, sql: &str) -> Result<(), Fault> {
+    pub(super) async fn end(&mut self, sql: &str) -> Result<(), SendFault> {
         if self.opening.take().is_some() {
             self.state = State::Clean;
             return Ok(());
@@ -355,7 +355,7 @@ impl Lease {
         self.open().await?;
         let before = self.ask();
         let answer = inside(within(limit, self.raw().execute(statement))).await;
-        self.answered(before, answer).map_err(Fault::executing)
+        self.answered(before, answer).map_err(SendFault::executing)
     }
 
     pub(super) async fn unprepared(
@@ -366,7 +366,7 @@ impl Lease {
         self.open().await?;
         let before = self.ask();
         let answer = inside(within(limit, self.raw().unprepared(sql))).await;
-        self.answered(before, answer).map_err(Fault::executing)
+        self.answered(before, answer).map_err(SendFault::executing)
     }
 
     pub(super) async fn one(
@@ -391,7 +391,7 @@ impl Lease {
         let statement = opened.as_ref().unwrap_or(statement);
         let before = self.ask();
         let answer = inside(within(limit, self.raw().all(statement))).await;
-        self.answered(before, answer).map_err(Fault::asking)
+        self.answered(before, answer).map_err(SendFault::asking)
     }
 
     /// Sends what begins the transaction, where that has still to be done. What changes rows does not go in one text with it:
@@ -403,7 +403,7 @@ impl Lease {
         let begun = inside(within(None, self.raw().unprepared(opening))).await;
         self.answered(State::Open, begun)
             .map(drop)
-            .map_err(Fault::executing)
+            .map_err(SendFault::executing)
     }
 
     fn ask(&mut self) -> State {
@@ -414,7 +414,7 @@ impl Lease {
         before
     }
 
-    fn answered<T>(&mut self, before: State, answer: Result<T, Fault>) -> Result<T, Fault> {
+    fn answered<T>(&mut self, before: State, answer: Result<T, SendFault>) -> Result<T, SendFault> {
         self.state = match &answer {
             Err(fault) if fault.leaves() != Leaves::Usable => State::Spoilt,
             _ => before,
@@ -426,7 +426,7 @@ impl Lease {
     }
 
     /// What others should know of a fault.
-    fn note(&self, fault: &Fault) {
+    fn note(&self, fault: &SendFault) {
         if fault.is_refusal() {
             self.home.shared.signs.note_refusal();
         }
@@ -471,7 +471,7 @@ impl Drop for Lease {
             let limit = home.shared.limits.statement.map(|_| PROOF_WITHIN);
             let ended = if open {
                 let ended = within(limit, held.raw.unprepared("ROLLBACK")).await;
-                ended.map(drop).or_else(Fault::unless_nothing_was_open)
+                ended.map(drop).or_else(SendFault::unless_nothing_was_open)
             } else {
                 within(limit, held.raw.ping()).await
             };

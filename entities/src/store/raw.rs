@@ -12,11 +12,11 @@ use sea_orm::{
 };
 use sea_query_sqlx::SqlxValues;
 
-use super::{fault::Fault, fuse::Fuse};
+use super::{fault::SendFault, fuse::Fuse};
 
 /// How a connection is made.
 #[derive(Clone, Debug)]
-pub(super) enum Target {
+pub(super) enum Driver {
     /// With how long SQLite may work on one statement, where that is bounded.
     Sqlite(Box<SqliteConnectOptions>, Option<Duration>),
     Postgres(Box<PgConnectOptions>),
@@ -43,7 +43,7 @@ pub(super) enum Begun {
     WithTheFirst(&'static str),
 }
 
-impl Target {
+impl Driver {
     pub(super) fn backend(&self) -> DbBackend {
         match self {
             Self::Sqlite(..) => DbBackend::Sqlite,
@@ -163,12 +163,12 @@ fn values(statement: &Statement) -> SqlxValues {
 pub(super) async fn within<T>(
     deadline: Option<Duration>,
     work: impl Future<Output = Result<T, SqlxError>>,
-) -> Result<T, Fault> {
+) -> Result<T, SendFault> {
     match deadline {
-        None => work.await.map_err(Fault::Said),
+        None => work.await.map_err(SendFault::Said),
         Some(time) => match tokio::time::timeout(time, work).await {
-            Ok(outcome) => outcome.map_err(Fault::Said),
-            Err(_) => Err(Fault::Silent(time)),
+            Ok(outcome) => outcome.map_err(SendFault::Said),
+            Err(_) => Err(SendFault::Silent(time)),
         },
     }
 }

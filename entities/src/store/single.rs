@@ -5,7 +5,7 @@ use sea_orm::{
     prelude::async_trait::async_trait,
 };
 
-use super::{pool::Connections, transaction::Kind};
+use super::{pool::Connections, transaction::TransactionKind};
 
 #[async_trait]
 impl ConnectionTrait for Connections {
@@ -15,7 +15,7 @@ impl ConnectionTrait for Connections {
 
     async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
         if self.is_careful() {
-            let txn = self.begin(Kind::Write).await?;
+            let txn = self.begin(TransactionKind::Write).await?;
             let result = txn.execute_raw(statement).await?;
             return txn.commit().await.map(|()| result);
         }
@@ -25,7 +25,7 @@ impl ConnectionTrait for Connections {
 
     async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
         if self.is_careful() {
-            let txn = self.begin(Kind::Write).await?;
+            let txn = self.begin(TransactionKind::Write).await?;
             let result = txn.execute_unprepared(sql).await?;
             return txn.commit().await.map(|()| result);
         }
@@ -35,7 +35,7 @@ impl ConnectionTrait for Connections {
 
     async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
         if self.is_careful() {
-            let txn = self.begin(Kind::Write).await?;
+            let txn = self.begin(TransactionKind::Write).await?;
             let row = txn.query_one_raw(statement).await?;
             return txn.commit().await.map(|()| row);
         }
@@ -45,7 +45,7 @@ impl ConnectionTrait for Connections {
 
     async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
         if self.is_careful() {
-            let txn = self.begin(Kind::Write).await?;
+            let txn = self.begin(TransactionKind::Write).await?;
             let rows = txn.query_all_raw(statement).await?;
             return txn.commit().await.map(|()| rows);
         }

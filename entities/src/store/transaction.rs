@@ -13,7 +13,7 @@ use sea_orm::{
 use tokio::sync::Mutex;
 
 use super::{
-    fault::{Fault, Leaves, away},
+    fault::{Leaves, SendFault, away},
     pool::{Connections, Lease},
 };
 use crate::batch::{BatchWrite, in_blocks, together};
@@ -23,13 +23,13 @@ const SNAPSHOT_STATEMENT: Duration = Duration::from_secs(600);
 
 /// What a transaction is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum TransactionKind {
     Write,
     /// Reads that see one moment, and may take long.
     Snapshot,
 }
 
-impl Kind {
+impl TransactionKind {
     /// On SQLite a deferred transaction that reads and then writes fails with `SQLITE_BUSY` at once, so writes are
     /// `BEGIN IMMEDIATE`. PostgreSQL says by which mark it knows the transaction.
     fn sql(self, backend: DbBackend) -> &'static str {
@@ -48,7 +48,7 @@ impl Kind {
 
 impl Connections {
     /// Begins a transaction.
-    pub(super) async fn begin(&self, kind: Kind) -> Result<Transaction, DbErr> {
+    pub(super) async fn begin(&self, kind: TransactionKind) -> Result<Transaction, DbErr> {
         let lease = self.lease_begun(kind.sql(self.backend())).await?;
         Ok(Transaction::new(lease, kind))
     }
@@ -70,14 +70,14 @@ impl fmt::Debug for Transaction {
 }
 
 impl Transaction {
-    fn new(lease: Lease, kind: Kind) -> Self {
+    fn new(lease: Lease, kind: TransactionKind) -> Self {
         let home = lease.home();
         let limits = home.limits();
         Self {
             backend: home.backend(),
             limit: match kind {
-                Kind::Write => limits.statement,
-                Kind::Snapshot => limits.statement.map(|_| SNAPSHOT_STATEMENT),
+                TransactionKind::Write => limits.statement,
+                TransactionKind::Snapshot => limits.statement.map(|_| SNAPSHOT_STATEMENT),
             },
             lease: Mutex::new(lease),
             failed: AtomicBool::new(false),
@@ -146,7 +146,7 @@ impl Transaction {
         if lease.is_spoilt() {
             return Ok(());
         }
-        lease.end("ROLLBACK").await.map_err(Fault::executing)
+        lease.end("ROLLBACK").await.map_err(SendFault::executing)
     }
 
     /// After a statement that failed nothing more is sent: PostgreSQL would refuse it, and SQLite, where it rolled back by

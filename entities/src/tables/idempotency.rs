@@ -2,14 +2,14 @@
 
 use sea_orm::entity::prelude::*;
 
-use crate::values::{Millis, TenantId};
+use crate::values::{IdempotencyScope, Millis};
 
 /// The answer to a request that carried an `Idempotency-Key`.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
 #[sea_orm(table_name = "idempotency_keys")]
 pub struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
-    pub tenant_id: TenantId,
+    pub scope: IdempotencyScope,
     #[sea_orm(primary_key, auto_increment = false)]
     pub key: String,
     /// SHA-256 over method, path and body.

@@ -20,6 +20,7 @@ pub mod idempotency;
 pub mod invocation;
 pub mod kept_version;
 pub mod login_link;
+pub mod mail;
 mod of_tenant;
 pub mod phone_number;
 pub mod recovery;

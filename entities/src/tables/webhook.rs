@@ -4,7 +4,7 @@ use sea_orm::entity::prelude::*;
 
 use crate::{
     values::{EventKind, Millis, OutboundUrl, Secret, TenantId, WebhookId},
-    vault::{Place, Vault},
+    vault::{SecretPlace, Vault},
 };
 
 /// A receiver of a tenant's events.
@@ -25,6 +25,8 @@ pub struct Model {
     pub previous_secret_until: Option<Millis>,
     pub is_active: bool,
     pub disabled_reason: Option<String>,
+    /// Since when an operator has its deliveries wait.
+    pub paused_at: Option<Millis>,
     /// Deliveries that failed for good since the last success.
     pub failed_in_row: i64,
     /// The first failed attempt since the last success.
@@ -56,17 +58,23 @@ impl Model {
             tenant_id: new.tenant,
             url: new.url,
             events: events_json(new.events),
-            secret: vault.seal(Place::WebhookSecret, new.id, new.secret),
+            secret: vault.seal(SecretPlace::WebhookSecret, new.id, new.secret),
             secret_hint: new.secret.hint(),
             previous_secret: None,
             previous_secret_until: None,
             is_active: true,
             disabled_reason: None,
+            paused_at: None,
             failed_in_row: 0,
             failing_since: None,
             created_at: now,
             updated_at: now,
         }
+    }
+
+    /// Whether deliveries go out now. Where it is paused they are made all the same, and wait.
+    pub fn is_delivered_to(&self) -> bool {
+        self.is_active && self.paused_at.is_none()
     }
 
     /// The kinds of event that this webhook subscribed to.

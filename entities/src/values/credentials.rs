@@ -75,11 +75,16 @@ impl Credential {
 
     /// What is stored.
     pub fn hash(&self) -> CredentialHash {
-        CredentialHash(hex::encode(Sha256::digest(self.0.expose().as_bytes())))
+        CredentialHash::of(self.0.expose())
     }
 }
 
 impl CredentialHash {
+    /// Of what is no credential of ours, such as a token that an operator chose.
+    pub fn of(text: &str) -> Self {
+        Self(hex::encode(Sha256::digest(text.as_bytes())))
+    }
+
     /// The hexadecimal text.
     pub fn as_str(&self) -> &str {
         &self.0

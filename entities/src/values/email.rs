@@ -17,6 +17,11 @@ const LOCAL_BYTES_MAX: usize = 64;
 #[serde(try_from = "String")]
 pub struct Email(String);
 
+#[cfg(feature = "openapi")]
+crate::described! {
+    Email: super::schema::text().max_length(Some(BYTES_MAX)).pattern(Some(r"^\s*[^@\s]+@[^@\s]+\s*$"));
+}
+
 /// The text is no e-mail address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("must be an e-mail address such as sari@example.com")]

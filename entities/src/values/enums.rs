@@ -188,6 +188,16 @@ words! {
         Failed = "failed",
     }
 
+    /// How a webhook fares.
+    WebhookState {
+        /// Its latest attempts failed; it is tried on.
+        Failing = "failing",
+        /// Switched off, by the service or by its tenant.
+        Disabled = "disabled",
+        /// An operator has its deliveries wait.
+        Paused = "paused",
+    }
+
     /// What became of an attempt to deliver.
     AttemptOutcome {
         Delivered = "delivered",
@@ -203,6 +213,15 @@ words! {
         Day = "day",
     }
 
+    /// What somebody is told by mail.
+    MailKind {
+        /// The one-time link of who was invited to the dashboard.
+        Invitation = "invitation",
+        CreditsLow = "credits.low",
+        /// The service switched a webhook off.
+        WebhookDisabled = "webhook.disabled",
+    }
+
     /// What somebody did that is kept in the audit.
     AuditAction {
         AgentCreate = "agent.create",
@@ -216,6 +235,8 @@ words! {
         WebhookDelete = "webhook.delete",
         WebhookRotateSecret = "webhook.rotate_secret",
         WebhookRecover = "webhook.recover",
+        WebhookPause = "webhook.pause",
+        WebhookResume = "webhook.resume",
         DeliveryResend = "delivery.resend",
         CallHangup = "call.hangup",
         CallTransfer = "call.transfer",
@@ -226,6 +247,13 @@ words! {
         NumberDelete = "number.delete",
         KeyCreate = "key.create",
         KeyRevoke = "key.revoke",
+        UserCreate = "user.create",
+        UserRole = "user.role",
+        UserRemove = "user.remove",
+        UserLink = "user.link",
+        UserPassword = "user.password",
+        UserSignIn = "user.sign_in",
+        UserSignOutEverywhere = "user.sign_out_everywhere",
         FunctionSecretShow = "function_secret.show",
         FunctionSecretRotate = "function_secret.rotate",
         CreditAdd = "credit.add",
@@ -235,6 +263,7 @@ words! {
         TenantResume = "tenant.resume",
         BridgeCreate = "bridge.create",
         BridgeRevoke = "bridge.revoke",
+        SecretsRotate = "secrets.rotate",
     }
 
     /// The HTTP method of a function's endpoint.

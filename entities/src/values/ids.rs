@@ -160,6 +160,8 @@ ids! {
     CommandId = "cmd";
     /// An entry of the audit.
     AuditId = "aud";
+    /// A mail to somebody.
+    MailId = "mail";
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ mod minutes;
 mod phone;
 #[cfg(feature = "openapi")]
 mod schema;
+mod scope;
 mod secret;
 mod text;
 mod trace;
@@ -24,18 +25,20 @@ pub use credentials::{
 pub use email::{Email, EmailError};
 pub use enums::{
     AttemptOutcome, AuditAction, CallStatus, DeliveryStatus, EventKind, FunctionMethod,
-    HangupInitiator, HangupReason, Interval, Plan, Role, Speaker, TransactionType, UnknownValue,
-    VoiceId,
+    HangupInitiator, HangupReason, Interval, MailKind, Plan, Role, Speaker, TransactionType,
+    UnknownValue, VoiceId, WebhookState,
 };
 pub use ids::{
     AgentId, ApiKeyId, AuditId, BridgeId, CallId, CommandId, DeliveryId, EventId, FunctionId,
-    IdError, PhoneNumberId, RecoveryId, RequestId, TenantId, TransactionId, UserId, WebhookId,
+    IdError, MailId, PhoneNumberId, RecoveryId, RequestId, TenantId, TransactionId, UserId,
+    WebhookId,
 };
 pub use instant::{Millis, MillisError};
 pub use minutes::{MINUTES_MAX, Minutes, MinutesError};
 pub use phone::{CallerNumber, PhoneError, PhoneNumber};
 #[cfg(feature = "openapi")]
 pub use schema::InstantOrDate;
+pub use scope::IdempotencyScope;
 pub use secret::Secret;
 pub use text::{Language, LanguageError, is_blank};
 pub use trace::TraceParent;

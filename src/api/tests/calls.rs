@@ -2,7 +2,7 @@
 
 use dikala_actors::{bridges::CommandKind, runtime::clock::Clock};
 use dikala_entities::{AgentId, CallId, CallStatus, HangupReason, PhoneNumberId, transcript};
-use sea_orm::{EntityTrait, IntoActiveModel};
+use dikala_testkit::rows;
 use serde_json::{Value, json};
 
 use super::prelude::*;
@@ -152,10 +152,7 @@ async fn events_and_transcripts(#[values(Sqlite, Postgres)] store: StoreKind) {
         turns: json!([{"role": "agent", "text": "Halo"}]).to_string(),
         created_at: world.clock.now(),
     };
-    transcript::Entity::insert(row.into_active_model())
-        .exec_without_returning(world.store().writer())
-        .await
-        .expect("inserts");
+    rows::insert(world.store().writer(), row).await;
     let transcript = world
         .done("calls.transcript", &format!("{path}/transcript"), None)
         .await

@@ -2,7 +2,7 @@
 
 use dikala_actors::runtime::clock::Clock;
 use dikala_entities::{TransactionId, TransactionType, credit_account, credit_transaction};
-use sea_orm::{EntityTrait, IntoActiveModel};
+use dikala_testkit::rows;
 use serde_json::json;
 
 use super::prelude::*;
@@ -30,10 +30,7 @@ async fn the_balance_counts_what_is_held(#[values(Sqlite, Postgres)] store: Stor
         low_armed: true,
         version: 1,
     };
-    credit_account::Entity::insert(account.into_active_model())
-        .exec_without_returning(world.store().writer())
-        .await
-        .expect("inserts");
+    rows::insert(world.store().writer(), account).await;
     let balance = world.done("credits.get", "/credits", None).await.json();
     assert_eq!(
         balance,
@@ -64,10 +61,7 @@ async fn movements_come_newest_first(#[values(Sqlite, Postgres)] store: StoreKin
             reference: Some("inv-1".into()),
             created_at: now,
         };
-        credit_transaction::Entity::insert(row.into_active_model())
-            .exec_without_returning(world.store().writer())
-            .await
-            .expect("inserts");
+        rows::insert(world.store().writer(), row).await;
     }
     let page = world
         .done(

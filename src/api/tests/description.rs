@@ -10,8 +10,9 @@ use super::prelude::*;
 use super::world::described;
 use crate::{
     http::{error::Code, route::BASE},
-    openapi::errors_of,
-    routes::{self, ROUTES},
+    openapi::{Api, errors},
+    operator_api,
+    routes::{self, API, ROUTES},
 };
 
 fn document() -> Value {
@@ -176,7 +177,12 @@ fn every_example_fits_its_schema() {
 
 #[test]
 fn every_code_is_described_somewhere() {
-    let described: BTreeSet<Code> = ROUTES.iter().flat_map(errors_of).collect();
+    let of = |api: &'static Api| {
+        api.routes
+            .iter()
+            .flat_map(move |route| errors::codes(api, route))
+    };
+    let described: BTreeSet<Code> = of(&API).chain(of(&operator_api::API)).collect();
     // The path decides, before there is an operation.
     let missing: Vec<&Code> = Code::ALL
         .iter()

@@ -7,10 +7,11 @@ use dikala_actors::{
     events::{
         followers::FOLLOWERS_PER_TENANT_MAX,
         outbox::{NewEvent, write_events},
+        payload::Payload,
     },
     runtime::clock::Clock,
 };
-use dikala_entities::{ApiKeyId, EventKind, TenantId, api_key};
+use dikala_entities::{ApiKeyId, TenantId, api_key};
 use futures_util::StreamExt;
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter,
@@ -83,8 +84,11 @@ impl World {
 
     fn event(&self, tenant: TenantId, balance: i64) -> NewEvent {
         let now = self.clock.now();
-        let data = json!({"balanceMinutes": balance, "threshold": 30});
-        NewEvent::new(EventKind::CreditsLow, tenant, None, now, now, &data)
+        let data = Payload::CreditsLow {
+            balance_minutes: balance,
+            threshold: 30,
+        };
+        NewEvent::new(tenant, None, now, now, &data)
     }
 
     async fn commit(&self, event: &NewEvent) {

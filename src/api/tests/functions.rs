@@ -2,7 +2,8 @@
 
 use dikala_actors::runtime::clock::Clock;
 use dikala_entities::{FunctionId, function, invocation};
-use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter};
+use dikala_testkit::rows;
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter};
 use serde_json::{Value, json};
 
 use super::prelude::*;
@@ -192,10 +193,7 @@ async fn write_call(world: &World, function: FunctionId, ms_ago: i64, duration_m
         function_id: Some(function),
         fault: None,
     };
-    invocation::Entity::insert(row.into_active_model())
-        .exec_without_returning(world.store().writer())
-        .await
-        .expect("inserts");
+    rows::insert(world.store().writer(), row).await;
 }
 
 #[rstest]

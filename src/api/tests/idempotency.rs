@@ -2,7 +2,8 @@
 
 use actix_web::http::Method;
 use dikala_actors::runtime::clock::Clock;
-use dikala_entities::{Millis, TenantId, agent, idempotency};
+use dikala_entities::{IdempotencyScope, Millis, TenantId, agent, idempotency};
+use dikala_testkit::rows;
 use futures_util::future::join_all;
 use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter};
 use serde_json::{Value, json};
@@ -190,7 +191,7 @@ async fn keys_expire_after_a_day_and_claims_of_the_dead_after_a_minute(
     let world = world!(store);
     assert_eq!(ours(&world, "/agents", "k", &sample()).await.status, 201);
     let dead = idempotency::Model {
-        tenant_id: world.ours.tenant,
+        scope: IdempotencyScope::Tenant(world.ours.tenant),
         key: "dead".into(),
         fingerprint: "of another process".into(),
         status: None,
@@ -200,10 +201,7 @@ async fn keys_expire_after_a_day_and_claims_of_the_dead_after_a_minute(
         size: 0,
         is_brief: false,
     };
-    idempotency::Entity::insert(dead.into_active_model())
-        .exec_without_returning(world.store().writer())
-        .await
-        .expect("inserts");
+    rows::insert(world.store().writer(), dead).await;
     assert_eq!(ours(&world, "/agents", "dead", &sample()).await.status, 422);
     world.clock.advance_ms(60_000);
     assert_eq!(ours(&world, "/agents", "dead", &sample()).await.status, 201);
@@ -248,7 +246,7 @@ async fn the_sweep_takes_the_old_and_leaves_the_rest(#[values(Sqlite, Postgres)]
     let world = world!(store);
     let now = world.clock.now();
     let row = |i: i64, created_at: Millis| idempotency::Model {
-        tenant_id: TenantId::new(now),
+        scope: IdempotencyScope::Tenant(TenantId::new(now)),
         key: i.to_string(),
         fingerprint: String::new(),
         status: Some(201),

@@ -4,12 +4,9 @@ use std::time::Duration;
 
 use actix_web::http::Method;
 use dikala_actors::runtime::clock::Clock;
-use dikala_entities::{
-    AgentId, CallId, CallStatus, EventId, EventKind, Language, agent, call, event,
-};
-use sea_orm::{
-    ConnectionTrait, DbBackend, EntityTrait, IdenStatic, IntoActiveModel, Iterable, Statement,
-};
+use dikala_entities::{CallId, CallStatus, EventKind, agent, call, event};
+use dikala_testkit::rows;
+use sea_orm::{ConnectionTrait, DbBackend, IdenStatic, Iterable, Statement};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -37,26 +34,10 @@ async fn many_agents(world: &World) {
     let now = world.clock.now();
     for _ in 0..MANY {
         let row = agent::Model {
-            id: AgentId::new(now),
-            tenant_id: world.ours.tenant,
-            name: "Heavy".into(),
             system_prompt: "あ".repeat(32_000),
-            voice_id: None,
-            greeting_text: None,
-            language: Language::default(),
-            max_call_duration_minutes: 10,
-            escalation_number: None,
-            tools_enabled: "[]".into(),
-            is_active: true,
-            created_at: now,
-            updated_at: now,
-            version: 0,
-            weight: 0,
+            ..rows::agent(world.ours.tenant, now)
         };
-        agent::Entity::insert(row.into_active_model())
-            .exec_without_returning(world.store().writer())
-            .await
-            .expect("inserts");
+        rows::insert(world.store().writer(), row).await;
     }
 }
 
@@ -183,19 +164,12 @@ async fn every_list_is_whole_and_paged_where_it_is_asked_for(
         assert_eq!(world.post(&functions, function).await.status, 201);
         let now = world.clock.now();
         let row = event::Model {
-            id: EventId::new(now),
-            tenant_id: world.ours.tenant,
             call_id: Some(world.ours.ended),
             kind: EventKind::CallEnded,
-            occurred_at: now,
             body: json!({"data": {"n": n}}).to_string(),
-            position: None,
-            is_test: false,
+            ..rows::event(world.ours.tenant, now)
         };
-        event::Entity::insert(row.into_active_model())
-            .exec_without_returning(world.store().writer())
-            .await
-            .expect("inserts");
+        rows::insert(world.store().writer(), row).await;
     }
     let (agent, call) = (world.ours.agent, world.ours.ended);
     for (id, path, key, count) in [

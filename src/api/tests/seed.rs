@@ -1,13 +1,13 @@
 //! A tenant with one of everything.
 
 use dikala_entities::{
-    API_KEY_SCHEME, AgentId, ApiKeyId, BridgeId, CallId, CallStatus, DeliveryId, DeliveryStatus,
-    EventId, EventKind, FunctionId, FunctionMethod, HangupInitiator, HangupReason, Language,
-    Millis, OutboundUrl, PhoneNumber, PhoneNumberId, Place, Plan, Secret, Store, TenantId,
-    UrlPolicy, Vault, WebhookId, agent, api_key, call, event, function, phone_number, tenant,
+    API_KEY_SCHEME, AgentId, ApiKeyId, CallId, CallStatus, DeliveryId, DeliveryStatus, EventKind,
+    FunctionId, FunctionMethod, HangupInitiator, HangupReason, Millis, OutboundUrl, PhoneNumber,
+    PhoneNumberId, Plan, Secret, SecretPlace, Store, TenantId, UrlPolicy, Vault, WebhookId, agent,
+    api_key, call, event, function, phone_number, tenant,
     webhook::{self, NewWebhook},
 };
-use sea_orm::{ActiveModelTrait, EntityTrait, IntoActiveModel, ModelTrait};
+use dikala_testkit::rows;
 use serde_json::json;
 
 use super::world::{FUNCTION_SECRET, WEBHOOK_SECRET, write_delivery};
@@ -23,17 +23,6 @@ pub struct Seed {
     pub ended: CallId,
     pub webhook: WebhookId,
     pub delivery: DeliveryId,
-}
-
-async fn insert<M>(store: &Store, row: M)
-where
-    M: ModelTrait + IntoActiveModel<<M::Entity as EntityTrait>::ActiveModel>,
-    <M::Entity as EntityTrait>::ActiveModel: ActiveModelTrait<Entity = M::Entity>,
-{
-    M::Entity::insert(row.into_active_model())
-        .exec_without_returning(store.writer())
-        .await
-        .expect("inserts");
 }
 
 pub fn url(text: &str) -> OutboundUrl {
@@ -69,15 +58,19 @@ impl Seed {
         };
         seed.write_account(store, vault, now, &key).await;
         seed.write_agent(store, now).await;
-        insert(store, seed.call(seed.running, CallStatus::Answered, now)).await;
-        insert(
-            store,
+        rows::insert(
+            store.writer(),
+            seed.call(seed.running, CallStatus::Answered, now),
+        )
+        .await;
+        rows::insert(
+            store.writer(),
             seed.call(seed.ended, CallStatus::Ended, now.plus_ms(-60_000)),
         )
         .await;
-        insert(store, seed.event(now)).await;
+        rows::insert(store.writer(), seed.event(now)).await;
         let webhook = seed.webhook_row(vault, now);
-        insert(store, webhook.clone()).await;
+        rows::insert(store.writer(), webhook.clone()).await;
         let delivery = write_delivery(store, &webhook, now, DeliveryStatus::Failed).await;
         Self { delivery, ..seed }
     }
@@ -90,23 +83,23 @@ impl Seed {
         key: &dikala_entities::Credential,
     ) {
         let secret = Secret::new(FUNCTION_SECRET);
-        insert(
-            store,
+        rows::insert(
+            store.writer(),
             tenant::Model {
                 id: self.tenant,
                 name: "Klinik".into(),
                 plan: Plan::Enterprise,
                 rate_limit: Some(100_000),
                 max_concurrent_calls: None,
-                function_secret: vault.seal(Place::FunctionSecret, self.tenant, &secret),
+                function_secret: vault.seal(SecretPlace::FunctionSecret, self.tenant, &secret),
                 suspended_at: None,
                 created_at: now,
                 updated_at: now,
             },
         )
         .await;
-        insert(
-            store,
+        rows::insert(
+            store.writer(),
             api_key::Model {
                 id: self.key_id,
                 tenant_id: self.tenant,
@@ -123,29 +116,19 @@ impl Seed {
     }
 
     async fn write_agent(&self, store: &Store, now: Millis) {
-        insert(
-            store,
+        rows::insert(
+            store.writer(),
             agent::Model {
                 id: self.agent,
-                tenant_id: self.tenant,
                 name: "Front desk".into(),
                 system_prompt: "Be kind.".into(),
-                voice_id: None,
-                greeting_text: None,
-                language: Language::default(),
-                max_call_duration_minutes: 10,
-                escalation_number: None,
                 tools_enabled: json!(["end_call", "check_stock"]).to_string(),
-                is_active: true,
-                created_at: now,
-                updated_at: now,
-                version: 0,
-                weight: 0,
+                ..rows::agent(self.tenant, now)
             },
         )
         .await;
-        insert(
-            store,
+        rows::insert(
+            store.writer(),
             function::Model {
                 id: FunctionId::new(now),
                 tenant_id: self.tenant,
@@ -160,8 +143,8 @@ impl Seed {
             },
         )
         .await;
-        insert(
-            store,
+        rows::insert(
+            store.writer(),
             phone_number::Model {
                 id: self.number,
                 tenant_id: self.tenant,
@@ -181,47 +164,31 @@ impl Seed {
         call::Model {
             traceparent: None,
             id,
-            tenant_id: self.tenant,
-            bridge_id: BridgeId::new(started_at),
             bridge_call_id: id.to_string(),
             phone_number_id: self.number,
             agent_id: Some(self.agent),
-            caller_number: "+6281298765432".parse().expect("a caller"),
-            callee_number: "+6281234567890".parse().expect("a number"),
             status,
-            started_at,
             answered_at: Some(started_at.plus_ms(4_000)),
             ended_at: over.then(|| started_at.plus_ms(34_000)),
             duration_seconds: over.then_some(34),
             talk_time_seconds: over.then_some(30),
             hangup_reason: over.then_some(HangupReason::Normal),
             hangup_initiator: over.then_some(HangupInitiator::Caller),
-            transcript_summary: None,
             ai_cost_idr: over.then_some(0),
             metadata: json!({"campaign": "x"}).to_string(),
             settings: Some(settings(self.agent, Some("+628111111111"))),
-            agent_version: None,
-            pending: None,
-            answer_message_id: None,
-            failure_detail: None,
-            last_sign_at: started_at,
-            owner: "n1".into(),
-            epoch: 1,
+            ..rows::call(self.tenant, started_at)
         }
     }
 
     fn event(&self, now: Millis) -> event::Model {
         event::Model {
-            id: EventId::new(now),
-            tenant_id: self.tenant,
             call_id: Some(self.ended),
             kind: EventKind::CallAnswered,
-            occurred_at: now,
             body:
                 json!({"event": "call.answered", "timestamp": now, "data": {"callId": self.ended}})
                     .to_string(),
-            position: None,
-            is_test: false,
+            ..rows::event(self.tenant, now)
         }
     }
 
@@ -239,5 +206,5 @@ impl Seed {
 
 /// Writes one more call.
 pub async fn write_call(store: &Store, row: call::Model) {
-    insert(store, row).await;
+    rows::insert(store.writer(), row).await;
 }

@@ -1,7 +1,7 @@
 //! Webhooks over HTTP.
 
 use dikala_actors::runtime::clock::Clock;
-use dikala_entities::{Place, WebhookId, webhook};
+use dikala_entities::{SecretPlace, WebhookId, webhook};
 use futures_util::future::join_all;
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait};
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ async fn a_webhook_is_made_without_showing_its_secret(
     let secret = world
         .services
         .vault
-        .open(Place::WebhookSecret, stored.id, &stored.secret)
+        .open(SecretPlace::WebhookSecret, stored.id, &stored.secret)
         .expect("opens");
     assert_eq!(secret.expose(), "s3cret-s3cret");
     let list = world.done("webhooks.list", "/webhooks", None).await;
@@ -211,7 +211,7 @@ async fn a_rotation_keeps_the_old_secret_for_a_day(#[values(Sqlite, Postgres)] s
     let vault = &world.services.vault;
     assert_eq!(
         vault
-            .open(Place::WebhookSecret, after.id, &after.secret)
+            .open(SecretPlace::WebhookSecret, after.id, &after.secret)
             .expect("opens")
             .expose(),
         "another-secret-1"
@@ -219,7 +219,7 @@ async fn a_rotation_keeps_the_old_secret_for_a_day(#[values(Sqlite, Postgres)] s
     assert_eq!(
         vault
             .open(
-                Place::PreviousWebhookSecret,
+                SecretPlace::PreviousWebhookSecret,
                 after.id,
                 after.previous_secret.as_deref().expect("is kept")
             )

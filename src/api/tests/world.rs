@@ -23,15 +23,13 @@ use dikala_actors::{
     runtime::clock::{Clock, ManualClock},
 };
 use dikala_entities::{
-    AgentId, BridgeId, CallId, DeliveryId, DeliveryStatus, EventId, EventKind, FunctionMethod,
-    HangupInitiator, HangupReason, Millis, Store, TransactionType, UrlPolicy, Vault, attempt,
-    credit_account, delivery, event, function, webhook,
+    AgentId, BridgeId, CallId, DeliveryId, DeliveryStatus, FunctionMethod, HangupInitiator,
+    HangupReason, Millis, Store, TransactionType, UrlPolicy, Vault, attempt, credit_account,
+    delivery, event, function, webhook,
 };
-use dikala_testkit::{Answer, Keep, Received, Receiver, StoreKind};
+use dikala_testkit::{Answer, Keep, Received, Receiver, StoreKind, rows};
 use ipnet::IpNet;
-use sea_orm::{
-    ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter,
-};
+use sea_orm::{ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, QueryFilter};
 use serde_json::{Value, json};
 
 use super::seed::Seed;
@@ -245,10 +243,7 @@ impl World {
     pub async fn talk(&self) -> (BridgeId, CallId) {
         let (now, tenant) = (self.clock.now(), self.ours.tenant);
         let account = credit_account::Model::empty(tenant, 0);
-        credit_account::Entity::insert(account.into_active_model())
-            .exec_without_returning(self.store().writer())
-            .await
-            .expect("an account");
+        rows::insert(self.store().writer(), account).await;
         let credit = Credit {
             tenant,
             minutes: 10,
@@ -448,55 +443,27 @@ pub async fn write_delivery(
     now: Millis,
     status: DeliveryStatus,
 ) -> DeliveryId {
-    let (event_id, id) = (EventId::new(now), DeliveryId::new(now));
     let event = event::Model {
-        id: event_id,
-        tenant_id: webhook.tenant_id,
-        call_id: None,
-        kind: EventKind::CreditsLow,
-        occurred_at: now,
         body: json!({"event": "credits.low", "timestamp": now, "data": {"balanceMinutes": 3, "threshold": 30}}).to_string(),
-        position: None,
-        is_test: false,
+        ..rows::event(webhook.tenant_id, now)
     };
     let delivery = delivery::Model {
-        id,
-        tenant_id: webhook.tenant_id,
-        webhook_id: webhook.id,
-        event_id,
-        call_id: None,
-        kind: EventKind::CreditsLow,
         status,
         attempts: 1,
         next_attempt_at: (status == DeliveryStatus::Pending).then_some(now),
-        lease_owner: None,
-        lease_until: Millis::MIN,
-        is_test: false,
-        created_at: now,
         completed_at: (status != DeliveryStatus::Pending).then_some(now),
+        ..rows::delivery(&event, webhook.id)
     };
+    let id = delivery.id;
     let attempt = attempt::Model {
-        delivery_id: id,
-        number: 1,
-        tenant_id: webhook.tenant_id,
-        started_at: now,
         duration_ms: 12,
         status_code: Some(500),
-        error_kind: None,
         response: vec![0xff, b'x', 0],
+        ..rows::attempt(&delivery)
     };
-    event::Entity::insert(event.into_active_model())
-        .exec_without_returning(store.writer())
-        .await
-        .expect("an event");
-    delivery::Entity::insert(delivery.into_active_model())
-        .exec_without_returning(store.writer())
-        .await
-        .expect("a delivery");
-    attempt::Entity::insert(attempt.into_active_model())
-        .exec_without_returning(store.writer())
-        .await
-        .expect("an attempt");
+    rows::insert(store.writer(), event).await;
+    rows::insert(store.writer(), delivery).await;
+    rows::insert(store.writer(), attempt).await;
     id
 }
 

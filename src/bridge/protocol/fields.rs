@@ -7,9 +7,9 @@ use serde_json::{Map, Value};
 use super::{refusal::Refusal, request::Content};
 
 /// Reads fields; the first that is wrong is named. `null` counts as absent.
-pub(super) struct Fields<'a>(pub(super) &'a Map<String, Value>);
+pub(super) struct MessageFields<'a>(pub(super) &'a Map<String, Value>);
 
-impl<'a> Fields<'a> {
+impl<'a> MessageFields<'a> {
     pub(super) fn optional(&self, name: &str) -> Option<&'a Value> {
         self.0.get(name).filter(|value| !value.is_null())
     }

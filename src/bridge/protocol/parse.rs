@@ -12,12 +12,13 @@ use serde_json::{Map, Value, json};
 
 use super::{
     MESSAGE_BYTES_MAX,
-    fields::{Fields, missing},
+    fields::{MessageFields, missing},
     refusal::Refusal,
     request::{Content, FunctionCall, Request, id_of},
 };
 
 const ID_CHARS_MAX: usize = 64;
+const INSTANT_CHARS_MAX: usize = 64;
 const BRIDGE_CALL_ID_CHARS_MAX: usize = 128;
 const METADATA_BYTES_MAX: usize = 16 * 1024;
 const SUMMARY_CHARS_MAX: usize = 16_000;
@@ -55,10 +56,15 @@ fn parse_message(message: &Value) -> Result<Request, Refusal> {
     let Value::Object(fields) = message else {
         return Err(Refusal::invalid("A message is a JSON object."));
     };
-    let id = id_of(message)
-        .ok_or_else(|| Refusal::invalid("id is missing: a text of 1 to 64 characters."))?;
+    let id = id_of(message).ok_or_else(|| {
+        Refusal::invalid(format!(
+            "id is missing: a text of 1 to {ID_CHARS_MAX} characters."
+        ))
+    })?;
     if !(1..=ID_CHARS_MAX).contains(&id.chars().count()) {
-        return Err(Refusal::invalid("id must have 1 to 64 characters."));
+        return Err(Refusal::invalid(format!(
+            "id must have 1 to {ID_CHARS_MAX} characters."
+        )));
     }
     if !nesting::fits(fields) {
         return Err(Refusal::invalid(format!(
@@ -71,11 +77,11 @@ fn parse_message(message: &Value) -> Result<Request, Refusal> {
             "No text may contain the character U+0000.",
         ));
     }
-    let body = parse_body(&Fields(fields), &id)?;
+    let body = parse_body(&MessageFields(fields), &id)?;
     Ok(Request { id, body })
 }
 
-fn parse_body(fields: &Fields<'_>, id: &str) -> Result<Content, Refusal> {
+fn parse_body(fields: &MessageFields<'_>, id: &str) -> Result<Content, Refusal> {
     let kind = fields.text("type", 1, 64)?;
     let at = fields.instant("at")?;
     match kind {
@@ -129,7 +135,7 @@ fn parse_body(fields: &Fields<'_>, id: &str) -> Result<Content, Refusal> {
     }
 }
 
-fn incoming(fields: &Fields<'_>, at: Option<Millis>) -> Result<Incoming, Refusal> {
+fn incoming(fields: &MessageFields<'_>, at: Option<Millis>) -> Result<Incoming, Refusal> {
     let did = fields.text("did", 1, 64)?;
     let caller = fields.text("callerNumber", 1, 64)?;
     let metadata = fields.object("metadata")?.cloned();
@@ -155,7 +161,7 @@ fn incoming(fields: &Fields<'_>, at: Option<Millis>) -> Result<Incoming, Refusal
     })
 }
 
-fn turns(fields: &Fields<'_>) -> Result<Vec<Value>, Refusal> {
+fn turns(fields: &MessageFields<'_>) -> Result<Vec<Value>, Refusal> {
     let Some(turns) = fields.array("turns")? else {
         return Ok(Vec::new());
     };
@@ -174,7 +180,7 @@ fn turn(index: usize, turn: &Value) -> Result<Value, Refusal> {
     let Value::Object(fields) = turn else {
         return Err(wrong("must be an object {role, text, at?}"));
     };
-    let fields = Fields(fields);
+    let fields = MessageFields(fields);
     let role = fields
         .text("role", 1, 64)
         .map_err(|_| wrong("needs a role"))?;
@@ -186,8 +192,12 @@ fn turn(index: usize, turn: &Value) -> Result<Value, Refusal> {
         .text("text", 0, MESSAGE_BYTES_MAX)
         .map_err(|_| wrong("needs a text"))?;
     let at = fields
-        .optional_text("at", 1, 64)
-        .map_err(|_| wrong("has an at that is no text of 1 to 64 characters"))?;
+        .optional_text("at", 1, INSTANT_CHARS_MAX)
+        .map_err(|_| {
+            wrong(&format!(
+                "has an at that is no text of 1 to {INSTANT_CHARS_MAX} characters"
+            ))
+        })?;
     let at = at
         .map(Millis::parse_rfc3339)
         .transpose()
@@ -199,7 +209,7 @@ fn turn(index: usize, turn: &Value) -> Result<Value, Refusal> {
     Ok(turn)
 }
 
-fn initiator(fields: &Fields<'_>) -> Result<HangupInitiator, Refusal> {
+fn initiator(fields: &MessageFields<'_>) -> Result<HangupInitiator, Refusal> {
     match fields.optional_text("initiator", 1, 64)? {
         None | Some("caller") => Ok(HangupInitiator::Caller),
         Some("agent") => Ok(HangupInitiator::Agent),
@@ -210,7 +220,7 @@ fn initiator(fields: &Fields<'_>) -> Result<HangupInitiator, Refusal> {
     }
 }
 
-fn ai_cost(fields: &Fields<'_>) -> Result<Option<i64>, Refusal> {
+fn ai_cost(fields: &MessageFields<'_>) -> Result<Option<i64>, Refusal> {
     match fields.optional("aiCostIdr") {
         None => Ok(None),
         Some(value) => match value.as_i64() {
@@ -222,7 +232,7 @@ fn ai_cost(fields: &Fields<'_>) -> Result<Option<i64>, Refusal> {
     }
 }
 
-fn heartbeat(fields: &Fields<'_>, at: Option<Millis>) -> Result<Content, Refusal> {
+fn heartbeat(fields: &MessageFields<'_>, at: Option<Millis>) -> Result<Content, Refusal> {
     let active = match fields.array("activeCalls")? {
         None => None,
         Some(calls) if calls.len() > ACTIVE_CALLS_MAX => {

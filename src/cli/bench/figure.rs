@@ -97,7 +97,7 @@ impl Figure {
     }
 
     /// With the times of what was counted.
-    pub fn with(mut self, times: &Times) -> Self {
+    pub fn with(mut self, times: &Durations) -> Self {
         self.p50_ms = Some(times.at_ms(50.0));
         self.p99_ms = Some(times.at_ms(99.0));
         self
@@ -140,15 +140,15 @@ pub const HEAD: [&str; 8] = [
 
 /// How long things took.
 #[derive(Clone, Debug)]
-pub struct Times(Histogram<u64>);
+pub struct Durations(Histogram<u64>);
 
-impl Default for Times {
+impl Default for Durations {
     fn default() -> Self {
         Self(Histogram::new_with_max(LONGEST_US, DIGITS).expect("the bounds are constants"))
     }
 }
 
-impl Times {
+impl Durations {
     pub fn record(&mut self, time: Duration) {
         let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.0.saturating_record(us);
@@ -228,7 +228,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_those_of_all_that_was_recorded() {
-        let (mut some, mut others) = (Times::default(), Times::default());
+        let (mut some, mut others) = (Durations::default(), Durations::default());
         for ms in 1..=50 {
             some.record(Duration::from_millis(ms));
             others.record(Duration::from_millis(ms + 50));

@@ -26,7 +26,7 @@ use serde_json::json;
 
 use self::{
     figure::HEAD,
-    ground::{Ground, Kind},
+    ground::{Ground, MeasuredStore},
     machine::Machine,
     progress::Progress,
     scenarios::{Found, SCENARIOS, Scenario},
@@ -46,8 +46,8 @@ fn failed(error: impl fmt::Display) -> CliError {
 #[command(after_help = after_help())]
 pub struct Options {
     /// The store to measure; PostgreSQL is started from its programs.
-    #[arg(long, value_enum, default_value_t = Kind::Sqlite)]
-    store: Kind,
+    #[arg(long, value_enum, default_value_t = MeasuredStore::Sqlite)]
+    store: MeasuredStore,
     /// A look in under two minutes: shorter, fewer, smaller.
     #[arg(long)]
     quick: bool,
@@ -131,7 +131,7 @@ async fn measure(ground: &Ground, scenarios: &[&Scenario]) -> Result<Found> {
     Ok(all)
 }
 
-fn print(found: &Found, store: Kind, quick: bool, as_json: bool) -> Result<()> {
+fn print(found: &Found, store: MeasuredStore, quick: bool, as_json: bool) -> Result<()> {
     let machine = Machine::this();
     if as_json {
         let document = json!({

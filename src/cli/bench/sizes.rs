@@ -24,6 +24,9 @@ pub struct Sizes {
     pub unfinished: usize,
     /// Calls in the tables that the API reads.
     pub tables: Vec<i64>,
+    /// Calls of the tenant whose pages are looked at, and how often each is.
+    pub past: i64,
+    pub visits: usize,
     /// For each side's turn in a comparison of the API, and how many turns there are.
     pub turn: Duration,
     pub turns: usize,
@@ -44,6 +47,8 @@ impl Sizes {
             ticking: 10_000,
             unfinished: 10_000,
             tables: vec![10_000, 1_000_000, 5_000_000],
+            past: 1_000_000,
+            visits: 200,
             turn: Duration::from_millis(1_500),
             turns: 4,
         }
@@ -63,6 +68,8 @@ impl Sizes {
             ticking: 2_000,
             unfinished: 2_000,
             tables: vec![10_000, 100_000],
+            past: 100_000,
+            visits: 40,
             turn: Duration::from_millis(500),
             turns: 2,
         }
@@ -83,6 +90,8 @@ impl Sizes {
             ticking: 20,
             unfinished: 20,
             tables: vec![50, 100],
+            past: 100,
+            visits: 2,
             turn: Duration::from_millis(50),
             turns: 1,
         }

@@ -7,7 +7,7 @@ use futures_util::future::{FusedFuture, FutureExt};
 use tokio::time::sleep;
 
 use super::demo::Demo;
-use crate::simulator::{Bridge, BridgeUrl, Connection, Scenario};
+use crate::simulator::{Bridge, BridgeUrl, Peer, Scenario};
 
 /// A call begins this often.
 const CALL_EVERY_US: i64 = 4_000_000;
@@ -22,7 +22,7 @@ pub async fn place_calls(service: SocketAddr, demo: Demo, stop: impl Future<Outp
     let Ok(url) = format!("http://{service}").parse::<BridgeUrl>() else {
         return;
     };
-    let connection = Connection {
+    let connection = Peer {
         url,
         token: Secret::new(demo.bridge_token),
         reconnect_within: RECONNECT_WITHIN,

@@ -2,7 +2,7 @@
 
 use std::{fs, net::SocketAddr, path::Path, sync::Arc};
 
-use dikala_actors::{ledger, runtime::clock::SystemClock};
+use dikala_actors::{calls::versions, ledger, runtime::clock::SystemClock};
 use dikala_entities::{
     API_KEY_SCHEME, AgentId, EventKind, FunctionId, FunctionMethod, Language, Millis, OutboundUrl,
     PhoneNumber, PhoneNumberId, Plan, Role, Secret, Store, TenantId, TransactionType, UrlPolicy,
@@ -15,7 +15,7 @@ use sea_orm::{
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::write_private;
+use super::{receiver, write_private};
 use crate::{
     admin::{
         bridges, keys, numbers, tenants,
@@ -27,8 +27,8 @@ use crate::{
 
 const DID: &str = "+622150001000";
 const DID_LOW: &str = "+622150002000";
-const OWNER_EMAIL: &str = "owner@example.com";
-const OWNER_NAME: &str = "Dewi";
+const OWNER: (&str, &str) = ("owner@example.com", "Dewi");
+const OWNER_LOW: (&str, &str) = ("owner.low@example.com", "Budi");
 /// Three calls or so above the threshold of 30.
 const LOW_START_MINUTES: i64 = 33;
 
@@ -75,55 +75,99 @@ impl Demo {
                 demo
             }
         };
-        demo.point_at(store, receiver)
+        demo.point_at(store, receiver, now)
             .await
             .map_err(|error| CliError::Failed(error.to_string()))?;
         Ok(demo)
     }
 
-    /// A one-time link that signs the demo tenant's owner in, good from now on. Who was removed is made again.
-    pub async fn link(&self, store: &Store, base: &str, now: Millis) -> Result<Link, CliError> {
+    /// One-time links that sign the owners of the demo tenants in, good from now on; the second is of the tenant that is low on
+    /// credit, where it is there. Who was removed is made again.
+    pub async fn links(
+        &self,
+        store: &Store,
+        base: &str,
+        now: Millis,
+    ) -> Result<(Link, Option<Link>), CliError> {
+        let database = |error: sea_orm::DbErr| CliError::Failed(error.to_string());
         let key = API_KEY_SCHEME
             .parse(&self.key)
             .ok_or_else(|| CliError::Failed("the demo's key is none".to_owned()))?;
-        let database = |error: sea_orm::DbErr| CliError::Failed(error.to_string());
         let key = api_key::Entity::find()
             .filter(api_key::Column::Hash.eq(key.hash()))
             .one(store.reader())
             .await
             .map_err(database)?
             .ok_or_else(|| CliError::Failed("the demo's key is not there".to_owned()))?;
-        let draft = users::Draft::parse(OWNER_EMAIL, Some(OWNER_NAME), Role::Owner)?;
-        let owner = user::Entity::find()
-            .filter(user::Column::Email.eq(draft.email.clone()))
+        let low = phone_number::Entity::find()
+            .filter(phone_number::Column::Did.eq(DID_LOW))
             .one(store.reader())
             .await
             .map_err(database)?;
-        let linked = match owner {
-            Some(owner) => users::link(store, owner.id, users::LINK_MS, now).await?,
-            None => users::create(store, key.tenant_id, draft, users::LINK_MS, now).await?,
+        let first = link(store, key.tenant_id, OWNER, base, now).await?;
+        let second = match low {
+            Some(low) => Some(link(store, low.tenant_id, OWNER_LOW, base, now).await?),
+            None => None,
         };
-        Ok(linked.at(base))
+        Ok((first, second))
     }
 
-    async fn point_at(&self, store: &Store, receiver: SocketAddr) -> Result<(), sea_orm::DbErr> {
+    async fn point_at(
+        &self,
+        store: &Store,
+        receiver: SocketAddr,
+        now: Millis,
+    ) -> Result<(), sea_orm::DbErr> {
         let txn = store.begin().await?;
         for id in &self.webhooks {
             if let Some(webhook) = webhook::Entity::find_by_id(*id).one(&txn).await? {
+                let moved = moved(&webhook.url, receiver);
                 let mut webhook = webhook.into_active_model();
-                webhook.url = Set(url(receiver, "hooks"));
+                webhook.url = Set(moved);
                 webhook.update(&txn).await?;
             }
         }
         for id in &self.functions {
             if let Some(function) = function::Entity::find_by_id(*id).one(&txn).await? {
+                let agent = function.agent_id;
+                let moved = moved(&function.endpoint, receiver);
                 let mut function = function.into_active_model();
-                function.endpoint = Set(url(receiver, "orders/check"));
+                function.endpoint = Set(moved);
                 function.update(&txn).await?;
+                // Calls ask what the version of their agent says.
+                if let Some(agent) = agent::Entity::find_by_id(agent).one(&txn).await? {
+                    versions::record(&txn, &agent, now).await?;
+                }
             }
         }
         txn.commit().await
     }
+}
+
+async fn link(
+    store: &Store,
+    tenant: TenantId,
+    (email, name): (&str, &str),
+    base: &str,
+    now: Millis,
+) -> Result<Link, CliError> {
+    let draft = users::Draft::parse(email, Some(name), Role::Owner)?;
+    let owner = user::Entity::find()
+        .filter(user::Column::Email.eq(draft.email.clone()))
+        .one(store.reader())
+        .await
+        .map_err(|error| CliError::Failed(error.to_string()))?;
+    let linking = users::Linking {
+        good_for_ms: users::LINK_MS,
+        mail: None,
+        by: &by(),
+        now,
+    };
+    let linked = match owner {
+        Some(owner) => users::link(store, owner.id, linking).await?,
+        None => users::create(store, tenant, draft, linking).await?,
+    };
+    Ok(linked.at(base))
 }
 
 /// Whoever started the demo.
@@ -217,8 +261,13 @@ impl Demo {
         let agent = demo_agent(tenant, now);
         let function = demo_function(tenant, agent.id, receiver, now);
         let webhook = demo_webhook(vault, tenant, &self.webhook_secret(), receiver, now);
+        let till = webhook::Model {
+            url: url(receiver, receiver::BROKEN),
+            events: json!([EventKind::CallEnded]).to_string(),
+            ..demo_webhook(vault, tenant, &self.webhook_secret(), receiver, now)
+        };
         self.functions.push(function.id);
-        self.webhooks.push(webhook.id);
+        self.webhooks.extend([webhook.id, till.id]);
         let txn = store.begin().await?;
         let agent_id = agent.id;
         agent::Entity::insert(agent.into_active_model())
@@ -227,9 +276,11 @@ impl Demo {
         function::Entity::insert(function.into_active_model())
             .exec_without_returning(&txn)
             .await?;
-        webhook::Entity::insert(webhook.into_active_model())
-            .exec_without_returning(&txn)
-            .await?;
+        for webhook in [webhook, till] {
+            webhook::Entity::insert(webhook.into_active_model())
+                .exec_without_returning(&txn)
+                .await?;
+        }
         let assign = phone_number::ActiveModel {
             id: Set(number),
             agent_id: Set(Some(agent_id)),
@@ -256,6 +307,11 @@ fn url(receiver: SocketAddr, path: &str) -> OutboundUrl {
     let policy = UrlPolicy { allow_http: true };
     OutboundUrl::parse(&format!("http://{receiver}/{path}"), policy)
         .expect("an address and a plain path")
+}
+
+/// The same path at the receiver's address of this start.
+fn moved(before: &OutboundUrl, receiver: SocketAddr) -> OutboundUrl {
+    url(receiver, before.to_url().path().trim_start_matches('/'))
 }
 
 /// The agent that answers.

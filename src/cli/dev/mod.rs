@@ -2,7 +2,7 @@
 //! that places calls. The second start keeps the data and the key.
 
 mod callers;
-pub(crate) mod demo;
+pub mod demo;
 mod receiver;
 
 use std::{
@@ -75,8 +75,8 @@ pub async fn run(options: Options, mut layers: Layers) -> Result<(), CliError> {
     // Whoever reads that it runs may stop it.
     let stop = wait_for_signal();
     let base = settings.http.base(app.public_addr());
-    let link = demo.link(app.store(), &base, SystemClock.now()).await?;
-    crate::cli::print(&welcome(&demo, &link, &app, receiver, &options.data))?;
+    let links = demo.links(app.store(), &base, SystemClock.now()).await?;
+    crate::cli::print(&welcome(&demo, &links, &app, receiver, &options.data))?;
     let calls = !options.no_calls;
     let public = app.public_addr();
     app.run_until(async {
@@ -168,14 +168,26 @@ fn unwritable(path: &Path, error: &io::Error) -> CliError {
     ))
 }
 
-fn welcome(demo: &Demo, link: &Link, app: &App, receiver: SocketAddr, data: &Path) -> String {
+fn welcome(
+    demo: &Demo,
+    (link, low): &(Link, Option<Link>),
+    app: &App,
+    receiver: SocketAddr,
+    data: &Path,
+) -> String {
+    let low = low.as_ref().map_or_else(String::new, |low| {
+        format!(
+            "\n             {}\n             as {}, whose shop is low on credit",
+            low.url, low.email
+        )
+    });
     let (public, operator) = (app.public_addr(), app.operator_addr());
     let key = &demo.key;
     format!(
         "Dikala runs with demo data, kept in {data}. Ctrl-C ends it.
 
   dashboard  {link}
-             signs you in as {email}; works once, within 30 minutes
+             signs you in as {email}; works once, within 30 minutes{low}
   API        http://{public}/api/v1        browse it at http://{public}/docs
   operators  http://{operator}/metrics
   receiver   http://{receiver}/hooks   the demo tenant's own server

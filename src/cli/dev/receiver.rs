@@ -1,11 +1,24 @@
 //! The demo tenant's own server: takes webhooks, checks their signatures and shows them; answers the demo function.
 
-use std::{net::TcpListener, sync::Arc};
+use std::{
+    net::TcpListener,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::Duration,
+};
 
 use actix_web::{App, HttpRequest, HttpResponse, HttpServer, dev::Server, web};
 use dikala_actors::webhooks::signature::Signer;
 use dikala_entities::Secret;
 use serde_json::{Value, json};
+
+/// Where a server is that never takes a webhook: what that looks like belongs to the demo.
+pub const BROKEN: &str = "till";
+/// Of so many answers of the demo function one is slow.
+const SLOW_EVERY: usize = 5;
+const SLOW: Duration = Duration::from_secs(3);
 
 /// What the receiver knows.
 #[derive(Clone, Debug)]
@@ -18,9 +31,12 @@ impl Receiver {
     /// Serves on a socket that is bound already.
     pub fn serve(self, socket: TcpListener) -> std::io::Result<Server> {
         let receiver = Arc::new(self);
+        let asked = Arc::new(AtomicUsize::new(0));
         let server = HttpServer::new(move || {
             App::new()
                 .app_data(web::Data::from(Arc::clone(&receiver)))
+                .app_data(web::Data::from(Arc::clone(&asked)))
+                .service(web::resource(format!("/{BROKEN}")).route(web::post().to(broken)))
                 .service(web::resource("/hooks").route(web::post().to(hook)))
                 .service(web::resource("/orders/check").route(web::post().to(check_order)))
         });
@@ -77,7 +93,14 @@ fn describe(event: &Value) -> String {
     format!("{time}  {kind:<15}  {:<31}  {detail}", text("callId"))
 }
 
-async fn check_order(body: web::Json<Value>) -> HttpResponse {
+async fn broken() -> HttpResponse {
+    HttpResponse::InternalServerError().body("The till is out of paper.")
+}
+
+async fn check_order(body: web::Json<Value>, asked: web::Data<AtomicUsize>) -> HttpResponse {
+    if asked.fetch_add(1, Relaxed) % SLOW_EVERY == SLOW_EVERY - 1 {
+        tokio::time::sleep(SLOW).await;
+    }
     let order = body["parameters"]["orderNumber"]
         .as_str()
         .unwrap_or_default();

@@ -11,7 +11,7 @@ use dikala_actors::{
     outbound::{Client, ErrorKind, Head, exchange},
     webhooks::{
         Envelope, headers,
-        signature::{Keys, Signer},
+        signature::{Signer, SigningKeys},
     },
 };
 use dikala_entities::{DeliveryId, EventId, Millis, Secret};
@@ -24,9 +24,9 @@ const ANSWER_BYTES_MAX: usize = 16 * 1024;
 
 /// Where events are passed on to: `http://` or `https://`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Target(Uri);
+pub struct ForwardTo(Uri);
 
-impl FromStr for Target {
+impl FromStr for ForwardTo {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -41,7 +41,7 @@ impl FromStr for Target {
     }
 }
 
-impl std::fmt::Display for Target {
+impl std::fmt::Display for ForwardTo {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         self.0.fmt(f)
     }
@@ -69,15 +69,15 @@ pub struct Forwarded {
 /// Signs and sends.
 #[derive(Debug)]
 pub struct Forwarder {
-    target: Target,
-    keys: Keys,
+    target: ForwardTo,
+    keys: SigningKeys,
     client: Client,
 }
 
 impl Forwarder {
     /// Signs with the given secret, as a webhook with that secret is signed.
-    pub fn new(target: Target, secret: &Secret, client: Client) -> Self {
-        let keys = Keys {
+    pub fn new(target: ForwardTo, secret: &Secret, client: Client) -> Self {
+        let keys = SigningKeys {
             current: Signer::new(secret),
             previous: None,
         };

@@ -10,7 +10,7 @@ const UNREAD_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// What stood between two empty lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Frame {
+pub struct ServerEvent {
     pub id: Option<String>,
     pub event: Option<String>,
     /// Its lines, joined by line breaks.
@@ -21,7 +21,7 @@ pub struct Frame {
 
 /// What came and is not read yet.
 #[derive(Debug, Default)]
-pub struct Frames {
+pub struct ServerEvents {
     unread: Vec<u8>,
     /// Up to where no end of a frame was found.
     searched: usize,
@@ -32,7 +32,7 @@ pub struct Frames {
 #[error("an event does not end within {UNREAD_BYTES_MAX} bytes")]
 pub struct Endless;
 
-impl Frames {
+impl ServerEvents {
     /// Takes the next piece.
     pub fn push(&mut self, piece: &[u8]) -> Result<(), Endless> {
         if self.unread.len() + piece.len() > UNREAD_BYTES_MAX {
@@ -45,7 +45,7 @@ impl Frames {
     }
 
     /// The next frame that has come as a whole.
-    pub fn next(&mut self) -> Option<Frame> {
+    pub fn next(&mut self) -> Option<ServerEvent> {
         let found = self.unread[self.searched..]
             .windows(2)
             .position(|pair| pair == b"\n\n");
@@ -56,11 +56,11 @@ impl Frames {
         let end = self.searched + found;
         let text: Vec<u8> = self.unread.drain(..end + 2).take(end).collect();
         self.searched = 0;
-        Some(Frame::read(&String::from_utf8_lossy(&text)))
+        Some(ServerEvent::read(&String::from_utf8_lossy(&text)))
     }
 }
 
-impl Frame {
+impl ServerEvent {
     fn read(text: &str) -> Self {
         let mut frame = Self::default();
         for line in text.lines() {
@@ -94,8 +94,8 @@ mod tests {
     const STREAM: &str = "retry: 2000\nid: e0\n\n: nothing new\n\nid: e1\nevent: call.ended\ntest: true\ndata: {\"a\":1}\n\n\
                           id:e2\r\nevent:x\r\ndata: {\r\ndata: }\r\n\r\nid: e3\ndata: not yet";
 
-    fn frame(id: &str, event: &str, data: &str, is_test: bool) -> Frame {
-        Frame {
+    fn frame(id: &str, event: &str, data: &str, is_test: bool) -> ServerEvent {
+        ServerEvent {
             id: Some(id.to_owned()),
             event: Some(event.to_owned()),
             data: Some(data.to_owned()),
@@ -106,7 +106,7 @@ mod tests {
     proptest! {
         #[test]
         fn frames_are_the_same_however_they_come(sizes in prop::collection::vec(1_usize..20, 1..200)) {
-            let (mut frames, mut read) = (Frames::default(), Vec::new());
+            let (mut frames, mut read) = (ServerEvents::default(), Vec::new());
             let mut rest = STREAM.as_bytes();
             for size in sizes.iter().cycle() {
                 let (piece, after) = rest.split_at((*size).min(rest.len()));
@@ -117,10 +117,10 @@ mod tests {
                     break;
                 }
             }
-            let place = Frame { id: Some("e0".to_owned()), ..Frame::default() };
+            let place = ServerEvent { id: Some("e0".to_owned()), ..ServerEvent::default() };
             let expected = [
                 place,
-                Frame::default(),
+                ServerEvent::default(),
                 frame("e1", "call.ended", r#"{"a":1}"#, true),
                 frame("e2", "x", "{\n}", false),
             ];
@@ -130,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_never_ends_is_given_up() {
-        let mut frames = Frames::default();
+        let mut frames = ServerEvents::default();
         let piece = vec![b'x'; 1024 * 1024];
         let taken = (0..100).take_while(|_| frames.push(&piece).is_ok()).count();
         assert_eq!(taken, UNREAD_BYTES_MAX / piece.len());

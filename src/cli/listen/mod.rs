@@ -21,8 +21,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use self::{
-    forward::{Forwarded, Forwarder, Passed, Target},
-    frames::{Frame, Frames},
+    forward::{ForwardTo, Forwarded, Forwarder, Passed},
+    frames::{ServerEvent, ServerEvents},
 };
 use super::{
     CliError,
@@ -49,7 +49,7 @@ pub struct Options {
     service: ServiceArgs,
     /// Where each event is posted to, such as http://localhost:3000/hooks.
     #[arg(long, value_name = "URL")]
-    forward_to: Option<Target>,
+    forward_to: Option<ForwardTo>,
     /// The secret that signs what is passed on; without it one that belongs to the key, which is printed.
     #[arg(long, value_parser = |text: &str| Ok::<_, String>(Secret::new(text)))]
     secret: Option<Secret>,
@@ -156,7 +156,7 @@ impl Listener {
             eprintln!("following {}; Ctrl-C ends it", self.service);
         }
         self.connected = true;
-        let mut frames = Frames::default();
+        let mut frames = ServerEvents::default();
         loop {
             let piece = match stream.chunk(SILENCE_MAX).await {
                 Ok(Some(piece)) => piece,
@@ -200,7 +200,7 @@ impl Listener {
     }
 
     /// False if nobody reads what is printed any more.
-    async fn take(&mut self, frame: Frame) -> Result<bool, CliError> {
+    async fn take(&mut self, frame: ServerEvent) -> Result<bool, CliError> {
         let mut read = true;
         let id = frame
             .id

@@ -10,8 +10,8 @@ use super::{
         format,
         view::View,
     },
-    record::{EVENTS_MAX, Record, Sent, Turn},
-    timeline::{self, Entry, Function, What},
+    record::{EVENTS_MAX, Record, Sent, Utterance},
+    timeline::{self, FunctionCall, Happening, Moment},
     words,
 };
 
@@ -27,20 +27,20 @@ pub fn list(view: &View, record: &Record) -> Markup {
     let entries = timeline::of(record);
     let turns = entries
         .iter()
-        .filter(|entry| matches!(entry.what, What::Said(_)))
+        .filter(|entry| matches!(entry.what, Happening::Said(_)))
         .count();
     let mut said = 0;
-    let fits = |entry: &&Entry| {
-        said += usize::from(matches!(entry.what, What::Said(_)));
-        said <= TURNS_MAX || !matches!(entry.what, What::Said(_))
+    let fits = |entry: &&Moment| {
+        said += usize::from(matches!(entry.what, Happening::Said(_)));
+        said <= TURNS_MAX || !matches!(entry.what, Happening::Said(_))
     };
     // Functions are numbered, so that what is unfolded of one is found again when the list is made anew.
     let mut functions = 0;
-    let shown: Vec<(usize, &Entry)> = entries
+    let shown: Vec<(usize, &Moment)> = entries
         .iter()
         .filter(fits)
         .map(|entry| {
-            functions += usize::from(matches!(entry.what, What::Called(_)));
+            functions += usize::from(matches!(entry.what, Happening::Called(_)));
             (functions, entry)
         })
         .collect();
@@ -61,11 +61,13 @@ pub fn list(view: &View, record: &Record) -> Markup {
     }
 }
 
-const fn class(what: &What) -> &'static str {
+const fn class(what: &Happening) -> &'static str {
     match what {
-        What::Said(_) => "said",
-        What::Called(_) => "called",
-        What::Rang | What::Answered | What::Over { .. } | What::Summed(_) => "step",
+        Happening::Said(_) => "said",
+        Happening::Called(_) => "called",
+        Happening::Rang | Happening::Answered | Happening::Over { .. } | Happening::Summed(_) => {
+            "step"
+        }
     }
 }
 
@@ -79,32 +81,32 @@ fn when(view: &View, start: Millis, at: Millis) -> Markup {
     html! { time datetime=(at) title=(format::utc(at)) { (text) } }
 }
 
-fn what(view: &View, what: &What, nth: usize) -> Markup {
+fn what(view: &View, what: &Happening, nth: usize) -> Markup {
     match what {
-        What::Rang => html! { strong { (view.t("calls-rang")) } },
-        What::Answered => html! { strong { (view.t("calls-was-answered")) } },
-        What::Said(turn) => said(view, turn),
-        What::Called(function) => called(view, function, nth),
-        What::Over { reason, by } => html! {
+        Happening::Rang => html! { strong { (view.t("calls-rang")) } },
+        Happening::Answered => html! { strong { (view.t("calls-was-answered")) } },
+        Happening::Said(turn) => said(view, turn),
+        Happening::Called(function) => called(view, function, nth),
+        Happening::Over { reason, by } => html! {
             strong { (view.t("calls-over")) }
             @if let Some(by) = by { ", " (view.t(words::initiator_id(*by))) }
             @if let Some(reason) = reason { ": " (view.t(words::reason_id(*reason))) }
         },
-        What::Summed(summary) => html! {
+        Happening::Summed(summary) => html! {
             strong { (view.t("calls-summary")) }
             p.words { (cut(summary)) }
         },
     }
 }
 
-fn said(view: &View, turn: &Turn) -> Markup {
+fn said(view: &View, turn: &Utterance) -> Markup {
     html! {
         span.who { (view.t(words::speaker_id(turn.role))) }
         p.words { (cut(&turn.text)) }
     }
 }
 
-fn called(view: &View, function: &Function, nth: usize) -> Markup {
+fn called(view: &View, function: &FunctionCall, nth: usize) -> Markup {
     html! {
         strong { (view.t("calls-function")) " " code { (function.name) } }
         " "

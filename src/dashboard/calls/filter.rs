@@ -41,8 +41,6 @@ const ALIASES: [(&str, &str); 4] = [
     ("number", "phoneNumberId"),
     ("caller", "callerNumber"),
 ];
-/// The length of `2026-01-15`.
-const DATE_CHARS: usize = 10;
 
 /// What the address of a list asks for.
 #[derive(Clone, Debug)]
@@ -127,9 +125,7 @@ fn filter(typed: &[(&'static str, String)], zone: &Zone) -> Result<Filter, ApiEr
 
 /// A date as the instant that it stands for; anything else goes on as it was typed.
 fn day(text: &str, zone: &Zone, edge: fn(&Zone, &str) -> Option<Millis>) -> String {
-    let is_date = text.len() == DATE_CHARS;
-    let at = is_date.then(|| edge(zone, text)).flatten();
-    at.map_or_else(|| text.to_owned(), |at| at.to_string())
+    edge(zone, text).map_or_else(|| text.to_owned(), |at| at.to_string())
 }
 
 /// A number without the signs with which people make it easier to read.
@@ -165,12 +161,12 @@ pub async fn form(visit: &Visit, filled: &Filled) -> Result<Markup, DbErr> {
             (summary(visit, filled))
             form method="get" action=(PATH) novalidate {
                 div.columns {
-                    (Field::select("status", visit.t("calls-state"), any(statuses.collect())).optional().show(visit, filled))
-                    (Field::date("from", visit.t("calls-from")).optional().show(visit, filled))
-                    (Field::date("to", visit.t("calls-to")).optional().show(visit, filled))
-                    (Field::select("agentId", visit.t("calls-agent"), any(agents)).optional().show(visit, filled))
-                    (Field::select("phoneNumberId", visit.t("calls-number"), any(numbers)).optional().show(visit, filled))
-                    (Field::text("callerNumber", visit.t("calls-caller")).optional().show(visit, filled))
+                    (Field::select("status", visit.t("calls-state"), any(statuses.collect())).filter().show(visit, filled))
+                    (Field::date("from", visit.t("calls-from")).filter().show(visit, filled))
+                    (Field::date("to", visit.t("calls-to")).filter().show(visit, filled))
+                    (Field::select("agentId", visit.t("calls-agent"), any(agents)).filter().show(visit, filled))
+                    (Field::select("phoneNumberId", visit.t("calls-number"), any(numbers)).filter().show(visit, filled))
+                    (Field::text("callerNumber", visit.t("calls-caller")).filter().show(visit, filled))
                 }
                 div.actions {
                     button type="submit" { (visit.t("calls-filter-submit")) }

@@ -4,10 +4,15 @@ use actix_web::{HttpRequest, HttpResponse};
 use maud::{Markup, html};
 
 use super::{
-    super::{components::empty, form::Filled, layout, view::Visit},
+    super::{
+        components::empty,
+        follow::{self, Watched},
+        form::Filled,
+        layout,
+        view::Visit,
+    },
     PATH,
     filter::{self, Asked},
-    live,
     rows::{self, Names},
 };
 use crate::{
@@ -21,7 +26,7 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
     match Asked::read(request.query_string(), visit.zone())? {
         Ok(asked) => {
             // Before the rows are read: what is committed between the two is told again, and misses nobody.
-            let position = live::position(&visit).await?;
+            let position = follow::position(&visit).await?;
             let found =
                 calls::page(visit.store().api_reader(), visit.tenant(), &asked.filter).await?;
             let content = content(&visit, &asked, &found, position).await?;
@@ -50,18 +55,28 @@ async fn content(
     Ok(html! {
         div.above {
             (form)
-            div.row {
-                (live::sign(visit))
-                a.button.secondary href=(export_path(asked)) download { (visit.t("calls-csv")) }
-            }
+            a.button.secondary href=(export_path(asked)) download { (visit.t("calls-csv")) }
+            (follow::sign(visit))
         }
-        div data-live=(live::path_of_list(asked)) data-after=(position) {
+        (follow::followed(Watched::Calls, &followed_query(asked), position, html! {
             // The table is there without a row, so that the first one has where to go.
             (rows::table(visit, &visit.t("calls-title"), &found.calls, &names))
             @if found.calls.is_empty() { div data-none { (nothing(visit, asked)) } }
-        }
+        }))
         (paging(visit, asked, found))
     })
+}
+
+/// What the stream of a list is told of it: new calls come in on the first page alone.
+fn followed_query(asked: &Asked) -> String {
+    let query = asked.query();
+    let older = if asked.is_first_page() {
+        ""
+    } else {
+        "&older=1"
+    };
+    let and = if query.is_empty() { "" } else { "&" };
+    format!("{older}{and}{query}")
 }
 
 fn export_path(asked: &Asked) -> String {

@@ -1,16 +1,15 @@
-//! Calls: the list with its filters, one call from ring to hang-up, what can be done with it, and rows that change by themselves.
+//! Calls: the list with its filters, one call from ring to hang-up, what can be done with it.
 
 pub mod acts;
 pub mod export;
+pub mod filter;
 pub mod list;
-pub mod live;
+pub mod record;
 pub mod rows;
 pub mod show;
 pub mod words;
 
 mod entries;
-mod filter;
-mod record;
 mod timeline;
 
 use dikala_entities::CallId;

@@ -23,7 +23,7 @@ const DELIVERIES_MAX: u64 = 300;
 
 /// One utterance.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-pub struct Turn {
+pub struct Utterance {
     pub role: Speaker,
     pub text: String,
     /// When, where the telephony said so.
@@ -32,7 +32,7 @@ pub struct Turn {
 
 /// Something that the call announced.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Announced {
+pub struct CallEvent {
     pub id: EventId,
     pub kind: EventKind,
     pub at: Millis,
@@ -62,7 +62,7 @@ pub struct Record {
     /// What the number is for.
     pub number: Option<String>,
     pub hold: Option<credit_hold::Model>,
-    pub events: Vec<Announced>,
+    pub events: Vec<CallEvent>,
     pub invocations: Vec<invocation::Model>,
     pub transcript: Option<Said>,
     pub deliveries: HashMap<EventId, Vec<Sent>>,
@@ -72,7 +72,7 @@ pub struct Record {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
     pub summary: String,
-    pub turns: Vec<Turn>,
+    pub turns: Vec<Utterance>,
     pub at: Millis,
 }
 
@@ -152,12 +152,12 @@ async fn number_label(
 }
 
 /// The first of a call's events, oldest first; of their bodies only what is shown.
-async fn events(db: &impl ConnectionTrait, call: &call::Model) -> Result<Vec<Announced>, DbErr> {
+async fn events(db: &impl ConnectionTrait, call: &call::Model) -> Result<Vec<CallEvent>, DbErr> {
     let of_call = event::Entity::of(call.tenant_id)
         .filter(event::Column::CallId.eq(call.id))
         .order_by_asc(event::Column::Id)
         .limit(EVENTS_BATCH);
-    let mut events: Vec<Announced> = Vec::new();
+    let mut events: Vec<CallEvent> = Vec::new();
     loop {
         let mut select = of_call.clone();
         if let Some(last) = events.last() {
@@ -172,7 +172,7 @@ async fn events(db: &impl ConnectionTrait, call: &call::Model) -> Result<Vec<Ann
     }
 }
 
-fn announced(event: event::Model) -> Announced {
+fn announced(event: event::Model) -> CallEvent {
     let function = match event.kind {
         EventKind::FunctionCalled => {
             let mut body: Value = serde_json::from_str(&event.body).unwrap_or_default();
@@ -180,7 +180,7 @@ fn announced(event: event::Model) -> Announced {
         }
         _ => Value::Null,
     };
-    Announced {
+    CallEvent {
         id: event.id,
         kind: event.kind,
         at: event.occurred_at,

@@ -5,8 +5,13 @@ use dikala_entities::{CallId, Millis, call};
 use maud::{Markup, html};
 
 use super::{
-    super::{components::copyable, layout, view::Visit},
-    entries, live, path_of,
+    super::{
+        components::copyable,
+        follow::{self, Watched},
+        layout,
+        view::Visit,
+    },
+    entries, path_of,
     record::{self, Record},
     words,
 };
@@ -20,11 +25,11 @@ pub async fn show(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiError
 
 /// All of the page but its title.
 pub async fn content(visit: &Visit, id: CallId) -> Result<Markup, ApiError> {
-    let position = live::position(visit).await?;
+    let position = follow::position(visit).await?;
     let part = part(visit, id).await?;
     Ok(html! {
-        p.live-sign { (live::sign(visit)) }
-        div data-live=(live::path_of_call(id)) data-after=(position) { (part) }
+        p.live-sign { (follow::sign(visit)) }
+        (follow::followed(Watched::Call(id), "", position, part))
     })
 }
 
@@ -34,7 +39,7 @@ pub async fn part(visit: &Visit, id: CallId) -> Result<Markup, ApiError> {
     let record = record::read(visit, call).await?;
     let now = visit.services().clock.now();
     Ok(html! {
-        div #part {
+        div #part data-over[record.call.status.is_final()] {
             (facts(visit, &record, now))
             (actions(visit, &record.call))
             section aria-labelledby="timeline" {

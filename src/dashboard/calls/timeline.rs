@@ -5,24 +5,24 @@ use dikala_entities::{
 };
 use serde_json::Value;
 
-use super::record::{Announced, Record, Said, Turn};
+use super::record::{CallEvent, Record, Said, Utterance};
 
 /// Something that happened.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub struct Moment {
     pub at: Millis,
     /// What announced it, if that is kept.
     pub event: Option<EventId>,
-    pub what: What,
+    pub what: Happening,
 }
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq)]
-pub enum What {
+pub enum Happening {
     Rang,
     Answered,
-    Said(Turn),
-    Called(Function),
+    Said(Utterance),
+    Called(FunctionCall),
     Over {
         reason: Option<HangupReason>,
         by: Option<HangupInitiator>,
@@ -32,7 +32,7 @@ pub enum What {
 
 /// A function that the AI called.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Function {
+pub struct FunctionCall {
     pub name: String,
     /// None where they are not kept.
     pub parameters: Option<Value>,
@@ -44,7 +44,7 @@ pub struct Function {
     pub duration_ms: Option<i64>,
 }
 
-impl What {
+impl Happening {
     /// Orders what happened in the same moment.
     const fn rank(&self) -> u8 {
         match self {
@@ -59,30 +59,30 @@ impl What {
 }
 
 /// What happened, in the order in which it did.
-pub fn of(record: &Record) -> Vec<Entry> {
+pub fn of(record: &Record) -> Vec<Moment> {
     let announced = |kind: EventKind| {
         let event = record.events.iter().find(|event| event.kind == kind);
         event.map(|event| event.id)
     };
     let call = &record.call;
-    let mut entries = vec![Entry {
+    let mut entries = vec![Moment {
         at: call.started_at,
         event: announced(EventKind::CallStarted),
-        what: What::Rang,
+        what: Happening::Rang,
     }];
-    entries.extend(call.answered_at.map(|at| Entry {
+    entries.extend(call.answered_at.map(|at| Moment {
         at,
         event: announced(EventKind::CallAnswered),
-        what: What::Answered,
+        what: Happening::Answered,
     }));
     entries.extend(functions(&record.invocations, &record.events));
     if let Some(said) = &record.transcript {
         entries.extend(turns(call, &said.turns));
     }
-    entries.extend(call.ended_at.map(|at| Entry {
+    entries.extend(call.ended_at.map(|at| Moment {
         at,
         event: announced(EventKind::CallEnded),
-        what: What::Over {
+        what: Happening::Over {
             reason: call.hangup_reason,
             by: call.hangup_initiator,
         },
@@ -93,20 +93,20 @@ pub fn of(record: &Record) -> Vec<Entry> {
 }
 
 /// What was said. Who has no time stands where the one before stands, the first at the answer.
-fn turns(call: &call::Model, turns: &[Turn]) -> Vec<Entry> {
+fn turns(call: &call::Model, turns: &[Utterance]) -> Vec<Moment> {
     let mut at = call.answered_at.unwrap_or(call.started_at);
-    let entry = |turn: &Turn| {
+    let entry = |turn: &Utterance| {
         at = turn.at.unwrap_or(at);
-        Entry {
+        Moment {
             at,
             event: None,
-            what: What::Said(turn.clone()),
+            what: Happening::Said(turn.clone()),
         }
     };
     turns.iter().map(entry).collect()
 }
 
-fn summed(record: &Record) -> Option<Entry> {
+fn summed(record: &Record) -> Option<Moment> {
     let announced = record
         .events
         .iter()
@@ -119,22 +119,22 @@ fn summed(record: &Record) -> Option<Entry> {
         .map(|event| event.at)
         .or(said.map(|said| said.at))
         .or(record.call.ended_at);
-    Some(Entry {
+    Some(Moment {
         at: at.unwrap_or(record.call.started_at),
         event: announced.map(|event| event.id),
-        what: What::Summed(summary),
+        what: Happening::Summed(summary),
     })
 }
 
 /// The functions, each with the event that tells of it: both were written at the same moment.
-fn functions(invocations: &[invocation::Model], events: &[Announced]) -> Vec<Entry> {
-    let mut announced: Vec<&Announced> = events
+fn functions(invocations: &[invocation::Model], events: &[CallEvent]) -> Vec<Moment> {
+    let mut announced: Vec<&CallEvent> = events
         .iter()
         .filter(|event| event.kind == EventKind::FunctionCalled)
         .collect();
     let mut entries = Vec::new();
     for invocation in invocations {
-        let tells = |event: &&Announced| {
+        let tells = |event: &&CallEvent| {
             event.at == invocation.created_at
                 && event.function["functionName"] == invocation.function_name.as_str()
         };
@@ -142,23 +142,23 @@ fn functions(invocations: &[invocation::Model], events: &[Announced]) -> Vec<Ent
             .iter()
             .position(tells)
             .map(|place| announced.remove(place));
-        entries.push(Entry {
+        entries.push(Moment {
             at: invocation.created_at.plus_ms(-invocation.duration_ms),
             event: event.map(|event| event.id),
-            what: What::Called(invoked(invocation, event)),
+            what: Happening::Called(invoked(invocation, event)),
         });
     }
     // What was announced of functions that were not read as such.
-    let only_announced = |event: &&Announced| Entry {
+    let only_announced = |event: &&CallEvent| Moment {
         at: event.at,
         event: Some(event.id),
-        what: What::Called(told(event)),
+        what: Happening::Called(told(event)),
     };
     entries.extend(announced.iter().map(only_announced));
     entries
 }
 
-fn invoked(invocation: &invocation::Model, event: Option<&Announced>) -> Function {
+fn invoked(invocation: &invocation::Model, event: Option<&CallEvent>) -> FunctionCall {
     let mut outcome: Value = serde_json::from_str(&invocation.outcome).unwrap_or_default();
     let told = if invocation.fault.is_none() {
         "result"
@@ -166,7 +166,7 @@ fn invoked(invocation: &invocation::Model, event: Option<&Announced>) -> Functio
         "message"
     };
     let result = outcome.get_mut(told).map(Value::take);
-    Function {
+    FunctionCall {
         name: invocation.function_name.clone(),
         parameters: event.and_then(|event| kept(event, "parameters")),
         result: result.filter(|result| !result.is_null()),
@@ -176,13 +176,13 @@ fn invoked(invocation: &invocation::Model, event: Option<&Announced>) -> Functio
 }
 
 /// A field of an event; null where it was erased.
-fn kept(event: &Announced, field: &str) -> Option<Value> {
+fn kept(event: &CallEvent, field: &str) -> Option<Value> {
     Some(event.function[field].clone()).filter(|value| !value.is_null())
 }
 
-fn told(event: &Announced) -> Function {
+fn told(event: &CallEvent) -> FunctionCall {
     let code = event.function["result"]["error"]["code"].as_str();
-    Function {
+    FunctionCall {
         name: event.function["functionName"]
             .as_str()
             .unwrap_or_default()
@@ -198,7 +198,8 @@ fn told(event: &Announced) -> Function {
 mod tests {
     use std::collections::HashMap;
 
-    use dikala_entities::{BridgeId, CallId, CallStatus, PhoneNumberId, Speaker, TenantId};
+    use dikala_entities::{CallId, CallStatus, Speaker, TenantId};
+    use dikala_testkit::rows;
     use serde_json::json;
 
     use super::*;
@@ -212,34 +213,16 @@ mod tests {
     /// A call that was answered after 4 s and ended after 60.
     fn call() -> call::Model {
         call::Model {
-            traceparent: None,
-            id: CallId::new(START),
-            tenant_id: TenantId::new(START),
-            bridge_id: BridgeId::new(START),
-            bridge_call_id: "b1".to_owned(),
-            phone_number_id: PhoneNumberId::new(START),
-            agent_id: None,
-            caller_number: "+6281298765432".parse().expect("a caller"),
-            callee_number: "+62215550100".parse().expect("a number"),
             status: CallStatus::Ended,
-            started_at: START,
             answered_at: Some(after(4_000)),
             ended_at: Some(after(60_000)),
             duration_seconds: Some(60),
             talk_time_seconds: Some(56),
             hangup_reason: Some(HangupReason::Normal),
             hangup_initiator: Some(HangupInitiator::Caller),
-            transcript_summary: None,
             ai_cost_idr: Some(0),
-            metadata: "{}".to_owned(),
-            settings: None,
             agent_version: Some(1),
-            pending: None,
-            answer_message_id: None,
-            failure_detail: None,
-            last_sign_at: START,
-            owner: "main".to_owned(),
-            epoch: 1,
+            ..rows::call(TenantId::new(START), START)
         }
     }
 
@@ -256,8 +239,8 @@ mod tests {
         }
     }
 
-    fn turn(role: Speaker, text: &str, at: Option<i64>) -> Turn {
-        Turn {
+    fn turn(role: Speaker, text: &str, at: Option<i64>) -> Utterance {
+        Utterance {
             role,
             text: text.to_owned(),
             at: at.map(after),
@@ -282,8 +265,8 @@ mod tests {
         }
     }
 
-    fn announced(kind: EventKind, at: i64, function: Value) -> Announced {
-        Announced {
+    fn announced(kind: EventKind, at: i64, function: Value) -> CallEvent {
+        CallEvent {
             id: EventId::new(after(at)),
             kind,
             at: after(at),
@@ -291,20 +274,20 @@ mod tests {
         }
     }
 
-    fn called(name: &str, at: i64) -> Announced {
+    fn called(name: &str, at: i64) -> CallEvent {
         let data =
             json!({"functionName": name, "parameters": {"item": at}, "result": {"stock": 3}});
         announced(EventKind::FunctionCalled, at, data)
     }
 
-    fn names(entries: &[Entry]) -> Vec<String> {
-        let name = |entry: &Entry| match &entry.what {
-            What::Rang => "rang".to_owned(),
-            What::Answered => "answered".to_owned(),
-            What::Said(turn) => turn.text.clone(),
-            What::Called(function) => function.name.clone(),
-            What::Over { .. } => "over".to_owned(),
-            What::Summed(_) => "summed".to_owned(),
+    fn names(entries: &[Moment]) -> Vec<String> {
+        let name = |entry: &Moment| match &entry.what {
+            Happening::Rang => "rang".to_owned(),
+            Happening::Answered => "answered".to_owned(),
+            Happening::Said(turn) => turn.text.clone(),
+            Happening::Called(function) => function.name.clone(),
+            Happening::Over { .. } => "over".to_owned(),
+            Happening::Summed(_) => "summed".to_owned(),
         };
         entries.iter().map(name).collect()
     }
@@ -357,10 +340,10 @@ mod tests {
             called("g", 40_000),
         ];
         let entries = of(&record);
-        let functions: Vec<&Function> = entries
+        let functions: Vec<&FunctionCall> = entries
             .iter()
             .filter_map(|entry| match &entry.what {
-                What::Called(function) => Some(function),
+                Happening::Called(function) => Some(function),
                 _ => None,
             })
             .collect();
@@ -418,7 +401,7 @@ mod tests {
         event.function["parameters"] = Value::Null;
         event.function["result"] = Value::Null;
         record.events = vec![event];
-        let What::Called(function) = &of(&record)[2].what else {
+        let Happening::Called(function) = &of(&record)[2].what else {
             panic!("no function");
         };
         assert_eq!((&function.parameters, &function.result), (&None, &None));

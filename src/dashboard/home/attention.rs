@@ -1,7 +1,7 @@
 //! What needs attention, each with the way to its cure.
 
 use dikala_entities::{
-    AgentId, FunctionId, Millis, OfTenant, PhoneNumber, WebhookId, api_key, phone_number, webhook,
+    AgentId, FunctionId, Millis, OfTenant, PhoneNumber, WebhookId, api_key, webhook,
 };
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbErr, FromQueryResult, QueryFilter, QueryOrder,
@@ -9,8 +9,12 @@ use sea_orm::{
 };
 
 use super::{
-    super::{functions, view::Visit, webhooks},
-    today::Credit,
+    super::{
+        agents::{self, functions},
+        view::Visit,
+        webhooks,
+    },
+    today::Balance,
 };
 use crate::http::error::ApiError;
 
@@ -105,7 +109,7 @@ impl Attention {
 }
 
 /// All that needs attention, the most urgent first.
-pub async fn read(visit: &Visit, credit: &Credit) -> Result<Vec<Attention>, ApiError> {
+pub async fn read(visit: &Visit, credit: &Balance) -> Result<Vec<Attention>, ApiError> {
     let mut found: Vec<Attention> = low_credit(credit).into_iter().collect();
     found.extend(bad_webhooks(visit).await?);
     found.extend(
@@ -121,7 +125,7 @@ pub async fn read(visit: &Visit, credit: &Credit) -> Result<Vec<Attention>, ApiE
     Ok(found)
 }
 
-const fn low_credit(credit: &Credit) -> Option<Attention> {
+const fn low_credit(credit: &Balance) -> Option<Attention> {
     if credit.balance <= 0 {
         Some(Attention::NoCredit)
     } else if credit.balance < credit.threshold {
@@ -178,19 +182,10 @@ async fn broken_functions(visit: &Visit) -> Result<Vec<Broken>, DbErr> {
 }
 
 async fn numbers_without_agent(visit: &Visit) -> Result<Vec<Attention>, DbErr> {
-    let rows: Vec<PhoneNumber> = phone_number::Entity::of(visit.tenant())
-        .filter(phone_number::Column::IsActive.eq(true))
-        .filter(phone_number::Column::AgentId.is_null())
-        .order_by_asc(phone_number::Column::Id)
-        .limit(EACH_MAX)
-        .select_only()
-        .column(phone_number::Column::Did)
-        .into_tuple()
-        .all(visit.store().api_reader())
-        .await?;
+    let rows = agents::edit::without_agent(visit, EACH_MAX).await?;
     Ok(rows
         .into_iter()
-        .map(Attention::NumberWithoutAgent)
+        .map(|number| Attention::NumberWithoutAgent(number.did))
         .collect())
 }
 
@@ -219,7 +214,7 @@ mod tests {
         #[case] threshold: i64,
         #[case] expected: Option<Attention>,
     ) {
-        let credit = Credit {
+        let credit = Balance {
             balance,
             threshold,
             calls: 0,

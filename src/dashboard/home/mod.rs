@@ -9,11 +9,9 @@ use maud::{Markup, html};
 
 use self::{attention::Attention, next_step::Step, today::Today};
 use super::{
-    calls::{
-        live,
-        rows::{self, Names},
-    },
+    calls::rows::{self, Names},
     components::{Tone, notice},
+    follow::{self, Watched},
     layout,
     view::Visit,
 };
@@ -27,7 +25,7 @@ const LATEST: u64 = 5;
 
 /// `GET /dashboard`
 pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
-    let position = live::position(&visit).await?;
+    let position = follow::position(&visit).await?;
     let part = part(&visit).await?;
     let title = visit.tn(
         "home-title",
@@ -37,10 +35,10 @@ pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
         @if !visit.person().has_password {
             (notice(Tone::Warning, html! {
                 p { (visit.t("home-no-password")) }
-                p { a href="/dashboard/password" { (visit.t("home-set-password")) } }
+                p.way { a href="/dashboard/password" { (visit.t("home-set-password")) } }
             }))
         }
-        div data-live=(live::path_of_home()) data-after=(position) { (part) }
+        (follow::followed(Watched::Home, "", position, part))
     };
     Ok(layout::page(&visit, &title, content))
 }
@@ -88,7 +86,7 @@ fn alerts(visit: &Visit, attention: &[Attention]) -> Markup {
                 @for one in attention {
                     li.notice.(if one.is_bad() { "bad" } else { "warning" }) {
                         p { (one.words(visit)) }
-                        p { a href=(one.path()) { (visit.t(one.cure())) } }
+                        p.way { a href=(one.path()) { (visit.t(one.cure())) } }
                     }
                 }
             }
@@ -101,7 +99,7 @@ fn latest_calls(visit: &Visit, latest: &[Call], names: &Names) -> Markup {
         section aria-labelledby="latest" {
             h2 #latest { (visit.t("home-latest")) }
             (rows::table(visit, &visit.t("home-latest"), latest, names))
-            p { a href="/dashboard/calls" { (visit.t("home-all-calls")) } }
+            p.way { a href="/dashboard/calls" { (visit.t("home-all-calls")) } }
         }
     }
 }

@@ -3,7 +3,7 @@
 use dikala_entities::{OfTenant, PhoneNumber, agent, phone_number};
 use sea_orm::{ColumnTrait, DbErr, QueryFilter, QueryOrder, QuerySelect};
 
-use super::{super::view::Visit, today::Credit};
+use super::{super::view::Visit, today::Balance};
 
 /// What is next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ impl Step {
 }
 
 /// What is next; nothing once there was a call.
-pub async fn read(visit: &Visit, credit: &Credit, has_calls: bool) -> Result<Option<Step>, DbErr> {
+pub async fn read(visit: &Visit, credit: &Balance, has_calls: bool) -> Result<Option<Step>, DbErr> {
     if has_calls {
         return Ok(None);
     }

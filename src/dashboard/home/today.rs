@@ -21,7 +21,7 @@ const DAYS_MAX: i64 = 365;
 
 /// A tenant's minutes.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Credit {
+pub struct Balance {
     pub balance: i64,
     /// Below this the tenant is warned.
     pub threshold: i64,
@@ -32,7 +32,7 @@ pub struct Credit {
 /// How today goes.
 #[derive(Clone, Debug)]
 pub struct Today {
-    pub credit: Credit,
+    pub credit: Balance,
     total: CallFigures,
     hours: Vec<CallInterval>,
     /// How many days the minutes last at this pace; none where nothing is used.
@@ -132,11 +132,11 @@ async fn figures(
     call_stats::read(&visit.services(), visit.tenant(), &Query::parse(&query)).await
 }
 
-async fn credit(visit: &Visit) -> Result<Credit, DbErr> {
+async fn credit(visit: &Visit) -> Result<Balance, DbErr> {
     let account = credit_account::Entity::of(visit.tenant())
         .one(visit.store().api_reader())
         .await?;
-    Ok(account.map_or_else(Credit::default, |account| Credit {
+    Ok(account.map_or_else(Balance::default, |account| Balance {
         balance: account.available + account.held,
         threshold: account.low_threshold,
         calls: account.open_holds,

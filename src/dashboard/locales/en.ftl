@@ -35,7 +35,9 @@ done-saved = Saved.
 done-signed-out = You are signed out.
 done-password-set = Your password is set. Other browsers that were signed in are signed out.
 done-invited = The invitation is made. Pass the link below on.
+done-invited-by-mail = The invitation is made and mailed. You can pass the link below on as well.
 done-link-made = A new link is made. Pass it on.
+done-link-mailed = A new link is made and mailed. You can pass it on as well.
 done-has-password = This person signs in with a password already.
 done-role-changed = The role is changed.
 done-member-removed = The member is removed and signed out everywhere.
@@ -169,6 +171,7 @@ agents-active-hint = An agent that is switched off takes no calls.
 agents-inactive = inactive
 agents-inactive-words = This agent is switched off: calls to its numbers are refused.
 agents-unreachable = No number leads to this agent yet.
+agents-take-number = Answer { $number } with this agent
 agents-assign = Choose which agent answers which number
 agents-numbers = Phone numbers
 agents-no-number = no number
@@ -413,6 +416,7 @@ webhooks-state = State
 webhooks-on = on
 webhooks-off = off
 webhooks-disabled = switched off by us
+webhooks-paused = paused by us
 webhooks-failing = failing
 webhooks-off-words = This webhook is off: nothing is sent to it.
 webhooks-disabled-words = We switched this webhook off: nothing is sent to it.
@@ -421,6 +425,7 @@ webhooks-enable = Switch on
 webhooks-disable = Switch off
 webhooks-reason-gone = Your server answered 410 Gone, which means that it wants nothing more.
 webhooks-reason-failing = Ten deliveries in a row failed over five days, without one that arrived.
+webhooks-paused-words = We have its deliveries wait for now: nothing is sent to it, and nothing is lost. You need not do anything.
 webhooks-failing-words = Your server has not taken anything since
 webhooks-failing-count = { $count ->
     [0] What failed is tried again. After ten deliveries that were given up over five days we switch the webhook off.
@@ -581,6 +586,8 @@ audit-webhook-create = Webhook made
 audit-webhook-update = Webhook changed
 audit-webhook-delete = Webhook deleted
 audit-webhook-rotate-secret = Webhook secret replaced
+audit-webhook-pause = Webhook paused
+audit-webhook-resume = Paused webhook went on
 audit-webhook-recover = Failed deliveries sent again
 audit-delivery-resend = Delivery sent again
 audit-call-hangup = Call ended by hand
@@ -592,6 +599,13 @@ audit-number-assign = Phone number given to an agent
 audit-number-delete = Phone number removed
 audit-key-create = API key made
 audit-key-revoke = API key revoked
+audit-user-create = Member made
+audit-user-role = Role changed
+audit-user-remove = Member removed
+audit-user-link = One-time link made
+audit-user-password = Password set
+audit-user-sign-in = Signed in
+audit-user-sign-out-everywhere = Signed out everywhere
 audit-function-secret-show = Function secret shown
 audit-function-secret-rotate = Function secret replaced
 audit-credit-add = Credit added
@@ -601,6 +615,7 @@ audit-tenant-suspend = Account suspended
 audit-tenant-resume = Account resumed
 audit-bridge-create = Bridge made
 audit-bridge-revoke = Bridge revoked
+audit-secrets-rotate = Key of the secrets changed
 
 ## Pictures
 
@@ -624,7 +639,7 @@ home-low-credit = { $minutes ->
     [one] Only { $minutes } minute is left.
    *[other] Only { $minutes } minutes are left.
 }
-home-see-credits = See credits
+home-see-credits = See your credit
 home-webhook-disabled = The webhook { $url } failed for too long and is switched off.
 home-webhook-failing = Deliveries to the webhook { $url } fail. They are tried again.
 home-see-webhook = See the webhook
@@ -767,3 +782,39 @@ calls-erase-stays = When the call was and what it cost stays. What your servers 
 calls-erase-final = This cannot be taken back.
 calls-is-over = The call is over already.
 calls-still-runs = The call is still going on. End it first.
+
+## Mails
+
+mails-invitation-subject = { $inviter } invites you to { $tenant }
+mails-invitation =
+    Hello { $name },
+
+    { $inviter } invites you to the dashboard of { $tenant }. This link signs you in and asks you for a password:
+
+    { $link }
+
+    It works once, until { $until }. Did you not expect this mail? Then do nothing: without the link nobody comes in.
+mails-low-credit-subject = { $tenant }: { $minutes ->
+    [one] { $minutes } minute left
+   *[other] { $minutes } minutes left
+}
+mails-low-credit =
+    Hello { $name },
+
+    { $minutes ->
+        [one] { $minutes } minute is left for the calls of { $tenant }.
+       *[other] { $minutes } minutes are left for the calls of { $tenant }.
+    } You are told below { $threshold }. Once nothing is left, calls are not answered any more. What was used, day by day:
+
+    { $page }
+mails-disabled-webhook-subject = { $tenant }: the webhook to { $host } is switched off
+mails-disabled-webhook =
+    Hello { $name },
+
+    { $gone ->
+        [true] your server answered that the webhook to { $host } is gone (410), so it was switched off.
+       *[other] the webhook to { $host } kept failing and was switched off.
+    } Your server is told nothing any more. What went wrong, and how to switch it on again:
+
+    { $page }
+mails-switch-off = You get this mail as an owner. Mails like it are switched off here: { $page }

@@ -33,22 +33,24 @@ nav-account = Akun Anda
 
 done-saved = Tersimpan.
 done-signed-out = Anda sudah keluar.
-done-password-set = Kata sandi Anda sudah dipasang. Peramban lain yang sedang masuk telah dikeluarkan.
+done-password-set = Kata sandi Anda sudah dipasang. Semua browser lain sudah dikeluarkan.
 done-invited = Undangan sudah dibuat. Teruskan tautan di bawah ini.
+done-invited-by-mail = Undangan sudah dibuat dan dikirim lewat surel. Tautan di bawah ini juga bisa diteruskan.
 done-link-made = Tautan baru sudah dibuat. Teruskan kepada orangnya.
+done-link-mailed = Tautan baru sudah dibuat dan dikirim lewat surel. Tautan itu juga bisa diteruskan.
 done-has-password = Orang ini sudah masuk dengan kata sandi.
 done-role-changed = Peran sudah diubah.
 done-member-removed = Anggota sudah dihapus dan dikeluarkan dari semua perangkat.
 done-call-hung-up = Sistem telepon sudah diminta mengakhiri panggilan.
 done-call-transferred = Sistem telepon sudah diminta mengalihkan panggilan.
-done-call-erased = Yang mengenali orang dari panggilan ini sudah dihapus.
+done-call-erased = Data pribadi dalam panggilan ini sudah dihapus.
 done-key-made = Kunci sudah dibuat.
 done-key-revoked = Kunci sudah dicabut. Mulai sekarang permintaan dengan kunci itu ditolak.
 done-secret-rotated = Rahasia sudah diganti. Yang lama tidak menandatangani apa pun lagi.
 
 ## Yang tidak berhasil
 
-error-home = Ke halaman pertama
+error-home = Ke beranda
 error-request-id = Untuk layanan bantuan kami:
 error-not-found = Tidak ada apa-apa di sini
 error-not-found-words = Alamatnya salah, atau yang dahulu ada di sini sudah tidak ada.
@@ -94,10 +96,10 @@ fault-blocked-address = Alamat ini tidak boleh dihubungi.
 ## Masuk
 
 sign-in-title = Masuk
-sign-in-email = Surel
+sign-in-email = Email
 sign-in-password = Kata sandi
 sign-in-submit = Masuk
-sign-in-wrong = Alamat surel atau kata sandi salah.
+sign-in-wrong = Alamat email atau kata sandi salah.
 sign-in-forgotten = Lupa kata sandi? Minta tautan sekali pakai kepada pemilik akun Anda atau pengelola layanan.
 
 link-title = Masuk ke { $tenant }
@@ -146,7 +148,7 @@ agents-prompt-hint = Siapa agen ini, apa yang diketahuinya, apa yang boleh dan t
 agents-greeting = Salam pembuka
 agents-greeting-hint = Kalimat pertama yang didengar penelepon. Bila kosong, agen menyusunnya sendiri.
 agents-voice = Suara
-agents-voice-none = Tidak ada pilihan khusus
+agents-voice-none = Suara bawaan
 agents-voice-puck = ceria
 agents-voice-charon = informatif
 agents-voice-kore = tegas
@@ -167,6 +169,7 @@ agents-active-hint = Agen yang dimatikan tidak menerima panggilan.
 agents-inactive = tidak aktif
 agents-inactive-words = Agen ini dimatikan: panggilan ke nomornya ditolak.
 agents-unreachable = Belum ada nomor yang menuju agen ini.
+agents-take-number = Jawab { $number } dengan agen ini
 agents-assign = Pilih agen untuk setiap nomor
 agents-numbers = Nomor telepon
 agents-no-number = belum ada nomor
@@ -174,8 +177,8 @@ agents-and-more = dan { $count } lagi
 agents-more-numbers = dan lainnya
 agents-changed = Diubah
 agents-more = Salin atau hapus
-agents-duplicate = Duplikatkan
-agents-duplicate-hint = Duplikat punya pengaturan dan fungsi yang sama, tanpa nomor.
+agents-duplicate = Buat salinan
+agents-duplicate-hint = Salinan punya pengaturan dan fungsi yang sama, tanpa nomor.
 agents-copy = (salinan)
 agents-delete = Hapus
 agents-delete-title = Hapus { $name }?
@@ -216,8 +219,8 @@ functions-lately = 24 jam terakhir
 functions-since = Dalam panggilan sejak
 functions-calls = Pemanggilan
 functions-failures = Kegagalan
-functions-half = Separuhnya paling lama
-functions-nearly-all = 95% paling lama
+functions-half = Separuh selesai dalam
+functions-nearly-all = 95% selesai dalam
 functions-slowest = Terlama
 functions-ms = { $ms } md
 functions-circuit-open = Alamat ini tidak menjawab beberapa kali terakhir, dan untuk sementara tidak dihubungi.
@@ -277,20 +280,20 @@ numbers-agent-inactive = agen tidak aktif
 
 account-title = Akun Anda
 account-profile = Tentang Anda
-account-email = Surel
+account-email = Email
 account-name = Nama
 account-language = Bahasa
-account-language-browser = Sesuai peramban
+account-language-browser = Sesuai browser
 account-time-zone = Zona waktu
-account-mails-low-credit = Kirim surel bila saldo menipis
-account-mails-disabled-webhooks = Kirim surel bila webhook yang gagal dimatikan
+account-mails-low-credit = Kirim email bila saldo menipis
+account-mails-disabled-webhooks = Kirim email bila webhook yang gagal dimatikan
 account-password = Kata sandi
 account-password-set = Pasang kata sandi
 account-password-old = Kata sandi sekarang
 account-password-new = Kata sandi baru
 account-password-change = Ubah kata sandi
 account-sessions = Tempat Anda sedang masuk
-account-session-browser = Peramban
+account-session-browser = Browser
 account-session-address = Alamat
 account-session-began = Sejak
 account-session-used = Terakhir dipakai
@@ -303,7 +306,7 @@ account-everywhere = Keluar dari semua perangkat
 
 members-title = Anggota
 members-name = Nama
-members-email = Surel
+members-email = Email
 members-role = Peran
 members-role-of = Peran { $name }
 members-role-hint = Pemilik dapat melakukan segalanya. Pengamat melihat semuanya kecuali rahasia, dan tidak mengubah apa pun.
@@ -411,6 +414,7 @@ webhooks-state = Keadaan
 webhooks-on = menyala
 webhooks-off = mati
 webhooks-disabled = kami matikan
+webhooks-paused = kami jeda
 webhooks-failing = sedang gagal
 webhooks-off-words = Webhook ini mati: tidak ada yang dikirim ke sana.
 webhooks-disabled-words = Kami mematikan webhook ini: tidak ada yang dikirim ke sana.
@@ -419,17 +423,18 @@ webhooks-enable = Nyalakan
 webhooks-disable = Matikan
 webhooks-reason-gone = Server Anda menjawab 410 Gone, artinya server tidak mau menerima apa pun lagi.
 webhooks-reason-failing = Sepuluh pengiriman berturut-turut gagal selama lima hari, tanpa satu pun yang sampai.
+webhooks-paused-words = Pengirimannya kami tahan untuk sementara: tidak ada yang dikirim ke sana, dan tidak ada yang hilang. Anda tidak perlu melakukan apa pun.
 webhooks-failing-words = Server Anda tidak menerima apa pun sejak
 webhooks-failing-count = { $count ->
-    [0] Yang gagal dicoba lagi. Setelah sepuluh pengiriman menyerah selama lima hari, kami mematikan webhook ini.
-   *[other] { $count } pengiriman sudah menyerah. Setelah sepuluh berturut-turut selama lima hari, kami mematikan webhook ini.
+    [0] Yang gagal dicoba lagi. Bila sepuluh pengiriman berturut-turut tidak berhasil selama lima hari, kami mematikan webhook ini.
+   *[other] { $count } pengiriman tidak dicoba lagi. Bila ada sepuluh berturut-turut selama lima hari, kami mematikan webhook ini.
 }
 webhooks-day = Sehari terakhir
 webhooks-attempts = Percobaan per jam
 webhooks-hour = Jam
-webhooks-arrived = sampai
+webhooks-arrived = diterima
 webhooks-tried-again = gagal dan dicoba lagi
-webhooks-given-up = menyerah
+webhooks-given-up = gagal dan tidak dicoba lagi
 webhooks-made = Dibuat
 webhooks-settings = Pengaturan
 webhooks-secret = Rahasia
@@ -448,7 +453,7 @@ webhooks-rotate-standard = { $hours ->
 webhooks-rotate-submit = Ganti
 webhooks-recover = Kirim ulang yang gagal
 webhooks-recover-title = Kirim ulang yang gagal
-webhooks-recover-words = Semua pengiriman yang dibuat atau menyerah dalam rentang waktu ini, dan gagal, dikirim ulang mulai dari yang tertua. Server Anda mungkin menerima peristiwa yang sama dua kali.
+webhooks-recover-words = Semua pengiriman yang dibuat dalam rentang waktu ini, atau percobaan terakhirnya gagal di dalamnya, dikirim ulang mulai dari yang tertua. Server Anda mungkin menerima peristiwa yang sama dua kali.
 webhooks-recover-since = Dari
 webhooks-recover-until = Sampai
 webhooks-recover-until-hint = Bila dikosongkan: sampai sekarang.
@@ -473,7 +478,7 @@ deliveries-one = Pengiriman { $event }
 deliveries-filter = Pengiriman yang mana
 deliveries-all = Semua
 deliveries-pending = menunggu
-deliveries-succeeded = sampai
+deliveries-succeeded = diterima
 deliveries-failed = gagal
 deliveries-none = Tidak ada pengiriman di sini
 deliveries-none-words = Bila terjadi sesuatu yang diberitahukan ke webhook ini, pengirimannya tercantum di sini. Kirim uji coba untuk melihat satu.
@@ -481,7 +486,7 @@ deliveries-event = Peristiwa
 deliveries-status = Status
 deliveries-attempts = Percobaan
 deliveries-made = Dibuat
-deliveries-next = Percobaan berikutnya
+deliveries-next = Dicoba lagi
 deliveries-over = Selesai
 deliveries-id = Id
 deliveries-test = uji coba
@@ -533,7 +538,7 @@ credits-none-words = Pembelian dan menit panggilan tercantum di sini. Mintalah m
 credits-when = Waktu
 credits-kind = Jenis
 credits-minutes = Menit
-credits-after = Saldo sesudahnya
+credits-after = Saldo akhir
 credits-what-for = Keterangan
 credits-call = Panggilan
 credits-csv = Unduh semua sebagai CSV
@@ -576,6 +581,8 @@ audit-webhook-create = Webhook dibuat
 audit-webhook-update = Webhook diubah
 audit-webhook-delete = Webhook dihapus
 audit-webhook-rotate-secret = Rahasia webhook diganti
+audit-webhook-pause = Webhook dijeda
+audit-webhook-resume = Webhook yang dijeda berjalan lagi
 audit-webhook-recover = Pengiriman yang gagal dikirim ulang
 audit-delivery-resend = Pengiriman dikirim ulang
 audit-call-hangup = Panggilan diakhiri secara manual
@@ -587,6 +594,13 @@ audit-number-assign = Nomor telepon diberikan kepada agen
 audit-number-delete = Nomor telepon dihapus
 audit-key-create = Kunci API dibuat
 audit-key-revoke = Kunci API dicabut
+audit-user-create = Anggota dibuat
+audit-user-role = Peran diubah
+audit-user-remove = Anggota dihapus
+audit-user-link = Tautan sekali pakai dibuat
+audit-user-password = Kata sandi disetel
+audit-user-sign-in = Masuk
+audit-user-sign-out-everywhere = Keluar dari semua perangkat
 audit-function-secret-show = Rahasia fungsi ditampilkan
 audit-function-secret-rotate = Rahasia fungsi diganti
 audit-credit-add = Saldo ditambahkan
@@ -596,6 +610,7 @@ audit-tenant-suspend = Akun ditangguhkan
 audit-tenant-resume = Akun dipulihkan
 audit-bridge-create = Jembatan telepon dibuat
 audit-bridge-revoke = Jembatan telepon dicabut
+audit-secrets-rotate = Kunci rahasia diganti
 
 ## Gambar
 
@@ -618,7 +633,7 @@ home-no-credit = Menit sudah habis. Panggilan ditolak.
 home-low-credit = { $minutes ->
    *[other] Hanya tersisa { $minutes } menit.
 }
-home-see-credits = Lihat kredit
+home-see-credits = Lihat saldo
 home-webhook-disabled = Webhook { $url } terlalu lama gagal dan sudah dimatikan.
 home-webhook-failing = Pengiriman ke webhook { $url } gagal. Pengiriman dicoba lagi.
 home-see-webhook = Lihat webhook
@@ -647,7 +662,7 @@ home-all-calls = Semua panggilan
 
 calls-title = Panggilan
 calls-one-title = Panggilan
-calls-csv = Unduh sebagai CSV
+calls-csv = Unduh CSV
 calls-filter = Saring
 calls-filter-submit = Tampilkan
 calls-filter-none = Tampilkan semua panggilan
@@ -659,7 +674,7 @@ calls-agent = Agen
 calls-number = Nomor telepon
 calls-caller = Penelepon
 calls-when = Mulai
-calls-answered-by = Agen dan nomor
+calls-answered-by = Agen & nomor
 calls-talk = Bicara
 calls-newest = Ke yang terbaru
 calls-none = Belum ada panggilan
@@ -669,7 +684,7 @@ calls-none-found = Tidak ada panggilan seperti itu
 calls-none-found-words = Ubah saringannya, atau lepaskan.
 calls-agent-gone = agen yang sudah dihapus
 calls-agent-none = tanpa agen
-calls-erased = dihapus
+calls-erased = sudah dihapus
 calls-ringing = berdering
 calls-answered = berlangsung
 calls-ended = selesai
@@ -713,12 +728,12 @@ calls-said-tool = Alat
 calls-duration = Lama
 calls-of-it-talk = ({ $talk } bicara)
 calls-running-for = { $minutes ->
-    [0] sejak kurang dari semenit
-   *[other] sejak { $minutes } menit
+    [0] kurang dari semenit sejauh ini
+   *[other] { $minutes } menit sejauh ini
 }
 calls-minutes = Menit
 calls-minutes-used = { $used } terpakai
-calls-minutes-held = { $held } dicadangkan
+calls-minutes-held = { $held } ditahan
 calls-ai-cost = Biaya AI
 calls-metadata = Metadata
 calls-id = Id
@@ -735,7 +750,7 @@ calls-result = Hasil
 calls-cut = Hanya awal panggilan ini yang ditampilkan. Selengkapnya ada di API.
 calls-deliveries = Dikabarkan ke webhook
 calls-delivery-pending = menunggu
-calls-delivery-succeeded = terkirim
+calls-delivery-succeeded = diterima
 calls-delivery-failed = gagal
 calls-webhook-gone = webhook yang sudah dihapus
 calls-attempts = { $count ->
@@ -751,10 +766,40 @@ calls-transfer = Alihkan
 calls-transfer-title = Alihkan panggilan ini
 calls-transfer-to = Ke nomor
 calls-transfer-hint = Nomor telepon dengan + dan kode negara. Penelepon disambungkan ke nomor itu, dan agen keluar dari panggilan.
-calls-erase = Hapus data
-calls-erase-title = Hapus semua yang mengenali orang dari panggilan ini?
+calls-erase = Hapus data pribadi
+calls-erase-title = Hapus data pribadi dalam panggilan ini?
 calls-erase-words = Nomor penelepon, transkrip dan ringkasannya, argumen dan hasil fungsi, serta metadata dihapus, juga dari peristiwa yang disimpan. Pengiriman yang menunggu dibatalkan.
 calls-erase-stays = Kapan panggilan terjadi dan berapa biayanya tetap tersimpan. Yang sudah diterima server Anda menjadi tanggungan Anda untuk dihapus.
 calls-erase-final = Ini tidak dapat dibatalkan.
 calls-is-over = Panggilan sudah berakhir.
 calls-still-runs = Panggilan masih berlangsung. Akhiri dahulu.
+
+## Mails
+
+mails-invitation-subject = { $inviter } mengundang Anda ke { $tenant }
+mails-invitation =
+    Halo { $name },
+
+    { $inviter } mengundang Anda ke dasbor { $tenant }. Tautan ini memasukkan Anda dan meminta kata sandi baru:
+
+    { $link }
+
+    Tautan ini berlaku sekali, sampai { $until }. Tidak menunggu surel ini? Abaikan saja: tanpa tautan ini tidak ada yang bisa masuk.
+mails-low-credit-subject = { $tenant }: sisa { $minutes } menit
+mails-low-credit =
+    Halo { $name },
+
+    sisa saldo { $tenant } untuk panggilan adalah { $minutes } menit. Anda diberi tahu bila kurang dari { $threshold } menit. Bila saldo habis, panggilan tidak dijawab lagi. Pemakaian per hari:
+
+    { $page }
+mails-disabled-webhook-subject = { $tenant }: webhook ke { $host } dimatikan
+mails-disabled-webhook =
+    Halo { $name },
+
+    { $gone ->
+        [true] server Anda menjawab bahwa webhook ke { $host } sudah tidak ada (410), jadi webhook itu dimatikan.
+       *[other] webhook ke { $host } terus gagal dan sudah dimatikan.
+    } Server Anda tidak diberi tahu apa pun lagi. Apa yang salah, dan cara menyalakannya kembali:
+
+    { $page }
+mails-switch-off = Anda menerima surel ini sebagai pemilik. Surel semacam ini dimatikan di sini: { $page }

@@ -48,6 +48,33 @@ impl Caller {
     }
 }
 
+/// Somebody at the operators' listener, who was let in there.
+#[derive(Clone, Debug)]
+pub struct Operator {
+    pub origin: Origin,
+    /// The `Idempotency-Key` under which this request runs.
+    pub claim: Option<Rc<Claim>>,
+}
+
+impl FromRequest for Operator {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let http = req.app_data::<Data<HttpContext>>();
+        let operator = http.map(|http| Self {
+            origin: Origin {
+                actor: Actor::Operator,
+                address: address_of(req, &http.settings),
+                request_id: Some(current_request_id()),
+                node: http.node.clone(),
+            },
+            claim: req.extensions().get::<Rc<Claim>>().cloned(),
+        });
+        ready(operator.ok_or(ApiError::Internal))
+    }
+}
+
 impl FromRequest for Caller {
     type Error = ApiError;
     type Future = Ready<Result<Self, ApiError>>;

@@ -10,11 +10,11 @@ mod path;
 mod query;
 
 pub use body::Body;
-pub use caller::Caller;
+pub use caller::{Caller, Operator};
 pub use form::{Form, Parsed, Reader};
 pub use parse::{
-    BlankRule, LIMIT_DEFAULT, LIMIT_MAX, OFFSET_MAX, boolean, digits, id, instant, integer,
+    BlankRule, LIMIT_DEFAULT, LIMIT_MAX, OFFSET_MAX, boolean, digits, e164, id, instant, integer,
     language, list, no_transfer, not_allowed, object, text, transfer_target, url, word,
 };
-pub use path::{FunctionName, Id, VersionNumber};
+pub use path::{FunctionName, Id, TypeName, VersionNumber};
 pub use query::Query;

@@ -6,7 +6,9 @@ use std::{
 };
 
 use actix_web::{FromRequest, HttpRequest, dev::Payload};
-use dikala_entities::{AgentId, ApiKeyId, CallId, DeliveryId, PhoneNumberId, UserId, WebhookId};
+use dikala_entities::{
+    AgentId, ApiKeyId, BridgeId, CallId, DeliveryId, PhoneNumberId, TenantId, UserId, WebhookId,
+};
 
 use crate::http::error::{ApiError, Missing};
 
@@ -17,6 +19,10 @@ pub struct Id<T>(pub T);
 /// The name in the path's `{name}`, whatever it is.
 #[derive(Clone, Debug)]
 pub struct FunctionName(pub String);
+
+/// The word in the path's `{type}`, whatever it is.
+#[derive(Clone, Debug)]
+pub struct TypeName(pub String);
 
 /// The number in the path's `{version}`.
 #[derive(Clone, Copy, Debug)]
@@ -48,14 +54,20 @@ impl PathId for DeliveryId {
     const MISSING: Missing = Missing::Delivery;
 }
 
-/// Keys are only in the dashboard, where what is missing is a page.
 impl PathId for ApiKeyId {
-    const MISSING: Missing = Missing::Route;
+    const MISSING: Missing = Missing::Key;
 }
 
-/// The same of people.
 impl PathId for UserId {
-    const MISSING: Missing = Missing::Route;
+    const MISSING: Missing = Missing::User;
+}
+
+impl PathId for TenantId {
+    const MISSING: Missing = Missing::Tenant;
+}
+
+impl PathId for BridgeId {
+    const MISSING: Missing = Missing::Bridge;
 }
 
 impl<T: PathId + 'static> FromRequest for Id<T> {
@@ -79,6 +91,16 @@ impl FromRequest for VersionNumber {
             .ok()
             .filter(|number: &i64| number.to_string() == text);
         ready(number.map(Self).ok_or(ApiError::NotFound(Missing::Agent)))
+    }
+}
+
+impl FromRequest for TypeName {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let name = req.match_info().get("type").unwrap_or_default();
+        ready(Ok(Self(name.to_owned())))
     }
 }
 

@@ -50,7 +50,7 @@ impl Gate {
     }
 
     /// The right of a tenant to have something read, in turn with other tenants.
-    pub(crate) async fn read(&self, tenant: TenantId) -> Result<Turn<TenantId>, ApiError> {
+    pub async fn read(&self, tenant: TenantId) -> Result<Turn<TenantId>, ApiError> {
         let turn = tokio::time::timeout(READ_WITHIN, self.reads.take(tenant)).await;
         turn.map_err(|_| ApiError::Unavailable)
     }

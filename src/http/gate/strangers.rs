@@ -5,7 +5,7 @@
 use std::{fmt, net::IpAddr};
 
 use actix_web::HttpRequest;
-use dikala_entities::{Credential, CredentialHash, Millis};
+use dikala_entities::{CredentialHash, Millis};
 use moka::sync::Cache;
 
 use super::rate::Limiter;
@@ -97,16 +97,15 @@ impl Default for Strangers {
 }
 
 impl Strangers {
-    /// Looks a credential up, unless its address has guessed too often. `is_refusal`: the credential is not a good
-    /// one, and it is not a fault of ours that it was not found.
+    /// Looks the credential with that hash up, unless its address has guessed too often. `is_refusal`: the credential is not a
+    /// good one, and it is not a fault of ours that it was not found.
     pub async fn look_up<T, E: From<ApiError>>(
         &self,
         stranger: &Stranger,
-        credential: &Credential,
+        hash: CredentialHash,
         found: impl Future<Output = Result<T, E>>,
         is_refusal: fn(&E) -> bool,
     ) -> Result<T, E> {
-        let hash = credential.hash();
         let is_proven = self.proven.contains_key(&hash);
         if !is_proven {
             stranger.count(&self.guessed)?;
@@ -136,7 +135,7 @@ impl Strangers {
 
 #[cfg(test)]
 mod tests {
-    use dikala_entities::API_KEY_SCHEME;
+    use dikala_entities::{API_KEY_SCHEME, Credential};
 
     use super::*;
 
@@ -160,7 +159,9 @@ mod tests {
             found
         };
         let refusal = |error: &ApiError| *error == ApiError::InvalidApiKey;
-        let answer = strangers.look_up(&stranger, key, look_up, refusal).await;
+        let answer = strangers
+            .look_up(&stranger, key.hash(), look_up, refusal)
+            .await;
         (answer, asked)
     }
 

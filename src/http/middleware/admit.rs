@@ -13,7 +13,7 @@ use actix_web::{
     middleware::Next,
     web,
 };
-use dikala_entities::{API_KEY_SCHEME, Credential, Millis, TenantId};
+use dikala_entities::{API_KEY_SCHEME, Credential, IdempotencyScope, Millis, TenantId};
 
 use crate::http::{
     body::keeping,
@@ -52,6 +52,8 @@ pub async fn admit(
             let mut response = match check(&req, &found, &identity, verdict, now) {
                 Ok(()) => {
                     req.extensions_mut().insert(identity.tenant);
+                    let scope = IdempotencyScope::Tenant(identity.tenant);
+                    req.extensions_mut().insert(scope);
                     req.extensions_mut().insert(identity.key);
                     if req.method() == Method::GET {
                         match http.gate.read(identity.tenant).await {
@@ -147,7 +149,7 @@ async fn authenticate(
     let key = presented_key(headers).map_err(|error| strangers.refused(stranger, error))?;
     let identity = identify(http, &key, now);
     strangers
-        .look_up(stranger, &key, identity, is_refusal)
+        .look_up(stranger, key.hash(), identity, is_refusal)
         .await
 }
 
@@ -194,6 +196,11 @@ fn check(
     if identity.suspended {
         return Err(ApiError::TenantSuspended);
     }
+    is_there(req, found)
+}
+
+/// Whether there is something at the path for this method, and nothing in the query that it does not read.
+fn is_there(req: &ServiceRequest, found: &AtPath) -> Result<(), ApiError> {
     match found {
         // Handlers with parameters check them together with their values.
         AtPath::Route { reads_query: true } => Ok(()),
@@ -203,6 +210,27 @@ fn check(
         }),
         AtPath::Nothing => Err(ApiError::NotFound(Missing::Route)),
     }
+}
+
+/// Takes what somebody asks who was let in by the operators' listener.
+pub async fn admit_operator(
+    req: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let Some(Lookup(find)) = req.app_data::<Lookup>().copied() else {
+        return Err(ApiError::Internal.into());
+    };
+    let found = find(req.match_pattern().as_deref(), req.method());
+    let mut response = match is_there(&req, &found) {
+        Ok(()) => {
+            req.extensions_mut().insert(IdempotencyScope::Operators);
+            next.call(req).await?.map_into_boxed_body()
+        }
+        Err(error) => req.error_response(error),
+    };
+    let no_store = HeaderValue::from_static("no-store");
+    response.headers_mut().insert(CACHE_CONTROL, no_store);
+    Ok(response)
 }
 
 /// What somebody without a valid key gets: as much as everybody may know of the paths there are.

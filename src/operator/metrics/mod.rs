@@ -4,6 +4,8 @@
 mod exposition;
 mod process;
 
+use std::sync::Arc;
+
 use actix_web::{
     HttpRequest, HttpResponse,
     http::header,
@@ -18,6 +20,7 @@ use dikala_actors::{
 use self::exposition::{Format, Kind, Metric, Unit, encode};
 use crate::{
     http::{meter::HttpMeter, middleware::only_reads},
+    mails::MailStats,
     node::Node,
 };
 
@@ -32,6 +35,8 @@ pub struct MetricsParts {
     pub node: Node,
     pub loops: EventLoops,
     pub http: HttpMeter,
+    /// None where no mails are sent.
+    pub mails: Option<Arc<MailStats>>,
 }
 
 /// Mounts `/metrics`.
@@ -59,6 +64,7 @@ fn all(parts: &MetricsParts) -> Vec<Metric> {
     all.extend(deliveries(parts, &webhooks));
     all.push(functions(parts));
     all.extend(requests(parts));
+    all.extend(parts.mails.as_deref().map(mails));
     all.extend([pools(parts), clock(parts), build()]);
     all.extend(process::metrics());
     all
@@ -114,6 +120,19 @@ fn actors() -> Vec<Metric> {
         }
     }
     vec![instances, mailbox, wait, handle, restarts, lost]
+}
+
+fn mails(stats: &MailStats) -> Metric {
+    let mut tries = Metric::new(
+        COUNTER,
+        "dikala_mails_total",
+        &["outcome"],
+        "Tries to send a mail",
+    );
+    for (outcome, count) in stats.outcomes() {
+        tries.number(&[outcome], whole(count));
+    }
+    tries
 }
 
 fn loops(parts: &MetricsParts) -> Metric {

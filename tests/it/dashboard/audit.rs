@@ -157,3 +157,93 @@ async fn the_audit_has_pages_and_nothing_of_others(#[values(Sqlite, Postgres)] s
         .await
         .assert_shows("Agent changed");
 }
+
+/// The entries of people, oldest first: who, what, and what of it. Somebody is the owner, others are as the audit has them.
+async fn of_people(somebody: &Somebody) -> Vec<String> {
+    let file = somebody.browser.open(FILE).await;
+    let mut lines: Vec<String> = file.html.lines().skip(1).map(str::to_owned).collect();
+    lines.reverse();
+    let of_people = lines.into_iter().filter_map(|line| {
+        let (before, after) = line.split_once(",user.")?;
+        let who = before.split(',').nth(2)?.replace(&somebody.id, "owner");
+        let mut after = after.splitn(3, ',');
+        let (action, _, rest) = (after.next()?, after.next()?, after.next()?);
+        let detail = match rest.strip_prefix('"') {
+            Some(quoted) => quoted.split('"').next()?,
+            None => rest.split(',').next()?,
+        };
+        Some(format!("{who}: {action} {detail}").trim_end().to_owned())
+    });
+    of_people.collect()
+}
+
+#[rstest]
+#[actix_web::test]
+async fn what_becomes_of_people_is_told_whoever_does_it(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let (server, tenant) = (&world.server, &world.tenant.id);
+    let owner = owner(&world).await;
+    let browser = &owner.browser;
+    let form = browser.open(MEMBERS).await.form(MEMBERS);
+    let sari = form.set("email", "sari@example.com").set("name", "Sari");
+    browser.submit(&sari.set("role", "viewer")).await;
+    let people = server.cli(&["user", "list", "--tenant", tenant]);
+    let sari = text(&people["users"][1], "id");
+    let link = browser.open(MEMBERS).await;
+    let link = link.form(&format!("{MEMBERS}/{sari}/link"));
+    browser.submit(&link).await;
+    let role = browser.open(MEMBERS).await;
+    let role = role.form(&format!("{MEMBERS}/{sari}/role"));
+    browser.submit(&role.clone().set("role", "owner")).await;
+    // The same once more, and what is refused, is no change.
+    browser.submit(&role.set("role", "owner")).await;
+    let phone = browser.another();
+    try_password(&phone, &owner.email, "not the password").await;
+    try_password(&phone, &owner.email, PASSWORD).await;
+    let out = browser.open(ACCOUNT).await;
+    let out = out.form(&format!("{ACCOUNT}/sign-out-everywhere"));
+    browser.submit(&out).await;
+    try_password(browser, &owner.email, PASSWORD).await;
+    let remove = browser.open(&format!("{MEMBERS}/{sari}/remove")).await;
+    let remove = remove.form(&format!("{MEMBERS}/{sari}/remove"));
+    browser.submit(&remove).await;
+    assert_eq!(browser.submit(&remove).await.status, 404);
+    let last = server.cli(&["user", "login-link", &owner.id]);
+    let last = text(&last, "url");
+    assert_eq!(
+        of_people(&owner).await,
+        [
+            "cli: create owner, owner",
+            "owner: sign_in link",
+            "owner: password",
+            "owner: create Sari, viewer",
+            "owner: link Sari",
+            "owner: role Sari, role=owner",
+            "owner: sign_in password",
+            "owner: sign_out_everywhere",
+            "owner: sign_in password",
+            "owner: remove Sari",
+            "cli: link owner",
+        ]
+    );
+    let page = browser.open(&format!("{AUDIT}?action=user.sign_in")).await;
+    page.assert_shows("Signed in");
+    page.assert_shows("127.0.0.1");
+    let in_indonesian = browser.clone().with("accept-language", "id");
+    let page = in_indonesian.open(AUDIT).await;
+    for words in [
+        "Anggota dibuat",
+        "Peran diubah",
+        "Kata sandi disetel",
+        "Keluar dari semua perangkat",
+    ] {
+        page.assert_shows(words);
+    }
+    let store = &server.installation.store;
+    let all = store.rows::<1>("SELECT target || detail FROM audit").await;
+    let token = last.rsplit('/').next().unwrap();
+    assert!(!format!("{all:?}").contains(token));
+    assert!(!format!("{all:?}").contains("sari@example.com"));
+}

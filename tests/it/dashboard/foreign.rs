@@ -310,3 +310,148 @@ async fn ids_of_others_are_as_if_they_never_were(#[values(Sqlite, Postgres)] sto
         owner.browser.open(path).await.assert_hides("stranger");
     }
 }
+
+/// Every page with an id in its address, by the table of the pages itself: method, and path with `{…}`.
+fn pages_of_one_thing() -> Vec<(&'static str, &'static str)> {
+    let table = include_str!("../../../src/dashboard/mod.rs").lines();
+    let pages: Vec<_> = table
+        .filter_map(|line| {
+            let (method, rest) = line.trim().split_once("(\"/")?;
+            let method = ["get", "post"].into_iter().find(|it| *it == method)?;
+            Some((method, rest.split('"').next()?))
+        })
+        .filter(|(_, path)| path.contains('{') && !path.starts_with("link/"))
+        .collect();
+    assert!(pages.len() > 40, "{pages:?}");
+    pages
+}
+
+/// What a tenant has, by how the addresses of its pages begin.
+struct Things([(&'static str, String); 7]);
+
+impl Things {
+    /// The address of a page about one of them.
+    fn address(&self, path: &str) -> String {
+        let of = |(begin, _): &&(&str, String)| path.starts_with(*begin);
+        let (_, id) = self.0.iter().find(of).unwrap_or_else(|| panic!("{path}"));
+        let path = path.replacen("{id}", id, 1).replace("{name}", "find_order");
+        assert!(!path.contains('{'), "{path}");
+        format!("/dashboard/{path}")
+    }
+
+    fn never() -> Self {
+        let never = |prefix: &str| format!("{prefix}_01k9zv3m8rj2q4w6y8a0c2e4g6");
+        Self([
+            ("calls/", never("call")),
+            ("agents/", never("agent")),
+            ("numbers/", never("pn")),
+            ("webhooks/", never("wh")),
+            ("deliveries/", never("dlv")),
+            ("settings/members/", never("user")),
+            ("settings/keys/", never("key")),
+        ])
+    }
+
+    fn without_ids(&self, text: &str) -> String {
+        let ids = self.0.iter().map(|(_, id)| id);
+        ids.fold(text.to_owned(), |text, id| text.replace(id, "…"))
+    }
+}
+
+/// All that could be changed of a tenant's things.
+async fn state(
+    world: &World,
+    tenant: &crate::support::tenant::Tenant,
+    things: &Things,
+) -> Vec<Value> {
+    let mut state = vec![world.server.cli(&["user", "list", "--tenant", &tenant.id])];
+    let keys = world.server.cli(&["key", "list", "--tenant", &tenant.id]);
+    state.push(keys["keys"][0]["revokedAt"].clone());
+    let ids: Vec<&str> = things.0.iter().map(|(_, id)| id.as_str()).collect();
+    for path in [
+        "/agents".to_owned(),
+        format!("/agents/{}/functions", ids[1]),
+        "/phone-numbers".to_owned(),
+        "/webhooks".to_owned(),
+        format!("/webhooks/{}/deliveries", ids[3]),
+        format!("/calls/{}", ids[0]),
+    ] {
+        state.push(tenant.api.get(&path).await.expect(200));
+    }
+    state
+}
+
+#[rstest]
+#[actix_web::test]
+async fn no_page_shows_or_changes_what_is_anothers(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
+    let (server, receiver) = (&world.server, &world.receiver);
+    let owner = owner(&world).await;
+    let other = world.another_tenant(10).await;
+    let stranger = somebody(server, &other.id, "stranger@example.com", "owner").await;
+    other
+        .create_function("find_order", "POST", &receiver.url("/function"))
+        .await;
+    let webhook = other
+        .subscribe(&receiver.url("/theirs"), &["call.started"], SECRET)
+        .await;
+    let bridge = other.bridge(Socket).await;
+    let call = bridge.talk(&other.did).await;
+    receiver.wait_for("/theirs", 1).await;
+    let delivery = eventually("a delivery that is recorded", async || {
+        let path = format!("/webhooks/{webhook}/deliveries?status=succeeded");
+        let page = other.api.get(&path).await.expect(200);
+        page["deliveries"][0]["id"].as_str().map(str::to_owned)
+    })
+    .await;
+    let keys = server.cli(&["key", "list", "--tenant", &other.id]);
+    let theirs = Things([
+        ("calls/", call),
+        ("agents/", other.agent.clone()),
+        ("numbers/", other.number.clone()),
+        ("webhooks/", webhook),
+        ("deliveries/", delivery),
+        ("settings/members/", stranger.id.clone()),
+        ("settings/keys/", text(&keys["keys"][0], "id")),
+    ]);
+    let never = Things::never();
+    let before = state(&world, &other, &theirs).await;
+    let own = owner.browser.open("/dashboard").await;
+    let token = own.form("/dashboard/sign-out");
+    let token = token.value("_token").unwrap();
+    for (method, path) in pages_of_one_thing() {
+        let mut answers = Vec::new();
+        for things in [&theirs, &never] {
+            let address = things.address(path);
+            let page = if method == "get" {
+                owner.browser.open(&address).await
+            } else {
+                let fields = [
+                    ("_token", token),
+                    ("name", "Taken"),
+                    ("systemPrompt", "Taken"),
+                    ("language", "id"),
+                    ("voiceId", "Kore"),
+                    ("description", "Taken"),
+                    ("endpoint", "http://127.0.0.1:9/"),
+                    ("url", "http://127.0.0.1:9/"),
+                    ("role", "viewer"),
+                    ("to", "+6281200000000"),
+                    ("since", "2026-01-01T00:00"),
+                ];
+                let fields = fields.map(|(name, value)| (name.to_owned(), value.to_owned()));
+                let form = Form {
+                    action: address,
+                    method: method.to_owned(),
+                    fields: fields.to_vec(),
+                };
+                owner.browser.post(&form).await
+            };
+            assert_eq!(page.status, 404, "{method} {path}: {}", page.text());
+            answers.push(things.without_ids(&page.text()));
+        }
+        assert_eq!(answers[0], answers[1], "{method} {path}");
+    }
+    assert_eq!(state(&world, &other, &theirs).await, before);
+    assert!(is_in(&stranger.browser).await);
+}

@@ -5,6 +5,7 @@ mod calls;
 mod credits;
 mod foreign;
 mod keys;
+mod mails;
 mod members;
 mod pages;
 mod people;
@@ -96,7 +97,7 @@ async fn is_in(browser: &Visitor) -> bool {
 }
 
 /// Changes the store behind the server's back, as time does.
-async fn execute(server: &Server, sql: &str) {
+pub async fn execute(server: &Server, sql: &str) {
     let db = Database::connect(&server.installation.store.url)
         .await
         .unwrap();

@@ -1,10 +1,18 @@
 //! What holds of every page: headers, languages, times, assets, and what is not there.
 
+use std::{collections::BTreeSet, io::Read};
+
+use flate2::read::GzDecoder;
+
 use super::*;
-use crate::support::visitor::Page;
+use crate::support::visitor::{Page, kind};
 
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
                       form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+/// The most that a page may have, unpacked and without its assets.
+const PAGE_BYTES: usize = 30 * 1024;
+/// The most that somebody gets who comes for the first time.
+const FIRST_VISIT_BYTES: usize = 60 * 1024;
 const ALL: [&str; 9] = [
     "/dashboard",
     "/dashboard/password",
@@ -45,11 +53,69 @@ fn assert_bound(page: &Page) {
         assert!(script.starts_with(" src=\"/dashboard/assets/"), "{script}");
     }
     assert!(
-        page.html.len() < 30 * 1024,
+        page.html.len() < PAGE_BYTES,
         "{} has {} bytes",
         page.path,
         page.html.len()
     );
+}
+
+/// What somebody gets who takes packed pages, unpacked.
+#[track_caller]
+fn unpacked(page: &Page) -> String {
+    let what = (page.header("content-encoding"), page.header("vary"));
+    assert_eq!(
+        what,
+        (Some("gzip"), Some("Accept-Encoding")),
+        "{}",
+        page.path
+    );
+    let mut html = String::new();
+    let mut decoder = GzDecoder::new(&page.body[..]);
+    decoder.read_to_string(&mut html).unwrap();
+    html
+}
+
+/// Every page that links lead to, one of each kind, with lists that are full: as small as was promised, and packed for who asks.
+#[rstest]
+#[actix_web::test]
+async fn every_page_is_small_and_packed_for_who_asks(#[values(Sqlite)] store: StoreKind) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    let tenant = &world.tenant;
+    tenant
+        .create_function("check_order", "POST", &world.receiver.url("/order"))
+        .await;
+    let bridge = tenant.bridge(Http).await;
+    for _ in 0..30 {
+        let call = bridge.talk(&tenant.did).await;
+        bridge.hang_up(&call).await;
+        world.event("call.ended", &call).await;
+    }
+    let packed = owner.browser.clone().with("accept-encoding", "gzip, br");
+    let (mut seen, mut to_see) = (BTreeSet::new(), vec!["/dashboard".to_owned()]);
+    while let Some(path) = to_see.pop() {
+        if path.contains(".csv") || !path.starts_with("/dashboard") || !seen.insert(kind(&path)) {
+            continue;
+        }
+        let page = packed.open(&path).await;
+        let html = unpacked(&page);
+        assert!(html.len() < PAGE_BYTES, "{path}: {} bytes", html.len());
+        assert!(
+            page.body.len() < html.len() * 3 / 4,
+            "{path}: {}",
+            page.body.len()
+        );
+        to_see.extend(owner.browser.open(&path).await.links());
+    }
+    assert!(seen.len() > 25, "{seen:?}");
+    // What is refused is a page, too; a file is sent piece by piece.
+    let form = owner.browser.open("/dashboard/agents/new").await;
+    let refused = packed.submit(&form.form("/dashboard/agents/new")).await;
+    assert_eq!(refused.status, 422);
+    unpacked(&refused);
+    let file = packed.open("/dashboard/calls.csv").await;
+    assert_eq!(file.header("content-encoding"), None);
 }
 
 #[rstest]
@@ -181,11 +247,14 @@ async fn language_and_time_zone_are_the_readers_own(#[values(Sqlite, Postgres)] 
 
 #[rstest]
 #[actix_web::test]
-async fn assets_are_kept_for_a_year(#[values(Sqlite)] store: StoreKind) {
+async fn a_first_visit_is_small_and_its_assets_are_kept_for_a_year(
+    #[values(Sqlite)] store: StoreKind,
+) {
     let world = world!(store);
     let browser = Visitor::new(&world.server.http);
+    let packing = browser.clone().with("accept-encoding", "br, gzip");
     let page = browser.open(SIGN_IN).await;
-    let mut total = page.html.len();
+    let mut total = packing.open(SIGN_IN).await.body.len();
     let assets: Vec<&str> = page
         .html
         .split('"')
@@ -199,26 +268,11 @@ async fn assets_are_kept_for_a_year(#[values(Sqlite)] store: StoreKind) {
             plain.header("cache-control"),
             Some("public, max-age=31536000, immutable")
         );
-        let packed = browser
-            .clone()
-            .with("accept-encoding", "br, gzip")
-            .fetch(path)
-            .await;
-        assert_eq!(packed.header("content-encoding"), Some("gzip"));
-        assert!(
-            packed
-                .headers
-                .get("content-length")
-                .unwrap()
-                .to_str()
-                .unwrap()
-                .parse::<usize>()
-                .unwrap()
-                <= plain.html.len()
-        );
-        total += plain.html.len();
+        let packed = packing.fetch(path).await;
+        assert_eq!(unpacked(&packed), plain.html);
+        total += packed.body.len();
         let gone = browser.fetch(&path.replace('-', "-0")).await;
         assert_eq!(gone.status, 404);
     }
-    assert!(total < 60 * 1024, "{total}");
+    assert!(total < FIRST_VISIT_BYTES, "{total}");
 }

@@ -9,6 +9,7 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use dikala_testkit::{eventually, folder};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -201,13 +202,43 @@ impl Browser {
         self.click(&option).await;
     }
 
-    /// Presses the button or follows the link with this name.
+    /// Waits until something is told to be wrong with the field with this label, to which the field points: what.
+    pub async fn told_beside(&self, label: &str) -> String {
+        let id = format!("//label[starts-with(normalize-space(.), {label:?})]/@for");
+        let points =
+            format!("//*[@id={id} and contains(@aria-describedby, concat(@id, '-error'))]");
+        let error = format!("//*[@id=concat({id}, '-error')][{points}]");
+        eventually(&format!("an error beside {label}"), async || {
+            let error = self.all(&error).await.into_iter().next()?;
+            let path = format!("/element/{}/text", error.0);
+            // It is gone where the page is only now replaced.
+            let text = self.session.get(&path).await.ok()?;
+            text.as_str().map(str::to_owned)
+        })
+        .await
+    }
+
+    /// Presses the button or follows the link with this name, the first that is to be seen.
     pub async fn press(&self, name: &str) {
         let named = format!(
             "//button[normalize-space(.)={name:?}] | //a[normalize-space(.)={name:?}] | //summary[normalize-space(.)={name:?}]"
         );
-        let button = self.one(&named).await;
+        let button = eventually(&named, async || {
+            for element in self.all(&named).await {
+                if self.is_shown(&element).await {
+                    return Some(element);
+                }
+            }
+            None
+        })
+        .await;
         self.click(&button).await;
+    }
+
+    /// Whether an element can be seen. One of a page that is left meanwhile cannot.
+    pub async fn is_shown(&self, element: &Element) -> bool {
+        let path = format!("/element/{}/displayed", element.0);
+        self.session.get(&path).await == Ok(Value::Bool(true))
     }
 
     /// Clicks.
@@ -218,7 +249,15 @@ impl Browser {
 
     /// What a function body returns in the page.
     pub async fn run(&self, script: &str) -> Value {
-        let ran = self.ask("/execute/sync", json!({"script": script, "args": []}));
+        self.run_with(script, json!([])).await
+    }
+
+    /// The same with arguments.
+    pub async fn run_with(&self, script: &str, arguments: Value) -> Value {
+        let ran = self.ask(
+            "/execute/sync",
+            json!({"script": script, "args": arguments}),
+        );
         ran.await.unwrap()
     }
 
@@ -228,11 +267,14 @@ impl Browser {
         ran.await.unwrap()
     }
 
-    /// Looks through a window of this width, in the light or in the dark.
+    /// Looks through a window of this width, in the light or in the dark. Nothing moves: what is looked at is as it stays.
     pub async fn look(&self, width: u32, scheme: &str) {
         let size = json!({"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": false});
         self.tool("Emulation.setDeviceMetricsOverride", size).await;
-        let media = json!({"features": [{"name": "prefers-color-scheme", "value": scheme}]});
+        let media = json!({"features": [
+            {"name": "prefers-color-scheme", "value": scheme},
+            {"name": "prefers-reduced-motion", "value": "reduce"},
+        ]});
         self.tool("Emulation.setEmulatedMedia", media).await;
     }
 
@@ -245,9 +287,17 @@ impl Browser {
         .await;
     }
 
-    async fn tool(&self, command: &str, parameters: Value) {
+    /// A picture of the upper left of the page, as a PNG, each of its pixels so many wide and high.
+    pub async fn picture(&self, (width, height): (u32, u32), scale: u32) -> Vec<u8> {
+        let clip = json!({"x": 0, "y": 0, "width": width, "height": height, "scale": scale});
+        let wanted = json!({"format": "png", "captureBeyondViewport": true, "clip": clip});
+        let taken = self.tool("Page.captureScreenshot", wanted).await;
+        STANDARD.decode(taken["data"].as_str().unwrap()).unwrap()
+    }
+
+    async fn tool(&self, command: &str, parameters: Value) -> Value {
         let asked = json!({"cmd": command, "params": parameters});
-        self.ask("/goog/cdp/execute", asked).await.unwrap();
+        self.ask("/goog/cdp/execute", asked).await.unwrap()
     }
 
     /// What the browser complained about since it was asked before.

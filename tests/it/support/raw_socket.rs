@@ -1,6 +1,6 @@
-//! A bridge's socket by hand: frames that no library sends, and a peer that does not read.
+//! Sockets by hand: requests and frames that no library sends, and a peer that does not read.
 
-use std::time::Duration;
+use std::{net::SocketAddr, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -10,7 +10,28 @@ use tokio::{
 
 use dikala_testkit::PATIENCE;
 
+/// A bridge's.
 pub struct RawSocket(TcpStream);
+
+pub fn address(http: &str) -> SocketAddr {
+    http.strip_prefix("http://").unwrap().parse().unwrap()
+}
+
+/// All that is answered until the other side closes.
+pub async fn read_all(stream: &mut TcpStream) -> String {
+    let mut answer = Vec::new();
+    let read = timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
+    // A reset after the answer is an end as well.
+    let _ = read.expect("the connection ends");
+    String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// Sends bytes and reads until the other side closes.
+pub async fn exchange(to: &str, bytes: &[u8]) -> String {
+    let mut stream = TcpStream::connect(address(to)).await.unwrap();
+    let _ = stream.write_all(bytes).await;
+    read_all(&mut stream).await
+}
 
 /// The first byte of a frame: whether it is the last of its message, and what it is.
 pub const TEXT: u8 = 0x81;

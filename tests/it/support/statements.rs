@@ -32,6 +32,7 @@ const GROWING: &[&str] = &[
     "idempotency_keys",
     "invocations",
     "login_links",
+    "mails",
     "sessions",
     "sign_in_failures",
     "transcripts",
@@ -380,6 +381,10 @@ fn fill() -> String {
         format!(
             "INSERT INTO sessions (hash, tenant_id, user_id, by_link, address, agent, created_at, used_at, ends_at) \
              SELECT n::text, {tenant}, {user}, false, '', '', n, n, n {rows}"
+        ),
+        format!(
+            "INSERT INTO mails (id, tenant_id, user_id, kind, subject, attempts, next_at, created_at, ends_at) \
+             SELECT 'mail_' || n, {tenant}, {user}, 'credits.low', {event}, 1, CASE WHEN n % 100 = 0 THEN n END, n, n {rows}"
         ),
         format!("INSERT INTO sign_in_failures SELECT n::text, '[]', n {rows}"),
         "ANALYZE".to_owned(),

@@ -26,6 +26,8 @@ pub struct Page {
     pub path: String,
     pub status: u16,
     pub headers: HeaderMap,
+    /// As it came, packed or not.
+    pub body: Vec<u8>,
     pub html: String,
 }
 
@@ -168,6 +170,7 @@ impl Visitor {
             status: response.status().as_u16(),
             headers: response.headers().clone(),
             html: String::from_utf8_lossy(&bytes).into_owned(),
+            body: bytes.to_vec(),
         }
     }
 
@@ -277,6 +280,16 @@ impl Page {
             .unwrap_or_else(|| panic!("no input {name} in {}", self.path))
             .1
     }
+}
+
+/// A path without its ids and its query: what is of one kind looks alike.
+pub fn kind(path: &str) -> String {
+    let path = path.split('?').next().unwrap_or(path);
+    let steps = path.split('/').map(|step| match step.split_once('_') {
+        Some((_, id)) if id.len() == 26 => "{id}",
+        _ => step,
+    });
+    steps.collect::<Vec<_>>().join("/")
 }
 
 /// Forms as they are read, mark by mark.

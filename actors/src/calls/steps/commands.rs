@@ -18,7 +18,7 @@ use crate::{
 type Audit = Option<Box<audit::Model>>;
 
 /// Transfers that a call takes in all.
-const TRANSFERS_MAX: u32 = 5;
+pub const TRANSFERS_MAX: u32 = 5;
 
 /// The tenant or an operator wants the call to end.
 pub(in crate::calls) async fn request_hangup(

@@ -10,11 +10,12 @@ use std::sync::{
 use actix_rt::Arbiter;
 use dikala_entities::{
     AgentId, BridgeId, CallId, CallStatus, CommandId, FunctionId, FunctionMethod, HangupInitiator,
-    HangupReason, Language, Millis, OutboundUrl, PhoneNumberId, Place, Plan, Secret, Store,
-    TenantId, TransactionType, TransferPrefixes, UrlPolicy, Vault, agent, agent_version, call,
+    HangupReason, Millis, OutboundUrl, PhoneNumberId, Plan, Secret, SecretPlace, Store, TenantId,
+    TransactionType, TransferPrefixes, UrlPolicy, Vault, agent, agent_version, call,
     credit_account, function, phone_number, tenant, transcript,
 };
 use dikala_testkit::Keep;
+use dikala_testkit::rows;
 use futures_util::FutureExt;
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, ConnectionTrait, EntityTrait, IntoActiveModel};
 
@@ -151,7 +152,7 @@ async fn seed(store: &Store, vault: &Vault, now: Millis) {
         rate_limit: None,
         max_concurrent_calls: None,
         function_secret: vault.seal(
-            Place::FunctionSecret,
+            SecretPlace::FunctionSecret,
             tenant,
             &Secret::new("a-secret-of-some-length"),
         ),
@@ -159,36 +160,14 @@ async fn seed(store: &Store, vault: &Vault, now: Millis) {
         created_at: now,
         updated_at: now,
     };
-    tenant::Entity::insert(row.into_active_model())
-        .exec_without_returning(db)
-        .await
-        .expect("inserts");
+    rows::insert(db, row).await;
     let account = credit_account::Model::empty(tenant, 0);
-    credit_account::Entity::insert(account.into_active_model())
-        .exec_without_returning(db)
-        .await
-        .expect("inserts");
+    rows::insert(db, account).await;
     let row = agent::Model {
         id: agent,
-        tenant_id: tenant,
-        name: "Ayu".into(),
-        system_prompt: "You answer.".into(),
-        voice_id: None,
-        greeting_text: None,
-        language: Language::default(),
-        max_call_duration_minutes: 10,
-        escalation_number: None,
-        tools_enabled: "[]".into(),
-        is_active: true,
-        created_at: now,
-        updated_at: now,
-        version: 0,
-        weight: 0,
+        ..rows::agent(tenant, now)
     };
-    agent::Entity::insert(row.into_active_model())
-        .exec_without_returning(db)
-        .await
-        .expect("inserts");
+    rows::insert(db, row).await;
     let number = phone_number::Model {
         id: PhoneNumberId::new(now),
         tenant_id: tenant,
@@ -199,10 +178,7 @@ async fn seed(store: &Store, vault: &Vault, now: Millis) {
         created_at: now,
         updated_at: now,
     };
-    phone_number::Entity::insert(number.into_active_model())
-        .exec_without_returning(db)
-        .await
-        .expect("inserts");
+    rows::insert(db, number).await;
     let kind = TransactionType::Purchase;
     let credit = Credit {
         tenant,
@@ -653,10 +629,7 @@ async fn a_function_whose_stored_endpoint_is_refused_by_now_has_an_outcome() {
         created_at: agent.created_at,
         updated_at: agent.created_at,
     };
-    function::Entity::insert(function.into_active_model())
-        .exec_without_returning(db)
-        .await
-        .expect("inserts");
+    rows::insert(db, function).await;
     for change in [
         "UPDATE functions SET endpoint = 'https://a..example.com/'",
         "UPDATE agents SET tools_enabled = '[\"find_order\"]'",

@@ -1,6 +1,7 @@
 //! A message is one commit: whichever of its writes fails, nothing of it is there, and asked again all of it is.
 
-use dikala_entities::{Actor, AuditAction, AuditId, EventKind, WebhookId, audit, webhook};
+use dikala_entities::{Actor, AuditAction, AuditId, EventKind, WebhookId, audit};
+use dikala_testkit::rows;
 use sea_orm::Statement;
 
 use super::*;
@@ -25,11 +26,8 @@ async fn everything(store: &Store) -> String {
 async fn subscribe(store: &Store, now: Millis) {
     let tenant = tenant::Entity::find().one(store.reader()).await;
     let tenant = tenant.expect("is read").expect("is there").id;
-    let row = dikala_testkit::webhook(WebhookId::new(now), tenant, EventKind::ALL, now);
-    webhook::Entity::insert(row.into_active_model())
-        .exec_without_returning(store.writer())
-        .await
-        .expect("inserts");
+    let row = rows::webhook(WebhookId::new(now), tenant, EventKind::ALL, now);
+    rows::insert(store.writer(), row).await;
 }
 
 /// What the audit says of a tenant's wish.

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use dikala_entities::{
     AgentId, Millis, Store, agent_version,
-    rows::{Kind, json_rows, json_statement},
+    rows::{ColumnType, json_rows, json_statement},
 };
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, FromQueryResult, QueryFilter,
@@ -130,7 +130,10 @@ pub(super) async fn look_at_settings(
 async fn remove_versions(store: &Store, looked: &[Looked]) -> Result<u64, DbErr> {
     let source = json_rows(
         store.backend(),
-        &[("agent_id", Kind::Text), ("version", Kind::BigInt)],
+        &[
+            ("agent_id", ColumnType::Text),
+            ("version", ColumnType::BigInt),
+        ],
     );
     let sql = format!(
         "WITH free AS MATERIALIZED (SELECT v.agent_id, v.version FROM {source} JOIN agent_versions v \
@@ -151,9 +154,9 @@ pub(super) async fn remove_settings(
     let source = json_rows(
         store.backend(),
         &[
-            ("agent_id", Kind::Text),
-            ("hash", Kind::Text),
-            ("before", Kind::BigInt),
+            ("agent_id", ColumnType::Text),
+            ("hash", ColumnType::Text),
+            ("before", ColumnType::BigInt),
         ],
     );
     let sql = format!(

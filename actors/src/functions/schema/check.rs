@@ -5,7 +5,7 @@ use std::{collections::HashSet, fmt};
 use serde_json::{Map, Value};
 
 use super::{
-    node::{ArrayRules, Kinds, Node, NumberRules, ObjectRules, StringRules},
+    node::{ArrayRules, Kinds, NumberRules, ObjectRules, SchemaNode, StringRules},
     number::Decimal,
 };
 
@@ -22,14 +22,14 @@ pub(super) enum Misfit<'a> {
     Steps,
     At {
         /// From the inside to the outside.
-        path: Vec<Step<'a>>,
+        path: Vec<PathStep<'a>>,
         what: What<'a>,
     },
 }
 
 /// A step into a value.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Step<'a> {
+pub(super) enum PathStep<'a> {
     Member(&'a str),
     Item(usize),
 }
@@ -62,7 +62,7 @@ impl<'a> From<What<'a>> for Misfit<'a> {
 }
 
 impl<'a> Misfit<'a> {
-    fn inside(mut self, step: Step<'a>) -> Self {
+    fn inside(mut self, step: PathStep<'a>) -> Self {
         if let Self::At { path, .. } = &mut self {
             path.push(step);
         }
@@ -74,7 +74,7 @@ impl<'a> Misfit<'a> {
     }
 }
 
-impl fmt::Display for Step<'_> {
+impl fmt::Display for PathStep<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Member(name) => write!(f, "/{name}"),
@@ -134,7 +134,11 @@ impl Checker {
     }
 
     /// Checks the value against the node.
-    pub(super) fn check<'a>(&mut self, node: &'a Node, value: &'a Value) -> Result<(), Misfit<'a>> {
+    pub(super) fn check<'a>(
+        &mut self,
+        node: &'a SchemaNode,
+        value: &'a Value,
+    ) -> Result<(), Misfit<'a>> {
         self.spend(1)?;
         if node.nullable && value.is_null() {
             return Ok(());
@@ -189,7 +193,7 @@ impl Checker {
             match rules.properties.get(name) {
                 Some(node) => self
                     .check(node, member)
-                    .map_err(|misfit| misfit.inside(Step::Member(name)))?,
+                    .map_err(|misfit| misfit.inside(PathStep::Member(name)))?,
                 None if rules.closed => {
                     return Err(What::NoProperty(name).into());
                 }
@@ -204,7 +208,7 @@ impl Checker {
         if let Some(node) = &rules.items {
             for (index, item) in items.iter().enumerate() {
                 self.check(node, item)
-                    .map_err(|misfit| misfit.inside(Step::Item(index)))?;
+                    .map_err(|misfit| misfit.inside(PathStep::Item(index)))?;
             }
         }
         if rules.unique {
@@ -235,7 +239,7 @@ impl Checker {
         Ok(())
     }
 
-    fn any<'a>(&mut self, branches: &'a [Node], value: &'a Value) -> Result<(), Misfit<'a>> {
+    fn any<'a>(&mut self, branches: &'a [SchemaNode], value: &'a Value) -> Result<(), Misfit<'a>> {
         if branches.is_empty() {
             return Ok(());
         }
@@ -250,7 +254,7 @@ impl Checker {
         Err(closest.misfit(branches.len()))
     }
 
-    fn one<'a>(&mut self, branches: &'a [Node], value: &'a Value) -> Result<(), Misfit<'a>> {
+    fn one<'a>(&mut self, branches: &'a [SchemaNode], value: &'a Value) -> Result<(), Misfit<'a>> {
         if branches.is_empty() {
             return Ok(());
         }

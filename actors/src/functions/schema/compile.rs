@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{
     BRANCH_LEVELS_MAX, BRANCHES_MAX, DEPTH_MAX, FaultKind, NODES_MAX, PATTERN_WEIGHT, SchemaFault,
-    node::{Kinds, Node},
+    node::{Kinds, SchemaNode},
     number::Decimal,
     pattern,
 };
@@ -40,7 +40,7 @@ const KEYWORDS: &str = "type, properties, required, additionalProperties, items,
     minItems, maxItems, uniqueItems, nullable, anyOf, oneOf, allOf, $ref, $defs, definitions and $schema";
 
 /// Compiles the schema.
-pub(super) fn compile(schema: &Value) -> Result<(Node, u32), Vec<SchemaFault>> {
+pub(super) fn compile(schema: &Value) -> Result<(SchemaNode, u32), Vec<SchemaFault>> {
     let mut compiler = Compiler {
         root: schema,
         left: NODES_MAX,
@@ -49,7 +49,7 @@ pub(super) fn compile(schema: &Value) -> Result<(Node, u32), Vec<SchemaFault>> {
         followed: BTreeSet::new(),
         faults: Vec::new(),
     };
-    let node = compiler.node(schema, "", Place::default());
+    let node = compiler.node(schema, "", Spot::default());
     compiler.unused_definitions();
     if compiler.faults.is_empty() {
         Ok((node, NODES_MAX - compiler.left))
@@ -73,13 +73,13 @@ struct Compiler<'a> {
 
 /// How deep a schema stands.
 #[derive(Clone, Copy, Default)]
-struct Place {
+struct Spot {
     depth: usize,
     /// Alternatives around it that are about the same value.
     branches: usize,
 }
 
-impl Place {
+impl Spot {
     /// Of a schema about another value.
     fn below(self) -> Self {
         Self {
@@ -133,8 +133,8 @@ impl<'a> Compiler<'a> {
         true
     }
 
-    fn node(&mut self, schema: &'a Value, at: &str, place: Place) -> Node {
-        let mut node = Node::default();
+    fn node(&mut self, schema: &'a Value, at: &str, place: Spot) -> SchemaNode {
+        let mut node = SchemaNode::default();
         if !self.spend(1) {
             return node;
         }
@@ -156,11 +156,11 @@ impl<'a> Compiler<'a> {
 
     fn keyword(
         &mut self,
-        node: &mut Node,
+        node: &mut SchemaNode,
         keyword: &'a str,
         value: &'a Value,
         at: &str,
-        place: Place,
+        place: Spot,
     ) {
         match keyword {
             "type" => node.kinds = self.kinds(value, at),
@@ -361,7 +361,7 @@ impl<'a> Compiler<'a> {
         }
     }
 
-    fn branches(&mut self, value: &'a Value, at: &str, place: Place) -> Vec<Node> {
+    fn branches(&mut self, value: &'a Value, at: &str, place: Spot) -> Vec<SchemaNode> {
         let branches = match value {
             Value::Array(branches) if !branches.is_empty() => branches,
             _ => {
@@ -390,7 +390,7 @@ impl<'a> Compiler<'a> {
             .collect()
     }
 
-    fn reference(&mut self, value: &'a Value, at: &str, place: Place) -> Option<Box<Node>> {
+    fn reference(&mut self, value: &'a Value, at: &str, place: Spot) -> Option<Box<SchemaNode>> {
         let Some((kind, name)) = value.as_str().and_then(definition_of) else {
             let predicate = "must be \"#/$defs/Name\" or \"#/definitions/Name\" with a plain name; put what is used twice into $defs";
             self.fault(at, FaultKind::Invalid, predicate);
@@ -425,7 +425,7 @@ impl<'a> Compiler<'a> {
             let defined = self.root.get(kind).and_then(Value::as_object);
             for (name, schema) in defined.into_iter().flatten() {
                 if !self.followed.contains(&(kind, name.as_str())) {
-                    self.node(schema, &format!(".{kind}.{name}"), Place::default().below());
+                    self.node(schema, &format!(".{kind}.{name}"), Spot::default().below());
                 }
             }
         }

@@ -17,7 +17,7 @@ use serde_json::{Map, Value};
 
 use self::{
     check::{Checker, Misfit},
-    node::Node,
+    node::SchemaNode,
 };
 
 /// The most nodes that a schema may have once its references are followed.
@@ -68,7 +68,7 @@ pub struct SchemaFault {
 /// A schema that can be used.
 #[derive(Clone, Debug)]
 pub struct Schema {
-    root: Node,
+    root: SchemaNode,
     nodes: u32,
 }
 

@@ -8,7 +8,7 @@ use super::{number::Decimal, pattern::Pattern};
 
 /// One schema. What it does not say, it allows.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Node {
+pub(super) struct SchemaNode {
     pub kinds: Option<Kinds>,
     /// Null fits, whatever else is said.
     pub nullable: bool,
@@ -18,15 +18,15 @@ pub(super) struct Node {
     pub array: ArrayRules,
     pub string: StringRules,
     pub number: NumberRules,
-    pub refers: Option<Box<Node>>,
-    pub all: Vec<Node>,
-    pub any: Vec<Node>,
-    pub one: Vec<Node>,
+    pub refers: Option<Box<SchemaNode>>,
+    pub all: Vec<SchemaNode>,
+    pub any: Vec<SchemaNode>,
+    pub one: Vec<SchemaNode>,
 }
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct ObjectRules {
-    pub properties: BTreeMap<String, Node>,
+    pub properties: BTreeMap<String, SchemaNode>,
     pub required: Vec<String>,
     /// No other properties than those.
     pub closed: bool,
@@ -34,7 +34,7 @@ pub(super) struct ObjectRules {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct ArrayRules {
-    pub items: Option<Box<Node>>,
+    pub items: Option<Box<SchemaNode>>,
     pub min: Option<u64>,
     pub max: Option<u64>,
     pub unique: bool,

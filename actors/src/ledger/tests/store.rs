@@ -404,7 +404,7 @@ async fn two_nodes_announce_for_the_same_tenants() {
 }
 
 fn announcement(tenant: TenantId) -> Posting {
-    let event = NewEvent::new(EventKind::CallStarted, tenant, None, NOW, NOW, &());
+    let event = NewEvent::sample(EventKind::CallStarted, tenant, NOW);
     Posting::Write(Arc::new(Entry {
         events: vec![event],
         ..Entry::of(tenant)
@@ -421,13 +421,21 @@ async fn a_reference_from_several_sides_is_one_transaction() {
         let outside =
             join_all((0..8).map(|_| credit(&store, Arc::new(SystemClock), "cli", booking(), None)));
         let (inside, outside) = tokio::join!(inside, outside);
-        let mut ids: Vec<TransactionId> = inside.iter().flatten().map(|t| t.id).collect();
+        let inside: Vec<Credited> = inside.into_iter().flatten().collect();
+        assert!(inside.iter().filter(|booked| booked.is_new).count() <= 1);
+        let mut ids: Vec<TransactionId> = inside.iter().map(|b| b.transaction.id).collect();
         ids.extend(outside.iter().flatten().map(|t| t.id));
         assert_eq!(ids.len(), 16);
         assert!(ids.iter().all(|id| *id == ids[0]));
         let other = ledger
             .credit(purchase(tenant, 8, Some("inv-1")), None)
             .await;
+        assert_eq!(other, Err(LedgerError::ReferenceReused));
+        let told_otherwise = Credit {
+            description: Some("another".to_owned()),
+            ..booking()
+        };
+        let other = ledger.credit(told_otherwise, None).await;
         assert_eq!(other, Err(LedgerError::ReferenceReused));
         let negative = ledger.credit(purchase(tenant, -8, None), None).await;
         assert!(matches!(negative, Err(LedgerError::Invalid(_))));
@@ -461,7 +469,8 @@ async fn a_booking_leaves_one_entry_in_the_audit_and_its_repeat_none() {
         let booked = book(first.clone()).await.expect("is booked");
         assert_eq!(book(entry()).await.expect("again").id, booked.id);
         let again = handle.credit(booking(), Some(entry())).await;
-        assert_eq!(again.map(|again| again.id), Ok(booked.id));
+        let again = again.map(|again| (again.transaction.id, again.is_new));
+        assert_eq!(again, Ok((booked.id, false)));
         let refused = handle.credit(purchase(tenant, 9, Some("inv-1")), Some(entry()));
         assert_eq!(refused.await, Err(LedgerError::ReferenceReused));
         let written = audit::Entity::find().all(store.reader()).await;

@@ -8,7 +8,7 @@ use super::{Invalid, State};
 pub(super) const HEADERS_MAX: usize = 128;
 
 /// What a final head says.
-pub(super) struct Head<'a> {
+pub(super) struct FinalHead<'a> {
     status: u16,
     retry_after: Option<&'a [u8]>,
     pub(super) framing: State,
@@ -19,7 +19,7 @@ pub(super) struct Head<'a> {
 pub(super) fn understood<'a>(
     status: u16,
     parsed: &httparse::Response<'_, 'a>,
-) -> Result<Head<'a>, Invalid> {
+) -> Result<FinalHead<'a>, Invalid> {
     let (mut length, mut coding, mut close, mut retry_after) = (None, None, false, None);
     for header in parsed.headers.iter() {
         let value = header.value.trim_ascii();
@@ -55,7 +55,7 @@ pub(super) fn understood<'a>(
         State::Sized(_) => true,
         _ => false,
     };
-    Ok(Head {
+    Ok(FinalHead {
         status,
         retry_after,
         framing,
@@ -71,7 +71,7 @@ fn whole(digits: &[u8]) -> Result<u64, Invalid> {
     digits.parse().map_err(|_| Invalid)
 }
 
-impl Head<'_> {
+impl FinalHead<'_> {
     pub(super) fn write(&self, plain: &mut BytesMut) {
         plain.put_slice(format!("HTTP/1.1 {} \r\n", self.status).as_bytes());
         if let Some(value) = self.retry_after {

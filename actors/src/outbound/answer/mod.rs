@@ -29,7 +29,7 @@ pub(super) struct Invalid;
 
 /// How far an answer has come.
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct AnswerReader {
     state: State,
     interim: u32,
     heads_bytes: usize,
@@ -43,7 +43,7 @@ pub(super) struct Answer {
 /// What comes next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    Head,
+    FinalHead,
     /// So many bytes are still to come.
     Sized(u64),
     /// All that comes until the server closes.
@@ -55,10 +55,10 @@ enum State {
     Done,
 }
 
-impl Answer {
+impl AnswerReader {
     pub(super) const fn new() -> Self {
         Self {
-            state: State::Head,
+            state: State::FinalHead,
             interim: 0,
             heads_bytes: 0,
             searched: 0,
@@ -69,7 +69,7 @@ impl Answer {
 
     /// Whether the head that counts was read.
     pub(super) fn has_head(&self) -> bool {
-        self.state != State::Head
+        self.state != State::FinalHead
     }
 
     /// Whether all of the answer was read.
@@ -91,7 +91,7 @@ impl Answer {
     ) -> Result<(), Invalid> {
         while !came.is_empty() && !self.is_done() {
             let goes_on = match self.state {
-                State::Head => self.head(came, plain)?,
+                State::FinalHead => self.head(came, plain)?,
                 State::Sized(left) => {
                     let left = left - take(left, came, plain);
                     self.state = if left == 0 {

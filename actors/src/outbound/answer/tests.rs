@@ -17,7 +17,7 @@ fn in_pieces<'a>(
     pieces: impl IntoIterator<Item = &'a [u8]>,
     closed: bool,
 ) -> Result<Read, Invalid> {
-    let (mut answer, mut came, mut plain) = (Answer::new(), BytesMut::new(), BytesMut::new());
+    let (mut answer, mut came, mut plain) = (AnswerReader::new(), BytesMut::new(), BytesMut::new());
     for piece in pieces {
         came.extend_from_slice(piece);
         answer.read(&mut came, &mut plain)?;

@@ -7,11 +7,11 @@ use std::{
 
 use awc::http::{Method, Uri};
 use bytes::Bytes;
-use dikala_entities::{Millis, Place, Vault, vault::VaultError, webhook};
+use dikala_entities::{Millis, SecretPlace, Vault, vault::VaultError, webhook};
 
 use super::{
     headers::{Envelope, headers},
-    signature::{Keys, Signer},
+    signature::{Signer, SigningKeys},
 };
 use crate::{
     events::outbox::Dispatch,
@@ -25,7 +25,7 @@ const RESPONSE_BYTES_MAX: usize = 16 * 1024;
 #[derive(Debug)]
 pub(in crate::webhooks) struct Endpoint {
     uri: Uri,
-    keys: Keys,
+    keys: SigningKeys,
     client: Client,
     outbound: Outbound,
     /// Whether a connection may have been kept from an exchange before.
@@ -130,15 +130,15 @@ impl Endpoint {
     }
 }
 
-fn keys(row: &webhook::Model, vault: &Vault) -> Result<Keys, VaultError> {
-    let open = |place: Place, sealed: &str| vault.open(place, row.id, sealed);
-    let current = Signer::new(&open(Place::WebhookSecret, &row.secret)?);
+fn keys(row: &webhook::Model, vault: &Vault) -> Result<SigningKeys, VaultError> {
+    let open = |place: SecretPlace, sealed: &str| vault.open(place, row.id, sealed);
+    let current = Signer::new(&open(SecretPlace::WebhookSecret, &row.secret)?);
     let previous = match (&row.previous_secret, row.previous_secret_until) {
         (Some(sealed), Some(until)) => {
-            let opened = open(Place::PreviousWebhookSecret, sealed)?;
+            let opened = open(SecretPlace::PreviousWebhookSecret, sealed)?;
             Some((Signer::new(&opened), until))
         }
         _ => None,
     };
-    Ok(Keys { current, previous })
+    Ok(SigningKeys { current, previous })
 }

@@ -3,7 +3,7 @@
 use awc::http::header::{HeaderMap, HeaderName, HeaderValue, InvalidHeaderValue};
 use dikala_entities::{DeliveryId, EventId, Millis};
 
-use super::signature::Keys;
+use super::signature::SigningKeys;
 
 /// One attempt, as its headers tell of it.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ pub struct Envelope<'a> {
 /// The headers of an attempt made at `at`: both signatures, and what they are about.
 pub fn headers(
     envelope: Envelope<'_>,
-    keys: &Keys,
+    keys: &SigningKeys,
     at: Millis,
 ) -> Result<HeaderMap, InvalidHeaderValue> {
     let service = keys.current.service_signature(envelope.body);

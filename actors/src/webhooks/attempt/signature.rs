@@ -51,13 +51,13 @@ impl Signer {
 
 /// The keys of one webhook: the current one, and for a while after a rotation the one before.
 #[derive(Clone, Debug)]
-pub struct Keys {
+pub struct SigningKeys {
     pub current: Signer,
     /// With the instant at which it stops being used.
     pub previous: Option<(Signer, Millis)>,
 }
 
-impl Keys {
+impl SigningKeys {
     /// The value of `webhook-signature` at an attempt: both signatures, separated by a space, while the previous key holds.
     pub fn standard_signatures(&self, id: EventId, at: Millis, body: &[u8]) -> String {
         let mut value = self.current.standard_signature(id, at, body);
@@ -117,7 +117,7 @@ mod tests {
             Signer::new(&Secret::new("old-secret")),
         );
         let until = Millis::from_i64(10_000);
-        let keys = Keys {
+        let keys = SigningKeys {
             current: new.clone(),
             previous: Some((old.clone(), until)),
         };

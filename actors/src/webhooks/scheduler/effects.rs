@@ -24,7 +24,7 @@ pub(in crate::webhooks) enum Effect<E> {
     /// Read these webhooks, then say [`loaded`](super::Scheduler::loaded) or [`not_loaded`](super::Scheduler::not_loaded).
     Load(Vec<WebhookId>),
     /// Read deliveries of one webhook, then say [`claimed`](super::Scheduler::claimed) or [`not_claimed`](super::Scheduler::not_claimed).
-    Claim(Claim),
+    Refill(Refill),
     /// Look at the table before it is time to: a webhook can be delivered to that could not be before.
     Look,
     /// Ask for effects again, after what else wants to be done.
@@ -33,7 +33,7 @@ pub(in crate::webhooks) enum Effect<E> {
 
 /// What to read for one lane.
 #[derive(Clone, Debug)]
-pub(in crate::webhooks) struct Claim {
+pub(in crate::webhooks) struct Refill {
     pub(in crate::webhooks) webhook: WebhookId,
     pub(in crate::webhooks) limit: usize,
     pub(in crate::webhooks) lease_until: Millis,
@@ -44,10 +44,11 @@ pub(in crate::webhooks) struct Claim {
 
 /// A webhook that has pending deliveries, as the table says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::webhooks) struct Due {
+pub(in crate::webhooks) struct DueWebhook {
     pub(in crate::webhooks) webhook: WebhookId,
     /// None where the webhook was deleted.
     pub(in crate::webhooks) tenant: Option<TenantId>,
+    /// Whether anything is delivered to it now.
     pub(in crate::webhooks) is_active: bool,
     /// When its first pending delivery that nobody holds is due.
     pub(in crate::webhooks) at: Option<Millis>,

@@ -37,11 +37,11 @@ pub(in crate::webhooks) struct Item {
 
 /// What is known of the webhook.
 #[derive(Debug)]
-pub(in crate::webhooks) enum Target<E> {
+pub(in crate::webhooks) enum Destination<E> {
     /// Not read yet.
     Unknown,
     Ready(Rc<E>),
-    /// Disabled: what is pending stays pending, for when it is enabled again.
+    /// Disabled or paused: what is pending stays pending, for when it is delivered to again.
     Disabled,
     /// The secret does not open: a fault of our own, nothing is sent and nothing is lost.
     Sealed,
@@ -52,7 +52,7 @@ pub(in crate::webhooks) enum Target<E> {
 #[derive(Debug)]
 pub(in crate::webhooks) struct Lane<E> {
     pub(super) tenant: TenantId,
-    pub(in crate::webhooks) target: Target<E>,
+    pub(in crate::webhooks) target: Destination<E>,
     /// What it was aimed at before the webhook changed.
     before: Option<Rc<E>>,
     pub(super) circuit: Circuit,
@@ -86,7 +86,7 @@ impl<E> Lane<E> {
     pub(super) fn new(tenant: TenantId, now: Millis) -> Self {
         Self {
             tenant,
-            target: Target::Unknown,
+            target: Destination::Unknown,
             before: None,
             circuit: Circuit::new(FIRST_PAUSE_MS),
             in_round: false,
@@ -106,47 +106,47 @@ impl<E> Lane<E> {
     /// The webhook changed: nothing begins until it is read again.
     pub(super) fn suspect(&mut self) {
         self.before = self.endpoint();
-        self.target = Target::Unknown;
+        self.target = Destination::Unknown;
     }
 
     /// What the lane is, or was last, aimed at.
     pub(in crate::webhooks) fn endpoint(&self) -> Option<Rc<E>> {
         match &self.target {
-            Target::Ready(endpoint) => Some(Rc::clone(endpoint)),
+            Destination::Ready(endpoint) => Some(Rc::clone(endpoint)),
             _ => self.before.clone(),
         }
     }
 
     pub(super) fn is_ready(&self) -> bool {
-        matches!(self.target, Target::Ready(_))
+        matches!(self.target, Destination::Ready(_))
     }
 
     pub(super) fn state(&self) -> LaneState {
         match &self.target {
-            Target::Ready(_) if self.circuit.is_open() => LaneState::Open,
-            Target::Ready(_) => LaneState::Closed,
-            Target::Disabled | Target::Deleted => LaneState::Disabled,
-            Target::Sealed => LaneState::Sealed,
-            Target::Unknown => LaneState::Unread,
+            Destination::Ready(_) if self.circuit.is_open() => LaneState::Open,
+            Destination::Ready(_) => LaneState::Closed,
+            Destination::Disabled | Destination::Deleted => LaneState::Disabled,
+            Destination::Sealed => LaneState::Sealed,
+            Destination::Unknown => LaneState::Unread,
         }
     }
 
     /// The webhook was read. What waits for one that cannot be delivered to is left to the table.
-    pub(super) fn aim(&mut self, target: Target<E>) {
+    pub(super) fn aim(&mut self, target: Destination<E>) {
         match &target {
-            Target::Ready(_) | Target::Unknown => {}
-            Target::Disabled => {
+            Destination::Ready(_) | Destination::Unknown => {}
+            Destination::Disabled => {
                 self.circuit = Circuit::new(FIRST_PAUSE_MS);
                 self.forget();
             }
-            Target::Sealed | Target::Deleted => self.forget(),
+            Destination::Sealed | Destination::Deleted => self.forget(),
         }
         self.target = target;
     }
 
     /// The endpoint is to get nothing more.
     pub(super) fn disable(&mut self) {
-        self.target = Target::Disabled;
+        self.target = Destination::Disabled;
         self.forget();
     }
 
@@ -158,7 +158,7 @@ impl<E> Lane<E> {
         }
         let in_order = self.left_behind.is_none() && self.read_up_to.is_none_or(|seen| id > seen);
         let fresh = now.since(item.created) <= FRESH_MS;
-        let ready = matches!(self.target, Target::Ready(_) | Target::Unknown);
+        let ready = matches!(self.target, Destination::Ready(_) | Destination::Unknown);
         let room = room && self.queue.len() < WAITING_MAX;
         if in_order && fresh && ready && room {
             self.known.insert(id);
@@ -231,7 +231,7 @@ impl<E> Lane<E> {
 
     /// The next delivery whose attempt may begin now.
     pub(super) fn take(&mut self, limits: LaneLimits, now: Millis) -> Option<(Rc<E>, Item)> {
-        let Target::Ready(endpoint) = &self.target else {
+        let Destination::Ready(endpoint) = &self.target else {
             return None;
         };
         let endpoint = Rc::clone(endpoint);

@@ -19,8 +19,8 @@ use dikala_entities::{DeliveryId, Millis, TenantId, WebhookId};
 
 use self::slots::Slots;
 pub(super) use self::{
-    effects::{Claim, Counts, Due, Effect, SchedulerLimits},
-    lane::{Item, Lane, LaneLimits, Target},
+    effects::{Counts, DueWebhook, Effect, Refill, SchedulerLimits},
+    lane::{Destination, Item, Lane, LaneLimits},
 };
 use super::{retry::Verdict, stats::Lanes};
 use crate::events::outbox::{DELIVERY_LEASE_MS, Dispatch};
@@ -111,7 +111,7 @@ impl<E> Scheduler<E> {
             effects.push(Effect::GoOn);
         }
         while let Some(claim) = self.next_claim(now) {
-            effects.push(Effect::Claim(claim));
+            effects.push(Effect::Refill(claim));
         }
         effects
     }
@@ -222,7 +222,7 @@ impl<E> Scheduler<E> {
 
     /// The table was looked at. What lanes know of their webhooks is never older than one look. Returns the webhooks that were
     /// deleted with deliveries pending.
-    pub(super) fn looked(&mut self, due: Vec<Due>, now: Millis) -> Vec<WebhookId> {
+    pub(super) fn looked(&mut self, due: Vec<DueWebhook>, now: Millis) -> Vec<WebhookId> {
         self.sweep(now);
         // Between two counts only additions are followed, so the figure errs upwards.
         self.waiting = self.lanes.values().map(Lane::waiting).sum();
@@ -230,7 +230,7 @@ impl<E> Scheduler<E> {
         for due in due {
             match due.tenant {
                 Some(tenant) if due.is_active => self.expect(due.webhook, tenant, due.at, now),
-                // Disabled: it stays pending, for when the webhook is enabled again.
+                // Disabled or paused: it stays pending, for when the webhook is delivered to again.
                 Some(_) => {}
                 None => deleted.push(due.webhook),
             }
@@ -249,7 +249,7 @@ impl<E> Scheduler<E> {
         &mut self,
         ids: &[WebhookId],
         now: Millis,
-        mut aim: impl FnMut(WebhookId, &Lane<E>) -> Target<E>,
+        mut aim: impl FnMut(WebhookId, &Lane<E>) -> Destination<E>,
     ) {
         self.loading = false;
         for id in ids {
@@ -275,7 +275,7 @@ impl<E> Scheduler<E> {
     }
 
     /// Deliveries were read; `lost` of those that were due have no event any more.
-    pub(super) fn claimed(&mut self, claim: &Claim, items: Vec<Item>, lost: usize, now: Millis) {
+    pub(super) fn claimed(&mut self, claim: &Refill, items: Vec<Item>, lost: usize, now: Millis) {
         self.claims = self.claims.saturating_sub(1);
         let Some(lane) = self.lanes.get_mut(&claim.webhook) else {
             return;
@@ -296,7 +296,7 @@ impl<E> Scheduler<E> {
     }
 
     /// Deliveries could not be read.
-    pub(super) fn not_claimed(&mut self, claim: &Claim) {
+    pub(super) fn not_claimed(&mut self, claim: &Refill) {
         self.claims = self.claims.saturating_sub(1);
         if let Some(lane) = self.lanes.get_mut(&claim.webhook) {
             lane.claiming = false;
@@ -379,7 +379,7 @@ impl<E> Scheduler<E> {
         Some(ids)
     }
 
-    fn next_claim(&mut self, now: Millis) -> Option<Claim> {
+    fn next_claim(&mut self, now: Millis) -> Option<Refill> {
         if self.claims >= CLAIMS_MAX || self.stopping || self.waiting >= WAITING_MAX {
             return None;
         }
@@ -393,7 +393,7 @@ impl<E> Scheduler<E> {
             }
             lane.claiming = true;
             self.claims += 1;
-            return Some(Claim {
+            return Some(Refill {
                 webhook,
                 limit,
                 lease_until: now.plus_ms(self.limits.lease_ms),

@@ -42,8 +42,8 @@ fn deliver(scheduler: &mut Scheduler<()>, webhook: WebhookId, tenant: TenantId, 
     assert_eq!(scheduler.deliver(dispatches, NOW), 0);
 }
 
-fn ready(_: WebhookId, _: &Lane<()>) -> Target<()> {
-    Target::Ready(Rc::new(()))
+fn ready(_: WebhookId, _: &Lane<()>) -> Destination<()> {
+    Destination::Ready(Rc::new(()))
 }
 
 /// The attempts among effects, by webhook.
@@ -147,9 +147,9 @@ impl Play {
     }
 
     fn look(&mut self) {
-        let mut due: BTreeMap<WebhookId, Due> = BTreeMap::new();
+        let mut due: BTreeMap<WebhookId, DueWebhook> = BTreeMap::new();
         for (dispatch, at) in self.table.values() {
-            let first = due.entry(dispatch.webhook).or_insert(Due {
+            let first = due.entry(dispatch.webhook).or_insert(DueWebhook {
                 webhook: dispatch.webhook,
                 tenant: Some(dispatch.tenant),
                 is_active: true,
@@ -188,8 +188,8 @@ impl Play {
         match self.open.swap_remove(which % self.open.len()) {
             Effect::Load(ids) if fails => self.scheduler.not_loaded(ids),
             Effect::Load(ids) => self.scheduler.loaded(&ids, now, ready),
-            Effect::Claim(claim) if fails => self.scheduler.not_claimed(&claim),
-            Effect::Claim(claim) => {
+            Effect::Refill(claim) if fails => self.scheduler.not_claimed(&claim),
+            Effect::Refill(claim) => {
                 let items = self.read(&claim);
                 self.scheduler.claimed(&claim, items, 0, now);
             }
@@ -203,7 +203,7 @@ impl Play {
         }
     }
 
-    fn read(&self, claim: &Claim) -> Vec<Item> {
+    fn read(&self, claim: &Refill) -> Vec<Item> {
         let free = self.table.values().filter(|(dispatch, at)| {
             dispatch.webhook == claim.webhook
                 && *at <= self.now

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use dikala_entities::{
     CallId, DeliveryId, EventId, EventKind, Millis, Store, TenantId, TraceParent, WebhookId, call,
     event,
-    rows::{Kind, json_rows, json_statement},
+    rows::{ColumnType, json_rows, json_statement},
     webhook,
 };
 use sea_orm::{
@@ -16,7 +16,7 @@ use serde::Serialize;
 
 use crate::{
     events::outbox::{Dispatch, NewEvent},
-    webhooks::scheduler::{Claim, Due, Item},
+    webhooks::scheduler::{DueWebhook, Item, Refill},
 };
 
 /// Pending deliveries of a deleted webhook that are closed by one statement.
@@ -70,7 +70,7 @@ pub(in crate::webhooks) async fn due(
     store: &Store,
     node: &str,
     now: Millis,
-) -> Result<Vec<Due>, DbErr> {
+) -> Result<Vec<DueWebhook>, DbErr> {
     // The order is the partial index's own, which makes both databases walk that one.
     let sql = "WITH RECURSIVE w(id) AS ( \
             SELECT (SELECT d.webhook_id FROM deliveries d WHERE d.status = 'pending' \
@@ -79,7 +79,7 @@ pub(in crate::webhooks) async fn due(
             SELECT (SELECT d.webhook_id FROM deliveries d WHERE d.status = 'pending' AND d.webhook_id > w.id \
                 ORDER BY d.webhook_id, d.next_attempt_at, d.id LIMIT 1) \
             FROM w WHERE w.id IS NOT NULL) \
-        SELECT w.id AS id, webhooks.tenant_id AS tenant_id, webhooks.is_active AS is_active, \
+        SELECT w.id AS id, webhooks.tenant_id AS tenant_id, (webhooks.is_active AND webhooks.paused_at IS NULL) AS is_active, \
             (SELECT d.next_attempt_at FROM deliveries d \
              WHERE d.status = 'pending' AND d.webhook_id = w.id \
                AND (d.lease_until <= $1 OR (d.lease_owner = $2 AND d.next_attempt_at <= $3)) \
@@ -97,8 +97,8 @@ pub(in crate::webhooks) async fn due(
     rows.iter().map(due_row).collect()
 }
 
-fn due_row(row: &QueryResult) -> Result<Due, DbErr> {
-    Ok(Due {
+fn due_row(row: &QueryResult) -> Result<DueWebhook, DbErr> {
+    Ok(DueWebhook {
         webhook: row.try_get("", "id")?,
         tenant: row.try_get("", "tenant_id")?,
         is_active: row
@@ -124,7 +124,7 @@ pub(in crate::webhooks) async fn webhooks(
 /// Takes due deliveries of one webhook for this node, oldest first. The second part are those whose event is gone.
 pub(in crate::webhooks) async fn claim(
     store: &Store,
-    claim: &Claim,
+    claim: &Refill,
     node: &str,
     now: Millis,
 ) -> Result<(Vec<Item>, Vec<DeliveryId>), DbErr> {
@@ -311,7 +311,7 @@ pub(in crate::webhooks) async fn close_lost(
         .collect();
     let source = json_rows(
         store.backend(),
-        &[("id", Kind::Text), ("now", Kind::BigInt)],
+        &[("id", ColumnType::Text), ("now", ColumnType::BigInt)],
     );
     let sql = format!(
         "WITH lost AS MATERIALIZED (SELECT d.id, rows.now FROM {source} JOIN deliveries d ON d.id = rows.id \

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use dikala_entities::{
-    AttemptOutcome, DeliveryId, DeliveryStatus, Millis, Store, TenantId, WebhookId,
+    AttemptOutcome, DeliveryId, DeliveryStatus, MailKind, Millis, Store, TenantId, WebhookId,
     batch::BatchWrite,
-    rows::{Kind, json_rows, json_statement},
+    rows::{ColumnType, json_rows, json_statement},
     store::Transaction,
     webhook_stat::{hour_of, up_to},
 };
@@ -13,6 +13,7 @@ use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult};
 use serde::Serialize;
 
 use crate::{
+    mails,
     outbound::ErrorKind,
     webhooks::{
         attempt::AttemptRecord,
@@ -24,7 +25,9 @@ use crate::{
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::webhooks) struct DisabledNow {
     pub(in crate::webhooks) webhook: WebhookId,
+    pub(in crate::webhooks) tenant: TenantId,
     pub(in crate::webhooks) reason: &'static str,
+    pub(in crate::webhooks) at: Millis,
 }
 
 /// Records a batch of attempts: the webhooks' health, the deliveries, the log, the figures. One transaction.
@@ -34,6 +37,16 @@ pub(in crate::webhooks) async fn record(
 ) -> Result<Vec<DisabledNow>, DbErr> {
     let txn = store.begin().await?;
     let disabled = record_health(&txn, batch).await?;
+    let told = disabled.iter().map(|disabled| {
+        let subject = disabled.webhook.to_string();
+        mails::to_owners(
+            MailKind::WebhookDisabled,
+            disabled.tenant,
+            subject,
+            disabled.at,
+        )
+    });
+    mails::write(&txn, told).await?;
     record_deliveries(&txn, batch).await?;
     let new = record_attempts(&txn, batch).await?;
     count(&txn, batch, &new).await?;
@@ -57,26 +70,32 @@ async fn record_health(
     let mut changed = Vec::new();
     let mut disabled = Vec::new();
     for (webhook, before, is_active, updated_at) in health_before(txn, batch).await? {
-        let (mut health, mut reason, mut last) = (before, None, Millis::MIN);
+        let (mut health, mut disabled_now, mut last) = (before, None, Millis::MIN);
         // What began before the webhook was changed tells of the address that it had, or of the time before it was enabled.
         let counts = |record: &&AttemptRecord| {
             record.webhook == webhook && !record.is_test && record.started_at >= updated_at
         };
         for record in batch.iter().filter(counts) {
             health = health.after(record.verdict, record.ended_at);
-            reason = reason.or(health.disabled_reason(record.verdict, record.ended_at));
+            let reason = health.disabled_reason(record.verdict, record.ended_at);
+            disabled_now = disabled_now.or(reason.map(|reason| DisabledNow {
+                webhook,
+                tenant: record.tenant,
+                reason,
+                at: record.ended_at,
+            }));
             last = record.ended_at;
         }
-        let reason = reason.filter(|_| is_active);
-        if health == before && reason.is_none() {
+        let disabled_now = disabled_now.filter(|_| is_active);
+        if health == before && disabled_now.is_none() {
             continue;
         }
-        disabled.extend(reason.map(|reason| DisabledNow { webhook, reason }));
+        disabled.extend(disabled_now);
         changed.push(HealthRow {
             id: webhook,
             failed_in_row: health.failed_in_row,
             failing_since: health.failing_since.map(Millis::as_i64),
-            reason,
+            reason: disabled_now.map(|disabled| disabled.reason),
             now: last.as_i64(),
         });
     }
@@ -105,7 +124,10 @@ async fn health_before(
         .map(|(id, failed)| Row { id, failed })
         .collect();
     let backend = txn.get_database_backend();
-    let source = json_rows(backend, &[("id", Kind::Text), ("failed", Kind::BigInt)]);
+    let source = json_rows(
+        backend,
+        &[("id", ColumnType::Text), ("failed", ColumnType::BigInt)],
+    );
     let lock = match backend {
         DbBackend::Postgres => "FOR UPDATE OF webhooks",
         _ => "",
@@ -146,11 +168,11 @@ async fn write_health(txn: &Transaction, rows: &[HealthRow]) -> Result<(), DbErr
     let source = json_rows(
         backend,
         &[
-            ("id", Kind::Text),
-            ("failed_in_row", Kind::BigInt),
-            ("failing_since", Kind::BigInt),
-            ("reason", Kind::Text),
-            ("now", Kind::BigInt),
+            ("id", ColumnType::Text),
+            ("failed_in_row", ColumnType::BigInt),
+            ("failing_since", ColumnType::BigInt),
+            ("reason", ColumnType::Text),
+            ("now", ColumnType::BigInt),
         ],
     );
     let sql = format!(
@@ -197,11 +219,11 @@ async fn record_deliveries(txn: &Transaction, batch: &[AttemptRecord]) -> Result
     let source = json_rows(
         backend,
         &[
-            ("id", Kind::Text),
-            ("number", Kind::BigInt),
-            ("status", Kind::Text),
-            ("next_attempt_at", Kind::BigInt),
-            ("completed_at", Kind::BigInt),
+            ("id", ColumnType::Text),
+            ("number", ColumnType::BigInt),
+            ("status", ColumnType::Text),
+            ("next_attempt_at", ColumnType::BigInt),
+            ("completed_at", ColumnType::BigInt),
         ],
     );
     // What another node recorded in between, after a lease ran out, is not overwritten.
@@ -229,7 +251,7 @@ pub async fn lock_deliveries(txn: &Transaction, ids: &[DeliveryId]) -> Result<()
         return Ok(());
     }
     let rows: Vec<Row> = ids.iter().map(|id| Row { id: *id }).collect();
-    let source = json_rows(backend, &[("id", Kind::Text)]);
+    let source = json_rows(backend, &[("id", ColumnType::Text)]);
     let sql = format!(
         "SELECT deliveries.id FROM {source} JOIN deliveries ON deliveries.id = rows.id \
         ORDER BY deliveries.id FOR UPDATE OF deliveries"
@@ -272,14 +294,14 @@ async fn record_attempts(
     let source = json_rows(
         backend,
         &[
-            ("id", Kind::Text),
-            ("number", Kind::BigInt),
-            ("tenant_id", Kind::Text),
-            ("started_at", Kind::BigInt),
-            ("duration_ms", Kind::BigInt),
-            ("status_code", Kind::BigInt),
-            ("error_kind", Kind::Text),
-            ("response", Kind::Text),
+            ("id", ColumnType::Text),
+            ("number", ColumnType::BigInt),
+            ("tenant_id", ColumnType::Text),
+            ("started_at", ColumnType::BigInt),
+            ("duration_ms", ColumnType::BigInt),
+            ("status_code", ColumnType::BigInt),
+            ("error_kind", ColumnType::Text),
+            ("response", ColumnType::Text),
         ],
     );
     let (response, nothing) = match backend {
@@ -339,11 +361,11 @@ async fn count(
             ]
         });
     let columns = [
-        ("webhook_id", Kind::Text),
-        ("hour", Kind::BigInt),
-        ("outcome", Kind::Text),
-        ("up_to_ms", Kind::BigInt),
-        ("attempts", Kind::BigInt),
+        ("webhook_id", ColumnType::Text),
+        ("hour", ColumnType::BigInt),
+        ("outcome", ColumnType::Text),
+        ("up_to_ms", ColumnType::BigInt),
+        ("attempts", ColumnType::BigInt),
     ];
     let sql = "INSERT INTO webhook_stats (webhook_id, hour, outcome, up_to_ms, attempts) \
                SELECT webhook_id, hour, outcome, up_to_ms, attempts FROM {rows} WHERE true \

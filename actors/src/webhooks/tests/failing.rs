@@ -352,7 +352,8 @@ async fn an_answer_is_booked_for_the_delivery_that_it_belongs_to() {
     let world = World::new().await;
     let receiver = Receiver::scripted(|seen| {
         let body: serde_json::Value = serde_json::from_slice(&seen.body).expect("JSON");
-        let n = body["data"]["n"].as_u64().expect("a number");
+        let n = body["data"]["callerNumber"].as_str().expect("a text");
+        let n: u64 = n.parse().expect("a number");
         let status = if n.is_multiple_of(2) { 200 } else { 500 };
         let answer = format!(
             "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 {status} X\r\ncontent-length: 2\r\n\r\n{:02}",

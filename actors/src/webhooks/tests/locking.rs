@@ -1,6 +1,7 @@
 //! Who changes deliveries waits for them in the order of their ids.
 
-use dikala_entities::{EventId, RecoveryId, recovery};
+use dikala_entities::{RecoveryId, recovery};
+use dikala_testkit::rows;
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
 
 use super::{
@@ -28,19 +29,11 @@ fn deliveries(now: Millis, status: DeliveryStatus) -> Vec<delivery::Model> {
         due = due.plus_ms(-1);
         delivery::Model {
             id,
-            tenant_id: TenantId::new(now),
-            webhook_id: webhook,
-            event_id: EventId::new(now),
-            call_id: Some(CallId::new(now)),
-            kind: EventKind::CallStarted,
             status,
-            attempts: 0,
             next_attempt_at: (status == DeliveryStatus::Pending).then_some(due),
             lease_owner: Some(NODE.to_owned()),
-            lease_until: Millis::MIN,
-            is_test: false,
-            created_at: now,
             completed_at: (status != DeliveryStatus::Pending).then_some(now),
+            ..rows::delivery(&rows::event(TenantId::new(now), now), webhook)
         }
     };
     ids.into_iter().map(row).collect()
@@ -77,10 +70,7 @@ async fn holds_none_while_it_waits<W>(
     let mut deliveries = deliveries(SystemClock.now(), status);
     deliveries.reverse();
     for delivery in &deliveries {
-        delivery::Entity::insert(delivery.clone().into_active_model())
-            .exec_without_returning(store.writer())
-            .await
-            .expect("inserted");
+        rows::insert(store.writer(), delivery.clone()).await;
     }
     let ask = |sql: String| Statement::from_string(DbBackend::Postgres, sql);
     let other = store.begin().await.expect("begins");

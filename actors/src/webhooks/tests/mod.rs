@@ -11,11 +11,11 @@ use std::{
 
 use actix_rt::Arbiter;
 use dikala_entities::{
-    CallId, DeliveryId, DeliveryStatus, EventKind, Millis, OutboundUrl, Secret, Store, TenantId,
-    Vault, WebhookId, attempt, delivery, event,
+    CallId, DeliveryId, DeliveryStatus, EventKind, Millis, OutboundUrl, PhoneNumberId, Secret,
+    Store, TenantId, Vault, WebhookId, attempt, delivery, event,
     webhook::{self, NewWebhook},
 };
-use dikala_testkit::{Answer, Keep, Received, Receiver};
+use dikala_testkit::{Answer, Keep, Received, Receiver, rows};
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter,
     QueryOrder,
@@ -23,7 +23,10 @@ use sea_orm::{
 
 use super::{WebhookParts, WebhooksConfig, WebhooksHandle, retry, signature::Signer, start};
 use crate::{
-    events::outbox::{self, Deliver, NewEvent},
+    events::{
+        outbox::{self, Deliver, NewEvent},
+        payload::Payload,
+    },
     outbound::{
         Outbound,
         testing::{SlowNames, local_outbound},
@@ -93,10 +96,7 @@ impl World {
             secret: &Secret::new(SECRET),
         };
         let row = webhook::Model::new(new, &self.vault, now);
-        webhook::Entity::insert(row.clone().into_active_model())
-            .exec_without_returning(self.store.writer())
-            .await
-            .expect("inserted");
+        rows::insert(self.store.writer(), row.clone()).await;
         row
     }
 
@@ -104,7 +104,7 @@ impl World {
         self.commit_as(tenant, calls, NODE).await
     }
 
-    /// Writes one event for each call named.
+    /// Writes one event for each call named, with its place among them as the caller's number.
     async fn commit_as(
         &self,
         tenant: TenantId,
@@ -116,8 +116,13 @@ impl World {
             .iter()
             .enumerate()
             .map(|(n, call)| {
-                let data = serde_json::json!({"callId": call, "n": n});
-                NewEvent::new(EventKind::CallStarted, tenant, Some(*call), now, now, &data)
+                let data = Payload::CallStarted {
+                    call_id: *call,
+                    phone_number_id: PhoneNumberId::new(now),
+                    caller_number: &n.to_string(),
+                    did: "",
+                };
+                NewEvent::new(tenant, Some(*call), now, now, &data)
             })
             .collect();
         let txn = self.store.begin().await.expect("a transaction");

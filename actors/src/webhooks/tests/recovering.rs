@@ -1,6 +1,7 @@
 //! Sending again what failed in a time: batches, turns, what is meant and what is not.
 
-use dikala_entities::{EventId, RecoveryId, recovery};
+use dikala_entities::{RecoveryId, recovery};
+use dikala_testkit::rows;
 use sea_orm::{PaginatorTrait, QuerySelect};
 
 use super::*;
@@ -22,15 +23,13 @@ async fn webhook(store: &Store) -> webhook::Model {
         previous_secret_until: None,
         is_active: true,
         disabled_reason: None,
+        paused_at: None,
         failed_in_row: 0,
         failing_since: None,
         created_at: NOW,
         updated_at: NOW,
     };
-    webhook::Entity::insert(row.clone().into_active_model())
-        .exec_without_returning(store.writer())
-        .await
-        .expect("inserted");
+    rows::insert(store.writer(), row.clone()).await;
     row
 }
 
@@ -38,20 +37,10 @@ async fn webhook(store: &Store) -> webhook::Model {
 fn failed(webhook: &webhook::Model) -> delivery::Model {
     let at = NOW.plus_ms(-60_000);
     delivery::Model {
-        id: DeliveryId::new(at),
-        tenant_id: webhook.tenant_id,
-        webhook_id: webhook.id,
-        event_id: EventId::new(at),
-        call_id: None,
-        kind: EventKind::CallStarted,
         status: DeliveryStatus::Failed,
         attempts: 11,
-        next_attempt_at: None,
-        lease_owner: None,
-        lease_until: Millis::MIN,
-        is_test: false,
-        created_at: at,
         completed_at: Some(at),
+        ..rows::delivery(&rows::event(webhook.tenant_id, at), webhook.id)
     }
 }
 
@@ -85,10 +74,7 @@ async fn ask(store: &Store, webhook: &webhook::Model, now: Millis) -> recovery::
         after: DeliveryId::first_at(Millis::MIN),
         asked_at: now,
     };
-    recovery::Entity::insert(row.clone().into_active_model())
-        .exec_without_returning(store.writer())
-        .await
-        .expect("inserted");
+    rows::insert(store.writer(), row.clone()).await;
     row
 }
 

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use super::{
     frames::Reply,
     pen::{Pen, Step},
-    socket::Script,
-    tally::{REST, Tally, Verdict},
+    socket::SocketScript,
+    tally::{AfterReply, REST, Tally},
 };
 
 /// Messages of a socket that are under way at the same time, as many as a socket may have.
@@ -51,7 +51,7 @@ impl<'a> Burst<'a> {
     }
 }
 
-impl Script for Burst<'_> {
+impl SocketScript for Burst<'_> {
     fn due(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Instant> {
         while self.waiting < WINDOW && self.sent.len() < self.calls.len() {
             self.sent.push(now);
@@ -75,12 +75,12 @@ impl Script for Burst<'_> {
         self.waiting -= 1;
         let is_ring = self.step == Step::Ring;
         match self.tally.count(reply, is_ring, sent, now) {
-            Verdict::Again => self.resting.push_back((now + REST, index)),
-            Verdict::Refused => {}
-            Verdict::Done if is_ring => {
+            AfterReply::Again => self.resting.push_back((now + REST, index)),
+            AfterReply::Refused => {}
+            AfterReply::Done if is_ring => {
                 self.calls[index].extend_from_slice(reply.call.unwrap_or_default());
             }
-            Verdict::Done => self.tally.calls += u64::from(self.step == Step::HangUp),
+            AfterReply::Done => self.tally.calls += u64::from(self.step == Step::HangUp),
         }
     }
 

@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use super::{
     frames::Reply,
     pen::{Pen, Step},
-    socket::Script,
-    tally::{REST, Tally, Verdict},
+    socket::SocketScript,
+    tally::{AfterReply, REST, Tally},
 };
 
 /// The calls of one socket. New ones begin until a moment; those that run then are completed.
@@ -77,7 +77,7 @@ impl Calls {
     }
 }
 
-impl Script for Calls {
+impl SocketScript for Calls {
     fn due(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Instant> {
         if !self.begun {
             self.begun = true;
@@ -101,9 +101,9 @@ impl Script for Calls {
         self.waiting -= 1;
         let is_ring = slot.step == Step::Ring;
         match self.tally.count(reply, is_ring, slot.sent, now) {
-            Verdict::Again => self.resting.push_back((now + REST, place)),
-            Verdict::Refused => self.over(place, now, out),
-            Verdict::Done => {
+            AfterReply::Again => self.resting.push_back((now + REST, place)),
+            AfterReply::Refused => self.over(place, now, out),
+            AfterReply::Done => {
                 if is_ring {
                     slot.call.clear();
                     slot.call.extend_from_slice(reply.call.unwrap_or_default());

@@ -43,13 +43,13 @@ fn write_head(out: &mut Vec<u8>, opcode: u8, length: usize, masked: u8) {
 
 /// One frame in a buffer. Of a masked one, the mask is taken to be the one of zeros that [`write_masked`] uses.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Frame {
+pub struct WireFrame {
     pub opcode: u8,
     pub payload: Range<usize>,
 }
 
 /// The frame that begins at `from`, once all of it is here.
-pub fn frame_at(buffer: &[u8], from: usize) -> Option<Frame> {
+pub fn frame_at(buffer: &[u8], from: usize) -> Option<WireFrame> {
     let bytes = buffer.get(from..)?;
     let (&first, &second) = (bytes.first()?, bytes.get(1)?);
     let (length, head) = match second & !MASKED {
@@ -66,7 +66,7 @@ pub fn frame_at(buffer: &[u8], from: usize) -> Option<Frame> {
     let mask = if second & MASKED == 0 { 0 } else { MASK.len() };
     let start = from + head + mask;
     let end = start.checked_add(length)?;
-    (buffer.len() >= end).then_some(Frame {
+    (buffer.len() >= end).then_some(WireFrame {
         opcode: first & 0x0f,
         payload: start..end,
     })

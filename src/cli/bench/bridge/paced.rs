@@ -7,8 +7,8 @@ use tokio::time::Instant;
 use super::{
     frames::Reply,
     pen::{Pen, Step},
-    socket::Script,
-    tally::{Tally, Verdict},
+    socket::SocketScript,
+    tally::{AfterReply, Tally},
 };
 
 /// Calls that take turns with their messages, so that two of one call are apart.
@@ -95,7 +95,7 @@ impl Paced {
     }
 }
 
-impl Script for Paced {
+impl SocketScript for Paced {
     /// A message is due when the timer says so: the timer's own lateness is not the server's.
     fn due(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Instant> {
         while self.next <= now {
@@ -114,9 +114,9 @@ impl Script for Paced {
         self.waiting -= 1;
         let step = lane.step;
         match self.tally.count(reply, step == Step::Ring, sent, now) {
-            Verdict::Again => return self.send(place, sent, out),
-            Verdict::Refused => lane.step = Step::Ring,
-            Verdict::Done => {
+            AfterReply::Again => return self.send(place, sent, out),
+            AfterReply::Refused => lane.step = Step::Ring,
+            AfterReply::Done => {
                 if step == Step::Ring {
                     lane.call = reply.call.unwrap_or_default().to_vec();
                 }

@@ -19,7 +19,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(40);
 const ROOM: usize = 256 * 1024;
 
 /// What one socket has to say, and what it makes of the replies.
-pub trait Script {
+pub trait SocketScript {
     /// Writes what is due now. Says when it wants to be asked again without any reply.
     fn due(&mut self, now: Instant, out: &mut Vec<u8>) -> Option<Instant>;
 
@@ -79,7 +79,7 @@ impl Socket {
     }
 
     /// Plays a script to its end. What was not answered for long is given up.
-    pub async fn play<S: Script>(&mut self, script: &mut S) -> Result<()> {
+    pub async fn play<S: SocketScript>(&mut self, script: &mut S) -> Result<()> {
         let mut heard = Instant::now();
         loop {
             let wake = script.due(Instant::now(), &mut self.output);
@@ -143,7 +143,7 @@ impl Socket {
     }
 
     /// Hands on the frames that are whole.
-    fn read<S: Script>(&mut self, script: &mut S) -> Result<()> {
+    fn read<S: SocketScript>(&mut self, script: &mut S) -> Result<()> {
         let now = Instant::now();
         let mut from = 0;
         while let Some(frame) = frames::frame_at(&self.input, from) {

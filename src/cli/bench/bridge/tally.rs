@@ -6,7 +6,7 @@ use serde::Serialize;
 use tokio::time::Instant;
 
 use super::frames::Reply;
-use crate::cli::bench::figure::Times;
+use crate::cli::bench::figure::Durations;
 
 /// How long a message that was told to try again rests before it is sent again.
 pub const REST: Duration = Duration::from_millis(20);
@@ -50,7 +50,7 @@ impl Faults {
 #[derive(Clone, Debug, Default)]
 pub struct Tally {
     /// From a message to its acknowledgement; rests included.
-    pub times: Times,
+    pub times: Durations,
     /// Calls of which everything was acknowledged.
     pub calls: u64,
     pub faults: Faults,
@@ -60,7 +60,7 @@ pub struct Tally {
 
 /// What is to be done after a reply.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Verdict {
+pub enum AfterReply {
     Done,
     Again,
     Refused,
@@ -74,18 +74,18 @@ impl Tally {
         is_ring: bool,
         sent: Instant,
         now: Instant,
-    ) -> Verdict {
+    ) -> AfterReply {
         if reply.is_busy {
             self.faults.busy += 1;
-            return Verdict::Again;
+            return AfterReply::Again;
         }
         if !reply.ok || (is_ring && !reply.is_taken()) {
             self.faults.refuse(reply.text);
-            return Verdict::Refused;
+            return AfterReply::Refused;
         }
         self.times.record(now - sent);
         self.last = Some(now);
-        Verdict::Done
+        AfterReply::Done
     }
 
     pub fn add(&mut self, others: &Self) {

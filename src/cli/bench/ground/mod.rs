@@ -1,5 +1,6 @@
 //! What scenarios stand on: a folder and databases that go away afterwards, tenants, a server.
 
+pub mod filling;
 pub mod postgres;
 pub mod proxy;
 pub mod receiver;
@@ -14,7 +15,8 @@ use dikala_actors::{
     runtime::clock::{Clock, SystemClock},
 };
 use dikala_entities::{
-    EventKind, Plan, Secret, Store, TenantId, TransactionType, Vault, agent, phone_number, webhook,
+    AgentId, EventKind, PhoneNumberId, Plan, Secret, Store, TenantId, TransactionType, Vault,
+    agent, phone_number, webhook,
 };
 use sea_orm::{ActiveModelTrait, ActiveValue::Set, EntityTrait, IntoActiveModel};
 use serde::Serialize;
@@ -40,7 +42,7 @@ const RATE_LIMIT: i64 = 1_000_000_000;
 /// The kind of store that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum MeasuredStore {
     Sqlite,
     Postgres,
 }
@@ -69,17 +71,19 @@ pub struct Place {
     pub setup: Setup,
     pub token: String,
     pub dids: Vec<String>,
+    /// The first tenant, with its number, agent and key.
     pub tenant: TenantId,
-    /// The first tenant's key.
+    pub number: PhoneNumberId,
+    pub agent: AgentId,
     pub key: String,
 }
 
 impl Ground {
     /// Blocks while PostgreSQL starts.
-    pub fn new(kind: Kind, sizes: Sizes) -> Result<Self> {
+    pub fn new(kind: MeasuredStore, sizes: Sizes) -> Result<Self> {
         let postgres = match kind {
-            Kind::Sqlite => None,
-            Kind::Postgres => Some(Postgres::start()?),
+            MeasuredStore::Sqlite => None,
+            MeasuredStore::Postgres => Some(Postgres::start()?),
         };
         let folder = tempfile::Builder::new().prefix("dikala-bench.").tempdir();
         Ok(Self {
@@ -91,10 +95,10 @@ impl Ground {
     }
 
     /// What is measured.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> MeasuredStore {
         match self.postgres {
-            None => Kind::Sqlite,
-            Some(_) => Kind::Postgres,
+            None => MeasuredStore::Sqlite,
+            Some(_) => MeasuredStore::Postgres,
         }
     }
 
@@ -132,14 +136,15 @@ impl Ground {
         let bridge = bridges::create(&store, "bench", &by(), now)
             .await
             .map_err(failed)?;
-        let mut ids = Vec::new();
+        let mut made = Vec::new();
         let mut dids = Vec::new();
         for n in 0..tenants.count {
             let did = format!("+62215{n:07}");
-            ids.push(tenant(&store, &vault, &did, tenants.webhooks).await?);
+            made.push(tenant(&store, &vault, &did, tenants.webhooks).await?);
             dids.push(did);
         }
-        let api = keys::create(&store, ids[0], "bench", &by(), now)
+        let (tenant, number, agent) = made[0];
+        let api = keys::create(&store, tenant, "bench", &by(), now)
             .await
             .map_err(failed)?;
         store.close().await;
@@ -151,7 +156,9 @@ impl Ground {
             },
             token: bridge.token,
             dids,
-            tenant: ids[0],
+            tenant,
+            number,
+            agent,
             key: api.key,
         })
     }
@@ -182,7 +189,7 @@ async fn tenant(
     vault: &Vault,
     did: &str,
     webhooks: Option<(SocketAddr, &[EventKind])>,
-) -> Result<TenantId> {
+) -> Result<(TenantId, PhoneNumberId, AgentId)> {
     let now = SystemClock.now();
     let changes = tenants::Changes {
         name: Some("Bench".to_owned()),
@@ -204,6 +211,7 @@ async fn tenant(
     let booked = ledger::credit(store, Arc::new(SystemClock), "bench", purchase, None).await;
     booked.map_err(failed)?;
     let agent = demo_agent(tenant, now);
+    let agent_id = agent.id;
     let assigned = phone_number::ActiveModel {
         id: Set(number),
         agent_id: Set(Some(agent.id)),
@@ -219,7 +227,7 @@ async fn tenant(
     configure(store, agent, assigned, webhook)
         .await
         .map_err(failed)?;
-    Ok(tenant)
+    Ok((tenant, number, agent_id))
 }
 
 async fn configure(

@@ -41,9 +41,9 @@ pub struct Rows {
 
 /// How many calls a bare loop wrote of each message, and how long that took.
 #[derive(Clone, Debug)]
-pub struct Written([(u64, Duration); 4]);
+pub struct WriteRates([(u64, Duration); 4]);
 
-impl Written {
+impl WriteRates {
     /// Calls a second, with all that is written of them.
     pub fn whole(&self) -> f64 {
         let each = self.0.iter();
@@ -140,7 +140,7 @@ impl Rows {
     }
 
     /// Writes them into a new database, so many calls in a transaction.
-    pub async fn write(&self, ground: &Ground, batch: usize) -> Result<Written> {
+    pub async fn write(&self, ground: &Ground, batch: usize) -> Result<WriteRates> {
         if self.calls.is_empty() {
             return Err(failed(
                 "no call is complete, so that nothing can be compared",
@@ -161,7 +161,7 @@ impl Rows {
         store: &DatabaseConnection,
         batch: usize,
         most: Duration,
-    ) -> std::result::Result<Written, DbErr> {
+    ) -> std::result::Result<WriteRates, DbErr> {
         let backend = store.get_database_backend();
         let accounts = self.tenants().into_iter().map(|tenant| {
             let mut account = credit_account::Model::empty(tenant, 30);
@@ -195,7 +195,7 @@ impl Rows {
             // What did not ring is not answered.
             batches.truncate(done);
         }
-        Ok(Written(written))
+        Ok(WriteRates(written))
     }
 
     /// What a message of each of these calls writes.

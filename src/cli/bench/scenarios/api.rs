@@ -2,9 +2,8 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use dikala_entities::{Store, TenantId};
+use dikala_entities::{Millis, Store};
 use futures_util::future::try_join_all;
-use sea_orm::{ConnectionTrait, DbBackend, Statement, Value};
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -14,16 +13,18 @@ use tokio::{
 use super::Found;
 use crate::cli::bench::{
     Result, failed,
-    figure::{Figure, Goal, Times, median, per_second},
-    ground::{Ground, Tenants, thread::on_thread},
+    figure::{Durations, Figure, Goal, median, per_second},
+    ground::{
+        Ground, Tenants,
+        filling::{Calls, call_id},
+        thread::on_thread,
+    },
     limits::api::serve,
     progress::Progress,
 };
 
 /// Connections that always have a request under way.
 const CONNECTIONS: usize = 32;
-/// Rows in one transaction of the filling.
-const FILL: i64 = 100_000;
 /// Of the requests a second over the smallest table, those over the largest are at least so many.
 const FLAT: f64 = 0.8;
 
@@ -54,9 +55,16 @@ pub async fn reads(ground: &Ground, progress: &Progress) -> Result<Found> {
     let mut filled = 0;
     for &calls in &sizes.tables {
         progress.say(&format!("filling a table with {calls} calls"));
-        fill(&store, place.tenant, filled, calls)
-            .await
-            .map_err(failed)?;
+        let more = Calls {
+            tenant: place.tenant,
+            number: place.number,
+            agent: place.agent,
+            from: filled,
+            to: calls,
+            // Fixed, as the bare handler's rows are: nothing that is asked depends on the day.
+            first: Millis::from_i64(1_700_000_000_000),
+        };
+        more.fill(&store).await.map_err(failed)?;
         filled = calls;
         let mut of_size = [0.0; 3];
         for ((name, path), rate) in ROUTES.into_iter().zip(&mut of_size) {
@@ -86,63 +94,6 @@ pub async fn reads(ground: &Ground, progress: &Progress) -> Result<Found> {
     Ok(found)
 }
 
-/// The id that [`fill`] gives to the call of this number.
-fn call_id(n: i64) -> String {
-    format!("call_01k9zv3m8r{n:016}")
-}
-
-/// Calls that are over, with the numbers `from` to `to`, one second apart.
-async fn fill(
-    store: &Store,
-    tenant: TenantId,
-    mut from: i64,
-    to: i64,
-) -> std::result::Result<(), sea_orm::DbErr> {
-    let backend = store.backend();
-    let (numbers, padded) = match backend {
-        DbBackend::Postgres => (
-            "SELECT n FROM generate_series($1::bigint, $2::bigint - 1) AS numbers(n)",
-            "lpad(n::text, W, '0')",
-        ),
-        _ => (
-            "WITH RECURSIVE counted(n) AS (VALUES (?1) UNION ALL SELECT n + 1 FROM counted WHERE n + 1 < ?2) SELECT n FROM counted",
-            "printf('%0Wd', n)",
-        ),
-    };
-    let padded = |width: &str| padded.replace('W', width);
-    let tenant_place = if backend == DbBackend::Postgres {
-        "$3"
-    } else {
-        "?3"
-    };
-    let sql = format!(
-        "INSERT INTO calls (id, tenant_id, bridge_id, bridge_call_id, phone_number_id, agent_id, caller_number, callee_number, \
-         status, started_at, answered_at, ended_at, duration_seconds, talk_time_seconds, hangup_reason, hangup_initiator, \
-         transcript_summary, ai_cost_idr, metadata, last_sign_at, owner, epoch) \
-         SELECT 'call_01k9zv3m8r' || {}, {tenant_place}, 'bridge_01k9zv3m8rj2q4w6y8a0c2e4g6', 'CA' || {}, \
-         'pn_01k9zv3m8rj2q4w6y8a0c2e4g6', 'agent_01k9zv3m8rj2q4w6y8a0c2e4g6', '+62812' || {}, '+622150001000', 'ended', \
-         1700000000000 + n * 1000, 1700000004000 + n * 1000, 1700000094000 + n * 1000, 94, 90, 'normal', 'caller', \
-         'The caller asked for the opening hours on Saturday. The agent gave them: 9 to 17.', 450, \
-         '{{\"campaign\":\"january\"}}', 1700000094000 + n * 1000, 'main', 1 FROM ({numbers}) AS numbers",
-        padded("16"),
-        padded("30"),
-        padded("8"),
-    );
-    let writer = store.for_schema().await?;
-    while from < to {
-        let end = (from + FILL).min(to);
-        let values: [Value; 3] = [from.into(), end.into(), tenant.to_string().into()];
-        let statement = Statement::from_sql_and_values(backend, sql.as_str(), values);
-        writer.execute_raw(statement).await?;
-        from = end;
-    }
-    if backend == DbBackend::Postgres {
-        // What autovacuum does within a minute.
-        writer.execute_unprepared("VACUUM ANALYZE calls").await?;
-    }
-    writer.close().await
-}
-
 /// What is asked.
 #[derive(Clone)]
 struct Load {
@@ -165,7 +116,7 @@ impl Load {
             self.turn(server, sizes.warm_up.min(sizes.turn)).await?;
         }
         let mut rates = [Vec::new(), Vec::new()];
-        let mut times = Times::default();
+        let mut times = Durations::default();
         for _ in 0..sizes.turns {
             let (taken, time) = self.turn(bare, sizes.turn).await?;
             rates[0].push(per_second(taken.count(), time));
@@ -179,13 +130,13 @@ impl Load {
     }
 
     /// Loads one server from a thread that does nothing else.
-    async fn turn(&self, server: SocketAddr, time: Duration) -> Result<(Times, Duration)> {
+    async fn turn(&self, server: SocketAddr, time: Duration) -> Result<(Durations, Duration)> {
         let load = self.clone();
         on_thread(move || async move {
             let began = Instant::now();
             let clients =
                 (0..CONNECTIONS).map(|n| load.client(server, n as u64 * 7_919 + 1, began + time));
-            let mut times = Times::default();
+            let mut times = Durations::default();
             for client in try_join_all(clients).await? {
                 times.add(&client);
             }
@@ -195,11 +146,11 @@ impl Load {
     }
 
     /// One connection that is kept: a request, its answer, the next request.
-    async fn client(&self, server: SocketAddr, mut seed: u64, until: Instant) -> Result<Times> {
+    async fn client(&self, server: SocketAddr, mut seed: u64, until: Instant) -> Result<Durations> {
         let mut socket = TcpStream::connect(server).await.map_err(failed)?;
         socket.set_nodelay(true).map_err(failed)?;
         let mut buffer = Vec::with_capacity(64 * 1_024);
-        let mut times = Times::default();
+        let mut times = Durations::default();
         loop {
             let began = Instant::now();
             seed = seed

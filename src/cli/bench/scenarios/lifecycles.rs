@@ -5,7 +5,7 @@ use crate::cli::bench::{
     Result,
     bridge::{Bridge, Step},
     figure::{Figure, Goal, per_second},
-    ground::{Ground, Kind, Tenants, thread::on_thread},
+    ground::{Ground, MeasuredStore, Tenants, thread::on_thread},
     limits::rows::Rows,
     progress::Progress,
 };
@@ -49,8 +49,8 @@ pub async fn complete(ground: &Ground, progress: &Progress) -> Result<Found> {
     }
     if let Some(cpu) = cpu {
         let most = match ground.kind() {
-            Kind::Sqlite => CPU_SQLITE_US,
-            Kind::Postgres => CPU_POSTGRES_US,
+            MeasuredStore::Sqlite => CPU_SQLITE_US,
+            MeasuredStore::Postgres => CPU_POSTGRES_US,
         };
         let figure = Figure::new("cpu_per_call", cpu, "µs").reaching(Goal::Most(most));
         found.add(figure, progress);

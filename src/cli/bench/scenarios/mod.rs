@@ -6,6 +6,7 @@ mod distance;
 mod ledger;
 mod lifecycles;
 mod live;
+mod pages;
 mod start;
 mod webhooks;
 
@@ -16,7 +17,7 @@ use super::{
     bridge::{Bridge, Faults, Line, Tally},
     figure::Figure,
     ground::{
-        Ground, Kind,
+        Ground, MeasuredStore,
         server::{Batches, Gauge, Server},
         thread::on_thread,
     },
@@ -107,12 +108,17 @@ pub const SCENARIOS: &[Scenario] = &[
         start::ready
     ),
     scenario!("api", "reads of the API over growing tables", api::reads),
+    scenario!(
+        "pages",
+        "pages of the dashboard of a tenant with a long past",
+        pages::times
+    ),
 ];
 
 impl Scenario {
     /// Whether it can be measured on this store.
-    pub fn is_for(&self, kind: Kind) -> bool {
-        self.name != "distance" || kind == Kind::Postgres
+    pub fn is_for(&self, kind: MeasuredStore) -> bool {
+        self.name != "distance" || kind == MeasuredStore::Postgres
     }
 }
 

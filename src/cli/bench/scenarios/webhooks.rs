@@ -9,7 +9,7 @@ use super::{Found, SOCKETS};
 use crate::cli::bench::{
     Result,
     bridge::{Acknowledged, Bridge},
-    figure::{Figure, Goal, Times, per_second},
+    figure::{Durations, Figure, Goal, per_second},
     ground::{
         Ground, Tenants,
         receiver::{Receiver, post, post_paced},
@@ -110,7 +110,11 @@ pub async fn delivery(ground: &Ground, progress: &Progress) -> Result<Found> {
         Ok((tally, acknowledged))
     })
     .await?;
-    let (mut times, mut whole, mut alone) = (Times::default(), Times::default(), Times::default());
+    let (mut times, mut whole, mut alone) = (
+        Durations::default(),
+        Durations::default(),
+        Durations::default(),
+    );
     for Acknowledged {
         call,
         step,
@@ -128,7 +132,7 @@ pub async fn delivery(ground: &Ground, progress: &Progress) -> Result<Found> {
         }
     }
     drop(server);
-    let mut bare = Times::default();
+    let mut bare = Durations::default();
     for time in post_paced(receiver, RATE, time).await? {
         bare.record(time);
     }

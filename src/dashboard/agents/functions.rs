@@ -6,12 +6,15 @@ use maud::{Markup, html};
 use sea_orm::{ColumnTrait, QueryFilter, QueryOrder, QuerySelect};
 
 use super::{
-    agents,
-    components::{Question, Tone, badge, notice, post, submit, table},
-    form::{self, Filled, Typed},
+    super::{
+        components::{Question, Tone, badge, belongs_to, notice, post, submit, table},
+        form::{self, Filled, Typed},
+        layout,
+        view::Visit,
+    },
+    find,
     function_form::{self, FIELDS},
-    layout,
-    view::Visit,
+    path_of as agents_path,
 };
 use crate::{
     api::{
@@ -31,12 +34,12 @@ const NEW: &str = "new";
 
 /// Where a new function of an agent is made.
 pub fn new_path(agent: AgentId) -> String {
-    format!("{}/functions/{NEW}", agents::path_of(agent))
+    format!("{}/functions/{NEW}", agents_path(agent))
 }
 
 /// The address of one function's page. One that is called as the page for new ones is found by its id.
 pub fn path_of(agent: AgentId, name: &str, id: FunctionId) -> String {
-    let path = agents::path_of(agent);
+    let path = agents_path(agent);
     match name {
         NEW => format!("{path}/functions/{id}"),
         _ => format!("{path}/functions/{name}"),
@@ -45,17 +48,17 @@ pub fn path_of(agent: AgentId, name: &str, id: FunctionId) -> String {
 
 /// A function of the tenant's with its agent.
 #[derive(Debug)]
-pub struct Found {
+pub struct FunctionPage {
     pub agent: agent::Model,
     pub function: function::Model,
     /// The address of its page.
     pub path: String,
 }
 
-impl Found {
+impl FunctionPage {
     /// Finds what is at a path, or 404.
     pub async fn at(visit: &Visit, id: Id<AgentId>, name: &FunctionName) -> Result<Self, ApiError> {
-        let agent = agents::find(visit, id).await?;
+        let agent = find(visit, id).await?;
         let db = visit.store().api_reader();
         let function = match (api::find(db, &agent, &name.0).await, name.0.parse()) {
             (Err(ApiError::NotFound(_)), Ok(id)) => by_id(visit, &agent, id).await?,
@@ -146,14 +149,14 @@ pub fn list(visit: &Visit, agent: &agent::Model, own: &[Listed]) -> Markup {
 
 /// `GET /dashboard/agents/{id}/functions/new`
 pub async fn ask_new(visit: Visit, id: Id<AgentId>) -> Result<HttpResponse, ApiError> {
-    let agent = agents::find(&visit, id).await?;
+    let agent = find(&visit, id).await?;
     let content = new_form(&visit, &agent, &function_form::blank());
     Ok(layout::page(&visit, &visit.t("functions-new"), content))
 }
 
 fn new_form(visit: &Visit, agent: &agent::Model, filled: &Filled) -> Markup {
     html! {
-        (agents::back(&agents::path_of(agent.id), &agent.name))
+        (belongs_to(&visit.t("calls-agent"), &agents_path(agent.id), &agent.name))
         p.lead { (visit.t("functions-words")) }
         (post(visit, &new_path(agent.id), html! {
             (function_form::fields(visit, filled))
@@ -164,7 +167,7 @@ fn new_form(visit: &Visit, agent: &agent::Model, filled: &Filled) -> Markup {
 
 /// `POST /dashboard/agents/{id}/functions/new`
 pub async fn create(visit: Visit, id: Id<AgentId>, typed: Typed) -> Result<HttpResponse, ApiError> {
-    let agent = agents::find(&visit, id).await?;
+    let agent = find(&visit, id).await?;
     let made = match form::body(&typed, FIELDS) {
         Ok(body) => api::create(visit.caller(), visit.services(), id, body).await,
         Err(error) => Err(error),
@@ -200,16 +203,16 @@ pub async fn show(
     id: Id<AgentId>,
     name: FunctionName,
 ) -> Result<HttpResponse, ApiError> {
-    let found = Found::at(&visit, id, &name).await?;
+    let found = FunctionPage::at(&visit, id, &name).await?;
     let filled = function_form::of(&found.function);
     let content = content(&visit, &found, &filled).await?;
     Ok(layout::page(&visit, &found.function.name, content))
 }
 
-async fn content(visit: &Visit, found: &Found, filled: &Filled) -> Result<Markup, ApiError> {
+async fn content(visit: &Visit, found: &FunctionPage, filled: &Filled) -> Result<Markup, ApiError> {
     let stats = function_stats::of(&visit.services(), &found.function).await?;
     Ok(html! {
-        (agents::back(&agents::path_of(found.agent.id), &found.agent.name))
+        (belongs_to(&visit.t("calls-agent"), &agents_path(found.agent.id), &found.agent.name))
         @if !found.is_enabled() {
             (notice(Tone::Warning, html! { p { (visit.t("functions-disabled-words")) } }))
         }
@@ -283,7 +286,7 @@ pub async fn save(
     name: FunctionName,
     typed: Typed,
 ) -> Result<HttpResponse, ApiError> {
-    let found = Found::at(&visit, id, &name).await?;
+    let found = FunctionPage::at(&visit, id, &name).await?;
     let saved = match form::body(&typed, FIELDS) {
         Ok(body) => api::update(visit.caller(), visit.services(), id, found.api_name(), body).await,
         Err(error) => Err(error),
@@ -307,7 +310,7 @@ pub async fn ask_delete(
     id: Id<AgentId>,
     name: FunctionName,
 ) -> Result<HttpResponse, ApiError> {
-    let found = Found::at(&visit, id, &name).await?;
+    let found = FunctionPage::at(&visit, id, &name).await?;
     let question = Question {
         path: &format!("{}/delete", found.path),
         consequences: html! {
@@ -328,7 +331,7 @@ pub async fn delete(
     id: Id<AgentId>,
     name: FunctionName,
 ) -> Result<HttpResponse, ApiError> {
-    let found = Found::at(&visit, id, &name).await?;
+    let found = FunctionPage::at(&visit, id, &name).await?;
     api::delete(visit.caller(), visit.services(), id, found.api_name()).await?;
-    Ok(visit.see(&agents::path_of(found.agent.id), "done-function-deleted"))
+    Ok(visit.see(&agents_path(found.agent.id), "done-function-deleted"))
 }

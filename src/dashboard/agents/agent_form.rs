@@ -3,7 +3,7 @@
 use dikala_entities::{Language, VoiceId, agent};
 use maud::Markup;
 
-use super::{
+use super::super::{
     components::{self, Field},
     form::{Fields, Filled, Shape},
     view::View,

@@ -3,7 +3,7 @@
 use dikala_entities::{FunctionMethod, function};
 use maud::{Markup, html};
 
-use super::{
+use super::super::{
     components::{self, Field},
     faults,
     form::{Fields, Filled, Shape},

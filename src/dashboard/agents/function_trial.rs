@@ -8,14 +8,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    agents,
-    components::{self, Tone, notice, post, submit},
-    form::{self, Fields, Filled, Shape, Typed},
+    super::{
+        components::{self, Tone, belongs_to, notice, post, submit},
+        form::{self, Fields, Filled, Shape, Typed},
+        layout,
+        pretty::pretty,
+        view::Visit,
+    },
     function_form::{beside_its_field, json_field},
-    functions::Found,
-    layout,
-    pretty::pretty,
-    view::Visit,
+    functions::FunctionPage,
 };
 use crate::{
     api::{control::FunctionTrial, functions as api},
@@ -108,7 +109,7 @@ pub async fn ask(
     id: Id<AgentId>,
     name: FunctionName,
 ) -> Result<HttpResponse, ApiError> {
-    let found = Found::at(&visit, id, &name).await?;
+    let found = FunctionPage::at(&visit, id, &name).await?;
     let note = visit.take_note(&note_of(&found)).await?;
     let shown: Option<Shown> = note.and_then(|note| serde_json::from_str(note.expose()).ok());
     let arguments = match &shown {
@@ -124,23 +125,23 @@ pub async fn ask(
     Ok(layout::page(&visit, &title(&visit, &found), content))
 }
 
-fn title(visit: &Visit, found: &Found) -> String {
+fn title(visit: &Visit, found: &FunctionPage) -> String {
     visit.tn(
         "functions-test-title",
         &[("name", found.function.name.as_str().into())],
     )
 }
 
-fn note_of(found: &Found) -> String {
+fn note_of(found: &FunctionPage) -> String {
     format!("test-{}", found.function.id)
 }
 
-fn content(visit: &Visit, found: &Found, shown: Option<&Shown>, filled: &Filled) -> Markup {
+fn content(visit: &Visit, found: &FunctionPage, shown: Option<&Shown>, filled: &Filled) -> Markup {
     let label = visit.t("functions-arguments");
     let arguments = json_field(visit, filled, label, ARGUMENTS_ROWS);
     let arguments = arguments.hint(visit.t("functions-arguments-hint"));
     html! {
-        (agents::back(&found.path, &found.function.name))
+        (belongs_to(&visit.t("calls-function"), &found.path, &found.function.name))
         @if let Some(shown) = shown { (result(visit, shown)) }
         section aria-labelledby="try" {
             h2 #try { (visit.t("functions-try")) }
@@ -215,7 +216,7 @@ pub async fn run(
     name: FunctionName,
     typed: Typed,
 ) -> Result<HttpResponse, ApiError> {
-    let found = Found::at(&visit, id, &name).await?;
+    let found = FunctionPage::at(&visit, id, &name).await?;
     let tried = match form::body(&typed, FIELDS) {
         Ok(body) => api::try_out(&visit.services(), &found.function, &body).await,
         Err(error) => Err(error),

@@ -1,168 +1,32 @@
-//! Agents: all of them, making one, setting one, a second like it, deleting one.
-
-use std::collections::HashMap;
+//! Making an agent, setting one, a second like it, deleting one.
 
 use actix_web::HttpResponse;
-use dikala_entities::{AgentId, Language, Millis, OfTenant, PhoneNumber, agent, phone_number};
+use dikala_entities::{AgentId, OfTenant, PhoneNumber, agent, phone_number};
 use maud::{Markup, html};
-use sea_orm::{ColumnTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{ColumnTrait, DbErr, QueryFilter, QueryOrder, QuerySelect};
 
 use super::{
-    agent_form::{self, FIELDS, language_name},
-    components::{Question, Tone, badge, empty, notice, paging, post, submit, table},
-    form::{self, Filled, Typed},
+    super::{
+        components::{Question, Tone, empty, notice, post, submit},
+        form::{self, Filled, Typed},
+        layout,
+        view::Visit,
+    },
+    NEW_PATH, PATH,
+    agent_form::{self, FIELDS},
+    assign_path, find,
     functions::{self, Listed},
-    layout,
-    view::Visit,
+    path_of,
 };
 use crate::{
     api::{agents as api, duplicates},
-    http::{
-        error::ApiError,
-        extract::{Id, Query, id},
-        route,
-    },
+    http::{error::ApiError, extract::Id, route},
 };
 
-/// Where agents are.
-pub const PATH: &str = "/dashboard/agents";
-const NEW_PATH: &str = "/dashboard/agents/new";
-/// Agents on one page.
-const PAGE: usize = 50;
+/// Numbers that an agent without any can be given at once.
+const NUMBERS_OFFERED: u64 = 3;
 /// Numbers of an agent that are named.
 const NUMBERS_MAX: usize = 20;
-
-/// The address of one agent's page.
-pub fn path_of(id: AgentId) -> String {
-    format!("{PATH}/{id}")
-}
-
-/// The tenant's agent, or 404.
-pub async fn find(visit: &Visit, id: Id<AgentId>) -> Result<agent::Model, ApiError> {
-    api::find(visit.store().api_reader(), visit.tenant(), id.0).await
-}
-
-/// The way back to where something belongs.
-pub fn back(path: &str, to: &str) -> Markup {
-    html! { p { a href=(path) { "← " (to) } } }
-}
-
-/// What a list tells of an agent.
-struct Row {
-    id: AgentId,
-    name: String,
-    language: Language,
-    is_active: bool,
-    updated_at: Millis,
-}
-
-async fn rows(visit: &Visit, before: Option<AgentId>) -> Result<Vec<Row>, ApiError> {
-    use agent::Column;
-
-    let mut select = agent::Entity::of(visit.tenant()).select_only().columns([
-        Column::Id,
-        Column::Name,
-        Column::Language,
-        Column::IsActive,
-        Column::UpdatedAt,
-    ]);
-    if let Some(before) = before {
-        select = select.filter(Column::Id.lt(before));
-    }
-    let one_more = u64::try_from(PAGE).unwrap_or(u64::MAX) + 1;
-    let rows: Vec<(AgentId, String, Language, bool, Millis)> = select
-        .order_by_desc(Column::Id)
-        .limit(one_more)
-        .into_tuple()
-        .all(visit.store().api_reader())
-        .await?;
-    let row = |(id, name, language, is_active, updated_at)| Row {
-        id,
-        name,
-        language,
-        is_active,
-        updated_at,
-    };
-    Ok(rows.into_iter().map(row).collect())
-}
-
-/// One number of each of these agents, and how many they have.
-async fn numbers(
-    visit: &Visit,
-    rows: &[Row],
-) -> Result<HashMap<AgentId, (PhoneNumber, i64)>, ApiError> {
-    use phone_number::Column;
-
-    let counted: Vec<(AgentId, PhoneNumber, i64)> = phone_number::Entity::of(visit.tenant())
-        .select_only()
-        .column(Column::AgentId)
-        .column_as(Column::Did.min(), "first")
-        .column_as(Column::Id.count(), "count")
-        .filter(Column::AgentId.is_in(rows.iter().map(|row| row.id)))
-        .group_by(Column::AgentId)
-        .into_tuple()
-        .all(visit.store().api_reader())
-        .await?;
-    let counted = counted.into_iter();
-    Ok(counted
-        .map(|(agent, first, count)| (agent, (first, count)))
-        .collect())
-}
-
-/// `GET /dashboard/agents`
-pub async fn list(visit: Visit, query: Query) -> Result<HttpResponse, ApiError> {
-    let before = query.0.read(&["done"], |form| {
-        Some(form.optional("before", None, id("an agent")))
-    })?;
-    let mut rows = rows(&visit, before).await?;
-    let has_more = rows.len() > PAGE;
-    rows.truncate(PAGE);
-    let numbers = numbers(&visit, &rows).await?;
-    let last = rows.last().map(|last| last.id).filter(|_| has_more);
-    let older = last.map(|last| format!("{PATH}?before={last}"));
-    let columns = [
-        "agents-name",
-        "agents-numbers",
-        "agents-language",
-        "agents-changed",
-    ];
-    let columns = columns.map(|id| visit.t(id));
-    let make = html! {
-        @if visit.is_owner() { a.button href=(NEW_PATH) { (visit.t("agents-make")) } }
-    };
-    let content = html! {
-        p.lead { (visit.t("agents-words")) }
-        @if rows.is_empty() {
-            (empty(&visit.t("agents-none"), &visit.t("agents-none-words"), make))
-        } @else {
-            @let cells = rows.iter().map(|row| cells(&visit, row, numbers.get(&row.id))).collect();
-            (table(&visit, &visit.t("agents-title"), &columns, cells))
-            div.actions { (make) }
-        }
-        (paging(&visit, before.map(|_| PATH), older.as_deref()))
-    };
-    Ok(layout::page(&visit, &visit.t("agents-title"), content))
-}
-
-fn cells(visit: &Visit, row: &Row, numbers: Option<&(PhoneNumber, i64)>) -> Vec<Markup> {
-    vec![
-        html! {
-            a href=(path_of(row.id)) { (row.name) }
-            @if !row.is_active { " " (badge(Tone::Warning, &visit.t("agents-inactive"))) }
-        },
-        match numbers {
-            None => html! { span.muted { (visit.t("agents-no-number")) } },
-            Some((first, count)) => html! {
-                (first.as_str())
-                @if *count > 1 {
-                    " " span.muted { (visit.tn("agents-and-more", &[("count", (count - 1).into())])) }
-                }
-            },
-        },
-        html! { (language_name(row.language.as_str())) },
-        visit.time(row.updated_at),
-    ]
-}
 
 /// `GET /dashboard/agents/new`
 pub async fn ask_new(visit: Visit) -> HttpResponse {
@@ -172,7 +36,6 @@ pub async fn ask_new(visit: Visit) -> HttpResponse {
 
 fn new_form(visit: &Visit, filled: &Filled) -> Markup {
     html! {
-        (back(PATH, &visit.t("agents-title")))
         (post(visit, NEW_PATH, html! {
             (agent_form::fields(visit, filled, &[]))
             (submit(&visit.t("agents-make-submit")))
@@ -210,18 +73,14 @@ pub async fn show(visit: Visit, id: Id<AgentId>) -> Result<HttpResponse, ApiErro
 async fn content(visit: &Visit, agent: &agent::Model, filled: &Filled) -> Result<Markup, ApiError> {
     let own = functions::of_agent(visit, agent).await?;
     let names: Vec<String> = own.iter().map(|function| function.name.clone()).collect();
-    let numbers = numbers_of(visit, agent.id).await?;
+    let answered = numbers_of(visit, agent.id).await?;
     let path = path_of(agent.id);
     Ok(html! {
-        (back(PATH, &visit.t("agents-title")))
         @if !agent.is_active {
             (notice(Tone::Warning, html! { p { (visit.t("agents-inactive-words")) } }))
         }
-        @if numbers.is_empty() {
-            (notice(Tone::Warning, html! {
-                p { (visit.t("agents-unreachable")) }
-                p { a href="/dashboard/numbers" { (visit.t("agents-assign")) } }
-            }))
+        @if answered.is_empty() {
+            (unreachable(visit, agent.id, &without_agent(visit, NUMBERS_OFFERED).await?))
         }
         @if visit.is_owner() {
             (post(visit, &path, html! {
@@ -232,11 +91,11 @@ async fn content(visit: &Visit, agent: &agent::Model, filled: &Filled) -> Result
             fieldset.whole disabled { (agent_form::fields(visit, filled, &names)) }
         }
         (own_functions(visit, agent, &own))
-        @if !numbers.is_empty() {
+        @if !answered.is_empty() {
             section aria-labelledby="numbers" {
                 h2 #numbers { (visit.t("agents-numbers")) }
-                (numbers_named(visit, &numbers))
-                p { a href="/dashboard/numbers" { (visit.t("agents-assign")) } }
+                (numbers_named(visit, &answered))
+                p.way { a href="/dashboard/numbers" { (visit.t("agents-assign")) } }
             }
         }
         @if visit.is_owner() {
@@ -252,6 +111,27 @@ async fn content(visit: &Visit, agent: &agent::Model, filled: &Filled) -> Result
             }
         }
     })
+}
+
+/// Nobody can call this agent: numbers that nobody answers are one press away.
+fn unreachable(visit: &Visit, agent: AgentId, free: &[phone_number::Model]) -> Markup {
+    notice(
+        Tone::Warning,
+        html! {
+            p { (visit.t("agents-unreachable")) }
+            @if visit.is_owner() {
+                @for number in free {
+                    (post(visit, &assign_path(number.id), html! {
+                        input type="hidden" name="agentId" value=(agent);
+                        button type="submit" {
+                            (visit.tn("agents-take-number", &[("number", number.did.as_str().into())]))
+                        }
+                    }))
+                }
+            }
+            p.way { a href="/dashboard/numbers" { (visit.t("agents-assign")) } }
+        },
+    )
 }
 
 fn own_functions(visit: &Visit, agent: &agent::Model, own: &[Listed]) -> Markup {
@@ -286,6 +166,17 @@ async fn numbers_of(visit: &Visit, agent: AgentId) -> Result<Vec<PhoneNumber>, A
         .all(visit.store().api_reader())
         .await?;
     Ok(numbers)
+}
+
+/// Numbers that are in use and have no agent, the oldest first.
+pub async fn without_agent(visit: &Visit, most: u64) -> Result<Vec<phone_number::Model>, DbErr> {
+    phone_number::Entity::of(visit.tenant())
+        .filter(phone_number::Column::IsActive.eq(true))
+        .filter(phone_number::Column::AgentId.is_null())
+        .order_by_asc(phone_number::Column::Id)
+        .limit(most)
+        .all(visit.store().api_reader())
+        .await
 }
 
 fn numbers_named(visit: &Visit, numbers: &[PhoneNumber]) -> Markup {

@@ -15,32 +15,31 @@ use actix_web::{
     rt,
 };
 use bytes::Bytes;
-use dikala_actors::events::followers::{self, Follower};
+use dikala_actors::events::followers::Follower;
 use dikala_entities::{CallId, EventKind, OfTenant, event};
 use futures_util::{StreamExt, stream};
-use maud::{Markup, html};
+use maud::Markup;
 use sea_orm::{ColumnTrait, DbErr, QueryFilter, QueryOrder, QuerySelect};
 use tokio::sync::mpsc;
 
 use super::{
-    super::{
-        components::{Tone, badge},
-        form::Typed,
-        home,
-        kit::header,
-        view::{View, Visit},
+    calls::{
+        filter::Asked,
+        record,
+        rows::{self, Names},
+        show,
     },
-    filter::Asked,
-    record,
-    rows::{self, Names},
-    show,
+    follow::{self, Watched},
+    form::Typed,
+    home,
+    kit::header,
+    view::Visit,
 };
 use crate::{
     api::{calls, events::no_seat},
     http::error::{ApiError, Missing},
 };
 
-const PATH: &str = "/dashboard/live";
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// How often a stream shows that it lives, and what changes without an event is looked at.
 const BEAT: Duration = Duration::from_secs(10);
@@ -71,39 +70,6 @@ enum Part {
     Call(CallId),
 }
 
-/// The stream of a list.
-pub fn path_of_list(asked: &Asked) -> String {
-    let query = asked.query();
-    let before = if asked.is_first_page() {
-        ""
-    } else {
-        "&older=1"
-    };
-    let and = if query.is_empty() { "" } else { "&" };
-    format!("{PATH}?of=calls{before}{and}{query}")
-}
-
-/// The stream of the first page.
-pub fn path_of_home() -> String {
-    format!("{PATH}?of=home")
-}
-
-/// The stream of a call's page.
-pub fn path_of_call(id: CallId) -> String {
-    format!("{PATH}?of={id}")
-}
-
-/// A sign that the script shows while the page follows.
-pub fn sign(view: &View) -> Markup {
-    html! { span data-live-sign hidden { (badge(Tone::Good, &view.t("calls-live"))) } }
-}
-
-/// The place of the newest of the tenant's events: what a page that is made now need not be told.
-pub async fn position(visit: &Visit) -> Result<i64, DbErr> {
-    let newest = followers::newest(visit.store(), visit.tenant()).await?;
-    Ok(newest.map_or(0, |(_, position)| position))
-}
-
 /// `GET /dashboard/live`: server-sent events. `row` and `part` are elements that replace those with their ids, `new` is a row that
 /// goes on top where it is not there yet, `stale` says that the page is too old to be mended. Their ids are places of events; the
 /// last one comes back as `after`, or in the header that browsers send by themselves.
@@ -115,7 +81,7 @@ pub async fn stream(visit: Visit, request: HttpRequest) -> Result<HttpResponse, 
         .feed
         .follow(visit.tenant())
         .map_err(no_seat)?;
-    let newest = position(&visit).await?;
+    let newest = follow::position(&visit).await?;
     let after = Typed::parse(request.query_string().as_bytes());
     let sent = header(request.headers(), &LAST_EVENT_ID).or(after.text("after"));
     let seen = sent.and_then(|sent| sent.parse::<i64>().ok());
@@ -141,16 +107,16 @@ pub async fn stream(visit: Visit, request: HttpRequest) -> Result<HttpResponse, 
 /// What is looked at, and whether new calls are put on top of it.
 async fn watch(visit: &Visit, query: &str) -> Result<(Watch, bool), ApiError> {
     let typed = Typed::parse(query.as_bytes());
-    let missing = ApiError::NotFound(Missing::Route);
-    match typed.text("of").unwrap_or_default() {
-        "home" => Ok((Watch::Part(Part::Home, String::new()), false)),
-        "calls" => {
-            let asked = Asked::read(query, visit.zone())?.map_err(|_| missing)?;
+    let missing = || ApiError::NotFound(Missing::Route);
+    let watched = typed.text("of").unwrap_or_default();
+    match watched.parse().map_err(|_| missing())? {
+        Watched::Home => Ok((Watch::Part(Part::Home, String::new()), false)),
+        Watched::Calls => {
+            let asked = Asked::read(query, visit.zone())?.map_err(|_| missing())?;
             let can_grow = typed.text("older").is_none();
             Ok((Watch::List(Box::new(asked)), can_grow))
         }
-        call => {
-            let id: CallId = call.parse().map_err(|_| missing)?;
+        Watched::Call(id) => {
             let call = record::find(visit, id).await?;
             Ok((Watch::Part(Part::Call(call.id), String::new()), false))
         }

@@ -1,0 +1,376 @@
+//! Who is called: what the store knows of the calls that bridges report.
+//!
+//! Those that ring at the same time are looked up by one statement: while one is under way the next ones gather.
+
+use std::{
+    fmt::Write,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use dikala_entities::{
+    AgentId, BridgeId, CallId, Millis, PhoneNumber, PhoneNumberId, Plan, Store, TenantId,
+    store::is_transient,
+};
+use sea_orm::{DbErr, FromQueryResult, Statement, Value};
+use tokio::sync::oneshot;
+
+use super::error::{CallError, unavailable};
+use crate::runtime::group_commit::GroupCommit;
+
+/// Rings that one statement looks up. Each number of them is a statement of its own to the database, which keeps each prepared.
+const TOGETHER_MAX: usize = 32;
+/// Rings that wait for their turn; more are told to come again.
+const WAITING_MAX: usize = 16_384;
+
+/// A call as a bridge names it, and the number that it came in at.
+#[derive(Clone, Debug)]
+pub(super) struct Ring {
+    pub(super) bridge: BridgeId,
+    pub(super) bridge_call: String,
+    pub(super) did: PhoneNumber,
+}
+
+/// What the store knows of a ring.
+#[derive(Debug)]
+pub(super) enum LookedUp {
+    /// The bridge reported it before.
+    Known(CallId),
+    /// It is new, and for this number.
+    New(Box<Callee>),
+    /// It is new, and for a number that nobody has.
+    UnknownNumber,
+}
+
+/// Who is called.
+#[derive(Clone, Debug)]
+pub(super) struct Callee {
+    pub(super) tenant: TenantId,
+    pub(super) plan: Plan,
+    pub(super) is_suspended: bool,
+    /// Calls of the tenant at the same time, where its plan's number is not the one.
+    pub(super) max_concurrent: Option<i64>,
+    pub(super) number: PhoneNumberId,
+    pub(super) number_active: bool,
+    /// With its present version.
+    pub(super) agent: Option<(AgentId, i64)>,
+    pub(super) agent_active: bool,
+}
+
+/// Looks rings up; cheap to clone.
+#[derive(Clone)]
+pub(super) struct LookUps {
+    store: Store,
+    waiting: Arc<Mutex<GroupCommit<Waiting>>>,
+}
+
+struct Waiting {
+    ring: Ring,
+    answer: oneshot::Sender<Result<LookedUp, CallError>>,
+}
+
+impl LookUps {
+    pub(super) fn new(store: Store) -> Self {
+        let waiting = GroupCommit::new(TOGETHER_MAX, WAITING_MAX);
+        Self {
+            store,
+            waiting: Arc::new(Mutex::new(waiting)),
+        }
+    }
+
+    /// Looks whether the call is known already, and who is called.
+    pub(super) async fn look_up(&self, ring: Ring) -> Result<LookedUp, CallError> {
+        let (answer, answered) = oneshot::channel();
+        let waiting = Waiting { ring, answer };
+        let batch = {
+            let mut queue = self.queue();
+            queue.push(waiting).map_err(|_| CallError::Busy)?;
+            queue.take()
+        };
+        if let Some(batch) = batch {
+            // Not by the one who asks: it would go on for others, and others would wait for good if it went away.
+            let turn = Turn {
+                look_ups: self.clone(),
+                is_over: false,
+            };
+            actix_rt::spawn(turn.take(batch));
+        }
+        answered.await.map_err(|_| CallError::Unavailable)?
+    }
+
+    fn queue(&self) -> MutexGuard<'_, GroupCommit<Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn answer(&self, batch: Vec<Waiting>) {
+        let rings: Vec<&Ring> = batch.iter().map(|waiting| &waiting.ring).collect();
+        match find(&self.store, &rings).await {
+            Ok(found) => {
+                for (waiting, found) in batch.into_iter().zip(found) {
+                    // Who asked may have gone.
+                    let _ = waiting.answer.send(Ok(found));
+                }
+            }
+            // What the database refuses in one shall not be the others' loss.
+            Err(error) if batch.len() > 1 && !is_transient(&error) => {
+                for waiting in batch {
+                    let found = find(&self.store, &[&waiting.ring]).await;
+                    let found = found.map_err(unavailable).and_then(only);
+                    let _ = waiting.answer.send(found);
+                }
+            }
+            Err(error) => {
+                let refusal = unavailable(error);
+                for waiting in batch {
+                    let _ = waiting.answer.send(Err(refusal));
+                }
+            }
+        }
+    }
+}
+
+fn only(found: Vec<LookedUp>) -> Result<LookedUp, CallError> {
+    found.into_iter().next().ok_or(CallError::Unavailable)
+}
+
+/// The turn to look up: one statement after the other until nobody waits.
+struct Turn {
+    look_ups: LookUps,
+    is_over: bool,
+}
+
+impl Turn {
+    async fn take(mut self, mut batch: Vec<Waiting>) {
+        loop {
+            self.look_ups.answer(batch).await;
+            let mut queue = self.look_ups.queue();
+            queue.finished();
+            match queue.take() {
+                Some(next) => batch = next,
+                None => break,
+            }
+        }
+        self.is_over = true;
+    }
+}
+
+impl Drop for Turn {
+    /// Where the thread ends that had the turn: whoever waits is told to come again, and the next ring has the turn.
+    fn drop(&mut self) {
+        if self.is_over {
+            return;
+        }
+        let mut queue = self.look_ups.queue();
+        queue.finished();
+        while queue.take().is_some() {
+            queue.finished();
+        }
+    }
+}
+
+#[derive(FromQueryResult)]
+struct Row {
+    place: i64,
+    known: Option<CallId>,
+    number: Option<PhoneNumberId>,
+    number_active: Option<bool>,
+    tenant: Option<TenantId>,
+    plan: Option<Plan>,
+    suspended_at: Option<Millis>,
+    max_concurrent: Option<i64>,
+    agent: Option<AgentId>,
+    agent_version: Option<i64>,
+    agent_active: Option<bool>,
+}
+
+impl Row {
+    fn found(self) -> LookedUp {
+        if let Some(known) = self.known {
+            return LookedUp::Known(known);
+        }
+        let (Some(tenant), Some(plan), Some(number)) = (self.tenant, self.plan, self.number) else {
+            return LookedUp::UnknownNumber;
+        };
+        LookedUp::New(Box::new(Callee {
+            tenant,
+            plan,
+            is_suspended: self.suspended_at.is_some(),
+            max_concurrent: self.max_concurrent,
+            number,
+            number_active: self.number_active.unwrap_or_default(),
+            agent: self.agent.zip(self.agent_version),
+            agent_active: self.agent_active.unwrap_or_default(),
+        }))
+    }
+}
+
+/// What the store knows of each, in their order: everything by key, and in one statement. With a database that is not on this
+/// machine every question costs its distance.
+async fn find(store: &Store, rings: &[&Ring]) -> Result<Vec<LookedUp>, DbErr> {
+    let mut asked = String::new();
+    let mut values: Vec<Value> = Vec::with_capacity(rings.len() * 3);
+    for (place, ring) in rings.iter().enumerate() {
+        let comma = if place == 0 { "" } else { ", " };
+        let first = values.len() + 1;
+        let _ = write!(
+            asked,
+            "{comma}({place}, ${first}, ${}, ${})",
+            first + 1,
+            first + 2
+        );
+        values.push(ring.bridge.into());
+        values.push(ring.bridge_call.clone().into());
+        values.push(ring.did.clone().into());
+    }
+    let sql = format!(
+        "WITH asked(place, bridge, bridge_call, did) AS (VALUES {asked}) \
+         SELECT CAST(asked.place AS BIGINT) AS place, \
+         (SELECT c.id FROM calls c WHERE c.bridge_id = asked.bridge AND c.bridge_call_id = asked.bridge_call) AS known, \
+         n.id AS number, n.is_active AS number_active, t.id AS tenant, t.plan AS plan, t.suspended_at AS suspended_at, \
+         t.max_concurrent_calls AS max_concurrent, a.id AS agent, a.version AS agent_version, a.is_active AS agent_active \
+         FROM asked LEFT JOIN phone_numbers n ON n.did = asked.did LEFT JOIN tenants t ON t.id = n.tenant_id \
+         LEFT JOIN agents a ON a.id = n.agent_id AND a.tenant_id = n.tenant_id ORDER BY asked.place"
+    );
+    let look = Statement::from_sql_and_values(store.backend(), sql, values);
+    let rows = Row::find_by_statement(look)
+        .all(store.critical_reader())
+        .await?;
+    if !rows.iter().map(|row| row.place).eq((0..).take(rings.len())) {
+        return Err(DbErr::Custom(
+            "rings were not looked up one by one".to_owned(),
+        ));
+    }
+    Ok(rows.into_iter().map(Row::found).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use dikala_testkit::{both, postgres};
+    use futures_util::future::join_all;
+    use sea_orm::ConnectionTrait;
+
+    use super::*;
+
+    const NOW: Millis = Millis::from_i64(1_800_000_000_000);
+
+    fn did(n: usize) -> String {
+        format!("+62215000{n:04}")
+    }
+
+    /// A tenant with so many numbers, and a call of the bridge that is known, `known`.
+    async fn fill(store: &Store, bridge: BridgeId, numbers: usize) -> (Vec<PhoneNumberId>, CallId) {
+        let (tenant, known) = (TenantId::new(NOW), CallId::new(NOW));
+        let ids: Vec<_> = (0..numbers).map(|_| PhoneNumberId::new(NOW)).collect();
+        let mut statements = vec![format!(
+            "INSERT INTO tenants (id, name, plan, max_concurrent_calls, created_at, updated_at, \
+             function_secret) VALUES ('{tenant}', 'T', 'business', 7, 1, 1, 's')"
+        )];
+        for (n, id) in ids.iter().enumerate() {
+            statements.push(format!(
+                "INSERT INTO phone_numbers (id, tenant_id, did, label, is_active, created_at, updated_at) \
+                 VALUES ('{id}', '{tenant}', '{}', 'L', {}, 1, 1)",
+                did(n),
+                if n % 2 == 0 { "TRUE" } else { "FALSE" }
+            ));
+        }
+        statements.push(format!(
+            "INSERT INTO calls (id, tenant_id, bridge_id, bridge_call_id, phone_number_id, caller_number, callee_number, status, \
+             started_at, metadata, last_sign_at, owner, epoch) VALUES ('{known}', '{tenant}', '{bridge}', 'known', '{}', 'x', \
+             '{}', 'ringing', 1, '{{}}', 1, 'n', 1)",
+            ids[0],
+            did(0)
+        ));
+        for sql in statements {
+            let inserted = store.writer().execute_unprepared(&sql).await;
+            inserted.expect("inserts");
+        }
+        (ids, known)
+    }
+
+    fn ring(bridge: BridgeId, bridge_call: &str, did: &str) -> Ring {
+        Ring {
+            bridge,
+            bridge_call: bridge_call.to_owned(),
+            did: did.parse().expect("a number"),
+        }
+    }
+
+    #[actix::test]
+    async fn each_of_many_that_ring_together_gets_its_own_answer() {
+        for (_keep, store) in both().await {
+            let bridge = BridgeId::new(NOW);
+            let (ids, known) = fill(&store, bridge, 100).await;
+            let look_ups = LookUps::new(store);
+            let rings = (0..300).map(|n| match n % 3 {
+                0 => look_ups.look_up(ring(bridge, "known", &did(n / 3))),
+                1 => look_ups.look_up(ring(bridge, &format!("new {n}"), &did(n / 3))),
+                _ => look_ups.look_up(ring(bridge, &format!("new {n}"), "+62219999999")),
+            });
+            for (n, found) in join_all(rings).await.into_iter().enumerate() {
+                match (n % 3, found.expect("is looked up")) {
+                    (0, LookedUp::Known(call)) => assert_eq!(call, known),
+                    (1, LookedUp::New(callee)) => {
+                        assert_eq!(callee.number, ids[n / 3]);
+                        assert_eq!(callee.number_active, (n / 3) % 2 == 0);
+                        assert_eq!(
+                            (callee.plan, callee.max_concurrent),
+                            (Plan::Business, Some(7))
+                        );
+                    }
+                    (2, LookedUp::UnknownNumber) => {}
+                    (_, found) => panic!("{n}: {found:?}"),
+                }
+            }
+        }
+    }
+
+    /// Text with a NUL is an error to PostgreSQL, whoever let it through.
+    #[actix::test]
+    async fn what_the_database_refuses_in_one_is_not_the_others_loss() {
+        let Some((_keep, store)) = postgres().await else {
+            return;
+        };
+        let bridge = BridgeId::new(NOW);
+        fill(&store, bridge, 1).await;
+        let look_ups = LookUps::new(store);
+        let rings = (0..10).map(|n| {
+            let name = if n == 5 { "a\0b" } else { "new" };
+            look_ups.look_up(ring(bridge, name, &did(0)))
+        });
+        for (n, found) in join_all(rings).await.into_iter().enumerate() {
+            match found {
+                Err(CallError::Unavailable) => assert_eq!(n, 5),
+                found => assert!(matches!(found, Ok(LookedUp::New(_))), "{n}: {found:?}"),
+            }
+        }
+    }
+
+    #[actix::test]
+    async fn a_turn_that_is_lost_is_taken_by_the_next() {
+        let (_keep, store) = dikala_testkit::sqlite().await;
+        let bridge = BridgeId::new(NOW);
+        fill(&store, bridge, 1).await;
+        let look_ups = LookUps::new(store);
+        let (mut batch, mut answers) = (Vec::new(), Vec::new());
+        for n in 0..2 {
+            let (answer, answered) = oneshot::channel();
+            let ring = ring(bridge, "new", &did(0));
+            answers.push(answered);
+            let pushed = look_ups.queue().push(Waiting { ring, answer });
+            assert!(pushed.is_ok());
+            if n == 0 {
+                batch = look_ups.queue().take().expect("the first has the turn");
+            }
+        }
+        let turn = Turn {
+            look_ups: look_ups.clone(),
+            is_over: false,
+        };
+        // As a thread that ends drops what runs on it.
+        drop(turn.take(batch));
+        for answered in answers {
+            assert!(answered.await.is_err(), "whoever waited is told");
+        }
+        let next = look_ups.look_up(ring(bridge, "new", &did(0))).await;
+        assert!(matches!(next, Ok(LookedUp::New(_))), "{next:?}");
+    }
+}

@@ -1,0 +1,176 @@
+//! What events tell: one shape for each kind, those of the API's event table, and a sample of each. The calls, the ledger, test
+//! deliveries and the API's description take them from here.
+
+use std::sync::LazyLock;
+
+use dikala_entities::{
+    AgentId, CallId, EventKind, HangupInitiator, HangupReason, Millis, PhoneNumberId,
+};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+
+/// The `data` of an event.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged, rename_all_fields = "camelCase")]
+pub enum Payload<'a> {
+    CallStarted {
+        call_id: CallId,
+        phone_number_id: PhoneNumberId,
+        caller_number: &'a str,
+        did: &'a str,
+    },
+    CallAnswered {
+        call_id: CallId,
+        agent_id: Option<AgentId>,
+        started_at: Millis,
+    },
+    CallEnded {
+        call_id: CallId,
+        phone_number_id: PhoneNumberId,
+        caller_number: &'a str,
+        callee_number: &'a str,
+        duration_seconds: i64,
+        talk_time_seconds: i64,
+        hangup_reason: HangupReason,
+        hangup_initiator: HangupInitiator,
+        transcript_summary: Option<&'a str>,
+        ai_cost_idr: i64,
+    },
+    CallTranscript {
+        call_id: CallId,
+        transcript_summary: &'a str,
+    },
+    CreditsLow {
+        balance_minutes: i64,
+        threshold: i64,
+    },
+    FunctionCalled {
+        call_id: CallId,
+        function_name: &'a str,
+        parameters: &'a Map<String, Value>,
+        result: &'a Value,
+    },
+}
+
+impl Payload<'_> {
+    /// What kind of event tells this.
+    pub const fn kind(&self) -> EventKind {
+        match self {
+            Self::CallStarted { .. } => EventKind::CallStarted,
+            Self::CallAnswered { .. } => EventKind::CallAnswered,
+            Self::CallEnded { .. } => EventKind::CallEnded,
+            Self::CallTranscript { .. } => EventKind::CallTranscript,
+            Self::CreditsLow { .. } => EventKind::CreditsLow,
+            Self::FunctionCalled { .. } => EventKind::FunctionCalled,
+        }
+    }
+}
+
+const CALLER: &str = "+6281234567890";
+const CALLEE: &str = "+622150001234";
+const SUMMARY: &str =
+    "The caller asked for the opening hours on Saturday. The agent gave them: 9 to 17.";
+static ARGUMENTS: LazyLock<Map<String, Value>> =
+    LazyLock::new(|| Map::from_iter([("orderNumber".to_owned(), "A-1042".into())]));
+static RESULT: LazyLock<Value> =
+    LazyLock::new(|| json!({"status": "shipped", "arrives": "2026-01-17"}));
+
+/// A call of two minutes that never was.
+#[derive(Clone, Copy, Debug)]
+pub struct SampleCall {
+    pub id: CallId,
+    pub phone_number: PhoneNumberId,
+    pub agent: AgentId,
+    pub started_at: Millis,
+}
+
+impl SampleCall {
+    /// One that came in now.
+    pub fn new(now: Millis) -> Self {
+        Self {
+            id: CallId::new(now),
+            phone_number: PhoneNumberId::new(now),
+            agent: AgentId::new(now),
+            started_at: now,
+        }
+    }
+
+    /// What it would have announced.
+    pub fn payload(&self, kind: EventKind) -> Payload<'static> {
+        match kind {
+            EventKind::CallStarted => Payload::CallStarted {
+                call_id: self.id,
+                phone_number_id: self.phone_number,
+                caller_number: CALLER,
+                did: CALLEE,
+            },
+            EventKind::CallAnswered => Payload::CallAnswered {
+                call_id: self.id,
+                agent_id: Some(self.agent),
+                started_at: self.started_at,
+            },
+            EventKind::CallEnded => Payload::CallEnded {
+                call_id: self.id,
+                phone_number_id: self.phone_number,
+                caller_number: CALLER,
+                callee_number: CALLEE,
+                duration_seconds: 127,
+                talk_time_seconds: 119,
+                hangup_reason: HangupReason::Normal,
+                hangup_initiator: HangupInitiator::Caller,
+                transcript_summary: Some(SUMMARY),
+                ai_cost_idr: 2_400,
+            },
+            EventKind::CallTranscript => Payload::CallTranscript {
+                call_id: self.id,
+                transcript_summary: SUMMARY,
+            },
+            EventKind::CreditsLow => Payload::CreditsLow {
+                balance_minutes: 29,
+                threshold: 30,
+            },
+            EventKind::FunctionCalled => Payload::FunctionCalled {
+                call_id: self.id,
+                function_name: "find_order",
+                parameters: &ARGUMENTS,
+                result: &RESULT,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sample_has_exactly_the_fields_of_its_kind() {
+        let call = SampleCall::new(Millis::from_i64(1_768_447_800_000));
+        for (kind, fields) in [
+            (
+                EventKind::CallStarted,
+                "callId callerNumber did phoneNumberId",
+            ),
+            (EventKind::CallAnswered, "agentId callId startedAt"),
+            (
+                EventKind::CallEnded,
+                "aiCostIdr callId calleeNumber callerNumber durationSeconds hangupInitiator \
+                 hangupReason phoneNumberId talkTimeSeconds transcriptSummary",
+            ),
+            (EventKind::CallTranscript, "callId transcriptSummary"),
+            (EventKind::CreditsLow, "balanceMinutes threshold"),
+            (
+                EventKind::FunctionCalled,
+                "callId functionName parameters result",
+            ),
+        ] {
+            let payload = call.payload(kind);
+            assert_eq!(payload.kind(), kind);
+            let data = serde_json::to_value(payload).expect("JSON");
+            let data = data.as_object().expect("an object");
+            let mut names: Vec<&str> = data.keys().map(String::as_str).collect();
+            names.sort_unstable();
+            assert_eq!(names.join(" "), fields, "{kind}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! In which transaction something is done.
+
+use std::ops::Deref;
+
+use dikala_entities::{Store, store::Transaction};
+use sea_orm::DbErr;
+
+/// In which transaction something is done: in one of its own, or as a part of the caller's, who commits it.
+#[derive(Clone, Copy, Debug)]
+pub enum Work<'a> {
+    Alone(&'a Store),
+    Within(&'a Transaction),
+}
+
+impl<'a> From<&'a Store> for Work<'a> {
+    fn from(store: &'a Store) -> Self {
+        Self::Alone(store)
+    }
+}
+
+impl<'a> From<&'a Transaction> for Work<'a> {
+    fn from(txn: &'a Transaction) -> Self {
+        Self::Within(txn)
+    }
+}
+
+impl<'a> Work<'a> {
+    /// The transaction.
+    pub(super) async fn begin(self) -> Result<Begun<'a>, DbErr> {
+        match self {
+            Self::Alone(store) => Ok(Begun::Own(Box::new(store.begin().await?))),
+            Self::Within(txn) => Ok(Begun::Callers(txn)),
+        }
+    }
+}
+
+/// A transaction that is under way. Dropped, it is rolled back, unless it is the caller's.
+pub(super) enum Begun<'a> {
+    Own(Box<Transaction>),
+    Callers(&'a Transaction),
+}
+
+impl Deref for Begun<'_> {
+    type Target = Transaction;
+
+    fn deref(&self) -> &Transaction {
+        match self {
+            Self::Own(txn) => txn,
+            Self::Callers(txn) => txn,
+        }
+    }
+}
+
+impl Begun<'_> {
+    /// Done, unless the caller has more to do.
+    pub(super) async fn commit(self) -> Result<(), DbErr> {
+        match self {
+            Self::Own(txn) => txn.commit().await,
+            Self::Callers(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Calls that are over, written into the tables straight: the past of a tenant, as large as is asked for.
+
+use dikala_entities::{AgentId, Millis, PhoneNumberId, Store, TenantId};
+use sea_orm::{ConnectionTrait, DatabaseConnection, DbBackend, DbErr, Statement, Value};
+
+/// Rows in one transaction.
+const CHUNK: i64 = 100_000;
+
+/// Calls with the numbers `from` to `to`, one second apart, the call with number 0 at `first`.
+#[derive(Clone, Copy, Debug)]
+pub struct Calls {
+    pub tenant: TenantId,
+    pub number: PhoneNumberId,
+    pub agent: AgentId,
+    pub from: i64,
+    pub to: i64,
+    pub first: Millis,
+}
+
+/// The id of the call with this number.
+pub fn call_id(n: i64) -> String {
+    format!("call_01k9zv3m8r{n:016}")
+}
+
+impl Calls {
+    /// Writes the calls.
+    pub async fn fill(&self, store: &Store) -> Result<(), DbErr> {
+        let backend = store.backend();
+        let padded = |width| padded(backend, width);
+        let sql = format!(
+            "INSERT INTO calls (id, tenant_id, bridge_id, bridge_call_id, phone_number_id, agent_id, caller_number, callee_number, \
+             status, started_at, answered_at, ended_at, duration_seconds, talk_time_seconds, hangup_reason, hangup_initiator, \
+             transcript_summary, ai_cost_idr, metadata, last_sign_at, owner, epoch) \
+             SELECT 'call_01k9zv3m8r' || {}, $3, 'br_01k9zv3m8rj2q4w6y8a0c2e4g6', 'CA' || {}, \
+             '{}', '{}', '+62812' || {}, '+622150001000', 'ended', \
+             $4 + n * 1000, $4 + 4000 + n * 1000, $4 + 94000 + n * 1000, 94, 90, 'normal', 'caller', \
+             'The caller asked for the opening hours on Saturday. The agent gave them: 9 to 17.', 450, \
+             '{{\"campaign\":\"january\"}}', $4 + 94000 + n * 1000, 'main', 1 FROM ({}) AS numbers",
+            padded(16),
+            padded(30),
+            self.number,
+            self.agent,
+            padded(8),
+            numbers(backend),
+        );
+        self.write(store, &sql, "calls").await
+    }
+
+    /// Writes what the calls cost: two minutes each.
+    pub async fn fill_transactions(&self, store: &Store) -> Result<(), DbErr> {
+        let backend = store.backend();
+        let number = padded(backend, 16);
+        let sql = format!(
+            "INSERT INTO credit_transactions (tenant_id, seq, id, idempotency_key, kind, minutes, balance_after, call_id, created_at) \
+             SELECT $3, 1000 + n, 'txn_01k9zv3m8r' || {number}, 'call_01k9zv3m8r' || {number}, 'usage', -2, 100000000 - 2 * n, \
+             'call_01k9zv3m8r' || {number}, $4 + 94000 + n * 1000 FROM ({}) AS numbers",
+            numbers(backend),
+        );
+        self.write(store, &sql, "credit_transactions").await
+    }
+
+    /// Counts the calls as their ends do: of the tenant, of the agent and of the number, by quarters of an hour.
+    pub async fn count(&self, store: &Store) -> Result<(), DbErr> {
+        let writer = store.for_schema().await?;
+        for (subject, by) in [
+            ("''", ""),
+            ("agent_id", ", agent_id"),
+            ("phone_number_id", ", phone_number_id"),
+        ] {
+            let sql = format!(
+                "INSERT INTO call_stats (tenant_id, subject, slot, calls, answered, ended, dropped, failed, minutes, talk_seconds, \
+                 duration_seconds) SELECT tenant_id, {subject}, started_at - started_at % 900000, COUNT(*), COUNT(*), COUNT(*), 0, 0, \
+                 2 * COUNT(*), 90 * COUNT(*), 94 * COUNT(*) FROM calls WHERE tenant_id = $1 \
+                 GROUP BY tenant_id, started_at - started_at % 900000{by}"
+            );
+            let values: [Value; 1] = [self.tenant.to_string().into()];
+            let statement = Statement::from_sql_and_values(store.backend(), sql, values);
+            writer.execute_raw(statement).await?;
+        }
+        writer.close().await
+    }
+
+    async fn write(&self, store: &Store, sql: &str, table: &str) -> Result<(), DbErr> {
+        let writer = store.for_schema().await?;
+        let mut from = self.from;
+        while from < self.to {
+            let end = (from + CHUNK).min(self.to);
+            self.chunk(&writer, sql, from, end).await?;
+            from = end;
+        }
+        if store.backend() == DbBackend::Postgres {
+            // What autovacuum does within a minute.
+            let sql = format!("VACUUM ANALYZE {table}");
+            writer.execute_unprepared(&sql).await?;
+        }
+        writer.close().await
+    }
+
+    async fn chunk(
+        &self,
+        writer: &DatabaseConnection,
+        sql: &str,
+        from: i64,
+        end: i64,
+    ) -> Result<(), DbErr> {
+        let values: [Value; 4] = [
+            from.into(),
+            end.into(),
+            self.tenant.to_string().into(),
+            self.first.as_i64().into(),
+        ];
+        let statement = Statement::from_sql_and_values(writer.get_database_backend(), sql, values);
+        writer.execute_raw(statement).await.map(drop)
+    }
+}
+
+/// The numbers `$1` to `$2`, one a row.
+fn numbers(backend: DbBackend) -> &'static str {
+    match backend {
+        DbBackend::Postgres => {
+            "SELECT n FROM generate_series($1::bigint, $2::bigint - 1) AS numbers(n)"
+        }
+        _ => {
+            "WITH RECURSIVE counted(n) AS (VALUES ($1) UNION ALL SELECT n + 1 FROM counted WHERE n + 1 < $2) SELECT n FROM counted"
+        }
+    }
+}
+
+/// `n` with so many digits.
+fn padded(backend: DbBackend, width: u8) -> String {
+    match backend {
+        DbBackend::Postgres => format!("lpad(n::text, {width}, '0')"),
+        _ => format!("printf('%0{width}d', n)"),
+    }
+}

@@ -1,0 +1,219 @@
+//! Pages of the dashboard beside the API call that each stands on, over a tenant with a long past.
+
+use std::{net::SocketAddr, time::Duration};
+
+use actix_web::http::{
+    StatusCode,
+    header::{ACCEPT_ENCODING, COOKIE, HeaderName},
+};
+use awc::{Client, body::BoxBody};
+use dikala_actors::runtime::clock::{Clock, SystemClock};
+use dikala_entities::{Role, SESSION_SCHEME, Store, TenantId, session};
+use sea_orm::{EntityTrait, IntoActiveModel};
+use tokio::time::Instant;
+
+use super::Found;
+use crate::{
+    admin::users::{self, Draft, Linking},
+    audit::Origin,
+    cli::bench::{
+        Result, failed,
+        figure::{Durations, Figure, Goal},
+        ground::{
+            Ground, Tenants,
+            filling::{Calls, call_id},
+            thread::on_thread,
+        },
+        progress::Progress,
+    },
+};
+
+/// A page is answered within so many milliseconds.
+const TIME_MAX_MS: f64 = 10.0;
+/// A page is no larger, compressed.
+const BYTES_MAX: f64 = 30.0 * 1_024.0;
+/// How long a session of the measurement lasts.
+const SESSION_MS: i64 = 12 * 60 * 60 * 1_000;
+
+/// A page, and what it stands on.
+struct Page {
+    name: &'static str,
+    page: String,
+    /// Below `/api/v1`; empty where the API has nothing like it.
+    api: String,
+}
+
+/// All pages, one request at a time.
+pub async fn times(ground: &Ground, progress: &Progress) -> Result<Found> {
+    let calls = ground.sizes.past;
+    let tenants = Tenants {
+        count: 1,
+        webhooks: None,
+    };
+    let place = ground.place(tenants).await?;
+    let store = Store::connect(&place.setup.database)
+        .await
+        .map_err(failed)?;
+    progress.say(&format!("filling tables with {calls} calls"));
+    let past = Calls {
+        tenant: place.tenant,
+        number: place.number,
+        agent: place.agent,
+        from: 0,
+        to: calls,
+        first: SystemClock.now().plus_ms(-calls * 1_000),
+    };
+    past.fill(&store).await.map_err(failed)?;
+    past.fill_transactions(&store).await.map_err(failed)?;
+    past.count(&store).await.map_err(failed)?;
+    let session = sign_in(&store, place.tenant).await?;
+    store.close().await;
+    let server = place.serve()?;
+    let mut found = Found::default();
+    for page in pages(calls, &place.agent.to_string()) {
+        let browser = Visitor {
+            address: server.http,
+            key: place.key.clone(),
+            session: session.clone(),
+            requests: ground.sizes.visits,
+        };
+        let name = page.name;
+        let (times, beside, bytes) =
+            on_thread(move || async move { browser.look(&page).await }).await?;
+        let mut figure = Figure::new(format!("page_{name}"), times.at_ms(50.0), "ms");
+        if let Some(beside) = beside {
+            figure = figure.beside(beside.at_ms(50.0));
+        }
+        found.add(
+            figure.reaching(Goal::Most(TIME_MAX_MS)).with(&times),
+            progress,
+        );
+        let bytes = Figure::new(format!("page_{name}_bytes"), bytes as f64, "bytes");
+        found.add(bytes.reaching(Goal::Most(BYTES_MAX)), progress);
+    }
+    Ok(found)
+}
+
+fn pages(calls: i64, agent: &str) -> Vec<Page> {
+    let call = call_id(calls / 2);
+    let page = |name, page: &str, api: &str| Page {
+        name,
+        page: format!("/dashboard{page}"),
+        api: api.to_owned(),
+    };
+    vec![
+        page("home", "", "/calls/stats"),
+        page("calls", "/calls", "/calls?limit=50"),
+        page(
+            "calls_of_agent",
+            &format!("/calls?agentId={agent}"),
+            &format!("/calls?limit=50&agentId={agent}"),
+        ),
+        page("call", &format!("/calls/{call}"), &format!("/calls/{call}")),
+        page("agents", "/agents", "/agents"),
+        page(
+            "agent",
+            &format!("/agents/{agent}"),
+            &format!("/agents/{agent}"),
+        ),
+        page("numbers", "/numbers", "/phone-numbers"),
+        page("credits", "/credits", "/credits/transactions"),
+        page("webhooks", "/webhooks", "/webhooks"),
+        page("keys", "/settings/keys", ""),
+        page("members", "/settings/members", ""),
+        page("audit", "/audit", ""),
+    ]
+}
+
+/// An owner with a session, as if she had signed in; what her browser shows.
+async fn sign_in(store: &Store, tenant: TenantId) -> Result<String> {
+    let now = SystemClock.now();
+    let draft = Draft::parse("owner@example.com", None, Role::Owner).map_err(failed)?;
+    let linking = Linking {
+        good_for_ms: SESSION_MS,
+        mail: None,
+        by: &Origin::cli("bench"),
+        now,
+    };
+    let link = users::create(store, tenant, draft, linking).await;
+    let user = link.map_err(failed)?.at("").id;
+    let token = SESSION_SCHEME.generate();
+    let session = session::Model {
+        hash: token.hash(),
+        tenant_id: tenant,
+        user_id: user,
+        by_link: false,
+        address: "127.0.0.1".to_owned(),
+        agent: "bench".to_owned(),
+        note: None,
+        created_at: now,
+        used_at: now,
+        ends_at: now.plus_ms(SESSION_MS),
+    };
+    session::Entity::insert(session.into_active_model())
+        .exec_without_returning(store.writer())
+        .await
+        .map_err(failed)?;
+    Ok(format!("dikala={}", token.expose()))
+}
+
+/// Asks for pages with one connection.
+struct Visitor {
+    address: SocketAddr,
+    key: String,
+    session: String,
+    requests: usize,
+}
+
+impl Visitor {
+    /// How long the page and the API call take, in turns, and the page's compressed size.
+    async fn look(&self, page: &Page) -> Result<(Durations, Option<Durations>, usize)> {
+        let client = Client::builder().timeout(Duration::from_secs(30)).finish();
+        let key = HeaderName::from_static("x-api-key");
+        let asked = |header, value: &str, path: &str| {
+            client
+                .get(format!("http://{}{path}", self.address))
+                .insert_header((header, value))
+                .insert_header((ACCEPT_ENCODING, "gzip"))
+                .no_decompress()
+                .send_body(BoxBody::new(()))
+        };
+        let (mut pages, mut api) = (Durations::default(), Durations::default());
+        let mut bytes = 0;
+        // The first requests open connections and fill caches.
+        for turn in 0..=self.requests {
+            let began = Instant::now();
+            bytes = whole(asked(COOKIE, &self.session, &page.page)).await?;
+            let page_took = began.elapsed();
+            if !page.api.is_empty() {
+                let began = Instant::now();
+                let path = format!("/api/v1{}", page.api);
+                whole(asked(key.clone(), &self.key, &path)).await?;
+                if turn > 0 {
+                    api.record(began.elapsed());
+                }
+            }
+            if turn > 0 {
+                pages.record(page_took);
+            }
+        }
+        Ok((pages, (!page.api.is_empty()).then_some(api), bytes))
+    }
+}
+
+/// The size of an answer's body, once all of it is here.
+async fn whole(request: awc::SendClientRequest) -> Result<usize> {
+    let mut answer = request.await.map_err(failed)?;
+    let status = answer.status();
+    let body = answer.body().limit(1_048_576).await.map_err(failed)?;
+    match status {
+        StatusCode::OK => Ok(body.len()),
+        _ => {
+            let answer = String::from_utf8_lossy(&body);
+            let start: String = answer.chars().take(300).collect();
+            Err(failed(format!(
+                "a request was answered with {status}: {start}"
+            )))
+        }
+    }
+}

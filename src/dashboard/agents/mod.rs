@@ -1,0 +1,37 @@
+//! Agents and their functions: the list, the pages on which they are made and set, and what a function answers to a trial.
+
+pub mod edit;
+pub mod function_trial;
+pub mod functions;
+pub mod list;
+
+mod agent_form;
+mod function_form;
+
+use dikala_entities::{AgentId, PhoneNumberId, agent};
+
+use super::view::Visit;
+use crate::{
+    api::agents as api,
+    http::{error::ApiError, extract::Id},
+};
+
+/// Where agents are.
+const PATH: &str = "/dashboard/agents";
+/// Where one is made.
+const NEW_PATH: &str = "/dashboard/agents/new";
+
+/// The address of one agent's page.
+pub fn path_of(id: AgentId) -> String {
+    format!("{PATH}/{id}")
+}
+
+/// Where the agent of a number is chosen.
+pub fn assign_path(number: PhoneNumberId) -> String {
+    format!("/dashboard/numbers/{number}/assign-agent")
+}
+
+/// The tenant's agent, or 404.
+async fn find(visit: &Visit, id: Id<AgentId>) -> Result<agent::Model, ApiError> {
+    api::find(visit.store().api_reader(), visit.tenant(), id.0).await
+}

@@ -1,0 +1,213 @@
+//! Mails to people: invitations, and what owners want to be told. What is to be said is a row that was written in the transaction
+//! of what it tells (`dikala_actors::mails`); one task of this node reads those rows and hands them to the operator's server.
+//!
+//! Nobody waits for that task. Before each try the row says when the next one is: of two nodes one makes it, and a server that
+//! hangs or is away delays mails and nothing else. What is sent or given up stays for a day without its link, so that it is known
+//! how many mails a tenant had.
+
+mod letter;
+mod queue;
+mod relay;
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use dikala_actors::runtime::clock::SharedClock;
+use dikala_entities::{Millis, Store, Vault, mail};
+use sea_orm::DbErr;
+use tokio::{sync::watch, time::sleep};
+
+pub use self::relay::{Relay, RelayError};
+use self::{
+    letter::{Letter, Writer},
+    relay::Outcome,
+};
+
+/// How often mails are looked for.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The same after the store did not answer.
+const AFTER_FAULT: Duration = Duration::from_secs(30);
+/// How often it is written down that a mail was sent, where the store does not answer. Over before the mail's next try.
+const FINISH_TRIES: u32 = 5;
+/// The waits after the tries of a mail, in milliseconds; after the last try it is given up.
+const WAITS_MS: [i64; 8] = [
+    60_000, 300_000, 900_000, 3_600_000, 7_200_000, 14_400_000, 28_800_000, 60_000,
+];
+
+/// What became of mails since the start.
+#[derive(Debug, Default)]
+pub struct MailStats {
+    sent: AtomicU64,
+    retried: AtomicU64,
+    given_up: AtomicU64,
+}
+
+impl MailStats {
+    /// How often each came about.
+    pub fn outcomes(&self) -> [(&'static str, u64); 3] {
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        [
+            ("sent", read(&self.sent)),
+            ("retried", read(&self.retried)),
+            ("given_up", read(&self.given_up)),
+        ]
+    }
+}
+
+/// Sends what waits.
+#[derive(Debug)]
+pub struct Mailer {
+    pub store: Store,
+    pub clock: SharedClock,
+    pub vault: Vault,
+    pub relay: Relay,
+    /// What links begin with, without a slash at the end.
+    pub base: String,
+    pub stats: Arc<MailStats>,
+}
+
+impl Mailer {
+    /// Sends what waits until the service stops. What is being sent then is sent to its end.
+    pub async fn run(self, mut stopping: watch::Receiver<bool>) {
+        while !*stopping.borrow() {
+            let pause = match self.round(&stopping).await {
+                Ok(()) => LOOK_EVERY,
+                Err(error) => {
+                    tracing::warn!(%error, "mails were not looked for; this is tried again");
+                    AFTER_FAULT
+                }
+            };
+            tokio::select! {
+                () = sleep(pause) => {}
+                changed = stopping.changed() => if changed.is_err() { return },
+            }
+        }
+    }
+
+    /// Goes through what is due, until the server is seen to be away.
+    async fn round(&self, stopping: &watch::Receiver<bool>) -> Result<(), DbErr> {
+        for mail in queue::due(&self.store, self.clock.now()).await? {
+            if *stopping.borrow() {
+                break;
+            }
+            if mail.user_id.is_none() {
+                queue::address(&self.store, mail, self.clock.now()).await?;
+            } else if self.handle(mail).await? == Reached::No {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn handle(&self, mail: mail::Model) -> Result<Reached, DbErr> {
+        let now = self.clock.now();
+        let Some(next_at) = next_try(&mail, now) else {
+            // The service was away for as long, or died at the last try.
+            self.give_up(&mail, "it could not be sent in time").await?;
+            return Ok(Reached::Yes);
+        };
+        if !queue::claim(&self.store, &mail, next_at).await? {
+            return Ok(Reached::Yes);
+        }
+        let writer = Writer {
+            store: &self.store,
+            vault: &self.vault,
+            base: &self.base,
+        };
+        let Some(letter) = writer.write(&mail).await? else {
+            tracing::info!(mail = %mail.id, "a mail is not sent: what it was about, or whom it was for, is not there any more");
+            queue::finish(&self.store, &mail).await?;
+            return Ok(Reached::Yes);
+        };
+        self.send(&mail, &letter).await
+    }
+
+    async fn send(&self, mail: &mail::Model, letter: &Letter) -> Result<Reached, DbErr> {
+        let attempt = mail.attempts + 1;
+        let now = self.clock.on_the_wall(self.clock.now());
+        match self.relay.send(mail.id, letter, now).await {
+            Outcome::Sent => {
+                self.stats.sent.fetch_add(1, Ordering::Relaxed);
+                tracing::info!(mail = %mail.id, tenant = %mail.tenant_id, kind = %mail.kind, attempt, "a mail was sent");
+                self.finish_sent(mail).await?;
+                Ok(Reached::Yes)
+            }
+            Outcome::Refused(why) => {
+                self.give_up(mail, &why).await?;
+                Ok(Reached::Yes)
+            }
+            Outcome::Later(why, reached) => {
+                if is_last(attempt) {
+                    self.give_up(mail, &why).await?;
+                } else {
+                    self.stats.retried.fetch_add(1, Ordering::Relaxed);
+                    tracing::warn!(mail = %mail.id, tenant = %mail.tenant_id, attempt, why, "a mail was not sent; it is tried again");
+                }
+                Ok(reached)
+            }
+        }
+    }
+
+    /// A mail whose row does not say that it was sent is sent again.
+    async fn finish_sent(&self, mail: &mail::Model) -> Result<(), DbErr> {
+        for _ in 1..FINISH_TRIES {
+            if queue::finish(&self.store, mail).await.is_ok() {
+                return Ok(());
+            }
+            sleep(LOOK_EVERY).await;
+        }
+        queue::finish(&self.store, mail).await
+    }
+
+    async fn give_up(&self, mail: &mail::Model, why: &str) -> Result<(), DbErr> {
+        self.stats.given_up.fetch_add(1, Ordering::Relaxed);
+        tracing::warn!(mail = %mail.id, tenant = %mail.tenant_id, kind = %mail.kind, why, "a mail is given up");
+        queue::finish(&self.store, mail).await
+    }
+}
+
+/// Whether the server could be spoken to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reached {
+    Yes,
+    No,
+}
+
+fn is_last(attempt: i64) -> bool {
+    usize::try_from(attempt).is_ok_and(|attempt| attempt >= WAITS_MS.len())
+}
+
+/// When the try after the next one is, should that fail; none where no more is made.
+fn next_try(mail: &mail::Model, now: Millis) -> Option<Millis> {
+    let wait = WAITS_MS.get(usize::try_from(mail.attempts).ok()?)?;
+    (now < mail.ends_at).then(|| now.plus_ms(*wait))
+}
+
+#[cfg(test)]
+mod tests {
+    use dikala_actors::mails::{self, KEPT_MS};
+    use dikala_entities::{MailKind, TenantId};
+
+    use super::*;
+
+    #[test]
+    fn a_mail_is_tried_often_at_first_and_never_after_its_day() {
+        let now = Millis::from_i64(1_800_000_000_000);
+        let kind = MailKind::CreditsLow;
+        let mut mail = mails::to_owners(kind, TenantId::new(now), String::new(), now);
+        let (mut at, mut tries) = (now, 0);
+        while let Some(next) = next_try(&mail, at) {
+            (at, mail.attempts, tries) = (next, mail.attempts + 1, tries + 1);
+            assert_eq!(is_last(mail.attempts), tries == WAITS_MS.len());
+        }
+        assert_eq!(tries, WAITS_MS.len());
+        assert!(at < mail.ends_at, "the waits fit into the day");
+        mail.attempts = 0;
+        assert_eq!(next_try(&mail, now.plus_ms(KEPT_MS)), None);
+    }
+}

@@ -1,0 +1,351 @@
+//! The operator's mail server (RFC 5321), one connection for each mail. Everything has its time: a server that says nothing is as
+//! good as none. What it answers is known by its code only, as the words may repeat the address.
+
+use std::{
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use dikala_entities::{MailId, Millis};
+use lettre::{
+    Address, Message,
+    message::{
+        Mailbox,
+        header::{ContentType, HeaderName, HeaderValue},
+    },
+    transport::smtp::{
+        Error,
+        authentication::{Credentials, Mechanism},
+        client::{AsyncSmtpConnection, Certificate, CertificateStore, TlsParameters},
+        extension::ClientId,
+    },
+};
+use percent_encoding::percent_decode_str;
+use tokio::time::timeout;
+use url::Host;
+
+use super::{Reached, letter::Letter};
+use crate::config::MailServer;
+
+/// For one mail, from the connection to the server's last word.
+const MAIL_MAX: Duration = Duration::from_secs(20);
+/// For the farewell, after the mail is taken.
+const QUIT_MAX: Duration = Duration::from_secs(2);
+const SMTP_PORT: u16 = 587;
+const SMTPS_PORT: u16 = 465;
+/// The server asks for a password, or does not take it: nothing about this mail.
+const OWN_FAULTS: [u16; 4] = [530, 534, 535, 538];
+
+/// When the connection is encrypted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tls {
+    /// From the first byte on.
+    AtOnce,
+    /// Before anything is said.
+    Upgraded,
+    /// If the server can.
+    IfOffered,
+    /// On the loopback interface.
+    Never,
+}
+
+/// The operator's mail server.
+pub struct Relay {
+    host: String,
+    port: u16,
+    tls: Tls,
+    parameters: TlsParameters,
+    credentials: Option<Credentials>,
+    from: Mailbox,
+    hello: ClientId,
+}
+
+impl std::fmt::Debug for Relay {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Relay")
+            .field("host", &self.host)
+            .field("port", &self.port)
+            .field("tls", &self.tls)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The mail server cannot be spoken to as it is configured.
+#[derive(Debug, thiserror::Error)]
+pub enum RelayError {
+    #[error("outbound.extra_ca_file cannot be read: {0}")]
+    Authorities(std::io::Error),
+    #[error("TLS to the mail server cannot be set up: {0}")]
+    Tls(Error),
+}
+
+/// What became of a mail.
+pub(super) enum Outcome {
+    Sent,
+    /// The server does not take it, now or later.
+    Refused(String),
+    /// It may be taken later.
+    Later(String, Reached),
+}
+
+impl Relay {
+    /// A server as it is configured. `authorities` is a PEM file of those who are trusted besides the usual ones; `base` is what
+    /// links to the service begin with.
+    pub fn new(
+        server: &MailServer,
+        authorities: Option<&Path>,
+        base: &str,
+    ) -> Result<Self, RelayError> {
+        let url = &server.url;
+        let host = url.host_str().unwrap_or_default();
+        let host = host
+            .trim_start_matches('[')
+            .trim_end_matches(']')
+            .to_owned();
+        let plain = |text: &str| percent_decode_str(text).decode_utf8_lossy().into_owned();
+        let credentials = url
+            .password()
+            .map(|password| Credentials::new(plain(url.username()), plain(password)));
+        let is_implicit = url.scheme() == "smtps";
+        let tls = match credentials {
+            _ if is_implicit => Tls::AtOnce,
+            _ if is_loopback(&host) => Tls::Never,
+            Some(_) => Tls::Upgraded,
+            None => Tls::IfOffered,
+        };
+        let mut parameters =
+            TlsParameters::builder(host.clone()).certificate_store(CertificateStore::WebpkiRoots);
+        if let Some(path) = authorities {
+            let pem = std::fs::read(path).map_err(RelayError::Authorities)?;
+            let trusted = Certificate::from_pem(&pem).map_err(RelayError::Tls)?;
+            parameters = parameters.add_root_certificate(trusted);
+        }
+        let usual = if is_implicit { SMTPS_PORT } else { SMTP_PORT };
+        Ok(Self {
+            port: url.port().unwrap_or(usual),
+            host,
+            tls,
+            parameters: parameters.build().map_err(RelayError::Tls)?,
+            credentials,
+            from: server.from.clone(),
+            hello: hello(base),
+        })
+    }
+
+    /// Sends a mail, as at that moment.
+    pub(super) async fn send(&self, id: MailId, letter: &Letter, now: Millis) -> Outcome {
+        let Some(message) = self.message(id, letter, now) else {
+            return Outcome::Refused("the address is none that a mail can go to".to_owned());
+        };
+        match timeout(MAIL_MAX, self.deliver(&message)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Outcome::Later("the server took too long".to_owned(), Reached::No),
+        }
+    }
+
+    fn message(&self, id: MailId, letter: &Letter, now: Millis) -> Option<Message> {
+        let (address, name) = &letter.to;
+        let to: Address = address.parse().ok()?;
+        let date = SystemTime::UNIX_EPOCH + Duration::from_millis(now.as_u64());
+        let automatic = HeaderName::new_from_ascii_str("Auto-Submitted");
+        Message::builder()
+            .from(self.from.clone())
+            .to(Mailbox::new(Some(name.clone()), to))
+            .subject(&letter.subject)
+            .date(date)
+            // The same at each try: who got it twice after a crash can tell.
+            .message_id(Some(format!("<{id}@{}>", self.from.email.domain())))
+            .raw_header(HeaderValue::new(automatic, "auto-generated".to_owned()))
+            .header(ContentType::TEXT_PLAIN)
+            .body(letter.text.expose().to_owned())
+            .ok()
+    }
+
+    async fn deliver(&self, message: &Message) -> Outcome {
+        let mut connection = match self.connect().await {
+            Ok(connection) => connection,
+            Err(error) => return Outcome::Later(told(&error), Reached::No),
+        };
+        let text = message.formatted();
+        match connection.send(message.envelope(), &text).await {
+            Ok(_) => {
+                // The mail is taken, whatever comes of the farewell.
+                let _ = timeout(QUIT_MAX, connection.quit()).await;
+                Outcome::Sent
+            }
+            Err(error) => judged(&error),
+        }
+    }
+
+    /// A connection that is ready for a mail.
+    async fn connect(&self) -> Result<AsyncSmtpConnection, Error> {
+        let at_once = (self.tls == Tls::AtOnce).then(|| self.parameters.clone());
+        let mut connection = AsyncSmtpConnection::connect_tokio1(
+            (self.host.as_str(), self.port),
+            None,
+            &self.hello,
+            at_once,
+            None,
+        )
+        .await?;
+        let upgrade = match self.tls {
+            Tls::AtOnce | Tls::Never => false,
+            Tls::Upgraded => true,
+            Tls::IfOffered => connection.can_starttls(),
+        };
+        if upgrade {
+            connection
+                .starttls(self.parameters.clone(), &self.hello)
+                .await?;
+        }
+        if let Some(credentials) = &self.credentials {
+            connection
+                .auth(&[Mechanism::Plain, Mechanism::Login], credentials)
+                .await?;
+        }
+        Ok(connection)
+    }
+}
+
+fn is_loopback(host: &str) -> bool {
+    match Host::parse(host) {
+        Ok(Host::Domain(name)) => name == "localhost",
+        Ok(Host::Ipv4(address)) => address.is_loopback(),
+        Ok(Host::Ipv6(address)) => address.is_loopback(),
+        Err(_) => host == "::1",
+    }
+}
+
+/// What this service calls itself: the host of its address.
+fn hello(base: &str) -> ClientId {
+    let url = url::Url::parse(base).ok();
+    match url.as_ref().and_then(url::Url::host) {
+        Some(Host::Domain(name)) => ClientId::Domain(name.to_owned()),
+        Some(Host::Ipv4(address)) => ClientId::Ipv4(address),
+        Some(Host::Ipv6(address)) => ClientId::Ipv6(address),
+        None => ClientId::default(),
+    }
+}
+
+/// What the server's answer to a mail means.
+fn judged(error: &Error) -> Outcome {
+    let code = error.status().map(u16::from);
+    match code {
+        Some(code) if error.is_permanent() && !OWN_FAULTS.contains(&code) => {
+            Outcome::Refused(told(error))
+        }
+        Some(_) => Outcome::Later(told(error), Reached::Yes),
+        // Nothing that time will mend.
+        None if error.is_client() => Outcome::Refused(told(error)),
+        None => Outcome::Later(told(error), Reached::No),
+    }
+}
+
+/// What went wrong, in words that are ours.
+fn told(error: &Error) -> String {
+    match error.status() {
+        Some(code) => format!("the server answered {code}"),
+        None if error.is_tls() => "TLS with the server failed".to_owned(),
+        None if error.is_client() => {
+            "the server lacks what it takes: TLS, a way to sign in, or addresses that are not ASCII"
+                .to_owned()
+        }
+        None if error.is_response() => {
+            "the server ended the connection, or answered what is no answer".to_owned()
+        }
+        None => "the server cannot be reached, or ended the connection".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dikala_entities::Secret;
+    use dikala_testkit::{Encryption, Postbox, certificate};
+
+    use super::*;
+
+    const NOW: Millis = Millis::from_i64(1_800_000_000_000);
+
+    fn server(url: &str) -> MailServer {
+        MailServer {
+            url: url.parse().expect("an address"),
+            from: "dikala@voice.example".parse().expect("a sender"),
+        }
+    }
+
+    fn relay(url: &str) -> Relay {
+        Relay::new(&server(url), None, "https://voice.example").expect("a relay")
+    }
+
+    #[test]
+    fn passwords_are_not_told_without_tls_but_to_this_machine() {
+        for (url, tls, port) in [
+            ("smtps://mail.example", Tls::AtOnce, 465),
+            ("smtps://localhost:4650", Tls::AtOnce, 4650),
+            ("smtp://me:word@mail.example", Tls::Upgraded, 587),
+            ("smtp://me:word@10.0.0.7:25", Tls::Upgraded, 25),
+            ("smtp://mail.example", Tls::IfOffered, 587),
+            ("smtp://me:word@localhost", Tls::Never, 587),
+            ("smtp://me:word@127.0.0.2:25", Tls::Never, 25),
+            ("smtp://me:word@[::1]:25", Tls::Never, 25),
+            ("smtp://[fd00::1]:25", Tls::IfOffered, 25),
+        ] {
+            let relay = relay(url);
+            assert_eq!((relay.tls, relay.port), (tls, port), "{url}");
+            assert!(!relay.host.contains('['), "{url}");
+            assert!(!format!("{relay:?}").contains("word"));
+        }
+    }
+
+    async fn send(postbox: &Postbox, tls: Tls, trusts: bool) -> Outcome {
+        let folder = tempfile::tempdir().expect("a folder");
+        let authority = folder.path().join("ca.pem");
+        std::fs::write(&authority, certificate::AUTHORITY).expect("a file");
+        let url = format!("smtp://me:word@localhost:{}", postbox.address.port());
+        let authority = trusts.then_some(authority.as_path());
+        let relay = Relay::new(&server(&url), authority, "http://127.0.0.1:8080");
+        let relay = Relay {
+            tls,
+            ..relay.expect("a relay")
+        };
+        let letter = Letter {
+            to: ("sari@example.com".to_owned(), "Sari".to_owned()),
+            subject: "Grüße".to_owned(),
+            text: Secret::new("Hallo Sari,\n\nschöne Grüße"),
+        };
+        relay.send(MailId::new(NOW), &letter, NOW).await
+    }
+
+    #[actix_web::test]
+    async fn a_connection_is_encrypted_before_anything_is_said() {
+        let postbox = Postbox::start_on(0, Encryption::Offered);
+        assert!(matches!(
+            send(&postbox, Tls::Upgraded, true).await,
+            Outcome::Sent
+        ));
+        assert!(matches!(
+            send(&postbox, Tls::IfOffered, true).await,
+            Outcome::Sent
+        ));
+        for letter in postbox.letters() {
+            assert!(
+                letter.was_encrypted && letter.signed_in.is_some(),
+                "{letter:?}"
+            );
+            assert_eq!(letter.text, "Hallo Sari,\n\nschöne Grüße");
+            assert_eq!(letter.header("date"), "Fri, 15 Jan 2027 08:00:00 +0000");
+        }
+        for (tls, trusts) in [(Tls::Upgraded, false), (Tls::AtOnce, true)] {
+            let outcome = send(&postbox, tls, trusts).await;
+            assert!(matches!(outcome, Outcome::Later(_, Reached::No)));
+        }
+        let plain = Postbox::start();
+        let outcome = send(&plain, Tls::Upgraded, true).await;
+        assert!(matches!(outcome, Outcome::Later(_, Reached::No)));
+        assert!(matches!(
+            send(&plain, Tls::IfOffered, true).await,
+            Outcome::Sent
+        ));
+        assert_eq!((postbox.letters().len(), plain.letters().len()), (2, 1));
+    }
+}

@@ -1,0 +1,160 @@
+//! Who may come to the operators' listener, and what for. Whoever is let in has a [`Right`], which the rest of the request finds
+//! among its data.
+
+use actix_web::{
+    Error, HttpMessage,
+    body::{BoxBody, MessageBody},
+    dev::{ServiceRequest, ServiceResponse},
+    http::{
+        Method,
+        header::{self, HeaderMap, HeaderValue},
+    },
+    middleware::Next,
+    web::Data,
+};
+use dikala_entities::{CredentialHash, Secret};
+use subtle::ConstantTimeEq;
+
+use crate::{
+    front::{is_loopback_host, is_same_origin},
+    http::{context::HttpContext, error::ApiError, gate::Stranger},
+};
+
+/// What somebody may do here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Right {
+    /// Everything.
+    Full,
+    /// Looks, and changes nothing.
+    Read,
+}
+
+/// The tokens that let in. Without any the listener is on the loopback interface, and takes what is meant for it: a web page of
+/// somebody else's can have its own name lead here.
+#[derive(Clone, Debug)]
+pub struct Tokens {
+    pub full: Option<Secret>,
+    /// Never without the other one.
+    pub read: Option<Secret>,
+}
+
+impl Tokens {
+    /// What a token lets its holder do. Each is compared, whether the one before was right or not.
+    fn right_of(&self, given: &str) -> Option<Right> {
+        let is = |token: &Option<Secret>| {
+            let token = token.as_ref();
+            token.is_some_and(|token| given.as_bytes().ct_eq(token.expose().as_bytes()).into())
+        };
+        let (full, read) = (is(&self.full), is(&self.read));
+        if full {
+            Some(Right::Full)
+        } else {
+            read.then_some(Right::Read)
+        }
+    }
+}
+
+/// Lets only those in who may come, and lets those who may only look do no more. Health is asked by machines that have no token.
+pub async fn let_in(
+    req: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    let right = match right_of(&req).await {
+        Ok(right) => right,
+        Err(error) => return Ok(req.error_response(error)),
+    };
+    if right == Right::Read && !matches!(*req.method(), Method::GET | Method::HEAD) {
+        return Ok(req.error_response(ApiError::ReadOnlyToken));
+    }
+    req.extensions_mut().insert(right);
+    Ok(next.call(req).await?.map_into_boxed_body())
+}
+
+async fn right_of(req: &ServiceRequest) -> Result<Right, ApiError> {
+    let tokens = req.app_data::<Data<Tokens>>().ok_or(ApiError::Internal)?;
+    if tokens.full.is_none() {
+        return match is_meant_for_us(req.headers()) {
+            true => Ok(Right::Full),
+            false => Err(ApiError::ForeignHost),
+        };
+    }
+    if req.path().starts_with("/health/") {
+        return Ok(Right::Read);
+    }
+    let http = req
+        .app_data::<Data<HttpContext>>()
+        .ok_or(ApiError::Internal)?;
+    let stranger = Stranger::of(req.request(), &http.settings, http.clock.now());
+    let strangers = &http.gate.strangers;
+    let right = match given(req.headers()) {
+        None => Err(strangers.refused(&stranger, ApiError::MissingOperatorToken)),
+        Some(token) => {
+            // Proven at this address: whoever guesses at another one gains nothing by it.
+            let here = CredentialHash::of(&format!("{stranger} {token}"));
+            let right = async { tokens.right_of(token).ok_or(ApiError::InvalidOperatorToken) };
+            let is_refusal = |error: &ApiError| *error == ApiError::InvalidOperatorToken;
+            strangers.look_up(&stranger, here, right, is_refusal).await
+        }
+    };
+    right.inspect_err(|error| {
+        let code = error.code().as_str();
+        tracing::info!(address = %stranger, code, "a request to the operators' listener was refused");
+    })
+}
+
+/// Whether `Host` names this machine, and `Origin`, which browsers send, is the same. Only HTTP/1.0, which no browser speaks,
+/// can do without a host.
+fn is_meant_for_us(headers: &HeaderMap) -> bool {
+    let text = |value: &HeaderValue| value.to_str().map(str::to_owned).unwrap_or_default();
+    let mut hosts = headers.get_all(header::HOST).map(text);
+    let Some(host) = hosts.next() else {
+        return !headers.contains_key(header::ORIGIN);
+    };
+    let mut origins = headers.get_all(header::ORIGIN).map(text);
+    hosts.next().is_none()
+        && is_loopback_host(&host)
+        && origins.all(|origin| is_same_origin(&origin, &host))
+}
+
+/// The token that came with a request; the scheme's name is written in whatever letters (RFC 9110, 11.1).
+fn given(headers: &HeaderMap) -> Option<&str> {
+    let mut sent = headers.get_all(header::AUTHORIZATION);
+    let text = sent.next()?.to_str().ok()?;
+    if sent.next().is_some() {
+        return None;
+    }
+    let (scheme, token) = text.split_once(' ')?;
+    scheme
+        .eq_ignore_ascii_case("bearer")
+        .then_some(token.trim())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_token_lets_its_holder_do_what_it_is_for() {
+        let secret = |text: &str| Some(Secret::new(text));
+        let both = Tokens {
+            full: secret("the-full-one-0001"),
+            read: secret("the-read-one-0001"),
+        };
+        let full = Tokens {
+            read: None,
+            ..both.clone()
+        };
+        for (tokens, given, right) in [
+            (&both, "the-full-one-0001", Some(Right::Full)),
+            (&both, "the-read-one-0001", Some(Right::Read)),
+            (&both, "the-full-one-000", None),
+            (&both, "the-full-one-00011", None),
+            (&both, "", None),
+            (&full, "the-full-one-0001", Some(Right::Full)),
+            (&full, "the-read-one-0001", None),
+            (&full, "", None),
+        ] {
+            assert_eq!(tokens.right_of(given), right, "{given:?}");
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! `/audit`: who changed what, when and from where, of all tenants and of the service itself.
+
+use actix_web::web::Data;
+use dikala_entities::{
+    Actor, AuditAction, AuditId, Millis, TenantId,
+    audit::{Column, Model},
+};
+use sea_orm::{ColumnTrait, QueryFilter};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    desk::Desk,
+    list::{lists, reach, views},
+};
+use crate::{
+    api::Page,
+    audit::{all, of},
+    http::{
+        answer::Answer,
+        error::ApiError,
+        extract::{Query, id, instant, word},
+    },
+};
+
+/// A change.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(example = json!({
+    "id": "aud_01k9zv3m8rj2q4w6y8a0c2e4g6", "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6", "actor": "operator",
+    "action": "tenant.suspend", "target": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6", "detail": "", "at": "2026-01-15T03:30:00.000Z",
+    "address": "127.0.0.1", "requestId": "req_01k9zv3m8rj2q4w6y8a0c2e4g6", "node": "main"
+}))]
+pub struct Entry {
+    id: AuditId,
+    /// Null for what belongs to the service, such as a bridge.
+    tenant_id: Option<TenantId>,
+    /// `operator`, `cli`, or the id of a user or a key.
+    #[schema(value_type = String)]
+    actor: Actor,
+    action: AuditAction,
+    /// The id of what was changed.
+    target: String,
+    /// What changed of it.
+    detail: String,
+    at: Millis,
+    address: Option<String>,
+    request_id: Option<String>,
+    node: String,
+}
+
+impl From<Model> for Entry {
+    fn from(row: Model) -> Self {
+        Self {
+            id: row.id,
+            tenant_id: row.tenant_id,
+            actor: row.actor,
+            action: row.action,
+            target: row.target,
+            detail: row.detail,
+            at: row.at,
+            address: row.address,
+            request_id: row.request_id,
+            node: row.node,
+        }
+    }
+}
+
+lists! {
+    /// A page of changes, newest first.
+    EntryList { entries: Entry, "entries" }
+}
+
+/// `GET /audit`: of everybody's entries the newest 100,000 before `to`, and of a tenant's all.
+pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
+    let (page, tenant, mut entries) = query.0.read(&[], |form| {
+        let page = Page::read(form);
+        let tenant: Option<TenantId> = form.optional("tenantId", None, id("a tenant"));
+        let mut entries = tenant.map_or_else(all, of);
+        entries.actor = form.optional("actor", None, id("an actor"));
+        entries.action = form.optional("action", None, word("an action"));
+        entries.from = form.optional("from", None, instant);
+        entries.to = form.optional("to", None, instant);
+        Some((page, tenant, entries))
+    })?;
+    let db = desk.node.store.api_reader();
+    if tenant.is_none() {
+        // What is asked for with a filter may be rare: there is an end to looking for it.
+        let to = entries.to.unwrap_or(desk.now().plus_ms(1));
+        entries.to = Some(to);
+        let newest = all().select().filter(Column::At.lt(to));
+        let oldest = reach(db, newest, Column::At).await?;
+        entries.from = entries.from.max(oldest);
+    }
+    let (entries, has_more) = views(db, page, entries.select()).await?;
+    Ok(Answer::ok(&EntryList::new(page, entries, has_more)))
+}

@@ -1,0 +1,129 @@
+//! `/bridges`: telephony bridges, whether they are here, and how many calls they hold.
+
+use std::collections::HashMap;
+
+use actix_web::web::Data;
+use dikala_entities::{BridgeId, Millis, bridge};
+use sea_orm::{ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QuerySelect, Statement};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    desk::{Desk, Unit},
+    list::{lists, rows},
+    refused::refused,
+};
+use crate::{
+    admin::{
+        NAME_CHARS_MAX,
+        bridges::{self, BridgeView},
+    },
+    api::Page,
+    http::{
+        answer::Answer,
+        error::{ApiError, Missing},
+        extract::{BlankRule, Body, Id, Operator, Query, text},
+        route::OPERATORS_BASE,
+    },
+};
+
+/// A bridge that is to be made.
+#[expect(dead_code, reason = "the description of what is read field by field")]
+#[derive(Clone, Debug, ToSchema)]
+#[schema(as = BridgeInput, example = json!({"name": "sip-1"}))]
+pub struct BridgeDraft {
+    #[schema(min_length = 1, max_length = 120)]
+    pub name: String,
+}
+
+/// A bridge as it is now.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(example = json!({
+    "id": "br_01k9zv3m8rj2q4w6y8a0c2e4g6", "name": "sip-1", "createdAt": "2026-01-15T03:30:00.000Z",
+    "lastSeenAt": "2026-01-15T03:31:00.000Z", "revokedAt": null, "connected": true, "calls": 12
+}))]
+pub struct Bridge {
+    #[serde(flatten)]
+    #[schema(inline)]
+    view: BridgeView,
+    /// Whether it has a socket open to this node.
+    connected: bool,
+    /// Calls that are not over; 10,000 are counted at most.
+    calls: i64,
+}
+
+lists! {
+    /// A page of bridges, oldest first.
+    BridgeList { bridges: Bridge, "bridges" }
+}
+
+#[derive(FromQueryResult)]
+struct Held {
+    bridge_id: BridgeId,
+    calls: i64,
+}
+
+/// How many calls that are not over each bridge has. The order is that of the index that holds only those, which makes both
+/// databases walk it.
+async fn held(db: &impl ConnectionTrait) -> Result<HashMap<BridgeId, i64>, DbErr> {
+    let sql = "SELECT bridge_id, COUNT(*) AS calls FROM (SELECT bridge_id FROM calls \
+               WHERE status IN ('ringing', 'answered') ORDER BY owner, id LIMIT 10000) AS live GROUP BY bridge_id";
+    let statement = Statement::from_string(db.get_database_backend(), sql);
+    let held = Held::find_by_statement(statement).all(db).await?;
+    Ok(held
+        .into_iter()
+        .map(|held| (held.bridge_id, held.calls))
+        .collect())
+}
+
+/// `GET /bridges`
+pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
+    let page = query.0.read(&[], |form| Some(Page::read(form)))?;
+    let db = desk.node.store.api_reader();
+    let (rows, has_more) = rows(db, page, bridges::every()).await?;
+    let held = held(db).await?;
+    let shown = |row: bridge::Model| {
+        let (id, here) = (row.id, &desk.node.bridges);
+        let mut view = BridgeView::from(row);
+        // What is in memory is newer than what was written down.
+        let seen = Some(here.last_seen(id).at).filter(|at| *at > Millis::MIN);
+        view.last_seen_at = view.last_seen_at.max(seen);
+        Bridge {
+            connected: here.is_connected(id),
+            calls: held.get(&id).copied().unwrap_or(0),
+            view,
+        }
+    };
+    let bridges = rows.into_iter().map(shown).collect();
+    Ok(Answer::ok(&BridgeList::new(page, bridges, has_more)))
+}
+
+/// `POST /bridges`
+pub async fn create(desk: Data<Desk>, operator: Operator, body: Body) -> Result<Answer, ApiError> {
+    let name = body.form()?.read(&[], |form| {
+        form.required("name", None, text(1, NAME_CHARS_MAX, BlankRule::Trim))
+    })?;
+    let unit = Unit::begin(&desk, &operator).await?;
+    let made = bridges::create(unit.txn(), &name, &operator.origin, desk.now()).await;
+    let made = made.map_err(refused)?;
+    let path = format!("{OPERATORS_BASE}/bridges/{}", made.view.id);
+    unit.commit(Answer::created_at(path, &made).secret()).await
+}
+
+/// `DELETE /bridges/{id}`: its token is refused from now on, and its sockets are closed. What is revoked stays in the list.
+pub async fn revoke(
+    desk: Data<Desk>,
+    operator: Operator,
+    id: Id<BridgeId>,
+) -> Result<Answer, ApiError> {
+    let unit = Unit::begin(&desk, &operator).await?;
+    let found = bridge::Entity::find_by_id(id.0).lock_exclusive();
+    let found = found.one(unit.txn()).await?;
+    if found.is_none_or(|bridge| bridge.revoked_at.is_some()) {
+        return Err(ApiError::NotFound(Missing::Bridge));
+    }
+    let revoked = bridges::revoke(unit.txn(), id.0, &operator.origin, desk.now()).await;
+    revoked.map_err(refused)?;
+    unit.commit(Answer::no_content()).await
+}

@@ -1,0 +1,394 @@
+//! `/calls`: calls of all tenants, those that are not over first, one with all that is known of it, and ending one.
+
+use actix_web::web::Data;
+use dikala_actors::calls::Input;
+use dikala_entities::{
+    AgentId, AuditAction, BridgeId, CallId, CallStatus, CallerNumber, DeliveryId, DeliveryStatus,
+    EventId, EventKind, HangupInitiator, HangupReason, Millis, PhoneNumber, PhoneNumberId,
+    TenantId, WebhookId,
+    call::{Column, Entity, Model, unfinished},
+    credit_hold, delivery, event,
+};
+use sea_orm::{
+    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, PaginatorTrait, QueryFilter,
+    QueryOrder, QuerySelect, Select,
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    desk::Desk,
+    list::{lists, reach},
+};
+use crate::{
+    api::{Page, SKIPPED_MAX, call_filter::caller_number},
+    audit::Change,
+    http::{
+        answer::Answer,
+        error::{ApiError, Missing},
+        extract::{Body, Form, Id, Operator, Query, e164, id, instant, word},
+        field::{Fault, FieldCode},
+    },
+};
+
+/// Events of one call, and deliveries of those, that are shown, oldest first.
+const SHOWN_MAX: u64 = 500;
+
+/// A call of whatever tenant. What was said in it is not for operators.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(example = json!({
+    "id": "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6",
+    "bridgeId": "br_01k9zv3m8rj2q4w6y8a0c2e4g6", "bridgeCallId": "3848276298220188511@sip.example.com",
+    "phoneNumberId": "pn_01k9zv3m8rj2q4w6y8a0c2e4g6", "agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6", "agentVersion": 3,
+    "callerNumber": "+6281298765432", "calleeNumber": "+6281234567890", "status": "answered",
+    "startedAt": "2026-01-15T03:30:00.000Z", "answeredAt": "2026-01-15T03:30:04.000Z", "endedAt": null,
+    "durationSeconds": null, "talkTimeSeconds": null, "hangupReason": null, "hangupInitiator": null, "failureDetail": null,
+    "lastSignAt": "2026-01-15T03:30:04.000Z", "owner": "main"
+}))]
+pub struct Call {
+    id: CallId,
+    tenant_id: TenantId,
+    bridge_id: BridgeId,
+    /// The bridge's own id of it.
+    bridge_call_id: String,
+    phone_number_id: PhoneNumberId,
+    agent_id: Option<AgentId>,
+    agent_version: Option<i64>,
+    caller_number: CallerNumber,
+    callee_number: PhoneNumber,
+    status: CallStatus,
+    started_at: Millis,
+    answered_at: Option<Millis>,
+    ended_at: Option<Millis>,
+    duration_seconds: Option<i64>,
+    talk_time_seconds: Option<i64>,
+    hangup_reason: Option<HangupReason>,
+    hangup_initiator: Option<HangupInitiator>,
+    /// What the bridge said of a failure.
+    failure_detail: Option<String>,
+    /// The last message about this call that changed something.
+    last_sign_at: Millis,
+    /// The node that runs it; empty once it was erased.
+    owner: String,
+}
+
+/// The credit of a call.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Hold {
+    /// Granted and not begun.
+    held_minutes: i64,
+    /// Begun.
+    used_minutes: i64,
+    /// How often minutes were granted.
+    grants: i64,
+    /// The last grant was announced as the last.
+    last: bool,
+    /// Why the call was not admitted.
+    refusal: Option<String>,
+    created_at: Millis,
+    settled_at: Option<Millis>,
+}
+
+/// What a call announced.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Announced {
+    id: EventId,
+    event: EventKind,
+    timestamp: Millis,
+}
+
+/// An event of a call on its way to a webhook.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Sent {
+    id: DeliveryId,
+    webhook_id: WebhookId,
+    event_id: EventId,
+    event: EventKind,
+    status: DeliveryStatus,
+    attempt_count: i64,
+    next_attempt_at: Option<Millis>,
+    created_at: Millis,
+    completed_at: Option<Millis>,
+}
+
+/// A call with its credit, what it announced, and where that went.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(example = json!({
+    "id": "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6",
+    "bridgeId": "br_01k9zv3m8rj2q4w6y8a0c2e4g6", "bridgeCallId": "3848276298220188511@sip.example.com",
+    "phoneNumberId": "pn_01k9zv3m8rj2q4w6y8a0c2e4g6", "agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6", "agentVersion": 3,
+    "callerNumber": "+6281298765432", "calleeNumber": "+6281234567890", "status": "answered",
+    "startedAt": "2026-01-15T03:30:00.000Z", "answeredAt": "2026-01-15T03:30:04.000Z", "endedAt": null,
+    "durationSeconds": null, "talkTimeSeconds": null, "hangupReason": null, "hangupInitiator": null, "failureDetail": null,
+    "lastSignAt": "2026-01-15T03:30:04.000Z", "owner": "main",
+    "holds": [{"heldMinutes": 1, "usedMinutes": 1, "grants": 1, "last": false, "refusal": null,
+               "createdAt": "2026-01-15T03:30:00.000Z", "settledAt": null}],
+    "events": [{"id": "evt_01k9zv3m8rj2q4w6y8a0c2e4g6", "event": "call.answered", "timestamp": "2026-01-15T03:30:04.000Z"}],
+    "deliveries": [{"id": "dlv_01k9zv3m8rj2q4w6y8a0c2e4g6", "webhookId": "wh_01k9zv3m8rj2q4w6y8a0c2e4g6",
+                    "eventId": "evt_01k9zv3m8rj2q4w6y8a0c2e4g6", "event": "call.answered", "status": "succeeded", "attemptCount": 1,
+                    "nextAttemptAt": null, "createdAt": "2026-01-15T03:30:04.000Z", "completedAt": "2026-01-15T03:30:04.120Z"}]
+}))]
+pub struct CallDetail {
+    #[serde(flatten)]
+    #[schema(inline)]
+    call: Call,
+    /// None for a call that was refused before it asked for credit, or whose hold is no longer kept.
+    holds: Vec<Hold>,
+    /// Oldest first, 500 at most.
+    events: Vec<Announced>,
+    /// Oldest first, 500 at most.
+    deliveries: Vec<Sent>,
+}
+
+lists! {
+    /// A page of calls: those that are not over, then the others; each newest first.
+    CallList { calls: Call, "calls" }
+}
+
+impl From<Model> for Call {
+    fn from(row: Model) -> Self {
+        Self {
+            id: row.id,
+            tenant_id: row.tenant_id,
+            bridge_id: row.bridge_id,
+            bridge_call_id: row.bridge_call_id,
+            phone_number_id: row.phone_number_id,
+            agent_id: row.agent_id,
+            agent_version: row.agent_version,
+            caller_number: row.caller_number,
+            callee_number: row.callee_number,
+            status: row.status,
+            started_at: row.started_at,
+            answered_at: row.answered_at,
+            ended_at: row.ended_at,
+            duration_seconds: row.duration_seconds,
+            talk_time_seconds: row.talk_time_seconds,
+            hangup_reason: row.hangup_reason,
+            hangup_initiator: row.hangup_initiator,
+            failure_detail: row.failure_detail,
+            last_sign_at: row.last_sign_at,
+            owner: row.owner,
+        }
+    }
+}
+
+impl From<credit_hold::Model> for Hold {
+    fn from(row: credit_hold::Model) -> Self {
+        Self {
+            held_minutes: row.held,
+            used_minutes: row.used,
+            grants: row.request,
+            last: row.last,
+            refusal: row.refusal,
+            created_at: row.created_at,
+            settled_at: row.settled_at,
+        }
+    }
+}
+
+impl From<delivery::Model> for Sent {
+    fn from(row: delivery::Model) -> Self {
+        Self {
+            id: row.id,
+            webhook_id: row.webhook_id,
+            event_id: row.event_id,
+            event: row.kind,
+            status: row.status,
+            attempt_count: row.attempts,
+            next_attempt_at: row.next_attempt_at,
+            created_at: row.created_at,
+            completed_at: row.completed_at,
+        }
+    }
+}
+
+/// Which calls are asked for.
+struct Filter {
+    page: Page,
+    status: Option<CallStatus>,
+    tenant: Option<TenantId>,
+    bridge: Option<BridgeId>,
+    did: Option<PhoneNumber>,
+    caller: Option<CallerNumber>,
+    /// Inclusive.
+    from: Option<Millis>,
+    /// Exclusive.
+    to: Option<Millis>,
+}
+
+impl Filter {
+    fn read(form: &Form) -> Result<Self, ApiError> {
+        form.read(&[], |form| {
+            Some(Self {
+                page: Page::read(form),
+                status: form.optional("status", None, word("a status")),
+                tenant: form.optional("tenantId", None, id("a tenant")),
+                bridge: form.optional("bridgeId", None, id("a bridge")),
+                did: form.optional("did", None, e164_in_query),
+                caller: form.optional("callerNumber", None, caller_number),
+                from: form.optional("from", None, instant),
+                to: form.optional("to", None, instant),
+            })
+        })
+    }
+
+    fn condition(&self) -> Condition {
+        Condition::all()
+            .add_option(self.status.map(|status| Column::Status.eq(status)))
+            .add_option(self.tenant.map(|tenant| Column::TenantId.eq(tenant)))
+            .add_option(self.bridge.map(|bridge| Column::BridgeId.eq(bridge)))
+            .add_option(self.did.clone().map(|did| Column::CalleeNumber.eq(did)))
+            .add_option(
+                self.caller
+                    .clone()
+                    .map(|from| Column::CallerNumber.eq(from)),
+            )
+            .add_option(self.from.map(|from| Column::StartedAt.gte(from)))
+            .add_option(self.to.map(|to| Column::StartedAt.lt(to)))
+    }
+
+    /// Those that are not over, in the index that holds only those.
+    fn live(&self) -> Select<Entity> {
+        Entity::find().filter(unfinished()).filter(self.condition())
+    }
+
+    /// Those that are over, newest first: a tenant's in his index; of all tenants' the newest, by when they came in.
+    async fn over(&self, db: &impl ConnectionTrait, now: Millis) -> Result<Select<Entity>, DbErr> {
+        let over = [CallStatus::Ringing, CallStatus::Answered];
+        let over = Entity::find()
+            .filter(self.condition())
+            .filter(Column::Status.is_not_in(over));
+        if self.tenant.is_some() {
+            return Ok(over
+                .order_by_desc(Column::StartedAt)
+                .order_by_desc(Column::Id));
+        }
+        // A call began before it came in, or then: what is younger than `to` may belong to it all the same.
+        let came_in = Entity::find()
+            .filter(Column::Id.lt(CallId::first_at(now.plus_ms(1))))
+            .order_by_desc(Column::Id);
+        let oldest: Option<CallId> = reach(db, came_in, Column::Id).await?;
+        let from = self.from.map(CallId::first_at);
+        let oldest = oldest.max(from).unwrap_or(CallId::first_at(Millis::MIN));
+        Ok(over
+            .filter(Column::Id.gte(oldest))
+            .order_by_desc(Column::Id))
+    }
+}
+
+fn e164_in_query(value: &serde_json::Value) -> crate::http::extract::Parsed<PhoneNumber> {
+    // A plus that was not percent-encoded arrives in a query string as a blank.
+    let text = value.as_str().unwrap_or_default();
+    match text.strip_prefix(' ') {
+        Some(digits) => e164(&format!("+{digits}").into()),
+        None => e164(value),
+    }
+}
+
+/// `GET /calls`: of all tenants' calls the newest 100,000 that are over, of a tenant's all.
+pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
+    let filter = Filter::read(&query.0)?;
+    let (page, db) = (filter.page, desk.node.store.api_reader());
+    let is_live = |status: CallStatus| !status.is_final();
+    let (mut rows, mut live) = (Vec::new(), 0);
+    let wanted = page.limit.unsigned_abs() + 1;
+    let offset = page.offset.unsigned_abs();
+    if filter.status.is_none_or(is_live) {
+        live = filter.live().count(db).await?;
+        if offset < live {
+            let select = filter.live().order_by_desc(Column::StartedAt);
+            let select = select.order_by_desc(Column::Id).offset(offset);
+            rows = select.limit(wanted).all(db).await?;
+        }
+    }
+    let left = wanted.saturating_sub(u64::try_from(rows.len()).unwrap_or(u64::MAX));
+    if left > 0 && filter.status.is_none_or(CallStatus::is_final) {
+        let skipped = offset.saturating_sub(live);
+        if skipped > SKIPPED_MAX {
+            let predicate = format!(
+                "must be at most {SKIPPED_MAX}; to go further back narrow it with tenantId, from or to"
+            );
+            let fault = Fault::new(FieldCode::TooLarge, predicate);
+            return Err(ApiError::field(fault.in_field("offset")));
+        }
+        let over = filter.over(db, desk.now()).await?;
+        rows.extend(over.offset(skipped).limit(left).all(db).await?);
+    }
+    let has_more = page.has_more(&mut rows);
+    let calls = rows.into_iter().map(Call::from).collect();
+    Ok(Answer::ok(&CallList::new(page, calls, has_more)))
+}
+
+async fn find(db: &impl ConnectionTrait, id: CallId) -> Result<Model, ApiError> {
+    let found = Entity::find_by_id(id).one(db).await?;
+    found.ok_or(ApiError::NotFound(Missing::Call))
+}
+
+/// `GET /calls/{id}`
+pub async fn show(desk: Data<Desk>, id: Id<CallId>) -> Result<Answer, ApiError> {
+    let db = desk.node.store.api_reader();
+    let call = find(db, id.0).await?;
+    let hold = credit_hold::Entity::find_by_id(id.0).one(db).await?;
+    let events: Vec<(EventId, EventKind, Millis)> = event::Entity::find()
+        .select_only()
+        .columns([
+            event::Column::Id,
+            event::Column::Kind,
+            event::Column::OccurredAt,
+        ])
+        .filter(event::Column::CallId.eq(id.0))
+        .order_by_asc(event::Column::Id)
+        .limit(SHOWN_MAX)
+        .into_tuple()
+        .all(db)
+        .await?;
+    let mut deliveries = Vec::new();
+    if !events.is_empty() {
+        deliveries = delivery::Entity::find()
+            .filter(delivery::Column::EventId.is_in(events.iter().map(|event| event.0)))
+            .order_by_asc(delivery::Column::Id)
+            .limit(SHOWN_MAX)
+            .all(db)
+            .await?;
+    }
+    let announced = |(id, event, timestamp)| Announced {
+        id,
+        event,
+        timestamp,
+    };
+    Ok(Answer::ok(&CallDetail {
+        call: call.into(),
+        holds: hold.into_iter().map(Hold::from).collect(),
+        events: events.into_iter().map(announced).collect(),
+        deliveries: deliveries.into_iter().map(Sent::from).collect(),
+    }))
+}
+
+/// `POST /calls/{id}/hangup`: the bridge is told to; the call ends with the reason `operator`.
+pub async fn hang_up(
+    desk: Data<Desk>,
+    operator: Operator,
+    id: Id<CallId>,
+    body: Body,
+) -> Result<Answer, ApiError> {
+    let call = find(desk.node.store.api_reader(), id.0).await?;
+    body.optional_form()?.expect_empty()?;
+    if call.status.is_final() {
+        return Err(ApiError::CallNotActive);
+    }
+    let change = Change::new(AuditAction::CallHangup, id.0);
+    let audit = operator
+        .origin
+        .entry(Some(call.tenant_id), change, desk.now());
+    let wish = Input::RequestHangUp {
+        by: HangupInitiator::Operator,
+        audit: Some(Box::new(audit)),
+    };
+    desk.node.calls.tell(None, id.0, wish).await?;
+    Ok(Answer::accepted(&Call::from(call)))
+}

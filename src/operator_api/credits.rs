@@ -1,0 +1,171 @@
+//! `/tenants/{id}/credits`: a tenant's minutes, and booking some. A payment gateway's callback is answered the same however often
+//! it comes, as long as it says the same of its reference.
+
+use actix_web::web::Data;
+use dikala_actors::ledger::{Credit, LedgerError};
+use dikala_entities::{AuditAction, MINUTES_MAX, TenantId, TransactionType};
+use serde::Serialize;
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::{desk::Desk, refused::refused};
+use crate::{
+    admin::find_tenant,
+    api::{
+        Page,
+        credits::{Transaction, account, page_of},
+    },
+    audit::Change,
+    http::{
+        answer::Answer,
+        error::{ApiError, Missing},
+        extract::{BlankRule, Body, Id, Operator, Parsed, Query, integer, text, word},
+        field::{Fault, FieldCode},
+        route::OPERATORS_BASE,
+    },
+};
+
+const TEXT_CHARS_MAX: usize = 255;
+
+/// A tenant's minutes.
+#[derive(Clone, Copy, Debug, Default, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(example = json!({
+    "balanceMinutes": 480, "availableMinutes": 478, "heldMinutes": 2, "lifetimePurchasedMinutes": 1000,
+    "lifetimeUsedMinutes": 520
+}))]
+pub struct Credits {
+    /// Those that running calls hold are still in it.
+    balance_minutes: i64,
+    available_minutes: i64,
+    held_minutes: i64,
+    lifetime_purchased_minutes: i64,
+    lifetime_used_minutes: i64,
+}
+
+/// A booking.
+#[expect(dead_code, reason = "the description of what is read field by field")]
+#[derive(Clone, Debug, ToSchema)]
+#[schema(as = TransactionInput, example = json!({"minutes": 500, "type": "purchase", "reference": "invoice-2026-001"}))]
+pub struct Booking {
+    /// Negative for an adjustment that takes minutes away; never 0.
+    #[schema(minimum = -1_000_000_000, maximum = 1_000_000_000)]
+    pub minutes: i64,
+    /// `purchase`, `bonus`, `refund` or `adjustment`; calls book `usage`.
+    #[schema(rename = "type", nullable, default = "purchase")]
+    pub kind: TransactionType,
+    /// The same reference is booked once.
+    #[schema(min_length = 1, max_length = 255)]
+    pub reference: Option<String>,
+    #[schema(min_length = 1, max_length = 255)]
+    pub description: Option<String>,
+}
+
+/// `GET /tenants/{id}/credits`
+pub async fn show(desk: Data<Desk>, id: Id<TenantId>) -> Result<Answer, ApiError> {
+    let db = desk.node.store.api_reader();
+    find_tenant(db, id.0).await.map_err(refused)?;
+    let credits = account(db, id.0)
+        .await?
+        .map_or_else(Credits::default, |account| Credits {
+            balance_minutes: account.available + account.held,
+            available_minutes: account.available,
+            held_minutes: account.held,
+            lifetime_purchased_minutes: account.purchased,
+            lifetime_used_minutes: account.used,
+        });
+    Ok(Answer::ok(&credits))
+}
+
+/// `GET /tenants/{id}/credits/transactions`
+pub async fn transactions(
+    desk: Data<Desk>,
+    id: Id<TenantId>,
+    query: Query,
+) -> Result<Answer, ApiError> {
+    let db = desk.node.store.api_reader();
+    find_tenant(db, id.0).await.map_err(refused)?;
+    let page = query.0.read(&[], |form| Some(Page::read(form)))?;
+    Ok(Answer::ok(&page_of(db, id.0, page).await?))
+}
+
+/// A text without control characters.
+fn line(value: &Value) -> Parsed<String> {
+    let text = text(1, TEXT_CHARS_MAX, BlankRule::Trim)(value)?;
+    if text.chars().any(char::is_control) {
+        let predicate = "must not contain control characters";
+        return Err(Fault::new(FieldCode::InvalidFormat, predicate).into());
+    }
+    Ok(text)
+}
+
+fn read(body: &Body, tenant: TenantId) -> Result<Credit, ApiError> {
+    body.form()?.read(&[], |form| {
+        let minutes = form.required("minutes", None, integer(-MINUTES_MAX, MINUTES_MAX));
+        let purchase = TransactionType::Purchase;
+        let kind = form.defaulted("type", None, purchase, word("a type"));
+        let reference = form.optional("reference", None, line);
+        let description = form.optional("description", None, line);
+        if kind == TransactionType::Usage {
+            let predicate = "must not be usage, which calls book";
+            form.fault("type", Fault::new(FieldCode::NotAllowed, predicate));
+        }
+        let minutes = minutes?;
+        if minutes == 0 {
+            let predicate = "must not be 0";
+            form.fault("minutes", Fault::new(FieldCode::NotAllowed, predicate));
+        } else if minutes < 0 && kind != TransactionType::Adjustment {
+            let predicate = "must be at least 1; only an adjustment takes minutes away";
+            form.fault("minutes", Fault::new(FieldCode::TooSmall, predicate));
+        }
+        Some(Credit {
+            tenant,
+            minutes,
+            kind,
+            reference,
+            description,
+        })
+    })
+}
+
+/// `POST /tenants/{id}/credits/transactions`: 201 for what was booked now, 200 for what was booked before.
+pub async fn book(
+    desk: Data<Desk>,
+    operator: Operator,
+    id: Id<TenantId>,
+    body: Body,
+) -> Result<Answer, ApiError> {
+    let there = find_tenant(desk.node.store.api_reader(), id.0).await;
+    there.map_err(refused)?;
+    let credit = read(&body, id.0)?;
+    let (minutes, kind) = (credit.minutes, credit.kind);
+    let change = Change::new(AuditAction::CreditAdd, id.0).with(format_args!("{minutes} {kind}"));
+    let audit = operator.origin.entry(Some(id.0), change, desk.now());
+    let booked = desk.node.ledger.credit(credit, Some(audit)).await;
+    let booked = booked.map_err(not_booked)?;
+    let shown = Transaction::from(booked.transaction);
+    Ok(match booked.is_new {
+        true => {
+            let path = format!("{OPERATORS_BASE}/tenants/{}/credits/transactions", id.0);
+            Answer::created_at(path, &shown)
+        }
+        false => Answer::ok(&shown),
+    })
+}
+
+fn not_booked(error: LedgerError) -> ApiError {
+    match error {
+        LedgerError::NoAccount => ApiError::NotFound(Missing::Tenant),
+        LedgerError::TooFew { available } => ApiError::InsufficientMinutes(available),
+        LedgerError::ReferenceReused => ApiError::ReferenceConflict,
+        LedgerError::TooMany => {
+            let predicate = "is more than a balance can hold with what was bought before";
+            ApiError::field(Fault::new(FieldCode::TooLarge, predicate).in_field("minutes"))
+        }
+        LedgerError::Busy | LedgerError::Unavailable => ApiError::Unavailable,
+        error => {
+            tracing::error!(%error, "a booking was checked and refused all the same");
+            ApiError::Internal
+        }
+    }
+}

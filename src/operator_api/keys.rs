@@ -1,0 +1,86 @@
+//! `/tenants/{id}/keys` and `/keys`: a tenant's keys. One is shown in the answer that makes it, and never again.
+
+use actix_web::web::Data;
+use dikala_entities::{ApiKeyId, TenantId, api_key};
+use sea_orm::{EntityTrait, QuerySelect};
+use utoipa::ToSchema;
+
+use super::{
+    desk::{Desk, Unit},
+    list::{lists, views},
+    refused::refused,
+};
+use crate::{
+    admin::{
+        NAME_CHARS_MAX, find_tenant,
+        keys::{self, KeyView},
+    },
+    api::Page,
+    http::{
+        answer::Answer,
+        error::{ApiError, Missing},
+        extract::{BlankRule, Body, Id, Operator, Query, text},
+        route::OPERATORS_BASE,
+    },
+};
+
+/// A key that is to be made.
+#[expect(dead_code, reason = "the description of what is read field by field")]
+#[derive(Clone, Debug, ToSchema)]
+#[schema(as = KeyInput, example = json!({"name": "production"}))]
+pub struct KeyDraft {
+    #[schema(min_length = 1, max_length = 120)]
+    pub name: String,
+}
+
+lists! {
+    /// A page of a tenant's keys, oldest first.
+    KeyList { keys: KeyView, "keys" }
+}
+
+/// `GET /tenants/{id}/keys`
+pub async fn list(desk: Data<Desk>, id: Id<TenantId>, query: Query) -> Result<Answer, ApiError> {
+    let db = desk.node.store.api_reader();
+    find_tenant(db, id.0).await.map_err(refused)?;
+    let page = query.0.read(&[], |form| Some(Page::read(form)))?;
+    let (keys, has_more) = views(db, page, keys::of(id.0)).await?;
+    Ok(Answer::ok(&KeyList::new(page, keys, has_more)))
+}
+
+/// `POST /tenants/{id}/keys`
+pub async fn create(
+    desk: Data<Desk>,
+    operator: Operator,
+    id: Id<TenantId>,
+    body: Body,
+) -> Result<Answer, ApiError> {
+    let there = find_tenant(desk.node.store.api_reader(), id.0).await;
+    there.map_err(refused)?;
+    let name = body.form()?.read(&[], |form| {
+        form.required("name", None, text(1, NAME_CHARS_MAX, BlankRule::Trim))
+    })?;
+    let unit = Unit::begin(&desk, &operator).await?;
+    let made = keys::create(unit.txn(), id.0, &name, &operator.origin, desk.now()).await;
+    let made = made.map_err(refused)?;
+    let path = format!("{OPERATORS_BASE}/keys/{}", made.view.id);
+    unit.commit(Answer::created_at(path, &made).secret()).await
+}
+
+/// `DELETE /keys/{id}`: refused from the next request on. What is revoked stays in the list.
+pub async fn revoke(
+    desk: Data<Desk>,
+    operator: Operator,
+    id: Id<ApiKeyId>,
+) -> Result<Answer, ApiError> {
+    let unit = Unit::begin(&desk, &operator).await?;
+    let found = api_key::Entity::find_by_id(id.0).lock_exclusive();
+    let found = found.one(unit.txn()).await?;
+    if found.is_none_or(|key| key.revoked_at.is_some()) {
+        return Err(ApiError::NotFound(Missing::Key));
+    }
+    let revoked = keys::revoke(unit.txn(), id.0, &operator.origin, desk.now()).await;
+    revoked.map_err(refused)?;
+    let answer = unit.commit(Answer::no_content()).await?;
+    desk.tenants.gate.forget_keys();
+    Ok(answer)
+}

@@ -1,0 +1,75 @@
+//! Pages of lists, all of the same form.
+
+use sea_orm::{ConnectionTrait, DbErr, EntityTrait, QuerySelect, Select, TryGetable};
+
+use crate::{
+    api::{Page, SKIPPED_MAX},
+    http::error::ApiError,
+};
+
+/// What is said to who skips too many rows.
+const NARROW: &str = "narrow it with the other parameters";
+
+/// One page of a list, under the name of what is in it.
+macro_rules! lists {
+    ($($(#[$doc:meta])* $name:ident { $field:ident: $view:ty, $key:tt })*) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Debug, serde::Serialize, utoipa::ToSchema)]
+        #[serde(rename_all = "camelCase")]
+        #[schema(example = json!({$key: [], "limit": 50, "offset": 0, "hasMore": false}))]
+        pub struct $name {
+            $field: Vec<$view>,
+            limit: i64,
+            offset: i64,
+            has_more: bool,
+        }
+
+        impl $name {
+            fn new(page: $crate::api::Page, $field: Vec<$view>, has_more: bool) -> Self {
+                Self { $field, limit: page.limit, offset: page.offset, has_more }
+            }
+        }
+    )*};
+}
+pub(super) use lists;
+
+/// The rows of a page, and whether there are more.
+pub(super) async fn rows<E: EntityTrait>(
+    db: &impl ConnectionTrait,
+    page: Page,
+    select: Select<E>,
+) -> Result<(Vec<E::Model>, bool), ApiError>
+where
+    E::Model: Send + Sync,
+{
+    let mut rows = Vec::new();
+    if page.is_in_reach(db, &select, NARROW).await? {
+        rows = page.of(select).all(db).await?;
+    }
+    let has_more = page.has_more(&mut rows);
+    Ok((rows, has_more))
+}
+
+/// A page of views of rows.
+pub(super) async fn views<E: EntityTrait, V: From<E::Model>>(
+    db: &impl ConnectionTrait,
+    page: Page,
+    select: Select<E>,
+) -> Result<(Vec<V>, bool), ApiError>
+where
+    E::Model: Send + Sync,
+{
+    let (rows, has_more) = rows(db, page, select).await?;
+    Ok((rows.into_iter().map(V::from).collect(), has_more))
+}
+
+/// How far a list is looked through for what a filter without an index leaves of it: the value of this column, by which the list is
+/// ordered, in the last row that is looked at. None where it is not that long.
+pub(super) async fn reach<E: EntityTrait, T: TryGetable>(
+    db: &impl ConnectionTrait,
+    list: Select<E>,
+    by: E::Column,
+) -> Result<Option<T>, DbErr> {
+    let last = list.select_only().column(by).offset(SKIPPED_MAX).limit(1);
+    last.into_tuple().one(db).await
+}

@@ -1,0 +1,175 @@
+//! The operators' API: what `dikala tenant`, `key`, `user`, `number`, `credits`, `bridge` and `ledger` do on the command line, over
+//! HTTP, and what else it takes to run the service without touching the database. A handler reads, asks [`admin`](crate::admin)
+//! and converts. Who may come here was asked before, by [`operator::access`](crate::operator::access).
+
+pub mod audit;
+pub mod bridges;
+pub mod calls;
+pub mod credits;
+mod desk;
+pub mod keys;
+mod list;
+pub mod numbers;
+mod refused;
+pub mod system;
+pub mod tenants;
+pub mod users;
+pub mod webhooks;
+
+use std::sync::OnceLock;
+
+use actix_web::{
+    HttpResponse,
+    middleware::from_fn,
+    web::{self, ServiceConfig},
+};
+use dikala_entities::AuditAction;
+use serde_json::{Value, json};
+
+pub use self::desk::Desk;
+use crate::{
+    api::{credits as of_tenant, deliveries},
+    http::{
+        error::Code,
+        idempotency::once,
+        middleware::{admit_operator, only_reads, receive_body},
+        route::{Lookup, OPERATORS_BASE},
+    },
+    openapi::{self, Api, Route, delete, get, nothing, patch, post},
+};
+
+const PAGED: &[&str] = &["limit", "offset"];
+const TENANT: &[Code] = &[Code::TenantNotFound];
+const KEY: &[Code] = &[Code::KeyNotFound];
+const USER: &[Code] = &[Code::UserNotFound];
+const NEW_USER: &[Code] = &[Code::TenantNotFound, Code::UserExists];
+const BOOKED: &[Code] = &[
+    Code::TenantNotFound,
+    Code::ReferenceConflict,
+    Code::InsufficientMinutes,
+];
+const NUMBER: &[Code] = &[Code::PhoneNumberNotFound];
+const NEW_NUMBER: &[Code] = &[Code::PhoneNumberExists];
+const BRIDGE: &[Code] = &[Code::BridgeNotFound];
+const CALL: &[Code] = &[Code::CallNotFound];
+const RUNNING_CALL: &[Code] = &[Code::CallNotFound, Code::CallNotActive];
+const WEBHOOK: &[Code] = &[Code::WebhookNotFound];
+const RESENT: &[Code] = &[Code::DeliveryNotFound, Code::WebhookNotFound];
+const ACTOR: &[Code] = &[Code::ActorNotFound];
+const VERIFYING: &[Code] = &[Code::VerificationRunning];
+
+/// Every route.
+#[rustfmt::skip]
+pub const ROUTES: &[Route] = &[
+    get("/tenants", "tenants.list", |r| r.to(tenants::list), "A page of tenants, oldest first.").query(&["limit", "offset", "q"]).ok::<tenants::TenantList>(),
+    post("/tenants", "tenants.create", |r| r.to(tenants::create), "Make a tenant.").takes::<tenants::TenantDraft>().ignores(tenants::READ_ONLY).created::<crate::admin::tenants::TenantView>().leaves(AuditAction::TenantCreate),
+    get("/tenants/{id}", "tenants.get", |r| r.to(tenants::show), "One tenant.").ok::<crate::admin::tenants::TenantView>().fails(TENANT),
+    patch("/tenants/{id}", "tenants.update", |r| r.to(tenants::update), "Change a tenant.").patches::<tenants::TenantDraft>().ignores(tenants::READ_ONLY).ok::<crate::admin::tenants::TenantView>().fails(TENANT).leaves(AuditAction::TenantUpdate),
+    post("/tenants/{id}/suspend", "tenants.suspend", |r| r.to(tenants::suspend), "Refuse a tenant's requests and calls, and end the sessions of its people.").ok::<crate::admin::tenants::TenantView>().fails(TENANT).leaves(AuditAction::TenantSuspend),
+    post("/tenants/{id}/resume", "tenants.resume", |r| r.to(tenants::resume), "Lift a suspension.").ok::<crate::admin::tenants::TenantView>().fails(TENANT).leaves(AuditAction::TenantResume),
+
+    get("/tenants/{id}/keys", "keys.list", |r| r.to(keys::list), "A page of a tenant's keys, oldest first, those that are revoked too.").query(PAGED).ok::<keys::KeyList>().fails(TENANT),
+    post("/tenants/{id}/keys", "keys.create", |r| r.to(keys::create), "Make a key; it is shown in this answer only.").takes::<keys::KeyDraft>().created::<crate::admin::keys::NewKey>().fails(TENANT).leaves(AuditAction::KeyCreate),
+    delete("/keys/{id}", "keys.revoke", |r| r.to(keys::revoke), "Revoke a key.").fails(KEY).leaves(AuditAction::KeyRevoke),
+
+    get("/tenants/{id}/users", "users.list", |r| r.to(users::list), "A page of a tenant's people, oldest first.").query(PAGED).ok::<users::UserList>().fails(TENANT),
+    post("/tenants/{id}/users", "users.create", |r| r.to(users::create), "Make somebody, with a link that signs in once within 30 minutes.").takes::<users::UserDraft>().created::<crate::admin::users::Link>().fails(NEW_USER).leaves(AuditAction::UserCreate),
+    post("/users/{id}/login-link", "users.loginLink", |r| r.to(users::link), "Make somebody another link that signs in once within 30 minutes.").created::<crate::admin::users::Link>().fails(USER).leaves(AuditAction::UserLink),
+    delete("/users/{id}", "users.delete", |r| r.to(users::remove), "Remove somebody, with all sessions and links.").fails(USER).leaves(AuditAction::UserRemove),
+
+    get("/tenants/{id}/credits", "credits.get", |r| r.to(credits::show), "A tenant's minutes.").ok::<credits::Credits>().fails(TENANT),
+    get("/tenants/{id}/credits/transactions", "credits.transactions", |r| r.to(credits::transactions), "A page of the balance's movements, newest first.").query(PAGED).ok::<of_tenant::TransactionList>().fails(TENANT),
+    post("/tenants/{id}/credits/transactions", "credits.book", |r| r.to(credits::book), "Book minutes. The same reference with the same content is booked once, and answered 200 from the second time on.").takes::<credits::Booking>().created::<of_tenant::Transaction>().or_ok().fails(BOOKED).leaves(AuditAction::CreditAdd),
+
+    get("/numbers", "numbers.list", |r| r.to(numbers::list), "A page of phone numbers, oldest first.").query(&["limit", "offset", "tenantId"]).ok::<numbers::NumberList>(),
+    post("/numbers", "numbers.create", |r| r.to(numbers::create), "Give a tenant a number.").takes::<numbers::NewNumber>().created::<crate::admin::numbers::NumberView>().fails(NEW_NUMBER).leaves(AuditAction::NumberCreate),
+    patch("/numbers/{id}", "numbers.update", |r| r.to(numbers::update), "Change a number, or move it to another tenant.").patches::<numbers::NumberChange>().ignores(numbers::READ_ONLY).ok::<crate::admin::numbers::NumberView>().fails(NUMBER).leaves(AuditAction::NumberUpdate),
+    delete("/numbers/{id}", "numbers.delete", |r| r.to(numbers::remove), "Remove a number; its calls stay.").fails(NUMBER).leaves(AuditAction::NumberDelete),
+
+    get("/bridges", "bridges.list", |r| r.to(bridges::list), "A page of bridges, oldest first, with whether they are connected and how many calls they hold.").query(PAGED).ok::<bridges::BridgeList>(),
+    post("/bridges", "bridges.create", |r| r.to(bridges::create), "Make a bridge; its token is shown in this answer only.").takes::<bridges::BridgeDraft>().created::<crate::admin::bridges::NewBridge>().leaves(AuditAction::BridgeCreate),
+    delete("/bridges/{id}", "bridges.revoke", |r| r.to(bridges::revoke), "Revoke a bridge's token and close its sockets.").fails(BRIDGE).leaves(AuditAction::BridgeRevoke),
+
+    get("/calls", "calls.list", |r| r.to(calls::list), "A page of calls: those that are not over, then the others, each newest first.").query(&["limit", "offset", "status", "tenantId", "bridgeId", "did", "callerNumber", "from", "to"]).ok::<calls::CallList>(),
+    get("/calls/{id}", "calls.get", |r| r.to(calls::show), "One call with its holds, events, deliveries and owner.").ok::<calls::CallDetail>().fails(CALL),
+    post("/calls/{id}/hangup", "calls.hangup", |r| r.to(calls::hang_up), "End a running call.").accepted::<calls::Call>().fails(RUNNING_CALL).leaves(AuditAction::CallHangup),
+
+    get("/webhooks", "webhooks.list", |r| r.to(webhooks::list), "A page of webhooks, oldest first.").query(&["limit", "offset", "state", "tenantId"]).ok::<webhooks::WebhookList>(),
+    post("/webhooks/{id}/pause", "webhooks.pause", |r| r.to(webhooks::pause), "Have a webhook's deliveries wait; none is lost.").ok::<crate::admin::webhooks::WebhookView>().fails(WEBHOOK).leaves(AuditAction::WebhookPause),
+    post("/webhooks/{id}/resume", "webhooks.resume", |r| r.to(webhooks::resume), "Let a paused webhook's deliveries go on.").ok::<crate::admin::webhooks::WebhookView>().fails(WEBHOOK).leaves(AuditAction::WebhookResume),
+    post("/webhooks/{id}/recover", "webhooks.recover", |r| r.to(webhooks::recover), "Send again all that failed in a time, in the background.").takes::<deliveries::Recovery>().accepted::<deliveries::Recovered>().fails(WEBHOOK).leaves(AuditAction::WebhookRecover),
+    get("/deliveries", "deliveries.list", |r| r.to(webhooks::deliveries), "A page of deliveries, newest first.").query(&["limit", "offset", "status", "webhookId"]).ok::<webhooks::DeliveryList>(),
+    post("/deliveries/{id}/resend", "deliveries.resend", |r| r.to(webhooks::resend), "Send a delivery again now.").accepted::<webhooks::Delivery>().fails(RESENT).leaves(AuditAction::DeliveryResend),
+
+    get("/actors", "actors.list", |r| r.to(system::actors), "The types of actor in this process.").ok::<system::ActorList>(),
+    get("/actors/{type}", "actors.get", |r| r.to(system::actor), "One type of actor, with the kinds of message that it takes.").ok::<system::ActorDetail>().fails(ACTOR),
+    get("/nodes", "nodes.list", |r| r.to(system::nodes), "The processes of the service.").ok::<system::NodeList>(),
+    get("/ledger", "ledger.get", |r| r.to(system::show_ledger), "The ledger: open holds, what was written, and the last verification here.").ok::<system::Ledger>(),
+    post("/ledger/verify", "ledger.verify", |r| r.to(system::verify), "Compute every balance again from its transactions and holds.").may_take::<system::WhoseBooks>().ok::<system::Verification>().fails(VERIFYING),
+    get("/database", "database.get", |r| r.to(system::database), "The database.").ok::<system::Database>(),
+    get("/config", "config.get", |r| r.to(system::config), "The configuration, secrets masked, with where each value came from.").ok::<system::Configuration>(),
+    get("/audit", "audit.list", |r| r.to(audit::list), "A page of what was changed by whom, newest first.").query(&["limit", "offset", "tenantId", "actor", "action", "from", "to"]).ok::<audit::EntryList>(),
+];
+
+/// The operators' API.
+pub const API: Api = Api {
+    base: OPERATORS_BASE,
+    routes: ROUTES,
+    title: "Dikala operators' API",
+    about: "Run the service: tenants, keys, people, numbers, credit, bridges, calls, webhooks. It is on the operators' listener, and \
+        takes `operator.token`; `operator.read_token` reads only. Every answer that is not a 2xx has the body `Error`; decide by its \
+        `code`. Every POST takes an `Idempotency-Key`.",
+    security: ("operatorToken", security),
+    always: &[
+        Code::MissingOperatorToken,
+        Code::InvalidOperatorToken,
+        Code::ForeignHost,
+        Code::RateLimited,
+        Code::InternalError,
+        Code::Unavailable,
+        Code::ValidationFailed,
+    ],
+    on_writes: &[Code::ReadOnlyToken],
+    limited: false,
+    webhooks: None,
+};
+
+fn security() -> Value {
+    json!({
+        "type": "http", "scheme": "bearer",
+        "description": "operator.token, or operator.read_token for what only reads. Without a token configured none is asked for.",
+    })
+}
+
+/// The description as text: the same for the same build.
+pub fn description() -> &'static str {
+    static TEXT: OnceLock<String> = OnceLock::new();
+    TEXT.get_or_init(|| {
+        serde_json::to_string_pretty(&openapi::document(&API)).expect("JSON has string keys")
+    })
+}
+
+/// Mounts the API and its description at `/operator/openapi.json`.
+///
+/// The application has to hold `Data<Desk>` and a `Data<HttpContext>` of its own, and to be wrapped in
+/// [`let_in`](crate::operator::access::let_in).
+pub fn configure(cfg: &mut ServiceConfig) {
+    let described = || async {
+        HttpResponse::Ok()
+            .content_type("application/json")
+            .body(description())
+    };
+    cfg.app_data(Lookup(|pattern, method| API.at(pattern, method)))
+        .service(
+            API.scope()
+                .wrap(from_fn(once))
+                .wrap(from_fn(receive_body))
+                .wrap(from_fn(admit_operator)),
+        )
+        .service(
+            web::resource("/operator/openapi.json")
+                .wrap(from_fn(only_reads))
+                .to(described),
+        )
+        .default_service(web::to(nothing));
+}

@@ -1,0 +1,142 @@
+//! `/numbers`: phone numbers, each of which belongs to one tenant.
+
+use actix_web::web::Data;
+use dikala_entities::{PhoneNumber, PhoneNumberId, TenantId, phone_number};
+use sea_orm::{EntityTrait, QuerySelect};
+use utoipa::ToSchema;
+
+use super::{
+    desk::{Desk, Unit},
+    list::{lists, views},
+    refused::{no_such_tenant, refused},
+};
+use crate::{
+    admin::{
+        AdminError, NAME_CHARS_MAX,
+        numbers::{self, Changes, NumberView},
+    },
+    api::Page,
+    http::{
+        answer::Answer,
+        error::{ApiError, Missing},
+        extract::{BlankRule, Body, Id, Operator, Query, boolean, e164, id, text},
+        route::OPERATORS_BASE,
+    },
+};
+
+/// Fields that a number is read with and that are ignored when it is sent back.
+pub const READ_ONLY: &[&str] = &["id", "displayNumber", "agentId", "createdAt", "updatedAt"];
+
+/// A number that is to be added.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(rename_all = "camelCase", example = json!({
+    "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6", "did": "+6281234567890", "label": "Main line"
+}))]
+pub struct NewNumber {
+    pub tenant_id: TenantId,
+    pub did: PhoneNumber,
+    #[schema(min_length = 1, max_length = 120)]
+    pub label: String,
+}
+
+/// What can be changed of a number.
+#[expect(dead_code, reason = "the description of what is read field by field")]
+#[derive(Clone, Debug, ToSchema)]
+#[schema(rename_all = "camelCase", as = NumberUpdate, example = json!({"label": "Main line", "isActive": true}))]
+pub struct NumberChange {
+    /// Moves it to that tenant; the agent that answered it stays behind.
+    pub tenant_id: TenantId,
+    #[schema(min_length = 1, max_length = 120)]
+    pub label: String,
+    /// Whether calls to it are taken.
+    #[schema(nullable, default = true)]
+    pub is_active: bool,
+}
+
+lists! {
+    /// A page of numbers, oldest first.
+    NumberList { phone_numbers: NumberView, "phoneNumbers" }
+}
+
+/// `GET /numbers`
+pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
+    let (page, tenant) = query.0.read(&[], |form| {
+        let page = Page::read(form);
+        Some((page, form.optional("tenantId", None, id("a tenant"))))
+    })?;
+    let db = desk.node.store.api_reader();
+    let (numbers, has_more) = views(db, page, numbers::of(tenant)).await?;
+    Ok(Answer::ok(&NumberList::new(page, numbers, has_more)))
+}
+
+/// `POST /numbers`
+pub async fn create(desk: Data<Desk>, operator: Operator, body: Body) -> Result<Answer, ApiError> {
+    let new = body.form()?.read(&[], |form| {
+        let tenant = form.required("tenantId", None, id("a tenant"));
+        let did = form.required("did", None, e164);
+        let label = form.required("label", None, text(1, NAME_CHARS_MAX, BlankRule::Trim));
+        Some(NewNumber {
+            tenant_id: tenant?,
+            did: did?,
+            label: label?,
+        })
+    })?;
+    let unit = Unit::begin(&desk, &operator).await?;
+    let (did, by) = (new.did.as_str(), &operator.origin);
+    let made = numbers::add(unit.txn(), new.tenant_id, did, &new.label, by, desk.now()).await;
+    let made = made.map_err(|error| match error {
+        AdminError::NotFound { .. } => no_such_tenant(),
+        AdminError::Taken(_) => ApiError::PhoneNumberExists(did.to_owned()),
+        error => refused(error),
+    })?;
+    let path = format!("{OPERATORS_BASE}/numbers/{}", made.id);
+    unit.commit(Answer::created_at(path, &made)).await
+}
+
+/// `PATCH /numbers/{id}`
+pub async fn update(
+    desk: Data<Desk>,
+    operator: Operator,
+    id_of: Id<PhoneNumberId>,
+    body: Body,
+) -> Result<Answer, ApiError> {
+    let missing = || ApiError::NotFound(Missing::PhoneNumber);
+    let found = |db| phone_number::Entity::find_by_id(id_of.0).one(db);
+    found(desk.node.store.api_reader())
+        .await?
+        .ok_or_else(missing)?;
+    let form = body.patch()?;
+    let unit = Unit::begin(&desk, &operator).await?;
+    let locked = phone_number::Entity::find_by_id(id_of.0).lock_exclusive();
+    let now = locked.one(unit.txn()).await?.ok_or_else(missing)?;
+    let changes = form.read(READ_ONLY, |form| {
+        let tenant = form.required("tenantId", Some(now.tenant_id), id("a tenant"));
+        let label = text(1, NAME_CHARS_MAX, BlankRule::Trim);
+        let label = form.required("label", Some(now.label.clone()), label);
+        let is_active = form.defaulted("isActive", Some(now.is_active), true, boolean);
+        Some(Changes {
+            tenant: Some(tenant?),
+            label: Some(label?),
+            is_active: Some(is_active),
+        })
+    })?;
+    let by = &operator.origin;
+    let changed = numbers::update(unit.txn(), id_of.0, changes, by, desk.now()).await;
+    let changed = changed.map_err(|error| match error {
+        AdminError::NotFound { what: "tenant", .. } => no_such_tenant(),
+        error => refused(error),
+    })?;
+    unit.commit(Answer::ok(&changed)).await
+}
+
+/// `DELETE /numbers/{id}`: its calls stay.
+pub async fn remove(
+    desk: Data<Desk>,
+    operator: Operator,
+    id: Id<PhoneNumberId>,
+) -> Result<Answer, ApiError> {
+    let unit = Unit::begin(&desk, &operator).await?;
+    let removed = numbers::remove(unit.txn(), id.0, &operator.origin, desk.now()).await;
+    removed.map_err(refused)?;
+    unit.commit(Answer::no_content()).await
+}

@@ -1,0 +1,35 @@
+//! What the operators' work refuses, in the terms of the API.
+
+use crate::{
+    admin::AdminError,
+    http::{
+        error::{ApiError, Missing},
+        field::{Fault, FieldCode},
+    },
+};
+
+/// The error of a request that was refused.
+pub(super) fn refused(error: AdminError) -> ApiError {
+    match error {
+        AdminError::NotFound { what, .. } => ApiError::NotFound(match what {
+            "tenant" => Missing::Tenant,
+            "key" => Missing::Key,
+            "user" => Missing::User,
+            "number" => Missing::PhoneNumber,
+            "bridge" => Missing::Bridge,
+            "webhook" => Missing::Webhook,
+            _ => Missing::Route,
+        }),
+        AdminError::Database(error) => error.into(),
+        AdminError::Taken(sentence) | AdminError::Refused(sentence) => {
+            tracing::error!(sentence, "a request was checked and refused all the same");
+            ApiError::Internal
+        }
+    }
+}
+
+/// A tenant that a field names and that is not there.
+pub(super) fn no_such_tenant() -> ApiError {
+    let fault = Fault::new(FieldCode::NotFound, "names no tenant");
+    ApiError::field(fault.in_field("tenantId"))
+}

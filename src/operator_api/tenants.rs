@@ -1,0 +1,190 @@
+//! `/tenants`: making, changing and suspending them.
+
+use actix_web::web::Data;
+use dikala_entities::{MINUTES_MAX, Plan, TenantId};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::{
+    desk::{Desk, Unit},
+    list::{lists, rows},
+    refused::refused,
+};
+use crate::{
+    admin::{
+        NAME_CHARS_MAX, find_tenant, lock_tenant,
+        tenants::{self, Changes, LOW_CREDIT_THRESHOLD_DEFAULT, TenantView},
+    },
+    api::Page,
+    http::{
+        answer::Answer,
+        error::ApiError,
+        extract::{BlankRule, Body, Form, Id, Operator, Parsed, Query, integer, text, word},
+        route::OPERATORS_BASE,
+    },
+};
+
+/// Fields that a tenant is read with and that are ignored when it is sent back.
+pub const READ_ONLY: &[&str] = &[
+    "id",
+    "balanceMinutes",
+    "suspendedAt",
+    "createdAt",
+    "updatedAt",
+];
+
+/// What an operator says of a tenant.
+#[derive(Clone, Debug, ToSchema)]
+#[schema(rename_all = "camelCase", as = TenantInput, example = json!({"name": "Kopi Senja", "plan": "business"}))]
+pub struct TenantDraft {
+    #[schema(min_length = 1, max_length = 120)]
+    name: String,
+    #[schema(nullable, default = "starter")]
+    plan: Plan,
+    /// Requests a minute; the plan's if left out.
+    #[schema(minimum = 1, maximum = 1_000_000_000)]
+    rate_limit: Option<i64>,
+    /// Minutes below which `credits.low` is announced.
+    #[schema(nullable, default = 30, minimum = 0, maximum = 1_000_000_000)]
+    low_credit_threshold: i64,
+    /// Calls at the same time; the plan's if left out.
+    #[schema(minimum = 1, maximum = 1_000_000_000)]
+    max_concurrent_calls: Option<i64>,
+}
+
+lists! {
+    /// A page of tenants, oldest first.
+    TenantList { tenants: TenantView, "tenants" }
+}
+
+impl TenantDraft {
+    fn read(form: &Form, now: Option<&TenantView>) -> Result<Self, ApiError> {
+        form.read(READ_ONLY, |form| {
+            let own = |value: &Value| -> Parsed<i64> { integer(1, MINUTES_MAX)(value) };
+            let name = now.map(|now| now.name.clone());
+            let name = form.required("name", name, text(1, NAME_CHARS_MAX, BlankRule::Trim));
+            let plan = now.map(|now| now.plan);
+            let plan = form.defaulted("plan", plan, Plan::Starter, word("a plan"));
+            let rate_limit = form.optional("rateLimit", now.and_then(|now| now.rate_limit), own);
+            let threshold = form.defaulted(
+                "lowCreditThreshold",
+                now.map(|now| now.low_credit_threshold),
+                LOW_CREDIT_THRESHOLD_DEFAULT,
+                integer(0, MINUTES_MAX),
+            );
+            let calls = now.and_then(|now| now.max_concurrent_calls);
+            let calls = form.optional("maxConcurrentCalls", calls, own);
+            Some(Self {
+                name: name?,
+                plan,
+                rate_limit,
+                low_credit_threshold: threshold,
+                max_concurrent_calls: calls,
+            })
+        })
+    }
+
+    fn changes(self) -> Changes {
+        Changes {
+            name: Some(self.name),
+            plan: Some(self.plan),
+            // 0 takes the tenant's own figure away.
+            rate_limit: Some(self.rate_limit.unwrap_or(0)),
+            low_credit_threshold: Some(self.low_credit_threshold),
+            max_concurrent_calls: Some(self.max_concurrent_calls.unwrap_or(0)),
+        }
+    }
+}
+
+/// `GET /tenants`
+pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
+    let (page, wanted) = query.0.read(&[], |form| {
+        let page = Page::read(form);
+        let wanted = form.optional("q", None, text(1, NAME_CHARS_MAX, BlankRule::Trim));
+        Some((page, wanted))
+    })?;
+    let db = desk.node.store.api_reader();
+    let (rows, has_more) = rows(db, page, tenants::matching(wanted.as_deref())).await?;
+    let views = tenants::views(db, rows).await.map_err(refused)?;
+    Ok(Answer::ok(&TenantList::new(page, views, has_more)))
+}
+
+/// `POST /tenants`
+pub async fn create(desk: Data<Desk>, operator: Operator, body: Body) -> Result<Answer, ApiError> {
+    let draft = TenantDraft::read(&body.form()?, None)?;
+    let unit = Unit::begin(&desk, &operator).await?;
+    let (vault, by) = (&desk.node.vault, &operator.origin);
+    let made = tenants::create(unit.txn(), vault, draft.changes(), by, desk.now()).await;
+    let made = made.map_err(refused)?;
+    let path = format!("{OPERATORS_BASE}/tenants/{}", made.id);
+    unit.commit(Answer::created_at(path, &made)).await
+}
+
+/// `GET /tenants/{id}`
+pub async fn show(desk: Data<Desk>, id: Id<TenantId>) -> Result<Answer, ApiError> {
+    let shown = tenants::show(desk.node.store.api_reader(), id.0).await;
+    Ok(Answer::ok(&shown.map_err(refused)?))
+}
+
+/// `PATCH /tenants/{id}`
+pub async fn update(
+    desk: Data<Desk>,
+    operator: Operator,
+    id: Id<TenantId>,
+    body: Body,
+) -> Result<Answer, ApiError> {
+    let there = find_tenant(desk.node.store.api_reader(), id.0).await;
+    there.map_err(refused)?;
+    let form = body.patch()?;
+    let unit = Unit::begin(&desk, &operator).await?;
+    let changed = async {
+        lock_tenant(unit.txn(), id.0).await.map_err(refused)?;
+        let now = tenants::show(unit.txn(), id.0).await.map_err(refused)?;
+        let changes = TenantDraft::read(&form, Some(&now))?.changes();
+        let changed = tenants::update(unit.txn(), id.0, changes, &operator.origin, desk.now());
+        changed.await.map_err(refused)
+    };
+    let answer = Answer::ok(&changed.await?);
+    let answer = unit.commit(answer).await?;
+    desk.tenants.gate.forget_keys();
+    Ok(answer)
+}
+
+/// `POST /tenants/{id}/suspend`
+pub async fn suspend(
+    desk: Data<Desk>,
+    operator: Operator,
+    id: Id<TenantId>,
+    body: Body,
+) -> Result<Answer, ApiError> {
+    set_suspended(&desk, &operator, id.0, &body, true).await
+}
+
+/// `POST /tenants/{id}/resume`
+pub async fn resume(
+    desk: Data<Desk>,
+    operator: Operator,
+    id: Id<TenantId>,
+    body: Body,
+) -> Result<Answer, ApiError> {
+    set_suspended(&desk, &operator, id.0, &body, false).await
+}
+
+async fn set_suspended(
+    desk: &Desk,
+    operator: &Operator,
+    id: TenantId,
+    body: &Body,
+    suspended: bool,
+) -> Result<Answer, ApiError> {
+    let there = find_tenant(desk.node.store.api_reader(), id).await;
+    there.map_err(refused)?;
+    body.optional_form()?.expect_empty()?;
+    let unit = Unit::begin(desk, operator).await?;
+    let by = &operator.origin;
+    let changed = tenants::set_suspended(unit.txn(), id, suspended, by, desk.now()).await;
+    let answer = Answer::ok(&changed.map_err(refused)?);
+    let answer = unit.commit(answer).await?;
+    desk.tenants.gate.forget_keys();
+    Ok(answer)
+}

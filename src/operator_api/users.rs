@@ -1,0 +1,136 @@
+//! `/tenants/{id}/users` and `/users`: the people who use a tenant's dashboard.
+
+use actix_web::web::Data;
+use dikala_entities::{Email, Role, TenantId, UserId};
+use serde_json::Value;
+use utoipa::ToSchema;
+
+use super::{
+    desk::{Desk, Unit},
+    list::{lists, views},
+    refused::refused,
+};
+use crate::{
+    admin::{
+        AdminError, NAME_CHARS_MAX, find_tenant,
+        users::{self, Draft, LINK_MS, Link, Linking, UserView},
+    },
+    api::Page,
+    http::{
+        answer::Answer,
+        error::ApiError,
+        extract::{BlankRule, Body, Id, Operator, Parsed, Query, text, word},
+        field::{Fault, FieldCode},
+        route::OPERATORS_BASE,
+    },
+};
+
+/// Somebody who is to be made.
+#[expect(dead_code, reason = "the description of what is read field by field")]
+#[derive(Clone, Debug, ToSchema)]
+#[schema(as = UserInput, example = json!({"email": "sari@example.com", "name": "Sari", "role": "owner"}))]
+pub struct UserDraft {
+    pub email: Email,
+    /// What stands before the `@` if left out.
+    #[schema(min_length = 1, max_length = 120)]
+    pub name: Option<String>,
+    #[schema(nullable, default = "owner")]
+    pub role: Role,
+}
+
+lists! {
+    /// A page of a tenant's people, oldest first.
+    UserList { users: UserView, "users" }
+}
+
+fn email(value: &Value) -> Parsed<Email> {
+    let text = text(1, usize::MAX, BlankRule::Trim)(value)?;
+    let parsed = text.parse();
+    parsed.map_err(|error| Fault::new(FieldCode::InvalidFormat, format!("{error}")).into())
+}
+
+fn read(body: &Body) -> Result<Draft, ApiError> {
+    body.form()?.read(&[], |form| {
+        let email = form.required("email", None, email);
+        let name = form.optional("name", None, text(1, NAME_CHARS_MAX, BlankRule::Trim));
+        let role = form.defaulted("role", None, Role::Owner, word("a role"));
+        let email = email?;
+        let local = email.as_str().split('@').next().unwrap_or_default();
+        Some(Draft {
+            name: name.unwrap_or_else(|| local.to_owned()),
+            email,
+            role,
+        })
+    })
+}
+
+/// `GET /tenants/{id}/users`
+pub async fn list(desk: Data<Desk>, id: Id<TenantId>, query: Query) -> Result<Answer, ApiError> {
+    let db = desk.node.store.api_reader();
+    find_tenant(db, id.0).await.map_err(refused)?;
+    let page = query.0.read(&[], |form| Some(Page::read(form)))?;
+    let (users, has_more) = views(db, page, users::of(id.0)).await?;
+    Ok(Answer::ok(&UserList::new(page, users, has_more)))
+}
+
+/// `POST /tenants/{id}/users`: somebody with a one-time link that is good for 30 minutes.
+pub async fn create(
+    desk: Data<Desk>,
+    operator: Operator,
+    id: Id<TenantId>,
+    body: Body,
+) -> Result<Answer, ApiError> {
+    let there = find_tenant(desk.node.store.api_reader(), id.0).await;
+    there.map_err(refused)?;
+    let draft = read(&body)?;
+    let unit = Unit::begin(&desk, &operator).await?;
+    let made = users::create(unit.txn(), id.0, draft, linking(&desk, &operator)).await;
+    let made = made.map_err(|error| match error {
+        AdminError::Taken(_) => ApiError::UserExists,
+        error => refused(error),
+    })?;
+    let answer = shown(made.at(&desk.base));
+    unit.commit(answer).await
+}
+
+/// `POST /users/{id}/login-link`: one more link; earlier ones stay good for their time.
+pub async fn link(
+    desk: Data<Desk>,
+    operator: Operator,
+    id: Id<UserId>,
+    body: Body,
+) -> Result<Answer, ApiError> {
+    let there = users::find(desk.node.store.api_reader(), None, id.0).await;
+    there.map_err(refused)?;
+    body.optional_form()?.expect_empty()?;
+    let unit = Unit::begin(&desk, &operator).await?;
+    let made = users::link(unit.txn(), id.0, linking(&desk, &operator)).await;
+    let answer = shown(made.map_err(refused)?.at(&desk.base));
+    unit.commit(answer).await
+}
+
+/// The operator passes the link on.
+fn linking<'a>(desk: &Desk, operator: &'a Operator) -> Linking<'a> {
+    Linking {
+        good_for_ms: LINK_MS,
+        mail: None,
+        by: &operator.origin,
+        now: desk.now(),
+    }
+}
+
+fn shown(link: Link) -> Answer {
+    Answer::created_at(format!("{OPERATORS_BASE}/users/{}", link.id), &link).secret()
+}
+
+/// `DELETE /users/{id}`: with all sessions and links.
+pub async fn remove(
+    desk: Data<Desk>,
+    operator: Operator,
+    id: Id<UserId>,
+) -> Result<Answer, ApiError> {
+    let unit = Unit::begin(&desk, &operator).await?;
+    let removed = users::remove(unit.txn(), id.0, &operator.origin, desk.now()).await;
+    removed.map_err(refused)?;
+    unit.commit(Answer::no_content()).await
+}

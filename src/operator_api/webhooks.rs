@@ -1,0 +1,233 @@
+//! `/webhooks` and `/deliveries`: how tenants' endpoints fare, having their deliveries wait, and sending again.
+
+use actix_web::web::Data;
+use dikala_actors::webhooks::recovery::count;
+use dikala_entities::{
+    AuditAction, CallId, DeliveryId, DeliveryStatus, EventId, EventKind, Millis, TenantId,
+    WebhookId, WebhookState,
+    delivery::{self, Column},
+    webhook,
+};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect, Select,
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    desk::{Desk, Unit},
+    list::{lists, reach, views},
+    refused::refused,
+};
+use crate::{
+    admin::webhooks::{WebhookView, matching, set_paused},
+    api::{
+        Page,
+        deliveries::{Recovered, Recovery, begin_recovery, make_due},
+    },
+    audit::Change,
+    http::{
+        answer::Answer,
+        error::{ApiError, Missing},
+        extract::{Body, Id, Operator, Query, id, word},
+    },
+};
+
+/// An event on its way to a webhook of whatever tenant.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(example = json!({
+    "id": "dlv_01k9zv3m8rj2q4w6y8a0c2e4g6", "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6",
+    "webhookId": "wh_01k9zv3m8rj2q4w6y8a0c2e4g6", "eventId": "evt_01k9zv3m8rj2q4w6y8a0c2e4g6", "event": "call.answered",
+    "callId": "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "status": "pending", "isTest": false, "attemptCount": 11,
+    "nextAttemptAt": "2026-01-16T08:00:00.000Z", "createdAt": "2026-01-15T03:30:04.000Z", "completedAt": null
+}))]
+pub struct Delivery {
+    id: DeliveryId,
+    tenant_id: TenantId,
+    webhook_id: WebhookId,
+    event_id: EventId,
+    event: EventKind,
+    call_id: Option<CallId>,
+    status: DeliveryStatus,
+    is_test: bool,
+    /// Attempts made so far.
+    attempt_count: i64,
+    /// Null once it is over.
+    next_attempt_at: Option<Millis>,
+    created_at: Millis,
+    completed_at: Option<Millis>,
+}
+
+lists! {
+    /// A page of webhooks, oldest first.
+    WebhookList { webhooks: WebhookView, "webhooks" }
+    /// A page of deliveries, newest first.
+    DeliveryList { deliveries: Delivery, "deliveries" }
+}
+
+impl From<delivery::Model> for Delivery {
+    fn from(row: delivery::Model) -> Self {
+        Self {
+            id: row.id,
+            tenant_id: row.tenant_id,
+            webhook_id: row.webhook_id,
+            event_id: row.event_id,
+            event: row.kind,
+            call_id: row.call_id,
+            status: row.status,
+            is_test: row.is_test,
+            attempt_count: row.attempts,
+            next_attempt_at: row.next_attempt_at,
+            created_at: row.created_at,
+            completed_at: row.completed_at,
+        }
+    }
+}
+
+/// `GET /webhooks`
+pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
+    let (page, state, tenant) = query.0.read(&[], |form| {
+        let page = Page::read(form);
+        let state: Option<WebhookState> = form.optional("state", None, word("a state"));
+        Some((page, state, form.optional("tenantId", None, id("a tenant"))))
+    })?;
+    let db = desk.node.store.api_reader();
+    let (webhooks, has_more) = views(db, page, matching(state, tenant)).await?;
+    Ok(Answer::ok(&WebhookList::new(page, webhooks, has_more)))
+}
+
+/// `POST /webhooks/{id}/pause`
+pub async fn pause(
+    desk: Data<Desk>,
+    operator: Operator,
+    id: Id<WebhookId>,
+    body: Body,
+) -> Result<Answer, ApiError> {
+    pause_or_resume(&desk, &operator, id.0, &body, true).await
+}
+
+/// `POST /webhooks/{id}/resume`
+pub async fn resume(
+    desk: Data<Desk>,
+    operator: Operator,
+    id: Id<WebhookId>,
+    body: Body,
+) -> Result<Answer, ApiError> {
+    pause_or_resume(&desk, &operator, id.0, &body, false).await
+}
+
+async fn pause_or_resume(
+    desk: &Desk,
+    operator: &Operator,
+    id: WebhookId,
+    body: &Body,
+    paused: bool,
+) -> Result<Answer, ApiError> {
+    find(desk.node.store.api_reader(), id).await?;
+    body.optional_form()?.expect_empty()?;
+    let unit = Unit::begin(desk, operator).await?;
+    let changed = set_paused(unit.txn(), id, paused, &operator.origin, desk.now()).await;
+    let answer = Answer::ok(&changed.map_err(refused)?);
+    let answer = unit.commit(answer).await?;
+    desk.node.webhooks.refresh(id);
+    Ok(answer)
+}
+
+async fn find(db: &impl ConnectionTrait, id: WebhookId) -> Result<webhook::Model, ApiError> {
+    let found = webhook::Entity::find_by_id(id).one(db).await?;
+    found.ok_or(ApiError::NotFound(Missing::Webhook))
+}
+
+/// `POST /webhooks/{id}/recover`: answered once it is certain to be done; the dispatcher does it, in batches.
+pub async fn recover(
+    desk: Data<Desk>,
+    operator: Operator,
+    id: Id<WebhookId>,
+    body: Body,
+) -> Result<Answer, ApiError> {
+    let db = desk.node.store.api_reader();
+    let webhook = find(db, id.0).await?;
+    let now = desk.now();
+    let asked = Recovery::read(&body.form()?)?.of(&webhook, now);
+    // Counted before the transaction, which on SQLite would hold up every other write for as long as that takes.
+    let deliveries = count(db, &asked).await?;
+    let unit = Unit::begin(&desk, &operator).await?;
+    if let Some(change) = begin_recovery(unit.txn(), asked, deliveries).await? {
+        let by = &operator.origin;
+        by.write(unit.txn(), webhook.tenant_id, change, now).await?;
+    }
+    let answer = unit
+        .commit(Answer::accepted(&Recovered { deliveries }))
+        .await?;
+    desk.node.webhooks.wake();
+    Ok(answer)
+}
+
+/// Deliveries newest first: those to a webhook in its index; of all, the newest.
+async fn newest(
+    db: &impl ConnectionTrait,
+    status: Option<DeliveryStatus>,
+    to: Option<WebhookId>,
+    now: Millis,
+) -> Result<Select<delivery::Entity>, DbErr> {
+    let newest = delivery::Entity::find().order_by_desc(Column::Id);
+    let mut select = newest.clone();
+    match to {
+        Some(webhook) => select = select.filter(Column::WebhookId.eq(webhook)),
+        None => {
+            let made = newest.filter(Column::Id.lt(DeliveryId::first_at(now.plus_ms(1))));
+            let oldest: Option<DeliveryId> = reach(db, made, Column::Id).await?;
+            let oldest = oldest.unwrap_or(DeliveryId::first_at(Millis::MIN));
+            select = select.filter(Column::Id.gte(oldest));
+        }
+    }
+    Ok(match status {
+        None => select,
+        Some(status) => select.filter(Column::Status.eq(status)),
+    })
+}
+
+/// `GET /deliveries`: of all tenants' deliveries the newest 100,000, of those to a webhook all.
+pub async fn deliveries(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
+    let (page, status, webhook) = query.0.read(&[], |form| {
+        let page = Page::read(form);
+        let status: Option<DeliveryStatus> = form.optional("status", None, word("a status"));
+        Some((
+            page,
+            status,
+            form.optional("webhookId", None, id("a webhook")),
+        ))
+    })?;
+    let db = desk.node.store.api_reader();
+    let select = newest(db, status, webhook, desk.now()).await?;
+    let (deliveries, has_more) = views(db, page, select).await?;
+    Ok(Answer::ok(&DeliveryList::new(page, deliveries, has_more)))
+}
+
+/// `POST /deliveries/{id}/resend`: due now, whatever became of it before. The webhook must still be there.
+pub async fn resend(
+    desk: Data<Desk>,
+    operator: Operator,
+    id: Id<DeliveryId>,
+    body: Body,
+) -> Result<Answer, ApiError> {
+    let missing = || ApiError::NotFound(Missing::Delivery);
+    let seen = delivery::Entity::find_by_id(id.0);
+    let seen = seen.one(desk.node.store.api_reader()).await?;
+    let seen = seen.ok_or_else(missing)?;
+    body.optional_form()?.expect_empty()?;
+    let now = desk.now();
+    let unit = Unit::begin(&desk, &operator).await?;
+    find(unit.txn(), seen.webhook_id).await?;
+    let locked = delivery::Entity::find_by_id(id.0).lock_exclusive();
+    let mut row = locked.one(unit.txn()).await?.ok_or_else(missing)?;
+    make_due(unit.txn(), &mut row, now).await?;
+    let change = Change::new(AuditAction::DeliveryResend, row.id).with(row.webhook_id);
+    let by = &operator.origin;
+    by.write(unit.txn(), row.tenant_id, change, now).await?;
+    let answer = Answer::accepted(&Delivery::from(row));
+    let answer = unit.commit(answer).await?;
+    desk.node.webhooks.wake();
+    Ok(answer)
+}

@@ -1,0 +1,9 @@
+//! The certificate of a server on this machine (`localhost` and its addresses, good for a century), its key, and the authority
+//! that signed it.
+
+/// PEM of the authority.
+pub const AUTHORITY: &[u8] = include_bytes!("ca.pem");
+/// PEM of the server's certificate.
+pub const SERVER: &[u8] = include_bytes!("server.pem");
+/// PEM of the server's key.
+pub const SERVER_KEY: &[u8] = include_bytes!("server.key");

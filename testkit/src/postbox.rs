@@ -1,0 +1,419 @@
+//! An operator's mail server (RFC 5321): takes mails, and behaves as well or as badly as it is told to.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    sync::{Arc, Mutex},
+    thread::{self, JoinHandle},
+};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader},
+    net::{TcpListener, TcpStream},
+    sync::oneshot,
+};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        ServerConfig,
+        crypto::ring,
+        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    },
+};
+
+use crate::{certificate, wait::eventually};
+
+/// What becomes of one mail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Post {
+    Take,
+    /// The address is answered with this code.
+    Refuse(u16),
+    /// The mail is answered with this code, once all of it is there.
+    RefuseText(u16),
+    /// Nothing is ever said.
+    Hang,
+    /// The connection ends before all of the mail is there.
+    Drop,
+    /// The mail is taken, and nothing is said after that.
+    TakeAndHang,
+}
+
+/// When a [`Postbox`] encrypts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Encryption {
+    None,
+    /// From the first byte on.
+    AtOnce,
+    /// `STARTTLS` is offered.
+    Offered,
+}
+
+/// A mail that was taken.
+#[derive(Clone, Debug)]
+pub struct Letter {
+    pub from: String,
+    pub to: String,
+    /// By lowercase name, as they came.
+    pub headers: BTreeMap<String, String>,
+    /// The text, decoded.
+    pub text: String,
+    /// Who signed in, with which password.
+    pub signed_in: Option<(String, String)>,
+    pub was_encrypted: bool,
+}
+
+/// A running mail server; it ends with this value.
+#[derive(Debug)]
+pub struct Postbox {
+    pub address: SocketAddr,
+    shared: Arc<Shared>,
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    letters: Vec<Letter>,
+    posts: VecDeque<Post>,
+    connections: usize,
+}
+
+impl Shared {
+    /// What becomes of the next mail; the last word stays.
+    fn next(&self) -> Post {
+        let mut state = self.state.lock().unwrap();
+        state.connections += 1;
+        match state.posts.len() {
+            0 => Post::Take,
+            1 => state.posts[0],
+            _ => state.posts.pop_front().unwrap(),
+        }
+    }
+}
+
+impl Postbox {
+    /// Takes every mail until it is told otherwise.
+    pub fn start() -> Self {
+        Self::start_on(0, Encryption::None)
+    }
+
+    /// Listens on a port that was promised before; 0 takes any.
+    pub fn start_on(port: u16, encryption: Encryption) -> Self {
+        let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, port)).unwrap();
+        listener.set_nonblocking(true).unwrap();
+        let address = listener.local_addr().unwrap();
+        let shared = Arc::<Shared>::default();
+        let (stop, stopped) = oneshot::channel();
+        let serving = Arc::clone(&shared);
+        let thread = thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            runtime.block_on(async {
+                tokio::select! {
+                    () = accept(listener, serving, encryption) => {}
+                    _ = stopped => {}
+                }
+            });
+        });
+        Self {
+            address,
+            shared,
+            stop: Some(stop),
+            thread: Some(thread),
+        }
+    }
+
+    /// What becomes of the mails from now on, one connection after the other; the last word stays.
+    pub fn answer(&self, posts: impl IntoIterator<Item = Post>) {
+        self.shared.state.lock().unwrap().posts = posts.into_iter().collect();
+    }
+
+    /// Every mail that was taken so far.
+    pub fn letters(&self) -> Vec<Letter> {
+        self.shared.state.lock().unwrap().letters.clone()
+    }
+
+    /// How often somebody connected so far.
+    pub fn connections(&self) -> usize {
+        self.shared.state.lock().unwrap().connections
+    }
+
+    /// Waits for at least `count` mails to somebody.
+    pub async fn wait_for(&self, to: &str, count: usize) -> Vec<Letter> {
+        eventually(&format!("{count} mails to {to}"), async || {
+            let mut letters = self.letters();
+            letters.retain(|letter| letter.to == to);
+            (letters.len() >= count).then_some(letters)
+        })
+        .await
+    }
+
+    /// Waits until somebody has connected so often.
+    pub async fn wait_for_connections(&self, count: usize) {
+        let there = async || (self.connections() >= count).then_some(());
+        eventually(&format!("{count} connections"), there).await;
+    }
+}
+
+impl Drop for Postbox {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Letter {
+    #[track_caller]
+    pub fn header(&self, name: &str) -> &str {
+        self.headers
+            .get(name)
+            .unwrap_or_else(|| panic!("no {name} in {self:?}"))
+    }
+
+    /// The first link in the text.
+    #[track_caller]
+    pub fn link(&self) -> String {
+        let words = self.text.split_whitespace();
+        let mut links = words.filter(|word| word.starts_with("http"));
+        links.next().expect("a link").to_owned()
+    }
+}
+
+async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>, encryption: Encryption) {
+    let listener = TcpListener::from_std(listener).unwrap();
+    loop {
+        let (socket, _) = listener.accept().await.unwrap();
+        let shared = Arc::clone(&shared);
+        // What fails is the client's doing, and what the test is about.
+        tokio::spawn(async move { serve(socket, &shared, encryption).await.ok() });
+    }
+}
+
+async fn serve(socket: TcpStream, shared: &Shared, encryption: Encryption) -> io::Result<()> {
+    let post = shared.next();
+    match encryption {
+        Encryption::None => Session::new(socket, false)
+            .greeted(post, shared)
+            .await
+            .map(drop),
+        Encryption::AtOnce => {
+            let stream = acceptor().accept(socket).await?;
+            Session::new(stream, true)
+                .greeted(post, shared)
+                .await
+                .map(drop)
+        }
+        Encryption::Offered => {
+            let mut session = Session::new(socket, false);
+            session.offers_tls = true;
+            if let Some(socket) = session.greeted(post, shared).await? {
+                let stream = acceptor().accept(socket).await?;
+                Session::new(stream, true).run(post, shared).await?;
+            }
+            Ok(())
+        }
+    }
+}
+
+fn acceptor() -> TlsAcceptor {
+    let certificate = CertificateDer::from_pem_slice(certificate::SERVER).unwrap();
+    let key = PrivateKeyDer::from_pem_slice(certificate::SERVER_KEY).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![certificate], key)
+        .unwrap();
+    TlsAcceptor::from(Arc::new(config))
+}
+
+/// One connection.
+struct Session<S> {
+    stream: BufReader<S>,
+    is_encrypted: bool,
+    offers_tls: bool,
+    from: String,
+    to: String,
+    signed_in: Option<(String, String)>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
+    fn new(stream: S, is_encrypted: bool) -> Self {
+        Self {
+            stream: BufReader::new(stream),
+            is_encrypted,
+            offers_tls: false,
+            from: String::new(),
+            to: String::new(),
+            signed_in: None,
+        }
+    }
+
+    async fn say(&mut self, line: &str) -> io::Result<()> {
+        let stream = self.stream.get_mut();
+        stream.write_all(format!("{line}\r\n").as_bytes()).await?;
+        stream.flush().await
+    }
+
+    async fn line(&mut self) -> io::Result<Option<String>> {
+        let mut line = String::new();
+        let read = self.stream.read_line(&mut line).await?;
+        Ok((read > 0).then(|| line.trim_end().to_owned()))
+    }
+
+    async fn greeted(mut self, post: Post, shared: &Shared) -> io::Result<Option<S>> {
+        if post == Post::Hang {
+            return hang().await;
+        }
+        self.say("220 postbox ready").await?;
+        self.run(post, shared).await
+    }
+
+    /// To the end of the connection; gives the stream back where it is to be encrypted.
+    async fn run(mut self, post: Post, shared: &Shared) -> io::Result<Option<S>> {
+        while let Some(line) = self.line().await? {
+            let upper = line.to_uppercase();
+            let argument = line.split_once(':').map_or("", |(_, rest)| rest);
+            let address = argument.trim().trim_start_matches('<');
+            let address = address.split('>').next().unwrap_or_default().to_owned();
+            match upper.split([' ', ':']).next().unwrap_or_default() {
+                "EHLO" => {
+                    let tls = if self.offers_tls {
+                        "250-STARTTLS\r\n"
+                    } else {
+                        ""
+                    };
+                    self.say(&format!(
+                        "250-postbox\r\n{tls}250-8BITMIME\r\n250 AUTH PLAIN"
+                    ))
+                    .await?;
+                }
+                "STARTTLS" if self.offers_tls => {
+                    self.say("220 go ahead").await?;
+                    return Ok(Some(self.stream.into_inner()));
+                }
+                "AUTH" => {
+                    let plain = line.rsplit(' ').next().unwrap_or_default();
+                    let plain = STANDARD.decode(plain).unwrap_or_default();
+                    let plain = String::from_utf8(plain).unwrap();
+                    let mut parts = plain.split('\0').skip(1).map(str::to_owned);
+                    self.signed_in = parts.next().zip(parts.next());
+                    self.say("235 welcome").await?;
+                }
+                "MAIL" => {
+                    self.from = address;
+                    self.say("250 ok").await?;
+                }
+                "RCPT" => {
+                    // As real servers do, it repeats the address.
+                    let answer = match post {
+                        Post::Refuse(code) => format!("{code} <{address}>: not now"),
+                        _ => "250 ok".to_owned(),
+                    };
+                    self.to = address;
+                    self.say(&answer).await?;
+                }
+                "DATA" => {
+                    self.say("354 go on").await?;
+                    if self.data(post, shared).await?.is_none() {
+                        return Ok(None);
+                    }
+                }
+                "QUIT" => {
+                    self.say("221 bye").await?;
+                    return Ok(None);
+                }
+                _ => self.say("500 what?").await?,
+            }
+        }
+        Ok(None)
+    }
+
+    /// None where the connection is over.
+    async fn data(&mut self, post: Post, shared: &Shared) -> io::Result<Option<()>> {
+        let mut lines = Vec::new();
+        loop {
+            let Some(line) = self.line().await? else {
+                return Ok(None);
+            };
+            if line == "." {
+                break;
+            }
+            if post == Post::Drop {
+                return Ok(None);
+            }
+            lines.push(line.strip_prefix('.').map(str::to_owned).unwrap_or(line));
+        }
+        if let Post::RefuseText(code) = post {
+            self.say(&format!("{code} not for <{}>", self.to)).await?;
+            return Ok(Some(()));
+        }
+        let letter = self.letter(&lines);
+        shared.state.lock().unwrap().letters.push(letter);
+        self.say("250 taken").await?;
+        if post == Post::TakeAndHang {
+            return hang().await;
+        }
+        Ok(Some(()))
+    }
+
+    fn letter(&self, lines: &[String]) -> Letter {
+        let blank = lines
+            .iter()
+            .position(String::is_empty)
+            .unwrap_or(lines.len());
+        let (head, body) = lines.split_at(blank);
+        let mut headers = BTreeMap::new();
+        let unfolded = head.join("\n").replace("\n ", " ").replace("\n\t", " ");
+        for line in unfolded.lines() {
+            let (name, value) = line.split_once(':').expect("a header");
+            headers.insert(name.to_lowercase(), value.trim().to_owned());
+        }
+        let encoding = headers.get("content-transfer-encoding");
+        let text = decoded(encoding.map_or("7bit", String::as_str), body);
+        Letter {
+            from: self.from.clone(),
+            to: self.to.clone(),
+            headers,
+            text,
+            signed_in: self.signed_in.clone(),
+            was_encrypted: self.is_encrypted,
+        }
+    }
+}
+
+/// Until the test is over.
+async fn hang<T>() -> io::Result<T> {
+    std::future::pending().await
+}
+
+/// A text as RFC 2045 section 6 sends it.
+fn decoded(encoding: &str, lines: &[String]) -> String {
+    let bytes = match encoding {
+        "base64" => STANDARD.decode(lines.concat()).unwrap(),
+        "quoted-printable" => {
+            let joined = lines.join("\n").replace("=\n", "");
+            let mut parts = joined.split('=');
+            let mut bytes = parts.next().unwrap_or_default().as_bytes().to_vec();
+            for part in parts {
+                bytes.extend(hex::decode(&part[..2]).unwrap());
+                bytes.extend(&part.as_bytes()[2..]);
+            }
+            bytes
+        }
+        _ => lines.join("\n").into_bytes(),
+    };
+    String::from_utf8(bytes).unwrap().trim().to_owned()
+}

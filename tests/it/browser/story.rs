@@ -1,0 +1,348 @@
+//! What the owner of a shop does in the dashboard, from the link that was sent to her to a colleague who looks at the calls with
+//! her: in English on a wide screen, in Indonesian on a small telephone, and there once more with scripts off.
+
+use super::*;
+use crate::support::tenant::fresh_did;
+
+const PASSWORD: &str = "kopi susu gula aren";
+const CALLER: &str = "+6281234567890";
+const PROMPT: &str = "Kamu menjawab telepon Toko Rina.\nRamah dan singkat.";
+
+/// The texts of the dashboard in both languages, by their names.
+const TEXTS: [(&str, &str); 2] = [
+    ("en", include_str!("../../../src/dashboard/locales/en.ftl")),
+    ("id", include_str!("../../../src/dashboard/locales/id.ftl")),
+];
+
+/// How she reads the pages.
+#[derive(Clone, Copy)]
+struct Way {
+    language: &'static str,
+    width: u32,
+    scripts: bool,
+}
+
+/// Somebody in front of a browser.
+struct Reader<'a> {
+    browser: Browser,
+    world: &'a World,
+    way: Way,
+}
+
+#[rstest]
+#[case::on_a_wide_screen("en", 1280, true)]
+#[case::in_indonesian_on_a_small_telephone("id", 320, true)]
+#[case::and_there_without_scripts("id", 320, false)]
+#[actix_web::test]
+async fn an_owner_does_the_whole_job(
+    #[case] language: &'static str,
+    #[case] width: u32,
+    #[case] scripts: bool,
+) {
+    let way = Way {
+        language,
+        width,
+        scripts,
+    };
+    let world = world!(Sqlite);
+    let Some(owner) = Reader::open(&world, way).await else {
+        return;
+    };
+    owner.comes_by_her_link_and_sets_a_password().await;
+    owner.makes_a_key_uses_it_and_takes_it_back().await;
+    let did = owner.makes_an_agent_that_answers_a_number().await;
+    owner.adds_a_function_to_it().await;
+    owner.follows_a_call_to_its_end(&did).await;
+    owner.sends_again_what_her_server_did_not_take().await;
+    let link = owner.invites_a_colleague().await;
+    let Some(colleague) = Reader::open(&world, way).await else {
+        return;
+    };
+    colleague.comes_by_the_invitation(&link).await;
+    owner.sees_nothing_wrong().await;
+    colleague.sees_nothing_wrong().await;
+}
+
+impl<'a> Reader<'a> {
+    async fn open(world: &'a World, way: Way) -> Option<Self> {
+        let browser = Browser::open(way.language).await?;
+        browser.look(way.width, "light").await;
+        browser.scripts(way.scripts).await;
+        Some(Self {
+            browser,
+            world,
+            way,
+        })
+    }
+
+    /// What the pages say, by the name of the text.
+    fn words(&self, name: &str) -> String {
+        self.words_with(name, &[])
+    }
+
+    fn words_with(&self, name: &str, values: &[(&str, &str)]) -> String {
+        let (_, texts) = TEXTS
+            .iter()
+            .find(|(it, _)| *it == self.way.language)
+            .unwrap();
+        let begins = format!("{name} = ");
+        let text = texts.lines().find_map(|line| line.strip_prefix(&begins));
+        let text = text.unwrap_or_else(|| panic!("no text {name}")).to_owned();
+        values.iter().fold(text, |text, (name, value)| {
+            text.replace(&format!("{{ ${name} }}"), value)
+        })
+    }
+
+    /// Presses a button or follows a link in the page.
+    async fn press(&self, name: &str) {
+        self.browser.press(&self.words(name)).await;
+    }
+
+    async fn fill(&self, label: &str, text: &str) {
+        self.browser.fill(&self.words(label), text).await;
+    }
+
+    /// Waits for the page with this title.
+    async fn arrive(&self, title: &str) {
+        let title = format!("//h1[normalize-space(.)={:?}]", self.words(title));
+        self.browser.one(&title).await;
+    }
+
+    /// Waits for words on the page, which fits into the window.
+    async fn see(&self, name: &str) {
+        self.browser.see(&self.words(name)).await;
+        let beyond = "return document.documentElement.scrollWidth - innerWidth";
+        let beyond = self.browser.run(beyond).await;
+        assert!(beyond.as_i64() <= Some(0), "{name}: {beyond} px too wide");
+    }
+
+    /// Waits for words that come by themselves, or, without scripts, when the page is loaded again.
+    async fn see_in_time(&self, words: &str) {
+        if self.way.scripts {
+            return self.browser.see(words).await;
+        }
+        let url = self.browser.url().await;
+        eventually(words, async || {
+            self.browser.go(&url).await;
+            self.browser.text().await.contains(words).then_some(())
+        })
+        .await;
+    }
+
+    /// Goes to a page by the navigation, which a narrow window opens first.
+    async fn go_to(&self, page: &str) {
+        let menu = self.words("page-menu");
+        let menu = format!("//header/button[normalize-space(.)={menu:?}]");
+        for button in self.browser.all(&menu).await {
+            if self.browser.is_shown(&button).await {
+                self.browser.click(&button).await;
+            }
+        }
+        let link = format!("//nav//a[normalize-space(.)={:?}]", self.words(page));
+        let link = self.browser.one(&link).await;
+        self.browser.click(&link).await;
+        self.arrive(page).await;
+    }
+
+    async fn sees_nothing_wrong(&self) {
+        // A form that is refused is answered with 422, which the browser tells.
+        let complaints = self.browser.complaints().await.into_iter();
+        let others: Vec<String> = complaints.filter(|it| !it.contains("422")).collect();
+        assert_eq!(others, [""; 0]);
+    }
+
+    async fn comes_by_her_link_and_sets_a_password(&self) {
+        let link = invited(self.world, "rina@example.com");
+        enter(&self.browser, &link, &self.words("link-submit")).await;
+        self.see("password-title").await;
+        self.fill("password-new", "pendek").await;
+        self.press("password-submit").await;
+        let too_short = match self.way.language {
+            "en" => "at least 10 characters".to_owned(),
+            _ => self.words_with("fault-too-short", &[("bound", "10")]),
+        };
+        self.browser.see(&too_short).await;
+        self.fill("password-new", PASSWORD).await;
+        self.press("password-submit").await;
+        self.see("done-password-set").await;
+    }
+
+    async fn makes_a_key_uses_it_and_takes_it_back(&self) {
+        self.go_to("nav-keys").await;
+        self.fill("keys-name", "Kasir").await;
+        self.press("keys-make-submit").await;
+        self.see("keys-once").await;
+        let shown = self.browser.text().await;
+        let mut words = shown.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
+        let key = words
+            .find(|word| word.starts_with("dkl_") && word.len() > 20)
+            .unwrap_or_else(|| panic!("no key in {shown}"));
+        let api = Rest::new(&format!("{}/api/v1", self.world.server.http)).with("x-api-key", key);
+        api.get("/agents").await.expect(200);
+
+        // Nobody sees it again.
+        self.go_to("nav-keys").await;
+        assert!(!self.browser.text().await.contains(key));
+        self.press("keys-revoke").await;
+        let question = self.words_with("keys-revoke-title", &[("name", "Kasir")]);
+        self.browser.see(&question).await;
+        self.press("keys-revoke").await;
+        self.see("done-key-revoked").await;
+        api.get("/agents").await.expect(401);
+    }
+
+    async fn makes_an_agent_that_answers_a_number(&self) -> String {
+        let (tenant, did) = (&self.world.tenant.id, fresh_did());
+        let number = [
+            "number", "add", "--tenant", tenant, "--did", &did, "--label", "Toko",
+        ];
+        self.world.server.cli(&number);
+        self.go_to("nav-agents").await;
+        self.press("agents-make").await;
+        self.arrive("agents-new").await;
+        self.fill("agents-prompt", PROMPT).await;
+        self.fill("agents-minutes", "241").await;
+        self.press("agents-make-submit").await;
+        // Nothing that she typed is lost, and what is wrong stands where it is mended.
+        self.is_wrong("agents-name", "", "").await;
+        self.is_wrong("agents-minutes", "241", "240").await;
+        let prompt = self.words("agents-prompt");
+        assert_eq!(self.browser.value(&prompt).await, PROMPT);
+        self.fill("agents-name", "Sinta").await;
+        self.fill("agents-minutes", "5").await;
+        self.press("agents-make-submit").await;
+        self.see("done-agent-made").await;
+
+        let answer = self.words_with("agents-take-number", &[("number", &did)]);
+        self.browser.press(&answer).await;
+        self.see("done-number-assigned").await;
+        did
+    }
+
+    /// A field keeps what was typed and is told to be wrong, in words that contain this.
+    async fn is_wrong(&self, label: &str, typed: &str, because: &str) {
+        let label = self.words(label);
+        let told = self.browser.told_beside(&label).await;
+        assert!(told.contains(because), "{label}: {told}");
+        assert_eq!(self.browser.value(&label).await, typed);
+    }
+
+    async fn adds_a_function_to_it(&self) {
+        self.go_to("nav-agents").await;
+        self.browser.press("Sinta").await;
+        self.press("functions-make").await;
+        self.arrive("functions-new").await;
+        self.fill("functions-name", "cek_pesanan").await;
+        self.fill("functions-description", "Mencari pesanan menurut nomornya.")
+            .await;
+        self.fill("functions-endpoint", "toko").await;
+        let broken = "{\"type\": \"object\",\n \"properties\": {\"orderId\": }}";
+        self.fill("functions-parameters", broken).await;
+        self.press("functions-make-submit").await;
+        self.is_wrong("functions-parameters", broken, "\"orderId\": }")
+            .await;
+        let parameters = json!({
+            "type": "object",
+            "properties": {"orderId": {"type": "string", "description": "Nomor pesanan"}},
+            "required": ["orderId"],
+        });
+        self.fill("functions-parameters", &parameters.to_string())
+            .await;
+        self.press("functions-make-submit").await;
+        self.is_wrong("functions-endpoint", "toko", "").await;
+        let answer = Answer::Json(json!({"status": "dikirim"}));
+        self.world.receiver.answer("/pesanan", [answer]);
+        let endpoint = self.world.receiver.url("/pesanan");
+        self.fill("functions-endpoint", &endpoint).await;
+        self.press("functions-make-submit").await;
+        self.see("done-function-made").await;
+    }
+
+    async fn follows_a_call_to_its_end(&self, did: &str) {
+        let bridge = self.world.tenant.bridge(Socket).await;
+        self.go_to("nav-calls").await;
+        let call = bridge.ring(did).await;
+        self.see_in_time(&self.words("calls-ringing")).await;
+        let link = format!("//a[contains(@href, {call:?})]");
+        let link = self.browser.one(&link).await;
+        self.browser.click(&link).await;
+        self.see("calls-rang").await;
+        self.browser.run("window.neverLoadedAgain = true").await;
+
+        bridge.ok("call.answered", json!({"callId": call})).await;
+        self.see_in_time(&self.words("calls-was-answered")).await;
+        let asked = json!({
+            "callId": call, "invocationId": "one", "name": "cek_pesanan", "parameters": {"orderId": "A7"},
+        });
+        bridge.ok("call.function", asked).await;
+        self.see_in_time("cek_pesanan").await;
+        let said = json!({
+            "callId": call, "summary": "Pesanan A7 sudah dikirim.",
+            "turns": [{"role": "caller", "text": "Pesanan saya sampai mana?"}],
+        });
+        bridge.ok("call.transcript", said).await;
+        self.see_in_time("Pesanan saya sampai mana?").await;
+        bridge.hang_up(&call).await;
+        self.see_in_time(&self.words("calls-over")).await;
+        self.see_in_time(CALLER).await;
+        if self.way.scripts {
+            let same = self.browser.run("return window.neverLoadedAgain").await;
+            assert_eq!(same, true, "the page was loaded again");
+        }
+    }
+
+    async fn sends_again_what_her_server_did_not_take(&self) {
+        let receiver = &self.world.receiver;
+        receiver.answer("/toko", [Answer::Status(503), Answer::Status(204)]);
+        self.go_to("nav-webhooks").await;
+        self.press("webhooks-make").await;
+        self.see("webhooks-make-words").await;
+        self.fill("webhooks-url", &receiver.url("/toko")).await;
+        self.press("webhooks-make-submit").await;
+        self.see("done-webhook-made").await;
+        let bridge = self.world.tenant.bridge(Socket).await;
+        let call = bridge.talk(&self.world.tenant.did).await;
+        bridge.hang_up(&call).await;
+        let first = receiver.wait_for("/toko", 1).await.remove(0);
+
+        self.go_to("nav-webhooks").await;
+        self.browser.press(&receiver.url("/toko")).await;
+        self.browser.press("call.ended").await;
+        self.see("deliveries-resend").await;
+        self.see_in_time("503").await;
+        self.press("deliveries-resend").await;
+        self.see("done-resent").await;
+        let again = receiver.wait_for("/toko", 2).await.remove(1);
+        assert_eq!(again.body, first.body);
+        let url = self.browser.url().await;
+        let arrived = self.words("deliveries-succeeded");
+        eventually("the delivery to arrive", async || {
+            self.browser.go(&url).await;
+            self.browser.text().await.contains(&arrived).then_some(())
+        })
+        .await;
+    }
+
+    /// The link that she passes on.
+    async fn invites_a_colleague(&self) -> String {
+        self.go_to("nav-members").await;
+        self.fill("members-email", "joko@example.com").await;
+        self.fill("members-name", "Joko").await;
+        self.press("members-invite-submit").await;
+        self.see("done-invited").await;
+        let shown = self.browser.text().await;
+        let mut words = shown.split_whitespace();
+        let link = words.find(|word| word.contains("/dashboard/link/"));
+        link.unwrap_or_else(|| panic!("no link in {shown}"))
+            .to_owned()
+    }
+
+    async fn comes_by_the_invitation(&self, link: &str) {
+        enter(&self.browser, link, &self.words("link-submit")).await;
+        self.fill("password-new", "teh tawar hangat").await;
+        self.press("password-submit").await;
+        self.see("done-password-set").await;
+        self.go_to("nav-calls").await;
+        self.browser.see(CALLER).await;
+    }
+}

@@ -1,0 +1,154 @@
+//! Who may come to the operators' listener: tokens, throttling, and names that are made to lead here.
+
+use super::*;
+use crate::support::{
+    raw_socket::exchange,
+    server::{assert_fails, installation},
+};
+
+#[rstest]
+#[actix_web::test]
+async fn wrong_tokens_are_throttled_and_the_right_one_is_not_hurt(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let setup = guarded().set("http.unauthenticated_requests_per_minute", 3);
+    let world = world!(store, setup);
+    let server = &world.server;
+    with(server, READ).get("/nodes").await.expect(200);
+    for _ in 0..3 {
+        let answer = with(server, "not-one-of-the-tokens").get("/nodes").await;
+        assert_eq!(answer.header("www-authenticate"), Some("Bearer"));
+        let answer = answer.expect(401);
+        assert_eq!(answer["error"]["code"], "invalid_operator_token");
+    }
+    let answer = with(server, "not-one-of-the-tokens").get("/nodes").await;
+    let seconds: u64 = answer.header("retry-after").unwrap().parse().unwrap();
+    assert!((1..=60).contains(&seconds), "{answer:?}");
+    assert_eq!(answer.expect(429)["error"]["code"], "rate_limited");
+    // Nothing is compared any more, so that the next guess may as well be the right one.
+    with(server, FULL).get("/nodes").await.expect(429);
+    // Who showed his token here before is not held up by those who guess.
+    with(server, READ).get("/nodes").await.expect(200);
+    with(server, READ).get("/metrics").await;
+}
+
+#[actix_web::test]
+async fn a_token_is_taken_as_the_field_writes_it_and_only_once() {
+    let world = world!(Sqlite, guarded());
+    let operator = &world.server.operator;
+    let ask = async |headers: &str| {
+        let request =
+            format!("GET {BASE}/nodes HTTP/1.1\r\nhost: x\r\n{headers}connection: close\r\n\r\n");
+        exchange(operator, request.as_bytes()).await
+    };
+    for (headers, status) in [
+        (format!("authorization: Bearer {FULL}\r\n"), 200),
+        (format!("authorization: bearer {READ}\r\n"), 200),
+        (format!("authorization: {FULL}\r\n"), 401),
+        (format!("authorization: Basic {FULL}\r\n"), 401),
+        (format!("authorization: Bearer {FULL}x\r\n"), 401),
+        (
+            format!("authorization: Bearer {FULL}\r\nauthorization: Bearer {FULL}\r\n"),
+            401,
+        ),
+        ("authorization: Bearer \r\n".to_owned(), 401),
+        (format!("x-api-key: {}\r\n", world.tenant.key), 401),
+        (
+            format!("authorization: Bearer {}\r\n", world.tenant.token),
+            401,
+        ),
+        (String::new(), 401),
+    ] {
+        let answer = ask(&headers).await;
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{headers:?}: {answer}"
+        );
+    }
+    // Health is asked by machines that have no token.
+    let health = Rest::new(operator).get("/health/ready").await;
+    assert_eq!(health.status, 200);
+    Rest::new(operator).get("/metrics").await.expect(401);
+    let metrics = Rest::new(operator).with("authorization", &format!("Bearer {READ}"));
+    assert_eq!(metrics.get("/metrics").await.status, 200);
+}
+
+#[actix_web::test]
+async fn without_a_token_only_this_machines_own_pages_are_answered() {
+    let world = world!(Sqlite);
+    let operator = &world.server.operator;
+    let port = operator.rsplit(':').next().unwrap();
+    let own = format!("127.0.0.1:{port}");
+    for (host, origin, status) in [
+        (own.clone(), None, 200),
+        (format!("localhost:{port}"), None, 200),
+        (
+            format!("LocalHost:{port}"),
+            Some(format!("http://localhost:{port}")),
+            200,
+        ),
+        (format!("[::1]:{port}"), None, 200),
+        (own.clone(), Some(format!("http://127.0.0.1:{port}")), 200),
+        ("rebound.example".to_owned(), None, 403),
+        (format!("rebound.example:{port}"), None, 403),
+        (format!("127.0.0.1.rebound.example:{port}"), None, 403),
+        (format!("localhost.rebound.example:{port}"), None, 403),
+        ("0.0.0.0".to_owned(), None, 403),
+        (String::new(), None, 403),
+        (own.clone(), Some("http://evil.example".to_owned()), 403),
+        (own.clone(), Some("null".to_owned()), 403),
+        (own.clone(), Some(format!("https://127.0.0.1:{port}")), 403),
+        (own.clone(), Some(format!("http://localhost:{port}")), 403),
+        (own.clone(), Some("http://127.0.0.1:1".to_owned()), 403),
+    ] {
+        let origin = origin.map_or_else(String::new, |origin| format!("origin: {origin}\r\n"));
+        for method in ["GET", "POST"] {
+            let path = match method {
+                "GET" => "tenants",
+                _ => "ledger/verify",
+            };
+            let request = format!(
+                "{method} {BASE}/{path} HTTP/1.1\r\nhost: {host}\r\n{origin}content-length: 0\r\nconnection: close\r\n\r\n"
+            );
+            let answer = exchange(operator, request.as_bytes()).await;
+            let status_line = format!("HTTP/1.1 {status} ");
+            assert!(
+                answer.starts_with(&status_line),
+                "{method} {host:?} {origin:?}: {answer}"
+            );
+            assert_eq!(answer.contains("foreign_host"), status == 403, "{answer}");
+        }
+    }
+}
+
+#[test]
+fn tokens_that_protect_nothing_are_refused_at_the_start() {
+    for (settings, names) in [
+        (vec![("operator.listen", "0.0.0.0:0")], "operator.token"),
+        (
+            vec![
+                ("operator.listen", "0.0.0.0:0"),
+                ("operator.read_token", READ),
+            ],
+            "operator.token",
+        ),
+        (vec![("operator.read_token", READ)], "operator.token"),
+        (
+            vec![("operator.token", FULL), ("operator.read_token", FULL)],
+            "operator.read_token is the same",
+        ),
+        (
+            vec![("operator.token", FULL), ("operator.read_token", "short")],
+            "at least 16",
+        ),
+    ] {
+        let mut installation = installation!(Sqlite);
+        for (key, value) in &settings {
+            installation.set(key, value);
+        }
+        let finished = installation.run(&["serve"]);
+        assert_fails(&finished, &[3], names);
+        assert!(!finished.stderr.contains(READ), "{finished:?}");
+        assert!(!finished.stderr.contains(FULL), "{finished:?}");
+    }
+}

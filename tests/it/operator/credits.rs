@@ -1,0 +1,168 @@
+//! Booking minutes over HTTP, as the callback of a payment gateway does.
+
+use futures_util::future::join_all;
+
+use super::*;
+use crate::support::tenant::text;
+
+#[rstest]
+#[actix_web::test]
+async fn a_reference_is_booked_once_and_never_as_something_else(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let (tenant, api) = (&world.tenant, client(&world.server));
+    let other = world.another_tenant(10).await;
+    let path = format!("/tenants/{}/credits/transactions", tenant.id);
+    let booking =
+        json!({"minutes": 500, "type": "purchase", "reference": "inv-1", "description": "January"});
+    let first = api.post(&path, booking.clone()).await;
+    assert_eq!(first.header("location"), Some(&*format!("{BASE}{path}")));
+    let first = first.expect(201);
+    assert_eq!(
+        (&first["minutes"], &first["type"]),
+        (&json!(500), &json!("purchase"))
+    );
+    let again = api.post(&path, booking.clone()).await.expect(200);
+    assert_eq!(again, first);
+    for (name, value) in [
+        ("minutes", json!(501)),
+        ("type", json!("bonus")),
+        ("description", json!("February")),
+        ("description", Value::Null),
+    ] {
+        let mut another = booking.clone();
+        another[name] = value;
+        let refused = api.post(&path, another).await.expect(409);
+        assert_eq!(refused["error"]["code"], "reference_conflict", "{name}");
+    }
+    // References are the tenant's own.
+    let theirs = format!("/tenants/{}/credits/transactions", other.id);
+    let booked = api.post(&theirs, booking).await.expect(201);
+    assert_ne!(booked["id"], first["id"]);
+    let listed = api.get(&path).await.expect(200);
+    assert_eq!(
+        listed["transactions"].as_array().unwrap().len(),
+        2,
+        "{listed}"
+    );
+    assert_eq!(listed["transactions"][0], first);
+    let credits = api
+        .get(&format!("/tenants/{}/credits", tenant.id))
+        .await
+        .expect(200);
+    let expected = json!({
+        "balanceMinutes": 1500, "availableMinutes": 1500, "heldMinutes": 0, "lifetimePurchasedMinutes": 1500,
+        "lifetimeUsedMinutes": 0,
+    });
+    assert_eq!(credits, expected);
+    world.assert_ledger_is_exact();
+}
+
+#[rstest]
+#[actix_web::test]
+async fn callbacks_that_come_at_once_are_one_booking(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
+    let (tenant, api) = (&world.tenant, client(&world.server));
+    let path = format!("/tenants/{}/credits/transactions", tenant.id);
+    let booking = json!({"minutes": 7, "reference": "inv-1"});
+    let post = || api.post(&path, booking.clone());
+    let answers = join_all((0..16).map(|_| post())).await;
+    let booked_now = answers.iter().filter(|answer| answer.status == 201).count();
+    assert_eq!(booked_now, 1, "{answers:?}");
+    let bodies: Vec<Value> = answers
+        .into_iter()
+        .map(|answer| {
+            let status = answer.status;
+            answer.expect(status)
+        })
+        .collect();
+    assert!(bodies.iter().all(|body| body == &bodies[0]), "{bodies:?}");
+    assert_eq!(tenant.credits().await, (1_007, 1_007, 0));
+    // The command line books the same reference no second time either.
+    let booked = world.server.cli(&[
+        "credits",
+        "add",
+        "--tenant",
+        &tenant.id,
+        "--minutes",
+        "7",
+        "--reference",
+        "inv-1",
+    ]);
+    assert_eq!(booked["id"], bodies[0]["id"]);
+    let entries = api.get("/audit?action=credit.add").await.expect(200);
+    let who: Vec<&str> = entries["entries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["actor"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        who,
+        ["operator", "cli"],
+        "each booking leaves one entry: {entries}"
+    );
+    world.assert_ledger_is_exact();
+}
+
+#[rstest]
+#[actix_web::test]
+async fn what_cannot_be_booked_says_why(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store, Setup::new().minutes(10));
+    let (tenant, api) = (&world.tenant, client(&world.server));
+    let path = format!("/tenants/{}/credits/transactions", tenant.id);
+    for (booking, field, code) in [
+        (json!({}), "minutes", "required"),
+        (json!({"minutes": 0}), "minutes", "not_allowed"),
+        (json!({"minutes": -1}), "minutes", "too_small"),
+        (
+            json!({"minutes": -1, "type": "refund"}),
+            "minutes",
+            "too_small",
+        ),
+        (json!({"minutes": 1.5}), "minutes", "invalid_type"),
+        (json!({"minutes": 1_000_000_001}), "minutes", "too_large"),
+        (json!({"minutes": 1_000_000_000}), "minutes", "too_large"),
+        (
+            json!({"minutes": 1, "type": "usage"}),
+            "type",
+            "not_allowed",
+        ),
+        (json!({"minutes": 1, "type": "gift"}), "type", "not_allowed"),
+        (
+            json!({"minutes": 1, "reference": "a\nb"}),
+            "reference",
+            "invalid_format",
+        ),
+        (
+            json!({"minutes": 1, "reference": "x".repeat(256)}),
+            "reference",
+            "too_long",
+        ),
+        (
+            json!({"minutes": 1, "refrence": "x"}),
+            "refrence",
+            "unknown_field",
+        ),
+    ] {
+        let refused = api.post(&path, booking.clone()).await.expect(422);
+        let fault = &refused["error"]["fields"][0];
+        assert_eq!(
+            (&fault["field"], &fault["code"]),
+            (&json!(field), &json!(code)),
+            "{booking}"
+        );
+    }
+    // What running calls hold cannot be taken.
+    let bridge = tenant.bridge(Http).await;
+    let call = bridge.talk(&tenant.did).await;
+    let take = |minutes: i64| json!({"minutes": -minutes, "type": "adjustment"});
+    let refused = api.post(&path, take(10)).await.expect(409);
+    assert_eq!(refused["error"]["code"], "insufficient_minutes");
+    let taken = api.post(&path, take(5)).await.expect(201);
+    assert_eq!(taken["minutes"], -5);
+    assert_eq!(text(&taken, "type"), "adjustment");
+    bridge.hang_up(&call).await;
+    world.assert_ledger_is_exact();
+}

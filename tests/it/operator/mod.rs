@@ -1,0 +1,61 @@
+//! The operators' API as those see it who run the service: over HTTP, on the operators' listener.
+
+mod access;
+mod audit;
+mod calls;
+mod credits;
+mod idempotency;
+mod numbers;
+mod people;
+mod routes;
+mod system;
+mod tenants;
+mod webhooks;
+
+use dikala_testkit::StoreKind;
+
+use crate::support::{
+    prelude::*,
+    server::{Installation, Server},
+};
+
+/// The tokens of the tests.
+const FULL: &str = "the-operators-full-token";
+const READ: &str = "the-operators-read-token";
+const BASE: &str = "/operator/v1";
+
+/// A world whose operators' listener asks for a token.
+fn guarded() -> Setup {
+    Setup::new()
+        .set("operator.token", FULL)
+        .set("operator.read_token", READ)
+        .set("http.unauthenticated_requests_per_minute", 100_000)
+}
+
+/// A client of the operators' API.
+fn client(server: &Server) -> Rest {
+    Rest::new(&format!("{}{BASE}", server.operator))
+}
+
+/// A client with a token.
+fn with(server: &Server, token: &str) -> Rest {
+    client(server).with("authorization", &format!("Bearer {token}"))
+}
+
+/// A server that serves nobody yet.
+fn empty(store: StoreKind) -> Option<Server> {
+    let mut installation = Installation::migrated(store)?;
+    installation.set("log.level", crate::support::statements::LOG_LEVEL);
+    Some(Server::start(installation))
+}
+
+/// An id that nothing has.
+fn nobody(prefix: &str) -> String {
+    format!("{prefix}_01k9zv3m8rj2q4w6y8a0c2e4g6")
+}
+
+/// The ids in a list, in its order.
+fn ids(list: &Value) -> Vec<&str> {
+    let rows = list.as_array().unwrap();
+    rows.iter().map(|row| row["id"].as_str().unwrap()).collect()
+}

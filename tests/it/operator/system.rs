@@ -1,0 +1,96 @@
+//! What runs: actors, nodes, the ledger, the database, the configuration.
+
+use super::*;
+
+#[rstest]
+#[actix_web::test]
+async fn what_runs_is_shown_and_no_secret_with_it(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store, guarded());
+    let (tenant, api) = (&world.tenant, with(&world.server, READ));
+    let bridge = tenant.bridge(Socket).await;
+    let call = bridge.talk(&tenant.did).await;
+
+    let actors = api.get("/actors").await.expect(200);
+    let actors = actors["actors"].as_array().unwrap();
+    let instances = |kind: &str| {
+        let actor = actors.iter().find(|actor| actor["type"] == kind);
+        actor.unwrap_or_else(|| panic!("no {kind} in {actors:?}"))["instances"].clone()
+    };
+    assert_eq!(instances("call"), 1);
+    assert!(instances("credit_ledger").as_i64().unwrap() >= 1);
+    let ledger = api.get("/actors/credit_ledger").await.expect(200);
+    assert!(ledger["handled"].as_i64().unwrap() > 0, "{ledger}");
+    let messages = ledger["messages"].as_array().unwrap();
+    let handled: i64 = messages
+        .iter()
+        .map(|of| of["handled"].as_i64().unwrap())
+        .sum();
+    assert_eq!(ledger["handled"], handled);
+
+    let nodes = api.get("/nodes").await.expect(200);
+    let node = &nodes["nodes"][0];
+    assert_eq!((&node["name"], &node["calls"]), (&json!("main"), &json!(1)));
+    assert_eq!(
+        (&node["bridges"], nodes["nodes"].as_array().unwrap().len()),
+        (&json!(1), 1)
+    );
+
+    let database = api.get("/database").await.expect(200);
+    let kind = if store == Sqlite {
+        "sqlite"
+    } else {
+        "postgres"
+    };
+    assert_eq!(database["kind"], kind);
+    assert!(
+        database["sizeBytes"].as_i64().unwrap() > 100_000,
+        "{database}"
+    );
+
+    let config = api.get("/config").await;
+    for secret in [FULL, READ] {
+        assert!(!config.text.contains(secret), "{}", config.text);
+    }
+    let config = config.expect(200);
+    assert_eq!(config, world.server.cli(&["config", "show"]));
+    bridge.hang_up(&call).await;
+}
+
+#[rstest]
+#[actix_web::test]
+async fn the_books_are_verified_and_what_was_found_stays(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let (tenant, api) = (&world.tenant, client(&world.server));
+    let bridge = tenant.bridge(Http).await;
+    let call = bridge.talk(&tenant.did).await;
+    let ledger = api.get("/ledger").await.expect(200);
+    assert_eq!(
+        (&ledger["openHolds"], &ledger["lastVerification"]),
+        (&json!(1), &Value::Null)
+    );
+    let found = api.post("/ledger/verify", json!({})).await.expect(200);
+    assert_eq!(
+        (&found["tenants"], &found["differences"]),
+        (&json!(1), &json!([]))
+    );
+    assert_eq!(
+        api.get("/ledger").await.expect(200)["lastVerification"],
+        found
+    );
+    // One tenant's books are not everybody's.
+    let one = api
+        .post("/ledger/verify", json!({"tenantId": tenant.id}))
+        .await
+        .expect(200);
+    assert_eq!(one["transactions"], 1);
+    assert_eq!(
+        api.get("/ledger").await.expect(200)["lastVerification"],
+        found
+    );
+    let nobodys = json!({"tenantId": nobody("ten")});
+    let refused = api.post("/ledger/verify", nobodys).await.expect(422);
+    assert_eq!(refused["error"]["fields"][0]["code"], "not_found");
+    bridge.hang_up(&call).await;
+}

@@ -1,0 +1,208 @@
+//! Tenants' endpoints: which fail, having their deliveries wait, and sending again.
+
+use super::*;
+use crate::support::tenant::text;
+
+#[rstest]
+#[actix_web::test]
+async fn a_paused_webhook_gets_nothing_and_loses_nothing(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let (tenant, api) = (&world.tenant, client(&world.server));
+    let url = world.receiver.url("/paused");
+    let hook = tenant.subscribe(&url, &["call.started"], SECRET).await;
+    let bridge = tenant.bridge(Http).await;
+    bridge.ring(&tenant.did).await;
+    world.receiver.wait_for("/paused", 1).await;
+
+    let path = format!("/webhooks/{hook}");
+    let paused = api
+        .post(&format!("{path}/pause"), json!({}))
+        .await
+        .expect(200);
+    assert!(
+        paused["pausedAt"].is_string() && paused["isActive"] == true,
+        "{paused}"
+    );
+    let again = api
+        .post(&format!("{path}/pause"), json!({}))
+        .await
+        .expect(200);
+    assert_eq!(again, paused);
+    let of = async |state: &str| {
+        let listed = api
+            .get(&format!("/webhooks?state={state}"))
+            .await
+            .expect(200);
+        ids(&listed["webhooks"])
+            .into_iter()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(of("paused").await, [hook.clone()]);
+    // The tenant is told, and sees that it is no fault of his.
+    let seen = tenant.api.get(&path).await.expect(200);
+    assert_eq!(seen["isActive"], true);
+    let why = text(&seen, "disabledReason");
+    assert!(
+        why.contains("operator") && why.contains("none is lost"),
+        "{why}"
+    );
+
+    // The dispatcher may still have seen it before that: what is under way ends. From the next look on nothing goes out, while
+    // another endpoint gets the same events.
+    let calls = [
+        bridge.ring(&tenant.did).await,
+        bridge.ring(&tenant.did).await,
+        bridge.ring(&tenant.did).await,
+    ];
+    for call in &calls {
+        world.event("call.started", call).await;
+    }
+    let waiting = format!("/deliveries?status=pending&webhookId={hook}");
+    let deliveries = api.get(&waiting).await.expect(200);
+    assert_eq!(
+        deliveries["deliveries"].as_array().unwrap().len(),
+        3,
+        "{deliveries}"
+    );
+    assert_eq!(deliveries["deliveries"][0]["attemptCount"], 0);
+    assert_eq!(world.receiver.received("/paused").len(), 1);
+    // Not even a start of the service lets them go.
+    let resumed = format!("{path}/resume");
+    let resumed = api.post(&resumed, json!({})).await.expect(200);
+    assert_eq!(resumed["pausedAt"], Value::Null);
+    let came = world.receiver.wait_for("/paused", 4).await;
+    let told: Vec<String> = came[1..]
+        .iter()
+        .map(|came| {
+            came.event(SECRET).data["callId"]
+                .as_str()
+                .unwrap()
+                .to_owned()
+        })
+        .collect();
+    assert_eq!(told, calls, "in their order");
+    assert!(
+        came[1..]
+            .iter()
+            .all(|came| came.header("x-service-attempt") == "1")
+    );
+    assert_eq!(
+        tenant.api.get(&path).await.expect(200)["disabledReason"],
+        Value::Null
+    );
+    for call in &calls {
+        bridge.hang_up(call).await;
+    }
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_pause_outlasts_a_start(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let mut world = world!(store);
+    let url = world.receiver.url("/paused");
+    let hook = world
+        .tenant
+        .subscribe(&url, &["call.started"], SECRET)
+        .await;
+    let api = client(&world.server);
+    let path = format!("/webhooks/{hook}");
+    api.post(&format!("{path}/pause"), json!({}))
+        .await
+        .expect(200);
+    let bridge = world.tenant.bridge(Http).await;
+    let before = bridge.ring(&world.tenant.did).await;
+    world.event("call.started", &before).await;
+    world.server.kill9();
+    world.server.restart();
+    let bridge = world.tenant.bridge(Http).await;
+    let after = bridge.ring(&world.tenant.did).await;
+    world.event("call.started", &after).await;
+    assert_eq!(world.receiver.received("/paused").len(), 0);
+    let api = client(&world.server);
+    api.post(&format!("{path}/resume"), json!({}))
+        .await
+        .expect(200);
+    world.receiver.wait_for("/paused", 2).await;
+    for call in [before, after] {
+        bridge.hang_up(&call).await;
+    }
+}
+
+#[rstest]
+#[actix_web::test]
+async fn failing_and_disabled_webhooks_are_listed_and_their_deliveries_sent_again(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let setup = Setup::new().set("webhooks.retry_schedule_seconds", "3600");
+    let world = world!(store, setup);
+    let (tenant, api) = (&world.tenant, client(&world.server));
+    let other = world.another_tenant(10).await;
+    let subscribe = async |path: &str, answers: Vec<Answer>| {
+        world.receiver.answer(path, answers);
+        tenant
+            .subscribe(&world.receiver.url(path), &["call.started"], SECRET)
+            .await
+    };
+    let failing = subscribe("/fails", vec![Answer::Status(500), Answer::Status(204)]).await;
+    let gone = subscribe("/gone", vec![Answer::Status(410), Answer::Status(204)]).await;
+    let fine = other
+        .subscribe(&world.receiver.url("/fine"), &["call.started"], SECRET)
+        .await;
+    let bridge = tenant.bridge(Http).await;
+    let call = bridge.ring(&tenant.did).await;
+    let list = async |query: &str, key: &str| {
+        let listed = api.get(query).await.expect(200);
+        ids(&listed[key])
+            .into_iter()
+            .map(str::to_owned)
+            .collect::<Vec<_>>()
+    };
+    eventually("both to be known", async || {
+        let failing = list("/webhooks?state=failing", "webhooks").await == [failing.clone()];
+        let disabled = list("/webhooks?state=disabled", "webhooks").await == [gone.clone()];
+        (failing && disabled).then_some(())
+    })
+    .await;
+    let of_other = format!("/webhooks?tenantId={}", other.id);
+    assert_eq!(list(&of_other, "webhooks").await, [fine]);
+    assert_eq!(list("/webhooks", "webhooks").await.len(), 4);
+
+    // What has failed once more waits for its next attempt; an operator does not.
+    let of_failing = format!("/deliveries?webhookId={failing}");
+    let delivery = list(&of_failing, "deliveries").await.remove(0);
+    assert_eq!(
+        list("/deliveries?status=failed", "deliveries").await.len(),
+        1
+    );
+    let sent = api
+        .post(&format!("/deliveries/{delivery}/resend"), json!({}))
+        .await;
+    assert_eq!(sent.expect(202)["status"], "pending");
+    world.receiver.wait_for("/fails", 2).await;
+    eventually("it to be delivered", async || {
+        let done = list(&format!("{of_failing}&status=succeeded"), "deliveries").await;
+        (done == [delivery.clone()]).then_some(())
+    })
+    .await;
+
+    let path = format!("/webhooks/{gone}");
+    let on = json!({"isActive": true});
+    tenant.api.patch(&path, on).await.expect(200);
+    let since = json!({"since": Moment::ago(600).text()});
+    let recovered = api
+        .post(&format!("{path}/recover"), since)
+        .await
+        .expect(202);
+    assert_eq!(recovered["deliveries"], 1);
+    let came = world.receiver.wait_for("/gone", 2).await;
+    assert_eq!(came[1].body, came[0].body);
+    let refused = api
+        .post(&format!("{path}/recover"), json!({}))
+        .await
+        .expect(422);
+    assert_eq!(refused["error"]["fields"][0]["field"], "since");
+    bridge.hang_up(&call).await;
+}
