@@ -40,7 +40,7 @@ async fn a_paused_webhook_gets_nothing_and_loses_nothing(
             .map(str::to_owned)
             .collect::<Vec<_>>()
     };
-    assert_eq!(of("paused").await, [hook.clone()]);
+    assert_eq!(of("paused").await, std::slice::from_ref(&hook));
     // The tenant is told, and sees that it is no fault of his.
     let seen = tenant.api.get(&path).await.expect(200);
     assert_eq!(seen["isActive"], true);
