@@ -66,7 +66,7 @@ async fn every_change_over_http_leaves_who_what_and_from_where(
     let expected = [
         format!("tenant.create {tenant} Toko"),
         format!("key.create {key} production"),
-        format!("user.create {user} owner"),
+        format!("user.create {user} sari, owner"),
         format!("number.create {number} Line"),
         format!("bridge.create {bridge} sip"),
         format!("credit.add {tenant} 5 purchase"),
@@ -74,9 +74,9 @@ async fn every_change_over_http_leaves_who_what_and_from_where(
         format!("number.update {number} label"),
         format!("tenant.suspend {tenant}"),
         format!("tenant.resume {tenant}"),
-        format!("user.login_link {user}"),
+        format!("user.link {user} sari"),
         format!("key.revoke {key} production"),
-        format!("user.delete {user}"),
+        format!("user.remove {user} sari"),
         format!("number.delete {number} Main"),
         format!("bridge.revoke {bridge} sip"),
     ];
