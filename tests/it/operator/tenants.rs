@@ -86,6 +86,9 @@ async fn tenants_are_paged_and_found_by_name_or_id(#[values(Sqlite, Postgres)] s
         ("_", vec![2]),
         ("%C3%85sa", vec![3]),
         ("nobody", vec![]),
+        // A search box that nothing was typed into.
+        ("", vec![0, 1, 2, 3]),
+        ("%20", vec![0, 1, 2, 3]),
         (&*made[2], vec![2]),
     ] {
         let page = api.get(&format!("/tenants?q={wanted}")).await.expect(200);
