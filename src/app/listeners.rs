@@ -90,6 +90,7 @@ impl Listeners {
             verified: Arc::default(),
         };
         let meter = HttpMeter::default();
+        health::begin(&meter);
         Self {
             services: Data::new(services),
             desk: Data::new(desk),
@@ -98,10 +99,7 @@ impl Listeners {
                 budgets: Arc::default(),
                 stopping: stopping.clone(),
             }),
-            health: Data::new(HealthParts {
-                node: node.clone(),
-                stopping: stopping.clone(),
-            }),
+            health: Data::new(HealthParts::new(node.clone(), stopping.clone())),
             metrics: Data::new(MetricsParts {
                 node: node.clone(),
                 loops: actors.loops.clone(),
