@@ -83,6 +83,7 @@ impl Listeners {
         let services = Services::new(node, settings.api());
         let desk = Desk {
             node: node.clone(),
+            loops: actors.loops.clone(),
             base: settings.http.base(public).into(),
             tenants: services.http.clone(),
             configuration: Arc::clone(&settings.shown),
