@@ -3,6 +3,7 @@
 
 use std::{fmt::Display, net::IpAddr, sync::Arc};
 
+use dikala_actors::ledger::Credit;
 use dikala_entities::{
     Actor, AuditAction, AuditId, Millis, TenantId,
     audit::{Column, Entity, Model},
@@ -87,6 +88,16 @@ impl Change {
             action,
             target: target.to_string(),
             detail: String::new(),
+        }
+    }
+
+    /// Minutes that are booked. The ledger adds which transaction it is.
+    pub fn booking(credit: &Credit) -> Self {
+        let Credit { minutes, kind, .. } = credit;
+        let change = Self::new(AuditAction::CreditAdd, credit.tenant);
+        match &credit.reference {
+            Some(reference) => change.with(format_args!("{minutes} {kind}, reference {reference}")),
+            None => change.with(format_args!("{minutes} {kind}")),
         }
     }
 

@@ -24,15 +24,10 @@ pub struct BridgeView {
 
 /// A bridge that was just made: the only time that its token is shown.
 // Not `Debug`: it holds a credential in the clear.
-#[derive(Clone, Serialize, ToSchema)]
-#[schema(example = json!({
-    "token": "dkb_itGFjPev5uqCbxkB2DaILNaDNuKIjZ4V0ZmN", "id": "br_01k9zv3m8rj2q4w6y8a0c2e4g6", "name": "sip-1",
-    "createdAt": "2026-01-15T03:30:00.000Z", "lastSeenAt": null, "revokedAt": null
-}))]
+#[derive(Clone, Serialize)]
 pub struct NewBridge {
     pub token: String,
     #[serde(flatten)]
-    #[schema(inline)]
     pub view: BridgeView,
 }
 

@@ -18,7 +18,7 @@ use crate::audit::{Change, Origin, switched};
 #[serde(rename_all = "camelCase")]
 #[schema(as = PhoneNumber, example = json!({
     "id": "pn_01k9zv3m8rj2q4w6y8a0c2e4g6", "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6",
-    "displayNumber": "+6281234567890", "label": "Main line", "isActive": true, "agentId": null,
+    "displayNumber": "+6281234567890", "label": "Main line", "isActive": true, "agentId": null, "did": "+6281234567890",
     "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z"
 }))]
 pub struct NumberView {
@@ -28,6 +28,8 @@ pub struct NumberView {
     pub label: String,
     pub is_active: bool,
     pub agent_id: Option<AgentId>,
+    /// The same as `displayNumber`, by the name under which it is given.
+    pub did: PhoneNumber,
     pub created_at: Millis,
     pub updated_at: Millis,
 }
@@ -37,10 +39,11 @@ impl From<phone_number::Model> for NumberView {
         Self {
             id: row.id,
             tenant_id: row.tenant_id,
-            display_number: row.did,
+            display_number: row.did.clone(),
             label: row.label,
             is_active: row.is_active,
             agent_id: row.agent_id,
+            did: row.did,
             created_at: row.created_at,
             updated_at: row.updated_at,
         }

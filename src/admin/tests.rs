@@ -382,7 +382,7 @@ async fn changes_of_people_leave_entries_without_links() {
     for (email, name) in [("sari@toko.example", "Sari"), ("budi@toko.example", "Budi")] {
         let draft = Draft::parse(email, Some(name), Role::Owner).expect("a draft");
         let linked = users::create(store, tenant, draft.clone(), linking).await;
-        made.push(linked.expect("is made").at("").id);
+        made.push(linked.expect("is made").at("").user.id);
         refusal(users::create(store, tenant, draft, linking).await);
     }
     let [sari, budi] = made[..] else {

@@ -88,15 +88,16 @@ pub struct Linked {
 #[derive(Clone, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(as = LoginLink, example = json!({
-    "id": "user_01k9zv3m8rj2q4w6y8a0c2e4g6", "email": "sari@example.com", "name": "Sari", "role": "owner",
+    "id": "user_01k9zv3m8rj2q4w6y8a0c2e4g6", "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6", "email": "sari@example.com",
+    "name": "Sari", "role": "owner", "hasPassword": false, "createdAt": "2026-01-15T03:30:00.000Z",
+    "updatedAt": "2026-01-15T03:30:00.000Z",
     "url": "https://voice.example.com/dashboard/link/dko_itGFjPev5uqCbxkB2DaILNaDNuKIjZ4V0ZmN",
     "expiresAt": "2026-01-15T04:00:00.000Z"
 }))]
 pub struct Link {
-    pub id: UserId,
-    pub email: Email,
-    pub name: String,
-    pub role: Role,
+    #[serde(flatten)]
+    #[schema(inline)]
+    pub user: UserView,
     pub url: String,
     pub expires_at: Millis,
 }
@@ -122,11 +123,8 @@ impl Linked {
     /// The link at the service's address, which ends without a slash.
     pub fn at(self, base: &str) -> Link {
         Link {
-            id: self.user.id,
-            email: self.user.email,
-            name: self.user.name,
-            role: self.user.role,
             url: url(base, &self.token),
+            user: self.user.into(),
             expires_at: self.expires_at,
         }
     }

@@ -83,6 +83,7 @@ impl Listeners {
         let services = Services::new(node, settings.api());
         let desk = Desk {
             node: node.clone(),
+            loops: actors.loops.clone(),
             base: settings.http.base(public).into(),
             tenants: services.http.clone(),
             configuration: Arc::clone(&settings.shown),
@@ -90,6 +91,7 @@ impl Listeners {
             verified: Arc::default(),
         };
         let meter = HttpMeter::default();
+        health::begin(&meter);
         Self {
             services: Data::new(services),
             desk: Data::new(desk),
@@ -98,10 +100,7 @@ impl Listeners {
                 budgets: Arc::default(),
                 stopping: stopping.clone(),
             }),
-            health: Data::new(HealthParts {
-                node: node.clone(),
-                stopping: stopping.clone(),
-            }),
+            health: Data::new(HealthParts::new(node.clone(), stopping.clone())),
             metrics: Data::new(MetricsParts {
                 node: node.clone(),
                 loops: actors.loops.clone(),

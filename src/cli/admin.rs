@@ -10,7 +10,7 @@ use dikala_actors::{
     ledger,
     runtime::clock::{Clock, SystemClock},
 };
-use dikala_entities::{AuditAction, Millis, Plan, Store, TenantId, TransactionType};
+use dikala_entities::{Millis, Plan, Store, TenantId, TransactionType};
 use serde_json::json;
 
 use super::{CliError, OfTenant, output};
@@ -351,7 +351,7 @@ pub async fn credits(command: CreditsCommand, layers: &Layers, json: bool) -> Re
         reference,
         description,
     };
-    let change = Change::new(AuditAction::CreditAdd, tenant).with(format_args!("{minutes} {kind}"));
+    let change = Change::booking(&credit);
     let audit = by.entry(Some(tenant), change, now);
     let clock = Arc::new(SystemClock);
     match ledger::credit(&store, clock, &settings.node.name, credit, Some(audit)).await {

@@ -38,6 +38,23 @@ pub struct Requests {
     pub times: Distribution,
 }
 
+impl Counts {
+    /// The count of the answers with that status.
+    fn of(&self, status: StatusCode) -> Arc<AtomicU64> {
+        let known = {
+            let statuses = self.statuses.read().unwrap_or_else(PoisonError::into_inner);
+            statuses.get(&status.as_u16()).cloned()
+        };
+        known.unwrap_or_else(|| {
+            let mut statuses = self
+                .statuses
+                .write()
+                .unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(statuses.entry(status.as_u16()).or_default())
+        })
+    }
+}
+
 impl HttpMeter {
     /// A request that came then is answered.
     pub fn answered(
@@ -49,21 +66,13 @@ impl HttpMeter {
     ) {
         let counts = self.counts((name_of(method), route.unwrap_or(NO_ROUTE)));
         counts.times.observe_since(began);
-        let known = {
-            let statuses = counts
-                .statuses
-                .read()
-                .unwrap_or_else(PoisonError::into_inner);
-            statuses.get(&status.as_u16()).cloned()
-        };
-        let count = known.unwrap_or_else(|| {
-            let mut statuses = counts
-                .statuses
-                .write()
-                .unwrap_or_else(PoisonError::into_inner);
-            Arc::clone(statuses.entry(status.as_u16()).or_default())
-        });
-        count.fetch_add(1, Relaxed);
+        counts.of(status).fetch_add(1, Relaxed);
+    }
+
+    /// Shows a count from now on, before the first request is answered so: Prometheus sees an increase only where there was a
+    /// count before.
+    pub fn begin(&self, method: &Method, route: &str, status: StatusCode) {
+        self.counts((name_of(method), route)).of(status);
     }
 
     fn counts(&self, (method, route): (&'static str, &str)) -> Arc<Counts> {

@@ -353,7 +353,7 @@ fn responses(api: &Api, route: &Route, schemas: &mut Schemas) -> Value {
     if route.or_ok {
         responses.insert("200".to_owned(), success.clone());
     }
-    if route.status == 201 {
+    if route.located {
         success["headers"]["Location"] = json!({
             "description": "The path of what was created.", "schema": {"type": "string"}, "required": true,
         });

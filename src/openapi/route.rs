@@ -36,6 +36,8 @@ pub struct Route {
     pub summary: &'static str,
     /// The status of success.
     pub status: u16,
+    /// Whether the answer says at which path the new thing is.
+    pub(super) located: bool,
     /// Whether 200 says that it was done before.
     pub or_ok: bool,
     /// The names of the query parameters.
@@ -105,6 +107,7 @@ impl Route {
             id,
             summary,
             status: 204,
+            located: false,
             or_ok: false,
             query: &[],
             headers: &[],
@@ -122,7 +125,13 @@ impl Route {
         self.answers::<T>(200)
     }
 
-    pub const fn created<T: ToSchema>(self) -> Self {
+    pub const fn created<T: ToSchema>(mut self) -> Self {
+        self.located = true;
+        self.answers::<T>(201)
+    }
+
+    /// Makes what is at no path of its own.
+    pub const fn made<T: ToSchema>(self) -> Self {
         self.answers::<T>(201)
     }
 

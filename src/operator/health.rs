@@ -1,27 +1,93 @@
 //! `/health/live`: the process answers. `/health/ready`: calls can be taken, or it says in words why not: the store takes no
 //! writes, one of the actors of which there is one does not answer, or a stop is under way.
 
-use std::time::Duration;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
-use actix_web::{HttpResponse, middleware::from_fn, web};
+use actix_web::{
+    HttpResponse,
+    http::{Method, StatusCode},
+    middleware::from_fn,
+    web,
+};
 use dikala_actors::runtime::context::Ping;
 use serde_json::{Map, Value, json};
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 
-use crate::{http::middleware::only_reads, node::Node};
+use crate::{
+    http::{meter::HttpMeter, middleware::only_reads},
+    node::Node,
+};
 
 /// How long a part may take to answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
+/// How long it is believed that a part answers, or does not, because it did or did not.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+
 /// What readiness asks.
 #[derive(Clone, Debug)]
 pub struct HealthParts {
-    pub node: Node,
-    pub stopping: watch::Receiver<bool>,
+    node: Node,
+    stopping: watch::Receiver<bool>,
+    /// Which parts answered the last time, and when that was.
+    last: Arc<Mutex<Option<(Instant, Answering)>>>,
+}
+
+/// Which parts answer.
+#[derive(Clone, Copy, Debug)]
+struct Answering {
+    store: bool,
+    registry: bool,
+    ledger: bool,
+    webhooks: bool,
+}
+
+impl HealthParts {
+    pub fn new(node: Node, stopping: watch::Receiver<bool>) -> Self {
+        Self {
+            node,
+            stopping,
+            last: Arc::default(),
+        }
+    }
+
+    /// Which parts answer: they are asked once a second at most, however often readiness is.
+    async fn answering(&self) -> Answering {
+        let mut last = self.last.lock().await;
+        if let Some((when, answering)) = *last
+            && when.elapsed() < ASK_EVERY
+        {
+            return answering;
+        }
+        let node = &self.node;
+        let (store, registry, ledger, webhooks) = tokio::join!(
+            in_time(async { node.store.ping().await.is_ok() }),
+            in_time(async { node.registry.send(Ping).await.is_ok() }),
+            in_time(node.ledger.is_alive(ANSWER_WITHIN)),
+            in_time(node.webhooks.is_alive()),
+        );
+        let answering = Answering {
+            store,
+            registry,
+            ledger,
+            webhooks,
+        };
+        *last = Some((Instant::now(), answering));
+        answering
+    }
 }
 
 /// Something that has to be well, by its name in the answer, and what to say where it is not.
 type Check = (&'static str, bool, &'static str);
+
+/// An alert rises at the first answer that something is wrong.
+pub fn begin(meter: &HttpMeter) {
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    meter.begin(&Method::GET, "/health/ready", status);
+}
 
 /// Mounts both questions.
 pub fn configure(cfg: &mut web::ServiceConfig) {
@@ -61,14 +127,15 @@ async fn ready(parts: web::Data<HealthParts>) -> HttpResponse {
 }
 
 async fn checks(parts: &HealthParts) -> [Check; 5] {
-    let node = &parts.node;
-    let (reads, commits, registry, ledger, webhooks) = tokio::join!(
-        in_time(async { node.store.ping().await.is_ok() }),
-        in_time(node.store.can_commit()),
-        in_time(async { node.registry.send(Ping).await.is_ok() }),
-        in_time(node.ledger.is_alive(ANSWER_WITHIN)),
-        in_time(node.webhooks.is_alive()),
-    );
+    // A store that refused a write is asked anew at once, which it sees to itself.
+    let (answering, commits) =
+        tokio::join!(parts.answering(), in_time(parts.node.store.can_commit()),);
+    let Answering {
+        store: reads,
+        registry,
+        ledger,
+        webhooks,
+    } = answering;
     [
         (
             "store",

@@ -20,7 +20,6 @@ use crate::{
         answer::Answer,
         error::{ApiError, Missing},
         extract::{Body, Id, Operator, Query},
-        route::OPERATORS_BASE,
     },
 };
 
@@ -48,6 +47,20 @@ pub struct Bridge {
     connected: bool,
     /// Calls that are not over; 10,000 are counted at most.
     calls: i64,
+}
+
+/// A bridge that was just made: the only time that its token is shown.
+// Not `Debug`: it holds a credential in the clear.
+#[derive(Clone, Serialize, ToSchema)]
+#[schema(example = json!({
+    "token": "dkb_itGFjPev5uqCbxkB2DaILNaDNuKIjZ4V0ZmN", "id": "br_01k9zv3m8rj2q4w6y8a0c2e4g6", "name": "sip-1",
+    "createdAt": "2026-01-15T03:30:00.000Z", "lastSeenAt": null, "revokedAt": null, "connected": false, "calls": 0
+}))]
+pub struct NewBridge {
+    token: String,
+    #[serde(flatten)]
+    #[schema(inline)]
+    bridge: Bridge,
 }
 
 lists! {
@@ -104,8 +117,15 @@ pub async fn create(desk: Data<Desk>, operator: Operator, body: Body) -> Result<
     let unit = Unit::begin(&desk, &operator).await?;
     let made = bridges::create(unit.txn(), &name, &operator.origin, desk.now()).await;
     let made = made.map_err(refused)?;
-    let path = format!("{OPERATORS_BASE}/bridges/{}", made.view.id);
-    unit.commit(Answer::created_at(path, &made).secret()).await
+    let made = NewBridge {
+        token: made.token,
+        bridge: Bridge {
+            view: made.view,
+            connected: false,
+            calls: 0,
+        },
+    };
+    unit.commit(Answer::made(&made).secret()).await
 }
 
 /// `DELETE /bridges/{id}`: its token is refused from now on, and its sockets are closed. What is revoked stays in the list.

@@ -3,7 +3,7 @@
 
 use actix_web::web::Data;
 use dikala_actors::ledger::{Credit, LedgerError};
-use dikala_entities::{AuditAction, MINUTES_MAX, TenantId, TransactionType};
+use dikala_entities::{MINUTES_MAX, TenantId, TransactionType};
 use serde::Serialize;
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -135,8 +135,7 @@ pub async fn book(
     let there = find_tenant(desk.node.store.api_reader(), id.0).await;
     there.map_err(refused)?;
     let credit = read(&body, id.0)?;
-    let (minutes, kind) = (credit.minutes, credit.kind);
-    let change = Change::new(AuditAction::CreditAdd, id.0).with(format_args!("{minutes} {kind}"));
+    let change = Change::booking(&credit);
     let audit = operator.origin.entry(Some(id.0), change, desk.now());
     let booked = desk.node.ledger.credit(credit, Some(audit)).await;
     let booked = booked.map_err(not_booked)?;

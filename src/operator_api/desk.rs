@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use actix_web::web::Data;
-use dikala_actors::ledger::Report;
+use dikala_actors::{ledger::Report, runtime::lag::EventLoops};
 use dikala_entities::{Millis, store::Transaction};
 use tokio::sync::Mutex;
 
@@ -17,6 +17,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Desk {
     pub node: Node,
+    pub loops: EventLoops,
     /// What links to this service begin with, without a slash at the end.
     pub base: Arc<str>,
     /// What the tenants' requests are taken with.

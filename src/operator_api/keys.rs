@@ -20,7 +20,6 @@ use crate::{
         answer::Answer,
         error::{ApiError, Missing},
         extract::{Body, Id, Operator, Query},
-        route::OPERATORS_BASE,
     },
 };
 
@@ -62,8 +61,7 @@ pub async fn create(
     let unit = Unit::begin(&desk, &operator).await?;
     let made = keys::create(unit.txn(), id.0, &name, &operator.origin, desk.now()).await;
     let made = made.map_err(refused)?;
-    let path = format!("{OPERATORS_BASE}/keys/{}", made.view.id);
-    unit.commit(Answer::created_at(path, &made).secret()).await
+    unit.commit(Answer::made(&made).secret()).await
 }
 
 /// `DELETE /keys/{id}`: refused from the next request on. What is revoked stays in the list.

@@ -69,12 +69,12 @@ pub const ROUTES: &[Route] = &[
     post("/tenants/{id}/resume", "tenants.resume", |r| r.to(tenants::resume), "Lift a suspension.").ok::<crate::admin::tenants::TenantView>().fails(TENANT).leaves(AuditAction::TenantResume),
 
     get("/tenants/{id}/keys", "keys.list", |r| r.to(keys::list), "A page of a tenant's keys, oldest first, those that are revoked too.").query(PAGED).ok::<keys::KeyList>().fails(TENANT),
-    post("/tenants/{id}/keys", "keys.create", |r| r.to(keys::create), "Make a key; it is shown in this answer only.").takes::<keys::KeyDraft>().created::<crate::admin::keys::NewKey>().fails(TENANT).leaves(AuditAction::KeyCreate),
+    post("/tenants/{id}/keys", "keys.create", |r| r.to(keys::create), "Make a key; it is shown in this answer only.").takes::<keys::KeyDraft>().made::<crate::admin::keys::NewKey>().fails(TENANT).leaves(AuditAction::KeyCreate),
     delete("/keys/{id}", "keys.revoke", |r| r.to(keys::revoke), "Revoke a key.").fails(KEY).leaves(AuditAction::KeyRevoke),
 
     get("/tenants/{id}/users", "users.list", |r| r.to(users::list), "A page of a tenant's people, oldest first.").query(PAGED).ok::<users::UserList>().fails(TENANT),
-    post("/tenants/{id}/users", "users.create", |r| r.to(users::create), "Make somebody, with a link that signs in once within 30 minutes.").takes::<users::UserDraft>().created::<crate::admin::users::Link>().fails(NEW_USER).leaves(AuditAction::UserCreate),
-    post("/users/{id}/login-link", "users.loginLink", |r| r.to(users::link), "Make somebody another link that signs in once within 30 minutes.").created::<crate::admin::users::Link>().fails(USER).leaves(AuditAction::UserLink),
+    post("/tenants/{id}/users", "users.create", |r| r.to(users::create), "Make somebody, with a link that signs in once within 30 minutes.").takes::<users::UserDraft>().made::<crate::admin::users::Link>().fails(NEW_USER).leaves(AuditAction::UserCreate),
+    post("/users/{id}/login-link", "users.loginLink", |r| r.to(users::link), "Make somebody another link that signs in once within 30 minutes.").made::<crate::admin::users::Link>().fails(USER).leaves(AuditAction::UserLink),
     delete("/users/{id}", "users.delete", |r| r.to(users::remove), "Remove somebody, with all sessions and links.").fails(USER).leaves(AuditAction::UserRemove),
 
     get("/tenants/{id}/credits", "credits.get", |r| r.to(credits::show), "A tenant's minutes.").ok::<credits::Credits>().fails(TENANT),
@@ -82,12 +82,12 @@ pub const ROUTES: &[Route] = &[
     post("/tenants/{id}/credits/transactions", "credits.book", |r| r.to(credits::book), "Book minutes. The same reference with the same content is booked once, and answered 200 from the second time on.").takes::<credits::Booking>().created::<of_tenant::Transaction>().or_ok().fails(BOOKED).leaves(AuditAction::CreditAdd),
 
     get("/numbers", "numbers.list", |r| r.to(numbers::list), "A page of phone numbers, oldest first.").query(&["limit", "offset", "tenantId"]).ok::<numbers::NumberList>(),
-    post("/numbers", "numbers.create", |r| r.to(numbers::create), "Give a tenant a number.").takes::<numbers::NewNumber>().created::<crate::admin::numbers::NumberView>().fails(NEW_NUMBER).leaves(AuditAction::NumberCreate),
+    post("/numbers", "numbers.create", |r| r.to(numbers::create), "Give a tenant a number.").takes::<numbers::NewNumber>().made::<crate::admin::numbers::NumberView>().fails(NEW_NUMBER).leaves(AuditAction::NumberCreate),
     patch("/numbers/{id}", "numbers.update", |r| r.to(numbers::update), "Change a number, or move it to another tenant.").patches::<numbers::NumberChange>().ignores(numbers::READ_ONLY).ok::<crate::admin::numbers::NumberView>().fails(NUMBER).leaves(AuditAction::NumberUpdate),
     delete("/numbers/{id}", "numbers.delete", |r| r.to(numbers::remove), "Remove a number; its calls stay.").fails(NUMBER).leaves(AuditAction::NumberDelete),
 
     get("/bridges", "bridges.list", |r| r.to(bridges::list), "A page of bridges, oldest first, with whether they are connected and how many calls they hold.").query(PAGED).ok::<bridges::BridgeList>(),
-    post("/bridges", "bridges.create", |r| r.to(bridges::create), "Make a bridge; its token is shown in this answer only.").takes::<bridges::BridgeDraft>().created::<crate::admin::bridges::NewBridge>().leaves(AuditAction::BridgeCreate),
+    post("/bridges", "bridges.create", |r| r.to(bridges::create), "Make a bridge; its token is shown in this answer only.").takes::<bridges::BridgeDraft>().made::<bridges::NewBridge>().leaves(AuditAction::BridgeCreate),
     delete("/bridges/{id}", "bridges.revoke", |r| r.to(bridges::revoke), "Revoke a bridge's token and close its sockets.").fails(BRIDGE).leaves(AuditAction::BridgeRevoke),
 
     get("/calls", "calls.list", |r| r.to(calls::list), "A page of calls: those that are not over, then the others, each newest first.").query(&["limit", "offset", "status", "tenantId", "bridgeId", "did", "callerNumber", "from", "to"]).ok::<calls::CallList>(),

@@ -20,12 +20,18 @@ use crate::{
         answer::Answer,
         error::{ApiError, Missing},
         extract::{Body, Id, Operator, Query, boolean, e164, id},
-        route::OPERATORS_BASE,
     },
 };
 
 /// Fields that a number is read with and that are ignored when it is sent back.
-pub const READ_ONLY: &[&str] = &["id", "displayNumber", "agentId", "createdAt", "updatedAt"];
+pub const READ_ONLY: &[&str] = &[
+    "id",
+    "did",
+    "displayNumber",
+    "agentId",
+    "createdAt",
+    "updatedAt",
+];
 
 /// A number that is to be added.
 #[derive(Clone, Debug, ToSchema)]
@@ -55,7 +61,7 @@ pub struct NumberChange {
 
 lists! {
     /// A page of numbers, oldest first.
-    NumberList { phone_numbers: NumberView, "phoneNumbers" }
+    NumberList { numbers: NumberView, "numbers" }
 }
 
 /// `GET /numbers`
@@ -89,8 +95,7 @@ pub async fn create(desk: Data<Desk>, operator: Operator, body: Body) -> Result<
         AdminError::Taken(_) => ApiError::PhoneNumberExists(did.to_owned()),
         error => refused(error),
     })?;
-    let path = format!("{OPERATORS_BASE}/numbers/{}", made.id);
-    unit.commit(Answer::created_at(path, &made)).await
+    unit.commit(Answer::made(&made)).await
 }
 
 /// `PATCH /numbers/{id}`

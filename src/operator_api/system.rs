@@ -5,7 +5,10 @@ use std::sync::Arc;
 use actix_web::web::Data;
 use dikala_actors::{
     ledger::{self, Report},
-    runtime::metrics::{ActorMeter, MessageReading, meters},
+    runtime::{
+        histogram::Distribution,
+        metrics::{ActorMeter, MessageReading, meters},
+    },
 };
 use dikala_entities::{Millis, TenantId};
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
@@ -46,13 +49,46 @@ pub struct Actors {
     restarts: u64,
 }
 
-/// All types of actor that have run in this process.
+/// How late the event loop of a thread is.
 #[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Lag {
+    /// What the thread does, with a number.
+    name: String,
+    /// The longest of the last seconds, or now; the first answer after a while tells of that moment only.
+    lag_us: u64,
+}
+
+/// All types of actor that have run in this process, and the threads that they run on.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
 #[schema(example = json!({"actors": [{
-    "type": "credit_ledger", "instances": 1, "mailbox": 0, "mailboxHighest": 12, "handled": 8123, "lost": 0, "restarts": 0
-}]}))]
+    "type": "credit_ledger", "instances": 1, "mailbox": 0, "mailboxHighest": 12, "handled": 8123, "lost": 0, "restarts": 0,
+    "messages": [{
+        "message": "Post", "mailbox": 0, "mailboxHighest": 12, "handled": 8101, "lost": 0,
+        "waitUs": {"p50": 25, "p99": 250}, "handlingUs": {"p50": 10, "p99": 100}
+    }]
+}], "eventLoops": [{"name": "core-0", "lagUs": 1100}]}))]
 pub struct ActorList {
-    actors: Vec<Actors>,
+    actors: Vec<ActorDetail>,
+    event_loops: Vec<Lag>,
+}
+
+/// How long something takes, in microseconds, as exactly as it is counted: half of all, and 99 of 100, take so long at most. Null
+/// where there was none.
+#[derive(Clone, Copy, Debug, Serialize, ToSchema)]
+pub struct Times {
+    p50: Option<u64>,
+    p99: Option<u64>,
+}
+
+impl From<&Distribution> for Times {
+    fn from(times: &Distribution) -> Self {
+        Self {
+            p50: times.percentile(50),
+            p99: times.percentile(99),
+        }
+    }
 }
 
 /// One kind of message to a type of actor.
@@ -64,13 +100,18 @@ pub struct Messages {
     mailbox_highest: i64,
     handled: u64,
     lost: u64,
+    /// From sending one until it leaves the mailbox.
+    wait_us: Times,
+    /// In the handler, without what that awaits.
+    handling_us: Times,
 }
 
 /// A type of actor with the kinds of message that it takes.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(example = json!({
     "type": "credit_ledger", "instances": 1, "mailbox": 0, "mailboxHighest": 12, "handled": 8123, "lost": 0, "restarts": 0,
-    "messages": [{"message": "Post", "mailbox": 0, "mailboxHighest": 12, "handled": 8101, "lost": 0}]
+    "messages": [{"message": "Post", "mailbox": 0, "mailboxHighest": 12, "handled": 8101, "lost": 0,
+        "waitUs": {"p50": 25, "p99": 250}, "handlingUs": {"p50": 10, "p99": 100}}]
 }))]
 pub struct ActorDetail {
     #[serde(flatten)]
@@ -101,31 +142,42 @@ impl From<MessageReading> for Messages {
             mailbox_highest: reading.depth_max,
             handled: reading.handling.count(),
             lost: reading.lost,
+            wait_us: Times::from(&reading.wait),
+            handling_us: Times::from(&reading.handling),
+        }
+    }
+}
+
+impl From<&ActorMeter> for ActorDetail {
+    fn from(meter: &ActorMeter) -> Self {
+        let messages = meter.readings();
+        Self {
+            actors: Actors::of(meter, &messages),
+            messages: messages.into_iter().map(Messages::from).collect(),
         }
     }
 }
 
 /// `GET /actors`
-pub async fn actors() -> Answer {
-    let meters = meters();
-    let actors = meters
-        .iter()
-        .map(|meter| Actors::of(meter, &meter.readings()));
+pub async fn actors(desk: Data<Desk>) -> Answer {
+    let lags = desk.loops.lags().into_iter();
     Answer::ok(&ActorList {
-        actors: actors.collect(),
+        actors: meters().into_iter().map(ActorDetail::from).collect(),
+        event_loops: lags
+            .map(|(name, lag)| Lag {
+                name,
+                lag_us: u64::try_from(lag.as_micros()).unwrap_or(u64::MAX),
+            })
+            .collect(),
     })
 }
 
 /// `GET /actors/{type}`
 pub async fn actor(kind: TypeName) -> Result<Answer, ApiError> {
-    let meters = meters();
-    let meter = meters.iter().find(|meter| meter.name() == kind.0);
+    let mut meters = meters().into_iter();
+    let meter = meters.find(|meter| meter.name() == kind.0);
     let meter = meter.ok_or(ApiError::NotFound(Missing::Actor))?;
-    let messages = meter.readings();
-    Ok(Answer::ok(&ActorDetail {
-        actors: Actors::of(meter, &messages),
-        messages: messages.into_iter().map(Messages::from).collect(),
-    }))
+    Ok(Answer::ok(&ActorDetail::from(meter)))
 }
 
 /// A process of the service.
@@ -269,10 +321,24 @@ pub async fn verify(desk: Data<Desk>, body: Body) -> Result<Answer, ApiError> {
     Ok(Answer::ok(&Verification::from(verified)))
 }
 
+/// The connections of a pool.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Pool {
+    name: &'static str,
+    in_use: usize,
+    idle: usize,
+    /// There may be so many more.
+    unopened: usize,
+}
+
 /// The database.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-#[schema(example = json!({"kind": "sqlite", "version": "3.53.0", "sizeBytes": 1_048_576, "migrations": 14}))]
+#[schema(example = json!({
+    "kind": "sqlite", "version": "3.53.0", "sizeBytes": 1_048_576, "migrations": 14,
+    "pools": [{"name": "writer", "inUse": 0, "idle": 1, "unopened": 0}], "commitUs": {"p50": 1000, "p99": 5000}
+}))]
 pub struct Database {
     /// `sqlite` or `postgres`.
     kind: &'static str,
@@ -280,6 +346,9 @@ pub struct Database {
     size_bytes: i64,
     /// Steps of the schema that were made.
     migrations: i64,
+    pools: Vec<Pool>,
+    /// From taking a batch of the ledger's up until it is committed.
+    commit_us: Times,
 }
 
 /// `GET /database`
@@ -296,12 +365,21 @@ pub async fn database(desk: Data<Desk>) -> Result<Answer, ApiError> {
         ),
     };
     let row = one(db, sql).await?;
+    let pools = desk.node.store.pools().into_iter();
+    let pools = pools.map(|(name, pool)| Pool {
+        name,
+        in_use: pool.in_use,
+        idle: pool.idle,
+        unopened: pool.unopened,
+    });
     let steps = one(db, "SELECT COUNT(*) AS steps FROM seaql_migrations").await?;
     Ok(Answer::ok(&Database {
         kind,
         version: row.try_get("", "version")?,
         size_bytes: row.try_get("", "size")?,
         migrations: steps.try_get("", "steps")?,
+        pools: pools.collect(),
+        commit_us: Times::from(&desk.node.ledger.stats().commit),
     }))
 }
 

@@ -96,12 +96,18 @@ impl TenantDraft {
     }
 }
 
+/// What is searched for; an empty search box leaves nothing out.
+fn search(value: &Value) -> Parsed<Option<String>> {
+    let is_empty = value.as_str().is_some_and(|text| text.trim().is_empty());
+    (!is_empty).then(|| name_of(value)).transpose()
+}
+
 /// `GET /tenants`
 pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
     let (page, wanted) = query.0.read(&[], |form| {
         let page = Page::read(form);
-        let wanted = form.optional("q", None, name_of);
-        Some((page, wanted))
+        let wanted = form.optional("q", None, search);
+        Some((page, wanted.flatten()))
     })?;
     let db = desk.node.store.api_reader();
     let (rows, has_more) = rows(db, page, tenants::matching(wanted.as_deref())).await?;

@@ -21,7 +21,6 @@ use crate::{
         error::ApiError,
         extract::{BlankRule, Body, Id, Operator, Parsed, Query, text, word},
         field::{Fault, FieldCode},
-        route::OPERATORS_BASE,
     },
 };
 
@@ -89,7 +88,7 @@ pub async fn create(
         AdminError::Taken(_) => ApiError::UserExists,
         error => refused(error),
     })?;
-    let answer = shown(made.at(&desk.base));
+    let answer = shown(&made.at(&desk.base));
     unit.commit(answer).await
 }
 
@@ -105,7 +104,7 @@ pub async fn link(
     body.optional_form()?.expect_empty()?;
     let unit = Unit::begin(&desk, &operator).await?;
     let made = users::link(unit.txn(), id.0, linking(&desk, &operator)).await;
-    let answer = shown(made.map_err(refused)?.at(&desk.base));
+    let answer = shown(&made.map_err(refused)?.at(&desk.base));
     unit.commit(answer).await
 }
 
@@ -119,8 +118,8 @@ fn linking<'a>(desk: &Desk, operator: &'a Operator) -> Linking<'a> {
     }
 }
 
-fn shown(link: Link) -> Answer {
-    Answer::created_at(format!("{OPERATORS_BASE}/users/{}", link.id), &link).secret()
+fn shown(link: &Link) -> Answer {
+    Answer::made(link).secret()
 }
 
 /// `DELETE /users/{id}`: with all sessions and links.

@@ -2,7 +2,7 @@
 
 use dikala_testkit::within;
 
-use crate::support::{prelude::*, world::HOOK};
+use crate::support::{prelude::*, scrape::Scrape, world::HOOK};
 
 #[rstest]
 #[actix_web::test]
@@ -24,6 +24,40 @@ async fn health_tells_how_it_is(#[values(Sqlite, Postgres)] store: StoreKind) {
     let operator = Rest::new(&world.server.operator);
     operator.get("/metrics").await;
     bridge.hang_up(&call).await;
+}
+
+/// Who asks often does not make the parts answer often, and an alert rises at the first answer that something is wrong.
+#[rstest]
+#[actix_web::test]
+async fn readiness_that_is_asked_often_asks_its_parts_seldom(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let operator = Rest::new(&world.server.operator);
+    let counted = async |actor: &str| {
+        let pings = [("actor", actor), ("message", "Ping")];
+        let scrape = Scrape::of(&world.server.operator).await;
+        scrape
+            .find("dikala_actor_handle_seconds_count", &pings)
+            .unwrap_or(0.0)
+    };
+    let scrape = Scrape::of(&world.server.operator).await;
+    let not_ready = [("route", "/health/ready"), ("status", "503")];
+    assert_eq!(scrape.value("dikala_http_requests_total", &not_ready), 0.0);
+    let actors = ["call_registry", "webhook_dispatcher"];
+    let mut before = Vec::new();
+    for actor in actors {
+        before.push(counted(actor).await);
+    }
+    let began = std::time::Instant::now();
+    for _ in 0..200 {
+        operator.get("/health/ready").await.expect(200);
+    }
+    let most = began.elapsed().as_secs_f64() + 2.0;
+    for (actor, before) in actors.into_iter().zip(before) {
+        let pings = counted(actor).await - before;
+        assert!((1.0..=most).contains(&pings), "{actor}: {pings} of {most}");
+    }
 }
 
 /// While a delivery under way keeps a stop from ending, the operators' listener answers, and says what it waits for.

@@ -56,9 +56,13 @@ pub async fn credit(
     }
 }
 
-/// A booking with the audit's entry of it, which is not written where the same was booked before.
+/// A booking with the audit's entry of it, which says which it is, and is not written where the same was booked before.
 pub(super) fn posting(credit: Credit, id: TransactionId, audit: Option<audit::Model>) -> Posting {
     let tenant = credit.tenant;
+    let audit = audit.map(|entry| audit::Model {
+        detail: format!("{}, {id}", entry.detail),
+        ..entry
+    });
     let item = Item::Credit(credit, id);
     let consequence = move |booked: &Booked| Entry {
         audit: match booked {

@@ -97,11 +97,41 @@ impl Distribution {
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
     }
+
+    /// The lowest bound that so many of a hundred are within; the highest for what is above all of them, and none where nothing
+    /// was counted.
+    pub fn percentile(&self, percent: u64) -> Option<u64> {
+        let count = self.count();
+        let rank = count.saturating_mul(percent).div_ceil(100).max(1);
+        let mut within = 0;
+        let class = self.counts.iter().position(|counted| {
+            within += counted;
+            within >= rank
+        })?;
+        self.bounds.get(class).or(self.bounds.last()).copied()
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn percentiles_are_bounds() {
+        let histogram = Histogram::new(&[10, 100]);
+        assert_eq!(histogram.reading().percentile(50), None);
+        for value in [1, 2, 3, 50] {
+            histogram.observe(value);
+        }
+        let percentiles = |percents: [u64; 4]| {
+            let reading = histogram.reading();
+            percents.map(|percent| reading.percentile(percent))
+        };
+        let [low, high] = [Some(10), Some(100)];
+        assert_eq!(percentiles([0, 75, 76, 100]), [low, low, high, high]);
+        histogram.observe(101);
+        assert_eq!(histogram.reading().percentile(100), high);
+    }
 
     #[test]
     fn a_bound_belongs_to_its_own_class() {

@@ -45,13 +45,13 @@ async fn look(courier: &Rc<Courier>) -> Result<(), DbErr> {
     let now = courier.now();
     let WebhookParts { store, node, .. } = &courier.parts;
     let due = pending::due(store, node, now).await?;
-    let active = due.iter().filter(|due| due.is_active);
-    let due_since = active
-        .filter_map(|due| due.at)
-        .min()
-        .filter(|at| *at <= now);
     let deleted = {
         let mut scheduler = courier.scheduler.borrow_mut();
+        // What an endpoint that keeps failing is spared is late through no fault of ours.
+        let ours = due.iter().filter(|due| due.is_active);
+        let ours = ours.filter(|due| !scheduler.spares(due.webhook));
+        let due_since = ours.filter_map(|due| due.at).min();
+        let due_since = due_since.filter(|at| *at <= now);
         let deleted = scheduler.looked(due, now);
         courier.stats.looked(due_since, scheduler.lanes());
         deleted

@@ -91,7 +91,8 @@ impl Default for Stats {
 pub struct StatsReading {
     /// Endpoints with a queue of their own in memory, by state, when the table was last looked at.
     pub lanes: Lanes,
-    /// The first moment at which something was due that is still to be done, as far as the table was read.
+    /// The first moment at which something was due that is still to be done, as far as the table was read. What waits because its
+    /// endpoint keeps failing is not in it.
     pub due_since: Option<Millis>,
     /// Attempts under way.
     pub in_flight: i64,

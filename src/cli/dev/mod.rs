@@ -178,7 +178,7 @@ fn welcome(
     let low = low.as_ref().map_or_else(String::new, |low| {
         format!(
             "\n             {}\n             as {}, whose shop is low on credit",
-            low.url, low.email
+            low.url, low.user.email
         )
     });
     let (public, operator) = (app.public_addr(), app.operator_addr());
@@ -203,6 +203,6 @@ A simulated bridge places a call every few seconds. Events as the receiver gets 
 ",
         data = data.display(),
         link = link.url,
-        email = link.email,
+        email = link.user.email,
     )
 }

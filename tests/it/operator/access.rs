@@ -65,12 +65,32 @@ async fn a_token_is_taken_as_the_field_writes_it_and_only_once() {
             "{headers:?}: {answer}"
         );
     }
-    // Health is asked by machines that have no token.
-    let health = Rest::new(operator).get("/health/ready").await;
-    assert_eq!(health.status, 200);
+    // Health is asked by machines that have no token, and takes nothing whoever it comes from.
+    for path in ["/health/live", "/health/ready"] {
+        assert_eq!(Rest::new(operator).get(path).await.status, 200);
+        let refused = Rest::new(operator).post(path, json!({})).await;
+        assert_eq!(refused.header("allow"), Some("GET, HEAD"), "{path}");
+        let refused = refused.expect(405);
+        assert_eq!(refused["error"]["code"], "method_not_allowed", "{path}");
+    }
     Rest::new(operator).get("/metrics").await.expect(401);
     let metrics = Rest::new(operator).with("authorization", &format!("Bearer {READ}"));
     assert_eq!(metrics.get("/metrics").await.status, 200);
+
+    // The runbook sends people to these lines.
+    let stranger = world.server.rest().with("x-api-key", "dkl_wrong");
+    stranger.get("/api/v1/agents").await.expect(401);
+    let runbook = include_str!("../../../docs/runbook.md");
+    for words in [
+        "a request without a valid key was refused",
+        "a request to the operators' listener was refused",
+    ] {
+        assert!(runbook.contains(&format!("`{words}`")), "{words}");
+        eventually(words, async || {
+            world.server.log().contains(words).then_some(())
+        })
+        .await;
+    }
 }
 
 #[actix_web::test]

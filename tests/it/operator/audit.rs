@@ -25,9 +25,10 @@ async fn every_change_over_http_leaves_who_what_and_from_where(
     let new = json!({"tenantId": tenant, "did": "+622150001111", "label": "Line"});
     let number = made("/numbers".to_owned(), new).await;
     let bridge = made("/bridges".to_owned(), json!({"name": "sip"})).await;
-    api.post(&format!("{of}/credits/transactions"), json!({"minutes": 5}))
-        .await
-        .expect(201);
+    let books = format!("{of}/credits/transactions");
+    let booked = made(books.clone(), json!({"minutes": 5})).await;
+    let invoice = json!({"minutes": 6, "reference": "inv-1"});
+    let invoiced = made(books, invoice).await;
     api.patch(&of, json!({"rateLimit": 9})).await.expect(200);
     api.patch(&format!("/numbers/{number}"), json!({"label": "Main"}))
         .await
@@ -69,7 +70,8 @@ async fn every_change_over_http_leaves_who_what_and_from_where(
         format!("user.create {user} sari, owner"),
         format!("number.create {number} Line"),
         format!("bridge.create {bridge} sip"),
-        format!("credit.add {tenant} 5 purchase"),
+        format!("credit.add {tenant} 5 purchase, {booked}"),
+        format!("credit.add {tenant} 6 purchase, reference inv-1, {invoiced}"),
         format!("tenant.update {tenant} rateLimit"),
         format!("number.update {number} label"),
         format!("tenant.suspend {tenant}"),

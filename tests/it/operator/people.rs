@@ -12,15 +12,21 @@ async fn somebody_comes_in_by_the_link_and_is_gone_when_removed(
     let api = client(&world.server);
     let other = world.another_tenant(10).await;
     let path = format!("/tenants/{}/users", world.tenant.id);
-    let made = api
-        .post(&path, json!({"email": "Sari@Example.com"}))
-        .await
-        .expect(201);
+    let made = api.post(&path, json!({"email": "Sari@Example.com"})).await;
+    assert_eq!(made.header("location"), None, "there is nothing to get");
+    let made = made.expect(201);
     assert_eq!(
         (&made["email"], &made["name"]),
         (&json!("sari@example.com"), &json!("sari"))
     );
     assert_eq!(made["role"], "owner");
+    assert!(made["expiresAt"].is_string(), "{made}");
+    let mut person = made.clone();
+    for of_the_link in ["url", "expiresAt"] {
+        person.as_object_mut().unwrap().remove(of_the_link);
+    }
+    let listed = api.get(&path).await.expect(200);
+    assert_eq!(listed["users"], json!([person]), "made as it is listed");
     let come = async |url: &str| {
         let browser = Visitor::new(&world.server.http);
         let page = browser.open(url).await;

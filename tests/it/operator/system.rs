@@ -11,6 +11,12 @@ async fn what_runs_is_shown_and_no_secret_with_it(#[values(Sqlite, Postgres)] st
     let call = bridge.talk(&tenant.did).await;
 
     let actors = api.get("/actors").await.expect(200);
+    let loops = actors["eventLoops"].as_array().unwrap();
+    let is_late = |name: &str| {
+        let found = loops.iter().find(|event_loop| event_loop["name"] == name);
+        found.is_some_and(|event_loop| event_loop["lagUs"].is_u64())
+    };
+    assert!(is_late("core-0") && is_late("webhooks-0"), "{loops:?}");
     let actors = actors["actors"].as_array().unwrap();
     let instances = |kind: &str| {
         let actor = actors.iter().find(|actor| actor["type"] == kind);
@@ -26,6 +32,13 @@ async fn what_runs_is_shown_and_no_secret_with_it(#[values(Sqlite, Postgres)] st
         .map(|of| of["handled"].as_i64().unwrap())
         .sum();
     assert_eq!(ledger["handled"], handled);
+    let posts = messages.iter().find(|of| of["handled"].as_i64() > Some(0));
+    for times in ["waitUs", "handlingUs"] {
+        let [half, most] = ["p50", "p99"].map(|part| posts.unwrap()[times][part].as_u64().unwrap());
+        assert!((1..=most).contains(&half), "{times}: {half} {most}");
+    }
+    let listed = actors.iter().find(|of| of["type"] == "credit_ledger");
+    assert!(listed.unwrap()["messages"][0]["waitUs"].is_object());
 
     let nodes = api.get("/nodes").await.expect(200);
     let node = &nodes["nodes"][0];
@@ -46,6 +59,13 @@ async fn what_runs_is_shown_and_no_secret_with_it(#[values(Sqlite, Postgres)] st
         database["sizeBytes"].as_i64().unwrap() > 100_000,
         "{database}"
     );
+
+    let commit = ["p50", "p99"].map(|part| database["commitUs"][part].as_u64().unwrap());
+    assert!(commit[0] > 0 && commit[0] <= commit[1], "{database}");
+    let pools = database["pools"].as_array().unwrap();
+    let reads = pools.iter().find(|pool| pool["name"] == "api_reader");
+    let counts = ["inUse", "idle", "unopened"].map(|state| reads.unwrap()[state].as_u64().unwrap());
+    assert!(counts.iter().sum::<u64>() > 0, "{database}");
 
     let config = api.get("/config").await;
     for secret in [FULL, READ] {

@@ -86,6 +86,9 @@ async fn tenants_are_paged_and_found_by_name_or_id(#[values(Sqlite, Postgres)] s
         ("_", vec![2]),
         ("%C3%85sa", vec![3]),
         ("nobody", vec![]),
+        // A search box that nothing was typed into.
+        ("", vec![0, 1, 2, 3]),
+        ("%20", vec![0, 1, 2, 3]),
         (&*made[2], vec![2]),
     ] {
         let page = api.get(&format!("/tenants?q={wanted}")).await.expect(200);
@@ -129,11 +132,7 @@ async fn a_suspension_and_a_revoked_key_count_at_once(
     let made = api
         .post(&format!("{path}/keys"), json!({"name": "second"}))
         .await;
-    assert!(
-        made.header("location")
-            .unwrap()
-            .starts_with("/operator/v1/keys/key_")
-    );
+    assert_eq!(made.header("location"), None, "there is nothing to get");
     let made = made.expect(201);
     let key = text(&made, "key");
     let second = Rest::new(&format!("{}/api/v1", world.server.http)).with("x-api-key", &key);

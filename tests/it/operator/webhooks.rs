@@ -1,7 +1,7 @@
 //! Tenants' endpoints: which fail, having their deliveries wait, and sending again.
 
 use super::*;
-use crate::support::tenant::text;
+use crate::support::{scrape::Scrape, tenant::text};
 
 #[rstest]
 #[actix_web::test]
@@ -205,4 +205,41 @@ async fn failing_and_disabled_webhooks_are_listed_and_their_deliveries_sent_agai
         .expect(422);
     assert_eq!(refused["error"]["fields"][0]["field"], "since");
     bridge.hang_up(&call).await;
+}
+
+/// What waits for an endpoint that keeps failing is not late through a fault of the service, so that no alert rises for it.
+#[rstest]
+#[actix_web::test]
+async fn what_a_dead_endpoint_is_spared_is_not_told_as_late(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let setup = Setup::new().set("webhooks.retry_schedule_seconds", "3600");
+    let world = world!(store, setup);
+    let (tenant, api) = (&world.tenant, client(&world.server));
+    world
+        .receiver
+        .answer("/dead", vec![Answer::Status(500); 100]);
+    let events = ["call.started", "call.answered", "call.ended"];
+    let url = world.receiver.url("/dead");
+    let dead = tenant.subscribe(&url, &events, SECRET).await;
+    let bridge = tenant.bridge(Http).await;
+    for _ in 0..6 {
+        let call = bridge.talk(&tenant.did).await;
+        bridge.hang_up(&call).await;
+    }
+    let over = std::time::Instant::now();
+    let waiting = format!("/deliveries?status=pending&webhookId={dead}");
+    let open = [("state", "open")];
+    eventually("deliveries to wait for the next probe", async || {
+        let listed = api.get(&waiting).await.expect(200);
+        let listed = listed["deliveries"].as_array().unwrap();
+        let spared = listed.iter().any(|of| of["attemptCount"] == 0);
+        let scrape = Scrape::of(&world.server.operator).await;
+        let is_open = scrape.value("dikala_webhook_lanes", &open) == 1.0;
+        assert!(spared, "all were tried before they were late");
+        (is_open && over.elapsed() > Duration::from_secs(4)).then_some(())
+    })
+    .await;
+    let scrape = Scrape::of(&world.server.operator).await;
+    assert_eq!(scrape.value("dikala_webhook_oldest_due_seconds", &[]), 0.0);
 }

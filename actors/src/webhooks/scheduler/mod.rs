@@ -22,7 +22,10 @@ pub(super) use self::{
     effects::{Counts, DueWebhook, Effect, Refill, SchedulerLimits},
     lane::{Destination, Item, Lane, LaneLimits},
 };
-use super::{retry::Verdict, stats::Lanes};
+use super::{
+    retry::Verdict,
+    stats::{LaneState, Lanes},
+};
 use crate::events::outbox::{DELIVERY_LEASE_MS, Dispatch};
 
 /// Deliveries that wait in memory, over all lanes.
@@ -308,6 +311,12 @@ impl<E> Scheduler<E> {
             in_flight: self.slots.in_flight(),
             unrecorded: self.unrecorded,
         }
+    }
+
+    /// Whether a webhook's endpoint keeps failing, and is only probed.
+    pub(super) fn spares(&self, webhook: WebhookId) -> bool {
+        let lane = self.lanes.get(&webhook);
+        lane.is_some_and(|lane| lane.state() == LaneState::Open)
     }
 
     /// Lanes by state. Goes through all of them.

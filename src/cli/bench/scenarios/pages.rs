@@ -136,7 +136,7 @@ async fn sign_in(store: &Store, tenant: TenantId) -> Result<String> {
         now,
     };
     let link = users::create(store, tenant, draft, linking).await;
-    let user = link.map_err(failed)?.at("").id;
+    let user = link.map_err(failed)?.at("").user.id;
     let token = SESSION_SCHEME.generate();
     let session = session::Model {
         hash: token.hash(),
