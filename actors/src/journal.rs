@@ -1,6 +1,7 @@
 //! What calls write: rows, transcripts, invocations, and the events that announce them. The ledger writes it in the transaction
 //! in which it moves the call's minutes; here is what is written, and whose it is to write.
 
+mod answers;
 mod stats;
 #[cfg(test)]
 mod tests;
@@ -19,7 +20,8 @@ use sea_orm::{
     Value,
 };
 
-pub use self::stats::Counted;
+use self::answers::Claims;
+pub use self::{answers::KeptAnswer, stats::Counted};
 use crate::events::outbox::NewEvent;
 
 /// Everything that one step of one call writes; all of it or nothing.
@@ -32,6 +34,8 @@ pub struct Entry {
     pub invocation: Option<(invocation::Model, Fence)>,
     /// Who asked for it, where somebody did.
     pub audit: Option<audit::Model>,
+    /// What a request is answered whose effect this is, where it has an `Idempotency-Key`.
+    pub answer: Option<KeptAnswer>,
     /// Comes with the end of a call and the event that announces it.
     pub counted: Option<Counted>,
     pub events: Vec<NewEvent>,
@@ -46,6 +50,7 @@ impl Entry {
             transcript: None,
             invocation: None,
             audit: None,
+            answer: None,
             counted: None,
             events: Vec::new(),
         }
@@ -162,6 +167,7 @@ pub(crate) fn writes(entries: &[&Entry]) -> Result<Vec<BatchWrite>, DbErr> {
         )?,
         BatchWrite::insert(invocations, "ON CONFLICT DO NOTHING")?,
         BatchWrite::insert(audits, "ON CONFLICT DO NOTHING")?,
+        answers::write(entries.iter().filter_map(|entry| entry.answer.as_ref())),
         stats::write(entries.iter().filter_map(|entry| entry.counted.as_ref())),
     ])
 }
@@ -224,7 +230,7 @@ fn updated(entry: &Entry) -> Option<CallId> {
 pub(crate) enum Obstacle {
     /// It was written before: the commit went through, and its answer was lost.
     Done,
-    /// The call belongs to another owner, is erased, or was opened elsewhere.
+    /// The call belongs to another owner, is erased, or was opened elsewhere; or the claim of the request's key is lost.
     Conflict,
 }
 
@@ -235,6 +241,7 @@ struct Known {
     named: HashMap<(BridgeId, String), CallId>,
     events: HashSet<EventId>,
     audits: HashSet<AuditId>,
+    claims: Claims,
     invocations: HashSet<(CallId, String)>,
 }
 
@@ -255,6 +262,10 @@ impl Known {
         let audited = |audit: &audit::Model| self.audits.contains(&audit.id);
         if entry.events.iter().any(announced) || entry.audit.as_ref().is_some_and(audited) {
             return Some(Obstacle::Done);
+        }
+        let answer = entry.answer.as_ref();
+        if let Some(obstacle) = answer.and_then(|answer| self.claims.obstacle(answer)) {
+            return Some(obstacle);
         }
         if let Some((invocation, fence)) = &entry.invocation {
             let key = (invocation.call_id, invocation.invocation_id.clone());
@@ -317,11 +328,13 @@ async fn read(db: &impl ConnectionTrait, entries: &[Option<&Entry>]) -> Result<K
         .chain(invoked.iter().map(|invocation| invocation.call_id));
     let announced = entries().flat_map(|entry| &entry.events);
     let audited = entries().filter_map(|entry| entry.audit.as_ref());
+    let answered = entries().filter_map(|entry| entry.answer.as_ref());
     Ok(Known {
         calls: calls(db, ids.collect()).await?,
         named: named(db, &inserts).await?,
         events: events(db, announced.map(|event| event.id).collect()).await?,
         audits: audits(db, audited.map(|audit| audit.id).collect()).await?,
+        claims: Claims::read(db, answered.collect()).await?,
         invocations: invocations(db, &invoked).await?,
     })
 }

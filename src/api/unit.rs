@@ -52,7 +52,7 @@ impl Unit {
         }
         self.txn.commit().await?;
         if let Some(claim) = claim {
-            claim.committed();
+            claim.committed(&answer);
         }
         Ok(answer)
     }

@@ -1,9 +1,10 @@
 //! `Idempotency-Key`: the same request twice has the effect, and the answer, of one.
 //!
 //! A row claims the key before the handler runs. Handlers that only write to the store put their answer into that row in the
-//! transaction of their effect ([`Claim::settle`]), so there is no moment in between. Those that reach out of the store
-//! (`hangup`, `transfer`, `test`) have their answer stored right after; a crash in that moment leaves a claim without an
-//! answer, which expires after [`RUNNING_MS_MAX`]: a repeat after that is carried out again. All of those may be.
+//! transaction of their effect ([`Claim::settle`]; a booking gives it to the ledger, [`ClaimedKey::kept`]), so there is no moment
+//! in between. Those that reach out of the store (`hangup`, `transfer`, `test`) have their answer stored right after; a crash in
+//! that moment leaves a claim without an answer, which expires after [`RUNNING_MS_MAX`]: a repeat after that is carried out
+//! again. All of those may be.
 
 mod sweep;
 
@@ -25,6 +26,7 @@ use actix_web::{
     middleware::Next,
     web,
 };
+use dikala_actors::journal::KeptAnswer;
 use dikala_entities::{
     IdempotencyScope, Millis, Secret, SecretPlace, Store, Vault, idempotency, store::is_transient,
 };
@@ -67,25 +69,28 @@ const GIVE_BACK_EVERY: Duration = Duration::from_secs(1);
 /// The right to carry out the request of one key.
 #[derive(Debug)]
 pub struct Claim {
-    scope: IdempotencyScope,
-    key: String,
-    /// Tells this claim from a later one of the same key.
-    claimed_at: Millis,
-    vault: Vault,
+    claimed: ClaimedKey,
     settled: Cell<bool>,
     /// The stored answer is a large one.
     large: Cell<bool>,
 }
 
+/// Which key is claimed, for whoever commits the effect on another thread.
+#[derive(Clone, Debug)]
+pub struct ClaimedKey {
+    scope: IdempotencyScope,
+    key: String,
+    /// Tells this claim from a later one of the same key.
+    claimed_at: Millis,
+    vault: Vault,
+}
+
 static GIVING_BACK: LazyLock<Arc<Semaphore>> =
     LazyLock::new(|| Arc::new(Semaphore::new(GIVING_BACK_MAX)));
 
-impl Claim {
-    /// Stores the answer under the key, sealed where it holds a secret. False if the claim was lost to a later request meanwhile: then nothing may be committed.
-    pub async fn settle(&self, db: &impl ConnectionTrait, answer: &Answer) -> Result<bool, DbErr> {
-        let large = answer.body.len() > LARGE_BYTES;
-        let size = if large { answer.body.len() } else { 0 };
-        self.large.set(large);
+impl ClaimedKey {
+    /// The answer as it is stored: sealed where it holds a secret.
+    pub fn kept(&self, answer: &Answer) -> KeptAnswer {
         let body = match answer.is_secret {
             true => self.vault.seal(
                 SecretPlace::StoredAnswer,
@@ -94,38 +99,14 @@ impl Claim {
             ),
             false => answer.body.clone(),
         };
-        let done = idempotency::Entity::update_many()
-            .col_expr(
-                idempotency::Column::Size,
-                Expr::value(i64::try_from(size).unwrap_or(i64::MAX)),
-            )
-            .col_expr(
-                idempotency::Column::Status,
-                Expr::value(i64::from(answer.status.as_u16())),
-            )
-            .col_expr(idempotency::Column::Body, Expr::value(body))
-            .col_expr(
-                idempotency::Column::Location,
-                Expr::value(answer.location.clone()),
-            )
-            .filter(idempotency::Column::Scope.eq(self.scope))
-            .filter(idempotency::Column::Key.eq(&self.key))
-            .filter(idempotency::Column::CreatedAt.eq(self.claimed_at))
-            .filter(idempotency::Column::Status.is_null())
-            .exec(db)
-            .await?;
-        Ok(done.rows_affected == 1)
-    }
-
-    /// The same right, to be given back by somebody else.
-    fn again(&self) -> Self {
-        Self {
+        KeptAnswer {
             scope: self.scope,
             key: self.key.clone(),
             claimed_at: self.claimed_at,
-            vault: self.vault.clone(),
-            settled: Cell::new(false),
-            large: Cell::new(false),
+            status: i64::from(answer.status.as_u16()),
+            body,
+            location: answer.location.clone(),
+            size: large_size(answer),
         }
     }
 
@@ -133,10 +114,43 @@ impl Claim {
     fn row(&self) -> String {
         format!("{} {}", self.scope, self.key)
     }
+}
 
-    /// Notes that the transaction of [`settle`](Self::settle) is committed.
-    pub fn committed(&self) {
+impl Claim {
+    fn new(claimed: ClaimedKey) -> Self {
+        Self {
+            claimed,
+            settled: Cell::new(false),
+            large: Cell::new(false),
+        }
+    }
+
+    /// Which key it is.
+    pub fn claimed(&self) -> &ClaimedKey {
+        &self.claimed
+    }
+
+    /// Stores the answer under the key. False if the claim was lost to a later request meanwhile: then nothing may be committed.
+    pub async fn settle(&self, db: &impl ConnectionTrait, answer: &Answer) -> Result<bool, DbErr> {
+        let kept = self.claimed.kept(answer);
+        let done = idempotency::Entity::update_many()
+            .col_expr(idempotency::Column::Size, Expr::value(kept.size))
+            .col_expr(idempotency::Column::Status, Expr::value(kept.status))
+            .col_expr(idempotency::Column::Body, Expr::value(kept.body))
+            .col_expr(idempotency::Column::Location, Expr::value(kept.location))
+            .filter(idempotency::Column::Scope.eq(kept.scope))
+            .filter(idempotency::Column::Key.eq(kept.key))
+            .filter(idempotency::Column::CreatedAt.eq(kept.claimed_at))
+            .filter(idempotency::Column::Status.is_null())
+            .exec(db)
+            .await?;
+        Ok(done.rows_affected == 1)
+    }
+
+    /// Notes that the answer is committed.
+    pub fn committed(&self, answer: &Answer) {
         self.settled.set(true);
+        self.large.set(large_size(answer) > 0);
     }
 
     /// Gives the key back as soon as the database takes it, so that a client need not wait until the claim expires. Whether
@@ -165,7 +179,7 @@ impl Claim {
             "UPDATE idempotency_keys SET body = NULL, size = 0 WHERE scope = $1 AND key IN \
              (SELECT key FROM (SELECT key, SUM(size) OVER (ORDER BY created_at DESC, key DESC) AS total \
               FROM idempotency_keys WHERE scope = $1 AND size > 0) AS large WHERE total > CAST($2 AS BIGINT))",
-            [self.scope.into(), LARGE_BYTES_MAX.into()],
+            [self.claimed.scope.into(), LARGE_BYTES_MAX.into()],
         );
         store.writer().execute_raw(statement).await.map(drop)
     }
@@ -173,9 +187,9 @@ impl Claim {
     /// Gives the key back: the request may be repeated under it.
     async fn release(&self, store: &Store) -> Result<(), DbErr> {
         idempotency::Entity::delete_many()
-            .filter(idempotency::Column::Scope.eq(self.scope))
-            .filter(idempotency::Column::Key.eq(&self.key))
-            .filter(idempotency::Column::CreatedAt.eq(self.claimed_at))
+            .filter(idempotency::Column::Scope.eq(self.claimed.scope))
+            .filter(idempotency::Column::Key.eq(&self.claimed.key))
+            .filter(idempotency::Column::CreatedAt.eq(self.claimed.claimed_at))
             .filter(idempotency::Column::Status.is_null())
             .exec(store.writer())
             .await
@@ -228,21 +242,19 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<Claimed, ApiE
         is_brief: req.path().ends_with("/test"),
     };
     let now = http.clock.now();
-    let claim = || Claim {
+    let claimed = ClaimedKey {
         scope,
         key: key.clone(),
         claimed_at: now,
         vault: http.vault.clone(),
-        settled: Cell::new(false),
-        large: Cell::new(false),
     };
-    let mine = || Ok(Claimed::Mine(Rc::new(claim())));
+    let mine = || Ok(Claimed::Mine(Rc::new(Claim::new(claimed.clone()))));
     match insert(&http.store, scope, &key, &asked, now).await {
         Ok(true) => return mine(),
         Ok(false) => {}
         Err(error) => {
             if is_transient(&error) {
-                claim().release_later(http.store.clone());
+                Claim::new(claimed).release_later(http.store.clone());
             }
             return Err(error.into());
         }
@@ -264,7 +276,7 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<Claimed, ApiE
         Some(row) if row.status.is_some() && row.body.is_none() => {
             Err(ApiError::IdempotencyAnswerGone)
         }
-        Some(row) => stored(row, &claim()),
+        Some(row) => stored(row, &claimed),
     }
 }
 
@@ -392,16 +404,16 @@ async fn take_over(
 }
 
 /// The answer that is stored, opened where it is sealed: no JSON looks like what is.
-fn stored(row: idempotency::Model, claim: &Claim) -> Result<Claimed, ApiError> {
+fn stored(row: idempotency::Model, claimed: &ClaimedKey) -> Result<Claimed, ApiError> {
     let status = row.status.and_then(|status| u16::try_from(status).ok());
     let status = status.and_then(|status| StatusCode::from_u16(status).ok());
     let status = status.ok_or(ApiError::IdempotencyInProgress)?;
     let mut body = row.body.unwrap_or_default();
     let is_secret = Vault::is_sealed(&body);
     if is_secret {
-        let opened = claim
+        let opened = claimed
             .vault
-            .open(SecretPlace::StoredAnswer, claim.row(), &body);
+            .open(SecretPlace::StoredAnswer, claimed.row(), &body);
         // Sealed with a key that is not used any more.
         let opened = opened.map_err(|_| ApiError::IdempotencyAnswerGone)?;
         body = opened.expose().to_owned();
@@ -433,7 +445,7 @@ async fn finish(
     } else if depends_on_state(&response) {
         let (answer, response) = copy(response).await;
         let stored = claim.settle(http.store.writer(), &answer).await;
-        (response, stored.map(drop))
+        (response, stored.map(|_| claim.committed(&answer)))
     } else {
         (response, claim.release(&http.store).await)
     };
@@ -441,7 +453,7 @@ async fn finish(
     if let Err(error) = kept {
         tracing::warn!(%error, "the answer to an Idempotency-Key was not stored");
         if !depends_on_state(&response) {
-            claim.again().release_later(http.store.clone());
+            Claim::new(claim.claimed.clone()).release_later(http.store.clone());
         }
     }
     if claim.large.get()
@@ -450,6 +462,12 @@ async fn finish(
         tracing::warn!(%error, "old answers to Idempotency-Keys were not cut; the next large one tries again");
     }
     Ok(response)
+}
+
+/// The bytes of a large answer; 0 of any other.
+fn large_size(answer: &Answer) -> i64 {
+    let size = Some(answer.body.len()).filter(|size| *size > LARGE_BYTES);
+    size.map_or(0, |size| i64::try_from(size).unwrap_or(i64::MAX))
 }
 
 async fn copy(response: ServiceResponse) -> (Answer, ServiceResponse) {

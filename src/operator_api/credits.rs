@@ -2,7 +2,7 @@
 //! it comes, as long as it says the same of its reference.
 
 use actix_web::web::Data;
-use dikala_actors::ledger::{Credit, LedgerError};
+use dikala_actors::ledger::{Credit, Credited, LedgerError};
 use dikala_entities::{MINUTES_MAX, TenantId, TransactionType};
 use serde::Serialize;
 use serde_json::Value;
@@ -137,16 +137,24 @@ pub async fn book(
     let credit = read(&body, id.0)?;
     let change = Change::booking(&credit);
     let audit = operator.origin.entry(Some(id.0), change, desk.now());
-    let booked = desk.node.ledger.credit(credit, Some(audit)).await;
-    let booked = booked.map_err(not_booked)?;
-    let shown = Transaction::from(booked.transaction);
-    Ok(match booked.is_new {
-        true => {
-            let path = format!("{OPERATORS_BASE}/tenants/{}/credits/transactions", id.0);
-            Answer::created_at(path, &shown)
-        }
-        false => Answer::ok(&shown),
-    })
+    let claimed = operator.claim.as_ref().map(|claim| claim.claimed().clone());
+    let kept = move |booked: &Credited| Some(claimed.as_ref()?.kept(&answer(booked)));
+    let booked = desk.node.ledger.credit(credit, Some(audit), kept).await;
+    let answer = answer(&booked.map_err(not_booked)?);
+    if let Some(claim) = operator.claim {
+        claim.committed(&answer);
+    }
+    Ok(answer)
+}
+
+fn answer(booked: &Credited) -> Answer {
+    let shown = Transaction::from(booked.transaction.clone());
+    if !booked.is_new {
+        return Answer::ok(&shown);
+    }
+    let tenant = booked.transaction.tenant_id;
+    let path = format!("{OPERATORS_BASE}/tenants/{tenant}/credits/transactions");
+    Answer::created_at(path, &shown)
 }
 
 fn not_booked(error: LedgerError) -> ApiError {
@@ -158,6 +166,7 @@ fn not_booked(error: LedgerError) -> ApiError {
             let predicate = "is more than a balance can hold with what was bought before";
             ApiError::field(Fault::new(FieldCode::TooLarge, predicate).in_field("minutes"))
         }
+        LedgerError::Conflict => ApiError::IdempotencyInProgress,
         LedgerError::Busy | LedgerError::Unavailable => ApiError::Unavailable,
         error => {
             tracing::error!(%error, "a booking was checked and refused all the same");

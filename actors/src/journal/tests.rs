@@ -1,13 +1,16 @@
 //! What calls write, on both stores.
 
-use dikala_entities::{EventKind, Millis, Store};
+use dikala_entities::{
+    EventKind, IdempotencyScope, Millis, Store, TransactionType, credit_account,
+    credit_transaction, idempotency,
+};
 use dikala_testkit::rows;
 use sea_orm::{DbBackend, PaginatorTrait, Statement, sea_query::Expr};
 
 use super::*;
 use crate::{
     events::{outbox::Audience, payload::SampleCall},
-    ledger::{self, LedgerError, LedgerHandle, LedgerParts},
+    ledger::{self, Credit, Credited, LedgerError, LedgerHandle, LedgerParts},
     runtime::clock::{Clock, SystemClock},
 };
 
@@ -153,6 +156,111 @@ async fn who_lost_a_call_writes_nothing_and_hinders_nobody() {
         for other in &others {
             assert_eq!(events(&store, other).await, 1);
         }
+    }
+}
+
+fn claim(key: &str, claimed_at: Millis) -> idempotency::Model {
+    idempotency::Model {
+        scope: IdempotencyScope::Operators,
+        key: key.to_owned(),
+        fingerprint: "f".to_owned(),
+        status: None,
+        body: None,
+        location: None,
+        created_at: claimed_at,
+        size: 0,
+        is_brief: false,
+    }
+}
+
+fn kept(key: &str, claimed_at: Millis, body: &str) -> KeptAnswer {
+    KeptAnswer {
+        scope: IdempotencyScope::Operators,
+        key: key.to_owned(),
+        claimed_at,
+        status: 201,
+        body: body.to_owned(),
+        location: Some("/there".to_owned()),
+        size: 7,
+    }
+}
+
+/// Also where the outcome of the commit was unknown, and the very same is written again.
+#[actix::test]
+async fn an_answer_is_stored_with_its_effect() {
+    for (_keep, store) in dikala_testkit::both().await {
+        let now = SystemClock.now();
+        let (ledger, call) = (ledger(&store), ringing(now));
+        rows::insert(store.writer(), claim("k", now)).await;
+        let entry = Entry {
+            answer: Some(kept("k", now, r#"{"a":"\u0001"}"#)),
+            events: vec![event(&call, EventKind::CallStarted)],
+            ..Entry::of(call.tenant_id)
+        };
+        let answer_alone = Entry {
+            events: Vec::new(),
+            ..entry.clone()
+        };
+        for entry in [&entry, &entry, &answer_alone] {
+            assert_eq!(ledger.write(entry.clone()).await, Ok(()));
+        }
+        assert_eq!(events(&store, &call).await, 1);
+        let rows = idempotency::Entity::find().all(store.reader()).await;
+        let answered = idempotency::Model {
+            status: Some(201),
+            body: Some(r#"{"a":"\u0001"}"#.to_owned()),
+            location: Some("/there".to_owned()),
+            size: 7,
+            ..claim("k", now)
+        };
+        assert_eq!(rows.expect("answers"), [answered]);
+    }
+}
+
+/// A later request has taken the key over, or the claim was given back; what is beside it in the batch is written all the same.
+#[actix::test]
+async fn who_lost_the_claim_of_a_key_has_no_effect_and_hinders_nobody() {
+    for (_keep, store) in dikala_testkit::both().await {
+        let now = SystemClock.now();
+        let (ledger, tenant) = (ledger(&store), TenantId::new(now));
+        rows::insert(store.writer(), credit_account::Model::empty(tenant, 0)).await;
+        for (key, claimed_at) in [("taken", now.plus_ms(1)), ("mine", now), ("also", now)] {
+            rows::insert(store.writer(), claim(key, claimed_at)).await;
+        }
+        let book = |key: &'static str| {
+            let credit = Credit {
+                tenant,
+                minutes: 11,
+                kind: TransactionType::Purchase,
+                reference: None,
+                description: None,
+            };
+            ledger.credit(credit, None, move |_| Some(kept(key, now, key)))
+        };
+        let booked = ["taken", "mine", "given back", "also"].map(book);
+        let booked = futures_util::future::join_all(booked).await;
+        let lost = |outcome: &Result<Credited, LedgerError>| match outcome {
+            Ok(credited) => !credited.is_new,
+            Err(error) => *error == LedgerError::Conflict,
+        };
+        let lost: Vec<bool> = booked.iter().map(lost).collect();
+        assert_eq!(lost, [true, false, true, false], "{booked:?}");
+        let transactions = credit_transaction::Entity::find().count(store.reader());
+        assert_eq!(transactions.await.expect("is counted"), 2);
+        let rows = idempotency::Entity::find().all(store.reader()).await;
+        let mut bodies: Vec<(String, Option<String>)> = rows
+            .expect("answers")
+            .into_iter()
+            .map(|row| (row.key, row.body))
+            .collect();
+        bodies.sort_unstable();
+        let expected = [
+            ("also", Some("also")),
+            ("mine", Some("mine")),
+            ("taken", None),
+        ];
+        let expected = expected.map(|(key, body)| (key.to_owned(), body.map(str::to_owned)));
+        assert_eq!(bodies, expected);
     }
 }
 

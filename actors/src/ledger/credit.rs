@@ -7,10 +7,14 @@ use dikala_entities::{
 };
 
 use super::{
-    Booked, Credit, Item, LedgerError, LedgerParts, and_write,
+    Booked, Credit, Credited, Item, LedgerError, LedgerParts, and_write,
     batch::{Posting, write},
 };
-use crate::{events::outbox::Audience, journal::Entry, runtime::clock::SharedClock};
+use crate::{
+    events::outbox::Audience,
+    journal::{Entry, KeptAnswer},
+    runtime::clock::SharedClock,
+};
 
 const TEXT_CHARS_MAX: usize = 255;
 
@@ -35,7 +39,7 @@ pub async fn credit(
 ) -> Result<credit_transaction::Model, CreditError> {
     check(&credit).map_err(CreditError::Refused)?;
     let kind = credit.kind;
-    let posting = posting(credit, TransactionId::new(clock.now()), audit);
+    let posting = posting(credit, TransactionId::new(clock.now()), audit, |_| None);
     let parts = LedgerParts {
         store: store.clone(),
         clock,
@@ -56,20 +60,33 @@ pub async fn credit(
     }
 }
 
-/// A booking with the audit's entry of it, which says which it is, and is not written where the same was booked before.
-pub(super) fn posting(credit: Credit, id: TransactionId, audit: Option<audit::Model>) -> Posting {
+/// A booking with the audit's entry of it, which says which it is and is not written where the same was booked before, and with
+/// the answer that is kept of it.
+pub(super) fn posting(
+    credit: Credit,
+    id: TransactionId,
+    audit: Option<audit::Model>,
+    answer: impl Fn(&Credited) -> Option<KeptAnswer> + Send + Sync + 'static,
+) -> Posting {
     let tenant = credit.tenant;
     let audit = audit.map(|entry| audit::Model {
         detail: format!("{}, {id}", entry.detail),
         ..entry
     });
     let item = Item::Credit(credit, id);
-    let consequence = move |booked: &Booked| Entry {
-        audit: match booked {
-            Booked::Transaction(booked) if booked.id == id => audit.clone(),
-            _ => None,
-        },
-        ..Entry::of(tenant)
+    let consequence = move |booked: &Booked| {
+        let Booked::Transaction(transaction) = booked else {
+            return Entry::of(tenant);
+        };
+        let credited = Credited {
+            is_new: transaction.id == id,
+            transaction: (**transaction).clone(),
+        };
+        Entry {
+            audit: audit.clone().filter(|_| credited.is_new),
+            answer: answer(&credited),
+            ..Entry::of(tenant)
+        }
     };
     and_write(item, consequence)
 }

@@ -42,7 +42,7 @@ use self::{
 };
 use crate::{
     events::outbox::Audience,
-    journal::Entry,
+    journal::{Entry, KeptAnswer},
     runtime::{
         clock::SharedClock,
         context::Ping,
@@ -138,7 +138,9 @@ pub enum LedgerError {
     Unavailable,
     #[error("the call belongs to another owner")]
     NotOwner,
-    #[error("the call belongs to another owner, or it exists already")]
+    #[error(
+        "the call belongs to another owner or exists already, or the claim of the request is lost"
+    )]
     Conflict,
     #[error("a later request was answered already")]
     Stale,
@@ -302,16 +304,19 @@ impl LedgerHandle {
         }
     }
 
-    /// Books a purchase, a bonus, a refund or an adjustment, with what the audit says of it.
+    /// Books a purchase, a bonus, a refund or an adjustment, with what the audit says of it and with the answer that `answer`
+    /// makes of it for repeats of the request. [`LedgerError::Conflict`]: the claim of the request's key is lost.
     pub async fn credit(
         &self,
         credit: Credit,
         audit: Option<audit::Model>,
+        answer: impl Fn(&Credited) -> Option<KeptAnswer> + Send + Sync + 'static,
     ) -> Result<Credited, LedgerError> {
         credit::check(&credit).map_err(LedgerError::Invalid)?;
         let tenant = credit.tenant;
         let id = TransactionId::new(self.clock.now());
-        match self.post(credit::posting(credit, id, audit)).await? {
+        let posting = credit::posting(credit, id, audit, answer);
+        match self.post(posting).await? {
             Booked::Transaction(transaction) => {
                 if let Some(recipient) = self.credited.get() {
                     // Lost where the mailbox is full: the calls ask again by themselves.

@@ -254,7 +254,7 @@ impl World {
         self.actors
             .node
             .ledger
-            .credit(credit, None)
+            .credit(credit, None, |_| None)
             .await
             .expect("is booked");
         let incoming = Incoming {

@@ -1,6 +1,7 @@
 //! Booking minutes over HTTP, as the callback of a payment gateway does.
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
+use sea_orm::{ConnectionTrait, Database, TransactionTrait};
 
 use super::*;
 use crate::support::tenant::text;
@@ -164,5 +165,114 @@ async fn what_cannot_be_booked_says_why(#[values(Sqlite, Postgres)] store: Store
     assert_eq!(taken["minutes"], -5);
     assert_eq!(text(&taken, "type"), "adjustment");
     bridge.hang_up(&call).await;
+    world.assert_ledger_is_exact();
+}
+
+/// From here on no answer can be stored under a key.
+fn storing_breaks(store: StoreKind) -> &'static str {
+    match store {
+        Sqlite => {
+            "CREATE TRIGGER broken BEFORE UPDATE OF body ON idempotency_keys BEGIN SELECT RAISE(ABORT, 'broken'); END"
+        }
+        Postgres => {
+            "CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'broken'; END $$; \
+             CREATE TRIGGER broken BEFORE UPDATE OF body ON idempotency_keys FOR EACH ROW EXECUTE FUNCTION broken()"
+        }
+    }
+}
+
+fn storing_works(store: StoreKind) -> &'static str {
+    match store {
+        Sqlite => "DROP TRIGGER broken",
+        Postgres => "DROP TRIGGER broken ON idempotency_keys",
+    }
+}
+
+/// Without a reference the key alone tells a repeat: what is booked and what is answered are there together or not at all, so that
+/// no repeat books again, however late it comes.
+#[rstest]
+#[actix_web::test]
+async fn a_booking_and_the_answer_to_its_key_are_one_commit(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store, Setup::new().minutes(10));
+    let (tenant, database) = (&world.tenant, &world.server.installation.store);
+    let path = format!("/tenants/{}/credits/transactions", tenant.id);
+    let api = client(&world.server).with("idempotency-key", "topup-1");
+    let post = || api.post(&path, json!({"minutes": 11}));
+    let booked_before = database.count("credit_transactions").await;
+    let booked = async || database.count("credit_transactions").await - booked_before;
+    // Longer ago than a request may run: if nothing is stored, the key is free.
+    let later = || database.execute("UPDATE idempotency_keys SET created_at = created_at - 61000");
+
+    database.execute(storing_breaks(store)).await;
+    let refused = post().await.expect(503);
+    assert_eq!(refused["error"]["code"], "unavailable");
+    assert_eq!(booked().await, 0);
+    database.execute(storing_works(store)).await;
+
+    later().await;
+    let first = post().await;
+    assert_eq!(first.header("idempotent-replayed"), None);
+    let first = first.expect(201);
+    later().await;
+    let again = post().await;
+    assert_eq!(again.header("idempotent-replayed"), Some("true"));
+    assert_eq!(again.header("location"), Some(&*format!("{BASE}{path}")));
+    assert_eq!(again.expect(201), first);
+    assert_eq!(booked().await, 1);
+    assert_eq!(tenant.credits().await, (21, 21, 0));
+    world.assert_ledger_is_exact();
+}
+
+/// A booking that is known by its reference is an answer to keep as well.
+#[rstest]
+#[actix_web::test]
+async fn a_known_reference_under_a_new_key_is_answered_once_and_kept(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store, Setup::new().minutes(10));
+    let path = format!("/tenants/{}/credits/transactions", world.tenant.id);
+    let booking = json!({"minutes": 11, "reference": "inv-1"});
+    let api = client(&world.server);
+    let first = api.post(&path, booking.clone()).await.expect(201);
+    let api = api.with("idempotency-key", "topup-1");
+    for replayed in [None, Some("true")] {
+        let again = api.post(&path, booking.clone()).await;
+        assert_eq!(again.header("idempotent-replayed"), replayed);
+        assert_eq!(again.expect(200), first);
+    }
+    assert_eq!(world.tenant.credits().await, (21, 21, 0));
+}
+
+/// It waited for so long that a later request took its key over.
+#[actix_web::test]
+async fn a_booking_that_lost_its_key_books_nothing() {
+    let world = world!(Postgres, Setup::new().minutes(10));
+    let (tenant, database) = (&world.tenant, &world.server.installation.store);
+    let path = format!("/tenants/{}/credits/transactions", tenant.id);
+    let api = client(&world.server).with("idempotency-key", "topup-1");
+    let connection = Database::connect(&database.url).await.unwrap();
+    let held = connection.begin().await.unwrap();
+    let hold = "SELECT 1 FROM credit_accounts FOR UPDATE";
+    held.execute_unprepared(hold).await.unwrap();
+    let lose = async {
+        eventually("the booking waits", async || {
+            let waiting = database.count("pg_locks WHERE NOT granted").await;
+            (waiting > 0).then_some(())
+        })
+        .await;
+        database
+            .execute("UPDATE idempotency_keys SET created_at = created_at - 1")
+            .await;
+        held.rollback().await.unwrap();
+    };
+    let (refused, ()) = join(api.post(&path, json!({"minutes": 11})), lose).await;
+    connection.close().await.unwrap();
+    assert_eq!(
+        refused.expect(409)["error"]["code"],
+        "idempotency_in_progress"
+    );
+    assert_eq!(tenant.credits().await, (10, 10, 0));
     world.assert_ledger_is_exact();
 }

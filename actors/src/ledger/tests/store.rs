@@ -417,7 +417,7 @@ async fn a_reference_from_several_sides_is_one_transaction() {
         let tenant = tenant_with(&store, 0).await;
         let ledger = ledger(&store);
         let booking = || purchase(tenant, 7, Some("inv-1"));
-        let inside = join_all((0..8).map(|_| ledger.credit(booking(), None)));
+        let inside = join_all((0..8).map(|_| ledger.credit(booking(), None, |_| None)));
         let outside =
             join_all((0..8).map(|_| credit(&store, Arc::new(SystemClock), "cli", booking(), None)));
         let (inside, outside) = tokio::join!(inside, outside);
@@ -428,16 +428,18 @@ async fn a_reference_from_several_sides_is_one_transaction() {
         assert_eq!(ids.len(), 16);
         assert!(ids.iter().all(|id| *id == ids[0]));
         let other = ledger
-            .credit(purchase(tenant, 8, Some("inv-1")), None)
+            .credit(purchase(tenant, 8, Some("inv-1")), None, |_| None)
             .await;
         assert_eq!(other, Err(LedgerError::ReferenceReused));
         let told_otherwise = Credit {
             description: Some("another".to_owned()),
             ..booking()
         };
-        let other = ledger.credit(told_otherwise, None).await;
+        let other = ledger.credit(told_otherwise, None, |_| None).await;
         assert_eq!(other, Err(LedgerError::ReferenceReused));
-        let negative = ledger.credit(purchase(tenant, -8, None), None).await;
+        let negative = ledger
+            .credit(purchase(tenant, -8, None), None, |_| None)
+            .await;
         assert!(matches!(negative, Err(LedgerError::Invalid(_))));
         assert_eq!(minutes(&store, tenant).await, (7, 0, 0));
         assert_exact(&store).await;
@@ -468,10 +470,10 @@ async fn a_booking_leaves_one_entry_in_the_audit_and_its_repeat_none() {
         };
         let booked = book(first.clone()).await.expect("is booked");
         assert_eq!(book(entry()).await.expect("again").id, booked.id);
-        let again = handle.credit(booking(), Some(entry())).await;
+        let again = handle.credit(booking(), Some(entry()), |_| None).await;
         let again = again.map(|again| (again.transaction.id, again.is_new));
         assert_eq!(again, Ok((booked.id, false)));
-        let refused = handle.credit(purchase(tenant, 9, Some("inv-1")), Some(entry()));
+        let refused = handle.credit(purchase(tenant, 9, Some("inv-1")), Some(entry()), |_| None);
         assert_eq!(refused.await, Err(LedgerError::ReferenceReused));
         let written = audit::Entity::find().all(store.reader()).await;
         let told = audit::Model {
