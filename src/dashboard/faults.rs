@@ -18,29 +18,29 @@ pub fn names_the_field(view: &View) -> bool {
 
 /// The sentence.
 pub fn told(view: &View, error: &FieldError) -> Markup {
-    match view.lang() {
-        Lang::En => html! { (error.message) },
-        Lang::Id => {
-            let (text, is_whole) = translated(view, error);
-            html! {
-                (text)
-                // What the code does not tell is told in the words that the API has for it.
-                @if !is_whole { " " span lang="en" { "(" (error.message) ")" } }
-            }
-        }
+    if error.is_translated || view.lang() == Lang::En {
+        return html! { (error.message) };
+    }
+    let (text, is_whole) = translated(view, error);
+    html! {
+        (text)
+        // What the code does not tell is told in the words that the API has for it.
+        @if !is_whole { " " span lang="en" { "(" (error.message) ")" } }
     }
 }
 
 /// The sentence of the code, and whether it says all that there is to say.
 fn translated(view: &View, error: &FieldError) -> (String, bool) {
-    let bound = [("bound", error.bound.unwrap_or_default().into())];
-    let with_bound = |id| (view.tn(id, &bound), error.bound.is_some());
+    let bounded = |with_bound, without| match error.bound {
+        Some(bound) => (view.tn(with_bound, &[("bound", bound.into())]), true),
+        None => (view.t(without), false),
+    };
     match error.code {
         FieldCode::Required => (view.t("fault-required"), true),
-        FieldCode::TooShort => with_bound("fault-too-short"),
-        FieldCode::TooLong => with_bound("fault-too-long"),
-        FieldCode::TooSmall => with_bound("fault-too-small"),
-        FieldCode::TooLarge => with_bound("fault-too-large"),
+        FieldCode::TooShort => bounded("fault-too-short", "fault-is-too-short"),
+        FieldCode::TooLong => bounded("fault-too-long", "fault-is-too-long"),
+        FieldCode::TooSmall => bounded("fault-too-small", "fault-is-too-small"),
+        FieldCode::TooLarge => bounded("fault-too-large", "fault-is-too-large"),
         FieldCode::NotAllowed => (view.t("fault-not-allowed"), false),
         FieldCode::InvalidFormat => (view.t("fault-invalid-format"), false),
         FieldCode::InvalidType => (view.t("fault-invalid-type"), false),

@@ -217,11 +217,7 @@ fn linking<'a>(visit: &'a Visit, by: &'a Origin) -> Linking<'a> {
 
 /// Makes somebody. Whether the link is mailed as well.
 async fn make(visit: &Visit, draft: Draft) -> Result<bool, ApiError> {
-    let refused = |code, message: String| {
-        let mut fault = FieldError::new("email", code, "");
-        fault.message = message;
-        ApiError::field(fault)
-    };
+    let refused = |code, sentence| ApiError::field(FieldError::translated("email", code, sentence));
     if users::list(visit.store(), visit.tenant()).await?.len() >= MEMBERS_MAX {
         let many = [("most", MEMBERS_MAX.into())];
         return Err(refused(

@@ -85,6 +85,10 @@ fault-too-short = At least { $bound } characters.
 fault-too-long = At most { $bound } characters.
 fault-too-small = At least { $bound }.
 fault-too-large = At most { $bound }.
+fault-is-too-short = This is too short.
+fault-is-too-long = This is too long.
+fault-is-too-small = This is too small.
+fault-is-too-large = This is too much.
 fault-not-allowed = This is not possible here.
 fault-invalid-format = This cannot be read.
 fault-invalid-type = This is of the wrong kind.
@@ -115,6 +119,7 @@ password-hint = 10 to 256 characters. A few words that only you put together are
 password-submit = Set password
 password-later = Later
 password-wrong = This is not your password.
+password-common = This is one of the most common passwords, which are tried first. Think of another one.
 
 ## Home
 

@@ -84,6 +84,10 @@ fault-too-short = Paling sedikit { $bound } karakter.
 fault-too-long = Paling banyak { $bound } karakter.
 fault-too-small = Paling sedikit { $bound }.
 fault-too-large = Paling banyak { $bound }.
+fault-is-too-short = Isian ini terlalu pendek.
+fault-is-too-long = Isian ini terlalu panjang.
+fault-is-too-small = Nilai ini terlalu kecil.
+fault-is-too-large = Ini terlalu banyak.
 fault-not-allowed = Isian ini tidak dapat dipakai di sini.
 fault-invalid-format = Isian ini tidak dapat dibaca.
 fault-invalid-type = Jenis isian ini salah.
@@ -114,6 +118,7 @@ password-hint = 10 sampai 256 karakter. Beberapa kata yang hanya Anda rangkai se
 password-submit = Pasang kata sandi
 password-later = Nanti saja
 password-wrong = Ini bukan kata sandi Anda.
+password-common = Ini salah satu kata sandi yang paling umum, yang dicoba paling dahulu. Pilih yang lain.
 
 ## Beranda
 
