@@ -388,7 +388,8 @@ fn new_password(visit: &Visit, filled: &Filled) -> Markup {
 /// `POST /dashboard/password`
 pub async fn set_password(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError> {
     if needs_old_password(&visit) {
-        return Ok(visit.go(PATH));
+        let missing = Fault::new(FieldCode::Required, "is required");
+        return password_again(&visit, typed, missing.in_field("current_password")).await;
     }
     let new = typed.text("password").unwrap_or_default().to_owned();
     if let Err(fault) = password::check(&new) {

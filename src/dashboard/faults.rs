@@ -4,7 +4,10 @@
 use maud::{Markup, html};
 
 use super::{lang::Lang, view::View};
-use crate::http::field::{FieldCode, FieldError};
+use crate::http::{
+    error::ApiError,
+    field::{FieldCode, FieldError},
+};
 
 /// The input that a field's path leads to: `parameters` of `parameters.required[1]`.
 pub fn input_of(field: &str) -> &str {
@@ -27,6 +30,29 @@ pub fn told(view: &View, error: &FieldError) -> Markup {
         // What the code does not tell is told in the words that the API has for it.
         @if !is_whole { " " span lang="en" { "(" (error.message) ")" } }
     }
+}
+
+/// Why something was refused, where that is about no field of the form.
+pub fn refusal(view: &View, error: &ApiError) -> Markup {
+    let sentence = match error {
+        ApiError::CallNotActive => view.t("calls-is-over"),
+        ApiError::CallStillRunning => view.t("calls-still-runs"),
+        ApiError::WebhookLimitReached(most) => {
+            view.tn("webhooks-too-many", &[("most", (*most).into())])
+        }
+        ApiError::TooManyRecoveries(_) => view.t("webhooks-recover-too-many"),
+        ApiError::TooManyVersions(_) => view.t("agents-too-many-versions"),
+        ApiError::Validation(errors) => {
+            return html! { ul { @for error in errors { li { (told(view, error)) } } } };
+        }
+        other => {
+            return html! {
+                p { (view.t("error-refused-words")) }
+                p lang="en" { (other.to_string()) }
+            };
+        }
+    };
+    html! { p { (sentence) } }
 }
 
 /// The sentence of the code, and whether it says all that there is to say.

@@ -38,7 +38,6 @@ done-invited = The invitation is made. Pass the link below on.
 done-invited-by-mail = The invitation is made and mailed. You can pass the link below on as well.
 done-link-made = A new link is made. Pass it on.
 done-link-mailed = A new link is made and mailed. You can pass it on as well.
-done-has-password = This person signs in with a password already.
 done-role-changed = The role is changed.
 done-member-removed = The member is removed and signed out everywhere.
 done-call-hung-up = The telephony was told to end the call.
@@ -175,6 +174,7 @@ agents-active = Active
 agents-active-hint = An agent that is switched off takes no calls.
 agents-inactive = inactive
 agents-inactive-words = This agent is switched off: calls to its numbers are refused.
+agents-too-many-versions = This account's agents were changed too often within a short time. Nothing was changed; try again in a few minutes, or delete an agent that is not needed.
 agents-unreachable = No number leads to this agent yet.
 agents-take-number = Answer { $number } with this agent
 agents-assign = Choose which agent answers which number
@@ -336,6 +336,7 @@ members-remove-title = Remove { $name }?
 members-remove-words = { $email } is signed out everywhere at once and cannot sign in again.
 members-remove-keys = API keys that this person made stay in force.
 members-last-owner = The last owner stays. Make somebody else an owner first.
+members-has-password = This person signs in with a password already.
 
 ## API keys
 
