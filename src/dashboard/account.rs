@@ -287,7 +287,8 @@ pub async fn change_password(
     let old = Secret::new(typed.text("current_password").unwrap_or_default());
     let new = typed.text("new_password").unwrap_or_default().to_owned();
     if let Err(fault) = password::check(&new) {
-        return password_again(&visit, typed, fault.in_field("new_password")).await;
+        let fault = not_taken(&visit, fault, "new_password");
+        return password_again(&visit, typed, fault).await;
     }
     let network = visit.kit().network(&request);
     match prove(visit.kit(), visit.person().email.as_str(), &old, network).await? {
@@ -304,9 +305,18 @@ pub async fn change_password(
 
 /// The fault of a field into which another password was typed than the person's.
 pub fn wrong_password(visit: &Visit, field: &str) -> FieldError {
-    let mut fault = FieldError::new(field, FieldCode::NotAllowed, "");
-    fault.message = visit.t("password-wrong");
-    fault
+    FieldError::translated(field, FieldCode::NotAllowed, visit.t("password-wrong"))
+}
+
+/// The fault of a field with a password that is not taken.
+fn not_taken(visit: &Visit, fault: Fault, field: &str) -> FieldError {
+    let fault = fault.in_field(field);
+    match fault.code {
+        FieldCode::NotAllowed => {
+            FieldError::translated(field, fault.code, visit.t("password-common"))
+        }
+        _ => fault,
+    }
 }
 
 async fn password_again(
@@ -378,11 +388,13 @@ fn new_password(visit: &Visit, filled: &Filled) -> Markup {
 /// `POST /dashboard/password`
 pub async fn set_password(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError> {
     if needs_old_password(&visit) {
-        return Ok(visit.go(PATH));
+        let missing = Fault::new(FieldCode::Required, "is required");
+        return password_again(&visit, typed, missing.in_field("current_password")).await;
     }
     let new = typed.text("password").unwrap_or_default().to_owned();
     if let Err(fault) = password::check(&new) {
-        let filled = Filled::again(typed, ApiError::field(fault.in_field("password")))?;
+        let fault = not_taken(&visit, fault, "password");
+        let filled = Filled::again(typed, ApiError::field(fault))?;
         let content = new_password(&visit, &filled);
         return Ok(layout::refused(&visit, &visit.t("password-title"), content));
     }

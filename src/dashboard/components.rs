@@ -3,7 +3,7 @@
 use maud::{Markup, Render, html};
 
 use super::{cross_site::TOKEN_FIELD, faults, form::Filled, view::View};
-use crate::http::field::FieldError;
+use crate::http::{error::ApiError, field::FieldError};
 
 /// A form that posts to a path, with its token. The browser's own checks are off: what is wrong is told in one place, by who
 /// knows it, in the reader's language.
@@ -44,6 +44,7 @@ fn labelled_summary(view: &View, filled: &Filled, fields: &[Field]) -> Markup {
             .filter(|_| !faults::names_the_field(view))
     };
     html! {
+        @if let Some(refusal) = filled.refusal() { (refused(view, refusal)) }
         @if !filled.errors().is_empty() {
             div.notice.bad role="alert" {
                 @if filled.errors().len() > 1 {
@@ -62,6 +63,14 @@ fn labelled_summary(view: &View, filled: &Filled, fields: &[Field]) -> Markup {
             }
         }
     }
+}
+
+/// Why something was refused as a whole.
+pub fn refused(view: &View, error: &ApiError) -> Markup {
+    notice(
+        Tone::Bad,
+        html! { div role="alert" { (faults::refusal(view, error)) } },
+    )
 }
 
 /// What a field is typed into.

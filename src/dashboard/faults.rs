@@ -4,7 +4,10 @@
 use maud::{Markup, html};
 
 use super::{lang::Lang, view::View};
-use crate::http::field::{FieldCode, FieldError};
+use crate::http::{
+    error::ApiError,
+    field::{FieldCode, FieldError},
+};
 
 /// The input that a field's path leads to: `parameters` of `parameters.required[1]`.
 pub fn input_of(field: &str) -> &str {
@@ -18,29 +21,52 @@ pub fn names_the_field(view: &View) -> bool {
 
 /// The sentence.
 pub fn told(view: &View, error: &FieldError) -> Markup {
-    match view.lang() {
-        Lang::En => html! { (error.message) },
-        Lang::Id => {
-            let (text, is_whole) = translated(view, error);
-            html! {
-                (text)
-                // What the code does not tell is told in the words that the API has for it.
-                @if !is_whole { " " span lang="en" { "(" (error.message) ")" } }
-            }
-        }
+    if error.is_translated || view.lang() == Lang::En {
+        return html! { (error.message) };
     }
+    let (text, is_whole) = translated(view, error);
+    html! {
+        (text)
+        // What the code does not tell is told in the words that the API has for it.
+        @if !is_whole { " " span lang="en" { "(" (error.message) ")" } }
+    }
+}
+
+/// Why something was refused, where that is about no field of the form.
+pub fn refusal(view: &View, error: &ApiError) -> Markup {
+    let sentence = match error {
+        ApiError::CallNotActive => view.t("calls-is-over"),
+        ApiError::CallStillRunning => view.t("calls-still-runs"),
+        ApiError::WebhookLimitReached(most) => {
+            view.tn("webhooks-too-many", &[("most", (*most).into())])
+        }
+        ApiError::TooManyRecoveries(_) => view.t("webhooks-recover-too-many"),
+        ApiError::TooManyVersions(_) => view.t("agents-too-many-versions"),
+        ApiError::Validation(errors) => {
+            return html! { ul { @for error in errors { li { (told(view, error)) } } } };
+        }
+        other => {
+            return html! {
+                p { (view.t("error-refused-words")) }
+                p lang="en" { (other.to_string()) }
+            };
+        }
+    };
+    html! { p { (sentence) } }
 }
 
 /// The sentence of the code, and whether it says all that there is to say.
 fn translated(view: &View, error: &FieldError) -> (String, bool) {
-    let bound = [("bound", error.bound.unwrap_or_default().into())];
-    let with_bound = |id| (view.tn(id, &bound), error.bound.is_some());
+    let bounded = |with_bound, without| match error.bound {
+        Some(bound) => (view.tn(with_bound, &[("bound", bound.into())]), true),
+        None => (view.t(without), false),
+    };
     match error.code {
         FieldCode::Required => (view.t("fault-required"), true),
-        FieldCode::TooShort => with_bound("fault-too-short"),
-        FieldCode::TooLong => with_bound("fault-too-long"),
-        FieldCode::TooSmall => with_bound("fault-too-small"),
-        FieldCode::TooLarge => with_bound("fault-too-large"),
+        FieldCode::TooShort => bounded("fault-too-short", "fault-is-too-short"),
+        FieldCode::TooLong => bounded("fault-too-long", "fault-is-too-long"),
+        FieldCode::TooSmall => bounded("fault-too-small", "fault-is-too-small"),
+        FieldCode::TooLarge => bounded("fault-too-large", "fault-is-too-large"),
         FieldCode::NotAllowed => (view.t("fault-not-allowed"), false),
         FieldCode::InvalidFormat => (view.t("fault-invalid-format"), false),
         FieldCode::InvalidType => (view.t("fault-invalid-type"), false),

@@ -14,6 +14,9 @@ use crate::http::{
 /// Fields that are never written back into a page.
 const SECRET: [&str; 2] = ["password", "secret"];
 
+/// Statuses of errors after which the same form can be sent again, changed or later.
+const REFUSALS: [u16; 4] = [400, 409, 422, 429];
+
 /// What came in a post: names and values in the order of the form. Handlers of posts take it.
 #[derive(Clone, Debug, Default)]
 pub struct Typed(Vec<(String, String)>);
@@ -137,6 +140,7 @@ fn value(typed: &Typed, name: &str, shape: Shape) -> Result<Value, FieldError> {
 pub struct Filled {
     typed: Typed,
     errors: Vec<FieldError>,
+    refusal: Option<ApiError>,
 }
 
 impl Filled {
@@ -150,24 +154,32 @@ impl Filled {
         let pair = |(name, value): (&'static str, V)| (name.to_owned(), value.into());
         Self {
             typed: Typed(values.into_iter().map(pair).collect()),
-            errors: Vec::new(),
+            ..Self::default()
         }
     }
 
-    /// The form as it was typed, after a handler refused it. An error that is about no field comes back as it is, to be shown
-    /// as a page of its own.
+    /// The form as it was typed, after a handler refused it. What is not there, may not be done, or failed on our side comes back
+    /// as it is, to be shown as a page of its own.
     pub fn again(typed: Typed, error: ApiError) -> Result<Self, ApiError> {
+        let filled = Self {
+            typed,
+            ..Self::default()
+        };
         match error {
-            ApiError::Validation(errors) => Ok(Self { typed, errors }),
+            ApiError::Validation(errors) => Ok(Self { errors, ..filled }),
             // What the API tells of a name that is taken stands beside the name.
             ApiError::FunctionExists(_) => {
                 let mut fault = FieldError::new("name", FieldCode::Duplicate, "");
                 fault.message = error.to_string();
                 Ok(Self {
-                    typed,
                     errors: vec![fault],
+                    ..filled
                 })
             }
+            refusal if REFUSALS.contains(&refusal.code().status()) => Ok(Self {
+                refusal: Some(refusal),
+                ..filled
+            }),
             other => Err(other),
         }
     }
@@ -186,7 +198,12 @@ impl Filled {
         self.typed.all(name).any(|ticked| ticked == value)
     }
 
-    /// All that is wrong.
+    /// Why it was refused as a whole.
+    pub fn refusal(&self) -> Option<&ApiError> {
+        self.refusal.as_ref()
+    }
+
+    /// All that is wrong with fields.
     pub fn errors(&self) -> &[FieldError] {
         &self.errors
     }
@@ -207,6 +224,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::http::error::Missing;
 
     const FIELDS: &Fields = &[
         ("name", Shape::Text),
@@ -276,6 +294,23 @@ mod tests {
         let filled =
             Filled::again(Typed::default(), ApiError::Validation(errors.into())).expect("a form");
         assert_eq!(filled.errors_of("parameters").count(), 2);
-        assert!(Filled::again(Typed::default(), ApiError::CallNotActive).is_err());
+    }
+
+    #[test]
+    fn what_is_about_no_field_leaves_the_form_as_it_was_typed() {
+        let again = |error| Filled::again(Typed::parse(b"name=A"), error);
+        for error in [ApiError::TooManyVersions(1), ApiError::CallNotActive] {
+            let filled = again(error.clone()).expect("a form");
+            assert_eq!((filled.text("name"), filled.refusal()), ("A", Some(&error)));
+            assert!(filled.errors().is_empty());
+        }
+        for error in [
+            ApiError::NotFound(Missing::Agent),
+            ApiError::TenantSuspended,
+            ApiError::Unavailable,
+            ApiError::Internal,
+        ] {
+            assert_eq!(again(error.clone()).err(), Some(error));
+        }
     }
 }

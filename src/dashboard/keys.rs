@@ -21,7 +21,7 @@ use crate::{
     http::{
         error::{ApiError, Missing},
         extract::{BlankRule, Id, text},
-        field::{Fault, FieldCode},
+        field::{FieldCode, FieldError},
     },
 };
 
@@ -153,8 +153,9 @@ async fn make(visit: &Visit, typed: &Typed) -> Result<ApiKeyId, ApiError> {
     let there = keys::list(visit.store(), visit.tenant()).await?;
     if there.iter().filter(|key| key.revoked_at.is_none()).count() >= KEYS_MAX {
         let most = [("most", KEYS_MAX.into())];
-        let fault = Fault::sentence(FieldCode::TooLarge, visit.tn("keys-too-many", &most));
-        return Err(ApiError::field(fault.in_field("name")));
+        let sentence = visit.tn("keys-too-many", &most);
+        let fault = FieldError::translated("name", FieldCode::TooLarge, sentence);
+        return Err(ApiError::field(fault));
     }
     let by = visit.origin();
     let made = keys::create(visit.store(), visit.tenant(), &name, &by, visit.now()).await?;

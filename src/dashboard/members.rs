@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::{
     components::{Field, Question, Tone, badge, copyable, fields, notice, post, submit, table},
+    faults,
     form::{self, Fields, Filled, Shape, Typed},
     layout,
     view::Visit,
@@ -217,11 +218,7 @@ fn linking<'a>(visit: &'a Visit, by: &'a Origin) -> Linking<'a> {
 
 /// Makes somebody. Whether the link is mailed as well.
 async fn make(visit: &Visit, draft: Draft) -> Result<bool, ApiError> {
-    let refused = |code, message: String| {
-        let mut fault = FieldError::new("email", code, "");
-        fault.message = message;
-        ApiError::field(fault)
-    };
+    let refused = |code, sentence| ApiError::field(FieldError::translated("email", code, sentence));
     if users::list(visit.store(), visit.tenant()).await?.len() >= MEMBERS_MAX {
         let many = [("most", MEMBERS_MAX.into())];
         return Err(refused(
@@ -246,7 +243,7 @@ async fn make(visit: &Visit, draft: Draft) -> Result<bool, ApiError> {
 pub async fn link(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
     let person = users::find(visit.store().reader(), Some(visit.tenant()), id.0).await?;
     if person.password_hash.is_some() {
-        return Ok(visit.see(PATH, "done-has-password"));
+        return refused(&visit, html! { p { (visit.t("members-has-password")) } }).await;
     }
     let by = visit.origin();
     let made = users::link(visit.store(), person.id, linking(&visit, &by)).await?;
@@ -260,16 +257,28 @@ pub async fn link(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, ApiError
     Ok(visit.see(PATH, done))
 }
 
+fn read_role(typed: &Typed) -> Result<Role, ApiError> {
+    form::read(typed, &[("role", Shape::Text)])?
+        .read(&[], |form| form.required("role", None, word("a role")))
+}
+
 /// `POST /dashboard/settings/members/{id}/role`
 pub async fn change_role(
     visit: Visit,
     id: Id<UserId>,
     typed: Typed,
 ) -> Result<HttpResponse, ApiError> {
-    let form = form::read(&typed, &[("role", Shape::Text)])?;
-    let role: Role = form.read(&[], |form| form.required("role", None, word("a role")))?;
+    let person = users::find(visit.store().reader(), Some(visit.tenant()), id.0).await?;
+    let role = match read_role(&typed) {
+        Ok(role) => role,
+        Err(error) => {
+            let why =
+                html! { p { (visit.t("members-role")) ":" } (faults::refusal(&visit, &error)) };
+            return refused(&visit, why).await;
+        }
+    };
     let (by, now) = (visit.origin(), visit.now());
-    let changed = users::change_role(visit.store(), visit.tenant(), id.0, role, &by, now);
+    let changed = users::change_role(visit.store(), visit.tenant(), person.id, role, &by, now);
     answer(&visit, changed.await, "done-role-changed").await
 }
 
@@ -308,13 +317,18 @@ async fn answer(
     match changed {
         Ok(_) => Ok(visit.see(PATH, done)),
         Err(AdminError::Refused(_)) => {
-            let list = content(visit, None, &invitation()).await?;
-            let content = html! {
-                (notice(Tone::Bad, html! { p role="alert" { (visit.t("members-last-owner")) } }))
-                (list)
-            };
-            Ok(layout::refused(visit, &visit.t("members-title"), content))
+            refused(visit, html! { p { (visit.t("members-last-owner")) } }).await
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// The list again, below why nothing was changed.
+async fn refused(visit: &Visit, why: Markup) -> Result<HttpResponse, ApiError> {
+    let list = content(visit, None, &invitation()).await?;
+    let content = html! {
+        (notice(Tone::Bad, html! { div role="alert" { (why) } }))
+        (list)
+    };
+    Ok(layout::refused(visit, &visit.t("members-title"), content))
 }

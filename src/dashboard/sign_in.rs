@@ -95,8 +95,8 @@ pub async fn submit(
         }
         Proof::Wrong => {
             tracing::info!(address = %network, "signing in failed");
-            let mut fault = required("password");
-            (fault.code, fault.message) = (FieldCode::NotAllowed, view.t("sign-in-wrong"));
+            let sentence = view.t("sign-in-wrong");
+            let fault = FieldError::translated("password", FieldCode::NotAllowed, sentence);
             return again(&view, typed, vec![fault]);
         }
     };

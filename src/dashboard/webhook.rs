@@ -323,13 +323,6 @@ pub async fn recover(
     let content = match send_again(&visit, id, &typed).await {
         Ok(0) => return Ok(visit.see(&path_of(webhook.id), "done-nothing-recovered")),
         Ok(_) => return Ok(visit.see(&path_of(webhook.id), "done-recovered")),
-        Err(error @ ApiError::TooManyRecoveries(_)) => html! {
-            (notice(Tone::Bad, html! {
-                p role="alert" { (visit.t("webhooks-recover-too-many")) }
-                p lang="en" { (error.to_string()) }
-            }))
-            (recover_form(&visit, &webhook, &Filled::again(typed, ApiError::Validation(Vec::new()))?))
-        },
         Err(error) => recover_form(&visit, &webhook, &Filled::again(typed, error)?),
     };
     Ok(layout::refused(

@@ -145,12 +145,6 @@ fn new_form(visit: &Visit, filled: &Filled) -> Markup {
 pub async fn create(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError> {
     let content = match make(&visit, &typed).await {
         Ok(id) => return Ok(visit.see(&path_of(id), "done-webhook-made")),
-        Err(ApiError::WebhookLimitReached(most)) => html! {
-            (notice(Tone::Bad, html! {
-                p role="alert" { (visit.tn("webhooks-too-many", &[("most", most.into())])) }
-            }))
-            (new_form(&visit, &Filled::again(typed, ApiError::Validation(Vec::new()))?))
-        },
         Err(error) => new_form(&visit, &Filled::again(typed, error)?),
     };
     Ok(layout::refused(&visit, &visit.t("webhooks-make"), content))

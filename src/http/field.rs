@@ -57,6 +57,9 @@ pub struct FieldError {
     /// The least or the most that the code tells of, for those who say it in another language.
     #[serde(skip)]
     pub bound: Option<i64>,
+    /// Whether the message is in the language of whom it is told to already, and says all that there is to say.
+    #[serde(skip)]
+    pub is_translated: bool,
 }
 
 impl FieldError {
@@ -70,6 +73,19 @@ impl FieldError {
             message,
             allowed: None,
             bound: None,
+            is_translated: false,
+        }
+    }
+
+    /// A wrong field and a whole sentence about it, in the language of whom it is told to.
+    pub fn translated(field: impl Into<String>, code: FieldCode, sentence: String) -> Self {
+        Self {
+            field: field.into(),
+            code,
+            message: sentence,
+            allowed: None,
+            bound: None,
+            is_translated: true,
         }
     }
 }
@@ -150,6 +166,7 @@ impl Fault {
             message,
             allowed: self.allowed,
             bound: self.bound,
+            is_translated: false,
         }
     }
 }

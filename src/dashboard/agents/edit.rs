@@ -7,7 +7,7 @@ use sea_orm::{ColumnTrait, DbErr, QueryFilter, QueryOrder, QuerySelect};
 
 use super::{
     super::{
-        components::{Question, Tone, empty, notice, post, submit},
+        components::{Question, Tone, empty, notice, post, refused, submit},
         form::{self, Filled, Typed},
         layout,
         view::Visit,
@@ -206,9 +206,18 @@ pub async fn save(visit: Visit, id: Id<AgentId>, typed: Typed) -> Result<HttpRes
 
 /// `POST /dashboard/agents/{id}/duplicate`
 pub async fn duplicate(visit: Visit, id: Id<AgentId>) -> Result<HttpResponse, ApiError> {
+    let agent = find(&visit, id).await?;
     let suffix = visit.t("agents-copy");
-    let made = duplicates::create(&visit.caller(), &visit.services(), id.0, &suffix).await?;
-    Ok(visit.see(&path_of(made), "done-agent-duplicated"))
+    let made = duplicates::create(&visit.caller(), &visit.services(), agent.id, &suffix).await;
+    match made {
+        Ok(made) => Ok(visit.see(&path_of(made), "done-agent-duplicated")),
+        Err(error @ (ApiError::Validation(_) | ApiError::TooManyVersions(_))) => {
+            let page = content(&visit, &agent, &agent_form::of(&agent)).await?;
+            let content = html! { (refused(&visit, &error)) (page) };
+            Ok(layout::refused(&visit, &agent.name, content))
+        }
+        Err(error) => Err(error),
+    }
 }
 
 /// `GET /dashboard/agents/{id}/delete`

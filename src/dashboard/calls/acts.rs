@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{
     super::{
-        components::{Field, Question, Tone, notice, post, summary},
+        components::{Field, Question, post, refused, summary},
         form::{self, Fields, Filled, Shape, Typed},
         layout,
         view::Visit,
@@ -23,12 +23,16 @@ use crate::{
 };
 
 const FIELDS: &Fields = &[("to", Shape::Optional)];
+/// What is answered where there is nothing to ask.
+const NOT_ASKED: StatusCode = StatusCode::CONFLICT;
+/// What a post is answered with that cannot be carried out.
+const REFUSED: StatusCode = StatusCode::UNPROCESSABLE_ENTITY;
 
 /// `GET /dashboard/calls/{id}/hangup`
 pub async fn ask_hang_up(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
     let call = record::find(&visit, id.0).await?;
     if call.status.is_final() {
-        return over(&visit, id.0).await;
+        return unfit(&visit, call.id, NOT_ASKED, &ApiError::CallNotActive).await;
     }
     let question = Question {
         path: &format!("{}/hangup", path_of(call.id)),
@@ -52,7 +56,7 @@ pub async fn hang_up(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiEr
     let done = calls::hang_up(visit.caller(), visit.services(), id, Body::of(&json!({}))).await;
     match done {
         Ok(_) => Ok(visit.see(&path_of(call), "done-call-hung-up")),
-        Err(ApiError::CallNotActive) => over(&visit, call).await,
+        Err(error @ ApiError::CallNotActive) => unfit(&visit, call, REFUSED, &error).await,
         Err(error) => Err(error),
     }
 }
@@ -61,7 +65,7 @@ pub async fn hang_up(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiEr
 pub async fn ask_transfer(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
     let call = record::find(&visit, id.0).await?;
     if call.status.is_final() {
-        return over(&visit, id.0).await;
+        return unfit(&visit, call.id, NOT_ASKED, &ApiError::CallNotActive).await;
     }
     let usual = calls::agents_number(visit.store().api_reader(), &call).await?;
     let filled = Filled::with(usual.iter().map(|number| ("to", number.as_str())));
@@ -101,7 +105,6 @@ pub async fn transfer(
     };
     match done {
         Ok(_) => Ok(visit.see(&path_of(call.id), "done-call-transferred")),
-        Err(ApiError::CallNotActive) => over(&visit, call.id).await,
         Err(error) => {
             let content = transfer_form(&visit, &call, &Filled::again(typed, error)?);
             Ok(layout::refused(
@@ -120,7 +123,7 @@ pub async fn ask_erase(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, Api
         return Ok(visit.go(&path_of(call.id)));
     }
     if !call.status.is_final() {
-        return running(&visit, call.id).await;
+        return unfit(&visit, call.id, NOT_ASKED, &ApiError::CallStillRunning).await;
     }
     let question = Question {
         path: &format!("{}/erase", path_of(call.id)),
@@ -145,7 +148,7 @@ pub async fn erase(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiErro
     let call = id.0;
     match erasure::erase(visit.caller(), visit.services(), id).await {
         Ok(_) => Ok(visit.see(&path_of(call), "done-call-erased")),
-        Err(ApiError::CallStillRunning) => running(&visit, call).await,
+        Err(error @ ApiError::CallStillRunning) => unfit(&visit, call, REFUSED, &error).await,
         Err(error) => Err(error),
     }
 }
@@ -160,28 +163,18 @@ fn which(visit: &Visit, call: &call::Model) -> Markup {
     }
 }
 
-/// The call's page, which says that there is nothing to end or transfer any more.
-async fn over(visit: &Visit, id: CallId) -> Result<HttpResponse, ApiError> {
-    not_now(visit, id, "calls-is-over").await
-}
-
-/// The call's page, which says that it has to be over first.
-async fn running(visit: &Visit, id: CallId) -> Result<HttpResponse, ApiError> {
-    not_now(visit, id, "calls-still-runs").await
-}
-
-async fn not_now(visit: &Visit, id: CallId, why: &'static str) -> Result<HttpResponse, ApiError> {
+/// The call's page, which says why this cannot be done with it now.
+async fn unfit(
+    visit: &Visit,
+    id: CallId,
+    status: StatusCode,
+    why: &ApiError,
+) -> Result<HttpResponse, ApiError> {
     let part = show::content(visit, id).await?;
     let content = html! {
-        (notice(Tone::Bad, html! { p role="alert" { (visit.t(why)) } }))
+        (refused(visit, why))
         (part)
     };
     let (person, title) = (Some(visit.person()), visit.t("calls-one-title"));
-    Ok(layout::answer(
-        visit,
-        person,
-        StatusCode::CONFLICT,
-        &title,
-        content,
-    ))
+    Ok(layout::answer(visit, person, status, &title, content))
 }

@@ -38,7 +38,6 @@ done-invited = The invitation is made. Pass the link below on.
 done-invited-by-mail = The invitation is made and mailed. You can pass the link below on as well.
 done-link-made = A new link is made. Pass it on.
 done-link-mailed = A new link is made and mailed. You can pass it on as well.
-done-has-password = This person signs in with a password already.
 done-role-changed = The role is changed.
 done-member-removed = The member is removed and signed out everywhere.
 done-call-hung-up = The telephony was told to end the call.
@@ -85,6 +84,10 @@ fault-too-short = At least { $bound } characters.
 fault-too-long = At most { $bound } characters.
 fault-too-small = At least { $bound }.
 fault-too-large = At most { $bound }.
+fault-is-too-short = This is too short.
+fault-is-too-long = This is too long.
+fault-is-too-small = This is too small.
+fault-is-too-large = This is too much.
 fault-not-allowed = This is not possible here.
 fault-invalid-format = This cannot be read.
 fault-invalid-type = This is of the wrong kind.
@@ -115,6 +118,7 @@ password-hint = 10 to 256 characters. A few words that only you put together are
 password-submit = Set password
 password-later = Later
 password-wrong = This is not your password.
+password-common = This is one of the most common passwords, which are tried first. Think of another one.
 
 ## Home
 
@@ -170,6 +174,7 @@ agents-active = Active
 agents-active-hint = An agent that is switched off takes no calls.
 agents-inactive = inactive
 agents-inactive-words = This agent is switched off: calls to its numbers are refused.
+agents-too-many-versions = This account's agents were changed too often within a short time. Nothing was changed; try again in a few minutes, or delete an agent that is not needed.
 agents-unreachable = No number leads to this agent yet.
 agents-take-number = Answer { $number } with this agent
 agents-assign = Choose which agent answers which number
@@ -331,6 +336,7 @@ members-remove-title = Remove { $name }?
 members-remove-words = { $email } is signed out everywhere at once and cannot sign in again.
 members-remove-keys = API keys that this person made stay in force.
 members-last-owner = The last owner stays. Make somebody else an owner first.
+members-has-password = This person signs in with a password already.
 
 ## API keys
 

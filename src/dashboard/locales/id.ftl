@@ -38,7 +38,6 @@ done-invited = Undangan sudah dibuat. Teruskan tautan di bawah ini.
 done-invited-by-mail = Undangan sudah dibuat dan dikirim lewat surel. Tautan di bawah ini juga bisa diteruskan.
 done-link-made = Tautan baru sudah dibuat. Teruskan kepada orangnya.
 done-link-mailed = Tautan baru sudah dibuat dan dikirim lewat surel. Tautan itu juga bisa diteruskan.
-done-has-password = Orang ini sudah masuk dengan kata sandi.
 done-role-changed = Peran sudah diubah.
 done-member-removed = Anggota sudah dihapus dan dikeluarkan dari semua perangkat.
 done-call-hung-up = Sistem telepon sudah diminta mengakhiri panggilan.
@@ -84,6 +83,10 @@ fault-too-short = Paling sedikit { $bound } karakter.
 fault-too-long = Paling banyak { $bound } karakter.
 fault-too-small = Paling sedikit { $bound }.
 fault-too-large = Paling banyak { $bound }.
+fault-is-too-short = Isian ini terlalu pendek.
+fault-is-too-long = Isian ini terlalu panjang.
+fault-is-too-small = Nilai ini terlalu kecil.
+fault-is-too-large = Ini terlalu banyak.
 fault-not-allowed = Isian ini tidak dapat dipakai di sini.
 fault-invalid-format = Isian ini tidak dapat dibaca.
 fault-invalid-type = Jenis isian ini salah.
@@ -114,6 +117,7 @@ password-hint = 10 sampai 256 karakter. Beberapa kata yang hanya Anda rangkai se
 password-submit = Pasang kata sandi
 password-later = Nanti saja
 password-wrong = Ini bukan kata sandi Anda.
+password-common = Ini salah satu kata sandi yang paling umum, yang dicoba paling dahulu. Pilih yang lain.
 
 ## Beranda
 
@@ -168,6 +172,7 @@ agents-active = Aktif
 agents-active-hint = Agen yang dimatikan tidak menerima panggilan.
 agents-inactive = tidak aktif
 agents-inactive-words = Agen ini dimatikan: panggilan ke nomornya ditolak.
+agents-too-many-versions = Agen akun ini terlalu sering diubah dalam waktu singkat. Tidak ada yang berubah; coba lagi beberapa menit lagi, atau hapus agen yang tidak diperlukan.
 agents-unreachable = Belum ada nomor yang menuju agen ini.
 agents-take-number = Jawab { $number } dengan agen ini
 agents-assign = Pilih agen untuk setiap nomor
@@ -329,6 +334,7 @@ members-remove-title = Hapus { $name }?
 members-remove-words = { $email } langsung dikeluarkan dari semua perangkat dan tidak dapat masuk lagi.
 members-remove-keys = Kunci API yang dibuat orang ini tetap berlaku.
 members-last-owner = Pemilik terakhir tetap tinggal. Jadikan orang lain pemilik dahulu.
+members-has-password = Orang ini sudah masuk dengan kata sandi.
 
 ## Kunci API
 

@@ -237,7 +237,15 @@ async fn a_running_call_is_transferred_and_ended_and_then_erased(
     let early = browser.open(&format!("{page}/erase")).await;
     assert_eq!(early.status, 409);
     early.assert_shows("still going on");
-    let told = browser.submit(&form.set("to", "+6281298765432")).await;
+    let bare = Form {
+        action: format!("{page}/erase"),
+        ..form.clone()
+    };
+    let early = browser.submit(&bare).await;
+    assert_eq!(early.status, 422);
+    early.assert_shows("still going on");
+    let form = form.set("to", "+6281298765432");
+    let told = browser.submit(&form).await;
     assert_eq!(told.status, 200);
     told.assert_shows("told to transfer the call");
     assert_eq!(
@@ -255,8 +263,12 @@ async fn a_running_call_is_transferred_and_ended_and_then_erased(
     bridge.command("hangup", &call).await;
     bridge.hang_up(&call).await;
     let over = browser.submit(&question.form(&hangup)).await;
-    assert_eq!(over.status, 409);
+    assert_eq!(over.status, 422);
     over.assert_shows("The call is over already.");
+    let over = browser.submit(&form).await;
+    assert_eq!(over.status, 422);
+    over.assert_shows("The call is over already.");
+    assert_eq!(over.form(&transfer).value("to"), Some("+6281298765432"));
 
     let erase = format!("{page}/erase");
     let question = browser.open(&erase).await;

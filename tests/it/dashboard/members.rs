@@ -75,10 +75,10 @@ async fn somebody_is_invited_comes_gets_a_role_and_is_removed(
         .await
         .assert_shows("Your password is set");
     // Who has a password is not to be entered as.
-    browser
-        .submit(&again)
-        .await
-        .assert_shows("signs in with a password already");
+    let refused = browser.submit(&again).await;
+    assert_eq!(refused.status, 422);
+    refused.assert_shows("signs in with a password already");
+    refused.form(&format!("{MEMBERS}/{sari}/role"));
 
     assert_eq!(
         hers.open(&format!("{SECRET_PAGE}/rotate")).await.status,

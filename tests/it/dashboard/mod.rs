@@ -9,6 +9,7 @@ mod mails;
 mod members;
 mod pages;
 mod people;
+mod refusals;
 mod sessions;
 mod setup;
 mod sign_in;

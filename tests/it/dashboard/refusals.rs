@@ -1,0 +1,215 @@
+//! What is refused: the same page again, with why, and with what was typed.
+
+use super::*;
+use crate::support::visitor::{Form, Page};
+
+const AGENTS: &str = "/dashboard/agents";
+const PASSWORD_PAGE: &str = "/dashboard/password";
+/// Keys of a tenant that are in force, and agents of a tenant.
+const KEYS_MAX: usize = 100;
+const AGENTS_MAX: usize = 1_000;
+
+#[track_caller]
+fn assert_refused(page: &Page, words: &str) {
+    assert_eq!(page.status, 422, "{}", page.path);
+    page.assert_shows(words);
+}
+
+/// Said by the service in the reader's own words, and once.
+#[track_caller]
+fn assert_told_in_indonesian(page: &Page, words: &str) {
+    assert_refused(page, words);
+    page.assert_hides("lang=\"en\"");
+}
+
+#[rstest]
+#[actix_web::test]
+async fn what_is_said_in_indonesian_is_not_said_in_english_as_well(
+    #[values(Sqlite)] store: StoreKind,
+) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    let indonesian = |browser: Visitor| browser.with("accept-language", "id-ID,id");
+    let browser = indonesian(owner.browser.clone());
+
+    let stranger = indonesian(owner.browser.another());
+    let page = try_password(&stranger, &owner.email, "not the password").await;
+    assert_told_in_indonesian(&page, "Alamat email atau kata sandi salah.");
+
+    let taken = [("email", owner.email.as_str()), ("name", "Sari")];
+    let page = browser.fill(MEMBERS, MEMBERS, &taken).await;
+    assert_told_in_indonesian(&page, "Alamat ini sudah dipakai seseorang.");
+
+    let change = format!("{ACCOUNT}/password");
+    let wrong = [
+        ("current_password", "not the password"),
+        ("new_password", "eight green kettles"),
+    ];
+    let page = browser.fill(ACCOUNT, &change, &wrong).await;
+    assert_told_in_indonesian(&page, "Ini bukan kata sandi Anda.");
+    let common = [
+        ("current_password", PASSWORD),
+        ("new_password", "qwertyuiop"),
+    ];
+    let page = browser.fill(ACCOUNT, &change, &common).await;
+    assert_told_in_indonesian(&page, "salah satu kata sandi yang paling umum");
+
+    let show = format!("{SECRET_PAGE}/show");
+    let wrong = [("password", "not the password")];
+    let page = browser.fill(SECRET_PAGE, &show, &wrong).await;
+    assert_told_in_indonesian(&page, "Ini bukan kata sandi Anda.");
+
+    let form = browser.open(KEYS).await.form(KEYS).set("name", "Kasir");
+    let (mut page, mut made) = (browser.post(&form).await, 0);
+    while page.status == 303 {
+        made += 1;
+        assert!(made <= KEYS_MAX, "{made}");
+        page = browser.post(&form).await;
+    }
+    assert_told_in_indonesian(&page, "paling banyak punya 100 kunci");
+    page.assert_hides("Paling banyak 0");
+}
+
+/// As many agents as a tenant can have, made behind the server's back.
+async fn fill_up_with_agents(world: &World) {
+    let columns = "tenant_id, name, system_prompt, greeting_text, voice_id, language, max_call_duration_minutes, tools_enabled, \
+                   escalation_number, is_active, created_at, updated_at, version, weight";
+    let more = AGENTS_MAX - 1;
+    let sql = format!(
+        "INSERT INTO agents (id, {columns}) \
+         WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < {more}) \
+         SELECT 'agent_01k9zv3m8rj2q4w6y8a0c2' || CAST(1000 + n.i AS TEXT), {columns} FROM agents, n WHERE agents.id = '{}'",
+        world.tenant.agent
+    );
+    execute(&world.server, &sql).await;
+}
+
+#[rstest]
+#[actix_web::test]
+async fn one_agent_too_many_is_refused_on_the_page_that_it_was_asked_on(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let browser = owner(&world).await.browser;
+    fill_up_with_agents(&world).await;
+    let agent = format!("{AGENTS}/{}", world.tenant.agent);
+    let duplicate = format!("{agent}/duplicate");
+    let form = browser.open(&agent).await.form(&duplicate);
+    let page = browser.submit(&form).await;
+    assert_refused(&page, "more than 1000 agents; delete one first");
+    assert_eq!(page.form(&agent).value("name"), Some("Sari"));
+
+    let indonesian = browser.clone().with("accept-language", "id");
+    let page = indonesian.submit(&form).await;
+    assert_refused(&page, "Ini terlalu banyak.");
+    page.assert_hides("Paling banyak 0");
+
+    let agents = world.server.installation.store.count("agents").await;
+    assert_eq!(agents, AGENTS_MAX);
+}
+
+#[rstest]
+#[actix_web::test]
+async fn what_was_typed_stays_where_there_is_no_room_for_another_version(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let tenant = &world.tenant;
+    let browser = owner(&world).await.browser;
+    tenant
+        .create_function("check_order", "POST", &world.receiver.url("/f"))
+        .await;
+    execute(
+        &world.server,
+        "UPDATE agent_settings SET size = 1000000000000",
+    )
+    .await;
+    let agent = format!("{AGENTS}/{}", tenant.agent);
+    let function = format!("{agent}/functions/check_order");
+    let new_agent = format!("{AGENTS}/new");
+    let new_function = format!("{agent}/functions/new");
+    let of_function = [
+        ("name", "check_stock"),
+        ("description", "Counts."),
+        ("endpoint", "https://example.com/stock"),
+    ];
+    for (path, typed) in [
+        (&agent, &[("systemPrompt", "Be brief.")][..]),
+        (
+            &new_agent,
+            &[("name", "Kasir"), ("systemPrompt", "Be brief.")],
+        ),
+        (&function, &[("description", "Counts.")]),
+        (&new_function, &of_function),
+    ] {
+        let page = browser.fill(path, path, typed).await;
+        assert_refused(&page, "changed too often within a short time");
+        let form = page.form(path);
+        for (name, value) in typed {
+            assert_eq!(form.value(name), Some(*value), "{name} at {path}");
+        }
+    }
+    let duplicate = format!("{agent}/duplicate");
+    let page = browser.fill(&agent, &duplicate, &[]).await;
+    assert_refused(&page, "changed too often within a short time");
+    page.form(&agent);
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_role_that_is_none_is_refused_beside_the_list_and_only_for_members_of_ours(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    let (browser, tenant) = (&owner.browser, &world.tenant.id);
+    let sari = somebody(&world.server, tenant, "sari@example.com", "viewer").await;
+    let path = |id: &str| format!("{MEMBERS}/{id}/role");
+    let form = browser.open(MEMBERS).await.form(&path(&sari.id));
+    for (wrong, words) in [
+        (form.clone().set("role", "king"), "\"king\" is not a role"),
+        (form.clone().without("role"), "\"\" is not a role"),
+    ] {
+        let page = browser.submit(&wrong).await;
+        assert_refused(&page, words);
+        assert_eq!(page.form(&path(&sari.id)).value("role"), Some("viewer"));
+    }
+
+    let other = world.another_tenant(0).await;
+    let stranger = somebody(&world.server, &other.id, "stranger@example.com", "viewer").await;
+    for id in [&*stranger.id, "user_01k9zzzzzzzzzzzzzzzzzzzzzz"] {
+        for role in ["king", "owner"] {
+            let foreign = Form {
+                action: path(id),
+                ..form.clone().set("role", role)
+            };
+            assert_eq!(browser.submit(&foreign).await.status, 404, "{id} {role}");
+        }
+    }
+}
+
+/// Who signed in with the password has to know it to set another one.
+#[rstest]
+#[actix_web::test]
+async fn a_password_is_not_replaced_without_the_old_one(#[values(Sqlite)] store: StoreKind) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    let browser = owner.browser.another();
+    let page = try_password(&browser, &owner.email, PASSWORD).await;
+    assert_eq!(page.status, 303);
+    let change = format!("{ACCOUNT}/password");
+    let form = browser.open(ACCOUNT).await.form(&change);
+    let without = Form {
+        action: PASSWORD_PAGE.to_owned(),
+        ..form.without("current_password").without("new_password")
+    };
+    let page = browser
+        .submit(&without.tick("password", "eight green kettles"))
+        .await;
+    assert_refused(&page, "current_password is required.");
+    assert_eq!(page.input("current_password")["aria-invalid"], "true");
+    page.form(&change);
+    let still = owner.browser.another();
+    let page = try_password(&still, &owner.email, PASSWORD).await;
+    assert_eq!(page.status, 303, "the password is as it was");
+}
