@@ -211,6 +211,7 @@ async fn language_and_time_zone_are_the_readers_own(#[values(Sqlite, Postgres)] 
         ("language", "xx", "language"),
         ("timeZone", "Asia/Atlantis", "timeZone"),
         ("name", "", "name"),
+        ("name", "Wa\u{202e}nay", "name"),
     ] {
         let page = browser.submit(&form.clone().set(name, value)).await;
         assert_eq!(page.status, 422);
