@@ -16,7 +16,7 @@ mod work;
 #[cfg(test)]
 mod tests;
 
-use dikala_entities::{MINUTES_MAX, Store, TenantId, is_blank, tenant};
+use dikala_entities::{MINUTES_MAX, Store, TenantId, is_blank, is_one_line, tenant};
 use sea_orm::{ConnectionTrait, DbErr, EntityTrait, QuerySelect, SqlErr};
 
 pub use self::work::Work;
@@ -47,7 +47,7 @@ impl AdminError {
     }
 }
 
-/// A name or a label: trimmed, and not too long.
+/// A name or a label: trimmed, of one line, and not too long. `http::extract::line` is the same rule.
 fn name(field: &str, text: &str) -> Result<String, AdminError> {
     let text = text.trim();
     let length = text.chars().count();
@@ -55,7 +55,11 @@ fn name(field: &str, text: &str) -> Result<String, AdminError> {
         Err(AdminError::Refused(format!(
             "{field} is blank; give one that can be seen"
         )))
-    } else if length <= NAME_CHARS_MAX && !text.chars().any(char::is_control) {
+    } else if !is_one_line(text) {
+        Err(AdminError::Refused(format!(
+            "{field} must not contain control characters; give one without them"
+        )))
+    } else if length <= NAME_CHARS_MAX {
         Ok(text.to_owned())
     } else {
         Err(AdminError::Refused(format!(

@@ -19,11 +19,11 @@ use super::{
     view::Visit,
 };
 use crate::{
-    admin::users,
+    admin::{NAME_CHARS_MAX, users},
     audit::Change,
     http::{
         error::ApiError,
-        extract::{BlankRule, Parsed, text},
+        extract::{Parsed, line},
         field::{Fault, FieldCode, FieldError},
     },
 };
@@ -36,7 +36,6 @@ const FIELDS: &Fields = &[
     ("mailsLowCredit", Shape::Switch),
     ("mailsDisabledWebhooks", Shape::Switch),
 ];
-const NAME_CHARS_MAX: usize = 120;
 
 /// `GET /dashboard/settings/account`
 pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
@@ -213,7 +212,7 @@ struct Profile {
 impl Profile {
     fn read(typed: &Typed) -> Result<Self, ApiError> {
         form::read(typed, FIELDS)?.read(&[], |form| {
-            let name = form.required("name", None, text(1, NAME_CHARS_MAX, BlankRule::Trim));
+            let name = form.required("name", None, line(NAME_CHARS_MAX));
             let language = form.optional("language", None, language);
             let time_zone = form.required("timeZone", None, time_zone);
             let ticked = crate::http::extract::boolean;

@@ -35,7 +35,7 @@ const FIELDS: &Fields = &[
 /// Those that people set.
 const FILTERS: [&str; 4] = ["actor", "action", "from", "to"];
 /// Entries on a page.
-const PAGE: usize = 50;
+const PAGE: usize = 30;
 /// Entries that are read at once for a file.
 const BATCH: u64 = 500;
 const COLUMNS: [&str; 9] = [

@@ -1,6 +1,6 @@
 //! Credit: what is left, what is held and what was used; minutes by day; every movement, also as a file.
 
-use actix_web::HttpResponse;
+use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{TransactionId, TransactionType, credit_account, credit_transaction};
 use futures_util::stream;
 use maud::{Markup, html};
@@ -9,6 +9,7 @@ use super::{
     charts::{Bar, Chart, Ink, Series},
     components::{empty, paging, table},
     csv::{self, Line},
+    form::{self, Fields, Shape},
     layout,
     view::Visit,
 };
@@ -24,8 +25,10 @@ use crate::{
 };
 
 const PATH: &str = "/dashboard/credits";
+/// Where a page of the list begins.
+const PLACE: &Fields = &[("before", Shape::Optional)];
 /// Movements on a page.
-const PAGE: usize = 50;
+const PAGE: usize = 40;
 /// Movements that are read at once for a file.
 const BATCH: u64 = 500;
 /// The columns of the file, in the API's names.
@@ -41,8 +44,8 @@ const COLUMNS: [&str; 8] = [
 ];
 
 /// `GET /dashboard/credits`
-pub async fn show(visit: Visit, query: Query) -> Result<HttpResponse, ApiError> {
-    let before = query.0.read(&["done"], |form| {
+pub async fn show(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let before = form::asked(&request, PLACE)?.read(&[], |form| {
         Some(form.optional("before", None, id("a transaction")))
     })?;
     let db = visit.store().api_reader();

@@ -1,7 +1,9 @@
 //! Tables to take away: lines of comma-separated values (RFC 4180), and the answer that streams them.
 //!
-//! A spreadsheet takes a cell that begins with certain signs for a formula, and runs what a stranger wrote into a call. Such cells
-//! get an apostrophe in front, which spreadsheets take for "this is text".
+//! A spreadsheet takes a cell that begins with certain signs for a formula, and runs what a stranger wrote into a call. Such signs
+//! get an apostrophe in front, which spreadsheets take for "this is text": also inside of a text, where a spreadsheet may begin
+//! another cell. In many countries, Indonesia among them, it takes `;` for the end of a cell, and a quote in the middle of one for
+//! a sign like others.
 
 use std::{future::ready, time::Duration};
 
@@ -16,6 +18,9 @@ use crate::{api::listing, http::error::ApiError};
 
 /// What a formula begins with.
 const FORMULA: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
+/// What a cell may end with in the eyes of one spreadsheet or another; commas stand between quotes, which all of them honour that
+/// take a comma for an end.
+const ENDS: [char; 4] = [';', '\t', '\n', '\r'];
 /// How long a file may take in all.
 const WHOLE: Duration = Duration::from_secs(60 * 60);
 
@@ -41,12 +46,11 @@ impl Line {
     /// A cell with text of whatever origin.
     pub fn text(mut self, text: &str) -> Self {
         self.begin();
-        let is_formula = text.starts_with(FORMULA);
         let needs_quotes = text.contains(['"', ',', '\n', '\r']) || text.trim() != text;
-        let apostrophe = if is_formula { "'" } else { "" };
+        let defused = defused(text);
         let inner = match needs_quotes {
-            true => format!("\"{apostrophe}{}\"", text.replace('"', "\"\"")),
-            false => format!("{apostrophe}{text}"),
+            true => format!("\"{}\"", defused.replace('"', "\"\"")),
+            false => defused,
         };
         self.text.push_str(&inner);
         self
@@ -79,6 +83,21 @@ impl Line {
         }
         self.cells += 1;
     }
+}
+
+/// A text with an apostrophe before each sign that a formula could begin with.
+fn defused(text: &str) -> String {
+    let mut defused = String::with_capacity(text.len());
+    let mut begins = true;
+    for sign in text.chars() {
+        if begins && FORMULA.contains(&sign) {
+            defused.push('\'');
+        }
+        defused.push(sign);
+        // Quotes at the beginning of a cell are taken away before it is looked at.
+        begins = ENDS.contains(&sign) || (begins && sign == '"');
+    }
+    defused
 }
 
 /// The answer with a file: the line with the names of the columns, and pieces of lines as they are read. It breaks off, so that
@@ -129,13 +148,18 @@ mod tests {
     #[case("+6281234567890", "'+6281234567890")]
     #[case("-2", "'-2")]
     #[case("@SUM(A1)", "'@SUM(A1)")]
-    #[case("\t=1", "\"'\t=1\"")]
-    #[case("\r=1", "\"'\r=1\"")]
+    #[case("\t=1", "\"'\t'=1\"")]
+    #[case("\r=1", "\"'\r'=1\"")]
     #[case(
         "=HYPERLINK(\"http://x\",\"y\")",
         "\"'=HYPERLINK(\"\"http://x\"\",\"\"y\"\")\""
     )]
     #[case("a=1", "a=1")]
+    #[case("x;=1+1", "x;'=1+1")]
+    #[case("x;\"=1\"", "\"x;\"\"'=1\"\"\"")]
+    #[case("x\t@a", "x\t'@a")]
+    #[case("x\n-1", "\"x\n'-1\"")]
+    #[case("x; y - z", "x; y - z")]
     fn cells(#[case] text: &str, #[case] expected: &str) {
         assert_eq!(Line::new().text(text).end(), format!("{expected}\r\n"));
     }
@@ -151,35 +175,49 @@ mod tests {
         assert_eq!(Line::header(&["id", "at"]), "id,at\r\n");
     }
 
-    /// Takes lines apart as RFC 4180 says.
-    fn read(line: &str) -> Vec<String> {
-        let (mut cells, mut quoted) = (vec![String::new()], false);
+    /// Takes lines apart as spreadsheets do: at the separator and at line breaks, but for what stands between quotes, of which the
+    /// first one is the first sign of its cell. With a comma this is RFC 4180.
+    fn read(line: &str, separator: char) -> Vec<String> {
+        let (mut cells, mut quoted, mut begins) = (vec![String::new()], false, true);
         let mut signs = line.trim_end_matches("\r\n").chars().peekable();
         while let Some(sign) = signs.next() {
             let cell = cells.last_mut().expect("there is one");
+            let ends = !quoted && [separator, '\n', '\r'].contains(&sign);
             match sign {
+                _ if ends => cells.push(String::new()),
                 '"' if quoted && signs.peek() == Some(&'"') => {
                     signs.next();
                     cell.push('"');
                 }
-                '"' => quoted = !quoted,
-                ',' if !quoted => cells.push(String::new()),
+                '"' if quoted || begins => quoted = begins,
                 other => cell.push(other),
             }
+            begins = ends;
         }
         cells
     }
 
     proptest! {
         #[test]
-        fn what_is_written_is_read_again(texts in prop::collection::vec("[-=+@,\"\r\n\t' a-z]{0,8}", 1..6)) {
+        fn what_is_written_is_read_again(texts in prop::collection::vec("[-=+@,;\"\r\n\t' a-z]{0,8}", 1..6)) {
             let line = texts.iter().fold(Line::new(), |line, text| line.text(text)).end();
-            let cells = read(&line);
+            let cells = read(&line, ',');
             prop_assert_eq!(cells.len(), texts.len());
             for (cell, text) in cells.iter().zip(&texts) {
-                prop_assert!(!cell.starts_with(FORMULA));
-                let shown = cell.strip_prefix('\'').filter(|_| text.starts_with(FORMULA)).unwrap_or(cell);
-                prop_assert_eq!(shown, text);
+                prop_assert_eq!(cell.replace('\'', ""), text.replace('\'', ""));
+                if !text.contains(FORMULA) {
+                    prop_assert_eq!(cell, text);
+                }
+            }
+        }
+
+        #[test]
+        fn nothing_is_a_formula_wherever_cells_end(texts in prop::collection::vec("[-=+@,;\"\r\n\t' a-z]{0,8}", 1..6)) {
+            let line = texts.iter().fold(Line::new(), |line, text| line.text(text)).end();
+            for separator in [',', ';', '\t'] {
+                for cell in read(&line, separator) {
+                    prop_assert!(!cell.starts_with(FORMULA), "{:?} of {:?} at {:?}", cell, line, separator);
+                }
             }
         }
     }

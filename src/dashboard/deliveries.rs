@@ -1,6 +1,6 @@
 //! Deliveries: those of a webhook, and one with what was sent, each attempt and its answer, and sending it again.
 
-use actix_web::HttpResponse;
+use actix_web::{HttpRequest, HttpResponse};
 use dikala_actors::webhooks::{
     Envelope, headers,
     signature::{Signer, SigningKeys},
@@ -14,6 +14,7 @@ use serde_json::json;
 
 use super::{
     components::{Tone, badge, empty, notice, paging, post, table},
+    form::{self, Fields, Shape},
     layout,
     pretty::pretty,
     view::Visit,
@@ -26,12 +27,13 @@ use crate::{
     },
     http::{
         error::ApiError,
-        extract::{Body, Id, Query, id, word},
+        extract::{Body, Id, id, word},
     },
 };
 
 /// Where deliveries are.
 pub const PATH: &str = "/dashboard/deliveries";
+const ASKED: &Fields = &[("status", Shape::Optional), ("before", Shape::Optional)];
 /// Deliveries on a page.
 const PAGE: usize = 25;
 /// What is shown of an answer, in characters.
@@ -48,9 +50,9 @@ pub struct Shown {
 }
 
 impl Shown {
-    /// Reads `status` and `before`.
-    pub fn read(query: &Query) -> Result<Self, ApiError> {
-        query.0.read(&["done"], |form| {
+    /// Reads them in the address of a page.
+    pub fn read(request: &HttpRequest) -> Result<Self, ApiError> {
+        form::asked(request, ASKED)?.read(&[], |form| {
             Some(Self {
                 status: form.optional("status", None, word("a status")),
                 before: form.optional("before", None, id("a delivery")),

@@ -91,6 +91,11 @@ pub fn read(typed: &Typed, fields: &Fields) -> Result<Form, ApiError> {
     Form::from_body(Value::Object(object(typed, fields)?))
 }
 
+/// The same of what stands in the address of a page. What a page does not know is left alone: who passes a link on adds marks to it.
+pub fn asked(request: &HttpRequest, fields: &Fields) -> Result<Form, ApiError> {
+    read(&Typed::parse(request.query_string().as_bytes()), fields)
+}
+
 fn object(typed: &Typed, fields: &Fields) -> Result<Map<String, Value>, ApiError> {
     let (mut object, mut faults) = (Map::new(), Vec::new());
     for (name, shape) in fields {

@@ -20,7 +20,7 @@ use crate::{
     },
     http::{
         error::{ApiError, Missing},
-        extract::{BlankRule, Id, text},
+        extract::{Id, line},
         field::{FieldCode, FieldError},
     },
 };
@@ -148,7 +148,7 @@ pub async fn create(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError
 
 async fn make(visit: &Visit, typed: &Typed) -> Result<ApiKeyId, ApiError> {
     let name = form::read(typed, FIELDS)?.read(&[], |form| {
-        form.required("name", None, text(1, NAME_CHARS_MAX, BlankRule::Trim))
+        form.required("name", None, line(NAME_CHARS_MAX))
     })?;
     let there = keys::list(visit.store(), visit.tenant()).await?;
     if there.iter().filter(|key| key.revoked_at.is_none()).count() >= KEYS_MAX {

@@ -14,13 +14,13 @@ use super::{
 };
 use crate::{
     admin::{
-        AdminError,
+        AdminError, NAME_CHARS_MAX,
         users::{self, Draft, INVITATION_MS, Linking, Mailing, UserView},
     },
     audit::Origin,
     http::{
         error::ApiError,
-        extract::{BlankRule, Id, Parsed, text, word},
+        extract::{Id, Parsed, line, word},
         field::{Fault, FieldCode, FieldError},
     },
 };
@@ -31,7 +31,6 @@ const FIELDS: &Fields = &[
     ("name", Shape::Text),
     ("role", Shape::Text),
 ];
-const NAME_CHARS_MAX: usize = 120;
 /// People of one tenant.
 const MEMBERS_MAX: usize = 100;
 /// The note with the link of somebody who was invited.
@@ -175,7 +174,7 @@ fn email(value: &Value) -> Parsed<Email> {
 fn read(typed: &Typed) -> Result<Draft, ApiError> {
     form::read(typed, FIELDS)?.read(&[], |form| {
         let email = form.required("email", None, email);
-        let name = form.required("name", None, text(1, NAME_CHARS_MAX, BlankRule::Trim));
+        let name = form.required("name", None, line(NAME_CHARS_MAX));
         let role = form.required("role", None, word("a role"));
         Some(Draft {
             email: email?,

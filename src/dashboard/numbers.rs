@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use actix_web::HttpResponse;
+use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{AgentId, OfTenant, PhoneNumberId, agent, phone_number};
 use maud::{Markup, html};
 use sea_orm::{ColumnTrait, QueryFilter, QueryOrder, QuerySelect, Select};
@@ -18,12 +18,14 @@ use crate::{
     api::{agents::AGENTS_MAX, phone_numbers as api},
     http::{
         error::{ApiError, Missing},
-        extract::{Id, Query, id},
+        extract::{Id, id},
     },
 };
 
 const PATH: &str = "/dashboard/numbers";
 const FIELDS: &Fields = &[("agentId", Shape::Optional)];
+/// Where a page of the list begins.
+const PLACE: &Fields = &[("before", Shape::Optional)];
 /// Numbers on one page.
 const PAGE: usize = 15;
 /// Agents to choose from beside each number, the newest: a page stays small. The page of a number has all.
@@ -69,8 +71,8 @@ async fn assigned(visit: &Visit, numbers: &[phone_number::Model]) -> Result<Choi
 }
 
 /// `GET /dashboard/numbers`
-pub async fn list(visit: Visit, query: Query) -> Result<HttpResponse, ApiError> {
-    let before = query.0.read(&["done"], |form| {
+pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let before = form::asked(&request, PLACE)?.read(&[], |form| {
         Some(form.optional("before", None, id("a phone number")))
     })?;
     let mut numbers = page(&visit, before).await?;

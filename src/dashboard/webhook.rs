@@ -1,6 +1,6 @@
 //! One webhook: whether it works, what became of its events, what can be set, and what can be done with it.
 
-use actix_web::HttpResponse;
+use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{EventKind, Millis, WebhookId, webhook};
 use maud::{Markup, html};
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ use crate::{
     },
     http::{
         error::ApiError,
-        extract::{Body, Id, Query},
+        extract::{Body, Id},
     },
 };
 
@@ -34,9 +34,13 @@ async fn find(visit: &Visit, id: Id<WebhookId>) -> Result<webhook::Model, ApiErr
 }
 
 /// `GET /dashboard/webhooks/{id}`
-pub async fn show(visit: Visit, id: Id<WebhookId>, query: Query) -> Result<HttpResponse, ApiError> {
+pub async fn show(
+    visit: Visit,
+    id: Id<WebhookId>,
+    request: HttpRequest,
+) -> Result<HttpResponse, ApiError> {
     let webhook = find(&visit, id).await?;
-    let shown = Shown::read(&query)?;
+    let shown = Shown::read(&request)?;
     let filled = Filled::with(setting(&webhook));
     let content = content(&visit, &webhook, &shown, &filled).await?;
     Ok(layout::page(&visit, webhook.url.as_str(), content))

@@ -5,13 +5,9 @@ use actix_web::web::Data;
 use dikala_actors::ledger::{Credit, Credited, LedgerError};
 use dikala_entities::{MINUTES_MAX, TenantId, TransactionType};
 use serde::Serialize;
-use serde_json::Value;
 use utoipa::ToSchema;
 
-use super::{
-    desk::Desk,
-    refused::{self, refused},
-};
+use super::{desk::Desk, refused::refused};
 use crate::{
     admin::find_tenant,
     api::{
@@ -22,7 +18,7 @@ use crate::{
     http::{
         answer::Answer,
         error::{ApiError, Missing},
-        extract::{Body, Id, Operator, Parsed, Query, integer, word},
+        extract::{Body, Id, Operator, Query, integer, line, word},
         field::{Fault, FieldCode},
         route::OPERATORS_BASE,
     },
@@ -92,17 +88,13 @@ pub async fn transactions(
     Ok(Answer::ok(&page_of(db, id.0, page).await?))
 }
 
-fn line(value: &Value) -> Parsed<String> {
-    refused::line(TEXT_CHARS_MAX, value)
-}
-
 fn read(body: &Body, tenant: TenantId) -> Result<Credit, ApiError> {
     body.form()?.read(&[], |form| {
         let minutes = form.required("minutes", None, integer(-MINUTES_MAX, MINUTES_MAX));
         let purchase = TransactionType::Purchase;
         let kind = form.defaulted("type", None, purchase, word("a type"));
-        let reference = form.optional("reference", None, line);
-        let description = form.optional("description", None, line);
+        let reference = form.optional("reference", None, line(TEXT_CHARS_MAX));
+        let description = form.optional("description", None, line(TEXT_CHARS_MAX));
         if kind == TransactionType::Usage {
             let predicate = "must not be usage, which calls book";
             form.fault("type", Fault::new(FieldCode::NotAllowed, predicate));

@@ -6,24 +6,14 @@ use crate::{
     admin::{AdminError, NAME_CHARS_MAX},
     http::{
         error::{ApiError, Missing},
-        extract::{BlankRule, Parsed, text},
+        extract::{Parsed, line},
         field::{Fault, FieldCode},
     },
 };
 
 /// A name or a label, as the operators' work takes it.
 pub(super) fn name_of(value: &Value) -> Parsed<String> {
-    line(NAME_CHARS_MAX, value)
-}
-
-/// A text of one line.
-pub(super) fn line(most: usize, value: &Value) -> Parsed<String> {
-    let text = text(1, most, BlankRule::Trim)(value)?;
-    if text.chars().any(char::is_control) {
-        let predicate = "must not contain control characters";
-        return Err(Fault::new(FieldCode::InvalidFormat, predicate).into());
-    }
-    Ok(text)
+    line(NAME_CHARS_MAX)(value)
 }
 
 /// The error of a request that was refused.

@@ -40,7 +40,7 @@ pub use phone::{CallerNumber, PhoneError, PhoneNumber};
 pub use schema::InstantOrDate;
 pub use scope::IdempotencyScope;
 pub use secret::Secret;
-pub use text::{Language, LanguageError, is_blank};
+pub use text::{Language, LanguageError, is_blank, is_one_line};
 pub use trace::TraceParent;
 pub use transfers::{TransferPrefixError, TransferPrefixes};
 pub use url::{OutboundUrl, UrlError, UrlPolicy, is_host_name};

@@ -87,6 +87,18 @@ pub fn is_blank(text: &str) -> bool {
     text.chars().all(is_invisible)
 }
 
+/// Whether a text stays on its line, and is read in the order in which it is written: nothing in it breaks the line, rings a bell
+/// or turns what stands after it around. What does would show a name as another one.
+pub fn is_one_line(text: &str) -> bool {
+    !text.chars().any(|character| {
+        character.is_control()
+            || matches!(
+                character,
+                '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+            )
+    })
+}
+
 fn is_invisible(character: char) -> bool {
     use GeneralCategory::{Control, Format, LineSeparator, ParagraphSeparator, SpaceSeparator};
 
@@ -147,6 +159,31 @@ mod tests {
             "ـ",
         ] {
             assert!(!is_blank(visible), "{visible:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_has_no_breaks_and_turns_nothing_around() {
+        for line in [
+            "",
+            "Sari",
+            "Toko \"Bu Sari\" – 👩\u{200d}🚀",
+            "متجر\u{200f}",
+            "a\u{a0}b",
+        ] {
+            assert!(is_one_line(line), "{line:?}");
+        }
+        for other in [
+            "a\nb",
+            "a\tb",
+            "\u{7}",
+            "a\u{85}b",
+            "a\u{7f}",
+            "a\u{2028}b",
+            "a\u{202e}b",
+            "\u{2067}a\u{2069}",
+        ] {
+            assert!(!is_one_line(other), "{other:?}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use actix_web::HttpResponse;
+use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{AgentId, Language, Millis, OfTenant, PhoneNumber, agent, phone_number};
 use maud::{Markup, html};
 use sea_orm::{ColumnTrait, QueryFilter, QueryOrder, QuerySelect};
@@ -10,6 +10,7 @@ use sea_orm::{ColumnTrait, QueryFilter, QueryOrder, QuerySelect};
 use super::{
     super::{
         components::{Tone, badge, empty, paging, table},
+        form::{self, Fields, Shape},
         layout,
         view::Visit,
     },
@@ -17,11 +18,10 @@ use super::{
     agent_form::language_name,
     path_of,
 };
-use crate::http::{
-    error::ApiError,
-    extract::{Query, id},
-};
+use crate::http::{error::ApiError, extract::id};
 
+/// Where a page of the list begins.
+const PLACE: &Fields = &[("before", Shape::Optional)];
 /// Agents on one page.
 const PAGE: usize = 50;
 
@@ -88,8 +88,8 @@ async fn first_numbers(
 }
 
 /// `GET /dashboard/agents`
-pub async fn list(visit: Visit, query: Query) -> Result<HttpResponse, ApiError> {
-    let before = query.0.read(&["done"], |form| {
+pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let before = form::asked(&request, PLACE)?.read(&[], |form| {
         Some(form.optional("before", None, id("an agent")))
     })?;
     let mut rows = rows(&visit, before).await?;

@@ -14,7 +14,7 @@ pub use caller::{Caller, Operator};
 pub use form::{Form, Parsed, Reader};
 pub use parse::{
     BlankRule, LIMIT_DEFAULT, LIMIT_MAX, OFFSET_MAX, boolean, digits, e164, id, instant, integer,
-    language, list, no_transfer, not_allowed, object, text, transfer_target, url, word,
+    language, line, list, no_transfer, not_allowed, object, text, transfer_target, url, word,
 };
 pub use path::{FunctionName, Id, TypeName, VersionNumber};
 pub use query::Query;

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use dikala_entities::{
     Language, Millis, OutboundUrl, PhoneNumber, TransferPrefixes, UnknownValue, UrlError,
-    UrlPolicy, is_blank,
+    UrlPolicy, is_blank, is_one_line,
 };
 use serde_json::{Map, Value};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
@@ -59,6 +59,19 @@ pub fn text(min: usize, max: usize, blanks: BlankRule) -> impl Fn(&Value) -> Par
                 .into())
         } else {
             Ok(given.to_owned())
+        }
+    }
+}
+
+/// A name, a label or another text that stays on its line: not blank, and at most `max` characters.
+pub fn line(max: usize) -> impl Fn(&Value) -> Parsed<String> {
+    move |value| {
+        let text = text(1, max, BlankRule::Trim)(value)?;
+        if is_one_line(&text) {
+            Ok(text)
+        } else {
+            let predicate = "must not contain control characters";
+            Err(Fault::new(FieldCode::InvalidFormat, predicate).into())
         }
     }
 }

@@ -14,6 +14,10 @@ async fn a_key_is_made_shown_once_used_and_revoked(#[values(Sqlite, Postgres)] s
         ("", "name is required."),
         (" \u{200b} ", "name is required."),
         (&"x".repeat(121), "name must have at most 120 characters."),
+        (
+            "Till \u{202e}lliT",
+            "name must not contain control characters.",
+        ),
     ] {
         let page = browser.submit(&form.clone().set("name", wrong)).await;
         assert_eq!(page.status, 422);

@@ -34,6 +34,10 @@ async fn somebody_is_invited_comes_gets_a_role_and_is_removed(
             "name is required.",
         ),
         (
+            invite("sari@example.com", "Sa\u{7}ri", "viewer"),
+            "name must not contain control characters.",
+        ),
+        (
             invite("sari@example.com", "Sari", "king"),
             "\"king\" is not a role",
         ),

@@ -184,6 +184,36 @@ async fn what_is_not_there_is_said_in_words(#[values(Sqlite)] store: StoreKind) 
     assert_eq!(api.body["error"]["code"], "route_not_found");
 }
 
+/// Who passes a link on adds marks to it.
+#[rstest]
+#[actix_web::test]
+async fn marks_in_an_address_are_left_alone(#[values(Sqlite)] store: StoreKind) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    let webhooks = world.tenant.api.get("/webhooks").await.expect(200);
+    let webhook = format!(
+        "/dashboard/webhooks/{}",
+        text(&webhooks["webhooks"][0], "id")
+    );
+    let lists = [
+        "/dashboard/calls",
+        "/dashboard/agents",
+        "/dashboard/numbers",
+        "/dashboard/credits",
+        "/dashboard/audit",
+        &webhook,
+    ];
+    for path in ALL.iter().chain(&lists) {
+        let marked = format!("{path}?utm_source=mail&utm_source=mail&x=%00");
+        let page = owner.browser.open(&marked).await;
+        assert_eq!(page.status, 200, "{marked}: {}", page.text());
+    }
+    for path in lists {
+        let nowhere = owner.browser.open(&format!("{path}?before=nonsense")).await;
+        assert_eq!(nowhere.status, 422, "{path}");
+    }
+}
+
 #[rstest]
 #[actix_web::test]
 async fn language_and_time_zone_are_the_readers_own(#[values(Sqlite, Postgres)] store: StoreKind) {
@@ -211,6 +241,7 @@ async fn language_and_time_zone_are_the_readers_own(#[values(Sqlite, Postgres)] 
         ("language", "xx", "language"),
         ("timeZone", "Asia/Atlantis", "timeZone"),
         ("name", "", "name"),
+        ("name", "Wa\u{202e}nay", "name"),
     ] {
         let page = browser.submit(&form.clone().set(name, value)).await;
         assert_eq!(page.status, 422);
