@@ -648,13 +648,8 @@ async fn many_agents_and_numbers_are_told_in_pages(#[values(Sqlite, Postgres)] s
     second.assert_shows(&tenant.did);
     second.assert_hides("Nr-1-");
     assert!(second.links().contains(&AGENTS.to_owned()));
-    for wrong in ["?before=nonsense", "?unknown=1"] {
-        assert_eq!(
-            browser.open(&format!("{AGENTS}{wrong}")).await.status,
-            422,
-            "{wrong}"
-        );
-    }
+    let wrong = browser.open(&format!("{AGENTS}?before=nonsense")).await;
+    assert_eq!(wrong.status, 422);
 }
 
 #[rstest]
