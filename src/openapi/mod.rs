@@ -284,7 +284,7 @@ fn query_parameter(name: &str, route: &Route) -> (&'static str, Value) {
         ),
         "q" => (
             "Only tenants whose id is this, or whose name has it somewhere.",
-            json!({"type": "string", "minLength": 1, "maxLength": 120}),
+            json!({"type": "string", "maxLength": 120}),
         ),
         "state" => (
             "Only webhooks that fare so.",
