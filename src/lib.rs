@@ -21,6 +21,7 @@ mod node;
 mod openapi;
 mod operator;
 mod operator_api;
+mod pages;
 mod routes;
 mod simulator;
 mod telemetry;

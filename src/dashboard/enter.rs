@@ -22,14 +22,17 @@ use super::{
     cross_site::{Sent, TOKEN_FIELD, Tokens, is_own},
     errors,
     form::Typed,
-    kit::{Kit, header},
+    kit::Kit,
     packed,
     session::{self, Person},
     view::{View, Visit},
 };
-use crate::http::{
-    error::{ApiError, Missing},
-    middleware::receive,
+use crate::{
+    http::{
+        error::{ApiError, Missing},
+        middleware::receive,
+    },
+    pages::headers::header,
 };
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");

@@ -32,12 +32,12 @@ use super::{
     follow::{self, Watched},
     form::Typed,
     home,
-    kit::header,
     view::Visit,
 };
 use crate::{
     api::{calls, events::no_seat},
     http::error::{ApiError, Missing},
+    pages::headers::header,
 };
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");

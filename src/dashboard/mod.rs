@@ -40,36 +40,25 @@
 
 mod account;
 mod agents;
-mod assets;
 mod audit;
 mod calls;
-mod charts;
-pub mod components;
 mod credits;
-pub mod cross_site;
 mod csv;
 mod deliveries;
 mod enter;
 mod errors;
-mod faults;
 mod follow;
-pub mod form;
-pub mod format;
 mod function_secret;
 mod home;
-mod i18n;
 mod json_text;
 mod keys;
 pub mod kit;
-pub mod lang;
 pub mod layout;
 mod link;
 mod live;
 mod members;
 mod numbers;
-mod packed;
 mod password;
-mod pretty;
 mod prove;
 pub mod session;
 mod sign_in;
@@ -88,9 +77,12 @@ use actix_web::{
 pub use kit::Kit;
 
 use self::enter::enter;
-use crate::http::{
-    error::{ApiError, Missing},
-    middleware::{catch_panic, only_reads},
+use crate::{
+    http::{
+        error::{ApiError, Missing},
+        middleware::{catch_panic, only_reads},
+    },
+    pages::{assets, charts, components, cross_site, faults, form, format, lang, packed, pretty},
 };
 
 /// Where the dashboard is.

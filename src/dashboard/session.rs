@@ -14,7 +14,8 @@ use sea_orm::{
     QueryOrder, QuerySelect, sea_query::Expr,
 };
 
-use super::kit::{Kit, header};
+use super::kit::Kit;
+use crate::pages::headers::header;
 
 /// How long a session lasts without use, in milliseconds.
 const IDLE_MS: i64 = 12 * 60 * 60 * 1_000;
