@@ -1,10 +1,19 @@
-//! Which of a tenant's calls are asked for: the filters of the list, and where a page of it begins.
+//! Which of a tenant's calls are asked for: the filters of the list, where a page of it begins, and by which index it is read.
+//!
+//! What is asked for by several things at once is read by one index, and what the index does not know is looked up in each row.
+//! An index that leaves many calls of which nearly none is wanted would have all of them read. So before such a page is read, the
+//! calls that each index leaves are counted, up to [`COUNTED_MAX`]: the page is read by one that leaves fewer, or by the one whose
+//! calls reach back furthest. Databases do not do this by themselves: SQLite takes any of the indexes, PostgreSQL plans a statement
+//! before it knows what is bound to it.
 
 use dikala_entities::{
     AgentId, CallId, CallStatus, CallerNumber, Millis, OfTenant, PhoneNumberId, TenantId, call,
 };
-use sea_orm::{ColumnTrait, Condition, ConnectionTrait, QuerySelect};
-use serde_json::Value;
+use sea_orm::{
+    ColumnTrait, Condition, ConnectionTrait, DbErr, QueryFilter, QueryOrder, QuerySelect,
+    sea_query::{BinOper, Expr, ExprTrait, Value},
+};
+use serde_json::Value as Json;
 
 use super::Page;
 use crate::http::{
@@ -12,6 +21,31 @@ use crate::http::{
     extract::{Form, Parsed, Reader, id, instant, word},
     field::{Fault, FieldCode},
 };
+
+/// Calls that an index leaves are counted up to this.
+const COUNTED_MAX: u64 = 1_000;
+
+/// What calls can be found by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Caller,
+    Agent,
+    Number,
+    Status,
+    /// The status, where it is one of [`call::troubled`].
+    Trouble,
+}
+
+/// What calls have an index by, which goes on with when they began; those first that leave the fewest calls.
+const INDEXES: &[&[By]] = &[
+    &[By::Caller],
+    &[By::Agent, By::Trouble],
+    &[By::Number, By::Trouble],
+    &[By::Agent, By::Number],
+    &[By::Status],
+    &[By::Number],
+    &[By::Agent],
+];
 
 /// What is asked for. Without anything, all calls.
 #[derive(Clone, Debug)]
@@ -47,21 +81,140 @@ impl Filter {
 
     /// The calls that it lets through, wherever the page is.
     pub fn condition(&self) -> Condition {
+        self.by(&self.asked()).add(self.time())
+    }
+
+    /// The calls that it lets through and that are older than `start`, read by the index that leaves the fewest.
+    pub async fn by_index(
+        &self,
+        db: &impl ConnectionTrait,
+        tenant: TenantId,
+        start: Option<(Millis, CallId)>,
+    ) -> Result<Condition, DbErr> {
+        let older = start.map_or_else(Condition::all, older_than);
+        let within = older.add(self.time());
+        let asked = self.asked();
+        let indexes = fitting(&asked);
+        let index = match indexes.as_slice() {
+            [] => &[],
+            [only] => only,
+            several => self.narrowest(db, tenant, &within, several).await?,
+        };
+        let others = asked.iter().filter(|by| !covers(index, **by));
+        let others = others.fold(Condition::all(), |all, by| all.add(self.looked_up(*by)));
+        Ok(self.by(index).add(within).add(others))
+    }
+
+    /// What is asked for beside times.
+    fn asked(&self) -> Vec<By> {
+        let status = self.status.map(|status| match status {
+            CallStatus::Dropped | CallStatus::Failed => By::Trouble,
+            CallStatus::Ringing | CallStatus::Answered | CallStatus::Ended => By::Status,
+        });
+        [
+            self.caller.as_ref().map(|_| By::Caller),
+            self.agent.map(|_| By::Agent),
+            self.number.map(|_| By::Number),
+            status,
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    fn time(&self) -> Condition {
         Condition::all()
-            .add_option(self.status.map(|status| call::Column::Status.eq(status)))
             .add_option(self.from.map(|from| call::Column::StartedAt.gte(from)))
             .add_option(self.to.map(|to| call::Column::StartedAt.lt(to)))
-            .add_option(self.agent.map(|agent| call::Column::AgentId.eq(agent)))
-            .add_option(
-                self.number
-                    .map(|number| call::Column::PhoneNumberId.eq(number)),
-            )
-            .add_option(
-                self.caller
-                    .clone()
-                    .map(|caller| call::Column::CallerNumber.eq(caller)),
-            )
     }
+
+    /// The index of these that leaves the fewest calls, or, where each leaves many, the one whose calls reach back furthest.
+    async fn narrowest<'i>(
+        &self,
+        db: &impl ConnectionTrait,
+        tenant: TenantId,
+        within: &Condition,
+        indexes: &[&'i [By]],
+    ) -> Result<&'i [By], DbErr> {
+        let mut furthest: Option<(Millis, &[By])> = None;
+        for index in indexes {
+            let last: Option<Millis> = call::Entity::of(tenant)
+                .select_only()
+                .column(call::Column::StartedAt)
+                .filter(self.by(index))
+                .filter(within.clone())
+                .order_by_desc(call::Column::StartedAt)
+                .order_by_desc(call::Column::Id)
+                .offset(COUNTED_MAX - 1)
+                .limit(1)
+                .into_tuple()
+                .one(db)
+                .await?;
+            let Some(last) = last else {
+                return Ok(index);
+            };
+            if furthest.is_none_or(|(at, _)| last < at) {
+                furthest = Some((last, index));
+            }
+        }
+        Ok(furthest.map_or(&[], |(_, index)| index))
+    }
+
+    /// The calls that are what is asked for by these, as an index finds them.
+    fn by(&self, index: &[By]) -> Condition {
+        index.iter().fold(Condition::all(), |all, by| {
+            let is = self.value(*by).map(|(column, value)| column.eq(value));
+            // The index is found by its own words.
+            all.add_option(is)
+                .add_option((index.len() > 1 && *by == By::Trouble).then(call::troubled))
+        })
+    }
+
+    /// The same by one, in words that no index is found by.
+    fn looked_up(&self, by: By) -> Condition {
+        let is = self.value(by).map(|(column, value)| {
+            let same = Expr::col((call::Entity, column));
+            let same = same.binary(BinOper::Custom("||"), Expr::cust("''"));
+            same.eq(value)
+        });
+        Condition::all().add_option(is)
+    }
+
+    /// The column, and what it has to be.
+    fn value(&self, by: By) -> Option<(call::Column, Value)> {
+        Some(match by {
+            By::Caller => (call::Column::CallerNumber, self.caller.clone()?.into()),
+            By::Agent => (call::Column::AgentId, self.agent?.into()),
+            By::Number => (call::Column::PhoneNumberId, self.number?.into()),
+            By::Status | By::Trouble => (call::Column::Status, self.status?.into()),
+        })
+    }
+}
+
+/// Whether an index knows this of a call.
+fn covers(index: &[By], by: By) -> bool {
+    let same = |other: &By| *other == by || (*other, by) == (By::Status, By::Trouble);
+    index.iter().any(same)
+}
+
+/// The indexes that know something of what is asked, without those that know less than another of them.
+fn fitting(asked: &[By]) -> Vec<&'static [By]> {
+    let knows = |index: &[By]| asked.iter().filter(|by| covers(index, **by)).count();
+    let fits = |index: &&&'static [By]| knows(index) == index.len();
+    let all: Vec<&[By]> = INDEXES.iter().filter(fits).copied().collect();
+    let knows_less = |index: &[By]| {
+        let within = |other: &&[By]| {
+            other.len() > index.len()
+                && asked
+                    .iter()
+                    .all(|by| !covers(index, *by) || covers(other, *by))
+        };
+        all.iter().any(|other| within(other))
+    };
+    all.iter()
+        .filter(|index| !knows_less(index))
+        .copied()
+        .collect()
 }
 
 /// Where the page before ended. Calls that come in meanwhile do not move what is older than that, as they do with `offset`.
@@ -69,7 +222,7 @@ fn cursor(form: &mut Reader<'_>) -> Option<CallId> {
     form.optional("before", None, id("a call"))
 }
 
-pub fn caller_number(value: &Value) -> Parsed<CallerNumber> {
+pub fn caller_number(value: &Json) -> Parsed<CallerNumber> {
     let text = value.as_str().unwrap_or_default();
     // A plus that was not percent-encoded arrives in a query string as a blank.
     let mended = match text.strip_prefix(' ') {
@@ -111,4 +264,36 @@ pub fn older_than((at, id): (Millis, CallId)) -> Condition {
             .add(call::Column::StartedAt.lt(at))
             .add(same_moment),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_that_knows_less_than_another_is_left_out() {
+        use By::{Agent, Caller, Number, Status, Trouble};
+
+        let table: &[(&[By], &[&[By]])] = &[
+            (&[], &[]),
+            (&[Agent], &[&[Agent]]),
+            (&[Trouble], &[&[Status]]),
+            (&[Agent, Number], &[&[Agent, Number]]),
+            (&[Agent, Status], &[&[Status], &[Agent]]),
+            (&[Agent, Trouble], &[&[Agent, Trouble]]),
+            (&[Caller, Number], &[&[Caller], &[Number]]),
+            (
+                &[Caller, Agent, Number, Trouble],
+                &[
+                    &[Caller],
+                    &[Agent, Trouble],
+                    &[Number, Trouble],
+                    &[Agent, Number],
+                ],
+            ),
+        ];
+        for (asked, indexes) in table {
+            assert_eq!(fitting(asked), *indexes, "{asked:?}");
+        }
+    }
 }

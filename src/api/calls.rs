@@ -15,7 +15,7 @@ use serde_json::{Value, value::RawValue};
 use utoipa::ToSchema;
 
 use super::{
-    call_filter::{Filter, end_of_page, older_than},
+    call_filter::{Filter, end_of_page},
     events::Event,
     listing::{self, Listing},
     stored::{Json, raw},
@@ -221,11 +221,11 @@ pub async fn page(
     filter: &Filter,
 ) -> Result<CallList, ApiError> {
     let page = filter.page;
-    let mut select = newest_first(tenant, Some(filter));
-    if let Some(before) = filter.before {
-        let end = end_of_page(db, tenant, before).await?;
-        select = select.filter(older_than(end));
-    }
+    let start = match filter.before {
+        Some(before) => Some(end_of_page(db, tenant, before).await?),
+        None => None,
+    };
+    let select = newest_first(tenant, filter.by_index(db, tenant, start).await?);
     let mut rows: Vec<CallRow> = Vec::new();
     if page.is_in_reach(db, &select, GO_BACK).await? {
         rows = page.of(select).into_partial_model().all(db).await?;
@@ -246,10 +246,7 @@ pub async fn batch(
     after: Option<(Millis, CallId)>,
     limit: u64,
 ) -> Result<Vec<Call>, DbErr> {
-    let mut select = newest_first(tenant, Some(filter));
-    if let Some(after) = after {
-        select = select.filter(older_than(after));
-    }
+    let select = newest_first(tenant, filter.by_index(db, tenant, after).await?);
     let rows: Vec<CallRow> = select.limit(limit).into_partial_model().all(db).await?;
     Ok(rows.into_iter().map(Into::into).collect())
 }
@@ -260,7 +257,7 @@ pub async fn latest(
     tenant: TenantId,
     limit: u64,
 ) -> Result<Vec<Call>, DbErr> {
-    let select = newest_first(tenant, None).limit(limit);
+    let select = newest_first(tenant, Condition::all()).limit(limit);
     let rows: Vec<CallRow> = select.into_partial_model().all(db).await?;
     Ok(rows.into_iter().map(Into::into).collect())
 }
@@ -272,14 +269,15 @@ pub async fn among(
     filter: Option<&Filter>,
     ids: impl IntoIterator<Item = CallId>,
 ) -> Result<Vec<Call>, DbErr> {
-    let select = newest_first(tenant, filter).filter(call::Column::Id.is_in(ids));
+    let wanted = filter.map_or_else(Condition::all, Filter::condition);
+    let select = newest_first(tenant, wanted).filter(call::Column::Id.is_in(ids));
     let rows: Vec<CallRow> = select.into_partial_model().all(db).await?;
     Ok(rows.into_iter().map(Into::into).collect())
 }
 
-fn newest_first(tenant: TenantId, filter: Option<&Filter>) -> Select<call::Entity> {
+fn newest_first(tenant: TenantId, wanted: Condition) -> Select<call::Entity> {
     call::Entity::of(tenant)
-        .filter(filter.map_or_else(Condition::all, Filter::condition))
+        .filter(wanted)
         .order_by_desc(call::Column::StartedAt)
         .order_by_desc(call::Column::Id)
 }

@@ -9,7 +9,14 @@ use actix_web::{
 };
 use maud::{Markup, html};
 
-use super::{faults, layout, session::Person, throttle::WaitMs, view::View};
+use super::{
+    faults,
+    form::Filled,
+    layout,
+    session::Person,
+    throttle::WaitMs,
+    view::{View, Visit},
+};
 use crate::{
     admin::AdminError,
     http::{
@@ -71,8 +78,11 @@ pub fn of(view: &View, person: Option<&Person>, error: &ApiError) -> HttpRespons
         _ => html! {},
     };
     let words = html! { p { (view.t(words)) } (details) };
-    let mut response = page(view, person, status, &view.t(title), words);
-    // The headers that tell when to come back, or how to ask.
+    telling(page(view, person, status, &view.t(title), words), error)
+}
+
+/// The answer with the headers of an error that tell when to come back, or how to ask.
+fn telling(mut response: HttpResponse, error: &ApiError) -> HttpResponse {
     let told = error.error_response();
     for name in [RETRY_AFTER, ALLOW] {
         if let Some(value) = told.headers().get(&name) {
@@ -80,6 +90,19 @@ pub fn of(view: &View, person: Option<&Person>, error: &ApiError) -> HttpRespons
         }
     }
     response
+}
+
+/// A form that was refused: the same page again, and where it helps to wait, for how long.
+pub fn refused(visit: &Visit, title: &str, content: Markup, filled: &Filled) -> HttpResponse {
+    match filled.refusal() {
+        Some(error) => again(visit, title, content, error),
+        None => layout::refused(visit, title, content),
+    }
+}
+
+/// A page again whose act was refused as a whole.
+pub fn again(visit: &Visit, title: &str, content: Markup, error: &ApiError) -> HttpResponse {
+    telling(layout::refused(visit, title, content), error)
 }
 
 /// A post that did not come from one of our pages, or from one that is out of date.

@@ -60,6 +60,10 @@ pub async fn consume(
     token: web::Path<String>,
 ) -> Result<HttpResponse, ApiError> {
     let now = view.now();
+    // Who has no link costs no write.
+    if find(view.store().reader(), &token, now).await?.is_none() {
+        return Ok(errors::used_link(&view));
+    }
     let txn = view.store().begin().await?;
     let Some((link, person, tenant)) = find(&txn, &token, now).await? else {
         return Ok(errors::used_link(&view));

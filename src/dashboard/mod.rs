@@ -23,7 +23,10 @@
 //!        };
 //!        match made {
 //!            Ok(_) => Ok(visit.see("/dashboard/things", "done-thing-made")),
-//!            Err(error) => Ok(layout::refused(&visit, &title, form(&visit, &Filled::again(typed, error)?))),
+//!            Err(error) => {
+//!                let filled = Filled::again(typed, error)?;
+//!                Ok(errors::refused(&visit, &title, form(&visit, &filled), &filled))
+//!            }
 //!        }
 //!    }
 //!    ```
@@ -57,6 +60,7 @@ pub mod layout;
 mod link;
 mod live;
 mod members;
+mod names;
 mod numbers;
 mod password;
 mod prove;
@@ -108,7 +112,7 @@ struct Page {
     access: Access,
 }
 
-/// Every page.
+/// Every page. What has a path of the API's name has one of its plain verb as well.
 #[rustfmt::skip]
 const PAGES: &[Page] = &[
     get("", |r| r.to(home::show)),
@@ -152,6 +156,8 @@ const PAGES: &[Page] = &[
     get("/numbers", |r| r.to(numbers::list)),
     get("/numbers/{id}/assign-agent", |r| r.to(numbers::ask_agent)).by(Access::Owner),
     post("/numbers/{id}/assign-agent", |r| r.to(numbers::assign)),
+    get("/numbers/{id}/assign", |r| r.to(numbers::ask_agent)).by(Access::Owner),
+    post("/numbers/{id}/assign", |r| r.to(numbers::assign)),
 
     get("/credits", |r| r.to(credits::show)),
     get("/credits.csv", |r| r.to(credits::file)),
@@ -166,6 +172,8 @@ const PAGES: &[Page] = &[
     post("/webhooks/{id}/test", |r| r.to(webhook::test)),
     get("/webhooks/{id}/rotate-secret", |r| r.to(webhook::ask_rotate)).by(Access::Owner),
     post("/webhooks/{id}/rotate-secret", |r| r.to(webhook::rotate)),
+    get("/webhooks/{id}/rotate", |r| r.to(webhook::ask_rotate)).by(Access::Owner),
+    post("/webhooks/{id}/rotate", |r| r.to(webhook::rotate)),
     get("/webhooks/{id}/recover", |r| r.to(webhook::ask_recover)).by(Access::Owner),
     post("/webhooks/{id}/recover", |r| r.to(webhook::recover)),
     get("/webhooks/{id}/delete", |r| r.to(webhook::ask_delete)).by(Access::Owner),
@@ -250,6 +258,25 @@ fn find(pattern: Option<&str>, method: &Method) -> Found {
     }
 }
 
+/// The path of the page that what is at `path` belongs to: the nearest above it that can be looked at. `pattern` is what the router
+/// matched.
+fn above<'p>(mut pattern: &str, mut path: &'p str) -> &'p str {
+    let is_shown = |pattern: &str| {
+        let there = pattern.strip_prefix(BASE);
+        PAGES
+            .iter()
+            .any(|page| page.method == Method::GET && Some(page.path) == there)
+    };
+    while let (Some((up, _)), Some((there, _))) = (pattern.rsplit_once('/'), path.rsplit_once('/'))
+    {
+        (pattern, path) = (up, there);
+        if is_shown(pattern) {
+            return path;
+        }
+    }
+    BASE
+}
+
 /// Mounts all pages and their assets.
 ///
 /// The application has to hold `Data<Kit>` and `Data<HttpContext>`, and to be wrapped in
@@ -272,4 +299,38 @@ pub fn configure(cfg: &mut ServiceConfig) {
     let nothing = || async { Err::<String, _>(ApiError::NotFound(Missing::Route)) };
     let pages = scope.default_service(web::to(nothing)).wrap(from_fn(enter));
     cfg.service(asset).service(pages);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_takes_posts_belongs_to_the_page_above_it() {
+        for (pattern, path, expected) in [
+            ("/sign-out", "/sign-out", ""),
+            (
+                "/agents/{id}/duplicate",
+                "/agents/agent_1/duplicate",
+                "/agents/agent_1",
+            ),
+            (
+                "/settings/members/{id}/role",
+                "/settings/members/user_1/role",
+                "/settings/members",
+            ),
+            (
+                "/settings/account/password",
+                "/settings/account/password",
+                "/settings/account",
+            ),
+        ] {
+            let (pattern, path) = (format!("{BASE}{pattern}"), format!("{BASE}{path}"));
+            assert_eq!(
+                above(&pattern, &path),
+                format!("{BASE}{expected}"),
+                "{path}"
+            );
+        }
+    }
 }

@@ -8,6 +8,7 @@ use super::{
     super::{
         components::{Tone, badge},
         format,
+        names::cut,
         view::View,
     },
     record::{EVENTS_MAX, Record, Sent, Utterance},
@@ -94,7 +95,7 @@ fn what(view: &View, what: &Happening, nth: usize) -> Markup {
         },
         Happening::Summed(summary) => html! {
             strong { (view.t("calls-summary")) }
-            p.words { (cut(summary)) }
+            p.words { (cut(summary, CHARS_MAX)) }
         },
     }
 }
@@ -102,7 +103,7 @@ fn what(view: &View, what: &Happening, nth: usize) -> Markup {
 fn said(view: &View, turn: &Utterance) -> Markup {
     html! {
         span.who { (view.t(words::speaker_id(turn.role))) }
-        p.words { (cut(&turn.text)) }
+        p.words { (cut(&turn.text, CHARS_MAX)) }
     }
 }
 
@@ -120,7 +121,7 @@ fn called(view: &View, function: &FunctionCall, nth: usize) -> Markup {
         }
         @if let Some(result) = &function.result {
             @match result {
-                Value::String(sentence) => p.words lang="en" { (cut(sentence)) },
+                Value::String(sentence) => p.words lang="en" { (cut(sentence, CHARS_MAX)) },
                 object => details id={ "result" (nth) } { summary { (view.t("calls-result")) } (json(object)) },
             }
         }
@@ -161,26 +162,5 @@ pub fn json_text(text: &str) -> Markup {
 
 fn json(value: &Value) -> Markup {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
-    html! { pre tabindex="0" { (cut(&text)) } }
-}
-
-/// The beginning of a text.
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_is_cut_between_signs() {
-        let long = "é".repeat(CHARS_MAX + 1);
-        assert_eq!(cut(&long).chars().count(), CHARS_MAX + 1);
-        assert!(cut(&long).ends_with("é…"));
-        assert_eq!(cut(&long[2..]), long[2..]);
-    }
+    html! { pre tabindex="0" { (cut(&text, CHARS_MAX)) } }
 }

@@ -4,6 +4,7 @@ mod audit;
 mod calls;
 mod credits;
 mod foreign;
+mod guessing;
 mod keys;
 mod mails;
 mod members;
@@ -13,6 +14,7 @@ mod refusals;
 mod sessions;
 mod setup;
 mod sign_in;
+mod sizes;
 mod webhooks;
 
 use sea_orm::{ConnectionTrait, Database};
