@@ -95,7 +95,7 @@ impl Filter {
         let within = older.add(self.time());
         let asked = self.asked();
         let indexes = fitting(&asked);
-        let index = match indexes.as_slice() {
+        let index: &[By] = match indexes.as_slice() {
             [] => &[],
             [only] => only,
             several => self.narrowest(db, tenant, &within, several).await?,
@@ -197,24 +197,23 @@ fn covers(index: &[By], by: By) -> bool {
     index.iter().any(same)
 }
 
-/// The indexes that know something of what is asked, without those that know less than another of them.
+/// The indexes that know nothing but what is asked, without those that know less of it than another.
 fn fitting(asked: &[By]) -> Vec<&'static [By]> {
-    let knows = |index: &[By]| asked.iter().filter(|by| covers(index, **by)).count();
-    let fits = |index: &&&'static [By]| knows(index) == index.len();
-    let all: Vec<&[By]> = INDEXES.iter().filter(fits).copied().collect();
-    let knows_less = |index: &[By]| {
-        let within = |other: &&[By]| {
-            other.len() > index.len()
-                && asked
-                    .iter()
-                    .all(|by| !covers(index, *by) || covers(other, *by))
-        };
-        all.iter().any(|other| within(other))
-    };
-    all.iter()
-        .filter(|index| !knows_less(index))
+    let known = |index: &[By]| asked.iter().filter(|by| covers(index, **by)).count();
+    let all: Vec<&'static [By]> = INDEXES
+        .iter()
         .copied()
-        .collect()
+        .filter(|index| known(index) == index.len())
+        .collect();
+    let knows_less = |index: &&'static [By]| {
+        let more = |other: &&'static [By]| {
+            let shared = |by: &&By| covers(index, **by) && covers(other, **by);
+            other.len() > index.len() && asked.iter().filter(shared).count() == index.len()
+        };
+        all.iter().any(more)
+    };
+    let most = all.iter().filter(|index| !knows_less(index));
+    most.copied().collect()
 }
 
 /// Where the page before ended. Calls that come in meanwhile do not move what is older than that, as they do with `offset`.

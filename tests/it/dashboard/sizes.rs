@@ -187,6 +187,51 @@ async fn a_long_list_is_read_to_its_end(#[values(Sqlite)] store: StoreKind) {
     }
 }
 
+/// A long talk has pages as well, each of them small, and all that was said is on one of them.
+#[rstest]
+#[actix_web::test]
+async fn a_long_call_is_read_page_by_page(#[values(Sqlite)] store: StoreKind) {
+    const TURNS: usize = 300;
+    let world = world!(store);
+    let browser = owner(&world).await.browser;
+    let bridge = world.tenant.bridge(Http).await;
+    let call = bridge.talk(&world.tenant.did).await;
+    let turn = |n: usize| {
+        let text = format!("Kalimat {n:03}: \"begitu\" & {}", "kata ".repeat(25));
+        json!({"role": if n % 2 == 0 { "agent" } else { "caller" }, "text": text})
+    };
+    let turns: Vec<Value> = (0..TURNS).map(turn).collect();
+    let said = json!({"callId": call, "summary": "Panjang.", "turns": turns});
+    bridge.ok("call.transcript", said).await;
+    bridge.hang_up(&call).await;
+    world.event("call.ended", &call).await;
+    let (mut found, mut path) = (Vec::new(), format!("/dashboard/calls/{call}"));
+    loop {
+        let page = browser.open(&path).await;
+        assert_eq!(page.status, 200, "{path}");
+        assert!(page.html.len() < PAGE_BYTES, "{path}: {}", page.html.len());
+        let sentences = page.html.split("Kalimat ").skip(1);
+        found.extend(sentences.map(|rest| rest[..3].parse::<usize>().unwrap()));
+        let next = page
+            .links()
+            .into_iter()
+            .find(|link| link.contains("?from="));
+        match next {
+            Some(next) => path = next,
+            None => {
+                page.assert_shows("The call ended");
+                break;
+            }
+        }
+    }
+    assert_eq!(found, (0..TURNS).collect::<Vec<_>>());
+    let beyond = browser
+        .open(&format!("/dashboard/calls/{call}?from=99999"))
+        .await;
+    assert_eq!(beyond.status, 200);
+    beyond.assert_shows("From the ring on");
+}
+
 /// Of many agents some are offered; any other is found by a part of its name, in whatever letters.
 #[rstest]
 #[actix_web::test]
