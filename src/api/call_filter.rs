@@ -3,14 +3,15 @@
 //! What is asked for by several things at once is read by one index, and what the index does not know is looked up in each row.
 //! An index that leaves many calls of which nearly none is wanted would have all of them read. So before such a page is read, the
 //! calls that each index leaves are counted, up to [`COUNTED_MAX`]: the page is read by one that leaves fewer, or by the one whose
-//! calls reach back furthest. Databases do not do this by themselves: SQLite takes any of the indexes, PostgreSQL plans a statement
-//! before it knows what is bound to it.
+//! calls reach back furthest. Databases do not do this by themselves: SQLite takes any of the indexes and has to be told, PostgreSQL
+//! plans a statement before it knows what is bound to it.
 
 use dikala_entities::{
     AgentId, CallId, CallStatus, CallerNumber, Millis, OfTenant, PhoneNumberId, TenantId, call,
 };
 use sea_orm::{
-    ColumnTrait, Condition, ConnectionTrait, DbErr, QueryFilter, QueryOrder, QuerySelect,
+    ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, PartialModelTrait, QueryFilter,
+    QueryOrder, QuerySelect, QueryTrait, Select, Statement,
     sea_query::{BinOper, Expr, ExprTrait, Value},
 };
 use serde_json::Value as Json;
@@ -36,16 +37,74 @@ enum By {
     Trouble,
 }
 
-/// What calls have an index by, which goes on with when they began; those first that leave the fewest calls.
-const INDEXES: &[&[By]] = &[
-    &[By::Caller],
-    &[By::Agent, By::Trouble],
-    &[By::Number, By::Trouble],
-    &[By::Agent, By::Number],
-    &[By::Status],
-    &[By::Number],
-    &[By::Agent],
+/// What the calls of a tenant are found by, which goes on with when they began.
+#[derive(Debug, PartialEq, Eq)]
+struct Index {
+    name: &'static str,
+    by: &'static [By],
+}
+
+/// Those first that leave the fewest calls.
+const INDEXES: [Index; 7] = [
+    Index::new("calls_tenant_caller", &[By::Caller]),
+    Index::new("calls_agent_troubled", &[By::Agent, By::Trouble]),
+    Index::new("calls_number_troubled", &[By::Number, By::Trouble]),
+    Index::new("calls_tenant_agent_number", &[By::Agent, By::Number]),
+    Index::new("calls_tenant_status", &[By::Status]),
+    Index::new("calls_tenant_number", &[By::Number]),
+    Index::new("calls_tenant_agent", &[By::Agent]),
 ];
+
+impl Index {
+    const fn new(name: &'static str, by: &'static [By]) -> Self {
+        Self { name, by }
+    }
+
+    /// The statement with this index named where the database is SQLite: without figures about its tables it takes any, also one
+    /// that leaves all calls of the time that is asked for. PostgreSQL has figures, and no way to be told.
+    fn told(&self, mut statement: Statement) -> Statement {
+        const FROM: &str = "FROM \"calls\"";
+        if statement.db_backend == DbBackend::Sqlite {
+            let named = format!("{FROM} INDEXED BY {}", self.name);
+            statement.sql = statement.sql.replacen(FROM, &named, 1);
+        }
+        statement
+    }
+
+    /// Whether it knows this of a call.
+    fn covers(&self, by: By) -> bool {
+        let same = |own: &By| *own == by || (*own, by) == (By::Status, By::Trouble);
+        self.by.iter().any(same)
+    }
+}
+
+/// Calls that a filter lets through, and the index that they are read by, where there is a choice.
+#[derive(Debug)]
+pub struct Narrowed {
+    pub calls: Condition,
+    index: Option<&'static Index>,
+}
+
+impl Narrowed {
+    /// Reads what is selected of these calls.
+    pub async fn read<T: PartialModelTrait>(
+        &self,
+        db: &impl ConnectionTrait,
+        select: Select<call::Entity>,
+    ) -> Result<Vec<T>, DbErr> {
+        let select = select.into_partial_model::<T>();
+        let statement = self.told(select.into_statement(db.get_database_backend()));
+        T::find_by_statement(statement).all(db).await
+    }
+
+    /// The statement with the index named, where there is one.
+    pub fn told(&self, statement: Statement) -> Statement {
+        match self.index {
+            Some(index) => index.told(statement),
+            None => statement,
+        }
+    }
+}
 
 /// What is asked for. Without anything, all calls.
 #[derive(Clone, Debug)]
@@ -90,19 +149,23 @@ impl Filter {
         db: &impl ConnectionTrait,
         tenant: TenantId,
         start: Option<(Millis, CallId)>,
-    ) -> Result<Condition, DbErr> {
+    ) -> Result<Narrowed, DbErr> {
         let older = start.map_or_else(Condition::all, older_than);
         let within = older.add(self.time());
         let asked = self.asked();
         let indexes = fitting(&asked);
-        let index: &[By] = match indexes.as_slice() {
-            [] => &[],
-            [only] => only,
+        let index = match indexes.as_slice() {
+            [] => None,
+            [only] => Some(*only),
             several => self.narrowest(db, tenant, &within, several).await?,
         };
-        let others = asked.iter().filter(|by| !covers(index, **by));
+        let known = index.map_or(&[][..], |index| index.by);
+        let others = asked
+            .iter()
+            .filter(|by| index.is_none_or(|index| !index.covers(**by)));
         let others = others.fold(Condition::all(), |all, by| all.add(self.looked_up(*by)));
-        Ok(self.by(index).add(within).add(others))
+        let calls = self.by(known).add(within).add(others);
+        Ok(Narrowed { calls, index })
     }
 
     /// What is asked for beside times.
@@ -129,44 +192,43 @@ impl Filter {
     }
 
     /// The index of these that leaves the fewest calls, or, where each leaves many, the one whose calls reach back furthest.
-    async fn narrowest<'i>(
+    async fn narrowest(
         &self,
         db: &impl ConnectionTrait,
         tenant: TenantId,
         within: &Condition,
-        indexes: &[&'i [By]],
-    ) -> Result<&'i [By], DbErr> {
-        let mut furthest: Option<(Millis, &[By])> = None;
+        indexes: &[&'static Index],
+    ) -> Result<Option<&'static Index>, DbErr> {
+        let mut furthest: Option<(Millis, &Index)> = None;
         for index in indexes {
-            let last: Option<Millis> = call::Entity::of(tenant)
+            let counted = call::Entity::of(tenant)
                 .select_only()
                 .column(call::Column::StartedAt)
-                .filter(self.by(index))
+                .filter(self.by(index.by))
                 .filter(within.clone())
                 .order_by_desc(call::Column::StartedAt)
                 .order_by_desc(call::Column::Id)
                 .offset(COUNTED_MAX - 1)
                 .limit(1)
-                .into_tuple()
-                .one(db)
-                .await?;
-            let Some(last) = last else {
-                return Ok(index);
+                .build(db.get_database_backend());
+            let Some(last) = db.query_one_raw(index.told(counted)).await? else {
+                return Ok(Some(index));
             };
+            let last: Millis = last.try_get("", "started_at")?;
             if furthest.is_none_or(|(at, _)| last < at) {
                 furthest = Some((last, index));
             }
         }
-        Ok(furthest.map_or(&[], |(_, index)| index))
+        Ok(furthest.map(|(_, index)| index))
     }
 
     /// The calls that are what is asked for by these, as an index finds them.
-    fn by(&self, index: &[By]) -> Condition {
-        index.iter().fold(Condition::all(), |all, by| {
+    fn by(&self, known: &[By]) -> Condition {
+        known.iter().fold(Condition::all(), |all, by| {
             let is = self.value(*by).map(|(column, value)| column.eq(value));
             // The index is found by its own words.
             all.add_option(is)
-                .add_option((index.len() > 1 && *by == By::Trouble).then(call::troubled))
+                .add_option((known.len() > 1 && *by == By::Trouble).then(call::troubled))
         })
     }
 
@@ -191,24 +253,17 @@ impl Filter {
     }
 }
 
-/// Whether an index knows this of a call.
-fn covers(index: &[By], by: By) -> bool {
-    let same = |other: &By| *other == by || (*other, by) == (By::Status, By::Trouble);
-    index.iter().any(same)
-}
-
 /// The indexes that know nothing but what is asked, without those that know less of it than another.
-fn fitting(asked: &[By]) -> Vec<&'static [By]> {
-    let known = |index: &[By]| asked.iter().filter(|by| covers(index, **by)).count();
-    let all: Vec<&'static [By]> = INDEXES
+fn fitting(asked: &[By]) -> Vec<&'static Index> {
+    let known = |index: &Index| asked.iter().filter(|by| index.covers(**by)).count();
+    let all: Vec<&Index> = INDEXES
         .iter()
-        .copied()
-        .filter(|index| known(index) == index.len())
+        .filter(|index| known(index) == index.by.len())
         .collect();
-    let knows_less = |index: &&'static [By]| {
-        let more = |other: &&'static [By]| {
-            let shared = |by: &&By| covers(index, **by) && covers(other, **by);
-            other.len() > index.len() && asked.iter().filter(shared).count() == index.len()
+    let knows_less = |index: &&&'static Index| {
+        let more = |other: &&Index| {
+            let shared = |by: &&By| index.covers(**by) && other.covers(**by);
+            other.by.len() > index.by.len() && asked.iter().filter(shared).count() == index.by.len()
         };
         all.iter().any(more)
     };
@@ -292,7 +347,8 @@ mod tests {
             ),
         ];
         for (asked, indexes) in table {
-            assert_eq!(fitting(asked), *indexes, "{asked:?}");
+            let fitting: Vec<&[By]> = fitting(asked).iter().map(|index| index.by).collect();
+            assert_eq!(fitting, *indexes, "{asked:?}");
         }
     }
 }

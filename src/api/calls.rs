@@ -225,10 +225,11 @@ pub async fn page(
         Some(before) => Some(end_of_page(db, tenant, before).await?),
         None => None,
     };
-    let select = newest_first(tenant, filter.by_index(db, tenant, start).await?);
+    let narrowed = filter.by_index(db, tenant, start).await?;
+    let select = newest_first(tenant, narrowed.calls.clone());
     let mut rows: Vec<CallRow> = Vec::new();
     if page.is_in_reach(db, &select, GO_BACK).await? {
-        rows = page.of(select).into_partial_model().all(db).await?;
+        rows = narrowed.read(db, page.of(select)).await?;
     }
     Ok(CallList {
         has_more: page.has_more(&mut rows),
@@ -246,8 +247,9 @@ pub async fn batch(
     after: Option<(Millis, CallId)>,
     limit: u64,
 ) -> Result<Vec<Call>, DbErr> {
-    let select = newest_first(tenant, filter.by_index(db, tenant, after).await?);
-    let rows: Vec<CallRow> = select.limit(limit).into_partial_model().all(db).await?;
+    let narrowed = filter.by_index(db, tenant, after).await?;
+    let select = newest_first(tenant, narrowed.calls.clone());
+    let rows: Vec<CallRow> = narrowed.read(db, select.limit(limit)).await?;
     Ok(rows.into_iter().map(Into::into).collect())
 }
 

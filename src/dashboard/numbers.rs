@@ -267,6 +267,10 @@ async fn offer(
     );
     let name = Field::text("name", visit.t("numbers-seek")).filter();
     Ok(html! {
+        (post(visit, &path, html! {
+            (components::fields(visit, filled, &[field]))
+            (submit(&visit.t("page-save")))
+        }))
         @if are_many {
             form method="get" action=(path) novalidate {
                 (name.show(visit, &Filled::with([("name", sought)])))
@@ -280,10 +284,6 @@ async fn offer(
                 p.muted { (visit.tn("numbers-seek-more", &[("shown", OFFERED_MAX.into()), ("more", left_out.into())])) }
             }
         }
-        (post(visit, &path, html! {
-            (components::fields(visit, filled, &[field]))
-            (submit(&visit.t("page-save")))
-        }))
     })
 }
 

@@ -4,7 +4,6 @@ use dikala_actors::runtime::clock::Clock;
 use dikala_entities::{AgentId, CallId, CallStatus, OfTenant, PhoneNumberId, call};
 use sea_orm::{
     ConnectionTrait, DbBackend, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder, QueryTrait,
-    Statement,
 };
 use serde_json::{Map, Value};
 
@@ -129,8 +128,18 @@ async fn several_filters_find_what_is_wanted_by_the_index_that_leaves_the_fewest
         asked(&[("phoneNumberId", &second), ("status", &"ended")], "", 0),
         asked(
             &[("agentId", &ill), ("status", &"ended"), ("from", &recently)],
-            "calls_tenant_",
+            "calls_tenant_status",
             0,
+        ),
+        asked(
+            &[
+                ("agentId", &well),
+                ("callerNumber", &"+628120000004"),
+                ("from", &"2020-01-01"),
+                ("to", &"2100-01-01"),
+            ],
+            "calls_tenant_caller",
+            1,
         ),
         asked(
             &[
@@ -156,7 +165,8 @@ async fn several_filters_find_what_is_wanted_by_the_index_that_leaves_the_fewest
         let calls = list["calls"].as_array().expect("calls");
         assert_eq!(calls.len(), case.found, "{query}");
         for (name, value) in &case.query {
-            let is_so = |call: &Value| *name == "from" || call[*name] == value.as_str();
+            let is_time = ["from", "to"].contains(name);
+            let is_so = |call: &Value| is_time || call[*name] == value.as_str();
             assert!(calls.iter().all(is_so), "{query}: {list}");
         }
         assert_eq!(list["hasMore"], case.found == 50, "{query}");
@@ -173,14 +183,14 @@ async fn several_filters_find_what_is_wanted_by_the_index_that_leaves_the_fewest
 async fn plan(world: &World, filter: &Filter) -> String {
     let (store, tenant) = (world.store(), world.ours.tenant);
     let wanted = filter.by_index(store.reader(), tenant, None).await;
+    let wanted = wanted.expect("an index");
     let select = call::Entity::of(tenant)
-        .filter(wanted.expect("an index"))
+        .filter(wanted.calls.clone())
         .order_by_desc(call::Column::StartedAt)
         .order_by_desc(call::Column::Id)
         .build(DbBackend::Sqlite);
-    let sql = format!("EXPLAIN QUERY PLAN {}", select.sql);
-    let values = select.values.unwrap_or(sea_orm::Values(Vec::new()));
-    let explain = Statement::from_sql_and_values(DbBackend::Sqlite, sql, values);
+    let mut explain = wanted.told(select);
+    explain.sql = format!("EXPLAIN QUERY PLAN {}", explain.sql);
     let rows = store.reader().query_all_raw(explain).await;
     let lines: Vec<String> = rows
         .expect("a plan")

@@ -99,7 +99,7 @@ async fn who_changed_what_is_shown_filtered_and_taken_away(
 async fn the_audit_has_pages_and_nothing_of_others(#[values(Sqlite, Postgres)] store: StoreKind) {
     let world = world!(store);
     let owner = owner(&world).await;
-    for n in 0..60 {
+    for n in 0..50 {
         world
             .tenant
             .change_agent(json!({"name": format!("Name {n}")}))
@@ -116,7 +116,7 @@ async fn the_audit_has_pages_and_nothing_of_others(#[values(Sqlite, Postgres)] s
     assert!(older.contains("action=agent.update"), "{older}");
     let second = owner.browser.open(&older).await;
     let entries = |page: &crate::support::visitor::Page| page.html.matches("<time ").count();
-    assert_eq!(entries(&first) + entries(&second), 60);
+    assert_eq!(entries(&first) + entries(&second), 50);
     assert!(
         second.links().contains(&filter),
         "back to the newest: {:?}",

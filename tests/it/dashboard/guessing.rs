@@ -125,6 +125,6 @@ async fn ten_thousand_wrong_passwords_are_refused(#[values(Sqlite)] store: Store
         "UPDATE sign_in_failures SET failed_at = '[1,2,3,4,5,6,7,8,9,10]'",
     )
     .await;
-    let page = try_password(&browser, &owner.email, PASSWORD).await;
+    let page = try_password(&owner.browser.another(), &owner.email, PASSWORD).await;
     assert_eq!(page.status, 303);
 }
