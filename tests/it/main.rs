@@ -32,6 +32,7 @@ mod operator;
 mod overload;
 mod prometheus;
 mod recovery;
+mod sdks;
 mod secrets;
 mod secrets_key;
 mod signs_of_life;
