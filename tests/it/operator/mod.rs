@@ -3,6 +3,7 @@
 mod access;
 mod audit;
 mod calls;
+mod changes;
 mod credits;
 mod docs;
 mod idempotency;
