@@ -24,7 +24,7 @@ export interface DikalaOptions {
 export function createClient({ url, apiKey, retries = 2, fetch }: DikalaOptions): Dikala {
   const send = fetch ?? ((request: Request) => globalThis.fetch(request));
   return createFetchClient<paths>({
-    baseUrl: url.replace(/\/+$/, ""),
+    baseUrl: url,
     headers: { "x-api-key": apiKey },
     fetch: repeating(send, retries),
   });

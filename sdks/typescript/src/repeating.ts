@@ -26,7 +26,7 @@ export function repeating(send: Send, retries: number): Send {
         await response.body?.cancel();
       } catch (failure) {
         // Whether a DELETE was carried out cannot be told any more: its repeat would be a 404 either way.
-        if (last || request.signal.aborted || request.method === "DELETE") {
+        if (last || request.method === "DELETE") {
           throw failure;
         }
         pause = usual;

@@ -91,12 +91,16 @@ test("an aborted request is not sent again", async () => {
 });
 
 test("unwrap throws what the service said, and says where something else answered", async () => {
-  const { dikala } = against([json(422, refusal("validation_failed")), new Response("<h1>Bad gateway</h1>", { status: 502 })]);
+  const page = new Response("<h1>Bad gateway</h1>", { status: 502 });
+  const nothing = new Response(null, { status: 502, headers: { "content-length": "0" } });
+  const { dikala } = against([json(422, refusal("validation_failed")), page, nothing]);
   const said = await create(dikala).then(unwrap).catch((error) => error);
   assert.ok(said instanceof DikalaError);
   assert.deepEqual([said.status, said.code, said.requestId, said.fields[0].field], [422, "validation_failed", "req_1", "name"]);
-  const other = await create(dikala).then(unwrap).catch((error) => error);
-  assert.deepEqual([other.status, other.code, other.fields], [502, undefined, []]);
+  for (let answer = 0; answer < 2; answer += 1) {
+    const other = await create(dikala).then(unwrap).catch((error) => error);
+    assert.deepEqual([other.status, other.code, other.fields], [502, undefined, []]);
+  }
 });
 
 const rows = (from, count) => Array.from({ length: count }, (_, index) => ({ id: `row_${from + index}` }));
