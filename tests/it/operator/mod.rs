@@ -4,6 +4,7 @@ mod access;
 mod audit;
 mod calls;
 mod changes;
+mod commands;
 mod credits;
 mod docs;
 mod idempotency;
