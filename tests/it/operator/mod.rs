@@ -4,6 +4,8 @@ mod access;
 mod audit;
 mod calls;
 mod commands;
+mod console;
+mod console_overview;
 mod credits;
 mod docs;
 mod idempotency;
