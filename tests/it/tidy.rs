@@ -41,6 +41,9 @@ const PURE: &[&str] = &[
     "src/cli/top/overview.rs",
     "src/cli/top/view.rs",
     "src/http/gate/rate.rs",
+    "src/overview/figures.rs",
+    "src/overview/judge.rs",
+    "src/overview/ring.rs",
     "src/simulator/call.rs",
     "src/simulator/engine.rs",
 ];

@@ -5,6 +5,8 @@ mod audit;
 mod calls;
 mod changes;
 mod commands;
+mod console;
+mod console_overview;
 mod credits;
 mod docs;
 mod idempotency;
