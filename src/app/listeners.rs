@@ -81,17 +81,18 @@ impl Listeners {
     ) -> Self {
         let node = &actors.node;
         let services = Services::new(node, settings.api());
+        let meter = HttpMeter::default();
+        health::begin(&meter);
         let desk = Desk {
             node: node.clone(),
             loops: actors.loops.clone(),
             base: settings.http.base(public).into(),
             tenants: services.http.clone(),
+            requests: meter.clone(),
             configuration: Arc::clone(&settings.shown),
             started_at: node.clock.now(),
             verified: Arc::default(),
         };
-        let meter = HttpMeter::default();
-        health::begin(&meter);
         Self {
             services: Data::new(services),
             desk: Data::new(desk),

@@ -7,6 +7,7 @@ pub mod context;
 pub mod group_commit;
 pub mod histogram;
 pub mod lag;
+pub mod last_minute;
 pub mod metrics;
 pub mod shares;
 pub mod turns;

@@ -11,6 +11,7 @@ mod people;
 mod routes;
 mod system;
 mod tenants;
+mod watching;
 mod webhooks;
 
 use dikala_testkit::StoreKind;
