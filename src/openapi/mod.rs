@@ -250,7 +250,7 @@ fn parameters(route: &Route) -> Vec<Value> {
 
 fn query_parameter(name: &str, route: &Route) -> (&'static str, Value) {
     let date = || to_value(&InstantOrDate::schema());
-    if let Some(told) = parameter_of_whose(name).or_else(|| parameter_of_ranks(name, route)) {
+    if let Some(told) = parameter_of_ranks(name, route).or_else(|| parameter_of_whose(name)) {
         return told;
     }
     match name {
@@ -321,6 +321,10 @@ fn parameter_of_ranks(name: &str, route: &Route) -> Option<(&'static str, Value)
             "What the first have the most of: calls in the last minute, failures, or time.",
             json!({"type": "string", "enum": Ranking::WORDS, "default": "rate"}),
         ),
+        "agentId" if route.tag() == "functions" => (
+            "Only functions of this agent.",
+            to_value(&AgentId::schema()),
+        ),
         "name" => (
             "Only functions with this name.",
             json!({"type": "string", "minLength": 1, "maxLength": 64}),
@@ -332,7 +336,7 @@ fn parameter_of_ranks(name: &str, route: &Route) -> Option<(&'static str, Value)
 /// A parameter that asks for what belongs to something.
 fn parameter_of_whose(name: &str) -> Option<(&'static str, Value)> {
     Some(match name {
-        "agentId" => ("Only what is of this agent.", to_value(&AgentId::schema())),
+        "agentId" => ("Only calls of this agent.", to_value(&AgentId::schema())),
         "phoneNumberId" => (
             "Only calls of this phone number.",
             to_value(&PhoneNumberId::schema()),

@@ -8,7 +8,7 @@ use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{desk::Desk, system::Times};
+use super::{actors::Times, desk::Desk};
 use crate::http::{
     answer::Answer,
     error::ApiError,

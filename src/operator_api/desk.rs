@@ -13,6 +13,7 @@ use crate::{
         answer::Answer, context::HttpContext, error::ApiError, extract::Operator, meter::HttpMeter,
     },
     node::Node,
+    overview::Overview,
 };
 
 /// Everything an operator's handler can reach.
@@ -20,6 +21,8 @@ use crate::{
 pub struct Desk {
     pub node: Node,
     pub loops: EventLoops,
+    /// What goes on, for who looks.
+    pub overview: Overview,
     /// What links to this service begin with, without a slash at the end.
     pub base: Arc<str>,
     /// What the tenants' requests are taken with.

@@ -6,7 +6,7 @@ use dikala_entities::{AgentId, Millis, Ranking, TenantId};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{desk::Desk, list::lists, system::Times};
+use super::{actors::Times, desk::Desk, list::lists};
 use crate::{
     api::{Page, function_stats::Circuit},
     http::{

@@ -5,7 +5,7 @@ use dikala_entities::Ranking;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{desk::Desk, list::lists, system::Times};
+use super::{actors::Times, desk::Desk, list::lists};
 use crate::{
     api::Page,
     http::{

@@ -1,6 +1,7 @@
 //! The dashboard in a real browser: what a shop's owner does in it, and what anybody may expect of every page of it, however he
 //! reads it.
 
+mod operators;
 mod pictures;
 mod story;
 

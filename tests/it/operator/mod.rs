@@ -3,6 +3,9 @@
 mod access;
 mod audit;
 mod calls;
+mod console_lists;
+mod console_tenants;
+mod console_work;
 mod credits;
 mod docs;
 mod idempotency;
