@@ -1,7 +1,5 @@
 //! `/overview`: what goes on, and what is wrong.
 
-use std::sync::Arc;
-
 use actix_web::web::Data;
 use dikala_entities::Millis;
 use serde::Serialize;
@@ -30,7 +28,7 @@ use crate::{
     "historyStepSeconds": 10
 }))]
 pub struct Overview {
-    node: Arc<str>,
+    node: String,
     version: &'static str,
     at: Millis,
     started_at: Millis,
@@ -48,7 +46,7 @@ pub struct Overview {
 pub async fn show(desk: Data<Desk>) -> Answer {
     let look = desk.overview.look().await;
     Answer::ok(&Overview {
-        node: desk.node.calls.node(),
+        node: desk.node.calls.node().to_string(),
         version: env!("CARGO_PKG_VERSION"),
         at: look.at,
         started_at: desk.started_at,

@@ -100,7 +100,7 @@ impl Troubles {
     async fn ask_store(&self, parts: &Parts) {
         let now = parts.node.clock.now();
         let room = parts.folder.as_deref().and_then(room_at);
-        let flooding = parts.gate.tenants.refused(FLOOD, now);
+        let flooding = parts.gate.flooding(FLOOD, now);
         let slow = parts.node.webhooks.slow_attempts(HANGS);
         let slow: BTreeMap<_, _> = slow.into_iter().take(NAMED_MAX).collect();
         let hanging: Vec<Hanging> = slow

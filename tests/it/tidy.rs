@@ -37,6 +37,9 @@ const PURE: &[&str] = &[
     "actors/src/webhooks/scheduler",
     "src/bridge/protocol",
     "src/http/gate/rate.rs",
+    "src/overview/figures.rs",
+    "src/overview/judge.rs",
+    "src/overview/ring.rs",
     "src/simulator/call.rs",
     "src/simulator/engine.rs",
 ];

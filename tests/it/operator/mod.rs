@@ -3,7 +3,10 @@
 mod access;
 mod audit;
 mod calls;
+mod commands;
+mod console;
 mod console_lists;
+mod console_overview;
 mod console_tenants;
 mod console_work;
 mod credits;
