@@ -1,14 +1,8 @@
-//! An operator at work in the console, in a real browser: a call is ended, a webhook is paused, resumed and recovered; and what
-//! anybody may expect of every page of it.
+//! An operator at work in the console, in a real browser: a call is ended, a webhook is paused, resumed and recovered.
 
-use std::collections::BTreeSet;
-
-use super::{axe, barriers};
-use crate::support::{browser::Browser, prelude::*, visitor::kind};
+use super::*;
 
 const TOKEN: &str = "the-operators-full-token";
-/// Pages that a walk looks at.
-const PAGES_MAX: usize = 60;
 
 async fn at_the_console(setup: Setup) -> Option<(World, Browser)> {
     let browser = Browser::open("en").await?;
@@ -84,46 +78,4 @@ async fn a_webhook_is_paused_resumed_and_recovered() {
     let came = receiver.wait_for("/gone", 2).await;
     assert_eq!(came[0].body, came[1].body);
     bridge.hang_up(&call).await;
-}
-
-/// The pages that a page leads to, by their paths.
-const LINKS: &str =
-    "return [...document.querySelectorAll('a[href]')].filter(a => a.origin === location.origin)
-    .map(a => a.pathname + a.search).filter(p => !p.includes('done='))";
-
-#[ignore = "keeps a processor busy for minutes, which others measure with; `.ci/slow` runs it"]
-#[actix_web::test]
-async fn every_page_of_the_console_is_for_everybody() {
-    let Some(axe) = axe() else { return };
-    let Some((world, browser)) = at_the_console(Setup::new()).await else {
-        return;
-    };
-    let tenant = &world.tenant;
-    let bridge = tenant.bridge(Socket).await;
-    let ended = bridge.talk(&tenant.did).await;
-    tenant
-        .create_function("check", "POST", &world.receiver.url("/check"))
-        .await;
-    let invoke = json!({"callId": ended, "invocationId": "i", "name": "check", "parameters": {"orderId": "A-1"}});
-    bridge.ok("call.function", invoke).await;
-    bridge.hang_up(&ended).await;
-    world.event("call.ended", &ended).await;
-    bridge.ring(&tenant.did).await;
-    let (mut seen, mut to_see, mut faults) = (BTreeSet::new(), vec!["/".to_owned()], Vec::new());
-    while let Some(path) = to_see.pop() {
-        if seen.len() >= PAGES_MAX || !seen.insert(kind(&path)) {
-            continue;
-        }
-        browser
-            .go(&format!("{}{path}", world.server.operator))
-            .await;
-        for fault in barriers(&browser, &axe).await {
-            faults.push(format!("{path}: {fault}"));
-        }
-        let links = browser.run(LINKS).await;
-        let links = links.as_array().unwrap().iter();
-        to_see.extend(links.map(|link| link.as_str().unwrap().to_owned()));
-    }
-    assert!(faults.is_empty(), "{}", faults.join("\n"));
-    assert!(seen.len() > 25, "{seen:?}");
 }

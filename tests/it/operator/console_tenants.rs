@@ -1,7 +1,7 @@
 //! What an operator does in the console for tenants: making and changing them, their keys, people, credit and numbers. Each form
 //! does what the operators' API does, and is read through that.
 
-use super::{console_lists::signed_in, *};
+use super::{console::signed_in, *};
 use crate::support::{
     tenant::{fresh_did, text},
     visitor::{Page, Visitor},

@@ -1,10 +1,7 @@
 //! What an operator does in the console about what runs: calls, webhooks, the ledger, bridges. Each form does what the operators'
 //! API does, and is read through that.
 
-use super::{
-    console_lists::{form, signed_in},
-    *,
-};
+use super::{console::signed_in, console_lists::form, *};
 use crate::support::tenant::text;
 
 #[rstest]
