@@ -11,6 +11,17 @@ use crate::http::{
 /// Rows that are skipped at most: they are read, so that a page far into a list would cost more and more.
 pub const SKIPPED_MAX: u64 = 100_000;
 
+/// A page of a list, for whoever shows what is on it.
+pub trait Paged {
+    type Row;
+    /// What the rows are called.
+    const NAME: &'static str;
+
+    fn rows(&self) -> &[Self::Row];
+    /// Where the next page begins; none after the last.
+    fn next(&self) -> Option<i64>;
+}
+
 /// Which piece of a list is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {
@@ -57,6 +68,16 @@ impl Page {
                 Err(ApiError::field(fault.in_field("offset")))
             }
         }
+    }
+
+    /// This page of a list that is in memory, and whether there is a next one.
+    pub fn cut<T>(self, rows: Vec<T>) -> (Vec<T>, bool) {
+        let count = |figure: i64| usize::try_from(figure).unwrap_or(usize::MAX);
+        let wanted = count(self.limit).saturating_add(1);
+        let rows = rows.into_iter().skip(count(self.offset));
+        let mut rows: Vec<T> = rows.take(wanted).collect();
+        let has_more = self.has_more(&mut rows);
+        (rows, has_more)
     }
 
     /// Takes the one row more away again; true if it was there.

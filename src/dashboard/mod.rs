@@ -72,8 +72,6 @@ mod webhook;
 mod webhooks;
 
 use actix_web::{
-    Route,
-    http::Method,
     middleware::from_fn,
     web::{self, ServiceConfig},
 };
@@ -82,35 +80,15 @@ pub use kit::Kit;
 
 use self::enter::enter;
 use crate::{
-    http::{
-        error::{ApiError, Missing},
-        middleware::{catch_panic, only_reads},
+    http::error::{ApiError, Missing},
+    pages::{
+        assets, charts, components, cross_site, faults, form, format, lang, pretty,
+        table::{self, Access, Page, get, post},
     },
-    pages::{assets, charts, components, cross_site, faults, form, format, lang, packed, pretty},
 };
 
 /// Where the dashboard is.
 const BASE: &str = "/dashboard";
-
-/// Who may ask for a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Access {
-    /// Also who is not signed in.
-    Anybody,
-    /// Whoever is signed in.
-    Member,
-    /// Only who may change things.
-    Owner,
-}
-
-/// A method of a page.
-struct Page {
-    method: Method,
-    /// Below `/dashboard`.
-    path: &'static str,
-    handler: fn(Route) -> Route,
-    access: Access,
-}
 
 /// Every page. What has a path of the API's name has one of its plain verb as well.
 #[rustfmt::skip]
@@ -208,129 +186,13 @@ const PAGES: &[Page] = &[
     post("/settings/function-secret/rotate", |r| r.to(function_secret::rotate)),
 ];
 
-const fn get(path: &'static str, handler: fn(Route) -> Route) -> Page {
-    Page {
-        method: Method::GET,
-        path,
-        handler,
-        access: Access::Member,
-    }
-}
-
-const fn post(path: &'static str, handler: fn(Route) -> Route) -> Page {
-    Page {
-        method: Method::POST,
-        path,
-        handler,
-        access: Access::Owner,
-    }
-}
-
-impl Page {
-    const fn by(mut self, access: Access) -> Self {
-        self.access = access;
-        self
-    }
-}
-
-/// What is at a path.
-enum Found {
-    Page(Access),
-    /// The methods that the path takes.
-    OtherMethods(String),
-    Nothing,
-}
-
-/// Looks up the pattern that the router matched.
-fn find(pattern: Option<&str>, method: &Method) -> Found {
-    let path = pattern.and_then(|pattern| pattern.strip_prefix(BASE));
-    let here: Vec<&Page> = PAGES
-        .iter()
-        .filter(|page| Some(page.path) == path)
-        .collect();
-    match here.iter().find(|page| page.method == method) {
-        Some(page) => Found::Page(page.access),
-        None if here.is_empty() => Found::Nothing,
-        None => {
-            let methods: Vec<&str> = here.iter().map(|page| page.method.as_str()).collect();
-            Found::OtherMethods(methods.join(", "))
-        }
-    }
-}
-
-/// The path of the page that what is at `path` belongs to: the nearest above it that can be looked at. `pattern` is what the router
-/// matched.
-fn above<'p>(mut pattern: &str, mut path: &'p str) -> &'p str {
-    let is_shown = |pattern: &str| {
-        let there = pattern.strip_prefix(BASE);
-        PAGES
-            .iter()
-            .any(|page| page.method == Method::GET && Some(page.path) == there)
-    };
-    while let (Some((up, _)), Some((there, _))) = (pattern.rsplit_once('/'), path.rsplit_once('/'))
-    {
-        (pattern, path) = (up, there);
-        if is_shown(pattern) {
-            return path;
-        }
-    }
-    BASE
-}
-
 /// Mounts all pages and their assets.
 ///
 /// The application has to hold `Data<Kit>` and `Data<HttpContext>`, and to be wrapped in
 /// [`request_scope`](crate::http::middleware::request_scope).
 pub fn configure(cfg: &mut ServiceConfig) {
-    let asset = web::resource(format!("{}/{{name}}", assets::PATH))
-        .wrap(from_fn(only_reads))
-        .to(assets::serve);
-    let mut scope = web::scope(BASE);
-    let mut paths: Vec<&str> = PAGES.iter().map(|page| page.path).collect();
-    paths.sort_unstable();
-    paths.dedup();
-    for path in paths {
-        let mut resource = web::resource(path).wrap(from_fn(catch_panic));
-        for page in PAGES.iter().filter(|page| page.path == path) {
-            resource = resource.route((page.handler)(web::method(page.method.clone())));
-        }
-        scope = scope.service(resource);
-    }
+    assets::configure(cfg, BASE);
     let nothing = || async { Err::<String, _>(ApiError::NotFound(Missing::Route)) };
-    let pages = scope.default_service(web::to(nothing)).wrap(from_fn(enter));
-    cfg.service(asset).service(pages);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_only_takes_posts_belongs_to_the_page_above_it() {
-        for (pattern, path, expected) in [
-            ("/sign-out", "/sign-out", ""),
-            (
-                "/agents/{id}/duplicate",
-                "/agents/agent_1/duplicate",
-                "/agents/agent_1",
-            ),
-            (
-                "/settings/members/{id}/role",
-                "/settings/members/user_1/role",
-                "/settings/members",
-            ),
-            (
-                "/settings/account/password",
-                "/settings/account/password",
-                "/settings/account",
-            ),
-        ] {
-            let (pattern, path) = (format!("{BASE}{pattern}"), format!("{BASE}{path}"));
-            assert_eq!(
-                above(&pattern, &path),
-                format!("{BASE}{expected}"),
-                "{path}"
-            );
-        }
-    }
+    let pages = table::mount(PAGES, web::scope(BASE));
+    cfg.service(pages.default_service(web::to(nothing)).wrap(from_fn(enter)));
 }

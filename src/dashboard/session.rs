@@ -3,24 +3,29 @@
 
 use actix_web::{
     HttpRequest,
-    http::header::{COOKIE, HeaderValue, USER_AGENT},
+    http::header::{HeaderValue, USER_AGENT},
 };
 use dikala_entities::{
     Credential, CredentialHash, Email, Millis, Role, SESSION_SCHEME, Secret, SecretPlace, Store,
     TenantId, UserId, Vault, session, store::Transaction, tenant, user,
 };
 use sea_orm::{
-    ColumnTrait, DbErr, EntityTrait, FromQueryResult, IntoActiveModel, JoinType, QueryFilter,
-    QueryOrder, QuerySelect, sea_query::Expr,
+    ColumnTrait, Condition, DbErr, EntityTrait, FromQueryResult, IntoActiveModel, JoinType,
+    QueryFilter, QueryOrder, QuerySelect, sea_query::Expr,
 };
 
 use super::kit::Kit;
-use crate::pages::headers::header;
+use crate::pages::{cookie::Cookie, headers::header};
 
+/// What the cookie is called.
+const COOKIE: &str = "dikala";
 /// How long a session lasts without use, in milliseconds.
 const IDLE_MS: i64 = 12 * 60 * 60 * 1_000;
 /// How long a session lasts, in milliseconds.
 const LONGEST_MS: i64 = 14 * 24 * 60 * 60 * 1_000;
+/// How far the clocks of two nodes may be apart, in milliseconds. What seems to have begun later than that from now was told by a
+/// clock that was ahead and has been set right since: nobody can say how old it is, and it is over.
+pub(super) const CLOCKS_APART_MS: i64 = 5 * 60 * 1_000;
 /// `used_at` is exact to this, in milliseconds.
 const TOUCH_EVERY_MS: i64 = 60 * 1_000;
 /// Sessions of one person; one more ends the one that was not used for the longest time.
@@ -70,6 +75,14 @@ fn end(created: Millis, used: Millis) -> Millis {
     used.plus_ms(IDLE_MS).min(created.plus_ms(LONGEST_MS))
 }
 
+/// What holds of a session that is in force.
+fn is_on(now: Millis) -> Condition {
+    let latest = now.plus_ms(IDLE_MS + CLOCKS_APART_MS);
+    Condition::all()
+        .add(session::Column::EndsAt.gt(now))
+        .add(session::Column::EndsAt.lte(latest))
+}
+
 /// The session that a cookie names, if it is in force.
 pub async fn find(store: &Store, token: &Credential, now: Millis) -> Result<Option<Person>, DbErr> {
     let user_of = session::Entity::belongs_to(user::Entity)
@@ -100,7 +113,7 @@ pub async fn find(store: &Store, token: &Credential, now: Millis) -> Result<Opti
         .column(tenant::Column::SuspendedAt)
         .join(JoinType::InnerJoin, user_of.into())
         .join(JoinType::InnerJoin, tenant_of.into())
-        .filter(session::Column::EndsAt.gt(now))
+        .filter(is_on(now))
         .into_model()
         .one(store.reader())
         .await?;
@@ -134,7 +147,7 @@ pub async fn is_in_force(store: &Store, hash: &CredentialHash, now: Millis) -> R
         .select_only()
         .column(session::Column::Hash)
         .join(JoinType::InnerJoin, tenant_of.into())
-        .filter(session::Column::EndsAt.gt(now))
+        .filter(is_on(now))
         .filter(tenant::Column::SuspendedAt.is_null())
         .into_tuple()
         .one(store.reader())
@@ -217,7 +230,7 @@ pub async fn finish(store: &Store, hash: &CredentialHash) -> Result<(), DbErr> {
 pub async fn list(store: &Store, id: UserId, now: Millis) -> Result<Vec<session::Model>, DbErr> {
     session::Entity::find()
         .filter(session::Column::UserId.eq(id))
-        .filter(session::Column::EndsAt.gt(now))
+        .filter(is_on(now))
         .order_by_desc(session::Column::UsedAt)
         .limit(EACH_MAX)
         .all(store.reader())
@@ -282,45 +295,31 @@ pub async fn take_note(
     Ok(note.filter(|_| taken.rows_affected == 1))
 }
 
-/// The cookie's name: browsers take one of the first form only with TLS, from this very host, for all of its paths.
-const fn cookie_name(secure: bool) -> &'static str {
-    if secure { "__Host-dikala" } else { "dikala" }
+fn cookie_of(kit: &Kit) -> Cookie {
+    Cookie {
+        name: COOKIE,
+        secure: kit.is_secure(),
+    }
 }
 
 /// What a browser shows, whether or not there is a session of it.
 pub fn shown(kit: &Kit, request: &HttpRequest) -> Option<Credential> {
-    let name = cookie_name(kit.is_secure());
-    let mut pairs = request
-        .headers()
-        .get_all(&COOKIE)
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='));
-    pairs.find_map(|(key, value)| SESSION_SCHEME.parse(value).filter(|_| key == name))
+    let shown = cookie_of(kit).shown(request);
+    shown
+        .into_iter()
+        .find_map(|text| SESSION_SCHEME.parse(text))
 }
 
 /// The header that has a browser keep a token: for as long as a session lasts, or until the browser is closed where nobody is
 /// signed in by it.
 pub fn cookie(kit: &Kit, token: &Credential, is_session: bool) -> HeaderValue {
-    let age = if is_session {
-        format!("; Max-Age={}", LONGEST_MS / 1_000)
-    } else {
-        String::new()
-    };
-    header_value(kit, token.expose(), &age)
+    let seconds = is_session.then_some(LONGEST_MS / 1_000);
+    cookie_of(kit).keep(token.expose(), seconds)
 }
 
 /// The header that has a browser forget its token.
 pub fn no_cookie(kit: &Kit) -> HeaderValue {
-    header_value(kit, "", "; Max-Age=0")
-}
-
-fn header_value(kit: &Kit, value: &str, age: &str) -> HeaderValue {
-    let secure = kit.is_secure();
-    let name = cookie_name(secure);
-    let only_tls = if secure { "; Secure" } else { "" };
-    let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax{only_tls}{age}");
-    HeaderValue::from_str(&text).expect("tokens are letters and digits")
+    cookie_of(kit).forget()
 }
 
 #[cfg(test)]

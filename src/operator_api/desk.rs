@@ -9,8 +9,11 @@ use tokio::sync::Mutex;
 
 use crate::{
     config::Shown,
-    http::{answer::Answer, context::HttpContext, error::ApiError, extract::Operator},
+    http::{
+        answer::Answer, context::HttpContext, error::ApiError, extract::Operator, meter::HttpMeter,
+    },
     node::Node,
+    overview::Overview,
 };
 
 /// Everything an operator's handler can reach.
@@ -18,10 +21,14 @@ use crate::{
 pub struct Desk {
     pub node: Node,
     pub loops: EventLoops,
+    /// What goes on, for who looks.
+    pub overview: Overview,
     /// What links to this service begin with, without a slash at the end.
     pub base: Arc<str>,
     /// What the tenants' requests are taken with.
     pub tenants: Data<HttpContext>,
+    /// The requests to both listeners.
+    pub requests: HttpMeter,
     pub configuration: Arc<[Shown]>,
     pub started_at: Millis,
     /// The last time that the whole ledger was verified here; held while it is.

@@ -18,15 +18,28 @@ macro_rules! lists {
         #[serde(rename_all = "camelCase")]
         #[schema(example = json!({$key: [], "limit": 50, "offset": 0, "hasMore": false}))]
         pub struct $name {
-            $field: Vec<$view>,
-            limit: i64,
-            offset: i64,
-            has_more: bool,
+            pub $field: Vec<$view>,
+            pub limit: i64,
+            pub offset: i64,
+            pub has_more: bool,
         }
 
         impl $name {
             fn new(page: $crate::api::Page, $field: Vec<$view>, has_more: bool) -> Self {
                 Self { $field, limit: page.limit, offset: page.offset, has_more }
+            }
+        }
+
+        impl $crate::api::Paged for $name {
+            type Row = $view;
+            const NAME: &'static str = stringify!($field);
+
+            fn rows(&self) -> &[$view] {
+                &self.$field
+            }
+
+            fn next(&self) -> Option<i64> {
+                self.has_more.then_some(self.offset + self.limit)
             }
         }
     )*};

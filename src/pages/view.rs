@@ -1,8 +1,13 @@
 //! What a page is written with: in which language and time zone it is read, and the tokens of its forms.
 
-use std::rc::Rc;
+use std::{
+    future::{Ready, ready},
+    rc::Rc,
+};
 
-use actix_web::{HttpRequest, HttpResponse, http::header::LOCATION};
+use actix_web::{
+    FromRequest, HttpMessage, HttpRequest, HttpResponse, dev::Payload, http::header::LOCATION,
+};
 use dikala_entities::Millis;
 use fluent_bundle::FluentValue;
 use maud::{Markup, html};
@@ -12,6 +17,7 @@ use super::{
     format::{self, Zone},
     lang::Lang,
 };
+use crate::http::error::ApiError;
 
 /// How somebody reads pages.
 #[derive(Clone, Debug)]
@@ -142,5 +148,15 @@ impl View {
         HttpResponse::SeeOther()
             .insert_header((LOCATION, path))
             .finish()
+    }
+}
+
+impl FromRequest for View {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(request: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let view = request.extensions().get::<Self>().cloned();
+        ready(view.ok_or(ApiError::Internal))
     }
 }

@@ -9,6 +9,7 @@ mod attempt;
 mod courier;
 mod dispatcher;
 mod drain;
+pub mod lanes;
 mod poller;
 mod recorder;
 pub mod recovery;
@@ -21,11 +22,15 @@ mod test_delivery;
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use actix::{Addr, Recipient};
 use actix_rt::ArbiterHandle;
-use dikala_entities::{DeliveryId, Store, TraceParent, Vault, WebhookId, webhook};
+use dikala_entities::{DeliveryId, Store, TenantId, TraceParent, Vault, WebhookId, webhook};
 
 pub use self::{
     attempt::{Envelope, headers, signature},
@@ -33,7 +38,8 @@ pub use self::{
     store::results::lock_deliveries,
 };
 use self::{
-    dispatcher::{Drain, Refresh, Test, Wake},
+    dispatcher::{Drain, Look, Refresh, Test, Wake},
+    lanes::Standing,
     stats::{Stats, StatsReading},
 };
 use crate::{
@@ -47,6 +53,8 @@ use crate::{
 
 /// Messages that may wait for the dispatcher. What does not fit is found in the table a second later.
 const MAILBOX: usize = 4_096;
+/// How long somebody waits who only looks.
+const LOOK_WITHIN: Duration = Duration::from_secs(1);
 
 /// How deliveries are made.
 #[derive(Clone, Debug)]
@@ -157,9 +165,23 @@ impl WebhooksHandle {
         }
     }
 
+    /// How webhooks stand; none where the dispatcher does not answer in time.
+    pub async fn standings(
+        &self,
+        webhooks: Vec<WebhookId>,
+    ) -> Option<HashMap<WebhookId, Standing>> {
+        let asked = self.dispatcher.send(Look { webhooks });
+        tokio::time::timeout(LOOK_WITHIN, asked).await.ok()?.ok()
+    }
+
     /// Whether the dispatcher answers.
     pub async fn is_alive(&self) -> bool {
         self.dispatcher.send(Ping).await.is_ok()
+    }
+
+    /// Webhooks, and whose they are, whose endpoint has left an attempt without an answer for so long.
+    pub fn slow_attempts(&self, for_so_long: Duration) -> BTreeMap<WebhookId, TenantId> {
+        self.stats.slow_attempts(for_so_long)
     }
 
     /// Counts and times for the metrics.

@@ -66,6 +66,11 @@ impl Gate {
         }
     }
 
+    /// Tenants of whose requests so many at least were refused within a minute, for being too many.
+    pub fn flooding(&self, at_least: u32, now: Millis) -> Vec<(TenantId, u32)> {
+        self.tenants.refused(at_least, now)
+    }
+
     /// The right of a tenant to have something read, in turn with other tenants.
     pub async fn read(&self, tenant: TenantId) -> Result<Turn<TenantId>, ApiError> {
         let turn = tokio::time::timeout(READ_WITHIN, self.reads.take(tenant)).await;

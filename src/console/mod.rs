@@ -1,0 +1,172 @@
+//! The operators' console: pages on the operators' listener that are made on the server and work without a script. It shows what
+//! [`operator_api`](crate::operator_api) gives as JSON, and what it changes goes through the handlers of that.
+//!
+//! # How to add a page
+//!
+//! 1. A file (or folder) of its own here, with a handler for each line in [`PAGES`]:
+//!
+//!    ```text
+//!    pub async fn list(visit: Visit, query: Query) -> Result<HttpResponse, ApiError> {
+//!        let rows = …;                                           // from visit.store().api_reader(), visit.desk()
+//!        Ok(layout::page(&visit, "Things", html! { … @if visit.may_change() { (post(&visit, "/things/1/end", …)) } }))
+//!    }
+//!
+//!    pub async fn end(visit: Visit, id: Id<ThingId>) -> Result<HttpResponse, ApiError> {
+//!        things::end(visit.desk(), visit.operator(), id).await?; // the handler of the operators' API
+//!        Ok(visit.see("/things", "done-thing-ended"))            // 303; the words are in layout::DONE
+//!    }
+//!    ```
+//!
+//!    [`Visit`](view::Visit) is who looks; [`Typed`](crate::pages::form::Typed) what was typed, which
+//!    [`form::body`](crate::pages::form::body) makes the JSON of a handler of; a form that was refused is shown again with
+//!    [`layout::refused`]. What may be shown once goes through [`Visit::leave_note`](view::Visit::leave_note). Texts are English
+//!    and stand in the page.
+//! 2. Its lines in [`PAGES`]: a `post` is for who has `operator.token`, a `get` for who has either. A question before an act is a `get`
+//!    of the same path, [`by`](crate::pages::table::Page::by) `Access::Owner`. Sessions, foreign posts and what the read token may not
+//!    do are answered before the handler.
+//! 3. Its line in the navigation ([`layout`]), and, where it changes by itself, the part that does in [`live`]: the page has it
+//!    in [`live::followed`].
+//! 4. A story in `tests/it/operator/`, and its path in `console_pages.rs` there, which asks of every page what all keep to.
+
+mod actors;
+mod audit;
+mod bridges;
+mod calls;
+mod configuration;
+mod database;
+mod deliveries;
+mod enter;
+mod errors;
+mod figures;
+mod functions;
+mod kit;
+mod layout;
+mod ledger;
+mod list;
+mod live;
+mod nodes;
+mod overview;
+mod requests;
+mod session;
+mod sign_in;
+mod tenants;
+mod view;
+mod webhooks;
+
+use actix_web::{
+    dev::ServiceRequest,
+    http::{Method, header::ACCEPT},
+    middleware::from_fn,
+    web::{self, ServiceConfig},
+};
+
+pub use kit::Kit;
+
+use self::enter::enter;
+use crate::{
+    operator::access::OwnDoor,
+    pages::{
+        assets,
+        headers::header,
+        table::{self, Access, Found, Page, get, post},
+    },
+};
+
+/// Every page.
+#[rustfmt::skip]
+const PAGES: &[Page] = &[
+    get("/", |r| r.to(overview::show)),
+    get("/actors", |r| r.to(actors::list)),
+    get("/actors/{type}", |r| r.to(actors::show)),
+
+    get("/calls", |r| r.to(calls::list)),
+    get("/calls/{id}", |r| r.to(calls::show)),
+    get("/calls/{id}/hangup", |r| r.to(calls::ask_hang_up)).by(Access::Owner),
+    post("/calls/{id}/hangup", |r| r.to(calls::hang_up)),
+
+    get("/webhooks", |r| r.to(webhooks::list)),
+    get("/webhooks/{id}", |r| r.to(webhooks::show)),
+    post("/webhooks/{id}/pause", |r| r.to(webhooks::pause)),
+    post("/webhooks/{id}/resume", |r| r.to(webhooks::resume)),
+    get("/webhooks/{id}/recover", |r| r.to(webhooks::ask_recover)).by(Access::Owner),
+    post("/webhooks/{id}/recover", |r| r.to(webhooks::recover)),
+    get("/deliveries", |r| r.to(deliveries::list)),
+    post("/deliveries/{id}/resend", |r| r.to(deliveries::resend)),
+
+    get("/functions", |r| r.to(functions::list)),
+    get("/http", |r| r.to(requests::list)),
+    get("/ledger", |r| r.to(ledger::show)),
+    post("/ledger/verify", |r| r.to(ledger::verify)),
+    get("/database", |r| r.to(database::show)),
+    get("/nodes", |r| r.to(nodes::show)),
+    get("/configuration", |r| r.to(configuration::show)),
+
+    get("/bridges", |r| r.to(bridges::list)),
+    post("/bridges", |r| r.to(bridges::create)),
+    get("/bridges/{id}", |r| r.to(bridges::show)),
+    get("/bridges/{id}/revoke", |r| r.to(bridges::ask_revoke)).by(Access::Owner),
+    post("/bridges/{id}/revoke", |r| r.to(bridges::revoke)),
+
+    get("/tenants", |r| r.to(tenants::list)),
+    get("/tenants/new", |r| r.to(tenants::ask_new)).by(Access::Owner),
+    post("/tenants/new", |r| r.to(tenants::create)),
+    get("/tenants/{id}", |r| r.to(tenants::show)),
+    post("/tenants/{id}", |r| r.to(tenants::save)),
+    get("/tenants/{id}/suspend", |r| r.to(tenants::ask_suspend)).by(Access::Owner),
+    post("/tenants/{id}/suspend", |r| r.to(tenants::suspend)),
+    post("/tenants/{id}/resume", |r| r.to(tenants::resume)),
+    get("/tenants/{id}/credits", |r| r.to(tenants::credits::show)),
+    post("/tenants/{id}/credits", |r| r.to(tenants::credits::book)),
+    get("/tenants/{id}/keys", |r| r.to(tenants::keys::list)),
+    post("/tenants/{id}/keys", |r| r.to(tenants::keys::create)),
+    get("/keys/{id}/revoke", |r| r.to(tenants::keys::ask_revoke)).by(Access::Owner),
+    post("/keys/{id}/revoke", |r| r.to(tenants::keys::revoke)),
+    get("/tenants/{id}/users", |r| r.to(tenants::people::list)),
+    post("/tenants/{id}/users", |r| r.to(tenants::people::create)),
+    post("/users/{id}/login-link", |r| r.to(tenants::people::link)),
+    get("/users/{id}/remove", |r| r.to(tenants::people::ask_remove)).by(Access::Owner),
+    post("/users/{id}/remove", |r| r.to(tenants::people::remove)),
+    get("/tenants/{id}/numbers", |r| r.to(tenants::numbers::list)),
+    post("/tenants/{id}/numbers", |r| r.to(tenants::numbers::create)),
+    get("/numbers/{id}", |r| r.to(tenants::numbers::show)).by(Access::Owner),
+    post("/numbers/{id}", |r| r.to(tenants::numbers::save)),
+    get("/numbers/{id}/delete", |r| r.to(tenants::numbers::ask_delete)).by(Access::Owner),
+    post("/numbers/{id}/delete", |r| r.to(tenants::numbers::delete)),
+    get("/audit", |r| r.to(audit::list)),
+
+    get("/sign-in", |r| r.to(sign_in::show)).by(Access::Anybody),
+    post("/sign-in", |r| r.to(sign_in::submit)).by(Access::Anybody),
+    post("/sign-out", |r| r.to(sign_in::sign_out)).by(Access::Member),
+    get("/live", |r| r.to(live::stream)),
+];
+
+/// What paths begin with that machines ask for.
+const MACHINES: [&str; 3] = ["/operator", "/metrics", "/health"];
+
+/// Whether a request is for a page: one that there is, or one that somebody with a browser asks for and that there is not.
+fn is_a_page(req: &ServiceRequest) -> bool {
+    match req.match_pattern() {
+        Some(pattern) => is_listed(&pattern),
+        None => {
+            let accepted = header(req.headers(), &ACCEPT).unwrap_or_default();
+            let is_for_machines = MACHINES.iter().any(|path| req.path().starts_with(path));
+            accepted.contains("text/html") && !is_for_machines
+        }
+    }
+}
+
+fn is_listed(pattern: &str) -> bool {
+    table::find(PAGES, "", Some(pattern), &Method::GET) != Found::Nothing
+}
+
+/// Mounts all pages and their assets, behind everything else that the listener serves.
+///
+/// The application has to hold `Data<Kit>`, and all that [`operator_api`](crate::operator_api::configure) asks for.
+pub fn configure(cfg: &mut ServiceConfig) {
+    let is_ours =
+        |req: &ServiceRequest| is_a_page(req) || req.match_pattern() == Some(assets::pattern(""));
+    assets::configure(cfg, "");
+    let pages = table::mount(PAGES, web::scope(""));
+    cfg.app_data(OwnDoor(is_ours))
+        .service(pages.wrap(from_fn(enter)));
+}

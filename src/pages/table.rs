@@ -1,0 +1,148 @@
+//! Where a room lists its pages: who may ask for each, and how they are mounted.
+
+use actix_web::{Route, Scope, http::Method, middleware::from_fn, web};
+
+use crate::http::middleware::catch_panic;
+
+/// Who may ask for a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Also who is not signed in.
+    Anybody,
+    /// Whoever is signed in.
+    Member,
+    /// Only who may change things.
+    Owner,
+}
+
+/// A method of a page.
+#[derive(Debug)]
+pub struct Page {
+    method: Method,
+    /// Below what the paths of all pages of the room begin with.
+    path: &'static str,
+    handler: fn(Route) -> Route,
+    access: Access,
+}
+
+/// What is read.
+pub const fn get(path: &'static str, handler: fn(Route) -> Route) -> Page {
+    Page {
+        method: Method::GET,
+        path,
+        handler,
+        access: Access::Member,
+    }
+}
+
+/// What changes something.
+pub const fn post(path: &'static str, handler: fn(Route) -> Route) -> Page {
+    Page {
+        method: Method::POST,
+        path,
+        handler,
+        access: Access::Owner,
+    }
+}
+
+impl Page {
+    /// For others than a page of this kind is for.
+    pub const fn by(mut self, access: Access) -> Self {
+        self.access = access;
+        self
+    }
+}
+
+/// What is at a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    Page(Access),
+    /// The methods that the path takes.
+    OtherMethods(String),
+    Nothing,
+}
+
+/// Looks up the pattern that the router matched. `base` is what the paths of all these pages begin with.
+pub fn find(pages: &[Page], base: &str, pattern: Option<&str>, method: &Method) -> Found {
+    let path = pattern.and_then(|pattern| pattern.strip_prefix(base));
+    let here: Vec<&Page> = pages
+        .iter()
+        .filter(|page| Some(page.path) == path)
+        .collect();
+    match here.iter().find(|page| page.method == method) {
+        Some(page) => Found::Page(page.access),
+        None if here.is_empty() => Found::Nothing,
+        None => {
+            let methods: Vec<&str> = here.iter().map(|page| page.method.as_str()).collect();
+            Found::OtherMethods(methods.join(", "))
+        }
+    }
+}
+
+/// The path of the page that what is at `path` belongs to: the nearest above it that can be looked at. `pattern` is what the router
+/// matched.
+pub fn above<'p>(pages: &[Page], base: &'p str, mut pattern: &str, mut path: &'p str) -> &'p str {
+    while let (Some((up, _)), Some((there, _))) = (pattern.rsplit_once('/'), path.rsplit_once('/'))
+    {
+        (pattern, path) = (up, there);
+        if matches!(
+            find(pages, base, Some(pattern), &Method::GET),
+            Found::Page(_)
+        ) {
+            return path;
+        }
+    }
+    base
+}
+
+/// Mounts the pages in a scope.
+pub fn mount(pages: &[Page], mut scope: Scope) -> Scope {
+    let mut paths: Vec<&str> = pages.iter().map(|page| page.path).collect();
+    paths.sort_unstable();
+    paths.dedup();
+    for path in paths {
+        let mut resource = web::resource(path).wrap(from_fn(catch_panic));
+        for page in pages.iter().filter(|page| page.path == path) {
+            resource = resource.route((page.handler)(web::method(page.method.clone())));
+        }
+        scope = scope.service(resource);
+    }
+    scope
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_takes_posts_belongs_to_the_page_above_it() {
+        const BASE: &str = "/room";
+        let (read, change) = (|route| route, |route| route);
+        let pages = [
+            get("", read),
+            post("/sign-out", change),
+            get("/agents/{id}", read),
+            post("/agents/{id}/duplicate", change),
+            get("/settings/members", read),
+            post("/settings/members/{id}/role", change),
+        ];
+        for (pattern, path, expected) in [
+            ("/sign-out", "/sign-out", ""),
+            (
+                "/agents/{id}/duplicate",
+                "/agents/agent_1/duplicate",
+                "/agents/agent_1",
+            ),
+            (
+                "/settings/members/{id}/role",
+                "/settings/members/user_1/role",
+                "/settings/members",
+            ),
+            ("/nowhere/at/all", "/nowhere/at/all", ""),
+        ] {
+            let (pattern, path) = (format!("{BASE}{pattern}"), format!("{BASE}{path}"));
+            let found = above(&pages, BASE, &pattern, &path);
+            assert_eq!(found, format!("{BASE}{expected}"), "{path}");
+        }
+    }
+}
