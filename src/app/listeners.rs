@@ -87,7 +87,6 @@ impl Listeners {
             base: settings.http.base(public).into(),
             tenants: services.http.clone(),
             configuration: Arc::clone(&settings.shown),
-            started_at: node.clock.now(),
             verified: Arc::default(),
         };
         let meter = HttpMeter::default();
@@ -116,7 +115,7 @@ impl Listeners {
                 node.store.clone(),
                 node.vault.clone(),
                 Arc::clone(&node.clock),
-                node.calls.node(),
+                Arc::clone(node.member.name()),
                 settings.operators_http(),
             )),
         }

@@ -336,12 +336,7 @@ pub async fn credits(command: CreditsCommand, layers: &Layers, json: bool) -> Re
         reference,
         description,
     } = command;
-    let Desk {
-        settings,
-        store,
-        by,
-        now,
-    } = open(layers).await?;
+    let Desk { store, by, now, .. } = open(layers).await?;
     let tenant: TenantId = parse_id("tenant", &of.tenant)?;
     let repeatable = reference.is_some();
     let credit = ledger::Credit {
@@ -354,7 +349,7 @@ pub async fn credits(command: CreditsCommand, layers: &Layers, json: bool) -> Re
     let change = Change::booking(&credit);
     let audit = by.entry(Some(tenant), change, now);
     let clock = Arc::new(SystemClock);
-    match ledger::credit(&store, clock, &settings.node.name, credit, Some(audit)).await {
+    match ledger::credit(&store, clock, credit, Some(audit)).await {
         Ok(transaction) => output::one(&Transaction::from(transaction), json),
         Err(ledger::CreditError::NoTenant) => Err(AdminError::not_found("tenant", tenant).into()),
         Err(ledger::CreditError::Refused(sentence)) => Err(CliError::Refused(sentence)),

@@ -23,7 +23,6 @@ pub struct Desk {
     /// What the tenants' requests are taken with.
     pub tenants: Data<HttpContext>,
     pub configuration: Arc<[Shown]>,
-    pub started_at: Millis,
     /// The last time that the whole ledger was verified here; held while it is.
     pub verified: Arc<Mutex<Option<Verified>>>,
 }

@@ -3,6 +3,7 @@
 //! all.
 
 mod actor;
+mod claims;
 mod directory;
 mod driver;
 pub mod ending;
@@ -16,6 +17,7 @@ pub mod messages;
 mod meter;
 mod open;
 mod owned;
+mod ownership;
 mod parts;
 mod pending;
 mod recovery;
@@ -35,7 +37,7 @@ pub use self::{
     machine::Rules,
     messages::{Incoming, Input, InvokeFunction, Reply},
     meter::CallMeter,
-    parts::{CallParts, PlanConcurrency},
+    parts::{CallParts, Invoking, PlanConcurrency},
     registry::CallRegistry,
     router::Calls,
     steps::commands::TRANSFERS_MAX,

@@ -30,14 +30,15 @@ use dikala_entities::{DeliveryId, Store, TraceParent, Vault, WebhookId, webhook}
 pub use self::{
     attempt::{Envelope, headers, signature},
     dispatcher::WebhookDispatcher,
-    store::results::lock_deliveries,
+    store::{pending::give_back, results::lock_deliveries},
 };
 use self::{
-    dispatcher::{Drain, Refresh, Test, Wake},
+    dispatcher::{BeginAnew, Drain, Refresh, Test, Wake},
     stats::{Stats, StatsReading},
 };
 use crate::{
     events::outbox::Deliver,
+    nodes::Membership,
     outbound::Outbound,
     runtime::{
         clock::SharedClock,
@@ -79,8 +80,8 @@ pub struct WebhookParts {
     pub clock: SharedClock,
     pub vault: Vault,
     pub outbound: Outbound,
-    /// This node's name, as it stands in leases.
-    pub node: Arc<str>,
+    /// Which node this is, as it stands in leases.
+    pub node: Membership,
 }
 
 /// A test delivery was not made.
@@ -155,6 +156,11 @@ impl WebhooksHandle {
         if self.dispatcher.send(Drain { limit }).await.is_err() {
             tracing::warn!("the webhook dispatcher was gone before it was drained");
         }
+    }
+
+    /// This process has become another node: what it held is others' to send, and nothing of it is sent here any more.
+    pub async fn begin_anew(&self) {
+        let _ = self.dispatcher.send(BeginAnew).await;
     }
 
     /// Whether the dispatcher answers.

@@ -211,6 +211,7 @@ impl World {
             store.clone(),
             vault.clone(),
             Arc::new(clock.clone()),
+            Membership::outside("main"),
             || Outbound::with_names(guard(), |_| Ok(Vec::new())),
         )
         .await
