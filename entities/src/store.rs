@@ -75,10 +75,10 @@ const POSTGRES_LIMITS: Limits = Limits {
 };
 /// Of the connection that renews this node's lease, and of nothing else: a renewal that takes longer comes too late to try again.
 const LEASE_LIMITS: Limits = Limits {
-    acquire: Duration::from_secs(2),
-    connect: Duration::from_secs(2),
-    statement: Some(Duration::from_secs(2)),
-    begin: Some(Duration::from_secs(2)),
+    acquire: Duration::from_millis(1_500),
+    connect: Duration::from_millis(1_500),
+    statement: Some(Duration::from_millis(1_500)),
+    begin: Some(Duration::from_millis(1_500)),
 };
 /// What PostgreSQL is told at each connection: how long a statement and a lock may take, and how soon it gives up a client
 /// that it does not hear of, with all that this client had locked. Milliseconds, but keepalives in seconds.

@@ -281,7 +281,10 @@ mod tests {
     use dikala_entities::HangupReason;
     use futures_util::FutureExt;
 
-    use super::{presence::SOCKETS_MAX, *};
+    use super::{
+        presence::{Elsewhere, SOCKETS_MAX},
+        *,
+    };
     use crate::runtime::clock::{Clock, SystemClock};
 
     fn bridges() -> (Bridges, BridgeId) {
@@ -319,6 +322,54 @@ mod tests {
         let socket = bridges.connected(bridge);
         let sent = send(&bridges, bridge, 5_000);
         assert_eq!(take(&bridges, &socket), sent);
+    }
+
+    #[test]
+    fn a_socket_is_told_once_and_its_successor_again() {
+        let (bridges, bridge) = bridges();
+        let command = Command {
+            id: CommandId::new(SystemClock.now()),
+            call: CallId::new(SystemClock.now()),
+            kind: CommandKind::Hangup {
+                reason: HangupReason::Requested,
+            },
+        };
+        let first = bridges.connected(bridge);
+        bridges.send(bridge, command.clone());
+        assert_eq!(take(&bridges, &first), [command.id]);
+        bridges.handed_over(bridge, command.id);
+        bridges.send(bridge, command.clone());
+        assert!(take(&bridges, &first).is_empty());
+        let second = bridges.connected(bridge);
+        bridges.send(bridge, command.clone());
+        assert_eq!(take(&bridges, &second), [command.id]);
+    }
+
+    #[test]
+    fn a_bridge_at_another_node_lives_and_its_commands_go_there() {
+        let (bridges, bridge) = bridges();
+        let old = bridges.connected(bridge);
+        let long_ago = SystemClock.now().plus_ms(-60_000);
+        let elsewhere = |is_connected| Elsewhere {
+            is_connected,
+            last_seen: long_ago,
+            last_frame: long_ago,
+        };
+        let found = |is_connected, has_node| {
+            let mut presence = bridges.present.get_mut(&bridge).expect("is known");
+            presence.found(elsewhere(is_connected), has_node);
+            presence.take_for_elsewhere().len()
+        };
+        send(&bridges, bridge, 2);
+        assert_eq!(found(false, true), 0, "the newest socket is here");
+        assert_eq!(found(true, true), 2);
+        bridges.disconnected(&old, true);
+        assert!(
+            bridges.last_seen(bridge).at > long_ago,
+            "it has a socket there"
+        );
+        send(&bridges, bridge, 1);
+        assert_eq!(found(false, false), 1, "it may come back anywhere");
     }
 
     #[test]

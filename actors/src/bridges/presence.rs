@@ -12,6 +12,8 @@ use super::{
 /// Commands that wait for a bridge. Past that the oldest is dropped: a hang-up is carried out by the engine anyway, a warning
 /// is soon out of date.
 const WAITING_MAX: usize = 10_000;
+/// Commands of which it is remembered that a socket has them.
+const TOLD_MAX: usize = 1_000;
 /// Sockets of one bridge. One more takes the place of the oldest, which may be long dead.
 pub(super) const SOCKETS_MAX: usize = 8;
 
@@ -41,6 +43,9 @@ pub(super) struct Presence {
     from_table: BTreeSet<CommandId>,
     /// Those of them that the bridge has.
     handed_over: Vec<CommandId>,
+    /// Commands that the newest socket has, and which that is.
+    told: BTreeSet<CommandId>,
+    told_to: Option<u64>,
 }
 
 /// What other nodes know of a bridge, as the table had it.
@@ -190,7 +195,11 @@ impl Presence {
         self.stored = seen;
     }
 
+    /// What the newest socket has already is not sent again.
     pub(super) fn send(&mut self, command: Command) {
+        if self.has_been_told(command.id) {
+            return;
+        }
         if self.waiting.len() >= WAITING_MAX {
             self.waiting.pop_front();
         }
@@ -246,13 +255,28 @@ impl Presence {
 
     /// A command that another node wrote into the table; once.
     pub(super) fn send_from_table(&mut self, command: Command) {
-        if self.from_table.insert(command.id) {
+        if self.has_been_told(command.id) {
+            self.from_table.insert(command.id);
+            self.handed_over(command.id);
+        } else if self.from_table.insert(command.id) {
             self.send(command);
         }
     }
 
+    fn has_been_told(&self, command: CommandId) -> bool {
+        self.is_connected() && self.told_to == self.newest() && self.told.contains(&command)
+    }
+
     /// The bridge has it.
     pub(super) fn handed_over(&mut self, command: CommandId) {
+        if self.told_to != self.newest() {
+            self.told_to = self.newest();
+            self.told.clear();
+        }
+        if self.told.len() >= TOLD_MAX {
+            self.told.pop_first();
+        }
+        self.told.insert(command);
         if self.from_table.contains(&command) {
             self.handed_over.push(command);
         }

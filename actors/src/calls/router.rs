@@ -139,6 +139,9 @@ impl Calls {
         if let Some(call) = self.directory().known(&key) {
             return self.reopen(bridge, call).await;
         }
+        if !self.parts().node.acts_soon().await {
+            return Err(CallError::Unavailable);
+        }
         let stripe = self.stripe(&key).lock().await;
         if let Some(call) = self.directory().known(&key) {
             drop(stripe);
@@ -202,6 +205,9 @@ impl Calls {
         T: Send + 'static,
         CallActor: Handler<M>,
     {
+        if !self.parts().node.acts_soon().await {
+            return Err(CallError::Unavailable);
+        }
         for _ in 0..PLACES_MAX {
             let addr = self.find(call).await?;
             match ask(&addr, message.clone()).await {

@@ -7,9 +7,12 @@ use dikala_entities::Store;
 
 use super::{
     lease::{AGAIN_AFTER_MS, RENEW_EVERY_MS},
-    membership::{Load, Membership},
-    table,
+    membership::Membership,
+    table::{self, Load},
 };
+
+/// Between two tries, however much it is waited for.
+const AT_LEAST: Duration = Duration::from_millis(50);
 
 /// Renews the lease for as long as it is polled; at once where there is none to renew.
 pub async fn keep(member: Membership, store: Store, load: impl Fn() -> Load) {
@@ -18,7 +21,10 @@ pub async fn keep(member: Membership, store: Store, load: impl Fn() -> Load) {
     };
     let mut pause = RENEW_EVERY_MS;
     loop {
-        tokio::time::sleep(Duration::from_millis(pause)).await;
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(pause)) => {}
+            () = member.wanted() => tokio::time::sleep(AT_LEAST).await,
+        }
         if member.has_left() {
             return;
         }

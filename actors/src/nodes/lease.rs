@@ -8,7 +8,7 @@ const UNUSED_MS: i64 = 3_000;
 /// A lease that was renewed is renewed again after this.
 pub(super) const RENEW_EVERY_MS: u64 = 5_000;
 /// One that could not be renewed is tried again after this.
-pub(super) const AGAIN_AFTER_MS: u64 = 1_000;
+pub(super) const AGAIN_AFTER_MS: u64 = 250;
 /// After the database was away every node has this long to renew its lease before others end it.
 const RETURN_MS: i64 = 10_000;
 

@@ -6,12 +6,12 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicUsize, Ordering::Relaxed},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use dikala_entities::{Millis, NodeId, Store};
 use sea_orm::DbErr;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use super::{
     lease::{LEASE_MS, acts_until, left},
@@ -20,6 +20,10 @@ use super::{
 };
 use crate::runtime::clock::SharedClock;
 
+/// How often it is looked whether a lease that ran out is renewed, for who waits.
+const LOOKS_MAX: usize = 60;
+/// The pause between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Nothing before this is known of the database.
 const ALWAYS: i64 = i64::MIN;
 
@@ -31,13 +35,6 @@ pub struct Identity {
     /// Where the public listener answers.
     pub address: String,
     pub version: &'static str,
-}
-
-/// What a node has in memory.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Load {
-    pub calls: usize,
-    pub bridges: usize,
 }
 
 /// Which node this process is; cheap to clone, all clones share it.
@@ -53,6 +50,8 @@ struct Shared {
     nodes: AtomicUsize,
     /// How often it became another node.
     turns: watch::Sender<usize>,
+    /// Somebody waits for the lease to be renewed.
+    wanted: Notify,
 }
 
 #[derive(Debug)]
@@ -114,6 +113,7 @@ impl Membership {
             }),
             nodes: AtomicUsize::new(1),
             turns: watch::Sender::new(0),
+            wanted: Notify::new(),
         }))
     }
 
@@ -136,6 +136,23 @@ impl Membership {
     pub fn acts(&self) -> bool {
         let now = self.own_now();
         self.present().acts_until.is_none_or(|until| now < until)
+    }
+
+    /// The same; where its lease ran out a moment ago, that is waited for: it may only be late.
+    pub async fn acts_soon(&self) -> bool {
+        for _ in 0..LOOKS_MAX {
+            if self.acts() {
+                return true;
+            }
+            self.0.wanted.notify_one();
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        self.acts()
+    }
+
+    /// Completes when somebody waits for the lease to be renewed.
+    pub(super) async fn wanted(&self) {
+        self.0.wanted.notified().await;
     }
 
     /// What is left of its lease, in milliseconds.

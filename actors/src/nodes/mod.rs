@@ -13,8 +13,8 @@ mod table;
 
 pub use self::{
     keeper::keep,
-    membership::{Identity, Load, Membership},
-    table::{Entered, all, end},
+    membership::{Identity, Membership},
+    table::{Entered, Load, all, end},
 };
 
 impl Entered {

@@ -6,7 +6,7 @@ use sea_orm::{
     IntoActiveModel, QueryFilter, Statement, Value,
 };
 
-use super::{Load, lease::LEASE_MS};
+use super::lease::LEASE_MS;
 
 /// The database's time in milliseconds, not that of the transaction's beginning.
 fn now_sql(backend: DbBackend) -> &'static str {
@@ -24,6 +24,13 @@ pub(super) struct Entering {
     pub(super) address: String,
     pub(super) process: String,
     pub(super) version: String,
+}
+
+/// What a node has in memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Load {
+    pub calls: usize,
+    pub bridges: usize,
 }
 
 /// What a renewal found.

@@ -19,6 +19,7 @@ use dikala_actors::{
     bridges::CommandKind,
     calls::messages::{self, Incoming, Input},
     ledger::Credit,
+    nodes::Membership,
     outbound::{Guard, Outbound},
     runtime::clock::{Clock, ManualClock},
 };
