@@ -28,6 +28,7 @@ mod kills;
 mod listen;
 mod metrics;
 mod newcomers;
+mod nodes;
 mod one_commit;
 mod operator;
 mod overload;
