@@ -11,6 +11,7 @@ use dikala_actors::{
     ledger::LedgerHandle,
     outbound::Outbound,
     runtime::clock::SharedClock,
+    traces::Traces,
     webhooks::WebhooksHandle,
 };
 use dikala_entities::{Store, Vault};
@@ -30,4 +31,5 @@ pub struct Node {
     /// For addresses that are registered, and for tests.
     pub outbound: Outbound,
     pub feed: Followers,
+    pub traces: Traces,
 }

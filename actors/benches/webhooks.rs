@@ -20,6 +20,7 @@ use dikala_actors::{
     },
     outbound::{Guard, Head, Outbound, exchange},
     runtime::clock::{Clock, SystemClock},
+    traces::Traces,
     webhooks::{self, WebhookParts, WebhooksConfig, WebhooksHandle},
 };
 use dikala_entities::{
@@ -104,6 +105,7 @@ impl World {
             vault: vault.clone(),
             outbound: outbound(),
             node: NODE.into(),
+            traces: Traces::default(),
         };
         let handle = webhooks::start(&Arbiter::new().handle(), parts, WebhooksConfig::default());
         Self {

@@ -14,4 +14,5 @@ pub mod mails;
 pub mod nesting;
 pub mod outbound;
 pub mod runtime;
+pub mod traces;
 pub mod webhooks;

@@ -11,6 +11,7 @@ use dikala_actors::{
     ledger::{self, LedgerHandle, LedgerParts},
     outbound::{Guard, Outbound, OutboundError},
     runtime::{clock::SharedClock, lag::EventLoops},
+    traces::Traces,
     webhooks::{self, WebhooksHandle},
 };
 use dikala_entities::{Store, Vault};
@@ -37,6 +38,7 @@ impl Actors {
         store: Store,
         vault: Vault,
         clock: SharedClock,
+        traces: Traces,
         outbound: impl Fn() -> Result<Outbound, OutboundError>,
     ) -> Result<Self, StartError> {
         let common = Common {
@@ -44,6 +46,7 @@ impl Actors {
             store,
             vault,
             clock,
+            traces,
             name: Arc::from(settings.node.name.as_str()),
         };
         let threads = Threads::start();
@@ -70,6 +73,7 @@ impl Actors {
             store,
             vault,
             clock,
+            traces,
             ..
         } = common;
         let node = Node {
@@ -84,6 +88,7 @@ impl Actors {
             functions,
             outbound: outbound()?,
             feed,
+            traces,
         };
         Ok(Self {
             node,
@@ -148,6 +153,7 @@ struct Common<'a> {
     store: Store,
     vault: Vault,
     clock: SharedClock,
+    traces: Traces,
     /// The node's.
     name: Arc<str>,
 }
@@ -160,6 +166,7 @@ impl Common<'_> {
             vault: self.vault.clone(),
             outbound,
             node: Arc::clone(&self.name),
+            traces: self.traces.clone(),
         };
         webhooks::start(&thread.handle(), services, self.settings.webhooks())
     }
@@ -203,6 +210,7 @@ impl Common<'_> {
             functions: functions.clone(),
             bridges: Arc::clone(bridges),
             meter: CallMeter::default(),
+            traces: self.traces.clone(),
         };
         Calls::new(parts, handles(threads))
     }

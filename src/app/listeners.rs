@@ -13,6 +13,7 @@ use actix_web::{
     middleware::{Condition, from_fn},
     web::Data,
 };
+use dikala_actors::traces::Traces;
 use tokio::sync::watch;
 
 use super::actors::Actors;
@@ -67,6 +68,7 @@ pub(super) struct Listeners {
     http: Data<HttpContext>,
     desk: Data<Desk>,
     meter: Data<HttpMeter>,
+    traces: Data<Traces>,
     metrics: Data<MetricsParts>,
 }
 
@@ -92,6 +94,7 @@ impl Listeners {
         };
         let meter = HttpMeter::default();
         health::begin(&meter);
+        let health = HealthParts::new(node.clone(), stopping.clone());
         Self {
             services: Data::new(services),
             desk: Data::new(desk),
@@ -100,14 +103,16 @@ impl Listeners {
                 budgets: Arc::default(),
                 stopping: stopping.clone(),
             }),
-            health: Data::new(HealthParts::new(node.clone(), stopping.clone())),
+            health: Data::new(health.clone()),
             metrics: Data::new(MetricsParts {
                 node: node.clone(),
                 loops: actors.loops.clone(),
                 http: meter.clone(),
+                health,
                 mails,
             }),
             meter: Data::new(meter),
+            traces: Data::new(node.traces.clone()),
             tokens: Data::new(Tokens {
                 full: settings.operator.token(),
                 read: settings.operator.read_token(),
@@ -141,6 +146,7 @@ impl Listeners {
             watch("http", &self.metrics);
             WebApp::new()
                 .app_data(self.meter.clone())
+                .app_data(self.traces.clone())
                 .app_data(self.services.clone())
                 .app_data(self.services.http.clone())
                 .app_data(self.bridge.clone())
@@ -171,6 +177,7 @@ impl Listeners {
             watch("operators", &self.metrics);
             WebApp::new()
                 .app_data(self.meter.clone())
+                .app_data(self.traces.clone())
                 .app_data(self.metrics.clone())
                 .app_data(self.tokens.clone())
                 .app_data(self.http.clone())

@@ -16,7 +16,7 @@ const PARTS: [(&str, &[&str]); 3] = [
         "telemetry",
     ]),
     ("dikala_actors", &[
-        "bridges", "calls", "events", "functions", "journal", "ledger", "mails", "nesting", "outbound", "runtime", "webhooks",
+        "bridges", "calls", "events", "functions", "journal", "ledger", "mails", "nesting", "outbound", "runtime", "traces", "webhooks",
     ]),
     ("dikala_entities", &["batch", "rows", "store", "tables", "values", "vault"]),
 ];

@@ -22,6 +22,7 @@ mod recovery;
 mod registry;
 mod router;
 pub mod settings;
+mod spans;
 mod steps;
 pub mod versions;
 

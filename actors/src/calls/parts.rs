@@ -6,7 +6,8 @@ use dikala_entities::{Plan, Store, TransferPrefixes, Vault};
 
 use super::{machine::Rules, meter::CallMeter, versions::Versions};
 use crate::{
-    bridges::Bridges, functions::FunctionsHandle, ledger::LedgerHandle, runtime::clock::SharedClock,
+    bridges::Bridges, functions::FunctionsHandle, ledger::LedgerHandle,
+    runtime::clock::SharedClock, traces::Traces,
 };
 
 /// Calls at the same time that a plan allows; none: any number.
@@ -45,4 +46,5 @@ pub struct CallParts {
     pub functions: FunctionsHandle,
     pub bridges: Arc<Bridges>,
     pub meter: CallMeter,
+    pub traces: Traces,
 }

@@ -29,7 +29,10 @@ use super::{
     parts::CallParts,
     versions,
 };
-use crate::runtime::context::{MeteredContext, OnPanic};
+use crate::{
+    runtime::context::{MeteredContext, OnPanic},
+    traces::arrival,
+};
 
 /// Messages that wait for one call.
 const MAILBOX: usize = 16;
@@ -165,7 +168,7 @@ impl Calls {
         // The call opens by itself, with or without who waits here: a caller that is cancelled leaves a call that rings, and a
         // bridge that asks again.
         let (reply, opened) = oneshot::channel();
-        let beginning = Beginning::Open(Box::new(incoming), callee, reply);
+        let beginning = Beginning::Open(Box::new(incoming), callee, arrival(), reply);
         self.start(id, key, None, beginning);
         drop(stripe);
         match tokio::time::timeout(ANSWER_TIMEOUT, opened).await {
@@ -193,16 +196,17 @@ impl Calls {
         call: CallId,
         input: Input,
     ) -> Result<Reply, CallError> {
-        let addr = self.find(call).await?;
         let tell = Tell {
             bridge,
-            input: input.clone(),
+            input,
+            since: arrival(),
         };
-        match ask(&addr, tell).await {
+        let addr = self.find(call).await?;
+        match ask(&addr, tell.clone()).await {
             Err(Gone) => {
                 self.directory().forget(call, &addr);
                 let addr = self.find(call).await?;
-                ask(&addr, Tell { bridge, input }).await?
+                ask(&addr, tell).await?
             }
             Ok(answer) => answer,
         }

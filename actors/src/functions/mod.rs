@@ -11,6 +11,7 @@ mod permits;
 mod request;
 pub mod schema;
 mod schemas;
+mod traced;
 
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ pub use self::{
     invoker::FunctionInvoker,
     outcome::{Answered, FaultCode, Invoked, Outcome},
     request::Request,
+    traced::Traced,
 };
 use crate::{
     outbound::Outbound,

@@ -32,6 +32,10 @@ use super::metrics::{ActorMeter, MessageMeter};
 pub trait Metered: Actor<Context = MeteredContext<Self>> + Supervised {
     /// The meter of this kind of actor.
     fn meter() -> &'static ActorMeter;
+
+    /// Makes an actor known to who injects faults.
+    #[cfg(feature = "fail-points")]
+    fn register_fail_points(actor: &Addr<Self>);
 }
 
 /// Gives a type of actor its meter, and an answer to [`Ping`]: `metered!(CreditLedger, "credit_ledger");`
@@ -43,6 +47,24 @@ macro_rules! metered {
                 static METER: $crate::runtime::metrics::ActorMeter =
                     $crate::runtime::metrics::ActorMeter::new($name);
                 &METER
+            }
+
+            #[cfg(feature = "fail-points")]
+            fn register_fail_points(actor: &::actix::Addr<Self>) {
+                $crate::runtime::fail_points::register($name, actor.clone().recipient());
+            }
+        }
+
+        #[cfg(feature = "fail-points")]
+        impl ::actix::Handler<$crate::runtime::fail_points::Fail> for $actor {
+            type Result = ();
+
+            fn handle(
+                &mut self,
+                fail: $crate::runtime::fail_points::Fail,
+                ctx: &mut $crate::runtime::context::MeteredContext<Self>,
+            ) {
+                $crate::runtime::fail_points::act(fail, ctx);
             }
         }
 
@@ -114,7 +136,10 @@ impl<A: Metered> MeteredContext<A> {
                 on_panic,
             });
         });
-        Addr::new(sender)
+        let addr = Addr::new(sender);
+        #[cfg(feature = "fail-points")]
+        A::register_fail_points(&addr);
+        addr
     }
 
     fn with_receiver(receiver: AddressReceiver<A>) -> Self {

@@ -43,6 +43,7 @@ use crate::{
         clock::SharedClock,
         context::{MeteredContext, OnPanic, Ping},
     },
+    traces::Traces,
 };
 
 /// Messages that may wait for the dispatcher. What does not fit is found in the table a second later.
@@ -81,6 +82,7 @@ pub struct WebhookParts {
     pub outbound: Outbound,
     /// This node's name, as it stands in leases.
     pub node: Arc<str>,
+    pub traces: Traces,
 }
 
 /// A test delivery was not made.

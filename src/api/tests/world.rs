@@ -21,6 +21,7 @@ use dikala_actors::{
     ledger::Credit,
     outbound::{Guard, Outbound},
     runtime::clock::{Clock, ManualClock},
+    traces::Traces,
 };
 use dikala_entities::{
     AgentId, BridgeId, CallId, DeliveryId, DeliveryStatus, FunctionMethod, HangupInitiator,
@@ -211,6 +212,7 @@ impl World {
             store.clone(),
             vault.clone(),
             Arc::new(clock.clone()),
+            Traces::default(),
             || Outbound::with_names(guard(), |_| Ok(Vec::new())),
         )
         .await

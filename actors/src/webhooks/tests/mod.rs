@@ -32,6 +32,7 @@ use crate::{
         testing::{SlowNames, local_outbound},
     },
     runtime::clock::{Clock, ManualClock, SharedClock, SystemClock},
+    traces::Traces,
 };
 
 const NODE: &str = "node-a";
@@ -82,6 +83,7 @@ impl World {
             vault: self.vault.clone(),
             outbound,
             node: NODE.into(),
+            traces: Traces::default(),
         };
         start(&Arbiter::current(), parts, config)
     }
