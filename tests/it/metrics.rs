@@ -24,6 +24,7 @@ const UNITS: &[&str] = &[
     "fds",
     "build",
     "spans",
+    "endpoints",
     "up",
 ];
 /// Nothing is measured in these.

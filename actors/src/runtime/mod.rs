@@ -8,6 +8,7 @@ pub mod context;
 pub mod fail_points;
 pub mod group_commit;
 pub mod histogram;
+pub mod instances;
 pub mod lag;
 pub mod metrics;
 pub mod shares;

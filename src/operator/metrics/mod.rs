@@ -15,7 +15,10 @@ use actix_web::{
 use dikala_actors::{
     runtime::{group_commit::BatchReading, lag::EventLoops, metrics::meters},
     traces::SpanStats,
-    webhooks::stats::{LaneState, StatsReading},
+    webhooks::{
+        HANGS_AFTER,
+        stats::{LaneState, StatsReading},
+    },
 };
 
 use self::exposition::{Format, Kind, Metric, Unit, encode};
@@ -320,7 +323,15 @@ fn deliveries(parts: &MetricsParts, stats: &StatsReading) -> Vec<Metric> {
     for (state, count) in LaneState::ALL.iter().zip(stats.lanes) {
         lanes.number(&[state.as_str()], count);
     }
-    vec![oldest, attempts, times, end_to_end, lanes]
+    let mut hanging = Metric::new(
+        GAUGE,
+        "dikala_webhook_hanging_endpoints",
+        &[],
+        "Endpoints that leave an attempt without an answer for 2 s and longer",
+    );
+    let hang = parts.node.webhooks.slow_attempts(HANGS_AFTER).len();
+    hanging.number(&[], i64::try_from(hang).unwrap_or(i64::MAX));
+    vec![oldest, attempts, times, end_to_end, lanes, hanging]
 }
 
 fn functions(parts: &MetricsParts) -> Metric {
