@@ -68,12 +68,11 @@ async fn do_everything(world: &World, operator: &Rest) -> Planted {
     let page = browser.submit(&link).await;
     let form = page.form("/dashboard/password").set("password", PASSWORD);
     browser.submit(&form).await;
-    let again = browser.another();
     for password in [PASSWORD, "planted-password-of-nobody"] {
-        let form = again.open("/dashboard/sign-in").await;
-        let form = form
-            .form("/dashboard/sign-in")
-            .set("email", "sari@example.com");
+        let again = browser.another();
+        let page = again.open("/dashboard/sign-in").await;
+        let form = page.form("/dashboard/sign-in");
+        let form = form.set("email", "sari@example.com");
         again.post(&form.set("password", password)).await;
         again.open("/dashboard").await;
     }

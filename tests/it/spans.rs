@@ -119,7 +119,7 @@ fn judge(all: &[Span], call: &str, is_named: bool, receiver: &Receiver) {
     };
     assert_eq!((&*root.trace, &*root.parent), (trace, parent));
     assert_eq!(root.attribute("dikala.call.id"), call);
-    assert_eq!(root.attribute("dikala.call.status"), "completed");
+    assert_eq!(root.attribute("dikala.call.status"), "ended");
     let ours: Vec<Span> = all
         .iter()
         .filter(|span| span.trace == trace)
