@@ -34,6 +34,7 @@ mod operator;
 mod overload;
 mod prometheus;
 mod recovery;
+mod sdks;
 mod secrecy;
 mod secrets;
 mod secrets_key;
