@@ -198,7 +198,8 @@ async fn an_endpoint_that_hangs_and_a_tenant_that_floods_are_told() {
         "before its time is over"
     );
 
-    let change = api.patch(&format!("/tenants/{}", tenant.id), json!({"rateLimit": 1}));
+    let path = format!("/tenants/{}", tenant.id);
+    let change = api.patch(&path, json!({"rateLimit": 1}));
     change.await.expect(403);
     let full = with(&world.server, FULL);
     let limited = json!({"rateLimit": 1});
