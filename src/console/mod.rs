@@ -25,12 +25,13 @@
 //!    of the same path, [`by`](crate::pages::table::Page::by) `Access::Owner`. Sessions, foreign posts and what the read token may not
 //!    do are answered before the handler.
 //! 3. Its line in the navigation ([`layout`]), and, where it changes by itself, the part that does in [`live`]: the page has it
-//!    in [`live::followed`].
+//!    in [`follow::followed`].
 //! 4. A story in `tests/it/operator/`, and its path in `console_pages.rs` there, which asks of every page what all keep to.
 
 mod actors;
 mod enter;
 mod errors;
+mod follow;
 mod kit;
 mod layout;
 mod live;
