@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use dikala_entities::Millis;
 use maud::{Markup, html};
 
-use super::{layout, live, view::Visit};
+use super::{follow::followed, layout, view::Visit};
 use crate::{
     http::{error::ApiError, extract::TypeName},
     operator_api::actors::{
@@ -23,7 +23,7 @@ const RECENT: usize = 4;
 
 /// `GET /actors`
 pub async fn list(visit: Visit) -> Result<HttpResponse, ApiError> {
-    let content = live::followed("actors", "", &part(&visit).await);
+    let content = followed("actors", "", &part(&visit).await);
     Ok(layout::page(&visit, "Actors", content))
 }
 
@@ -150,7 +150,7 @@ fn messages(visit: &Visit, kind: &str, messages: &[Messages]) -> Markup {
 /// `GET /actors/{type}`
 pub async fn show(visit: Visit, kind: TypeName) -> Result<HttpResponse, ApiError> {
     let part = instances_of(&visit, &kind.0).await?;
-    let content = live::followed("actor", &format!("&type={}", kind.0), &part);
+    let content = followed("actor", &format!("&type={}", kind.0), &part);
     Ok(layout::page(&visit, &kind.0, content))
 }
 
