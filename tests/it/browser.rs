@@ -2,6 +2,7 @@
 //! of every page of both, however he reads it.
 
 mod console;
+mod operators;
 mod pictures;
 mod story;
 

@@ -5,7 +5,10 @@ mod audit;
 mod calls;
 mod commands;
 mod console;
+mod console_lists;
 mod console_overview;
+mod console_tenants;
+mod console_work;
 mod credits;
 mod docs;
 mod idempotency;
@@ -14,6 +17,7 @@ mod people;
 mod routes;
 mod system;
 mod tenants;
+mod watching;
 mod webhooks;
 
 use dikala_testkit::StoreKind;
