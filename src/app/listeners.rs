@@ -112,6 +112,7 @@ impl Listeners {
             overview,
             base: settings.http.base(public).into(),
             tenants: services.http.clone(),
+            requests: meter.clone(),
             configuration: Arc::clone(&settings.shown),
             started_at: node.clock.now(),
             verified: Arc::default(),
@@ -124,7 +125,7 @@ impl Listeners {
             node.store.clone(),
             node.vault.clone(),
             Arc::clone(&node.clock),
-            node.calls.node(),
+            Arc::clone(node.member.name()),
             settings.operators_http(),
         ));
         let console = console::Kit::new(desk.clone(), tokens.clone(), http.clone());

@@ -14,6 +14,7 @@ use std::{
 
 use actix_web::{dev::ServerHandle, rt};
 use dikala_actors::{
+    nodes::{Identity, Membership},
     outbound::{Outbound, OutboundError},
     runtime::clock::SharedClock,
 };
@@ -135,7 +136,14 @@ impl App {
         let store = open_store(settings, settings.database.migrate).await?;
         let ports = [addresses.0.port(), addresses.1.port()];
         let outbound = || Outbound::new(guard(settings, ports), settings.extra_ca_file());
-        let actors = Actors::start(settings, store, vault, Arc::clone(&clock), outbound).await?;
+        let identity = Identity {
+            name: Arc::from(settings.node.name.as_str()),
+            address: settings.http.base(addresses.0),
+            version: env!("CARGO_PKG_VERSION"),
+        };
+        let member = Membership::join(&store, identity, Arc::clone(&clock)).await?;
+        let actors =
+            Actors::start(settings, store, vault, Arc::clone(&clock), member, outbound).await?;
         let (stopping, is_stopping) = watch::channel(false);
         let sweeping = maintenance::run(
             actors.node.store.clone(),

@@ -26,7 +26,10 @@ async fn find(
         return Ok(None);
     };
     let link = login_link::Entity::find_by_id(token.hash()).one(db).await?;
-    let is_good = |link: &login_link::Model| link.consumed_at.is_none() && link.expires_at > now;
+    let made_by = now.plus_ms(session::CLOCKS_APART_MS);
+    let is_good = |link: &login_link::Model| {
+        link.consumed_at.is_none() && link.expires_at > now && link.created_at <= made_by
+    };
     let Some(link) = link.filter(is_good) else {
         return Ok(None);
     };

@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 
 use dikala_entities::{
     AgentId, AuditAction, BridgeId, CallId, CallStatus, CallerNumber, DeliveryStatus, EventId,
-    InstantOrDate, Interval, PhoneNumber, PhoneNumberId, TenantId, WebhookId, WebhookState,
+    InstantOrDate, Interval, PhoneNumber, PhoneNumberId, Ranking, StatementRanking, TenantId,
+    WebhookId, WebhookState,
 };
 use serde_json::{Map, Value, json};
 use utoipa::{
@@ -141,6 +142,7 @@ pub fn document(api: &Api) -> Value {
         item[route.method.as_str().to_ascii_lowercase()] = operation(api, route, &mut schemas);
     }
     schemas.0.insert("Error".to_owned(), errors::schema(api));
+    let webhooks = api.webhooks.map(|webhooks| webhooks(&mut schemas));
     let (scheme, security) = api.security;
     let mut document = json!({
         "openapi": "3.1.0",
@@ -161,8 +163,8 @@ pub fn document(api: &Api) -> Value {
             "securitySchemes": {scheme: security()},
         },
     });
-    if let Some(webhooks) = api.webhooks {
-        document["webhooks"] = webhooks();
+    if let Some(webhooks) = webhooks {
+        document["webhooks"] = webhooks;
     }
     document
 }
@@ -249,8 +251,8 @@ fn parameters(route: &Route) -> Vec<Value> {
 
 fn query_parameter(name: &str, route: &Route) -> (&'static str, Value) {
     let date = || to_value(&InstantOrDate::schema());
-    if let Some(whose) = parameter_of_whose(name) {
-        return whose;
+    if let Some(told) = parameter_of_ranks(name, route).or_else(|| parameter_of_whose(name)) {
+        return told;
     }
     match name {
         "limit" => (
@@ -307,6 +309,29 @@ fn query_parameter(name: &str, route: &Route) -> (&'static str, Value) {
             to_value(&DeliveryStatus::schema()),
         ),
     }
+}
+
+/// A parameter of what is told of a process: what comes first, and what is called so.
+fn parameter_of_ranks(name: &str, route: &Route) -> Option<(&'static str, Value)> {
+    Some(match name {
+        "sort" if route.tag() == "database" => (
+            "What the first statements have the most of: time on average, the longest, or in all.",
+            json!({"type": "string", "enum": StatementRanking::WORDS, "default": "mean"}),
+        ),
+        "sort" => (
+            "What the first have the most of: calls in the last minute, failures, or time.",
+            json!({"type": "string", "enum": Ranking::WORDS, "default": "rate"}),
+        ),
+        "agentId" if route.tag() == "functions" => (
+            "Only functions of this agent.",
+            to_value(&AgentId::schema()),
+        ),
+        "name" => (
+            "Only functions with this name.",
+            json!({"type": "string", "minLength": 1, "maxLength": 64}),
+        ),
+        _ => return None,
+    })
 }
 
 /// A parameter that asks for what belongs to something.

@@ -75,6 +75,11 @@ pub struct Tell {
     pub input: Input,
 }
 
+/// The call is another node's: its actor here goes.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct LetGo;
+
 /// The AI invokes a function.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "Result<Value, CallError>")]

@@ -19,6 +19,7 @@ use tokio::sync::{Notify, oneshot};
 use super::{
     WebhookParts, WebhooksConfig,
     attempt::{AttemptRecord, Endpoint, Times},
+    lanes::{Heard, Standing},
     recorder::{Batch, Recorder},
     retry::{Schedule, Verdict},
     scheduler::{Destination, Effect, Item, Lane, LaneLimits, Refill, Scheduler, SchedulerLimits},
@@ -39,6 +40,8 @@ pub(super) const AGAIN: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Courier {
     pub(super) parts: WebhookParts,
+    /// The node that holds what is delivered here.
+    pub(super) node: Arc<str>,
     pub(super) stats: Arc<Stats>,
     pub(super) scheduler: RefCell<Scheduler<Endpoint>>,
     /// How long a delivery that was read from the table belongs to this node.
@@ -50,6 +53,7 @@ pub(super) struct Courier {
     /// An attempt was recorded, or the courier was abandoned.
     pub(super) changed: Notify,
     recorder: Recorder,
+    heard: RefCell<Heard>,
     schedule: Schedule,
     /// For one whole exchange.
     timeout: Duration,
@@ -76,6 +80,7 @@ impl Courier {
             lease_ms,
         };
         Rc::new(Self {
+            node: parts.node.id(),
             parts,
             stats,
             scheduler: RefCell::new(Scheduler::new(limits, started_at)),
@@ -84,6 +89,7 @@ impl Courier {
             asked: Notify::new(),
             changed: Notify::new(),
             recorder: Recorder::new(),
+            heard: RefCell::default(),
             schedule: Schedule::from_seconds(&config.retry_schedule_seconds),
             timeout: config.timeout,
             connections,
@@ -102,6 +108,12 @@ impl Courier {
 
     pub(super) fn is_stopping(&self) -> bool {
         self.scheduler.borrow().is_stopping()
+    }
+
+    /// Whether this node holds what it took, so that nobody else sends it. Where its lease is over nothing begins; the poller
+    /// looks again every second.
+    pub(super) fn may_act(&self) -> bool {
+        self.parts.node.is(&self.node) && self.parts.node.acts()
     }
 
     /// Takes no part any more: tasks under way end unheard.
@@ -136,7 +148,7 @@ impl Courier {
 
     /// Has done what can be done now.
     pub(super) fn go_on(self: &Rc<Self>) {
-        if self.is_dead() {
+        if self.is_dead() || !self.may_act() {
             return;
         }
         let effects = self.scheduler.borrow_mut().effects(self.now());
@@ -201,6 +213,7 @@ impl Courier {
             }
             Some(record) => {
                 self.count(&item, &record);
+                self.heard.borrow_mut().note(&record);
                 let mut scheduler = self.scheduler.borrow_mut();
                 scheduler.attempted(&item, record.verdict, record.ended_at);
                 drop(scheduler);
@@ -329,8 +342,8 @@ impl Courier {
     fn claim(self: &Rc<Self>, claim: Refill) {
         let (courier, now) = (Rc::clone(self), self.now());
         actix_rt::spawn(async move {
-            let WebhookParts { store, node, .. } = &courier.parts;
-            let read = pending::claim(store, &claim, node, now).await;
+            let store = &courier.parts.store;
+            let read = pending::claim(store, &claim, &courier.node, now).await;
             if read.is_err() {
                 tokio::time::sleep(AGAIN).await;
             }
@@ -362,6 +375,16 @@ impl Courier {
         {
             tracing::warn!(%error, "deliveries without an event could not be closed");
         }
+    }
+
+    /// How webhooks stand. Those of which nothing is known are among them.
+    pub(super) fn standings(&self, webhooks: &[WebhookId]) -> HashMap<WebhookId, Standing> {
+        let (scheduler, heard) = (self.scheduler.borrow(), self.heard.borrow());
+        let standing = |id: &WebhookId| Standing {
+            lane: scheduler.lane_reading(*id),
+            last_answer: heard.of(*id),
+        };
+        webhooks.iter().map(|id| (*id, standing(id))).collect()
     }
 
     fn gauge(&self) {

@@ -3,15 +3,16 @@
 //! After a panic it comes back with a new courier, which reads everything from the table again; what the old one had in
 //! flight may be sent twice.
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{collections::HashMap, rc::Rc, sync::Arc, time::Duration};
 
-use actix::{Actor, Handler, Message, ResponseFuture, Supervised};
+use actix::{Actor, Handler, Message, MessageResult, ResponseFuture, Supervised};
 use dikala_entities::{DeliveryId, TraceParent, WebhookId, webhook};
 
 use super::{
     TestError, WebhookParts, WebhooksConfig,
     courier::Courier,
     drain::drain,
+    lanes::Standing,
     poller, recovery,
     stats::Stats,
     test_delivery::{self, Tests},
@@ -38,12 +39,24 @@ pub(super) struct Test {
     pub(super) trace: Option<TraceParent>,
 }
 
+/// How these webhooks stand.
+#[derive(Message)]
+#[rtype(result = "HashMap<WebhookId, Standing>")]
+pub(super) struct Look {
+    pub(super) webhooks: Vec<WebhookId>,
+}
+
 /// Finish what is in flight and take nothing more.
 #[derive(Message)]
 #[rtype(result = "()")]
 pub(super) struct Drain {
     pub(super) limit: Duration,
 }
+
+/// What was held is others'.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct BeginAnew;
 
 /// Hands committed deliveries to their endpoints, and those that are due again.
 #[derive(Debug)]
@@ -68,6 +81,16 @@ impl WebhookDispatcher {
             tests: Tests::default(),
         }
     }
+
+    /// The tables have it all.
+    fn forget_everything(&mut self) {
+        self.courier.abandon();
+        *self = Self::new(
+            self.parts.clone(),
+            self.config.clone(),
+            Arc::clone(&self.stats),
+        );
+    }
 }
 
 impl Actor for WebhookDispatcher {
@@ -85,12 +108,16 @@ impl Actor for WebhookDispatcher {
 
 impl Supervised for WebhookDispatcher {
     fn restarting(&mut self, _: &mut Self::Context) {
-        self.courier.abandon();
-        *self = Self::new(
-            self.parts.clone(),
-            self.config.clone(),
-            Arc::clone(&self.stats),
-        );
+        self.forget_everything();
+    }
+}
+
+impl Handler<BeginAnew> for WebhookDispatcher {
+    type Result = ();
+
+    fn handle(&mut self, _: BeginAnew, ctx: &mut Self::Context) {
+        self.forget_everything();
+        self.started(ctx);
     }
 }
 
@@ -129,6 +156,14 @@ impl Handler<Test> for WebhookDispatcher {
             *test.webhook,
             test.trace,
         ))
+    }
+}
+
+impl Handler<Look> for WebhookDispatcher {
+    type Result = MessageResult<Look>;
+
+    fn handle(&mut self, look: Look, _: &mut Self::Context) -> Self::Result {
+        MessageResult(self.courier.standings(&look.webhooks))
     }
 }
 

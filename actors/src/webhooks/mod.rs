@@ -9,6 +9,7 @@ mod attempt;
 mod courier;
 mod dispatcher;
 mod drain;
+pub mod lanes;
 mod poller;
 mod recorder;
 pub mod recovery;
@@ -21,7 +22,11 @@ mod test_delivery;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use actix::{Addr, Recipient};
 use actix_rt::ArbiterHandle;
@@ -30,14 +35,16 @@ use dikala_entities::{DeliveryId, Store, TenantId, TraceParent, Vault, WebhookId
 pub use self::{
     attempt::{Envelope, headers, signature},
     dispatcher::WebhookDispatcher,
-    store::results::lock_deliveries,
+    store::{pending::give_back, results::lock_deliveries},
 };
 use self::{
-    dispatcher::{Drain, Refresh, Test, Wake},
+    dispatcher::{BeginAnew, Drain, Look, Refresh, Test, Wake},
+    lanes::Standing,
     stats::{Stats, StatsReading},
 };
 use crate::{
     events::outbox::Deliver,
+    nodes::Membership,
     outbound::Outbound,
     runtime::{
         clock::SharedClock,
@@ -47,6 +54,8 @@ use crate::{
 
 /// Messages that may wait for the dispatcher. What does not fit is found in the table a second later.
 const MAILBOX: usize = 4_096;
+/// How long somebody waits who only looks.
+const LOOK_WITHIN: Duration = Duration::from_secs(1);
 
 /// How deliveries are made.
 #[derive(Clone, Debug)]
@@ -79,8 +88,8 @@ pub struct WebhookParts {
     pub clock: SharedClock,
     pub vault: Vault,
     pub outbound: Outbound,
-    /// This node's name, as it stands in leases.
-    pub node: Arc<str>,
+    /// Which node this is, as it stands in leases.
+    pub node: Membership,
 }
 
 /// A test delivery was not made.
@@ -155,6 +164,20 @@ impl WebhooksHandle {
         if self.dispatcher.send(Drain { limit }).await.is_err() {
             tracing::warn!("the webhook dispatcher was gone before it was drained");
         }
+    }
+
+    /// How webhooks stand; none where the dispatcher does not answer in time.
+    pub async fn standings(
+        &self,
+        webhooks: Vec<WebhookId>,
+    ) -> Option<HashMap<WebhookId, Standing>> {
+        let asked = self.dispatcher.send(Look { webhooks });
+        tokio::time::timeout(LOOK_WITHIN, asked).await.ok()?.ok()
+    }
+
+    /// This process has become another node: what it held is others' to send, and nothing of it is sent here any more.
+    pub async fn begin_anew(&self) {
+        let _ = self.dispatcher.send(BeginAnew).await;
     }
 
     /// Whether the dispatcher answers.

@@ -4,6 +4,7 @@ mod audit;
 mod calls;
 mod credits;
 mod foreign;
+mod full_disk;
 mod keys;
 mod mails;
 mod members;

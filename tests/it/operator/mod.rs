@@ -3,7 +3,13 @@
 mod access;
 mod audit;
 mod calls;
+mod changes;
 mod commands;
+mod console;
+mod console_lists;
+mod console_overview;
+mod console_tenants;
+mod console_work;
 mod credits;
 mod docs;
 mod idempotency;
@@ -12,6 +18,7 @@ mod people;
 mod routes;
 mod system;
 mod tenants;
+mod watching;
 mod webhooks;
 
 use dikala_testkit::StoreKind;
