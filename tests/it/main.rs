@@ -31,6 +31,7 @@ mod one_commit;
 mod operator;
 mod overload;
 mod prometheus;
+mod proxies;
 mod recovery;
 mod secrets;
 mod secrets_key;
