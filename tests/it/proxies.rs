@@ -203,7 +203,6 @@ async fn calls_and_events_come_through(#[values(Nginx, Haproxy)] kind: Kind) {
 
     let tenant = &world.tenant;
     let mut stream = rest::client(None)
-        .finish()
         .get(format!("{}/api/v1/events/stream", proxy.https))
         .insert_header(("x-api-key", &*tenant.key))
         .send()

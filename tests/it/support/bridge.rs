@@ -80,7 +80,6 @@ impl Bridge {
     /// A WebSocket, or the status that was answered instead of an upgrade.
     pub async fn socket(base: &str, token: Option<&str>) -> Result<Self, StatusCode> {
         let mut request = client(None)
-            .finish()
             .ws(format!("{base}/bridge/v1/connect"))
             .protocols(["dikala.bridge.v1"])
             .max_frame_size(8 << 20);

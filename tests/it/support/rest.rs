@@ -7,7 +7,7 @@ use std::{
 };
 
 use awc::{
-    Client, ClientBuilder, Connector,
+    Client, Connector,
     error::SendRequestError,
     http::{Method, header::HeaderMap},
 };
@@ -30,8 +30,8 @@ static TLS: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
     Arc::new(builder.with_no_client_auth())
 });
 
-/// Begins a client that trusts the tests' authority, and asks from an address of this machine where one is named.
-pub fn client(from: Option<IpAddr>) -> ClientBuilder {
+/// A client that trusts the tests' authority, and asks from an address of this machine where one is named.
+pub fn client(from: Option<IpAddr>) -> Client {
     let connector = Connector::new()
         .timeout(Duration::from_secs(10))
         .rustls_0_23(TLS.clone());
@@ -39,7 +39,11 @@ pub fn client(from: Option<IpAddr>) -> ClientBuilder {
         Some(address) => connector.local_address(address),
         None => connector,
     };
-    Client::builder().connector(connector).disable_redirects()
+    Client::builder()
+        .connector(connector)
+        .timeout(Duration::from_secs(60))
+        .disable_redirects()
+        .finish()
 }
 
 /// A base address and the headers that go with every request.
@@ -68,7 +72,7 @@ impl Rest {
     /// Asks from this address of this machine.
     pub fn from(address: Option<IpAddr>, base: &str) -> Self {
         Self {
-            client: client(address).timeout(Duration::from_secs(60)).finish(),
+            client: client(address),
             base: base.to_owned(),
             headers: Vec::new(),
         }
