@@ -38,10 +38,14 @@ pub enum SecretPlace {
     MailLink,
     /// `idempotency_keys.body`, for a day: it is not sealed again either.
     StoredAnswer,
+    /// A cookie of an operator's browser, which no table has: who is signed in by it.
+    OperatorSession,
+    /// Another one: what the next page shows once.
+    OperatorNote,
 }
 
 impl SecretPlace {
-    /// Table and column.
+    /// Table and column, or where else it is kept.
     pub const fn table_and_column(self) -> (&'static str, &'static str) {
         match self {
             Self::FunctionSecret => ("tenants", "function_secret"),
@@ -50,6 +54,8 @@ impl SecretPlace {
             Self::SessionNote => ("sessions", "note"),
             Self::MailLink => ("mails", "link"),
             Self::StoredAnswer => ("idempotency_keys", "body"),
+            Self::OperatorSession => ("cookies", "operator_session"),
+            Self::OperatorNote => ("cookies", "operator_note"),
         }
     }
 

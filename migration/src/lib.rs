@@ -33,6 +33,7 @@ mod m20261122_000013_people;
 mod m20261122_000014_mails;
 mod m20261122_000015_operators;
 mod m20261122_000016_traces;
+mod m20261122_000017_hangup_requests;
 
 /// Where the steps that were made are recorded.
 const RECORD: &str = "seaql_migrations";
@@ -63,6 +64,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261122_000014_mails::STEP),
             Box::new(m20261122_000015_operators::STEP),
             Box::new(m20261122_000016_traces::STEP),
+            Box::new(m20261122_000017_hangup_requests::STEP),
         ]
     }
 }

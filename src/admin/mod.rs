@@ -1,8 +1,9 @@
-//! The operators' work on the store: tenants, people, keys, numbers, bridges, webhooks, secrets; the command line and the
+//! The operators' work on the store: tenants, people, keys, numbers, bridges, calls, webhooks, secrets; the command line and the
 //! operators' API are two ways to ask for it. Each function is one transaction, or a part of one ([`Work`]); what it returns is
 //! what the operator is shown.
 
 pub mod bridges;
+pub mod calls;
 pub mod functions;
 pub mod keys;
 pub mod numbers;

@@ -159,10 +159,10 @@ pub async fn views(
     Ok(tenants.into_iter().map(view).collect())
 }
 
-/// Every tenant, in the order of their making.
-pub async fn list(store: &Store) -> Result<Vec<TenantView>, AdminError> {
+/// Every tenant that is searched for, in the order of their making.
+pub async fn list(store: &Store, search: Option<&str>) -> Result<Vec<TenantView>, AdminError> {
     let mut all = Vec::new();
-    let tenants = matching(None).all(store.reader()).await?;
+    let tenants = matching(search).all(store.reader()).await?;
     for some in tenants.chunks(VIEWED_AT_ONCE) {
         all.extend(views(store.reader(), some.to_vec()).await?);
     }

@@ -135,7 +135,7 @@ async fn a_new_tenant_has_an_empty_account_and_a_secret_of_its_own() {
     let sentence =
         refusal(tenants::function_secret(&bench.store, &other_vault, one.id, &by(), NOW).await);
     assert!(sentence.contains("secrets.key"), "{sentence}");
-    let listed: Vec<TenantId> = tenants::list(&bench.store)
+    let listed: Vec<TenantId> = tenants::list(&bench.store, None)
         .await
         .expect("lists")
         .iter()

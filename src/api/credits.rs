@@ -9,7 +9,7 @@ use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, QueryFilter, QueryOrder, Quer
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::Page;
+use super::{Page, Paged};
 use crate::{
     api::context::Services,
     http::{
@@ -62,6 +62,19 @@ pub struct TransactionList {
     limit: i64,
     offset: i64,
     has_more: bool,
+}
+
+impl Paged for TransactionList {
+    type Row = Transaction;
+    const NAME: &'static str = "transactions";
+
+    fn rows(&self) -> &[Transaction] {
+        &self.transactions
+    }
+
+    fn next(&self) -> Option<i64> {
+        self.has_more.then_some(self.offset + self.limit)
+    }
 }
 
 impl From<credit_transaction::Model> for Transaction {

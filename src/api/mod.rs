@@ -33,7 +33,7 @@ mod zone;
 #[cfg(test)]
 mod tests;
 
-pub use page::{Page, SKIPPED_MAX};
+pub use page::{Page, Paged, SKIPPED_MAX};
 pub use unit::Unit;
 
 use dikala_actors::outbound::Blocked;

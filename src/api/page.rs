@@ -11,6 +11,17 @@ use crate::http::{
 /// Rows that are skipped at most: they are read, so that a page far into a list would cost more and more.
 pub const SKIPPED_MAX: u64 = 100_000;
 
+/// A page of a list, for whoever shows what is on it.
+pub trait Paged {
+    type Row;
+    /// What the rows are called.
+    const NAME: &'static str;
+
+    fn rows(&self) -> &[Self::Row];
+    /// Where the next page begins; none after the last.
+    fn next(&self) -> Option<i64>;
+}
+
 /// Which piece of a list is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Page {

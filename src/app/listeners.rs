@@ -2,6 +2,7 @@
 
 use std::{
     net::{SocketAddr, TcpListener},
+    path::{Path, PathBuf},
     sync::Arc,
 };
 
@@ -13,6 +14,7 @@ use actix_web::{
     middleware::{Condition, from_fn},
     web::Data,
 };
+use dikala_entities::Store;
 use tokio::sync::watch;
 
 use super::actors::Actors;
@@ -20,6 +22,7 @@ use crate::{
     api::context::Services,
     bridge::{self, BridgeParts},
     config::Settings,
+    console,
     dashboard::{self, Kit},
     front::{self, Bounds, Door, Places, open_files_max},
     http::{context::HttpContext, meter::HttpMeter, middleware::request_scope},
@@ -30,6 +33,7 @@ use crate::{
         metrics::{self, MetricsParts},
     },
     operator_api::{self, Desk},
+    overview::{self, Overview},
     routes,
 };
 
@@ -55,6 +59,15 @@ fn cors(origins: &[String]) -> Cors {
         .fold(cors, |cors, origin| cors.allowed_origin(origin))
 }
 
+/// Where the database is, if it is a file.
+fn folder(settings: &Settings) -> Option<PathBuf> {
+    let file = Store::sqlite_file(&settings.database.url)?;
+    let folder = file
+        .parent()
+        .filter(|folder| !folder.as_os_str().is_empty());
+    Some(folder.unwrap_or(Path::new(".")).to_owned())
+}
+
 /// What the two listeners serve with.
 #[derive(Clone)]
 pub(super) struct Listeners {
@@ -66,6 +79,7 @@ pub(super) struct Listeners {
     /// What the operators' listener takes requests with.
     http: Data<HttpContext>,
     desk: Data<Desk>,
+    console: Data<console::Kit>,
     meter: Data<HttpMeter>,
     metrics: Data<MetricsParts>,
 }
@@ -81,26 +95,49 @@ impl Listeners {
     ) -> Self {
         let node = &actors.node;
         let services = Services::new(node, settings.api());
-        let desk = Desk {
+        let meter = HttpMeter::default();
+        health::begin(&meter);
+        let health = HealthParts::new(node.clone(), stopping.clone());
+        let overview = Overview::new(overview::Parts {
             node: node.clone(),
             loops: actors.loops.clone(),
+            http: meter.clone(),
+            gate: Arc::clone(&services.http.gate),
+            health: health.clone(),
+            folder: folder(settings),
+        });
+        let desk = Data::new(Desk {
+            node: node.clone(),
+            loops: actors.loops.clone(),
+            overview,
             base: settings.http.base(public).into(),
             tenants: services.http.clone(),
             configuration: Arc::clone(&settings.shown),
             started_at: node.clock.now(),
             verified: Arc::default(),
-        };
-        let meter = HttpMeter::default();
-        health::begin(&meter);
+        });
+        let tokens = Data::new(Tokens {
+            full: settings.operator.token(),
+            read: settings.operator.read_token(),
+        });
+        let http = Data::new(HttpContext::new(
+            node.store.clone(),
+            node.vault.clone(),
+            Arc::clone(&node.clock),
+            node.calls.node(),
+            settings.operators_http(),
+        ));
+        let console = console::Kit::new(desk.clone(), tokens.clone(), http.clone());
         Self {
             services: Data::new(services),
-            desk: Data::new(desk),
+            desk,
+            console: Data::new(console),
             bridge: Data::new(BridgeParts {
                 node: node.clone(),
                 budgets: Arc::default(),
                 stopping: stopping.clone(),
             }),
-            health: Data::new(HealthParts::new(node.clone(), stopping.clone())),
+            health: Data::new(health),
             metrics: Data::new(MetricsParts {
                 node: node.clone(),
                 loops: actors.loops.clone(),
@@ -108,17 +145,8 @@ impl Listeners {
                 mails,
             }),
             meter: Data::new(meter),
-            tokens: Data::new(Tokens {
-                full: settings.operator.token(),
-                read: settings.operator.read_token(),
-            }),
-            http: Data::new(HttpContext::new(
-                node.store.clone(),
-                node.vault.clone(),
-                Arc::clone(&node.clock),
-                node.calls.node(),
-                settings.operators_http(),
-            )),
+            tokens,
+            http,
         }
     }
 
@@ -175,12 +203,14 @@ impl Listeners {
                 .app_data(self.tokens.clone())
                 .app_data(self.http.clone())
                 .app_data(self.desk.clone())
+                .app_data(self.console.clone())
                 .app_data(self.health.clone())
                 .wrap(from_fn(access::let_in))
                 .wrap(from_fn(request_scope))
                 .configure(metrics::configure)
                 .configure(health::configure)
                 .configure(operator_api::configure)
+                .configure(console::configure)
         })
     }
 }

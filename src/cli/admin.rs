@@ -1,24 +1,18 @@
 //! The commands of operators. They work on the store, beside a running server or without one.
 
-use std::sync::Arc;
-
-use clap::{
-    Args, Subcommand,
-    builder::{PossibleValuesParser, TypedValueParser},
-};
+use clap::{Args, Subcommand};
 use dikala_actors::{
     ledger,
     runtime::clock::{Clock, SystemClock},
 };
-use dikala_entities::{Millis, Plan, Store, TenantId, TransactionType};
+use dikala_entities::{Millis, Plan, Store, TenantId};
 use serde_json::json;
 
 use super::{CliError, OfTenant, output};
 use crate::{
-    admin::{self, AdminError, bridges, find_tenant, keys, numbers, parse_id, tenants},
-    api::credits::Transaction,
+    admin::{self, bridges, find_tenant, keys, numbers, parse_id, tenants},
     app::{open_store, vault},
-    audit::{Change, Origin},
+    audit::Origin,
     config::{Layers, Settings},
 };
 
@@ -32,8 +26,12 @@ pub enum TenantCommand {
         #[command(flatten)]
         limits: TenantLimits,
     },
-    /// All tenants.
-    List,
+    /// All tenants, or those that are searched for.
+    List {
+        /// A part of the name, or the whole id.
+        #[arg(long, value_name = "TEXT")]
+        search: Option<String>,
+    },
     /// One tenant.
     Show { id: String },
     /// Change a tenant.
@@ -143,25 +141,6 @@ pub enum BridgeCommand {
 }
 
 #[derive(Debug, Subcommand)]
-pub enum CreditsCommand {
-    /// Book minutes; the same reference twice is one transaction.
-    Add {
-        #[command(flatten)]
-        of: OfTenant,
-        /// Negative for an adjustment that takes minutes away.
-        #[arg(long, allow_negative_numbers = true)]
-        minutes: i64,
-        /// What it is booked as.
-        #[arg(long = "type", default_value = "purchase", value_name = "TYPE", value_parser = booked_as())]
-        kind: TransactionType,
-        #[arg(long)]
-        reference: Option<String>,
-        #[arg(long)]
-        description: Option<String>,
-    },
-}
-
-#[derive(Debug, Subcommand)]
 pub enum LedgerCommand {
     /// Compute every balance again from its transactions and holds.
     Verify {
@@ -182,12 +161,6 @@ pub enum FunctionSecretCommand {
         #[command(flatten)]
         of: OfTenant,
     },
-}
-
-/// The types that are booked by hand; `usage` is what calls book.
-fn booked_as() -> impl TypedValueParser<Value = TransactionType> {
-    PossibleValuesParser::new(["purchase", "bonus", "adjustment", "refund"])
-        .try_map(|word| word.parse())
 }
 
 /// What every command works with.
@@ -230,7 +203,11 @@ pub async fn tenant(command: TenantCommand, layers: &Layers, json: bool) -> Resu
             )
             .await?
         }
-        TenantCommand::List => return output::list("tenants", &tenants::list(&store).await?, json),
+        TenantCommand::List { search } => {
+            let search = search.as_deref().map(str::trim);
+            let found = tenants::list(&store, search.filter(|text| !text.is_empty())).await?;
+            return output::list("tenants", &found, json);
+        }
         TenantCommand::Show { id: given } => tenants::show(store.reader(), id(&given)?).await?,
         TenantCommand::Update {
             id: given,
@@ -327,54 +304,6 @@ pub async fn bridge(command: BridgeCommand, layers: &Layers, json: bool) -> Resu
     }
 }
 
-/// `dikala credits add`
-pub async fn credits(command: CreditsCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
-    let CreditsCommand::Add {
-        of,
-        minutes,
-        kind,
-        reference,
-        description,
-    } = command;
-    let Desk {
-        settings,
-        store,
-        by,
-        now,
-    } = open(layers).await?;
-    let tenant: TenantId = parse_id("tenant", &of.tenant)?;
-    let repeatable = reference.is_some();
-    let credit = ledger::Credit {
-        tenant,
-        minutes,
-        kind,
-        reference,
-        description,
-    };
-    let change = Change::booking(&credit);
-    let audit = by.entry(Some(tenant), change, now);
-    let clock = Arc::new(SystemClock);
-    match ledger::credit(&store, clock, &settings.node.name, credit, Some(audit)).await {
-        Ok(transaction) => output::one(&Transaction::from(transaction), json),
-        Err(ledger::CreditError::NoTenant) => Err(AdminError::not_found("tenant", tenant).into()),
-        Err(ledger::CreditError::Refused(sentence)) => Err(CliError::Refused(sentence)),
-        Err(ledger::CreditError::Database(error)) => {
-            Err(CliError::Failed(perhaps_booked(&error, repeatable)))
-        }
-    }
-}
-
-/// A connection may break after the commit: whether a repeat is harmless depends on the reference.
-fn perhaps_booked(error: &sea_orm::DbErr, repeatable: bool) -> String {
-    let advice = if repeatable {
-        "run the same command again: its reference is booked once"
-    } else {
-        "the minutes may have been booked; look at the tenant's transactions before running it again, and give a --reference, \
-         with which a repeat is harmless"
-    };
-    format!("the database does not answer: {error}; {advice}")
-}
-
 /// `dikala ledger verify`
 pub async fn ledger(command: LedgerCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
     let LedgerCommand::Verify { tenant } = command;
@@ -439,16 +368,4 @@ pub async fn function_secret(
         }
     };
     output::one(&json!({"secret": secret.expose()}), json)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_booking_of_unknown_outcome_says_how_to_go_on() {
-        let error = sea_orm::DbErr::Custom("connection reset".to_owned());
-        assert!(perhaps_booked(&error, true).contains("run the same command again"));
-        assert!(perhaps_booked(&error, false).contains("--reference"));
-    }
 }

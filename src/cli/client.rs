@@ -1,6 +1,10 @@
 //! A running service, as a command asks it over its public address.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use actix_web::http::{
     Method, Uri,
@@ -50,14 +54,9 @@ pub struct Service {
 }
 
 impl Service {
-    /// Prepares to ask. Whoever runs a command says where it goes: any address may be dialled.
+    /// Prepares to ask.
     pub fn new(args: ServiceArgs) -> Result<Self, CliError> {
-        let guard = Guard {
-            allow_hosts: AllowedHosts::All,
-            allow_http: true,
-            ..Guard::default()
-        };
-        let outbound = Outbound::new(guard, args.ca_file.as_deref()).map_err(unusable)?;
+        let client = client(args.ca_file.as_deref())?;
         // Not by the parser of arguments, which would print what it refuses.
         let key = API_KEY_SCHEME.parse(args.key.expose()).ok_or_else(|| {
             let sentence =
@@ -67,7 +66,7 @@ impl Service {
         Ok(Self {
             api: args.url.at(BASE, Transport::Http),
             key,
-            client: outbound.client(None, 2),
+            client,
         })
     }
 
@@ -100,33 +99,7 @@ impl Service {
 
     /// What an answer without success means.
     pub fn refusal(&self, status: u16, body: &[u8]) -> CliError {
-        #[derive(Deserialize)]
-        struct Body {
-            error: Content,
-        }
-        #[derive(Deserialize)]
-        struct Content {
-            message: String,
-            #[serde(default)]
-            fields: Vec<Field>,
-        }
-        #[derive(Deserialize)]
-        struct Field {
-            message: String,
-        }
-        let Ok(Body { error }) = serde_json::from_slice(body) else {
-            return CliError::Failed(format!(
-                "{} answers {status}, not as the API does; is it the public address of the service?",
-                self.api
-            ));
-        };
-        let fields = error.fields.into_iter().map(|field| field.message);
-        let sentence = fields.reduce(|all, next| format!("{all} {next}"));
-        let sentence = format!("{}: {}", self.api, sentence.unwrap_or(error.message));
-        match status {
-            400..=428 => CliError::Refused(sentence),
-            _ => CliError::Failed(sentence),
-        }
+        refusal(&self.api, "the public address of the service", status, body)
     }
 
     /// What no answer means.
@@ -142,6 +115,47 @@ impl Service {
 impl fmt::Display for Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.api)
+    }
+}
+
+/// Makes requests. Whoever runs a command says where it goes: any address may be dialled.
+pub fn client(ca_file: Option<&Path>) -> Result<Client, CliError> {
+    let guard = Guard {
+        allow_hosts: AllowedHosts::All,
+        allow_http: true,
+        ..Guard::default()
+    };
+    let outbound = Outbound::new(guard, ca_file).map_err(unusable)?;
+    Ok(outbound.client(None, 2))
+}
+
+/// What an answer without success means, at an address that should be that.
+pub fn refusal(at: &str, what: &str, status: u16, body: &[u8]) -> CliError {
+    #[derive(Deserialize)]
+    struct Body {
+        error: Content,
+    }
+    #[derive(Deserialize)]
+    struct Content {
+        message: String,
+        #[serde(default)]
+        fields: Vec<Field>,
+    }
+    #[derive(Deserialize)]
+    struct Field {
+        message: String,
+    }
+    let Ok(Body { error }) = serde_json::from_slice(body) else {
+        return CliError::Failed(format!(
+            "{at} answers {status}, not as the API does; is it {what}?"
+        ));
+    };
+    let fields = error.fields.into_iter().map(|field| field.message);
+    let sentence = fields.reduce(|all, next| format!("{all} {next}"));
+    let sentence = format!("{at}: {}", sentence.unwrap_or(error.message));
+    match status {
+        400..=428 => CliError::Refused(sentence),
+        _ => CliError::Failed(sentence),
     }
 }
 

@@ -3,22 +3,31 @@
 //! 0 done · 1 failed · 2 wrong usage · 3 configuration invalid · 5 not found · 6 refused. Errors are one sentence on standard error.
 
 mod admin;
+mod asked;
+mod audit;
 mod backup;
 mod bench;
+mod calls;
 mod check;
 mod client;
+mod completions;
+mod credits;
 pub mod dev;
 mod error;
+mod init;
 mod listen;
 mod output;
 mod people;
 mod secrets;
 mod simulate;
+mod top;
 mod trigger;
+mod webhooks;
 
 use std::{path::PathBuf, sync::Arc};
 
 use clap::{Args, Parser, Subcommand};
+use clap_complete::Shell;
 use dikala_actors::runtime::clock::SystemClock;
 
 use crate::{
@@ -33,7 +42,13 @@ pub use output::text as print;
 
 /// A self-hosted voice-agent call service.
 #[derive(Debug, Parser)]
-#[command(name = "dikala", version, about, max_term_width = 100)]
+#[command(
+    name = "dikala",
+    version,
+    about,
+    max_term_width = 100,
+    after_long_help = "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 configuration invalid, 5 not found, 6 refused."
+)]
 pub struct Cli {
     /// A configuration file; its values win over the defaults, environment variables over it.
     #[arg(long, global = true, value_name = "FILE")]
@@ -49,6 +64,8 @@ pub struct Cli {
 enum Command {
     /// Run everything with demo data on an embedded database that is kept.
     Dev(dev::Options),
+    /// Write a configuration with secrets, asking on a terminal what cannot be known.
+    Init(init::Options),
     /// Run the service.
     Serve,
     /// Bring the database schema up to date.
@@ -73,9 +90,21 @@ enum Command {
     /// Make and revoke telephony bridges.
     #[command(subcommand)]
     Bridge(admin::BridgeCommand),
-    /// Book credit.
+    /// See and book credit.
     #[command(subcommand)]
-    Credits(admin::CreditsCommand),
+    Credits(credits::CreditsCommand),
+    /// See calls of all tenants, and end one.
+    #[command(subcommand)]
+    Call(calls::CallCommand),
+    /// See how webhooks fare, have their deliveries wait, and send again.
+    #[command(subcommand)]
+    Webhook(webhooks::WebhookCommand),
+    /// See deliveries, and send one again.
+    #[command(subcommand)]
+    Delivery(webhooks::DeliveryCommand),
+    /// See who changed what.
+    #[command(subcommand)]
+    Audit(audit::AuditCommand),
     /// Prove the books.
     #[command(subcommand)]
     Ledger(admin::LedgerCommand),
@@ -91,6 +120,8 @@ enum Command {
     Secrets(secrets::SecretsCommand),
     /// Measure what the service does on this machine, beside what the machine does without it.
     Bench(bench::Options),
+    /// Watch a running service: what is wrong, figures, actors.
+    Top(top::Options),
     /// Play a telephony bridge that places calls.
     Simulate(simulate::Options),
     /// See a tenant's events live, and have them passed on to a server on this machine.
@@ -99,6 +130,17 @@ enum Command {
     Trigger(trigger::Options),
     /// Print the description of the API.
     Openapi,
+    /// Print what completes commands in a shell.
+    Completions {
+        /// Whose.
+        shell: Shell,
+    },
+    /// Write manual pages, one for each command.
+    Man {
+        /// The folder that they go to.
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -142,10 +184,14 @@ pub async fn run(cli: Cli) -> Result<(), CliError> {
     let layers = || Layers::load(cli.config.as_deref(), std::env::vars());
     match cli.command {
         Command::Bench(options) => bench::run(options, cli.json).await,
+        Command::Top(options) => top::run(options, layers, cli.json).await,
         Command::Simulate(options) => simulate::run(options, cli.json).await,
         Command::Listen(options) => listen::run(options, cli.json).await,
         Command::Trigger(options) => trigger::run(options, cli.json).await,
         Command::Openapi => output::text(routes::description()),
+        Command::Completions { shell } => completions::completions(shell),
+        Command::Man { out } => completions::man(&out, cli.json),
+        Command::Init(options) => init::run(options, cli.config, cli.json),
         Command::Dev(options) => dev::run(options, layers()?).await,
         Command::Check => check::run(layers(), cli.json).await,
         Command::Config(ConfigCommand::Show) => {
@@ -163,7 +209,11 @@ pub async fn run(cli: Cli) -> Result<(), CliError> {
         Command::Key(command) => admin::key(command, &layers()?, cli.json).await,
         Command::Number(command) => admin::number(command, &layers()?, cli.json).await,
         Command::Bridge(command) => admin::bridge(command, &layers()?, cli.json).await,
-        Command::Credits(command) => admin::credits(command, &layers()?, cli.json).await,
+        Command::Credits(command) => credits::credits(command, &layers()?, cli.json).await,
+        Command::Call(command) => calls::call(command, &layers()?, cli.json).await,
+        Command::Webhook(command) => webhooks::webhook(command, &layers()?, cli.json).await,
+        Command::Delivery(command) => webhooks::delivery(command, &layers()?, cli.json).await,
+        Command::Audit(command) => audit::audit(command, &layers()?, cli.json).await,
         Command::Ledger(command) => admin::ledger(command, &layers()?, cli.json).await,
         Command::Backup(options) => {
             backup::backup(options, &Settings::new(&layers()?)?, cli.json).await

@@ -13,12 +13,15 @@ use serde::{
 use serde_json::{Value, json};
 
 use super::CliError;
-use crate::config::{Layers, Shown};
+use crate::{
+    api::Paged,
+    config::{Layers, Shown},
+};
 
 /// Between two columns.
 const GAP: u16 = 2;
 /// Columns of a list that a person tells things by, and that say whether a thing is in use: first.
-const FIRST: [&str; 7] = [
+const FIRST: [&str; 18] = [
     "id",
     "name",
     "displayNumber",
@@ -26,6 +29,17 @@ const FIRST: [&str; 7] = [
     "prefix",
     "revokedAt",
     "suspendedAt",
+    "action",
+    "target",
+    "at",
+    "actor",
+    "status",
+    "callerNumber",
+    "calleeNumber",
+    "startedAt",
+    "url",
+    "event",
+    "attemptCount",
 ];
 /// The one that a list was asked for by, mostly, and so the same in every row.
 const LAST: &str = "tenantId";
@@ -112,6 +126,22 @@ pub fn list(plural: &str, things: &[impl Serialize], as_json: bool) -> Result<()
             "{} in a wider terminal, or with --json",
             count(left_out as u64, "more column")
         )),
+    }
+}
+
+/// Prints a page of a list; in JSON as the API has it.
+pub fn page<P>(page: &P, as_json: bool) -> Result<(), CliError>
+where
+    P: Paged + Serialize,
+    P::Row: Serialize,
+{
+    if as_json {
+        return text(&to_value(page)?.to_string());
+    }
+    list(P::NAME, page.rows(), false)?;
+    match page.next() {
+        Some(next) => text(&format!("there are more: --offset {next}")),
+        None => Ok(()),
     }
 }
 

@@ -68,16 +68,24 @@ pub(super) fn check(layers: &Layers) -> Result<(), ConfigError> {
     ConfigError::all(faults(layers))
 }
 
+impl Layers {
+    /// Looks at the value of one key, and at no other.
+    pub fn check(&self, key: &str) -> Result<(), ConfigError> {
+        ConfigError::all(self.0.get(key).and_then(fault_of).into_iter().collect())
+    }
+}
+
+fn fault_of(entry: &Entry) -> Option<ConfigError> {
+    let fault = of_type(entry).or_else(|| of_meaning(entry))?;
+    Some(ConfigError(format!("{}; {fault}", entry.told())))
+}
+
 /// All that is wrong with the values.
 pub(super) fn faults(layers: &Layers) -> Vec<ConfigError> {
-    let one = |entry: &Entry| {
-        let fault = of_type(entry).or_else(|| of_meaning(entry))?;
-        Some(ConfigError(format!("{}; {fault}", entry.told())))
-    };
     let read = layers
         .entries()
         .filter(|entry| !layers.is_unread(&entry.key));
-    let mut faults: Vec<ConfigError> = read.filter_map(one).collect();
+    let mut faults: Vec<ConfigError> = read.filter_map(fault_of).collect();
     faults.extend(listener_without_token(layers).map(ConfigError));
     faults.extend(half_of_mail(layers).map(ConfigError));
     faults

@@ -116,7 +116,7 @@ impl Layers {
     }
 
     /// The value of a key as a text; empty where it is not set.
-    pub(super) fn text(&self, key: &str) -> String {
+    pub fn text(&self, key: &str) -> String {
         self.0
             .get(key)
             .map_or_else(String::new, |entry| written(&entry.value))

@@ -22,6 +22,8 @@ const NO_KEYS: &[&str] = &[
     "DIKALA_URL",
     "DIKALA_API_KEY",
     "DIKALA_BRIDGE_TOKEN",
+    "DIKALA_OPERATORS_URL",
+    "DIKALA_OPERATORS_TOKEN",
     "DIKALA_REQUIRE_POSTGRES",
     "DIKALA_REQUIRE_PYTHON",
     "DIKALA_REQUIRE_BROWSER",
@@ -352,7 +354,13 @@ mod tests {
 
     #[test]
     fn what_clients_are_told_is_no_key() {
-        let variables = ["DIKALA_URL", "DIKALA_API_KEY", "DIKALA_BRIDGE_TOKEN"];
+        let variables = [
+            "DIKALA_URL",
+            "DIKALA_API_KEY",
+            "DIKALA_BRIDGE_TOKEN",
+            "DIKALA_OPERATORS_URL",
+            "DIKALA_OPERATORS_TOKEN",
+        ];
         assert!(layers(&variables.map(|name| (name, "x"))).is_ok());
     }
 

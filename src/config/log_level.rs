@@ -11,9 +11,8 @@ const OWN: &str = "dikala";
 #[rustfmt::skip]
 const PARTS: [(&str, &[&str]); 3] = [
     ("dikala", &[
-        "admin", "api", "app", "audit", "bridge", "cli", "config", "dashboard", "front", "http", "mails", "maintenance", "node", "openapi", "operator", "operator_api", "routes",
-        "simulator",
-        "telemetry",
+        "admin", "api", "app", "audit", "bridge", "cli", "config", "console", "dashboard", "front", "http", "mails", "maintenance", "node", "openapi", "operator", "operator_api", "overview", "pages", "routes",
+        "simulator", "telemetry",
     ]),
     ("dikala_actors", &[
         "bridges", "calls", "events", "functions", "journal", "ledger", "mails", "nesting", "outbound", "runtime", "webhooks",

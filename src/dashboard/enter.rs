@@ -7,10 +7,7 @@ use actix_web::{
     dev::{ServiceRequest, ServiceResponse},
     http::{
         Method,
-        header::{
-            CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderMap, HeaderName,
-            HeaderValue, ORIGIN, REFERRER_POLICY, SET_COOKIE, X_CONTENT_TYPE_OPTIONS,
-        },
+        header::{HeaderMap, HeaderValue, SET_COOKIE},
     },
     middleware::Next,
     web::Data,
@@ -18,25 +15,23 @@ use actix_web::{
 use dikala_entities::{Role, SESSION_SCHEME, TenantId};
 
 use super::{
-    Access, Found,
-    cross_site::{Sent, TOKEN_FIELD, Tokens, is_own},
+    BASE, PAGES,
+    cross_site::{TOKEN_FIELD, Tokens},
     errors,
-    form::Typed,
-    kit::{Kit, header},
-    packed,
+    kit::Kit,
     session::{self, Person},
     view::{View, Visit},
 };
-use crate::http::{
-    error::{ApiError, Missing},
-    middleware::receive,
+use crate::{
+    http::error::{ApiError, Missing},
+    pages::{
+        door, packed,
+        table::{self, Access, Found},
+    },
 };
 
-const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-const FORM: &str = "application/x-www-form-urlencoded";
-/// Nothing from elsewhere, no script and no style but those of the assets, and no frame around it.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
-                      form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+/// Where to sign in.
+const SIGN_IN: &str = "/dashboard/sign-in";
 
 /// Lets in who may, and turns errors into pages. Wraps all pages.
 pub async fn enter(
@@ -63,19 +58,12 @@ pub async fn enter(
         }
         Err(refusal) => req.into_response(refusal),
     };
-    let failed = response.response().error().map(own);
+    let failed = response.response().error().map(door::own);
     if let Some(error) = failed {
         response = response.into_response(guest.error(&error));
     }
     guest.finish(response.headers_mut());
     Ok(packed::page(response))
-}
-
-/// What a library refused is known by its status only.
-fn own(error: &Error) -> ApiError {
-    let status = error.as_response_error().status_code();
-    let own = error.as_error::<ApiError>().cloned();
-    own.unwrap_or_else(|| ApiError::from_status(status, None))
 }
 
 /// Who came.
@@ -124,13 +112,13 @@ impl Guest {
     /// Errors: the page that says why not.
     async fn admit(&self, kit: &Kit, req: &mut ServiceRequest) -> Result<(), HttpResponse> {
         let is_post = req.method() == Method::POST;
-        if is_post && !is_own(sent(req.headers()), kit.public_base()) {
+        if is_post && !door::is_from_a_page(req.headers(), kit.public_base()) {
             return Err(errors::foreign(&self.view, self.person.as_ref()));
         }
         if let Some(fault) = &self.fault {
             return Err(self.error(fault));
         }
-        let access = match super::find(req.match_pattern().as_deref(), req.method()) {
+        let access = match table::find(PAGES, BASE, req.match_pattern().as_deref(), req.method()) {
             Found::Page(access) => access,
             Found::OtherMethods(allow) => {
                 return Err(self.error(&ApiError::MethodNotAllowed { allow }));
@@ -138,10 +126,10 @@ impl Guest {
             Found::Nothing => return Err(self.nothing(req)),
         };
         if self.person.is_none() && access != Access::Anybody {
-            return Err(self.view.go(&sign_in(req)));
+            return Err(self.view.go(&door::sign_in(req, SIGN_IN, BASE)));
         }
         if is_post {
-            let typed = typed(req).await.map_err(|error| self.error(&error))?;
+            let typed = door::typed(req).await.map_err(|error| self.error(&error))?;
             if !self
                 .tokens
                 .know(typed.text(TOKEN_FIELD).unwrap_or_default())
@@ -169,7 +157,7 @@ impl Guest {
                 self.view.go(without_slash)
             }
             Some(_) => self.error(&ApiError::NotFound(Missing::Route)),
-            None => self.view.go(&sign_in(req)),
+            None => self.view.go(&door::sign_in(req, SIGN_IN, BASE)),
         }
     }
 
@@ -184,44 +172,11 @@ impl Guest {
     }
 
     fn finish(&self, headers: &mut HeaderMap) {
-        let mut set = |name, value: &'static str| {
-            headers.insert(name, HeaderValue::from_static(value));
-        };
-        set(CONTENT_SECURITY_POLICY, POLICY);
-        set(REFERRER_POLICY, "same-origin");
-        set(X_CONTENT_TYPE_OPTIONS, "nosniff");
-        set(CACHE_CONTROL, "no-store");
+        door::bind(headers);
         if let Some(cookie) = &self.cookie
             && !headers.contains_key(SET_COOKIE)
         {
             headers.insert(SET_COOKIE, cookie.clone());
         }
     }
-}
-
-fn sent(headers: &HeaderMap) -> Sent<'_> {
-    Sent {
-        origin: header(headers, &ORIGIN),
-        fetch_site: header(headers, &FETCH_SITE),
-        host: header(headers, &HOST),
-    }
-}
-
-async fn typed(req: &mut ServiceRequest) -> Result<Typed, ApiError> {
-    let media_type = header(req.headers(), &CONTENT_TYPE).unwrap_or_default();
-    let essence = media_type.split(';').next().unwrap_or_default().trim();
-    if !essence.eq_ignore_ascii_case(FORM) {
-        return Err(ApiError::UnsupportedMediaType(FORM));
-    }
-    receive(req).await.map(|body| Typed::parse(&body))
-}
-
-/// Where to sign in, and where to go on from there.
-fn sign_in(req: &ServiceRequest) -> String {
-    let back = req.uri().path_and_query().map_or("", |it| it.as_str());
-    if req.method() != Method::GET || back == "/dashboard" {
-        return "/dashboard/sign-in".to_owned();
-    }
-    let next: String = url::form_urlencoded::byte_serialize(back.as_bytes()).collect();
-    format!("/dashboard/sign-in?next={next}")
 }

@@ -2,20 +2,15 @@
 
 use actix_web::{
     HttpResponse, ResponseError,
-    http::{
-        StatusCode,
-        header::{ALLOW, RETRY_AFTER},
-    },
+    http::{StatusCode, header::RETRY_AFTER},
 };
 use maud::{Markup, html};
 
-use super::{faults, layout, session::Person, throttle::WaitMs, view::View};
+use super::{layout, session::Person, throttle::WaitMs, view::View};
 use crate::{
     admin::AdminError,
-    http::{
-        error::{ApiError, Code, Missing},
-        request_id::current_request_id,
-    },
+    http::error::{ApiError, Missing},
+    pages::errors,
 };
 
 impl From<AdminError> for ApiError {
@@ -48,38 +43,9 @@ fn page(
 
 /// The page of an error that a handler gave.
 pub fn of(view: &View, person: Option<&Person>, error: &ApiError) -> HttpResponse {
-    let status = error.status_code();
-    let code = error.code();
-    let (title, words) = match code {
-        _ if status == StatusCode::NOT_FOUND => ("error-not-found", "error-not-found-words"),
-        Code::MethodNotAllowed => ("error-not-found", "error-not-found-words"),
-        Code::BodyTooLarge => ("error-too-large", "error-too-large-words"),
-        Code::RateLimited => ("error-too-many", "error-too-many-words"),
-        Code::Unavailable => ("error-busy", "error-busy-words"),
-        Code::TenantSuspended => ("error-suspended", "error-suspended-words"),
-        Code::InternalError => ("error-internal", "error-internal-words"),
-        _ => ("error-refused", "error-refused-words"),
-    };
-    let details = match error {
-        ApiError::Validation(errors) => {
-            html! { ul { @for error in errors { li { (faults::told(view, error)) } } } }
-        }
-        _ if title == "error-refused" => html! { p lang="en" { (error.to_string()) } },
-        _ if status.is_server_error() => html! {
-            p.muted { (view.t("error-request-id")) " " code { (current_request_id()) } }
-        },
-        _ => html! {},
-    };
-    let words = html! { p { (view.t(words)) } (details) };
-    let mut response = page(view, person, status, &view.t(title), words);
-    // The headers that tell when to come back, or how to ask.
-    let told = error.error_response();
-    for name in [RETRY_AFTER, ALLOW] {
-        if let Some(value) = told.headers().get(&name) {
-            response.headers_mut().insert(name, value.clone());
-        }
-    }
-    response
+    let (title, words) = errors::words(view, error);
+    let page = page(view, person, error.status_code(), &view.t(title), words);
+    errors::with_headers(error, page)
 }
 
 /// A post that did not come from one of our pages, or from one that is out of date.

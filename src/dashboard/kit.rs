@@ -2,17 +2,14 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use actix_web::{
-    HttpRequest,
-    http::header::{HeaderMap, HeaderName},
-    web::Data,
-};
+use actix_web::{HttpRequest, web::Data};
 
 use super::password::Passwords;
 use crate::{
     api::context::Services,
     config::Settings,
     front::{client_address, network},
+    pages::headers::header,
 };
 
 /// What every page can reach. Data of the application.
@@ -81,9 +78,4 @@ impl Kit {
     pub fn network(&self, request: &HttpRequest) -> IpAddr {
         network(self.address(request))
     }
-}
-
-/// The text of a header that came once or more; the first counts.
-pub fn header<'r>(headers: &'r HeaderMap, name: &HeaderName) -> Option<&'r str> {
-    headers.get(name).and_then(|value| value.to_str().ok())
 }

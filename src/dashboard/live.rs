@@ -9,18 +9,11 @@ use std::{
     time::Duration,
 };
 
-use actix_web::{
-    HttpRequest, HttpResponse,
-    http::header::{HeaderName, HeaderValue},
-    rt,
-};
-use bytes::Bytes;
+use actix_web::{HttpRequest, HttpResponse, http::header::HeaderName, rt};
 use dikala_actors::events::followers::Follower;
 use dikala_entities::{CallId, EventKind, OfTenant, event};
-use futures_util::{StreamExt, stream};
 use maud::Markup;
 use sea_orm::{ColumnTrait, DbErr, QueryFilter, QueryOrder, QuerySelect};
-use tokio::sync::mpsc;
 
 use super::{
     calls::{
@@ -32,12 +25,15 @@ use super::{
     follow::{self, Watched},
     form::Typed,
     home,
-    kit::header,
     view::Visit,
 };
 use crate::{
     api::{calls, events::no_seat},
     http::error::{ApiError, Missing},
+    pages::{
+        headers::header,
+        stream::{self, Events, OPENING, STILL_HERE, frame},
+    },
 };
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
@@ -47,15 +43,10 @@ const BEAT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(300);
 /// How often the session is looked at, whether anything happens or not.
 const SESSION_EVERY: Duration = Duration::from_millis(500);
-/// How long a page may leave what is sent to it unread.
-const UNREAD: Duration = Duration::from_secs(30);
 /// Events in one look.
 const BATCH: u64 = 200;
 /// Events after which a page is loaded anew rather than mended.
 const STALE: i64 = 200;
-/// When a page that lost the connection comes back, in milliseconds.
-const OPENING: &str = "retry: 2000\n";
-const STILL_HERE: &str = ": nothing new\n\n";
 
 /// What somebody looks at.
 enum Watch {
@@ -85,7 +76,7 @@ pub async fn stream(visit: Visit, request: HttpRequest) -> Result<HttpResponse, 
     let after = Typed::parse(request.query_string().as_bytes());
     let sent = header(request.headers(), &LAST_EVENT_ID).or(after.text("after"));
     let seen = sent.and_then(|sent| sent.parse::<i64>().ok());
-    let (to, mut chunks) = mpsc::channel(1);
+    let (to, response) = stream::open();
     let following = Following {
         visit,
         follower,
@@ -96,12 +87,7 @@ pub async fn stream(visit: Visit, request: HttpRequest) -> Result<HttpResponse, 
     };
     let is_stale = newest - following.position > STALE;
     rt::spawn(following.run(is_stale));
-    let chunks = stream::poll_fn(move |context| chunks.poll_recv(context));
-    Ok(HttpResponse::Ok()
-        .content_type("text/event-stream")
-        // Proxies of the nginx kind would gather the answer before they pass it on.
-        .insert_header(("X-Accel-Buffering", HeaderValue::from_static("no")))
-        .streaming(chunks.map(Ok::<Bytes, ApiError>)))
+    Ok(response)
 }
 
 /// What is looked at, and whether new calls are put on top of it.
@@ -131,11 +117,17 @@ struct Following {
     can_grow: bool,
     /// Of the last event that was looked at.
     position: i64,
-    to: mpsc::Sender<Bytes>,
+    to: Events,
 }
 
 /// The stream is over.
 struct Over;
+
+impl From<stream::Over> for Over {
+    fn from(_: stream::Over) -> Self {
+        Self
+    }
+}
 
 impl From<DbErr> for Over {
     fn from(error: DbErr) -> Self {
@@ -281,10 +273,7 @@ impl Following {
     }
 
     async fn send(&self, chunk: String) -> Result<(), Over> {
-        match tokio::time::timeout(UNREAD, self.to.send(chunk.into())).await {
-            Ok(Ok(())) => Ok(()),
-            _ => Err(Over),
-        }
+        Ok(self.to.send(chunk).await?)
     }
 }
 
@@ -295,25 +284,5 @@ async fn signed_out(visit: &Visit) {
         if matches!(visit.is_signed_in().await, Ok(false)) {
             return;
         }
-    }
-}
-
-/// One message. Every line of the element is a field of its own; what ends a line besides is left out, as it would end a field.
-fn frame(position: i64, kind: &str, html: &str) -> String {
-    let data = html.replace('\r', "").replace('\n', "\ndata: ");
-    format!("id: {position}\nevent: {kind}\ndata: {data}\n\n")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_somebody_said_ends_no_message() {
-        let sent = frame(7, "part", "<p>one\r\n\r\ndata: two\revent: x</p>");
-        assert_eq!(
-            sent,
-            "id: 7\nevent: part\ndata: <p>one\ndata: \ndata: data: twoevent: x</p>\n\n"
-        );
     }
 }

@@ -40,36 +40,25 @@
 
 mod account;
 mod agents;
-mod assets;
 mod audit;
 mod calls;
-mod charts;
-pub mod components;
 mod credits;
-pub mod cross_site;
 mod csv;
 mod deliveries;
 mod enter;
 mod errors;
-mod faults;
 mod follow;
-pub mod form;
-pub mod format;
 mod function_secret;
 mod home;
-mod i18n;
 mod json_text;
 mod keys;
 pub mod kit;
-pub mod lang;
 pub mod layout;
 mod link;
 mod live;
 mod members;
 mod numbers;
-mod packed;
 mod password;
-mod pretty;
 mod prove;
 pub mod session;
 mod sign_in;
@@ -79,8 +68,6 @@ mod webhook;
 mod webhooks;
 
 use actix_web::{
-    Route,
-    http::Method,
     middleware::from_fn,
     web::{self, ServiceConfig},
 };
@@ -88,33 +75,16 @@ use actix_web::{
 pub use kit::Kit;
 
 use self::enter::enter;
-use crate::http::{
-    error::{ApiError, Missing},
-    middleware::{catch_panic, only_reads},
+use crate::{
+    http::error::{ApiError, Missing},
+    pages::{
+        assets, charts, components, cross_site, faults, form, format, lang, pretty,
+        table::{self, Access, Page, get, post},
+    },
 };
 
 /// Where the dashboard is.
 const BASE: &str = "/dashboard";
-
-/// Who may ask for a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Access {
-    /// Also who is not signed in.
-    Anybody,
-    /// Whoever is signed in.
-    Member,
-    /// Only who may change things.
-    Owner,
-}
-
-/// A method of a page.
-struct Page {
-    method: Method,
-    /// Below `/dashboard`.
-    path: &'static str,
-    handler: fn(Route) -> Route,
-    access: Access,
-}
 
 /// Every page.
 #[rustfmt::skip]
@@ -208,76 +178,13 @@ const PAGES: &[Page] = &[
     post("/settings/function-secret/rotate", |r| r.to(function_secret::rotate)),
 ];
 
-const fn get(path: &'static str, handler: fn(Route) -> Route) -> Page {
-    Page {
-        method: Method::GET,
-        path,
-        handler,
-        access: Access::Member,
-    }
-}
-
-const fn post(path: &'static str, handler: fn(Route) -> Route) -> Page {
-    Page {
-        method: Method::POST,
-        path,
-        handler,
-        access: Access::Owner,
-    }
-}
-
-impl Page {
-    const fn by(mut self, access: Access) -> Self {
-        self.access = access;
-        self
-    }
-}
-
-/// What is at a path.
-enum Found {
-    Page(Access),
-    /// The methods that the path takes.
-    OtherMethods(String),
-    Nothing,
-}
-
-/// Looks up the pattern that the router matched.
-fn find(pattern: Option<&str>, method: &Method) -> Found {
-    let path = pattern.and_then(|pattern| pattern.strip_prefix(BASE));
-    let here: Vec<&Page> = PAGES
-        .iter()
-        .filter(|page| Some(page.path) == path)
-        .collect();
-    match here.iter().find(|page| page.method == method) {
-        Some(page) => Found::Page(page.access),
-        None if here.is_empty() => Found::Nothing,
-        None => {
-            let methods: Vec<&str> = here.iter().map(|page| page.method.as_str()).collect();
-            Found::OtherMethods(methods.join(", "))
-        }
-    }
-}
-
 /// Mounts all pages and their assets.
 ///
 /// The application has to hold `Data<Kit>` and `Data<HttpContext>`, and to be wrapped in
 /// [`request_scope`](crate::http::middleware::request_scope).
 pub fn configure(cfg: &mut ServiceConfig) {
-    let asset = web::resource(format!("{}/{{name}}", assets::PATH))
-        .wrap(from_fn(only_reads))
-        .to(assets::serve);
-    let mut scope = web::scope(BASE);
-    let mut paths: Vec<&str> = PAGES.iter().map(|page| page.path).collect();
-    paths.sort_unstable();
-    paths.dedup();
-    for path in paths {
-        let mut resource = web::resource(path).wrap(from_fn(catch_panic));
-        for page in PAGES.iter().filter(|page| page.path == path) {
-            resource = resource.route((page.handler)(web::method(page.method.clone())));
-        }
-        scope = scope.service(resource);
-    }
+    assets::configure(cfg, BASE);
     let nothing = || async { Err::<String, _>(ApiError::NotFound(Missing::Route)) };
-    let pages = scope.default_service(web::to(nothing)).wrap(from_fn(enter));
-    cfg.service(asset).service(pages);
+    let pages = table::mount(PAGES, web::scope(BASE));
+    cfg.service(pages.default_service(web::to(nothing)).wrap(from_fn(enter)));
 }

@@ -3,7 +3,7 @@
 
 use actix_web::{
     HttpRequest,
-    http::header::{COOKIE, HeaderValue, USER_AGENT},
+    http::header::{HeaderValue, USER_AGENT},
 };
 use dikala_entities::{
     Credential, CredentialHash, Email, Millis, Role, SESSION_SCHEME, Secret, SecretPlace, Store,
@@ -14,8 +14,11 @@ use sea_orm::{
     QueryOrder, QuerySelect, sea_query::Expr,
 };
 
-use super::kit::{Kit, header};
+use super::kit::Kit;
+use crate::pages::{cookie::Cookie, headers::header};
 
+/// What the cookie is called.
+const COOKIE: &str = "dikala";
 /// How long a session lasts without use, in milliseconds.
 const IDLE_MS: i64 = 12 * 60 * 60 * 1_000;
 /// How long a session lasts, in milliseconds.
@@ -281,45 +284,31 @@ pub async fn take_note(
     Ok(note.filter(|_| taken.rows_affected == 1))
 }
 
-/// The cookie's name: browsers take one of the first form only with TLS, from this very host, for all of its paths.
-const fn cookie_name(secure: bool) -> &'static str {
-    if secure { "__Host-dikala" } else { "dikala" }
+fn cookie_of(kit: &Kit) -> Cookie {
+    Cookie {
+        name: COOKIE,
+        secure: kit.is_secure(),
+    }
 }
 
 /// What a browser shows, whether or not there is a session of it.
 pub fn shown(kit: &Kit, request: &HttpRequest) -> Option<Credential> {
-    let name = cookie_name(kit.is_secure());
-    let mut pairs = request
-        .headers()
-        .get_all(&COOKIE)
-        .filter_map(|value| value.to_str().ok())
-        .flat_map(|value| value.split(';'))
-        .filter_map(|pair| pair.trim().split_once('='));
-    pairs.find_map(|(key, value)| SESSION_SCHEME.parse(value).filter(|_| key == name))
+    let shown = cookie_of(kit).shown(request);
+    shown
+        .into_iter()
+        .find_map(|text| SESSION_SCHEME.parse(text))
 }
 
 /// The header that has a browser keep a token: for as long as a session lasts, or until the browser is closed where nobody is
 /// signed in by it.
 pub fn cookie(kit: &Kit, token: &Credential, is_session: bool) -> HeaderValue {
-    let age = if is_session {
-        format!("; Max-Age={}", LONGEST_MS / 1_000)
-    } else {
-        String::new()
-    };
-    header_value(kit, token.expose(), &age)
+    let seconds = is_session.then_some(LONGEST_MS / 1_000);
+    cookie_of(kit).keep(token.expose(), seconds)
 }
 
 /// The header that has a browser forget its token.
 pub fn no_cookie(kit: &Kit) -> HeaderValue {
-    header_value(kit, "", "; Max-Age=0")
-}
-
-fn header_value(kit: &Kit, value: &str, age: &str) -> HeaderValue {
-    let secure = kit.is_secure();
-    let name = cookie_name(secure);
-    let only_tls = if secure { "; Secure" } else { "" };
-    let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Lax{only_tls}{age}");
-    HeaderValue::from_str(&text).expect("tokens are letters and digits")
+    cookie_of(kit).forget()
 }
 
 #[cfg(test)]

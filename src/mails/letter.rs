@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use crate::{
     admin::users::INVITATION_MS,
-    dashboard::{format::Zone, lang::Lang},
+    pages::{format::Zone, lang::Lang},
 };
 
 /// A mail as it is sent.

@@ -2,7 +2,7 @@
 //! among its data.
 
 use actix_web::{
-    Error, HttpMessage,
+    Error, HttpMessage, HttpRequest,
     body::{BoxBody, MessageBody},
     dev::{ServiceRequest, ServiceResponse},
     http::{
@@ -39,6 +39,23 @@ pub struct Tokens {
 }
 
 impl Tokens {
+    /// Whether anybody is asked for a token.
+    pub fn are_asked_for(&self) -> bool {
+        self.full.is_some()
+    }
+
+    /// What a token lets its holder do of which only the hash is known.
+    pub fn right_of_hash(&self, hash: &CredentialHash) -> Option<Right> {
+        let is = |token: &Option<Secret>| {
+            let token = token.as_ref();
+            token.is_some_and(|token| CredentialHash::of(token.expose()) == *hash)
+        };
+        if is(&self.full) {
+            return Some(Right::Full);
+        }
+        is(&self.read).then_some(Right::Read)
+    }
+
     /// What a token lets its holder do. Each is compared, whether the one before was right or not.
     fn right_of(&self, given: &str) -> Option<Right> {
         let is = |token: &Option<Secret>| {
@@ -52,13 +69,46 @@ impl Tokens {
             read.then_some(Right::Read)
         }
     }
+
+    /// What the token that somebody shows lets him do. Who guesses too often is not looked at.
+    pub async fn prove(
+        &self,
+        http: &HttpContext,
+        request: &HttpRequest,
+        token: Option<&str>,
+    ) -> Result<Right, ApiError> {
+        let stranger = Stranger::of(request, &http.settings, http.clock.now());
+        let strangers = &http.gate.strangers;
+        let right = match token {
+            None => Err(strangers.refused(&stranger, ApiError::MissingOperatorToken)),
+            Some(token) => {
+                // Proven at this address: whoever guesses at another one gains nothing by it.
+                let here = CredentialHash::of(&format!("{stranger} {token}"));
+                let right = async { self.right_of(token).ok_or(ApiError::InvalidOperatorToken) };
+                let is_refusal = |error: &ApiError| *error == ApiError::InvalidOperatorToken;
+                strangers.look_up(&stranger, here, right, is_refusal).await
+            }
+        };
+        right.inspect_err(|error| {
+            let code = error.code().as_str();
+            tracing::info!(address = %stranger, code, "a request to the operators' listener was refused");
+        })
+    }
 }
+
+/// Which requests have a door of their own behind this one, that asks a browser for a session where others show a token. Data of the
+/// application.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnDoor(pub fn(&ServiceRequest) -> bool);
 
 /// Lets only those in who may come, and lets those who may only look do no more. Health is asked by machines that have no token.
 pub async fn let_in(
     req: ServiceRequest,
     next: Next<impl MessageBody + 'static>,
 ) -> Result<ServiceResponse<BoxBody>, Error> {
+    if has_own_door(&req) {
+        return Ok(next.call(req).await?.map_into_boxed_body());
+    }
     let right = match right_of(&req).await {
         Ok(right) => right,
         Err(error) => return Ok(req.error_response(error)),
@@ -76,6 +126,13 @@ fn is_health(req: &ServiceRequest) -> bool {
     req.path().starts_with("/health/")
 }
 
+/// Where nobody is asked for a token, nobody is let past this one either: what is meant for others is refused here.
+fn has_own_door(req: &ServiceRequest) -> bool {
+    let tokens = req.app_data::<Data<Tokens>>();
+    let door = req.app_data::<OwnDoor>().copied();
+    tokens.is_some_and(|tokens| tokens.are_asked_for()) && door.is_some_and(|OwnDoor(is)| is(req))
+}
+
 async fn right_of(req: &ServiceRequest) -> Result<Right, ApiError> {
     let tokens = req.app_data::<Data<Tokens>>().ok_or(ApiError::Internal)?;
     if tokens.full.is_none() {
@@ -90,22 +147,8 @@ async fn right_of(req: &ServiceRequest) -> Result<Right, ApiError> {
     let http = req
         .app_data::<Data<HttpContext>>()
         .ok_or(ApiError::Internal)?;
-    let stranger = Stranger::of(req.request(), &http.settings, http.clock.now());
-    let strangers = &http.gate.strangers;
-    let right = match given(req.headers()) {
-        None => Err(strangers.refused(&stranger, ApiError::MissingOperatorToken)),
-        Some(token) => {
-            // Proven at this address: whoever guesses at another one gains nothing by it.
-            let here = CredentialHash::of(&format!("{stranger} {token}"));
-            let right = async { tokens.right_of(token).ok_or(ApiError::InvalidOperatorToken) };
-            let is_refusal = |error: &ApiError| *error == ApiError::InvalidOperatorToken;
-            strangers.look_up(&stranger, here, right, is_refusal).await
-        }
-    };
-    right.inspect_err(|error| {
-        let code = error.code().as_str();
-        tracing::info!(address = %stranger, code, "a request to the operators' listener was refused");
-    })
+    let token = given(req.headers());
+    tokens.prove(http, req.request(), token).await
 }
 
 /// Whether `Host` names this machine, and `Origin`, which browsers send, is the same. Only HTTP/1.0, which no browser speaks,

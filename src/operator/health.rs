@@ -102,6 +102,15 @@ async fn live() -> HttpResponse {
     HttpResponse::Ok().json(json!({"status": "live"}))
 }
 
+/// What readiness finds wrong now: the name of each, and the words.
+pub async fn problems(parts: &HealthParts) -> Vec<(&'static str, &'static str)> {
+    let checks = checks(parts).await.into_iter();
+    checks
+        .filter(|(_, is_well, _)| !is_well)
+        .map(|(name, _, words)| (name, words))
+        .collect()
+}
+
 async fn ready(parts: web::Data<HealthParts>) -> HttpResponse {
     let checks = checks(&parts).await;
     let problems: Vec<&str> = checks

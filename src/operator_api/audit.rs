@@ -5,7 +5,7 @@ use dikala_entities::{
     Actor, AuditAction, AuditId, Millis, TenantId,
     audit::{Column, Model},
 };
-use sea_orm::{ColumnTrait, QueryFilter};
+use sea_orm::{ColumnTrait, ConnectionTrait, QueryFilter};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -19,7 +19,7 @@ use crate::{
     http::{
         answer::Answer,
         error::ApiError,
-        extract::{Query, id, instant, word},
+        extract::{Form, Query, id, instant, word},
     },
 };
 
@@ -71,9 +71,19 @@ lists! {
     EntryList { entries: Entry, "entries" }
 }
 
-/// `GET /audit`: of everybody's entries the newest 100,000 before `to`, and of a tenant's all.
+/// `GET /audit`
 pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
-    let (page, tenant, mut entries) = query.0.read(&[], |form| {
+    let listed = page(desk.node.store.api_reader(), &query.0, desk.now()).await?;
+    Ok(Answer::ok(&listed))
+}
+
+/// The page that is asked for: of everybody's entries the newest 100,000 before `to`, and of a tenant's all.
+pub async fn page(
+    db: &impl ConnectionTrait,
+    asked: &Form,
+    now: Millis,
+) -> Result<EntryList, ApiError> {
+    let (page, tenant, mut entries) = asked.read(&[], |form| {
         let page = Page::read(form);
         let tenant: Option<TenantId> = form.optional("tenantId", None, id("a tenant"));
         let mut entries = tenant.map_or_else(all, of);
@@ -83,15 +93,14 @@ pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
         entries.to = form.optional("to", None, instant);
         Some((page, tenant, entries))
     })?;
-    let db = desk.node.store.api_reader();
     if tenant.is_none() {
         // What is asked for with a filter may be rare: there is an end to looking for it.
-        let to = entries.to.unwrap_or(desk.now().plus_ms(1));
+        let to = entries.to.unwrap_or(now.plus_ms(1));
         entries.to = Some(to);
         let newest = all().select().filter(Column::At.lt(to));
         let oldest = reach(db, newest, Column::At).await?;
         entries.from = entries.from.max(oldest);
     }
     let (entries, has_more) = views(db, page, entries.select()).await?;
-    Ok(Answer::ok(&EntryList::new(page, entries, has_more)))
+    Ok(EntryList::new(page, entries, has_more))
 }

@@ -138,13 +138,13 @@ pub struct Sent {
 pub struct CallDetail {
     #[serde(flatten)]
     #[schema(inline)]
-    call: Call,
+    pub call: Call,
     /// None for a call that was refused before it asked for credit, or whose hold is no longer kept.
-    holds: Vec<Hold>,
+    pub holds: Vec<Hold>,
     /// Oldest first, 500 at most.
-    events: Vec<Announced>,
+    pub events: Vec<Announced>,
     /// Oldest first, 500 at most.
-    deliveries: Vec<Sent>,
+    pub deliveries: Vec<Sent>,
 }
 
 lists! {
@@ -316,10 +316,20 @@ async fn with_ids(db: &impl ConnectionTrait, ids: &[CallId]) -> Result<Vec<Model
     Ok(rows)
 }
 
-/// `GET /calls`: of all tenants' calls the newest 100,000 that are over, of a tenant's all.
+/// `GET /calls`
 pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
-    let filter = Filter::read(&query.0)?;
-    let (page, db) = (filter.page, desk.node.store.api_reader());
+    let listed = page(desk.node.store.api_reader(), &query.0, desk.now()).await?;
+    Ok(Answer::ok(&listed))
+}
+
+/// The page that is asked for: of all tenants' calls the newest 100,000 that are over, of a tenant's all.
+pub async fn page(
+    db: &impl ConnectionTrait,
+    asked: &Form,
+    now: Millis,
+) -> Result<CallList, ApiError> {
+    let filter = Filter::read(asked)?;
+    let page = filter.page;
     let count = |figure: i64| usize::try_from(figure).unwrap_or(usize::MAX);
     let (wanted, offset) = (count(page.limit) + 1, count(page.offset));
     let mut live = Vec::new();
@@ -338,24 +348,30 @@ pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
             return Err(ApiError::field(fault.in_field("offset")));
         }
         let left = u64::try_from(wanted - rows.len()).unwrap_or(u64::MAX);
-        let over = filter.over(db, desk.now()).await?;
+        let over = filter.over(db, now).await?;
         rows.extend(over.offset(skipped).limit(left).all(db).await?);
     }
     let has_more = page.has_more(&mut rows);
     let calls = rows.into_iter().map(Call::from).collect();
-    Ok(Answer::ok(&CallList::new(page, calls, has_more)))
+    Ok(CallList::new(page, calls, has_more))
 }
 
-async fn find(db: &impl ConnectionTrait, id: CallId) -> Result<Model, ApiError> {
+/// One call, or 404.
+pub async fn find(db: &impl ConnectionTrait, id: CallId) -> Result<Model, ApiError> {
     let found = Entity::find_by_id(id).one(db).await?;
     found.ok_or(ApiError::NotFound(Missing::Call))
 }
 
 /// `GET /calls/{id}`
 pub async fn show(desk: Data<Desk>, id: Id<CallId>) -> Result<Answer, ApiError> {
-    let db = desk.node.store.api_reader();
-    let call = find(db, id.0).await?;
-    let hold = credit_hold::Entity::find_by_id(id.0).one(db).await?;
+    let found = detail(desk.node.store.api_reader(), id.0).await?;
+    Ok(Answer::ok(&found))
+}
+
+/// One call with its holds, events and deliveries.
+pub async fn detail(db: &impl ConnectionTrait, id: CallId) -> Result<CallDetail, ApiError> {
+    let call = find(db, id).await?;
+    let hold = credit_hold::Entity::find_by_id(id).one(db).await?;
     let events: Vec<(EventId, EventKind, Millis)> = event::Entity::find()
         .select_only()
         .columns([
@@ -363,7 +379,7 @@ pub async fn show(desk: Data<Desk>, id: Id<CallId>) -> Result<Answer, ApiError> 
             event::Column::Kind,
             event::Column::OccurredAt,
         ])
-        .filter(event::Column::CallId.eq(id.0))
+        .filter(event::Column::CallId.eq(id))
         .order_by_asc(event::Column::Id)
         .limit(SHOWN_MAX)
         .into_tuple()
@@ -383,12 +399,12 @@ pub async fn show(desk: Data<Desk>, id: Id<CallId>) -> Result<Answer, ApiError> 
         event,
         timestamp,
     };
-    Ok(Answer::ok(&CallDetail {
+    Ok(CallDetail {
         call: call.into(),
         holds: hold.into_iter().map(Hold::from).collect(),
         events: events.into_iter().map(announced).collect(),
         deliveries: deliveries.into_iter().map(Sent::from).collect(),
-    }))
+    })
 }
 
 /// `POST /calls/{id}/hangup`: the bridge is told to; the call ends with the reason `operator`.

@@ -4,6 +4,7 @@
 use actix_web::web::Data;
 use dikala_actors::ledger::{Credit, Credited, LedgerError};
 use dikala_entities::{MINUTES_MAX, TenantId, TransactionType};
+use sea_orm::ConnectionTrait;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -12,13 +13,13 @@ use crate::{
     admin::find_tenant,
     api::{
         Page,
-        credits::{Transaction, account, page_of},
+        credits::{Transaction, TransactionList, account, page_of},
     },
     audit::Change,
     http::{
         answer::Answer,
         error::{ApiError, Missing},
-        extract::{Body, Id, Operator, Query, integer, line, word},
+        extract::{Body, Form, Id, Operator, Query, integer, line, word},
         field::{Fault, FieldCode},
         route::OPERATORS_BASE,
     },
@@ -62,9 +63,14 @@ pub struct Booking {
 
 /// `GET /tenants/{id}/credits`
 pub async fn show(desk: Data<Desk>, id: Id<TenantId>) -> Result<Answer, ApiError> {
-    let db = desk.node.store.api_reader();
-    find_tenant(db, id.0).await.map_err(refused)?;
-    let credits = account(db, id.0)
+    let credits = credits(desk.node.store.api_reader(), id.0).await?;
+    Ok(Answer::ok(&credits))
+}
+
+/// A tenant's minutes.
+pub async fn credits(db: &impl ConnectionTrait, id: TenantId) -> Result<Credits, ApiError> {
+    find_tenant(db, id).await.map_err(refused)?;
+    let credits = account(db, id)
         .await?
         .map_or_else(Credits::default, |account| Credits {
             balance_minutes: account.available + account.held,
@@ -73,7 +79,7 @@ pub async fn show(desk: Data<Desk>, id: Id<TenantId>) -> Result<Answer, ApiError
             lifetime_purchased_minutes: account.purchased,
             lifetime_used_minutes: account.used,
         });
-    Ok(Answer::ok(&credits))
+    Ok(credits)
 }
 
 /// `GET /tenants/{id}/credits/transactions`
@@ -82,10 +88,19 @@ pub async fn transactions(
     id: Id<TenantId>,
     query: Query,
 ) -> Result<Answer, ApiError> {
-    let db = desk.node.store.api_reader();
-    find_tenant(db, id.0).await.map_err(refused)?;
-    let page = query.0.read(&[], |form| Some(Page::read(form)))?;
-    Ok(Answer::ok(&page_of(db, id.0, page).await?))
+    let listed = page(desk.node.store.api_reader(), id.0, &query.0).await?;
+    Ok(Answer::ok(&listed))
+}
+
+/// The page that is asked for of a tenant's movements.
+pub async fn page(
+    db: &impl ConnectionTrait,
+    id: TenantId,
+    asked: &Form,
+) -> Result<TransactionList, ApiError> {
+    find_tenant(db, id).await.map_err(refused)?;
+    let page = asked.read(&[], |form| Some(Page::read(form)))?;
+    Ok(page_of(db, id, page).await?)
 }
 
 fn read(body: &Body, tenant: TenantId) -> Result<Credit, ApiError> {

@@ -11,6 +11,7 @@ use crate::{
     config::Shown,
     http::{answer::Answer, context::HttpContext, error::ApiError, extract::Operator},
     node::Node,
+    overview::Overview,
 };
 
 /// Everything an operator's handler can reach.
@@ -18,6 +19,8 @@ use crate::{
 pub struct Desk {
     pub node: Node,
     pub loops: EventLoops,
+    /// What goes on, for who looks.
+    pub overview: Overview,
     /// What links to this service begin with, without a slash at the end.
     pub base: Arc<str>,
     /// What the tenants' requests are taken with.

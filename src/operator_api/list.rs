@@ -29,6 +29,19 @@ macro_rules! lists {
                 Self { $field, limit: page.limit, offset: page.offset, has_more }
             }
         }
+
+        impl $crate::api::Paged for $name {
+            type Row = $view;
+            const NAME: &'static str = stringify!($field);
+
+            fn rows(&self) -> &[$view] {
+                &self.$field
+            }
+
+            fn next(&self) -> Option<i64> {
+                self.has_more.then_some(self.offset + self.limit)
+            }
+        }
     )*};
 }
 pub(super) use lists;

@@ -2,6 +2,7 @@
 //! HTTP, and what else it takes to run the service without touching the database. A handler reads, asks [`admin`](crate::admin)
 //! and converts. Who may come here was asked before, by [`operator::access`](crate::operator::access).
 
+pub mod actors;
 pub mod audit;
 pub mod bridges;
 pub mod calls;
@@ -10,6 +11,7 @@ mod desk;
 pub mod keys;
 mod list;
 pub mod numbers;
+pub mod overview;
 mod refused;
 pub mod system;
 pub mod tenants;
@@ -101,8 +103,9 @@ pub const ROUTES: &[Route] = &[
     get("/deliveries", "deliveries.list", |r| r.to(webhooks::deliveries), "A page of deliveries, newest first.").query(&["limit", "offset", "status", "webhookId"]).ok::<webhooks::DeliveryList>(),
     post("/deliveries/{id}/resend", "deliveries.resend", |r| r.to(webhooks::resend), "Send a delivery again now.").accepted::<webhooks::Delivery>().fails(RESENT).leaves(AuditAction::DeliveryResend),
 
-    get("/actors", "actors.list", |r| r.to(system::actors), "The types of actor in this process.").ok::<system::ActorList>(),
-    get("/actors/{type}", "actors.get", |r| r.to(system::actor), "One type of actor, with the kinds of message that it takes.").ok::<system::ActorDetail>().fails(ACTOR),
+    get("/overview", "overview.get", |r| r.to(overview::show), "What goes on in this process and what is wrong with it, worst first, with figures of the last ten minutes.").ok::<overview::Overview>(),
+    get("/actors", "actors.list", |r| r.to(actors::list), "The types of actor in this process.").ok::<actors::ActorList>(),
+    get("/actors/{type}", "actors.get", |r| r.to(actors::show), "One type of actor, with the kinds of message that it takes and what its instances do.").ok::<actors::ActorDetail>().fails(ACTOR),
     get("/nodes", "nodes.list", |r| r.to(system::nodes), "The processes of the service.").ok::<system::NodeList>(),
     get("/ledger", "ledger.get", |r| r.to(system::show_ledger), "The ledger: open holds, what was written, and the last verification here.").ok::<system::Ledger>(),
     post("/ledger/verify", "ledger.verify", |r| r.to(system::verify), "Compute every balance again from its transactions and holds.").may_take::<system::WhoseBooks>().ok::<system::Verification>().fails(VERIFYING),

@@ -6,6 +6,8 @@ use dikala_entities::{
     AuditAction, CallId, DeliveryId, DeliveryStatus, EventId, EventKind, Millis, TenantId,
     WebhookId, WebhookState,
     delivery::{self, Column},
+    recovery,
+    store::Transaction,
     webhook,
 };
 use sea_orm::{
@@ -25,11 +27,11 @@ use crate::{
         Page,
         deliveries::{Recovered, Recovery, begin_recovery, make_due},
     },
-    audit::Change,
+    audit::{Change, Origin},
     http::{
         answer::Answer,
         error::{ApiError, Missing},
-        extract::{Body, Id, Operator, Query, id, word},
+        extract::{Body, Form, Id, Operator, Query, id, word},
     },
 };
 
@@ -87,14 +89,19 @@ impl From<delivery::Model> for Delivery {
 
 /// `GET /webhooks`
 pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
-    let (page, state, tenant) = query.0.read(&[], |form| {
+    let listed = page(desk.node.store.api_reader(), &query.0).await?;
+    Ok(Answer::ok(&listed))
+}
+
+/// The page that is asked for of all tenants' webhooks.
+pub async fn page(db: &impl ConnectionTrait, asked: &Form) -> Result<WebhookList, ApiError> {
+    let (page, state, tenant) = asked.read(&[], |form| {
         let page = Page::read(form);
         let state: Option<WebhookState> = form.optional("state", None, word("a state"));
         Some((page, state, form.optional("tenantId", None, id("a tenant"))))
     })?;
-    let db = desk.node.store.api_reader();
     let (webhooks, has_more) = views(db, page, matching(state, tenant)).await?;
-    Ok(Answer::ok(&WebhookList::new(page, webhooks, has_more)))
+    Ok(WebhookList::new(page, webhooks, has_more))
 }
 
 /// `POST /webhooks/{id}/pause`
@@ -134,7 +141,8 @@ async fn pause_or_resume(
     Ok(answer)
 }
 
-async fn find(db: &impl ConnectionTrait, id: WebhookId) -> Result<webhook::Model, ApiError> {
+/// One webhook, or 404.
+pub async fn find(db: &impl ConnectionTrait, id: WebhookId) -> Result<webhook::Model, ApiError> {
     let found = webhook::Entity::find_by_id(id).one(db).await?;
     found.ok_or(ApiError::NotFound(Missing::Webhook))
 }
@@ -148,20 +156,50 @@ pub async fn recover(
 ) -> Result<Answer, ApiError> {
     let db = desk.node.store.api_reader();
     let webhook = find(db, id.0).await?;
-    let now = desk.now();
-    let asked = Recovery::read(&body.form()?)?.of(&webhook, now);
-    // Counted before the transaction, which on SQLite would hold up every other write for as long as that takes.
-    let deliveries = count(db, &asked).await?;
+    let wanted = Wanted::read(db, &webhook, &body.form()?, desk.now()).await?;
     let unit = Unit::begin(&desk, &operator).await?;
-    if let Some(change) = begin_recovery(unit.txn(), asked, deliveries).await? {
-        let by = &operator.origin;
-        by.write(unit.txn(), webhook.tenant_id, change, now).await?;
-    }
-    let answer = unit
-        .commit(Answer::accepted(&Recovered { deliveries }))
-        .await?;
+    let begun = wanted.begin(unit.txn(), &operator.origin).await?;
+    let answer = unit.commit(Answer::accepted(&begun)).await?;
     desk.node.webhooks.wake();
     Ok(answer)
+}
+
+/// A recovery that is asked for.
+#[derive(Debug)]
+pub struct Wanted {
+    recovery: recovery::Model,
+    deliveries: u64,
+}
+
+impl Wanted {
+    /// Reads which time is asked for. The deliveries are counted here, before the transaction, which on SQLite would hold up
+    /// every other write for as long as that takes.
+    pub async fn read(
+        db: &impl ConnectionTrait,
+        webhook: &webhook::Model,
+        asked: &Form,
+        now: Millis,
+    ) -> Result<Self, ApiError> {
+        let recovery = Recovery::read(asked)?.of(webhook, now);
+        let deliveries = count(db, &recovery).await?;
+        Ok(Self {
+            recovery,
+            deliveries,
+        })
+    }
+
+    /// Writes it down, with who asks.
+    pub async fn begin(self, txn: &Transaction, by: &Origin) -> Result<Recovered, ApiError> {
+        let Self {
+            recovery,
+            deliveries,
+        } = self;
+        let (tenant, now) = (recovery.tenant_id, recovery.asked_at);
+        if let Some(change) = begin_recovery(txn, recovery, deliveries).await? {
+            by.write(txn, tenant, change, now).await?;
+        }
+        Ok(Recovered { deliveries })
+    }
 }
 
 /// Deliveries newest first: those to a webhook in its index; of all, the newest.
@@ -188,9 +226,19 @@ async fn newest(
     })
 }
 
-/// `GET /deliveries`: of all tenants' deliveries the newest 100,000, of those to a webhook all.
+/// `GET /deliveries`
 pub async fn deliveries(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
-    let (page, status, webhook) = query.0.read(&[], |form| {
+    let listed = deliveries_page(desk.node.store.api_reader(), &query.0, desk.now()).await?;
+    Ok(Answer::ok(&listed))
+}
+
+/// The page that is asked for: of all tenants' deliveries the newest 100,000, of those to a webhook all.
+pub async fn deliveries_page(
+    db: &impl ConnectionTrait,
+    asked: &Form,
+    now: Millis,
+) -> Result<DeliveryList, ApiError> {
+    let (page, status, webhook) = asked.read(&[], |form| {
         let page = Page::read(form);
         let status: Option<DeliveryStatus> = form.optional("status", None, word("a status"));
         Some((
@@ -199,10 +247,9 @@ pub async fn deliveries(desk: Data<Desk>, query: Query) -> Result<Answer, ApiErr
             form.optional("webhookId", None, id("a webhook")),
         ))
     })?;
-    let db = desk.node.store.api_reader();
-    let select = newest(db, status, webhook, desk.now()).await?;
+    let select = newest(db, status, webhook, now).await?;
     let (deliveries, has_more) = views(db, page, select).await?;
-    Ok(Answer::ok(&DeliveryList::new(page, deliveries, has_more)))
+    Ok(DeliveryList::new(page, deliveries, has_more))
 }
 
 /// `POST /deliveries/{id}/resend`: due now, whatever became of it before. The webhook must still be there.
@@ -212,22 +259,30 @@ pub async fn resend(
     id: Id<DeliveryId>,
     body: Body,
 ) -> Result<Answer, ApiError> {
-    let missing = || ApiError::NotFound(Missing::Delivery);
     let seen = delivery::Entity::find_by_id(id.0);
     let seen = seen.one(desk.node.store.api_reader()).await?;
-    let seen = seen.ok_or_else(missing)?;
+    seen.ok_or(ApiError::NotFound(Missing::Delivery))?;
     body.optional_form()?.expect_empty()?;
-    let now = desk.now();
     let unit = Unit::begin(&desk, &operator).await?;
-    find(unit.txn(), seen.webhook_id).await?;
-    let locked = delivery::Entity::find_by_id(id.0).lock_exclusive();
-    let mut row = locked.one(unit.txn()).await?.ok_or_else(missing)?;
-    make_due(unit.txn(), &mut row, now).await?;
-    let change = Change::new(AuditAction::DeliveryResend, row.id).with(row.webhook_id);
-    let by = &operator.origin;
-    by.write(unit.txn(), row.tenant_id, change, now).await?;
-    let answer = Answer::accepted(&Delivery::from(row));
-    let answer = unit.commit(answer).await?;
+    let row = send_again(unit.txn(), id.0, &operator.origin, desk.now()).await?;
+    let answer = unit.commit(Answer::accepted(&row)).await?;
     desk.node.webhooks.wake();
     Ok(answer)
+}
+
+/// Makes a delivery due now, with who asks.
+pub async fn send_again(
+    txn: &Transaction,
+    id: DeliveryId,
+    by: &Origin,
+    now: Millis,
+) -> Result<Delivery, ApiError> {
+    let locked = delivery::Entity::find_by_id(id).lock_exclusive();
+    let row = locked.one(txn).await?;
+    let mut row = row.ok_or(ApiError::NotFound(Missing::Delivery))?;
+    find(txn, row.webhook_id).await?;
+    make_due(txn, &mut row, now).await?;
+    let change = Change::new(AuditAction::DeliveryResend, row.id).with(row.webhook_id);
+    by.write(txn, row.tenant_id, change, now).await?;
+    Ok(row.into())
 }

@@ -126,6 +126,7 @@ async fn no_statement_reads_through_a_table_that_grows(
         "FROM credit_holds h JOIN calls c ON",
         "UPDATE calls SET owner = $1, epoch = epoch + 1 WHERE",
         "FROM w LEFT JOIN webhooks",
+        "FROM hangup_requests r LEFT JOIN calls",
     ] {
         eventually(&format!("a statement with {task}"), async || {
             let sent = statements::in_log(&world.server.installation.log());

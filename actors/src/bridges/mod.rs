@@ -202,6 +202,13 @@ impl Bridges {
         times.map(|times| (*times.key(), times.reading())).collect()
     }
 
+    /// When there was a sign of life of any bridge; none: there never was one.
+    pub fn newest_sign(&self) -> Option<Millis> {
+        let now = self.clock.now();
+        let signs = self.present.iter().map(|bridge| bridge.last_seen(now));
+        signs.max().filter(|at| *at > Millis::MIN)
+    }
+
     /// Open sockets of all bridges.
     pub fn sockets(&self) -> usize {
         let present = self.present.iter();

@@ -4,7 +4,7 @@ use std::{collections::HashMap, sync::Arc};
 
 use actix::{
     Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, AtomicResponse, Handler,
-    ResponseFuture, SpawnHandle, Supervised, WrapFuture,
+    MessageResult, ResponseFuture, SpawnHandle, Supervised, WrapFuture,
 };
 use dikala_entities::{BridgeId, CallId, call};
 use serde_json::Value;
@@ -15,7 +15,7 @@ use super::{
     error::CallError,
     invoke::{Invocation, invoke},
     look_up::Callee,
-    messages::{Incoming, InvokeFunction, Reply, Tell},
+    messages::{Describe, Incoming, InvokeFunction, Reply, Tell},
     open::open,
     parts::CallParts,
 };
@@ -70,7 +70,7 @@ pub(super) struct CallActor {
     invocations: HashMap<String, Vec<oneshot::Sender<InvocationReply>>>,
 }
 
-metered!(CallActor, "call");
+metered!(CallActor, "call", |call| call.id.to_string());
 
 impl std::fmt::Debug for CallActor {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -250,6 +250,14 @@ impl Handler<Tell> for CallActor {
                 reply
             },
         )))
+    }
+}
+
+impl Handler<Describe> for CallActor {
+    type Result = MessageResult<Describe>;
+
+    fn handle(&mut self, _: Describe, _: &mut MeteredContext<Self>) -> Self::Result {
+        MessageResult(self.driver.as_ref().map(CallDriver::describe))
     }
 }
 

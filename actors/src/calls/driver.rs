@@ -7,7 +7,7 @@ use dikala_entities::{BridgeId, Millis, call, credit_hold};
 use super::{
     error::CallError,
     machine::{CallState, Due, Step},
-    messages::{Input, Reply},
+    messages::{CallNow, Input, Reply},
     owned::OwnedCall,
     parts::CallParts,
     steps::{answer::answer, commands, deadlines::carry_out, end, reopen::reopen, transcript},
@@ -70,6 +70,15 @@ impl CallDriver {
     /// The row as far as it is kept.
     pub(super) fn row(&self) -> &call::Model {
         &self.call.row
+    }
+
+    /// What an operator sees of it.
+    pub(super) fn describe(&self) -> CallNow {
+        CallNow {
+            status: self.call.row.status,
+            granted_minutes: self.call.state.credit.granted,
+            next_deadline: self.next_deadline(),
+        }
     }
 
     /// Whether there is nothing left to do: the call is over, or another's.

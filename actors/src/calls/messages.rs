@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use actix::Message;
 use dikala_entities::{
-    BridgeId, CallId, CallerNumber, HangupInitiator, HangupReason, Millis, PhoneNumber,
+    BridgeId, CallId, CallStatus, CallerNumber, HangupInitiator, HangupReason, Millis, PhoneNumber,
     TraceParent, audit,
 };
 use serde_json::{Map, Value};
@@ -98,3 +98,18 @@ pub enum Reply {
     /// Done, or it was so already.
     Done,
 }
+
+/// What an operator sees of a call that is in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallNow {
+    pub status: CallStatus,
+    /// Minutes that the ledger granted so far.
+    pub granted_minutes: i64,
+    /// When its actor looks at the clock again.
+    pub next_deadline: Option<Millis>,
+}
+
+/// Asks a call what it is about; none: it is just being opened.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "Option<CallNow>")]
+pub(super) struct Describe;

@@ -3,6 +3,7 @@
 //! all.
 
 mod actor;
+mod asked;
 mod directory;
 mod driver;
 pub mod ending;

@@ -9,6 +9,7 @@ use dikala_entities::{CallId, Millis};
 use sea_orm::DbErr;
 
 use super::{
+    asked,
     messages::Input,
     recovery::{recover, sweep},
     router::{Calls, Died},
@@ -29,6 +30,8 @@ const SIGNS_EVERY_MS: i64 = 5_000;
 const REVOKED_EVERY_MS: i64 = 500;
 /// How often calls without an actor are looked for.
 const SWEEP_EVERY_MS: i64 = 30_000;
+/// How often hang-ups that commands ask for are looked for.
+const ASKED_EVERY_MS: i64 = 500;
 
 /// Looks after the calls' actors.
 #[derive(Debug)]
@@ -44,6 +47,7 @@ metered!(CallRegistry, "call_registry");
 enum Task {
     StoreSigns,
     DismissRevoked,
+    HangUp,
     Sweep,
 }
 
@@ -86,15 +90,20 @@ impl Task {
             Self::StoreSigns => parts.bridges.store_last_seen(&parts.store).await,
             Self::DismissRevoked => {
                 let looked = parts.bridges.dismiss_revoked(&parts.store).await;
-                // Twice a second: that the database is away is said by the others.
-                looked.or_else(|error| {
-                    tracing::debug!(%error, "revoked bridges were not looked for");
-                    Ok(())
-                })
+                quietly(looked, "revoked bridges were not looked for")
             }
+            Self::HangUp => quietly(asked::hang_up(calls).await, "hang-ups were not looked for"),
             Self::Sweep => sweep(calls).await,
         }
     }
+}
+
+/// Twice a second: that the database is away is said by the others.
+fn quietly(looked: Result<(), DbErr>, what: &str) -> Result<(), DbErr> {
+    looked.or_else(|error| {
+        tracing::debug!(%error, "{what}");
+        Ok(())
+    })
 }
 
 impl Actor for CallRegistry {
@@ -103,6 +112,7 @@ impl Actor for CallRegistry {
     fn started(&mut self, ctx: &mut MeteredContext<Self>) {
         self.every(SIGNS_EVERY_MS, ctx, Task::StoreSigns);
         self.every(REVOKED_EVERY_MS, ctx, Task::DismissRevoked);
+        self.every(ASKED_EVERY_MS, ctx, Task::HangUp);
         self.every(SWEEP_EVERY_MS, ctx, Task::Sweep);
     }
 }

@@ -2,7 +2,7 @@
 //! is read back from the store.
 
 use std::{
-    collections::HashSet,
+    collections::{HashMap, HashSet},
     hash::{BuildHasher, Hash, RandomState},
     sync::{
         Arc, OnceLock,
@@ -24,7 +24,7 @@ use super::{
     driver::CallDriver,
     error::{CallError, unavailable},
     look_up::{LookUps, LookedUp, Ring},
-    messages::{Incoming, Input, InvokeFunction, Reply, Tell},
+    messages::{CallNow, Describe, Incoming, Input, InvokeFunction, Reply, Tell},
     meter::CallMeter,
     parts::CallParts,
     versions,
@@ -35,6 +35,8 @@ use crate::runtime::context::{MeteredContext, OnPanic};
 const MAILBOX: usize = 16;
 /// How long a caller waits for a call's answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long somebody who only looks waits for a call's answer.
+const DESCRIBE_TIMEOUT: Duration = Duration::from_millis(150);
 /// Locks that keep two callers from starting the same call; one for many calls.
 const STRIPES: usize = 256;
 /// Calls of a heartbeat that are asked for by one statement.
@@ -112,6 +114,20 @@ impl Calls {
     /// Calls in memory now, those included that were over a moment ago.
     pub fn in_memory(&self) -> usize {
         self.directory().len()
+    }
+
+    /// What calls that are in memory are about, of those that answer at once.
+    pub async fn describe(&self, calls: &[CallId]) -> HashMap<CallId, CallNow> {
+        let asked = calls.iter().filter_map(|call| {
+            let actor = self.directory().find(*call)?;
+            // Who is busy with a message is not waited for, and who has no room is not asked.
+            Some(async move {
+                let answer = actor.send(Describe).timeout(DESCRIBE_TIMEOUT).await;
+                Some((*call, answer.ok()??))
+            })
+        });
+        let answers = futures_util::future::join_all(asked).await;
+        answers.into_iter().flatten().collect()
     }
 
     /// Whose calls come in at a number.

@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Items in one transaction.
-const BATCH_MAX: usize = 256;
+pub const BATCH_MAX: usize = 256;
 /// Items that wait; past that callers are told to try again.
 const QUEUE_MAX: usize = 16_384;
 const MAILBOX: usize = 4_096;

@@ -30,15 +30,15 @@ use dikala_entities::{
 };
 use sea_orm::DbBackend;
 
-pub use self::{
-    actor::CreditLedger,
-    credit::{CreditError, credit},
-    statements::take_over,
-    verify::{Report, verify, verify_open},
-};
 use self::{
     actor::Post,
     batch::{Made, Posting},
+};
+pub use self::{
+    actor::{BATCH_MAX, CreditLedger},
+    credit::{CreditError, credit},
+    statements::take_over,
+    verify::{Report, verify, verify_open},
 };
 use crate::{
     events::outbox::Audience,

@@ -10,6 +10,7 @@ use std::{
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
+    sync::Arc,
     task::{Context as TaskContext, Poll},
     time::Instant,
 };
@@ -21,29 +22,45 @@ use actix::{
         MessageResponse, ToEnvelope,
         channel::{AddressReceiver, channel},
     },
-    fut::ActorFuture,
+    fut::{ActorFuture, ActorFutureExt},
 };
 use actix_rt::ArbiterHandle;
 use tokio::sync::oneshot;
 
-use super::metrics::{ActorMeter, MessageMeter};
+use super::{
+    instances::Instance,
+    metrics::{ActorMeter, MessageMeter},
+};
 
 /// An actor that runs in a [`MeteredContext`]; implement it with [`metered!`](crate::metered).
 pub trait Metered: Actor<Context = MeteredContext<Self>> + Supervised {
     /// The meter of this kind of actor.
     fn meter() -> &'static ActorMeter;
+
+    /// What it is called among those of its type; otherwise it has a number.
+    fn label(&self) -> Option<String> {
+        None
+    }
 }
 
-/// Gives a type of actor its meter, and an answer to [`Ping`]: `metered!(CreditLedger, "credit_ledger");`
+/// Gives a type of actor its meter, and an answer to [`Ping`]: `metered!(CreditLedger, "credit_ledger");` Where people know the
+/// instances by names of their own, these come third: `metered!(CallActor, "call", |call| call.id.to_string());`
 #[macro_export]
 macro_rules! metered {
-    ($actor:ty, $name:literal) => {
+    ($actor:ty, $name:literal $(, |$it:ident| $label:expr)?) => {
         impl $crate::runtime::context::Metered for $actor {
             fn meter() -> &'static $crate::runtime::metrics::ActorMeter {
                 static METER: $crate::runtime::metrics::ActorMeter =
                     $crate::runtime::metrics::ActorMeter::new($name);
                 &METER
             }
+
+            $(
+                fn label(&self) -> Option<String> {
+                    let $it = self;
+                    Some($label)
+                }
+            )?
         }
 
         impl ::actix::Handler<$crate::runtime::context::Ping> for $actor {
@@ -85,6 +102,7 @@ impl fmt::Debug for OnPanic {
 pub struct MeteredContext<A: Metered> {
     parts: ContextParts<A>,
     mailbox: Option<Mailbox<A>>,
+    instance: Option<Arc<Instance>>,
 }
 
 impl<A: Metered> fmt::Debug for MeteredContext<A> {
@@ -101,17 +119,20 @@ impl<A: Metered> MeteredContext<A> {
     where
         F: FnOnce(&mut Self) -> A + Send + 'static,
     {
-        A::meter().register();
+        A::meter().register(mailbox);
         let (sender, receiver) = channel(mailbox);
         // If the arbiter is gone the receiver is dropped, and who sends is told that the mailbox is closed.
         let _ = arbiter.spawn_fn(move || {
             let mut ctx = Self::with_receiver(receiver);
             let actor = make(&mut ctx);
             let mailbox = ctx.mailbox.take().expect("a context is run once");
-            A::meter().started();
+            let instance = Arc::new(Instance::new(actor.label(), A::meter().number()));
+            ctx.instance = Some(Arc::clone(&instance));
+            A::meter().started(&instance);
             actix_rt::spawn(Guarded {
                 future: Some(ContextFut::new(ctx, actor, mailbox)),
                 on_panic,
+                instance,
             });
         });
         Addr::new(sender)
@@ -122,6 +143,7 @@ impl<A: Metered> MeteredContext<A> {
         Self {
             parts: ContextParts::new(mailbox.sender_producer()),
             mailbox: Some(mailbox),
+            instance: None,
         }
     }
 }
@@ -156,7 +178,8 @@ impl<A: Metered> AsyncContext<A> for MeteredContext<A> {
     where
         F: ActorFuture<A, Output = ()> + 'static,
     {
-        self.parts.wait(future);
+        let waiting = self.instance.as_ref().map(Instance::waits);
+        self.parts.wait(future.map(move |(), _, _| drop(waiting)));
     }
 
     fn waiting(&self) -> bool {
@@ -213,9 +236,16 @@ where
         if let Some((message, reply)) = self.content.take() {
             let began = Instant::now();
             self.meter.taken(self.sent, began);
+            if let Some(instance) = &ctx.instance {
+                instance.begins(self.meter.number(), began);
+            }
             let response = <A as Handler<M>>::handle(actor, message, ctx);
             response.handle(ctx, reply);
-            self.meter.handled(began);
+            let took = began.elapsed();
+            self.meter.handled(took);
+            if let Some(instance) = &ctx.instance {
+                instance.handled(took);
+            }
         }
     }
 }
@@ -233,11 +263,13 @@ impl<M: Message> Drop for Counted<M> {
 struct Guarded<A: Metered> {
     future: Option<ContextFut<A, MeteredContext<A>>>,
     on_panic: OnPanic,
+    instance: Arc<Instance>,
 }
 
 impl<A: Metered> Guarded<A> {
     fn after_panic(&mut self, task: &TaskContext<'_>) -> Poll<()> {
         A::meter().panicked();
+        self.instance.idle();
         tracing::error!(actor = A::meter().name(), "an actor panicked");
         match std::mem::replace(&mut self.on_panic, OnPanic::Restart) {
             OnPanic::Restart => {
@@ -276,7 +308,7 @@ impl<A: Metered> Future for Guarded<A> {
 
 impl<A: Metered> Drop for Guarded<A> {
     fn drop(&mut self) {
-        A::meter().stopped();
+        A::meter().stopped(&self.instance);
     }
 }
 
@@ -329,6 +361,12 @@ mod tests {
         assert_eq!(queued.ok(), Some(101));
         let meter = Fragile::meter();
         assert!(meter.restarts() >= 1);
+        assert!(meter.last_panic().is_some());
+        assert_eq!(meter.capacity(), 16);
+        let instances = meter.busiest(10).into_iter();
+        let of_three = instances.filter(|instance| instance.handled == 3);
+        let instance = of_three.last().expect("the panic was handled too");
+        assert_eq!(instance.recent.len(), 3);
         let readings = meter.readings();
         assert_eq!(
             (

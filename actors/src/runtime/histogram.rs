@@ -93,6 +93,31 @@ impl Histogram {
 }
 
 impl Distribution {
+    /// What somebody waits for, of which there was none.
+    pub fn of_answers() -> Self {
+        Histogram::new(ANSWER_US).reading()
+    }
+
+    /// Both together; they have the same bounds.
+    pub fn plus(&self, other: &Self) -> Self {
+        self.with(other, u64::saturating_add)
+    }
+
+    /// What was counted since an earlier moment; they have the same bounds.
+    pub fn minus(&self, earlier: &Self) -> Self {
+        self.with(earlier, u64::saturating_sub)
+    }
+
+    fn with(&self, other: &Self, both: fn(u64, u64) -> u64) -> Self {
+        debug_assert_eq!(self.bounds, other.bounds, "of one kind");
+        let counts = self.counts.iter().zip(&other.counts);
+        Self {
+            bounds: self.bounds,
+            counts: counts.map(|(one, two)| both(*one, *two)).collect(),
+            sum: both(self.sum, other.sum),
+        }
+    }
+
     /// How many were counted.
     pub fn count(&self) -> u64 {
         self.counts.iter().sum()
@@ -131,6 +156,17 @@ mod tests {
         assert_eq!(percentiles([0, 75, 76, 100]), [low, low, high, high]);
         histogram.observe(101);
         assert_eq!(histogram.reading().percentile(100), high);
+    }
+
+    #[test]
+    fn what_happened_in_between_is_what_was_counted_since() {
+        let histogram = Histogram::new(&[10, 100]);
+        histogram.observe(1);
+        let before = histogram.reading();
+        histogram.observe(50);
+        let between = histogram.reading().minus(&before);
+        assert_eq!((between.count(), between.percentile(50)), (1, Some(100)));
+        assert_eq!(before.plus(&between), histogram.reading());
     }
 
     #[test]

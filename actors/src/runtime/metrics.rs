@@ -4,13 +4,16 @@ use std::{
     any::type_name,
     collections::BTreeMap,
     sync::{
-        Mutex, PoisonError, RwLock,
+        Arc, Mutex, MutexGuard, PoisonError, RwLock,
         atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering::Relaxed},
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
-use super::histogram::{Distribution, Histogram, MESSAGE_US};
+use super::{
+    histogram::{Distribution, Histogram, MESSAGE_US},
+    instances::{Instance, InstanceReading},
+};
 
 /// All meters, in the order in which their first actors started.
 static METERS: Mutex<Vec<&'static ActorMeter>> = Mutex::new(Vec::new());
@@ -30,12 +33,21 @@ pub struct ActorMeter {
     registered: AtomicBool,
     running: AtomicI64,
     restarts: AtomicU64,
+    last_panic: Mutex<Option<Instant>>,
+    /// Messages that may wait for one of them.
+    capacity: AtomicI64,
+    /// How many were started.
+    started: AtomicU64,
+    /// Those that run, by their numbers.
+    instances: Mutex<BTreeMap<u64, Arc<Instance>>>,
     messages: RwLock<BTreeMap<&'static str, &'static MessageMeter>>,
 }
 
 /// Counts and times of one kind of message to one kind of actor.
 #[derive(Debug)]
 pub struct MessageMeter {
+    /// Which of its actor's kinds of message it is.
+    number: u16,
     depth: AtomicI64,
     depth_max: AtomicI64,
     lost: AtomicU64,
@@ -68,6 +80,10 @@ impl ActorMeter {
             registered: AtomicBool::new(false),
             running: AtomicI64::new(0),
             restarts: AtomicU64::new(0),
+            last_panic: Mutex::new(None),
+            capacity: AtomicI64::new(0),
+            started: AtomicU64::new(0),
+            instances: Mutex::new(BTreeMap::new()),
             messages: RwLock::new(BTreeMap::new()),
         }
     }
@@ -87,16 +103,69 @@ impl ActorMeter {
         self.restarts.load(Relaxed)
     }
 
-    pub(super) fn started(&self) {
-        self.running.fetch_add(1, Relaxed);
+    /// When one panicked last.
+    pub fn last_panic(&self) -> Option<Instant> {
+        *self
+            .last_panic
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn stopped(&self) {
+    /// Messages that may wait for one of them; past that senders wait.
+    pub fn capacity(&self) -> i64 {
+        self.capacity.load(Relaxed)
+    }
+
+    /// The busiest of those that run, with what each does now.
+    pub fn busiest(&self, most: usize) -> Vec<InstanceReading> {
+        let kinds = self.kinds();
+        let running: Vec<Arc<Instance>> = self.instances().values().cloned().collect();
+        let mut readings: Vec<InstanceReading> =
+            running.iter().map(|one| one.reading(&kinds)).collect();
+        readings.sort_by_key(|reading| std::cmp::Reverse((reading.busy, reading.handled)));
+        readings.truncate(most);
+        readings
+    }
+
+    /// The names of the kinds of message, by their numbers.
+    fn kinds(&self) -> Vec<&'static str> {
+        let messages = self.messages.read().unwrap_or_else(PoisonError::into_inner);
+        let mut kinds: Vec<(u16, &'static str)> = messages
+            .iter()
+            .map(|(name, meter)| (meter.number, *name))
+            .collect();
+        kinds.sort_unstable();
+        kinds.into_iter().map(|(_, name)| name).collect()
+    }
+
+    fn instances(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<Instance>>> {
+        self.instances
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn number(&self) -> u64 {
+        self.started.fetch_add(1, Relaxed)
+    }
+
+    pub(super) fn started(&self, instance: &Arc<Instance>) {
+        self.running.fetch_add(1, Relaxed);
+        self.instances()
+            .insert(instance.number(), Arc::clone(instance));
+    }
+
+    pub(super) fn stopped(&self, instance: &Instance) {
         self.running.fetch_sub(1, Relaxed);
+        self.instances().remove(&instance.number());
     }
 
     pub(super) fn panicked(&self) {
         self.restarts.fetch_add(1, Relaxed);
+        let mut last = self
+            .last_panic
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *last = Some(Instant::now());
     }
 
     /// One reading per kind of message, by name.
@@ -108,7 +177,9 @@ impl ActorMeter {
             .collect()
     }
 
-    pub(super) fn register(&'static self) {
+    pub(super) fn register(&'static self, mailbox: usize) {
+        let capacity = i64::try_from(mailbox).unwrap_or(i64::MAX);
+        self.capacity.store(capacity, Relaxed);
         if !self.registered.swap(true, Relaxed) {
             METERS
                 .lock()
@@ -128,10 +199,11 @@ impl ActorMeter {
                 .messages
                 .write()
                 .unwrap_or_else(PoisonError::into_inner);
+            let number = u16::try_from(messages.len()).unwrap_or(u16::MAX);
             // Leaked on purpose: one per kind of message in the program, for its whole life.
             messages
                 .entry(name)
-                .or_insert_with(|| Box::leak(Box::new(MessageMeter::new())))
+                .or_insert_with(|| Box::leak(Box::new(MessageMeter::new(number))))
         })
     }
 }
@@ -145,8 +217,9 @@ fn short_name(path: &'static str) -> &'static str {
 }
 
 impl MessageMeter {
-    fn new() -> Self {
+    fn new(number: u16) -> Self {
         Self {
+            number,
             depth: AtomicI64::new(0),
             depth_max: AtomicI64::new(0),
             lost: AtomicU64::new(0),
@@ -166,9 +239,14 @@ impl MessageMeter {
         self.wait.observe_time(now.saturating_duration_since(sent));
     }
 
-    /// A handler took it at `began` and is done with it.
-    pub(super) fn handled(&self, began: Instant) {
-        self.handling.observe_since(began);
+    /// Which of its actor's kinds of message it is.
+    pub(super) const fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// A handler took so long with it.
+    pub(super) fn handled(&self, took: Duration) {
+        self.handling.observe_time(took);
     }
 
     /// Nobody will handle it.

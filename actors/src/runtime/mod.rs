@@ -6,6 +6,7 @@ pub mod clock;
 pub mod context;
 pub mod group_commit;
 pub mod histogram;
+pub mod instances;
 pub mod lag;
 pub mod metrics;
 pub mod shares;

@@ -179,6 +179,7 @@ impl Courier {
     pub(super) async fn make(&self, endpoint: &Endpoint, dispatch: &Dispatch) -> AttemptRecord {
         let (started_at, began) = (self.now(), Instant::now());
         let signed_at = self.parts.clock.on_the_wall(started_at);
+        let _under_way = self.stats.begins(dispatch);
         let result = endpoint.send(dispatch, signed_at, self.timeout).await;
         let times = Times {
             started_at,

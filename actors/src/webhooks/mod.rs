@@ -21,11 +21,11 @@ mod test_delivery;
 #[cfg(test)]
 mod tests;
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use actix::{Addr, Recipient};
 use actix_rt::ArbiterHandle;
-use dikala_entities::{DeliveryId, Store, TraceParent, Vault, WebhookId, webhook};
+use dikala_entities::{DeliveryId, Store, TenantId, TraceParent, Vault, WebhookId, webhook};
 
 pub use self::{
     attempt::{Envelope, headers, signature},
@@ -160,6 +160,11 @@ impl WebhooksHandle {
     /// Whether the dispatcher answers.
     pub async fn is_alive(&self) -> bool {
         self.dispatcher.send(Ping).await.is_ok()
+    }
+
+    /// Webhooks, and whose they are, whose endpoint has left an attempt without an answer for so long.
+    pub fn slow_attempts(&self, for_so_long: Duration) -> BTreeMap<WebhookId, TenantId> {
+        self.stats.slow_attempts(for_so_long)
     }
 
     /// Counts and times for the metrics.

@@ -1,12 +1,22 @@
 //! What the dispatcher shows of itself: plain integers, read without asking it.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI64, AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
 
-use dikala_entities::Millis;
+use dikala_entities::{DeliveryId, Millis, TenantId, WebhookId};
 
-use crate::runtime::{
-    group_commit::{BatchReading, BatchStats},
-    histogram::{ANSWER_US, DELIVERY_US, Distribution, Histogram},
+use crate::{
+    events::outbox::Dispatch,
+    runtime::{
+        group_commit::{BatchReading, BatchStats},
+        histogram::{ANSWER_US, DELIVERY_US, Distribution, Histogram},
+    },
 };
 
 /// Where a lane stands.
@@ -65,6 +75,15 @@ pub(crate) struct Stats {
     pub(crate) attempts: Histogram,
     pub(crate) end_to_end: Histogram,
     pub(crate) batches: BatchStats,
+    under_way: Mutex<HashMap<DeliveryId, UnderWay>>,
+}
+
+/// An attempt that waits for its endpoint.
+#[derive(Clone, Copy, Debug)]
+struct UnderWay {
+    webhook: WebhookId,
+    tenant: TenantId,
+    began: Instant,
 }
 
 impl Default for Stats {
@@ -82,6 +101,7 @@ impl Default for Stats {
             attempts: Histogram::new(ANSWER_US),
             end_to_end: Histogram::new(DELIVERY_US),
             batches: BatchStats::default(),
+            under_way: Mutex::default(),
         }
     }
 }
@@ -124,6 +144,35 @@ impl Stats {
         }
     }
 
+    /// An attempt begins. It is known of for as long as what is given back lives.
+    pub(crate) fn begins(self: &Arc<Self>, dispatch: &Dispatch) -> Attempting {
+        let attempt = UnderWay {
+            webhook: dispatch.webhook,
+            tenant: dispatch.tenant,
+            began: Instant::now(),
+        };
+        self.under_way().insert(dispatch.delivery, attempt);
+        Attempting {
+            stats: Arc::clone(self),
+            delivery: dispatch.delivery,
+        }
+    }
+
+    /// Webhooks, and whose they are, with an attempt that has waited for so long.
+    pub(crate) fn slow_attempts(&self, for_so_long: Duration) -> BTreeMap<WebhookId, TenantId> {
+        let under_way = self.under_way();
+        let slow = under_way
+            .values()
+            .filter(|it| it.began.elapsed() >= for_so_long);
+        slow.map(|it| (it.webhook, it.tenant)).collect()
+    }
+
+    fn under_way(&self) -> MutexGuard<'_, HashMap<DeliveryId, UnderWay>> {
+        self.under_way
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
     pub(crate) fn reading(&self) -> StatsReading {
         let due_since = self.due_since.load(Relaxed);
         StatsReading {
@@ -140,5 +189,18 @@ impl Stats {
             end_to_end: self.end_to_end.reading(),
             batches: self.batches.reading(),
         }
+    }
+}
+
+/// An attempt is under way.
+#[derive(Debug)]
+pub(crate) struct Attempting {
+    stats: Arc<Stats>,
+    delivery: DeliveryId,
+}
+
+impl Drop for Attempting {
+    fn drop(&mut self) {
+        self.stats.under_way().remove(&self.delivery);
     }
 }

@@ -16,6 +16,7 @@ pub mod delivery;
 pub mod erasure;
 pub mod event;
 pub mod function;
+pub mod hangup_request;
 pub mod idempotency;
 pub mod invocation;
 pub mod kept_version;

@@ -7,7 +7,7 @@ mod strangers;
 use std::time::Duration;
 
 use dikala_actors::runtime::turns::{Turn, Turns};
-use dikala_entities::{TenantId, store::API_READERS};
+use dikala_entities::{Millis, TenantId, store::API_READERS};
 
 use self::{keys::Keys, rate::Limiter};
 use super::error::ApiError;
@@ -47,6 +47,11 @@ impl Gate {
     /// Forgets what it knows of keys and tenants, after this process changed one.
     pub fn forget_keys(&self) {
         self.keys.forget();
+    }
+
+    /// Tenants of whose requests so many at least were refused within a minute, for being too many.
+    pub fn flooding(&self, at_least: u32, now: Millis) -> Vec<(TenantId, u32)> {
+        self.tenants.refused(at_least, now)
     }
 
     /// The right of a tenant to have something read, in turn with other tenants.

@@ -21,6 +21,7 @@ const SWEEP_EVERY_MS: i64 = 1_000;
 pub struct Window {
     started_at: Millis,
     used: u32,
+    refused: u32,
 }
 
 /// Whether a request is taken, and what the headers say.
@@ -55,10 +56,13 @@ pub fn count(window: Option<Window>, limit: u32, now: Millis) -> (Window, Allowa
         .unwrap_or(Window {
             started_at: now,
             used: 0,
+            refused: 0,
         });
     let allowed = window.used < limit;
     if allowed {
         window.used += 1;
+    } else {
+        window.refused = window.refused.saturating_add(1);
     }
     let verdict = Allowance {
         allowed,
@@ -104,11 +108,26 @@ impl<K: Hash + Eq> Limiter<K> {
         let fresh = Window {
             started_at: now,
             used: 0,
+            refused: 0,
         };
         let mut window = self.windows.entry(key).or_insert(fresh);
         let (counted, verdict) = count(Some(*window), limit, now);
         *window = counted;
         verdict
+    }
+
+    /// Who was refused so often at least in the window that counts now, and how often.
+    pub fn refused(&self, at_least: u32, now: Millis) -> Vec<(K, u32)>
+    where
+        K: Clone,
+    {
+        let counts = |window: &Window| {
+            (0..WINDOW_MS).contains(&now.since(window.started_at)) && window.refused >= at_least
+        };
+        let windows = self.windows.iter().filter(|window| counts(window));
+        windows
+            .map(|window| (window.key().clone(), window.refused))
+            .collect()
     }
 
     /// Takes the last counted request of `key` back.

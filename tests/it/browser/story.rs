@@ -10,8 +10,8 @@ const PROMPT: &str = "Kamu menjawab telepon Toko Rina.\nRamah dan singkat.";
 
 /// The texts of the dashboard in both languages, by their names.
 const TEXTS: [(&str, &str); 2] = [
-    ("en", include_str!("../../../src/dashboard/locales/en.ftl")),
-    ("id", include_str!("../../../src/dashboard/locales/id.ftl")),
+    ("en", include_str!("../../../src/pages/locales/en.ftl")),
+    ("id", include_str!("../../../src/pages/locales/id.ftl")),
 ];
 
 /// How she reads the pages.

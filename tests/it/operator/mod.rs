@@ -3,6 +3,7 @@
 mod access;
 mod audit;
 mod calls;
+mod commands;
 mod credits;
 mod docs;
 mod idempotency;

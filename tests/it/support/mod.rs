@@ -11,6 +11,7 @@ pub mod scrape;
 pub mod server;
 pub mod statements;
 pub mod tenant;
+pub mod terminal;
 pub mod visitor;
 pub mod world;
 

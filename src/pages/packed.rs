@@ -10,7 +10,7 @@ use actix_web::{
 use flate2::{Compression, GzBuilder, write::GzEncoder};
 use rand::RngExt as _;
 
-use super::kit::header;
+use super::headers::header;
 
 /// The longest comment in a page that is packed.
 const COMMENT_MAX: usize = 64;

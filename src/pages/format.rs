@@ -160,13 +160,18 @@ impl Zone {
         Some(Self { zone })
     }
 
+    /// That of logs and machines.
+    pub const fn utc() -> Self {
+        Self {
+            zone: TimeZone::UTC,
+        }
+    }
+
     /// The zone that somebody chose, or that of those who did not.
     pub fn chosen(name: Option<&str>) -> Self {
         let named = Self::named(name.unwrap_or(ZONE_DEFAULT));
         let named = named.or_else(|| Self::named(ZONE_DEFAULT));
-        named.unwrap_or(Self {
-            zone: TimeZone::UTC,
-        })
+        named.unwrap_or(Self::utc())
     }
 
     /// `15 Jan 2026, 10:30 WIB`; in Indonesian `15 Jan 2026 10.30 WIB`.

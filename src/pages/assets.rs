@@ -6,15 +6,19 @@ use std::sync::LazyLock;
 use actix_web::{
     HttpRequest, HttpResponse,
     http::header::{CACHE_CONTROL, CONTENT_ENCODING, CONTENT_TYPE, VARY},
-    web,
+    middleware::from_fn,
+    web::{self, ServiceConfig},
 };
 use sha2::{Digest, Sha256};
 
 use super::packed;
-use crate::http::error::{ApiError, Missing};
+use crate::http::{
+    error::{ApiError, Missing},
+    middleware::only_reads,
+};
 
-/// Where they are.
-pub const PATH: &str = "/dashboard/assets";
+/// Where they are, below what the paths of all pages of a room begin with.
+const PATH: &str = "/assets";
 
 /// What a page names them by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,22 +74,30 @@ fn prepare(
 }
 
 impl Asset {
-    /// The path of it.
-    pub fn path(self) -> String {
+    /// The path of it in the room whose paths begin with `base`.
+    pub fn path(self, base: &str) -> String {
         let at = match self {
             Self::Style => 0,
             Self::Script => 1,
             Self::Icon => 2,
         };
-        format!("{PATH}/{}", PREPARED[at].name)
+        format!("{base}{PATH}/{}", PREPARED[at].name)
     }
 }
 
-/// `GET /dashboard/assets/{name}`
-pub async fn serve(
-    request: HttpRequest,
-    name: web::Path<String>,
-) -> Result<HttpResponse, ApiError> {
+/// The pattern of their paths in the room whose paths begin with `base`.
+pub fn pattern(base: &str) -> String {
+    format!("{base}{PATH}/{{name}}")
+}
+
+/// Mounts them in that room.
+pub fn configure(cfg: &mut ServiceConfig, base: &str) {
+    let resource = web::resource(pattern(base));
+    cfg.service(resource.wrap(from_fn(only_reads)).to(serve));
+}
+
+/// `GET …/assets/{name}`
+async fn serve(request: HttpRequest, name: web::Path<String>) -> Result<HttpResponse, ApiError> {
     let asset = PREPARED.iter().find(|asset| asset.name == *name);
     let asset = asset.ok_or(ApiError::NotFound(Missing::Route))?;
     let mut response = HttpResponse::Ok();
@@ -111,9 +123,8 @@ mod tests {
         assert!((1..20_000).contains(&bytes), "{bytes}");
         for asset in [Asset::Style, Asset::Script, Asset::Icon] {
             assert!(
-                asset.path().starts_with("/dashboard/assets/"),
-                "{}",
-                asset.path()
+                asset.path("/dashboard").starts_with("/dashboard/assets/"),
+                "{asset:?}"
             );
         }
         assert_ne!(

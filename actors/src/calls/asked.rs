@@ -1,0 +1,76 @@
+//! Hang-ups that commands ask for. A command is no node and has no actors: what it asks for is a row, which the node that runs the
+//! call finds, tells the call, and removes.
+
+use std::{future::ready, time::Duration};
+
+use dikala_entities::{CallId, CallStatus, HangupInitiator, hangup_request};
+use futures_util::{StreamExt, stream};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, Statement, Value};
+
+use super::{error::CallError, messages::Input, router::Calls};
+
+/// Requests that are carried out in one go.
+const BATCH: i64 = 100;
+/// Calls that are told at once.
+const CONCURRENT: usize = 20;
+/// How long a call may take to answer. One that takes longer is told again.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+
+#[derive(FromQueryResult)]
+struct Asked {
+    id: CallId,
+    /// None where the call is not there any more.
+    status: Option<CallStatus>,
+}
+
+/// Carries out what is asked for of this node's calls, and removes what concerns calls that are over.
+pub(super) async fn hang_up(calls: &Calls) -> Result<(), DbErr> {
+    let parts = calls.parts();
+    let asked = Statement::from_sql_and_values(
+        parts.store.backend(),
+        "SELECT r.call_id AS id, c.status AS status FROM hangup_requests r LEFT JOIN calls c ON c.id = r.call_id \
+         WHERE c.owner = $1 OR c.id IS NULL OR c.ended_at IS NOT NULL ORDER BY r.call_id LIMIT $2",
+        [Value::from(parts.node.as_ref()), Value::from(BATCH)],
+    );
+    let asked = Asked::find_by_statement(asked)
+        .all(parts.store.reader())
+        .await?;
+    let done: Vec<CallId> = stream::iter(asked)
+        .map(|asked| carry_out(calls, asked))
+        .buffer_unordered(CONCURRENT)
+        .filter_map(ready)
+        .collect()
+        .await;
+    if done.is_empty() {
+        return Ok(());
+    }
+    hangup_request::Entity::delete_many()
+        .filter(hangup_request::Column::CallId.is_in(done))
+        .exec(parts.store.writer())
+        .await
+        .map(drop)
+}
+
+/// The call, if there is nothing left to do. A crash before the row is gone tells the call again, which is harmless.
+async fn carry_out(calls: &Calls, asked: Asked) -> Option<CallId> {
+    let Asked { id, status } = asked;
+    if status.is_none_or(CallStatus::is_final) {
+        return Some(id);
+    }
+    let wish = Input::RequestHangUp {
+        by: HangupInitiator::Operator,
+        // Who asked was written with the request.
+        audit: None,
+    };
+    match tokio::time::timeout(ANSWER_WITHIN, calls.tell(None, id, wish)).await {
+        Ok(Ok(_) | Err(CallError::NotActive | CallError::UnknownCall)) => Some(id),
+        Ok(Err(error)) => {
+            tracing::warn!(call = %id, %error, "a hang-up was not carried out; trying again");
+            None
+        }
+        Err(_) => {
+            tracing::warn!(call = %id, "a call does not answer to a hang-up; trying again");
+            None
+        }
+    }
+}

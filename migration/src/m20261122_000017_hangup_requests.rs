@@ -1,0 +1,11 @@
+//! Calls that a command wants ended, until the node that runs them has heard of it.
+
+use super::Statements;
+
+pub(crate) const STEP: Statements = Statements {
+    file: file!(),
+    up: &[
+        "CREATE TABLE hangup_requests (call_id TEXT NOT NULL PRIMARY KEY, asked_at BIGINT NOT NULL)",
+    ],
+    down: &["DROP TABLE hangup_requests"],
+};

@@ -1,0 +1,167 @@
+//! Commands that do what the operators' API does, with the same code: options become its parameters, and what it refuses is told in
+//! the words of the command line.
+
+use clap::Args;
+use serde_json::{Map, Value};
+
+use super::CliError;
+use crate::{
+    admin::AdminError,
+    http::{
+        error::{ApiError, Missing},
+        extract::Form,
+        field::FieldError,
+    },
+};
+
+/// Which piece of a list is shown.
+#[derive(Debug, Args)]
+pub struct PageArgs {
+    /// How many are shown, at most 100.
+    #[arg(long, value_name = "N", default_value_t = 50)]
+    limit: u32,
+    /// How many are left out before those.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    offset: u64,
+}
+
+/// What a command asks for.
+#[derive(Debug, Default)]
+pub struct Asked {
+    /// Of what, such as a call, with its id.
+    of: Option<(&'static str, String)>,
+    /// Option, parameter and value.
+    options: Vec<(&'static str, &'static str, String)>,
+}
+
+impl Asked {
+    /// Of the thing with that id.
+    pub fn of(what: &'static str, id: &str) -> Self {
+        Self {
+            of: Some((what, id.to_owned())),
+            options: Vec::new(),
+        }
+    }
+
+    /// The same with an option, where it is given: `--tenant` is the parameter `tenantId`.
+    pub fn with(
+        mut self,
+        option: &'static str,
+        parameter: &'static str,
+        value: Option<String>,
+    ) -> Self {
+        self.options
+            .extend(value.map(|value| (option, parameter, value)));
+        self
+    }
+
+    /// The same, of that piece of the list.
+    pub fn page(self, page: PageArgs) -> Self {
+        self.with("--limit", "limit", Some(page.limit.to_string()))
+            .with("--offset", "offset", Some(page.offset.to_string()))
+    }
+
+    /// The parameters, as a handler reads them.
+    pub fn form(&self) -> Form {
+        let field = |(_, parameter, value): &(_, &str, String)| {
+            ((*parameter).to_owned(), Value::String(value.clone()))
+        };
+        let fields: Map<String, Value> = self.options.iter().map(field).collect();
+        Form::from_body(Value::Object(fields)).expect("it is an object")
+    }
+
+    /// Why it was not done.
+    pub fn refused(&self, error: ApiError) -> CliError {
+        match (&error, &self.of) {
+            (ApiError::NotFound(missing), Some((what, id))) if named(*missing) == Some(*what) => {
+                AdminError::not_found(what, id).into()
+            }
+            (ApiError::NotFound(_), _) => CliError::NotFound(error.to_string()),
+            (ApiError::Validation(faults), _) => {
+                let told: Vec<String> = faults.iter().map(|fault| self.in_options(fault)).collect();
+                CliError::Refused(told.join(" "))
+            }
+            _ if (400..500).contains(&error.code().status()) => {
+                CliError::Refused(error.to_string())
+            }
+            _ => CliError::Failed(format!(
+                "the database does not answer as it should: {error}"
+            )),
+        }
+    }
+
+    /// What is wrong with a parameter, told of the option that it came from.
+    fn in_options(&self, fault: &FieldError) -> String {
+        let option = self
+            .options
+            .iter()
+            .find(|(_, name, _)| *name == fault.field);
+        let rest = fault.message.strip_prefix(&fault.field);
+        match (option, rest) {
+            (Some((option, ..)), Some(rest)) => format!("{option}{rest}"),
+            _ => fault.message.clone(),
+        }
+    }
+}
+
+/// What the command line calls what is missing.
+fn named(missing: Missing) -> Option<&'static str> {
+    match missing {
+        Missing::Tenant => Some("tenant"),
+        Missing::Call => Some("call"),
+        Missing::Webhook => Some("webhook"),
+        Missing::Delivery => Some("delivery"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        api::Page,
+        http::extract::{id, word},
+    };
+    use dikala_entities::{CallStatus, TenantId};
+
+    #[test]
+    fn what_is_wrong_is_told_of_the_option() {
+        let asked = Asked::default()
+            .with("--tenant", "tenantId", Some("nobody".to_owned()))
+            .with("--status", "status", Some("tired".to_owned()))
+            .page(PageArgs {
+                limit: 1_000,
+                offset: 0,
+            });
+        let read = asked.form().read(&[], |form| {
+            let _: Option<TenantId> = form.optional("tenantId", None, id("a tenant"));
+            let _: Option<CallStatus> = form.optional("status", None, word("a status"));
+            Some(Page::read(form))
+        });
+        let error = asked.refused(read.expect_err("three faults"));
+        let told = error.to_string();
+        assert_eq!(error.code(), 6);
+        for words in [
+            "--tenant must",
+            "--status must",
+            "--limit must be at most 100",
+        ] {
+            assert!(told.contains(words), "{words}: {told}");
+        }
+        assert!(!told.contains("tenantId"), "{told}");
+    }
+
+    #[test]
+    fn what_is_not_there_is_named() {
+        let asked = Asked::of("call", "call_7");
+        let error = asked.refused(ApiError::NotFound(Missing::Call));
+        assert_eq!(error.code(), 5);
+        assert!(error.to_string().contains("call_7"), "{error}");
+        assert_eq!(
+            asked.refused(ApiError::NotFound(Missing::Webhook)).code(),
+            5
+        );
+        assert_eq!(asked.refused(ApiError::CallNotActive).code(), 6);
+        assert_eq!(asked.refused(ApiError::Unavailable).code(), 1);
+    }
+}

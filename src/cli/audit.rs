@@ -1,0 +1,56 @@
+//! `dikala audit …`: who changed what.
+
+use clap::Subcommand;
+
+use super::{
+    CliError,
+    admin::{Desk, open},
+    asked::{Asked, PageArgs},
+    output,
+};
+use crate::{config::Layers, operator_api::audit::page};
+
+#[derive(Debug, Subcommand)]
+pub enum AuditCommand {
+    /// What was changed, newest first.
+    List {
+        #[arg(long, value_name = "ID")]
+        tenant: Option<String>,
+        /// operator, cli, or the id of a user or a key.
+        #[arg(long)]
+        actor: Option<String>,
+        /// Such as tenant.suspend.
+        #[arg(long)]
+        action: Option<String>,
+        /// Then or later: a date or a time such as 2026-01-15T03:30:00Z.
+        #[arg(long, value_name = "TIME")]
+        from: Option<String>,
+        /// Before then.
+        #[arg(long, value_name = "TIME")]
+        to: Option<String>,
+        #[command(flatten)]
+        page: PageArgs,
+    },
+}
+
+/// `dikala audit list`
+pub async fn audit(command: AuditCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
+    let AuditCommand::List {
+        tenant,
+        actor,
+        action,
+        from,
+        to,
+        page: piece,
+    } = command;
+    let Desk { store, now, .. } = open(layers).await?;
+    let asked = Asked::default()
+        .with("--tenant", "tenantId", tenant)
+        .with("--actor", "actor", actor)
+        .with("--action", "action", action)
+        .with("--from", "from", from)
+        .with("--to", "to", to)
+        .page(piece);
+    let listed = page(store.api_reader(), &asked.form(), now).await;
+    output::page(&listed.map_err(|error| asked.refused(error))?, json)
+}

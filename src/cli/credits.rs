@@ -1,0 +1,146 @@
+//! `dikala credits …`: what a tenant has, how it moved, and booking some.
+
+use std::sync::Arc;
+
+use clap::{
+    Args, Subcommand,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use dikala_actors::{ledger, runtime::clock::SystemClock};
+use dikala_entities::{TenantId, TransactionType};
+
+use super::{
+    CliError, OfTenant,
+    admin::{Desk, open},
+    asked::{Asked, PageArgs},
+    output,
+};
+use crate::{
+    admin::{AdminError, parse_id},
+    api::credits::Transaction,
+    audit::Change,
+    config::Layers,
+    operator_api::credits as of_tenant,
+};
+
+#[derive(Debug, Subcommand)]
+pub enum CreditsCommand {
+    /// A tenant's minutes.
+    Show {
+        #[command(flatten)]
+        of: OfTenant,
+    },
+    /// The balance's movements, newest first.
+    Transactions {
+        #[command(flatten)]
+        of: OfTenant,
+        #[command(flatten)]
+        page: PageArgs,
+    },
+    /// Book minutes; the same reference twice is one transaction.
+    Add(Booking),
+}
+
+/// Minutes that are booked.
+#[derive(Debug, Args)]
+pub struct Booking {
+    #[command(flatten)]
+    of: OfTenant,
+    /// Negative for an adjustment that takes minutes away.
+    #[arg(long, allow_negative_numbers = true)]
+    minutes: i64,
+    /// What it is booked as.
+    #[arg(long = "type", default_value = "purchase", value_name = "TYPE", value_parser = booked_as())]
+    kind: TransactionType,
+    #[arg(long)]
+    reference: Option<String>,
+    #[arg(long)]
+    description: Option<String>,
+}
+
+/// The types that are booked by hand; `usage` is what calls book.
+fn booked_as() -> impl TypedValueParser<Value = TransactionType> {
+    PossibleValuesParser::new(["purchase", "bonus", "adjustment", "refund"])
+        .try_map(|word| word.parse())
+}
+
+/// `dikala credits …`
+pub async fn credits(command: CreditsCommand, layers: &Layers, json: bool) -> Result<(), CliError> {
+    let desk = open(layers).await?;
+    let db = desk.store.api_reader();
+    match command {
+        CreditsCommand::Show { of } => {
+            let tenant = parse_id("tenant", &of.tenant)?;
+            let asked = Asked::of("tenant", &of.tenant);
+            let credits = of_tenant::credits(db, tenant).await;
+            output::one(&credits.map_err(|error| asked.refused(error))?, json)
+        }
+        CreditsCommand::Transactions { of, page } => {
+            let tenant = parse_id("tenant", &of.tenant)?;
+            let asked = Asked::of("tenant", &of.tenant).page(page);
+            let listed = of_tenant::page(db, tenant, &asked.form()).await;
+            output::page(&listed.map_err(|error| asked.refused(error))?, json)
+        }
+        CreditsCommand::Add(booking) => add(booking, desk, json).await,
+    }
+}
+
+/// `dikala credits add`
+async fn add(booking: Booking, desk: Desk, json: bool) -> Result<(), CliError> {
+    let Booking {
+        of,
+        minutes,
+        kind,
+        reference,
+        description,
+    } = booking;
+    let Desk {
+        settings,
+        store,
+        by,
+        now,
+    } = desk;
+    let tenant: TenantId = parse_id("tenant", &of.tenant)?;
+    let repeatable = reference.is_some();
+    let credit = ledger::Credit {
+        tenant,
+        minutes,
+        kind,
+        reference,
+        description,
+    };
+    let change = Change::booking(&credit);
+    let audit = by.entry(Some(tenant), change, now);
+    let clock = Arc::new(SystemClock);
+    match ledger::credit(&store, clock, &settings.node.name, credit, Some(audit)).await {
+        Ok(transaction) => output::one(&Transaction::from(transaction), json),
+        Err(ledger::CreditError::NoTenant) => Err(AdminError::not_found("tenant", tenant).into()),
+        Err(ledger::CreditError::Refused(sentence)) => Err(CliError::Refused(sentence)),
+        Err(ledger::CreditError::Database(error)) => {
+            Err(CliError::Failed(perhaps_booked(&error, repeatable)))
+        }
+    }
+}
+
+/// A connection may break after the commit: whether a repeat is harmless depends on the reference.
+fn perhaps_booked(error: &sea_orm::DbErr, repeatable: bool) -> String {
+    let advice = if repeatable {
+        "run the same command again: its reference is booked once"
+    } else {
+        "the minutes may have been booked; look at the tenant's transactions before running it again, and give a --reference, \
+         with which a repeat is harmless"
+    };
+    format!("the database does not answer: {error}; {advice}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_booking_of_unknown_outcome_says_how_to_go_on() {
+        let error = sea_orm::DbErr::Custom("connection reset".to_owned());
+        assert!(perhaps_booked(&error, true).contains("run the same command again"));
+        assert!(perhaps_booked(&error, false).contains("--reference"));
+    }
+}

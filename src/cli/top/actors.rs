@@ -1,0 +1,269 @@
+//! The actors as `dikala top` shows them: a row for each type, or for each kind of message, in the order that somebody wants.
+
+use serde::Deserialize;
+use serde_json::Number;
+
+use super::overview::thousandths;
+
+/// What the listener says of the actors.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Actors {
+    actors: Vec<Actor>,
+    #[serde(default)]
+    event_loops: Vec<EventLoop>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Actor {
+    #[serde(rename = "type")]
+    kind: String,
+    instances: u64,
+    mailbox: u64,
+    mailbox_highest: u64,
+    lost: u64,
+    restarts: u64,
+    messages_per_second: Option<Number>,
+    #[serde(default)]
+    messages: Vec<Message>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Message {
+    message: String,
+    mailbox: u64,
+    mailbox_highest: u64,
+    lost: u64,
+    wait_us: Times,
+    handling_us: Times,
+}
+
+/// In microseconds.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+struct Times {
+    p50: Option<u64>,
+    p99: Option<u64>,
+}
+
+/// A thread with its event loop.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct EventLoop {
+    pub name: String,
+    pub lag_us: u64,
+}
+
+/// A column of figures.
+#[derive(Clone, Copy, Debug)]
+pub struct Column {
+    pub title: &'static str,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Count,
+    /// In thousandths.
+    Rate,
+    /// In microseconds.
+    Time,
+}
+
+const fn column(title: &'static str, kind: Kind) -> Column {
+    Column { title, kind }
+}
+
+/// What is shown of each, what matters most first: a narrow terminal shows as many as it has room for.
+pub const COLUMNS: [Column; COLUMNS_COUNT] = [
+    column("mailbox", Kind::Count),
+    column("per s", Kind::Rate),
+    column("wait p99", Kind::Time),
+    column("handling p99", Kind::Time),
+    column("instances", Kind::Count),
+    column("highest", Kind::Count),
+    column("lost", Kind::Count),
+    column("restarts", Kind::Count),
+    column("wait p50", Kind::Time),
+    column("handling p50", Kind::Time),
+];
+pub const COLUMNS_COUNT: usize = 10;
+/// By which column they are sorted until somebody wants another.
+pub const SORTED_AT_FIRST: usize = 2;
+
+/// A type of actor, or a kind of message to it, with a figure for each column. None where there is none to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Row {
+    pub name: String,
+    pub figures: [Option<u64>; COLUMNS_COUNT],
+}
+
+impl Actors {
+    pub fn event_loops(&self) -> &[EventLoop] {
+        &self.event_loops
+    }
+
+    /// A row for each type, or for each kind of message.
+    pub fn rows(&self, by_message: bool) -> Vec<Row> {
+        let rows = self.actors.iter().flat_map(|actor| match by_message {
+            false => vec![actor.row()],
+            true => actor.messages.iter().map(|one| one.row(actor)).collect(),
+        });
+        rows.collect()
+    }
+}
+
+impl Actor {
+    /// The times are those of the kind of message that takes longest.
+    fn row(&self) -> Row {
+        let longest = |of: fn(&Message) -> Option<u64>| self.messages.iter().filter_map(of).max();
+        Row {
+            name: self.kind.clone(),
+            figures: [
+                Some(self.mailbox),
+                self.messages_per_second.as_ref().and_then(thousandths),
+                longest(|of| of.wait_us.p99),
+                longest(|of| of.handling_us.p99),
+                Some(self.instances),
+                Some(self.mailbox_highest),
+                Some(self.lost),
+                Some(self.restarts),
+                longest(|of| of.wait_us.p50),
+                longest(|of| of.handling_us.p50),
+            ],
+        }
+    }
+}
+
+impl Message {
+    fn row(&self, actor: &Actor) -> Row {
+        Row {
+            name: format!("{} {}", actor.kind, self.message),
+            figures: [
+                Some(self.mailbox),
+                None,
+                self.wait_us.p99,
+                self.handling_us.p99,
+                None,
+                Some(self.mailbox_highest),
+                Some(self.lost),
+                None,
+                self.wait_us.p50,
+                self.handling_us.p50,
+            ],
+        }
+    }
+}
+
+/// Sorts by a column, the largest first; those without a figure last, and what is equal by name.
+pub fn sort(rows: &mut [Row], column: usize, reversed: bool) {
+    rows.sort_by(|one, other| {
+        let by_figure = other.figures[column].cmp(&one.figures[column]);
+        let by_figure = if reversed {
+            by_figure.reverse()
+        } else {
+            by_figure
+        };
+        by_figure.then_with(|| one.name.cmp(&other.name))
+    });
+}
+
+/// A figure as it is read.
+pub fn written(figure: Option<u64>, column: Column) -> String {
+    match (figure, column.kind) {
+        (None, _) => "–".to_owned(),
+        (Some(us), Kind::Time) => duration(us),
+        (Some(count), Kind::Count) => count.to_string(),
+        (Some(rate), Kind::Rate) if rate < 10_000 => {
+            format!("{}.{}", rate / 1_000, rate % 1_000 / 100)
+        }
+        (Some(rate), Kind::Rate) => (rate / 1_000).to_string(),
+    }
+}
+
+/// A time with three digits or so: `250 µs`, `1.2 ms`, `14 s`.
+pub fn duration(us: u64) -> String {
+    match us {
+        0..1_000 => format!("{us} µs"),
+        1_000..10_000 => format!("{}.{} ms", us / 1_000, us % 1_000 / 100),
+        10_000..1_000_000 => format!("{} ms", us / 1_000),
+        1_000_000..10_000_000 => format!("{}.{} s", us / 1_000_000, us % 1_000_000 / 100_000),
+        _ => format!("{} s", us / 1_000_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_type_shows_the_longest_times_of_its_messages() {
+        let message = |name: &str, p99: u64| {
+            json!({"message": name, "mailbox": 1, "mailboxHighest": 4, "handled": 7, "lost": 0,
+                   "waitUs": {"p50": 10, "p99": p99}, "handlingUs": {"p50": null, "p99": null}})
+        };
+        let messages = [message("Post", 250), message("Credit", 90)];
+        let document = json!({
+            "actors": [{
+                "type": "credit_ledger", "instances": 1, "mailbox": 2, "mailboxHighest": 4, "handled": 14, "lost": 0,
+                "restarts": 3, "messagesPerSecond": 12.5, "messages": messages,
+            }],
+            "eventLoops": [{"name": "core-0", "lagUs": 1_100}],
+        });
+        let actors: Actors = serde_json::from_value(document).expect("as the listener has it");
+        let shown = |row: &Row| -> String {
+            let cells = row.figures.iter().zip(COLUMNS);
+            let cells = cells.map(|(figure, column)| written(*figure, column));
+            format!("{}: {}", row.name, cells.collect::<Vec<_>>().join(", "))
+        };
+        let types: Vec<String> = actors.rows(false).iter().map(shown).collect();
+        assert_eq!(
+            types,
+            ["credit_ledger: 2, 12, 250 µs, –, 1, 4, 0, 3, 10 µs, –"]
+        );
+        let messages: Vec<String> = actors.rows(true).iter().map(shown).collect();
+        assert_eq!(
+            messages,
+            [
+                "credit_ledger Post: 1, –, 250 µs, –, –, 4, 0, –, 10 µs, –",
+                "credit_ledger Credit: 1, –, 90 µs, –, –, 4, 0, –, 10 µs, –"
+            ]
+        );
+    }
+
+    #[test]
+    fn rows_are_sorted_by_figures_and_then_by_name() {
+        let row = |name: &str, figure| Row {
+            name: name.to_owned(),
+            figures: [figure; COLUMNS_COUNT],
+        };
+        let mut rows = [
+            row("b", None),
+            row("c", Some(1)),
+            row("a", Some(1)),
+            row("d", Some(7)),
+        ];
+        let names = |rows: &[Row]| rows.iter().map(|row| row.name.clone()).collect::<String>();
+        sort(&mut rows, 3, false);
+        assert_eq!(names(&rows), "dacb");
+        sort(&mut rows, 3, true);
+        assert_eq!(names(&rows), "bacd");
+    }
+
+    #[test]
+    fn times_are_short() {
+        for (us, text) in [
+            (0, "0 µs"),
+            (999, "999 µs"),
+            (1_250, "1.2 ms"),
+            (25_000, "25 ms"),
+            (2_590_000, "2.5 s"),
+            (61_000_000, "61 s"),
+        ] {
+            assert_eq!(duration(us), text);
+        }
+    }
+}

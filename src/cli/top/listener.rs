@@ -1,0 +1,166 @@
+//! The operators' listener of a running service, as `dikala top` asks it.
+
+use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
+
+use actix_web::http::{
+    Method, Uri,
+    header::{AUTHORIZATION, HeaderMap, HeaderValue},
+};
+use bytes::Bytes;
+use clap::Args;
+use dikala_actors::outbound::{Client, Head, exchange};
+use dikala_entities::Secret;
+use serde_json::Value;
+
+use crate::{
+    cli::{
+        CliError,
+        client::{client, refusal},
+    },
+    config::{ConfigError, Layers, Settings},
+    http::route::OPERATORS_BASE,
+    simulator::{ServiceUrl, Transport},
+};
+
+/// For one whole exchange.
+const LIMIT: Duration = Duration::from_secs(5);
+/// The largest answer that is read.
+const ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// Which listener, and with what.
+#[derive(Clone, Debug, Args)]
+pub struct ListenerArgs {
+    /// The address of the operators' listener; without one, operator.listen of the configuration, with its token.
+    #[arg(long, env = "DIKALA_OPERATORS_URL")]
+    url: Option<ServiceUrl>,
+    /// operator.token or operator.read_token, where the listener asks for one.
+    #[arg(long, env = "DIKALA_OPERATORS_TOKEN", hide_env_values = true, value_parser = |text: &str| Ok::<_, String>(Secret::new(text)))]
+    token: Option<Secret>,
+    /// A PEM file of certificate authorities to trust besides the public ones.
+    #[arg(long, value_name = "FILE")]
+    ca_file: Option<PathBuf>,
+}
+
+/// A listener that is asked.
+#[derive(Debug)]
+pub struct Listener {
+    api: String,
+    token: Option<HeaderValue>,
+    client: Client,
+}
+
+/// Why a listener did not answer as it should.
+#[derive(Debug)]
+pub enum Trouble {
+    /// It may be back in a moment.
+    Away(String),
+    /// Asking again would not help.
+    Refused(CliError),
+}
+
+impl Listener {
+    /// Prepares to ask. A token of the configuration goes to no other listener than that of the configuration.
+    pub fn new(
+        args: ListenerArgs,
+        layers: impl FnOnce() -> Result<Layers, ConfigError>,
+    ) -> Result<Self, CliError> {
+        let (api, token) = match args.url {
+            Some(url) => (url.at(OPERATORS_BASE, Transport::Http), args.token),
+            None => {
+                let operator = Settings::new(&layers()?)?.operator;
+                let token = args.token.or_else(|| operator.read_token());
+                let token = token.or_else(|| operator.token());
+                let place = reachable(operator.listen);
+                (format!("http://{place}{OPERATORS_BASE}"), token)
+            }
+        };
+        let header = |token: Secret| {
+            let text = format!("Bearer {}", token.expose());
+            HeaderValue::from_str(&text).map_err(|_| {
+                let sentence = "the token is not made of visible ASCII characters; give operator.token or operator.read_token";
+                CliError::Usage(sentence.to_owned())
+            })
+        };
+        Ok(Self {
+            api,
+            token: token.map(header).transpose()?,
+            client: client(args.ca_file.as_deref())?,
+        })
+    }
+
+    /// Where it is.
+    pub fn place(&self) -> &str {
+        self.api.strip_suffix(OPERATORS_BASE).unwrap_or(&self.api)
+    }
+
+    /// Reads what is at a path of the operators' API.
+    pub async fn get(&self, path: &str) -> Result<Value, Trouble> {
+        let mut headers = HeaderMap::new();
+        if let Some(token) = &self.token {
+            headers.insert(AUTHORIZATION, token.clone());
+        }
+        let uri = format!("{}{path}", self.api);
+        let head = Head {
+            method: Method::GET,
+            uri: uri.parse::<Uri>().unwrap_or_default(),
+            headers,
+        };
+        let answer = exchange(&self.client, head, Bytes::new(), ANSWER_BYTES_MAX, LIMIT).await;
+        let answer = answer.map_err(|failure| {
+            let (place, why) = (self.place(), failure.kind.as_str());
+            Trouble::Away(format!("nothing answers at {place} ({why})"))
+        })?;
+        let what = "the operators' listener";
+        match answer.status {
+            200 => serde_json::from_slice(&answer.body).map_err(|_| {
+                Trouble::Refused(refusal(self.place(), what, answer.status, &answer.body))
+            }),
+            401 => Err(Trouble::Refused(CliError::Refused(format!(
+                "{} does not take {}; give operator.token or operator.read_token as DIKALA_OPERATORS_TOKEN or --token",
+                self.place(),
+                match self.token {
+                    Some(_) => "this token",
+                    None => "requests without a token",
+                }
+            )))),
+            status @ (429 | 500..) => Err(Trouble::Away(
+                refusal(self.place(), what, status, &answer.body).to_string(),
+            )),
+            status => Err(Trouble::Refused(refusal(
+                self.place(),
+                what,
+                status,
+                &answer.body,
+            ))),
+        }
+    }
+}
+
+impl fmt::Display for Trouble {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Away(sentence) => f.write_str(sentence),
+            Self::Refused(error) => error.fmt(f),
+        }
+    }
+}
+
+impl From<Trouble> for CliError {
+    fn from(trouble: Trouble) -> Self {
+        match trouble {
+            Trouble::Away(sentence) => Self::Failed(format!(
+                "{sentence}; check --url (or DIKALA_OPERATORS_URL) and that the service runs"
+            )),
+            Trouble::Refused(error) => error,
+        }
+    }
+}
+
+/// Nobody reaches "any address"; whoever asks there is on this machine.
+fn reachable(listen: SocketAddr) -> SocketAddr {
+    let mut place = listen;
+    if listen.ip().is_unspecified() {
+        place.set_ip([127, 0, 0, 1].into());
+    }
+    place
+}

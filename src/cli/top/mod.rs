@@ -1,0 +1,195 @@
+//! `dikala top`: overview and actors of a running service in a terminal, over its operators' listener. [`listener`] asks,
+//! [`overview`] and [`actors`] read what it says, [`view`] draws it, [`terminal`] is where.
+
+mod actors;
+mod listener;
+mod overview;
+mod terminal;
+mod view;
+
+#[cfg(test)]
+mod tests;
+
+use std::{
+    io::IsTerminal,
+    time::{Duration, Instant},
+};
+
+use clap::Args;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::mpsc;
+
+use self::{
+    actors::{Actors, COLUMNS, COLUMNS_COUNT, SORTED_AT_FIRST, sort, written},
+    listener::{Listener, ListenerArgs, Trouble},
+    overview::Overview,
+    terminal::Screen,
+    view::View,
+};
+use super::{CliError, output};
+use crate::{
+    app::wait_for_signal,
+    config::{ConfigError, Layers},
+};
+
+/// Between two looks.
+const EVERY: Duration = Duration::from_secs(1);
+/// How often is looked for one print. A service that nobody looked at begins to count when somebody does.
+const LOOKS_MAX: usize = 6;
+
+/// What `dikala top` can be told.
+#[derive(Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    listener: ListenerArgs,
+    /// Print it once, as a table.
+    #[arg(long)]
+    once: bool,
+}
+
+/// What the listener said.
+#[derive(Clone, Debug)]
+struct Look {
+    overview: Overview,
+    actors: Actors,
+}
+
+/// Shows it until `q`, or prints it once.
+pub async fn run(
+    options: Options,
+    layers: impl FnOnce() -> Result<Layers, ConfigError>,
+    as_json: bool,
+) -> Result<(), CliError> {
+    let listener = Listener::new(options.listener, layers)?;
+    if options.once || as_json {
+        return print(&settled(&listener).await?, as_json);
+    }
+    if !std::io::stdout().is_terminal() || !std::io::stdin().is_terminal() {
+        return Err(CliError::Usage(
+            "this is no terminal to draw on; `dikala top --once` prints a table, `dikala top --json` a document"
+                .to_owned(),
+        ));
+    }
+    // What asking again would not help is told before the terminal is taken.
+    if let Err(Trouble::Refused(error)) = look(&listener).await {
+        return Err(error);
+    }
+    watch(listener).await
+}
+
+/// Both documents, as they came.
+async fn look(listener: &Listener) -> Result<Value, Trouble> {
+    let (overview, actors) = tokio::join!(listener.get("/overview"), listener.get("/actors"));
+    let (overview, actors) = (overview?, actors?);
+    let part = |name: &str| actors.get(name).cloned().unwrap_or_default();
+    Ok(json!({"overview": overview, "actors": part("actors"), "eventLoops": part("eventLoops")}))
+}
+
+impl Look {
+    fn read(document: &Value) -> Result<Self, CliError> {
+        let unread = |error: serde_json::Error| {
+            CliError::Failed(format!(
+                "the listener answers as no version that this one knows ({error}); use the `dikala` of the same version"
+            ))
+        };
+        Ok(Self {
+            overview: Overview::deserialize(&document["overview"]).map_err(unread)?,
+            actors: Actors::deserialize(document).map_err(unread)?,
+        })
+    }
+}
+
+/// What it says once it has rates, or has had the time for it.
+async fn settled(listener: &Listener) -> Result<Value, CliError> {
+    let mut looks = 1;
+    loop {
+        let document = look(listener).await?;
+        if Look::read(&document)?.overview.has_rates() || looks == LOOKS_MAX {
+            return Ok(document);
+        }
+        looks += 1;
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+fn print(document: &Value, as_json: bool) -> Result<(), CliError> {
+    if as_json {
+        return output::text(&document.to_string());
+    }
+    let Look { overview, actors } = Look::read(document)?;
+    let Overview { node, version, .. } = &overview;
+    let uptime = overview.uptime();
+    output::text(&format!(
+        "{node} {version}, up {uptime}, at {}\n",
+        overview.at
+    ))?;
+    for problem in &overview.problems {
+        output::text(&format!("{}: {}", problem.severity, problem.sentence()))?;
+    }
+    if overview.problems.is_empty() {
+        output::text("Nothing is wrong.")?;
+    }
+    output::text("")?;
+    let figures = overview.figures.iter();
+    let figures = figures.map(|of| [of.label.clone(), of.value(), of.limit()]);
+    output::grid(["figure", "now", "limit"], figures.collect())?;
+    output::text("")?;
+    let mut rows = actors.rows(false);
+    sort(&mut rows, SORTED_AT_FIRST, false);
+    let rows = rows.into_iter().map(|row| {
+        let cell = |at: usize| written(row.figures[at], COLUMNS[at]);
+        let figures: [String; COLUMNS_COUNT] = std::array::from_fn(cell);
+        let mut cells = figures.into_iter();
+        std::array::from_fn(|at| match at {
+            0 => row.name.clone(),
+            _ => cells.next().unwrap_or_default(),
+        })
+    });
+    let mut titles = COLUMNS.iter().map(|column| column.title);
+    let head: [&str; COLUMNS_COUNT + 1] = std::array::from_fn(|at| match at {
+        0 => "actor",
+        _ => titles.next().unwrap_or_default(),
+    });
+    output::grid(head, rows.collect())
+}
+
+/// Draws until somebody ends it, or the terminal goes.
+async fn watch(listener: Listener) -> Result<(), CliError> {
+    let mut view = View::new(listener.place());
+    let stop = wait_for_signal();
+    tokio::pin!(stop);
+    let (sent, mut looks) = mpsc::channel(1);
+    // Beside the keys: a listener that hangs holds none of them up.
+    let asking = actix_web::rt::spawn(async move {
+        while sent.send(look(&listener).await).await.is_ok() {
+            tokio::time::sleep(EVERY).await;
+        }
+    });
+    let mut screen = Screen::enter()?;
+    let mut seen_at = Instant::now();
+    let ended = loop {
+        if let Err(error) = screen.draw(|frame| view.draw(frame)) {
+            break Err(error);
+        }
+        tokio::select! {
+            event = screen.event() => match event {
+                Some(event) if view.press(&event) => {}
+                _ => break Ok(()),
+            },
+            Some(looked) = looks.recv() => {
+                let looked = looked.and_then(|document| Look::read(&document).map_err(Trouble::Refused));
+                match looked {
+                    Ok(look) => {
+                        seen_at = Instant::now();
+                        view.seen(look);
+                    }
+                    Err(trouble) => view.missed(&trouble.to_string(), seen_at.elapsed().as_secs()),
+                }
+            }
+            () = &mut stop => break Ok(()),
+        }
+    };
+    asking.abort();
+    ended
+}

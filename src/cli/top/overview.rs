@@ -1,0 +1,183 @@
+//! The overview as `dikala top` shows it: what is wrong, and figures beside their limits.
+
+use dikala_entities::Millis;
+use serde::Deserialize;
+use serde_json::Number;
+
+/// What the listener says of the whole.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Overview {
+    pub node: String,
+    pub version: String,
+    pub at: Millis,
+    pub started_at: Millis,
+    /// Worst first.
+    pub problems: Vec<Problem>,
+    pub figures: Vec<Figure>,
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Problem {
+    pub severity: String,
+    pub summary: String,
+    /// What to do.
+    pub action: String,
+    /// Who is affected, where it is one.
+    pub tenant_id: Option<String>,
+    /// What it is about.
+    pub target: Option<String>,
+}
+
+/// A figure with how it was.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Figure {
+    pub name: String,
+    pub label: String,
+    unit: String,
+    value: Option<Number>,
+    limit: Option<Number>,
+    #[serde(default)]
+    history: Vec<Option<Number>>,
+}
+
+impl Problem {
+    pub fn is_critical(&self) -> bool {
+        self.severity == "critical"
+    }
+
+    /// What is wrong, with whom and what it concerns, and what to do.
+    pub fn sentence(&self) -> String {
+        let concerned = [self.target.as_deref(), self.tenant_id.as_deref()];
+        let concerned: Vec<&str> = concerned.into_iter().flatten().collect();
+        let concerned = match concerned.as_slice() {
+            [] => String::new(),
+            named => format!(" ({})", named.join(", ")),
+        };
+        format!("{}{concerned} {}", self.summary, self.action)
+    }
+}
+
+impl Overview {
+    /// How long the process has run: `3 d 4 h`, `12 min`.
+    pub fn uptime(&self) -> String {
+        let seconds = self.at.whole_seconds_since(self.started_at);
+        let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+        match (days, hours, minutes) {
+            (0, 0, 0) => format!("{seconds} s"),
+            (0, 0, _) => format!("{minutes} min"),
+            (0, _, _) => format!("{hours} h {} min", minutes % 60),
+            _ => format!("{days} d {} h", hours % 24),
+        }
+    }
+
+    /// Whether rates are known: a process that was not asked for a while begins to count when it is.
+    pub fn has_rates(&self) -> bool {
+        let rate = self.figures.iter().find(|of| of.name == "calls_per_second");
+        rate.is_none_or(|rate| rate.value.is_some())
+    }
+}
+
+impl Figure {
+    /// `12.5 ms`.
+    pub fn value(&self) -> String {
+        self.written(self.value.as_ref())
+            .unwrap_or_else(|| "–".to_owned())
+    }
+
+    /// `of 100 ms`; empty where there is no limit.
+    pub fn limit(&self) -> String {
+        let limit = self.written(self.limit.as_ref());
+        limit.map_or_else(String::new, |limit| format!("of {limit}"))
+    }
+
+    fn written(&self, number: Option<&Number>) -> Option<String> {
+        let number = number?;
+        Some(match self.unit.as_str() {
+            "percent" => format!("{number} %"),
+            "per second" => format!("{number} /s"),
+            "calls" | "items" => number.to_string(),
+            unit => format!("{number} {unit}"),
+        })
+    }
+
+    /// How it was, oldest first, in thousandths.
+    pub fn history(&self) -> Vec<Option<u64>> {
+        let history = self.history.iter();
+        let line = history.map(|step| step.as_ref().and_then(thousandths));
+        line.collect()
+    }
+}
+
+/// A number in thousandths, as it is written; none for what is negative or has no end.
+pub fn thousandths(number: &Number) -> Option<u64> {
+    let text = number.to_string();
+    let (whole, rest) = text.split_once('.').unwrap_or((&text, ""));
+    let rest: String = rest.chars().chain("000".chars()).take(3).collect();
+    let whole: u64 = whole.parse().ok()?;
+    whole.checked_mul(1_000)?.checked_add(rest.parse().ok()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, from_value, json};
+
+    use super::*;
+
+    #[test]
+    fn numbers_are_read_as_they_are_written() {
+        let read = |value: Value| thousandths(&from_value(value).expect("a number"));
+        for (number, expected) in [
+            (json!(0), Some(0)),
+            (json!(12), Some(12_000)),
+            (json!(0.5), Some(500)),
+            (json!(12.345), Some(12_345)),
+            (json!(-1), None),
+            (json!(-0.5), None),
+            (json!(1e300), None),
+            (json!(u64::MAX), None),
+        ] {
+            assert_eq!(read(number.clone()), expected, "{number}");
+        }
+    }
+
+    #[test]
+    fn figures_have_their_units_and_limits() {
+        let figure = |unit: &str, value: Value, limit: Value| -> [String; 2] {
+            let document =
+                json!({"name": "n", "label": "N", "unit": unit, "value": value, "limit": limit});
+            let figure: Figure = from_value(document).expect("a figure");
+            [figure.value(), figure.limit()]
+        };
+        assert_eq!(
+            figure("ms", json!(2.5), json!(100)),
+            ["2.5 ms", "of 100 ms"]
+        );
+        assert_eq!(figure("percent", json!(99.9), Value::Null), ["99.9 %", ""]);
+        assert_eq!(figure("calls", json!(12), json!(40)), ["12", "of 40"]);
+        assert_eq!(figure("per second", Value::Null, Value::Null), ["–", ""]);
+    }
+
+    #[test]
+    fn the_time_since_the_start_is_told_shortly() {
+        let started_at = Millis::from_i64(1_768_447_800_000);
+        for (seconds, told) in [
+            (5, "5 s"),
+            (125, "2 min"),
+            (3_600 * 5 + 61, "5 h 1 min"),
+            (86_400 * 3 + 3_600 * 4, "3 d 4 h"),
+        ] {
+            let overview = Overview {
+                node: "main".to_owned(),
+                version: "0.1.0".to_owned(),
+                at: started_at.plus_seconds(seconds),
+                started_at,
+                problems: Vec::new(),
+                figures: Vec::new(),
+            };
+            assert_eq!(overview.uptime(), told);
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! What `dikala top` draws, and what its keys change of that. Knows neither terminal nor listener.
+
+use ratatui::{
+    Frame,
+    crossterm::event::{Event, KeyCode, KeyEventKind, KeyModifiers},
+    layout::{Constraint, Layout, Rect},
+    style::{Modifier, Style, Stylize},
+    text::{Line, Span},
+    widgets::{Cell, Paragraph, Row as TableRow, Sparkline, Table, Wrap},
+};
+
+use super::{
+    Look,
+    actors::{COLUMNS, COLUMNS_COUNT, Row, SORTED_AT_FIRST, duration, sort, written},
+    overview::{Figure, Overview},
+};
+
+/// The widest that a name is shown.
+const NAME_WIDTH_MAX: usize = 32;
+/// Between two columns.
+const GAP: u16 = 2;
+/// Rows that the actors have at least, with their head, where the terminal has room for it.
+const ACTORS_HEIGHT_MIN: u16 = 6;
+/// How far a page key scrolls.
+const PAGE: usize = 10;
+
+/// What is seen.
+#[derive(Debug)]
+pub struct View {
+    /// Where the listener is.
+    place: String,
+    look: Option<Look>,
+    /// Why there is nothing newer, and for how many seconds.
+    away: Option<(String, u64)>,
+    sorted_by: usize,
+    reversed: bool,
+    by_message: bool,
+    /// Rows that are scrolled past.
+    first: usize,
+}
+
+impl View {
+    pub fn new(place: &str) -> Self {
+        Self {
+            place: place.to_owned(),
+            look: None,
+            away: None,
+            sorted_by: SORTED_AT_FIRST,
+            reversed: false,
+            by_message: false,
+            first: 0,
+        }
+    }
+
+    /// The listener answered.
+    pub fn seen(&mut self, look: Look) {
+        self.look = Some(look);
+        self.away = None;
+    }
+
+    /// It does not, for so long.
+    pub fn missed(&mut self, why: &str, seconds: u64) {
+        self.away = Some((why.to_owned(), seconds));
+    }
+
+    /// Does what a key asks for. False: to end.
+    pub fn press(&mut self, event: &Event) -> bool {
+        let Event::Key(key) = event else {
+            return true;
+        };
+        if key.kind == KeyEventKind::Release {
+            return true;
+        }
+        let control = key.modifiers.contains(KeyModifiers::CONTROL);
+        match key.code {
+            KeyCode::Char('q') | KeyCode::Esc => return false,
+            KeyCode::Char('c') if control => return false,
+            KeyCode::Left => self.sorted_by = (self.sorted_by + COLUMNS_COUNT - 1) % COLUMNS_COUNT,
+            KeyCode::Right => self.sorted_by = (self.sorted_by + 1) % COLUMNS_COUNT,
+            KeyCode::Char('r') => self.reversed = !self.reversed,
+            KeyCode::Char('m') => (self.by_message, self.first) = (!self.by_message, 0),
+            KeyCode::Up => self.first = self.first.saturating_sub(1),
+            KeyCode::Down => self.first = self.first.saturating_add(1),
+            KeyCode::PageUp => self.first = self.first.saturating_sub(PAGE),
+            KeyCode::PageDown => self.first = self.first.saturating_add(PAGE),
+            KeyCode::Home => self.first = 0,
+            _ => {}
+        }
+        true
+    }
+
+    /// Draws all of it into as much room as there is.
+    pub fn draw(&mut self, frame: &mut Frame<'_>) {
+        let area = frame.area();
+        let problems = self.problems();
+        let told = Paragraph::new(problems).wrap(Wrap { trim: true });
+        let count = self
+            .look
+            .as_ref()
+            .map_or(0, |look| look.overview.figures.len());
+        let count = u16::try_from(count).unwrap_or(u16::MAX);
+        let told_height = wrapped(&told, area.width).clamp(1, (area.height / 4).max(1));
+        let left = area.height.saturating_sub(2 + told_height);
+        let figures_height = count.min(left.saturating_sub(ACTORS_HEIGHT_MIN));
+        let [head, told_in, figures, actors, foot] = Layout::vertical([
+            Constraint::Length(1),
+            Constraint::Length(told_height),
+            Constraint::Length(figures_height),
+            Constraint::Min(0),
+            Constraint::Length(1),
+        ])
+        .areas(area);
+        frame.render_widget(self.head(), head);
+        frame.render_widget(told, told_in);
+        if let Some(look) = self.look.clone() {
+            draw_figures(frame, figures, &look.overview.figures);
+            self.draw_actors(frame, actors, &look);
+        }
+        frame.render_widget(self.foot(), foot);
+    }
+
+    fn head(&self) -> Line<'static> {
+        let mut spans = vec!["dikala top  ".bold(), self.place.clone().into()];
+        if let Some(Look { overview, .. }) = &self.look {
+            let Overview { node, version, .. } = overview;
+            let uptime = overview.uptime();
+            spans.push(format!("  {node} {version}, up {uptime}").into());
+        }
+        Line::from(spans)
+    }
+
+    /// What is wrong, worst first; that nothing answers before all.
+    fn problems(&self) -> Vec<Line<'static>> {
+        let mut lines = Vec::new();
+        if let Some((why, seconds)) = &self.away {
+            let since = match &self.look {
+                None => String::new(),
+                Some(look) => format!("; what is shown was so at {}", look.overview.at),
+            };
+            let sentence = format!("✗ {why} for {seconds} s{since}");
+            lines.push(Line::styled(sentence, severe(true)));
+        }
+        match &self.look {
+            None if self.away.is_none() => lines.push("…".into()),
+            None => {}
+            Some(look) if look.overview.problems.is_empty() => {
+                if self.away.is_none() {
+                    lines.push(Line::from("✓ Nothing is wrong.").green());
+                }
+            }
+            Some(look) => lines.extend(look.overview.problems.iter().map(|problem| {
+                let style = severe(problem.is_critical());
+                let mark = if problem.is_critical() { "✗" } else { "!" };
+                Line::styled(format!("{mark} {}", problem.sentence()), style)
+            })),
+        }
+        lines
+    }
+
+    fn draw_actors(&mut self, frame: &mut Frame<'_>, area: Rect, look: &Look) {
+        let mut rows = look.actors.rows(self.by_message);
+        sort(&mut rows, self.sorted_by, self.reversed);
+        // The last row does not leave the screen.
+        self.first = self.first.min(rows.len().saturating_sub(1));
+        let widths = widths(&rows, area.width);
+        let shown = widths.len().saturating_sub(1);
+        let head = COLUMNS[..shown].iter().enumerate().map(|(at, column)| {
+            let title = Line::from(column.title).right_aligned();
+            let style = match at == self.sorted_by {
+                true => Style::new().reversed(),
+                false => Style::new(),
+            };
+            Cell::from(title).style(style)
+        });
+        let named = if self.by_message { "message" } else { "actor" };
+        let head = TableRow::new(std::iter::once(Cell::from(named)).chain(head)).bold();
+        let rows = rows.iter().skip(self.first).map(|row| {
+            let figures = row.figures[..shown].iter().zip(COLUMNS);
+            let figures = figures.map(|(figure, column)| {
+                Cell::from(Line::from(written(*figure, column)).right_aligned())
+            });
+            TableRow::new(std::iter::once(Cell::from(row.name.clone())).chain(figures))
+        });
+        let table = Table::new(rows, widths).header(head).column_spacing(GAP);
+        let [above, below] =
+            Layout::vertical([Constraint::Min(0), Constraint::Length(1)]).areas(area);
+        frame.render_widget(table, above);
+        frame.render_widget(event_loops(look), below);
+    }
+
+    fn foot(&self) -> Line<'static> {
+        let column = COLUMNS[self.sorted_by].title;
+        let order = if self.reversed { "least" } else { "most" };
+        let text = format!("q ends  ←→ sort ({order} {column})  r reverse  ↑↓ scroll  m messages");
+        Line::from(text).dim()
+    }
+}
+
+fn severe(critical: bool) -> Style {
+    match critical {
+        true => Style::new().red().add_modifier(Modifier::BOLD),
+        false => Style::new().yellow(),
+    }
+}
+
+/// How many lines a text takes.
+fn wrapped(text: &Paragraph<'_>, width: u16) -> u16 {
+    let mut lines = 0;
+    let mut buffer = ratatui::buffer::Buffer::empty(Rect::new(0, 0, width, 32));
+    ratatui::widgets::Widget::render(text, buffer.area, &mut buffer);
+    for y in 0..buffer.area.height {
+        if (0..width).any(|x| buffer[(x, y)].symbol() != " ") {
+            lines = y + 1;
+        }
+    }
+    lines
+}
+
+/// A line for each figure: what it is, how much, of how much, and how it was.
+fn draw_figures(frame: &mut Frame<'_>, area: Rect, figures: &[Figure]) {
+    let longest = |of: fn(&Figure) -> String| -> u16 {
+        let widths = figures.iter().map(|figure| of(figure).chars().count());
+        u16::try_from(widths.max().unwrap_or(0)).unwrap_or(u16::MAX)
+    };
+    let columns = [
+        Constraint::Length(longest(|of| of.label.clone())),
+        Constraint::Length(longest(Figure::value)),
+        Constraint::Length(longest(Figure::limit)),
+        Constraint::Min(0),
+    ];
+    for (figure, row) in figures.iter().zip(area.rows()) {
+        let [label, value, limit, line] = Layout::horizontal(columns).spacing(GAP).areas(row);
+        frame.render_widget(Span::from(figure.label.clone()), label);
+        frame.render_widget(Line::from(figure.value()).right_aligned(), value);
+        frame.render_widget(Span::from(figure.limit()).dim(), limit);
+        let history = figure.history();
+        let newest = history.len().saturating_sub(usize::from(line.width));
+        frame.render_widget(Sparkline::default().data(&history[newest..]), line);
+    }
+}
+
+/// The name's column, and as many of the others as there is room for.
+fn widths(rows: &[Row], width: u16) -> Vec<Constraint> {
+    let widest = |cells: &mut dyn Iterator<Item = usize>| {
+        u16::try_from(cells.max().unwrap_or(0)).unwrap_or(u16::MAX)
+    };
+    let names = rows
+        .iter()
+        .map(|row| row.name.chars().count().min(NAME_WIDTH_MAX));
+    let mut used = widest(&mut names.chain(["message".len()]));
+    let mut widths = vec![Constraint::Length(used)];
+    for (at, column) in COLUMNS.iter().enumerate() {
+        let cells = rows
+            .iter()
+            .map(|row| written(row.figures[at], *column).chars().count());
+        let wide = widest(&mut cells.chain([column.title.len()]));
+        used = used.saturating_add(GAP).saturating_add(wide);
+        if used > width {
+            break;
+        }
+        widths.push(Constraint::Length(wide));
+    }
+    widths
+}
+
+/// How late each thread's event loop is, the latest first.
+fn event_loops(look: &Look) -> Line<'static> {
+    let mut loops: Vec<_> = look.actors.event_loops().iter().collect();
+    loops.sort_by(|one, other| other.lag_us.cmp(&one.lag_us));
+    let told = loops
+        .iter()
+        .map(|of| format!("{} {}", of.name, duration(of.lag_us)));
+    Line::from(format!(
+        "event loops late by: {}",
+        told.collect::<Vec<_>>().join(", ")
+    ))
+}

@@ -1,0 +1,290 @@
+//! The types of actor, how late event loops are, and what the instances of a type do.
+
+use actix_web::HttpResponse;
+use dikala_entities::Millis;
+use maud::{Markup, html};
+
+use super::{layout, live, view::Visit};
+use crate::{
+    http::{error::ApiError, extract::TypeName},
+    operator_api::actors::{
+        ActorDetail, ActorType, CallState, Instance, Lag, Messages, Times, lags, of_type, types,
+    },
+    pages::{
+        components::{empty, table},
+        form::Typed,
+    },
+};
+
+/// Instances on a page.
+const SHOWN: usize = 25;
+/// The last messages of an instance that stand on a page.
+const RECENT: usize = 4;
+
+/// `GET /actors`
+pub async fn list(visit: Visit) -> Result<HttpResponse, ApiError> {
+    let content = live::followed("actors", "", &part(&visit).await);
+    Ok(layout::page(&visit, "Actors", content))
+}
+
+/// What changes of it by itself.
+pub async fn part(visit: &Visit) -> Markup {
+    let look = visit.desk().overview.look().await;
+    let (types, lags) = (types(&look), lags(&visit.desk()));
+    html! {
+        div #part {
+            section { (all(visit, &types)) }
+            section {
+                h2 { "Event loops" }
+                (loops(visit, &lags))
+            }
+            section {
+                h2 { "Messages" }
+                @for of in &types {
+                    @if !of.messages.is_empty() {
+                        details #{ "of-" (of.actors.kind) } {
+                            summary { (of.actors.kind) }
+                            (messages(visit, of.actors.kind, &of.messages))
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn words(words: &[&str]) -> Vec<String> {
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
+
+fn all(visit: &Visit, types: &[ActorType]) -> Markup {
+    let columns = words(&[
+        "Type",
+        "Running",
+        "Mailbox",
+        "Highest",
+        "Per second",
+        "Wait p50 / p99",
+        "Handling p50 / p99",
+        "Restarts",
+        "Lost",
+    ]);
+    let rows = types.iter().map(|of| {
+        let actors = &of.actors;
+        vec![
+            html! { a href={ "/actors/" (actors.kind) } { (actors.kind) } },
+            html! { (actors.instances) },
+            html! { (actors.mailbox) },
+            html! { (actors.mailbox_highest) },
+            rate(actors),
+            slowest(&of.messages, |of| of.wait_us),
+            slowest(&of.messages, |of| of.handling_us),
+            count(actors.restarts),
+            count(actors.lost),
+        ]
+    });
+    table(visit, "Types of actor", &columns, rows.collect())
+}
+
+fn rate(actors: &crate::operator_api::actors::Actors) -> Markup {
+    html! {
+        @match actors.messages_per_second { Some(rate) => (rate), None => "–" }
+    }
+}
+
+/// A count that should be nothing.
+fn count(count: u64) -> Markup {
+    html! { @if count > 0 { strong.bad { (count) } } @else { "0" } }
+}
+
+/// Of all kinds of message, the worst.
+fn slowest(messages: &[Messages], of: fn(&Messages) -> Times) -> Markup {
+    let worst = |percentile: fn(Times) -> Option<u64>| {
+        let each = messages
+            .iter()
+            .filter_map(|message| percentile(of(message)));
+        each.max()
+    };
+    let (p50, p99) = (worst(|times| times.p50), worst(|times| times.p99));
+    html! { (duration(p50)) " / " (duration(p99)) }
+}
+
+fn loops(visit: &Visit, lags: &[Lag]) -> Markup {
+    let rows = lags.iter().map(|lag| {
+        let is_late = lag.lag_us > 500_000;
+        vec![
+            html! { (lag.name) },
+            html! { span.bad[is_late] { (duration(Some(lag.lag_us))) } },
+        ]
+    });
+    let columns = words(&["Thread", "Late by, at most, in the last seconds"]);
+    table(visit, "Event loops", &columns, rows.collect())
+}
+
+fn messages(visit: &Visit, kind: &str, messages: &[Messages]) -> Markup {
+    let columns = words(&[
+        "Message",
+        "Mailbox",
+        "Highest",
+        "Handled",
+        "Wait p50 / p99",
+        "Handling p50 / p99",
+        "Lost",
+    ]);
+    let times = |times: Times| html! { (duration(times.p50)) " / " (duration(times.p99)) };
+    let rows = messages.iter().map(|of| {
+        vec![
+            html! { code { (of.message) } },
+            html! { (of.mailbox) },
+            html! { (of.mailbox_highest) },
+            html! { (of.handled) },
+            times(of.wait_us),
+            times(of.handling_us),
+            count(of.lost),
+        ]
+    });
+    let caption = format!("Messages to {kind}");
+    table(visit, &caption, &columns, rows.collect())
+}
+
+/// `GET /actors/{type}`
+pub async fn show(visit: Visit, kind: TypeName) -> Result<HttpResponse, ApiError> {
+    let part = instances_of(&visit, &kind.0).await?;
+    let content = live::followed("actor", &format!("&type={}", kind.0), &part);
+    Ok(layout::page(&visit, &kind.0, content))
+}
+
+/// What changes of it by itself.
+pub async fn instances(visit: &Visit, asked: &Typed) -> Result<Markup, ApiError> {
+    instances_of(visit, asked.text("type").unwrap_or_default()).await
+}
+
+async fn instances_of(visit: &Visit, kind: &str) -> Result<Markup, ApiError> {
+    let detail = of_type(&visit.desk(), kind, SHOWN).await?;
+    let ActorDetail {
+        of,
+        messages: kinds,
+        busiest,
+    } = &detail;
+    Ok(html! {
+        div #part {
+            dl.figures {
+                div { dt { "Running" } dd { (of.instances) } }
+                div { dt { "Mailbox" } dd { (of.mailbox) span.more { "highest " (of.mailbox_highest) } } }
+                div { dt { "Messages per second" } dd { (rate(of)) } }
+                div { dt { "Restarts" } dd { (count(of.restarts)) } }
+                div { dt { "Lost" } dd { (count(of.lost)) } }
+            }
+            section { h2 { "Messages" } (messages(visit, kind, kinds)) }
+            section {
+                h2 { "Busiest" }
+                @if busiest.is_empty() {
+                    (empty("None runs now.", "They are started when there is work for them.", html! {}))
+                } @else {
+                    (running(visit, busiest))
+                }
+            }
+        }
+    })
+}
+
+fn running(visit: &Visit, busiest: &[Instance]) -> Markup {
+    let has_calls = busiest.iter().any(|instance| instance.call.is_some());
+    let mut columns = words(&["Instance", "Does now", "Handled", "Busy", "Last messages"]);
+    if has_calls {
+        columns.push("Call".to_owned());
+    }
+    let now = visit.desk().now();
+    let rows = busiest.iter().map(|instance| {
+        let mut cells = vec![
+            html! { code { (instance.id) } },
+            doing(instance),
+            html! { (instance.handled) },
+            html! { (duration(Some(instance.busy_us))) },
+            recent(instance, now),
+        ];
+        if has_calls {
+            cells.push(
+                instance
+                    .call
+                    .as_ref()
+                    .map_or_else(|| html! { "–" }, |call| of_call(call, now)),
+            );
+        }
+        cells
+    });
+    table(visit, "Busiest instances", &columns, rows.collect())
+}
+
+fn doing(instance: &Instance) -> Markup {
+    html! {
+        @match instance.doing {
+            Some(message) => { code { (message) } " for " (duration(instance.doing_us)) },
+            None => span.muted { "waits for messages" },
+        }
+    }
+}
+
+fn recent(instance: &Instance, now: Millis) -> Markup {
+    html! {
+        @for (n, came) in instance.last_messages.iter().take(RECENT).enumerate() {
+            @if n > 0 { ", " }
+            code { (came.message) } " " (ago(now.since(came.at))) " ago"
+        }
+    }
+}
+
+fn of_call(call: &CallState, now: Millis) -> Markup {
+    html! {
+        (call.status.as_str()) ", " (call.granted_minutes) " min granted"
+        @if let Some(at) = call.next_deadline { ", looks at the clock in " (ago(at.since(now))) }
+    }
+}
+
+/// Seconds and more of them.
+fn ago(ms: i64) -> String {
+    let seconds = ms.max(0) / 1_000;
+    match seconds {
+        ..120 => format!("{seconds} s"),
+        120..7_200 => format!("{} min", seconds / 60),
+        _ => format!("{} h", seconds / 3_600),
+    }
+}
+
+/// Microseconds as people write them: `250 µs`, `2.5 ms`, `3 s`.
+fn duration(us: Option<u64>) -> String {
+    match us {
+        None => "–".to_owned(),
+        Some(us @ ..1_000) => format!("{us} µs"),
+        Some(us @ 1_000..10_000) => format!("{}.{} ms", us / 1_000, us % 1_000 / 100),
+        Some(us @ 10_000..1_000_000) => format!("{} ms", us / 1_000),
+        Some(us) => format!("{}.{} s", us / 1_000_000, us % 1_000_000 / 100_000),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_written_as_people_do() {
+        for (us, written) in [
+            (None, "–"),
+            (Some(0), "0 µs"),
+            (Some(999), "999 µs"),
+            (Some(2_550), "2.5 ms"),
+            (Some(10_000), "10 ms"),
+            (Some(1_250_000), "1.2 s"),
+        ] {
+            assert_eq!(duration(us), written);
+        }
+        for (ms, written) in [
+            (-1, "0 s"),
+            (119_000, "119 s"),
+            (180_000, "3 min"),
+            (7_200_000, "2 h"),
+        ] {
+            assert_eq!(ago(ms), written);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! What every request for a page goes through: who is signed in, whether a post is a page's own, and who may do what. Whatever goes
+//! wrong further in becomes a page here, and every answer gets the headers that bind the browser.
+
+use actix_web::{
+    Error, FromRequest, HttpMessage, HttpResponse,
+    body::{BoxBody, MessageBody},
+    dev::{Payload, ServiceRequest, ServiceResponse},
+    http::{
+        Method,
+        header::{HeaderMap, HeaderValue, SET_COOKIE},
+    },
+    middleware::Next,
+    web::Data,
+};
+
+use super::{
+    PAGES, errors, is_a_page, kit::Kit, layout::DONE, session::Known, sign_in::SIGN_IN, view::Visit,
+};
+use crate::{
+    http::{
+        error::{ApiError, Missing},
+        extract::Operator,
+    },
+    operator::access::Right,
+    pages::{
+        cross_site::{TOKEN_FIELD, Tokens},
+        door,
+        format::Zone,
+        lang::Lang,
+        packed,
+        table::{self, Access, Found},
+        view::{Reader, View, done_word},
+    },
+};
+
+/// Lets in who may, and turns errors into pages. Wraps all pages, and passes on what is none.
+pub async fn enter(
+    mut req: ServiceRequest,
+    next: Next<impl MessageBody + 'static>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    if !is_a_page(&req) {
+        return Ok(next.call(req).await?.map_into_boxed_body());
+    }
+    let Some(kit) = req.app_data::<Data<Kit>>().cloned() else {
+        return Err(ApiError::Internal.into());
+    };
+    if req.method() == Method::HEAD {
+        // The connection, which knows what was asked, leaves the body out.
+        req.head_mut().method = Method::GET;
+    }
+    let guest = Guest::of(kit, &req).await?;
+    let mut response = match guest.admit(&mut req).await {
+        Ok(()) => next.call(req).await?.map_into_boxed_body(),
+        Err(refusal) => req.into_response(refusal),
+    };
+    let failed = response.response().error().map(door::own);
+    if let Some(error) = failed {
+        response = response.into_response(guest.error(&error));
+    }
+    guest.finish(response.headers_mut());
+    Ok(packed::page(response))
+}
+
+/// Who came.
+struct Guest {
+    view: View,
+    kit: Data<Kit>,
+    known: Known,
+    /// Somebody who may come.
+    visit: Option<Visit>,
+    /// The header that has a browser keep its id that came without one.
+    fresh: Option<HeaderValue>,
+    tokens: Tokens,
+}
+
+impl Guest {
+    async fn of(kit: Data<Kit>, req: &ServiceRequest) -> Result<Self, Error> {
+        let request = req.request();
+        let now = kit.now();
+        let (known, fresh) = Known::of(request, &kit.desk.node.vault);
+        let right = match kit.tokens().are_asked_for() {
+            true => known.right(kit.tokens(), &kit.ended, now),
+            // Who may come is asked by the listener's own door.
+            false => request.extensions().get::<Right>().copied(),
+        };
+        let tokens = Tokens::of(&known.id);
+        let reader = Reader {
+            lang: Lang::En,
+            zone: Zone::utc(),
+        };
+        let word = done_word(request);
+        let mut told = DONE
+            .iter()
+            .filter(|(name, _)| Some(*name) == word.as_deref());
+        let done = told.next().map(|(_, words)| (*words).to_owned());
+        let view = View::new("", request, reader, now, tokens.clone(), done);
+        let operator = Operator::from_request(request, &mut Payload::None).await?;
+        let visit = right
+            .map(|right| Visit::new(view.clone(), kit.clone(), right, known.clone(), operator));
+        Ok(Self {
+            view,
+            kit,
+            known,
+            visit,
+            fresh,
+            tokens,
+        })
+    }
+
+    fn error(&self, error: &ApiError) -> HttpResponse {
+        errors::of(&self.view, self.visit.as_ref(), error)
+    }
+
+    /// Errors: the page that says why not.
+    async fn admit(&self, req: &mut ServiceRequest) -> Result<(), HttpResponse> {
+        let is_post = req.method() == Method::POST;
+        if is_post && !door::is_from_a_page(req.headers(), None) {
+            return Err(errors::foreign(&self.view, self.visit.as_ref()));
+        }
+        let access = match table::find(PAGES, "", req.match_pattern().as_deref(), req.method()) {
+            Found::Page(access) => access,
+            Found::OtherMethods(allow) => {
+                return Err(self.error(&ApiError::MethodNotAllowed { allow }));
+            }
+            Found::Nothing => return Err(self.nothing(req)),
+        };
+        if self.visit.is_none() && access != Access::Anybody {
+            return Err(self.view.go(&door::sign_in(req, SIGN_IN, "/")));
+        }
+        if is_post {
+            let typed = door::typed(req).await.map_err(|error| self.error(&error))?;
+            if !self
+                .tokens
+                .know(typed.text(TOKEN_FIELD).unwrap_or_default())
+            {
+                return Err(errors::foreign(&self.view, self.visit.as_ref()));
+            }
+            req.extensions_mut().insert(typed);
+        }
+        req.extensions_mut().insert(self.view.clone());
+        if let Some(visit) = &self.visit {
+            if access == Access::Owner && !visit.may_change() {
+                return Err(errors::read_only(visit));
+            }
+            req.extensions_mut().insert(visit.clone());
+        }
+        Ok(())
+    }
+
+    /// What is not there is told to who may come; others may know no more than where to sign in.
+    fn nothing(&self, req: &ServiceRequest) -> HttpResponse {
+        let path = req.path();
+        let without_slash = path.trim_end_matches('/');
+        match &self.visit {
+            _ if req.method() == Method::GET && without_slash != path && is_ours(without_slash) => {
+                self.view.go(without_slash)
+            }
+            Some(_) => self.error(&ApiError::NotFound(Missing::Route)),
+            None => self.view.go(&door::sign_in(req, SIGN_IN, "/")),
+        }
+    }
+
+    fn finish(&self, headers: &mut HeaderMap) {
+        door::bind(headers);
+        let told = headers.contains_key(SET_COOKIE);
+        let mut cookies: Vec<HeaderValue> = match &self.visit {
+            Some(visit) => {
+                let vault = &self.kit.desk.node.vault;
+                let touched = self.known.touched(vault, self.kit.now());
+                touched
+                    .filter(|_| !told)
+                    .into_iter()
+                    .chain(visit.cookies())
+                    .collect()
+            }
+            None => Vec::new(),
+        };
+        cookies.extend(self.fresh.clone().filter(|_| !told));
+        for cookie in cookies {
+            headers.append(SET_COOKIE, cookie);
+        }
+    }
+}
+
+/// A path of this listener, and no other place.
+pub fn is_ours(path: &str) -> bool {
+    path.starts_with('/')
+        && !path.starts_with("//")
+        && path
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b'\\')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_led_away() {
+        for ours in ["/", "/actors", "/actors/call?x=1"] {
+            assert!(is_ours(ours), "{ours}");
+        }
+        for other in [
+            "",
+            "//evil.example",
+            "https://evil.example",
+            "/\\evil.example",
+            "/a\r\nb",
+            "actors",
+        ] {
+            assert!(!is_ours(other), "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,50 @@
+//! Pages for what went wrong, in words that say what to do.
+
+use actix_web::{HttpResponse, ResponseError, http::StatusCode};
+use maud::{Markup, html};
+
+use super::{layout, view::Visit};
+use crate::{
+    http::error::ApiError,
+    pages::{errors, view::View},
+};
+
+fn page(
+    view: &View,
+    visit: Option<&Visit>,
+    status: StatusCode,
+    title: &str,
+    words: &Markup,
+) -> HttpResponse {
+    let content = html! {
+        @if visit.is_none() { h1 { (title) } }
+        div.lead { (words) }
+        p { a.button.secondary href="/" { "To the overview" } }
+    };
+    layout::answer(view, visit, status, title, content)
+}
+
+/// The page of an error that a handler gave.
+pub fn of(view: &View, visit: Option<&Visit>, error: &ApiError) -> HttpResponse {
+    let (title, words) = errors::words(view, error);
+    let page = page(view, visit, error.status_code(), &view.t(title), &words);
+    errors::with_headers(error, page)
+}
+
+/// A post that did not come from one of our pages, or from one that is out of date.
+pub fn foreign(view: &View, visit: Option<&Visit>) -> HttpResponse {
+    let words = html! {
+        p { "This did not come from a page of the console as it is now: nothing was changed. Load the page again and repeat it." }
+    };
+    let title = "Nothing was changed";
+    page(view, visit, StatusCode::FORBIDDEN, title, &words)
+}
+
+/// Somebody with the token that only reads.
+pub fn read_only(visit: &Visit) -> HttpResponse {
+    let words = html! {
+        p { "You are signed in with " code { "operator.read_token" } ", which changes nothing. Sign in with " code { "operator.token" } " to do this." }
+    };
+    let title = "You may look only";
+    page(visit, Some(visit), StatusCode::FORBIDDEN, title, &words)
+}

@@ -1,0 +1,79 @@
+//! What every page of the console can reach.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
+
+use actix_web::{HttpRequest, web::Data};
+use dikala_entities::Millis;
+
+use super::session::Ended;
+use crate::{
+    http::{context::HttpContext, error::ApiError},
+    operator::access::{Right, Tokens},
+    operator_api::Desk,
+};
+
+/// Streams of pages that are open at once; each costs a page's reading and writing every second or two.
+const STREAMS_MAX: usize = 32;
+
+/// What every page can reach. Data of the application.
+#[derive(Debug)]
+pub struct Kit {
+    /// What the operators' API works with; pages call its handlers.
+    pub desk: Data<Desk>,
+    pub ended: Ended,
+    tokens: Data<Tokens>,
+    http: Data<HttpContext>,
+    streams: Arc<AtomicUsize>,
+}
+
+impl Kit {
+    /// Nobody is signed in yet.
+    pub fn new(desk: Data<Desk>, tokens: Data<Tokens>, http: Data<HttpContext>) -> Self {
+        Self {
+            desk,
+            ended: Ended::default(),
+            tokens,
+            http,
+            streams: Arc::default(),
+        }
+    }
+
+    /// The time.
+    pub fn now(&self) -> Millis {
+        self.desk.now()
+    }
+
+    /// Who may come.
+    pub fn tokens(&self) -> &Tokens {
+        &self.tokens
+    }
+
+    /// What a token lets its holder do who shows it with this request.
+    pub async fn prove(&self, request: &HttpRequest, token: &str) -> Result<Right, ApiError> {
+        self.tokens.prove(&self.http, request, Some(token)).await
+    }
+
+    /// A place among the open streams.
+    pub fn stream(&self) -> Result<Seat, ApiError> {
+        let taken = self.streams.fetch_update(Relaxed, Relaxed, |open| {
+            (open < STREAMS_MAX).then_some(open + 1)
+        });
+        match taken {
+            Ok(_) => Ok(Seat(Arc::clone(&self.streams))),
+            Err(_) => Err(ApiError::TooManyStreams(STREAMS_MAX)),
+        }
+    }
+}
+
+/// A place among the open streams; free again when it is dropped.
+#[derive(Debug)]
+pub struct Seat(Arc<AtomicUsize>);
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}

@@ -1,0 +1,101 @@
+//! What changes by itself while somebody looks: one stream for each page, of the part of that page as the server would write it now.
+//! The script puts it in the place of the old one. Nothing is sent while nothing changed, and nothing is made while nobody looks.
+
+use std::time::Duration;
+
+use actix_web::{HttpRequest, HttpResponse, rt};
+use futures_util::future::LocalBoxFuture;
+use maud::{Markup, html};
+
+use super::{actors, overview, view::Visit};
+use crate::{
+    http::error::{ApiError, Missing},
+    pages::{
+        components::{Tone, badge},
+        form::Typed,
+        stream::{self, Events, OPENING, Over, STILL_HERE, frame},
+    },
+};
+
+/// Where the streams are.
+const PATH: &str = "/live";
+/// How often a part is made again.
+const EVERY: Duration = Duration::from_secs(1);
+/// How often it is looked whether the session holds and the page is there.
+const SESSION_EVERY: Duration = Duration::from_millis(500);
+/// After so many times without a change a stream shows that it lives.
+const QUIET_MAX: u32 = 10;
+
+/// Makes a part of a page: the element with the id `part`. What is asked is what stands in the address of the stream.
+type Make = for<'a> fn(&'a Visit, &'a Typed) -> LocalBoxFuture<'a, Result<Markup, ApiError>>;
+
+/// The parts of pages that change, by name.
+const PARTS: &[(&str, Make)] = &[
+    ("overview", |visit, _| {
+        Box::pin(async { Ok(overview::part(visit).await) })
+    }),
+    ("actors", |visit, _| {
+        Box::pin(async { Ok(actors::part(visit).await) })
+    }),
+    ("actor", |visit, asked| {
+        Box::pin(actors::instances(visit, asked))
+    }),
+];
+
+/// Content with a part that is kept up to date. `more` stands in the address of the stream, encoded, and begins with `&`.
+pub fn followed(name: &str, more: &str, content: &Markup) -> Markup {
+    html! {
+        div data-live={ (PATH) "?of=" (name) (more) } data-after="0" {
+            p.live-sign { span data-live-sign hidden { (badge(Tone::Good, "live")) } }
+            (content)
+        }
+    }
+}
+
+/// `GET /live?of={name}`: server-sent events, of the kind `part`.
+pub async fn stream(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let asked = Typed::parse(request.query_string().as_bytes());
+    let name = asked.text("of").unwrap_or_default();
+    let part = PARTS.iter().find(|(part, _)| *part == name);
+    let (_, make) = *part.ok_or(ApiError::NotFound(Missing::Route))?;
+    let seat = visit.kit().stream()?;
+    let (events, response) = stream::open();
+    rt::spawn(async move {
+        tokio::select! {
+            // How it ended makes no difference.
+            _ = follow(&visit, &asked, make, &events) => {}
+            () = signed_out(&visit) => {}
+            () = events.closed() => {}
+        }
+        drop(seat);
+    });
+    Ok(response)
+}
+
+async fn follow(visit: &Visit, asked: &Typed, make: Make, events: &Events) -> Result<(), Over> {
+    events.send(format!("{OPENING}\n")).await?;
+    let (mut before, mut quiet, mut position) = (String::new(), 0, 0_i64);
+    loop {
+        // What cannot be made now, while the database is away, can be made again later.
+        let made = make(visit, asked).await.unwrap_or_default().into_string();
+        if !made.is_empty() && made != before {
+            position = position.saturating_add(1);
+            events.send(frame(position, "part", &made)).await?;
+            (before, quiet) = (made, 0);
+        } else {
+            quiet += 1;
+            if quiet == QUIET_MAX {
+                events.send(STILL_HERE.to_owned()).await?;
+                quiet = 0;
+            }
+        }
+        tokio::time::sleep(EVERY).await;
+    }
+}
+
+/// Waits until the session is over.
+async fn signed_out(visit: &Visit) {
+    while visit.still_may() {
+        tokio::time::sleep(SESSION_EVERY).await;
+    }
+}

@@ -1,0 +1,346 @@
+//! Sessions: a browser that is signed in. All that is known of one is in its cookie, sealed with `secrets.key`: when it began, when it
+//! was used last, and the hash of the token by which it began. So it holds on every node behind a balancer and while the database is
+//! away, which is when operators come; it ends with its token. Signing out is remembered by this process for as long as the session
+//! would have lasted.
+
+use std::time::Duration;
+
+use actix_web::{
+    HttpRequest,
+    http::header::{HeaderValue, ORIGIN},
+};
+use dikala_entities::{
+    Credential, CredentialHash, Millis, SESSION_SCHEME, Secret, SecretPlace, Vault,
+};
+use moka::sync::Cache;
+
+use crate::{
+    operator::access::{Right, Tokens},
+    pages::{cookie::Cookie, headers::header},
+};
+
+/// What the cookie is called.
+const COOKIE: &str = "dikala-operator";
+/// And the one of what is shown once.
+const NOTE: &str = "dikala-operator-note";
+/// How long a session lasts without use, in milliseconds.
+const IDLE_MS: i64 = 12 * 60 * 60 * 1_000;
+/// How long a session lasts, in milliseconds.
+const LONGEST_MS: i64 = 14 * 24 * 60 * 60 * 1_000;
+/// The last use is exact to this, in milliseconds.
+const TOUCH_EVERY_MS: i64 = 60 * 1_000;
+/// How long a note is good, in milliseconds.
+const NOTE_MS: i64 = 5 * 60 * 1_000;
+/// Sessions that were signed out of and are remembered; past that the first ones are forgotten.
+const ENDED_MAX: u64 = 100_000;
+
+/// Sessions that somebody signed out of.
+#[derive(Debug)]
+pub struct Ended(Cache<CredentialHash, ()>);
+
+impl Default for Ended {
+    fn default() -> Self {
+        let longest = Duration::from_millis(LONGEST_MS.unsigned_abs());
+        let ended = Cache::builder().max_capacity(ENDED_MAX);
+        Self(ended.time_to_live(longest).build())
+    }
+}
+
+impl Ended {
+    /// Somebody signs out.
+    pub fn add(&self, session: &Session) {
+        self.0.insert(session.id.hash(), ());
+    }
+}
+
+/// What a browser is known by: a session, or, where it is not signed in, no more than an id to which its forms are bound.
+#[derive(Clone, Debug)]
+pub struct Known {
+    pub id: Credential,
+    pub session: Option<Session>,
+    /// How the browser keeps it.
+    cookie: Cookie,
+    /// What is to be shown once, sealed.
+    note: Option<String>,
+}
+
+/// A browser that is signed in.
+#[derive(Clone, Debug)]
+pub struct Session {
+    id: Credential,
+    began: Millis,
+    used: Millis,
+    token: CredentialHash,
+}
+
+/// The cookie of a name, for https or not.
+const fn cookie(name: &'static str, secure: bool) -> Cookie {
+    Cookie { name, secure }
+}
+
+impl Known {
+    /// What the browser shows with a request. The second is a header that has it keep an id, where it had none.
+    pub fn of(request: &HttpRequest, vault: &Vault) -> (Self, Option<HeaderValue>) {
+        for secure in [true, false] {
+            let cookie = cookie(COOKIE, secure);
+            for shown in cookie.shown(request) {
+                let (id, sealed) = shown.split_once('.').unwrap_or((shown, ""));
+                if let Some(id) = SESSION_SCHEME.parse(id) {
+                    let session = Session::open(vault, id.clone(), sealed);
+                    let notes = self::cookie(NOTE, secure).shown(request);
+                    let known = Self {
+                        id,
+                        session,
+                        cookie,
+                        note: notes.first().map(|note| (*note).to_owned()),
+                    };
+                    return (known, None);
+                }
+            }
+        }
+        let cookie = cookie(COOKIE, false);
+        let id = SESSION_SCHEME.generate();
+        let header = cookie.keep(id.expose(), None);
+        let known = Self {
+            id,
+            session: None,
+            cookie,
+            note: None,
+        };
+        (known, Some(header))
+    }
+
+    /// What the session lets its holder do, if it is in force.
+    pub fn right(&self, tokens: &Tokens, ended: &Ended, now: Millis) -> Option<Right> {
+        self.session.as_ref()?.right(tokens, ended, now)
+    }
+
+    /// The header that keeps the session for longer, where it was used.
+    pub fn touched(&self, vault: &Vault, now: Millis) -> Option<HeaderValue> {
+        let session = self.session.as_ref()?;
+        let is_due = now.since(session.used) >= TOUCH_EVERY_MS;
+        let used = Session {
+            used: now,
+            ..session.clone()
+        };
+        is_due.then(|| used.keep(vault, self.cookie))
+    }
+
+    /// The header that has the browser forget its session.
+    pub fn forget(&self) -> HeaderValue {
+        self.cookie.forget()
+    }
+
+    /// The header that keeps what the next page shows once, and no page after it. `about` names what it is.
+    pub fn leave_note(
+        &self,
+        vault: &Vault,
+        about: &str,
+        text: &Secret,
+        now: Millis,
+    ) -> HeaderValue {
+        let note = Secret::new(format!("{} {about} {}", now.as_i64(), text.expose()));
+        let sealed = vault.seal(SecretPlace::OperatorNote, self.id.hash(), &note);
+        self.note_cookie().keep(&sealed, Some(NOTE_MS / 1_000))
+    }
+
+    /// The note about something, if the browser shows one that was left a moment ago.
+    pub fn note(&self, vault: &Vault, about: &str, now: Millis) -> Option<Secret> {
+        let sealed = self.note.as_deref()?;
+        let place = SecretPlace::OperatorNote;
+        let note = vault.open(place, self.id.hash(), sealed).ok()?;
+        let mut parts = note.expose().splitn(3, ' ');
+        let left = Millis::from_i64(parts.next()?.parse().ok()?);
+        let is_it = parts.next()? == about && now.since(left) < NOTE_MS;
+        parts.next().filter(|_| is_it).map(Secret::new)
+    }
+
+    /// The header that has the browser forget its note.
+    pub fn forget_note(&self) -> HeaderValue {
+        self.note_cookie().forget()
+    }
+
+    fn note_cookie(&self) -> Cookie {
+        cookie(NOTE, self.cookie.secure)
+    }
+}
+
+impl Session {
+    /// Begins a session of who proved to have the token; the header has the browser keep it. It is for https alone where the browser
+    /// says that it came that way: whatever ends TLS in front of us says nothing of it.
+    pub fn begin(
+        request: &HttpRequest,
+        vault: &Vault,
+        token: &CredentialHash,
+        now: Millis,
+    ) -> HeaderValue {
+        let origin = header(request.headers(), &ORIGIN).unwrap_or_default();
+        let secure = origin.starts_with("https://");
+        let session = Self {
+            id: SESSION_SCHEME.generate(),
+            began: now,
+            used: now,
+            token: token.clone(),
+        };
+        session.keep(vault, cookie(COOKIE, secure))
+    }
+
+    /// What it lets its holder do, if it is in force.
+    pub fn right(&self, tokens: &Tokens, ended: &Ended, now: Millis) -> Option<Right> {
+        let is_over = now >= self.end() || ended.0.contains_key(&self.id.hash());
+        match is_over {
+            true => None,
+            false => tokens.right_of_hash(&self.token),
+        }
+    }
+
+    fn end(&self) -> Millis {
+        let (idle, longest) = (self.used.plus_ms(IDLE_MS), self.began.plus_ms(LONGEST_MS));
+        idle.min(longest)
+    }
+
+    fn keep(&self, vault: &Vault, cookie: Cookie) -> HeaderValue {
+        let (began, used) = (self.began.as_i64(), self.used.as_i64());
+        let plain = Secret::new(format!("{began} {used} {}", self.token));
+        let sealed = vault.seal(SecretPlace::OperatorSession, self.id.hash(), &plain);
+        let value = format!("{}.{sealed}", self.id.expose());
+        cookie.keep(&value, Some(LONGEST_MS / 1_000))
+    }
+
+    fn open(vault: &Vault, id: Credential, sealed: &str) -> Option<Self> {
+        let plain = vault.open(SecretPlace::OperatorSession, id.hash(), sealed);
+        let plain = plain.ok()?;
+        let mut parts = plain.expose().split(' ');
+        let mut moment = || Some(Millis::from_i64(parts.next()?.parse().ok()?));
+        let (began, used) = (moment()?, moment()?);
+        let token = CredentialHash::from_hash(parts.next()?);
+        Some(Self {
+            id,
+            began,
+            used,
+            token,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use actix_web::{http::header::COOKIE as SENT, test::TestRequest};
+
+    use super::*;
+
+    const FULL: &str = "the-full-one-0001";
+    const READ: &str = "the-read-one-0001";
+    const HOUR_MS: i64 = 60 * 60 * 1_000;
+
+    fn tokens(full: &str, read: &str) -> Tokens {
+        Tokens {
+            full: Some(Secret::new(full)),
+            read: Some(Secret::new(read)),
+        }
+    }
+
+    fn vault() -> Vault {
+        Vault::from_base64(&Vault::generate_key()).expect("a key")
+    }
+
+    fn now() -> Millis {
+        Millis::from_i64(1_800_000_000_000)
+    }
+
+    /// A request of a browser that was told to keep something.
+    fn showing(kept: &HeaderValue) -> HttpRequest {
+        let kept = kept.to_str().expect("text").split(';').next();
+        let shown = (SENT, kept.expect("a cookie"));
+        TestRequest::default()
+            .insert_header(shown)
+            .to_http_request()
+    }
+
+    /// What a browser is known by that was told to keep something.
+    fn known(vault: &Vault, kept: &HeaderValue) -> Known {
+        let (known, fresh) = Known::of(&showing(kept), vault);
+        assert!(fresh.is_none());
+        known
+    }
+
+    fn begun(vault: &Vault, token: &str) -> Known {
+        let request = TestRequest::default().to_http_request();
+        let kept = Session::begin(&request, vault, &CredentialHash::of(token), now());
+        known(vault, &kept)
+    }
+
+    #[test]
+    fn a_session_has_the_right_of_its_token_and_ends_with_it() {
+        let (vault, ended) = (vault(), Ended::default());
+        for (token, right) in [
+            (FULL, Some(Right::Full)),
+            (READ, Some(Right::Read)),
+            ("another", None),
+        ] {
+            let known = begun(&vault, token);
+            assert_eq!(known.right(&tokens(FULL, READ), &ended, now()), right);
+            assert_eq!(known.right(&tokens("new", "newer"), &ended, now()), None);
+        }
+        // The token became that of who may only look.
+        let known = begun(&vault, FULL);
+        let swapped = tokens(READ, FULL);
+        assert_eq!(known.right(&swapped, &ended, now()), Some(Right::Read));
+    }
+
+    #[test]
+    fn a_session_ends_unused_in_any_case_and_when_somebody_signs_out() {
+        let (vault, ended, tokens) = (vault(), Ended::default(), tokens(FULL, READ));
+        let after = |hours: i64| now().plus_ms(hours * HOUR_MS);
+        let mut known = begun(&vault, FULL);
+        let holds = |known: &Known, hours| known.right(&tokens, &ended, after(hours)).is_some();
+        assert!(holds(&known, 11) && !holds(&known, 12));
+        assert!(known.touched(&vault, now().plus_ms(59_000)).is_none());
+        for day in 1..=28 {
+            let kept = known.touched(&vault, after(day * 11)).expect("used");
+            known = self::known(&vault, &kept);
+        }
+        let end = 14 * 24;
+        assert!(holds(&known, 28 * 11 + 11) && !holds(&known, end));
+        let session = known.session.clone().expect("a session");
+        ended.add(&session);
+        assert!(!holds(&known, 28 * 11));
+    }
+
+    #[test]
+    fn what_was_not_sealed_here_is_no_session() {
+        let (vault, other) = (vault(), vault());
+        let request = TestRequest::default().to_http_request();
+        let kept = Session::begin(&request, &other, &CredentialHash::of(FULL), now());
+        assert!(known(&vault, &kept).session.is_none());
+        // Nor one whose id was exchanged.
+        let kept = Session::begin(&request, &vault, &CredentialHash::of(FULL), now());
+        let text = kept.to_str().expect("text");
+        let (name, rest) = text.split_once('=').expect("a cookie");
+        let (_, sealed) = rest.split_once('.').expect("sealed");
+        let forged = format!("{name}={}.{sealed}", SESSION_SCHEME.generate().expose());
+        let forged = HeaderValue::from_str(&forged).expect("text");
+        assert!(known(&vault, &forged).session.is_none());
+    }
+
+    #[test]
+    fn a_note_is_for_one_session_and_one_thing_and_a_moment() {
+        let vault = vault();
+        let (mut mine, mut other) = (begun(&vault, FULL), begun(&vault, FULL));
+        let left = mine.leave_note(&vault, "key_1", &Secret::new("dkl_x y"), now());
+        let left = left.to_str().expect("text").split(';').next();
+        let sealed = left
+            .and_then(|left| left.split_once('='))
+            .map(|(_, it)| it.to_owned());
+        mine.note.clone_from(&sealed);
+        other.note = sealed;
+        let note = |known: &Known, about, at| {
+            let note = known.note(&vault, about, at);
+            note.map(|note| note.expose().to_owned())
+        };
+        assert_eq!(note(&mine, "key_1", now()).as_deref(), Some("dkl_x y"));
+        assert_eq!(note(&mine, "key_2", now()), None);
+        assert_eq!(note(&other, "key_1", now()), None);
+        assert_eq!(note(&mine, "key_1", now().plus_ms(NOTE_MS)), None);
+    }
+}

@@ -1,0 +1,119 @@
+//! Signing in with one of the operators' tokens, and signing out.
+
+use actix_web::{
+    HttpRequest, HttpResponse,
+    http::{StatusCode, header::SET_COOKIE},
+    web::Data,
+};
+use dikala_entities::CredentialHash;
+use maud::{Markup, html};
+
+use super::{enter::is_ours, kit::Kit, layout, session::Session, view::Visit};
+use crate::{
+    http::{
+        error::ApiError,
+        extract::Query,
+        field::{Fault, FieldCode, FieldError},
+    },
+    pages::{
+        components::{Field, fields, post, submit as submit_button},
+        errors,
+        form::{Filled, Typed},
+        view::View,
+    },
+};
+
+/// Where to sign in.
+pub const SIGN_IN: &str = "/sign-in";
+
+/// `GET /sign-in`
+pub async fn show(
+    view: View,
+    visit: Option<Visit>,
+    query: Query,
+) -> Result<HttpResponse, ApiError> {
+    let next = query.0.text("next").filter(|next| is_ours(next));
+    if visit.is_some() {
+        return Ok(view.go(next.unwrap_or("/")));
+    }
+    let filled = Filled::with(next.map(|next| ("next", next)));
+    Ok(answer(&view, StatusCode::OK, &filled))
+}
+
+fn answer(view: &View, status: StatusCode, filled: &Filled) -> HttpResponse {
+    layout::answer(view, None, status, "Sign in", form(view, filled))
+}
+
+fn form(view: &View, filled: &Filled) -> Markup {
+    let token = Field::password("token", "Token".to_owned(), "current-password")
+        .hint("operator.token, or operator.read_token to look only.".to_owned());
+    html! {
+        h1 { "Sign in" }
+        (post(view, SIGN_IN, html! {
+            input type="hidden" name="next" value=(filled.text("next"));
+            (fields(view, filled, &[token]))
+            (submit_button("Sign in"))
+        }))
+        p.muted { "The tokens stand in the configuration of the service." }
+    }
+}
+
+/// `POST /sign-in`
+pub async fn submit(
+    view: View,
+    kit: Data<Kit>,
+    request: HttpRequest,
+    typed: Typed,
+) -> Result<HttpResponse, ApiError> {
+    let token = typed.text("token").unwrap_or_default().trim().to_owned();
+    let next = typed.text("next").filter(|next| is_ours(next));
+    let leave = view.go(next.unwrap_or("/"));
+    if !kit.tokens().are_asked_for() {
+        return Ok(leave);
+    }
+    if token.is_empty() {
+        let fault = Fault::new(FieldCode::Required, "is required").in_field("token");
+        return again(&view, typed, fault);
+    }
+    match kit.prove(&request, &token).await {
+        Ok(_) => {
+            let vault = &kit.desk.node.vault;
+            let token = CredentialHash::of(&token);
+            let cookie = Session::begin(&request, vault, &token, kit.now());
+            let mut response = leave;
+            response.headers_mut().insert(SET_COOKIE, cookie);
+            tracing::info!("an operator signed in");
+            Ok(response)
+        }
+        Err(ApiError::InvalidOperatorToken) => {
+            let sentence = "This is not one of the operators' tokens.".to_owned();
+            let fault = FieldError::translated("token", FieldCode::NotAllowed, sentence);
+            again(&view, typed, fault)
+        }
+        Err(error @ ApiError::RateLimited { .. }) => {
+            let (title, words) = errors::words(&view, &error);
+            let title = view.t(title);
+            let content = html! { h1 { (title) } (words) p { (error.to_string()) } };
+            let status = StatusCode::TOO_MANY_REQUESTS;
+            let page = layout::answer(&view, None, status, &title, content);
+            Ok(errors::with_headers(&error, page))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+fn again(view: &View, typed: Typed, fault: FieldError) -> Result<HttpResponse, ApiError> {
+    let filled = Filled::again(typed, ApiError::field(fault))?;
+    Ok(answer(view, StatusCode::UNPROCESSABLE_ENTITY, &filled))
+}
+
+/// `POST /sign-out`
+pub async fn sign_out(visit: Visit) -> HttpResponse {
+    if let Some(session) = &visit.known().session {
+        visit.kit().ended.add(session);
+    }
+    let mut response = visit.see(SIGN_IN, "done-signed-out");
+    let headers = response.headers_mut();
+    headers.insert(SET_COOKIE, visit.known().forget());
+    response
+}

@@ -1,0 +1,62 @@
+//! `/overview`: what goes on, and what is wrong.
+
+use actix_web::web::Data;
+use dikala_entities::Millis;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::desk::Desk;
+use crate::{
+    http::answer::Answer,
+    overview::{
+        figures::{Figure, STEP_MS},
+        judge::{Problem, Severity},
+    },
+};
+
+/// What goes on here, and what is wrong.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(example = json!({
+    "node": "main", "version": "0.1.0", "at": "2026-01-15T03:30:00.000Z", "startedAt": "2026-01-15T03:00:00.000Z",
+    "status": "warning",
+    "problems": [{"severity": "warning", "code": "webhook_failing",
+        "summary": "The webhook wh_01k9zv3m8rj2q4w6y8a0c2e4g6 of Kopi Senja has been failing since 2026-01-15 03:29:00 UTC.",
+        "action": "Its tenant misses events: see its last answer under Webhooks and tell the tenant; recover sends again what failed.",
+        "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6", "target": "wh_01k9zv3m8rj2q4w6y8a0c2e4g6"}],
+    "figures": [{"name": "calls_now", "label": "Calls now", "unit": "calls", "value": 12, "limit": null, "history": [null, 3, 12]}],
+    "historyStepSeconds": 10
+}))]
+pub struct Overview {
+    node: String,
+    version: &'static str,
+    at: Millis,
+    started_at: Millis,
+    /// How bad the worst problem is: `ok`, `warning` or `critical`.
+    status: &'static str,
+    /// Worst first; none where nothing is wrong.
+    problems: Vec<Problem>,
+    /// Always all of them, in the same order.
+    figures: Vec<Figure>,
+    /// The time between two numbers of a history.
+    history_step_seconds: i64,
+}
+
+/// `GET /overview`
+pub async fn show(desk: Data<Desk>) -> Answer {
+    let look = desk.overview.look().await;
+    Answer::ok(&Overview {
+        node: desk.node.calls.node().to_string(),
+        version: env!("CARGO_PKG_VERSION"),
+        at: look.at,
+        started_at: desk.started_at,
+        status: match look.severity() {
+            None => "ok",
+            Some(Severity::Warning) => "warning",
+            Some(Severity::Critical) => "critical",
+        },
+        problems: look.problems.clone(),
+        figures: look.figures.clone(),
+        history_step_seconds: STEP_MS / 1_000,
+    })
+}

@@ -1,0 +1,421 @@
+//! What is wrong, in words, worst first, each with what to do. Pure.
+
+use std::collections::BTreeMap;
+
+use dikala_entities::TenantId;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    figures::{ACK_MS_MAX, COMMIT_MS_MAX, DUE_MS_MAX, Thousandths},
+    ring::Window,
+    sample::Sample,
+    trouble::{Known, Missed},
+};
+
+/// How long a panic is told of, in milliseconds.
+const PANIC_TOLD_MS: i64 = 10 * 60 * 1_000;
+/// How late an event loop may be, in milliseconds.
+const LAG_MS_MAX: i64 = 500;
+/// Messages that may wait for an actor.
+const WAITING_MAX: i64 = 100;
+/// Messages lost in a second that are too many, in thousandths.
+const LOST_MAX: i64 = 1_000;
+/// Requests in the window below which a share of them says nothing.
+const REQUESTS_MIN: i64 = 20;
+/// The share of requests that may fail, in hundredths.
+const FAILED_SHARE_MAX: i64 = 5;
+/// How long bridges are gone before that is told, and after which they are not expected back, in milliseconds.
+const BRIDGES_GONE_MS: i64 = 15_000;
+const BRIDGES_FORGOTTEN_MS: i64 = 60 * 60 * 1_000;
+/// Where there is little room on the disk, and where there is next to none, in MiB.
+const ROOM_LITTLE_MIB: u64 = 1_024;
+const ROOM_NONE_MIB: u64 = 256;
+/// Actors of which there are as many as there are calls: each has a small mailbox of its own.
+const PER_CALL: &str = "call";
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum Severity {
+    /// Somebody should look today.
+    Warning,
+    /// Callers or money are concerned now.
+    Critical,
+}
+
+/// Something that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Problem {
+    pub severity: Severity,
+    /// A word for it that stays the same.
+    pub code: &'static str,
+    /// What is wrong.
+    pub summary: String,
+    /// What to do.
+    pub action: String,
+    /// Who is affected, where that is one tenant.
+    pub tenant_id: Option<TenantId>,
+    /// What it is about: an id, or the name of an actor or a thread.
+    pub target: Option<String>,
+}
+
+/// All that a judgement looks at.
+#[derive(Debug)]
+pub struct State<'a> {
+    pub sample: &'a Sample,
+    /// What happened in the last seconds; none: the first look is just beginning.
+    pub window: Option<Window<'a>>,
+    pub troubles: Known,
+}
+
+/// Everything that is wrong, worst first.
+pub fn judge(state: &State<'_>) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    problems.extend(unready(&state.troubles));
+    problems.extend(books(state.sample));
+    problems.extend(panics(state.sample));
+    problems.extend(threads(state.sample));
+    problems.extend(mailboxes(state));
+    problems.extend(times(state));
+    problems.extend(requests(state));
+    problems.extend(bridges(state.sample));
+    problems.extend(room(&state.troubles));
+    problems.extend(deliveries(state));
+    problems.extend(tenants(&state.troubles));
+    // What is as bad stays in this order.
+    problems.sort_by_key(|problem| std::cmp::Reverse(problem.severity));
+    problems
+}
+
+impl Problem {
+    fn critical(code: &'static str, summary: String, action: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Critical,
+            code,
+            summary,
+            action: action.into(),
+            tenant_id: None,
+            target: None,
+        }
+    }
+
+    fn warning(code: &'static str, summary: String, action: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Warning,
+            ..Self::critical(code, summary, action)
+        }
+    }
+
+    fn about(mut self, target: impl std::fmt::Display) -> Self {
+        self.target = Some(target.to_string());
+        self
+    }
+
+    const fn of(mut self, tenant: TenantId) -> Self {
+        self.tenant_id = Some(tenant);
+        self
+    }
+}
+
+/// What readiness says is a sentence about what is wrong, and what to look at behind a colon where there is more than one thing.
+fn unready(troubles: &Known) -> impl Iterator<Item = Problem> {
+    troubles.unready.iter().map(|(name, words)| {
+        let (summary, action) = match words.split_once(": ") {
+            Some((summary, action)) => (format!("{summary}."), begun_with_a_capital(action)),
+            None => (
+                (*words).to_owned(),
+                "Save the log, then restart this node; nothing that was acknowledged is lost."
+                    .to_owned(),
+            ),
+        };
+        Problem::critical("not_ready", summary, action).about(name)
+    })
+}
+
+fn begun_with_a_capital(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |first| {
+        first.to_uppercase().chain(letters).collect()
+    })
+}
+
+fn books(sample: &Sample) -> Option<Problem> {
+    let count = sample.differences;
+    (count > 0).then(|| {
+        Problem::critical(
+            "ledger_differences",
+            format!("The books do not add up in {}.", counted(count, "place")),
+            "Run `dikala ledger verify`; sell no credit to the tenants that it names until it is explained.",
+        )
+    })
+}
+
+fn panics(sample: &Sample) -> impl Iterator<Item = Problem> {
+    let panicked = sample.actors.iter().filter_map(|actor| {
+        let ago = actor.panicked_ms.filter(|ago| *ago < PANIC_TOLD_MS)?;
+        Some((actor.name, ago))
+    });
+    panicked.map(|(name, ago)| {
+        Problem::critical(
+            "actor_restarted",
+            format!(
+                "An actor panicked {} ago and was restarted: {name}.",
+                duration(ago)
+            ),
+            "It came back, but it is a bug: find `an actor panicked` in the log and report it.",
+        )
+        .about(name)
+    })
+}
+
+fn threads(sample: &Sample) -> impl Iterator<Item = Problem> {
+    let late = sample.loops.iter().filter(|(_, late)| *late > LAG_MS_MAX);
+    late.map(|(name, late)| {
+        Problem::critical(
+            "event_loop_blocked",
+            format!("The event loop of the thread {name} was held up for {}.", duration(*late)),
+            "See whether the machine is out of processor time; if one thread only is late, report what it was doing.",
+        )
+        .about(name)
+    })
+}
+
+fn mailboxes(state: &State<'_>) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for actor in &state.sample.actors {
+        let lost = state
+            .window
+            .map_or(0, |window| window.lost_rate(actor.name));
+        let waits = actor.name != PER_CALL && actor.waiting > WAITING_MAX;
+        let action = "See on the page of its type which message takes long, and whether its thread or the database holds it up.";
+        if waits && actor.capacity > 0 && actor.waiting >= actor.capacity {
+            let summary = format!(
+                "The mailbox of {} is full: {} wait, and senders are held up or refused.",
+                actor.name,
+                counted(actor.waiting.unsigned_abs(), "message")
+            );
+            problems.push(Problem::critical("mailbox_full", summary, action).about(actor.name));
+        } else if waits {
+            let summary = format!(
+                "{} wait for {}.",
+                counted(actor.waiting.unsigned_abs(), "message"),
+                actor.name
+            );
+            problems.push(Problem::warning("mailbox_backlog", summary, action).about(actor.name));
+        }
+        if lost > LOST_MAX {
+            let summary = format!(
+                "Messages to {} get lost, {} a second: senders gave up waiting.",
+                actor.name,
+                Thousandths(lost)
+            );
+            problems.push(Problem::warning("messages_lost", summary, action).about(actor.name));
+        }
+    }
+    problems
+}
+
+fn times(state: &State<'_>) -> Vec<Problem> {
+    let Some(window) = state.window else {
+        return Vec::new();
+    };
+    let mut problems = Vec::new();
+    let acknowledged = window.distributed(|of| &of.acknowledged).percentile(99);
+    if let Some(ms) = above(acknowledged, ACK_MS_MAX) {
+        problems.push(Problem::critical(
+            "acknowledgements_slow",
+            format!("Bridges wait {} for answers about calls.", duration(ms)),
+            "Callers hear silence: see whether commits, a thread or the processor are slow.",
+        ));
+    }
+    let committed = window.distributed(|of| &of.committed).percentile(99);
+    if let Some(ms) = above(committed, COMMIT_MS_MAX) {
+        problems.push(Problem::warning(
+            "commits_slow",
+            format!("Commits of the ledger take {}.", duration(ms)),
+            "Look at the disk of the database, and at what else writes to it.",
+        ));
+    }
+    problems
+}
+
+/// Milliseconds that are more than the limit.
+fn above(us: Option<u64>, limit_ms: i64) -> Option<i64> {
+    let ms = i64::try_from(us? / 1_000).unwrap_or(i64::MAX);
+    (ms > limit_ms).then_some(ms)
+}
+
+fn requests(state: &State<'_>) -> Option<Problem> {
+    let window = state.window?;
+    let (all, failed) = (
+        window.grew(|of| of.requests),
+        window.grew(|of| of.failed_requests),
+    );
+    let share = failed.saturating_mul(100) / all.max(1);
+    (all >= REQUESTS_MIN && share >= FAILED_SHARE_MAX).then(|| {
+        Problem::critical(
+            "requests_fail",
+            format!("{share} % of all requests fail."),
+            "See under HTTP which routes and which status; 503 is the database most of the time.",
+        )
+    })
+}
+
+fn bridges(sample: &Sample) -> Option<Problem> {
+    let gone = sample.bridge_seen_ms.filter(|_| sample.sockets == 0)?;
+    (BRIDGES_GONE_MS..BRIDGES_FORGOTTEN_MS)
+        .contains(&gone)
+        .then(|| {
+            Problem::critical(
+                "bridges_gone",
+                format!(
+                    "No bridge is connected; the last sign of one was {} ago.",
+                    duration(gone)
+                ),
+                "No call comes in: look at the bridges and the way to them.",
+            )
+        })
+}
+
+fn room(troubles: &Known) -> Option<Problem> {
+    let free = troubles.room?.free_mib;
+    let summary = format!("The disk of the database has {free} MiB left.");
+    let action = "Make room, or move the database to a larger disk: where there is none left no call is taken.";
+    if free < ROOM_NONE_MIB {
+        return Some(Problem::critical("disk_low", summary, action));
+    }
+    (free < ROOM_LITTLE_MIB).then(|| Problem::warning("disk_low", summary, action))
+}
+
+fn deliveries(state: &State<'_>) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    if state.sample.due_ms > DUE_MS_MAX {
+        problems.push(Problem::warning(
+            "deliveries_late",
+            format!(
+                "A delivery has been due for {}, and no endpoint is to blame.",
+                duration(state.sample.due_ms)
+            ),
+            "See whether attempts are made at all, and whether they can be written down.",
+        ));
+    }
+    let faults = state
+        .window
+        .map_or(0, |window| window.grew(|of| of.own_faults));
+    if faults > 0 {
+        problems.push(Problem::warning(
+            "deliveries_not_made",
+            format!(
+                "{} of webhooks could not be made through a fault of our own.",
+                counted(faults.unsigned_abs(), "attempt")
+            ),
+            "See whether there are files and sockets left (`process_open_fds`); they are made again.",
+        ));
+    }
+    if state.sample.sealed > 0 {
+        problems.push(Problem::warning(
+            "secrets_sealed",
+            format!(
+                "The secret of {} does not open with secrets.key.",
+                counted(state.sample.sealed.unsigned_abs(), "webhook")
+            ),
+            "Start the service with the key that they were sealed with; `dikala check` names it.",
+        ));
+    }
+    problems
+}
+
+fn tenants(troubles: &Known) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for hanging in &troubles.hanging {
+        let failing = troubles
+            .missed
+            .iter()
+            .any(|missed| missed.webhook == hanging.webhook);
+        if !failing {
+            let name = named(&troubles.names, hanging.tenant);
+            let problem = Problem::warning(
+                "endpoint_hangs",
+                format!(
+                    "A server of {name} does not answer: its webhook {} waits for it.",
+                    hanging.webhook
+                ),
+                "Nobody else's deliveries wait, and it is tried again. Tell the tenant if it goes on.",
+            );
+            problems.push(problem.about(hanging.webhook).of(hanging.tenant));
+        }
+    }
+    problems.extend(troubles.missed.iter().map(|of| missed(troubles, of)));
+    if troubles.more_missed {
+        problems.push(Problem::warning(
+            "more_webhooks",
+            "More webhooks than are listed here fail or were disabled.".to_owned(),
+            "See whether the way out of this machine works (DNS, firewall, certificates), and all of them under Webhooks.",
+        ));
+    }
+    for (tenant, refused) in &troubles.flooding {
+        let name = named(&troubles.names, *tenant);
+        let problem = Problem::warning(
+            "tenant_floods",
+            format!(
+                "{name} asks more than it may: {refused} requests were refused within a minute."
+            ),
+            "The limit holds and others are served. Tell the tenant, or raise its rateLimit.",
+        );
+        problems.push(problem.about(tenant).of(*tenant));
+    }
+    problems
+}
+
+fn missed(troubles: &Known, missed: &Missed) -> Problem {
+    let name = named(&troubles.names, missed.tenant);
+    let id = missed.webhook;
+    let problem = match missed.failing_since {
+        Some(since) => Problem::warning(
+            "webhook_failing",
+            format!(
+                "The webhook {id} of {name} has been failing since {}.",
+                moment(since)
+            ),
+            "Its tenant misses events: see its last answer under Webhooks and tell the tenant; recover sends again what failed.",
+        ),
+        None => Problem::warning(
+            "webhook_disabled",
+            format!("The webhook {id} of {name} was disabled because it kept failing."),
+            "Its tenant gets no events: tell the tenant to mend its server and to switch the webhook on again, then recover.",
+        ),
+    };
+    problem.about(id).of(missed.tenant)
+}
+
+fn named(names: &BTreeMap<TenantId, String>, tenant: TenantId) -> String {
+    names
+        .get(&tenant)
+        .map_or_else(|| tenant.to_string(), Clone::clone)
+}
+
+fn moment(at: dikala_entities::Millis) -> String {
+    crate::pages::format::utc(at)
+}
+
+/// `1 message`, `3 messages`.
+fn counted(count: impl TryInto<u64>, thing: &str) -> String {
+    let count: u64 = count.try_into().unwrap_or(u64::MAX);
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {thing}{plural}")
+}
+
+/// `250 ms`, `4 s`, `12 min`, `3 h`.
+fn duration(ms: i64) -> String {
+    match ms {
+        ..1_000 => format!("{} ms", ms.max(0)),
+        1_000..120_000 => format!("{} s", ms / 1_000),
+        120_000..7_200_000 => format!("{} min", ms / 60_000),
+        _ => format!("{} h", ms / 3_600_000),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,220 @@
+//! What is said of which state.
+
+use dikala_entities::{Millis, TenantId, WebhookId};
+use rstest::rstest;
+
+use super::*;
+use crate::overview::{
+    ring::Ring,
+    sample::{Actor, tests::sample},
+    trouble::{Hanging, Room},
+};
+
+fn tenant() -> TenantId {
+    "ten_01k9zv3m8rj2q4w6y8a0c2e4g6".parse().expect("an id")
+}
+
+fn webhook() -> WebhookId {
+    "wh_01k9zv3m8rj2q4w6y8a0c2e4g6".parse().expect("an id")
+}
+
+fn actor(name: &'static str, waiting: i64) -> Actor {
+    Actor {
+        name,
+        waiting,
+        capacity: 4_096,
+        handled: 0,
+        lost: 0,
+        panicked_ms: None,
+    }
+}
+
+/// What is said of a moment, after nothing happened for ten seconds before it.
+fn judged(sample: Sample, troubles: Known) -> Vec<Problem> {
+    let mut ring = Ring::default();
+    ring.push(super::super::sample::tests::sample(0));
+    let sample = Sample {
+        at: super::super::sample::tests::sample(10_000).at,
+        ..sample
+    };
+    judge(&State {
+        window: ring.window(&sample),
+        sample: &sample,
+        troubles,
+    })
+}
+
+#[test]
+fn nothing_is_said_where_all_is_well() {
+    let well = Sample {
+        calls: 1_000,
+        sockets: 2,
+        bridge_seen_ms: Some(0),
+        loops: vec![("core-0".to_owned(), 3)],
+        actors: vec![actor("call", 5_000), actor("credit_ledger", 100)],
+        ..sample(0)
+    };
+    let room = Known {
+        room: Some(Room { free_mib: 50_000 }),
+        ..Known::default()
+    };
+    assert_eq!(judged(well, room), []);
+    // Nor where there never was a bridge, or none is expected back.
+    for seen in [None, Some(BRIDGES_FORGOTTEN_MS)] {
+        let gone = Sample {
+            bridge_seen_ms: seen,
+            ..sample(0)
+        };
+        assert_eq!(judged(gone, Known::default()), []);
+    }
+}
+
+fn slow(us: u64) -> dikala_actors::runtime::histogram::Distribution {
+    let histogram = dikala_actors::runtime::histogram::Histogram::new(
+        dikala_actors::runtime::histogram::ANSWER_US,
+    );
+    histogram.observe(us);
+    histogram.reading()
+}
+
+#[rstest]
+#[case::panic(Sample { actors: vec![Actor { panicked_ms: Some(4_000), ..actor("credit_ledger", 0) }], ..sample(0) },
+    Severity::Critical, "actor_restarted", "credit_ledger", "panicked 4 s ago")]
+#[case::full(Sample { actors: vec![actor("call_registry", 4_096)], ..sample(0) },
+    Severity::Critical, "mailbox_full", "call_registry", "4096 messages wait")]
+#[case::backlog(Sample { actors: vec![actor("call_registry", 101)], ..sample(0) },
+    Severity::Warning, "mailbox_backlog", "call_registry", "101 messages wait for call_registry")]
+#[case::lost(Sample { actors: vec![Actor { lost: 25, ..actor("call", 0) }], ..sample(0) },
+    Severity::Warning, "messages_lost", "call", "2.5 a second")]
+#[case::blocked(Sample { loops: vec![("calls-1".to_owned(), 2_300)], ..sample(0) },
+    Severity::Critical, "event_loop_blocked", "calls-1", "held up for 2 s")]
+#[case::books(Sample { differences: 1, ..sample(0) }, Severity::Critical, "ledger_differences", "", "in 1 place.")]
+#[case::acknowledgements(Sample { acknowledged: slow(2_000_000), ..sample(0) },
+    Severity::Critical, "acknowledgements_slow", "", "Bridges wait 2 s")]
+#[case::commits(Sample { committed: slow(900_000), ..sample(0) }, Severity::Warning, "commits_slow", "", "take 1 s")]
+#[case::requests(Sample { requests: 100, failed_requests: 30, ..sample(0) }, Severity::Critical, "requests_fail", "", "30 %")]
+#[case::bridges(Sample { bridge_seen_ms: Some(180_000), ..sample(0) }, Severity::Critical, "bridges_gone", "", "3 min ago")]
+#[case::late(Sample { due_ms: 130_000, ..sample(0) }, Severity::Warning, "deliveries_late", "", "due for 2 min")]
+#[case::own_faults(Sample { own_faults: 3, ..sample(0) }, Severity::Warning, "deliveries_not_made", "", "3 attempts")]
+#[case::sealed(Sample { sealed: 1, ..sample(0) }, Severity::Warning, "secrets_sealed", "", "1 webhook does not open")]
+fn what_is_counted(
+    #[case] sample: Sample,
+    #[case] severity: Severity,
+    #[case] code: &str,
+    #[case] target: &str,
+    #[case] words: &str,
+) {
+    let problems = judged(sample, Known::default());
+    let [problem] = &problems[..] else {
+        panic!("{problems:?}");
+    };
+    assert_eq!((problem.severity, problem.code), (severity, code));
+    assert_eq!(problem.target.as_deref().unwrap_or_default(), target);
+    assert!(problem.summary.contains(words), "{}", problem.summary);
+    assert!(problem.action.ends_with('.'), "{}", problem.action);
+}
+
+#[rstest]
+#[case::failing(Known { missed: vec![Missed { webhook: webhook(), tenant: tenant(),
+        failing_since: Some(Millis::from_i64(1_800_000_000_000)) }], ..Known::default() },
+    "webhook_failing", "of Kopi Senja has been failing since 2027-01-15")]
+#[case::disabled(Known { missed: vec![Missed { webhook: webhook(), tenant: tenant(), failing_since: None }], ..Known::default() },
+    "webhook_disabled", "of Kopi Senja was disabled")]
+#[case::hanging(Known { hanging: vec![Hanging { webhook: webhook(), tenant: tenant() }], ..Known::default() },
+    "endpoint_hangs", "A server of Kopi Senja does not answer")]
+#[case::flood(Known { flooding: vec![(tenant(), 312)], ..Known::default() },
+    "tenant_floods", "Kopi Senja asks more than it may: 312 requests")]
+fn who_is_affected(#[case] troubles: Known, #[case] code: &str, #[case] words: &str) {
+    for name in ["Kopi Senja", ""] {
+        let names = (!name.is_empty()).then(|| (tenant(), name.to_owned()));
+        let troubles = Known {
+            names: names.into_iter().collect(),
+            ..troubles.clone()
+        };
+        let problems = judged(sample(0), troubles);
+        let [problem] = &problems[..] else {
+            panic!("{problems:?}");
+        };
+        assert_eq!((problem.code, problem.tenant_id), (code, Some(tenant())));
+        let words = match name {
+            "" => words.replace("Kopi Senja", &tenant().to_string()),
+            _ => words.to_owned(),
+        };
+        assert!(problem.summary.contains(&words), "{}", problem.summary);
+    }
+}
+
+#[test]
+fn an_endpoint_that_is_known_to_fail_is_told_of_once() {
+    let troubles = Known {
+        missed: vec![Missed {
+            webhook: webhook(),
+            tenant: tenant(),
+            failing_since: None,
+        }],
+        hanging: vec![Hanging {
+            webhook: webhook(),
+            tenant: tenant(),
+        }],
+        more_missed: true,
+        ..Known::default()
+    };
+    let problems = judged(sample(0), troubles);
+    let codes: Vec<&str> = problems.iter().map(|problem| problem.code).collect();
+    assert_eq!(codes, ["webhook_disabled", "more_webhooks"]);
+}
+
+#[test]
+fn the_worst_comes_first_and_says_what_readiness_says() {
+    let troubles = Known {
+        flooding: vec![(tenant(), 40)],
+        unready: vec![
+            (
+                "store",
+                "The database takes no writes: look whether its disk is full, or it only reads.",
+            ),
+            (
+                "creditLedger",
+                "The actor that books minutes (credit_ledger) does not answer.",
+            ),
+        ],
+        room: Some(Room { free_mib: 1 }),
+        ..Known::default()
+    };
+    let late = Sample {
+        due_ms: 130_000,
+        ..sample(0)
+    };
+    let problems = judged(late, troubles);
+    let told: Vec<(&str, &str)> = problems
+        .iter()
+        .map(|problem| (problem.code, problem.summary.as_str()))
+        .collect();
+    assert_eq!(told[0], ("not_ready", "The database takes no writes."));
+    assert_eq!(
+        problems[0].action,
+        "Look whether its disk is full, or it only reads."
+    );
+    assert_eq!(problems[0].target.as_deref(), Some("store"));
+    assert_eq!(
+        told[1].1,
+        "The actor that books minutes (credit_ledger) does not answer."
+    );
+    assert!(problems[1].action.contains("restart"));
+    let codes: Vec<&str> = told.iter().map(|(code, _)| *code).collect();
+    assert_eq!(codes[2..], ["disk_low", "deliveries_late", "tenant_floods"]);
+}
+
+#[test]
+fn durations_are_said_as_people_do() {
+    for (ms, said) in [
+        (-5, "0 ms"),
+        (999, "999 ms"),
+        (1_500, "1 s"),
+        (119_999, "119 s"),
+        (120_000, "2 min"),
+        (7_200_000, "2 h"),
+    ] {
+        assert_eq!(duration(ms), said);
+    }
+}

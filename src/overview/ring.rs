@@ -1,0 +1,167 @@
+//! The samples of the last ten minutes, in a buffer of fixed size. Pure.
+
+use std::collections::VecDeque;
+
+use dikala_actors::runtime::histogram::Distribution;
+
+use super::sample::Sample;
+
+/// The steps of a figure's history.
+pub const STEPS: usize = 60;
+/// How long a step is, in milliseconds.
+pub const STEP_MS: i64 = 10_000;
+/// Samples that are kept: one a second, and some for what was sampled besides.
+const SAMPLES: usize = 620;
+/// A sample stands for this long, in milliseconds.
+const STANDS_MS: i64 = 5_000;
+
+/// The samples, oldest first.
+#[derive(Debug, Default)]
+pub struct Ring(VecDeque<Sample>);
+
+/// Two samples, and the time between them.
+#[derive(Clone, Copy, Debug)]
+pub struct Window<'a> {
+    before: &'a Sample,
+    after: &'a Sample,
+}
+
+impl Ring {
+    /// Adds one; the oldest goes.
+    pub fn push(&mut self, sample: Sample) {
+        // After the machine slept the clock may stand where it stood.
+        if self.0.back().is_some_and(|last| last.at > sample.at) {
+            self.0.clear();
+        }
+        if self.0.len() >= SAMPLES {
+            self.0.pop_front();
+        }
+        self.0.push_back(sample);
+    }
+
+    /// Nothing is known any more.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// The newest.
+    pub fn last(&self) -> Option<&Sample> {
+        self.0.back()
+    }
+
+    /// The last step before a sample that is not in here yet.
+    pub fn window<'a>(&'a self, after: &'a Sample) -> Option<Window<'a>> {
+        let begin = after.at.plus_ms(-STEP_MS);
+        let in_it = self.0.iter().find(|sample| sample.at >= begin);
+        let before = in_it.filter(|sample| sample.at < after.at)?;
+        Some(Window { before, after })
+    }
+
+    /// For each step what there is of it, oldest first: the state at its end, and what happened in it.
+    pub fn steps(&self) -> Vec<(Option<&Sample>, Option<Window<'_>>)> {
+        let Some(last) = self.last() else {
+            return vec![(None, None); STEPS];
+        };
+        let ends = (0..STEPS).rev().map(|back| {
+            let back = i64::try_from(back).unwrap_or(0).saturating_mul(STEP_MS);
+            last.at.plus_ms(-back)
+        });
+        ends.map(|end| {
+            let at_end = self.at(end);
+            let before = self.at(end.plus_ms(-STEP_MS));
+            let window = before
+                .zip(at_end)
+                .filter(|(before, after)| before.at < after.at);
+            let window = window.map(|(before, after)| Window { before, after });
+            (at_end, window)
+        })
+        .collect()
+    }
+
+    /// What stood at a moment.
+    fn at(&self, moment: dikala_entities::Millis) -> Option<&Sample> {
+        let next = self.0.partition_point(|sample| sample.at <= moment);
+        let sample = self.0.get(next.checked_sub(1)?)?;
+        (moment.since(sample.at) < STANDS_MS).then_some(sample)
+    }
+}
+
+impl Window<'_> {
+    /// How much a count grew.
+    pub fn grew(self, count: impl Fn(&Sample) -> u64) -> i64 {
+        let grew = count(self.after).saturating_sub(count(self.before));
+        i64::try_from(grew).unwrap_or(i64::MAX)
+    }
+
+    /// The same in a second, in thousandths.
+    pub fn per_second(self, count: impl Fn(&Sample) -> u64) -> i64 {
+        let ms = self.after.at.since(self.before.at).max(1);
+        self.grew(count).saturating_mul(1_000_000) / ms
+    }
+
+    /// What was distributed in between.
+    pub fn distributed(self, of: impl Fn(&Sample) -> &Distribution) -> Distribution {
+        of(self.after).minus(of(self.before))
+    }
+
+    /// What was counted of an actor in between.
+    fn grew_of_actor(self, name: &str, count: impl Fn(&super::sample::Actor) -> u64) -> i64 {
+        self.grew(|sample| {
+            let of_it = sample.actors.iter().find(|actor| actor.name == name);
+            of_it.map_or(0, &count)
+        })
+    }
+
+    /// Messages to an actor that nobody handled, in a second, in thousandths.
+    pub fn lost_rate(self, name: &str) -> i64 {
+        let ms = self.after.at.since(self.before.at).max(1);
+        let lost = self.grew_of_actor(name, |actor| actor.lost);
+        lost.saturating_mul(1_000_000) / ms
+    }
+
+    /// Messages that it handled, likewise.
+    pub fn rate_of_actor(self, name: &str) -> i64 {
+        let ms = self.after.at.since(self.before.at).max(1);
+        self.grew_of_actor(name, |actor| actor.handled)
+            .saturating_mul(1_000_000)
+            / ms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::overview::sample::tests::sample;
+
+    #[test]
+    fn nothing_is_known_of_a_time_that_nobody_looked_at() {
+        let mut ring = Ring::default();
+        assert!(ring.steps().iter().all(|(state, _)| state.is_none()));
+        for second in 0..=12 {
+            ring.push(Sample {
+                over: second.unsigned_abs(),
+                ..sample(second * 1_000)
+            });
+        }
+        let steps = ring.steps();
+        assert_eq!(steps.len(), STEPS);
+        let window = steps[STEPS - 1].1.expect("ten seconds");
+        assert_eq!(window.grew(|sample| sample.over), 10);
+        assert_eq!(window.per_second(|sample| sample.over), 1_000);
+        assert!(steps[STEPS - 2].0.is_some() && steps[STEPS - 2].1.is_none());
+        assert!(steps[STEPS - 3].0.is_none());
+    }
+
+    #[test]
+    fn it_stays_as_long_as_it_is() {
+        let mut ring = Ring::default();
+        for n in 0..2_000 {
+            ring.push(sample(n * 1_000));
+        }
+        assert_eq!(ring.0.len(), SAMPLES);
+        assert!(ring.steps().iter().all(|(_, window)| window.is_some()));
+        // A clock that went back begins anew.
+        ring.push(sample(0));
+        assert_eq!(ring.0.len(), 1);
+    }
+}

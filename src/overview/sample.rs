@@ -1,0 +1,182 @@
+//! What is counted, at one moment: plain integers, read without asking anybody.
+
+use dikala_actors::{
+    runtime::{histogram::Distribution, metrics::meters},
+    webhooks::stats::LaneState,
+};
+use dikala_entities::{CallStatus, HangupReason, Millis};
+
+use super::Parts;
+
+/// What is counted of a type of actor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Actor {
+    pub name: &'static str,
+    /// Messages that wait now.
+    pub waiting: i64,
+    /// Messages that may wait for one instance.
+    pub capacity: i64,
+    pub handled: u64,
+    pub lost: u64,
+    /// How long ago one panicked, in milliseconds.
+    pub panicked_ms: Option<i64>,
+}
+
+/// What is counted, since the start where it is no state.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    pub at: Millis,
+    /// Calls that are not over.
+    pub calls: i64,
+    /// Calls that are over, and those of them that were talked on.
+    pub over: u64,
+    pub talked: u64,
+    /// How long bridges waited for answers about calls.
+    pub acknowledged: Distribution,
+    pub delivered: u64,
+    /// Attempts that could not be made through a fault of our own.
+    pub own_faults: u64,
+    /// For how long the first delivery that is due has been due, in milliseconds.
+    pub due_ms: i64,
+    /// Endpoints whose secret does not open.
+    pub sealed: i64,
+    pub batches: u64,
+    pub items: u64,
+    pub committed: Distribution,
+    pub requests: u64,
+    /// Those that were answered with 5xx, readiness left out.
+    pub failed_requests: u64,
+    pub differences: usize,
+    /// Sockets of bridges now.
+    pub sockets: usize,
+    /// How long ago there was a sign of life of any bridge, in milliseconds.
+    pub bridge_seen_ms: Option<i64>,
+    /// How late event loops are, in milliseconds.
+    pub loops: Vec<(String, i64)>,
+    pub actors: Vec<Actor>,
+}
+
+/// Messages of bridges that somebody waits for who hears silence meanwhile.
+const ABOUT_CALLS: &str = "call.";
+/// Asked by machines, and 503 where that is the answer.
+const READINESS: &str = "/health/ready";
+
+impl Sample {
+    /// What is counted now.
+    pub fn of(parts: &Parts) -> Self {
+        let node = &parts.node;
+        let now = node.clock.now();
+        let calls = node.calls.meter();
+        let over = calls.over();
+        let webhooks = node.webhooks.stats();
+        let ledger = node.ledger.stats();
+        let (requests, failed_requests) = requests(parts);
+        let sealed = LaneState::ALL
+            .iter()
+            .position(|state| *state == LaneState::Sealed);
+        Self {
+            at: now,
+            calls: calls.active().iter().map(|(_, count)| count).sum(),
+            over: over.iter().map(|(.., count)| count).sum(),
+            talked: over
+                .iter()
+                .filter(|(status, reason, _)| {
+                    *status != CallStatus::Failed && *reason != HangupReason::Abandoned
+                })
+                .map(|(.., count)| count)
+                .sum(),
+            acknowledged: acknowledged(parts),
+            delivered: webhooks.succeeded,
+            own_faults: webhooks.own_faults,
+            due_ms: webhooks
+                .due_since
+                .map_or(0, |since| now.since(since).max(0)),
+            sealed: sealed.map_or(0, |state| webhooks.lanes[state]),
+            batches: ledger.commit.count(),
+            items: ledger.items.sum,
+            committed: ledger.commit,
+            requests,
+            failed_requests,
+            differences: node.ledger.differences(),
+            sockets: node.bridges.sockets(),
+            bridge_seen_ms: node.bridges.newest_sign().map(|at| now.since(at)),
+            loops: loops(parts),
+            actors: actors(),
+        }
+    }
+}
+
+fn acknowledged(parts: &Parts) -> Distribution {
+    let all = parts.node.bridges.acknowledgements().into_iter();
+    all.filter(|(kind, _)| kind.starts_with(ABOUT_CALLS))
+        .map(|(_, times)| times)
+        .reduce(|one, other| one.plus(&other))
+        .unwrap_or_else(Distribution::of_answers)
+}
+
+fn requests(parts: &Parts) -> (u64, u64) {
+    let reading = parts.http.reading();
+    let counted = reading.iter().filter(|of| of.route != READINESS);
+    let each = counted.flat_map(|of| &of.statuses);
+    each.fold((0, 0), |(all, failed), (status, count)| {
+        let is_fault = *status >= 500;
+        (all + count, failed + if is_fault { *count } else { 0 })
+    })
+}
+
+fn loops(parts: &Parts) -> Vec<(String, i64)> {
+    let lags = parts.loops.lags().into_iter();
+    lags.map(|(name, lag)| (name, i64::try_from(lag.as_millis()).unwrap_or(i64::MAX)))
+        .collect()
+}
+
+fn actors() -> Vec<Actor> {
+    let meters = meters().into_iter();
+    meters
+        .map(|meter| {
+            let readings = meter.readings();
+            Actor {
+                name: meter.name(),
+                waiting: readings.iter().map(|of| of.depth).sum(),
+                capacity: meter.capacity(),
+                handled: readings.iter().map(|of| of.handling.count()).sum(),
+                lost: readings.iter().map(|of| of.lost).sum(),
+                panicked_ms: meter
+                    .last_panic()
+                    .map(|at| i64::try_from(at.elapsed().as_millis()).unwrap_or(i64::MAX)),
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+pub mod tests {
+    //! A sample to begin with.
+
+    use super::*;
+
+    /// Nothing happened until then.
+    pub fn sample(ms: i64) -> Sample {
+        Sample {
+            at: Millis::from_i64(1_800_000_000_000 + ms),
+            calls: 0,
+            over: 0,
+            talked: 0,
+            acknowledged: Distribution::of_answers(),
+            delivered: 0,
+            own_faults: 0,
+            due_ms: 0,
+            sealed: 0,
+            batches: 0,
+            items: 0,
+            committed: Distribution::of_answers(),
+            requests: 0,
+            failed_requests: 0,
+            differences: 0,
+            sockets: 0,
+            bridge_seen_ms: None,
+            loops: Vec::new(),
+            actors: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! What requests for pages and their answers go through, whoever the pages are for: whether a post is a page's own, what was typed,
+//! and the headers that bind the browser.
+
+use actix_web::{
+    Error,
+    dev::ServiceRequest,
+    http::{
+        Method,
+        header::{
+            CACHE_CONTROL, CONTENT_SECURITY_POLICY, CONTENT_TYPE, HOST, HeaderMap, HeaderName,
+            HeaderValue, ORIGIN, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+        },
+    },
+};
+
+use super::{
+    cross_site::{Sent, is_own},
+    form::Typed,
+    headers::header,
+};
+use crate::http::{error::ApiError, middleware::receive};
+
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FORM: &str = "application/x-www-form-urlencoded";
+/// Nothing from elsewhere, no script and no style but those of the assets, and no frame around it.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+                      form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+
+/// Whether a request that changes something comes from a page of ours. `base` is the address under which people reach the service,
+/// where the operator told it.
+pub fn is_from_a_page(headers: &HeaderMap, base: Option<&str>) -> bool {
+    let sent = Sent {
+        origin: header(headers, &ORIGIN),
+        fetch_site: header(headers, &FETCH_SITE),
+        host: header(headers, &HOST),
+    };
+    is_own(sent, base)
+}
+
+/// What was typed into the form that a request brings.
+pub async fn typed(req: &mut ServiceRequest) -> Result<Typed, ApiError> {
+    let media_type = header(req.headers(), &CONTENT_TYPE).unwrap_or_default();
+    let essence = media_type.split(';').next().unwrap_or_default().trim();
+    if !essence.eq_ignore_ascii_case(FORM) {
+        return Err(ApiError::UnsupportedMediaType(FORM));
+    }
+    receive(req).await.map(|body| Typed::parse(&body))
+}
+
+/// What a library refused is known by its status only.
+pub fn own(error: &Error) -> ApiError {
+    let status = error.as_response_error().status_code();
+    let own = error.as_error::<ApiError>().cloned();
+    own.unwrap_or_else(|| ApiError::from_status(status, None))
+}
+
+/// The headers of every page.
+pub fn bind(headers: &mut HeaderMap) {
+    for (name, value) in [
+        (CONTENT_SECURITY_POLICY, POLICY),
+        (REFERRER_POLICY, "same-origin"),
+        (X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (CACHE_CONTROL, "no-store"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+}
+
+/// Where to sign in (`page`), and where to go on from there. `home` is where one comes to by itself.
+pub fn sign_in(req: &ServiceRequest, page: &str, home: &str) -> String {
+    let back = req.uri().path_and_query().map_or("", |it| it.as_str());
+    if req.method() != Method::GET || back == home {
+        return page.to_owned();
+    }
+    let next: String = url::form_urlencoded::byte_serialize(back.as_bytes()).collect();
+    format!("{page}?next={next}")
+}

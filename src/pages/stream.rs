@@ -1,0 +1,72 @@
+//! Server-sent events: pieces of a page as the server would write them now, which the script puts in the place of the old ones.
+
+use std::time::Duration;
+
+use actix_web::{HttpResponse, http::header::HeaderValue};
+use bytes::Bytes;
+use futures_util::{StreamExt, stream};
+use tokio::sync::mpsc;
+
+use crate::http::error::ApiError;
+
+/// How long a page may leave what is sent to it unread.
+const UNREAD: Duration = Duration::from_secs(30);
+/// When a page that lost the connection comes back, in milliseconds.
+pub const OPENING: &str = "retry: 2000\n";
+/// A sign that the stream lives.
+pub const STILL_HERE: &str = ": nothing new\n\n";
+
+/// The stream is over: the page is gone, or reads too slowly.
+#[derive(Debug)]
+pub struct Over;
+
+/// Where the events of one page go.
+#[derive(Clone, Debug)]
+pub struct Events(mpsc::Sender<Bytes>);
+
+impl Events {
+    /// Passes a piece on.
+    pub async fn send(&self, chunk: String) -> Result<(), Over> {
+        match tokio::time::timeout(UNREAD, self.0.send(chunk.into())).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(Over),
+        }
+    }
+
+    /// Waits until the page is gone.
+    pub async fn closed(&self) {
+        self.0.closed().await;
+    }
+}
+
+/// A stream, and the answer that carries it.
+pub fn open() -> (Events, HttpResponse) {
+    let (to, mut chunks) = mpsc::channel(1);
+    let chunks = stream::poll_fn(move |context| chunks.poll_recv(context));
+    let response = HttpResponse::Ok()
+        .content_type("text/event-stream")
+        // Proxies of the nginx kind would gather the answer before they pass it on.
+        .insert_header(("X-Accel-Buffering", HeaderValue::from_static("no")))
+        .streaming(chunks.map(Ok::<Bytes, ApiError>));
+    (Events(to), response)
+}
+
+/// One message. Every line of the element is a field of its own; what ends a line besides is left out, as it would end a field.
+pub fn frame(position: i64, kind: &str, html: &str) -> String {
+    let data = html.replace('\r', "").replace('\n', "\ndata: ");
+    format!("id: {position}\nevent: {kind}\ndata: {data}\n\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_somebody_said_ends_no_message() {
+        let sent = frame(7, "part", "<p>one\r\n\r\ndata: two\revent: x</p>");
+        assert_eq!(
+            sent,
+            "id: 7\nevent: part\ndata: <p>one\ndata: \ndata: data: twoevent: x</p>\n\n"
+        );
+    }
+}
