@@ -34,6 +34,7 @@ mod one_commit;
 mod operator;
 mod overload;
 mod prometheus;
+mod proxies;
 mod recovery;
 mod sdks;
 mod secrecy;
