@@ -20,6 +20,7 @@ mod raw;
 mod rights;
 mod runtime;
 mod single;
+mod statements;
 mod transaction;
 
 use std::{
@@ -46,6 +47,7 @@ use self::{
 pub use self::{
     fault::{in_words, is_transient, took_too_long},
     pool::{Connections, PoolReading},
+    statements::StatementReading,
     transaction::Transaction,
 };
 

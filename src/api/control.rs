@@ -70,6 +70,7 @@ impl LiveOutbound {
         let invoke = Invoke {
             call: CallId::new(self.0.clock.now()),
             tenant: tenant.id,
+            agent: Some(function.agent_id),
             function: FunctionSpec::from(function),
             parameters,
             secret,

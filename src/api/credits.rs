@@ -37,16 +37,16 @@ pub struct Balance {
     "callId": null, "description": "January", "reference": "invoice-2026-001", "createdAt": "2026-01-15T03:31:34.000Z"
 }))]
 pub struct Transaction {
-    id: TransactionId,
+    pub id: TransactionId,
     #[serde(rename = "type")]
-    kind: TransactionType,
+    pub kind: TransactionType,
     /// Signed.
-    minutes: i64,
-    balance_after_minutes: i64,
-    call_id: Option<CallId>,
-    description: Option<String>,
-    reference: Option<String>,
-    created_at: Millis,
+    pub minutes: i64,
+    pub balance_after_minutes: i64,
+    pub call_id: Option<CallId>,
+    pub description: Option<String>,
+    pub reference: Option<String>,
+    pub created_at: Millis,
 }
 
 /// A page of movements, newest first.
@@ -58,10 +58,10 @@ pub struct Transaction {
     "createdAt": "2026-01-15T03:31:34.000Z"
 }], "limit": 50, "offset": 0, "hasMore": false}))]
 pub struct TransactionList {
-    transactions: Vec<Transaction>,
-    limit: i64,
-    offset: i64,
-    has_more: bool,
+    pub transactions: Vec<Transaction>,
+    pub limit: i64,
+    pub offset: i64,
+    pub has_more: bool,
 }
 
 impl Paged for TransactionList {

@@ -70,6 +70,16 @@ impl Page {
         }
     }
 
+    /// This page of a list that is in memory, and whether there is a next one.
+    pub fn cut<T>(self, rows: Vec<T>) -> (Vec<T>, bool) {
+        let count = |figure: i64| usize::try_from(figure).unwrap_or(usize::MAX);
+        let wanted = count(self.limit).saturating_add(1);
+        let rows = rows.into_iter().skip(count(self.offset));
+        let mut rows: Vec<T> = rows.take(wanted).collect();
+        let has_more = self.has_more(&mut rows);
+        (rows, has_more)
+    }
+
     /// Takes the one row more away again; true if it was there.
     pub fn has_more<T>(self, rows: &mut Vec<T>) -> bool {
         let limit = usize::try_from(self.limit).unwrap_or(usize::MAX);

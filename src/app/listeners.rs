@@ -112,6 +112,7 @@ impl Listeners {
             overview,
             base: settings.http.base(public).into(),
             tenants: services.http.clone(),
+            requests: meter.clone(),
             configuration: Arc::clone(&settings.shown),
             started_at: node.clock.now(),
             verified: Arc::default(),

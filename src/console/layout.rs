@@ -18,16 +18,70 @@ pub const NAVIGATION: Navigation = Navigation {
     belong: BELONG,
 };
 
-const GROUPS: &[Group] = &[Group {
-    name: "What happens",
-    pages: &[("Overview", "/"), ("Actors", "/actors")],
-}];
+const GROUPS: &[Group] = &[
+    Group {
+        name: "What happens",
+        pages: &[
+            ("Overview", "/"),
+            ("Calls", "/calls"),
+            ("Webhooks", "/webhooks"),
+            ("Functions", "/functions"),
+            ("Ledger", "/ledger"),
+        ],
+    },
+    Group {
+        name: "Who is served",
+        pages: &[
+            ("Tenants", "/tenants"),
+            ("Bridges", "/bridges"),
+            ("Audit", "/audit"),
+        ],
+    },
+    Group {
+        name: "What runs",
+        pages: &[
+            ("Actors", "/actors"),
+            ("Nodes", "/nodes"),
+            ("Database", "/database"),
+            ("HTTP", "/http"),
+            ("Configuration", "/configuration"),
+        ],
+    },
+];
 
 /// Pages whose paths begin otherwise than the page in the navigation that they belong to.
-const BELONG: &[(&str, &str)] = &[];
+const BELONG: &[(&str, &str)] = &[
+    ("/deliveries", "/webhooks"),
+    ("/keys", "/tenants"),
+    ("/users", "/tenants"),
+    ("/numbers", "/tenants"),
+];
 
 /// What a post did, by the word in the address of the page that it leads to.
-pub const DONE: &[(&str, &str)] = &[("signed-out", "You are signed out.")];
+#[rustfmt::skip]
+pub const DONE: &[(&str, &str)] = &[
+    ("signed-out", "You are signed out."),
+    ("saved", "Saved."),
+    ("call-ending", "The bridge is told to hang up."),
+    ("webhook-paused", "Its deliveries wait from now on; none is lost."),
+    ("webhook-resumed", "Its deliveries go on, in their order."),
+    ("webhook-recovering", "What failed in that time is sent again, in the background."),
+    ("delivery-resent", "The delivery is sent again now."),
+    ("ledger-verified", "The books were verified."),
+    ("bridge-made", "The bridge is made."),
+    ("bridge-revoked", "The bridge is revoked."),
+    ("tenant-made", "The tenant is made. It needs a key, somebody who uses its dashboard, a number, and minutes."),
+    ("tenant-suspended", "The tenant is suspended."),
+    ("tenant-resumed", "Its requests and calls go on."),
+    ("key-made", "The key is made."),
+    ("key-revoked", "The key is revoked."),
+    ("user-made", "The person is made."),
+    ("link-made", "The link is made."),
+    ("user-removed", "The person is removed."),
+    ("booked", "The minutes are booked."),
+    ("number-given", "The number is given."),
+    ("number-deleted", "The number is deleted."),
+];
 
 /// A page for who may come.
 pub fn page(visit: &Visit, title: &str, content: Markup) -> HttpResponse {

@@ -7,7 +7,7 @@ use actix_web::{HttpRequest, HttpResponse, rt};
 use futures_util::future::LocalBoxFuture;
 use maud::{Markup, html};
 
-use super::{actors, overview, view::Visit};
+use super::{actors, calls, functions, overview, requests, view::Visit, webhooks};
 use crate::{
     http::error::{ApiError, Missing},
     pages::{
@@ -40,6 +40,11 @@ const PARTS: &[(&str, Make)] = &[
     ("actor", |visit, asked| {
         Box::pin(actors::instances(visit, asked))
     }),
+    ("calls", calls::part),
+    ("call", calls::part_of_one),
+    ("webhooks", webhooks::part),
+    ("functions", functions::part),
+    ("http", requests::part),
 ];
 
 /// Content with a part that is kept up to date. `more` stands in the address of the stream, encoded, and begins with `&`.

@@ -29,15 +29,29 @@
 //! 4. A story in `tests/it/operator/`, and its path in `console_pages.rs` there, which asks of every page what all keep to.
 
 mod actors;
+mod audit;
+mod bridges;
+mod calls;
+mod configuration;
+mod database;
+mod deliveries;
 mod enter;
 mod errors;
+mod figures;
+mod functions;
 mod kit;
 mod layout;
+mod ledger;
+mod list;
 mod live;
+mod nodes;
 mod overview;
+mod requests;
 mod session;
 mod sign_in;
+mod tenants;
 mod view;
+mod webhooks;
 
 use actix_web::{
     dev::ServiceRequest,
@@ -64,6 +78,61 @@ const PAGES: &[Page] = &[
     get("/", |r| r.to(overview::show)),
     get("/actors", |r| r.to(actors::list)),
     get("/actors/{type}", |r| r.to(actors::show)),
+
+    get("/calls", |r| r.to(calls::list)),
+    get("/calls/{id}", |r| r.to(calls::show)),
+    get("/calls/{id}/hangup", |r| r.to(calls::ask_hang_up)).by(Access::Owner),
+    post("/calls/{id}/hangup", |r| r.to(calls::hang_up)),
+
+    get("/webhooks", |r| r.to(webhooks::list)),
+    get("/webhooks/{id}", |r| r.to(webhooks::show)),
+    post("/webhooks/{id}/pause", |r| r.to(webhooks::pause)),
+    post("/webhooks/{id}/resume", |r| r.to(webhooks::resume)),
+    get("/webhooks/{id}/recover", |r| r.to(webhooks::ask_recover)).by(Access::Owner),
+    post("/webhooks/{id}/recover", |r| r.to(webhooks::recover)),
+    get("/deliveries", |r| r.to(deliveries::list)),
+    post("/deliveries/{id}/resend", |r| r.to(deliveries::resend)),
+
+    get("/functions", |r| r.to(functions::list)),
+    get("/http", |r| r.to(requests::list)),
+    get("/ledger", |r| r.to(ledger::show)),
+    post("/ledger/verify", |r| r.to(ledger::verify)),
+    get("/database", |r| r.to(database::show)),
+    get("/nodes", |r| r.to(nodes::show)),
+    get("/configuration", |r| r.to(configuration::show)),
+
+    get("/bridges", |r| r.to(bridges::list)),
+    post("/bridges", |r| r.to(bridges::create)),
+    get("/bridges/{id}", |r| r.to(bridges::show)),
+    get("/bridges/{id}/revoke", |r| r.to(bridges::ask_revoke)).by(Access::Owner),
+    post("/bridges/{id}/revoke", |r| r.to(bridges::revoke)),
+
+    get("/tenants", |r| r.to(tenants::list)),
+    get("/tenants/new", |r| r.to(tenants::ask_new)).by(Access::Owner),
+    post("/tenants/new", |r| r.to(tenants::create)),
+    get("/tenants/{id}", |r| r.to(tenants::show)),
+    post("/tenants/{id}", |r| r.to(tenants::save)),
+    get("/tenants/{id}/suspend", |r| r.to(tenants::ask_suspend)).by(Access::Owner),
+    post("/tenants/{id}/suspend", |r| r.to(tenants::suspend)),
+    post("/tenants/{id}/resume", |r| r.to(tenants::resume)),
+    get("/tenants/{id}/credits", |r| r.to(tenants::credits::show)),
+    post("/tenants/{id}/credits", |r| r.to(tenants::credits::book)),
+    get("/tenants/{id}/keys", |r| r.to(tenants::keys::list)),
+    post("/tenants/{id}/keys", |r| r.to(tenants::keys::create)),
+    get("/keys/{id}/revoke", |r| r.to(tenants::keys::ask_revoke)).by(Access::Owner),
+    post("/keys/{id}/revoke", |r| r.to(tenants::keys::revoke)),
+    get("/tenants/{id}/users", |r| r.to(tenants::people::list)),
+    post("/tenants/{id}/users", |r| r.to(tenants::people::create)),
+    post("/users/{id}/login-link", |r| r.to(tenants::people::link)),
+    get("/users/{id}/remove", |r| r.to(tenants::people::ask_remove)).by(Access::Owner),
+    post("/users/{id}/remove", |r| r.to(tenants::people::remove)),
+    get("/tenants/{id}/numbers", |r| r.to(tenants::numbers::list)),
+    post("/tenants/{id}/numbers", |r| r.to(tenants::numbers::create)),
+    get("/numbers/{id}", |r| r.to(tenants::numbers::show)).by(Access::Owner),
+    post("/numbers/{id}", |r| r.to(tenants::numbers::save)),
+    get("/numbers/{id}/delete", |r| r.to(tenants::numbers::ask_delete)).by(Access::Owner),
+    post("/numbers/{id}/delete", |r| r.to(tenants::numbers::delete)),
+    get("/audit", |r| r.to(audit::list)),
 
     get("/sign-in", |r| r.to(sign_in::show)).by(Access::Anybody),
     post("/sign-in", |r| r.to(sign_in::submit)).by(Access::Anybody),

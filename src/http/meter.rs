@@ -10,7 +10,10 @@ use std::{
 };
 
 use actix_web::http::{Method, StatusCode};
-use dikala_actors::runtime::histogram::{ANSWER_US, Distribution, Histogram};
+use dikala_actors::runtime::{
+    histogram::{ANSWER_US, Distribution, Histogram},
+    last_minute::{Happened, LastMinute},
+};
 
 /// Where nothing is at a path.
 pub const NO_ROUTE: &str = "none";
@@ -25,6 +28,7 @@ type Operation = (&'static str, String);
 #[derive(Debug)]
 struct Counts {
     statuses: RwLock<BTreeMap<u16, Arc<AtomicU64>>>,
+    last_minute: LastMinute,
     times: Histogram,
 }
 
@@ -34,6 +38,8 @@ pub struct Requests {
     pub method: &'static str,
     pub route: String,
     pub statuses: Vec<(u16, u64)>,
+    /// Failed are those that we could not serve, 5xx.
+    pub last_minute: Happened,
     /// In microseconds.
     pub times: Distribution,
 }
@@ -66,6 +72,8 @@ impl HttpMeter {
     ) {
         let counts = self.counts((name_of(method), route.unwrap_or(NO_ROUTE)));
         counts.times.observe_since(began);
+        let failed = status.is_server_error();
+        counts.last_minute.count(failed, Instant::now());
         counts.of(status).fetch_add(1, Relaxed);
     }
 
@@ -86,6 +94,7 @@ impl HttpMeter {
             let new = || {
                 Arc::new(Counts {
                     statuses: RwLock::default(),
+                    last_minute: LastMinute::new(Instant::now()),
                     times: Histogram::new(ANSWER_US),
                 })
             };
@@ -95,6 +104,7 @@ impl HttpMeter {
 
     /// The counts now.
     pub fn reading(&self) -> Vec<Requests> {
+        let now = Instant::now();
         let operations = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let reading = operations.iter().map(|((method, route), counts)| {
             let statuses = counts
@@ -108,6 +118,7 @@ impl HttpMeter {
                     .iter()
                     .map(|(status, count)| (*status, count.load(Relaxed)))
                     .collect(),
+                last_minute: counts.last_minute.reading(now),
                 times: counts.times.reading(),
             }
         });
@@ -147,7 +158,7 @@ mod tests {
         let seen: Vec<_> = meter
             .reading()
             .into_iter()
-            .map(|of| (of.method, of.route, of.statuses, of.times.count()))
+            .map(|of| (of.method, of.route, of.statuses, of.last_minute.all))
             .collect();
         let expected = [
             ("GET", "/calls/{id}".to_owned(), vec![(200, 50)], 50),

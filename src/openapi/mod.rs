@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 
 use dikala_entities::{
     AgentId, AuditAction, BridgeId, CallId, CallStatus, CallerNumber, DeliveryStatus, EventId,
-    InstantOrDate, Interval, PhoneNumber, PhoneNumberId, TenantId, WebhookId, WebhookState,
+    InstantOrDate, Interval, PhoneNumber, PhoneNumberId, Ranking, StatementRanking, TenantId,
+    WebhookId, WebhookState,
 };
 use serde_json::{Map, Value, json};
 use utoipa::{
@@ -250,8 +251,8 @@ fn parameters(route: &Route) -> Vec<Value> {
 
 fn query_parameter(name: &str, route: &Route) -> (&'static str, Value) {
     let date = || to_value(&InstantOrDate::schema());
-    if let Some(whose) = parameter_of_whose(name) {
-        return whose;
+    if let Some(told) = parameter_of_ranks(name, route).or_else(|| parameter_of_whose(name)) {
+        return told;
     }
     match name {
         "limit" => (
@@ -308,6 +309,29 @@ fn query_parameter(name: &str, route: &Route) -> (&'static str, Value) {
             to_value(&DeliveryStatus::schema()),
         ),
     }
+}
+
+/// A parameter of what is told of a process: what comes first, and what is called so.
+fn parameter_of_ranks(name: &str, route: &Route) -> Option<(&'static str, Value)> {
+    Some(match name {
+        "sort" if route.tag() == "database" => (
+            "What the first statements have the most of: time on average, the longest, or in all.",
+            json!({"type": "string", "enum": StatementRanking::WORDS, "default": "mean"}),
+        ),
+        "sort" => (
+            "What the first have the most of: calls in the last minute, failures, or time.",
+            json!({"type": "string", "enum": Ranking::WORDS, "default": "rate"}),
+        ),
+        "agentId" if route.tag() == "functions" => (
+            "Only functions of this agent.",
+            to_value(&AgentId::schema()),
+        ),
+        "name" => (
+            "Only functions with this name.",
+            json!({"type": "string", "minLength": 1, "maxLength": 64}),
+        ),
+        _ => return None,
+    })
 }
 
 /// A parameter that asks for what belongs to something.

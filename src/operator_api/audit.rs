@@ -32,21 +32,21 @@ use crate::{
     "address": "127.0.0.1", "requestId": "req_01k9zv3m8rj2q4w6y8a0c2e4g6", "node": "main"
 }))]
 pub struct Entry {
-    id: AuditId,
+    pub id: AuditId,
     /// Null for what belongs to the service, such as a bridge.
-    tenant_id: Option<TenantId>,
+    pub tenant_id: Option<TenantId>,
     /// `operator`, `cli`, or the id of a user or a key.
     #[schema(value_type = String)]
-    actor: Actor,
-    action: AuditAction,
+    pub actor: Actor,
+    pub action: AuditAction,
     /// The id of what was changed.
-    target: String,
+    pub target: String,
     /// What changed of it.
-    detail: String,
-    at: Millis,
-    address: Option<String>,
-    request_id: Option<String>,
-    node: String,
+    pub detail: String,
+    pub at: Millis,
+    pub address: Option<String>,
+    pub request_id: Option<String>,
+    pub node: String,
 }
 
 impl From<Model> for Entry {

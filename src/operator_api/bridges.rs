@@ -19,7 +19,7 @@ use crate::{
     http::{
         answer::Answer,
         error::{ApiError, Missing},
-        extract::{Body, Id, Operator, Query},
+        extract::{Body, Form, Id, Operator, Query},
     },
 };
 
@@ -42,11 +42,11 @@ pub struct BridgeDraft {
 pub struct Bridge {
     #[serde(flatten)]
     #[schema(inline)]
-    view: BridgeView,
+    pub view: BridgeView,
     /// Whether it has a socket open to this node.
-    connected: bool,
+    pub connected: bool,
     /// Calls that are not over; 10,000 are counted at most.
-    calls: i64,
+    pub calls: i64,
 }
 
 /// A bridge that was just made: the only time that its token is shown.
@@ -89,24 +89,41 @@ async fn held(db: &impl ConnectionTrait) -> Result<HashMap<BridgeId, i64>, DbErr
 
 /// `GET /bridges`
 pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
-    let page = query.0.read(&[], |form| Some(Page::read(form)))?;
+    Ok(Answer::ok(&page(&desk, &query.0).await?))
+}
+
+/// A page of bridges.
+pub async fn page(desk: &Desk, asked: &Form) -> Result<BridgeList, ApiError> {
+    let page = asked.read(&[], |form| Some(Page::read(form)))?;
     let db = desk.node.store.api_reader();
     let (rows, has_more) = rows(db, page, bridges::every()).await?;
     let held = held(db).await?;
-    let shown = |row: bridge::Model| {
-        let (id, here) = (row.id, &desk.node.bridges);
-        let mut view = BridgeView::from(row);
-        // What is in memory is newer than what was written down.
-        let seen = Some(here.last_seen(id).at).filter(|at| *at > Millis::MIN);
-        view.last_seen_at = view.last_seen_at.max(seen);
-        Bridge {
-            connected: here.is_connected(id),
-            calls: held.get(&id).copied().unwrap_or(0),
-            view,
-        }
-    };
-    let bridges = rows.into_iter().map(shown).collect();
-    Ok(Answer::ok(&BridgeList::new(page, bridges, has_more)))
+    let bridges = rows
+        .into_iter()
+        .map(|row| shown(desk, row, &held))
+        .collect();
+    Ok(BridgeList::new(page, bridges, has_more))
+}
+
+/// One bridge, or 404.
+pub async fn one(desk: &Desk, id: BridgeId) -> Result<Bridge, ApiError> {
+    let db = desk.node.store.api_reader();
+    let found = bridge::Entity::find_by_id(id).one(db).await?;
+    let row = found.ok_or(ApiError::NotFound(Missing::Bridge))?;
+    Ok(shown(desk, row, &held(db).await?))
+}
+
+fn shown(desk: &Desk, row: bridge::Model, held: &HashMap<BridgeId, i64>) -> Bridge {
+    let (id, here) = (row.id, &desk.node.bridges);
+    let mut view = BridgeView::from(row);
+    // What is in memory is newer than what was written down.
+    let seen = Some(here.last_seen(id).at).filter(|at| *at > Millis::MIN);
+    view.last_seen_at = view.last_seen_at.max(seen);
+    Bridge {
+        connected: here.is_connected(id),
+        calls: held.get(&id).copied().unwrap_or(0),
+        view,
+    }
 }
 
 /// `POST /bridges`

@@ -49,30 +49,30 @@ const LIVE_MAX: u64 = 10_000;
     "lastSignAt": "2026-01-15T03:30:04.000Z", "owner": "main"
 }))]
 pub struct Call {
-    id: CallId,
-    tenant_id: TenantId,
-    bridge_id: BridgeId,
+    pub id: CallId,
+    pub tenant_id: TenantId,
+    pub bridge_id: BridgeId,
     /// The bridge's own id of it.
-    bridge_call_id: String,
-    phone_number_id: PhoneNumberId,
-    agent_id: Option<AgentId>,
-    agent_version: Option<i64>,
-    caller_number: CallerNumber,
-    callee_number: PhoneNumber,
-    status: CallStatus,
-    started_at: Millis,
-    answered_at: Option<Millis>,
-    ended_at: Option<Millis>,
-    duration_seconds: Option<i64>,
-    talk_time_seconds: Option<i64>,
-    hangup_reason: Option<HangupReason>,
-    hangup_initiator: Option<HangupInitiator>,
+    pub bridge_call_id: String,
+    pub phone_number_id: PhoneNumberId,
+    pub agent_id: Option<AgentId>,
+    pub agent_version: Option<i64>,
+    pub caller_number: CallerNumber,
+    pub callee_number: PhoneNumber,
+    pub status: CallStatus,
+    pub started_at: Millis,
+    pub answered_at: Option<Millis>,
+    pub ended_at: Option<Millis>,
+    pub duration_seconds: Option<i64>,
+    pub talk_time_seconds: Option<i64>,
+    pub hangup_reason: Option<HangupReason>,
+    pub hangup_initiator: Option<HangupInitiator>,
     /// What the bridge said of a failure.
-    failure_detail: Option<String>,
+    pub failure_detail: Option<String>,
     /// The last message about this call that changed something.
-    last_sign_at: Millis,
+    pub last_sign_at: Millis,
     /// The node that runs it; empty once it was erased.
-    owner: String,
+    pub owner: String,
 }
 
 /// The credit of a call.
@@ -80,41 +80,41 @@ pub struct Call {
 #[serde(rename_all = "camelCase")]
 pub struct Hold {
     /// Granted and not begun.
-    held_minutes: i64,
+    pub held_minutes: i64,
     /// Begun.
-    used_minutes: i64,
+    pub used_minutes: i64,
     /// How often minutes were granted.
-    grants: i64,
+    pub grants: i64,
     /// The last grant was announced as the last.
-    last: bool,
+    pub last: bool,
     /// Why the call was not admitted.
-    refusal: Option<String>,
-    created_at: Millis,
-    settled_at: Option<Millis>,
+    pub refusal: Option<String>,
+    pub created_at: Millis,
+    pub settled_at: Option<Millis>,
 }
 
 /// What a call announced.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Announced {
-    id: EventId,
-    event: EventKind,
-    timestamp: Millis,
+    pub id: EventId,
+    pub event: EventKind,
+    pub timestamp: Millis,
 }
 
 /// An event of a call on its way to a webhook.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Sent {
-    id: DeliveryId,
-    webhook_id: WebhookId,
-    event_id: EventId,
-    event: EventKind,
-    status: DeliveryStatus,
-    attempt_count: i64,
-    next_attempt_at: Option<Millis>,
-    created_at: Millis,
-    completed_at: Option<Millis>,
+    pub id: DeliveryId,
+    pub webhook_id: WebhookId,
+    pub event_id: EventId,
+    pub event: EventKind,
+    pub status: DeliveryStatus,
+    pub attempt_count: i64,
+    pub next_attempt_at: Option<Millis>,
+    pub created_at: Millis,
+    pub completed_at: Option<Millis>,
 }
 
 /// A call with its credit, what it announced, and where that went.

@@ -36,11 +36,11 @@ const TEXT_CHARS_MAX: usize = 255;
 }))]
 pub struct Credits {
     /// Those that running calls hold are still in it.
-    balance_minutes: i64,
-    available_minutes: i64,
-    held_minutes: i64,
-    lifetime_purchased_minutes: i64,
-    lifetime_used_minutes: i64,
+    pub balance_minutes: i64,
+    pub available_minutes: i64,
+    pub held_minutes: i64,
+    pub lifetime_purchased_minutes: i64,
+    pub lifetime_used_minutes: i64,
 }
 
 /// A booking.

@@ -9,7 +9,9 @@ use tokio::sync::Mutex;
 
 use crate::{
     config::Shown,
-    http::{answer::Answer, context::HttpContext, error::ApiError, extract::Operator},
+    http::{
+        answer::Answer, context::HttpContext, error::ApiError, extract::Operator, meter::HttpMeter,
+    },
     node::Node,
     overview::Overview,
 };
@@ -25,6 +27,8 @@ pub struct Desk {
     pub base: Arc<str>,
     /// What the tenants' requests are taken with.
     pub tenants: Data<HttpContext>,
+    /// The requests to both listeners.
+    pub requests: HttpMeter,
     pub configuration: Arc<[Shown]>,
     pub started_at: Millis,
     /// The last time that the whole ledger was verified here; held while it is.

@@ -2,7 +2,7 @@
 
 use actix_web::web::Data;
 use dikala_entities::{ApiKeyId, TenantId, api_key};
-use sea_orm::{EntityTrait, QuerySelect};
+use sea_orm::{ConnectionTrait, EntityTrait, QuerySelect};
 use utoipa::ToSchema;
 
 use super::{
@@ -19,7 +19,7 @@ use crate::{
     http::{
         answer::Answer,
         error::{ApiError, Missing},
-        extract::{Body, Id, Operator, Query},
+        extract::{Body, Form, Id, Operator, Query},
     },
 };
 
@@ -39,11 +39,29 @@ lists! {
 
 /// `GET /tenants/{id}/keys`
 pub async fn list(desk: Data<Desk>, id: Id<TenantId>, query: Query) -> Result<Answer, ApiError> {
-    let db = desk.node.store.api_reader();
-    find_tenant(db, id.0).await.map_err(refused)?;
-    let page = query.0.read(&[], |form| Some(Page::read(form)))?;
-    let (keys, has_more) = views(db, page, keys::of(id.0)).await?;
-    Ok(Answer::ok(&KeyList::new(page, keys, has_more)))
+    Ok(Answer::ok(
+        &page(desk.node.store.api_reader(), id.0, &query.0).await?,
+    ))
+}
+
+/// A page of a tenant's keys.
+pub async fn page(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+    asked: &Form,
+) -> Result<KeyList, ApiError> {
+    find_tenant(db, tenant).await.map_err(refused)?;
+    let page = asked.read(&[], |form| Some(Page::read(form)))?;
+    let (keys, has_more) = views(db, page, keys::of(tenant)).await?;
+    Ok(KeyList::new(page, keys, has_more))
+}
+
+/// One key, or 404.
+pub async fn one(db: &impl ConnectionTrait, id: ApiKeyId) -> Result<KeyView, ApiError> {
+    let found = api_key::Entity::find_by_id(id).one(db).await?;
+    found
+        .map(KeyView::from)
+        .ok_or(ApiError::NotFound(Missing::Key))
 }
 
 /// `POST /tenants/{id}/keys`

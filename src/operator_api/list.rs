@@ -18,10 +18,10 @@ macro_rules! lists {
         #[serde(rename_all = "camelCase")]
         #[schema(example = json!({$key: [], "limit": 50, "offset": 0, "hasMore": false}))]
         pub struct $name {
-            $field: Vec<$view>,
-            limit: i64,
-            offset: i64,
-            has_more: bool,
+            pub $field: Vec<$view>,
+            pub limit: i64,
+            pub offset: i64,
+            pub has_more: bool,
         }
 
         impl $name {

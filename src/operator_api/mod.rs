@@ -7,12 +7,17 @@ pub mod audit;
 pub mod bridges;
 pub mod calls;
 pub mod credits;
+pub mod database;
 mod desk;
+pub mod functions;
 pub mod keys;
+pub mod ledger;
 mod list;
 pub mod numbers;
 pub mod overview;
 mod refused;
+pub mod requests;
+pub mod standings;
 pub mod system;
 pub mod tenants;
 pub mod users;
@@ -96,7 +101,7 @@ pub const ROUTES: &[Route] = &[
     get("/calls/{id}", "calls.get", |r| r.to(calls::show), "One call with its holds, events, deliveries and owner.").ok::<calls::CallDetail>().fails(CALL),
     post("/calls/{id}/hangup", "calls.hangup", |r| r.to(calls::hang_up), "End a running call.").accepted::<calls::Call>().fails(RUNNING_CALL).leaves(AuditAction::CallHangup),
 
-    get("/webhooks", "webhooks.list", |r| r.to(webhooks::list), "A page of webhooks, oldest first.").query(&["limit", "offset", "state", "tenantId"]).ok::<webhooks::WebhookList>(),
+    get("/webhooks", "webhooks.list", |r| r.to(standings::list), "A page of webhooks, oldest first, with what is due of them, their queues here and what they answered last.").query(&["limit", "offset", "state", "tenantId"]).ok::<standings::StandingList>(),
     post("/webhooks/{id}/pause", "webhooks.pause", |r| r.to(webhooks::pause), "Have a webhook's deliveries wait; none is lost.").ok::<crate::admin::webhooks::WebhookView>().fails(WEBHOOK).leaves(AuditAction::WebhookPause),
     post("/webhooks/{id}/resume", "webhooks.resume", |r| r.to(webhooks::resume), "Let a paused webhook's deliveries go on.").ok::<crate::admin::webhooks::WebhookView>().fails(WEBHOOK).leaves(AuditAction::WebhookResume),
     post("/webhooks/{id}/recover", "webhooks.recover", |r| r.to(webhooks::recover), "Send again all that failed in a time, in the background.").takes::<deliveries::Recovery>().accepted::<deliveries::Recovered>().fails(WEBHOOK).leaves(AuditAction::WebhookRecover),
@@ -107,9 +112,11 @@ pub const ROUTES: &[Route] = &[
     get("/actors", "actors.list", |r| r.to(actors::list), "The types of actor in this process.").ok::<actors::ActorList>(),
     get("/actors/{type}", "actors.get", |r| r.to(actors::show), "One type of actor, with the kinds of message that it takes and what its instances do.").ok::<actors::ActorDetail>().fails(ACTOR),
     get("/nodes", "nodes.list", |r| r.to(system::nodes), "The processes of the service.").ok::<system::NodeList>(),
-    get("/ledger", "ledger.get", |r| r.to(system::show_ledger), "The ledger: open holds, what was written, and the last verification here.").ok::<system::Ledger>(),
-    post("/ledger/verify", "ledger.verify", |r| r.to(system::verify), "Compute every balance again from its transactions and holds.").may_take::<system::WhoseBooks>().ok::<system::Verification>().fails(VERIFYING),
-    get("/database", "database.get", |r| r.to(system::database), "The database.").ok::<system::Database>(),
+    get("/ledger", "ledger.get", |r| r.to(ledger::show), "The ledger: open holds, what does not add up, what was written, and the last verification here.").ok::<ledger::Ledger>(),
+    post("/ledger/verify", "ledger.verify", |r| r.to(ledger::verify), "Compute every balance again from its transactions and holds.").may_take::<ledger::WhoseBooks>().ok::<ledger::Verification>().fails(VERIFYING),
+    get("/database", "database.get", |r| r.to(database::show), "The database: size, pools, how long commits take, and the slowest statements.").query(&["sort"]).ok::<database::Database>(),
+    get("/functions", "functions.list", |r| r.to(functions::list), "A page of the functions that were called in conversations here lately; first those whose endpoints are left alone.").query(&["limit", "offset", "tenantId", "agentId", "name", "sort"]).ok::<functions::CalledList>(),
+    get("/http", "http.list", |r| r.to(requests::list), "A page of the routes that were asked for here.").query(&["limit", "offset", "sort"]).ok::<requests::RouteList>(),
     get("/config", "config.get", |r| r.to(system::config), "The configuration, secrets masked, with where each value came from.").ok::<system::Configuration>(),
     get("/audit", "audit.list", |r| r.to(audit::list), "A page of what was changed by whom, newest first.").query(&["limit", "offset", "tenantId", "actor", "action", "from", "to"]).ok::<audit::EntryList>(),
 ];

@@ -2,7 +2,7 @@
 
 use actix_web::web::Data;
 use dikala_entities::{PhoneNumber, PhoneNumberId, TenantId, phone_number};
-use sea_orm::{EntityTrait, QuerySelect};
+use sea_orm::{ConnectionTrait, EntityTrait, QuerySelect};
 use utoipa::ToSchema;
 
 use super::{
@@ -19,7 +19,7 @@ use crate::{
     http::{
         answer::Answer,
         error::{ApiError, Missing},
-        extract::{Body, Id, Operator, Query, boolean, e164, id},
+        extract::{Body, Form, Id, Operator, Query, boolean, e164, id},
     },
 };
 
@@ -66,13 +66,27 @@ lists! {
 
 /// `GET /numbers`
 pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
-    let (page, tenant) = query.0.read(&[], |form| {
+    Ok(Answer::ok(
+        &page(desk.node.store.api_reader(), &query.0).await?,
+    ))
+}
+
+/// A page of numbers.
+pub async fn page(db: &impl ConnectionTrait, asked: &Form) -> Result<NumberList, ApiError> {
+    let (page, tenant) = asked.read(&[], |form| {
         let page = Page::read(form);
         Some((page, form.optional("tenantId", None, id("a tenant"))))
     })?;
-    let db = desk.node.store.api_reader();
     let (numbers, has_more) = views(db, page, numbers::of(tenant)).await?;
-    Ok(Answer::ok(&NumberList::new(page, numbers, has_more)))
+    Ok(NumberList::new(page, numbers, has_more))
+}
+
+/// One number, or 404.
+pub async fn one(db: &impl ConnectionTrait, id: PhoneNumberId) -> Result<NumberView, ApiError> {
+    let found = phone_number::Entity::find_by_id(id).one(db).await?;
+    found
+        .map(NumberView::from)
+        .ok_or(ApiError::NotFound(Missing::PhoneNumber))
 }
 
 /// `POST /numbers`
@@ -106,10 +120,7 @@ pub async fn update(
     body: Body,
 ) -> Result<Answer, ApiError> {
     let missing = || ApiError::NotFound(Missing::PhoneNumber);
-    let found = |db| phone_number::Entity::find_by_id(id_of.0).one(db);
-    found(desk.node.store.api_reader())
-        .await?
-        .ok_or_else(missing)?;
+    one(desk.node.store.api_reader(), id_of.0).await?;
     let form = body.patch()?;
     let unit = Unit::begin(&desk, &operator).await?;
     let locked = phone_number::Entity::find_by_id(id_of.0).lock_exclusive();

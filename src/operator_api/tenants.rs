@@ -2,6 +2,7 @@
 
 use actix_web::web::Data;
 use dikala_entities::{MINUTES_MAX, Plan, TenantId};
+use sea_orm::ConnectionTrait;
 use serde_json::Value;
 use utoipa::ToSchema;
 
@@ -104,15 +105,21 @@ fn search(value: &Value) -> Parsed<Option<String>> {
 
 /// `GET /tenants`
 pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
-    let (page, wanted) = query.0.read(&[], |form| {
+    Ok(Answer::ok(
+        &page(desk.node.store.api_reader(), &query.0).await?,
+    ))
+}
+
+/// A page of tenants.
+pub async fn page(db: &impl ConnectionTrait, asked: &Form) -> Result<TenantList, ApiError> {
+    let (page, wanted) = asked.read(&[], |form| {
         let page = Page::read(form);
         let wanted = form.optional("q", None, search);
         Some((page, wanted.flatten()))
     })?;
-    let db = desk.node.store.api_reader();
     let (rows, has_more) = rows(db, page, tenants::matching(wanted.as_deref())).await?;
     let views = tenants::views(db, rows).await.map_err(refused)?;
-    Ok(Answer::ok(&TenantList::new(page, views, has_more)))
+    Ok(TenantList::new(page, views, has_more))
 }
 
 /// `POST /tenants`
@@ -128,8 +135,12 @@ pub async fn create(desk: Data<Desk>, operator: Operator, body: Body) -> Result<
 
 /// `GET /tenants/{id}`
 pub async fn show(desk: Data<Desk>, id: Id<TenantId>) -> Result<Answer, ApiError> {
-    let shown = tenants::show(desk.node.store.api_reader(), id.0).await;
-    Ok(Answer::ok(&shown.map_err(refused)?))
+    Ok(Answer::ok(&one(desk.node.store.api_reader(), id.0).await?))
+}
+
+/// One tenant, or 404.
+pub async fn one(db: &impl ConnectionTrait, id: TenantId) -> Result<TenantView, ApiError> {
+    tenants::show(db, id).await.map_err(refused)
 }
 
 /// `PATCH /tenants/{id}`

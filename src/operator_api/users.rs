@@ -2,6 +2,7 @@
 
 use actix_web::web::Data;
 use dikala_entities::{Email, Role, TenantId, UserId};
+use sea_orm::ConnectionTrait;
 use serde_json::Value;
 use utoipa::ToSchema;
 
@@ -19,7 +20,7 @@ use crate::{
     http::{
         answer::Answer,
         error::ApiError,
-        extract::{BlankRule, Body, Id, Operator, Parsed, Query, text, word},
+        extract::{BlankRule, Body, Form, Id, Operator, Parsed, Query, text, word},
         field::{Fault, FieldCode},
     },
 };
@@ -65,11 +66,27 @@ fn read(body: &Body) -> Result<Draft, ApiError> {
 
 /// `GET /tenants/{id}/users`
 pub async fn list(desk: Data<Desk>, id: Id<TenantId>, query: Query) -> Result<Answer, ApiError> {
-    let db = desk.node.store.api_reader();
-    find_tenant(db, id.0).await.map_err(refused)?;
-    let page = query.0.read(&[], |form| Some(Page::read(form)))?;
-    let (users, has_more) = views(db, page, users::of(id.0)).await?;
-    Ok(Answer::ok(&UserList::new(page, users, has_more)))
+    Ok(Answer::ok(
+        &page(desk.node.store.api_reader(), id.0, &query.0).await?,
+    ))
+}
+
+/// A page of a tenant's people.
+pub async fn page(
+    db: &impl ConnectionTrait,
+    tenant: TenantId,
+    asked: &Form,
+) -> Result<UserList, ApiError> {
+    find_tenant(db, tenant).await.map_err(refused)?;
+    let page = asked.read(&[], |form| Some(Page::read(form)))?;
+    let (users, has_more) = views(db, page, users::of(tenant)).await?;
+    Ok(UserList::new(page, users, has_more))
+}
+
+/// Somebody, or 404.
+pub async fn one(db: &impl ConnectionTrait, id: UserId) -> Result<UserView, ApiError> {
+    let found = users::find(db, None, id).await;
+    found.map(UserView::from).map_err(refused)
 }
 
 /// `POST /tenants/{id}/users`: somebody with a one-time link that is good for 30 minutes.

@@ -45,20 +45,20 @@ use crate::{
     "nextAttemptAt": "2026-01-16T08:00:00.000Z", "createdAt": "2026-01-15T03:30:04.000Z", "completedAt": null
 }))]
 pub struct Delivery {
-    id: DeliveryId,
-    tenant_id: TenantId,
-    webhook_id: WebhookId,
-    event_id: EventId,
-    event: EventKind,
-    call_id: Option<CallId>,
-    status: DeliveryStatus,
-    is_test: bool,
+    pub id: DeliveryId,
+    pub tenant_id: TenantId,
+    pub webhook_id: WebhookId,
+    pub event_id: EventId,
+    pub event: EventKind,
+    pub call_id: Option<CallId>,
+    pub status: DeliveryStatus,
+    pub is_test: bool,
     /// Attempts made so far.
-    attempt_count: i64,
+    pub attempt_count: i64,
     /// Null once it is over.
-    next_attempt_at: Option<Millis>,
-    created_at: Millis,
-    completed_at: Option<Millis>,
+    pub next_attempt_at: Option<Millis>,
+    pub created_at: Millis,
+    pub completed_at: Option<Millis>,
 }
 
 lists! {
@@ -85,12 +85,6 @@ impl From<delivery::Model> for Delivery {
             completed_at: row.completed_at,
         }
     }
-}
-
-/// `GET /webhooks`
-pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
-    let listed = page(desk.node.store.api_reader(), &query.0).await?;
-    Ok(Answer::ok(&listed))
 }
 
 /// The page that is asked for of all tenants' webhooks.

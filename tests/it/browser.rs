@@ -1,6 +1,8 @@
-//! The dashboard in a real browser: what a shop's owner does in it, and what anybody may expect of every page of it, however he
-//! reads it.
+//! Pages in a real browser: what a shop's owner does in the dashboard, what operators see in the console, and what anybody may expect
+//! of every page of both, however he reads it.
 
+mod console;
+mod operators;
 mod pictures;
 mod story;
 

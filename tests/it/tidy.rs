@@ -37,7 +37,13 @@ const PURE: &[&str] = &[
     "actors/src/webhooks/retry.rs",
     "actors/src/webhooks/scheduler",
     "src/bridge/protocol",
+    "src/cli/top/actors.rs",
+    "src/cli/top/overview.rs",
+    "src/cli/top/view.rs",
     "src/http/gate/rate.rs",
+    "src/overview/figures.rs",
+    "src/overview/judge.rs",
+    "src/overview/ring.rs",
     "src/simulator/call.rs",
     "src/simulator/engine.rs",
 ];

@@ -188,6 +188,7 @@ async fn run(
     let invoke = Invoke {
         call: row.id,
         tenant: row.tenant_id,
+        agent: row.agent_id,
         function: FunctionSpec {
             name: function.name.clone(),
             endpoint,

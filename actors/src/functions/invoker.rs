@@ -8,8 +8,11 @@ use std::{
 use actix::{Actor, Handler, ResponseFuture, Supervised};
 
 use super::{
-    Answered, FaultCode, Invoke, Invoked, Outcome, Permitted, circuits::Finding,
-    meter::FunctionMeter, request, schemas::Schemas,
+    Answered, FaultCode, Invoke, Invoked, Outcome, Permitted,
+    circuits::Finding,
+    meter::{FunctionMeter, Invocation},
+    request,
+    schemas::Schemas,
 };
 use crate::{
     metered,
@@ -80,10 +83,15 @@ impl Handler<Permitted> for FunctionInvoker {
                 permit,
                 turn,
             } = permitted;
-            let began = Instant::now();
+            let (began, invocation) = (Instant::now(), Invocation::of(&invoke));
             let (invoked, heard) = kept.invoke(invoke).await;
-            kept.meter.observe(&invoked.outcome, began.elapsed());
-            turn.heard(heard, kept.clock.now());
+            let now = kept.clock.now();
+            let took = match invoked.duration_ms {
+                0 if heard == Finding::Nothing => Duration::ZERO,
+                _ => began.elapsed(),
+            };
+            kept.meter.observe(invocation, &invoked.outcome, took, now);
+            turn.heard(heard, now);
             drop(permit);
             invoked
         });

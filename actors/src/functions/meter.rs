@@ -1,9 +1,21 @@
-//! How long invocations take, by what came of them.
+//! How long invocations take: by what came of them, and by function, as far as functions were called lately.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
 
-use super::{FaultCode, Outcome};
-use crate::runtime::histogram::{ANSWER_US, Distribution, Histogram};
+use dikala_entities::{AgentId, Millis, OutboundUrl, TenantId};
+
+use super::{CircuitState, FaultCode, Invoke, Outcome};
+use crate::runtime::{
+    histogram::{ANSWER_US, Distribution, Histogram},
+    last_minute::{Happened, LastMinute},
+};
+
+/// Functions that are counted by themselves: those that were called last.
+const FUNCTIONS_MAX: usize = 1_000;
 
 /// Times of all invocations since the start; all clones share them.
 #[derive(Clone, Debug)]
@@ -13,6 +25,54 @@ pub(super) struct FunctionMeter(Arc<Times>);
 struct Times {
     ok: Histogram,
     faults: [Histogram; FaultCode::ALL.len()],
+    each: Mutex<HashMap<Which, Counts>>,
+}
+
+/// Whose function it is, and which.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Which {
+    tenant: TenantId,
+    agent: Option<AgentId>,
+    name: String,
+}
+
+/// What of an invocation is counted. A test counts for no function.
+#[derive(Clone, Debug)]
+pub(super) struct Invocation {
+    which: Option<Which>,
+    endpoint: OutboundUrl,
+}
+
+#[derive(Debug)]
+struct Counts {
+    /// Where it was called last.
+    endpoint: OutboundUrl,
+    calls: u64,
+    failed: u64,
+    last_at: Millis,
+    last_fault: Option<(FaultCode, Millis)>,
+    last_minute: LastMinute,
+    times: Histogram,
+}
+
+/// What is known of a function that was called in a conversation since the start of this process.
+#[derive(Clone, Debug)]
+pub struct FunctionReading {
+    pub tenant: TenantId,
+    /// None where the agent was deleted while it spoke.
+    pub agent: Option<AgentId>,
+    pub name: String,
+    /// Where it was called last.
+    pub endpoint: OutboundUrl,
+    pub calls: u64,
+    pub failed: u64,
+    pub last_minute: Happened,
+    /// When it was called last.
+    pub last_at: Millis,
+    pub last_fault: Option<(FaultCode, Millis)>,
+    /// In microseconds; without those that were not sent.
+    pub times: Distribution,
+    pub circuit: CircuitState,
 }
 
 impl Default for FunctionMeter {
@@ -21,17 +81,74 @@ impl Default for FunctionMeter {
         Self(Arc::new(Times {
             ok: new(()),
             faults: [(); FaultCode::ALL.len()].map(new),
+            each: Mutex::default(),
         }))
     }
 }
 
+impl Invocation {
+    pub(super) fn of(invoke: &Invoke) -> Self {
+        let which = Which {
+            tenant: invoke.tenant,
+            agent: invoke.agent,
+            name: invoke.function.name.clone(),
+        };
+        Self {
+            which: Some(which).filter(|_| !invoke.is_test),
+            endpoint: invoke.function.endpoint.clone(),
+        }
+    }
+}
+
+impl Counts {
+    fn new(endpoint: OutboundUrl) -> Self {
+        Self {
+            endpoint,
+            calls: 0,
+            failed: 0,
+            last_at: Millis::MIN,
+            last_fault: None,
+            last_minute: LastMinute::new(Instant::now()),
+            times: Histogram::new(ANSWER_US),
+        }
+    }
+}
+
 impl FunctionMeter {
-    pub(super) fn observe(&self, outcome: &Outcome, took: Duration) {
+    /// An invocation is over, after so long; not at all where nothing was sent.
+    pub(super) fn observe(
+        &self,
+        invocation: Invocation,
+        outcome: &Outcome,
+        took: Duration,
+        now: Millis,
+    ) {
         let histogram = match outcome {
             Outcome::Ok { .. } => &self.0.ok,
             Outcome::Error { code, .. } => &self.0.faults[*code as usize],
         };
         histogram.observe_time(took);
+        let Some(which) = invocation.which else {
+            return;
+        };
+        let mut each = self.each();
+        if each.len() >= FUNCTIONS_MAX && !each.contains_key(&which) {
+            forget_the_oldest(&mut each);
+        }
+        let endpoint = invocation.endpoint;
+        let counts = each
+            .entry(which)
+            .or_insert_with(|| Counts::new(endpoint.clone()));
+        let fault = outcome.fault();
+        counts.endpoint = endpoint;
+        counts.calls += 1;
+        counts.failed += u64::from(fault.is_some());
+        counts.last_at = now;
+        counts.last_fault = fault.map(|code| (code, now)).or(counts.last_fault);
+        counts.last_minute.count(fault.is_some(), Instant::now());
+        if took > Duration::ZERO {
+            counts.times.observe_time(took);
+        }
     }
 
     pub(super) fn reading(&self) -> Vec<(&'static str, Distribution)> {
@@ -42,24 +159,77 @@ impl FunctionMeter {
             .chain(faults)
             .collect()
     }
+
+    /// The functions that were called lately, in no order; `circuit` says how an endpoint stands.
+    pub(super) fn functions(
+        &self,
+        circuit: impl Fn(TenantId, &OutboundUrl) -> CircuitState,
+    ) -> Vec<FunctionReading> {
+        let now = Instant::now();
+        let each = self.each();
+        let reading = each.iter().map(|(which, counts)| FunctionReading {
+            tenant: which.tenant,
+            agent: which.agent,
+            name: which.name.clone(),
+            endpoint: counts.endpoint.clone(),
+            calls: counts.calls,
+            failed: counts.failed,
+            last_minute: counts.last_minute.reading(now),
+            last_at: counts.last_at,
+            last_fault: counts.last_fault,
+            times: counts.times.reading(),
+            circuit: circuit(which.tenant, &counts.endpoint),
+        });
+        reading.collect()
+    }
+
+    fn each(&self) -> MutexGuard<'_, HashMap<Which, Counts>> {
+        self.0.each.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn forget_the_oldest(each: &mut HashMap<Which, Counts>) {
+    let oldest = each.iter().min_by_key(|(_, counts)| counts.last_at);
+    if let Some(which) = oldest.map(|(which, _)| which.clone()) {
+        each.remove(&which);
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use dikala_entities::UrlPolicy;
+
     use super::*;
+
+    const NOW: Millis = Millis::from_i64(1_768_447_800_000);
+
+    fn ok() -> Outcome {
+        Outcome::Ok {
+            result: serde_json::Map::new(),
+        }
+    }
+
+    fn invocation(tenant: TenantId, name: &str, is_test: bool) -> Invocation {
+        let url = "https://example.com/f";
+        let which = Which {
+            tenant,
+            agent: None,
+            name: name.to_owned(),
+        };
+        Invocation {
+            which: Some(which).filter(|_| !is_test),
+            endpoint: OutboundUrl::parse(url, UrlPolicy::default()).expect("an address"),
+        }
+    }
 
     #[test]
     fn every_outcome_has_its_own_times() {
         let meter = FunctionMeter::default();
-        let ok = Outcome::Ok {
-            result: serde_json::Map::new(),
-        };
-        meter.observe(&ok, Duration::from_millis(3));
+        let test = || invocation(TenantId::new(NOW), "f", true);
+        meter.observe(test(), &ok(), Duration::from_millis(3), NOW);
         for code in FaultCode::ALL {
-            meter.observe(
-                &Outcome::error(code, ""),
-                Duration::from_millis(code as u64),
-            );
+            let took = Duration::from_millis(code as u64);
+            meter.observe(test(), &Outcome::error(code, ""), took, NOW);
         }
         let mut reading = meter.reading().into_iter();
         assert_eq!(
@@ -72,5 +242,36 @@ mod tests {
                 (code.as_str(), 1, code as u64 * 1_000)
             );
         }
+        assert!(meter.functions(|_, _| CircuitState::Closed).is_empty());
+    }
+
+    #[test]
+    fn each_function_is_counted_and_those_called_last_are_kept() {
+        let (meter, tenant) = (FunctionMeter::default(), TenantId::new(NOW));
+        let called = |name: &str, outcome: &Outcome, ms, at| {
+            let took = Duration::from_millis(ms);
+            meter.observe(invocation(tenant, name, false), outcome, took, at);
+        };
+        let timeout = Outcome::error(FaultCode::Timeout, "");
+        called("f", &timeout, 40, NOW);
+        called("f", &ok(), 4, NOW);
+        called("f", &Outcome::circuit_open(), 0, NOW.plus_ms(1));
+        let shown = || meter.functions(|_, _| CircuitState::HalfOpen);
+        let [f] = &shown()[..] else {
+            panic!("{:?}", shown());
+        };
+        assert_eq!((f.tenant, f.name.as_str()), (tenant, "f"));
+        assert_eq!((f.calls, f.failed, f.times.count()), (3, 2, 2));
+        let last_minute = Happened { all: 3, failed: 2 };
+        assert_eq!(f.last_minute, last_minute);
+        let last = (FaultCode::CircuitOpen, NOW.plus_ms(1));
+        assert_eq!((f.last_fault, f.last_at), (Some(last), last.1));
+        assert_eq!(f.circuit, CircuitState::HalfOpen);
+        for n in 0..1_000 {
+            called(&format!("g{n}"), &ok(), 1, NOW.plus_ms(2 + n));
+        }
+        let names = shown();
+        assert_eq!(names.len(), FUNCTIONS_MAX);
+        assert!(names.iter().all(|of| of.name != "f"));
     }
 }

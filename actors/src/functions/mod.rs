@@ -19,17 +19,18 @@ use std::{sync::Arc, time::Duration};
 
 use actix::{Addr, Message};
 use actix_rt::ArbiterHandle;
-use dikala_entities::{CallId, FunctionMethod, OutboundUrl, Secret, TenantId, function};
+use dikala_entities::{AgentId, CallId, FunctionMethod, OutboundUrl, Secret, TenantId, function};
 use serde_json::{Map, Value};
 
 pub use self::circuits::CircuitState;
 use self::{
     circuits::{CallRight, Circuits},
-    meter::FunctionMeter,
+    meter::{FunctionMeter, Invocation},
     permits::{Permit, Permits},
 };
 pub use self::{
     invoker::FunctionInvoker,
+    meter::FunctionReading,
     outcome::{Answered, FaultCode, Invoked, Outcome},
     request::Request,
 };
@@ -96,6 +97,8 @@ pub struct Invoke {
     /// The call in which the AI invoked it; for a test, an id made up for it.
     pub call: CallId,
     pub tenant: TenantId,
+    /// The agent that has the function.
+    pub agent: Option<AgentId>,
     pub function: FunctionSpec,
     pub parameters: Map<String, Value>,
     /// The tenant's function secret.
@@ -153,15 +156,16 @@ pub fn start(
 impl FunctionsHandle {
     /// Calls the endpoint once. A function that fails is an outcome, never an error.
     pub async fn invoke(&self, invoke: Invoke) -> Invoked {
+        let invocation = Invocation::of(&invoke);
         let Some(turn) = self.turn(&invoke) else {
-            return self.at_once(Outcome::circuit_open());
+            return self.at_once(invocation, Outcome::circuit_open());
         };
         let Some(permit) = self.permits.take(&invoke) else {
-            return self.at_once(Outcome::busy());
+            return self.at_once(invocation, Outcome::busy());
         };
         let invoker = invoke.tenant.as_u128() % self.invokers.len().max(1) as u128;
         let Some(invoker) = self.invokers.get(usize::try_from(invoker).unwrap_or(0)) else {
-            return self.at_once(Outcome::busy());
+            return self.at_once(invocation, Outcome::busy());
         };
         let permitted = Permitted {
             invoke,
@@ -169,11 +173,13 @@ impl FunctionsHandle {
             turn,
         };
         let sent = invoker.send(permitted).await;
-        sent.unwrap_or_else(|_| self.at_once(Outcome::busy()))
+        sent.unwrap_or_else(|_| self.at_once(invocation, Outcome::busy()))
     }
 
-    fn at_once(&self, outcome: Outcome) -> Invoked {
-        self.meter.observe(&outcome, Duration::ZERO);
+    fn at_once(&self, invocation: Invocation, outcome: Outcome) -> Invoked {
+        let now = self.clock.now();
+        self.meter
+            .observe(invocation, &outcome, Duration::ZERO, now);
         Invoked::at_once(outcome)
     }
 
@@ -193,6 +199,12 @@ impl FunctionsHandle {
     /// Invocations under way in calls.
     pub fn in_flight(&self) -> usize {
         self.permits.in_flight()
+    }
+
+    /// The functions that were called in conversations lately, in no order.
+    pub fn functions(&self) -> Vec<FunctionReading> {
+        self.meter
+            .functions(|tenant, endpoint| self.circuit(tenant, endpoint))
     }
 
     /// Times of all invocations since the start, in microseconds, by what came of them.

@@ -49,6 +49,7 @@ fn invoke(endpoint: OutboundUrl, method: FunctionMethod, parameters: Value) -> I
     Invoke {
         call: CallId::new(NOW),
         tenant: TenantId::new(NOW),
+        agent: None,
         function: FunctionSpec {
             name: "weather".to_owned(),
             endpoint,

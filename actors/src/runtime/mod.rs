@@ -8,6 +8,7 @@ pub mod group_commit;
 pub mod histogram;
 pub mod instances;
 pub mod lag;
+pub mod last_minute;
 pub mod metrics;
 pub mod shares;
 pub mod turns;

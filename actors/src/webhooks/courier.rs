@@ -19,6 +19,7 @@ use tokio::sync::{Notify, oneshot};
 use super::{
     WebhookParts, WebhooksConfig,
     attempt::{AttemptRecord, Endpoint, Times},
+    lanes::{Heard, Standing},
     recorder::{Batch, Recorder},
     retry::{Schedule, Verdict},
     scheduler::{Destination, Effect, Item, Lane, LaneLimits, Refill, Scheduler, SchedulerLimits},
@@ -50,6 +51,7 @@ pub(super) struct Courier {
     /// An attempt was recorded, or the courier was abandoned.
     pub(super) changed: Notify,
     recorder: Recorder,
+    heard: RefCell<Heard>,
     schedule: Schedule,
     /// For one whole exchange.
     timeout: Duration,
@@ -84,6 +86,7 @@ impl Courier {
             asked: Notify::new(),
             changed: Notify::new(),
             recorder: Recorder::new(),
+            heard: RefCell::default(),
             schedule: Schedule::from_seconds(&config.retry_schedule_seconds),
             timeout: config.timeout,
             connections,
@@ -201,6 +204,7 @@ impl Courier {
             }
             Some(record) => {
                 self.count(&item, &record);
+                self.heard.borrow_mut().note(&record);
                 let mut scheduler = self.scheduler.borrow_mut();
                 scheduler.attempted(&item, record.verdict, record.ended_at);
                 drop(scheduler);
@@ -362,6 +366,16 @@ impl Courier {
         {
             tracing::warn!(%error, "deliveries without an event could not be closed");
         }
+    }
+
+    /// How webhooks stand. Those of which nothing is known are among them.
+    pub(super) fn standings(&self, webhooks: &[WebhookId]) -> HashMap<WebhookId, Standing> {
+        let (scheduler, heard) = (self.scheduler.borrow(), self.heard.borrow());
+        let standing = |id: &WebhookId| Standing {
+            lane: scheduler.lane_reading(*id),
+            last_answer: heard.of(*id),
+        };
+        webhooks.iter().map(|id| (*id, standing(id))).collect()
     }
 
     fn gauge(&self) {

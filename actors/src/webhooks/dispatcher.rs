@@ -3,15 +3,16 @@
 //! After a panic it comes back with a new courier, which reads everything from the table again; what the old one had in
 //! flight may be sent twice.
 
-use std::{rc::Rc, sync::Arc, time::Duration};
+use std::{collections::HashMap, rc::Rc, sync::Arc, time::Duration};
 
-use actix::{Actor, Handler, Message, ResponseFuture, Supervised};
+use actix::{Actor, Handler, Message, MessageResult, ResponseFuture, Supervised};
 use dikala_entities::{DeliveryId, TraceParent, WebhookId, webhook};
 
 use super::{
     TestError, WebhookParts, WebhooksConfig,
     courier::Courier,
     drain::drain,
+    lanes::Standing,
     poller, recovery,
     stats::Stats,
     test_delivery::{self, Tests},
@@ -36,6 +37,13 @@ pub(super) struct Refresh {
 pub(super) struct Test {
     pub(super) webhook: Box<webhook::Model>,
     pub(super) trace: Option<TraceParent>,
+}
+
+/// How these webhooks stand.
+#[derive(Message)]
+#[rtype(result = "HashMap<WebhookId, Standing>")]
+pub(super) struct Look {
+    pub(super) webhooks: Vec<WebhookId>,
 }
 
 /// Finish what is in flight and take nothing more.
@@ -129,6 +137,14 @@ impl Handler<Test> for WebhookDispatcher {
             *test.webhook,
             test.trace,
         ))
+    }
+}
+
+impl Handler<Look> for WebhookDispatcher {
+    type Result = MessageResult<Look>;
+
+    fn handle(&mut self, look: Look, _: &mut Self::Context) -> Self::Result {
+        MessageResult(self.courier.standings(&look.webhooks))
     }
 }
 

@@ -9,6 +9,7 @@ mod attempt;
 mod courier;
 mod dispatcher;
 mod drain;
+pub mod lanes;
 mod poller;
 mod recorder;
 pub mod recovery;
@@ -21,7 +22,11 @@ mod test_delivery;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Duration,
+};
 
 use actix::{Addr, Recipient};
 use actix_rt::ArbiterHandle;
@@ -33,7 +38,8 @@ pub use self::{
     store::results::lock_deliveries,
 };
 use self::{
-    dispatcher::{Drain, Refresh, Test, Wake},
+    dispatcher::{Drain, Look, Refresh, Test, Wake},
+    lanes::Standing,
     stats::{Stats, StatsReading},
 };
 use crate::{
@@ -47,6 +53,8 @@ use crate::{
 
 /// Messages that may wait for the dispatcher. What does not fit is found in the table a second later.
 const MAILBOX: usize = 4_096;
+/// How long somebody waits who only looks.
+const LOOK_WITHIN: Duration = Duration::from_secs(1);
 
 /// How deliveries are made.
 #[derive(Clone, Debug)]
@@ -155,6 +163,15 @@ impl WebhooksHandle {
         if self.dispatcher.send(Drain { limit }).await.is_err() {
             tracing::warn!("the webhook dispatcher was gone before it was drained");
         }
+    }
+
+    /// How webhooks stand; none where the dispatcher does not answer in time.
+    pub async fn standings(
+        &self,
+        webhooks: Vec<WebhookId>,
+    ) -> Option<HashMap<WebhookId, Standing>> {
+        let asked = self.dispatcher.send(Look { webhooks });
+        tokio::time::timeout(LOOK_WITHIN, asked).await.ok()?.ok()
     }
 
     /// Whether the dispatcher answers.

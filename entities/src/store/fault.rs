@@ -11,6 +11,8 @@ use std::{
 
 use sea_orm::{DbErr, RuntimeErr, SqlxError};
 
+use super::statements::Statements;
+
 /// Why something sent over a connection did not succeed.
 #[derive(Debug)]
 pub(super) enum SendFault {
@@ -36,6 +38,7 @@ pub(super) enum Leaves {
 pub(super) struct Signs {
     cuts: AtomicU64,
     refusals: AtomicU64,
+    pub statements: Statements,
 }
 
 impl Signs {

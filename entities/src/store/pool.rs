@@ -336,7 +336,9 @@ impl Lease {
             return Ok(());
         }
         let limit = self.home.shared.limits.statement;
+        let began = Instant::now();
         let ended = inside(within(limit, self.raw().unprepared(sql))).await;
+        self.timed(sql, began, &ended);
         match &ended {
             Ok(_) => self.state = State::Clean,
             Err(fault) => {
@@ -353,8 +355,9 @@ impl Lease {
         statement: &Statement,
     ) -> Result<ExecResult, DbErr> {
         self.open().await?;
-        let before = self.ask();
+        let (before, began) = (self.ask(), Instant::now());
         let answer = inside(within(limit, self.raw().execute(statement))).await;
+        self.timed(&statement.sql, began, &answer);
         self.answered(before, answer).map_err(SendFault::executing)
     }
 
@@ -364,8 +367,9 @@ impl Lease {
         sql: &str,
     ) -> Result<ExecResult, DbErr> {
         self.open().await?;
-        let before = self.ask();
+        let (before, began) = (self.ask(), Instant::now());
         let answer = inside(within(limit, self.raw().unprepared(sql))).await;
+        self.timed(sql, began, &answer);
         self.answered(before, answer).map_err(SendFault::executing)
     }
 
@@ -389,8 +393,9 @@ impl Lease {
             statement
         });
         let statement = opened.as_ref().unwrap_or(statement);
-        let before = self.ask();
+        let (before, began) = (self.ask(), Instant::now());
         let answer = inside(within(limit, self.raw().all(statement))).await;
+        self.timed(&statement.sql, began, &answer);
         self.answered(before, answer).map_err(SendFault::asking)
     }
 
@@ -404,6 +409,11 @@ impl Lease {
         self.answered(State::Open, begun)
             .map(drop)
             .map_err(SendFault::executing)
+    }
+
+    fn timed<T>(&self, text: &str, began: Instant, answer: &Result<T, SendFault>) {
+        let statements = &self.home.shared.signs.statements;
+        statements.ended(text, began, answer.is_err());
     }
 
     fn ask(&mut self) -> State {

@@ -213,6 +213,23 @@ words! {
         Day = "day",
     }
 
+    /// By what functions and routes are ranked; those with the most come first.
+    Ranking {
+        /// Calls in the last minute.
+        Rate = "rate",
+        /// Failures in the last minute, then since the start.
+        Errors = "errors",
+        P99 = "p99",
+    }
+
+    /// By what statements of the database are ranked; those with the most come first.
+    StatementRanking {
+        Mean = "mean",
+        Longest = "longest",
+        /// All of them together.
+        Total = "total",
+    }
+
     /// What somebody is told by mail.
     MailKind {
         /// The one-time link of who was invited to the dashboard.

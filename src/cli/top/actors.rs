@@ -175,7 +175,7 @@ pub fn written(figure: Option<u64>, column: Column) -> String {
         (None, _) => "–".to_owned(),
         (Some(us), Kind::Time) => duration(us),
         (Some(count), Kind::Count) => count.to_string(),
-        (Some(rate), Kind::Rate) if rate < 10_000 => {
+        (Some(rate), Kind::Rate) if rate < 100_000 => {
             format!("{}.{}", rate / 1_000, rate % 1_000 / 100)
         }
         (Some(rate), Kind::Rate) => (rate / 1_000).to_string(),
@@ -222,7 +222,7 @@ mod tests {
         let types: Vec<String> = actors.rows(false).iter().map(shown).collect();
         assert_eq!(
             types,
-            ["credit_ledger: 2, 12, 250 µs, –, 1, 4, 0, 3, 10 µs, –"]
+            ["credit_ledger: 2, 12.5, 250 µs, –, 1, 4, 0, 3, 10 µs, –"]
         );
         let messages: Vec<String> = actors.rows(true).iter().map(shown).collect();
         assert_eq!(

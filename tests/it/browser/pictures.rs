@@ -1,4 +1,4 @@
-//! The pictures of `docs/dashboard.md`: taken of a shop like that of `dikala dev`. What each run would show anew, dates and times,
+//! The pictures of `docs/dashboard.md` and `docs/operators.md`: taken of a shop like that of `dikala dev`. What each run would show anew, dates and times,
 //! is replaced before, so that a picture changes where the page does.
 
 use std::{
@@ -7,15 +7,21 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::*;
+use super::{
+    console::{Simulation, sign_in},
+    *,
+};
 use crate::dashboard::execute;
 
 /// Set to 1 to take them for the documentation; else they are taken and thrown away.
 const KEEP: &str = "DIKALA_PICTURES";
 const FOLDER: &str = "docs/pictures";
-const DOCUMENT: &str = include_str!("../../../docs/dashboard.md");
+const DOCUMENTS: [&str; 2] = [
+    include_str!("../../../docs/dashboard.md"),
+    include_str!("../../../docs/operators.md"),
+];
 /// All of them together.
-const BYTES_MAX: u64 = 600 * 1024;
+const BYTES_MAX: u64 = 800 * 1024;
 const WIDE: (u32, u32) = (1100, 860);
 const TELEPHONE: (u32, u32) = (360, 740);
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
@@ -48,7 +54,10 @@ const STILL: &str = r"
 
 /// A shop with a day behind it, a call under way, and a server that does not take what it is sent.
 async fn shop() -> Option<World> {
-    let world = World::start(Sqlite, Setup::new().minutes(600)).await?;
+    let setup = Setup::new()
+        .set("operator.token", "the-operators-full-token")
+        .minutes(600);
+    let world = World::start(Sqlite, setup).await?;
     let tenant = &world.tenant;
     tenant
         .change_agent(json!({
@@ -159,6 +168,25 @@ async fn all_on_a_telephone(browser: &Browser, world: &World) -> Vec<(String, Ve
     taken
 }
 
+/// What an operator sees of it while calls come in.
+async fn all_of_the_console(browser: &Browser, world: &World) -> Vec<(String, Vec<u8>)> {
+    let _calls = Simulation::of(world, "100000", "5", "2");
+    browser.look(WIDE.0, "light").await;
+    sign_in(browser, world).await;
+    // Long enough for a line to be one.
+    let minute = Moment::now().plus(45);
+    minute.passed().await;
+    browser.see("has been failing since").await;
+    let mut taken = vec![take(browser, "console-overview", (1100, 1000), "03:30:00").await];
+    browser
+        .go(&format!("{}/actors", world.server.operator))
+        .await;
+    browser.see("Event loops").await;
+    browser.look(WIDE.0, "dark").await;
+    taken.push(take(browser, "console-actors", WIDE, "03:30:00").await);
+    taken
+}
+
 #[ignore = "starts two more browsers; `.ci/slow` runs it, and with DIKALA_PICTURES=1 it writes docs/pictures"]
 #[actix_web::test]
 async fn the_pictures_of_the_documentation_can_be_taken() {
@@ -169,6 +197,7 @@ async fn the_pictures_of_the_documentation_can_be_taken() {
     let world = shop().await.unwrap();
     let mut taken = all(&wide, &world).await;
     taken.extend(all_on_a_telephone(&telephone, &world).await);
+    taken.extend(all_of_the_console(&wide, &world).await);
     let names: BTreeSet<String> = taken
         .iter()
         .map(|(name, _)| format!("{name}.png"))
@@ -207,7 +236,7 @@ fn folder() -> PathBuf {
 
 /// The pictures that the document shows, and the words for who does not see them.
 fn shown() -> BTreeMap<String, String> {
-    let pictures = DOCUMENT.split("![").skip(1);
+    let pictures = DOCUMENTS.iter().flat_map(|text| text.split("![").skip(1));
     let picture = |text: &str| {
         let (instead, rest) = text.split_once("](pictures/").unwrap();
         let (name, _) = rest.split_once(')').unwrap();

@@ -14,7 +14,7 @@ use dikala_entities::{CallId, DeliveryId, Millis, TenantId};
 use crate::{
     events::outbox::Dispatch,
     runtime::circuit::{Admits, Circuit},
-    webhooks::{retry::Verdict, stats::LaneState},
+    webhooks::{lanes::LaneReading, retry::Verdict, stats::LaneState},
 };
 
 /// Deliveries that wait in memory for one endpoint; the rest waits in the table.
@@ -128,6 +128,15 @@ impl<E> Lane<E> {
             Destination::Disabled | Destination::Deleted => LaneState::Disabled,
             Destination::Sealed => LaneState::Sealed,
             Destination::Unknown => LaneState::Unread,
+        }
+    }
+
+    pub(super) fn reading(&self) -> LaneReading {
+        LaneReading {
+            state: self.state(),
+            waiting: self.queue.len(),
+            in_flight: self.in_flight,
+            probe_at: self.circuit.probe_at(),
         }
     }
 

@@ -23,6 +23,7 @@ pub(super) use self::{
     lane::{Destination, Item, Lane, LaneLimits},
 };
 use super::{
+    lanes::LaneReading,
     retry::Verdict,
     stats::{LaneState, Lanes},
 };
@@ -317,6 +318,11 @@ impl<E> Scheduler<E> {
     pub(super) fn spares(&self, webhook: WebhookId) -> bool {
         let lane = self.lanes.get(&webhook);
         lane.is_some_and(|lane| lane.state() == LaneState::Open)
+    }
+
+    /// A webhook's lane, where it has one.
+    pub(super) fn lane_reading(&self, webhook: WebhookId) -> Option<LaneReading> {
+        self.lanes.get(&webhook).map(Lane::reading)
     }
 
     /// Lanes by state. Goes through all of them.

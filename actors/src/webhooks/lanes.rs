@@ -1,0 +1,115 @@
+//! What lanes show of themselves to who asks the dispatcher: where they stand, and what their endpoints said last.
+
+use std::collections::HashMap;
+
+use dikala_entities::{Millis, WebhookId};
+
+use super::{attempt::AttemptRecord, stats::LaneState};
+use crate::outbound::ErrorKind;
+
+/// Endpoints whose last answer is kept; of more than that, those that answered last.
+const HEARD_MAX: usize = 10_000;
+
+/// An endpoint's queue in memory at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LaneReading {
+    pub state: LaneState,
+    /// Deliveries in memory whose next attempt has not begun.
+    pub waiting: usize,
+    /// Attempts under way.
+    pub in_flight: usize,
+    /// When one attempt is let through again; none while the circuit is closed, or that attempt is under way.
+    pub probe_at: Option<Millis>,
+}
+
+/// What came of the last attempt to deliver to an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastAnswer {
+    pub at: Millis,
+    pub status: Option<u16>,
+    pub error: Option<ErrorKind>,
+    pub duration_ms: i64,
+}
+
+/// What is known of one webhook.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Standing {
+    /// None where there was nothing to do for a minute.
+    pub lane: Option<LaneReading>,
+    /// None where nothing was delivered since the start of this process.
+    pub last_answer: Option<LastAnswer>,
+}
+
+/// The last answers of all endpoints.
+#[derive(Debug, Default)]
+pub(super) struct Heard(HashMap<WebhookId, LastAnswer>);
+
+impl Heard {
+    /// An attempt is over.
+    pub(super) fn note(&mut self, record: &AttemptRecord) {
+        if self.0.len() >= HEARD_MAX && !self.0.contains_key(&record.webhook) {
+            self.forget_half();
+        }
+        let answer = LastAnswer {
+            at: record.ended_at,
+            status: record.status_code,
+            error: record.error_kind,
+            duration_ms: record.duration_ms,
+        };
+        self.0.insert(record.webhook, answer);
+    }
+
+    pub(super) fn of(&self, webhook: WebhookId) -> Option<LastAnswer> {
+        self.0.get(&webhook).copied()
+    }
+
+    /// Half of them in one go: what is kept is not gone through again for each one that is new.
+    fn forget_half(&mut self) {
+        let mut times: Vec<Millis> = self.0.values().map(|answer| answer.at).collect();
+        times.sort_unstable();
+        let middle = times.get(times.len() / 2).copied();
+        self.0
+            .retain(|_, answer| middle.is_none_or(|middle| answer.at > middle));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dikala_entities::{DeliveryId, TenantId};
+
+    use super::*;
+    use crate::webhooks::retry::Verdict;
+
+    const NOW: Millis = Millis::from_i64(1_768_447_800_000);
+
+    #[test]
+    fn the_last_answers_are_kept_of_those_that_answered_last() {
+        let mut heard = Heard::default();
+        let record = |webhook, n: i64| AttemptRecord {
+            delivery: DeliveryId::new(NOW),
+            webhook,
+            tenant: TenantId::new(NOW),
+            number: 1,
+            is_test: false,
+            started_at: NOW.plus_ms(n),
+            ended_at: NOW.plus_ms(n + 1),
+            duration_ms: 1,
+            status_code: Some(204),
+            error_kind: None,
+            response: Vec::new(),
+            verdict: Verdict::Delivered,
+        };
+        let most = i64::try_from(HEARD_MAX).expect("a small number");
+        let webhooks: Vec<WebhookId> = (0..=most).map(|_| WebhookId::new(NOW)).collect();
+        for (n, webhook) in (0..).zip(&webhooks) {
+            heard.note(&record(*webhook, n));
+        }
+        let [first, last] = [webhooks[0], webhooks[HEARD_MAX]];
+        assert_eq!(heard.of(first), None);
+        assert_eq!(
+            heard.of(last).map(|answer| (answer.at, answer.status)),
+            Some((NOW.plus_ms(most + 1), Some(204)))
+        );
+        assert!(heard.0.len() <= HEARD_MAX / 2 + 1);
+    }
+}

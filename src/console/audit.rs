@@ -1,0 +1,84 @@
+//! Who changed what, when and from where.
+
+use actix_web::{HttpRequest, HttpResponse};
+use dikala_entities::AuditAction;
+use maud::{Markup, html};
+
+use super::{
+    figures::{NONE, Names},
+    layout,
+    list::{List, any_of},
+    view::Visit,
+};
+use crate::{
+    http::error::ApiError,
+    operator_api::audit::{self, Entry, EntryList},
+    pages::{
+        components::{Field, empty, table},
+        form::Typed,
+    },
+};
+
+const PATH: &str = "/audit";
+const TITLE: &str = "Audit";
+const FILTERS: &[&str] = &["tenantId", "actor", "action", "from", "to"];
+
+fn fields() -> [Field; 5] {
+    let text = |name, label: &str| Field::text(name, label.to_owned());
+    let when = "2026-01-15, or 2026-01-15T03:30:00Z";
+    [
+        text("tenantId", "Tenant's id"),
+        text("actor", "Who").hint("operator, cli, or the id of a user or a key.".to_owned()),
+        Field::select("action", "What".to_owned(), any_of(AuditAction::WORDS)),
+        text("from", "At or after").hint(when.to_owned()),
+        text("to", "Before").hint(when.to_owned()),
+    ]
+}
+
+/// `GET /audit`
+pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let typed = Typed::parse(request.query_string().as_bytes());
+    let list = List::new(PATH, FILTERS, &typed);
+    let db = visit.store().api_reader();
+    let found = async { audit::page(db, &list.form()?, visit.now()).await };
+    match found.await {
+        Ok(found) => {
+            let content = html! {
+                (list.filter(&visit, &fields()))
+                (rows(&visit, &found).await?)
+                (list.paging(found.offset, found.has_more))
+            };
+            Ok(layout::page(&visit, TITLE, content))
+        }
+        Err(error) => list.refused(&visit, TITLE, error, &fields()),
+    }
+}
+
+async fn rows(visit: &Visit, found: &EntryList) -> Result<Markup, ApiError> {
+    if found.entries.is_empty() {
+        return Ok(empty(
+            "No entries",
+            "Nothing was changed, or nothing fits the filter.",
+            html! {},
+        ));
+    }
+    let db = visit.store().api_reader();
+    let tenants = found.entries.iter().filter_map(|entry| entry.tenant_id);
+    let names = Names::of(db, tenants).await?;
+    let columns = ["When", "What", "On what", "Tenant", "Who", "From"].map(str::to_owned);
+    let row = |entry: &Entry| {
+        vec![
+            visit.time(entry.at),
+            html! { code { (entry.action.as_str()) } },
+            html! {
+                code { (entry.target) }
+                @if !entry.detail.is_empty() { br; span.muted { (entry.detail) } }
+            },
+            html! { @match entry.tenant_id { Some(tenant) => { (names.link(tenant)) } None => { (NONE) } } },
+            html! { (entry.actor) },
+            html! { (entry.address.as_deref().unwrap_or(NONE)) br; span.muted { (entry.node) } },
+        ]
+    };
+    let rows = found.entries.iter().map(row).collect();
+    Ok(table(visit, TITLE, &columns, rows))
+}

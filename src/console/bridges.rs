@@ -1,0 +1,162 @@
+//! Bridges: whether they are here and how many calls they hold; making one, whose token is shown once, and revoking one.
+
+use actix_web::{HttpRequest, HttpResponse};
+use dikala_entities::{BridgeId, Secret};
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{
+    figures::NONE,
+    layout,
+    list::{List, acted},
+    view::Visit,
+};
+use crate::{
+    http::{error::ApiError, extract::Id},
+    operator_api::bridges::{self, Bridge},
+    pages::{
+        components::{
+            Field, Question, Tone, badge, copyable, empty, fields, notice, post, submit, table,
+        },
+        form::{self, Fields, Filled, Shape, Typed},
+    },
+};
+
+const PATH: &str = "/bridges";
+const TITLE: &str = "Bridges";
+const DRAFT: &Fields = &[("name", Shape::Text)];
+
+/// `GET /bridges`
+pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let typed = Typed::parse(request.query_string().as_bytes());
+    match content(&visit, &typed, &Filled::blank()).await {
+        Ok(content) => Ok(layout::page(&visit, TITLE, content)),
+        Err(error) => List::new(PATH, &[], &typed).refused(&visit, TITLE, error, &[]),
+    }
+}
+
+async fn content(visit: &Visit, asked: &Typed, filled: &Filled) -> Result<Markup, ApiError> {
+    let list = List::new(PATH, &[], asked);
+    let found = bridges::page(&visit.desk(), &list.form()?).await?;
+    let columns = ["Bridge", "State", "Calls", "Last seen", "Made"].map(str::to_owned);
+    let row = |bridge: &Bridge| {
+        vec![
+            html! { a href={ (PATH) "/" (bridge.view.id) } { (bridge.view.name) } },
+            state(bridge),
+            calls(visit, bridge),
+            visit.time_or(bridge.view.last_seen_at, "never"),
+            visit.time(bridge.view.created_at),
+        ]
+    };
+    Ok(html! {
+        @if found.bridges.is_empty() {
+            (empty("No bridges", "Make one; its token is what the bridge signs in with.", html! {}))
+        } @else {
+            (table(visit, TITLE, &columns, found.bridges.iter().map(row).collect()))
+        }
+        (list.paging(found.offset, found.has_more))
+        @if visit.may_change() {
+            section aria-labelledby="make" {
+                h2 #make { "Make a bridge" }
+                (post(visit, PATH, html! {
+                    (fields(visit, filled, &[Field::text("name", "Name".to_owned())]))
+                    (submit("Make a bridge"))
+                }))
+            }
+        }
+    })
+}
+
+fn state(bridge: &Bridge) -> Markup {
+    if bridge.view.revoked_at.is_some() {
+        badge(Tone::Plain, "revoked")
+    } else if bridge.connected {
+        badge(Tone::Good, "connected")
+    } else {
+        badge(Tone::Warning, "not connected")
+    }
+}
+
+fn calls(visit: &Visit, bridge: &Bridge) -> Markup {
+    html! {
+        @if bridge.calls > 0 { a href={ "/calls?bridgeId=" (bridge.view.id) } { (visit.number(bridge.calls)) } }
+        @else { "0" }
+    }
+}
+
+/// `POST /bridges`
+pub async fn create(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError> {
+    let made = match form::body(&typed, DRAFT) {
+        Ok(body) => bridges::create(visit.desk(), visit.operator(), body).await,
+        Err(error) => Err(error),
+    };
+    match made {
+        Ok(answer) => {
+            let made: Value = serde_json::from_str(&answer.body).unwrap_or_default();
+            let text = |name: &str| made[name].as_str().map(str::to_owned);
+            let (id, token) = text("id").zip(text("token")).ok_or(ApiError::Internal)?;
+            visit.leave_note(&id, &Secret::new(token));
+            Ok(visit.see(&format!("{PATH}/{id}"), "done-bridge-made"))
+        }
+        Err(error) => {
+            let filled = Filled::again(typed, error)?;
+            let content = content(&visit, &Typed::default(), &filled).await?;
+            Ok(layout::refused(&visit, TITLE, content))
+        }
+    }
+}
+
+/// `GET /bridges/{id}`
+pub async fn show(visit: Visit, id: Id<BridgeId>) -> Result<HttpResponse, ApiError> {
+    let bridge = bridges::one(&visit.desk(), id.0).await?;
+    let view = &bridge.view;
+    let token = visit.take_note(&view.id.to_string());
+    let content = html! {
+        @if let Some(token) = &token {
+            (notice(Tone::Warning, html! {
+                p { strong { "Copy the token now: it is shown this once." } }
+                (copyable(&visit, "token", "Token", token.expose()))
+            }))
+        }
+        dl.facts {
+            dt { "Name" } dd { (view.name) br; code { (view.id) } }
+            dt { "State" } dd { (state(&bridge)) }
+            dt { "Calls" } dd { (calls(&visit, &bridge)) }
+            dt { "Last seen" } dd { (visit.time_or(view.last_seen_at, "never")) }
+            dt { "Made" } dd { (visit.time(view.created_at)) }
+            dt { "Revoked" } dd { (visit.time_or(view.revoked_at, NONE)) }
+        }
+        @if visit.may_change() && view.revoked_at.is_none() {
+            div.actions { a.button.danger href={ (PATH) "/" (view.id) "/revoke" } { "Revoke" } }
+        }
+    };
+    Ok(layout::page(&visit, "Bridge", content))
+}
+
+/// `GET /bridges/{id}/revoke`
+pub async fn ask_revoke(visit: Visit, id: Id<BridgeId>) -> Result<HttpResponse, ApiError> {
+    let bridge = bridges::one(&visit.desk(), id.0).await?;
+    let path = format!("{PATH}/{}", id.0);
+    let question = Question {
+        path: &format!("{path}/revoke"),
+        consequences: html! {
+            p { "The token of " strong { (bridge.view.name) } " is refused from now on, and its sockets are closed within a second." }
+            @if bridge.calls > 0 { p { "It holds " (visit.number(bridge.calls)) " calls, which nobody speaks for any more." } }
+            p { "This cannot be taken back: make another bridge for another token." }
+        },
+        yes: "Revoke this bridge".to_owned(),
+        back: &path,
+    };
+    Ok(layout::page(
+        &visit,
+        "Revoke this bridge?",
+        question.show(&visit),
+    ))
+}
+
+/// `POST /bridges/{id}/revoke`
+pub async fn revoke(visit: Visit, id: Id<BridgeId>) -> Result<HttpResponse, ApiError> {
+    let path = format!("{PATH}/{}", id.0);
+    let done = bridges::revoke(visit.desk(), visit.operator(), id).await;
+    acted(&visit, done, &path, "done-bridge-revoked")
+}

@@ -1,0 +1,313 @@
+//! Calls: those that are not over first, one with its credit, what it announced and where that went, and ending one.
+
+use actix_web::{HttpRequest, HttpResponse};
+use dikala_entities::{CallId, CallStatus};
+use futures_util::future::LocalBoxFuture;
+use maud::{Markup, html};
+use serde_json::json;
+
+use super::{
+    deliveries,
+    figures::{NONE, Names, call_status, since},
+    layout,
+    list::{List, ROWS, acted, any_of},
+    live,
+    view::Visit,
+};
+use crate::{
+    http::{
+        error::ApiError,
+        extract::{Body, Id},
+    },
+    operator_api::calls::{self, Call, CallDetail, CallList},
+    pages::{
+        components::{Field, Question, empty, table},
+        form::Typed,
+    },
+};
+
+const PATH: &str = "/calls";
+const TITLE: &str = "Calls";
+const FILTERS: &[&str] = &[
+    "status",
+    "tenantId",
+    "bridgeId",
+    "did",
+    "callerNumber",
+    "from",
+    "to",
+];
+
+fn fields() -> [Field; 7] {
+    let text = |name, label: &str| Field::text(name, label.to_owned());
+    let when = "2026-01-15, or 2026-01-15T03:30:00Z";
+    [
+        Field::select("status", "State".to_owned(), any_of(CallStatus::WORDS)),
+        text("tenantId", "Tenant's id"),
+        text("bridgeId", "Bridge's id"),
+        text("did", "Number called").hint("With + and country code.".to_owned()),
+        text("callerNumber", "Caller"),
+        text("from", "Began at or after").hint(when.to_owned()),
+        text("to", "Began before").hint(when.to_owned()),
+    ]
+}
+
+/// `GET /calls`
+pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let typed = Typed::parse(request.query_string().as_bytes());
+    let list = List::new(PATH, FILTERS, &typed);
+    match found(&visit, &list).await {
+        Ok(found) => {
+            let rows = rows(&visit, &list, &found).await?;
+            let content = html! {
+                (list.filter(&visit, &fields()))
+                (live::followed("calls", &list.query(), &rows))
+            };
+            Ok(layout::page(&visit, TITLE, content))
+        }
+        Err(error) => list.refused(&visit, TITLE, error, &fields()),
+    }
+}
+
+async fn found(visit: &Visit, list: &List<'_>) -> Result<CallList, ApiError> {
+    let db = visit.store().api_reader();
+    calls::page(db, &list.form()?, visit.kit().now()).await
+}
+
+/// The part of the list that changes.
+pub fn part<'a>(
+    visit: &'a Visit,
+    typed: &'a Typed,
+) -> LocalBoxFuture<'a, Result<Markup, ApiError>> {
+    Box::pin(async move {
+        let list = List::new(PATH, FILTERS, typed);
+        let found = found(visit, &list).await?;
+        rows(visit, &list, &found).await
+    })
+}
+
+async fn rows(visit: &Visit, list: &List<'_>, found: &CallList) -> Result<Markup, ApiError> {
+    let db = visit.store().api_reader();
+    let names = Names::of(db, found.calls.iter().map(|call| call.tenant_id)).await?;
+    let mut columns = ["Began", "State", "Tenant", "From, to", "Talk", "Node"]
+        .map(str::to_owned)
+        .to_vec();
+    if visit.may_change() {
+        columns.push(String::new());
+    }
+    let row = |call: &Call| {
+        let mut cells = vec![
+            html! { a href={ (PATH) "/" (call.id) } { (visit.time(call.started_at)) } },
+            call_status(call.status),
+            names.link(call.tenant_id),
+            numbers(call),
+            talk(visit, call),
+            html! { (owner(call)) },
+        ];
+        if visit.may_change() {
+            cells.push(end_link(call));
+        }
+        cells
+    };
+    Ok(html! {
+        div #part {
+            @if found.calls.is_empty() {
+                (empty("No calls", "None is here now, or none fits the filter.", html! {}))
+            } @else {
+                (table(visit, TITLE, &columns, found.calls.iter().map(row).collect()))
+            }
+            (list.paging(found.offset, found.has_more))
+        }
+    })
+}
+
+/// Who calls whom, masked: that is enough to recognise a number that somebody names.
+fn numbers(call: &Call) -> Markup {
+    html! { (format!("{:?}", call.caller_number)) " → " (format!("{:?}", call.callee_number)) }
+}
+
+fn talk(visit: &Visit, call: &Call) -> Markup {
+    html! {
+        @match (call.talk_time_seconds, call.answered_at) {
+            (Some(seconds), _) => { (visit.number(seconds)) " s" }
+            (None, Some(at)) if !call.status.is_final() => { (since(visit, at)) }
+            _ => { (NONE) }
+        }
+    }
+}
+
+fn owner(call: &Call) -> &str {
+    match call.owner.as_str() {
+        "" => NONE,
+        owner => owner,
+    }
+}
+
+fn end_link(call: &Call) -> Markup {
+    html! {
+        @if !call.status.is_final() {
+            a.button.secondary href={ (PATH) "/" (call.id) "/hangup" } aria-label={ "End call " (call.id) } { "End" }
+        }
+    }
+}
+
+/// `GET /calls/{id}`
+pub async fn show(
+    visit: Visit,
+    id: Id<CallId>,
+    request: HttpRequest,
+) -> Result<HttpResponse, ApiError> {
+    let typed = Typed::parse(request.query_string().as_bytes());
+    let found = calls::detail(visit.store().api_reader(), id.0).await?;
+    let path = format!("{PATH}/{}", id.0);
+    let list = List::new(&path, &[], &typed);
+    let begin = offset(&list);
+    let more = format!("&id={}{}", id.0, list.query());
+    let content = live::followed("call", &more, &detail(&visit, &found, &list, begin).await?);
+    Ok(layout::page(&visit, "Call", content))
+}
+
+/// The part of a call's page that changes.
+pub fn part_of_one<'a>(
+    visit: &'a Visit,
+    typed: &'a Typed,
+) -> LocalBoxFuture<'a, Result<Markup, ApiError>> {
+    Box::pin(async move {
+        let id: CallId = typed
+            .text("id")
+            .and_then(|id| id.parse().ok())
+            .ok_or(ApiError::NotFound(crate::http::error::Missing::Call))?;
+        let found = calls::detail(visit.store().api_reader(), id).await?;
+        let path = format!("{PATH}/{id}");
+        let list = List::new(&path, &[], typed);
+        let begin = offset(&list);
+        detail(visit, &found, &list, begin).await
+    })
+}
+
+fn offset(list: &List<'_>) -> i64 {
+    list.text("offset").parse().unwrap_or(0).max(0)
+}
+
+async fn detail(
+    visit: &Visit,
+    found: &CallDetail,
+    list: &List<'_>,
+    begin: i64,
+) -> Result<Markup, ApiError> {
+    let names = Names::of(visit.store().api_reader(), [found.call.tenant_id]).await?;
+    let (events, more_events) = piece(&found.events, begin);
+    let (sent, more_sent) = piece(&found.deliveries, begin);
+    let event_columns = ["Event", "When"].map(str::to_owned);
+    let event_rows = events.iter().map(|event| {
+        vec![
+            html! { code { (event.event.as_str()) } },
+            visit.time(event.timestamp),
+        ]
+    });
+    Ok(html! {
+        div #part {
+            (facts(visit, &found.call, &names))
+            (credit(visit, found))
+            h2 { "Events" }
+            @if events.is_empty() { p.muted { "None." } }
+            @else { (table(visit, "Events", &event_columns, event_rows.collect())) }
+            h2 { "Deliveries" }
+            @if sent.is_empty() { p.muted { "None." } }
+            @else { (deliveries::of_call(visit, sent)) }
+            (list.paging(begin, more_events || more_sent))
+        }
+    })
+}
+
+fn piece<T>(all: &[T], begin: i64) -> (&[T], bool) {
+    let count = |figure: i64| usize::try_from(figure).unwrap_or(usize::MAX);
+    let rest = all.get(count(begin)..).unwrap_or_default();
+    (
+        &rest[..rest.len().min(count(ROWS))],
+        rest.len() > count(ROWS),
+    )
+}
+
+fn facts(visit: &Visit, call: &Call, names: &Names) -> Markup {
+    html! {
+        dl.facts {
+            dt { "State" } dd { (call_status(call.status)) }
+            dt { "Call" } dd { code { (call.id) } br; span.muted { "the bridge's own id: " code { (call.bridge_call_id) } } }
+            dt { "Tenant" } dd { (names.link(call.tenant_id)) }
+            dt { "From, to" } dd { (numbers(call)) }
+            dt { "Bridge" } dd { a href={ "/bridges/" (call.bridge_id) } { code { (call.bridge_id) } } }
+            dt { "Node" } dd { (owner(call)) }
+            dt { "Agent" }
+            dd {
+                @if let Some(agent) = call.agent_id { code { (agent) } } @else { (NONE) }
+                @if let Some(version) = call.agent_version { ", version " (version) }
+            }
+            dt { "Began" } dd { (visit.time(call.started_at)) }
+            dt { "Answered" } dd { (visit.time_or(call.answered_at, NONE)) }
+            dt { "Ended" } dd { (visit.time_or(call.ended_at, NONE)) }
+            dt { "Talk" } dd { (talk(visit, call)) }
+            dt { "Last sign" } dd { (visit.time(call.last_sign_at)) }
+            @if let Some(reason) = call.hangup_reason {
+                dt { "Why it ended" }
+                dd {
+                    code { (reason.as_str()) }
+                    @if let Some(by) = call.hangup_initiator { ", by " (by.as_str()) }
+                }
+            }
+        }
+        @if visit.may_change() && !call.status.is_final() {
+            div.actions { a.button.danger href={ (PATH) "/" (call.id) "/hangup" } { "End this call" } }
+        }
+    }
+}
+
+fn credit(visit: &Visit, found: &CallDetail) -> Markup {
+    let columns = ["Held", "Used", "Grants", "Made", "Settled"].map(str::to_owned);
+    let rows = found.holds.iter().map(|hold| {
+        vec![
+            html! { (visit.number(hold.held_minutes)) " min" },
+            html! { (visit.number(hold.used_minutes)) " min" },
+            html! {
+                (visit.number(hold.grants))
+                @if hold.last { " (the last)" }
+                @if let Some(refusal) = &hold.refusal { br; span.muted { "refused: " (refusal) } }
+            },
+            visit.time(hold.created_at),
+            visit.time_or(hold.settled_at, "open"),
+        ]
+    });
+    html! {
+        h2 { "Credit" }
+        @if found.holds.is_empty() { p.muted { "No hold: it was refused before it asked for credit, or its hold is no longer kept." } }
+        @else { (table(visit, "Holds", &columns, rows.collect())) }
+    }
+}
+
+/// `GET /calls/{id}/hangup`
+pub async fn ask_hang_up(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
+    let call = calls::find(visit.store().api_reader(), id.0).await?;
+    let path = format!("{PATH}/{}", call.id);
+    let question = Question {
+        path: &format!("{path}/hangup"),
+        consequences: html! {
+            p { "The bridge is told to hang up " (format!("{:?}", call.callee_number)) ". Where it does not confirm, the call ends in the books after ten seconds." }
+            p { "It ends with the reason " code { "operator" } "; the tenant is told of it, and the minutes that were begun are paid." }
+        },
+        yes: "End this call".to_owned(),
+        back: &path,
+    };
+    Ok(layout::page(
+        &visit,
+        "End this call?",
+        question.show(&visit),
+    ))
+}
+
+/// `POST /calls/{id}/hangup`
+pub async fn hang_up(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
+    let path = format!("{PATH}/{}", id.0);
+    let nothing = Body::of(&json!({}));
+    let done = calls::hang_up(visit.desk(), visit.operator(), id, nothing).await;
+    acted(&visit, done, &path, "done-call-ending")
+}

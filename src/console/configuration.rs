@@ -1,0 +1,55 @@
+//! The configuration that this process started with: values, secrets masked, and where each came from.
+
+use actix_web::{HttpRequest, HttpResponse};
+use maud::html;
+
+use super::{layout, list::List, view::Visit};
+use crate::{
+    api::Page,
+    config::Shown,
+    http::error::ApiError,
+    pages::{
+        components::{Field, empty, table},
+        form::Typed,
+    },
+};
+
+const PATH: &str = "/configuration";
+const TITLE: &str = "Configuration";
+const FILTERS: &[&str] = &["key"];
+const ROWS: i64 = 50;
+
+/// `GET /configuration`
+pub async fn show(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let typed = Typed::parse(request.query_string().as_bytes());
+    let list = List::new(PATH, FILTERS, &typed).of(ROWS);
+    let key = [Field::text("key", "Key".to_owned()).hint("Or a part of it.".to_owned())];
+    let page = list
+        .form()
+        .and_then(|asked| asked.read(&["key"], |form| Some(Page::read(form))));
+    let page = match page {
+        Ok(page) => page,
+        Err(error) => return list.refused(&visit, TITLE, error, &key),
+    };
+    let desk = visit.desk();
+    let wanted = list.text("key").to_lowercase();
+    let fits = |shown: &&Shown| shown.key.to_lowercase().contains(&wanted);
+    let found: Vec<&Shown> = desk.configuration.iter().filter(fits).collect();
+    let (found, has_more) = page.cut(found);
+    let columns = ["Key", "Value", "From"].map(str::to_owned);
+    let row = |shown: &&Shown| {
+        vec![
+            html! { code { (shown.key) } },
+            html! { code { (shown.value) } },
+            html! { (shown.origin) },
+        ]
+    };
+    let content = html! {
+        p.lead { "What this node started with. Secrets are masked." }
+        (list.filter(&visit, &key))
+        @if found.is_empty() { (empty("No such key", "No key has this in its name.", html! {})) }
+        @else { (table(&visit, TITLE, &columns, found.iter().map(row).collect())) }
+        (list.paging(page.offset, has_more))
+    };
+    Ok(layout::page(&visit, TITLE, content))
+}

@@ -1,0 +1,104 @@
+//! The database: size, pools, how long commits take, and the slowest statements.
+
+use actix_web::{HttpRequest, HttpResponse};
+use dikala_entities::StatementRanking;
+use maud::{Markup, html};
+
+use super::{
+    figures::{bytes, count, time_us, times},
+    layout,
+    list::{List, one_of},
+    view::Visit,
+};
+use crate::{
+    http::{error::ApiError, extract::Form},
+    operator_api::database::{self, Database, Pool, Slow},
+    pages::{
+        components::{Field, table},
+        form::Typed,
+    },
+};
+
+const PATH: &str = "/database";
+const TITLE: &str = "Database";
+const FILTERS: &[&str] = &["sort"];
+/// As much is shown of a statement's text.
+const SHAPE_CHARS: usize = 240;
+
+fn ranking() -> [Field; 1] {
+    let words = one_of(StatementRanking::WORDS);
+    [Field::select("sort", "Slowest by".to_owned(), words)]
+}
+
+/// `GET /database`
+pub async fn show(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let typed = Typed::parse(request.query_string().as_bytes());
+    let list = List::new(PATH, FILTERS, &typed);
+    let found = async {
+        let sort = list.text("sort");
+        let asked = match sort {
+            "" => Form::default(),
+            sort => Form::from_body(serde_json::json!({ "sort": sort }))?,
+        };
+        database::read(&visit.desk(), &asked).await
+    };
+    match found.await {
+        Ok(found) => {
+            let content = html! {
+                (facts(&visit, &found))
+                h2 { "Slowest statements" }
+                p { "What this process sent since its start, with " code { "?" } " for values and " code { "…" } " for the rest of a list." }
+                (list.filter(&visit, &ranking()))
+                (statements(&visit, &found.statements))
+            };
+            Ok(layout::page(&visit, TITLE, content))
+        }
+        Err(error) => list.refused(&visit, TITLE, error, &ranking()),
+    }
+}
+
+fn facts(visit: &Visit, found: &Database) -> Markup {
+    let columns = ["Pool", "In use", "Idle", "Unopened"].map(str::to_owned);
+    let row = |pool: &Pool| {
+        vec![
+            html! { code { (pool.name) } },
+            html! { (pool.in_use) },
+            html! { (pool.idle) },
+            html! { (pool.unopened) },
+        ]
+    };
+    html! {
+        dl.facts {
+            dt { "Database" } dd { (found.kind) " " (found.version) }
+            dt { "Size" } dd { (bytes(found.size_bytes)) }
+            dt { "Steps of the schema" } dd { (visit.number(found.migrations)) }
+            dt { "Commits of the ledger, p50 / p99" } dd { (times(&found.commit_us)) }
+        }
+        h2 { "Pools" }
+        (table(visit, "Pools", &columns, found.pools.iter().map(row).collect()))
+    }
+}
+
+fn statements(visit: &Visit, slowest: &[Slow]) -> Markup {
+    let columns = ["Statement", "Mean", "Longest", "In all", "Times"].map(str::to_owned);
+    let row = |slow: &Slow| {
+        let shown: String = slow.shape.chars().take(SHAPE_CHARS).collect();
+        let is_cut = shown.len() < slow.shape.len();
+        vec![
+            html! { code { (shown) @if is_cut { "…" } } },
+            html! { (time_us(slow.mean_us)) },
+            html! { (time_us(slow.longest_us)) },
+            html! { (time_us(slow.total_us)) },
+            html! {
+                (count(visit, slow.count))
+                @if slow.failed > 0 { ", " (count(visit, slow.failed)) " failed" }
+            },
+        ]
+    };
+    table(
+        visit,
+        "Slowest statements",
+        &columns,
+        slowest.iter().map(row).collect(),
+    )
+}

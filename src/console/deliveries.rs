@@ -1,0 +1,151 @@
+//! Deliveries: those of all webhooks, of one, of a call; and sending one again.
+
+use actix_web::{HttpRequest, HttpResponse};
+use dikala_entities::{DeliveryId, DeliveryStatus, Millis, WebhookId};
+use maud::{Markup, html};
+use serde_json::{Value, json};
+
+use super::{
+    figures::{NONE, delivery_status},
+    layout,
+    list::{List, acted, any_of},
+    view::Visit,
+};
+use crate::{
+    http::{
+        error::ApiError,
+        extract::{Body, Id},
+    },
+    operator_api::{
+        calls::Sent,
+        webhooks::{self, Delivery, DeliveryList},
+    },
+    pages::{
+        components::{Field, empty, post, table},
+        form::Typed,
+    },
+};
+
+const PATH: &str = "/deliveries";
+const TITLE: &str = "Deliveries";
+const FILTERS: &[&str] = &["status", "webhookId"];
+
+/// By what deliveries are narrowed.
+pub fn status_field() -> Field {
+    let words = any_of(DeliveryStatus::WORDS);
+    Field::select("status", "State".to_owned(), words)
+}
+
+fn fields() -> [Field; 2] {
+    let webhook = Field::text("webhookId", "Webhook's id".to_owned());
+    [status_field(), webhook]
+}
+
+/// `GET /deliveries`
+pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let typed = Typed::parse(request.query_string().as_bytes());
+    let list = List::new(PATH, FILTERS, &typed);
+    let found = async {
+        let asked = list.form()?;
+        webhooks::deliveries_page(visit.store().api_reader(), &asked, visit.now()).await
+    };
+    match found.await {
+        Ok(found) => {
+            let content = html! {
+                p.lead { "Newest first: of all webhooks the newest 100,000." }
+                (list.filter(&visit, &fields()))
+                (rows(&visit, &found))
+                (list.paging(found.offset, found.has_more))
+            };
+            Ok(layout::page(&visit, TITLE, content))
+        }
+        Err(error) => list.refused(&visit, TITLE, error, &fields()),
+    }
+}
+
+/// A page of deliveries, with buttons that send them again.
+pub fn rows(visit: &Visit, found: &DeliveryList) -> Markup {
+    if found.deliveries.is_empty() {
+        return empty(
+            "No deliveries",
+            "None was made, or none fits the filter.",
+            html! {},
+        );
+    }
+    let mut columns = ["Made", "Event", "State", "Attempts", "Next", "Webhook"]
+        .map(str::to_owned)
+        .to_vec();
+    if visit.may_change() {
+        columns.push(String::new());
+    }
+    let row = |of: &Delivery| {
+        let mut cells = vec![
+            visit.time(of.created_at),
+            html! {
+                @match of.call_id {
+                    Some(call) => a href={ "/calls/" (call) } { (of.event.as_str()) },
+                    None => { (of.event.as_str()) }
+                }
+            },
+            delivery_status(of.status),
+            html! { (visit.number(of.attempt_count)) @if of.is_test { " (test)" } },
+            next(visit, of.next_attempt_at),
+            webhook(of.webhook_id),
+        ];
+        if visit.may_change() {
+            cells.push(send_again(visit, of.id));
+        }
+        cells
+    };
+    table(
+        visit,
+        TITLE,
+        &columns,
+        found.deliveries.iter().map(row).collect(),
+    )
+}
+
+/// The deliveries of a call's events. Without buttons: they change while somebody looks.
+pub fn of_call(visit: &Visit, sent: &[Sent]) -> Markup {
+    let columns = ["Event", "Webhook", "State", "Attempts", "Next", "Over"].map(str::to_owned);
+    let row = |of: &Sent| {
+        vec![
+            html! { (of.event.as_str()) },
+            webhook(of.webhook_id),
+            delivery_status(of.status),
+            html! { (visit.number(of.attempt_count)) },
+            next(visit, of.next_attempt_at),
+            visit.time_or(of.completed_at, NONE),
+        ]
+    };
+    table(visit, TITLE, &columns, sent.iter().map(row).collect())
+}
+
+fn next(visit: &Visit, at: Option<Millis>) -> Markup {
+    visit.time_or(at, NONE)
+}
+
+fn webhook(id: WebhookId) -> Markup {
+    html! { a href={ "/webhooks/" (id) } { (id) } }
+}
+
+fn send_again(visit: &Visit, id: DeliveryId) -> Markup {
+    let path = format!("{PATH}/{id}/resend");
+    post(
+        visit,
+        &path,
+        html! { button.secondary type="submit" aria-label={ "Send again " (id) } { "Resend" } },
+    )
+}
+
+/// `POST /deliveries/{id}/resend`
+pub async fn resend(visit: Visit, id: Id<DeliveryId>) -> Result<HttpResponse, ApiError> {
+    let nothing = Body::of(&json!({}));
+    let done = webhooks::resend(visit.desk(), visit.operator(), id, nothing).await;
+    let back = done.as_ref().ok().and_then(|answer| {
+        let row: Value = serde_json::from_str(&answer.body).ok()?;
+        Some(format!("/webhooks/{}", row["webhookId"].as_str()?))
+    });
+    let back = back.unwrap_or_else(|| PATH.to_owned());
+    acted(&visit, done, &back, "done-delivery-resent")
+}

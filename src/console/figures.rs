@@ -1,0 +1,162 @@
+//! Figures, words and names as the pages write them.
+
+use std::collections::{BTreeSet, HashMap};
+
+use dikala_entities::{CallStatus, DeliveryStatus, Millis, TenantId, tenant};
+use maud::{Markup, html};
+use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
+
+use super::view::Visit;
+use crate::{
+    operator_api::actors::Times,
+    pages::{
+        components::{Tone, badge},
+        view::View,
+    },
+};
+
+/// What stands where there is nothing.
+pub const NONE: &str = "–";
+/// Microseconds in a millisecond, and in a second.
+const MS: u64 = 1_000;
+const SECOND: u64 = 1_000_000;
+
+/// A time of so many microseconds, with as many figures as tell something.
+pub fn time_us(us: u64) -> String {
+    match us {
+        0..MS => format!("{us} µs"),
+        MS..10_000 => format!("{}.{} ms", us / MS, us % MS / 100),
+        10_000..SECOND => format!("{} ms", us / MS),
+        SECOND..10_000_000 => format!("{}.{} s", us / SECOND, us % SECOND / 100_000),
+        _ => format!("{} s", us / SECOND),
+    }
+}
+
+/// The bound that so many percent are within.
+pub fn within(us: Option<u64>) -> String {
+    us.map_or(NONE.to_owned(), |us| format!("≤ {}", time_us(us)))
+}
+
+/// Half of all, and 99 of 100.
+pub fn times(times: &Times) -> Markup {
+    html! { (within(times.p50)) " / " (within(times.p99)) }
+}
+
+/// So many bytes.
+pub fn bytes(bytes: i64) -> String {
+    const KIB: i64 = 1_024;
+    match bytes {
+        ..KIB => format!("{bytes} B"),
+        KIB..1_048_576 => format!("{} KiB", bytes / KIB),
+        _ => format!("{} MiB", bytes / KIB / KIB),
+    }
+}
+
+/// A count as it is written.
+pub fn count(view: &View, count: u64) -> String {
+    view.number(i64::try_from(count).unwrap_or(i64::MAX))
+}
+
+/// For how long something has been so, coarse enough that a page that is open does not change for it all the time.
+pub fn since(visit: &Visit, then: Millis) -> String {
+    // A page that is open was asked for long ago.
+    let minutes = visit.kit().now().since(then).max(0) / 60_000;
+    match minutes {
+        0 => "under a minute".to_owned(),
+        1..120 => format!("{minutes} min"),
+        120..2_880 => format!("{} h", minutes / 60),
+        _ => format!("{} days", minutes / 1_440),
+    }
+}
+
+/// The state of a call.
+pub fn call_status(status: CallStatus) -> Markup {
+    let tone = match status {
+        CallStatus::Ringing => Tone::Plain,
+        CallStatus::Answered => Tone::Good,
+        CallStatus::Ended => Tone::Plain,
+        CallStatus::Dropped | CallStatus::Failed => Tone::Bad,
+    };
+    badge(tone, status.as_str())
+}
+
+/// The state of a delivery.
+pub fn delivery_status(status: DeliveryStatus) -> Markup {
+    let tone = match status {
+        DeliveryStatus::Pending => Tone::Warning,
+        DeliveryStatus::Succeeded => Tone::Good,
+        DeliveryStatus::Failed => Tone::Bad,
+    };
+    badge(tone, status.as_str())
+}
+
+/// An address without what stands after its path: tokens do, and operators need none.
+pub fn address(url: &str) -> &str {
+    url.split(['?', '#']).next().unwrap_or(url)
+}
+
+/// The names of tenants.
+#[derive(Debug, Default)]
+pub struct Names(HashMap<TenantId, String>);
+
+impl Names {
+    /// Of those.
+    pub async fn of(
+        db: &impl ConnectionTrait,
+        tenants: impl IntoIterator<Item = TenantId>,
+    ) -> Result<Self, DbErr> {
+        let tenants: BTreeSet<TenantId> = tenants.into_iter().collect();
+        if tenants.is_empty() {
+            return Ok(Self::default());
+        }
+        let names: Vec<(TenantId, String)> = tenant::Entity::find()
+            .select_only()
+            .columns([tenant::Column::Id, tenant::Column::Name])
+            .filter(tenant::Column::Id.is_in(tenants))
+            .into_tuple()
+            .all(db)
+            .await?;
+        Ok(Self(names.into_iter().collect()))
+    }
+
+    /// A tenant's name, which leads to it.
+    pub fn link(&self, id: TenantId) -> Markup {
+        let name = self.0.get(&id).cloned().unwrap_or_else(|| id.to_string());
+        html! { a href={ "/tenants/" (id) } { (name) } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_and_sizes_are_short() {
+        for (us, text) in [
+            (0, "0 µs"),
+            (999, "999 µs"),
+            (1_000, "1.0 ms"),
+            (9_990, "9.9 ms"),
+            (10_000, "10 ms"),
+            (999_999, "999 ms"),
+            (1_000_000, "1.0 s"),
+            (2_550_000, "2.5 s"),
+            (30_000_000, "30 s"),
+        ] {
+            assert_eq!(time_us(us), text);
+        }
+        for (size, text) in [
+            (1_023, "1023 B"),
+            (1_024, "1 KiB"),
+            (5_242_880, "5 MiB"),
+            (1_073_741_824, "1024 MiB"),
+        ] {
+            assert_eq!(bytes(size), text);
+        }
+        assert_eq!(within(None), NONE);
+        assert_eq!(
+            address("https://a.example/b?token=c"),
+            "https://a.example/b"
+        );
+    }
+}

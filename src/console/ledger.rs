@@ -1,0 +1,159 @@
+//! The ledger: open holds, what does not add up, and computing every balance again.
+
+use actix_web::HttpResponse;
+use dikala_entities::Secret;
+use maud::{Markup, html};
+
+use super::{
+    figures::{Names, count, since},
+    layout,
+    view::Visit,
+};
+use crate::{
+    http::error::ApiError,
+    operator_api::ledger::{self, Ledger, OpenHold, Verification},
+    pages::{
+        components::{Field, Tone, badge, fields, notice, post, submit, table},
+        form::{self, Fields, Filled, Shape, Typed},
+    },
+};
+
+const PATH: &str = "/ledger";
+const TITLE: &str = "Ledger";
+const WHOSE: &Fields = &[("tenantId", Shape::Optional)];
+/// Open holds that are shown.
+const HOLDS_SHOWN: usize = 20;
+/// Differences that are shown; one is enough to stop everything.
+const DIFFERENCES_SHOWN: usize = 20;
+/// By what name the outcome for one tenant is kept for the page that shows it.
+const OUTCOME: &str = "ledger-of-one";
+
+/// `GET /ledger`
+pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
+    let content = content(&visit, &Filled::blank()).await?;
+    Ok(layout::page(&visit, TITLE, content))
+}
+
+async fn content(visit: &Visit, filled: &Filled) -> Result<Markup, ApiError> {
+    let found = ledger::read(&visit.desk()).await?;
+    let db = visit.store().api_reader();
+    let shown = &found.oldest_holds[..found.oldest_holds.len().min(HOLDS_SHOWN)];
+    let names = Names::of(db, shown.iter().map(|hold| hold.tenant_id)).await?;
+    let of_one = visit.take_note(OUTCOME);
+    Ok(html! {
+        @if let Some(outcome) = &of_one { (notice(Tone::Plain, html! { p { (outcome.expose()) } })) }
+        (facts(visit, &found))
+        h2 { "Last verification" }
+        (last(visit, found.last_verification.as_ref()))
+        @if visit.may_change() { (verify_form(visit, filled)) }
+        h2 { "Open holds, the oldest" }
+        (holds(visit, shown, &names))
+    })
+}
+
+fn facts(visit: &Visit, found: &Ledger) -> Markup {
+    let tone = if found.differences > 0 {
+        Tone::Bad
+    } else {
+        Tone::Good
+    };
+    html! {
+        dl.facts {
+            dt { "Open holds" } dd { (visit.number(found.open_holds)) ", " (visit.number(found.held_minutes)) " minutes" }
+            dt { "Differences" }
+            dd { (badge(tone, &found.differences.to_string())) " accounts and open holds that did not add up at the last look, a minute ago at most" }
+            dt { "Written" }
+            dd { (count(visit, found.items)) " items in " (count(visit, found.batches)) " transactions since the start" }
+        }
+    }
+}
+
+fn last(visit: &Visit, last: Option<&Verification>) -> Markup {
+    let Some(found) = last else {
+        return html! { p.muted { "Not since the start of this node, or one runs now." } };
+    };
+    html! {
+        p {
+            (visit.time(found.verified_at)) ": "
+            (visit.number(found.tenants)) " tenants, " (visit.number(found.transactions)) " transactions, "
+            (visit.number(found.holds)) " holds. "
+            @if found.differences.is_empty() { (badge(Tone::Good, "the books are right")) }
+            @else { (badge(Tone::Bad, &format!("{} differences", found.differences.len()))) }
+        }
+        @if !found.differences.is_empty() {
+            ul { @for told in found.differences.iter().take(DIFFERENCES_SHOWN) { li { (told) } } }
+        }
+        @if found.differences.len() > DIFFERENCES_SHOWN {
+            p.muted { "The first " (DIFFERENCES_SHOWN) "; " code { "GET /operator/v1/ledger" } " has all." }
+        }
+    }
+}
+
+fn verify_form(visit: &Visit, filled: &Filled) -> Markup {
+    let whose = Field::text("tenantId", "Tenant's id".to_owned());
+    let whose = whose
+        .hint("Everybody's books if left out.".to_owned())
+        .optional();
+    html! {
+        p { "Computes every balance again from its transactions and holds. It reads all that was ever booked: for many tenants it may take minutes." }
+        (post(visit, "/ledger/verify", html! {
+            (fields(visit, filled, &[whose]))
+            (submit("Verify"))
+        }))
+    }
+}
+
+fn holds(visit: &Visit, holds: &[OpenHold], names: &Names) -> Markup {
+    let columns = ["Call", "Tenant", "Held", "Used", "Since", "Node"].map(str::to_owned);
+    let row = |hold: &OpenHold| {
+        vec![
+            html! { a href={ "/calls/" (hold.call_id) } { (hold.call_id) } },
+            names.link(hold.tenant_id),
+            html! { (visit.number(hold.held_minutes)) " min" },
+            html! { (visit.number(hold.used_minutes)) " min" },
+            html! { (since(visit, hold.created_at)) },
+            html! { (hold.owner) },
+        ]
+    };
+    html! {
+        @if holds.is_empty() { p.muted { "None: no call is under way." } }
+        @else { (table(visit, "Open holds", &columns, holds.iter().map(row).collect())) }
+    }
+}
+
+/// `POST /ledger/verify`
+pub async fn verify(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError> {
+    let of_one = typed
+        .text("tenantId")
+        .is_some_and(|id| !id.trim().is_empty());
+    let done = match form::body(&typed, WHOSE) {
+        Ok(body) => ledger::verified(&visit.desk(), &body).await,
+        Err(error) => Err(error),
+    };
+    match done {
+        Ok(found) => {
+            if of_one {
+                visit.leave_note(OUTCOME, &Secret::new(outcome(&found)));
+            }
+            Ok(visit.see(PATH, "done-ledger-verified"))
+        }
+        Err(error) => {
+            let content = content(&visit, &Filled::again(typed, error)?).await?;
+            Ok(layout::refused(&visit, TITLE, content))
+        }
+    }
+}
+
+/// What was found of one tenant, as short as a browser keeps it.
+fn outcome(found: &Verification) -> String {
+    let first = found.differences.first().map_or("", String::as_str);
+    let first: String = first.chars().take(500).collect();
+    match found.differences.len() {
+        0 => format!(
+            "The books of this tenant are right: {} transactions.",
+            found.transactions
+        ),
+        1 => format!("One difference in the books of this tenant: {first}"),
+        more => format!("{more} differences in the books of this tenant, first: {first}"),
+    }
+}

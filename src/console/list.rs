@@ -1,0 +1,214 @@
+//! Lists: their filters stand in the address and are read as the operators' API reads them; and acts that have no fields.
+
+use actix_web::HttpResponse;
+use maud::{Markup, html};
+use serde_json::{Map, Value};
+
+use super::{layout, view::Visit};
+use crate::{
+    http::{error::ApiError, extract::Form},
+    pages::{
+        components::{Field, summary},
+        form::{Filled, Typed},
+        view::View,
+    },
+};
+
+/// Rows on one page: as many as keep a page small.
+pub const ROWS: i64 = 20;
+const OFFSET: &str = "offset";
+
+/// A list as it is asked for.
+#[derive(Debug)]
+pub struct List<'a> {
+    path: &'a str,
+    filters: &'static [&'static str],
+    rows: i64,
+    typed: &'a Typed,
+}
+
+impl<'a> List<'a> {
+    /// The list at a path; `filters` are names of the API's parameters. What else stands in the address is left alone.
+    pub fn new(path: &'a str, filters: &'static [&'static str], typed: &'a Typed) -> Self {
+        Self {
+            path,
+            filters,
+            rows: ROWS,
+            typed,
+        }
+    }
+
+    /// With so many rows on a page.
+    pub fn of(mut self, rows: i64) -> Self {
+        self.rows = rows;
+        self
+    }
+
+    /// What the API reads. An empty field asks for nothing.
+    pub fn form(&self) -> Result<Form, ApiError> {
+        self.form_with(&[])
+    }
+
+    /// The same, narrowed to what the page is about.
+    pub fn form_with(&self, fixed: &[(&str, String)]) -> Result<Form, ApiError> {
+        let mut asked = Map::new();
+        for name in self.filters.iter().chain(&[OFFSET]) {
+            let text = self.text(name);
+            if !text.is_empty() {
+                asked.insert((*name).to_owned(), text.into());
+            }
+        }
+        asked.insert("limit".to_owned(), self.rows.to_string().into());
+        for (name, value) in fixed {
+            asked.insert((*name).to_owned(), value.as_str().into());
+        }
+        Form::from_body(Value::Object(asked))
+    }
+
+    /// What was typed into a field.
+    pub fn text(&self, name: &str) -> &str {
+        self.typed.text(name).unwrap_or_default().trim()
+    }
+
+    fn filled(&self) -> Filled {
+        Filled::with(self.filters.iter().map(|name| (*name, self.text(name))))
+    }
+
+    /// The filters, open where one is set.
+    pub fn filter(&self, view: &View, fields: &[Field]) -> Markup {
+        self.filter_as(view, &self.filled(), fields)
+    }
+
+    /// The filters with what is wrong with them, as a page.
+    pub fn refused(
+        &self,
+        visit: &Visit,
+        title: &str,
+        error: ApiError,
+        fields: &[Field],
+    ) -> Result<HttpResponse, ApiError> {
+        let filled = Filled::again(self.typed.clone(), error)?;
+        let content = self.filter_as(visit, &filled, fields);
+        Ok(layout::refused(visit, title, content))
+    }
+
+    fn filter_as(&self, view: &View, filled: &Filled, fields: &[Field]) -> Markup {
+        let is_narrow = self.filters.iter().any(|name| !self.text(name).is_empty());
+        html! {
+            details.filters open[is_narrow || !filled.errors().is_empty()] {
+                summary { "Filter" }
+                (summary(view, filled))
+                form method="get" action=(self.path) novalidate {
+                    div.columns { @for field in fields { (field.clone().filter().show(view, filled)) } }
+                    div.actions {
+                        button type="submit" { "Show" }
+                        a.button.secondary href=(self.path) { "Show all" }
+                    }
+                }
+            }
+        }
+    }
+
+    /// The ways to the pages before and after the one that begins at `offset`.
+    pub fn paging(&self, offset: i64, has_more: bool) -> Markup {
+        let before = (offset - self.rows).max(0);
+        html! {
+            @if offset > 0 || has_more {
+                nav.paging aria-label="Pages" {
+                    @if offset > 0 { a.button.secondary href=(self.address(before)) rel="prev" { "Previous page" } }
+                    @if has_more { a.button.secondary href=(self.address(offset + self.rows)) rel="next" { "Next page" } }
+                }
+            }
+        }
+    }
+
+    /// The same filters, encoded, each after an `&`: what a stream is told of the list.
+    pub fn query(&self) -> String {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        for name in self.filters.iter().chain(&[OFFSET]) {
+            let text = self.text(name);
+            if !text.is_empty() {
+                query.append_pair(name, text);
+            }
+        }
+        match query.finish() {
+            query if query.is_empty() => query,
+            query => format!("&{query}"),
+        }
+    }
+
+    fn address(&self, offset: i64) -> String {
+        let mut query = url::form_urlencoded::Serializer::new(String::new());
+        for name in self.filters {
+            let text = self.text(name);
+            if !text.is_empty() {
+                query.append_pair(name, text);
+            }
+        }
+        if offset > 0 {
+            query.append_pair(OFFSET, &offset.to_string());
+        }
+        match query.finish() {
+            query if query.is_empty() => self.path.to_owned(),
+            query => format!("{}?{query}", self.path),
+        }
+    }
+}
+
+/// Choices of a filter: anything, or one of these words.
+pub fn any_of(words: &[&str]) -> Vec<(String, String)> {
+    let any = (String::new(), "any".to_owned());
+    let words = words
+        .iter()
+        .map(|word| ((*word).to_owned(), (*word).to_owned()));
+    std::iter::once(any).chain(words).collect()
+}
+
+/// Choices of a field: these words, the first of which is chosen where nothing is said.
+pub fn one_of(words: &[&str]) -> Vec<(String, String)> {
+    let word = |word: &&str| ((*word).to_owned(), (*word).to_owned());
+    words.iter().map(word).collect()
+}
+
+/// What an act without fields leads to: the page at `back`, which says that it is done, or why it was refused.
+pub fn acted<T>(
+    visit: &Visit,
+    done: Result<T, ApiError>,
+    back: &str,
+    word: &'static str,
+) -> Result<HttpResponse, ApiError> {
+    let error = match done {
+        Ok(_) => return Ok(visit.see(back, word)),
+        Err(error) => error,
+    };
+    let filled = Filled::again(Typed::default(), error)?;
+    let content = html! {
+        (summary(visit, &filled))
+        p { a.button.secondary href=(back) { "Back" } }
+    };
+    Ok(layout::refused(visit, "Nothing was changed", content))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_keeps_the_filters_and_nothing_else() {
+        let typed = Typed::parse(b"status=answered&did=%2B62+1&x=1&tenantId=+&offset=40");
+        let list = List::new("/calls", &["status", "did", "tenantId"], &typed);
+        assert_eq!(list.address(0), "/calls?status=answered&did=%2B62+1");
+        assert_eq!(
+            list.address(60),
+            "/calls?status=answered&did=%2B62+1&offset=60"
+        );
+        assert_eq!(list.query(), "&status=answered&did=%2B62+1&offset=40");
+        let blank = Typed::default();
+        let list = List::new("/calls", &["status"], &blank);
+        assert_eq!(
+            (list.address(0).as_str(), list.query().as_str()),
+            ("/calls", "")
+        );
+        assert_eq!(list.address(20), "/calls?offset=20");
+    }
+}

@@ -1,0 +1,29 @@
+//! Nodes: the processes of the service.
+
+use actix_web::HttpResponse;
+use maud::html;
+
+use super::{layout, view::Visit};
+use crate::{
+    http::error::ApiError,
+    operator_api::system::{self, Node},
+    pages::components::table,
+};
+
+/// `GET /nodes`
+pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
+    let columns = ["Node", "Version", "Started", "Calls", "Bridges"].map(str::to_owned);
+    let row = |node: &Node| {
+        vec![
+            html! { strong { (node.name) } },
+            html! { (node.version) },
+            visit.time(node.started_at),
+            html! { (node.calls) },
+            html! { (node.bridges) },
+        ]
+    };
+    let found = system::read_nodes(&visit.desk()).await?;
+    let rows = found.nodes.iter().map(row).collect();
+    let content = table(&visit, "Nodes", &columns, rows);
+    Ok(layout::page(&visit, "Nodes", content))
+}

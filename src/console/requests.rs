@@ -1,0 +1,87 @@
+//! HTTP: the routes of both listeners of this node, with how often, how often in vain, and how long.
+
+use actix_web::{HttpRequest, HttpResponse};
+use dikala_entities::Ranking;
+use futures_util::future::{LocalBoxFuture, ready};
+use maud::{Markup, html};
+
+use super::{
+    figures::{count, times},
+    functions::counts,
+    layout,
+    list::{List, one_of},
+    live,
+    view::Visit,
+};
+use crate::{
+    http::error::ApiError,
+    operator_api::requests::{self, Route, RouteList},
+    pages::{
+        components::{Field, empty, table},
+        form::Typed,
+    },
+};
+
+const PATH: &str = "/http";
+const TITLE: &str = "HTTP";
+const FILTERS: &[&str] = &["sort"];
+const ROWS: i64 = 30;
+
+fn fields() -> [Field; 1] {
+    [Field::select(
+        "sort",
+        "First those with the most".to_owned(),
+        one_of(Ranking::WORDS),
+    )]
+}
+
+/// `GET /http`
+pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let typed = Typed::parse(request.query_string().as_bytes());
+    let list = List::new(PATH, FILTERS, &typed).of(ROWS);
+    match found(&visit, &list) {
+        Ok(found) => {
+            let content = html! {
+                p.lead { "Requests to both listeners of this node since its start, by route. Times are until the head of the answer." }
+                (list.filter(&visit, &fields()))
+                (live::followed("http", &list.query(), &rows(&visit, &list, &found)))
+            };
+            Ok(layout::page(&visit, TITLE, content))
+        }
+        Err(error) => list.refused(&visit, TITLE, error, &fields()),
+    }
+}
+
+fn found(visit: &Visit, list: &List<'_>) -> Result<RouteList, ApiError> {
+    requests::page(&visit.desk(), &list.form()?)
+}
+
+/// The part of the list that changes.
+pub fn part<'a>(
+    visit: &'a Visit,
+    typed: &'a Typed,
+) -> LocalBoxFuture<'a, Result<Markup, ApiError>> {
+    let list = List::new(PATH, FILTERS, typed).of(ROWS);
+    let made = found(visit, &list).map(|found| rows(visit, &list, &found));
+    Box::pin(ready(made))
+}
+
+fn rows(visit: &Visit, list: &List<'_>, found: &RouteList) -> Markup {
+    let columns = ["Route", "Last minute", "In all", "4xx", "p50 / p99"].map(str::to_owned);
+    let row = |of: &Route| {
+        vec![
+            html! { code { (of.method) " " (of.route) } },
+            counts(visit, of.last_minute, of.failed_in_last_minute),
+            counts(visit, of.requests, of.server_errors),
+            html! { (count(visit, of.client_errors)) },
+            times(&of.times_us),
+        ]
+    };
+    html! {
+        div #part {
+            @if found.routes.is_empty() { (empty("No requests", "Nothing was asked for since the start.", html! {})) }
+            @else { (table(visit, TITLE, &columns, found.routes.iter().map(row).collect())) }
+            (list.paging(found.offset, found.has_more))
+        }
+    }
+}

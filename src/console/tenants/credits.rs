@@ -1,0 +1,170 @@
+//! A tenant's minutes: what moved them, and booking some.
+
+use actix_web::{HttpRequest, HttpResponse};
+use dikala_entities::{TenantId, TransactionType};
+use maud::{Markup, html};
+use rand::{RngExt, distr::Alphanumeric};
+
+use super::{
+    super::{
+        layout,
+        list::{List, one_of},
+        view::Visit,
+    },
+    or_none, path_of, whose,
+};
+use crate::{
+    api::credits::{Transaction, TransactionList},
+    http::{
+        error::ApiError,
+        extract::Id,
+        field::{FieldCode, FieldError},
+    },
+    operator_api::credits,
+    pages::{
+        components::{Field, fields, post, submit, table},
+        form::{self, Fields, Filled, Shape, Typed},
+    },
+};
+
+const TITLE: &str = "Credit";
+const BOOKING: &Fields = &[
+    ("minutes", Shape::Number),
+    ("type", Shape::Optional),
+    ("reference", Shape::Optional),
+    ("description", Shape::Optional),
+];
+/// What a call books is booked by the call.
+const TYPES: [TransactionType; 4] = [
+    TransactionType::Purchase,
+    TransactionType::Bonus,
+    TransactionType::Refund,
+    TransactionType::Adjustment,
+];
+const REFERENCE_CHARS: usize = 12;
+
+/// `GET /tenants/{id}/credits`
+pub async fn show(
+    visit: Visit,
+    id: Id<TenantId>,
+    request: HttpRequest,
+) -> Result<HttpResponse, ApiError> {
+    let typed = Typed::parse(request.query_string().as_bytes());
+    // Sent twice, by somebody who pressed twice, it is booked once.
+    let fresh = Filled::with([("reference", reference())]);
+    match content(&visit, id.0, &typed, &fresh).await {
+        Ok(content) => Ok(layout::page(&visit, TITLE, content)),
+        Err(error) => {
+            let path = path_of(id.0, "/credits");
+            List::new(&path, &[], &typed).refused(&visit, TITLE, error, &[])
+        }
+    }
+}
+
+/// A reference that nothing has.
+fn reference() -> String {
+    let characters = rand::rng().sample_iter(Alphanumeric).take(REFERENCE_CHARS);
+    let characters: String = characters.map(char::from).collect();
+    format!("console-{characters}")
+}
+
+async fn content(
+    visit: &Visit,
+    tenant: TenantId,
+    asked: &Typed,
+    filled: &Filled,
+) -> Result<Markup, ApiError> {
+    let path = path_of(tenant, "/credits");
+    let list = List::new(&path, &[], asked);
+    let db = visit.store().api_reader();
+    let found = credits::page(db, tenant, &list.form()?).await?;
+    let minutes = credits::credits(db, tenant).await?;
+    Ok(html! {
+        (whose(visit, tenant).await?)
+        dl.facts {
+            dt { "Balance" } dd { (visit.number(minutes.balance_minutes)) " minutes" }
+            dt { "Of them held by calls" } dd { (visit.number(minutes.held_minutes)) }
+            dt { "Bought in all" } dd { (visit.number(minutes.lifetime_purchased_minutes)) }
+            dt { "Used in all" } dd { (visit.number(minutes.lifetime_used_minutes)) }
+        }
+        @if visit.may_change() {
+            section aria-labelledby="book" {
+                h2 #book { "Book minutes" }
+                (post(visit, &path, html! {
+                    (fields(visit, filled, &booking_fields()))
+                    (submit("Book"))
+                }))
+            }
+        }
+        h2 { "Transactions" }
+        (rows(visit, &found))
+        (list.paging(found.offset, found.has_more))
+    })
+}
+
+fn booking_fields() -> [Field; 4] {
+    let types = TYPES.map(TransactionType::as_str);
+    let minutes = Field::number("minutes", "Minutes".to_owned());
+    let reference = Field::text("reference", "Reference".to_owned()).optional();
+    [
+        minutes.hint("Negative only for an adjustment.".to_owned()),
+        Field::select("type", "Type".to_owned(), one_of(&types)),
+        reference.hint("The same reference is booked once, however often it is sent.".to_owned()),
+        Field::text("description", "Description".to_owned()).optional(),
+    ]
+}
+
+fn rows(visit: &Visit, found: &TransactionList) -> Markup {
+    if found.transactions.is_empty() {
+        return html! { p.muted { "None yet." } };
+    }
+    let columns = ["When", "Type", "Minutes", "Balance", "Reference", "What"].map(str::to_owned);
+    let row = |of: &Transaction| {
+        vec![
+            visit.time(of.created_at),
+            html! { (of.kind.as_str()) },
+            html! { (visit.number(of.minutes)) },
+            html! { (visit.number(of.balance_after_minutes)) },
+            html! { (or_none(of.reference.as_deref())) },
+            html! {
+                @match of.call_id {
+                    Some(call) => a href={ "/calls/" (call) } { "call" },
+                    None => { (or_none(of.description.as_deref())) }
+                }
+            },
+        ]
+    };
+    table(
+        visit,
+        "Transactions",
+        &columns,
+        found.transactions.iter().map(row).collect(),
+    )
+}
+
+/// `POST /tenants/{id}/credits`
+pub async fn book(visit: Visit, id: Id<TenantId>, typed: Typed) -> Result<HttpResponse, ApiError> {
+    let tenant = id.0;
+    let booked = match form::body(&typed, BOOKING) {
+        Ok(body) => credits::book(visit.desk(), visit.operator(), id, body).await,
+        Err(error) => Err(error),
+    };
+    match booked.map_err(beside_its_field) {
+        Ok(_) => Ok(visit.see(&path_of(tenant, "/credits"), "done-booked")),
+        Err(error) => {
+            let filled = Filled::again(typed, error)?;
+            let content = content(&visit, tenant, &Typed::default(), &filled).await?;
+            Ok(layout::refused(&visit, TITLE, content))
+        }
+    }
+}
+
+/// What the API tells of the whole stands beside the field that it is about.
+fn beside_its_field(error: ApiError) -> ApiError {
+    let (field, code) = match &error {
+        ApiError::ReferenceConflict => ("reference", FieldCode::Duplicate),
+        ApiError::InsufficientMinutes(_) => ("minutes", FieldCode::TooSmall),
+        _ => return error,
+    };
+    ApiError::field(FieldError::translated(field, code, error.to_string()))
+}

@@ -1,0 +1,173 @@
+//! A tenant's keys: making one, which is shown once, and revoking one.
+
+use actix_web::{HttpRequest, HttpResponse};
+use dikala_entities::{ApiKeyId, Secret, TenantId};
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{
+    super::{
+        layout,
+        list::{List, acted},
+        view::Visit,
+    },
+    path_of, whose,
+};
+use crate::{
+    admin::keys::KeyView,
+    http::{error::ApiError, extract::Id},
+    operator_api::keys,
+    pages::{
+        components::{
+            Field, Question, Tone, badge, copyable, empty, fields, notice, post, submit, table,
+        },
+        form::{self, Fields, Filled, Shape, Typed},
+    },
+};
+
+const TITLE: &str = "Keys";
+const DRAFT: &Fields = &[("name", Shape::Text)];
+
+/// By what name a new key is kept for the page that shows it.
+fn note(tenant: TenantId) -> String {
+    format!("key-of-{tenant}")
+}
+
+/// `GET /tenants/{id}/keys`
+pub async fn list(
+    visit: Visit,
+    id: Id<TenantId>,
+    request: HttpRequest,
+) -> Result<HttpResponse, ApiError> {
+    let typed = Typed::parse(request.query_string().as_bytes());
+    match content(&visit, id.0, &typed, &Filled::blank()).await {
+        Ok(content) => Ok(layout::page(&visit, TITLE, content)),
+        Err(error) => {
+            let path = path_of(id.0, "/keys");
+            List::new(&path, &[], &typed).refused(&visit, TITLE, error, &[])
+        }
+    }
+}
+
+async fn content(
+    visit: &Visit,
+    tenant: TenantId,
+    asked: &Typed,
+    filled: &Filled,
+) -> Result<Markup, ApiError> {
+    let path = path_of(tenant, "/keys");
+    let list = List::new(&path, &[], asked);
+    let found = keys::page(visit.store().api_reader(), tenant, &list.form()?).await?;
+    let new = visit.take_note(&note(tenant));
+    let mut columns = ["Key", "State", "Made", "Last used"]
+        .map(str::to_owned)
+        .to_vec();
+    if visit.may_change() {
+        columns.push(String::new());
+    }
+    let row = |key: &KeyView| {
+        let mut cells = vec![
+            html! { (key.name) br; code { (key.prefix) "…" } },
+            state(visit, key),
+            visit.time(key.created_at),
+            visit.time_or(key.last_used_at, "never"),
+        ];
+        if visit.may_change() {
+            cells.push(revoke_link(key));
+        }
+        cells
+    };
+    Ok(html! {
+        (whose(visit, tenant).await?)
+        @if let Some(new) = &new {
+            (notice(Tone::Warning, html! {
+                p { strong { "Copy the key now: it is shown this once." } }
+                (copyable(visit, "key", "Key", new.expose()))
+            }))
+        }
+        @if found.keys.is_empty() { (empty("No keys", "Without one this tenant's programs cannot use the API.", html! {})) }
+        @else { (table(visit, TITLE, &columns, found.keys.iter().map(row).collect())) }
+        (list.paging(found.offset, found.has_more))
+        @if visit.may_change() {
+            section aria-labelledby="make" {
+                h2 #make { "Make a key" }
+                (post(visit, &path, html! {
+                    (fields(visit, filled, &[Field::text("name", "Name".to_owned()).hint("What it is for.".to_owned())]))
+                    (submit("Make a key"))
+                }))
+            }
+        }
+    })
+}
+
+fn state(visit: &Visit, key: &KeyView) -> Markup {
+    match key.revoked_at {
+        Some(at) => html! { (badge(Tone::Plain, "revoked")) " " (visit.time(at)) },
+        None => badge(Tone::Good, "in force"),
+    }
+}
+
+fn revoke_link(key: &KeyView) -> Markup {
+    html! {
+        @if key.revoked_at.is_none() {
+            a.button.secondary href={ "/keys/" (key.id) "/revoke" } aria-label={ "Revoke " (key.name) } { "Revoke" }
+        }
+    }
+}
+
+/// `POST /tenants/{id}/keys`
+pub async fn create(
+    visit: Visit,
+    id: Id<TenantId>,
+    typed: Typed,
+) -> Result<HttpResponse, ApiError> {
+    let tenant = id.0;
+    let made = match form::body(&typed, DRAFT) {
+        Ok(body) => keys::create(visit.desk(), visit.operator(), id, body).await,
+        Err(error) => Err(error),
+    };
+    match made {
+        Ok(answer) => {
+            let made: Value = serde_json::from_str(&answer.body).unwrap_or_default();
+            let key = made["key"].as_str().ok_or(ApiError::Internal)?;
+            visit.leave_note(&note(tenant), &Secret::new(key));
+            Ok(visit.see(&path_of(tenant, "/keys"), "done-key-made"))
+        }
+        Err(error) => {
+            let filled = Filled::again(typed, error)?;
+            let content = content(&visit, tenant, &Typed::default(), &filled).await?;
+            Ok(layout::refused(&visit, TITLE, content))
+        }
+    }
+}
+
+/// `GET /keys/{id}/revoke`
+pub async fn ask_revoke(visit: Visit, id: Id<ApiKeyId>) -> Result<HttpResponse, ApiError> {
+    let key = keys::one(visit.store().api_reader(), id.0).await?;
+    let question = Question {
+        path: &format!("/keys/{}/revoke", key.id),
+        consequences: html! {
+            p { "Requests with " strong { (key.name) } " (" code { (key.prefix) "…" } ") are refused from the next one on." }
+            p { "This cannot be taken back: make another key for whoever still needs one." }
+        },
+        yes: "Revoke this key".to_owned(),
+        back: &path_of(key.tenant_id, "/keys"),
+    };
+    Ok(layout::page(
+        &visit,
+        "Revoke this key?",
+        question.show(&visit),
+    ))
+}
+
+/// `POST /keys/{id}/revoke`
+pub async fn revoke(visit: Visit, id: Id<ApiKeyId>) -> Result<HttpResponse, ApiError> {
+    let key = keys::one(visit.store().api_reader(), id.0).await?;
+    let done = keys::revoke(visit.desk(), visit.operator(), id).await;
+    acted(
+        &visit,
+        done,
+        &path_of(key.tenant_id, "/keys"),
+        "done-key-revoked",
+    )
+}

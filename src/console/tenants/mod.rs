@@ -1,0 +1,286 @@
+//! Tenants: finding, making, changing and suspending them; below that their keys, people, credit and numbers.
+
+pub mod credits;
+pub mod keys;
+pub mod numbers;
+pub mod people;
+
+use actix_web::{HttpRequest, HttpResponse};
+use dikala_entities::{Plan, TenantId};
+use maud::{Markup, html};
+use serde_json::{Value, json};
+
+use super::{
+    figures::NONE,
+    layout,
+    list::{List, acted, one_of},
+    view::Visit,
+};
+use crate::{
+    admin::tenants::{LOW_CREDIT_THRESHOLD_DEFAULT, TenantView},
+    http::{
+        error::ApiError,
+        extract::{Body, Id},
+    },
+    operator_api::tenants::{self, TenantList},
+    pages::{
+        components::{
+            Field, Question, Tone, badge, belongs_to, empty, fields, post, submit, table,
+        },
+        form::{self, Fields, Filled, Shape, Typed},
+    },
+};
+
+const PATH: &str = "/tenants";
+const PATH_OF_NEW: &str = "/tenants/new";
+const TITLE: &str = "Tenants";
+const MAKE: &str = "Make a tenant";
+const FILTERS: &[&str] = &["q"];
+const DRAFT: &Fields = &[
+    ("name", Shape::Text),
+    ("plan", Shape::Optional),
+    ("rateLimit", Shape::Number),
+    ("lowCreditThreshold", Shape::Number),
+    ("maxConcurrentCalls", Shape::Number),
+];
+
+/// The page of a tenant, or one below it.
+fn path_of(id: TenantId, below: &str) -> String {
+    format!("{PATH}/{id}{below}")
+}
+
+/// `GET /tenants`
+pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let typed = Typed::parse(request.query_string().as_bytes());
+    let list = List::new(PATH, FILTERS, &typed);
+    let search = [Field::text("q", "Name or id".to_owned())];
+    let db = visit.store().api_reader();
+    let found = async { tenants::page(db, &list.form()?).await };
+    match found.await {
+        Ok(found) => {
+            let content = html! {
+                (list.filter(&visit, &search))
+                (rows(&visit, &found))
+                (list.paging(found.offset, found.has_more))
+                @if visit.may_change() { div.actions { a.button href=(PATH_OF_NEW) { (MAKE) } } }
+            };
+            Ok(layout::page(&visit, TITLE, content))
+        }
+        Err(error) => list.refused(&visit, TITLE, error, &search),
+    }
+}
+
+fn rows(visit: &Visit, found: &TenantList) -> Markup {
+    if found.tenants.is_empty() {
+        return empty(
+            "No tenants",
+            "None was made, or none fits the search.",
+            html! {},
+        );
+    }
+    let columns = ["Tenant", "State", "Plan", "Minutes", "Made"].map(str::to_owned);
+    let row = |tenant: &TenantView| {
+        vec![
+            html! { a href=(path_of(tenant.id, "")) { (tenant.name) } },
+            state(visit, tenant),
+            html! { (tenant.plan.as_str()) },
+            minutes(visit, tenant),
+            visit.time(tenant.created_at),
+        ]
+    };
+    table(
+        visit,
+        TITLE,
+        &columns,
+        found.tenants.iter().map(row).collect(),
+    )
+}
+
+fn state(visit: &Visit, tenant: &TenantView) -> Markup {
+    match tenant.suspended_at {
+        Some(at) => html! { (badge(Tone::Bad, "suspended")) " " (visit.time(at)) },
+        None => badge(Tone::Good, "active"),
+    }
+}
+
+fn minutes(visit: &Visit, tenant: &TenantView) -> Markup {
+    html! {
+        (visit.number(tenant.balance_minutes))
+        @if tenant.balance_minutes < tenant.low_credit_threshold { " " (badge(Tone::Warning, "low")) }
+    }
+}
+
+fn draft_fields() -> [Field; 5] {
+    let plans = Field::select("plan", "Plan".to_owned(), one_of(Plan::WORDS));
+    let number = |name, label: &str, hint: &str| {
+        let field = Field::number(name, label.to_owned()).optional();
+        field.hint(hint.to_owned())
+    };
+    let of_plan = "The plan's if left out.";
+    let threshold =
+        format!("{LOW_CREDIT_THRESHOLD_DEFAULT} if left out; below it the tenant is told.");
+    [
+        Field::text("name", "Name".to_owned()),
+        plans,
+        number("rateLimit", "Requests a minute", of_plan),
+        number("lowCreditThreshold", "Low credit, in minutes", &threshold),
+        number("maxConcurrentCalls", "Calls at the same time", of_plan),
+    ]
+}
+
+fn filled(tenant: &TenantView) -> Filled {
+    let figure = |figure: Option<i64>| figure.map(|figure| figure.to_string()).unwrap_or_default();
+    Filled::with([
+        ("name", tenant.name.clone()),
+        ("plan", tenant.plan.as_str().to_owned()),
+        ("rateLimit", figure(tenant.rate_limit)),
+        (
+            "lowCreditThreshold",
+            tenant.low_credit_threshold.to_string(),
+        ),
+        ("maxConcurrentCalls", figure(tenant.max_concurrent_calls)),
+    ])
+}
+
+/// `GET /tenants/new`
+pub async fn ask_new(visit: Visit) -> Result<HttpResponse, ApiError> {
+    let form = draft_form(&visit, PATH_OF_NEW, MAKE, &Filled::blank());
+    Ok(layout::page(&visit, MAKE, form))
+}
+
+fn draft_form(visit: &Visit, path: &str, label: &str, filled: &Filled) -> Markup {
+    let content = html! {
+        (fields(visit, filled, &draft_fields()))
+        (submit(label))
+    };
+    post(visit, path, content)
+}
+
+/// `POST /tenants/new`
+pub async fn create(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError> {
+    let made = match form::body(&typed, DRAFT) {
+        Ok(body) => tenants::create(visit.desk(), visit.operator(), body).await,
+        Err(error) => Err(error),
+    };
+    match made {
+        Ok(answer) => {
+            let made: Value = serde_json::from_str(&answer.body).unwrap_or_default();
+            let id = made["id"].as_str().ok_or(ApiError::Internal)?;
+            Ok(visit.see(&format!("{PATH}/{id}"), "done-tenant-made"))
+        }
+        Err(error) => {
+            let form = draft_form(&visit, PATH_OF_NEW, MAKE, &Filled::again(typed, error)?);
+            Ok(layout::refused(&visit, MAKE, form))
+        }
+    }
+}
+
+/// `GET /tenants/{id}`
+pub async fn show(visit: Visit, id: Id<TenantId>) -> Result<HttpResponse, ApiError> {
+    let tenant = tenants::one(visit.store().api_reader(), id.0).await?;
+    let content = content(&visit, &tenant, &filled(&tenant));
+    Ok(layout::page(&visit, &tenant.name, content))
+}
+
+fn content(visit: &Visit, tenant: &TenantView, filled: &Filled) -> Markup {
+    let path = path_of(tenant.id, "");
+    let own = |figure: Option<i64>| match figure {
+        Some(figure) => visit.number(figure),
+        None => "the plan's".to_owned(),
+    };
+    html! {
+        dl.facts {
+            dt { "Tenant" } dd { code { (tenant.id) } }
+            dt { "State" } dd { (state(visit, tenant)) }
+            dt { "Plan" } dd { (tenant.plan.as_str()) }
+            dt { "Minutes" } dd { (minutes(visit, tenant)) }
+            dt { "Requests a minute" } dd { (own(tenant.rate_limit)) }
+            dt { "Calls at the same time" } dd { (own(tenant.max_concurrent_calls)) }
+            dt { "Made" } dd { (visit.time(tenant.created_at)) }
+        }
+        ul {
+            @for (below, name) in [("/credits", "Credit"), ("/keys", "Keys"), ("/users", "People"), ("/numbers", "Numbers")] {
+                li { a href={ (path) (below) } { (name) } }
+            }
+            @for (list, name) in [("calls", "Calls"), ("webhooks", "Webhooks"), ("functions", "Functions"), ("audit", "Audit")] {
+                li { a href={ "/" (list) "?tenantId=" (tenant.id) } { (name) } }
+            }
+        }
+        @if visit.may_change() {
+            h2 { "Change" }
+            (draft_form(visit, &path, "Save", filled))
+            div.actions {
+                @if tenant.suspended_at.is_some() {
+                    (post(visit, &format!("{path}/resume"), html! { button type="submit" { "Resume" } }))
+                } @else {
+                    a.button.danger href={ (path) "/suspend" } { "Suspend" }
+                }
+            }
+        }
+    }
+}
+
+/// `POST /tenants/{id}`
+pub async fn save(visit: Visit, id: Id<TenantId>, typed: Typed) -> Result<HttpResponse, ApiError> {
+    let tenant = id.0;
+    let saved = match form::body(&typed, DRAFT) {
+        Ok(body) => tenants::update(visit.desk(), visit.operator(), id, body).await,
+        Err(error) => Err(error),
+    };
+    match saved {
+        Ok(_) => Ok(visit.see(&path_of(tenant, ""), "done-saved")),
+        Err(error) => {
+            let filled = Filled::again(typed, error)?;
+            let tenant = tenants::one(visit.store().api_reader(), tenant).await?;
+            let content = content(&visit, &tenant, &filled);
+            Ok(layout::refused(&visit, &tenant.name, content))
+        }
+    }
+}
+
+/// `GET /tenants/{id}/suspend`
+pub async fn ask_suspend(visit: Visit, id: Id<TenantId>) -> Result<HttpResponse, ApiError> {
+    let tenant = tenants::one(visit.store().api_reader(), id.0).await?;
+    let path = path_of(tenant.id, "");
+    let question = Question {
+        path: &format!("{path}/suspend"),
+        consequences: html! {
+            p { "Requests and new calls of " strong { (tenant.name) } " are refused from now on, and its people are signed out. Calls under way go on, and nothing is removed." }
+            p { "It can be resumed at any time." }
+        },
+        yes: "Suspend this tenant".to_owned(),
+        back: &path,
+    };
+    Ok(layout::page(
+        &visit,
+        "Suspend this tenant?",
+        question.show(&visit),
+    ))
+}
+
+/// `POST /tenants/{id}/suspend`
+pub async fn suspend(visit: Visit, id: Id<TenantId>) -> Result<HttpResponse, ApiError> {
+    let path = path_of(id.0, "");
+    let nothing = Body::of(&json!({}));
+    let done = tenants::suspend(visit.desk(), visit.operator(), id, nothing).await;
+    acted(&visit, done, &path, "done-tenant-suspended")
+}
+
+/// `POST /tenants/{id}/resume`
+pub async fn resume(visit: Visit, id: Id<TenantId>) -> Result<HttpResponse, ApiError> {
+    let path = path_of(id.0, "");
+    let nothing = Body::of(&json!({}));
+    let done = tenants::resume(visit.desk(), visit.operator(), id, nothing).await;
+    acted(&visit, done, &path, "done-tenant-resumed")
+}
+
+/// What a page below a tenant's begins with.
+async fn whose(visit: &Visit, id: TenantId) -> Result<Markup, ApiError> {
+    let tenant = tenants::one(visit.store().api_reader(), id).await?;
+    Ok(belongs_to("Tenant", &path_of(id, ""), &tenant.name))
+}
+
+/// Who made something, or nobody who is known.
+fn or_none(text: Option<&str>) -> &str {
+    text.unwrap_or(NONE)
+}

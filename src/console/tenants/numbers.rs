@@ -1,0 +1,230 @@
+//! A tenant's numbers: giving one, changing or moving one, removing one. They are masked: an operator knows them by their labels.
+
+use actix_web::{HttpRequest, HttpResponse};
+use dikala_entities::{PhoneNumberId, TenantId};
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::{
+    super::{
+        figures::NONE,
+        layout,
+        list::{List, acted},
+        view::Visit,
+    },
+    path_of, whose,
+};
+use crate::{
+    admin::numbers::NumberView,
+    http::{
+        error::ApiError,
+        extract::{Body, Id},
+        field::{FieldCode, FieldError},
+    },
+    operator_api::numbers,
+    pages::{
+        components::{Field, Question, Tone, badge, empty, fields, post, submit, table},
+        form::{self, Fields, Filled, Shape, Typed},
+    },
+};
+
+const TITLE: &str = "Numbers";
+const CHANGE: &str = "Change a number";
+const DRAFT: &Fields = &[("did", Shape::Text), ("label", Shape::Text)];
+const CHANGES: &Fields = &[
+    ("label", Shape::Text),
+    ("isActive", Shape::Switch),
+    ("tenantId", Shape::Text),
+];
+
+/// `GET /tenants/{id}/numbers`
+pub async fn list(
+    visit: Visit,
+    id: Id<TenantId>,
+    request: HttpRequest,
+) -> Result<HttpResponse, ApiError> {
+    let typed = Typed::parse(request.query_string().as_bytes());
+    match content(&visit, id.0, &typed, &Filled::blank()).await {
+        Ok(content) => Ok(layout::page(&visit, TITLE, content)),
+        Err(error) => {
+            let path = path_of(id.0, "/numbers");
+            List::new(&path, &[], &typed).refused(&visit, TITLE, error, &[])
+        }
+    }
+}
+
+async fn content(
+    visit: &Visit,
+    tenant: TenantId,
+    asked: &Typed,
+    filled: &Filled,
+) -> Result<Markup, ApiError> {
+    let path = path_of(tenant, "/numbers");
+    let whose = whose(visit, tenant).await?;
+    let list = List::new(&path, &[], asked);
+    let asked = list.form_with(&[("tenantId", tenant.to_string())])?;
+    let found = numbers::page(visit.store().api_reader(), &asked).await?;
+    let columns = ["Label", "Number", "State", "Agent"].map(str::to_owned);
+    let row = |number: &NumberView| {
+        vec![
+            html! {
+                @if visit.may_change() { a href={ "/numbers/" (number.id) } { (number.label) } }
+                @else { (number.label) }
+            },
+            html! { (format!("{:?}", number.did)) },
+            state(number),
+            html! { @match number.agent_id { Some(agent) => code { (agent) }, None => { (NONE) } } },
+        ]
+    };
+    let draft = [
+        Field::text("did", "Number".to_owned()).hint("With + and country code.".to_owned()),
+        Field::text("label", "Label".to_owned()),
+    ];
+    Ok(html! {
+        (whose)
+        @if found.numbers.is_empty() { (empty("No numbers", "Nobody can call this tenant yet.", html! {})) }
+        @else { (table(visit, TITLE, &columns, found.numbers.iter().map(row).collect())) }
+        (list.paging(found.offset, found.has_more))
+        @if visit.may_change() {
+            section aria-labelledby="make" {
+                h2 #make { "Give a number" }
+                (post(visit, &path, html! {
+                    (fields(visit, filled, &draft))
+                    (submit("Give this number"))
+                }))
+            }
+        }
+    })
+}
+
+fn state(number: &NumberView) -> Markup {
+    match number.is_active {
+        true => badge(Tone::Good, "active"),
+        false => badge(Tone::Plain, "off"),
+    }
+}
+
+/// `POST /tenants/{id}/numbers`
+pub async fn create(
+    visit: Visit,
+    id: Id<TenantId>,
+    typed: Typed,
+) -> Result<HttpResponse, ApiError> {
+    let made = match draft(&typed, id.0) {
+        Ok(body) => numbers::create(visit.desk(), visit.operator(), body).await,
+        Err(error) => Err(error),
+    };
+    match made.map_err(beside_the_number) {
+        Ok(_) => Ok(visit.see(&path_of(id.0, "/numbers"), "done-number-given")),
+        Err(error) => {
+            let filled = Filled::again(typed, error)?;
+            let content = content(&visit, id.0, &Typed::default(), &filled).await?;
+            Ok(layout::refused(&visit, TITLE, content))
+        }
+    }
+}
+
+fn draft(typed: &Typed, tenant: TenantId) -> Result<Body, ApiError> {
+    let mut draft = form::object(typed, DRAFT)?;
+    draft.insert("tenantId".to_owned(), tenant.to_string().into());
+    Ok(Body::of(&Value::Object(draft)))
+}
+
+/// A number that somebody has is told beside it.
+fn beside_the_number(error: ApiError) -> ApiError {
+    match error {
+        ApiError::PhoneNumberExists(_) => {
+            let sentence = "This number is given already.".to_owned();
+            ApiError::field(FieldError::translated(
+                "did",
+                FieldCode::Duplicate,
+                sentence,
+            ))
+        }
+        other => other,
+    }
+}
+
+/// `GET /numbers/{id}`
+pub async fn show(visit: Visit, id: Id<PhoneNumberId>) -> Result<HttpResponse, ApiError> {
+    let number = numbers::one(visit.store().api_reader(), id.0).await?;
+    let is_active = number.is_active.then(|| ("isActive", "true".to_owned()));
+    let filled = [
+        ("label", number.label.clone()),
+        ("tenantId", number.tenant_id.to_string()),
+    ];
+    let filled = Filled::with(filled.into_iter().chain(is_active));
+    let content = change_form(&visit, &number, &filled);
+    Ok(layout::page(&visit, CHANGE, content))
+}
+
+fn change_form(visit: &Visit, number: &NumberView, filled: &Filled) -> Markup {
+    let path = format!("/numbers/{}", number.id);
+    let moving = "Another tenant's id moves the number there, without its agent.";
+    let changes = [
+        Field::text("label", "Label".to_owned()),
+        Field::switch("isActive", "Takes calls".to_owned()),
+        Field::text("tenantId", "Tenant's id".to_owned()).hint(moving.to_owned()),
+    ];
+    html! {
+        p.lead { (format!("{:?}", number.did)) " " (state(number)) }
+        (post(visit, &path, html! {
+            (fields(visit, filled, &changes))
+            (submit("Save"))
+        }))
+        div.actions { a.button.danger href={ (path) "/delete" } { "Delete" } }
+        p { a href=(path_of(number.tenant_id, "/numbers")) { "All numbers of this tenant" } }
+    }
+}
+
+/// `POST /numbers/{id}`
+pub async fn save(
+    visit: Visit,
+    id: Id<PhoneNumberId>,
+    typed: Typed,
+) -> Result<HttpResponse, ApiError> {
+    let of = id.0;
+    let saved = match form::body(&typed, CHANGES) {
+        Ok(body) => numbers::update(visit.desk(), visit.operator(), id, body).await,
+        Err(error) => Err(error),
+    };
+    match saved {
+        Ok(_) => Ok(visit.see(&format!("/numbers/{of}"), "done-saved")),
+        Err(error) => {
+            let filled = Filled::again(typed, error)?;
+            let number = numbers::one(visit.store().api_reader(), of).await?;
+            let content = change_form(&visit, &number, &filled);
+            Ok(layout::refused(&visit, CHANGE, content))
+        }
+    }
+}
+
+/// `GET /numbers/{id}/delete`
+pub async fn ask_delete(visit: Visit, id: Id<PhoneNumberId>) -> Result<HttpResponse, ApiError> {
+    let number = numbers::one(visit.store().api_reader(), id.0).await?;
+    let question = Question {
+        path: &format!("/numbers/{}/delete", number.id),
+        consequences: html! {
+            p { "Calls to " (format!("{:?}", number.did)) " (" (number.label) ") are refused from now on. Its calls stay." }
+        },
+        yes: "Delete this number".to_owned(),
+        back: &format!("/numbers/{}", number.id),
+    };
+    Ok(layout::page(
+        &visit,
+        "Delete this number?",
+        question.show(&visit),
+    ))
+}
+
+/// `POST /numbers/{id}/delete`
+pub async fn delete(visit: Visit, id: Id<PhoneNumberId>) -> Result<HttpResponse, ApiError> {
+    let number = numbers::one(visit.store().api_reader(), id.0).await?;
+    let done = numbers::remove(visit.desk(), visit.operator(), id).await;
+    acted(
+        &visit,
+        done,
+        &path_of(number.tenant_id, "/numbers"),
+        "done-number-deleted",
+    )
+}

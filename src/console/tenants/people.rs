@@ -1,0 +1,227 @@
+//! A tenant's people: making somebody, a link that signs in once, removing somebody.
+
+use actix_web::{HttpRequest, HttpResponse};
+use dikala_entities::{Role, Secret, TenantId, UserId};
+use maud::{Markup, html};
+use serde_json::{Value, json};
+
+use super::{
+    super::{
+        layout,
+        list::{List, acted, one_of},
+        view::Visit,
+    },
+    path_of, whose,
+};
+use crate::{
+    admin::users::UserView,
+    http::{
+        answer::Answer,
+        error::ApiError,
+        extract::{Body, Id},
+        field::{FieldCode, FieldError},
+    },
+    operator_api::users,
+    pages::{
+        components::{Field, Question, Tone, copyable, empty, fields, notice, post, submit, table},
+        form::{self, Fields, Filled, Shape, Typed},
+    },
+};
+
+const TITLE: &str = "People";
+const DRAFT: &Fields = &[
+    ("email", Shape::Text),
+    ("name", Shape::Optional),
+    ("role", Shape::Optional),
+];
+
+/// By what name a new link is kept for the page that shows it.
+fn note(tenant: TenantId) -> String {
+    format!("link-of-{tenant}")
+}
+
+/// `GET /tenants/{id}/users`
+pub async fn list(
+    visit: Visit,
+    id: Id<TenantId>,
+    request: HttpRequest,
+) -> Result<HttpResponse, ApiError> {
+    let typed = Typed::parse(request.query_string().as_bytes());
+    match content(&visit, id.0, &typed, &Filled::blank()).await {
+        Ok(content) => Ok(layout::page(&visit, TITLE, content)),
+        Err(error) => {
+            let path = path_of(id.0, "/users");
+            List::new(&path, &[], &typed).refused(&visit, TITLE, error, &[])
+        }
+    }
+}
+
+async fn content(
+    visit: &Visit,
+    tenant: TenantId,
+    asked: &Typed,
+    filled: &Filled,
+) -> Result<Markup, ApiError> {
+    let path = path_of(tenant, "/users");
+    let list = List::new(&path, &[], asked);
+    let found = users::page(visit.store().api_reader(), tenant, &list.form()?).await?;
+    let link = visit.take_note(&note(tenant));
+    let mut columns = ["Who", "Role", "Password", "Made"]
+        .map(str::to_owned)
+        .to_vec();
+    if visit.may_change() {
+        columns.push(String::new());
+    }
+    let row = |person: &UserView| {
+        let mut cells = vec![
+            html! { (person.name) br; span.muted { (person.email) } },
+            html! { (person.role.as_str()) },
+            html! { @if person.has_password { "set" } @else { "not yet" } },
+            visit.time(person.created_at),
+        ];
+        if visit.may_change() {
+            cells.push(acts(visit, person));
+        }
+        cells
+    };
+    Ok(html! {
+        (whose(visit, tenant).await?)
+        @if let Some(link) = &link { (shown_once(visit, link)) }
+        @if found.users.is_empty() { (empty("Nobody yet", "Make somebody; the link that is shown then leads to the dashboard.", html! {})) }
+        @else { (table(visit, TITLE, &columns, found.users.iter().map(row).collect())) }
+        (list.paging(found.offset, found.has_more))
+        @if visit.may_change() {
+            section aria-labelledby="make" {
+                h2 #make { "Make somebody" }
+                (post(visit, &path, html! {
+                    (fields(visit, filled, &draft_fields()))
+                    (submit("Make somebody"))
+                }))
+            }
+        }
+    })
+}
+
+fn shown_once(visit: &Visit, link: &Secret) -> Markup {
+    notice(
+        Tone::Warning,
+        html! {
+            p { strong { "Copy the link now: it is shown this once." } }
+            p { "It signs in once, within 30 minutes. Pass it on to nobody else." }
+            (copyable(visit, "link", "Link", link.expose()))
+        },
+    )
+}
+
+fn draft_fields() -> [Field; 3] {
+    let name = Field::text("name", "Name".to_owned());
+    [
+        Field::email("email", "E-mail".to_owned()),
+        name.hint("What stands before the @ if left out.".to_owned())
+            .optional(),
+        Field::select("role", "Role".to_owned(), one_of(Role::WORDS)),
+    ]
+}
+
+fn acts(visit: &Visit, person: &UserView) -> Markup {
+    let path = format!("/users/{}", person.id);
+    html! {
+        (post(visit, &format!("{path}/login-link"), html! {
+            button.secondary type="submit" aria-label={ "Login link for " (person.name) } { "Login link" }
+        }))
+        a.button.secondary href={ (path) "/remove" } aria-label={ "Remove " (person.name) } { "Remove" }
+    }
+}
+
+/// Keeps the link that was made for the next page.
+fn keep(visit: &Visit, tenant: TenantId, answer: &Answer) -> Result<(), ApiError> {
+    let made: Value = serde_json::from_str(&answer.body).unwrap_or_default();
+    let url = made["url"].as_str().ok_or(ApiError::Internal)?;
+    visit.leave_note(&note(tenant), &Secret::new(url));
+    Ok(())
+}
+
+/// `POST /tenants/{id}/users`
+pub async fn create(
+    visit: Visit,
+    id: Id<TenantId>,
+    typed: Typed,
+) -> Result<HttpResponse, ApiError> {
+    let tenant = id.0;
+    let made = match form::body(&typed, DRAFT) {
+        Ok(body) => users::create(visit.desk(), visit.operator(), id, body).await,
+        Err(error) => Err(error),
+    };
+    match made.map_err(beside_the_address) {
+        Ok(answer) => {
+            keep(&visit, tenant, &answer)?;
+            Ok(visit.see(&path_of(tenant, "/users"), "done-user-made"))
+        }
+        Err(error) => {
+            let filled = Filled::again(typed, error)?;
+            let content = content(&visit, tenant, &Typed::default(), &filled).await?;
+            Ok(layout::refused(&visit, TITLE, content))
+        }
+    }
+}
+
+/// An address that is taken is told beside it.
+fn beside_the_address(error: ApiError) -> ApiError {
+    match error {
+        ApiError::UserExists => {
+            let sentence = error.to_string();
+            ApiError::field(FieldError::translated(
+                "email",
+                FieldCode::Duplicate,
+                sentence,
+            ))
+        }
+        other => other,
+    }
+}
+
+/// `POST /users/{id}/login-link`
+pub async fn link(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
+    let person = users::one(visit.store().api_reader(), id.0).await?;
+    let nothing = Body::of(&json!({}));
+    let made = users::link(visit.desk(), visit.operator(), id, nothing).await;
+    if let Ok(answer) = &made {
+        keep(&visit, person.tenant_id, answer)?;
+    }
+    acted(
+        &visit,
+        made,
+        &path_of(person.tenant_id, "/users"),
+        "done-link-made",
+    )
+}
+
+/// `GET /users/{id}/remove`
+pub async fn ask_remove(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
+    let person = users::one(visit.store().api_reader(), id.0).await?;
+    let question = Question {
+        path: &format!("/users/{}/remove", person.id),
+        consequences: html! {
+            p { strong { (person.name) } " (" (person.email) ") is signed out everywhere and cannot sign in any more. Keys that this person made stay." }
+        },
+        yes: "Remove this person".to_owned(),
+        back: &path_of(person.tenant_id, "/users"),
+    };
+    Ok(layout::page(
+        &visit,
+        "Remove this person?",
+        question.show(&visit),
+    ))
+}
+
+/// `POST /users/{id}/remove`
+pub async fn remove(visit: Visit, id: Id<UserId>) -> Result<HttpResponse, ApiError> {
+    let person = users::one(visit.store().api_reader(), id.0).await?;
+    let done = users::remove(visit.desk(), visit.operator(), id).await;
+    acted(
+        &visit,
+        done,
+        &path_of(person.tenant_id, "/users"),
+        "done-user-removed",
+    )
+}

@@ -1,0 +1,286 @@
+//! Webhooks: how they stand, having their deliveries wait or go on, and sending again what failed in a time.
+
+use actix_web::{HttpRequest, HttpResponse};
+use dikala_entities::{WebhookId, WebhookState};
+use futures_util::future::LocalBoxFuture;
+use maud::{Markup, html};
+use serde_json::json;
+
+use super::{
+    deliveries,
+    figures::{NONE, Names, address, since},
+    layout,
+    list::{List, acted, any_of},
+    live,
+    view::Visit,
+};
+use crate::{
+    http::{
+        error::ApiError,
+        extract::{Body, Id},
+    },
+    operator_api::{
+        standings::{self, Answered, DUE_MAX, Lane, Standing, StandingList},
+        webhooks,
+    },
+    pages::{
+        components::{Field, Tone, badge, empty, fields, notice, post, submit, table},
+        form::{self, Fields, Filled, Shape, Typed},
+    },
+};
+
+const PATH: &str = "/webhooks";
+const TITLE: &str = "Webhooks";
+const FILTERS: &[&str] = &["state", "tenantId"];
+const RECOVERY: &Fields = &[("since", Shape::Optional), ("until", Shape::Optional)];
+const RECOVER: &str = "Send again what failed";
+
+fn filters() -> [Field; 2] {
+    [
+        Field::select("state", "State".to_owned(), any_of(WebhookState::WORDS)),
+        Field::text("tenantId", "Tenant's id".to_owned()),
+    ]
+}
+
+/// `GET /webhooks`
+pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let typed = Typed::parse(request.query_string().as_bytes());
+    let list = List::new(PATH, FILTERS, &typed);
+    match found(&visit, &list).await {
+        Ok(found) => {
+            let rows = rows(&visit, &list, &found).await?;
+            let content = html! {
+                p.lead { "Lanes are the queues of endpoints in this node's memory. " a href="/deliveries" { "All deliveries" } }
+                (list.filter(&visit, &filters()))
+                (live::followed("webhooks", &list.query(), &rows))
+            };
+            Ok(layout::page(&visit, TITLE, content))
+        }
+        Err(error) => list.refused(&visit, TITLE, error, &filters()),
+    }
+}
+
+async fn found(visit: &Visit, list: &List<'_>) -> Result<StandingList, ApiError> {
+    standings::page(&visit.desk(), &list.form()?).await
+}
+
+/// The part of the list that changes.
+pub fn part<'a>(
+    visit: &'a Visit,
+    typed: &'a Typed,
+) -> LocalBoxFuture<'a, Result<Markup, ApiError>> {
+    Box::pin(async move {
+        let list = List::new(PATH, FILTERS, typed);
+        let found = found(visit, &list).await?;
+        rows(visit, &list, &found).await
+    })
+}
+
+async fn rows(visit: &Visit, list: &List<'_>, found: &StandingList) -> Result<Markup, ApiError> {
+    let db = visit.store().api_reader();
+    let names = Names::of(db, found.webhooks.iter().map(|of| of.view.tenant_id)).await?;
+    let columns = ["Endpoint", "Tenant", "State", "Due", "Lane", "Last answer"].map(str::to_owned);
+    let row = |of: &Standing| {
+        vec![
+            html! { a href={ (PATH) "/" (of.view.id) } { (address(of.view.url.as_str())) } },
+            names.link(of.view.tenant_id),
+            state(of),
+            due(visit, of),
+            lane(visit, of.lane.as_ref()),
+            last_answer(visit, of.last_answer.as_ref()),
+        ]
+    };
+    Ok(html! {
+        div #part {
+            @if found.webhooks.is_empty() {
+                (empty("No webhooks", "No tenant has made one, or none fits the filter.", html! {}))
+            } @else {
+                (table(visit, TITLE, &columns, found.webhooks.iter().map(row).collect()))
+            }
+            (list.paging(found.offset, found.has_more))
+        }
+    })
+}
+
+fn state(of: &Standing) -> Markup {
+    let view = &of.view;
+    if !view.is_active {
+        badge(Tone::Bad, "disabled")
+    } else if view.paused_at.is_some() {
+        badge(Tone::Warning, "paused")
+    } else if view.failing_since.is_some() {
+        badge(Tone::Warning, "failing")
+    } else {
+        badge(Tone::Good, "active")
+    }
+}
+
+fn due(visit: &Visit, of: &Standing) -> Markup {
+    html! {
+        (visit.number(of.due)) @if of.due >= DUE_MAX { " or more" }
+        @if let Some(oldest) = of.oldest_due_at { ", for " (since(visit, oldest)) }
+    }
+}
+
+fn lane(visit: &Visit, lane: Option<&Lane>) -> Markup {
+    let Some(lane) = lane else {
+        return html! { span.muted { "idle" } };
+    };
+    let tone = match lane.state {
+        "open" | "sealed" => Tone::Bad,
+        "disabled" => Tone::Warning,
+        _ => Tone::Plain,
+    };
+    html! {
+        (badge(tone, lane.state)) " "
+        (lane.in_flight) " in flight, " (lane.waiting) " waiting"
+        @if let Some(at) = lane.probe_at { br; span.muted { "probed " (visit.time(at)) } }
+    }
+}
+
+fn last_answer(visit: &Visit, answer: Option<&Answered>) -> Markup {
+    let Some(answer) = answer else {
+        return html! { (NONE) };
+    };
+    html! {
+        @match (answer.status_code, answer.error) {
+            (_, Some(error)) => code { (error) },
+            (Some(status), None) => code { (status) },
+            (None, None) => { (NONE) }
+        }
+        " in " (visit.number(answer.duration_ms)) " ms, " (since(visit, answer.at)) " ago"
+    }
+}
+
+/// `GET /webhooks/{id}`
+pub async fn show(
+    visit: Visit,
+    id: Id<WebhookId>,
+    request: HttpRequest,
+) -> Result<HttpResponse, ApiError> {
+    let typed = Typed::parse(request.query_string().as_bytes());
+    let of = standings::one(&visit.desk(), id.0).await?;
+    let db = visit.store().api_reader();
+    let names = Names::of(db, [of.view.tenant_id]).await?;
+    let path = format!("{PATH}/{}", id.0);
+    let list = List::new(&path, &["status"], &typed);
+    let found = async {
+        let asked = list.form_with(&[("webhookId", id.0.to_string())])?;
+        webhooks::deliveries_page(db, &asked, visit.now()).await
+    };
+    let found = match found.await {
+        Ok(found) => found,
+        Err(error) => {
+            return list.refused(&visit, "Webhook", error, &[deliveries::status_field()]);
+        }
+    };
+    let content = html! {
+        (facts(&visit, &of, &names))
+        @if visit.may_change() { (actions(&visit, &of)) }
+        h2 { "Deliveries" }
+        (list.filter(&visit, &[deliveries::status_field()]))
+        (deliveries::rows(&visit, &found))
+        (list.paging(found.offset, found.has_more))
+    };
+    Ok(layout::page(&visit, "Webhook", content))
+}
+
+fn facts(visit: &Visit, of: &Standing, names: &Names) -> Markup {
+    let view = &of.view;
+    html! {
+        @if let Some(reason) = &view.disabled_reason {
+            (notice(Tone::Warning, html! { p { (reason) } }))
+        }
+        dl.facts {
+            dt { "Endpoint" } dd { (address(view.url.as_str())) br; code { (view.id) } }
+            dt { "Tenant" } dd { (names.link(view.tenant_id)) }
+            dt { "State" }
+            dd {
+                (state(of))
+                @if let Some(at) = view.paused_at { " since " (visit.time(at)) }
+                @else if let Some(at) = view.failing_since { " since " (visit.time(at)) }
+            }
+            dt { "Given up in a row" } dd { (visit.number(view.failed_in_row)) }
+            dt { "Due" } dd { (due(visit, of)) }
+            dt { "Lane" } dd { (lane(visit, of.lane.as_ref())) }
+            dt { "Last answer" } dd { (last_answer(visit, of.last_answer.as_ref())) }
+            dt { "Events" } dd { @for event in &view.events { code { (event.as_str()) } " " } }
+            dt { "Made" } dd { (visit.time(view.created_at)) }
+        }
+    }
+}
+
+fn actions(visit: &Visit, of: &Standing) -> Markup {
+    let path = format!("{PATH}/{}", of.view.id);
+    html! {
+        div.actions {
+            @if of.view.paused_at.is_some() {
+                (post(visit, &format!("{path}/resume"), html! { button type="submit" { "Resume" } }))
+            } @else {
+                (post(visit, &format!("{path}/pause"), html! { button.secondary type="submit" { "Pause" } }))
+            }
+            a.button.secondary href={ (path) "/recover" } { "Recover" }
+        }
+    }
+}
+
+/// `POST /webhooks/{id}/pause`
+pub async fn pause(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
+    let path = format!("{PATH}/{}", id.0);
+    let nothing = Body::of(&json!({}));
+    let done = webhooks::pause(visit.desk(), visit.operator(), id, nothing).await;
+    acted(&visit, done, &path, "done-webhook-paused")
+}
+
+/// `POST /webhooks/{id}/resume`
+pub async fn resume(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
+    let path = format!("{PATH}/{}", id.0);
+    let nothing = Body::of(&json!({}));
+    let done = webhooks::resume(visit.desk(), visit.operator(), id, nothing).await;
+    acted(&visit, done, &path, "done-webhook-resumed")
+}
+
+/// `GET /webhooks/{id}/recover`
+pub async fn ask_recover(visit: Visit, id: Id<WebhookId>) -> Result<HttpResponse, ApiError> {
+    let webhook = webhooks::find(visit.store().api_reader(), id.0).await?;
+    let since = webhook.failing_since.map(|at| at.to_string());
+    let filled = Filled::with(since.map(|since| ("since", since)));
+    let form = recovery(&visit, id.0, &filled);
+    Ok(layout::page(&visit, RECOVER, form))
+}
+
+fn recovery(visit: &Visit, id: WebhookId, filled: &Filled) -> Markup {
+    let path = format!("{PATH}/{id}");
+    let hint = "2026-01-15T03:30:00Z, or 2026-01-15.".to_owned();
+    let since = Field::text("since", "Since".to_owned()).hint(hint);
+    let until = Field::text("until", "Until".to_owned());
+    let until = until.hint("Now if left out.".to_owned()).optional();
+    html! {
+        p.lead { "All deliveries that failed for good in that time are sent again, in the background, in their order." }
+        (post(visit, &format!("{path}/recover"), html! {
+            (fields(visit, filled, &[since, until]))
+            (submit("Send again"))
+        }))
+        p { a href=(path) { "Back to the webhook" } }
+    }
+}
+
+/// `POST /webhooks/{id}/recover`
+pub async fn recover(
+    visit: Visit,
+    id: Id<WebhookId>,
+    typed: Typed,
+) -> Result<HttpResponse, ApiError> {
+    let webhook = id.0;
+    let done = match form::body(&typed, RECOVERY) {
+        Ok(body) => webhooks::recover(visit.desk(), visit.operator(), id, body).await,
+        Err(error) => Err(error),
+    };
+    match done {
+        Ok(_) => Ok(visit.see(&format!("{PATH}/{webhook}"), "done-webhook-recovering")),
+        Err(error) => {
+            let form = recovery(&visit, webhook, &Filled::again(typed, error)?);
+            Ok(layout::refused(&visit, RECOVER, form))
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! `/database`: its size, its pools, how long commits take, and its slowest statements.
+
+use std::cmp::Reverse;
+
+use actix_web::web::Data;
+use dikala_entities::{StatementRanking, store::StatementReading};
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{actors::Times, desk::Desk};
+use crate::http::{
+    answer::Answer,
+    error::ApiError,
+    extract::{Form, Query, word},
+};
+
+/// Statements that are shown.
+const STATEMENTS_SHOWN: usize = 20;
+
+/// Statements of one shape, as this process sent them since its start.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = StatementTimes)]
+pub struct Slow {
+    /// The text with `?` for each value, and `…` for the rest of a list.
+    pub shape: String,
+    pub count: u64,
+    /// Those that failed, or were broken off.
+    pub failed: u64,
+    /// From sending one until its last row, in microseconds.
+    pub mean_us: u64,
+    pub longest_us: u64,
+    pub total_us: u64,
+}
+
+impl From<StatementReading> for Slow {
+    fn from(reading: StatementReading) -> Self {
+        Self {
+            shape: reading.shape.to_string(),
+            count: reading.count,
+            failed: reading.failed,
+            mean_us: reading.total_us / reading.count.max(1),
+            longest_us: reading.longest_us,
+            total_us: reading.total_us,
+        }
+    }
+}
+
+/// Those with the most of what is asked for.
+fn slowest(statements: Vec<StatementReading>, by: StatementRanking) -> Vec<Slow> {
+    let mut all: Vec<Slow> = statements.into_iter().map(Slow::from).collect();
+    all.sort_unstable_by(|one, other| {
+        let key = |slow: &Slow| {
+            Reverse(match by {
+                StatementRanking::Mean => slow.mean_us,
+                StatementRanking::Longest => slow.longest_us,
+                StatementRanking::Total => slow.total_us,
+            })
+        };
+        (key(one), &one.shape).cmp(&(key(other), &other.shape))
+    });
+    all.truncate(STATEMENTS_SHOWN);
+    all
+}
+
+/// The connections of a pool.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Pool {
+    pub name: &'static str,
+    pub in_use: usize,
+    pub idle: usize,
+    /// There may be so many more.
+    pub unopened: usize,
+}
+
+/// The database.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(example = json!({
+    "kind": "sqlite", "version": "3.53.0", "sizeBytes": 1_048_576, "migrations": 14,
+    "pools": [{"name": "writer", "inUse": 0, "idle": 1, "unopened": 0}], "commitUs": {"p50": 1000, "p99": 5000},
+    "statements": [{"shape": "SELECT * FROM calls WHERE id = ?", "count": 812, "failed": 0, "meanUs": 61, "longestUs": 904,
+                    "totalUs": 49_532}]
+}))]
+pub struct Database {
+    /// `sqlite` or `postgres`.
+    pub kind: &'static str,
+    pub version: String,
+    pub size_bytes: i64,
+    /// Steps of the schema that were made.
+    pub migrations: i64,
+    pub pools: Vec<Pool>,
+    /// From taking a batch of the ledger's up until it is committed.
+    pub commit_us: Times,
+    /// The slowest 20, by what is asked for.
+    pub statements: Vec<Slow>,
+}
+
+/// `GET /database`
+pub async fn show(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
+    Ok(Answer::ok(&read(&desk, &query.0).await?))
+}
+
+/// The database now.
+pub async fn read(desk: &Desk, asked: &Form) -> Result<Database, ApiError> {
+    let by = asked.read(&[], |form| {
+        let mean = StatementRanking::Mean;
+        Some(form.defaulted("sort", None, mean, word("a ranking")))
+    })?;
+    let db = desk.node.store.api_reader();
+    let (kind, sql) = match db.get_database_backend() {
+        DbBackend::Postgres => (
+            "postgres",
+            "SELECT current_setting('server_version') AS version, pg_database_size(current_database()) AS size",
+        ),
+        _ => (
+            "sqlite",
+            "SELECT sqlite_version() AS version, page_count * page_size AS size FROM pragma_page_count(), pragma_page_size()",
+        ),
+    };
+    let row = one(db, sql).await?;
+    let pools = desk.node.store.pools().into_iter();
+    let pools = pools.map(|(name, pool)| Pool {
+        name,
+        in_use: pool.in_use,
+        idle: pool.idle,
+        unopened: pool.unopened,
+    });
+    let steps = one(db, "SELECT COUNT(*) AS steps FROM seaql_migrations").await?;
+    Ok(Database {
+        kind,
+        version: row.try_get("", "version")?,
+        size_bytes: row.try_get("", "size")?,
+        migrations: steps.try_get("", "steps")?,
+        pools: pools.collect(),
+        commit_us: Times::from(&desk.node.ledger.stats().commit),
+        statements: slowest(desk.node.store.statements(), by),
+    })
+}
+
+async fn one(db: &impl ConnectionTrait, sql: &str) -> Result<sea_orm::QueryResult, DbErr> {
+    let statement = Statement::from_string(db.get_database_backend(), sql);
+    let row = db.query_one_raw(statement).await?;
+    row.ok_or_else(|| DbErr::RecordNotFound(sql.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_slowest_come_first_by_whatever_is_asked_for() {
+        let statement = |shape: &str, count, total_us, longest_us| StatementReading {
+            shape: shape.into(),
+            count,
+            failed: 0,
+            total_us,
+            longest_us,
+        };
+        let some = [
+            statement("often", 1_000, 9_000, 10),
+            statement("slow", 2, 900, 500),
+            statement("once", 5, 1_000, 900),
+        ];
+        for (by, first) in [
+            (StatementRanking::Mean, "slow"),
+            (StatementRanking::Longest, "once"),
+            (StatementRanking::Total, "often"),
+        ] {
+            let found = slowest(some.to_vec(), by);
+            assert_eq!((found.len(), found[0].shape.as_str()), (3, first), "{by}");
+        }
+        let many = (0..50).map(|n| statement(&n.to_string(), 1, n, n));
+        let many = slowest(many.collect(), StatementRanking::Mean);
+        assert_eq!((many.len(), many[0].mean_us), (STATEMENTS_SHOWN, 49));
+    }
+}

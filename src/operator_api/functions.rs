@@ -1,0 +1,135 @@
+//! `/functions`: the functions that were called in conversations lately, all tenants'.
+
+use actix_web::web::Data;
+use dikala_actors::functions::{CircuitState, FunctionReading};
+use dikala_entities::{AgentId, Millis, Ranking, TenantId};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{actors::Times, desk::Desk, list::lists};
+use crate::{
+    api::{Page, function_stats::Circuit},
+    http::{
+        answer::Answer,
+        error::ApiError,
+        extract::{Form, Query, id, line, word},
+    },
+};
+
+const NAME_CHARS_MAX: usize = 64;
+
+/// A function that was called in conversations on this node since its start; tests do not count.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = CalledFunction, example = json!({
+    "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6", "agentId": "agent_01k9zv3m8rj2q4w6y8a0c2e4g6", "name": "check_stock",
+    "origin": "https://shop.example.com", "calls": 412, "failed": 3, "lastMinute": 12, "failedInLastMinute": 1,
+    "lastAt": "2026-01-15T03:30:00.000Z", "lastFault": "timeout", "lastFaultAt": "2026-01-15T03:29:00.000Z",
+    "timesUs": {"p50": 100_000, "p99": 5_000_000}, "circuit": {"state": "closed", "retryAt": null}
+}))]
+pub struct Called {
+    pub tenant_id: TenantId,
+    pub agent_id: Option<AgentId>,
+    pub name: String,
+    /// Where it was called last, without path and query.
+    pub origin: String,
+    pub calls: u64,
+    /// Those of which the AI was told an error.
+    pub failed: u64,
+    pub last_minute: u64,
+    pub failed_in_last_minute: u64,
+    pub last_at: Millis,
+    /// What the AI was told of the last one that failed.
+    pub last_fault: Option<&'static str>,
+    pub last_fault_at: Option<Millis>,
+    /// Of those that were sent.
+    pub times_us: Times,
+    pub circuit: Circuit,
+}
+
+lists! {
+    /// A page of the functions that were called lately; 1,000 are kept in mind.
+    CalledList { functions: Called, "functions" }
+}
+
+impl From<FunctionReading> for Called {
+    fn from(reading: FunctionReading) -> Self {
+        Self {
+            tenant_id: reading.tenant,
+            agent_id: reading.agent,
+            name: reading.name,
+            origin: reading.endpoint.to_url().origin().ascii_serialization(),
+            calls: reading.calls,
+            failed: reading.failed,
+            last_minute: reading.last_minute.all,
+            failed_in_last_minute: reading.last_minute.failed,
+            last_at: reading.last_at,
+            last_fault: reading.last_fault.map(|(code, _)| code.as_str()),
+            last_fault_at: reading.last_fault.map(|(_, at)| at),
+            times_us: Times::from(&reading.times),
+            circuit: reading.circuit.into(),
+        }
+    }
+}
+
+/// Which functions are asked for.
+struct Wanted {
+    page: Page,
+    tenant: Option<TenantId>,
+    agent: Option<AgentId>,
+    name: Option<String>,
+    by: Ranking,
+}
+
+impl Wanted {
+    fn read(asked: &Form) -> Result<Self, ApiError> {
+        asked.read(&[], |form| {
+            Some(Self {
+                page: Page::read(form),
+                tenant: form.optional("tenantId", None, id("a tenant")),
+                agent: form.optional("agentId", None, id("an agent")),
+                name: form.optional("name", None, line(NAME_CHARS_MAX)),
+                by: form.defaulted("sort", None, Ranking::Rate, word("a ranking")),
+            })
+        })
+    }
+
+    fn takes(&self, function: &FunctionReading) -> bool {
+        self.tenant.is_none_or(|tenant| tenant == function.tenant)
+            && self.agent.is_none_or(|_| self.agent == function.agent)
+            && self.name.as_ref().is_none_or(|name| *name == function.name)
+    }
+
+    /// Those whose endpoints are left alone come first, whatever is asked for: somebody has to look at them.
+    fn rank(&self, function: &FunctionReading) -> (bool, u64, u64) {
+        let (most, then) = match self.by {
+            Ranking::Rate => (function.last_minute.all, function.calls),
+            Ranking::Errors => (function.last_minute.failed, function.failed),
+            Ranking::P99 => (
+                function.times.percentile(99).unwrap_or(0),
+                function.times.sum / function.times.count().max(1),
+            ),
+        };
+        (function.circuit != CircuitState::Closed, most, then)
+    }
+}
+
+/// `GET /functions`
+pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
+    Ok(Answer::ok(&page(&desk, &query.0)?))
+}
+
+/// A page of the functions that were called lately.
+pub fn page(desk: &Desk, asked: &Form) -> Result<CalledList, ApiError> {
+    let wanted = Wanted::read(asked)?;
+    let mut found = desk.node.functions.functions();
+    found.retain(|function| wanted.takes(function));
+    found.sort_unstable_by(|one, other| {
+        let names = |of: &FunctionReading| (of.tenant, of.agent, of.name.clone());
+        let ranks = wanted.rank(other).cmp(&wanted.rank(one));
+        ranks.then_with(|| names(one).cmp(&names(other)))
+    });
+    let (rows, has_more) = wanted.page.cut(found);
+    let functions = rows.into_iter().map(Called::from).collect();
+    Ok(CalledList::new(wanted.page, functions, has_more))
+}

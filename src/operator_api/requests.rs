@@ -1,0 +1,105 @@
+//! `/http`: the requests to both listeners of this node, by route.
+
+use actix_web::web::Data;
+use dikala_entities::Ranking;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{actors::Times, desk::Desk, list::lists};
+use crate::{
+    api::Page,
+    http::{
+        answer::Answer,
+        error::ApiError,
+        extract::{Form, Query, word},
+        meter::Requests,
+    },
+};
+
+/// The requests to one route since the start of this process.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = RouteRequests, example = json!({
+    "method": "GET", "route": "/api/v1/calls", "requests": 812, "clientErrors": 4, "serverErrors": 0, "lastMinute": 31,
+    "failedInLastMinute": 0, "timesUs": {"p50": 2_500, "p99": 10_000}
+}))]
+pub struct Route {
+    pub method: &'static str,
+    /// The pattern of its path; `none` for what is nowhere.
+    pub route: String,
+    pub requests: u64,
+    /// Answers with a 4xx.
+    pub client_errors: u64,
+    /// Answers with a 5xx.
+    pub server_errors: u64,
+    pub last_minute: u64,
+    /// Answers with a 5xx in the last minute.
+    pub failed_in_last_minute: u64,
+    /// Until the head of the answer.
+    pub times_us: Times,
+}
+
+lists! {
+    /// A page of the routes that were asked for since the start of this process.
+    RouteList { routes: Route, "routes" }
+}
+
+impl From<Requests> for Route {
+    fn from(of: Requests) -> Self {
+        let with = |class: u16| {
+            let such = of
+                .statuses
+                .iter()
+                .filter(|(status, _)| status / 100 == class);
+            such.map(|(_, count)| count).sum()
+        };
+        Self {
+            requests: of.statuses.iter().map(|(_, count)| count).sum(),
+            client_errors: with(4),
+            server_errors: with(5),
+            last_minute: of.last_minute.all,
+            failed_in_last_minute: of.last_minute.failed,
+            times_us: Times::from(&of.times),
+            method: of.method,
+            route: of.route,
+        }
+    }
+}
+
+fn rank(of: &Requests, by: Ranking) -> (u64, u64) {
+    let answered = of.times.count();
+    match by {
+        Ranking::Rate => (of.last_minute.all, answered),
+        Ranking::Errors => {
+            let failed = of.statuses.iter().filter(|(status, _)| *status >= 500);
+            let since_the_start = failed.map(|(_, count)| count).sum();
+            (of.last_minute.failed, since_the_start)
+        }
+        Ranking::P99 => (
+            of.times.percentile(99).unwrap_or(0),
+            of.times.sum / answered.max(1),
+        ),
+    }
+}
+
+/// `GET /http`
+pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
+    Ok(Answer::ok(&page(&desk, &query.0)?))
+}
+
+/// A page of the routes that were asked for.
+pub fn page(desk: &Desk, asked: &Form) -> Result<RouteList, ApiError> {
+    let (page, by) = asked.read(&[], |form| {
+        let page = Page::read(form);
+        let by = form.defaulted("sort", None, Ranking::Rate, word("a ranking"));
+        Some((page, by))
+    })?;
+    let mut found = desk.requests.reading();
+    // Some are shown to Prometheus before the first request.
+    found.retain(|of| of.times.count() > 0);
+    // They come by name, and stay so where they rank alike.
+    found.sort_by_key(|of| std::cmp::Reverse(rank(of, by)));
+    let (rows, has_more) = page.cut(found);
+    let routes = rows.into_iter().map(Route::from).collect();
+    Ok(RouteList::new(page, routes, has_more))
+}

@@ -1,0 +1,188 @@
+//! `GET /webhooks`: webhooks with how they stand: what is due, where their lanes are, what their endpoints said last.
+
+use std::collections::HashMap;
+
+use actix_web::web::Data;
+use dikala_actors::webhooks::lanes::{self, LastAnswer};
+use dikala_entities::{Millis, WebhookId};
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, Value};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{
+    desk::Desk,
+    list::lists,
+    webhooks::{self, find},
+};
+use crate::{
+    admin::webhooks::WebhookView,
+    api::Page,
+    http::{
+        answer::Answer,
+        error::ApiError,
+        extract::{Form, Query},
+    },
+};
+
+/// Due deliveries of one webhook that are counted.
+pub const DUE_MAX: i64 = 1_000;
+
+/// A webhook as it stands.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = WebhookStanding, example = json!({
+    "id": "wh_01k9zv3m8rj2q4w6y8a0c2e4g6", "tenantId": "ten_01k9zv3m8rj2q4w6y8a0c2e4g6",
+    "url": "https://example.com/hooks/dikala", "events": ["call.ended"], "isActive": true, "disabledReason": null,
+    "pausedAt": null, "failingSince": "2026-01-15T03:30:00.000Z", "failedInRow": 2,
+    "createdAt": "2026-01-15T03:30:00.000Z", "updatedAt": "2026-01-15T03:30:00.000Z",
+    "due": 3, "oldestDueAt": "2026-01-15T03:31:00.000Z",
+    "lane": {"state": "open", "waiting": 1, "inFlight": 0, "probeAt": "2026-01-15T03:32:00.000Z"},
+    "lastAnswer": {"at": "2026-01-15T03:31:00.000Z", "statusCode": 503, "error": null, "durationMs": 84}
+}))]
+pub struct Standing {
+    #[serde(flatten)]
+    #[schema(inline)]
+    pub view: WebhookView,
+    /// Deliveries whose next attempt is due and has not succeeded; 1,000 are counted at most.
+    pub due: i64,
+    pub oldest_due_at: Option<Millis>,
+    /// Its queue in this node's memory. Null where there was nothing to do for a minute, or the dispatcher does not answer.
+    pub lane: Option<Lane>,
+    /// What came of this node's last attempt since its start.
+    pub last_answer: Option<Answered>,
+}
+
+/// An endpoint's queue in memory.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = WebhookLane)]
+pub struct Lane {
+    /// `closed`: it gets what is meant for it; `open`: it keeps failing and is only probed; `disabled`: it is switched off or
+    /// paused; `sealed`: its secret does not open; `unread`: it is being read.
+    pub state: &'static str,
+    /// Deliveries whose next attempt has not begun.
+    pub waiting: usize,
+    /// Attempts under way.
+    pub in_flight: usize,
+    /// When one attempt is let through; null while everything is.
+    pub probe_at: Option<Millis>,
+}
+
+/// What came of an attempt.
+#[derive(Clone, Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+#[schema(as = WebhookAnswer)]
+pub struct Answered {
+    pub at: Millis,
+    /// Null where no answer came.
+    pub status_code: Option<u16>,
+    /// Null for an answer of any status.
+    pub error: Option<&'static str>,
+    pub duration_ms: i64,
+}
+
+lists! {
+    /// A page of webhooks, oldest first.
+    StandingList { webhooks: Standing, "webhooks" }
+}
+
+impl From<lanes::LaneReading> for Lane {
+    fn from(lane: lanes::LaneReading) -> Self {
+        Self {
+            state: lane.state.as_str(),
+            waiting: lane.waiting,
+            in_flight: lane.in_flight,
+            probe_at: lane.probe_at,
+        }
+    }
+}
+
+impl From<LastAnswer> for Answered {
+    fn from(answer: LastAnswer) -> Self {
+        Self {
+            at: answer.at,
+            status_code: answer.status,
+            error: answer.error.map(|kind| kind.as_str()),
+            duration_ms: answer.duration_ms,
+        }
+    }
+}
+
+/// `GET /webhooks`
+pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
+    Ok(Answer::ok(&page(&desk, &query.0).await?))
+}
+
+/// A page of webhooks with how they stand.
+pub async fn page(desk: &Desk, asked: &Form) -> Result<StandingList, ApiError> {
+    let found = webhooks::page(desk.node.store.api_reader(), asked).await?;
+    let page = Page {
+        limit: found.limit,
+        offset: found.offset,
+    };
+    let standings = of(desk, found.webhooks).await?;
+    Ok(StandingList::new(page, standings, found.has_more))
+}
+
+/// How one webhook stands.
+pub async fn one(desk: &Desk, id: WebhookId) -> Result<Standing, ApiError> {
+    let row = find(desk.node.store.api_reader(), id).await?;
+    let mut standings = of(desk, vec![row.into()]).await?;
+    standings.pop().ok_or(ApiError::Internal)
+}
+
+async fn of(desk: &Desk, views: Vec<WebhookView>) -> Result<Vec<Standing>, DbErr> {
+    let ids: Vec<WebhookId> = views.iter().map(|view| view.id).collect();
+    let due = due(desk.node.store.api_reader(), &ids, desk.now()).await?;
+    let lanes = desk.node.webhooks.standings(ids).await.unwrap_or_default();
+    let standing = |view: WebhookView| {
+        let (due, oldest_due_at) = due.get(&view.id).copied().unwrap_or_default();
+        let lane = lanes.get(&view.id).copied().unwrap_or_default();
+        Standing {
+            due,
+            oldest_due_at,
+            lane: lane.lane.map(Lane::from),
+            last_answer: lane.last_answer.map(Answered::from),
+            view,
+        }
+    };
+    Ok(views.into_iter().map(standing).collect())
+}
+
+/// How many deliveries are due of each webhook, and since when.
+async fn due(
+    db: &impl ConnectionTrait,
+    ids: &[WebhookId],
+    now: Millis,
+) -> Result<HashMap<WebhookId, (i64, Option<Millis>)>, DbErr> {
+    if ids.is_empty() {
+        return Ok(HashMap::new());
+    }
+    let backend = db.get_database_backend();
+    let mark = match backend {
+        DbBackend::Postgres => '$',
+        _ => '?',
+    };
+    let places: Vec<String> = (2..).zip(ids).map(|(n, _)| format!("{mark}{n}")).collect();
+    // In the order of the index that holds only what is pending, which makes both databases walk it.
+    let waits = format!(
+        "FROM deliveries d WHERE d.status = 'pending' AND d.webhook_id = w.id AND d.next_attempt_at <= {mark}1 \
+         ORDER BY d.webhook_id, d.next_attempt_at, d.id"
+    );
+    let sql = format!(
+        "SELECT w.id AS id, (SELECT COUNT(*) FROM (SELECT 1 {waits} LIMIT {DUE_MAX}) AS waiting) AS due, \
+         (SELECT d.next_attempt_at {waits} LIMIT 1) AS oldest FROM webhooks w WHERE w.id IN ({})",
+        places.join(", ")
+    );
+    let ids = ids.iter().map(|id| id.to_string().into());
+    let values: Vec<Value> = std::iter::once(now.as_i64().into()).chain(ids).collect();
+    let rows = db
+        .query_all_raw(Statement::from_sql_and_values(backend, sql, values))
+        .await?;
+    let of_row = |row: QueryResult| -> Result<(WebhookId, (i64, Option<Millis>)), DbErr> {
+        let oldest: Option<i64> = row.try_get("", "oldest")?;
+        let due = (row.try_get("", "due")?, oldest.map(Millis::from_i64));
+        Ok((row.try_get("", "id")?, due))
+    };
+    rows.into_iter().map(of_row).collect()
+}

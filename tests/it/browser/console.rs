@@ -1,0 +1,185 @@
+//! The operators' console in a real browser: figures that move by themselves while calls come in, and what anybody may expect of every
+//! page of it.
+
+use std::process::{Child, Stdio};
+
+use super::*;
+use crate::support::{scrape::Scrape, world::HOOK};
+
+const TOKEN: &str = "the-operators-full-token";
+
+/// Calls that come in for as long as it lives.
+pub struct Simulation(Child);
+
+impl Drop for Simulation {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Simulation {
+    pub fn of(world: &World, calls: &str, concurrency: &str, talk: &str) -> Self {
+        let (server, tenant) = (&world.server, &world.tenant);
+        let simulate = [
+            "simulate",
+            "--url",
+            &server.http,
+            "--token",
+            &tenant.token,
+            "--did",
+            &tenant.did,
+            "--calls",
+            calls,
+            "--concurrency",
+            concurrency,
+            "--talk-seconds",
+            talk,
+        ];
+        let mut command = server.installation.command(&simulate);
+        let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        Self(child.unwrap())
+    }
+
+    /// Waits until all calls are over.
+    async fn done(&mut self) {
+        eventually("the simulation to end", async || {
+            self.0.try_wait().unwrap().map(drop)
+        })
+        .await;
+    }
+}
+
+fn guarded() -> Setup {
+    Setup::new()
+        .set("operator.token", TOKEN)
+        .minutes(100_000)
+        .concurrent_calls(200)
+}
+
+/// Signs in as somebody types it.
+pub async fn sign_in(browser: &Browser, world: &World) {
+    browser.go(&world.server.operator).await;
+    browser.fill("Token", TOKEN).await;
+    browser.press("Sign in").await;
+    browser.see("What is wrong").await;
+}
+
+/// What stands below a figure's label.
+async fn figure(browser: &Browser, label: &str) -> Option<String> {
+    let script = "const found = [...document.querySelectorAll('.lines > div')]
+        .find(it => it.querySelector('h3').textContent === arguments[0]);
+        return found ? found.querySelector('.value').firstChild.textContent : null";
+    let found = browser.run_with(script, json!([label])).await;
+    found.as_str().map(str::to_owned)
+}
+
+/// Figures that a browser shows change by themselves, and say what the metrics, the API and the store say.
+#[actix_web::test]
+async fn figures_move_and_agree_with_everybody_else() {
+    let Some(browser) = Browser::open("en").await else {
+        return;
+    };
+    let world = world!(Sqlite, guarded());
+    sign_in(&browser, &world).await;
+    browser
+        .see("Nothing. Calls, minutes and webhooks flow.")
+        .await;
+    assert_eq!(figure(&browser, "Calls now").await.as_deref(), Some("0"));
+    // The page is not loaded again: a mark that it was given stays.
+    browser.run("window.marked = true").await;
+    let mut simulation = Simulation::of(&world, "500", "50", "0.4");
+    let mut seen = BTreeSet::new();
+    eventually("figures that move", async || {
+        seen.extend(figure(&browser, "Calls now").await);
+        let ended = figure(&browser, "Calls that ended").await?;
+        let answered = figure(&browser, "Answered").await?;
+        let moves = seen.len() > 2 && ended.parse::<f64>().is_ok_and(|rate| rate > 0.0);
+        (moves && answered == "100").then_some(())
+    })
+    .await;
+    browser.see("live").await;
+    simulation.done().await;
+    let bridge = world.tenant.bridge(Socket).await;
+    for _ in 0..3 {
+        bridge.talk(&world.tenant.did).await;
+    }
+    eventually("three calls", async || {
+        (figure(&browser, "Calls now").await.as_deref() == Some("3")).then_some(())
+    })
+    .await;
+    assert_eq!(browser.run("return window.marked").await, json!(true));
+    let bearer = format!("Bearer {TOKEN}");
+    let operators = Rest::new(&world.server.operator).with("authorization", &bearer);
+    let scrape = Scrape::read(operators.get("/metrics").await.text);
+    assert_eq!(
+        scrape.value("dikala_calls_active", &[("status", "answered")]),
+        3.0
+    );
+    let over = [("status", "ended"), ("reason", "normal")];
+    assert_eq!(scrape.value("dikala_calls_total", &over), 500.0);
+    let running = operators
+        .get("/operator/v1/calls?status=answered")
+        .await
+        .expect(200);
+    assert_eq!(running["calls"].as_array().unwrap().len(), 3);
+    let overview = operators.get("/operator/v1/overview").await.expect(200);
+    assert_eq!(overview["figures"][0]["value"], 3);
+
+    // What goes wrong is told by itself as well.
+    world.receiver.answer(HOOK, [Answer::Status(500)]);
+    bridge.ring(&world.tenant.did).await;
+    browser.see("has been failing since").await;
+    assert_eq!(browser.run("return window.marked").await, json!(true));
+    assert_eq!(browser.complaints().await, [""; 0]);
+}
+
+/// What no page may have: barriers, complaints of the browser, anything from elsewhere, text that runs out of a narrow window.
+#[actix_web::test]
+#[ignore = "keeps a processor busy for minutes, which others measure with; `.ci/slow` runs it"]
+async fn every_page_of_the_console_is_for_everybody() {
+    let Some(browser) = Browser::open("en").await else {
+        return;
+    };
+    let Some(axe) = axe() else { return };
+    let world = world!(Sqlite, guarded());
+    let bridge = world.tenant.bridge(Socket).await;
+    world.receiver.answer(HOOK, [Answer::Status(500)]);
+    bridge.talk(&world.tenant.did).await;
+    let mut faults = Vec::new();
+    browser
+        .go(&format!("{}/sign-in", world.server.operator))
+        .await;
+    for fault in barriers(&browser, &axe).await {
+        faults.push(format!("/sign-in: {fault}"));
+    }
+    browser.look(1280, "light").await;
+    sign_in(&browser, &world).await;
+    browser.see("has been failing since").await;
+    let (mut seen, mut to_see) = (BTreeSet::new(), vec!["/".to_owned()]);
+    while let Some(path) = to_see.pop() {
+        if seen.len() >= PAGES_MAX || !seen.insert(path.clone()) {
+            continue;
+        }
+        browser
+            .go(&format!("{}{path}", world.server.operator))
+            .await;
+        for fault in barriers(&browser, &axe).await {
+            faults.push(format!("{path}: {fault}"));
+        }
+        for link in browser.run(LINKS).await.as_array().unwrap() {
+            let link = link.as_str().unwrap().to_owned();
+            let known = seen.iter().chain(&to_see);
+            if known.filter(|it| kind(it) == kind(&link)).count() < ALIKE_MAX {
+                to_see.push(link);
+            }
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("\n"));
+    assert!(seen.len() > 5, "{seen:?}");
+}
+
+/// The pages that a page leads to, by their paths.
+const LINKS: &str =
+    "return [...document.querySelectorAll('a[href]')].filter(a => a.origin === location.origin)
+    .map(a => a.pathname + a.search).filter(p => !p.includes('.csv') && !p.includes('done='))";
