@@ -405,7 +405,7 @@ impl From<CallError> for ApiError {
                 let fault = Fault::sentence(FieldCode::NotAllowed, sentence);
                 Self::field(fault.in_field("to"))
             }
-            CallError::Busy | CallError::Unavailable => Self::Unavailable,
+            CallError::Busy | CallError::Moved | CallError::Unavailable => Self::Unavailable,
         }
     }
 }

@@ -14,7 +14,9 @@ use super::{
     errors, layout, session,
     view::View,
 };
-use crate::{admin::users::LINK_PATH, audit::Change, http::error::ApiError};
+use crate::{
+    admin::users::LINK_PATH, audit::Change, http::error::ApiError, pages::cookie::CLOCKS_APART_MS,
+};
 
 /// Whom a link lets in, if it is still good.
 async fn find(
@@ -26,7 +28,7 @@ async fn find(
         return Ok(None);
     };
     let link = login_link::Entity::find_by_id(token.hash()).one(db).await?;
-    let made_by = now.plus_ms(session::CLOCKS_APART_MS);
+    let made_by = now.plus_ms(CLOCKS_APART_MS);
     let is_good = |link: &login_link::Model| {
         link.consumed_at.is_none() && link.expires_at > now && link.created_at <= made_by
     };
