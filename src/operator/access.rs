@@ -48,7 +48,14 @@ impl Tokens {
     pub fn right_of_hash(&self, hash: &CredentialHash) -> Option<Right> {
         let is = |token: &Option<Secret>| {
             let token = token.as_ref();
-            token.is_some_and(|token| CredentialHash::of(token.expose()) == *hash)
+            token.is_some_and(|token| {
+                let known = CredentialHash::of(token.expose());
+                known
+                    .as_str()
+                    .as_bytes()
+                    .ct_eq(hash.as_str().as_bytes())
+                    .into()
+            })
         };
         if is(&self.full) {
             return Some(Right::Full);
