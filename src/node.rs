@@ -12,6 +12,7 @@ use dikala_actors::{
     nodes::Membership,
     outbound::Outbound,
     runtime::clock::SharedClock,
+    traces::Traces,
     webhooks::WebhooksHandle,
 };
 use dikala_entities::{Store, Vault};
@@ -33,4 +34,5 @@ pub struct Node {
     /// For addresses that are registered, and for tests.
     pub outbound: Outbound,
     pub feed: Followers,
+    pub traces: Traces,
 }

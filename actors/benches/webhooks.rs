@@ -21,6 +21,7 @@ use dikala_actors::{
     nodes::Membership,
     outbound::{Guard, Head, Outbound, exchange},
     runtime::clock::{Clock, SystemClock},
+    traces::Traces,
     webhooks::{self, WebhookParts, WebhooksConfig, WebhooksHandle},
 };
 use dikala_entities::{
@@ -105,6 +106,7 @@ impl World {
             vault: vault.clone(),
             outbound: outbound(),
             node: Membership::outside(NODE),
+            traces: Traces::default(),
         };
         let handle = webhooks::start(&Arbiter::new().handle(), parts, WebhooksConfig::default());
         Self {

@@ -15,4 +15,5 @@ pub mod nesting;
 pub mod nodes;
 pub mod outbound;
 pub mod runtime;
+pub mod traces;
 pub mod webhooks;

@@ -12,6 +12,7 @@ use dikala_actors::{
     nodes::{self, Load, Membership},
     outbound::{Guard, Outbound, OutboundError},
     runtime::{clock::SharedClock, lag::EventLoops},
+    traces::Traces,
     webhooks::{self, WebhooksHandle},
 };
 use dikala_entities::{Store, Vault};
@@ -39,6 +40,7 @@ impl Actors {
         vault: Vault,
         clock: SharedClock,
         member: Membership,
+        traces: Traces,
         outbound: impl Fn() -> Result<Outbound, OutboundError>,
     ) -> Result<Self, StartError> {
         let common = Common {
@@ -47,6 +49,7 @@ impl Actors {
             vault,
             clock,
             member,
+            traces,
         };
         let threads = Threads::start();
         // Names are looked up on threads; webhooks, functions and registration have their own, so that names that take long
@@ -74,6 +77,7 @@ impl Actors {
             vault,
             clock,
             member,
+            traces,
             ..
         } = common;
         let node = Node {
@@ -89,6 +93,7 @@ impl Actors {
             functions,
             outbound: outbound()?,
             feed,
+            traces,
         };
         Ok(Self {
             node,
@@ -164,6 +169,7 @@ struct Common<'a> {
     vault: Vault,
     clock: SharedClock,
     member: Membership,
+    traces: Traces,
 }
 
 impl Common<'_> {
@@ -203,6 +209,7 @@ impl Common<'_> {
             vault: self.vault.clone(),
             outbound,
             node: self.member.clone(),
+            traces: self.traces.clone(),
         };
         webhooks::start(&thread.handle(), services, self.settings.webhooks())
     }
@@ -247,6 +254,7 @@ impl Common<'_> {
             bridges: Arc::clone(bridges),
             meter: CallMeter::default(),
             invoking: Invoking::default(),
+            traces: self.traces.clone(),
         };
         Calls::new(parts, handles(threads))
     }

@@ -2,6 +2,7 @@
 //! to stop, and drains. `main` and the tests make the same two calls.
 
 pub mod actors;
+mod exporting;
 mod listeners;
 mod opening;
 
@@ -32,6 +33,7 @@ use tokio::{
 pub use self::opening::{KeyTrial, holds_secrets, open_store, prove, vault};
 use self::{
     actors::{Actors, guard},
+    exporting::Exporting,
     listeners::Listeners,
 };
 use crate::{
@@ -106,6 +108,8 @@ pub struct App {
     sweeping: rt::task::JoinHandle<()>,
     /// None where no mails are sent.
     mailing: Option<rt::task::JoinHandle<()>>,
+    /// None where no spans are sent.
+    exporting: Option<Exporting>,
     _reserved: Reservation,
 }
 
@@ -142,8 +146,17 @@ impl App {
             version: env!("CARGO_PKG_VERSION"),
         };
         let member = Membership::join(&store, identity, Arc::clone(&clock)).await?;
-        let actors =
-            Actors::start(settings, store, vault, Arc::clone(&clock), member, outbound).await?;
+        let (traces, exporting) = Exporting::start(settings, &clock)?;
+        let actors = Actors::start(
+            settings,
+            store,
+            vault,
+            Arc::clone(&clock),
+            member,
+            traces,
+            outbound,
+        )
+        .await?;
         let (stopping, is_stopping) = watch::channel(false);
         let sweeping = maintenance::run(
             actors.node.store.clone(),
@@ -187,6 +200,7 @@ impl App {
             actors,
             sweeping,
             mailing,
+            exporting,
             _reserved: reserved,
         })
     }
@@ -230,6 +244,9 @@ impl App {
             );
             self.operator_server.stop(true).await;
             let _ = serving.await;
+            if let Some(exporting) = self.exporting {
+                exporting.finish().await;
+            }
             self.actors.stop().await;
         };
         if tokio::time::timeout(self.shutdown, drain).await.is_err() {

@@ -17,7 +17,7 @@ use crate::{
         body::RawBody,
         error::ApiError,
         field::{FieldCode, FieldError},
-        request_id::current_trace,
+        request_id::named_trace,
     },
     node::Node,
 };
@@ -35,7 +35,7 @@ pub async fn messages(
     let messages = parse(&body.0)?;
     let mut replies: Vec<Value> = vec![Value::Null; messages.len()];
     let share = parts.budgets.of(bridge);
-    let trace = current_trace();
+    let trace = named_trace();
     let requests: Vec<_> = messages
         .iter()
         .map(|message| Ok(protocol::parse(message)?.within(trace.as_ref())))

@@ -34,6 +34,7 @@ const PURE: &[&str] = &[
     "actors/src/outbound/answer",
     "actors/src/outbound/guard.rs",
     "actors/src/outbound/names.rs",
+    "actors/src/traces/otlp.rs",
     "actors/src/webhooks/attempt/signature.rs",
     "actors/src/webhooks/retry.rs",
     "actors/src/webhooks/scheduler",

@@ -16,7 +16,7 @@ use super::{
     versions,
 };
 use crate::{
-    functions::{FunctionSpec, Invoke, Invoked, Outcome},
+    functions::{FunctionSpec, Invoke, Invoked, Outcome, Traced},
     journal::Entry,
     ledger::LedgerError,
     outbound::ErrorKind,
@@ -90,7 +90,9 @@ impl Unwritten {
             },
             Err(error) if self.tries < TRIES_MAX => Invocation::Unwritten(not_written(error), self),
             Err(error) => {
-                tracing::error!(%error, "the outcome of a function could not be written and is given up");
+                let call = self.entry.invocation.as_ref().map(|(made, _)| made.call_id);
+                let call = call.map(tracing::field::display);
+                tracing::error!(call, %error, "the outcome of a function could not be written and is given up");
                 Invocation::Answered(Err(not_written(error)))
             }
         }
@@ -242,10 +244,11 @@ async fn run(
             &tenant.function_secret,
         )
         .map_err(|error| {
-            tracing::error!(tenant = %tenant.id, %error, "the function secret");
+            tracing::error!(call = %row.id, tenant = %tenant.id, %error, "the function secret");
             CallError::Unavailable
         })?;
     let trace = message.trace.as_ref().or(row.traceparent.as_ref());
+    let traced = Traced::begin(trace);
     let invoke = Invoke {
         call: row.id,
         tenant: row.tenant_id,
@@ -259,7 +262,9 @@ async fn run(
         parameters: message.parameters.clone(),
         secret,
         is_test: false,
-        traceparent: trace.map(|trace| trace.child(rand::random())),
+        traceparent: traced.traceparent.clone(),
     };
-    Ok((function.id, parts.functions.invoke(invoke).await))
+    let invoked = parts.functions.invoke(invoke).await;
+    traced.end(row.tenant_id, Some(row.id), function.id, &invoked);
+    Ok((function.id, invoked))
 }

@@ -1,6 +1,6 @@
 //! What calls are asked and what they answer, in types; the wire formats are elsewhere.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use actix::Message;
 use dikala_entities::{
@@ -73,6 +73,8 @@ pub enum Input {
 pub struct Tell {
     pub bridge: Option<BridgeId>,
     pub input: Input,
+    /// When it was read.
+    pub since: Instant,
 }
 
 /// The call is another node's: its actor here goes.
@@ -91,6 +93,8 @@ pub struct InvokeFunction {
     pub at: Option<Millis>,
     /// The trace of this invocation; none: that of its call.
     pub trace: Option<TraceParent>,
+    /// When it was read.
+    pub since: Instant,
 }
 
 /// What a call answers. Everything it speaks of is durable.

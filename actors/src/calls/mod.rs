@@ -25,6 +25,7 @@ mod recovery;
 mod registry;
 mod router;
 pub mod settings;
+mod spans;
 mod steps;
 pub mod versions;
 

@@ -13,6 +13,7 @@ use super::{
     machine::CallState,
     messages::{Incoming, Reply},
     parts::CallParts,
+    spans,
     versions::Version,
 };
 use crate::{
@@ -211,6 +212,7 @@ impl Refused {
             call = %row.id, tenant = %row.tenant_id, reason = %ending.reason, trace_id = row.trace_id(), "call refused"
         );
         parts.meter.ended(ending.status, ending.reason);
+        spans::over(&parts, &row);
         let state = CallState::ringing(row.started_at, now, 1, &parts.rules).over(&ending);
         (CallDriver::fresh(parts, row, state), reply)
     }

@@ -8,7 +8,7 @@ use dikala_entities::{CallId, Plan, Store, TransferPrefixes, Vault};
 use super::{machine::Rules, meter::CallMeter, versions::Versions};
 use crate::{
     bridges::Bridges, functions::FunctionsHandle, ledger::LedgerHandle, nodes::Membership,
-    runtime::clock::SharedClock,
+    runtime::clock::SharedClock, traces::Traces,
 };
 
 /// Calls at the same time that a plan allows; none: any number.
@@ -47,6 +47,7 @@ pub struct CallParts {
     pub functions: FunctionsHandle,
     pub bridges: Arc<Bridges>,
     pub meter: CallMeter,
+    pub traces: Traces,
     pub invoking: Invoking,
 }
 

@@ -31,7 +31,10 @@ use super::{
     parts::CallParts,
     versions,
 };
-use crate::runtime::context::{MeteredContext, OnPanic};
+use crate::{
+    runtime::context::{MeteredContext, OnPanic},
+    traces::arrival,
+};
 
 /// Messages that wait for one call.
 const MAILBOX: usize = 16;
@@ -183,7 +186,7 @@ impl Calls {
         // The call opens by itself, with or without who waits here: a caller that is cancelled leaves a call that rings, and a
         // bridge that asks again.
         let (reply, opened) = oneshot::channel();
-        let beginning = Beginning::Open(Box::new(incoming), callee, reply);
+        let beginning = Beginning::Open(Box::new(incoming), callee, arrival(), reply);
         self.start(id, FIRST_EPOCH, key, None, beginning);
         drop(stripe);
         match tokio::time::timeout(ANSWER_TIMEOUT, opened).await {
@@ -211,7 +214,15 @@ impl Calls {
         call: CallId,
         input: Input,
     ) -> Result<Reply, CallError> {
-        self.ask_wherever(call, Tell { bridge, input }).await
+        self.ask_wherever(
+            call,
+            Tell {
+                bridge,
+                input,
+                since: arrival(),
+            },
+        )
+        .await
     }
 
     /// Asks the call's actor; where that is gone, or another node's by now, the one that takes its place here.

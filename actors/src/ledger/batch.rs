@@ -47,6 +47,11 @@ impl Posting {
         }
     }
 
+    /// What it asks of the books; a thing that moves no minutes is only written.
+    pub(super) fn name(&self) -> &'static str {
+        self.item().map_or("write", Item::name)
+    }
+
     fn item(&self) -> Option<&Item> {
         match self {
             Self::Book(item) | Self::BookAndWrite(item, ..) => Some(item),

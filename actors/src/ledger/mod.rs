@@ -49,6 +49,7 @@ use crate::{
         context::Ping,
         group_commit::{BatchReading, BatchStats},
     },
+    traces::{self, Kind},
 };
 
 /// Ledger actors on PostgreSQL, where row locks of different tenants do not meet. SQLite has one writer anyway.
@@ -198,6 +199,15 @@ impl Item {
             Self::Extend(item) => item.tenant,
             Self::Settle(item) => item.tenant,
             Self::Credit(item, _) => item.tenant,
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Admit(_) => "admit",
+            Self::Extend(_) => "extend",
+            Self::Settle(_) => "settle",
+            Self::Credit(..) => "credit",
         }
     }
 
@@ -358,13 +368,17 @@ impl LedgerHandle {
     }
 
     async fn post(&self, posting: Posting) -> Booking {
+        let span = traces::current().map(|of| {
+            let span = of.span(Kind::Internal, "ledger");
+            span.with("dikala.ledger.books", posting.name())
+        });
         let shard = posting.tenant().as_u128() % self.shards.len().max(1) as u128;
         let shard = self
             .shards
             .get(usize::try_from(shard).unwrap_or(0))
             .ok_or(LedgerError::Unavailable)?;
         shard
-            .send(Post(posting))
+            .send(Post(posting, span))
             .await
             .unwrap_or(Err(LedgerError::Unavailable))
     }

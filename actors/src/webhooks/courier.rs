@@ -18,7 +18,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::{
     WebhookParts, WebhooksConfig,
-    attempt::{AttemptRecord, Endpoint, Times},
+    attempt::{AttemptRecord, Endpoint, Times, spans},
     lanes::{Heard, Standing},
     recorder::{Batch, Recorder},
     retry::{Schedule, Verdict},
@@ -192,13 +192,19 @@ impl Courier {
         let (started_at, began) = (self.now(), Instant::now());
         let signed_at = self.parts.clock.on_the_wall(started_at);
         let _under_way = self.stats.begins(dispatch);
-        let result = endpoint.send(dispatch, signed_at, self.timeout).await;
+        let span = spans::attempt(&self.parts.traces, dispatch);
+        let trace = spans::traceparent(span.as_ref(), dispatch);
+        let result = endpoint
+            .send(dispatch, trace.as_deref(), signed_at, self.timeout)
+            .await;
         let times = Times {
             started_at,
             ended_at: self.now(),
             duration_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
         };
-        AttemptRecord::new(dispatch, &self.schedule, times, result)
+        let record = AttemptRecord::new(dispatch, &self.schedule, times, result);
+        spans::attempted(span, dispatch, &record);
+        record
     }
 
     fn attempted(self: &Rc<Self>, item: Item, record: Option<AttemptRecord>) {

@@ -50,12 +50,16 @@ use crate::{
         clock::SharedClock,
         context::{MeteredContext, OnPanic, Ping},
     },
+    traces::Traces,
 };
 
 /// Messages that may wait for the dispatcher. What does not fit is found in the table a second later.
 const MAILBOX: usize = 4_096;
 /// How long somebody waits who only looks.
 const LOOK_WITHIN: Duration = Duration::from_secs(1);
+
+/// An attempt that has waited for its endpoint for so long is one that hangs.
+pub const HANGS_AFTER: Duration = Duration::from_secs(2);
 
 /// How deliveries are made.
 #[derive(Clone, Debug)]
@@ -90,6 +94,7 @@ pub struct WebhookParts {
     pub outbound: Outbound,
     /// Which node this is, as it stands in leases.
     pub node: Membership,
+    pub traces: Traces,
 }
 
 /// A test delivery was not made.

@@ -22,6 +22,7 @@ use dikala_actors::{
     nodes::Membership,
     outbound::{Guard, Outbound},
     runtime::clock::{Clock, ManualClock},
+    traces::Traces,
 };
 use dikala_entities::{
     AgentId, BridgeId, CallId, DeliveryId, DeliveryStatus, FunctionMethod, HangupInitiator,
@@ -213,6 +214,7 @@ impl World {
             vault.clone(),
             Arc::new(clock.clone()),
             Membership::outside("main"),
+            Traces::default(),
             || Outbound::with_names(guard(), |_| Ok(Vec::new())),
         )
         .await

@@ -7,6 +7,7 @@ use dikala_actors::{
     nodes::Membership,
     outbound::{Guard, Outbound},
     runtime::clock::SystemClock,
+    traces::Traces,
 };
 use dikala_entities::Vault;
 
@@ -37,6 +38,7 @@ async fn an_actor_that_is_stuck_is_named() {
         vault,
         Arc::new(SystemClock),
         Membership::outside("main"),
+        Traces::default(),
         outbound,
     )
     .await;

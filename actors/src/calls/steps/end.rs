@@ -13,6 +13,7 @@ use crate::{
         events,
         machine::Step,
         owned::{OwnedCall, update},
+        spans,
     },
     journal::{CallWrite, Counted, Entry},
     ledger::{Settle, Settlement},
@@ -62,6 +63,7 @@ pub(in crate::calls) async fn end(
     call.state = call.state.over(&ending);
     call.place.stands(Some(ending.status));
     call.parts.meter.ended(ending.status, ending.reason);
+    spans::over(&call.parts, &call.row);
     tracing::info!(
         call = %call.row.id, tenant = %call.row.tenant_id, status = %ending.status, reason = %ending.reason,
         talk_seconds = ending.talk_seconds, minutes = settled.minutes, trace_id = call.row.trace_id(), "call over"

@@ -36,6 +36,7 @@ use crate::{
     nodes::Membership,
     outbound::{Guard, Outbound},
     runtime::clock::{Clock, ManualClock, SharedClock, SteadyClock, SystemClock},
+    traces::Traces,
 };
 
 const DID: &str = "+622150001000";
@@ -94,6 +95,7 @@ impl World {
             bridges: Arc::new(Bridges::new(clock)),
             meter: super::meter::CallMeter::default(),
             invoking: super::Invoking::default(),
+            traces: Traces::default(),
         };
         let calls = Calls::new(parts, vec![here.clone()]);
         CallRegistry::start(&here, calls.clone())
@@ -648,6 +650,7 @@ async fn a_function_whose_stored_endpoint_is_refused_by_now_has_an_outcome() {
             name: "find_order".into(),
             parameters: serde_json::Map::new(),
             at: None,
+            since: std::time::Instant::now(),
         };
         let outcome = world.calls.invoke(call, message).await.expect("an outcome");
         assert_eq!(

@@ -33,6 +33,7 @@ use crate::{
         testing::{SlowNames, local_outbound},
     },
     runtime::clock::{Clock, ManualClock, SharedClock, SystemClock},
+    traces::Traces,
 };
 
 const NODE: &str = "node-a";
@@ -83,6 +84,7 @@ impl World {
             vault: self.vault.clone(),
             outbound,
             node: Membership::outside(NODE),
+            traces: Traces::default(),
         };
         start(&Arbiter::current(), parts, config)
     }
