@@ -47,15 +47,11 @@ impl Tokens {
     /// What a token lets its holder do of which only the hash is known.
     pub fn right_of_hash(&self, hash: &CredentialHash) -> Option<Right> {
         let is = |token: &Option<Secret>| {
-            let token = token.as_ref();
-            token.is_some_and(|token| {
-                let known = CredentialHash::of(token.expose());
-                known
-                    .as_str()
-                    .as_bytes()
-                    .ct_eq(hash.as_str().as_bytes())
-                    .into()
-            })
+            let own = token
+                .as_ref()
+                .map(|token| CredentialHash::of(token.expose()));
+            let given = hash.as_str().as_bytes();
+            own.is_some_and(|own| own.as_str().as_bytes().ct_eq(given).into())
         };
         if is(&self.full) {
             return Some(Right::Full);
