@@ -9,8 +9,10 @@ use dikala_actors::{
     events::followers::Followers,
     functions::FunctionsHandle,
     ledger::LedgerHandle,
+    nodes::Membership,
     outbound::Outbound,
     runtime::clock::SharedClock,
+    traces::Traces,
     webhooks::WebhooksHandle,
 };
 use dikala_entities::{Store, Vault};
@@ -19,6 +21,8 @@ use dikala_entities::{Store, Vault};
 #[derive(Clone, Debug)]
 pub struct Node {
     pub store: Store,
+    /// Which of the processes on the same store it is.
+    pub member: Membership,
     pub vault: Vault,
     pub clock: SharedClock,
     pub calls: Calls,
@@ -30,4 +34,5 @@ pub struct Node {
     /// For addresses that are registered, and for tests.
     pub outbound: Outbound,
     pub feed: Followers,
+    pub traces: Traces,
 }

@@ -1,12 +1,13 @@
 //! Ending a call without being a node: what is asked for is a row, which the node that runs the call finds within half a second.
 
-use dikala_entities::{AuditAction, CallId, Millis, call, hangup_request};
+use dikala_entities::{CallId, Millis, call, hangup_request};
 use sea_orm::{DbErr, EntityTrait, IntoActiveModel, sea_query::OnConflict};
 
 use super::{AdminError, Work};
-use crate::audit::{Change, Origin};
+use crate::audit::Origin;
 
-/// Has a call ended; twice is once. Without a node that runs it, the next start sees to it.
+/// Has a call ended; twice is once. Without a node that runs it, the next start sees to it. Who asked is written with the change,
+/// by whoever carries it out.
 pub async fn ask_hang_up(
     work: impl Into<Work<'_>>,
     id: CallId,
@@ -23,6 +24,8 @@ pub async fn ask_hang_up(
     }
     let request = hangup_request::Model {
         call_id: id,
+        actor: by.actor,
+        node: by.node.to_string(),
         asked_at: now,
     };
     let there = OnConflict::column(hangup_request::Column::CallId)
@@ -32,14 +35,9 @@ pub async fn ask_hang_up(
         .on_conflict(there)
         .exec_without_returning(&*txn)
         .await;
-    let is_new = match inserted {
-        Ok(rows) => rows == 1,
-        Err(DbErr::RecordNotInserted) => false,
+    match inserted {
+        Ok(_) | Err(DbErr::RecordNotInserted) => {}
         Err(error) => return Err(error.into()),
-    };
-    if is_new {
-        let change = Change::new(AuditAction::CallHangup, id);
-        by.write(&*txn, call.tenant_id, change, now).await?;
     }
     txn.commit().await?;
     Ok(call)

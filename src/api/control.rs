@@ -1,7 +1,7 @@
 //! What the API asks for that reaches tenants' servers.
 
 use dikala_actors::{
-    functions::{CircuitState, FunctionSpec, Invoke, Invoked, Request},
+    functions::{CircuitState, FunctionSpec, Invoke, Invoked, Request, Traced},
     outbound::Blocked,
     webhooks::TestError,
 };
@@ -67,6 +67,7 @@ impl LiveOutbound {
                 tracing::error!(tenant = %tenant.id, %error, "the function secret");
                 ApiError::Unavailable
             })?;
+        let traced = Traced::begin(current_trace().as_ref());
         let invoke = Invoke {
             call: CallId::new(self.0.clock.now()),
             tenant: tenant.id,
@@ -75,10 +76,11 @@ impl LiveOutbound {
             parameters,
             secret,
             is_test: true,
-            traceparent: current_trace().map(|trace| trace.child(rand::random())),
+            traceparent: traced.traceparent.clone(),
         };
         let request = Request::of(&invoke);
         let invoked = self.0.functions.invoke(invoke).await;
+        traced.end(tenant.id, None, Some(function.id), &invoked);
         Ok(FunctionTrial { request, invoked })
     }
 

@@ -14,6 +14,7 @@ use actix_web::{
     middleware::{Condition, from_fn},
     web::Data,
 };
+use dikala_actors::traces::Traces;
 use dikala_entities::Store;
 use tokio::sync::watch;
 
@@ -81,6 +82,7 @@ pub(super) struct Listeners {
     desk: Data<Desk>,
     console: Data<console::Kit>,
     meter: Data<HttpMeter>,
+    traces: Data<Traces>,
     metrics: Data<MetricsParts>,
 }
 
@@ -125,7 +127,7 @@ impl Listeners {
             node.store.clone(),
             node.vault.clone(),
             Arc::clone(&node.clock),
-            node.calls.node(),
+            Arc::clone(node.member.name()),
             settings.operators_http(),
         ));
         let console = console::Kit::new(desk.clone(), tokens.clone(), http.clone());
@@ -138,14 +140,16 @@ impl Listeners {
                 budgets: Arc::default(),
                 stopping: stopping.clone(),
             }),
-            health: Data::new(health),
+            health: Data::new(health.clone()),
             metrics: Data::new(MetricsParts {
                 node: node.clone(),
                 loops: actors.loops.clone(),
                 http: meter.clone(),
+                health,
                 mails,
             }),
             meter: Data::new(meter),
+            traces: Data::new(node.traces.clone()),
             tokens,
             http,
         }
@@ -170,6 +174,7 @@ impl Listeners {
             watch("http", &self.metrics);
             WebApp::new()
                 .app_data(self.meter.clone())
+                .app_data(self.traces.clone())
                 .app_data(self.services.clone())
                 .app_data(self.services.http.clone())
                 .app_data(self.bridge.clone())
@@ -200,6 +205,7 @@ impl Listeners {
             watch("operators", &self.metrics);
             WebApp::new()
                 .app_data(self.meter.clone())
+                .app_data(self.traces.clone())
                 .app_data(self.metrics.clone())
                 .app_data(self.tokens.clone())
                 .app_data(self.http.clone())

@@ -2,6 +2,7 @@
 //! to stop, and drains. `main` and the tests make the same two calls.
 
 pub mod actors;
+mod exporting;
 mod listeners;
 mod opening;
 
@@ -14,6 +15,7 @@ use std::{
 
 use actix_web::{dev::ServerHandle, rt};
 use dikala_actors::{
+    nodes::{Identity, Membership},
     outbound::{Outbound, OutboundError},
     runtime::clock::SharedClock,
 };
@@ -31,6 +33,7 @@ use tokio::{
 pub use self::opening::{KeyTrial, holds_secrets, open_store, prove, vault};
 use self::{
     actors::{Actors, guard},
+    exporting::Exporting,
     listeners::Listeners,
 };
 use crate::{
@@ -105,6 +108,8 @@ pub struct App {
     sweeping: rt::task::JoinHandle<()>,
     /// None where no mails are sent.
     mailing: Option<rt::task::JoinHandle<()>>,
+    /// None where no spans are sent.
+    exporting: Option<Exporting>,
     _reserved: Reservation,
 }
 
@@ -135,7 +140,23 @@ impl App {
         let store = open_store(settings, settings.database.migrate).await?;
         let ports = [addresses.0.port(), addresses.1.port()];
         let outbound = || Outbound::new(guard(settings, ports), settings.extra_ca_file());
-        let actors = Actors::start(settings, store, vault, Arc::clone(&clock), outbound).await?;
+        let identity = Identity {
+            name: Arc::from(settings.node.name.as_str()),
+            address: settings.http.base(addresses.0),
+            version: env!("CARGO_PKG_VERSION"),
+        };
+        let member = Membership::join(&store, identity, Arc::clone(&clock)).await?;
+        let (traces, exporting) = Exporting::start(settings, &clock)?;
+        let actors = Actors::start(
+            settings,
+            store,
+            vault,
+            Arc::clone(&clock),
+            member,
+            traces,
+            outbound,
+        )
+        .await?;
         let (stopping, is_stopping) = watch::channel(false);
         let sweeping = maintenance::run(
             actors.node.store.clone(),
@@ -179,6 +200,7 @@ impl App {
             actors,
             sweeping,
             mailing,
+            exporting,
             _reserved: reserved,
         })
     }
@@ -222,6 +244,9 @@ impl App {
             );
             self.operator_server.stop(true).await;
             let _ = serving.await;
+            if let Some(exporting) = self.exporting {
+                exporting.finish().await;
+            }
             self.actors.stop().await;
         };
         if tokio::time::timeout(self.shutdown, drain).await.is_err() {

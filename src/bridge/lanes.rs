@@ -1,16 +1,20 @@
 //! The order of a bridge's messages: those of one call one after the other, calls beside each other. A function is started in
 //! its turn and then holds up nothing, neither in its call nor in its bridge's budget.
 
-use std::collections::{HashMap, VecDeque};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Instant,
+};
 
 use dikala_actors::{
     bridges::Bridges,
     calls::{CallError, Calls, InvokeFunction, Payer},
+    traces::arrived,
 };
 use dikala_entities::BridgeId;
 use futures_util::{FutureExt, StreamExt, future::LocalBoxFuture, stream::FuturesUnordered};
 use serde_json::Value;
-use std::sync::Arc;
 
 use super::{
     budget::{ConnectionBudget, RING_WITHIN, ROOM_WITHIN, Room},
@@ -133,7 +137,8 @@ async fn answer(
 ) -> Finished {
     let (reply, room) = match message {
         Ok(Request { id, body }) => {
-            let (done, room) = carry_out(&calls, &bridges, &share, bridge, body, room).await;
+            let since = ticket.read_at();
+            let (done, room) = carry_out(&calls, &bridges, &share, bridge, body, since, room).await;
             let reply = match done {
                 Ok(answer) => protocol::reply(&id, &answer),
                 Err(error) => Refusal::from((id, error)).to_json(),
@@ -184,6 +189,7 @@ async fn carry_out(
     share: &ConnectionBudget,
     bridge: BridgeId,
     body: Content,
+    since: Instant,
     mut room: Room,
 ) -> (Result<Success, CallError>, Room) {
     let answer = match body {
@@ -191,7 +197,7 @@ async fn carry_out(
             let payer = calls.payer_of_number(&incoming.did);
             match share.ring_turn(payer, &mut room, RING_WITHIN).await {
                 Ok(_turn) => {
-                    let opened = Box::pin(calls.incoming(bridge, incoming)).await;
+                    let opened = Box::pin(arrived(since, calls.incoming(bridge, incoming))).await;
                     opened.map(Success::Call)
                 }
                 Err(error) => Err(error),
@@ -199,11 +205,11 @@ async fn carry_out(
         }
         Content::Call { call, input } => {
             let _turn = share.turn(calls.payer_of_call(call)).await;
-            let reply = Box::pin(calls.tell(Some(bridge), call, input)).await;
+            let reply = Box::pin(arrived(since, calls.tell(Some(bridge), call, input))).await;
             reply.map(Success::Call)
         }
         Content::FunctionCall(function) => {
-            return Box::pin(invoke(calls, share, bridge, function, room)).await;
+            return Box::pin(invoke(calls, share, bridge, function, since, room)).await;
         }
         Content::Heartbeat { active, at } => {
             bridges.seen(bridge);
@@ -226,6 +232,7 @@ async fn invoke(
     share: &ConnectionBudget,
     bridge: BridgeId,
     function: FunctionCall,
+    since: Instant,
     room: Room,
 ) -> (Result<Success, CallError>, Room) {
     let aside = match share.step_aside(room) {
@@ -239,6 +246,7 @@ async fn invoke(
         parameters: function.parameters,
         at: function.at,
         trace: function.trace,
+        since,
     };
     let outcome = calls.invoke(function.call, message).await;
     let room = share.room_for_result(ROOM_WITHIN).await;

@@ -31,6 +31,11 @@ impl Ticket {
         }
     }
 
+    /// When it was read.
+    pub fn read_at(&self) -> Instant {
+        self.read_at
+    }
+
     /// Its answer is written.
     pub fn answered(self, bridges: &Bridges) {
         bridges.acknowledged(self.kind, self.read_at);

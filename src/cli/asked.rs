@@ -99,7 +99,8 @@ impl Asked {
         let rest = fault.message.strip_prefix(&fault.field);
         match (option, rest) {
             (Some((option, ..)), Some(rest)) => format!("{option}{rest}"),
-            _ => fault.message.clone(),
+            (Some((option, ..)), None) => format!("{option}: {}", fault.message),
+            (None, _) => fault.message.clone(),
         }
     }
 }
@@ -142,8 +143,8 @@ mod tests {
         let told = error.to_string();
         assert_eq!(error.code(), 6);
         for words in [
-            "--tenant must",
-            "--status must",
+            "--tenant",
+            "--status: \"tired\"",
             "--limit must be at most 100",
         ] {
             assert!(told.contains(words), "{words}: {told}");

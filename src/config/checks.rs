@@ -12,7 +12,7 @@ use url::Url;
 use super::{
     ConfigError, LogLevel,
     entries::{Entry, Layers},
-    mail,
+    mail, telemetry,
 };
 
 /// Numbers with the least and the most that they can be; of a list, each of its numbers.
@@ -173,6 +173,7 @@ fn of_text(key: &str, text: &str) -> Fault {
         "calls.transfer_prefixes" => TransferPrefixes::parse(&[text.to_owned()]).err().map(|error| error.to_string()),
         "mail.url" => mail::url(text).err(),
         "mail.from" => mail::sender(text).err(),
+        "telemetry.otlp_endpoint" => telemetry::traces(text).err(),
         "operator.token" | "operator.read_token" => operator_token(text),
         "database.url" => database(text),
         "node.name" => (text.len() > NODE_NAME_BYTES_MAX || text.chars().any(char::is_control))

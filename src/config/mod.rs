@@ -11,6 +11,7 @@ mod mail;
 mod mask;
 mod operator;
 mod settings;
+mod telemetry;
 
 pub use entries::{Layers, Origin, Shown};
 pub use log_level::LogLevel;

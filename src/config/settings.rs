@@ -18,6 +18,7 @@ use super::{
     checks::{check, parse_net},
     mail::{Mail, MailServer},
     operator::Operator,
+    telemetry,
 };
 use crate::{
     api::context::{ApiSettings, UNREAD},
@@ -44,6 +45,8 @@ pub struct Settings {
     pub billing: Billing,
     plans: Plans,
     pub retention: Retention,
+    #[serde(default)]
+    telemetry: Telemetry,
     pub log: Log,
     /// All keys, as a person may see them.
     #[serde(skip)]
@@ -202,6 +205,12 @@ pub struct Retention {
     pub sweep_seconds: u64,
 }
 
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Telemetry {
+    #[serde(default)]
+    otlp_endpoint: Option<String>,
+}
+
 #[derive(Clone, Debug, Deserialize)]
 pub struct Log {
     pub format: String,
@@ -260,6 +269,11 @@ impl Settings {
     /// The server that takes mails, where there is one; checked when the settings were read.
     pub fn mail(&self) -> Option<MailServer> {
         self.mail.server()
+    }
+
+    /// Where spans are sent, where they are; checked when the settings were read.
+    pub fn traces(&self) -> Option<Url> {
+        telemetry::traces(self.telemetry.otlp_endpoint.as_deref()?).ok()
     }
 
     /// What tenants' addresses may look like.

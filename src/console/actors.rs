@@ -61,8 +61,7 @@ fn all(visit: &Visit, types: &[ActorType]) -> Markup {
     let columns = words(&[
         "Type",
         "Running",
-        "Mailbox",
-        "Highest",
+        "Mailbox / highest",
         "Per second",
         "Wait p50 / p99",
         "Handling p50 / p99",
@@ -74,8 +73,7 @@ fn all(visit: &Visit, types: &[ActorType]) -> Markup {
         vec![
             html! { a href={ "/actors/" (actors.kind) } { (actors.kind) } },
             html! { (actors.instances) },
-            html! { (actors.mailbox) },
-            html! { (actors.mailbox_highest) },
+            html! { (actors.mailbox) " / " (actors.mailbox_highest) },
             rate(actors),
             slowest(&of.messages, |of| of.wait_us),
             slowest(&of.messages, |of| of.handling_us),

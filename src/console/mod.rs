@@ -26,7 +26,7 @@
 //!    do are answered before the handler.
 //! 3. Its line in the navigation ([`layout`]), and, where it changes by itself, the part that does in [`live`]: the page has it
 //!    in [`follow::followed`].
-//! 4. A story in `tests/it/operator/`, and its path in `console_pages.rs` there, which asks of every page what all keep to.
+//! 4. A story in `tests/it/operator/`. What all pages keep to is asked there in `console.rs`, of each that a link leads to.
 
 mod actors;
 mod audit;

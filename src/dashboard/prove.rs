@@ -46,11 +46,18 @@ pub async fn prove(
     let hash = person
         .as_ref()
         .and_then(|person| person.password_hash.clone());
-    let is_right = kit.passwords.is_right(password, hash).await?;
+    let is_right = match kit.passwords.is_right(password, hash).await {
+        Ok(is_right) => is_right,
+        Err(error) => {
+            // Too many others wait: what was not looked at is no failure, or a storm of guesses would lock people out.
+            attempt.give_back(store).await?;
+            return Err(error);
+        }
+    };
     match person.filter(|_| is_right) {
         None => Ok(Proof::Wrong),
         Some(person) => {
-            attempt.succeeded(store).await?;
+            attempt.give_back(store).await?;
             Ok(Proof::Right(Box::new(person)))
         }
     }

@@ -10,12 +10,15 @@ use dikala_entities::{
     TenantId, UserId, Vault, session, store::Transaction, tenant, user,
 };
 use sea_orm::{
-    ColumnTrait, DbErr, EntityTrait, FromQueryResult, IntoActiveModel, JoinType, QueryFilter,
-    QueryOrder, QuerySelect, sea_query::Expr,
+    ColumnTrait, Condition, DbErr, EntityTrait, FromQueryResult, IntoActiveModel, JoinType,
+    QueryFilter, QueryOrder, QuerySelect, sea_query::Expr,
 };
 
 use super::kit::Kit;
-use crate::pages::{cookie::Cookie, headers::header};
+use crate::pages::{
+    cookie::{CLOCKS_APART_MS, Cookie},
+    headers::header,
+};
 
 /// What the cookie is called.
 const COOKIE: &str = "dikala";
@@ -72,6 +75,14 @@ fn end(created: Millis, used: Millis) -> Millis {
     used.plus_ms(IDLE_MS).min(created.plus_ms(LONGEST_MS))
 }
 
+/// What holds of a session that is in force.
+fn is_on(now: Millis) -> Condition {
+    let latest = now.plus_ms(IDLE_MS + CLOCKS_APART_MS);
+    Condition::all()
+        .add(session::Column::EndsAt.gt(now))
+        .add(session::Column::EndsAt.lte(latest))
+}
+
 /// The session that a cookie names, if it is in force.
 pub async fn find(store: &Store, token: &Credential, now: Millis) -> Result<Option<Person>, DbErr> {
     let user_of = session::Entity::belongs_to(user::Entity)
@@ -102,7 +113,7 @@ pub async fn find(store: &Store, token: &Credential, now: Millis) -> Result<Opti
         .column(tenant::Column::SuspendedAt)
         .join(JoinType::InnerJoin, user_of.into())
         .join(JoinType::InnerJoin, tenant_of.into())
-        .filter(session::Column::EndsAt.gt(now))
+        .filter(is_on(now))
         .into_model()
         .one(store.reader())
         .await?;
@@ -136,7 +147,7 @@ pub async fn is_in_force(store: &Store, hash: &CredentialHash, now: Millis) -> R
         .select_only()
         .column(session::Column::Hash)
         .join(JoinType::InnerJoin, tenant_of.into())
-        .filter(session::Column::EndsAt.gt(now))
+        .filter(is_on(now))
         .filter(tenant::Column::SuspendedAt.is_null())
         .into_tuple()
         .one(store.reader())
@@ -219,7 +230,7 @@ pub async fn finish(store: &Store, hash: &CredentialHash) -> Result<(), DbErr> {
 pub async fn list(store: &Store, id: UserId, now: Millis) -> Result<Vec<session::Model>, DbErr> {
     session::Entity::find()
         .filter(session::Column::UserId.eq(id))
-        .filter(session::Column::EndsAt.gt(now))
+        .filter(is_on(now))
         .order_by_desc(session::Column::UsedAt)
         .limit(EACH_MAX)
         .all(store.reader())

@@ -1,10 +1,11 @@
 //! How often signing in may fail: ten times with one e-mail address and fifty times from one network address within a quarter of
 //! an hour. It is counted in the store, so that it holds over all nodes.
 //!
-//! An attempt takes its place before the password is looked at and gives it back when that was right: however many come at the
-//! same moment, no more than the limit are looked at. What is refused for that takes no place, so a row has no more entries than
-//! the limit, and a crowd that is refused only reads. What it costs is one short write for each password that is looked at, which
-//! takes tens of milliseconds of a processor by itself, and a row of at most a kilobyte for each address for a quarter of an hour.
+//! An attempt takes its place before the password is looked at and gives it back when that was right, or was not looked at after
+//! all: however many come at the same moment, no more than the limit are looked at. What is refused for that takes no place, so a
+//! row has no more entries than the limit, and a crowd that is refused only reads. What it costs is one short write for each
+//! password that is looked at, which takes tens of milliseconds of a processor by itself, and a row of at most a kilobyte for each
+//! address for a quarter of an hour.
 
 use std::net::IpAddr;
 
@@ -124,8 +125,8 @@ pub async fn begin(
 }
 
 impl Attempt {
-    /// The password was right: the place is free again.
-    pub async fn succeeded(self, store: &Store) -> Result<(), DbErr> {
+    /// The password was right, or was not looked at: the place is free again.
+    pub async fn give_back(self, store: &Store) -> Result<(), DbErr> {
         let txn = store.begin().await?;
         for (key, mut failed) in read(&txn, &self.subjects, true).await? {
             if let Some(own) = failed.iter().position(|at| *at == self.at.as_i64()) {

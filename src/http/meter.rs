@@ -127,7 +127,7 @@ impl HttpMeter {
 }
 
 /// Anybody can make up a method.
-fn name_of(method: &Method) -> &'static str {
+pub(super) fn name_of(method: &Method) -> &'static str {
     const KNOWN: [Method; 7] = [
         Method::GET,
         Method::HEAD,

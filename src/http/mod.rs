@@ -15,4 +15,5 @@ pub mod middleware;
 pub mod request_id;
 pub mod route;
 pub mod settings;
+mod spans;
 pub mod unread;

@@ -1,5 +1,6 @@
 //! The request that a task works for: its id and its trace.
 
+use dikala_actors::traces::{Span, within};
 use dikala_entities::TraceParent;
 use tracing::Instrument;
 
@@ -12,6 +13,8 @@ tokio::task_local! {
 struct Current {
     id: String,
     trace: Option<TraceParent>,
+    /// Whether the trace is the client's.
+    is_named: bool,
 }
 
 /// The id of the request that this task works for; empty outside of one.
@@ -21,11 +24,17 @@ pub fn current_request_id() -> String {
         .unwrap_or_default()
 }
 
-/// The trace that the request is part of, as its client said.
+/// The trace that the request is part of: as its client said, or one of its own where spans are recorded.
 pub fn current_trace() -> Option<TraceParent> {
     CURRENT
         .try_with(|current| current.trace.clone())
         .unwrap_or_default()
+}
+
+/// The same as far as the client named one.
+pub fn named_trace() -> Option<TraceParent> {
+    let named = |current: &Current| current.trace.clone().filter(|_| current.is_named);
+    CURRENT.try_with(named).unwrap_or_default()
 }
 
 /// Runs a future that outlives its request's connection under the request's id and span.
@@ -34,11 +43,17 @@ pub(super) fn inherit<F: Future>(future: F) -> impl Future<Output = F::Output> {
     CURRENT.scope(current, future.in_current_span())
 }
 
-/// Runs the work for the request of that id, which is part of that trace.
+/// Runs the work for the request of that id, which is part of that trace; with its span, where that is recorded.
 pub(super) fn with_id<F: Future>(
     id: String,
-    trace: Option<TraceParent>,
+    named: Option<TraceParent>,
+    span: Option<&Span>,
     work: F,
 ) -> impl Future<Output = F::Output> {
-    CURRENT.scope(Current { id, trace }, work)
+    let current = Current {
+        id,
+        is_named: named.is_some(),
+        trace: span.map(Span::traceparent).or(named),
+    };
+    CURRENT.scope(current, within(span.map(Span::context), work))
 }

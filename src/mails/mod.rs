@@ -40,6 +40,8 @@ const FINISH_TRIES: u32 = 5;
 const WAITS_MS: [i64; 8] = [
     60_000, 300_000, 900_000, 3_600_000, 7_200_000, 14_400_000, 28_800_000, 60_000,
 ];
+/// The longest of them.
+const WAITS_MAX_MS: i64 = 28_800_000;
 
 /// What became of mails since the start.
 #[derive(Debug, Default)]
@@ -76,9 +78,16 @@ pub struct Mailer {
 impl Mailer {
     /// Sends what waits until the service stops. What is being sent then is sent to its end.
     pub async fn run(self, mut stopping: watch::Receiver<bool>) {
+        let mut dates_are_right = false;
         while !*stopping.borrow() {
-            let round = AssertUnwindSafe(self.round(&stopping)).catch_unwind();
-            let pause = match round.await {
+            let round = async {
+                if !dates_are_right {
+                    queue::set_right(&self.store, self.clock.now()).await?;
+                    dates_are_right = true;
+                }
+                self.round(&stopping).await
+            };
+            let pause = match AssertUnwindSafe(round).catch_unwind().await {
                 Ok(Ok(())) => LOOK_EVERY,
                 Ok(Err(error)) => {
                     tracing::warn!(%error, "mails were not looked for; this is tried again");
@@ -215,6 +224,7 @@ mod tests {
         }
         assert_eq!(tries, WAITS_MS.len());
         assert!(at < mail.ends_at, "the waits fit into the day");
+        assert_eq!(WAITS_MS.iter().max(), Some(&WAITS_MAX_MS));
         mail.attempts = 0;
         assert_eq!(next_try(&mail, now.plus_ms(KEPT_MS)), None);
     }

@@ -1,12 +1,16 @@
 //! The rows of mails: which are due, who takes one, what became of it.
 
-use dikala_actors::mails::OF_TENANT_MAX;
+use dikala_actors::mails::{KEPT_MS, OF_TENANT_MAX};
 use dikala_entities::{MailId, MailKind, Millis, OfTenant, Role, Store, mail, user};
 use sea_orm::{
     ColumnTrait, DbErr, EntityTrait, ExprTrait, PaginatorTrait, QueryFilter, QueryOrder,
     QuerySelect, sea_query::Expr,
 };
 
+use super::WAITS_MAX_MS;
+
+/// No mail waits for as long: past the longest wait, and by how far clocks may be apart.
+const TOO_FAR_MS: i64 = WAITS_MAX_MS + 5 * 60 * 1_000;
 /// Mails that are read at once.
 const BATCH: u64 = 20;
 
@@ -18,6 +22,18 @@ pub(super) async fn due(store: &Store, now: Millis) -> Result<Vec<mail::Model>, 
         .limit(BATCH)
         .all(store.reader())
         .await
+}
+
+/// Has mails tried now that a clock put far off which was ahead, and has been set right since. Asked for once, when the service
+/// starts: until the next start no clock is set.
+pub(super) async fn set_right(store: &Store, now: Millis) -> Result<(), DbErr> {
+    mail::Entity::update_many()
+        .col_expr(mail::Column::NextAt, Expr::value(Some(now)))
+        .col_expr(mail::Column::EndsAt, Expr::value(now.plus_ms(KEPT_MS)))
+        .filter(mail::Column::NextAt.gt(now.plus_ms(TOO_FAR_MS)))
+        .exec(store.writer())
+        .await
+        .map(drop)
 }
 
 /// Takes one for a try, and sets the time of the next. Of two who do, one gets it.
@@ -159,5 +175,27 @@ mod tests {
         assert_eq!((again.len(), again[0].attempts), (1, 1));
         finish(&store, mail).await.expect("finishes");
         assert_eq!(due(&store, mail.ends_at).await, Ok(Vec::new()));
+    }
+    #[rstest]
+    #[actix_web::test]
+    async fn a_mail_of_a_clock_that_was_ahead_is_tried_now(
+        #[values(Sqlite, Postgres)] kind: StoreKind,
+    ) {
+        let Some((_keep, store)) = kind.open().await else {
+            return;
+        };
+        let tenant = TenantId::new(NOW);
+        let told = |at: Millis| mails::to_owners(MailKind::CreditsLow, tenant, String::new(), at);
+        let ahead = told(NOW.plus_ms(365 * KEPT_MS));
+        let waits = told(NOW.plus_ms(WAITS_MAX_MS));
+        for mail in [&ahead, &waits] {
+            put(&store, mail).await;
+        }
+        set_right(&store, NOW).await.expect("writes");
+        let now = due(&store, NOW).await.expect("reads");
+        let [mail] = now.as_slice() else {
+            panic!("one mail: {now:?}");
+        };
+        assert_eq!((mail.id, mail.ends_at), (ahead.id, NOW.plus_ms(KEPT_MS)));
     }
 }

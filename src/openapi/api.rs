@@ -3,7 +3,7 @@
 use actix_web::{Scope, http::Method, middleware::from_fn, web};
 use serde_json::Value;
 
-use super::Route;
+use super::{Route, Schemas};
 use crate::http::{
     error::{ApiError, Code, Missing},
     middleware::catch_panic,
@@ -28,7 +28,7 @@ pub struct Api {
     /// Whether answers say how many requests are left.
     pub limited: bool,
     /// What is sent to those who use it.
-    pub webhooks: Option<fn() -> Value>,
+    pub webhooks: Option<fn(&mut Schemas) -> Value>,
 }
 
 impl Api {

@@ -1,21 +1,45 @@
-//! The outgoing events, as the section `webhooks` of the description.
+//! The outgoing events, as the section `webhooks` of the description. Each kind is a schema with a name: generators of clients
+//! make a type of that, and of nothing else.
 
-use dikala_actors::events::payload::SampleCall;
+use std::collections::BTreeSet;
+
+use dikala_actors::{calls::without_personal_data, events::payload::SampleCall};
 use dikala_entities::{EventKind, Millis};
 use serde_json::{Map, Value, json};
 
+use super::{
+    Schemas, reference,
+    schema::{any_object, nullable, to_value},
+    with_example,
+};
+
 /// One entry for each kind of event.
-pub fn webhooks() -> Value {
+pub fn webhooks(schemas: &mut Schemas) -> Value {
     let entries: Map<String, Value> = EventKind::ALL
         .iter()
-        .map(|kind| (kind.as_str().to_owned(), json!({"post": operation(*kind)})))
+        .map(|kind| {
+            let name = name(*kind);
+            schemas.0.insert(name.clone(), schema(*kind));
+            let body = with_example(reference(&name), schemas);
+            let operation = operation(*kind, &body);
+            (kind.as_str().to_owned(), json!({"post": operation}))
+        })
         .collect();
     Value::Object(entries)
 }
 
-fn operation(kind: EventKind) -> Value {
-    let data = example(kind);
-    let example = json!({"event": kind, "timestamp": "2026-01-15T03:31:34.000Z", "data": data});
+/// The name of a kind's schema: `CallEndedEvent`.
+fn name(kind: EventKind) -> String {
+    let mut name = String::new();
+    for word in kind.as_str().split('.') {
+        let (first, rest) = word.split_at(1);
+        name += &first.to_uppercase();
+        name += rest;
+    }
+    name + "Event"
+}
+
+fn operation(kind: EventKind, body: &Value) -> Value {
     let header = |name: &str, description: &str| json!({"name": name, "in": "header", "required": true, "description": description, "schema": {"type": "string"}});
     let mut trace = header(
         "traceparent",
@@ -37,7 +61,7 @@ fn operation(kind: EventKind) -> Value {
             header("webhook-signature", "The signatures of Standard Webhooks."),
             trace,
         ],
-        "requestBody": {"required": true, "content": {"application/json": {"schema": schema(kind, &data), "example": example}}},
+        "requestBody": {"required": true, "content": {"application/json": body}},
         "responses": {
             "2XX": {"description": "Taken."},
             "410": {"description": "Not wanted any more: the webhook is disabled."},
@@ -70,23 +94,49 @@ fn example(kind: EventKind) -> Value {
     serde_json::to_value(call.payload(kind)).expect("payloads are JSON")
 }
 
-fn schema(kind: EventKind, data: &Value) -> Value {
+fn schema(kind: EventKind) -> Value {
+    let data = example(kind);
+    let example = json!({"event": kind, "timestamp": "2026-01-15T03:31:34.000Z", "data": data});
+    let goes = personal(&example);
     let fields: Map<String, Value> = data
         .as_object()
         .into_iter()
         .flatten()
-        .map(|(name, example)| (name.clone(), field(name, example)))
+        .map(|(name, example)| {
+            let mut schema = field(name, example);
+            if goes.contains(name) && schema["type"].is_string() {
+                schema = nullable(schema);
+                schema["description"] = json!("Null once the call was erased.");
+            }
+            (name.clone(), schema)
+        })
         .collect();
     let names: Vec<&String> = fields.keys().collect();
     json!({
+        "description": summary(kind),
         "type": "object",
         "required": ["event", "timestamp", "data"],
         "properties": {
-            "event": {"type": "string", "enum": [kind]},
+            "event": {"type": "string", "const": kind},
             "timestamp": {"type": "string", "format": "date-time", "description": "When it happened."},
             "data": {"type": "object", "required": names, "properties": fields},
         },
+        "example": example,
     })
+}
+
+/// The fields that are taken out of what a call announced when it is erased.
+fn personal(event: &Value) -> BTreeSet<String> {
+    if event["data"].get("callId").is_none() {
+        return BTreeSet::new();
+    }
+    let erased = without_personal_data(&event.to_string());
+    let erased: Value = serde_json::from_str(&erased).expect("JSON");
+    let fields = erased["data"].as_object().into_iter().flatten();
+    fields
+        .filter(|(_, value)| value.is_null())
+        .map(|(name, _)| name.clone())
+        .collect()
 }
 
 fn field(name: &str, example: &Value) -> Value {
@@ -94,7 +144,7 @@ fn field(name: &str, example: &Value) -> Value {
         ("transcriptSummary" | "agentId", _) => json!({"type": ["string", "null"]}),
         ("startedAt", _) => json!({"type": "string", "format": "date-time"}),
         (_, Value::Number(_)) => json!({"type": "integer"}),
-        (_, Value::Object(_)) => json!({"type": "object"}),
+        (_, Value::Object(_)) => to_value(&any_object().into()),
         _ => json!({"type": "string"}),
     }
 }

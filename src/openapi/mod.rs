@@ -142,6 +142,7 @@ pub fn document(api: &Api) -> Value {
         item[route.method.as_str().to_ascii_lowercase()] = operation(api, route, &mut schemas);
     }
     schemas.0.insert("Error".to_owned(), errors::schema(api));
+    let webhooks = api.webhooks.map(|webhooks| webhooks(&mut schemas));
     let (scheme, security) = api.security;
     let mut document = json!({
         "openapi": "3.1.0",
@@ -162,8 +163,8 @@ pub fn document(api: &Api) -> Value {
             "securitySchemes": {scheme: security()},
         },
     });
-    if let Some(webhooks) = api.webhooks {
-        document["webhooks"] = webhooks();
+    if let Some(webhooks) = webhooks {
+        document["webhooks"] = webhooks;
     }
     document
 }

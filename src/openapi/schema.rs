@@ -100,7 +100,8 @@ fn or_null(fields: &Map<String, Value>, values: &BTreeMap<String, Value>) -> Opt
     Some(nullable(beside(value, beside_it)))
 }
 
-fn nullable(mut schema: Value) -> Value {
+/// The schema, or null.
+pub(super) fn nullable(mut schema: Value) -> Value {
     if let Some(Value::String(kind)) = schema.get("type") {
         schema["type"] = json!([kind, "null"]);
     }

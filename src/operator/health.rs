@@ -1,5 +1,5 @@
 //! `/health/live`: the process answers. `/health/ready`: calls can be taken, or it says in words why not: the store takes no
-//! writes, one of the actors of which there is one does not answer, or a stop is under way.
+//! writes, one of the actors of which there is one does not answer, the node's lease is lost, or a stop is under way.
 
 use std::{
     sync::Arc,
@@ -26,6 +26,8 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 /// How long it is believed that a part answers, or does not, because it did or did not.
 const ASK_EVERY: Duration = Duration::from_secs(1);
+/// How long the checks are watched after somebody wanted to know them as of late: longer than between two scrapes.
+const WATCHED_FOR: Duration = Duration::from_secs(150);
 
 /// What readiness asks.
 #[derive(Clone, Debug)]
@@ -34,6 +36,15 @@ pub struct HealthParts {
     stopping: watch::Receiver<bool>,
     /// Which parts answered the last time, and when that was.
     last: Arc<Mutex<Option<(Instant, Answering)>>>,
+    watch: Arc<Watch>,
+}
+
+/// What was found while somebody watches.
+#[derive(Debug, Default)]
+struct Watch {
+    /// When somebody asked last. None: nobody watches.
+    asked: std::sync::Mutex<Option<Instant>>,
+    found: std::sync::Mutex<Vec<(&'static str, bool)>>,
 }
 
 /// Which parts answer.
@@ -51,7 +62,34 @@ impl HealthParts {
             node,
             stopping,
             last: Arc::default(),
+            watch: Arc::default(),
         }
+    }
+
+    /// The checks by name as they were a moment ago. Waits for nothing but the first look after a while in which nobody asked:
+    /// from then on they are looked at every second.
+    pub async fn lately(&self) -> Vec<(&'static str, bool)> {
+        let before = lock(&self.watch.asked).replace(Instant::now());
+        if before.is_none() {
+            self.look().await;
+            actix_web::rt::spawn(self.clone().watch());
+        }
+        lock(&self.watch.found).clone()
+    }
+
+    async fn watch(self) {
+        let is_asked = |asked: &Instant| asked.elapsed() < WATCHED_FOR;
+        while lock(&self.watch.asked).as_ref().is_some_and(is_asked) {
+            tokio::time::sleep(ASK_EVERY).await;
+            self.look().await;
+        }
+        *lock(&self.watch.asked) = None;
+    }
+
+    async fn look(&self) {
+        let checks = checks(self).await;
+        let found = checks.iter().map(|(name, is_well, _)| (*name, *is_well));
+        *lock(&self.watch.found) = found.collect();
     }
 
     /// Which parts answer: they are asked once a second at most, however often readiness is.
@@ -83,7 +121,7 @@ impl HealthParts {
 /// Something that has to be well, by its name in the answer, and what to say where it is not.
 type Check = (&'static str, bool, &'static str);
 
-/// An alert rises at the first answer that something is wrong.
+/// Who counts refusals sees the first one.
 pub fn begin(meter: &HttpMeter) {
     let status = StatusCode::SERVICE_UNAVAILABLE;
     meter.begin(&Method::GET, "/health/ready", status);
@@ -135,7 +173,13 @@ async fn ready(parts: web::Data<HealthParts>) -> HttpResponse {
     }
 }
 
-async fn checks(parts: &HealthParts) -> [Check; 5] {
+fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner)
+}
+
+async fn checks(parts: &HealthParts) -> [Check; 6] {
     // A store that refused a write is asked anew at once, which it sees to itself.
     let (answering, commits) =
         tokio::join!(parts.answering(), in_time(parts.node.store.can_commit()),);
@@ -169,6 +213,12 @@ async fn checks(parts: &HealthParts) -> [Check; 5] {
             "webhookDispatcher",
             webhooks,
             "The actor that delivers webhooks (webhook_dispatcher) does not answer.",
+        ),
+        (
+            "lease",
+            parts.node.member.acts(),
+            "The node's lease is lost: the database did not renew it in time, and others may have taken its calls. It comes back by \
+             itself when the database answers.",
         ),
         (
             "running",

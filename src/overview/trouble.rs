@@ -11,6 +11,7 @@ use std::{
     time::Duration,
 };
 
+use dikala_actors::webhooks::HANGS_AFTER;
 use dikala_entities::{Millis, TenantId, WebhookId, WebhookState, tenant, webhook};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 
@@ -25,8 +26,6 @@ pub const NAMED_MAX: usize = 20;
 const DISABLED_TOLD_MS: i64 = 7 * 24 * 60 * 60 * 1_000;
 /// Requests refused in a minute that are a flood.
 const FLOOD: u32 = 30;
-/// An attempt that waits for its endpoint for this long hangs.
-const HANGS: Duration = Duration::from_secs(3);
 /// Tenants whose names are remembered.
 const NAMES_MAX: usize = 1_000;
 
@@ -101,7 +100,7 @@ impl Troubles {
         let now = parts.node.clock.now();
         let room = parts.folder.as_deref().and_then(room_at);
         let flooding = parts.gate.flooding(FLOOD, now);
-        let slow = parts.node.webhooks.slow_attempts(HANGS);
+        let slow = parts.node.webhooks.slow_attempts(HANGS_AFTER);
         let slow: BTreeMap<_, _> = slow.into_iter().take(NAMED_MAX).collect();
         let hanging: Vec<Hanging> = slow
             .into_iter()

@@ -5,26 +5,20 @@ use std::{io::Write as _, time::Instant};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::{TcpSocket, TcpStream},
+    net::TcpStream,
 };
 
 use dikala_testkit::within;
 
 use crate::support::{
     prelude::*,
-    raw_socket::{address, exchange, read_all},
+    raw_socket::{address, connect_from, exchange, read_all},
     tenant::{Plan, Tenant},
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A connection from another address of this machine.
-async fn connect_from(from: &str, to: &str) -> TcpStream {
-    let socket = TcpSocket::new_v4().unwrap();
-    socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
-    socket.connect(address(to)).await.unwrap()
-}
-
 /// A connection that was taken, and is idle; none where it was refused. Several workers take connections, and not in the order in which they were made.
 async fn taken_from(from: &str, to: &str) -> Option<TcpStream> {
     let mut stream = connect_from(from, to).await;
@@ -212,7 +206,7 @@ async fn one_address_has_its_share_of_the_connections() {
 }
 
 /// A key or token as the service makes them, which it never made.
-fn well_made(prefix: &str) -> String {
+pub fn well_made(prefix: &str) -> String {
     const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut text = prefix.to_owned();
     let digit = |n: u32| char::from(BASE62[usize::try_from(n % 62).unwrap()]);

@@ -4,32 +4,18 @@
 use std::{
     collections::BTreeSet,
     fs,
-    path::{Path, PathBuf},
+    path::Path,
     process::{Child, Command, Output, Stdio},
 };
 
-use dikala_testkit::free_port;
-use url::form_urlencoded::byte_serialize;
-
-use crate::support::{prelude::*, scrape::Scrape};
+use crate::support::{
+    prelude::*,
+    prometheus::{Prometheus, is_at_hand, ops},
+    scrape::Scrape,
+};
 
 /// What Grafana makes of a panel's interval, when Prometheus asks every second.
 const RATE_INTERVAL: &str = "10s";
-
-fn ops(file: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("ops").join(file)
-}
-
-fn is_at_hand() -> bool {
-    let asked = ["prometheus", "promtool"].map(|name| Command::new(name).arg("--version").output());
-    let there = asked.iter().all(Result::is_ok);
-    if !there {
-        let required = std::env::var_os("DIKALA_REQUIRE_PROMETHEUS").is_some();
-        assert!(!required, "there is no prometheus, or no promtool");
-        println!("prometheus is not at hand: skipped");
-    }
-    there
-}
 
 fn promtool(arguments: &[&str], input: Stdio) -> Output {
     let mut command = Command::new("promtool");
@@ -93,44 +79,20 @@ fn each_alert_fires_in_a_test_and_has_its_part_of_the_runbook() {
 
 /// A Prometheus that asks a server every second, and a simulation on that.
 struct Watched {
-    prometheus: Child,
+    prometheus: Prometheus,
     simulation: Child,
-    api: Rest,
 }
 
 impl Drop for Watched {
     fn drop(&mut self) {
-        for child in [&mut self.prometheus, &mut self.simulation] {
-            // It may be gone already.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        // It may be gone already.
+        let _ = self.simulation.kill();
+        let _ = self.simulation.wait();
     }
 }
 
 impl Watched {
     fn start(world: &World) -> Self {
-        let folder = world.server.installation.folder.path();
-        let target = world.server.operator.trim_start_matches("http://");
-        let configuration = format!(
-            "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: ['{}']\n\
-             scrape_configs: [{{job_name: dikala, static_configs: [{{targets: ['{target}']}}]}}]\n",
-            ops("prometheus/alerts.yml").display()
-        );
-        let file = folder.join("prometheus.yml");
-        fs::write(&file, configuration).unwrap();
-        let address = format!("127.0.0.1:{}", free_port());
-        let log = fs::File::create(folder.join("prometheus.log")).unwrap();
-        let prometheus = Command::new("prometheus")
-            .arg(format!("--config.file={}", file.display()))
-            .arg(format!(
-                "--storage.tsdb.path={}",
-                folder.join("series").display()
-            ))
-            .arg(format!("--web.listen-address={address}"))
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn();
         let tenant = &world.tenant;
         let simulation = world
             .server
@@ -158,33 +120,14 @@ impl Watched {
             .stderr(Stdio::null())
             .spawn();
         Self {
-            prometheus: prometheus.unwrap(),
+            prometheus: Prometheus::watching(&world.server),
             simulation: simulation.unwrap(),
-            api: Rest::new(&format!("http://{address}/api/v1")),
         }
-    }
-
-    /// What a query finds; none where Prometheus does not answer yet. Panics where it finds fault with the query.
-    async fn query(&self, query: &str) -> Option<Vec<Value>> {
-        let encoded: String = byte_serialize(query.as_bytes()).collect();
-        let get = awc::http::Method::GET;
-        let answer = self
-            .api
-            .try_send(get, &format!("/query?query={encoded}"), None)
-            .await;
-        let answer = answer.ok().filter(|answer| answer.status != 503)?;
-        assert_eq!(answer.status, 200, "{query}: {}", answer.text);
-        assert!(
-            answer.body["warnings"].is_null(),
-            "{query}: {}",
-            answer.text
-        );
-        answer.body["data"]["result"].as_array().cloned()
     }
 
     async fn finds(&self, query: &str) {
         eventually(query, async || {
-            let found = self.query(query).await?;
+            let found = self.prometheus.query(query).await?;
             (!found.is_empty()).then_some(())
         })
         .await;
@@ -240,7 +183,7 @@ async fn every_query_finds_something_while_calls_run(#[values(Sqlite, Postgres)]
         watched.finds(query).await;
     }
     let rules = eventually("the rules to be looked at", async || {
-        let rules = watched.api.get("/rules").await.expect(200);
+        let rules = watched.prometheus.api.get("/rules").await.expect(200);
         let rules = rules["data"]["groups"][0]["rules"].as_array()?.clone();
         rules
             .iter()

@@ -11,7 +11,8 @@ use std::path::Path;
 use self::{
     imports::circles,
     rules::{
-        impure, long_files, long_functions, own_clocks, reads_of_everybody, without_a_purpose,
+        compared_secrets, impure, long_files, long_functions, own_clocks, reads_of_everybody,
+        without_a_purpose,
     },
     source::File,
 };
@@ -29,13 +30,18 @@ const PURE: &[&str] = &[
     "actors/src/functions/schema",
     "actors/src/ledger/plan.rs",
     "actors/src/nesting.rs",
+    "actors/src/nodes/lease.rs",
     "actors/src/outbound/answer",
     "actors/src/outbound/guard.rs",
     "actors/src/outbound/names.rs",
+    "actors/src/traces/otlp.rs",
     "actors/src/webhooks/attempt/signature.rs",
     "actors/src/webhooks/retry.rs",
     "actors/src/webhooks/scheduler",
     "src/bridge/protocol",
+    "src/cli/top/actors.rs",
+    "src/cli/top/overview.rs",
+    "src/cli/top/view.rs",
     "src/http/gate/rate.rs",
     "src/overview/figures.rs",
     "src/overview/judge.rs",
@@ -106,4 +112,12 @@ fn reads_for_tenants_begin_with_the_tenant() {
 #[test]
 fn one_clock_tells_the_time() {
     expect_none("clocks of their own", &own_clocks(&workspace()));
+}
+
+#[test]
+fn secrets_are_compared_in_constant_time() {
+    expect_none(
+        "comparisons of secrets; take ct_eq",
+        &compared_secrets(&workspace()),
+    );
 }

@@ -1,6 +1,6 @@
 //! The actor of one call: a mailbox, one timer and the [`CallDriver`], which it lends to one message at a time.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc, time::Instant};
 
 use actix::{
     Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, AtomicResponse, Handler,
@@ -15,11 +15,16 @@ use super::{
     error::CallError,
     invoke::{Invocation, invoke},
     look_up::Callee,
-    messages::{Describe, Incoming, InvokeFunction, Reply, Tell},
+    messages::{Describe, Incoming, Input, InvokeFunction, LetGo, Reply, Tell},
     open::open,
     parts::CallParts,
+    spans,
 };
-use crate::{metered, runtime::context::MeteredContext};
+use crate::{
+    metered,
+    runtime::context::MeteredContext,
+    traces::{self, Span},
+};
 
 /// How long a call that is over stays in memory for late and repeated messages.
 const LINGER_MS: i64 = 10_000;
@@ -33,10 +38,11 @@ type InvocationReply = Result<Value, CallError>;
 /// How a call's actor begins. It does so by itself, whoever may have lost interest meanwhile; messages wait for that.
 #[derive(Debug)]
 pub(super) enum Beginning {
-    /// With a call that just came in; how that went is told to who waits for it.
+    /// With a call that just came in, in a message that was read then; how that went is told to who waits for it.
     Open(
         Box<Incoming>,
         Box<Callee>,
+        Instant,
         oneshot::Sender<Result<Reply, CallError>>,
     ),
     /// With a call that was read from the store.
@@ -124,11 +130,16 @@ impl CallActor {
 
     fn open(
         &mut self,
-        incoming: Incoming,
+        mut incoming: Incoming,
         callee: Callee,
+        since: Instant,
         reply: oneshot::Sender<Result<Reply, CallError>>,
         ctx: &mut MeteredContext<Self>,
     ) {
+        let traces = &self.parts.traces;
+        incoming.trace = incoming.trace.or_else(|| traces.begin_call(self.id));
+        let call = traces.call(self.id, incoming.trace.as_ref());
+        let span = spans::told(call.as_ref(), Some(self.bridge), &Input::Reopen, since);
         let work = open(
             Arc::clone(&self.parts),
             self.id,
@@ -136,11 +147,13 @@ impl CallActor {
             incoming,
             callee,
         );
+        let work = traces::within(span.as_ref().map(Span::context), work);
         ctx.wait(work.into_actor(self).map(|opened, this, ctx| {
             let (driver, opened) = match opened {
                 Ok((driver, reply)) => (Some(driver), Ok(reply)),
                 Err(error) => (None, Err(error)),
             };
+            spans::answered(span, &opened);
             if let Some(driver) = &driver {
                 (this.hooks.opened)(driver.row());
             }
@@ -154,10 +167,11 @@ impl CallActor {
         let Some(mut driver) = self.driver.take() else {
             return;
         };
-        let work = async move {
+        let call = spans::of_call(&self.parts, driver.row());
+        let work = traces::within(call, async move {
             driver.run_due().await;
             driver
-        };
+        });
         ctx.wait(
             work.into_actor(self)
                 .map(|driver, this, ctx| this.settle(Some(driver), ctx)),
@@ -209,8 +223,8 @@ impl Actor for CallActor {
 
     fn started(&mut self, ctx: &mut MeteredContext<Self>) {
         match self.beginning.take() {
-            Some(Beginning::Open(incoming, callee, reply)) => {
-                self.open(*incoming, *callee, reply, ctx);
+            Some(Beginning::Open(incoming, callee, since, reply)) => {
+                self.open(*incoming, *callee, since, reply, ctx);
             }
             Some(Beginning::Loaded(driver)) => {
                 self.driver = Some(*driver);
@@ -233,15 +247,27 @@ impl Handler<Tell> for CallActor {
 
     fn handle(
         &mut self,
-        Tell { bridge, input }: Tell,
+        Tell {
+            bridge,
+            input,
+            since,
+        }: Tell,
         _: &mut MeteredContext<Self>,
     ) -> Self::Result {
         let driver = self.driver.take();
+        let row = driver.as_ref().map(CallDriver::row);
+        let call = row.and_then(|row| spans::of_call(&self.parts, row));
+        let span = spans::told(call.as_ref(), bridge, &input, since);
         let work = async move {
             let Some(mut driver) = driver else {
                 return (None, Err(CallError::Unavailable));
             };
-            let reply = driver.handle(bridge, input).await;
+            let context = span.as_ref().map(Span::context).or(call);
+            let reply = traces::within(context, driver.handle(bridge, input)).await;
+            if let Err(error @ (CallError::Unavailable | CallError::Busy)) = &reply {
+                tracing::warn!(call = %driver.row().id, %error, "a message about a call was not carried out");
+            }
+            spans::answered(span, &reply);
             (Some(driver), reply)
         };
         AtomicResponse::new(Box::pin(work.into_actor(self).map(
@@ -261,6 +287,17 @@ impl Handler<Describe> for CallActor {
     }
 }
 
+impl Handler<LetGo> for CallActor {
+    type Result = ();
+
+    fn handle(&mut self, _: LetGo, ctx: &mut MeteredContext<Self>) {
+        if let Some(mut driver) = self.driver.take() {
+            driver.disown();
+            self.settle(Some(driver), ctx);
+        }
+    }
+}
+
 impl Handler<InvokeFunction> for CallActor {
     type Result = ResponseFuture<InvocationReply>;
 
@@ -271,6 +308,9 @@ impl Handler<InvokeFunction> for CallActor {
         };
         if message.bridge != self.bridge {
             return refuse(CallError::UnknownCall);
+        }
+        if driver.has_moved() {
+            return refuse(CallError::Moved);
         }
         driver.seen();
         let (reply, outcome) = oneshot::channel();
@@ -288,7 +328,13 @@ impl Handler<InvokeFunction> for CallActor {
         }
         let invocation = message.invocation_id.clone();
         self.invocations.insert(invocation.clone(), vec![reply]);
+        let span = spans::invoking(&self.parts, driver.row(), &message);
         let work = invoke(Arc::clone(&self.parts), driver.row().clone(), message);
+        let work = async move {
+            let invoked = traces::within(span.as_ref().map(Span::context), work).await;
+            spans::invoked(span, &invoked);
+            invoked
+        };
         ctx.spawn(
             work.into_actor(self)
                 .map(move |invoked, this, ctx| this.invoked(invocation, invoked, ctx)),

@@ -3,7 +3,10 @@
 
 use std::{future::ready, time::Duration};
 
-use dikala_entities::{CallId, CallStatus, HangupInitiator, hangup_request};
+use dikala_entities::{
+    Actor, AuditAction, AuditId, CallId, CallStatus, HangupInitiator, Millis, TenantId, audit,
+    hangup_request,
+};
 use futures_util::{StreamExt, stream};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, Statement, Value};
 
@@ -18,8 +21,12 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(2);
 
 #[derive(FromQueryResult)]
 struct Asked {
-    id: CallId,
+    call_id: CallId,
+    actor: Actor,
+    node: String,
+    asked_at: Millis,
     /// None where the call is not there any more.
+    tenant_id: Option<TenantId>,
     status: Option<CallStatus>,
 }
 
@@ -28,9 +35,10 @@ pub(super) async fn hang_up(calls: &Calls) -> Result<(), DbErr> {
     let parts = calls.parts();
     let asked = Statement::from_sql_and_values(
         parts.store.backend(),
-        "SELECT r.call_id AS id, c.status AS status FROM hangup_requests r LEFT JOIN calls c ON c.id = r.call_id \
+        "SELECT r.call_id, r.actor, r.node, r.asked_at, c.tenant_id, c.status \
+         FROM hangup_requests r LEFT JOIN calls c ON c.id = r.call_id \
          WHERE c.owner = $1 OR c.id IS NULL OR c.ended_at IS NOT NULL ORDER BY r.call_id LIMIT $2",
-        [Value::from(parts.node.as_ref()), Value::from(BATCH)],
+        [Value::from(&*parts.node.id()), Value::from(BATCH)],
     );
     let asked = Asked::find_by_statement(asked)
         .all(parts.store.reader())
@@ -53,14 +61,13 @@ pub(super) async fn hang_up(calls: &Calls) -> Result<(), DbErr> {
 
 /// The call, if there is nothing left to do. A crash before the row is gone tells the call again, which is harmless.
 async fn carry_out(calls: &Calls, asked: Asked) -> Option<CallId> {
-    let Asked { id, status } = asked;
-    if status.is_none_or(CallStatus::is_final) {
+    let id = asked.call_id;
+    if asked.status.is_none_or(CallStatus::is_final) {
         return Some(id);
     }
     let wish = Input::RequestHangUp {
         by: HangupInitiator::Operator,
-        // Who asked was written with the request.
-        audit: None,
+        audit: Some(Box::new(asked.entry())),
     };
     match tokio::time::timeout(ANSWER_WITHIN, calls.tell(None, id, wish)).await {
         Ok(Ok(_) | Err(CallError::NotActive | CallError::UnknownCall)) => Some(id),
@@ -71,6 +78,24 @@ async fn carry_out(calls: &Calls, asked: Asked) -> Option<CallId> {
         Err(_) => {
             tracing::warn!(call = %id, "a call does not answer to a hang-up; trying again");
             None
+        }
+    }
+}
+
+impl Asked {
+    /// What the audit says of it.
+    fn entry(self) -> audit::Model {
+        audit::Model {
+            id: AuditId::new(self.asked_at),
+            tenant_id: self.tenant_id,
+            actor: self.actor,
+            action: AuditAction::CallHangup,
+            target: self.call_id.to_string(),
+            detail: String::new(),
+            at: self.asked_at,
+            address: None,
+            request_id: None,
+            node: self.node,
         }
     }
 }

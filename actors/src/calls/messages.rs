@@ -1,6 +1,6 @@
 //! What calls are asked and what they answer, in types; the wire formats are elsewhere.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use actix::Message;
 use dikala_entities::{
@@ -73,7 +73,14 @@ pub enum Input {
 pub struct Tell {
     pub bridge: Option<BridgeId>,
     pub input: Input,
+    /// When it was read.
+    pub since: Instant,
 }
+
+/// The call is another node's: its actor here goes.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct LetGo;
 
 /// The AI invokes a function.
 #[derive(Clone, Debug, Message)]
@@ -86,6 +93,8 @@ pub struct InvokeFunction {
     pub at: Option<Millis>,
     /// The trace of this invocation; none: that of its call.
     pub trace: Option<TraceParent>,
+    /// When it was read.
+    pub since: Instant,
 }
 
 /// What a call answers. Everything it speaks of is durable.

@@ -13,12 +13,16 @@ use super::{
     machine::CallState,
     messages::{Incoming, Reply},
     parts::CallParts,
+    spans,
     versions::Version,
 };
 use crate::{
     journal::{CallWrite, Counted, Entry},
     ledger::{Admission, Admit},
 };
+
+/// The epoch of a call that nobody had before.
+pub(super) const FIRST_EPOCH: i64 = 1;
 
 impl Callee {
     /// Why the call cannot be taken, as far as that does not depend on credit.
@@ -107,8 +111,8 @@ fn new_row(
         answer_message_id: None,
         failure_detail: None,
         last_sign_at: now,
-        owner: parts.node.to_string(),
-        epoch: 1,
+        owner: parts.node.id().to_string(),
+        epoch: FIRST_EPOCH,
         traceparent: incoming.trace,
     }
 }
@@ -124,7 +128,7 @@ async fn take(
     let admit = Admit {
         call: row.id,
         tenant: row.tenant_id,
-        owner: Arc::clone(&parts.node),
+        owner: Arc::from(row.owner.as_str()),
         epoch: row.epoch,
         max_concurrent,
     };
@@ -208,6 +212,7 @@ impl Refused {
             call = %row.id, tenant = %row.tenant_id, reason = %ending.reason, trace_id = row.trace_id(), "call refused"
         );
         parts.meter.ended(ending.status, ending.reason);
+        spans::over(&parts, &row);
         let state = CallState::ringing(row.started_at, now, 1, &parts.rules).over(&ending);
         (CallDriver::fresh(parts, row, state), reply)
     }

@@ -11,6 +11,7 @@ mod permits;
 mod request;
 pub mod schema;
 mod schemas;
+mod traced;
 
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ pub use self::{
     meter::FunctionReading,
     outcome::{Answered, FaultCode, Invoked, Outcome},
     request::Request,
+    traced::Traced,
 };
 use crate::{
     outbound::Outbound,

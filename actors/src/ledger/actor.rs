@@ -19,6 +19,7 @@ use crate::{
         context::{MeteredContext, OnPanic},
         group_commit::{BatchStats, GroupCommit, commit},
     },
+    traces::Span,
 };
 
 /// Items in one transaction.
@@ -30,11 +31,28 @@ const MAILBOX: usize = 4_096;
 /// Book and write this, and answer when it is durable.
 #[derive(Message)]
 #[rtype(result = "Booking")]
-pub(super) struct Post(pub(super) Posting);
+pub(super) struct Post(pub(super) Posting, pub(super) Option<Span>);
 
 struct Waiting {
     posting: Posting,
+    /// Of what it is part, where that is recorded.
+    span: Option<Span>,
     reply: oneshot::Sender<Booking>,
+}
+
+impl Waiting {
+    /// It was committed or refused, with so many in one transaction.
+    fn is_done(&mut self, together: usize, error: Option<&LedgerError>) {
+        let Some(mut span) = self.span.take() else {
+            return;
+        };
+        let together = i64::try_from(together).unwrap_or(i64::MAX);
+        span.count("dikala.batch.items", together);
+        if let Some(error) = error {
+            span.failed(error.to_string());
+        }
+        span.end();
+    }
 }
 
 /// One shard of the ledger.
@@ -92,9 +110,18 @@ impl Supervised for CreditLedger {
 impl Handler<Post> for CreditLedger {
     type Result = ResponseFuture<Booking>;
 
-    fn handle(&mut self, Post(posting): Post, ctx: &mut MeteredContext<Self>) -> Self::Result {
+    fn handle(
+        &mut self,
+        Post(posting, span): Post,
+        ctx: &mut MeteredContext<Self>,
+    ) -> Self::Result {
         let (reply, outcome) = oneshot::channel();
-        if self.queue.push(Waiting { posting, reply }).is_err() {
+        let waiting = Waiting {
+            posting,
+            span,
+            reply,
+        };
+        if self.queue.push(waiting).is_err() {
             return Box::pin(async { Err(LedgerError::Busy) });
         }
         self.pump(ctx);
@@ -110,13 +137,17 @@ async fn book(parts: LedgerParts, stats: Arc<BatchStats>, batch: Vec<Waiting>) {
     commit(batch, &stats, write_items, |batch, written| match written {
         Ok(written) => {
             parts.audience.tell(written.announced);
-            for (waiting, outcome) in batch.into_iter().zip(written.outcomes) {
+            let together = batch.len();
+            for (mut waiting, outcome) in batch.into_iter().zip(written.outcomes) {
+                waiting.is_done(together, outcome.as_ref().err());
                 let _ = waiting.reply.send(outcome);
             }
         }
         Err(error) => {
             tracing::error!(%error, items = batch.len(), "the ledger could not write");
-            for waiting in batch {
+            let together = batch.len();
+            for mut waiting in batch {
+                waiting.is_done(together, Some(&LedgerError::Unavailable));
                 let _ = waiting.reply.send(Err(LedgerError::Unavailable));
             }
         }

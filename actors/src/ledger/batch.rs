@@ -47,6 +47,11 @@ impl Posting {
         }
     }
 
+    /// What it asks of the books; a thing that moves no minutes is only written.
+    pub(super) fn name(&self) -> &'static str {
+        self.item().map_or("write", Item::name)
+    }
+
     fn item(&self) -> Option<&Item> {
         match self {
             Self::Book(item) | Self::BookAndWrite(item, ..) => Some(item),
@@ -176,7 +181,7 @@ async fn attempt(
         .flat_map(|entry| entry.events.iter().cloned())
         .collect();
     events.append(&mut lows);
-    let announcement = outbox::announce(txn, &events, &parts.node, now).await?;
+    let announcement = outbox::announce(txn, &events, &parts.node.id(), now).await?;
     writes.extend(announcement.writes);
     writes.push(mails::batch(told)?);
     let all = txn.write_all(&writes).await?;

@@ -37,17 +37,19 @@ use self::{
 pub use self::{
     actor::{BATCH_MAX, CreditLedger},
     credit::{CreditError, credit},
-    statements::take_over,
+    statements::{lock, take_over},
     verify::{Report, verify, verify_open},
 };
 use crate::{
     events::outbox::Audience,
     journal::{Entry, KeptAnswer},
+    nodes::Membership,
     runtime::{
         clock::SharedClock,
         context::Ping,
         group_commit::{BatchReading, BatchStats},
     },
+    traces::{self, Kind},
 };
 
 /// Ledger actors on PostgreSQL, where row locks of different tenants do not meet. SQLite has one writer anyway.
@@ -200,6 +202,15 @@ impl Item {
         }
     }
 
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Admit(_) => "admit",
+            Self::Extend(_) => "extend",
+            Self::Settle(_) => "settle",
+            Self::Credit(..) => "credit",
+        }
+    }
+
     fn call(&self) -> Option<CallId> {
         match self {
             Self::Admit(item) => Some(item.call),
@@ -215,7 +226,7 @@ impl Item {
 pub struct LedgerParts {
     pub store: Store,
     pub clock: SharedClock,
-    pub node: Arc<str>,
+    pub node: Membership,
     /// Who hears of what was announced.
     pub audience: Audience,
 }
@@ -357,13 +368,17 @@ impl LedgerHandle {
     }
 
     async fn post(&self, posting: Posting) -> Booking {
+        let span = traces::current().map(|of| {
+            let span = of.span(Kind::Internal, "ledger");
+            span.with("dikala.ledger.books", posting.name())
+        });
         let shard = posting.tenant().as_u128() % self.shards.len().max(1) as u128;
         let shard = self
             .shards
             .get(usize::try_from(shard).unwrap_or(0))
             .ok_or(LedgerError::Unavailable)?;
         shard
-            .send(Post(posting))
+            .send(Post(posting, span))
             .await
             .unwrap_or(Err(LedgerError::Unavailable))
     }

@@ -11,6 +11,7 @@ mod failure;
 mod guard;
 mod names;
 mod resolver;
+mod retry_after;
 mod tls;
 mod wire;
 
@@ -20,6 +21,7 @@ pub use exchange::{Exchange, Head, Open, exchange, open};
 pub use failure::{ERROR_KINDS, ErrorKind, Failure};
 pub use guard::{AllowedHosts, Guard};
 pub use names::{AllowedHost, AllowedHostError};
+pub(crate) use retry_after::retry_after_ms;
 pub use tls::OutboundError;
 
 #[cfg(test)]

@@ -37,6 +37,10 @@ pub trait Metered: Actor<Context = MeteredContext<Self>> + Supervised {
     /// The meter of this kind of actor.
     fn meter() -> &'static ActorMeter;
 
+    /// Makes an actor known to who injects faults.
+    #[cfg(feature = "fail-points")]
+    fn register_fail_points(actor: &Addr<Self>);
+
     /// What it is called among those of its type; otherwise it has a number.
     fn label(&self) -> Option<String> {
         None
@@ -55,12 +59,30 @@ macro_rules! metered {
                 &METER
             }
 
+            #[cfg(feature = "fail-points")]
+            fn register_fail_points(actor: &::actix::Addr<Self>) {
+                $crate::runtime::fail_points::register($name, actor.clone().recipient());
+            }
+
             $(
                 fn label(&self) -> Option<String> {
                     let $it = self;
                     Some($label)
                 }
             )?
+        }
+
+        #[cfg(feature = "fail-points")]
+        impl ::actix::Handler<$crate::runtime::fail_points::Fail> for $actor {
+            type Result = ();
+
+            fn handle(
+                &mut self,
+                fail: $crate::runtime::fail_points::Fail,
+                ctx: &mut $crate::runtime::context::MeteredContext<Self>,
+            ) {
+                $crate::runtime::fail_points::act(fail, ctx);
+            }
         }
 
         impl ::actix::Handler<$crate::runtime::context::Ping> for $actor {
@@ -135,7 +157,10 @@ impl<A: Metered> MeteredContext<A> {
                 instance,
             });
         });
-        Addr::new(sender)
+        let addr = Addr::new(sender);
+        #[cfg(feature = "fail-points")]
+        A::register_fail_points(&addr);
+        addr
     }
 
     fn with_receiver(receiver: AddressReceiver<A>) -> Self {

@@ -4,6 +4,8 @@
 pub mod circuit;
 pub mod clock;
 pub mod context;
+#[cfg(feature = "fail-points")]
+pub mod fail_points;
 pub mod group_commit;
 pub mod histogram;
 pub mod instances;

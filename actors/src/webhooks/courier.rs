@@ -18,7 +18,7 @@ use tokio::sync::{Notify, oneshot};
 
 use super::{
     WebhookParts, WebhooksConfig,
-    attempt::{AttemptRecord, Endpoint, Times},
+    attempt::{AttemptRecord, Endpoint, Times, spans},
     lanes::{Heard, Standing},
     recorder::{Batch, Recorder},
     retry::{Schedule, Verdict},
@@ -40,6 +40,8 @@ pub(super) const AGAIN: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Courier {
     pub(super) parts: WebhookParts,
+    /// The node that holds what is delivered here.
+    pub(super) node: Arc<str>,
     pub(super) stats: Arc<Stats>,
     pub(super) scheduler: RefCell<Scheduler<Endpoint>>,
     /// How long a delivery that was read from the table belongs to this node.
@@ -78,6 +80,7 @@ impl Courier {
             lease_ms,
         };
         Rc::new(Self {
+            node: parts.node.id(),
             parts,
             stats,
             scheduler: RefCell::new(Scheduler::new(limits, started_at)),
@@ -105,6 +108,12 @@ impl Courier {
 
     pub(super) fn is_stopping(&self) -> bool {
         self.scheduler.borrow().is_stopping()
+    }
+
+    /// Whether this node holds what it took, so that nobody else sends it. Where its lease is over nothing begins; the poller
+    /// looks again every second.
+    pub(super) fn may_act(&self) -> bool {
+        self.parts.node.is(&self.node) && self.parts.node.acts()
     }
 
     /// Takes no part any more: tasks under way end unheard.
@@ -139,7 +148,7 @@ impl Courier {
 
     /// Has done what can be done now.
     pub(super) fn go_on(self: &Rc<Self>) {
-        if self.is_dead() {
+        if self.is_dead() || !self.may_act() {
             return;
         }
         let effects = self.scheduler.borrow_mut().effects(self.now());
@@ -183,13 +192,19 @@ impl Courier {
         let (started_at, began) = (self.now(), Instant::now());
         let signed_at = self.parts.clock.on_the_wall(started_at);
         let _under_way = self.stats.begins(dispatch);
-        let result = endpoint.send(dispatch, signed_at, self.timeout).await;
+        let span = spans::attempt(&self.parts.traces, dispatch);
+        let trace = spans::traceparent(span.as_ref(), dispatch);
+        let result = endpoint
+            .send(dispatch, trace.as_deref(), signed_at, self.timeout)
+            .await;
         let times = Times {
             started_at,
             ended_at: self.now(),
             duration_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
         };
-        AttemptRecord::new(dispatch, &self.schedule, times, result)
+        let record = AttemptRecord::new(dispatch, &self.schedule, times, result);
+        spans::attempted(span, dispatch, &record);
+        record
     }
 
     fn attempted(self: &Rc<Self>, item: Item, record: Option<AttemptRecord>) {
@@ -333,8 +348,8 @@ impl Courier {
     fn claim(self: &Rc<Self>, claim: Refill) {
         let (courier, now) = (Rc::clone(self), self.now());
         actix_rt::spawn(async move {
-            let WebhookParts { store, node, .. } = &courier.parts;
-            let read = pending::claim(store, &claim, node, now).await;
+            let store = &courier.parts.store;
+            let read = pending::claim(store, &claim, &courier.node, now).await;
             if read.is_err() {
                 tokio::time::sleep(AGAIN).await;
             }

@@ -35,26 +35,31 @@ use dikala_entities::{DeliveryId, Store, TenantId, TraceParent, Vault, WebhookId
 pub use self::{
     attempt::{Envelope, headers, signature},
     dispatcher::WebhookDispatcher,
-    store::results::lock_deliveries,
+    store::{pending::give_back, results::lock_deliveries},
 };
 use self::{
-    dispatcher::{Drain, Look, Refresh, Test, Wake},
+    dispatcher::{BeginAnew, Drain, Look, Refresh, Test, Wake},
     lanes::Standing,
     stats::{Stats, StatsReading},
 };
 use crate::{
     events::outbox::Deliver,
+    nodes::Membership,
     outbound::Outbound,
     runtime::{
         clock::SharedClock,
         context::{MeteredContext, OnPanic, Ping},
     },
+    traces::Traces,
 };
 
 /// Messages that may wait for the dispatcher. What does not fit is found in the table a second later.
 const MAILBOX: usize = 4_096;
 /// How long somebody waits who only looks.
 const LOOK_WITHIN: Duration = Duration::from_secs(1);
+
+/// An attempt that has waited for its endpoint for so long is one that hangs.
+pub const HANGS_AFTER: Duration = Duration::from_secs(2);
 
 /// How deliveries are made.
 #[derive(Clone, Debug)]
@@ -87,8 +92,9 @@ pub struct WebhookParts {
     pub clock: SharedClock,
     pub vault: Vault,
     pub outbound: Outbound,
-    /// This node's name, as it stands in leases.
-    pub node: Arc<str>,
+    /// Which node this is, as it stands in leases.
+    pub node: Membership,
+    pub traces: Traces,
 }
 
 /// A test delivery was not made.
@@ -172,6 +178,11 @@ impl WebhooksHandle {
     ) -> Option<HashMap<WebhookId, Standing>> {
         let asked = self.dispatcher.send(Look { webhooks });
         tokio::time::timeout(LOOK_WITHIN, asked).await.ok()?.ok()
+    }
+
+    /// This process has become another node: what it held is others' to send, and nothing of it is sent here any more.
+    pub async fn begin_anew(&self) {
+        let _ = self.dispatcher.send(BeginAnew).await;
     }
 
     /// Whether the dispatcher answers.

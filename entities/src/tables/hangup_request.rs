@@ -2,7 +2,7 @@
 
 use sea_orm::entity::prelude::*;
 
-use crate::values::{CallId, Millis};
+use crate::values::{Actor, CallId, Millis};
 
 /// A call that a command wants ended.
 #[derive(Clone, Debug, PartialEq, Eq, DeriveEntityModel)]
@@ -10,6 +10,10 @@ use crate::values::{CallId, Millis};
 pub struct Model {
     #[sea_orm(primary_key, auto_increment = false)]
     pub call_id: CallId,
+    /// Who asks.
+    pub actor: Actor,
+    /// The node whose configuration the command has.
+    pub node: String,
     pub asked_at: Millis,
 }
 

@@ -2,12 +2,14 @@
 
 use sea_orm::DeriveValueType;
 
-/// A `traceparent` that came in, in the form of version 00. Who does not send one begins no trace with us.
+/// A `traceparent`, in the form of version 00: one that came in, or the one of what is done here.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, DeriveValueType)]
 pub struct TraceParent(String);
 
 /// Of its text, what names the trace.
 const TRACE_ID: std::ops::Range<usize> = 3..35;
+/// Of its text, what names who sent it.
+const PARENT_ID: std::ops::Range<usize> = 36..52;
 /// The one flag that is known: somebody records the trace.
 const SAMPLED: u8 = 1;
 
@@ -29,6 +31,31 @@ impl TraceParent {
         }
         let flags = u8::from_str_radix(flags, 16).ok()? & SAMPLED;
         Some(Self(format!("00-{trace}-{parent}-{flags:02x}")))
+    }
+
+    /// That of a span of a trace that is recorded.
+    pub fn of(trace: u128, span: u64) -> Self {
+        Self(format!("00-{:032x}-{:016x}-01", trace.max(1), span.max(1)))
+    }
+
+    /// As it is sent.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The trace as a number.
+    pub fn trace(&self) -> u128 {
+        u128::from_str_radix(self.trace_id(), 16).unwrap_or_default()
+    }
+
+    /// The span that it was sent by.
+    pub fn parent(&self) -> u64 {
+        u64::from_str_radix(&self.0[PARENT_ID], 16).unwrap_or_default()
+    }
+
+    /// Whether somebody records the trace.
+    pub fn is_recorded(&self) -> bool {
+        self.0.ends_with('1')
     }
 
     /// What all that belongs to the trace has in common.
@@ -55,6 +82,9 @@ mod tests {
             let came = format!("00-{TRACE}-00f067aa0ba902b7-{flags}");
             let trace = TraceParent::parse(&came).expect("valid");
             assert_eq!(trace.trace_id(), TRACE);
+            assert_eq!(trace.trace(), 0x4bf9_2f35_77b3_4da6_a3ce_929d_0e0e_4736);
+            assert_eq!(trace.parent(), 0x00f0_67aa_0ba9_02b7);
+            assert_eq!(trace.is_recorded(), kept == "01");
             assert_eq!(
                 trace.child(255),
                 format!("00-{TRACE}-00000000000000ff-{kept}")
@@ -64,6 +94,10 @@ mod tests {
                 format!("00-{TRACE}-0000000000000001-{kept}")
             );
         }
+        let ours = TraceParent::of(0xab, 0xcd);
+        assert_eq!(TraceParent::parse(&ours.0), Some(ours.clone()));
+        assert_eq!((ours.trace(), ours.parent()), (0xab, 0xcd));
+        assert_eq!(TraceParent::of(0, 0), TraceParent::of(1, 1));
         let later = format!("cc-{TRACE}-00f067aa0ba902b7-01-what-the-future-brings");
         let later = TraceParent::parse(&later).expect("as far as it is known");
         assert_eq!(later.0, format!("00-{TRACE}-00f067aa0ba902b7-01"));

@@ -19,8 +19,10 @@ use dikala_actors::{
     bridges::CommandKind,
     calls::messages::{self, Incoming, Input},
     ledger::Credit,
+    nodes::Membership,
     outbound::{Guard, Outbound},
     runtime::clock::{Clock, ManualClock},
+    traces::Traces,
 };
 use dikala_entities::{
     AgentId, BridgeId, CallId, DeliveryId, DeliveryStatus, FunctionMethod, HangupInitiator,
@@ -211,6 +213,8 @@ impl World {
             store.clone(),
             vault.clone(),
             Arc::new(clock.clone()),
+            Membership::outside("main"),
+            Traces::default(),
             || Outbound::with_names(guard(), |_| Ok(Vec::new())),
         )
         .await

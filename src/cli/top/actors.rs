@@ -50,9 +50,9 @@ struct Times {
 /// A thread with its event loop.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct EventLoop {
-    pub name: String,
-    pub lag_us: u64,
+struct EventLoop {
+    name: String,
+    lag_us: u64,
 }
 
 /// A column of figures.
@@ -100,8 +100,24 @@ pub struct Row {
 }
 
 impl Actors {
-    pub fn event_loops(&self) -> &[EventLoop] {
-        &self.event_loops
+    /// How late each thread's event loop is, the latest first.
+    pub fn lateness(&self) -> String {
+        let mut loops: Vec<&EventLoop> = self.event_loops.iter().collect();
+        loops.sort_by(|one, other| other.lag_us.cmp(&one.lag_us));
+        let told = loops
+            .iter()
+            .map(|of| format!("{} {}", of.name, duration(of.lag_us)));
+        format!(
+            "event loops late by: {}",
+            told.collect::<Vec<_>>().join(", ")
+        )
+    }
+
+    /// Whether rates are known: a process that was not asked for a while begins to count when it is.
+    pub fn has_rates(&self) -> bool {
+        self.actors
+            .iter()
+            .all(|actor| actor.messages_per_second.is_some())
     }
 
     /// A row for each type, or for each kind of message.
@@ -175,7 +191,7 @@ pub fn written(figure: Option<u64>, column: Column) -> String {
         (None, _) => "–".to_owned(),
         (Some(us), Kind::Time) => duration(us),
         (Some(count), Kind::Count) => count.to_string(),
-        (Some(rate), Kind::Rate) if rate < 10_000 => {
+        (Some(rate), Kind::Rate) if rate < 100_000 => {
             format!("{}.{}", rate / 1_000, rate % 1_000 / 100)
         }
         (Some(rate), Kind::Rate) => (rate / 1_000).to_string(),
@@ -222,7 +238,7 @@ mod tests {
         let types: Vec<String> = actors.rows(false).iter().map(shown).collect();
         assert_eq!(
             types,
-            ["credit_ledger: 2, 12, 250 µs, –, 1, 4, 0, 3, 10 µs, –"]
+            ["credit_ledger: 2, 12.5, 250 µs, –, 1, 4, 0, 3, 10 µs, –"]
         );
         let messages: Vec<String> = actors.rows(true).iter().map(shown).collect();
         assert_eq!(

@@ -73,7 +73,7 @@ fn order(lines: &[String]) -> Vec<&str> {
 fn all_of_it_is_drawn() {
     let mut view = View::new(PLACE);
     view.seen(look(&problem()));
-    let lines = drawn(&mut view, 130, 16);
+    let lines = drawn(&mut view, 130, 15);
     let expected = "\
 dikala top  http://127.0.0.1:8081  main 0.1.0, up 30 min
 ✗ The database takes no writes. (credit_ledger) Look whether its disk is full.

@@ -84,6 +84,11 @@ fn values_that_cannot_be_are_named_with_key_origin_and_value() {
         ("MAIL__URL", "smtp://m.example", "mail.from is not set"),
         ("MAIL__FROM", "nobody", "an e-mail address"),
         ("MAIL__FROM", "me@m.example", "mail.url is not set"),
+        (
+            "TELEMETRY__OTLP_ENDPOINT",
+            "127.0.0.1:4318",
+            "OTLP over HTTP",
+        ),
         ("NODE__NAME", "", "must be set"),
         ("NODE__NAME", "two\nlines", "control"),
         ("LOG__FORMAT", "xml", "json"),

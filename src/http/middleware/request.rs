@@ -14,7 +14,10 @@ use actix_web::{
     middleware::Next,
     web,
 };
-use dikala_actors::runtime::clock::{Clock, SystemClock};
+use dikala_actors::{
+    runtime::clock::{Clock, SystemClock},
+    traces::Span,
+};
 use dikala_entities::{RequestId, TenantId, TraceParent};
 use tracing::Instrument;
 
@@ -27,6 +30,7 @@ use crate::{
         error::ApiError,
         meter::{HttpMeter, NO_ROUTE},
         request_id::{current_request_id, with_id},
+        spans,
     },
 };
 
@@ -43,11 +47,14 @@ pub async fn request_scope(
 ) -> Result<ServiceResponse<BoxBody>, Error> {
     let began = Instant::now();
     let id = sent_id(req.headers()).unwrap_or_else(|| new_id(&req));
-    let trace = sent_trace(req.headers());
-    let trace_id = trace.as_ref().map(|trace| trace.trace_id().to_owned());
-    let span = tracing::info_span!("request", request_id = %id, trace_id);
     let header = HeaderValue::from_str(&id).expect("ids are made of header characters");
     let (method, route) = (req.method().clone(), req.match_pattern());
+    let named = sent_trace(req.headers());
+    let recorded = spans::begin(&req, route.as_deref(), named.as_ref());
+    let own = recorded.as_ref().map(Span::traceparent);
+    let trace_id = own.as_ref().or(named.as_ref());
+    let trace_id = trace_id.map(|trace| trace.trace_id().to_owned());
+    let span = tracing::info_span!("request", request_id = %id, trace_id);
     let connection = Connected::new(&req);
     let meter = req.app_data::<web::Data<HttpMeter>>().cloned();
     let work = async {
@@ -76,9 +83,12 @@ pub async fn request_scope(
             tenant = tenant.map(tracing::field::display),
             "request"
         );
-        answer
+        (answer, status, tenant)
     };
-    match with_id(id, trace, work.instrument(span)).await {
+    let work = with_id(id.clone(), named, recorded.as_ref(), work.instrument(span));
+    let (answer, status, tenant) = work.await;
+    spans::end(recorded, &id, status, tenant);
+    match answer {
         Ok(response) => {
             let mut response = connection.finish(response);
             finish_head(response.headers_mut(), header);

@@ -4,8 +4,10 @@ use std::sync::{Arc, mpsc};
 
 use actix_web::body::to_bytes;
 use dikala_actors::{
+    nodes::Membership,
     outbound::{Guard, Outbound},
     runtime::clock::SystemClock,
+    traces::Traces,
 };
 use dikala_entities::Vault;
 
@@ -30,7 +32,16 @@ async fn an_actor_that_is_stuck_is_named() {
     let settings = Settings::new(&layers).expect("the defaults");
     let vault = Vault::from_base64(&Vault::generate_key()).expect("a key");
     let outbound = || Outbound::new(Guard::default(), None);
-    let actors = Actors::start(&settings, store, vault, Arc::new(SystemClock), outbound).await;
+    let actors = Actors::start(
+        &settings,
+        store,
+        vault,
+        Arc::new(SystemClock),
+        Membership::outside("main"),
+        Traces::default(),
+        outbound,
+    )
+    .await;
     let actors = actors.expect("they start");
     let (stop, stopping) = watch::channel(false);
     let parts = web::Data::new(HealthParts::new(actors.node.clone(), stopping));

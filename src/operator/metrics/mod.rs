@@ -14,7 +14,11 @@ use actix_web::{
 };
 use dikala_actors::{
     runtime::{group_commit::BatchReading, lag::EventLoops, metrics::meters},
-    webhooks::stats::{LaneState, StatsReading},
+    traces::SpanStats,
+    webhooks::{
+        HANGS_AFTER,
+        stats::{LaneState, StatsReading},
+    },
 };
 
 use self::exposition::{Format, Kind, Metric, Unit, encode};
@@ -22,6 +26,7 @@ use crate::{
     http::{meter::HttpMeter, middleware::only_reads},
     mails::MailStats,
     node::Node,
+    operator::health::HealthParts,
 };
 
 const COUNTER: (Kind, Unit) = (Kind::Counter, Unit::Whole);
@@ -35,6 +40,7 @@ pub struct MetricsParts {
     pub node: Node,
     pub loops: EventLoops,
     pub http: HttpMeter,
+    pub health: HealthParts,
     /// None where no mails are sent.
     pub mails: Option<Arc<MailStats>>,
 }
@@ -48,9 +54,11 @@ async fn show(request: HttpRequest, parts: Data<MetricsParts>) -> HttpResponse {
     let accept = request.headers().get(header::ACCEPT);
     let accept = accept.and_then(|accept| accept.to_str().ok());
     let format = Format::wanted(accept.unwrap_or_default());
+    let mut metrics = all(&parts);
+    metrics.push(checks(&parts).await);
     HttpResponse::Ok()
         .content_type(format.content_type())
-        .body(encode(&all(&parts), format))
+        .body(encode(&metrics, format))
 }
 
 fn all(parts: &MetricsParts) -> Vec<Metric> {
@@ -65,9 +73,23 @@ fn all(parts: &MetricsParts) -> Vec<Metric> {
     all.push(functions(parts));
     all.extend(requests(parts));
     all.extend(parts.mails.as_deref().map(mails));
-    all.extend([pools(parts), clock(parts), build()]);
+    all.extend(parts.node.traces.stats().map(spans));
+    all.extend([pools(parts), lease(parts), clock(parts), build()]);
     all.extend(process::metrics());
     all
+}
+
+async fn checks(parts: &MetricsParts) -> Metric {
+    let mut up = Metric::new(
+        GAUGE,
+        "dikala_check_up",
+        &["check"],
+        "What readiness looks at: 1 where it is well; looked at every second while somebody asks",
+    );
+    for (check, is_well) in parts.health.lately().await {
+        up.number(&[check], is_well.into());
+    }
+    up
 }
 
 fn actors() -> Vec<Metric> {
@@ -133,6 +155,19 @@ fn mails(stats: &MailStats) -> Metric {
         tries.number(&[outcome], whole(count));
     }
     tries
+}
+
+fn spans(stats: &SpanStats) -> Metric {
+    let mut spans = Metric::new(
+        COUNTER,
+        "dikala_spans_total",
+        &["outcome"],
+        "Spans for telemetry.otlp_endpoint, by what became of them",
+    );
+    for (outcome, count) in stats.outcomes() {
+        spans.number(&[outcome], whole(count));
+    }
+    spans
 }
 
 fn loops(parts: &MetricsParts) -> Metric {
@@ -288,7 +323,15 @@ fn deliveries(parts: &MetricsParts, stats: &StatsReading) -> Vec<Metric> {
     for (state, count) in LaneState::ALL.iter().zip(stats.lanes) {
         lanes.number(&[state.as_str()], count);
     }
-    vec![oldest, attempts, times, end_to_end, lanes]
+    let mut hanging = Metric::new(
+        GAUGE,
+        "dikala_webhook_hanging_endpoints",
+        &[],
+        "Endpoints that leave an attempt without an answer for 2 s and longer",
+    );
+    let hang = parts.node.webhooks.slow_attempts(HANGS_AFTER).len();
+    hanging.number(&[], i64::try_from(hang).unwrap_or(i64::MAX));
+    vec![oldest, attempts, times, end_to_end, lanes, hanging]
 }
 
 fn functions(parts: &MetricsParts) -> Metric {
@@ -344,6 +387,18 @@ fn pools(parts: &MetricsParts) -> Metric {
         }
     }
     connections
+}
+
+fn lease(parts: &MetricsParts) -> Metric {
+    let mut left = Metric::new(
+        SECONDS,
+        "dikala_node_lease_seconds",
+        &[],
+        "What is left of this node's lease; at 3 it stops to act, at 0 others may take what it has",
+    );
+    let ms = parts.node.member.lease_left_ms();
+    left.number(&[], ms.saturating_mul(1_000));
+    left
 }
 
 fn clock(parts: &MetricsParts) -> Metric {

@@ -6,7 +6,7 @@ use super::*;
 
 const FROM: &str = "Dikala <no-reply@voice.example>";
 
-fn setup(postbox: &Postbox) -> Setup {
+pub(super) fn setup(postbox: &Postbox) -> Setup {
     at(postbox.address.port())
 }
 
@@ -19,7 +19,7 @@ fn at(port: u16) -> Setup {
 }
 
 /// Invites somebody: the page that follows.
-async fn invite(browser: &Visitor, email: &str) -> crate::support::visitor::Page {
+pub(super) async fn invite(browser: &Visitor, email: &str) -> crate::support::visitor::Page {
     let values = [("email", email), ("name", "Sari"), ("role", "viewer")];
     browser.fill(MEMBERS, MEMBERS, &values).await
 }

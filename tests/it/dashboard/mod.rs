@@ -4,6 +4,8 @@ mod audit;
 mod calls;
 mod credits;
 mod foreign;
+mod full_disk;
+mod guessing;
 mod keys;
 mod mails;
 mod members;
@@ -13,6 +15,7 @@ mod refusals;
 mod sessions;
 mod setup;
 mod sign_in;
+mod sizes;
 mod webhooks;
 
 use sea_orm::{ConnectionTrait, Database};

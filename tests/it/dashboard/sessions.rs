@@ -254,3 +254,32 @@ async fn cookies_are_for_this_service_alone(#[values(Sqlite)] store: StoreKind) 
     plain.set_cookie("dikala", &browser.cookies()["__Host-dikala"]);
     assert!(!is_in(&plain).await);
 }
+
+/// As after a start of the service with a clock that was set right.
+#[rstest]
+#[actix_web::test]
+async fn what_a_clock_that_was_ahead_let_in_is_out(#[values(Sqlite, Postgres)] store: StoreKind) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    let server = &world.server;
+    let link = text(&server.cli(&["user", "login-link", &owner.id]), "url");
+    let ahead = async |ms: i64| {
+        for sql in [
+            format!(
+                "UPDATE sessions SET created_at = created_at + {ms}, used_at = used_at + {ms}, ends_at = ends_at + {ms}"
+            ),
+            format!(
+                "UPDATE login_links SET created_at = created_at + {ms}, expires_at = expires_at + {ms}"
+            ),
+        ] {
+            execute(server, &sql).await;
+        }
+    };
+    // Another node's clock may be a little ahead.
+    ahead(60_000).await;
+    assert!(is_in(&owner.browser).await);
+    assert_eq!(owner.browser.another().open(&link).await.status, 200);
+    ahead(24 * 60 * 60 * 1_000).await;
+    assert!(!is_in(&owner.browser).await);
+    assert_eq!(owner.browser.another().open(&link).await.status, 410);
+}

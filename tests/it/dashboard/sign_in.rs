@@ -212,6 +212,44 @@ async fn of_many_at_the_same_moment_ten_are_looked_at(
     assert_eq!((count(422), count(429)), (10, 15), "{statuses:?}");
 }
 
+/// Guesses from many networks at once, more than can be worked on. Who is sent away for that has guessed nothing, and may be right.
+#[actix_web::test]
+async fn what_was_not_looked_at_in_a_storm_is_no_failure() {
+    let setup = Setup::new().set("http.trusted_proxies", "127.0.0.1");
+    let world = world!(Sqlite, setup);
+    let browser = Visitor::new(&world.server.http);
+    let form = browser.open(SIGN_IN).await.form(SIGN_IN);
+    let form = form.set("password", "not the password");
+    let cookie = browser.cookies()["dikala"].clone();
+    let storm = (0..900).map(async |n| {
+        let from = format!("10.0.{}.{}", n / 250, n % 250);
+        // A browser of its own, so that none waits for another's connection.
+        let guesser = browser.another().with("x-forwarded-for", &from);
+        guesser.set_cookie("dikala", &cookie);
+        let email = format!("guess{n}@example.com");
+        let form = form.clone().set("email", &email);
+        guesser.post(&form).await.status
+    });
+    // Who calls meanwhile is served.
+    let bridge = world.tenant.bridge(Socket).await;
+    let calls = async {
+        for _ in 0..20 {
+            let call = bridge.talk(&world.tenant.did).await;
+            bridge.hang_up(&call).await;
+        }
+    };
+    let storm = futures_util::future::join_all(storm);
+    let (statuses, ()) = futures_util::future::join(storm, calls).await;
+    let count = |status: u16| statuses.iter().filter(|it| **it == status).count();
+    let (looked_at, sent_away) = (count(422), count(503));
+    assert_eq!(looked_at + sent_away, statuses.len(), "{statuses:?}");
+    assert!(looked_at > 0 && sent_away > 0, "{statuses:?}");
+    let failed =
+        "SELECT failed_at FROM sign_in_failures WHERE subject LIKE 'email:%' AND failed_at <> '[]'";
+    let failed = world.server.installation.store.rows::<1>(failed).await;
+    assert_eq!(failed.len(), looked_at);
+}
+
 /// The same statements are sent, in number and text, whether there is such a person, has a password, or not.
 #[rstest]
 #[actix_web::test]

@@ -1,8 +1,10 @@
 //! Who may come to the operators' listener: tokens, throttling, and names that are made to lead here.
 
+use tokio::io::AsyncWriteExt;
+
 use super::*;
 use crate::support::{
-    raw_socket::exchange,
+    raw_socket::{connect_from, exchange, read_all},
     server::{assert_fails, installation},
 };
 
@@ -30,6 +32,36 @@ async fn wrong_tokens_are_throttled_and_the_right_one_is_not_hurt(
     // Who showed his token here before is not held up by those who guess.
     with(server, READ).get("/nodes").await.expect(200);
     with(server, READ).get("/metrics").await;
+}
+
+/// What was shown at one address proves nothing at another, where somebody may be guessing.
+#[actix_web::test]
+async fn a_token_is_proven_at_the_address_at_which_it_was_shown() {
+    let setup = guarded().set("http.unauthenticated_requests_per_minute", 3);
+    let world = world!(Sqlite, setup);
+    let ask = async |from: &str, headers: &str| {
+        let mut stream = connect_from(from, &world.server.operator).await;
+        let request =
+            format!("GET {BASE}/nodes HTTP/1.1\r\nhost: x\r\n{headers}connection: close\r\n\r\n");
+        stream.write_all(request.as_bytes()).await.unwrap();
+        let answer = read_all(&mut stream).await;
+        answer.split(' ').nth(1).unwrap().to_owned()
+    };
+    let status = async |from: &str, token: &str| {
+        ask(from, &format!("authorization: Bearer {token}\r\n")).await
+    };
+    let (here, there) = ("127.0.0.2", "127.0.0.3");
+    assert_eq!(status(here, FULL).await, "200");
+    for _ in 0..3 {
+        assert_eq!(status(there, "not-one-of-the-tokens").await, "401");
+    }
+    assert_eq!(status(there, FULL).await, "429");
+    // And who guesses there holds nobody up here.
+    assert_eq!(status(here, READ).await, "200");
+    // Who shows none is limited as well.
+    for expected in ["401", "401", "401", "429"] {
+        assert_eq!(ask("127.0.0.4", "").await, expected);
+    }
 }
 
 #[actix_web::test]
@@ -139,6 +171,12 @@ async fn without_a_token_only_this_machines_own_pages_are_answered() {
             assert_eq!(answer.contains("foreign_host"), status == 403, "{answer}");
         }
     }
+    // Of two hosts nobody knows which is meant.
+    let request = format!(
+        "GET {BASE}/tenants HTTP/1.1\r\nhost: {own}\r\nhost: rebound.example\r\nconnection: close\r\n\r\n"
+    );
+    let answer = exchange(operator, request.as_bytes()).await;
+    assert!(!answer.starts_with("HTTP/1.1 200 "), "{answer}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod access;
 mod audit;
 mod calls;
+mod changes;
 mod commands;
 mod console;
 mod console_lists;

@@ -62,6 +62,17 @@ async fn a_number_belongs_to_one_tenant_until_it_is_moved(
         .get(&format!("/phone-numbers/{}", text(&made, "id")))
         .await
         .expect(404);
+    // Who had it and who has it now see where it went.
+    for of in [&tenant.id, &other.id] {
+        let path = format!("/audit?tenantId={of}&action=number.update");
+        let page = api.get(&path).await.expect(200);
+        let entry = &page["entries"][0];
+        assert_eq!(
+            (&entry["target"], &entry["detail"]),
+            (&made["id"], &json!("tenantId")),
+            "{page}"
+        );
+    }
     let agent = json!({"agentId": other.agent});
     other.api.post(&assign, agent).await.expect(200);
     let bridge = tenant.bridge(Http).await;

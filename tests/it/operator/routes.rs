@@ -5,7 +5,7 @@ use awc::http::Method;
 use super::*;
 
 /// Every operation of the description: method, path below the base, operation id.
-async fn operations(server: &Server) -> Vec<(Method, String, String)> {
+pub(super) async fn operations(server: &Server) -> Vec<(Method, String, String)> {
     let document = Rest::new(&server.operator)
         .with("authorization", &format!("Bearer {READ}"))
         .get("/operator/openapi.json")

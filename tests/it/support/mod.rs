@@ -5,6 +5,8 @@ pub mod browser;
 pub mod deaf;
 pub mod link;
 pub mod moment;
+pub mod otlp;
+pub mod prometheus;
 pub mod raw_socket;
 pub mod rest;
 pub mod scrape;

@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     time::timeout,
 };
 
@@ -24,6 +24,13 @@ pub async fn read_all(stream: &mut TcpStream) -> String {
     // A reset after the answer is an end as well.
     let _ = read.expect("the connection ends");
     String::from_utf8_lossy(&answer).into_owned()
+}
+
+/// A connection from this address of ours, of those that begin with 127.
+pub async fn connect_from(from: &str, to: &str) -> TcpStream {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(format!("{from}:0").parse().unwrap()).unwrap();
+    socket.connect(address(to)).await.unwrap()
 }
 
 /// Sends bytes and reads until the other side closes.

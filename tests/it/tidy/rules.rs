@@ -208,3 +208,25 @@ pub fn own_clocks(files: &[File]) -> Vec<String> {
         })
         .collect()
 }
+
+/// Lines that compare a secret with the language's own signs, which stop at the first difference: how long that takes tells a
+/// guesser how far he was right.
+pub fn compared_secrets(files: &[File]) -> Vec<String> {
+    let compares = |line: &[Word]| {
+        let exposes = line.iter().any(|word| word.is("expose"));
+        let is_sign = |at: &[Word]| (at[0].is("=") || at[0].is("!")) && at[1].is("=");
+        exposes && line.windows(2).any(is_sign)
+    };
+    files
+        .iter()
+        .filter(|file| !file.is_for_tests())
+        .flat_map(|file| {
+            let words = file.words();
+            let lines = words.chunk_by(|one, next| one.line == next.line);
+            lines
+                .filter(|line| compares(line))
+                .map(|line| format!("{}:{}", file.path, line[0].line))
+                .collect::<Vec<_>>()
+        })
+        .collect()
+}

@@ -5,8 +5,8 @@ use rstest::rstest;
 use super::{
     imports::circles,
     rules::{
-        FILE_LINES_MAX, FUNCTION_LINES_MAX, impure, long_files, long_functions, own_clocks,
-        reads_of_everybody, without_a_purpose,
+        FILE_LINES_MAX, FUNCTION_LINES_MAX, compared_secrets, impure, long_files, long_functions,
+        own_clocks, reads_of_everybody, without_a_purpose,
     },
     source::{File, blank},
 };
@@ -206,6 +206,17 @@ fn a_clock_of_its_own_is_found(#[case] text: &str) {
     assert_eq!(at("src/a.rs"), ["src/a.rs:1 asks for the date"]);
     assert_eq!(at("actors/src/runtime/clock/mod.rs"), [""; 0]);
     assert_eq!(at("tests/it/a.rs"), [""; 0]);
+}
+
+#[rstest]
+#[case("given == token.expose()", true)]
+#[case("token.expose() != given", true)]
+#[case("given.ct_eq(token.expose())", false)]
+#[case("let given = token.expose();", false)]
+#[case("if length == 3 {\ntoken.expose()", false)]
+fn a_secret_that_is_compared_is_found(#[case] text: &str, #[case] is_wrong: bool) {
+    let found = compared_secrets(&files(&[("src/a.rs", text)]));
+    assert_eq!(!found.is_empty(), is_wrong, "{found:?}");
 }
 
 #[rstest]

@@ -33,8 +33,10 @@ use crate::{
     events::outbox::Audience,
     functions::{self, FunctionsConfig},
     ledger::{self, Credit, LedgerParts},
+    nodes::Membership,
     outbound::{Guard, Outbound},
     runtime::clock::{Clock, ManualClock, SharedClock, SteadyClock, SystemClock},
+    traces::Traces,
 };
 
 const DID: &str = "+622150001000";
@@ -64,7 +66,7 @@ impl World {
         let now = clock.now();
         let vault = Vault::from_base64(&Vault::generate_key()).expect("a key");
         seed(&store, &vault, now).await;
-        let node: Arc<str> = Arc::from("node");
+        let node = Membership::outside("node");
         let here = Arbiter::current();
         let ledger_parts = LedgerParts {
             store: store.clone(),
@@ -92,6 +94,8 @@ impl World {
             ),
             bridges: Arc::new(Bridges::new(clock)),
             meter: super::meter::CallMeter::default(),
+            invoking: super::Invoking::default(),
+            traces: Traces::default(),
         };
         let calls = Calls::new(parts, vec![here.clone()]);
         CallRegistry::start(&here, calls.clone())
@@ -187,7 +191,7 @@ async fn seed(store: &Store, vault: &Vault, now: Millis) {
         reference: None,
         description: None,
     };
-    ledger::credit(store, Arc::new(SystemClock), "node", credit, None)
+    ledger::credit(store, Arc::new(SystemClock), credit, None)
         .await
         .expect("is booked");
 }
@@ -646,6 +650,7 @@ async fn a_function_whose_stored_endpoint_is_refused_by_now_has_an_outcome() {
             name: "find_order".into(),
             parameters: serde_json::Map::new(),
             at: None,
+            since: std::time::Instant::now(),
         };
         let outcome = world.calls.invoke(call, message).await.expect("an outcome");
         assert_eq!(

@@ -68,14 +68,15 @@ impl Endpoint {
             && self.row.previous_secret_until == row.previous_secret_until
     }
 
-    /// Sends a delivery; `signed_at` is what the receiver compares with its own clock. Over within `limit`.
+    /// Sends a delivery, with the `traceparent` of this attempt; `signed_at` is what the receiver compares with its own clock. Over within `limit`.
     pub(in crate::webhooks) async fn send(
         &self,
         dispatch: &Dispatch,
+        trace: Option<&str>,
         signed_at: Millis,
         limit: Duration,
     ) -> Result<Exchange, Failure> {
-        match self.head(dispatch, signed_at) {
+        match self.head(dispatch, trace, signed_at) {
             Some(head) => self.exchange(head, dispatch, limit).await,
             None => Err(Failure::without_answer(ErrorKind::Connect)),
         }
@@ -108,10 +109,8 @@ impl Endpoint {
         sent
     }
 
-    fn head(&self, dispatch: &Dispatch, at: Millis) -> Option<Head> {
+    fn head(&self, dispatch: &Dispatch, trace: Option<&str>, at: Millis) -> Option<Head> {
         self.uri.host()?;
-        let trace = dispatch.trace.as_ref();
-        let trace = trace.map(|trace| trace.child(rand::random()));
         let envelope = Envelope {
             event: dispatch.event,
             kind: dispatch.kind.as_str(),
@@ -119,7 +118,7 @@ impl Endpoint {
             number: dispatch.attempts.saturating_add(1),
             body: dispatch.body.as_bytes(),
             is_test: dispatch.is_test,
-            trace: trace.as_deref(),
+            trace,
         };
         let headers = headers(envelope, &self.keys, at).ok()?;
         Some(Head {

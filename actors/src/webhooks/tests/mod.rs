@@ -27,11 +27,13 @@ use crate::{
         outbox::{self, Deliver, NewEvent},
         payload::Payload,
     },
+    nodes::Membership,
     outbound::{
         Outbound,
         testing::{SlowNames, local_outbound},
     },
     runtime::clock::{Clock, ManualClock, SharedClock, SystemClock},
+    traces::Traces,
 };
 
 const NODE: &str = "node-a";
@@ -81,7 +83,8 @@ impl World {
             clock: Arc::clone(&self.clock),
             vault: self.vault.clone(),
             outbound,
-            node: NODE.into(),
+            node: Membership::outside(NODE),
+            traces: Traces::default(),
         };
         start(&Arbiter::current(), parts, config)
     }

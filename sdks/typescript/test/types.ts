@@ -1,5 +1,5 @@
-// The shortest bodies that the documentation shows, and what is read of the answers, have to fit the generated types.
-import type { paths } from "./api";
+// The shortest bodies that the documentation shows, what is read of the answers and what events tell fit the types.
+import type { components, EventKind, paths, WebhookEvent } from "dikala";
 
 type Methods = "post" | "patch";
 type Body<P extends keyof paths, M extends Methods> = paths[P][M] extends {
@@ -42,3 +42,25 @@ export const sample: Body<"/api/v1/events/sample", "post"> = { event: "call.ende
 
 type Call = paths["/api/v1/calls/{id}"]["get"]["responses"][200]["content"]["application/json"];
 export const told = (call: Call): [string, unknown] => [call.status, call.metadata["simulated"]];
+
+// The union has every kind that a webhook can subscribe to, no other, and each kind leads to its fields.
+type Same<A, B> = [A] extends [B] ? ([B] extends [A] ? true : false) : false;
+export const all: Same<EventKind, components["schemas"]["WebhookCreate"]["events"][number]> = true;
+export function said(event: WebhookEvent): string | number | null {
+  switch (event.event) {
+    case "call.started":
+      return event.data.callerNumber;
+    case "call.answered":
+      return event.data.startedAt;
+    case "call.ended":
+      return event.data.talkTimeSeconds;
+    case "call.transcript":
+      return event.data.transcriptSummary;
+    case "credits.low":
+      return event.data.balanceMinutes;
+    case "function.called":
+      return String(event.data.result?.["status"]);
+    default:
+      return event satisfies never;
+  }
+}

@@ -1,0 +1,48 @@
+//! An invocation in the trace that it is part of.
+
+use dikala_entities::{CallId, FunctionId, TenantId, TraceParent};
+
+use super::Invoked;
+use crate::traces::{self, Kind, Span};
+
+/// One invocation: its span, where that is recorded.
+#[derive(Debug)]
+pub struct Traced {
+    span: Option<Span>,
+    /// What its request says.
+    pub traceparent: Option<String>,
+}
+
+impl Traced {
+    /// Below what this task works for, or else as a part of that trace.
+    pub fn begin(trace: Option<&TraceParent>) -> Self {
+        let span = traces::current().map(|below| below.span(Kind::Client, "function"));
+        let traceparent = match &span {
+            Some(span) => Some(span.traceparent().as_str().to_owned()),
+            None => trace.map(|trace| trace.child(rand::random())),
+        };
+        Self { span, traceparent }
+    }
+
+    /// This came of it; a trial is of no call.
+    pub fn end(
+        self,
+        tenant: TenantId,
+        call: Option<CallId>,
+        function: Option<FunctionId>,
+        invoked: &Invoked,
+    ) {
+        let Some(mut span) = self.span else { return };
+        span.set("dikala.tenant.id", tenant);
+        if let Some(call) = call {
+            span.set("dikala.call.id", call);
+        }
+        if let Some(function) = function {
+            span.set("dikala.function.id", function);
+        }
+        if let Some(fault) = invoked.outcome.fault() {
+            span.failed(fault.as_str());
+        }
+        span.end();
+    }
+}

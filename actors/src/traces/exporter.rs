@@ -1,0 +1,267 @@
+//! Sends spans to the operator's collector, as OTLP over HTTP. What waits is bounded, each exchange has its time, and a batch that
+//! nobody takes is given up after a minute, so that what happens later is told again once somebody listens.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use awc::http::{
+    Method, Uri,
+    header::{CONTENT_TYPE, HeaderMap, HeaderValue},
+};
+use bytes::Bytes;
+use tokio::{
+    sync::{mpsc, watch},
+    time::sleep,
+};
+
+use super::{
+    SpanStats,
+    otlp::{self, Resource},
+    span::Finished,
+};
+use crate::{
+    outbound::{Client, Exchange, Failure, Head, Outbound, exchange, retry_after_ms},
+    runtime::clock::SharedClock,
+};
+
+/// How long things may take and how often they are tried.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// Spans in one request.
+    pub(super) batch: usize,
+    /// How long a span waits for others.
+    pub(super) gather: Duration,
+    /// For one exchange.
+    pub(super) exchange: Duration,
+    /// The same for what is left at a stop, which is tried once.
+    pub(super) last: Duration,
+    /// The pause after the first failure; doubled up to `again_max`, and never shorter than the server asks.
+    pub(super) again: Duration,
+    pub(super) again_max: Duration,
+    /// No try of a batch begins later than this after its first.
+    pub(super) try_for: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            batch: 512,
+            gather: Duration::from_secs(1),
+            exchange: Duration::from_secs(10),
+            last: Duration::from_secs(2),
+            again: Duration::from_secs(1),
+            again_max: Duration::from_secs(15),
+            try_for: Duration::from_secs(60),
+        }
+    }
+}
+
+/// The most that is read of an answer, in bytes.
+const ANSWER_BYTES_MAX: usize = 16 * 1024;
+
+/// Where spans go.
+#[derive(Debug)]
+pub struct ExporterConfig {
+    /// The address that takes `ExportTraceServiceRequest`.
+    pub uri: Uri,
+    /// What this process is called.
+    pub node: Arc<str>,
+    /// Dials what the operator says, wherever that is.
+    pub outbound: Outbound,
+    pub clock: SharedClock,
+}
+
+/// Sends what is queued. Belongs to one thread.
+#[derive(Debug)]
+pub struct Exporter {
+    waiting: mpsc::Receiver<Finished>,
+    stats: Arc<SpanStats>,
+    client: Client,
+    uri: Uri,
+    resource: Resource,
+    clock: SharedClock,
+    pub(super) limits: Limits,
+    /// Whether the last batch was taken; so that an outage is told once, and its end.
+    well: bool,
+}
+
+/// What came of one try.
+#[derive(Debug, PartialEq, Eq)]
+enum Tried {
+    /// Taken, but for so many.
+    Taken(u64),
+    /// It will never be taken.
+    Refused(u16),
+    /// Perhaps later, not before this; and why.
+    Later(Duration, String),
+}
+
+impl Exporter {
+    pub(super) fn new(
+        config: ExporterConfig,
+        waiting: mpsc::Receiver<Finished>,
+        stats: Arc<SpanStats>,
+    ) -> Self {
+        Self {
+            waiting,
+            stats,
+            client: config.outbound.client(None, 1),
+            uri: config.uri,
+            resource: Resource {
+                node: config.node.to_string(),
+            },
+            clock: config.clock,
+            limits: Limits::default(),
+            well: true,
+        }
+    }
+
+    /// Sends until it is told to finish; then what waits once more, and no more.
+    pub async fn run(mut self, mut finish: watch::Receiver<bool>) {
+        let mut batch = Vec::new();
+        loop {
+            let over = self.gather(&mut batch, &mut finish).await;
+            if !batch.is_empty() {
+                self.send(&batch, &mut finish).await;
+                batch.clear();
+            } else if over {
+                return;
+            }
+        }
+    }
+
+    /// Whether no more is to come than what is in the queue.
+    async fn gather(
+        &mut self,
+        batch: &mut Vec<Finished>,
+        finish: &mut watch::Receiver<bool>,
+    ) -> bool {
+        let (most, patience) = (self.limits.batch, self.limits.gather);
+        let gathered = async {
+            let waiting = &mut self.waiting;
+            if waiting.recv_many(batch, most).await == 0 {
+                return true;
+            }
+            let more = async {
+                while batch.len() < most {
+                    if waiting.recv_many(batch, most - batch.len()).await == 0 {
+                        return;
+                    }
+                }
+            };
+            let _ = tokio::time::timeout(patience, more).await;
+            false
+        };
+        tokio::select! {
+            over = gathered => over,
+            () = asked(finish) => {
+                while batch.len() < most && let Ok(span) = self.waiting.try_recv() {
+                    batch.push(span);
+                }
+                true
+            }
+        }
+    }
+
+    async fn send(&mut self, batch: &[Finished], finish: &mut watch::Receiver<bool>) {
+        let body = Bytes::from(otlp::request(&self.resource, batch));
+        let count = u64::try_from(batch.len()).unwrap_or(u64::MAX);
+        let (first, mut again) = (Instant::now(), self.limits.again);
+        loop {
+            // Whoever would ask for the end is gone as well: nothing is waited for.
+            let last = *finish.borrow() || finish.has_changed().is_err();
+            let limit = match last {
+                true => self.limits.last,
+                false => self.limits.exchange,
+            };
+            let (wait, why) = match self.try_once(body.clone(), limit).await {
+                Tried::Taken(refused) => return self.taken(count, refused),
+                Tried::Refused(status) => {
+                    self.fails(&format!("it answered {status}"));
+                    return add(&self.stats.refused, count);
+                }
+                Tried::Later(wait, why) => (wait.max(again), why),
+            };
+            self.fails(&why);
+            if last || first.elapsed() + wait > self.limits.try_for {
+                return add(&self.stats.given_up, count);
+            }
+            tokio::select! {
+                () = sleep(wait) => {}
+                () = asked(finish) => {}
+            }
+            again = (again * 2).min(self.limits.again_max);
+        }
+    }
+
+    async fn try_once(&self, body: Bytes, limit: Duration) -> Tried {
+        let protobuf = HeaderValue::from_static("application/x-protobuf");
+        let head = Head {
+            method: Method::POST,
+            uri: self.uri.clone(),
+            headers: HeaderMap::from_iter([(CONTENT_TYPE, protobuf)]),
+        };
+        let answer = exchange(&self.client, head, body, ANSWER_BYTES_MAX, limit).await;
+        self.judge(answer)
+    }
+
+    /// What OTLP says of answers: which are final, and which ask for patience.
+    fn judge(&self, answer: Result<Exchange, Failure>) -> Tried {
+        match answer {
+            Ok(Exchange {
+                status: 200..=299,
+                body,
+                ..
+            }) => Tried::Taken(otlp::rejected(&body)),
+            Ok(Exchange {
+                status: status @ (429 | 502..=504),
+                retry_after,
+                ..
+            }) => {
+                let now = self.clock.on_the_wall(self.clock.now());
+                let asked = retry_after.and_then(|header| retry_after_ms(&header, now));
+                let asked = asked.and_then(|ms| u64::try_from(ms).ok()).unwrap_or(0);
+                Tried::Later(
+                    Duration::from_millis(asked),
+                    format!("it answered {status}"),
+                )
+            }
+            Ok(Exchange { status, .. }) => Tried::Refused(status),
+            Err(failure) => Tried::Later(Duration::ZERO, failure.kind.as_str().to_owned()),
+        }
+    }
+
+    fn taken(&mut self, count: u64, refused: u64) {
+        let refused = refused.min(count);
+        add(&self.stats.exported, count - refused);
+        add(&self.stats.refused, refused);
+        if !self.well {
+            self.well = true;
+            tracing::info!("spans are taken again by telemetry.otlp_endpoint");
+        }
+    }
+
+    fn fails(&mut self, why: &str) {
+        if self.well {
+            self.well = false;
+            tracing::warn!(
+                why,
+                "spans are not taken by telemetry.otlp_endpoint; they are kept for a minute, and calls do not wait"
+            );
+        }
+    }
+}
+
+async fn asked(finish: &mut watch::Receiver<bool>) {
+    // Whoever asks is gone: nobody will.
+    let _ = finish.wait_for(|finish| *finish).await;
+}
+
+fn add(counter: &AtomicU64, count: u64) {
+    counter.fetch_add(count, Relaxed);
+}

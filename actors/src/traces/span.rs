@@ -1,0 +1,167 @@
+//! One span: what was done, when, for whom, and what came of it.
+
+use std::{borrow::Cow, fmt, sync::Arc, time::Instant};
+
+use dikala_entities::{Millis, TraceParent};
+
+use super::{Context, Recorder};
+
+/// On which side of an exchange it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Internal = 1,
+    Server = 2,
+    Client = 3,
+}
+
+/// What an attribute says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Attribute {
+    Text(String),
+    Number(i64),
+}
+
+/// A span that is over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Finished {
+    pub(super) trace: u128,
+    pub(super) span: u64,
+    pub(super) parent: Option<u64>,
+    pub(super) kind: Kind,
+    pub(super) name: Cow<'static, str>,
+    /// Nanoseconds since the Unix epoch.
+    pub(super) began_ns: u64,
+    pub(super) ended_ns: u64,
+    pub(super) attributes: Vec<(&'static str, Attribute)>,
+    /// It came to nothing, and why.
+    pub(super) error: Option<Cow<'static, str>>,
+}
+
+/// A span under way. One that is dropped without an end was not: nobody is told of it.
+pub struct Span {
+    recorder: Arc<Recorder>,
+    trace: u128,
+    span: u64,
+    parent: Option<u64>,
+    kind: Kind,
+    name: Cow<'static, str>,
+    began: Instant,
+    attributes: Vec<(&'static str, Attribute)>,
+    error: Option<Cow<'static, str>>,
+}
+
+impl fmt::Debug for Span {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Span")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Span {
+    pub(super) fn new(
+        recorder: Arc<Recorder>,
+        trace: u128,
+        parent: Option<u64>,
+        kind: Kind,
+        name: &'static str,
+    ) -> Self {
+        Self {
+            recorder,
+            trace,
+            span: rand::random::<u64>().max(1),
+            parent,
+            kind,
+            name: Cow::Borrowed(name),
+            began: Instant::now(),
+            attributes: Vec::new(),
+            error: None,
+        }
+    }
+
+    /// Takes a number that is known elsewhere too.
+    pub(super) fn be(&mut self, span: u64) {
+        self.span = span;
+    }
+
+    /// It began earlier than now.
+    #[must_use]
+    pub fn since(mut self, then: Instant) -> Self {
+        self.began = then;
+        self
+    }
+
+    /// Another name.
+    pub fn rename(&mut self, name: impl Into<Cow<'static, str>>) {
+        self.name = name.into();
+    }
+
+    /// Adds what is known: an id, or a word of ours. Never what a person said or wrote, a number that is not masked, or a secret.
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: impl fmt::Display) -> Self {
+        self.set(name, value);
+        self
+    }
+
+    /// As [`Self::with`].
+    pub fn set(&mut self, name: &'static str, value: impl fmt::Display) {
+        let value = Attribute::Text(value.to_string());
+        self.attributes.push((name, value));
+    }
+
+    /// Adds a number.
+    pub fn count(&mut self, name: &'static str, value: i64) {
+        self.attributes.push((name, Attribute::Number(value)));
+    }
+
+    /// It came to nothing, for this reason.
+    pub fn failed(&mut self, why: impl Into<Cow<'static, str>>) {
+        self.error = Some(why.into());
+    }
+
+    /// What hangs below it.
+    pub fn context(&self) -> Context {
+        Context {
+            recorder: Arc::clone(&self.recorder),
+            trace: self.trace,
+            span: self.span,
+        }
+    }
+
+    /// What a request says that is made because of it.
+    pub fn traceparent(&self) -> TraceParent {
+        TraceParent::of(self.trace, self.span)
+    }
+
+    /// It is over.
+    pub fn end(self) {
+        let ended = Instant::now();
+        let (began_ns, ended_ns) = (self.recorder.at(self.began), self.recorder.at(ended));
+        self.record(began_ns, ended_ns);
+    }
+
+    /// It began and ended when its row says, on the wall.
+    pub fn end_as(self, began: Millis, ended: Millis) {
+        self.record(ns(began), ns(ended));
+    }
+
+    fn record(self, began_ns: u64, ended_ns: u64) {
+        let recorder = self.recorder;
+        recorder.record(Finished {
+            trace: self.trace,
+            span: self.span,
+            parent: self.parent,
+            kind: self.kind,
+            name: self.name,
+            began_ns,
+            ended_ns: ended_ns.max(began_ns),
+            attributes: self.attributes,
+            error: self.error,
+        });
+    }
+}
+
+/// Nanoseconds since the Unix epoch.
+pub(super) fn ns(at: Millis) -> u64 {
+    at.as_u64().saturating_mul(1_000_000)
+}

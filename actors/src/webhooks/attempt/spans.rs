@@ -1,0 +1,65 @@
+//! What an attempt tells of itself in the trace that its event is part of.
+
+use crate::{
+    events::outbox::Dispatch,
+    traces::{Kind, Span, Traces},
+    webhooks::retry::Verdict,
+};
+
+use super::AttemptRecord;
+
+/// The span of the next attempt. It hangs below the call, whenever it is made; what is not of a call hangs below what asked for
+/// it, and where nobody did, all attempts of an event are one trace.
+pub(in crate::webhooks) fn attempt(traces: &Traces, dispatch: &Dispatch) -> Option<Span> {
+    const NAME: &str = "webhook";
+    let trace = dispatch.trace.as_ref();
+    let span = match (dispatch.call, trace) {
+        (Some(call), Some(_)) => traces.call(call, trace)?.span(Kind::Client, NAME),
+        (None, Some(_)) => traces.span(Kind::Client, NAME, trace)?,
+        (_, None) => traces.first(Kind::Client, NAME, dispatch.event.as_u128())?,
+    };
+    Some(span)
+}
+
+/// What the request of the attempt says.
+pub(in crate::webhooks) fn traceparent(span: Option<&Span>, dispatch: &Dispatch) -> Option<String> {
+    match span {
+        Some(span) => Some(span.traceparent().as_str().to_owned()),
+        None => dispatch
+            .trace
+            .as_ref()
+            .map(|trace| trace.child(rand::random())),
+    }
+}
+
+/// The attempt is over.
+pub(in crate::webhooks) fn attempted(
+    span: Option<Span>,
+    dispatch: &Dispatch,
+    record: &AttemptRecord,
+) {
+    let Some(mut span) = span else { return };
+    span.set("dikala.tenant.id", record.tenant);
+    span.set("dikala.webhook.id", record.webhook);
+    span.set("dikala.delivery.id", record.delivery);
+    span.set("dikala.event.id", dispatch.event);
+    span.set("dikala.event.kind", dispatch.kind.as_str());
+    span.count("dikala.delivery.attempt", record.number);
+    if let Some(call) = dispatch.call {
+        span.set("dikala.call.id", call);
+    }
+    if let Some(status) = record.status_code {
+        span.count("http.response.status_code", status.into());
+    }
+    let outcome = match record.verdict {
+        Verdict::Delivered => "delivered",
+        Verdict::Retry { .. } => "retried",
+        Verdict::GivenUp | Verdict::Gone => "failed",
+    };
+    span.set("dikala.delivery.outcome", outcome);
+    if record.verdict != Verdict::Delivered {
+        let kind = record.error_kind.map(|kind| kind.as_str());
+        span.failed(kind.unwrap_or("http_status"));
+    }
+    span.end();
+}

@@ -1,0 +1,43 @@
+//! What a request tells of itself in a trace. What machines ask every few seconds is left out.
+
+use actix_web::{dev::ServiceRequest, http::StatusCode, web::Data};
+use dikala_actors::traces::{Kind, Span, Traces};
+use dikala_entities::{TenantId, TraceParent};
+
+use super::meter::{NO_ROUTE, name_of};
+
+/// Routes that machines ask for all the time.
+const UNTOLD: [&str; 3] = ["/health/live", "/health/ready", "/metrics"];
+
+/// The span of a request, where spans are recorded; below what its client says that it is part of.
+pub(super) fn begin(
+    req: &ServiceRequest,
+    route: Option<&str>,
+    trace: Option<&TraceParent>,
+) -> Option<Span> {
+    let route = route.unwrap_or(NO_ROUTE);
+    let traces = req.app_data::<Data<Traces>>()?;
+    if UNTOLD.contains(&route) {
+        return None;
+    }
+    let method = name_of(req.method());
+    let mut span = traces.span(Kind::Server, method, trace)?;
+    span.rename(format!("{method} {route}"));
+    span.set("http.request.method", method);
+    span.set("http.route", route);
+    Some(span)
+}
+
+/// The head of its answer is made.
+pub(super) fn end(span: Option<Span>, id: &str, status: StatusCode, tenant: Option<TenantId>) {
+    let Some(mut span) = span else { return };
+    span.set("dikala.request.id", id);
+    span.count("http.response.status_code", status.as_u16().into());
+    if let Some(tenant) = tenant {
+        span.set("dikala.tenant.id", tenant);
+    }
+    if status.is_server_error() {
+        span.failed(status.as_str().to_owned());
+    }
+    span.end();
+}

@@ -1,0 +1,375 @@
+//! Faults that are injected, and where each shows: on the overview in words, in `/metrics`, in an alert of the rules that are
+//! shipped, and in readiness where calls cannot be taken. The program is the real one, in a build for tests: some of its actors'
+//! faults come from fail points (`actors/src/runtime/fail_points.rs`), all others from what a machine can do to it.
+
+use std::{fs, path::Path, process::Command};
+
+use dikala_testkit::within;
+
+use crate::support::{
+    prelude::*,
+    prometheus::{Prometheus, is_at_hand},
+    scrape::Scrape,
+    world::HOOK,
+};
+
+/// How soon a fault shows.
+const SHOWN_WITHIN: Duration = Duration::from_secs(5);
+/// What Prometheus adds here: it asks every second, and looks at its rules every second.
+const TOLD_WITHIN: Duration = Duration::from_secs(7);
+/// How long a fault of a fail point lasts, in milliseconds: longer than it takes to be shown everywhere.
+const LASTS_MS: u64 = 20_000;
+
+/// How one fault shows.
+struct Shows<'a> {
+    /// `code` and `target` among the overview's problems, and a word of its summary.
+    problem: (&'a str, Option<&'a str>, &'a str),
+    /// A metric with its labels, and what is seen of it.
+    metric: (&'a str, &'a [(&'a str, &'a str)], fn(f64) -> bool),
+    /// An alert, and one of its labels.
+    alert: (&'a str, &'a str, &'a str),
+    /// What readiness says is not well; none: it is ready all the same.
+    unready: Option<&'a str>,
+}
+
+/// A world whose actors can be told to fail, with a Prometheus that watches it.
+struct Watched {
+    world: World,
+    /// None where it is not installed.
+    prometheus: Option<Prometheus>,
+    operator: Rest,
+}
+
+impl Watched {
+    async fn start(kind: StoreKind, setup: Setup) -> Option<Self> {
+        let mut installation = Installation::migrated(kind)?;
+        let pipe = installation.folder.path().join("faults");
+        let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        let pipe = pipe.to_str().unwrap().to_owned();
+        installation.settings.push(("FAIL_POINTS".to_owned(), pipe));
+        let world = World::on(installation, setup).await;
+        let prometheus = is_at_hand().then(|| Prometheus::watching(&world.server));
+        let operator = Rest::new(&world.server.operator);
+        let watched = Self {
+            world,
+            prometheus,
+            operator,
+        };
+        watched.is_well().await;
+        Some(watched)
+    }
+
+    /// Before anything is injected nothing shows, and everybody has begun to look.
+    async fn is_well(&self) {
+        self.operator.get("/health/ready").await.expect(200);
+        eventually("an overview without problems", async || {
+            let overview = self.overview().await;
+            let problems = overview["problems"].as_array().unwrap();
+            // How full the disk of this machine is, is not ours to say.
+            let ours = |problem: &&Value| problem["code"] != "disk_low";
+            problems.iter().find(ours).is_none().then_some(())
+        })
+        .await;
+        if let Some(prometheus) = &self.prometheus {
+            eventually("Prometheus to have looked", async || {
+                let found = prometheus.query("count_over_time(up[10s]) >= 2").await?;
+                (!found.is_empty()).then_some(())
+            })
+            .await;
+        }
+    }
+
+    async fn overview(&self) -> Value {
+        self.operator.get("/operator/v1/overview").await.expect(200)
+    }
+
+    /// Has an actor fail.
+    fn fail(&self, fault: &str, actor: &str) {
+        let pipe = self.world.server.installation.folder.path().join("faults");
+        fs::write(pipe, format!("{fault} {actor} {LASTS_MS}\n")).unwrap();
+    }
+
+    /// Waits until a fault shows everywhere, in the time that each place has.
+    async fn shows(&self, shows: Shows<'_>) {
+        let (code, target, word) = shows.problem;
+        let overview = within(SHOWN_WITHIN, code, async || {
+            let overview = self.overview().await;
+            let problems = overview["problems"].as_array().unwrap().iter();
+            let mut found = problems.filter(|problem| {
+                problem["code"] == code && target.is_none_or(|target| problem["target"] == target)
+            });
+            found.next().cloned()
+        });
+        let (name, labels, is_seen) = shows.metric;
+        let metric = within(SHOWN_WITHIN, name, async || {
+            let scrape = Scrape::of(&self.world.server.operator).await;
+            scrape.find(name, labels).filter(|value| is_seen(*value))
+        });
+        let readiness = within(SHOWN_WITHIN, "readiness", async || {
+            let Some(check) = shows.unready else {
+                return Some(());
+            };
+            let answer = self.operator.get("/health/ready").await;
+            let is_it = answer.status == 503 && answer.body["checks"][check] == false;
+            is_it.then(|| {
+                let problems = answer.body["problems"].as_array().unwrap();
+                assert!(
+                    problems
+                        .iter()
+                        .any(|words| words.as_str().unwrap().len() > 20)
+                );
+            })
+        });
+        let (alert, label, value) = shows.alert;
+        let told = within(TOLD_WITHIN, alert, async || {
+            let Some(prometheus) = &self.prometheus else {
+                return Some(());
+            };
+            let alerts = prometheus.alerts(alert).await;
+            alerts
+                .iter()
+                .any(|labels| labels[label] == value)
+                .then_some(())
+        });
+        let (problem, ..) = tokio::join!(overview, metric, readiness, told);
+        let summary = problem["summary"].as_str().unwrap();
+        assert!(summary.contains(word), "{problem}");
+        assert!(!problem["action"].as_str().unwrap().is_empty(), "{problem}");
+        if shows.unready.is_none() {
+            self.operator.get("/health/ready").await.expect(200);
+        }
+        // The first page says the same.
+        let page = self.operator.get("/").await;
+        assert_eq!(page.status, 200, "{}", page.text);
+        assert!(page.text.contains(word), "{word} on the overview");
+    }
+}
+
+macro_rules! watched {
+    ($store:expr, $setup:expr) => {
+        match Watched::start($store, $setup).await {
+            Some(watched) => watched,
+            None => return,
+        }
+    };
+}
+
+const IS_DOWN: fn(f64) -> bool = |value| value == 0.0;
+const IS_COUNTED: fn(f64) -> bool = |value| value > 0.0;
+
+#[actix_web::test]
+async fn a_ledger_that_panics_shows_and_goes_on() {
+    let watched = watched!(Sqlite, Setup::new());
+    let tenant = &watched.world.tenant;
+    let bridge = tenant.bridge(Socket).await;
+    let call = bridge.talk(&tenant.did).await;
+    watched.fail("panic", "credit_ledger");
+    watched
+        .shows(Shows {
+            problem: ("actor_restarted", Some("credit_ledger"), "credit_ledger"),
+            metric: (
+                "dikala_actor_restarts_total",
+                &[("actor", "credit_ledger")],
+                IS_COUNTED,
+            ),
+            alert: ("DikalaActorRestarted", "actor", "credit_ledger"),
+            unready: None,
+        })
+        .await;
+    bridge.hang_up(&call).await;
+    assert_eq!(tenant.billed(&call).await, Some(1));
+    watched.world.assert_ledger_is_exact();
+}
+
+#[actix_web::test]
+async fn a_dispatcher_that_is_stuck_shows() {
+    let watched = watched!(Sqlite, Setup::new());
+    watched.fail("stick", "webhook_dispatcher");
+    watched
+        .shows(Shows {
+            problem: ("not_ready", Some("webhookDispatcher"), "webhook_dispatcher"),
+            metric: (
+                "dikala_check_up",
+                &[("check", "webhookDispatcher")],
+                IS_DOWN,
+            ),
+            alert: ("DikalaNotReady", "check", "webhookDispatcher"),
+            unready: Some("webhookDispatcher"),
+        })
+        .await;
+}
+
+/// What finds no room is in the table, and is delivered once the actor works again.
+#[actix_web::test]
+async fn a_full_mailbox_shows_and_loses_nothing() {
+    let watched = watched!(Sqlite, Setup::new());
+    let world = &watched.world;
+    watched.fail("fill", "webhook_dispatcher");
+    watched
+        .shows(Shows {
+            problem: (
+                "mailbox_full",
+                Some("webhook_dispatcher"),
+                "webhook_dispatcher",
+            ),
+            metric: (
+                "dikala_actor_mailbox_messages",
+                &[("actor", "webhook_dispatcher")],
+                |waiting| waiting >= 4_096.0,
+            ),
+            alert: ("DikalaActorBacklog", "actor", "webhook_dispatcher"),
+            unready: Some("webhookDispatcher"),
+        })
+        .await;
+    let bridge = world.tenant.bridge(Socket).await;
+    let call = bridge.talk(&world.tenant.did).await;
+    bridge.hang_up(&call).await;
+    world.event("call.ended", &call).await;
+}
+
+#[actix_web::test]
+async fn an_event_loop_that_is_blocked_shows() {
+    let watched = watched!(Sqlite, Setup::new());
+    watched.fail("block", "credit_ledger");
+    watched
+        .shows(Shows {
+            problem: ("event_loop_blocked", Some("core-0"), "core-0"),
+            metric: (
+                "dikala_arbiter_lag_seconds",
+                &[("arbiter", "core-0")],
+                |lag| lag > 0.5,
+            ),
+            alert: ("DikalaEventLoopBlocked", "arbiter", "core-0"),
+            unready: Some("creditLedger"),
+        })
+        .await;
+}
+
+#[actix_web::test]
+async fn a_disk_that_is_full_shows() {
+    let watched = watched!(Sqlite, Setup::new());
+    watched.world.server.limit_files(Some(16 << 10));
+    watched
+        .shows(Shows {
+            problem: ("not_ready", Some("store"), "takes no writes"),
+            metric: ("dikala_check_up", &[("check", "store")], IS_DOWN),
+            alert: ("DikalaNotReady", "check", "store"),
+            unready: Some("store"),
+        })
+        .await;
+    watched.world.server.limit_files(None);
+}
+
+#[actix_web::test]
+async fn a_database_that_is_away_shows() {
+    let watched = watched!(Postgres, Setup::new());
+    let store = &watched.world.server.installation.store;
+    store.database().unwrap().go_away();
+    watched
+        .shows(Shows {
+            problem: ("not_ready", Some("store"), "database"),
+            metric: ("dikala_check_up", &[("check", "store")], IS_DOWN),
+            alert: ("DikalaNotReady", "check", "store"),
+            unready: Some("store"),
+        })
+        .await;
+    store.database().unwrap().come_back();
+}
+
+/// One that hangs shows before it has failed, and goes on to show when it has often.
+#[actix_web::test]
+async fn an_endpoint_that_hangs_shows() {
+    let watched = watched!(Sqlite, Setup::new());
+    let world = &watched.world;
+    world.receiver.answer(HOOK, [Answer::Hang]);
+    let webhooks = world.tenant.api.get("/webhooks").await.expect(200);
+    let webhook = webhooks["webhooks"][0]["id"].as_str().unwrap();
+    let bridge = world.tenant.bridge(Socket).await;
+    bridge.ring(&world.tenant.did).await;
+    watched
+        .shows(Shows {
+            problem: ("endpoint_hangs", Some(webhook), "does not answer"),
+            metric: ("dikala_webhook_hanging_endpoints", &[], IS_COUNTED),
+            alert: ("DikalaEndpointsHanging", "severity", "warning"),
+            unready: None,
+        })
+        .await;
+}
+
+#[actix_web::test]
+async fn an_endpoint_that_keeps_hanging_shows_as_one_that_fails() {
+    let setup = Setup::new()
+        .set("webhooks.timeout_seconds", 1)
+        .set("webhooks.retry_schedule_seconds", "1,1,1,1,1,1,1,1");
+    let watched = watched!(Sqlite, setup);
+    let world = &watched.world;
+    world.receiver.answer(HOOK, [Answer::Hang]);
+    let webhooks = world.tenant.api.get("/webhooks").await.expect(200);
+    let webhook = webhooks["webhooks"][0]["id"].as_str().unwrap();
+    let bridge = world.tenant.bridge(Socket).await;
+    for _ in 0..4 {
+        let call = bridge.talk(&world.tenant.did).await;
+        bridge.hang_up(&call).await;
+    }
+    watched
+        .shows(Shows {
+            problem: ("webhook_failing", Some(webhook), "has been failing"),
+            metric: ("dikala_webhook_lanes", &[("state", "open")], IS_COUNTED),
+            alert: ("DikalaEndpointsFailing", "state", "open"),
+            unready: None,
+        })
+        .await;
+}
+
+#[actix_web::test]
+async fn a_tenant_that_floods_shows() {
+    let watched = watched!(Sqlite, Setup::new());
+    let world = &watched.world;
+    let id = world.tenant.id.clone();
+    world
+        .server
+        .cli(&["tenant", "update", &id, "--rate-limit", "10"]);
+    let flood = async {
+        loop {
+            world.tenant.api.get("/agents").await;
+        }
+    };
+    let shows = watched.shows(Shows {
+        problem: ("tenant_floods", Some(&id), "more than it may"),
+        metric: (
+            "dikala_http_requests_total",
+            &[("route", "/api/v1/agents"), ("status", "429")],
+            |refused| refused > 50.0,
+        ),
+        alert: ("DikalaFlooded", "route", "/api/v1/agents"),
+        unready: None,
+    });
+    tokio::select! {
+        () = flood => {}
+        () = shows => {}
+    }
+    let overview = watched.overview().await;
+    let problems = overview["problems"].as_array().unwrap();
+    let flooding = problems
+        .iter()
+        .find(|problem| problem["code"] == "tenant_floods");
+    assert_eq!(flooding.unwrap()["tenantId"], id, "{overview}");
+}
+
+/// Nobody can have an actor fail in what is shipped.
+#[test]
+fn fail_points_are_in_builds_for_tests_only() {
+    const FEATURE: &str = "fail-points";
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).unwrap();
+    let (shipped, for_tests) = manifest.split_once("[dev-dependencies]").unwrap();
+    assert!(!shipped.contains(FEATURE));
+    assert_eq!(for_tests.matches(FEATURE).count(), 1);
+    let actors = fs::read_to_string(root.join("actors/Cargo.toml")).unwrap();
+    assert_eq!(actors.matches(FEATURE).count(), 1);
+    assert!(
+        !actors.contains("default ="),
+        "it is not among the defaults"
+    );
+}
