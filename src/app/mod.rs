@@ -161,13 +161,12 @@ impl App {
         )
         .await?;
         let (stopping, is_stopping) = watch::channel(false);
-        let sweeping = maintenance::run(
+        let sweeping = rt::spawn(maintenance::run(
             actors.node.store.clone(),
             Arc::clone(&clock),
             settings.retention.clone(),
             actors.node.ledger.clone(),
-        );
-        let sweeping = rt::spawn(sweeping);
+        ));
         let base = settings.http.base(addresses.0);
         let (mails, mailing) = mailer(settings, &actors.node, base)?
             .map(|mailer| {
