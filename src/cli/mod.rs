@@ -16,6 +16,7 @@ pub mod dev;
 mod error;
 mod init;
 mod listen;
+mod nodes;
 mod output;
 mod people;
 mod secrets;
@@ -102,6 +103,9 @@ enum Command {
     /// See deliveries, and send one again.
     #[command(subcommand)]
     Delivery(webhooks::DeliveryCommand),
+    /// See which processes serve the database.
+    #[command(subcommand)]
+    Node(nodes::NodeCommand),
     /// See who changed what.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
@@ -213,6 +217,7 @@ pub async fn run(cli: Cli) -> Result<(), CliError> {
         Command::Call(command) => calls::call(command, &layers()?, cli.json).await,
         Command::Webhook(command) => webhooks::webhook(command, &layers()?, cli.json).await,
         Command::Delivery(command) => webhooks::delivery(command, &layers()?, cli.json).await,
+        Command::Node(command) => nodes::node(command, &layers()?, cli.json).await,
         Command::Audit(command) => audit::audit(command, &layers()?, cli.json).await,
         Command::Ledger(command) => admin::ledger(command, &layers()?, cli.json).await,
         Command::Backup(options) => {

@@ -3,6 +3,7 @@
 use actix_web::web::Data;
 use dikala_actors::nodes::{Entered, all as all_nodes};
 use dikala_entities::Millis;
+use sea_orm::{ConnectionTrait, DbErr};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -48,37 +49,43 @@ pub async fn nodes(desk: Data<Desk>) -> Result<Answer, ApiError> {
     Ok(Answer::ok(&read_nodes(&desk).await?))
 }
 
-/// The processes of the service.
-pub async fn read_nodes(desk: &Desk) -> Result<NodeList, ApiError> {
-    let here = &desk.node;
-    let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-    let shown = |row: Entered| {
-        let is_this = here.member.is(&row.id);
-        let (calls, bridges, left_ms) = if is_this {
-            (
-                whole(here.calls.in_memory()),
-                whole(here.bridges.connected_count()),
-                here.member.lease_left_ms(),
-            )
-        } else {
-            (row.calls, row.bridges, row.lease_until.since(row.now))
-        };
-        Node {
+impl From<Entered> for Node {
+    fn from(row: Entered) -> Self {
+        let left_ms = row.lease_until.since(row.now);
+        Self {
             id: row.id,
             name: row.name,
             address: row.address,
             version: row.version,
             started_at: row.started_at,
             lease_seconds: left_ms.max(0) / 1_000,
-            calls,
-            bridges,
-            is_this,
+            calls: row.calls,
+            bridges: row.bridges,
+            is_this: false,
         }
-    };
-    let rows = all_nodes(here.store.api_reader()).await?;
+    }
+}
+
+/// The processes of the service, as they said of themselves a few seconds ago.
+pub async fn stored_nodes(db: &impl ConnectionTrait) -> Result<NodeList, DbErr> {
+    let rows = all_nodes(db).await?;
     Ok(NodeList {
-        nodes: rows.into_iter().map(shown).collect(),
+        nodes: rows.into_iter().map(Node::from).collect(),
     })
+}
+
+/// The processes of the service; this one as it is now.
+pub async fn read_nodes(desk: &Desk) -> Result<NodeList, ApiError> {
+    let here = &desk.node;
+    let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    let mut list = stored_nodes(here.store.api_reader()).await?;
+    if let Some(this) = list.nodes.iter_mut().find(|node| here.member.is(&node.id)) {
+        this.calls = whole(here.calls.in_memory());
+        this.bridges = whole(here.bridges.connected_count());
+        this.lease_seconds = here.member.lease_left_ms().max(0) / 1_000;
+        this.is_this = true;
+    }
+    Ok(list)
 }
 
 /// The configuration that this process started with.

@@ -157,6 +157,18 @@ async fn commands_show_what_the_api_shows(#[values(Sqlite, Postgres)] store: Sto
             "{shown}"
         );
     }
+    // A command is no node, and what it knows of one is as old as its lease.
+    let [ours, theirs] = [
+        server.cli(&["node", "list"]),
+        api.get("/nodes").await.expect(200),
+    ];
+    for field in ["id", "name", "address", "version", "startedAt"] {
+        assert_eq!(ours["nodes"][0][field], theirs["nodes"][0][field]);
+    }
+    assert_eq!(
+        (&ours["nodes"][0]["isThis"], &theirs["nodes"][0]["isThis"]),
+        (&json!(false), &json!(true))
+    );
     let found = server.cli(&["tenant", "list", "--search", &other.id]);
     assert_eq!(ids(&found["tenants"]), [other.id.as_str()]);
     bridge.hang_up(&live).await;
