@@ -56,7 +56,8 @@ async fn readiness_that_is_asked_often_asks_its_parts_seldom(
     let most = began.elapsed().as_secs() + 3;
     for (actor, before) in actors.into_iter().zip(before) {
         let pings = counted(actor).await - before;
-        assert!((1..=most).contains(&pings), "{actor}: {pings} of {most}");
+        // Whoever scrapes has them looked at once a second already.
+        assert!(before > 0 && pings <= most, "{actor}: {pings} of {most}");
     }
 }
 

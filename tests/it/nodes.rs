@@ -1,8 +1,8 @@
 //! Two nodes on one PostgreSQL: each has what is its own, and what a node leaves behind is taken up by the other.
 
-use std::{collections::BTreeMap, time::Instant};
+use std::{collections::BTreeMap, process::Stdio, time::Instant};
 
-use dikala_testkit::within;
+use dikala_testkit::{PATIENCE, within};
 
 use crate::support::{link::linked, prelude::*, tenant::Tenant, tenant::text, world::HOOK};
 
@@ -223,6 +223,9 @@ async fn a_node_that_stood_still_writes_nothing_of_what_others_have_taken() {
     }
     // The owner's next look at the clock is due while it stands still.
     let due = old.talk_since(&tenant.did, Moment::ago(20)).await;
+    for call in calls.iter().chain([&due]) {
+        nodes.a.event("call.answered", call).await;
+    }
     nodes.a.server.freeze();
     // What arrives meanwhile is read when it goes on.
     let late = old.begin(&old.message("call.hangup", json!({"callId": calls[0]})));
@@ -568,4 +571,48 @@ async fn deliveries_are_made_once_while_both_live_and_go_on_when_one_dies() {
         async || nodes.rows::<1>(pending).await.is_empty().then_some(()),
     )
     .await;
+}
+
+/// Who follows events at one node hears of what another announces.
+#[actix_web::test]
+async fn events_are_followed_at_any_node() {
+    let Some(nodes) = Nodes::start(Setup::new()).await else {
+        return;
+    };
+    let (tenant, receiver) = (&nodes.a.tenant, &nodes.a.receiver);
+    let installation = &nodes.a.server.installation;
+    let arguments = [
+        "listen",
+        "--url",
+        &nodes.a.server.http,
+        "--key",
+        &tenant.key,
+        "--forward-to",
+        &receiver.url("/local"),
+    ];
+    let quiet = Stdio::null;
+    let listening = installation
+        .command(&arguments)
+        .stdout(quiet())
+        .stderr(quiet())
+        .spawn();
+    let mut listening = listening.unwrap();
+    eventually("the listener to follow", async || {
+        let sample = json!({"event": "call.started"});
+        tenant.api.post("/events/sample", sample).await;
+        (!receiver.received("/local").is_empty()).then_some(())
+    })
+    .await;
+    let bridge = nodes.bridge_at_b(tenant, Socket).await;
+    let mut least = PATIENCE;
+    for _ in 0..5 {
+        let before = receiver.received("/local").len();
+        let began = Instant::now();
+        bridge.ring(&tenant.did).await;
+        receiver.wait_for("/local", before + 1).await;
+        least = least.min(began.elapsed());
+    }
+    assert!(least <= TOLD_WITHIN, "{least:?}");
+    listening.kill().unwrap();
+    listening.wait().unwrap();
 }

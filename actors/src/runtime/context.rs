@@ -81,7 +81,7 @@ macro_rules! metered {
                 fail: $crate::runtime::fail_points::Fail,
                 ctx: &mut $crate::runtime::context::MeteredContext<Self>,
             ) {
-                $crate::runtime::fail_points::act(fail, ctx);
+                $crate::runtime::fail_points::act::<Self>(fail, ctx);
             }
         }
 

@@ -12,9 +12,7 @@ use std::{
     time::Duration,
 };
 
-use actix::{AsyncContext, Message, Recipient, fut::wrap_future};
-
-use super::context::{Metered, MeteredContext};
+use actix::{Actor, AsyncContext, Message, Recipient, fut::wrap_future};
 
 static PIPE: LazyLock<Option<OsString>> = LazyLock::new(|| {
     let pipe = std::env::var_os("FAIL_POINTS")?;
@@ -53,7 +51,11 @@ pub fn register(name: &'static str, actor: Recipient<Fail>) {
 }
 
 /// Does it.
-pub fn act<A: Metered>(fail: Fail, ctx: &mut MeteredContext<A>) {
+pub fn act<A>(fail: Fail, ctx: &mut A::Context)
+where
+    A: Actor,
+    A::Context: AsyncContext<A>,
+{
     match fail {
         Fail::Panic => panic!("on purpose"),
         Fail::Stick(time) => ctx.wait(wrap_future(tokio::time::sleep(time))),

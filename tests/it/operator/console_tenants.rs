@@ -134,7 +134,7 @@ async fn a_key_is_shown_once_and_revoked(#[values(Sqlite, Postgres)] store: Stor
     browser.open(&path).await.assert_hides(&key);
     let of_key = || {
         let api = Rest::new(&format!("{}/api/v1", world.server.http));
-        api.with("authorization", &format!("Bearer {key}"))
+        api.with("x-api-key", &key)
     };
     of_key().get("/agents").await.expect(200);
     let revoke = made

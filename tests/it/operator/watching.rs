@@ -78,8 +78,11 @@ async fn functions_are_told_by_tenant_agent_and_name(#[values(Sqlite, Postgres)]
 async fn a_function_that_is_left_alone_comes_first() {
     let world = world!(Sqlite, guarded());
     let (tenant, api) = (&world.tenant, with(&world.server, READ));
-    let nobody = "http://127.0.0.1:1/nobody";
-    tenant.create_function("nobody", "POST", nobody).await;
+    // A port at which nobody listens any more.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = format!("http://{}/nobody", port.local_addr().unwrap());
+    drop(port);
+    tenant.create_function("nobody", "POST", &nobody).await;
     let bridge = tenant.bridge(Http).await;
     let call = bridge.talk(&tenant.did).await;
     for n in 0..6 {
@@ -283,8 +286,17 @@ async fn the_slowest_statements_are_told_without_what_is_in_them(
         }
     }
     let shown = api.get("/database?sort=total").await.expect(200);
-    let commits = with_field(&shown["statements"], "shape", "COMMIT");
-    assert!(commits[0]["count"].as_u64() > Some(3), "{shown}");
+    let shapes = shown["statements"].as_array().unwrap().iter();
+    let shapes: Vec<&str> = shapes.map(|of| of["shape"].as_str().unwrap()).collect();
+    let each: std::collections::BTreeSet<&str> = shapes.iter().copied().collect();
+    assert_eq!(each.len(), shapes.len(), "{shapes:?}");
+    for shape in shapes {
+        let literal = shape.contains('\'')
+            || shape
+                .split([' ', '('])
+                .any(|word| word.parse::<i64>().is_ok());
+        assert!(!literal, "{shape}");
+    }
     let wrong = api.get("/database?sort=worst").await.expect(422);
     assert_eq!(wrong["error"]["fields"][0]["field"], "sort");
 }
