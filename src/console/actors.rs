@@ -71,7 +71,7 @@ fn all(visit: &Visit, types: &[ActorType]) -> Markup {
     let rows = types.iter().map(|of| {
         let actors = &of.actors;
         vec![
-            html! { a href={ "/actors/" (actors.kind) } { (actors.kind) } },
+            html! { a.number href={ "/actors/" (actors.kind) } { (actors.kind) } },
             html! { (actors.instances) },
             html! { (actors.mailbox) " / " (actors.mailbox_highest) },
             rate(actors),
