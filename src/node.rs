@@ -9,6 +9,7 @@ use dikala_actors::{
     events::followers::Followers,
     functions::FunctionsHandle,
     ledger::LedgerHandle,
+    nodes::Membership,
     outbound::Outbound,
     runtime::clock::SharedClock,
     traces::Traces,
@@ -20,6 +21,8 @@ use dikala_entities::{Store, Vault};
 #[derive(Clone, Debug)]
 pub struct Node {
     pub store: Store,
+    /// Which of the processes on the same store it is.
+    pub member: Membership,
     pub vault: Vault,
     pub clock: SharedClock,
     pub calls: Calls,

@@ -18,6 +18,7 @@ use dikala_actors::{
     events::outbox::Audience,
     journal::Entry,
     ledger::{self, Admission, Admit, Credit, Extend, LedgerHandle, LedgerParts},
+    nodes::Membership,
     runtime::clock::{Clock, SystemClock},
 };
 use dikala_entities::{CallId, Store, TenantId, TransactionType, credit_account};
@@ -47,7 +48,7 @@ async fn measure(store: &Store) {
     let parts = LedgerParts {
         store: store.clone(),
         clock: Arc::new(SystemClock),
-        node: node(),
+        node: Membership::outside("bench"),
         audience: Audience::default(),
     };
     let ledger = ledger::start(&arbiter.handle(), &parts);
@@ -139,7 +140,7 @@ async fn tenant(store: &Store) -> TenantId {
         reference: None,
         description: None,
     };
-    ledger::credit(store, Arc::new(SystemClock), "bench", purchase, None)
+    ledger::credit(store, Arc::new(SystemClock), purchase, None)
         .await
         .unwrap();
     tenant_id

@@ -18,6 +18,7 @@ use dikala_actors::{
         outbox::{self, Deliver, Dispatch, NewEvent},
         payload::SampleCall,
     },
+    nodes::Membership,
     outbound::{Guard, Head, Outbound, exchange},
     runtime::clock::{Clock, SystemClock},
     traces::Traces,
@@ -104,7 +105,7 @@ impl World {
             clock: Arc::new(SystemClock),
             vault: vault.clone(),
             outbound: outbound(),
-            node: NODE.into(),
+            node: Membership::outside(NODE),
             traces: Traces::default(),
         };
         let handle = webhooks::start(&Arbiter::new().handle(), parts, WebhooksConfig::default());

@@ -12,6 +12,7 @@ pub mod journal;
 pub mod ledger;
 pub mod mails;
 pub mod nesting;
+pub mod nodes;
 pub mod outbound;
 pub mod runtime;
 pub mod traces;

@@ -17,6 +17,7 @@ mod fuse;
 mod pool;
 mod probe;
 mod raw;
+mod reservation;
 mod rights;
 mod runtime;
 mod single;
@@ -24,7 +25,6 @@ mod statements;
 mod transaction;
 
 use std::{
-    fs::{File, TryLockError},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -38,7 +38,7 @@ use tokio::sync::Mutex;
 
 use self::{
     fault::{SendFault, Signs},
-    file::{folder_of, lock_beside, prepare_file, private_file, probe_name, unwritable},
+    file::{folder_of, prepare_file, probe_name, unwritable},
     pool::Limits,
     probe::Probe,
     raw::Driver,
@@ -47,6 +47,7 @@ use self::{
 pub use self::{
     fault::{in_words, is_transient, took_too_long},
     pool::{Connections, PoolReading},
+    reservation::Reservation,
     statements::StatementReading,
     transaction::Transaction,
 };
@@ -73,6 +74,13 @@ const POSTGRES_LIMITS: Limits = Limits {
     connect: Duration::from_secs(3),
     statement: Some(Duration::from_secs(7)),
     begin: Some(Duration::from_secs(3)),
+};
+/// Of the connection that renews this node's lease, and of nothing else: a renewal that takes longer comes too late to try again.
+const LEASE_LIMITS: Limits = Limits {
+    acquire: Duration::from_millis(1_500),
+    connect: Duration::from_millis(1_500),
+    statement: Some(Duration::from_millis(1_500)),
+    begin: Some(Duration::from_millis(1_500)),
 };
 /// What PostgreSQL is told at each connection: how long a statement and a lock may take, and how soon it gives up a client
 /// that it does not hear of, with all that this client had locked. Milliseconds, but keepalives in seconds.
@@ -116,6 +124,8 @@ pub struct Store {
     critical: Connections,
     critical_reader: Connections,
     api_reader: Connections,
+    /// Renews this node's lease; none on SQLite, where the file's lock is the lease.
+    lease: Option<Connections>,
     /// Copies SQLite's log into the file.
     copier: Option<Connections>,
     url: Arc<str>,
@@ -196,10 +206,6 @@ pub enum StoreError {
     },
 }
 
-/// The right to serve a database, until it is dropped or the process ends, however it ends.
-#[derive(Debug)]
-pub struct Reservation(#[expect(dead_code, reason = "held for its lock")] Option<File>);
-
 impl Store {
     /// Connects to `sqlite://path` or `postgres://…`. Makes the SQLite file and its folder if they are not there.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
@@ -224,35 +230,6 @@ impl Store {
             drop(lease.map_err(StoreError::Unreachable)?);
         }
         Ok(store)
-    }
-
-    /// Keeps others from serving the same SQLite file: two processes would take each other's calls for their own. On
-    /// PostgreSQL owners and epochs tell nodes apart.
-    pub fn reserve(url: &str) -> Result<Reservation, StoreError> {
-        let Some(path) = sqlite_file(url) else {
-            return Ok(Reservation(None));
-        };
-        prepare_file(&path)?;
-        let lock = lock_beside(&path);
-        let file = private_file(&lock).map_err(|reason| StoreError::File { file: lock, reason })?;
-        match file.try_lock() {
-            Ok(()) => Ok(Reservation(Some(file))),
-            Err(TryLockError::WouldBlock) => Err(StoreError::Served { path }),
-            // A file system without locks: then nobody can be kept off.
-            Err(TryLockError::Error(_)) => Ok(Reservation(None)),
-        }
-    }
-
-    /// Whether nobody serves the database now, so that [`reserve`](Self::reserve) would succeed. Makes no file.
-    pub fn is_free(url: &str) -> Result<(), StoreError> {
-        let Some(path) = sqlite_file(url) else {
-            return Ok(());
-        };
-        match File::open(lock_beside(&path)).map(|lock| lock.try_lock_shared()) {
-            Ok(Err(TryLockError::WouldBlock)) => Err(StoreError::Served { path }),
-            // Nobody ever served it, or the file system has no locks.
-            _ => Ok(()),
-        }
     }
 
     /// The SQLite file that a URL names; none for PostgreSQL.
@@ -305,6 +282,7 @@ impl Store {
             reader: connections(reading, READERS, None),
             critical: writer.clone(),
             writer: writer.one_at_a_time(),
+            lease: None,
             copier: Some(connections(copying, 1, None)),
             url: Arc::from(url),
             signs,
@@ -330,12 +308,15 @@ impl Store {
             .clone()
             .options([("statement_timeout", longest.as_str())]);
         let by_key = options.clone().options(POSTGRES_BY_KEY);
+        let target = Driver::Postgres(Box::new(options.clone()));
+        let lease = Connections::new(target, LEASE_LIMITS, 1, false, Arc::clone(&signs));
         Ok(Self {
             reader: connections(&options, READERS, false),
             writer: connections(&options, POSTGRES_WRITERS, true),
             critical: connections(&by_key, POSTGRES_CRITICAL, true),
             critical_reader: connections(&by_key, CRITICAL_READERS, false),
             api_reader: connections(&for_api, API_READERS, false),
+            lease: Some(lease),
             copier: None,
             url: Arc::from(url),
             signs,
@@ -356,6 +337,12 @@ impl Store {
     /// For what tenants ask the API for. A statement that takes too long here is broken off, see [`took_too_long`].
     pub fn api_reader(&self) -> &Connections {
         &self.api_reader
+    }
+
+    /// For this node's lease alone, so that no crowd keeps it from being renewed; none on SQLite, where nobody else may serve the
+    /// file.
+    pub fn lease(&self) -> Option<&Connections> {
+        self.lease.as_ref()
     }
 
     /// For single statements; transactions begin with [`begin`](Self::begin).
@@ -405,6 +392,7 @@ impl Store {
             ("reader", Some(&self.reader)),
             ("critical_reader", Some(&self.critical_reader)),
             ("api_reader", Some(&self.api_reader)),
+            ("lease", self.lease.as_ref()),
         ];
         let there = pools.into_iter();
         there
@@ -454,8 +442,8 @@ impl Store {
 
     /// Closes all connections after what is running on them.
     pub async fn close(&self) {
-        if let Some(copier) = &self.copier {
-            copier.close().await;
+        for one in [&self.copier, &self.lease].into_iter().flatten() {
+            one.close().await;
         }
         tokio::join!(
             self.reader.close(),

@@ -34,6 +34,8 @@ mod m20261122_000014_mails;
 mod m20261122_000015_operators;
 mod m20261122_000016_traces;
 mod m20261122_000017_hangup_requests;
+mod m20261122_000018_call_filters;
+mod m20261122_000019_nodes;
 
 /// Where the steps that were made are recorded.
 const RECORD: &str = "seaql_migrations";
@@ -65,6 +67,8 @@ impl MigratorTrait for Migrator {
             Box::new(m20261122_000015_operators::STEP),
             Box::new(m20261122_000016_traces::STEP),
             Box::new(m20261122_000017_hangup_requests::STEP),
+            Box::new(m20261122_000018_call_filters::STEP),
+            Box::new(m20261122_000019_nodes::STEP),
         ]
     }
 }

@@ -57,6 +57,8 @@ pub async fn create(
         hash: token.hash(),
         created_at: now,
         last_seen_at: None,
+        node: None,
+        last_frame_at: None,
         revoked_at: None,
     };
     let txn = work.into().begin().await?;

@@ -1,10 +1,20 @@
-//! Which of a tenant's calls are asked for: the filters of the list, and where a page of it begins.
+//! Which of a tenant's calls are asked for: the filters of the list, where a page of it begins, and by which index it is read.
+//!
+//! What is asked for by several things at once is read by one index, and what the index does not know is looked up in each row.
+//! An index that leaves many calls of which nearly none is wanted would have all of them read. So before such a page is read, the
+//! calls that each index leaves are counted, up to [`COUNTED_MAX`]: the page is read by one that leaves fewer, or by the one whose
+//! calls reach back furthest. Databases do not do this by themselves: SQLite takes any of the indexes and has to be told, PostgreSQL
+//! plans a statement before it knows what is bound to it.
 
 use dikala_entities::{
     AgentId, CallId, CallStatus, CallerNumber, Millis, OfTenant, PhoneNumberId, TenantId, call,
 };
-use sea_orm::{ColumnTrait, Condition, ConnectionTrait, QuerySelect};
-use serde_json::Value;
+use sea_orm::{
+    ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, PartialModelTrait, QueryFilter,
+    QueryOrder, QuerySelect, QueryTrait, Select, Statement,
+    sea_query::{BinOper, Expr, ExprTrait, Value},
+};
+use serde_json::Value as Json;
 
 use super::Page;
 use crate::http::{
@@ -12,6 +22,89 @@ use crate::http::{
     extract::{Form, Parsed, Reader, id, instant, word},
     field::{Fault, FieldCode},
 };
+
+/// Calls that an index leaves are counted up to this.
+const COUNTED_MAX: u64 = 1_000;
+
+/// What calls can be found by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum By {
+    Caller,
+    Agent,
+    Number,
+    Status,
+    /// The status, where it is one of [`call::troubled`].
+    Trouble,
+}
+
+/// What the calls of a tenant are found by, which goes on with when they began.
+#[derive(Debug, PartialEq, Eq)]
+struct Index {
+    name: &'static str,
+    by: &'static [By],
+}
+
+/// Those first that leave the fewest calls.
+const INDEXES: [Index; 7] = [
+    Index::new("calls_tenant_caller", &[By::Caller]),
+    Index::new("calls_agent_troubled", &[By::Agent, By::Trouble]),
+    Index::new("calls_number_troubled", &[By::Number, By::Trouble]),
+    Index::new("calls_tenant_agent_number", &[By::Agent, By::Number]),
+    Index::new("calls_tenant_status", &[By::Status]),
+    Index::new("calls_tenant_number", &[By::Number]),
+    Index::new("calls_tenant_agent", &[By::Agent]),
+];
+
+impl Index {
+    const fn new(name: &'static str, by: &'static [By]) -> Self {
+        Self { name, by }
+    }
+
+    /// The statement with this index named where the database is SQLite: without figures about its tables it takes any, also one
+    /// that leaves all calls of the time that is asked for. PostgreSQL has figures, and no way to be told.
+    fn told(&self, mut statement: Statement) -> Statement {
+        const FROM: &str = "FROM \"calls\"";
+        if statement.db_backend == DbBackend::Sqlite {
+            let named = format!("{FROM} INDEXED BY {}", self.name);
+            statement.sql = statement.sql.replacen(FROM, &named, 1);
+        }
+        statement
+    }
+
+    /// Whether it knows this of a call.
+    fn covers(&self, by: By) -> bool {
+        let same = |own: &By| *own == by || (*own, by) == (By::Status, By::Trouble);
+        self.by.iter().any(same)
+    }
+}
+
+/// Calls that a filter lets through, and the index that they are read by, where there is a choice.
+#[derive(Debug)]
+pub struct Narrowed {
+    pub calls: Condition,
+    index: Option<&'static Index>,
+}
+
+impl Narrowed {
+    /// Reads what is selected of these calls.
+    pub async fn read<T: PartialModelTrait>(
+        &self,
+        db: &impl ConnectionTrait,
+        select: Select<call::Entity>,
+    ) -> Result<Vec<T>, DbErr> {
+        let select = select.into_partial_model::<T>();
+        let statement = self.told(select.into_statement(db.get_database_backend()));
+        T::find_by_statement(statement).all(db).await
+    }
+
+    /// The statement with the index named, where there is one.
+    pub fn told(&self, statement: Statement) -> Statement {
+        match self.index {
+            Some(index) => index.told(statement),
+            None => statement,
+        }
+    }
+}
 
 /// What is asked for. Without anything, all calls.
 #[derive(Clone, Debug)]
@@ -47,21 +140,135 @@ impl Filter {
 
     /// The calls that it lets through, wherever the page is.
     pub fn condition(&self) -> Condition {
+        self.by(&self.asked()).add(self.time())
+    }
+
+    /// The calls that it lets through and that are older than `start`, read by the index that leaves the fewest.
+    pub async fn by_index(
+        &self,
+        db: &impl ConnectionTrait,
+        tenant: TenantId,
+        start: Option<(Millis, CallId)>,
+    ) -> Result<Narrowed, DbErr> {
+        let older = start.map_or_else(Condition::all, older_than);
+        let within = older.add(self.time());
+        let asked = self.asked();
+        let indexes = fitting(&asked);
+        let index = match indexes.as_slice() {
+            [] => None,
+            [only] => Some(*only),
+            several => self.narrowest(db, tenant, &within, several).await?,
+        };
+        let known = index.map_or(&[][..], |index| index.by);
+        let others = asked
+            .iter()
+            .filter(|by| index.is_none_or(|index| !index.covers(**by)));
+        let others = others.fold(Condition::all(), |all, by| all.add(self.looked_up(*by)));
+        let calls = self.by(known).add(within).add(others);
+        Ok(Narrowed { calls, index })
+    }
+
+    /// What is asked for beside times.
+    fn asked(&self) -> Vec<By> {
+        let status = self.status.map(|status| match status {
+            CallStatus::Dropped | CallStatus::Failed => By::Trouble,
+            CallStatus::Ringing | CallStatus::Answered | CallStatus::Ended => By::Status,
+        });
+        [
+            self.caller.as_ref().map(|_| By::Caller),
+            self.agent.map(|_| By::Agent),
+            self.number.map(|_| By::Number),
+            status,
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    fn time(&self) -> Condition {
         Condition::all()
-            .add_option(self.status.map(|status| call::Column::Status.eq(status)))
             .add_option(self.from.map(|from| call::Column::StartedAt.gte(from)))
             .add_option(self.to.map(|to| call::Column::StartedAt.lt(to)))
-            .add_option(self.agent.map(|agent| call::Column::AgentId.eq(agent)))
-            .add_option(
-                self.number
-                    .map(|number| call::Column::PhoneNumberId.eq(number)),
-            )
-            .add_option(
-                self.caller
-                    .clone()
-                    .map(|caller| call::Column::CallerNumber.eq(caller)),
-            )
     }
+
+    /// The index of these that leaves the fewest calls, or, where each leaves many, the one whose calls reach back furthest.
+    async fn narrowest(
+        &self,
+        db: &impl ConnectionTrait,
+        tenant: TenantId,
+        within: &Condition,
+        indexes: &[&'static Index],
+    ) -> Result<Option<&'static Index>, DbErr> {
+        let mut furthest: Option<(Millis, &Index)> = None;
+        for index in indexes {
+            let counted = call::Entity::of(tenant)
+                .select_only()
+                .column(call::Column::StartedAt)
+                .filter(self.by(index.by))
+                .filter(within.clone())
+                .order_by_desc(call::Column::StartedAt)
+                .order_by_desc(call::Column::Id)
+                .offset(COUNTED_MAX - 1)
+                .limit(1)
+                .build(db.get_database_backend());
+            let Some(last) = db.query_one_raw(index.told(counted)).await? else {
+                return Ok(Some(index));
+            };
+            let last: Millis = last.try_get("", "started_at")?;
+            if furthest.is_none_or(|(at, _)| last < at) {
+                furthest = Some((last, index));
+            }
+        }
+        Ok(furthest.map(|(_, index)| index))
+    }
+
+    /// The calls that are what is asked for by these, as an index finds them.
+    fn by(&self, known: &[By]) -> Condition {
+        known.iter().fold(Condition::all(), |all, by| {
+            let is = self.value(*by).map(|(column, value)| column.eq(value));
+            // The index is found by its own words.
+            all.add_option(is)
+                .add_option((known.len() > 1 && *by == By::Trouble).then(call::troubled))
+        })
+    }
+
+    /// The same by one, in words that no index is found by.
+    fn looked_up(&self, by: By) -> Condition {
+        let is = self.value(by).map(|(column, value)| {
+            let same = Expr::col((call::Entity, column));
+            let same = same.binary(BinOper::Custom("||"), Expr::cust("''"));
+            same.eq(value)
+        });
+        Condition::all().add_option(is)
+    }
+
+    /// The column, and what it has to be.
+    fn value(&self, by: By) -> Option<(call::Column, Value)> {
+        Some(match by {
+            By::Caller => (call::Column::CallerNumber, self.caller.clone()?.into()),
+            By::Agent => (call::Column::AgentId, self.agent?.into()),
+            By::Number => (call::Column::PhoneNumberId, self.number?.into()),
+            By::Status | By::Trouble => (call::Column::Status, self.status?.into()),
+        })
+    }
+}
+
+/// The indexes that know nothing but what is asked, without those that know less of it than another.
+fn fitting(asked: &[By]) -> Vec<&'static Index> {
+    let known = |index: &Index| asked.iter().filter(|by| index.covers(**by)).count();
+    let all: Vec<&Index> = INDEXES
+        .iter()
+        .filter(|index| known(index) == index.by.len())
+        .collect();
+    let knows_less = |index: &&&'static Index| {
+        let more = |other: &&Index| {
+            let shared = |by: &&By| index.covers(**by) && other.covers(**by);
+            other.by.len() > index.by.len() && asked.iter().filter(shared).count() == index.by.len()
+        };
+        all.iter().any(more)
+    };
+    let most = all.iter().filter(|index| !knows_less(index));
+    most.copied().collect()
 }
 
 /// Where the page before ended. Calls that come in meanwhile do not move what is older than that, as they do with `offset`.
@@ -69,7 +276,7 @@ fn cursor(form: &mut Reader<'_>) -> Option<CallId> {
     form.optional("before", None, id("a call"))
 }
 
-pub fn caller_number(value: &Value) -> Parsed<CallerNumber> {
+pub fn caller_number(value: &Json) -> Parsed<CallerNumber> {
     let text = value.as_str().unwrap_or_default();
     // A plus that was not percent-encoded arrives in a query string as a blank.
     let mended = match text.strip_prefix(' ') {
@@ -111,4 +318,37 @@ pub fn older_than((at, id): (Millis, CallId)) -> Condition {
             .add(call::Column::StartedAt.lt(at))
             .add(same_moment),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_that_knows_less_than_another_is_left_out() {
+        use By::{Agent, Caller, Number, Status, Trouble};
+
+        let table: &[(&[By], &[&[By]])] = &[
+            (&[], &[]),
+            (&[Agent], &[&[Agent]]),
+            (&[Trouble], &[&[Status]]),
+            (&[Agent, Number], &[&[Agent, Number]]),
+            (&[Agent, Status], &[&[Status], &[Agent]]),
+            (&[Agent, Trouble], &[&[Agent, Trouble]]),
+            (&[Caller, Number], &[&[Caller], &[Number]]),
+            (
+                &[Caller, Agent, Number, Trouble],
+                &[
+                    &[Caller],
+                    &[Agent, Trouble],
+                    &[Number, Trouble],
+                    &[Agent, Number],
+                ],
+            ),
+        ];
+        for (asked, indexes) in table {
+            let fitting: Vec<&[By]> = fitting(asked).iter().map(|index| index.by).collect();
+            assert_eq!(fitting, *indexes, "{asked:?}");
+        }
+    }
 }

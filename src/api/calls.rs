@@ -15,7 +15,7 @@ use serde_json::{Value, value::RawValue};
 use utoipa::ToSchema;
 
 use super::{
-    call_filter::{Filter, end_of_page, older_than},
+    call_filter::{Filter, end_of_page},
     events::Event,
     listing::{self, Listing},
     stored::{Json, raw},
@@ -221,14 +221,15 @@ pub async fn page(
     filter: &Filter,
 ) -> Result<CallList, ApiError> {
     let page = filter.page;
-    let mut select = newest_first(tenant, Some(filter));
-    if let Some(before) = filter.before {
-        let end = end_of_page(db, tenant, before).await?;
-        select = select.filter(older_than(end));
-    }
+    let start = match filter.before {
+        Some(before) => Some(end_of_page(db, tenant, before).await?),
+        None => None,
+    };
+    let narrowed = filter.by_index(db, tenant, start).await?;
+    let select = newest_first(tenant, narrowed.calls.clone());
     let mut rows: Vec<CallRow> = Vec::new();
     if page.is_in_reach(db, &select, GO_BACK).await? {
-        rows = page.of(select).into_partial_model().all(db).await?;
+        rows = narrowed.read(db, page.of(select)).await?;
     }
     Ok(CallList {
         has_more: page.has_more(&mut rows),
@@ -246,11 +247,9 @@ pub async fn batch(
     after: Option<(Millis, CallId)>,
     limit: u64,
 ) -> Result<Vec<Call>, DbErr> {
-    let mut select = newest_first(tenant, Some(filter));
-    if let Some(after) = after {
-        select = select.filter(older_than(after));
-    }
-    let rows: Vec<CallRow> = select.limit(limit).into_partial_model().all(db).await?;
+    let narrowed = filter.by_index(db, tenant, after).await?;
+    let select = newest_first(tenant, narrowed.calls.clone());
+    let rows: Vec<CallRow> = narrowed.read(db, select.limit(limit)).await?;
     Ok(rows.into_iter().map(Into::into).collect())
 }
 
@@ -260,7 +259,7 @@ pub async fn latest(
     tenant: TenantId,
     limit: u64,
 ) -> Result<Vec<Call>, DbErr> {
-    let select = newest_first(tenant, None).limit(limit);
+    let select = newest_first(tenant, Condition::all()).limit(limit);
     let rows: Vec<CallRow> = select.into_partial_model().all(db).await?;
     Ok(rows.into_iter().map(Into::into).collect())
 }
@@ -272,14 +271,15 @@ pub async fn among(
     filter: Option<&Filter>,
     ids: impl IntoIterator<Item = CallId>,
 ) -> Result<Vec<Call>, DbErr> {
-    let select = newest_first(tenant, filter).filter(call::Column::Id.is_in(ids));
+    let wanted = filter.map_or_else(Condition::all, Filter::condition);
+    let select = newest_first(tenant, wanted).filter(call::Column::Id.is_in(ids));
     let rows: Vec<CallRow> = select.into_partial_model().all(db).await?;
     Ok(rows.into_iter().map(Into::into).collect())
 }
 
-fn newest_first(tenant: TenantId, filter: Option<&Filter>) -> Select<call::Entity> {
+fn newest_first(tenant: TenantId, wanted: Condition) -> Select<call::Entity> {
     call::Entity::of(tenant)
-        .filter(filter.map_or_else(Condition::all, Filter::condition))
+        .filter(wanted)
         .order_by_desc(call::Column::StartedAt)
         .order_by_desc(call::Column::Id)
 }
@@ -405,7 +405,7 @@ impl From<CallError> for ApiError {
                 let fault = Fault::sentence(FieldCode::NotAllowed, sentence);
                 Self::field(fault.in_field("to"))
             }
-            CallError::Busy | CallError::Unavailable => Self::Unavailable,
+            CallError::Busy | CallError::Moved | CallError::Unavailable => Self::Unavailable,
         }
     }
 }

@@ -34,7 +34,7 @@ impl Services {
             node.store.clone(),
             node.vault.clone(),
             Arc::clone(&node.clock),
-            node.calls.node(),
+            Arc::clone(node.member.name()),
             settings.http.clone(),
         );
         Self {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use actix::{Arbiter, ArbiterHandle};
 use dikala_actors::{
     bridges::Bridges,
-    calls::{CallMeter, CallParts, CallRegistry, Calls, versions::Versions},
-    events::{followers::Followers, outbox::Audience},
+    calls::{CallMeter, CallParts, CallRegistry, Calls, Invoking, versions::Versions},
+    events::{elsewhere, followers::Followers, outbox::Audience},
     functions::{self, FunctionsHandle},
     ledger::{self, LedgerHandle, LedgerParts},
+    nodes::{self, Load, Membership},
     outbound::{Guard, Outbound, OutboundError},
     runtime::{clock::SharedClock, lag::EventLoops},
     traces::Traces,
@@ -38,6 +39,7 @@ impl Actors {
         store: Store,
         vault: Vault,
         clock: SharedClock,
+        member: Membership,
         traces: Traces,
         outbound: impl Fn() -> Result<Outbound, OutboundError>,
     ) -> Result<Self, StartError> {
@@ -46,8 +48,8 @@ impl Actors {
             store,
             vault,
             clock,
+            member,
             traces,
-            name: Arc::from(settings.node.name.as_str()),
         };
         let threads = Threads::start();
         // Names are looked up on threads; webhooks, functions and registration have their own, so that names that take long
@@ -66,6 +68,7 @@ impl Actors {
         let (registry, recovered) =
             CallRegistry::start(&threads.core.handle(), calls.clone()).await?;
         ledger.announce_credits_to(registry.clone().recipient());
+        common.live_among_others(&threads, &calls, &bridges, &webhooks, &feed);
         if recovered > 0 {
             tracing::info!(calls = recovered, "took up unfinished calls");
         }
@@ -73,11 +76,13 @@ impl Actors {
             store,
             vault,
             clock,
+            member,
             traces,
             ..
         } = common;
         let node = Node {
             store,
+            member,
             vault,
             clock,
             calls,
@@ -102,6 +107,9 @@ impl Actors {
         if let Err(error) = self.node.bridges.store_last_seen(&self.node.store).await {
             tracing::warn!(%error, "the bridges' signs of life were not written");
         }
+        if let Err(error) = self.node.member.leave(&self.node.store).await {
+            tracing::warn!(%error, "what this node has could not be given back; others take it when its lease is over");
+        }
         for arbiter in &self.arbiters {
             arbiter.stop();
         }
@@ -112,6 +120,8 @@ impl Actors {
 /// The threads that actors run on.
 struct Threads {
     core: Arbiter,
+    /// Nothing else is here: whatever keeps the others busy, the lease is renewed.
+    lease: Arbiter,
     webhooks: Arbiter,
     calls: Vec<Arbiter>,
     functions: Vec<Arbiter>,
@@ -122,6 +132,7 @@ impl Threads {
         let several = |count| (0..count).map(|_| Arbiter::new()).collect();
         Self {
             core: Arbiter::new(),
+            lease: Arbiter::new(),
             webhooks: Arbiter::new(),
             calls: several(CALL_THREADS),
             functions: several(FUNCTION_THREADS),
@@ -142,7 +153,11 @@ impl Threads {
     }
 
     fn into_arbiters(self) -> Vec<Arbiter> {
-        let several = [vec![self.core, self.webhooks], self.calls, self.functions];
+        let several = [
+            vec![self.core, self.webhooks, self.lease],
+            self.calls,
+            self.functions,
+        ];
         several.into_iter().flatten().collect()
     }
 }
@@ -153,19 +168,47 @@ struct Common<'a> {
     store: Store,
     vault: Vault,
     clock: SharedClock,
+    member: Membership,
     traces: Traces,
-    /// The node's.
-    name: Arc<str>,
 }
 
 impl Common<'_> {
+    /// From now on renews the lease of this node, wakes who follows here when other nodes announce something, and sees to it that
+    /// a process that became another node sends nothing of what the one before held.
+    fn live_among_others(
+        &self,
+        threads: &Threads,
+        calls: &Calls,
+        bridges: &Arc<Bridges>,
+        webhooks: &WebhooksHandle,
+        feed: &Followers,
+    ) {
+        let (calls, bridges) = (calls.clone(), Arc::clone(bridges));
+        let load = move || Load {
+            calls: calls.in_memory(),
+            bridges: bridges.connected_count(),
+        };
+        let keeping = nodes::keep(self.member.clone(), self.store.clone(), load);
+        threads.lease.spawn(keeping);
+        let following = elsewhere::watch(feed.clone(), self.store.clone(), self.member.clone());
+        if self.store.lease().is_some() {
+            threads.core.spawn(following);
+        }
+        let (mut turns, webhooks) = (self.member.turns(), webhooks.clone());
+        threads.core.spawn(async move {
+            while turns.changed().await.is_ok() {
+                webhooks.begin_anew().await;
+            }
+        });
+    }
+
     fn webhooks(&self, thread: &Arbiter, outbound: Outbound) -> WebhooksHandle {
         let services = webhooks::WebhookParts {
             store: self.store.clone(),
             clock: Arc::clone(&self.clock),
             vault: self.vault.clone(),
             outbound,
-            node: Arc::clone(&self.name),
+            node: self.member.clone(),
             traces: self.traces.clone(),
         };
         webhooks::start(&thread.handle(), services, self.settings.webhooks())
@@ -180,7 +223,7 @@ impl Common<'_> {
         let parts = LedgerParts {
             store: self.store.clone(),
             clock: Arc::clone(&self.clock),
-            node: Arc::clone(&self.name),
+            node: self.member.clone(),
             audience: Audience {
                 deliver: Some(webhooks.recipient()),
                 followers: feed.clone(),
@@ -200,7 +243,7 @@ impl Common<'_> {
             store: self.store.clone(),
             vault: self.vault.clone(),
             clock: Arc::clone(&self.clock),
-            node: Arc::clone(&self.name),
+            node: self.member.clone(),
             rules: self.settings.rules(),
             ai_cost_idr_per_minute: self.settings.billing.ai_cost_idr_per_minute,
             concurrency: self.settings.concurrency(),
@@ -210,6 +253,7 @@ impl Common<'_> {
             functions: functions.clone(),
             bridges: Arc::clone(bridges),
             meter: CallMeter::default(),
+            invoking: Invoking::default(),
             traces: self.traces.clone(),
         };
         Calls::new(parts, handles(threads))

@@ -127,7 +127,7 @@ impl Listeners {
             node.store.clone(),
             node.vault.clone(),
             Arc::clone(&node.clock),
-            node.calls.node(),
+            Arc::clone(node.member.name()),
             settings.operators_http(),
         ));
         let console = console::Kit::new(desk.clone(), tokens.clone(), http.clone());

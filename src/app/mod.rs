@@ -13,8 +13,12 @@ use std::{
     time::Duration,
 };
 
-use actix_web::{dev::ServerHandle, rt};
+use actix_web::{
+    dev::{Server, ServerHandle},
+    rt,
+};
 use dikala_actors::{
+    nodes::{Identity, Membership},
     outbound::{Outbound, OutboundError},
     runtime::clock::SharedClock,
 };
@@ -22,7 +26,7 @@ use dikala_entities::{
     Store, StoreError, Vault,
     store::{Reservation, in_words},
 };
-use futures_util::future::{FutureExt, LocalBoxFuture};
+use futures_util::future::{FutureExt, LocalBoxFuture, join_all};
 use sea_orm::DbErr;
 use tokio::{
     signal::unix::{SignalKind, signal},
@@ -139,17 +143,30 @@ impl App {
         let store = open_store(settings, settings.database.migrate).await?;
         let ports = [addresses.0.port(), addresses.1.port()];
         let outbound = || Outbound::new(guard(settings, ports), settings.extra_ca_file());
+        let identity = Identity {
+            name: Arc::from(settings.node.name.as_str()),
+            address: settings.http.base(addresses.0),
+            version: env!("CARGO_PKG_VERSION"),
+        };
+        let member = Membership::join(&store, identity, Arc::clone(&clock)).await?;
         let (traces, exporting) = Exporting::start(settings, &clock)?;
-        let actors =
-            Actors::start(settings, store, vault, Arc::clone(&clock), traces, outbound).await?;
+        let actors = Actors::start(
+            settings,
+            store,
+            vault,
+            Arc::clone(&clock),
+            member,
+            traces,
+            outbound,
+        )
+        .await?;
         let (stopping, is_stopping) = watch::channel(false);
-        let sweeping = maintenance::run(
+        let sweeping = rt::spawn(maintenance::run(
             actors.node.store.clone(),
             Arc::clone(&clock),
             settings.retention.clone(),
             actors.node.ledger.clone(),
-        );
-        let sweeping = rt::spawn(sweeping);
+        ));
         let base = settings.http.base(addresses.0);
         let (mails, mailing) = mailer(settings, &actors.node, base)?
             .map(|mailer| {
@@ -165,21 +182,12 @@ impl App {
         let operator_server = listeners
             .serve_operator(operator)
             .map_err(StartError::Http)?;
-        let handles = (public_server.handle(), operator_server.handle());
-        let serving = async move {
-            let (public, operator) = tokio::join!(public_server, operator_server);
-            for result in [public, operator] {
-                if let Err(error) = result {
-                    tracing::error!(%error, "a listener failed");
-                }
-            }
-        };
         Ok(Self {
             public: addresses.0,
             operator: addresses.1,
-            public_server: handles.0,
-            operator_server: handles.1,
-            serving: serving.boxed_local(),
+            public_server: public_server.handle(),
+            operator_server: operator_server.handle(),
+            serving: serve([public_server, operator_server]).boxed_local(),
             stopping,
             shutdown: Duration::from_secs(settings.http.shutdown_seconds),
             actors,
@@ -241,6 +249,14 @@ impl App {
 }
 
 /// Who sends mails, where there is a server for them.
+async fn serve(servers: [Server; 2]) {
+    for served in join_all(servers).await {
+        if let Err(error) = served {
+            tracing::error!(%error, "a listener failed");
+        }
+    }
+}
+
 fn mailer(settings: &Settings, node: &Node, base: String) -> Result<Option<Mailer>, RelayError> {
     let Some(server) = settings.mail() else {
         return Ok(None);

@@ -1,6 +1,7 @@
 //! The HTTP transport: up to a hundred messages in, their replies in the same order out, and the commands that wait.
 
 use actix_web::{Error, HttpResponse, web};
+use dikala_actors::bridges::Command;
 use dikala_entities::BridgeId;
 use serde_json::{Value, json};
 
@@ -11,11 +12,14 @@ use super::{
     protocol::{self, MESSAGES_MAX},
     ticket::Ticket,
 };
-use crate::http::{
-    body::RawBody,
-    error::ApiError,
-    field::{FieldCode, FieldError},
-    request_id::named_trace,
+use crate::{
+    http::{
+        body::RawBody,
+        error::ApiError,
+        field::{FieldCode, FieldError},
+        request_id::named_trace,
+    },
+    node::Node,
 };
 
 /// Commands in one answer; the rest waits for the next one.
@@ -66,7 +70,7 @@ pub async fn messages(
         replies[finished.ticket.place] = finished.reply;
         kept.push((finished.ticket, finished.room));
     }
-    let commands = parts.node.bridges.take_commands(bridge, COMMANDS_MAX);
+    let commands = commands_for(&parts.node, bridge).await;
     let commands: Vec<Value> = commands.iter().map(protocol::command).collect();
     let response = HttpResponse::Ok().json(json!({"replies": replies, "commands": commands}));
     for (ticket, room) in kept {
@@ -74,6 +78,23 @@ pub async fn messages(
         drop(room);
     }
     Ok(response)
+}
+
+/// What waits for the bridge, here and at other nodes. A command that the database does not give now waits for the next request.
+async fn commands_for(node: &Node, bridge: BridgeId) -> Vec<Command> {
+    let (bridges, store) = (&node.bridges, &node.store);
+    let is_shared = node.member.has_others();
+    if is_shared && let Err(error) = bridges.receive_for(store, bridge).await {
+        tracing::warn!(%bridge, %error, "commands from other nodes could not be read");
+    }
+    let commands = bridges.take_commands(bridge, COMMANDS_MAX);
+    for command in &commands {
+        bridges.handed_over(bridge, command.id);
+    }
+    if is_shared && let Err(error) = bridges.remove_handed_over(store).await {
+        tracing::warn!(%bridge, %error, "commands were handed over and are in the table still");
+    }
+    commands
 }
 
 fn parse(body: &[u8]) -> Result<Vec<Value>, ApiError> {

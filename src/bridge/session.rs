@@ -82,11 +82,17 @@ enum Over {
 
 impl From<Dismissal> for Over {
     fn from(dismissal: Dismissal) -> Self {
-        let reason = match dismissal {
-            Dismissal::Revoked => "the bridge token was revoked",
-            Dismissal::Replaced => "too many sockets of this bridge; the newest stay",
-        };
-        Self::Close(CloseCode::Policy, reason)
+        match dismissal {
+            Dismissal::Revoked => Self::Close(CloseCode::Policy, "the bridge token was revoked"),
+            Dismissal::Replaced => Self::Close(
+                CloseCode::Policy,
+                "too many sockets of this bridge; the newest stay",
+            ),
+            Dismissal::Lost => Self::Close(
+                CloseCode::Away,
+                "this node cannot work at the moment; connect again, to another",
+            ),
+        }
     }
 }
 
@@ -379,7 +385,7 @@ async fn hand_over(
     socket: &Socket,
     command: Command,
 ) -> Result<(), Over> {
-    let message = protocol::command(&command);
+    let (message, id) = (protocol::command(&command), command.id);
     let mut taken = Taken {
         bridges,
         socket,
@@ -387,6 +393,7 @@ async fn hand_over(
     };
     send(session, &message).await?;
     taken.command = None;
+    bridges.handed_over(socket.bridge(), id);
     Ok(())
 }
 

@@ -94,12 +94,7 @@ async fn add(booking: Booking, desk: Desk, json: bool) -> Result<(), CliError> {
         reference,
         description,
     } = booking;
-    let Desk {
-        settings,
-        store,
-        by,
-        now,
-    } = desk;
+    let Desk { store, by, now, .. } = desk;
     let tenant: TenantId = parse_id("tenant", &of.tenant)?;
     let repeatable = reference.is_some();
     let credit = ledger::Credit {
@@ -112,7 +107,7 @@ async fn add(booking: Booking, desk: Desk, json: bool) -> Result<(), CliError> {
     let change = Change::booking(&credit);
     let audit = by.entry(Some(tenant), change, now);
     let clock = Arc::new(SystemClock);
-    match ledger::credit(&store, clock, &settings.node.name, credit, Some(audit)).await {
+    match ledger::credit(&store, clock, credit, Some(audit)).await {
         Ok(transaction) => output::one(&Transaction::from(transaction), json),
         Err(ledger::CreditError::NoTenant) => Err(AdminError::not_found("tenant", tenant).into()),
         Err(ledger::CreditError::Refused(sentence)) => Err(CliError::Refused(sentence)),

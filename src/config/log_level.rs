@@ -15,7 +15,7 @@ const PARTS: [(&str, &[&str]); 3] = [
         "simulator", "telemetry",
     ]),
     ("dikala_actors", &[
-        "bridges", "calls", "events", "functions", "journal", "ledger", "mails", "nesting", "outbound", "runtime", "traces", "webhooks",
+        "bridges", "calls", "events", "functions", "journal", "ledger", "mails", "nesting", "nodes", "outbound", "runtime", "traces", "webhooks",
     ]),
     ("dikala_entities", &["batch", "rows", "store", "tables", "values", "vault"]),
 ];

@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use dikala_entities::Millis;
 use maud::{Markup, html};
 
-use super::{layout, live, view::Visit};
+use super::{follow::followed, layout, view::Visit};
 use crate::{
     http::{error::ApiError, extract::TypeName},
     operator_api::actors::{
@@ -23,7 +23,7 @@ const RECENT: usize = 4;
 
 /// `GET /actors`
 pub async fn list(visit: Visit) -> Result<HttpResponse, ApiError> {
-    let content = live::followed("actors", "", &part(&visit).await);
+    let content = followed("actors", "", &part(&visit).await);
     Ok(layout::page(&visit, "Actors", content))
 }
 
@@ -61,8 +61,7 @@ fn all(visit: &Visit, types: &[ActorType]) -> Markup {
     let columns = words(&[
         "Type",
         "Running",
-        "Mailbox",
-        "Highest",
+        "Mailbox / highest",
         "Per second",
         "Wait p50 / p99",
         "Handling p50 / p99",
@@ -74,8 +73,7 @@ fn all(visit: &Visit, types: &[ActorType]) -> Markup {
         vec![
             html! { a href={ "/actors/" (actors.kind) } { (actors.kind) } },
             html! { (actors.instances) },
-            html! { (actors.mailbox) },
-            html! { (actors.mailbox_highest) },
+            html! { (actors.mailbox) " / " (actors.mailbox_highest) },
             rate(actors),
             slowest(&of.messages, |of| of.wait_us),
             slowest(&of.messages, |of| of.handling_us),
@@ -150,7 +148,7 @@ fn messages(visit: &Visit, kind: &str, messages: &[Messages]) -> Markup {
 /// `GET /actors/{type}`
 pub async fn show(visit: Visit, kind: TypeName) -> Result<HttpResponse, ApiError> {
     let part = instances_of(&visit, &kind.0).await?;
-    let content = live::followed("actor", &format!("&type={}", kind.0), &part);
+    let content = followed("actor", &format!("&type={}", kind.0), &part);
     Ok(layout::page(&visit, &kind.0, content))
 }
 

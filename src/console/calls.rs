@@ -9,9 +9,8 @@ use serde_json::json;
 use super::{
     deliveries,
     figures::{NONE, Names, call_status, since},
-    layout,
+    follow, layout,
     list::{List, ROWS, acted, any_of},
-    live,
     view::Visit,
 };
 use crate::{
@@ -61,7 +60,7 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
             let rows = rows(&visit, &list, &found).await?;
             let content = html! {
                 (list.filter(&visit, &fields()))
-                (live::followed("calls", &list.query(), &rows))
+                (follow::followed("calls", &list.query(), &rows))
             };
             Ok(layout::page(&visit, TITLE, content))
         }
@@ -163,7 +162,7 @@ pub async fn show(
     let list = List::new(&path, &[], &typed);
     let begin = offset(&list);
     let more = format!("&id={}{}", id.0, list.query());
-    let content = live::followed("call", &more, &detail(&visit, &found, &list, begin).await?);
+    let content = follow::followed("call", &more, &detail(&visit, &found, &list, begin).await?);
     Ok(layout::page(&visit, "Call", content))
 }
 

@@ -22,8 +22,9 @@ use crate::{
 const PATH: &str = "/database";
 const TITLE: &str = "Database";
 const FILTERS: &[&str] = &["sort"];
-/// As much is shown of a statement's text.
-const SHAPE_CHARS: usize = 240;
+/// As much is shown of a statement's text: what it does, and what it looks for. Between the two stand columns.
+const BEGIN_CHARS: usize = 100;
+const END_CHARS: usize = 160;
 
 fn ranking() -> [Field; 1] {
     let words = one_of(StatementRanking::WORDS);
@@ -82,10 +83,8 @@ fn facts(visit: &Visit, found: &Database) -> Markup {
 fn statements(visit: &Visit, slowest: &[Slow]) -> Markup {
     let columns = ["Statement", "Mean", "Longest", "In all", "Times"].map(str::to_owned);
     let row = |slow: &Slow| {
-        let shown: String = slow.shape.chars().take(SHAPE_CHARS).collect();
-        let is_cut = shown.len() < slow.shape.len();
         vec![
-            html! { code { (shown) @if is_cut { "…" } } },
+            html! { code { (short(&slow.shape)) } },
             html! { (time_us(slow.mean_us)) },
             html! { (time_us(slow.longest_us)) },
             html! { (time_us(slow.total_us)) },
@@ -101,4 +100,28 @@ fn statements(visit: &Visit, slowest: &[Slow]) -> Markup {
         &columns,
         slowest.iter().map(row).collect(),
     )
+}
+
+/// A statement without quotes around its names, and without its middle where it is long.
+fn short(shape: &str) -> String {
+    let text: Vec<char> = shape.chars().filter(|each| *each != '"').collect();
+    if text.len() <= BEGIN_CHARS + END_CHARS {
+        return text.into_iter().collect();
+    }
+    let (begin, end) = (&text[..BEGIN_CHARS], &text[text.len() - END_CHARS..]);
+    begin.iter().chain(&[' ', '…', ' ']).chain(end).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_statement_keeps_both_ends() {
+        assert_eq!(short("SELECT \"a\" FROM \"b\""), "SELECT a FROM b");
+        let long = format!("SELECT {} FROM calls WHERE id = ?", "ü, ".repeat(500));
+        let shown = short(&long);
+        assert_eq!(shown.chars().count(), BEGIN_CHARS + END_CHARS + 3);
+        assert!(shown.starts_with("SELECT ü") && shown.ends_with("WHERE id = ?"));
+    }
 }

@@ -134,7 +134,7 @@ fn send_again(visit: &Visit, id: DeliveryId) -> Markup {
     post(
         visit,
         &path,
-        html! { button.secondary type="submit" aria-label={ "Send again " (id) } { "Resend" } },
+        html! { button.secondary type="submit" aria-label={ "Resend " (id) } { "Resend" } },
     )
 }
 

@@ -8,9 +8,8 @@ use maud::{Markup, html};
 
 use super::{
     figures::{NONE, Names, count, since, times},
-    layout,
+    follow, layout,
     list::{List, one_of},
-    live,
     view::Visit,
 };
 use crate::{
@@ -51,7 +50,7 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
             let content = html! {
                 p.lead { "What this node called since its start; the last 1,000 functions are kept in mind. First those whose endpoints are left alone." }
                 (list.filter(&visit, &fields()))
-                (live::followed("functions", &list.query(), &rows))
+                (follow::followed("functions", &list.query(), &rows))
             };
             Ok(layout::page(&visit, TITLE, content))
         }

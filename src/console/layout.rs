@@ -13,6 +13,7 @@ use crate::pages::{
 /// What stands in the navigation.
 pub const NAVIGATION: Navigation = Navigation {
     brand: "Dikala operators",
+    wide: true,
     home: "/",
     groups: GROUPS,
     belong: BELONG,

@@ -5,20 +5,17 @@ use std::time::Duration;
 
 use actix_web::{HttpRequest, HttpResponse, rt};
 use futures_util::future::LocalBoxFuture;
-use maud::{Markup, html};
+use maud::Markup;
 
 use super::{actors, calls, functions, overview, requests, view::Visit, webhooks};
 use crate::{
     http::error::{ApiError, Missing},
     pages::{
-        components::{Tone, badge},
         form::Typed,
         stream::{self, Events, OPENING, Over, STILL_HERE, frame},
     },
 };
 
-/// Where the streams are.
-const PATH: &str = "/live";
 /// How often a part is made again.
 const EVERY: Duration = Duration::from_secs(1);
 /// How often it is looked whether the session holds and the page is there.
@@ -46,16 +43,6 @@ const PARTS: &[(&str, Make)] = &[
     ("functions", functions::part),
     ("http", requests::part),
 ];
-
-/// Content with a part that is kept up to date. `more` stands in the address of the stream, encoded, and begins with `&`.
-pub fn followed(name: &str, more: &str, content: &Markup) -> Markup {
-    html! {
-        div data-live={ (PATH) "?of=" (name) (more) } data-after="0" {
-            p.live-sign { span data-live-sign hidden { (badge(Tone::Good, "live")) } }
-            (content)
-        }
-    }
-}
 
 /// `GET /live?of={name}`: server-sent events, of the kind `part`.
 pub async fn stream(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {

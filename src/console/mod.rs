@@ -25,8 +25,8 @@
 //!    of the same path, [`by`](crate::pages::table::Page::by) `Access::Owner`. Sessions, foreign posts and what the read token may not
 //!    do are answered before the handler.
 //! 3. Its line in the navigation ([`layout`]), and, where it changes by itself, the part that does in [`live`]: the page has it
-//!    in [`live::followed`].
-//! 4. A story in `tests/it/operator/`, and its path in `console_pages.rs` there, which asks of every page what all keep to.
+//!    in [`follow::followed`].
+//! 4. A story in `tests/it/operator/`. What all pages keep to is asked there in `console.rs`, of each that a link leads to.
 
 mod actors;
 mod audit;
@@ -38,6 +38,7 @@ mod deliveries;
 mod enter;
 mod errors;
 mod figures;
+mod follow;
 mod functions;
 mod kit;
 mod layout;

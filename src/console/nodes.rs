@@ -12,12 +12,20 @@ use crate::{
 
 /// `GET /nodes`
 pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
-    let columns = ["Node", "Version", "Started", "Calls", "Bridges"].map(str::to_owned);
+    let columns = [
+        "Node", "Address", "Version", "Started", "Lease", "Calls", "Bridges",
+    ]
+    .map(str::to_owned);
     let row = |node: &Node| {
         vec![
-            html! { strong { (node.name) } },
+            html! {
+                strong { (node.name) } @if node.is_this { " (this one)" }
+                br; code { (node.id) }
+            },
+            html! { (node.address) },
             html! { (node.version) },
             visit.time(node.started_at),
+            html! { (node.lease_seconds) " s" },
             html! { (node.calls) },
             html! { (node.bridges) },
         ]

@@ -4,7 +4,7 @@ use actix_web::HttpResponse;
 use dikala_entities::Millis;
 use maud::{Markup, html};
 
-use super::{layout, live, view::Visit};
+use super::{follow::followed, layout, view::Visit};
 use crate::{
     http::error::ApiError,
     overview::{
@@ -24,7 +24,7 @@ const STEPS_A_ROW: usize = 6;
 /// `GET /`
 pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
     let part = part(&visit).await;
-    let content = live::followed("overview", "", &part);
+    let content = followed("overview", "", &part);
     Ok(layout::page(&visit, "Overview", content))
 }
 

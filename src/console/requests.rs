@@ -7,10 +7,10 @@ use maud::{Markup, html};
 
 use super::{
     figures::{count, times},
+    follow,
     functions::counts,
     layout,
     list::{List, one_of},
-    live,
     view::Visit,
 };
 use crate::{
@@ -44,7 +44,7 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
             let content = html! {
                 p.lead { "Requests to both listeners of this node since its start, by route. Times are until the head of the answer." }
                 (list.filter(&visit, &fields()))
-                (live::followed("http", &list.query(), &rows(&visit, &list, &found)))
+                (follow::followed("http", &list.query(), &rows(&visit, &list, &found)))
             };
             Ok(layout::page(&visit, TITLE, content))
         }

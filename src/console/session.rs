@@ -16,7 +16,10 @@ use moka::sync::Cache;
 
 use crate::{
     operator::access::{Right, Tokens},
-    pages::{cookie::Cookie, headers::header},
+    pages::{
+        cookie::{CLOCKS_APART_MS, Cookie},
+        headers::header,
+    },
 };
 
 /// What the cookie is called.
@@ -187,7 +190,8 @@ impl Session {
 
     /// What it lets its holder do, if it is in force.
     pub fn right(&self, tokens: &Tokens, ended: &Ended, now: Millis) -> Option<Right> {
-        let is_over = now >= self.end() || ended.0.contains_key(&self.id.hash());
+        let is_ahead = self.used > now.plus_ms(CLOCKS_APART_MS);
+        let is_over = now >= self.end() || is_ahead || ended.0.contains_key(&self.id.hash());
         match is_over {
             true => None,
             false => tokens.right_of_hash(&self.token),
@@ -295,6 +299,7 @@ mod tests {
         let mut known = begun(&vault, FULL);
         let holds = |known: &Known, hours| known.right(&tokens, &ended, after(hours)).is_some();
         assert!(holds(&known, 11) && !holds(&known, 12));
+        assert!(!holds(&known, -1), "begun by a clock that was ahead");
         assert!(known.touched(&vault, now().plus_ms(59_000)).is_none());
         for day in 1..=28 {
             let kept = known.touched(&vault, after(day * 11)).expect("used");

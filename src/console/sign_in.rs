@@ -8,7 +8,7 @@ use actix_web::{
 use dikala_entities::CredentialHash;
 use maud::{Markup, html};
 
-use super::{enter::is_ours, kit::Kit, layout, session::Session, view::Visit};
+use super::{kit::Kit, layout, session::Session, view::Visit};
 use crate::{
     http::{
         error::ApiError,
@@ -116,4 +116,35 @@ pub async fn sign_out(visit: Visit) -> HttpResponse {
     let headers = response.headers_mut();
     headers.insert(SET_COOKIE, visit.known().forget());
     response
+}
+
+/// A path of this listener, and no other place.
+pub fn is_ours(path: &str) -> bool {
+    path.starts_with('/')
+        && !path.starts_with("//")
+        && path
+            .bytes()
+            .all(|byte| byte.is_ascii_graphic() && byte != b'\\')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_led_away() {
+        for ours in ["/", "/actors", "/actors/call?x=1"] {
+            assert!(is_ours(ours), "{ours}");
+        }
+        for other in [
+            "",
+            "//evil.example",
+            "https://evil.example",
+            "/\\evil.example",
+            "/a\r\nb",
+            "actors",
+        ] {
+            assert!(!is_ours(other), "{other:?}");
+        }
+    }
 }

@@ -68,7 +68,7 @@ impl Visit {
 
     /// The name of the node that answers.
     pub fn node(&self) -> String {
-        self.0.kit.desk.node.calls.node().to_string()
+        self.0.kit.desk.node.member.name().to_string()
     }
 
     /// The store.

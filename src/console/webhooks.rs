@@ -9,9 +9,8 @@ use serde_json::json;
 use super::{
     deliveries,
     figures::{NONE, Names, address, since},
-    layout,
+    follow, layout,
     list::{List, acted, any_of},
-    live,
     view::Visit,
 };
 use crate::{
@@ -52,7 +51,7 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
             let content = html! {
                 p.lead { "Lanes are the queues of endpoints in this node's memory. " a href="/deliveries" { "All deliveries" } }
                 (list.filter(&visit, &filters()))
-                (live::followed("webhooks", &list.query(), &rows))
+                (follow::followed("webhooks", &list.query(), &rows))
             };
             Ok(layout::page(&visit, TITLE, content))
         }

@@ -263,8 +263,11 @@ pub async fn update(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError
             return Ok(layout::refused(&visit, &visit.t("account-title"), content));
         }
     };
+    let person = visit.person();
+    let renamed = (profile.name != person.name)
+        .then(|| Change::new(AuditAction::UserName, person.id).with(&profile.name));
     let change = user::ActiveModel {
-        id: Set(visit.person().id),
+        id: Set(person.id),
         name: Set(profile.name),
         language: Set(profile.language),
         time_zone: Set(Some(profile.time_zone)),
@@ -273,7 +276,13 @@ pub async fn update(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError
         updated_at: Set(visit.now()),
         ..Default::default()
     };
-    change.update(visit.store().writer()).await?;
+    let txn = visit.store().begin().await?;
+    change.update(&txn).await?;
+    if let Some(renamed) = renamed {
+        let by = visit.origin();
+        by.write(&txn, person.tenant, renamed, visit.now()).await?;
+    }
+    txn.commit().await?;
     Ok(visit.see(PATH, "done-saved"))
 }
 

@@ -1,22 +1,24 @@
 //! The audit: who changed what, when and from where, also as a file.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use actix_web::{HttpRequest, HttpResponse};
-use dikala_entities::{Actor, AuditAction, AuditId, Millis, audit};
+use dikala_entities::{
+    Actor, ApiKeyId, AuditAction, AuditId, Millis, OfTenant, UserId, api_key, audit, user,
+};
 use futures_util::stream;
 use maud::{Markup, html};
+use sea_orm::{QueryOrder, QuerySelect};
 use serde_json::Value;
 
 use super::{
     components::{Field, empty, paging, summary, table},
     csv::{self, Line},
     form::{self, Fields, Filled, Shape, Typed},
-    layout,
+    layout, names,
     view::Visit,
 };
 use crate::{
-    admin::{keys, users},
     audit::{self as log, Entries},
     http::{
         error::ApiError,
@@ -35,7 +37,9 @@ const FIELDS: &Fields = &[
 /// Those that people set.
 const FILTERS: [&str; 4] = ["actor", "action", "from", "to"];
 /// Entries on a page.
-const PAGE: usize = 30;
+const PAGE: usize = 25;
+/// People, and keys, that can be chosen as who did something, the newest. Any other can be asked for in the address.
+const CHOICES_MAX: u64 = 20;
 /// Entries that are read at once for a file.
 const BATCH: u64 = 500;
 const COLUMNS: [&str; 9] = [
@@ -85,30 +89,71 @@ fn asked_for(request: &HttpRequest) -> Typed {
     Typed::parse(request.query_string().as_bytes())
 }
 
-/// The names of those who can have changed something, by how the audit has them.
-async fn names(visit: &Visit) -> Result<BTreeMap<Actor, String>, ApiError> {
-    let mut names = BTreeMap::new();
-    for person in users::list(visit.store(), visit.tenant()).await? {
-        names.insert(Actor::User(person.id), person.name);
-    }
-    for key in keys::list(visit.store(), visit.tenant()).await? {
-        let name = visit.tn("audit-key", &[("name", key.name.into())]);
-        names.insert(Actor::Key(key.id), name);
-    }
-    names.insert(Actor::Operator, visit.t("audit-operator"));
-    names.insert(Actor::Cli, visit.t("audit-cli"));
-    Ok(names)
+/// Those who can have changed something, by how the audit has them.
+type Names = BTreeMap<Actor, String>;
+
+/// The names of these.
+async fn names(visit: &Visit, actors: impl Iterator<Item = Actor>) -> Result<Names, ApiError> {
+    let actors: BTreeSet<Actor> = actors.collect();
+    let people = actors.iter().filter_map(|actor| match actor {
+        Actor::User(id) => Some(*id),
+        _ => None,
+    });
+    let keys = actors.iter().filter_map(|actor| match actor {
+        Actor::Key(id) => Some(*id),
+        _ => None,
+    });
+    let people = names::of_people(visit, people).await?;
+    let keys = names::of_keys(visit, keys).await?;
+    let people = people.into_iter().map(|(id, name)| (Actor::User(id), name));
+    let keys = keys
+        .into_iter()
+        .map(|(id, name)| named_key(visit, id, name));
+    let service = [
+        (Actor::Operator, visit.t("audit-operator")),
+        (Actor::Cli, visit.t("audit-cli")),
+    ];
+    Ok(people.chain(keys).chain(service).collect())
+}
+
+fn named_key(visit: &Visit, id: ApiKeyId, name: String) -> (Actor, String) {
+    let name = visit.tn("audit-key", &[("name", name.into())]);
+    (Actor::Key(id), name)
+}
+
+/// Those who are offered to be chosen, and the one who is.
+async fn offered(visit: &Visit, chosen: Option<Actor>) -> Result<Names, ApiError> {
+    let db = visit.store().api_reader();
+    let people = user::Entity::of(visit.tenant())
+        .select_only()
+        .columns([user::Column::Id, user::Column::Name])
+        .order_by_desc(user::Column::Id)
+        .limit(CHOICES_MAX);
+    let people: Vec<(UserId, String)> = people.into_tuple().all(db).await?;
+    let keys = api_key::Entity::of(visit.tenant())
+        .select_only()
+        .columns([api_key::Column::Id, api_key::Column::Name])
+        .order_by_desc(api_key::Column::Id)
+        .limit(CHOICES_MAX);
+    let keys: Vec<(ApiKeyId, String)> = keys.into_tuple().all(db).await?;
+    let mut offered = names(visit, chosen.into_iter()).await?;
+    offered.extend(people.into_iter().map(|(id, name)| (Actor::User(id), name)));
+    let keys = keys
+        .into_iter()
+        .map(|(id, name)| named_key(visit, id, name));
+    offered.extend(keys);
+    Ok(offered)
 }
 
 /// `GET /dashboard/audit`
 pub async fn show(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     let typed = asked_for(&request);
-    let names = names(&visit).await?;
     let title = visit.t("audit-title");
     let asked = match Asked::read(&visit, &typed) {
         Ok(asked) => asked,
         Err(error) => {
-            let content = filter(&visit, &Filled::again(typed, error)?, &names);
+            let offered = offered(&visit, None).await?;
+            let content = filter(&visit, &Filled::again(typed, error)?, &offered);
             return Ok(layout::refused(&visit, &title, content));
         }
     };
@@ -121,10 +166,12 @@ pub async fn show(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
     let older = last.map(|last| address(PATH, &typed, Some(last)));
     let newer = asked.before.map(|_| address(PATH, &typed, None));
     let file = address("/dashboard/audit.csv", &typed, None);
+    let names = names(&visit, rows.iter().map(|row| row.actor)).await?;
+    let offered = offered(&visit, asked.entries.actor).await?;
     let filled = Filled::with(FILTERS.map(|name| (name, typed.text(name).unwrap_or_default())));
     let content = html! {
         p.lead { (visit.t("audit-words")) }
-        (filter(&visit, &filled, &names))
+        (filter(&visit, &filled, &offered))
         @if rows.is_empty() {
             (empty(&visit.t("audit-none"), &visit.t("audit-none-words"), html! {}))
         } @else {
@@ -153,11 +200,11 @@ fn address(path: &str, typed: &Typed, before: Option<AuditId>) -> String {
     }
 }
 
-fn filter(visit: &Visit, filled: &Filled, names: &BTreeMap<Actor, String>) -> Markup {
+fn filter(visit: &Visit, filled: &Filled, offered: &Names) -> Markup {
     let anybody = (String::new(), visit.t("audit-anybody"));
-    let actors = names
+    let actors = offered
         .iter()
-        .map(|(actor, name)| (actor.to_string(), name.clone()));
+        .map(|(actor, name)| (actor.to_string(), names::choice(name)));
     let anything = (String::new(), visit.t("audit-anything"));
     let actions = AuditAction::ALL
         .iter()
@@ -197,7 +244,7 @@ const fn is_tenants(action: AuditAction) -> bool {
     )
 }
 
-fn entry_table(visit: &Visit, rows: &[audit::Model], names: &BTreeMap<Actor, String>) -> Markup {
+fn entry_table(visit: &Visit, rows: &[audit::Model], names: &Names) -> Markup {
     let columns = [
         "audit-what",
         "audit-on-what",
@@ -282,6 +329,7 @@ fn said(visit: &Visit, action: AuditAction) -> String {
         AuditAction::KeyRevoke => "audit-key-revoke",
         AuditAction::UserCreate => "audit-user-create",
         AuditAction::UserRole => "audit-user-role",
+        AuditAction::UserName => "audit-user-name",
         AuditAction::UserRemove => "audit-user-remove",
         AuditAction::UserLink => "audit-user-link",
         AuditAction::UserPassword => "audit-user-password",
@@ -303,27 +351,28 @@ fn said(visit: &Visit, action: AuditAction) -> String {
 /// `GET /dashboard/audit.csv`: every entry that the filters leave, newest first.
 pub async fn file(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     let Asked { entries, before } = Asked::read(&visit, &asked_for(&request))?;
-    let names = names(&visit).await?;
-    let store = visit.store().clone();
-    let first = Some((entries, before, names));
+    let first = Some((entries, before));
+    let reader = visit.clone();
     let pieces = stream::try_unfold(first, move |next| {
-        let store = store.clone();
+        let visit = reader.clone();
         async move {
-            let Some((entries, before, names)) = next else {
+            let Some((entries, before)) = next else {
                 return Ok(None);
             };
-            let rows = entries.page(store.api_reader(), before, BATCH).await?;
+            let rows = entries.page(visit.store().api_reader(), before, BATCH);
+            let rows = rows.await?;
+            let names = names(&visit, rows.iter().map(|row| row.actor)).await?;
             let is_full = u64::try_from(rows.len()).is_ok_and(|count| count == BATCH);
             let lines: String = rows.iter().map(|row| line(row, &names)).collect();
             let last = rows.last().map(|last| last.id).filter(|_| is_full);
-            let next = last.map(|last| (entries, Some(last), names));
+            let next = last.map(|last| (entries, Some(last)));
             Ok(Some((lines, next)))
         }
     });
     csv::answer(&visit, "audit", &COLUMNS, pieces)
 }
 
-fn line(row: &audit::Model, names: &BTreeMap<Actor, String>) -> String {
+fn line(row: &audit::Model, names: &Names) -> String {
     Line::new()
         .text(&row.id.to_string())
         .text(&row.at.to_string())

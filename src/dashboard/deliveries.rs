@@ -16,6 +16,7 @@ use super::{
     components::{Tone, badge, empty, notice, paging, post, table},
     form::{self, Fields, Shape},
     layout,
+    names::cut,
     pretty::pretty,
     view::Visit,
     webhooks::path_of,
@@ -35,7 +36,7 @@ use crate::{
 pub const PATH: &str = "/dashboard/deliveries";
 const ASKED: &Fields = &[("status", Shape::Optional), ("before", Shape::Optional)];
 /// Deliveries on a page.
-const PAGE: usize = 25;
+const PAGE: usize = 15;
 /// What is shown of an answer, in characters.
 const ANSWER_CHARS_MAX: usize = 1_000;
 /// Attempts that are shown, the last ones; the API has more of them.
@@ -293,15 +294,13 @@ fn error_name(visit: &Visit, kind: &str) -> String {
 
 fn answer(visit: &Visit, attempt: &attempt::Model) -> Markup {
     let text = String::from_utf8_lossy(&attempt.response);
-    let begin: String = text.chars().take(ANSWER_CHARS_MAX).collect();
-    let is_cut = begin.len() < text.len();
     html! {
-        @if begin.is_empty() {
+        @if text.is_empty() {
             span.muted { (visit.t("deliveries-answer-empty")) }
         } @else {
             details {
                 summary { (visit.t("deliveries-answer-show")) }
-                pre tabindex="0" { (begin) @if is_cut { "…" } }
+                pre tabindex="0" { (cut(&text, ANSWER_CHARS_MAX)) }
             }
         }
     }

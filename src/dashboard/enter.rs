@@ -118,8 +118,18 @@ impl Guest {
         if let Some(fault) = &self.fault {
             return Err(self.error(fault));
         }
-        let access = match table::find(PAGES, BASE, req.match_pattern().as_deref(), req.method()) {
+        let pattern = req.match_pattern();
+        let access = match table::find(PAGES, BASE, pattern.as_deref(), req.method()) {
             Found::Page(access) => access,
+            // After a form was refused the address is that of the post, and whoever asks for that wants the page.
+            Found::OtherMethods(_) if req.method() == Method::GET => {
+                let pattern = pattern.as_deref().unwrap_or_default();
+                let page = table::above(PAGES, BASE, pattern, req.path());
+                return Err(match self.person {
+                    Some(_) => self.view.go(page),
+                    None => self.view.go(&door::sign_in(req, SIGN_IN, BASE)),
+                });
+            }
             Found::OtherMethods(allow) => {
                 return Err(self.error(&ApiError::MethodNotAllowed { allow }));
             }
@@ -139,6 +149,11 @@ impl Guest {
             req.extensions_mut().insert(typed);
         }
         if let Some(person) = &self.person {
+            if is_post {
+                let gate = &kit.services.http.gate;
+                let counted = gate.post(person.tenant, self.view.now());
+                counted.map_err(|error| self.error(&error))?;
+            }
             if access == Access::Owner && person.role != Role::Owner {
                 return Err(errors::viewer(&self.view, person));
             }

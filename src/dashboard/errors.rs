@@ -6,7 +6,13 @@ use actix_web::{
 };
 use maud::{Markup, html};
 
-use super::{layout, session::Person, throttle::WaitMs, view::View};
+use super::{
+    form::Filled,
+    layout,
+    session::Person,
+    throttle::WaitMs,
+    view::{View, Visit},
+};
 use crate::{
     admin::AdminError,
     http::error::{ApiError, Missing},
@@ -46,6 +52,19 @@ pub fn of(view: &View, person: Option<&Person>, error: &ApiError) -> HttpRespons
     let (title, words) = errors::words(view, error);
     let page = page(view, person, error.status_code(), &view.t(title), words);
     errors::with_headers(error, page)
+}
+
+/// A form that was refused: the same page again, and where it helps to wait, for how long.
+pub fn refused(visit: &Visit, title: &str, content: Markup, filled: &Filled) -> HttpResponse {
+    match filled.refusal() {
+        Some(error) => again(visit, title, content, error),
+        None => layout::refused(visit, title, content),
+    }
+}
+
+/// A page again whose act was refused as a whole.
+pub fn again(visit: &Visit, title: &str, content: Markup, error: &ApiError) -> HttpResponse {
+    errors::with_headers(error, layout::refused(visit, title, content))
 }
 
 /// A post that did not come from one of our pages, or from one that is out of date.

@@ -1,49 +1,71 @@
 //! API keys: who made them and when they were used, making one, revoking one. A key itself is shown once.
 
-use actix_web::HttpResponse;
-use dikala_entities::{ApiKeyId, Secret};
+use std::collections::HashMap;
+
+use actix_web::{HttpRequest, HttpResponse};
+use dikala_entities::{ApiKeyId, OfTenant, Secret, UserId, api_key};
 use maud::{Markup, html};
+use sea_orm::{ColumnTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect, Select};
 
 use super::{
     components::{
-        Field, Question, Tone, badge, copyable, empty, fields, notice, post, submit, table,
+        Field, Question, Tone, badge, copyable, empty, fields, notice, paging, post, submit, table,
     },
     form::{self, Fields, Filled, Shape, Typed},
-    layout,
+    layout, names,
     view::Visit,
 };
 use crate::{
     admin::{
         NAME_CHARS_MAX,
         keys::{self, KeyView},
-        users::{self, UserView},
     },
     http::{
         error::{ApiError, Missing},
-        extract::{Id, line},
+        extract::{Id, id, line},
         field::{FieldCode, FieldError},
     },
 };
 
 const PATH: &str = "/dashboard/settings/keys";
 const FIELDS: &Fields = &[("name", Shape::Text)];
+/// Where a page of the list begins.
+const PLACE: &Fields = &[("before", Shape::Optional)];
 /// Keys of a tenant that are in force, as far as they are made here.
-const KEYS_MAX: usize = 100;
-/// Revoked keys that are listed, the last ones.
-const REVOKED_MAX: usize = 20;
+const KEYS_MAX: u64 = 100;
+/// Keys in force on one page.
+const PAGE: usize = 20;
+/// Revoked keys that are listed below the newest ones in force, the last ones.
+const REVOKED_MAX: u64 = 10;
 
 /// `GET /dashboard/settings/keys`
-pub async fn list(visit: Visit) -> Result<HttpResponse, ApiError> {
-    let content = content(&visit, &Filled::blank()).await?;
+pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let before = form::asked(&request, PLACE)?
+        .read(&[], |form| Some(form.optional("before", None, id("a key"))))?;
+    let content = content(&visit, before, &Filled::blank()).await?;
     Ok(layout::page(&visit, &visit.t("keys-title"), content))
 }
 
-async fn content(visit: &Visit, filled: &Filled) -> Result<Markup, ApiError> {
-    let mut all = keys::list(visit.store(), visit.tenant()).await?;
-    let people = users::list(visit.store(), visit.tenant()).await?;
-    all.reverse();
-    let (revoked, in_force): (Vec<KeyView>, Vec<KeyView>) =
-        all.into_iter().partition(|key| key.revoked_at.is_some());
+async fn content(
+    visit: &Visit,
+    before: Option<ApiKeyId>,
+    filled: &Filled,
+) -> Result<Markup, ApiError> {
+    let one_more = u64::try_from(PAGE).unwrap_or(u64::MAX) + 1;
+    let mut page = in_force(visit);
+    if let Some(before) = before {
+        page = page.filter(api_key::Column::Id.lt(before));
+    }
+    let mut in_force = newest(visit, page, one_more).await?;
+    let has_more = in_force.len() > PAGE;
+    in_force.truncate(PAGE);
+    let last = in_force.last().map(|last| last.id).filter(|_| has_more);
+    let older = last.map(|last| format!("{PATH}?before={last}"));
+    let revoked = match before {
+        None => newest(visit, revoked(visit), REVOKED_MAX).await?,
+        Some(_) => Vec::new(),
+    };
+    let people = makers(visit, in_force.iter().chain(&revoked)).await?;
     Ok(html! {
         p.lead { (visit.t("keys-words")) }
         @if in_force.is_empty() {
@@ -51,6 +73,7 @@ async fn content(visit: &Visit, filled: &Filled) -> Result<Markup, ApiError> {
         } @else {
             (key_table(visit, &in_force, &people))
         }
+        (paging(visit, before.map(|_| PATH), older.as_deref()))
         @if visit.is_owner() {
             section aria-labelledby="make" {
                 h2 #make { (visit.t("keys-make")) }
@@ -63,20 +86,50 @@ async fn content(visit: &Visit, filled: &Filled) -> Result<Markup, ApiError> {
         @if !revoked.is_empty() {
             section aria-labelledby="revoked" {
                 h2 #revoked { (visit.t("keys-revoked")) }
-                (revoked_table(visit, &revoked[..revoked.len().min(REVOKED_MAX)], &people))
+                (revoked_table(visit, &revoked, &people))
             }
         }
     })
 }
 
+fn in_force(visit: &Visit) -> Select<api_key::Entity> {
+    api_key::Entity::of(visit.tenant()).filter(api_key::Column::RevokedAt.is_null())
+}
+
+fn revoked(visit: &Visit) -> Select<api_key::Entity> {
+    api_key::Entity::of(visit.tenant()).filter(api_key::Column::RevokedAt.is_not_null())
+}
+
+/// So many of these keys, the newest.
+async fn newest(
+    visit: &Visit,
+    keys: Select<api_key::Entity>,
+    most: u64,
+) -> Result<Vec<KeyView>, ApiError> {
+    let newest = keys.order_by_desc(api_key::Column::Id).limit(most);
+    let rows = newest.all(visit.store().api_reader()).await?;
+    Ok(rows.into_iter().map(KeyView::from).collect())
+}
+
+/// Those who made these keys and are still there.
+type Makers = HashMap<UserId, String>;
+
+async fn makers(
+    visit: &Visit,
+    keys: impl IntoIterator<Item = &KeyView>,
+) -> Result<Makers, ApiError> {
+    let ids = keys.into_iter().filter_map(|key| key.made_by);
+    Ok(names::of_people(visit, ids).await?)
+}
+
 /// Who made a key: a person, one who is not there any more, or an operator.
-fn maker(visit: &Visit, key: &KeyView, people: &[UserView]) -> String {
+fn maker(visit: &Visit, key: &KeyView, people: &Makers) -> String {
     match key.made_by {
         None => visit.t("keys-by-operator"),
-        Some(id) => people
-            .iter()
-            .find(|person| person.id == id)
-            .map_or_else(|| visit.t("keys-by-former"), |person| person.name.clone()),
+        Some(id) => match people.get(&id) {
+            Some(name) => name.clone(),
+            None => visit.t("keys-by-former"),
+        },
     }
 }
 
@@ -84,7 +137,7 @@ fn name_cell(key: &KeyView) -> Markup {
     html! { a href={ (PATH) "/" (key.id) } { (key.name) } br; code { (key.prefix) "…" } }
 }
 
-fn key_table(visit: &Visit, keys: &[KeyView], people: &[UserView]) -> Markup {
+fn key_table(visit: &Visit, keys: &[KeyView], people: &Makers) -> Markup {
     let columns = ["keys-key", "keys-made", "keys-made-by", "keys-used"];
     let mut columns = columns.map(|id| visit.t(id)).to_vec();
     if visit.is_owner() {
@@ -115,7 +168,7 @@ fn key_table(visit: &Visit, keys: &[KeyView], people: &[UserView]) -> Markup {
     )
 }
 
-fn revoked_table(visit: &Visit, keys: &[KeyView], people: &[UserView]) -> Markup {
+fn revoked_table(visit: &Visit, keys: &[KeyView], people: &Makers) -> Markup {
     let columns = ["keys-key", "keys-made", "keys-made-by", "keys-revoked-at"];
     let columns = columns.map(|id| visit.t(id));
     let row = |key: &KeyView| {
@@ -140,7 +193,7 @@ pub async fn create(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError
         Ok(id) => Ok(visit.see(&format!("{PATH}/{id}"), "done-key-made")),
         Err(error) => {
             let filled = Filled::again(typed, error)?;
-            let content = content(&visit, &filled).await?;
+            let content = content(&visit, None, &filled).await?;
             Ok(layout::refused(&visit, &visit.t("keys-title"), content))
         }
     }
@@ -150,8 +203,7 @@ async fn make(visit: &Visit, typed: &Typed) -> Result<ApiKeyId, ApiError> {
     let name = form::read(typed, FIELDS)?.read(&[], |form| {
         form.required("name", None, line(NAME_CHARS_MAX))
     })?;
-    let there = keys::list(visit.store(), visit.tenant()).await?;
-    if there.iter().filter(|key| key.revoked_at.is_none()).count() >= KEYS_MAX {
+    if in_force(visit).count(visit.store().api_reader()).await? >= KEYS_MAX {
         let most = [("most", KEYS_MAX.into())];
         let sentence = visit.tn("keys-too-many", &most);
         let fault = FieldError::translated("name", FieldCode::TooLarge, sentence);
@@ -165,15 +217,18 @@ async fn make(visit: &Visit, typed: &Typed) -> Result<ApiKeyId, ApiError> {
 }
 
 async fn find(visit: &Visit, id: ApiKeyId) -> Result<KeyView, ApiError> {
-    let keys = keys::list(visit.store(), visit.tenant()).await?;
-    let found = keys.into_iter().find(|key| key.id == id);
-    found.ok_or(ApiError::NotFound(Missing::Route))
+    let found = api_key::Entity::one_of(visit.tenant(), id)
+        .one(visit.store().api_reader())
+        .await?;
+    found
+        .map(KeyView::from)
+        .ok_or(ApiError::NotFound(Missing::Route))
 }
 
 /// `GET /dashboard/settings/keys/{id}`
 pub async fn show(visit: Visit, id: Id<ApiKeyId>) -> Result<HttpResponse, ApiError> {
     let key = find(&visit, id.0).await?;
-    let people = users::list(visit.store(), visit.tenant()).await?;
+    let people = makers(&visit, [&key]).await?;
     let new = visit.take_note(&key.id.to_string()).await?;
     let is_revoked = key.revoked_at.is_some();
     let content = html! {

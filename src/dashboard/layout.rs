@@ -13,6 +13,7 @@ use crate::pages::shell::{self, Group, Navigation, Side};
 /// What stands in the navigation.
 const NAVIGATION: Navigation = Navigation {
     brand: "Dikala",
+    wide: false,
     home: "/dashboard",
     groups: GROUPS,
     belong: BELONG,

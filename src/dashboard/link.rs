@@ -14,7 +14,9 @@ use super::{
     errors, layout, session,
     view::View,
 };
-use crate::{admin::users::LINK_PATH, audit::Change, http::error::ApiError};
+use crate::{
+    admin::users::LINK_PATH, audit::Change, http::error::ApiError, pages::cookie::CLOCKS_APART_MS,
+};
 
 /// Whom a link lets in, if it is still good.
 async fn find(
@@ -26,7 +28,7 @@ async fn find(
         return Ok(None);
     };
     let link = login_link::Entity::find_by_id(token.hash()).one(db).await?;
-    let made_by = now.plus_ms(session::CLOCKS_APART_MS);
+    let made_by = now.plus_ms(CLOCKS_APART_MS);
     let is_good = |link: &login_link::Model| {
         link.consumed_at.is_none() && link.expires_at > now && link.created_at <= made_by
     };
@@ -63,6 +65,10 @@ pub async fn consume(
     token: web::Path<String>,
 ) -> Result<HttpResponse, ApiError> {
     let now = view.now();
+    // Who has no link costs no write.
+    if find(view.store().reader(), &token, now).await?.is_none() {
+        return Ok(errors::used_link(&view));
+    }
     let txn = view.store().begin().await?;
     let Some((link, person, tenant)) = find(&txn, &token, now).await? else {
         return Ok(errors::used_link(&view));

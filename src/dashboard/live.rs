@@ -238,7 +238,7 @@ impl Following {
             .await?;
         let html = match part {
             Part::Home => home::part(&self.visit).await?,
-            Part::Call(id) => show::part(&self.visit, id).await?,
+            Part::Call(id) => show::part(&self.visit, id, 0).await?,
         };
         drop(turn);
         let html = html.into_string();

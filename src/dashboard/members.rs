@@ -1,12 +1,15 @@
 //! The people of a tenant: who is there, inviting, roles, removing.
 
-use actix_web::HttpResponse;
-use dikala_entities::{Email, Role, Secret, UserId};
+use actix_web::{HttpRequest, HttpResponse};
+use dikala_entities::{Email, OfTenant, Role, Secret, UserId, user};
 use maud::{Markup, html};
+use sea_orm::{ColumnTrait, PaginatorTrait, QueryFilter, QueryOrder, QuerySelect};
 use serde_json::Value;
 
 use super::{
-    components::{Field, Question, Tone, badge, copyable, fields, notice, post, submit, table},
+    components::{
+        Field, Question, Tone, badge, copyable, fields, notice, paging, post, submit, table,
+    },
     faults,
     form::{self, Fields, Filled, Shape, Typed},
     layout,
@@ -20,7 +23,7 @@ use crate::{
     audit::Origin,
     http::{
         error::ApiError,
-        extract::{Id, Parsed, line, word},
+        extract::{Id, Parsed, id, line, word},
         field::{Fault, FieldCode, FieldError},
     },
 };
@@ -31,15 +34,22 @@ const FIELDS: &Fields = &[
     ("name", Shape::Text),
     ("role", Shape::Text),
 ];
+/// Where a page of the list begins.
+const PLACE: &Fields = &[("before", Shape::Optional)];
 /// People of one tenant.
-const MEMBERS_MAX: usize = 100;
+const MEMBERS_MAX: u64 = 100;
+/// People on one page.
+const PAGE: usize = 10;
 /// The note with the link of somebody who was invited.
 const LINK_NOTE: &str = "invitation";
 
 /// `GET /dashboard/settings/members`
-pub async fn list(visit: Visit) -> Result<HttpResponse, ApiError> {
+pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
+    let before = form::asked(&request, PLACE)?.read(&[], |form| {
+        Some(form.optional("before", None, id("a member")))
+    })?;
     let link = visit.take_note(LINK_NOTE).await?;
-    let content = content(&visit, link.as_ref(), &invitation()).await?;
+    let content = content(&visit, before, link.as_ref(), &invitation()).await?;
     Ok(layout::page(&visit, &visit.t("members-title"), content))
 }
 
@@ -50,14 +60,17 @@ fn invitation() -> Filled {
 
 async fn content(
     visit: &Visit,
+    before: Option<UserId>,
     link: Option<&Secret>,
     filled: &Filled,
 ) -> Result<Markup, ApiError> {
-    let people = users::list(visit.store(), visit.tenant()).await?;
-    let owners = people
-        .iter()
-        .filter(|person| person.role == Role::Owner)
-        .count();
+    let mut people = newest(visit, before).await?;
+    let has_more = people.len() > PAGE;
+    people.truncate(PAGE);
+    let last = people.last().map(|last| last.id).filter(|_| has_more);
+    let older = last.map(|last| format!("{PATH}?before={last}"));
+    let owners = user::Entity::of(visit.tenant()).filter(user::Column::Role.eq(Role::Owner));
+    let owners = owners.count(visit.store().api_reader()).await?;
     let mut columns = ["members-name", "members-role", "members-since"]
         .map(|id| visit.t(id))
         .to_vec();
@@ -77,6 +90,7 @@ async fn content(
             }))
         }
         (table(visit, &visit.t("members-title"), &columns, rows))
+        (paging(visit, before.map(|_| PATH), older.as_deref()))
         @if visit.is_owner() {
             section aria-labelledby="invite" {
                 h2 #invite { (visit.t("members-invite")) }
@@ -93,6 +107,18 @@ async fn content(
     })
 }
 
+/// People of the tenant, who came last first, and one more than a page has where there are more.
+async fn newest(visit: &Visit, before: Option<UserId>) -> Result<Vec<UserView>, ApiError> {
+    let one_more = u64::try_from(PAGE).unwrap_or(u64::MAX) + 1;
+    let mut people = user::Entity::of(visit.tenant());
+    if let Some(before) = before {
+        people = people.filter(user::Column::Id.lt(before));
+    }
+    let people = people.order_by_desc(user::Column::Id).limit(one_more);
+    let rows = people.all(visit.store().api_reader()).await?;
+    Ok(rows.into_iter().map(UserView::from).collect())
+}
+
 fn role_name(visit: &Visit, role: Role) -> String {
     match role {
         Role::Owner => visit.t("members-owner"),
@@ -105,7 +131,7 @@ fn roles(visit: &Visit) -> Vec<(String, String)> {
     Role::ALL.iter().map(named).collect()
 }
 
-fn row(visit: &Visit, person: &UserView, owners: usize) -> Vec<Markup> {
+fn row(visit: &Visit, person: &UserView, owners: u64) -> Vec<Markup> {
     let is_me = person.id == visit.person().id;
     let is_last_owner = person.role == Role::Owner && owners == 1;
     let who = html! {
@@ -195,7 +221,7 @@ pub async fn invite(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError
         Ok(false) => Ok(visit.see(PATH, "done-invited")),
         Err(error) => {
             let filled = Filled::again(typed, error)?;
-            let content = content(&visit, None, &filled).await?;
+            let content = content(&visit, None, None, &filled).await?;
             Ok(layout::refused(&visit, &visit.t("members-title"), content))
         }
     }
@@ -218,7 +244,8 @@ fn linking<'a>(visit: &'a Visit, by: &'a Origin) -> Linking<'a> {
 /// Makes somebody. Whether the link is mailed as well.
 async fn make(visit: &Visit, draft: Draft) -> Result<bool, ApiError> {
     let refused = |code, sentence| ApiError::field(FieldError::translated("email", code, sentence));
-    if users::list(visit.store(), visit.tenant()).await?.len() >= MEMBERS_MAX {
+    let there = user::Entity::of(visit.tenant()).count(visit.store().api_reader());
+    if there.await? >= MEMBERS_MAX {
         let many = [("most", MEMBERS_MAX.into())];
         return Err(refused(
             FieldCode::TooLarge,
@@ -324,7 +351,7 @@ async fn answer(
 
 /// The list again, below why nothing was changed.
 async fn refused(visit: &Visit, why: Markup) -> Result<HttpResponse, ApiError> {
-    let list = content(visit, None, &invitation()).await?;
+    let list = content(visit, None, None, &invitation()).await?;
     let content = html! {
         (notice(Tone::Bad, html! { div role="alert" { (why) } }))
         (list)

@@ -23,7 +23,10 @@
 //!        };
 //!        match made {
 //!            Ok(_) => Ok(visit.see("/dashboard/things", "done-thing-made")),
-//!            Err(error) => Ok(layout::refused(&visit, &title, form(&visit, &Filled::again(typed, error)?))),
+//!            Err(error) => {
+//!                let filled = Filled::again(typed, error)?;
+//!                Ok(errors::refused(&visit, &title, form(&visit, &filled), &filled))
+//!            }
 //!        }
 //!    }
 //!    ```
@@ -57,6 +60,7 @@ pub mod layout;
 mod link;
 mod live;
 mod members;
+mod names;
 mod numbers;
 mod password;
 mod prove;
@@ -86,7 +90,7 @@ use crate::{
 /// Where the dashboard is.
 const BASE: &str = "/dashboard";
 
-/// Every page.
+/// Every page. What has a path of the API's name has one of its plain verb as well.
 #[rustfmt::skip]
 const PAGES: &[Page] = &[
     get("", |r| r.to(home::show)),
@@ -130,6 +134,8 @@ const PAGES: &[Page] = &[
     get("/numbers", |r| r.to(numbers::list)),
     get("/numbers/{id}/assign-agent", |r| r.to(numbers::ask_agent)).by(Access::Owner),
     post("/numbers/{id}/assign-agent", |r| r.to(numbers::assign)),
+    get("/numbers/{id}/assign", |r| r.to(numbers::ask_agent)).by(Access::Owner),
+    post("/numbers/{id}/assign", |r| r.to(numbers::assign)),
 
     get("/credits", |r| r.to(credits::show)),
     get("/credits.csv", |r| r.to(credits::file)),
@@ -144,6 +150,8 @@ const PAGES: &[Page] = &[
     post("/webhooks/{id}/test", |r| r.to(webhook::test)),
     get("/webhooks/{id}/rotate-secret", |r| r.to(webhook::ask_rotate)).by(Access::Owner),
     post("/webhooks/{id}/rotate-secret", |r| r.to(webhook::rotate)),
+    get("/webhooks/{id}/rotate", |r| r.to(webhook::ask_rotate)).by(Access::Owner),
+    post("/webhooks/{id}/rotate", |r| r.to(webhook::rotate)),
     get("/webhooks/{id}/recover", |r| r.to(webhook::ask_recover)).by(Access::Owner),
     post("/webhooks/{id}/recover", |r| r.to(webhook::recover)),
     get("/webhooks/{id}/delete", |r| r.to(webhook::ask_delete)).by(Access::Owner),

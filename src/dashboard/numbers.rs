@@ -11,10 +11,11 @@ use super::{
     agents,
     components::{self, Field, Tone, badge, empty, notice, paging, post, submit, table},
     form::{self, Fields, Filled, Shape, Typed},
-    layout,
+    layout, names,
     view::Visit,
 };
 use crate::{
+    admin::NAME_CHARS_MAX,
     api::{agents::AGENTS_MAX, phone_numbers as api},
     http::{
         error::{ApiError, Missing},
@@ -27,9 +28,11 @@ const FIELDS: &Fields = &[("agentId", Shape::Optional)];
 /// Where a page of the list begins.
 const PLACE: &Fields = &[("before", Shape::Optional)];
 /// Numbers on one page.
-const PAGE: usize = 15;
-/// Agents to choose from beside each number, the newest: a page stays small. The page of a number has all.
-const CHOICES_MAX: u64 = 8;
+const PAGE: usize = 12;
+/// Agents to choose from beside each number, the newest: a page stays small. The page of a number has more.
+const CHOICES_MAX: u64 = 6;
+/// Agents to choose from on the page of a number, the newest of those that are looked for.
+const OFFERED_MAX: usize = 50;
 
 /// An agent that can be chosen.
 #[derive(Clone, Debug)]
@@ -190,8 +193,12 @@ fn options(visit: &Visit, choices: &Choices) -> Vec<(String, String)> {
     let nobody = (String::new(), visit.t("numbers-no-agent"));
     let named = |(id, agent): (&AgentId, &Choice)| {
         let name = match agent.is_active {
-            true => agent.name.clone(),
-            false => format!("{} ({})", agent.name, visit.t("agents-inactive")),
+            true => names::choice(&agent.name),
+            false => format!(
+                "{} ({})",
+                names::choice(&agent.name),
+                visit.t("agents-inactive")
+            ),
         };
         (id.to_string(), name)
     };
@@ -208,11 +215,19 @@ async fn find(visit: &Visit, id: PhoneNumberId) -> Result<phone_number::Model, A
 }
 
 /// `GET /dashboard/numbers/{id}/assign-agent`
-pub async fn ask_agent(visit: Visit, id: Id<PhoneNumberId>) -> Result<HttpResponse, ApiError> {
+pub async fn ask_agent(
+    visit: Visit,
+    id: Id<PhoneNumberId>,
+    request: HttpRequest,
+) -> Result<HttpResponse, ApiError> {
     let number = find(&visit, id.0).await?;
+    let asked = Typed::parse(request.query_string().as_bytes());
+    let sought = asked.text("name").unwrap_or_default().trim();
+    // No name is longer.
+    let sought: String = sought.chars().take(NAME_CHARS_MAX).collect();
     let present = number.agent_id.map(|agent| agent.to_string());
     let filled = Filled::with(present.map(|agent| ("agentId", agent)));
-    let content = all_agents(&visit, &number, &filled).await?;
+    let content = offer(&visit, &number, &sought, &filled).await?;
     Ok(layout::page(&visit, &title(&visit, &number), content))
 }
 
@@ -223,18 +238,52 @@ fn title(visit: &Visit, number: &phone_number::Model) -> String {
     )
 }
 
-async fn all_agents(
+/// Agents that the number can be given: those whose names have what is sought in them, and the present one.
+async fn offer(
     visit: &Visit,
     number: &phone_number::Model,
+    sought: &str,
     filled: &Filled,
 ) -> Result<Markup, ApiError> {
-    let choices = options(visit, &newest(visit, AGENTS_MAX).await?);
-    let field = Field::select("agentId", visit.t("numbers-agent"), choices);
+    let all = newest(visit, AGENTS_MAX).await?;
+    let are_many = all.len() > OFFERED_MAX;
+    let folded = sought.to_lowercase();
+    let present = number
+        .agent_id
+        .and_then(|id| Some((id, all.get(&id)?.clone())));
+    let found: Vec<(AgentId, Choice)> = all
+        .into_iter()
+        .filter(|(_, agent)| agent.name.to_lowercase().contains(&folded))
+        .collect();
+    let left_out = found.len().saturating_sub(OFFERED_MAX);
+    let is_nothing = found.is_empty();
+    let mut offered: Choices = found.into_iter().skip(left_out).collect();
+    offered.extend(present);
+    let path = agents::assign_path(number.id);
+    let field = Field::select(
+        "agentId",
+        visit.t("numbers-agent"),
+        options(visit, &offered),
+    );
+    let name = Field::text("name", visit.t("numbers-seek")).filter();
     Ok(html! {
-        (post(visit, &agents::assign_path(number.id), html! {
+        (post(visit, &path, html! {
             (components::fields(visit, filled, &[field]))
             (submit(&visit.t("page-save")))
         }))
+        @if are_many {
+            form method="get" action=(path) novalidate {
+                (name.show(visit, &Filled::with([("name", sought)])))
+                div.actions {
+                    button.secondary type="submit" { (visit.t("numbers-seek-submit")) }
+                    @if !sought.is_empty() { a.button.secondary href=(path) { (visit.t("numbers-all-agents")) } }
+                }
+            }
+            @if is_nothing { p role="status" { (visit.t("numbers-seek-nothing")) } }
+            @if left_out > 0 {
+                p.muted { (visit.tn("numbers-seek-more", &[("shown", OFFERED_MAX.into()), ("more", left_out.into())])) }
+            }
+        }
     })
 }
 
@@ -253,7 +302,7 @@ pub async fn assign(
         Ok(_) => Ok(visit.see(PATH, "done-number-assigned")),
         Err(error) => {
             let filled = Filled::again(typed, error)?;
-            let content = all_agents(&visit, &number, &filled).await?;
+            let content = offer(&visit, &number, "", &filled).await?;
             Ok(layout::refused(&visit, &title(&visit, &number), content))
         }
     }

@@ -15,7 +15,10 @@ use sea_orm::{
 };
 
 use super::kit::Kit;
-use crate::pages::{cookie::Cookie, headers::header};
+use crate::pages::{
+    cookie::{CLOCKS_APART_MS, Cookie},
+    headers::header,
+};
 
 /// What the cookie is called.
 const COOKIE: &str = "dikala";
@@ -23,9 +26,6 @@ const COOKIE: &str = "dikala";
 const IDLE_MS: i64 = 12 * 60 * 60 * 1_000;
 /// How long a session lasts, in milliseconds.
 const LONGEST_MS: i64 = 14 * 24 * 60 * 60 * 1_000;
-/// How far the clocks of two nodes may be apart, in milliseconds. What seems to have begun later than that from now was told by a
-/// clock that was ahead and has been set right since: nobody can say how old it is, and it is over.
-pub(super) const CLOCKS_APART_MS: i64 = 5 * 60 * 1_000;
 /// `used_at` is exact to this, in milliseconds.
 const TOUCH_EVERY_MS: i64 = 60 * 1_000;
 /// Sessions of one person; one more ends the one that was not used for the longest time.

@@ -9,6 +9,7 @@ use super::{
     charts::{Bar, Chart, Ink, Series},
     components::{Field, Question, Tone, fields, notice, post, submit},
     deliveries::{self, Shown},
+    errors,
     form::{Filled, Typed},
     layout,
     view::Visit,
@@ -324,16 +325,16 @@ pub async fn recover(
     typed: Typed,
 ) -> Result<HttpResponse, ApiError> {
     let webhook = find(&visit, id).await?;
-    let content = match send_again(&visit, id, &typed).await {
-        Ok(0) => return Ok(visit.see(&path_of(webhook.id), "done-nothing-recovered")),
-        Ok(_) => return Ok(visit.see(&path_of(webhook.id), "done-recovered")),
-        Err(error) => recover_form(&visit, &webhook, &Filled::again(typed, error)?),
-    };
-    Ok(layout::refused(
-        &visit,
-        &visit.t("webhooks-recover-title"),
-        content,
-    ))
+    match send_again(&visit, id, &typed).await {
+        Ok(0) => Ok(visit.see(&path_of(webhook.id), "done-nothing-recovered")),
+        Ok(_) => Ok(visit.see(&path_of(webhook.id), "done-recovered")),
+        Err(error) => {
+            let filled = Filled::again(typed, error)?;
+            let content = recover_form(&visit, &webhook, &filled);
+            let title = visit.t("webhooks-recover-title");
+            Ok(errors::refused(&visit, &title, content, &filled))
+        }
+    }
 }
 
 /// How many deliveries are sent again.

@@ -11,6 +11,7 @@ use super::{
     components::{Field, Tone, badge, copyable, empty, fields, notice, post, submit, table},
     form::{Filled, Typed},
     layout,
+    names::cut,
     view::Visit,
 };
 use crate::{
@@ -21,6 +22,8 @@ use crate::{
 /// Where webhooks are.
 pub const PATH: &str = "/dashboard/webhooks";
 const PATH_OF_NEW: &str = "/dashboard/webhooks/new";
+/// What the list shows of an address, in characters.
+const URL_CHARS_MAX: usize = 200;
 /// A new secret: 190 bits of randomness.
 const SECRET_CHARS: usize = 32;
 
@@ -58,7 +61,7 @@ fn webhook_table(visit: &Visit, webhooks: &[webhook::Model]) -> Markup {
     let row = |webhook: &webhook::Model| {
         let kinds = webhook.event_kinds();
         vec![
-            html! { a href=(path_of(webhook.id)) { (webhook.url.as_str()) } },
+            html! { a href=(path_of(webhook.id)) { (cut(webhook.url.as_str(), URL_CHARS_MAX)) } },
             html! {
                 @if kinds.len() == EventKind::ALL.len() { (visit.t("webhooks-all-events")) }
                 @else { @for kind in kinds { code { (kind.as_str()) } " " } }

@@ -1,5 +1,5 @@
 //! `/health/live`: the process answers. `/health/ready`: calls can be taken, or it says in words why not: the store takes no
-//! writes, one of the actors of which there is one does not answer, or a stop is under way.
+//! writes, one of the actors of which there is one does not answer, the node's lease is lost, or a stop is under way.
 
 use std::{
     sync::Arc,
@@ -179,7 +179,7 @@ fn lock<T>(mutex: &std::sync::Mutex<T>) -> std::sync::MutexGuard<'_, T> {
         .unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-async fn checks(parts: &HealthParts) -> [Check; 5] {
+async fn checks(parts: &HealthParts) -> [Check; 6] {
     // A store that refused a write is asked anew at once, which it sees to itself.
     let (answering, commits) =
         tokio::join!(parts.answering(), in_time(parts.node.store.can_commit()),);
@@ -213,6 +213,12 @@ async fn checks(parts: &HealthParts) -> [Check; 5] {
             "webhookDispatcher",
             webhooks,
             "The actor that delivers webhooks (webhook_dispatcher) does not answer.",
+        ),
+        (
+            "lease",
+            parts.node.member.acts(),
+            "The node's lease is lost: the database did not renew it in time, and others may have taken its calls. It comes back by \
+             itself when the database answers.",
         ),
         (
             "running",

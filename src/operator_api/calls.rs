@@ -46,7 +46,7 @@ const LIVE_MAX: u64 = 10_000;
     "callerNumber": "+6281298765432", "calleeNumber": "+6281234567890", "status": "answered",
     "startedAt": "2026-01-15T03:30:00.000Z", "answeredAt": "2026-01-15T03:30:04.000Z", "endedAt": null,
     "durationSeconds": null, "talkTimeSeconds": null, "hangupReason": null, "hangupInitiator": null, "failureDetail": null,
-    "lastSignAt": "2026-01-15T03:30:04.000Z", "owner": "main"
+    "lastSignAt": "2026-01-15T03:30:04.000Z", "owner": "node_01k9zv3m8rj2q4w6y8a0c2e4g6"
 }))]
 pub struct Call {
     pub id: CallId,
@@ -127,7 +127,7 @@ pub struct Sent {
     "callerNumber": "+6281298765432", "calleeNumber": "+6281234567890", "status": "answered",
     "startedAt": "2026-01-15T03:30:00.000Z", "answeredAt": "2026-01-15T03:30:04.000Z", "endedAt": null,
     "durationSeconds": null, "talkTimeSeconds": null, "hangupReason": null, "hangupInitiator": null, "failureDetail": null,
-    "lastSignAt": "2026-01-15T03:30:04.000Z", "owner": "main",
+    "lastSignAt": "2026-01-15T03:30:04.000Z", "owner": "node_01k9zv3m8rj2q4w6y8a0c2e4g6",
     "holds": [{"heldMinutes": 1, "usedMinutes": 1, "grants": 1, "last": false, "refusal": null,
                "createdAt": "2026-01-15T03:30:00.000Z", "settledAt": null}],
     "events": [{"id": "evt_01k9zv3m8rj2q4w6y8a0c2e4g6", "event": "call.answered", "timestamp": "2026-01-15T03:30:04.000Z"}],

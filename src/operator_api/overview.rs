@@ -46,7 +46,7 @@ pub struct Overview {
 pub async fn show(desk: Data<Desk>) -> Answer {
     let look = desk.overview.look().await;
     Answer::ok(&Overview {
-        node: desk.node.calls.node().to_string(),
+        node: desk.node.member.name().to_string(),
         version: env!("CARGO_PKG_VERSION"),
         at: look.at,
         started_at: desk.started_at,

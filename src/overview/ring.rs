@@ -137,7 +137,7 @@ mod tests {
     fn nothing_is_known_of_a_time_that_nobody_looked_at() {
         let mut ring = Ring::default();
         assert!(ring.steps().iter().all(|(state, _)| state.is_none()));
-        for second in 0..=12 {
+        for second in 0..=12_i64 {
             ring.push(Sample {
                 over: second.unsigned_abs(),
                 ..sample(second * 1_000)

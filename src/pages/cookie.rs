@@ -5,6 +5,9 @@ use actix_web::{
     http::header::{COOKIE, HeaderValue},
 };
 
+/// How far the clocks of two nodes may be apart, in milliseconds. What seems to have begun later than that from now was told by a
+/// clock that was ahead and has been set right since: nobody can say how old it is, and it is over.
+pub const CLOCKS_APART_MS: i64 = 5 * 60 * 1_000;
 /// Browsers take a cookie whose name begins so only with TLS, from this very host, for all of its paths.
 const HOST_ONLY: &str = "__Host-";
 

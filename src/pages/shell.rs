@@ -21,6 +21,8 @@ pub struct Group {
 pub struct Navigation {
     /// What the room calls itself.
     pub brand: &'static str,
+    /// Whether its pages are full of tables, which take all the width that there is.
+    pub wide: bool,
     /// The path of the first page.
     pub home: &'static str,
     pub groups: &'static [Group],
@@ -119,6 +121,7 @@ fn inside(view: &View, side: &Side<'_>, title: &str, content: &Markup) -> Markup
         brand,
         home,
         groups,
+        wide,
         ..
     } = side.navigation;
     let place = side.navigation.place(view.path());
@@ -127,7 +130,7 @@ fn inside(view: &View, side: &Side<'_>, title: &str, content: &Markup) -> Markup
             a.home href=(home) { (emblem(view, brand)) }
             button.quiet type="button" popovertarget="menu" { (MENU_ICON) (view.t("page-menu")) }
         }
-        div.shell {
+        div.shell.wide[*wide] {
             nav #menu popover="auto" aria-label=(view.t("page-menu")) {
                 a.home href=(home) { (emblem(view, brand)) }
                 p.whose { (side.whose) }

@@ -79,6 +79,22 @@ pub fn find(pages: &[Page], base: &str, pattern: Option<&str>, method: &Method) 
     }
 }
 
+/// The path of the page that what is at `path` belongs to: the nearest above it that can be looked at. `pattern` is what the router
+/// matched.
+pub fn above<'p>(pages: &[Page], base: &'p str, mut pattern: &str, mut path: &'p str) -> &'p str {
+    while let (Some((up, _)), Some((there, _))) = (pattern.rsplit_once('/'), path.rsplit_once('/'))
+    {
+        (pattern, path) = (up, there);
+        if matches!(
+            find(pages, base, Some(pattern), &Method::GET),
+            Found::Page(_)
+        ) {
+            return path;
+        }
+    }
+    base
+}
+
 /// Mounts the pages in a scope.
 pub fn mount(pages: &[Page], mut scope: Scope) -> Scope {
     let mut paths: Vec<&str> = pages.iter().map(|page| page.path).collect();
@@ -92,4 +108,41 @@ pub fn mount(pages: &[Page], mut scope: Scope) -> Scope {
         scope = scope.service(resource);
     }
     scope
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_only_takes_posts_belongs_to_the_page_above_it() {
+        const BASE: &str = "/room";
+        let (read, change) = (|route| route, |route| route);
+        let pages = [
+            get("", read),
+            post("/sign-out", change),
+            get("/agents/{id}", read),
+            post("/agents/{id}/duplicate", change),
+            get("/settings/members", read),
+            post("/settings/members/{id}/role", change),
+        ];
+        for (pattern, path, expected) in [
+            ("/sign-out", "/sign-out", ""),
+            (
+                "/agents/{id}/duplicate",
+                "/agents/agent_1/duplicate",
+                "/agents/agent_1",
+            ),
+            (
+                "/settings/members/{id}/role",
+                "/settings/members/user_1/role",
+                "/settings/members",
+            ),
+            ("/nowhere/at/all", "/nowhere/at/all", ""),
+        ] {
+            let (pattern, path) = (format!("{BASE}{pattern}"), format!("{BASE}{path}"));
+            let found = above(&pages, BASE, &pattern, &path);
+            assert_eq!(found, format!("{BASE}{expected}"), "{path}");
+        }
+    }
 }

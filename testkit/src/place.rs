@@ -37,6 +37,14 @@ impl Place {
         }
     }
 
+    /// The same store for another process. It goes away with the first.
+    pub fn shared(&self) -> Self {
+        Self {
+            url: self.url.clone(),
+            database: None,
+        }
+    }
+
     /// The PostgreSQL database behind it, to do harm to.
     pub fn database(&self) -> Option<&Database> {
         self.database.as_ref()

@@ -1,6 +1,7 @@
 //! Pages in a real browser: what a shop's owner does in the dashboard, what operators see in the console, and what anybody may expect
 //! of every page of both, however he reads it.
 
+mod aside;
 mod console;
 mod operators;
 mod pictures;

@@ -206,7 +206,7 @@ async fn one_address_has_its_share_of_the_connections() {
 }
 
 /// A key or token as the service makes them, which it never made.
-fn well_made(prefix: &str) -> String {
+pub fn well_made(prefix: &str) -> String {
     const BASE62: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
     let mut text = prefix.to_owned();
     let digit = |n: u32| char::from(BASE62[usize::try_from(n % 62).unwrap()]);

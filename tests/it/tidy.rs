@@ -30,6 +30,7 @@ const PURE: &[&str] = &[
     "actors/src/functions/schema",
     "actors/src/ledger/plan.rs",
     "actors/src/nesting.rs",
+    "actors/src/nodes/lease.rs",
     "actors/src/outbound/answer",
     "actors/src/outbound/guard.rs",
     "actors/src/outbound/names.rs",

@@ -22,13 +22,9 @@ async fn figures_are_those_of_the_listener(#[values(Sqlite, Postgres)] store: St
     let figures = top["overview"]["figures"].as_array().unwrap();
     let now = figures.iter().find(|figure| figure["name"] == "calls_now");
     assert_eq!(now.unwrap()["value"], 1, "{top}");
-    let rate = figures
-        .iter()
-        .find(|figure| figure["name"] == "calls_per_second");
-    assert!(
-        rate.unwrap()["value"].is_number(),
-        "it waits until it is known: {top}"
-    );
+    let rates = top["actors"].as_array().unwrap().iter();
+    let mut rates = rates.map(|actor| &actor["messagesPerSecond"]);
+    assert!(rates.all(Value::is_number), "it waits for them: {top}");
     let api = Rest::new(&format!("{}/operator/v1", server.operator));
     let actors = api.get("/actors").await.expect(200);
     let names = |document: &Value| -> Vec<Value> {
@@ -41,7 +37,13 @@ async fn figures_are_those_of_the_listener(#[values(Sqlite, Postgres)] store: St
     // The same for people; and without an address, that of the configuration.
     let table = server.installation.run(&["top", "--once"]);
     assert_eq!((table.code, table.stderr.as_str()), (Some(0), ""));
-    for words in ["main 0.", "Calls now", "credit_ledger", "handling p99"] {
+    for words in [
+        "main 0.",
+        "Calls now",
+        "credit_ledger",
+        "handling p99",
+        "core-0",
+    ] {
         assert!(table.stdout.contains(words), "{words}: {}", table.stdout);
     }
     bridge.hang_up(&call).await;
@@ -182,14 +184,15 @@ async fn sigterm_leaves_the_terminal_as_it_was() {
 async fn it_outlives_a_listener_that_goes_and_comes_back() {
     let mut world = world!(Sqlite);
     let mut terminal = watched(&world.server);
-    terminal.shows("Nothing is wrong").await;
+    terminal.shows("credit_ledger").await;
     world.server.kill9();
     terminal.shows("nothing answers").await;
     let before = terminal.shown().len();
     world.server.restart();
     eventually("it to be back", async || {
         let shown = terminal.shown();
-        shown[before..].contains("Nothing is wrong").then_some(())
+        // That nothing is wrong, or what is in the place of that.
+        shown[before..].contains(['✓', '!']).then_some(())
     })
     .await;
     terminal.press("q");

@@ -1,10 +1,10 @@
 //! What a bridge is told to do with a call.
 
 use dikala_entities::{CallId, CommandId, HangupReason, PhoneNumber};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a bridge is told to do with a call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Command {
     pub id: CommandId,
     #[serde(flatten)]
@@ -14,7 +14,7 @@ pub struct Command {
 }
 
 /// The kinds of command.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "command", rename_all = "lowercase")]
 pub enum CommandKind {
     /// End the call and confirm with that reason.

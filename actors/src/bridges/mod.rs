@@ -1,6 +1,7 @@
 //! The bridges that are here now: their sockets, when they were last seen, and the commands that wait for them.
 
 mod commands;
+mod elsewhere;
 mod presence;
 mod socket;
 
@@ -21,6 +22,7 @@ use serde::Serialize;
 use self::presence::Presence;
 pub use self::{
     commands::{Command, CommandKind},
+    elsewhere::forget_commands,
     presence::LastSeen,
     socket::{Dismissal, Socket},
 };
@@ -50,7 +52,7 @@ impl Bridges {
         }
     }
 
-    /// Reads when each bridge was last seen by an earlier run.
+    /// Reads when each bridge was last seen by an earlier run, or by a node that is no more.
     pub async fn recover(&self, store: &Store) -> Result<(), DbErr> {
         for bridge in bridge::Entity::find().all(store.reader()).await? {
             // No sign of life lies in the future; the wall clock may have been set back meanwhile.
@@ -94,6 +96,13 @@ impl Bridges {
             }
         }
         Ok(())
+    }
+
+    /// This node does nothing any more for bridges, and others do: all sockets are closed, so that they go there.
+    pub fn send_away(&self) {
+        for mut presence in self.present.iter_mut() {
+            presence.send_away();
+        }
     }
 
     /// A frame came in over a socket, or a heartbeat over HTTP.
@@ -162,6 +171,13 @@ impl Bridges {
         self.present.get_mut(&socket.bridge)?.take(socket)
     }
 
+    /// A command was written: the bridge has it.
+    pub fn handed_over(&self, bridge: BridgeId, command: CommandId) {
+        if let Some(mut presence) = self.present.get_mut(&bridge) {
+            presence.handed_over(command);
+        }
+    }
+
     /// A command that was taken and could not be written is the next one again.
     pub fn put_back(&self, socket: &Socket, command: Command) {
         let mut presence = self.present.entry(socket.bridge).or_default();
@@ -174,13 +190,13 @@ impl Bridges {
         presence.map_or_else(Vec::new, |mut presence| presence.take_without_socket(most))
     }
 
-    /// Whether a bridge has an open socket now.
+    /// Whether a bridge has an open socket now, here or at another node.
     pub fn is_connected(&self, bridge: BridgeId) -> bool {
         let presence = self.present.get(&bridge);
-        presence.is_some_and(|presence| presence.is_connected())
+        presence.is_some_and(|presence| presence.is_connected() || presence.is_elsewhere())
     }
 
-    /// Bridges with an open socket now.
+    /// Bridges with an open socket here now.
     pub fn connected_count(&self) -> usize {
         self.present
             .iter()
@@ -221,15 +237,17 @@ impl Bridges {
         struct Row {
             id: BridgeId,
             seen: i64,
+            frame: i64,
         }
         let rows: Vec<Row> = self
             .present
             .iter()
             .filter_map(|presence| {
-                let seen = presence.unstored(self.clock.now())?;
+                let (seen, frame) = presence.unstored(self.clock.now())?;
                 Some(Row {
                     id: *presence.key(),
                     seen: seen.as_i64(),
+                    frame: frame.as_i64(),
                 })
             })
             .collect();
@@ -239,10 +257,16 @@ impl Bridges {
         let backend = store.backend();
         let source = json_rows(
             backend,
-            &[("id", ColumnType::Text), ("seen", ColumnType::BigInt)],
+            &[
+                ("id", ColumnType::Text),
+                ("seen", ColumnType::BigInt),
+                ("frame", ColumnType::BigInt),
+            ],
         );
         let sql = format!(
-            "UPDATE bridges SET last_seen_at = rows.seen FROM {source} WHERE bridges.id = rows.id"
+            "UPDATE bridges SET last_seen_at = rows.seen, last_frame_at = CASE WHEN COALESCE(bridges.last_frame_at, 0) < rows.frame \
+             THEN rows.frame ELSE bridges.last_frame_at END FROM {source} WHERE bridges.id = rows.id \
+             AND COALESCE(bridges.last_seen_at, 0) < rows.seen"
         );
         store
             .writer()
@@ -264,7 +288,10 @@ mod tests {
     use dikala_entities::HangupReason;
     use futures_util::FutureExt;
 
-    use super::{presence::SOCKETS_MAX, *};
+    use super::{
+        presence::{Elsewhere, SOCKETS_MAX},
+        *,
+    };
     use crate::runtime::clock::{Clock, SystemClock};
 
     fn bridges() -> (Bridges, BridgeId) {
@@ -302,6 +329,54 @@ mod tests {
         let socket = bridges.connected(bridge);
         let sent = send(&bridges, bridge, 5_000);
         assert_eq!(take(&bridges, &socket), sent);
+    }
+
+    #[test]
+    fn a_socket_is_told_once_and_its_successor_again() {
+        let (bridges, bridge) = bridges();
+        let command = Command {
+            id: CommandId::new(SystemClock.now()),
+            call: CallId::new(SystemClock.now()),
+            kind: CommandKind::Hangup {
+                reason: HangupReason::Requested,
+            },
+        };
+        let first = bridges.connected(bridge);
+        bridges.send(bridge, command.clone());
+        assert_eq!(take(&bridges, &first), [command.id]);
+        bridges.handed_over(bridge, command.id);
+        bridges.send(bridge, command.clone());
+        assert!(take(&bridges, &first).is_empty());
+        let second = bridges.connected(bridge);
+        bridges.send(bridge, command.clone());
+        assert_eq!(take(&bridges, &second), [command.id]);
+    }
+
+    #[test]
+    fn a_bridge_at_another_node_lives_and_its_commands_go_there() {
+        let (bridges, bridge) = bridges();
+        let old = bridges.connected(bridge);
+        let long_ago = SystemClock.now().plus_ms(-60_000);
+        let elsewhere = |is_connected| Elsewhere {
+            is_connected,
+            last_seen: long_ago,
+            last_frame: long_ago,
+        };
+        let found = |is_connected, has_node| {
+            let mut presence = bridges.present.get_mut(&bridge).expect("is known");
+            presence.found(elsewhere(is_connected), has_node);
+            presence.take_for_elsewhere().len()
+        };
+        send(&bridges, bridge, 2);
+        assert_eq!(found(false, true), 0, "the newest socket is here");
+        assert_eq!(found(true, true), 2);
+        bridges.disconnected(&old, true);
+        assert!(
+            bridges.last_seen(bridge).at > long_ago,
+            "it has a socket there"
+        );
+        send(&bridges, bridge, 1);
+        assert_eq!(found(false, false), 1, "it may come back anywhere");
     }
 
     #[test]

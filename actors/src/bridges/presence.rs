@@ -1,8 +1,8 @@
 //! What is known of one bridge: its sockets, when it was last seen, and what waits for it. Takes the time from who asks.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-use dikala_entities::Millis;
+use dikala_entities::{CommandId, Millis};
 
 use super::{
     commands::Command,
@@ -12,6 +12,8 @@ use super::{
 /// Commands that wait for a bridge. Past that the oldest is dropped: a hang-up is carried out by the engine anyway, a warning
 /// is soon out of date.
 const WAITING_MAX: usize = 10_000;
+/// Commands of which it is remembered that a socket has them.
+const TOLD_MAX: usize = 1_000;
 /// Sockets of one bridge. One more takes the place of the oldest, which may be long dead.
 pub(super) const SOCKETS_MAX: usize = 8;
 
@@ -33,6 +35,27 @@ pub(super) struct Presence {
     /// What the table says.
     stored: Millis,
     waiting: VecDeque<Command>,
+    /// What is known of it at other nodes.
+    elsewhere: Elsewhere,
+    /// The newest socket that other nodes were told of; none: that there is none here.
+    published: Option<u64>,
+    /// Commands that were read from the table, until they are taken from there.
+    from_table: BTreeSet<CommandId>,
+    /// Those of them that the bridge has.
+    handed_over: Vec<CommandId>,
+    /// Commands that the newest socket has, and which that is.
+    told: BTreeSet<CommandId>,
+    told_to: Option<u64>,
+}
+
+/// What other nodes know of a bridge, as the table had it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Elsewhere {
+    /// Its newest socket is at another node that lives.
+    pub(super) is_connected: bool,
+    pub(super) last_seen: Millis,
+    /// A socket that is open there may be long dead: the last that was heard of it.
+    pub(super) last_frame: Millis,
 }
 
 impl Presence {
@@ -51,9 +74,50 @@ impl Presence {
         !self.sockets.is_empty()
     }
 
+    /// What the table says of other nodes.
+    pub(super) fn found(&mut self, elsewhere: Elsewhere, has_node: bool) {
+        if !has_node && self.is_connected() {
+            // The newest socket of all was at another node, and is gone: one of these is the newest now.
+            self.published = None;
+        }
+        self.elsewhere = elsewhere;
+    }
+
+    /// Whether its newest socket is at another node.
+    pub(super) fn is_elsewhere(&self) -> bool {
+        self.elsewhere.is_connected
+    }
+
+    /// Nobody else can have it.
+    pub(super) fn alone(&mut self) {
+        self.elsewhere.is_connected = false;
+    }
+
+    /// What other nodes are to be told: whether the newest socket of all is here now. None where they know.
+    pub(super) fn unpublished(&self) -> Option<bool> {
+        let newest = self.newest();
+        match (newest, self.published) {
+            (Some(newest), Some(published)) if newest <= published => None,
+            (None, None) => None,
+            (newest, _) => Some(newest.is_some()),
+        }
+    }
+
+    pub(super) fn newest(&self) -> Option<u64> {
+        self.sockets.last().map(|socket| socket.number)
+    }
+
+    /// Other nodes can know.
+    pub(super) fn published(&mut self, newest: Option<u64>) {
+        self.published = newest;
+        if newest.is_some() {
+            self.elsewhere.is_connected = false;
+        }
+    }
+
     pub(super) fn connected(&mut self, socket: Socket, now: Millis) {
         // An older socket that is still listed may be long dead: its last frame is all that is known of it.
-        self.seen_before_return = self.last_seen;
+        self.seen_before_return = self.last_seen.max(self.elsewhere.last_frame);
         self.connected_at = now;
         self.last_seen = now;
         if self.sockets.len() >= SOCKETS_MAX {
@@ -71,6 +135,12 @@ impl Presence {
         }
     }
 
+    pub(super) fn send_away(&mut self) {
+        for socket in self.sockets.drain(..) {
+            socket.dismiss(Dismissal::Lost);
+        }
+    }
+
     pub(super) fn revoked(&mut self, now: Millis) {
         self.last_seen = now;
         for socket in self.sockets.drain(..) {
@@ -80,13 +150,21 @@ impl Presence {
 
     pub(super) fn seen(&mut self, now: Millis) {
         if !self.is_connected() {
-            self.seen_before_return = self.last_seen;
+            self.seen_before_return = self.last_seen.max(self.elsewhere.last_frame);
         }
         self.last_seen = now;
     }
 
-    /// An open socket is a sign of life at every moment.
+    /// An open socket is a sign of life at every moment, wherever it is.
     pub(super) fn last_seen(&self, now: Millis) -> Millis {
+        if self.is_connected() || self.elsewhere.is_connected {
+            now
+        } else {
+            self.last_seen.max(self.elsewhere.last_seen)
+        }
+    }
+
+    fn last_seen_here(&self, now: Millis) -> Millis {
         if self.is_connected() {
             now
         } else {
@@ -107,17 +185,21 @@ impl Presence {
         self.connected_at = Millis::MIN;
     }
 
-    /// The last sign of life, where the table does not have it yet.
-    pub(super) fn unstored(&self, now: Millis) -> Option<Millis> {
-        let seen = self.last_seen(now);
-        (seen > self.stored).then_some(seen)
+    /// The last sign of life, where the table does not have it yet, and when something was last heard.
+    pub(super) fn unstored(&self, now: Millis) -> Option<(Millis, Millis)> {
+        let seen = self.last_seen_here(now);
+        (seen > self.stored).then_some((seen, self.last_seen))
     }
 
     pub(super) fn stored(&mut self, seen: Millis) {
         self.stored = seen;
     }
 
+    /// What the newest socket has already is not sent again.
     pub(super) fn send(&mut self, command: Command) {
+        if self.has_been_told(command.id) {
+            return;
+        }
         if self.waiting.len() >= WAITING_MAX {
             self.waiting.pop_front();
         }
@@ -140,11 +222,76 @@ impl Presence {
 
     /// Up to `most` commands, if there is no socket to take them.
     pub(super) fn take_without_socket(&mut self, most: usize) -> Vec<Command> {
-        if self.is_connected() {
+        if self.is_connected() || self.elsewhere.is_connected {
             return Vec::new();
         }
         let count = self.waiting.len().min(most);
         self.waiting.drain(..count).collect()
+    }
+
+    /// Commands that go by way of the table, as the bridge's newest socket is not here, and is nowhere or at another node. What
+    /// came from there is there still.
+    pub(super) fn take_for_elsewhere(&mut self) -> Vec<Command> {
+        if self.is_connected() && !self.elsewhere.is_connected {
+            return Vec::new();
+        }
+        let from_table = std::mem::take(&mut self.from_table);
+        let mut waiting = std::mem::take(&mut self.waiting);
+        waiting.retain(|command| !from_table.contains(&command.id));
+        waiting.into()
+    }
+
+    /// Those could not be written to the table.
+    pub(super) fn take_back(&mut self, commands: Vec<Command>) {
+        for command in commands.into_iter().rev() {
+            self.put_back(command);
+        }
+    }
+
+    /// Whether commands from the table are for a socket that is here.
+    pub(super) fn is_newest_here(&self) -> bool {
+        self.is_connected() && !self.elsewhere.is_connected
+    }
+
+    /// A command that another node wrote into the table; once.
+    pub(super) fn send_from_table(&mut self, command: Command) {
+        if self.has_been_told(command.id) {
+            self.from_table.insert(command.id);
+            self.handed_over(command.id);
+        } else if self.from_table.insert(command.id) {
+            self.send(command);
+        }
+    }
+
+    fn has_been_told(&self, command: CommandId) -> bool {
+        self.is_connected() && self.told_to == self.newest() && self.told.contains(&command)
+    }
+
+    /// The bridge has it.
+    pub(super) fn handed_over(&mut self, command: CommandId) {
+        if self.told_to != self.newest() {
+            self.told_to = self.newest();
+            self.told.clear();
+        }
+        if self.told.len() >= TOLD_MAX {
+            self.told.pop_first();
+        }
+        self.told.insert(command);
+        if self.from_table.contains(&command) {
+            self.handed_over.push(command);
+        }
+    }
+
+    /// What the bridge has of the commands in the table.
+    pub(super) fn take_handed_over(&mut self) -> Vec<CommandId> {
+        std::mem::take(&mut self.handed_over)
+    }
+
+    /// Those are out of the table.
+    pub(super) fn removed(&mut self, commands: &[CommandId]) {
+        for command in commands {
+            self.from_table.remove(command);
+        }
     }
 
     fn wake_newest(&self) {

@@ -22,6 +22,8 @@ pub enum Dismissal {
     Revoked,
     /// The bridge opened more sockets than it may have.
     Replaced,
+    /// This node lost its lease.
+    Lost,
 }
 
 impl Socket {
@@ -32,6 +34,11 @@ impl Socket {
             wake: Arc::new(Notify::new()),
             dismissal: Arc::new(watch::Sender::new(None)),
         }
+    }
+
+    /// Whose it is.
+    pub fn bridge(&self) -> BridgeId {
+        self.bridge
     }
 
     /// Completes when the socket is to be closed.

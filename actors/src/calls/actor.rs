@@ -15,7 +15,7 @@ use super::{
     error::CallError,
     invoke::{Invocation, invoke},
     look_up::Callee,
-    messages::{Describe, Incoming, Input, InvokeFunction, Reply, Tell},
+    messages::{Describe, Incoming, Input, InvokeFunction, LetGo, Reply, Tell},
     open::open,
     parts::CallParts,
     spans,
@@ -287,6 +287,17 @@ impl Handler<Describe> for CallActor {
     }
 }
 
+impl Handler<LetGo> for CallActor {
+    type Result = ();
+
+    fn handle(&mut self, _: LetGo, ctx: &mut MeteredContext<Self>) {
+        if let Some(mut driver) = self.driver.take() {
+            driver.disown();
+            self.settle(Some(driver), ctx);
+        }
+    }
+}
+
 impl Handler<InvokeFunction> for CallActor {
     type Result = ResponseFuture<InvocationReply>;
 
@@ -297,6 +308,9 @@ impl Handler<InvokeFunction> for CallActor {
         };
         if message.bridge != self.bridge {
             return refuse(CallError::UnknownCall);
+        }
+        if driver.has_moved() {
+            return refuse(CallError::Moved);
         }
         driver.seen();
         let (reply, outcome) = oneshot::channel();

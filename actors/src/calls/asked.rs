@@ -38,7 +38,7 @@ pub(super) async fn hang_up(calls: &Calls) -> Result<(), DbErr> {
         "SELECT r.call_id, r.actor, r.node, r.asked_at, c.tenant_id, c.status \
          FROM hangup_requests r LEFT JOIN calls c ON c.id = r.call_id \
          WHERE c.owner = $1 OR c.id IS NULL OR c.ended_at IS NOT NULL ORDER BY r.call_id LIMIT $2",
-        [Value::from(parts.node.as_ref()), Value::from(BATCH)],
+        [Value::from(&*parts.node.id()), Value::from(BATCH)],
     );
     let asked = Asked::find_by_statement(asked)
         .all(parts.store.reader())

@@ -34,6 +34,8 @@ pub(super) struct Running {
     /// None while the call is being opened.
     pub(super) tenant: Option<TenantId>,
     pub(super) bridge_call: BridgeCall,
+    /// Of the call, when the actor was started.
+    pub(super) epoch: i64,
 }
 
 impl Directory {
@@ -64,9 +66,19 @@ impl Directory {
         None
     }
 
+    /// Calls in memory.
+    pub(super) fn ids(&self) -> Vec<CallId> {
+        self.by_id.iter().map(|running| *running.key()).collect()
+    }
+
     /// An actor is gone; whoever took its place stays.
     pub(super) fn forget(&self, call: CallId, addr: &Addr<CallActor>) {
         self.forget_if(call, |running| running.addr == *addr);
+    }
+
+    /// Takes out an actor that was started before the call had that epoch.
+    pub(super) fn take_older(&self, call: CallId, epoch: i64) -> Option<Addr<CallActor>> {
+        self.forget_if(call, |running| running.epoch < epoch)
     }
 
     /// The same by the actor's number.
@@ -74,12 +86,16 @@ impl Directory {
         self.forget_if(call, |running| running.number == number);
     }
 
-    fn forget_if(&self, call: CallId, is_it: impl FnOnce(&Running) -> bool) {
+    fn forget_if(
+        &self,
+        call: CallId,
+        is_it: impl FnOnce(&Running) -> bool,
+    ) -> Option<Addr<CallActor>> {
         let removed = self.by_id.remove_if(&call, |_, running| is_it(running));
-        if let Some((_, running)) = removed {
-            self.by_bridge_call
-                .remove_if(&running.bridge_call, |_, known| *known == call);
-        }
+        let (_, running) = removed?;
+        self.by_bridge_call
+            .remove_if(&running.bridge_call, |_, known| *known == call);
+        Some(running.addr)
     }
 
     /// A call was opened: whose it is.

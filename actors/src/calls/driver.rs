@@ -97,9 +97,7 @@ impl CallDriver {
         if !call.ours {
             return None;
         }
-        let next = call
-            .state
-            .next_deadline(call.last_seen(), &call.parts.rules)?;
+        let next = call.state.next_deadline(call.last_seen(), &call.rules())?;
         let next = self.missing.map_or(next, |(until, _)| next.min(until));
         Some(next.max(self.retry_at))
     }
@@ -113,6 +111,7 @@ impl CallDriver {
         if bridge.is_some_and(|bridge| bridge != self.call.row.bridge_id) {
             return Err(CallError::UnknownCall);
         }
+        self.call.may_act()?;
         let now = self.now();
         if bridge.is_some() && !matches!(input, Input::Missing { .. }) {
             self.seen();
@@ -213,7 +212,11 @@ impl CallDriver {
     pub(super) async fn run_due(&mut self) {
         for _ in 0..STEPS_MAX {
             let now = self.now();
-            if !self.call.ours || now < self.retry_at {
+            if now < self.retry_at {
+                return;
+            }
+            if self.call.may_act().is_err() {
+                self.retry_at = now.plus_ms(RETRY_MS);
                 return;
             }
             let Some(due) = self.due(now) else {
@@ -233,7 +236,17 @@ impl CallDriver {
             Step::End(ending) => Some(Due::End(ending)),
             _ => None,
         });
-        lost.or_else(|| call.state.due(now, call.last_seen(), &call.parts.rules))
+        lost.or_else(|| call.state.due(now, call.last_seen(), &call.rules()))
+    }
+
+    /// Whether the call is another node's, as this one was told or can tell.
+    pub(super) fn has_moved(&mut self) -> bool {
+        matches!(self.call.may_act(), Err(CallError::Moved))
+    }
+
+    /// The call was seen to be another's.
+    pub(super) fn disown(&mut self) {
+        self.call.disown();
     }
 
     fn now(&self) -> Millis {

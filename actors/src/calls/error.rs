@@ -20,6 +20,8 @@ pub enum CallError {
     TransferNotAllowed,
     #[error("the call was transferred as often as a call can be")]
     TooManyTransfers,
+    #[error("the call is another node's now; asking again finds it")]
+    Moved,
     #[error("too much is going on; nothing happened, try again")]
     Busy,
     #[error("the service cannot write at the moment; nothing happened, try again")]

@@ -7,10 +7,11 @@ use sea_orm::EntityTrait;
 use serde_json::Value;
 
 use super::{
+    claims::{Claim, claim},
     error::{CallError, not_written, unavailable},
     events,
     messages::InvokeFunction,
-    owned::fence,
+    owned,
     parts::CallParts,
     versions,
 };
@@ -23,6 +24,10 @@ use crate::{
 
 /// How often an outcome is tried to be written, [`AGAIN_AFTER_MS`] apart. A bridge that waits for longer has given up.
 const TRIES_MAX: u32 = 600;
+/// How often it is looked whether an invocation that another is carrying out has its outcome, [`LOOK_MS`] apart.
+const LOOKS_MAX: usize = 120;
+/// The pause before it is looked again.
+const LOOK_MS: i64 = 250;
 /// The pause before an outcome is tried to be written again.
 const AGAIN_AFTER_MS: i64 = 1_000;
 
@@ -39,6 +44,8 @@ pub(super) struct Unwritten {
     outcome: Value,
     entry: Entry,
     tries: u32,
+    /// Kept until it is written.
+    claim: Claim,
 }
 
 impl Unwritten {
@@ -49,12 +56,38 @@ impl Unwritten {
         self.write(parts).await
     }
 
+    /// Whether the outcome can still be written after it could not: the call may have moved to another node while its endpoint was
+    /// called, and the bridge waits there for what comes of it. Not where the call was erased.
+    async fn follow(&mut self, parts: &CallParts) -> Result<bool, CallError> {
+        let Some((invocation, fence)) = &mut self.entry.invocation else {
+            return Ok(false);
+        };
+        let row = call::Entity::find_by_id(invocation.call_id)
+            .one(parts.store.critical_reader())
+            .await
+            .map_err(unavailable)?;
+        let Some(row) = row.filter(|row| !row.is_erased()) else {
+            return Ok(false);
+        };
+        let now = owned::fence(&row);
+        let has_moved = *fence != now;
+        *fence = now;
+        Ok(has_moved)
+    }
+
     /// Writing twice what was written with an unknown outcome is harmless.
     async fn write(mut self: Box<Self>, parts: &CallParts) -> Invocation {
         self.tries += 1;
         match parts.ledger.write(self.entry.clone()).await {
-            Ok(()) => Invocation::Answered(Ok(self.outcome)),
-            Err(LedgerError::Conflict) => Invocation::Answered(Err(CallError::Busy)),
+            Ok(()) => {
+                self.claim.is_done(&parts.invoking);
+                Invocation::Answered(Ok(self.outcome))
+            }
+            Err(LedgerError::Conflict) => match self.follow(parts).await {
+                Ok(true) => Invocation::Unwritten(CallError::Busy, self),
+                Ok(false) => Invocation::Answered(Err(CallError::Busy)),
+                Err(error) => Invocation::Unwritten(error, self),
+            },
             Err(error) if self.tries < TRIES_MAX => Invocation::Unwritten(not_written(error), self),
             Err(error) => {
                 let call = self.entry.invocation.as_ref().map(|(made, _)| made.call_id);
@@ -75,7 +108,11 @@ pub(super) async fn invoke(
 ) -> Invocation {
     match outcome(&parts, row, message).await {
         Ok(Called::Before(outcome)) => Invocation::Answered(Ok(outcome)),
-        Ok(Called::Now(unwritten)) => unwritten.write(&parts).await,
+        Ok(Called::Now(unwritten)) => match unwritten.write(&parts).await {
+            // It moved while its endpoint was called: that is known now, and it can be written at once.
+            Invocation::Unwritten(CallError::Busy, unwritten) => unwritten.write(&parts).await,
+            invocation => invocation,
+        },
         Err(error) => Invocation::Answered(Err(error)),
     }
 }
@@ -90,19 +127,10 @@ async fn outcome(
     row: call::Model,
     message: InvokeFunction,
 ) -> Result<Called, CallError> {
-    let known = invocation::Entity::find_by_id((row.id, message.invocation_id.clone()))
-        .one(parts.store.critical_reader())
-        .await
-        .map_err(unavailable)?;
-    if let Some(known) = known {
-        let outcome = serde_json::from_str(&known.outcome);
-        return outcome
-            .map(Called::Before)
-            .map_err(|_| CallError::Unavailable);
-    }
-    if row.status != CallStatus::Answered {
-        return Err(CallError::InvalidTransition { status: row.status });
-    }
+    let claim = match begin(parts, &row, &message.invocation_id).await? {
+        Ok(claim) => claim,
+        Err(before) => return Ok(Called::Before(before)),
+    };
     let (function, invoked) = run(parts, &row, &message).await?;
     let result = invoked.outcome.event_result();
     let outcome = serde_json::to_value(&invoked.outcome).map_err(|_| CallError::Unavailable)?;
@@ -127,7 +155,7 @@ async fn outcome(
                 function_id: function,
                 fault: invoked.outcome.fault().map(|code| code.as_str().to_owned()),
             },
-            fence(&row, &parts.node),
+            owned::fence(&row),
         )),
         ..Entry::of(row.tenant_id)
     };
@@ -135,7 +163,40 @@ async fn outcome(
         outcome,
         entry,
         tries: 0,
+        claim,
     })))
+}
+
+/// The right to call the endpoint; or the outcome, where it was called before. What another is calling at this moment is waited
+/// for.
+async fn begin(
+    parts: &CallParts,
+    row: &call::Model,
+    invocation: &str,
+) -> Result<Result<Claim, Value>, CallError> {
+    for _ in 0..LOOKS_MAX {
+        let known = invocation::Entity::find_by_id((row.id, invocation.to_owned()))
+            .one(parts.store.critical_reader())
+            .await
+            .map_err(unavailable)?;
+        if let Some(known) = known {
+            let outcome = serde_json::from_str(&known.outcome);
+            return outcome.map(Err).map_err(|_| CallError::Unavailable);
+        }
+        if row.status != CallStatus::Answered {
+            return Err(CallError::InvalidTransition { status: row.status });
+        }
+        if !parts.node.acts() {
+            return Err(CallError::Unavailable);
+        }
+        let claimed = claim(parts, row.id, invocation).await;
+        if let Some(claim) = claimed.map_err(unavailable)? {
+            return Ok(Ok(claim));
+        }
+        let again = parts.clock.now().plus_ms(LOOK_MS);
+        parts.clock.sleep_until(again).await;
+    }
+    Err(CallError::Busy)
 }
 
 /// Which of the agent's functions it was, if any, and what came of it.

@@ -77,6 +77,11 @@ pub struct Tell {
     pub since: Instant,
 }
 
+/// The call is another node's: its actor here goes.
+#[derive(Clone, Copy, Debug, Message)]
+#[rtype(result = "()")]
+pub struct LetGo;
+
 /// The AI invokes a function.
 #[derive(Clone, Debug, Message)]
 #[rtype(result = "Result<Value, CallError>")]

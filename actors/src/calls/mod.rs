@@ -4,6 +4,7 @@
 
 mod actor;
 mod asked;
+mod claims;
 mod directory;
 mod driver;
 pub mod ending;
@@ -17,6 +18,7 @@ pub mod messages;
 mod meter;
 mod open;
 mod owned;
+mod ownership;
 mod parts;
 mod pending;
 mod recovery;
@@ -37,7 +39,7 @@ pub use self::{
     machine::Rules,
     messages::{Incoming, Input, InvokeFunction, Reply},
     meter::CallMeter,
-    parts::{CallParts, PlanConcurrency},
+    parts::{CallParts, Invoking, PlanConcurrency},
     registry::CallRegistry,
     router::Calls,
     steps::commands::TRANSFERS_MAX,

@@ -21,6 +21,9 @@ use crate::{
     ledger::{Admission, Admit},
 };
 
+/// The epoch of a call that nobody had before.
+pub(super) const FIRST_EPOCH: i64 = 1;
+
 impl Callee {
     /// Why the call cannot be taken, as far as that does not depend on credit.
     fn refusal(&self, version: Option<&Version>) -> Option<HangupReason> {
@@ -108,8 +111,8 @@ fn new_row(
         answer_message_id: None,
         failure_detail: None,
         last_sign_at: now,
-        owner: parts.node.to_string(),
-        epoch: 1,
+        owner: parts.node.id().to_string(),
+        epoch: FIRST_EPOCH,
         traceparent: incoming.trace,
     }
 }
@@ -125,7 +128,7 @@ async fn take(
     let admit = Admit {
         call: row.id,
         tenant: row.tenant_id,
-        owner: Arc::clone(&parts.node),
+        owner: Arc::from(row.owner.as_str()),
         epoch: row.epoch,
         max_concurrent,
     };

@@ -3,12 +3,12 @@
 
 use std::sync::Arc;
 
-use dikala_entities::{CallStatus, Millis, call, credit_hold, transcript};
-use sea_orm::EntityTrait;
+use dikala_entities::{CallId, CallStatus, Millis, call, credit_hold, transcript};
+use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 
 use super::{
     error::{CallError, not_written, unavailable},
-    machine::{CallState, Credit, Phase},
+    machine::{CallState, Credit, Phase, Rules},
     meter::Place,
     parts::CallParts,
     pending::Pending,
@@ -20,6 +20,9 @@ use crate::{
     journal::{CallUpdate, CallWrite, Entry, Fence},
     ledger::LedgerError,
 };
+
+/// So long it may take until a sign of life that a bridge gave to another node is known here.
+const HEARSAY_MS: i64 = 3_000;
 
 /// A call in memory: its row, without the large columns, and its state.
 #[derive(Debug)]
@@ -90,6 +93,16 @@ impl OwnedCall {
         self.parts.bridges.last_seen(self.row.bridge_id)
     }
 
+    /// How long things may take. What bridges do at other nodes is known here a moment later.
+    pub(super) fn rules(&self) -> Rules {
+        let rules = self.parts.rules;
+        let has_others = self.parts.node.has_others();
+        Rules {
+            lost_after_ms: rules.lost_after_ms + if has_others { HEARSAY_MS } else { 0 },
+            ..rules
+        }
+    }
+
     /// Makes a command for its bridge.
     pub(super) fn command(&self, kind: CommandKind) {
         let (bridge, call) = (self.row.bridge_id, self.row.id);
@@ -118,7 +131,7 @@ impl OwnedCall {
         entry: Entry,
     ) -> Result<(), CallError> {
         row.last_sign_at = self.state.seen_at;
-        let update = update(&row, self.row.status, &self.parts.node);
+        let update = update(&row, self.row.status);
         let entry = Entry {
             call: Some(CallWrite::Update(Box::new(update))),
             ..entry
@@ -136,15 +149,60 @@ impl OwnedCall {
     pub(super) async fn refused(&mut self, error: LedgerError) -> Result<(), CallError> {
         match error {
             LedgerError::Conflict | LedgerError::NotOwner => {
-                self.ours = false;
-                self.place.stands(None);
+                let moved = self.disown();
                 // Of an erased call nothing is kept any more, and the bridge need not try again.
                 if self.was_erased().await? {
                     return Ok(());
                 }
-                Err(CallError::Busy)
+                Err(moved)
             }
             error => Err(not_written(error)),
+        }
+    }
+
+    /// Another owner has the call, and whoever asks for it has to look for it again.
+    pub(super) fn disown(&mut self) -> CallError {
+        self.ours = false;
+        self.place.stands(None);
+        CallError::Moved
+    }
+
+    /// Whether this node may do something with the call now, as far as it knows without asking: it owns the call, and its lease
+    /// lasts. One that is over is nobody's.
+    pub(super) fn may_act(&mut self) -> Result<(), CallError> {
+        if self.state.is_over() {
+            return Ok(());
+        }
+        if !self.ours || !self.parts.node.is(&self.row.owner) {
+            return Err(self.disown());
+        }
+        if !self.parts.node.acts() {
+            return Err(CallError::Unavailable);
+        }
+        // Who could not act has heard nobody, and its bridge may have to find its way back.
+        let resumed_at = self.parts.node.resumed_at().unwrap_or(Millis::MIN);
+        self.state.resumed_at = self.state.resumed_at.max(resumed_at);
+        Ok(())
+    }
+
+    /// The same, asked of the store: for what is done without a write that would find out.
+    pub(super) async fn may_tell_the_bridge(&mut self) -> Result<(), CallError> {
+        self.may_act()?;
+        if !self.parts.node.has_others() {
+            return Ok(());
+        }
+        let owned = call::Entity::find_by_id(self.row.id)
+            .filter(call::Column::Owner.eq(self.row.owner.as_str()))
+            .filter(call::Column::Epoch.eq(self.row.epoch))
+            .select_only()
+            .column(call::Column::Id)
+            .into_tuple::<CallId>()
+            .one(self.parts.store.critical_reader())
+            .await
+            .map_err(unavailable)?;
+        match owned {
+            Some(_) => Ok(()),
+            None => Err(self.disown()),
         }
     }
 
@@ -161,24 +219,19 @@ impl OwnedCall {
     }
 }
 
-/// Who writes about a call. One that is over keeps its last owner; only a running one is owned by this node.
-pub(super) fn fence(row: &call::Model, node: &Arc<str>) -> Fence {
-    let owner = if row.owner == **node {
-        Arc::clone(node)
-    } else {
-        Arc::from(row.owner.as_str())
-    };
+/// Who writes about a call: who owned it when its row was read. One that is over keeps its last owner.
+pub(super) fn fence(row: &call::Model) -> Fence {
     Fence {
-        owner,
+        owner: Arc::from(row.owner.as_str()),
         epoch: row.epoch,
     }
 }
 
 /// The change that makes of a call whose status `was` this what its row says.
-pub(super) fn update(row: &call::Model, was: CallStatus, node: &Arc<str>) -> CallUpdate {
+pub(super) fn update(row: &call::Model, was: CallStatus) -> CallUpdate {
     CallUpdate {
         id: row.id,
-        fence: fence(row, node),
+        fence: fence(row),
         was,
         status: row.status,
         answered_at: row.answered_at.map(Millis::as_i64),

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use dikala_entities::{Plan, Store, TransferPrefixes, Vault};
+use dashmap::DashSet;
+use dikala_entities::{CallId, Plan, Store, TransferPrefixes, Vault};
 
 use super::{machine::Rules, meter::CallMeter, versions::Versions};
 use crate::{
-    bridges::Bridges, functions::FunctionsHandle, ledger::LedgerHandle,
+    bridges::Bridges, functions::FunctionsHandle, ledger::LedgerHandle, nodes::Membership,
     runtime::clock::SharedClock, traces::Traces,
 };
 
@@ -35,7 +36,7 @@ pub struct CallParts {
     pub store: Store,
     pub vault: Vault,
     pub clock: SharedClock,
-    pub node: Arc<str>,
+    pub node: Membership,
     pub rules: Rules,
     pub ai_cost_idr_per_minute: i64,
     pub concurrency: PlanConcurrency,
@@ -47,4 +48,13 @@ pub struct CallParts {
     pub bridges: Arc<Bridges>,
     pub meter: CallMeter,
     pub traces: Traces,
+    pub invoking: Invoking,
+}
+
+/// Invocations that this process is carrying out, by their calls and the bridges' names for them; and those that it has carried
+/// out, whose claims are to be taken out of the table.
+#[derive(Clone, Debug, Default)]
+pub struct Invoking {
+    pub(super) now: Arc<DashSet<(CallId, String)>>,
+    pub(super) done: Arc<DashSet<(CallId, String)>>,
 }

@@ -1,6 +1,6 @@
 //! The commands that were acknowledged to a tenant and outlive a restart: JSON in the call's row.
 
-use dikala_entities::{Millis, PhoneNumber, call};
+use dikala_entities::{CommandId, Millis, PhoneNumber, call};
 use serde::{Deserialize, Serialize};
 
 use super::machine::{CallState, PendingHangup};
@@ -9,6 +9,8 @@ use super::machine::{CallState, PendingHangup};
 pub(super) struct Pending {
     hangup: Option<PendingHangup>,
     transfer: Option<PhoneNumber>,
+    #[serde(default)]
+    transfer_id: Option<CommandId>,
     /// How often that was asked for.
     #[serde(default)]
     transfers: u32,
@@ -20,6 +22,7 @@ impl Pending {
         Self {
             hangup: state.hangup.clone(),
             transfer: state.transfer.clone(),
+            transfer_id: state.transfer_id,
             transfers: state.transfers,
         }
     }
@@ -40,6 +43,7 @@ impl Pending {
             ..hangup
         });
         state.transfer = self.transfer;
+        state.transfer_id = self.transfer_id;
         state.transfers = self.transfers;
     }
 }

@@ -1,80 +1,127 @@
-//! Calls that run and have no actor: at the start all of them, later those that fell through.
+//! Calls that run and have no actor here: what nobody has is taken up, and what fell through; and actors here whose calls others
+//! have.
 
 use std::collections::HashMap;
 
-use dikala_entities::{CallId, call, credit_hold};
-use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
-    Statement, Value,
+use dikala_entities::{
+    CallId, CallStatus, Millis, call, credit_hold,
+    rows::{ColumnType, json_rows, json_statement},
 };
+use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
+use serde::Serialize;
 
-use super::{router::Calls, versions};
-use crate::ledger;
+use super::{
+    claims,
+    ownership::{lost_owners, of_owner, take_lost},
+    router::Calls,
+    versions,
+};
+use crate::{
+    nodes::{self, lease::may_end},
+    webhooks,
+};
 
 /// Calls read from the store at once.
 const CHUNK: usize = 500;
 /// A call younger than this may just be on its way to its actor.
 const OPENING_MS: i64 = 120_000;
-
-/// Takes up every unfinished call of the store, with a new epoch, so that whoever had it before writes no more. Returns how
-/// many there were.
+/// At the start, before anybody looks for a call: ends nodes that are no more, and takes up what nobody has. Returns how many
+/// calls that were.
 pub(super) async fn recover(calls: &Calls) -> Result<usize, DbErr> {
     let parts = calls.parts();
     parts.bridges.recover(&parts.store).await?;
-    let txn = parts.store.begin_critical().await?;
-    // The order is the partial index's own: without it SQLite takes a larger one that holds every column it needs.
-    let ids: Vec<CallId> = call::Entity::find()
-        .filter(call::unfinished())
-        .order_by_asc(call::Column::Owner)
-        .order_by_asc(call::Column::Id)
-        .select_only()
-        .column(call::Column::Id)
-        .into_tuple()
-        .all(&txn)
-        .await?;
-    // The order of everybody's locks: accounts and holds before calls.
-    ledger::take_over(&txn, &ids, &parts.node).await?;
-    let take = Statement::from_sql_and_values(
-        parts.store.backend(),
-        "UPDATE calls SET owner = $1, epoch = epoch + 1 WHERE status IN ('ringing', 'answered')",
-        [Value::from(parts.node.as_ref())],
-    );
-    txn.execute_raw(take).await?;
-    txn.commit().await?;
-    load(calls, &ids).await?;
-    Ok(ids.len())
+    end_lost_nodes(calls, true).await?;
+    take_up_lost_calls(calls).await
 }
 
-/// For the start, before anybody else looks for a call.
-async fn load(calls: &Calls, ids: &[CallId]) -> Result<(), DbErr> {
-    let db = calls.parts().store.reader();
-    for chunk in ids.chunks(CHUNK) {
-        let rows = call::Entity::find()
-            .filter(call::Column::Id.is_in(chunk.iter().copied()))
-            .all(db)
-            .await?;
-        let holds = credit_hold::Entity::find()
-            .filter(credit_hold::Column::CallId.is_in(chunk.iter().copied()))
-            .all(db)
-            .await?;
-        let holds: HashMap<CallId, credit_hold::Model> =
-            holds.into_iter().map(|hold| (hold.call_id, hold)).collect();
-        let minutes = versions::durations(db, &rows).await?;
-        for row in rows {
-            let (hold, minutes) = (holds.get(&row.id), minutes.get(&row.id).copied());
-            calls.start_loaded(row, hold, minutes);
-        }
+/// Once a second: ends nodes whose lease is over, and takes up what nobody has.
+pub(super) async fn look_for_lost(calls: &Calls) -> Result<(), DbErr> {
+    end_lost_nodes(calls, false).await?;
+    let taken = take_up_lost_calls(calls).await?;
+    if taken > 0 {
+        tracing::warn!(calls = taken, "took up calls of a node that is no more");
     }
     Ok(())
 }
 
-/// Running calls without an actor get one.
+async fn end_lost_nodes(calls: &Calls, at_start: bool) -> Result<(), DbErr> {
+    let parts = calls.parts();
+    let all = nodes::all(parts.store.reader()).await?;
+    let mut left = all.len();
+    // On SQLite nobody else can serve the file.
+    let is_alone = parts.store.lease().is_none();
+    for node in all.iter().filter(|node| !parts.node.is(&node.id)) {
+        let [until, now] = [node.lease_until, node.now].map(Millis::as_i64);
+        let is_over = may_end(until, now, parts.node.answering_since());
+        if !(is_over || at_start && (is_alone || node.is_gone())) {
+            continue;
+        }
+        let txn = parts.store.begin().await?;
+        if nodes::end(&txn, node).await? {
+            webhooks::give_back(&txn, &node.id).await?;
+            claims::forget_node(&txn, &node.id).await?;
+            txn.commit().await?;
+            left -= 1;
+            tracing::warn!(node = %node.id, name = node.name, address = node.address, "a node is no more; what it had is taken up");
+        }
+    }
+    parts.node.found(left);
+    Ok(())
+}
+
+async fn take_up_lost_calls(calls: &Calls) -> Result<usize, DbErr> {
+    let parts = calls.parts();
+    let mut count = 0;
+    for owner in lost_owners(parts).await? {
+        loop {
+            let lost = of_owner(parts, &owner).await?;
+            if lost.is_empty() || !parts.node.acts() {
+                break;
+            }
+            let taken = take_lost(parts, &lost).await?;
+            // They are billed to when their bridges were last seen, by whichever node.
+            parts
+                .bridges
+                .look_elsewhere(&parts.store, &parts.node.id())
+                .await?;
+            load(calls, &taken).await?;
+            count += taken.len();
+        }
+    }
+    Ok(count)
+}
+
+/// Starts the actors of calls that this node has just taken.
+async fn load(calls: &Calls, ids: &[CallId]) -> Result<(), DbErr> {
+    if ids.is_empty() {
+        return Ok(());
+    }
+    let db = calls.parts().store.reader();
+    let rows = call::Entity::find()
+        .filter(call::Column::Id.is_in(ids.iter().copied()))
+        .all(db)
+        .await?;
+    let holds = credit_hold::Entity::find()
+        .filter(credit_hold::Column::CallId.is_in(ids.iter().copied()))
+        .all(db)
+        .await?;
+    let holds: HashMap<CallId, credit_hold::Model> =
+        holds.into_iter().map(|hold| (hold.call_id, hold)).collect();
+    let minutes = versions::durations(db, &rows).await?;
+    for row in rows {
+        let (hold, minutes) = (holds.get(&row.id), minutes.get(&row.id).copied());
+        calls.start_taken(row, hold, minutes).await;
+    }
+    Ok(())
+}
+
+/// Running calls of this node without an actor get one; actors whose calls are others' go.
 pub(super) async fn sweep(calls: &Calls) -> Result<(), DbErr> {
     let parts = calls.parts();
     let older_than = parts.clock.now().plus_ms(-OPENING_MS);
     let running: Vec<CallId> = call::Entity::find()
         .filter(call::unfinished())
-        .filter(call::Column::Owner.eq(parts.node.as_ref()))
+        .filter(call::Column::Owner.eq(parts.node.id().as_ref()))
         .filter(call::Column::StartedAt.lt(older_than))
         .select_only()
         .column(call::Column::Id)
@@ -86,6 +133,37 @@ pub(super) async fn sweep(calls: &Calls) -> Result<(), DbErr> {
         .filter(|call| calls.directory().find(*call).is_none())
         .collect();
     take_up(calls, &lost).await;
+    Ok(())
+}
+
+/// Lets go of what others have taken over from this node while it lived.
+pub(super) async fn let_go(calls: &Calls) -> Result<(), DbErr> {
+    #[derive(Serialize)]
+    struct Row {
+        id: CallId,
+    }
+    let parts = calls.parts();
+    let here = calls.directory().ids();
+    for chunk in here.chunks(CHUNK) {
+        let rows: Vec<Row> = chunk.iter().map(|id| Row { id: *id }).collect();
+        let backend = parts.store.backend();
+        let source = json_rows(backend, &[("id", ColumnType::Text)]);
+        let sql = format!(
+            "SELECT calls.id AS id, calls.owner AS owner, calls.epoch AS epoch, calls.status AS status FROM {source} JOIN calls ON calls.id = rows.id"
+        );
+        let rows = parts
+            .store
+            .critical_reader()
+            .query_all_raw(json_statement(backend, sql, &rows)?)
+            .await?;
+        for row in rows {
+            let (id, owner): (CallId, String) = (row.try_get("", "id")?, row.try_get("", "owner")?);
+            let status: CallStatus = row.try_get("", "status")?;
+            if !status.is_final() && !parts.node.is(&owner) {
+                calls.let_go(id, row.try_get("", "epoch")?);
+            }
+        }
+    }
     Ok(())
 }
 

@@ -10,11 +10,13 @@ use sea_orm::DbErr;
 
 use super::{
     asked,
+    claims::forget_done,
     messages::Input,
-    recovery::{recover, sweep},
+    recovery::{let_go, look_for_lost, recover, sweep},
     router::{Calls, Died},
 };
 use crate::{
+    bridges::forget_commands,
     ledger::TenantCredited,
     metered,
     runtime::context::{MeteredContext, OnPanic},
@@ -32,6 +34,13 @@ const REVOKED_EVERY_MS: i64 = 500;
 const SWEEP_EVERY_MS: i64 = 30_000;
 /// How often hang-ups that commands ask for are looked for.
 const ASKED_EVERY_MS: i64 = 500;
+/// How often it is looked what became of other nodes, and what there is for bridges that have no socket at a node that has calls
+/// of theirs.
+const OTHERS_EVERY_MS: i64 = 1_000;
+/// How often commands are exchanged with other nodes, where there are some.
+const COMMANDS_EVERY_MS: i64 = 250;
+/// Commands to bridges that did not come for them are kept for so long.
+const COMMANDS_KEPT_MS: i64 = 10 * 60 * 1_000;
 
 /// Looks after the calls' actors.
 #[derive(Debug)]
@@ -49,6 +58,9 @@ enum Task {
     DismissRevoked,
     HangUp,
     Sweep,
+    /// Where the store is shared with other nodes, or may be.
+    LookAtOthers,
+    ExchangeCommands,
 }
 
 impl CallRegistry {
@@ -65,6 +77,19 @@ impl CallRegistry {
         });
         calls.report_deaths_to(addr.clone().recipient());
         Ok((addr, recovered))
+    }
+
+    /// Lets go of everything whenever this process has become another node.
+    fn follow_turns(&self, ctx: &mut MeteredContext<Self>) {
+        let calls = self.calls.clone();
+        let mut turns = calls.parts().node.turns();
+        let work = async move {
+            while turns.changed().await.is_ok() {
+                calls.let_go_of_all();
+                calls.parts().bridges.publish_anew();
+            }
+        };
+        ctx.spawn(work.into_actor(self));
     }
 
     fn every(&self, ms: i64, ctx: &mut MeteredContext<Self>, task: Task) {
@@ -87,23 +112,55 @@ impl Task {
     async fn run(self, calls: &Calls) -> Result<(), DbErr> {
         let parts = calls.parts();
         match self {
-            Self::StoreSigns => parts.bridges.store_last_seen(&parts.store).await,
-            Self::DismissRevoked => {
-                let looked = parts.bridges.dismiss_revoked(&parts.store).await;
-                quietly(looked, "revoked bridges were not looked for")
+            Self::StoreSigns => {
+                parts.bridges.store_last_seen(&parts.store).await?;
+                forget_done(parts).await
             }
-            Self::HangUp => quietly(asked::hang_up(calls).await, "hang-ups were not looked for"),
-            Self::Sweep => sweep(calls).await,
+            Self::DismissRevoked => quietly(parts.bridges.dismiss_revoked(&parts.store).await),
+            Self::HangUp => quietly(asked::hang_up(calls).await),
+            Self::Sweep => {
+                let before = parts.clock.now().plus_ms(-COMMANDS_KEPT_MS);
+                forget_commands(&parts.store, before).await?;
+                sweep(calls).await
+            }
+            Self::LookAtOthers => quietly(look_at_others(calls).await),
+            Self::ExchangeCommands if parts.node.has_others() => {
+                quietly(parts.bridges.send_elsewhere(&parts.store).await)?;
+                quietly(parts.bridges.receive(&parts.store).await)
+            }
+            Self::ExchangeCommands => Ok(()),
         }
     }
 }
 
-/// Twice a second: that the database is away is said by the others.
-fn quietly(looked: Result<(), DbErr>, what: &str) -> Result<(), DbErr> {
-    looked.or_else(|error| {
-        tracing::debug!(%error, "{what}");
+/// What runs several times a second leaves it to others to say that the database is away.
+fn quietly(done: Result<(), DbErr>) -> Result<(), DbErr> {
+    done.or_else(|error| {
+        tracing::debug!(%error, "a regular task failed; it runs again at once");
         Ok(())
     })
+}
+
+async fn look_at_others(calls: &Calls) -> Result<(), DbErr> {
+    let parts = calls.parts();
+    let (bridges, store) = (&parts.bridges, &parts.store);
+    if !parts.node.acts() {
+        if parts.node.has_others() {
+            bridges.send_away();
+        }
+        return Ok(());
+    }
+    look_for_lost(calls).await?;
+    bridges.publish(store, &parts.node.id()).await?;
+    if parts.node.has_others() {
+        // Others bill and drop calls of these bridges too.
+        bridges.store_last_seen(store).await?;
+        bridges.look_elsewhere(store, &parts.node.id()).await?;
+        let_go(calls).await
+    } else {
+        bridges.nobody_elsewhere();
+        bridges.receive(store).await
+    }
 }
 
 impl Actor for CallRegistry {
@@ -114,6 +171,11 @@ impl Actor for CallRegistry {
         self.every(REVOKED_EVERY_MS, ctx, Task::DismissRevoked);
         self.every(ASKED_EVERY_MS, ctx, Task::HangUp);
         self.every(SWEEP_EVERY_MS, ctx, Task::Sweep);
+        if self.calls.parts().store.lease().is_some() {
+            self.every(OTHERS_EVERY_MS, ctx, Task::LookAtOthers);
+            self.every(COMMANDS_EVERY_MS, ctx, Task::ExchangeCommands);
+            self.follow_turns(ctx);
+        }
     }
 }
 

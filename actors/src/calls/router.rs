@@ -24,8 +24,10 @@ use super::{
     driver::CallDriver,
     error::{CallError, unavailable},
     look_up::{LookUps, LookedUp, Ring},
-    messages::{CallNow, Describe, Incoming, Input, InvokeFunction, Reply, Tell},
+    messages::{CallNow, Describe, Incoming, Input, InvokeFunction, LetGo, Reply, Tell},
     meter::CallMeter,
+    open::FIRST_EPOCH,
+    ownership::take_spoken_to,
     parts::CallParts,
     versions,
 };
@@ -44,6 +46,8 @@ const DESCRIBE_TIMEOUT: Duration = Duration::from_millis(150);
 const STRIPES: usize = 256;
 /// Calls of a heartbeat that are asked for by one statement.
 const CHUNK: usize = 500;
+/// How often a call is looked for that has just gone elsewhere.
+const PLACES_MAX: usize = 3;
 /// Calls told something at once by a heartbeat or a top-up.
 const CONCURRENT: usize = 64;
 
@@ -92,11 +96,6 @@ impl Calls {
             deaths: OnceLock::new(),
             closed: AtomicBool::new(false),
         }))
-    }
-
-    /// What this process is called in the store.
-    pub fn node(&self) -> Arc<str> {
-        Arc::clone(&self.parts().node)
     }
 
     /// What every call works with.
@@ -159,6 +158,9 @@ impl Calls {
         if let Some(call) = self.directory().known(&key) {
             return self.reopen(bridge, call).await;
         }
+        if !self.parts().node.acts_soon().await {
+            return Err(CallError::Unavailable);
+        }
         let stripe = self.stripe(&key).lock().await;
         if let Some(call) = self.directory().known(&key) {
             drop(stripe);
@@ -177,7 +179,7 @@ impl Calls {
                 return self.reopen(bridge, call).await;
             }
         };
-        if self.0.closed.load(Relaxed) {
+        if self.0.closed.load(Relaxed) || !self.parts().node.acts() {
             return Err(CallError::Unavailable);
         }
         let id = CallId::new(self.0.parts.clock.now());
@@ -185,7 +187,7 @@ impl Calls {
         // bridge that asks again.
         let (reply, opened) = oneshot::channel();
         let beginning = Beginning::Open(Box::new(incoming), callee, arrival(), reply);
-        self.start(id, key, None, beginning);
+        self.start(id, FIRST_EPOCH, key, None, beginning);
         drop(stripe);
         match tokio::time::timeout(ANSWER_TIMEOUT, opened).await {
             Ok(Ok(opened)) => opened,
@@ -212,20 +214,36 @@ impl Calls {
         call: CallId,
         input: Input,
     ) -> Result<Reply, CallError> {
-        let tell = Tell {
-            bridge,
-            input,
-            since: arrival(),
-        };
-        let addr = self.find(call).await?;
-        match ask(&addr, tell.clone()).await {
-            Err(Gone) => {
-                self.directory().forget(call, &addr);
-                let addr = self.find(call).await?;
-                ask(&addr, tell).await?
-            }
-            Ok(answer) => answer,
+        self.ask_wherever(
+            call,
+            Tell {
+                bridge,
+                input,
+                since: arrival(),
+            },
+        )
+        .await
+    }
+
+    /// Asks the call's actor; where that is gone, or another node's by now, the one that takes its place here.
+    async fn ask_wherever<M, T>(&self, call: CallId, message: M) -> Result<T, CallError>
+    where
+        M: Message<Result = Result<T, CallError>> + Clone + Send + 'static,
+        T: Send + 'static,
+        CallActor: Handler<M>,
+    {
+        if !self.parts().node.acts_soon().await {
+            return Err(CallError::Unavailable);
         }
+        for _ in 0..PLACES_MAX {
+            let addr = self.find(call).await?;
+            match ask(&addr, message.clone()).await {
+                Err(Gone) | Ok(Err(CallError::Moved)) => self.directory().forget(call, &addr),
+                Ok(answer) => return answer,
+            }
+        }
+        // It goes to and fro between nodes, or dies again and again.
+        Err(CallError::Busy)
     }
 
     /// The AI invokes a function.
@@ -234,8 +252,7 @@ impl Calls {
         call: CallId,
         message: InvokeFunction,
     ) -> Result<serde_json::Value, CallError> {
-        let addr = self.find(call).await?;
-        ask(&addr, message).await?
+        self.ask_wherever(call, message).await
     }
 
     /// A bridge lists what it holds. Calls that it lost are dropped; the answer names those that are over here.
@@ -247,7 +264,11 @@ impl Calls {
     ) -> Result<Vec<CallId>, CallError> {
         let listed_at = self.0.parts.clock.dated(at);
         let listed: HashSet<CallId> = held.iter().copied().collect();
-        let missing = self.directory().of_bridge_without(bridge, &listed);
+        let mut missing = self.directory().of_bridge_without(bridge, &listed);
+        if self.parts().node.has_others() {
+            let elsewhere = self.elsewhere(bridge, listed_at).await?;
+            missing.extend(elsewhere.into_iter().filter(|call| !listed.contains(call)));
+        }
         self.tell_all(Some(bridge), missing, Input::Missing { listed_at })
             .await?;
         self.0.parts.bridges.listed(bridge);
@@ -270,6 +291,26 @@ impl Calls {
             .copied()
             .filter(|call| over.contains(call))
             .collect())
+    }
+
+    /// Running calls of a bridge that other nodes have and that began before a list was made.
+    async fn elsewhere(
+        &self,
+        bridge: BridgeId,
+        listed_at: Millis,
+    ) -> Result<Vec<CallId>, CallError> {
+        let parts = self.parts();
+        call::Entity::find()
+            .filter(call::unfinished())
+            .filter(call::Column::BridgeId.eq(bridge))
+            .filter(call::Column::Owner.ne(parts.node.id().as_ref()))
+            .filter(call::Column::StartedAt.lte(listed_at))
+            .select_only()
+            .column(call::Column::Id)
+            .into_tuple()
+            .all(parts.store.critical_reader())
+            .await
+            .map_err(unavailable)
     }
 
     /// A tenant's balance went up.
@@ -314,11 +355,7 @@ impl Calls {
             return Ok(addr);
         }
         let db = self.0.parts.store.critical_reader();
-        let row = call::Entity::find_by_id(call)
-            .one(db)
-            .await
-            .map_err(unavailable)?;
-        let row = row.ok_or(CallError::UnknownCall)?;
+        let row = self.read_as_ours(call).await?;
         let hold = credit_hold::Entity::find_by_id(call)
             .one(db)
             .await
@@ -330,8 +367,57 @@ impl Calls {
         Ok(self.start_loaded(row, hold.as_ref(), minutes))
     }
 
+    /// A call's row. One that runs is taken first where another has it: somebody speaks to it here.
+    async fn read_as_ours(&self, call: CallId) -> Result<call::Model, CallError> {
+        let parts = self.parts();
+        for _ in 0..PLACES_MAX {
+            let row = call::Entity::find_by_id(call)
+                .one(parts.store.critical_reader())
+                .await
+                .map_err(unavailable)?;
+            let row = row.ok_or(CallError::UnknownCall)?;
+            if row.status.is_final() || parts.node.is(&row.owner) {
+                return Ok(row);
+            }
+            if !parts.node.acts() {
+                return Err(CallError::Unavailable);
+            }
+            take_spoken_to(parts, &row).await.map_err(unavailable)?;
+        }
+        Err(CallError::Busy)
+    }
+
+    /// Starts the actor of a call that this node has taken, unless somebody who asked for the call was faster.
+    pub(super) async fn start_taken(
+        &self,
+        row: call::Model,
+        hold: Option<&credit_hold::Model>,
+        max_minutes: Option<i64>,
+    ) {
+        let _stripe = self.stripe(&row.id).lock().await;
+        self.let_go(row.id, row.epoch);
+        if self.directory().find(row.id).is_none() {
+            self.start_loaded(row, hold, max_minutes);
+        }
+    }
+
+    /// The call has that epoch: an actor from before goes.
+    pub(super) fn let_go(&self, call: CallId, epoch: i64) {
+        if let Some(addr) = self.directory().take_older(call, epoch) {
+            // Lost where the mailbox is full: the actor finds out with its next write.
+            let _ = addr.try_send(LetGo);
+        }
+    }
+
+    /// This process has become another node: what it had is not its own any more.
+    pub(super) fn let_go_of_all(&self) {
+        for call in self.directory().ids() {
+            self.let_go(call, i64::MAX);
+        }
+    }
+
     /// Starts the actor of a call that was read from the store, with its hold and the longest talk that it began with.
-    pub(super) fn start_loaded(
+    fn start_loaded(
         &self,
         row: call::Model,
         hold: Option<&credit_hold::Model>,
@@ -339,13 +425,16 @@ impl Calls {
     ) -> Addr<CallActor> {
         let (id, tenant) = (row.id, row.tenant_id);
         let key = (row.bridge_id, row.bridge_call_id.clone());
+        let epoch = row.epoch;
         let driver = CallDriver::load(Arc::clone(&self.0.parts), row, hold, max_minutes);
-        self.start(id, key, Some(tenant), Beginning::Loaded(Box::new(driver)))
+        let beginning = Beginning::Loaded(Box::new(driver));
+        self.start(id, epoch, key, Some(tenant), beginning)
     }
 
     fn start(
         &self,
         id: CallId,
+        epoch: i64,
         bridge_call: BridgeCall,
         tenant: Option<TenantId>,
         beginning: Beginning,
@@ -364,6 +453,7 @@ impl Calls {
             number,
             tenant,
             bridge_call,
+            epoch,
         };
         self.directory().register(id, running);
         addr
@@ -394,12 +484,6 @@ impl Calls {
 
 /// The actor is gone: its call has to be read again.
 struct Gone;
-
-impl From<Gone> for CallError {
-    fn from(_: Gone) -> Self {
-        Self::Unavailable
-    }
-}
 
 /// An actor that is only slow keeps its place: two actors of one call would be worse than a late answer.
 async fn ask<M, T>(addr: &Addr<CallActor>, message: M) -> Result<Result<T, CallError>, Gone>

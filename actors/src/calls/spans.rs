@@ -27,7 +27,7 @@ pub(super) fn over(parts: &CallParts, row: &call::Model) {
         .with("dikala.call.id", row.id)
         .with("dikala.tenant.id", row.tenant_id)
         .with("dikala.bridge.id", row.bridge_id)
-        .with("dikala.node", &parts.node)
+        .with("dikala.node", parts.node.id())
         .with("dikala.caller", format_args!("{:?}", row.caller_number))
         .with("dikala.called", format_args!("{:?}", row.callee_number))
         .with("dikala.call.status", row.status);

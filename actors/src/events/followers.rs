@@ -85,6 +85,11 @@ impl Followers {
         }
     }
 
+    /// Whose events are followed.
+    pub(super) fn followed(&self) -> Vec<TenantId> {
+        self.tenants.iter().map(|tenant| *tenant.key()).collect()
+    }
+
     /// How many follow now.
     pub fn followers(&self) -> usize {
         FOLLOWERS_MAX - self.seats.available_permits()

@@ -321,6 +321,12 @@ fn write_of_events(
 }
 
 fn write_of_deliveries(dispatches: &[Dispatch], node: &str, now: Millis) -> BatchWrite {
+    // What is announced by no node is for whichever finds it.
+    let (lease_owner, lease_until) = if node.is_empty() {
+        (None, Millis::from_i64(0))
+    } else {
+        (Some(node.to_owned()), now.plus_ms(DELIVERY_LEASE_MS))
+    };
     let row = |dispatch: &Dispatch| {
         vec![
             dispatch.delivery.into(),
@@ -330,8 +336,8 @@ fn write_of_deliveries(dispatches: &[Dispatch], node: &str, now: Millis) -> Batc
             dispatch.call.into(),
             dispatch.kind.into(),
             now.into(),
-            node.to_owned().into(),
-            now.plus_ms(DELIVERY_LEASE_MS).into(),
+            lease_owner.clone().into(),
+            lease_until.into(),
         ]
     };
     let sql = "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, call_id, kind, status, attempts, \

@@ -11,6 +11,7 @@ use super::*;
 use crate::{
     events::{outbox::Audience, payload::SampleCall},
     ledger::{self, Credit, Credited, LedgerError, LedgerHandle, LedgerParts},
+    nodes::Membership,
     runtime::clock::{Clock, SystemClock},
 };
 
@@ -18,7 +19,7 @@ fn ledger(store: &Store) -> LedgerHandle {
     let parts = LedgerParts {
         store: store.clone(),
         clock: Arc::new(SystemClock),
-        node: Arc::from("node"),
+        node: Membership::outside("node"),
         audience: Audience::default(),
     };
     ledger::start(&actix_rt::Arbiter::current(), &parts)

@@ -181,7 +181,7 @@ async fn attempt(
         .flat_map(|entry| entry.events.iter().cloned())
         .collect();
     events.append(&mut lows);
-    let announcement = outbox::announce(txn, &events, &parts.node, now).await?;
+    let announcement = outbox::announce(txn, &events, &parts.node.id(), now).await?;
     writes.extend(announcement.writes);
     writes.push(mails::batch(told)?);
     let all = txn.write_all(&writes).await?;

@@ -1,7 +1,5 @@
 //! One booking, by itself: for commands that run beside a server, or without one.
 
-use std::sync::Arc;
-
 use dikala_entities::{
     MINUTES_MAX, Store, TransactionId, TransactionType, audit, credit_transaction,
 };
@@ -13,6 +11,7 @@ use super::{
 use crate::{
     events::outbox::Audience,
     journal::{Entry, KeptAnswer},
+    nodes::Membership,
     runtime::clock::SharedClock,
 };
 
@@ -29,11 +28,11 @@ pub enum CreditError {
     Database(#[from] sea_orm::DbErr),
 }
 
-/// Books credit through the same plan and the same statements as the ledger's actors, with what the audit says of it.
+/// Books credit through the same plan and the same statements as the ledger's actors, with what the audit says of it. What is
+/// announced because of it is delivered by whichever node finds it.
 pub async fn credit(
     store: &Store,
     clock: SharedClock,
-    node: &str,
     credit: Credit,
     audit: Option<audit::Model>,
 ) -> Result<credit_transaction::Model, CreditError> {
@@ -43,7 +42,7 @@ pub async fn credit(
     let parts = LedgerParts {
         store: store.clone(),
         clock,
-        node: Arc::from(node),
+        node: Membership::outside(""),
         audience: Audience::default(),
     };
     let mut written = write(&parts, &[&posting]).await?;

@@ -37,12 +37,13 @@ use self::{
 pub use self::{
     actor::{BATCH_MAX, CreditLedger},
     credit::{CreditError, credit},
-    statements::take_over,
+    statements::{lock, take_over},
     verify::{Report, verify, verify_open},
 };
 use crate::{
     events::outbox::Audience,
     journal::{Entry, KeptAnswer},
+    nodes::Membership,
     runtime::{
         clock::SharedClock,
         context::Ping,
@@ -225,7 +226,7 @@ impl Item {
 pub struct LedgerParts {
     pub store: Store,
     pub clock: SharedClock,
-    pub node: Arc<str>,
+    pub node: Membership,
     /// Who hears of what was announced.
     pub audience: Audience,
 }

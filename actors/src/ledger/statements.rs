@@ -240,29 +240,21 @@ pub(super) fn announce(low: &Low, now: Millis) -> NewEvent {
     NewEvent::new(low.tenant, None, now, now, &data)
 }
 
-/// Gives the open holds of these calls to a new owner, with a new epoch. The calls' own rows change in the same transaction.
-///
-/// Everybody locks accounts before holds, and accounts in the order of their keys: a batch that runs on another node at this
-/// moment is waited for, and cannot deadlock with this.
-pub async fn take_over(txn: &Transaction, calls: &[CallId], owner: &str) -> Result<(), DbErr> {
-    use sea_orm::{ExprTrait, sea_query::Expr};
-    let mut tenants = BTreeSet::new();
-    for chunk in calls.chunks(CHUNK) {
-        let owners: Vec<TenantId> = credit_hold::Entity::find()
-            .select_only()
-            .column(credit_hold::Column::TenantId)
-            .distinct()
-            .filter(credit_hold::Column::CallId.is_in(chunk.iter().copied()))
-            .filter(credit_hold::Column::SettledAt.is_null())
-            .into_tuple()
-            .all(txn)
-            .await?;
-        tenants.extend(owners);
-    }
+/// Keeps the accounts of these tenants until the transaction ends. Everybody locks accounts before holds and calls, and accounts
+/// in the order of their keys: a batch that runs on another node at this moment is waited for, and cannot deadlock with this.
+pub async fn lock(txn: &Transaction, tenants: impl Iterator<Item = TenantId>) -> Result<(), DbErr> {
+    let tenants: BTreeSet<TenantId> = tenants.collect();
     let tenants: Vec<TenantId> = tenants.into_iter().collect();
     for chunk in tenants.chunks(CHUNK) {
         lock_accounts(txn, chunk.to_vec()).await?;
     }
+    Ok(())
+}
+
+/// Gives the open holds of these calls to a new owner, with a new epoch. The calls' own rows change in the same transaction, and
+/// their tenants' accounts are locked.
+pub async fn take_over(txn: &Transaction, calls: &[CallId], owner: &str) -> Result<(), DbErr> {
+    use sea_orm::{ExprTrait, sea_query::Expr};
     for chunk in calls.chunks(CHUNK) {
         credit_hold::Entity::update_many()
             .col_expr(credit_hold::Column::Owner, Expr::value(owner))

@@ -40,6 +40,8 @@ pub(super) const AGAIN: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Courier {
     pub(super) parts: WebhookParts,
+    /// The node that holds what is delivered here.
+    pub(super) node: Arc<str>,
     pub(super) stats: Arc<Stats>,
     pub(super) scheduler: RefCell<Scheduler<Endpoint>>,
     /// How long a delivery that was read from the table belongs to this node.
@@ -78,6 +80,7 @@ impl Courier {
             lease_ms,
         };
         Rc::new(Self {
+            node: parts.node.id(),
             parts,
             stats,
             scheduler: RefCell::new(Scheduler::new(limits, started_at)),
@@ -105,6 +108,12 @@ impl Courier {
 
     pub(super) fn is_stopping(&self) -> bool {
         self.scheduler.borrow().is_stopping()
+    }
+
+    /// Whether this node holds what it took, so that nobody else sends it. Where its lease is over nothing begins; the poller
+    /// looks again every second.
+    pub(super) fn may_act(&self) -> bool {
+        self.parts.node.is(&self.node) && self.parts.node.acts()
     }
 
     /// Takes no part any more: tasks under way end unheard.
@@ -139,7 +148,7 @@ impl Courier {
 
     /// Has done what can be done now.
     pub(super) fn go_on(self: &Rc<Self>) {
-        if self.is_dead() {
+        if self.is_dead() || !self.may_act() {
             return;
         }
         let effects = self.scheduler.borrow_mut().effects(self.now());
@@ -339,8 +348,8 @@ impl Courier {
     fn claim(self: &Rc<Self>, claim: Refill) {
         let (courier, now) = (Rc::clone(self), self.now());
         actix_rt::spawn(async move {
-            let WebhookParts { store, node, .. } = &courier.parts;
-            let read = pending::claim(store, &claim, node, now).await;
+            let store = &courier.parts.store;
+            let read = pending::claim(store, &claim, &courier.node, now).await;
             if read.is_err() {
                 tokio::time::sleep(AGAIN).await;
             }

@@ -53,6 +53,11 @@ pub(super) struct Drain {
     pub(super) limit: Duration,
 }
 
+/// What was held is others'.
+#[derive(Message)]
+#[rtype(result = "()")]
+pub(super) struct BeginAnew;
+
 /// Hands committed deliveries to their endpoints, and those that are due again.
 #[derive(Debug)]
 pub struct WebhookDispatcher {
@@ -76,6 +81,16 @@ impl WebhookDispatcher {
             tests: Tests::default(),
         }
     }
+
+    /// The tables have it all.
+    fn forget_everything(&mut self) {
+        self.courier.abandon();
+        *self = Self::new(
+            self.parts.clone(),
+            self.config.clone(),
+            Arc::clone(&self.stats),
+        );
+    }
 }
 
 impl Actor for WebhookDispatcher {
@@ -93,12 +108,16 @@ impl Actor for WebhookDispatcher {
 
 impl Supervised for WebhookDispatcher {
     fn restarting(&mut self, _: &mut Self::Context) {
-        self.courier.abandon();
-        *self = Self::new(
-            self.parts.clone(),
-            self.config.clone(),
-            Arc::clone(&self.stats),
-        );
+        self.forget_everything();
+    }
+}
+
+impl Handler<BeginAnew> for WebhookDispatcher {
+    type Result = ();
+
+    fn handle(&mut self, _: BeginAnew, ctx: &mut Self::Context) {
+        self.forget_everything();
+        self.started(ctx);
     }
 }
 

@@ -4,7 +4,7 @@ use std::{rc::Rc, time::Duration};
 
 use dikala_entities::Millis;
 
-use super::{WebhookParts, courier::Courier, store::pending, test_delivery::Tests};
+use super::{courier::Courier, store::pending, test_delivery::Tests};
 
 /// Begins nothing more, waits for what is under way, `limit` at most, and gives back what was not begun.
 pub(super) async fn drain(courier: Rc<Courier>, tests: Tests, limit: Duration) {
@@ -20,7 +20,7 @@ pub(super) async fn drain(courier: Rc<Courier>, tests: Tests, limit: Duration) {
         );
     }
     courier.abandon();
-    let WebhookParts { store, node, .. } = &courier.parts;
+    let (store, node) = (&courier.parts.store, &courier.node);
     if let Err(error) = pending::release(store, node, Millis::MAX).await {
         tracing::warn!(%error, "held deliveries could not be released; they are free when their lease ends");
     }

@@ -35,15 +35,16 @@ use dikala_entities::{DeliveryId, Store, TenantId, TraceParent, Vault, WebhookId
 pub use self::{
     attempt::{Envelope, headers, signature},
     dispatcher::WebhookDispatcher,
-    store::results::lock_deliveries,
+    store::{pending::give_back, results::lock_deliveries},
 };
 use self::{
-    dispatcher::{Drain, Look, Refresh, Test, Wake},
+    dispatcher::{BeginAnew, Drain, Look, Refresh, Test, Wake},
     lanes::Standing,
     stats::{Stats, StatsReading},
 };
 use crate::{
     events::outbox::Deliver,
+    nodes::Membership,
     outbound::Outbound,
     runtime::{
         clock::SharedClock,
@@ -91,8 +92,8 @@ pub struct WebhookParts {
     pub clock: SharedClock,
     pub vault: Vault,
     pub outbound: Outbound,
-    /// This node's name, as it stands in leases.
-    pub node: Arc<str>,
+    /// Which node this is, as it stands in leases.
+    pub node: Membership,
     pub traces: Traces,
 }
 
@@ -177,6 +178,11 @@ impl WebhooksHandle {
     ) -> Option<HashMap<WebhookId, Standing>> {
         let asked = self.dispatcher.send(Look { webhooks });
         tokio::time::timeout(LOOK_WITHIN, asked).await.ok()?.ok()
+    }
+
+    /// This process has become another node: what it held is others' to send, and nothing of it is sent here any more.
+    pub async fn begin_anew(&self) {
+        let _ = self.dispatcher.send(BeginAnew).await;
     }
 
     /// Whether the dispatcher answers.

@@ -6,7 +6,6 @@ use dikala_entities::Millis;
 use sea_orm::DbErr;
 
 use super::{
-    WebhookParts,
     courier::{AGAIN, Courier},
     store::pending,
 };
@@ -17,7 +16,7 @@ const LOOK_MS: i64 = 1_000;
 /// Releases what this node held before, then looks at the table for as long as the courier works.
 pub(super) async fn run(courier: Rc<Courier>) {
     let started_at = courier.now();
-    let WebhookParts { store, node, .. } = &courier.parts;
+    let (store, node) = (&courier.parts.store, &courier.node);
     while let Err(error) = pending::release(store, node, started_at).await {
         tracing::warn!(%error, "held deliveries could not be released; trying again");
         tokio::time::sleep(AGAIN).await;
@@ -26,6 +25,10 @@ pub(super) async fn run(courier: Rc<Courier>) {
         }
     }
     while !courier.is_stopping() {
+        if !courier.may_act() {
+            tokio::time::sleep(AGAIN).await;
+            continue;
+        }
         if let Err(error) = look(&courier).await {
             tracing::warn!(%error, "due deliveries could not be read; trying again");
         }
@@ -43,7 +46,7 @@ pub(super) async fn run(courier: Rc<Courier>) {
 /// Looks at the table once.
 async fn look(courier: &Rc<Courier>) -> Result<(), DbErr> {
     let now = courier.now();
-    let WebhookParts { store, node, .. } = &courier.parts;
+    let (store, node) = (&courier.parts.store, &courier.node);
     let due = pending::due(store, node, now).await?;
     let deleted = {
         let mut scheduler = courier.scheduler.borrow_mut();

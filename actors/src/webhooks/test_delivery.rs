@@ -81,7 +81,7 @@ pub(super) async fn send(
         .borrow_mut()
         .reserve(webhook, tenant, delivery, now);
     let lease_until = now.plus_ms(courier.lease_ms);
-    let (store, node) = (&parts.store, &parts.node);
+    let (store, node) = (&parts.store, &courier.node);
     let inserted = pending::insert_test(store, &event, &dispatch, node, now, lease_until).await;
     if let Err(error) = inserted {
         courier.scheduler.borrow_mut().release(webhook, delivery);

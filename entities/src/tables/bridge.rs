@@ -16,6 +16,10 @@ pub struct Model {
     /// Written every few seconds while the bridge is there, so that calls are billed rightly after a crash.
     pub last_seen_at: Option<Millis>,
     pub revoked_at: Option<Millis>,
+    /// Where its newest socket is; none where it has none, or had none since that node was lost.
+    pub node: Option<String>,
+    /// When it last said something over a socket: an open one may be long dead.
+    pub last_frame_at: Option<Millis>,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]

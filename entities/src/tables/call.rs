@@ -67,6 +67,11 @@ pub fn unfinished() -> SimpleExpr {
     Expr::cust("status IN ('ringing', 'answered')")
 }
 
+/// Calls that did not end well, found in the indexes that hold only those; in the statement's text for the same reason.
+pub fn troubled() -> SimpleExpr {
+    Expr::cust("status IN ('dropped', 'failed')")
+}
+
 /// The owner of an erased call. No node has this name, so nothing that knew the call before writes to it any more.
 pub const NOBODY: &str = "";
 

@@ -22,6 +22,7 @@ pub mod invocation;
 pub mod kept_version;
 pub mod login_link;
 pub mod mail;
+pub mod node;
 mod of_tenant;
 pub mod phone_number;
 pub mod recovery;

@@ -266,6 +266,7 @@ words! {
         KeyRevoke = "key.revoke",
         UserCreate = "user.create",
         UserRole = "user.role",
+        UserName = "user.name",
         UserRemove = "user.remove",
         UserLink = "user.link",
         UserPassword = "user.password",

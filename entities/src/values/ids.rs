@@ -162,6 +162,8 @@ ids! {
     AuditId = "aud";
     /// A mail to somebody.
     MailId = "mail";
+    /// A process of the service, from its start, or from when it lost its lease, until it ends or loses it.
+    NodeId = "node";
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub use enums::{
 };
 pub use ids::{
     AgentId, ApiKeyId, AuditId, BridgeId, CallId, CommandId, DeliveryId, EventId, FunctionId,
-    IdError, MailId, PhoneNumberId, RecoveryId, RequestId, TenantId, TransactionId, UserId,
+    IdError, MailId, NodeId, PhoneNumberId, RecoveryId, RequestId, TenantId, TransactionId, UserId,
     WebhookId,
 };
 pub use instant::{Millis, MillisError};

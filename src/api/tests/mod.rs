@@ -3,6 +3,7 @@
 
 mod agents;
 mod audit;
+mod call_filters;
 mod calls;
 mod credits;
 mod deliveries;

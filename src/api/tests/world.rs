@@ -19,6 +19,7 @@ use dikala_actors::{
     bridges::CommandKind,
     calls::messages::{self, Incoming, Input},
     ledger::Credit,
+    nodes::Membership,
     outbound::{Guard, Outbound},
     runtime::clock::{Clock, ManualClock},
     traces::Traces,
@@ -212,6 +213,7 @@ impl World {
             store.clone(),
             vault.clone(),
             Arc::new(clock.clone()),
+            Membership::outside("main"),
             Traces::default(),
             || Outbound::with_names(guard(), |_| Ok(Vec::new())),
         )

@@ -87,7 +87,7 @@ impl From<(String, CallError)> for Refusal {
                 "invalid_transition",
                 "The call's status does not allow this message.",
             ),
-            CallError::Busy => (
+            CallError::Busy | CallError::Moved => (
                 "busy",
                 "Too much is going on; nothing happened. Send the message again in a moment.",
             ),

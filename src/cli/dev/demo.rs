@@ -240,7 +240,7 @@ impl Demo {
             reference: Some("demo".to_owned()),
             description: Some("Demo credit".to_owned()),
         };
-        ledger::credit(store, Arc::new(SystemClock), "main", credit, None)
+        ledger::credit(store, Arc::new(SystemClock), credit, None)
             .await
             .map_err(|e| CliError::Failed(e.to_string()))?;
         let rows = self.configure(store, vault, tenant, number, receiver, now);

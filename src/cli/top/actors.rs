@@ -50,9 +50,9 @@ struct Times {
 /// A thread with its event loop.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub struct EventLoop {
-    pub name: String,
-    pub lag_us: u64,
+struct EventLoop {
+    name: String,
+    lag_us: u64,
 }
 
 /// A column of figures.
@@ -100,8 +100,24 @@ pub struct Row {
 }
 
 impl Actors {
-    pub fn event_loops(&self) -> &[EventLoop] {
-        &self.event_loops
+    /// How late each thread's event loop is, the latest first.
+    pub fn lateness(&self) -> String {
+        let mut loops: Vec<&EventLoop> = self.event_loops.iter().collect();
+        loops.sort_by(|one, other| other.lag_us.cmp(&one.lag_us));
+        let told = loops
+            .iter()
+            .map(|of| format!("{} {}", of.name, duration(of.lag_us)));
+        format!(
+            "event loops late by: {}",
+            told.collect::<Vec<_>>().join(", ")
+        )
+    }
+
+    /// Whether rates are known: a process that was not asked for a while begins to count when it is.
+    pub fn has_rates(&self) -> bool {
+        self.actors
+            .iter()
+            .all(|actor| actor.messages_per_second.is_some())
     }
 
     /// A row for each type, or for each kind of message.

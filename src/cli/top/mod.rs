@@ -105,7 +105,7 @@ async fn settled(listener: &Listener) -> Result<Value, CliError> {
     let mut looks = 1;
     loop {
         let document = look(listener).await?;
-        if Look::read(&document)?.overview.has_rates() || looks == LOOKS_MAX {
+        if Look::read(&document)?.actors.has_rates() || looks == LOOKS_MAX {
             return Ok(document);
         }
         looks += 1;
@@ -151,7 +151,8 @@ fn print(document: &Value, as_json: bool) -> Result<(), CliError> {
         0 => "actor",
         _ => titles.next().unwrap_or_default(),
     });
-    output::grid(head, rows.collect())
+    output::grid(head, rows.collect())?;
+    output::text(&format!("\n{}", actors.lateness()))
 }
 
 /// Draws until somebody ends it, or the terminal goes.

@@ -34,7 +34,6 @@ pub struct Problem {
 /// A figure with how it was.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Figure {
-    pub name: String,
     pub label: String,
     unit: String,
     value: Option<Number>,
@@ -48,10 +47,11 @@ impl Problem {
         self.severity == "critical"
     }
 
-    /// What is wrong, with whom and what it concerns, and what to do.
+    /// What is wrong, whom and what it concerns where that is not said yet, and what to do.
     pub fn sentence(&self) -> String {
         let concerned = [self.target.as_deref(), self.tenant_id.as_deref()];
-        let concerned: Vec<&str> = concerned.into_iter().flatten().collect();
+        let concerned = concerned.into_iter().flatten();
+        let concerned: Vec<&str> = concerned.filter(|id| !self.summary.contains(*id)).collect();
         let concerned = match concerned.as_slice() {
             [] => String::new(),
             named => format!(" ({})", named.join(", ")),
@@ -71,12 +71,6 @@ impl Overview {
             (0, _, _) => format!("{hours} h {} min", minutes % 60),
             _ => format!("{days} d {} h", hours % 24),
         }
-    }
-
-    /// Whether rates are known: a process that was not asked for a while begins to count when it is.
-    pub fn has_rates(&self) -> bool {
-        let rate = self.figures.iter().find(|of| of.name == "calls_per_second");
-        rate.is_none_or(|rate| rate.value.is_some())
     }
 }
 
@@ -158,6 +152,30 @@ mod tests {
         assert_eq!(figure("percent", json!(99.9), Value::Null), ["99.9 %", ""]);
         assert_eq!(figure("calls", json!(12), json!(40)), ["12", "of 40"]);
         assert_eq!(figure("per second", Value::Null, Value::Null), ["–", ""]);
+    }
+
+    #[test]
+    fn a_problem_names_what_it_concerns_once() {
+        let sentence = |summary: &str| {
+            let document = json!({
+                "severity": "warning", "code": "webhook_failing", "summary": summary, "action": "Look at it.",
+                "tenantId": "ten_1", "target": "wh_1"
+            });
+            let problem: Problem = from_value(document).expect("a problem");
+            problem.sentence()
+        };
+        assert_eq!(
+            sentence("A webhook fails."),
+            "A webhook fails. (wh_1, ten_1) Look at it."
+        );
+        assert_eq!(
+            sentence("The webhook wh_1 fails."),
+            "The webhook wh_1 fails. (ten_1) Look at it."
+        );
+        assert_eq!(
+            sentence("wh_1 of ten_1 fails."),
+            "wh_1 of ten_1 fails. Look at it."
+        );
     }
 
     #[test]

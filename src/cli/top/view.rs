@@ -11,7 +11,7 @@ use ratatui::{
 
 use super::{
     Look,
-    actors::{COLUMNS, COLUMNS_COUNT, Row, SORTED_AT_FIRST, duration, sort, written},
+    actors::{COLUMNS, COLUMNS_COUNT, Row, SORTED_AT_FIRST, sort, written},
     overview::{Figure, Overview},
 };
 
@@ -185,7 +185,7 @@ impl View {
         let [above, below] =
             Layout::vertical([Constraint::Min(0), Constraint::Length(1)]).areas(area);
         frame.render_widget(table, above);
-        frame.render_widget(event_loops(look), below);
+        frame.render_widget(Line::from(look.actors.lateness()), below);
     }
 
     fn foot(&self) -> Line<'static> {
@@ -261,17 +261,4 @@ fn widths(rows: &[Row], width: u16) -> Vec<Constraint> {
         widths.push(Constraint::Length(wide));
     }
     widths
-}
-
-/// How late each thread's event loop is, the latest first.
-fn event_loops(look: &Look) -> Line<'static> {
-    let mut loops: Vec<_> = look.actors.event_loops().iter().collect();
-    loops.sort_by(|one, other| other.lag_us.cmp(&one.lag_us));
-    let told = loops
-        .iter()
-        .map(|of| format!("{} {}", of.name, duration(of.lag_us)));
-    Line::from(format!(
-        "event loops late by: {}",
-        told.collect::<Vec<_>>().join(", ")
-    ))
 }

@@ -1,14 +1,15 @@
 //! Making an agent, setting one, a second like it, deleting one.
 
-use actix_web::HttpResponse;
-use dikala_entities::{AgentId, OfTenant, PhoneNumber, agent, phone_number};
+use actix_web::{HttpRequest, HttpResponse};
+use dikala_entities::{AgentId, FunctionId, OfTenant, PhoneNumber, agent, phone_number};
 use maud::{Markup, html};
 use sea_orm::{ColumnTrait, DbErr, QueryFilter, QueryOrder, QuerySelect};
 
 use super::{
     super::{
         components::{Question, Tone, empty, notice, post, refused, submit},
-        form::{self, Filled, Typed},
+        errors,
+        form::{self, Fields, Filled, Shape, Typed},
         layout,
         view::Visit,
     },
@@ -20,8 +21,15 @@ use super::{
 };
 use crate::{
     api::{agents as api, duplicates},
-    http::{error::ApiError, extract::Id, route},
+    http::{
+        error::ApiError,
+        extract::{Id, id as read_id},
+        route,
+    },
 };
+
+/// Where a page of an agent's functions begins.
+const PLACE: &Fields = &[("before", Shape::Optional)];
 
 /// Numbers that an agent without any can be given at once.
 const NUMBERS_OFFERED: u64 = 3;
@@ -57,20 +65,34 @@ pub async fn create(visit: Visit, typed: Typed) -> Result<HttpResponse, ApiError
             Ok(visit.see(&format!("/dashboard{path}"), "done-agent-made"))
         }
         Err(error) => {
-            let content = new_form(&visit, &Filled::again(typed, error)?);
-            Ok(layout::refused(&visit, &visit.t("agents-new"), content))
+            let filled = Filled::again(typed, error)?;
+            let content = new_form(&visit, &filled);
+            let title = visit.t("agents-new");
+            Ok(errors::refused(&visit, &title, content, &filled))
         }
     }
 }
 
 /// `GET /dashboard/agents/{id}`
-pub async fn show(visit: Visit, id: Id<AgentId>) -> Result<HttpResponse, ApiError> {
+pub async fn show(
+    visit: Visit,
+    id: Id<AgentId>,
+    request: HttpRequest,
+) -> Result<HttpResponse, ApiError> {
     let agent = find(&visit, id).await?;
-    let content = content(&visit, &agent, &agent_form::of(&agent)).await?;
+    let before = form::asked(&request, PLACE)?.read(&[], |form| {
+        Some(form.optional("before", None, read_id("a function")))
+    })?;
+    let content = content(&visit, &agent, before, &agent_form::of(&agent)).await?;
     Ok(layout::page(&visit, &agent.name, content))
 }
 
-async fn content(visit: &Visit, agent: &agent::Model, filled: &Filled) -> Result<Markup, ApiError> {
+async fn content(
+    visit: &Visit,
+    agent: &agent::Model,
+    before: Option<FunctionId>,
+    filled: &Filled,
+) -> Result<Markup, ApiError> {
     let own = functions::of_agent(visit, agent).await?;
     let names: Vec<String> = own.iter().map(|function| function.name.clone()).collect();
     let answered = numbers_of(visit, agent.id).await?;
@@ -90,7 +112,7 @@ async fn content(visit: &Visit, agent: &agent::Model, filled: &Filled) -> Result
         } @else {
             fieldset.whole disabled { (agent_form::fields(visit, filled, &names)) }
         }
-        (own_functions(visit, agent, &own))
+        (own_functions(visit, agent, &own, before))
         @if !answered.is_empty() {
             section aria-labelledby="numbers" {
                 h2 #numbers { (visit.t("agents-numbers")) }
@@ -134,7 +156,12 @@ fn unreachable(visit: &Visit, agent: AgentId, free: &[phone_number::Model]) -> M
     )
 }
 
-fn own_functions(visit: &Visit, agent: &agent::Model, own: &[Listed]) -> Markup {
+fn own_functions(
+    visit: &Visit,
+    agent: &agent::Model,
+    own: &[Listed],
+    before: Option<FunctionId>,
+) -> Markup {
     let make = html! {
         @if visit.is_owner() {
             a.button.secondary href=(functions::new_path(agent.id)) { (visit.t("functions-make")) }
@@ -146,7 +173,7 @@ fn own_functions(visit: &Visit, agent: &agent::Model, own: &[Listed]) -> Markup 
             @if own.is_empty() {
                 (empty(&visit.t("functions-none"), &visit.t("functions-none-words"), make))
             } @else {
-                (functions::list(visit, agent, own))
+                (functions::list(visit, agent, own, before))
                 div.actions { (make) }
             }
         }
@@ -198,8 +225,9 @@ pub async fn save(visit: Visit, id: Id<AgentId>, typed: Typed) -> Result<HttpRes
     match saved {
         Ok(_) => Ok(visit.see(&path_of(agent.id), "done-saved")),
         Err(error) => {
-            let content = content(&visit, &agent, &Filled::again(typed, error)?).await?;
-            Ok(layout::refused(&visit, &agent.name, content))
+            let filled = Filled::again(typed, error)?;
+            let content = content(&visit, &agent, None, &filled).await?;
+            Ok(errors::refused(&visit, &agent.name, content, &filled))
         }
     }
 }
@@ -212,9 +240,9 @@ pub async fn duplicate(visit: Visit, id: Id<AgentId>) -> Result<HttpResponse, Ap
     match made {
         Ok(made) => Ok(visit.see(&path_of(made), "done-agent-duplicated")),
         Err(error @ (ApiError::Validation(_) | ApiError::TooManyVersions(_))) => {
-            let page = content(&visit, &agent, &agent_form::of(&agent)).await?;
+            let page = content(&visit, &agent, None, &agent_form::of(&agent)).await?;
             let content = html! { (refused(&visit, &error)) (page) };
-            Ok(layout::refused(&visit, &agent.name, content))
+            Ok(errors::again(&visit, &agent.name, content, &error))
         }
         Err(error) => Err(error),
     }

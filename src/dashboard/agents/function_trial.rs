@@ -12,6 +12,7 @@ use super::{
         components::{self, Tone, belongs_to, notice, post, submit},
         form::{self, Fields, Filled, Shape, Typed},
         layout,
+        names::cut,
         pretty::pretty,
         view::Visit,
     },
@@ -29,7 +30,7 @@ use crate::{
 const FIELDS: &Fields = &[("parameters", Shape::Json)];
 const ARGUMENTS_ROWS: u8 = 8;
 /// The most of a body that is shown, in characters.
-const SHOWN_MAX: usize = 16_384;
+const SHOWN_MAX: usize = 6_000;
 
 /// What the page that follows a test shows. It is kept for that page in the session.
 #[derive(Debug, Serialize, Deserialize)]
@@ -57,7 +58,7 @@ impl Shown {
                 .outcome
                 .fault()
                 .map(|fault| fault.as_str().to_owned()),
-            told: cut(&serde_json::to_string(&invoked.outcome).unwrap_or_default()),
+            told: shown(&serde_json::to_string(&invoked.outcome).unwrap_or_default()),
             duration_ms: invoked.duration_ms,
         }
     }
@@ -70,11 +71,8 @@ impl Shown {
     }
 }
 
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(SHOWN_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
+fn shown(text: &str) -> String {
+    cut(text, SHOWN_MAX).into_owned()
 }
 
 /// A request as it stands on the wire.
@@ -83,7 +81,7 @@ fn as_sent(request: &Request) -> String {
     for (name, value) in &request.headers {
         text.push_str(&format!("{}: {value}\n", written(name)));
     }
-    cut(&format!("{text}\n{}", request.body))
+    shown(&format!("{text}\n{}", request.body))
 }
 
 /// The name of a header as people write it.
@@ -99,7 +97,7 @@ fn written(name: &str) -> String {
 fn as_it_came(answered: &Answered) -> (u16, String) {
     (
         answered.status,
-        cut(&String::from_utf8_lossy(&answered.body)),
+        shown(&String::from_utf8_lossy(&answered.body)),
     )
 }
 

@@ -7,9 +7,11 @@ use sea_orm::{ColumnTrait, QueryFilter, QueryOrder, QuerySelect};
 
 use super::{
     super::{
-        components::{Question, Tone, badge, belongs_to, notice, post, submit, table},
+        components::{Question, Tone, badge, belongs_to, notice, paging, post, submit, table},
+        errors,
         form::{self, Filled, Typed},
         layout,
+        names::cut,
         view::Visit,
     },
     find,
@@ -31,6 +33,10 @@ use crate::{
 
 /// What the last part of the path is of the page for a new function.
 const NEW: &str = "new";
+/// Functions on one page of their agent.
+const PAGE: usize = 15;
+/// What the list shows of an address, in characters.
+const ENDPOINT_CHARS_MAX: usize = 200;
 
 /// Where a new function of an agent is made.
 pub fn new_path(agent: AgentId) -> String {
@@ -124,8 +130,19 @@ pub async fn of_agent(visit: &Visit, agent: &agent::Model) -> Result<Vec<Listed>
     Ok(rows.into_iter().map(listed).collect())
 }
 
-/// The functions of an agent in a table.
-pub fn list(visit: &Visit, agent: &agent::Model, own: &[Listed]) -> Markup {
+/// A page of an agent's functions in a table, the newest first, and the ways to other pages.
+pub fn list(
+    visit: &Visit,
+    agent: &agent::Model,
+    own: &[Listed],
+    before: Option<FunctionId>,
+) -> Markup {
+    let older = |function: &&Listed| before.is_none_or(|before| function.id < before);
+    let shown: Vec<&Listed> = own.iter().rev().filter(older).take(PAGE + 1).collect();
+    let path = agents_path(agent.id);
+    let next = shown.get(PAGE).and(shown.get(PAGE - 1));
+    let next = next.map(|last| format!("{path}?before={}#functions", last.id));
+    let newest = before.map(|_| format!("{path}#functions"));
     let columns = ["functions-name", "functions-request"].map(|id| visit.t(id));
     let enabled = tools(agent);
     let row = |function: &Listed| {
@@ -136,15 +153,14 @@ pub fn list(visit: &Visit, agent: &agent::Model, own: &[Listed]) -> Markup {
                     " " (badge(Tone::Warning, &visit.t("functions-disabled")))
                 }
             },
-            html! { code { (function.method) " " (function.endpoint.as_str()) } },
+            html! { code { (function.method) " " (cut(function.endpoint.as_str(), ENDPOINT_CHARS_MAX)) } },
         ]
     };
-    table(
-        visit,
-        &visit.t("functions-title"),
-        &columns,
-        own.iter().map(row).collect(),
-    )
+    let rows = shown.into_iter().take(PAGE).map(row).collect();
+    html! {
+        (table(visit, &visit.t("functions-title"), &columns, rows))
+        (paging(visit, newest.as_deref(), next.as_deref()))
+    }
 }
 
 /// `GET /dashboard/agents/{id}/functions/new`
@@ -180,7 +196,8 @@ pub async fn create(visit: Visit, id: Id<AgentId>, typed: Typed) -> Result<HttpR
         Err(error) => {
             let filled = Filled::again(typed, function_form::beside_its_field(error))?;
             let content = new_form(&visit, &agent, &filled);
-            Ok(layout::refused(&visit, &visit.t("functions-new"), content))
+            let title = visit.t("functions-new");
+            Ok(errors::refused(&visit, &title, content, &filled))
         }
     }
 }
@@ -299,7 +316,8 @@ pub async fn save(
         Err(error) => {
             let filled = Filled::again(typed, function_form::beside_its_field(error))?;
             let content = content(&visit, &found, &filled).await?;
-            Ok(layout::refused(&visit, &found.function.name, content))
+            let title = &found.function.name;
+            Ok(errors::refused(&visit, title, content, &filled))
         }
     }
 }

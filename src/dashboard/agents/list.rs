@@ -23,7 +23,7 @@ use crate::http::{error::ApiError, extract::id};
 /// Where a page of the list begins.
 const PLACE: &Fields = &[("before", Shape::Optional)];
 /// Agents on one page.
-const PAGE: usize = 50;
+const PAGE: usize = 25;
 
 /// What a list tells of an agent.
 struct Row {

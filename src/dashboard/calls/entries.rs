@@ -8,6 +8,7 @@ use super::{
     super::{
         components::{Tone, badge},
         format,
+        names::cut,
         view::View,
     },
     record::{EVENTS_MAX, Record, Sent, Utterance},
@@ -15,49 +16,59 @@ use super::{
     words,
 };
 
-/// Utterances that are shown; the rest of a very long call is in the API.
-const TURNS_MAX: usize = 400;
 /// Characters that are shown of one text.
-const CHARS_MAX: usize = 4_000;
+const CHARS_MAX: usize = 2_000;
+/// Characters that are shown of an address.
+const URL_CHARS_MAX: usize = 200;
+/// What a page has of a timeline, in bytes of its markup; more where one entry alone is larger.
+const BYTES_MAX: usize = 15_000;
 /// Later than this after the ring the date is shown.
 const SAME_CALL_MS: i64 = 5 * 60 * 60 * 1_000;
 
-/// What happened, from the ring on.
-pub fn list(view: &View, record: &Record) -> Markup {
+/// What happened, from the ring on, but for the first entries that were on pages before; with the ways to the other pages of the call,
+/// which is at `path`.
+pub fn list(view: &View, record: &Record, path: &str, first: usize) -> Markup {
     let entries = timeline::of(record);
-    let turns = entries
-        .iter()
-        .filter(|entry| matches!(entry.what, Happening::Said(_)))
-        .count();
-    let mut said = 0;
-    let fits = |entry: &&Moment| {
-        said += usize::from(matches!(entry.what, Happening::Said(_)));
-        said <= TURNS_MAX || !matches!(entry.what, Happening::Said(_))
-    };
     // Functions are numbered, so that what is unfolded of one is found again when the list is made anew.
     let mut functions = 0;
-    let shown: Vec<(usize, &Moment)> = entries
-        .iter()
-        .filter(fits)
-        .map(|entry| {
-            functions += usize::from(matches!(entry.what, Happening::Called(_)));
-            (functions, entry)
-        })
-        .collect();
-    let is_cut = turns > TURNS_MAX || record.events.len() >= EVENTS_MAX;
+    let (mut bytes, mut shown) = (0, Vec::new());
+    for (nth, entry) in entries.iter().enumerate() {
+        functions += usize::from(matches!(entry.what, Happening::Called(_)));
+        if nth < first {
+            continue;
+        }
+        let item = item(view, record, entry, functions);
+        bytes += item.0.len();
+        if bytes > BYTES_MAX && !shown.is_empty() {
+            break;
+        }
+        shown.push(item);
+    }
+    let next = first.saturating_add(shown.len());
+    let is_end = next >= entries.len();
     html! {
-        ol.timeline {
-            @for (function, entry) in shown {
-                li.(class(&entry.what)) {
-                    span.when { (when(view, record.call.started_at, entry.at)) }
-                    div.what {
-                        (what(view, &entry.what, function))
-                        (sent(view, record, entry.event))
-                    }
+        ol.timeline { @for item in shown { (item) } }
+        @if is_end && record.events.len() >= EVENTS_MAX { p.muted { (view.t("calls-cut")) } }
+        @if first > 0 || !is_end {
+            nav.paging aria-label=(view.t("page-paging")) {
+                @if first > 0 { a.button.secondary href={ (path) "#timeline" } { (view.t("calls-from-the-ring")) } }
+                @if !is_end {
+                    a.button.secondary href={ (path) "?from=" (next) "#timeline" } rel="next" { (view.t("calls-what-followed")) }
                 }
             }
         }
-        @if is_cut { p.muted { (view.t("calls-cut")) } }
+    }
+}
+
+fn item(view: &View, record: &Record, entry: &Moment, nth: usize) -> Markup {
+    html! {
+        li.(class(&entry.what)) {
+            span.when { (when(view, record.call.started_at, entry.at)) }
+            div.what {
+                (what(view, &entry.what, nth))
+                (sent(view, record, entry.event))
+            }
+        }
     }
 }
 
@@ -94,7 +105,7 @@ fn what(view: &View, what: &Happening, nth: usize) -> Markup {
         },
         Happening::Summed(summary) => html! {
             strong { (view.t("calls-summary")) }
-            p.words { (cut(summary)) }
+            p.words { (cut(summary, CHARS_MAX)) }
         },
     }
 }
@@ -102,7 +113,7 @@ fn what(view: &View, what: &Happening, nth: usize) -> Markup {
 fn said(view: &View, turn: &Utterance) -> Markup {
     html! {
         span.who { (view.t(words::speaker_id(turn.role))) }
-        p.words { (cut(&turn.text)) }
+        p.words { (cut(&turn.text, CHARS_MAX)) }
     }
 }
 
@@ -120,7 +131,7 @@ fn called(view: &View, function: &FunctionCall, nth: usize) -> Markup {
         }
         @if let Some(result) = &function.result {
             @match result {
-                Value::String(sentence) => p.words lang="en" { (cut(sentence)) },
+                Value::String(sentence) => p.words lang="en" { (cut(sentence, CHARS_MAX)) },
                 object => details id={ "result" (nth) } { summary { (view.t("calls-result")) } (json(object)) },
             }
         }
@@ -140,10 +151,14 @@ fn sent(view: &View, record: &Record, event: Option<EventId>) -> Markup {
 }
 
 fn delivery(view: &View, sent: &Sent) -> Markup {
-    let gone = || view.t("calls-webhook-gone");
     html! {
         (words::delivery(view, sent.status)) " "
-        a href={ "/dashboard/deliveries/" (sent.id) } { (sent.url.clone().unwrap_or_else(gone)) }
+        a href={ "/dashboard/deliveries/" (sent.id) } {
+            @match &sent.url {
+                Some(url) => (cut(url, URL_CHARS_MAX)),
+                None => (view.t("calls-webhook-gone")),
+            }
+        }
         @if sent.attempts != 1 || sent.next_attempt_at.is_some() {
             " " span.muted { (view.tn("calls-attempts", &[("count", sent.attempts.into())])) }
         }
@@ -161,26 +176,5 @@ pub fn json_text(text: &str) -> Markup {
 
 fn json(value: &Value) -> Markup {
     let text = serde_json::to_string_pretty(value).unwrap_or_default();
-    html! { pre tabindex="0" { (cut(&text)) } }
-}
-
-/// The beginning of a text.
-fn cut(text: &str) -> String {
-    match text.char_indices().nth(CHARS_MAX) {
-        Some((end, _)) => format!("{}…", &text[..end]),
-        None => text.to_owned(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_text_is_cut_between_signs() {
-        let long = "é".repeat(CHARS_MAX + 1);
-        assert_eq!(cut(&long).chars().count(), CHARS_MAX + 1);
-        assert!(cut(&long).ends_with("é…"));
-        assert_eq!(cut(&long[2..]), long[2..]);
-    }
+    html! { pre tabindex="0" { (cut(&text, CHARS_MAX)) } }
 }

@@ -11,6 +11,7 @@ use super::{
         components::{Field, summary},
         form::{Filled, Typed},
         format::Zone,
+        names,
         view::Visit,
     },
     PATH, words,
@@ -23,7 +24,7 @@ use crate::{
 /// Calls on one page.
 pub const PAGE: i64 = 25;
 /// Agents, and numbers, that can be chosen of; the newest ones. Others can be reached by a link from their own page.
-const CHOICES_MAX: u64 = 100;
+const CHOICES_MAX: u64 = 25;
 /// What can be asked for, by its name in the API.
 const NAMES: [&str; 7] = [
     "status",
@@ -200,7 +201,7 @@ async fn agents(visit: &Visit, chosen: &str) -> Result<Vec<(String, String)>, Db
     }
     let mut choices: Vec<(String, String)> = rows
         .into_iter()
-        .map(|(id, name)| (id.to_string(), name))
+        .map(|(id, name)| (id.to_string(), names::choice(&name)))
         .collect();
     choices.sort_by_cached_key(|(_, name)| name.to_lowercase());
     Ok(choices)
@@ -227,7 +228,7 @@ async fn numbers(visit: &Visit, chosen: &str) -> Result<Vec<(String, String)>, D
     let choice = |row: phone_number::Model| {
         (
             row.id.to_string(),
-            format!("{} {}", row.did.as_str(), row.label),
+            names::choice(&format!("{} {}", row.did.as_str(), row.label)),
         )
     };
     let mut choices: Vec<(String, String)> = rows.into_iter().map(choice).collect();

@@ -1,6 +1,6 @@
 //! The page of one call.
 
-use actix_web::HttpResponse;
+use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{CallId, Millis, call};
 use maud::{Markup, html};
 
@@ -8,6 +8,7 @@ use super::{
     super::{
         components::copyable,
         follow::{self, Watched},
+        form::Typed,
         layout,
         view::Visit,
     },
@@ -18,23 +19,32 @@ use super::{
 use crate::http::{error::ApiError, extract::Id};
 
 /// `GET /dashboard/calls/{id}`
-pub async fn show(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
-    let content = content(&visit, id.0).await?;
+pub async fn show(
+    visit: Visit,
+    id: Id<CallId>,
+    request: HttpRequest,
+) -> Result<HttpResponse, ApiError> {
+    let asked = Typed::parse(request.query_string().as_bytes());
+    let first = asked.text("from").and_then(|from| from.parse().ok());
+    let content = match first.unwrap_or_default() {
+        0 => content(&visit, id.0).await?,
+        first => part(&visit, id.0, first).await?,
+    };
     Ok(layout::page(&visit, &visit.t("calls-one-title"), content))
 }
 
 /// All of the page but its title.
 pub async fn content(visit: &Visit, id: CallId) -> Result<Markup, ApiError> {
     let position = follow::position(visit).await?;
-    let part = part(visit, id).await?;
+    let part = part(visit, id, 0).await?;
     Ok(html! {
         p.live-sign { (follow::sign(visit)) }
         (follow::followed(Watched::Call(id), "", position, part))
     })
 }
 
-/// What changes while the call goes on.
-pub async fn part(visit: &Visit, id: CallId) -> Result<Markup, ApiError> {
+/// What changes while the call goes on, with the timeline from the entry of that number on.
+pub async fn part(visit: &Visit, id: CallId, first: usize) -> Result<Markup, ApiError> {
     let call = record::find(visit, id).await?;
     let record = record::read(visit, call).await?;
     let now = visit.services().clock.now();
@@ -44,7 +54,7 @@ pub async fn part(visit: &Visit, id: CallId) -> Result<Markup, ApiError> {
             (actions(visit, &record.call))
             section aria-labelledby="timeline" {
                 h2 #timeline { (visit.t("calls-timeline")) }
-                (entries::list(visit, &record))
+                (entries::list(visit, &record, &path_of(id), first))
             }
         }
     })

@@ -23,11 +23,16 @@ const READS_MAX: usize = 2 * READS_EACH;
 /// How long a read waits for others.
 const READ_WITHIN: Duration = Duration::from_secs(5);
 
+/// Posts of a tenant's people in a minute. They do not count as requests of the tenant's programs, nor those as theirs: who has to
+/// take a key back that floods the API can, and whatever people do, the programs are served.
+const POSTS_MAX: u32 = 300;
+
 /// Known keys and used-up limits of this process.
 #[derive(Debug)]
 pub struct Gate {
     pub(in crate::http) keys: Keys,
     pub(in crate::http) tenants: Limiter<TenantId>,
+    posts: Limiter<TenantId>,
     reads: Turns<TenantId>,
     pub strangers: Strangers,
 }
@@ -37,6 +42,7 @@ impl Default for Gate {
         Self {
             keys: Keys::default(),
             tenants: Limiter::new(TENANTS_MAX),
+            posts: Limiter::new(TENANTS_MAX),
             reads: Turns::new(READS_MAX, READS_EACH),
             strangers: Strangers::default(),
         }
@@ -47,6 +53,17 @@ impl Gate {
     /// Forgets what it knows of keys and tenants, after this process changed one.
     pub fn forget_keys(&self) {
         self.keys.forget();
+    }
+
+    /// Counts a post of a tenant's people in the dashboard; errors over the limit.
+    pub fn post(&self, tenant: TenantId, now: Millis) -> Result<(), ApiError> {
+        let verdict = self.posts.count(tenant, POSTS_MAX, now);
+        match verdict.allowed {
+            true => Ok(()),
+            false => Err(ApiError::RateLimited {
+                retry_after_seconds: verdict.retry_after_seconds(now),
+            }),
+        }
     }
 
     /// Tenants of whose requests so many at least were refused within a minute, for being too many.

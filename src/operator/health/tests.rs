@@ -4,6 +4,7 @@ use std::sync::{Arc, mpsc};
 
 use actix_web::body::to_bytes;
 use dikala_actors::{
+    nodes::Membership,
     outbound::{Guard, Outbound},
     runtime::clock::SystemClock,
     traces::Traces,
@@ -36,6 +37,7 @@ async fn an_actor_that_is_stuck_is_named() {
         store,
         vault,
         Arc::new(SystemClock),
+        Membership::outside("main"),
         Traces::default(),
         outbound,
     )

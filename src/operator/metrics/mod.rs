@@ -74,7 +74,7 @@ fn all(parts: &MetricsParts) -> Vec<Metric> {
     all.extend(requests(parts));
     all.extend(parts.mails.as_deref().map(mails));
     all.extend(parts.node.traces.stats().map(spans));
-    all.extend([pools(parts), clock(parts), build()]);
+    all.extend([pools(parts), lease(parts), clock(parts), build()]);
     all.extend(process::metrics());
     all
 }
@@ -387,6 +387,18 @@ fn pools(parts: &MetricsParts) -> Metric {
         }
     }
     connections
+}
+
+fn lease(parts: &MetricsParts) -> Metric {
+    let mut left = Metric::new(
+        SECONDS,
+        "dikala_node_lease_seconds",
+        &[],
+        "What is left of this node's lease; at 3 it stops to act, at 0 others may take what it has",
+    );
+    let ms = parts.node.member.lease_left_ms();
+    left.number(&[], ms.saturating_mul(1_000));
+    left
 }
 
 fn clock(parts: &MetricsParts) -> Metric {

@@ -32,7 +32,8 @@ async fn a_call_is_seen_and_ended() {
     browser.press("End this call").await;
     browser.see("told to hang up").await;
     bridge.command("hangup", &call).await;
-    bridge.hang_up(&call).await;
+    let ended = json!({"callId": call, "reason": "operator"});
+    bridge.ok("call.hangup", ended).await;
     // The page says so by itself.
     browser.see("Why it ended").await;
     browser.see("by operator").await;

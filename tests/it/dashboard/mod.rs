@@ -5,6 +5,7 @@ mod calls;
 mod credits;
 mod foreign;
 mod full_disk;
+mod guessing;
 mod keys;
 mod mails;
 mod members;
@@ -14,6 +15,7 @@ mod refusals;
 mod sessions;
 mod setup;
 mod sign_in;
+mod sizes;
 mod webhooks;
 
 use sea_orm::{ConnectionTrait, Database};

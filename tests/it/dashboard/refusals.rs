@@ -144,6 +144,7 @@ async fn what_was_typed_stays_where_there_is_no_room_for_another_version(
     ] {
         let page = browser.fill(path, path, typed).await;
         assert_refused(&page, "changed too often within a short time");
+        assert_eq!(page.header("retry-after"), Some("300"), "{path}");
         let form = page.form(path);
         for (name, value) in typed {
             assert_eq!(form.value(name), Some(*value), "{name} at {path}");
@@ -152,6 +153,7 @@ async fn what_was_typed_stays_where_there_is_no_room_for_another_version(
     let duplicate = format!("{agent}/duplicate");
     let page = browser.fill(&agent, &duplicate, &[]).await;
     assert_refused(&page, "changed too often within a short time");
+    assert_eq!(page.header("retry-after"), Some("300"));
     page.form(&agent);
 }
 

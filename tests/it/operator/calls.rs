@@ -89,9 +89,10 @@ async fn a_call_tells_all_but_what_was_said(#[values(Sqlite, Postgres)] store: S
     world.event("call.answered", &call).await;
     let path = format!("/calls/{call}");
     let shown = api.get(&path).await.expect(200);
+    let nodes = api.get("/nodes").await.expect(200);
     assert_eq!(
         (&shown["tenantId"], &shown["owner"]),
-        (&json!(tenant.id), &json!("main"))
+        (&json!(tenant.id), &nodes["nodes"][0]["id"])
     );
     assert_eq!(shown["status"], "answered");
     let hold = &shown["holds"][0];

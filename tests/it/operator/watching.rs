@@ -78,8 +78,11 @@ async fn functions_are_told_by_tenant_agent_and_name(#[values(Sqlite, Postgres)]
 async fn a_function_that_is_left_alone_comes_first() {
     let world = world!(Sqlite, guarded());
     let (tenant, api) = (&world.tenant, with(&world.server, READ));
-    let nobody = "http://127.0.0.1:1/nobody";
-    tenant.create_function("nobody", "POST", nobody).await;
+    // A port at which nobody listens any more.
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let nobody = format!("http://{}/nobody", port.local_addr().unwrap());
+    drop(port);
+    tenant.create_function("nobody", "POST", &nobody).await;
     let bridge = tenant.bridge(Http).await;
     let call = bridge.talk(&tenant.did).await;
     for n in 0..6 {

@@ -9,7 +9,6 @@ use std::{
 
 use actix_web::rt;
 use awc::{
-    Client,
     error::WsClientError,
     http::{Method, StatusCode},
     ws::{CloseCode, Frame, Message},
@@ -24,7 +23,7 @@ use tokio::{
 
 use super::{
     moment::Moment,
-    rest::{Response, Rest},
+    rest::{Response, Rest, client},
 };
 
 /// How the bridge talks to the engine.
@@ -80,7 +79,7 @@ impl Bridge {
 
     /// A WebSocket, or the status that was answered instead of an upgrade.
     pub async fn socket(base: &str, token: Option<&str>) -> Result<Self, StatusCode> {
-        let mut request = Client::new()
+        let mut request = client(None)
             .ws(format!("{base}/bridge/v1/connect"))
             .protocols(["dikala.bridge.v1"])
             .max_frame_size(8 << 20);

@@ -1,13 +1,50 @@
 //! A small JSON client.
 
-use std::time::Duration;
+use std::{
+    net::IpAddr,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
 use awc::{
     Client, Connector,
     error::SendRequestError,
     http::{Method, header::HeaderMap},
 };
+use dikala_testkit::certificate;
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, pem::PemObject},
+};
 use serde_json::Value;
+
+/// Of the tests' authority.
+static TLS: LazyLock<Arc<ClientConfig>> = LazyLock::new(|| {
+    let mut roots = RootCertStore::empty();
+    let authority = CertificateDer::from_pem_slice(certificate::AUTHORITY).unwrap();
+    roots.add(authority).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    let builder = builder.unwrap().with_root_certificates(roots);
+    Arc::new(builder.with_no_client_auth())
+});
+
+/// A client that trusts the tests' authority, and asks from an address of this machine where one is named.
+pub fn client(from: Option<IpAddr>) -> Client {
+    let connector = Connector::new()
+        .timeout(Duration::from_secs(10))
+        .rustls_0_23(TLS.clone());
+    let connector = match from {
+        Some(address) => connector.local_address(address),
+        None => connector,
+    };
+    Client::builder()
+        .connector(connector)
+        .timeout(Duration::from_secs(60))
+        .disable_redirects()
+        .finish()
+}
 
 /// A base address and the headers that go with every request.
 #[derive(Clone)]
@@ -29,14 +66,13 @@ pub struct Response {
 
 impl Rest {
     pub fn new(base: &str) -> Self {
-        let connector = Connector::new().timeout(Duration::from_secs(10));
-        let client = Client::builder()
-            .connector(connector)
-            .timeout(Duration::from_secs(60))
-            .disable_redirects()
-            .finish();
+        Self::from(None, base)
+    }
+
+    /// Asks from this address of this machine.
+    pub fn from(address: Option<IpAddr>, base: &str) -> Self {
         Self {
-            client,
+            client: client(address),
             base: base.to_owned(),
             headers: Vec::new(),
         }

@@ -63,6 +63,25 @@ impl Installation {
         Some(Self::on(store, folder))
     }
 
+    /// For another node on the same store: all is the same but the addresses and the folder.
+    pub fn beside(&self) -> Self {
+        let mut installation = Self {
+            settings: self.settings.clone(),
+            files: self.files,
+            store: self.store.shared(),
+            folder: folder(),
+        };
+        let url = installation.store.url.clone();
+        for (name, value) in [
+            ("http.listen", &*format!("127.0.0.1:{}", free_port())),
+            ("operator.listen", &format!("127.0.0.1:{}", free_port())),
+            ("database.url", &url),
+        ] {
+            installation.set(name, value);
+        }
+        installation
+    }
+
     fn on(store: Place, folder: TempDir) -> Self {
         let mut installation = Self {
             settings: Vec::new(),
@@ -187,6 +206,16 @@ impl Server {
 
     pub fn send_sigterm(&self) {
         signal("TERM", &self.child);
+    }
+
+    /// The process stands still, and so do its clocks for it.
+    pub fn freeze(&self) {
+        signal("STOP", &self.child);
+    }
+
+    /// It goes on.
+    pub fn thaw(&self) {
+        signal("CONT", &self.child);
     }
 
     /// From now on no file grows past so many bytes; without a number, files grow again.

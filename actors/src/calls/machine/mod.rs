@@ -84,6 +84,8 @@ pub(crate) struct CallState {
     pub credit: Credit,
     pub hangup: Option<PendingHangup>,
     pub transfer: Option<PhoneNumber>,
+    /// The command that says so: who repeats it says the same.
+    pub transfer_id: Option<CommandId>,
     /// How often a transfer was asked for.
     pub transfers: u32,
     /// The bridge was warned of this cut.
@@ -130,6 +132,7 @@ impl CallState {
             },
             hangup: None,
             transfer: None,
+            transfer_id: None,
             transfers: 0,
             warned: None,
             answer_message: None,
@@ -238,6 +241,7 @@ impl CallState {
             last_change_at: ending.at,
             hangup: None,
             transfer: None,
+            transfer_id: None,
             ..self.clone()
         }
     }

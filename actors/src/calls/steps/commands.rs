@@ -70,19 +70,16 @@ pub(in crate::calls) async fn request_transfer(
     if call.state.transfers >= TRANSFERS_MAX {
         return Err(CallError::TooManyTransfers);
     }
+    let id = CommandId::new(now);
     let next = CallState {
         transfer: Some(to.clone()),
+        transfer_id: Some(id),
         transfers: call.state.transfers + 1,
         ..call.state.clone()
     };
     write_pending(call, &next, audit).await?;
     call.state = next;
-    let command = Command {
-        id: CommandId::new(now),
-        call: call.row.id,
-        kind: CommandKind::Transfer { to },
-    };
-    call.parts.bridges.send(call.row.bridge_id, command);
+    send_transfer(call);
     Ok(())
 }
 
@@ -119,15 +116,30 @@ pub(super) fn cut(call: &mut OwnedCall, reason: HangupReason, due_at: Millis, no
     send_hangup(call);
 }
 
-/// After a restart the bridge is told again what was acknowledged to the tenant.
+/// After a restart, or where the call moved, the bridge is told again what was acknowledged to the tenant. A socket that was told
+/// already is not told twice.
 pub(in crate::calls) fn repeat(call: &OwnedCall) {
     if call.state.is_over() {
         return;
     }
     send_hangup(call);
-    if let Some(to) = call.state.transfer.clone() {
-        call.command(CommandKind::Transfer { to });
-    }
+    send_transfer(call);
+}
+
+fn send_transfer(call: &OwnedCall) {
+    let Some(to) = call.state.transfer.clone() else {
+        return;
+    };
+    let now = call.parts.clock.now();
+    let command = Command {
+        id: call
+            .state
+            .transfer_id
+            .unwrap_or_else(|| CommandId::new(now)),
+        call: call.row.id,
+        kind: CommandKind::Transfer { to },
+    };
+    call.parts.bridges.send(call.row.bridge_id, command);
 }
 
 fn send_hangup(call: &OwnedCall) {

@@ -37,7 +37,7 @@ pub(super) async fn extend(
     let extend = Extend {
         call: call.row.id,
         tenant: call.row.tenant_id,
-        owner: Arc::clone(&call.parts.node),
+        owner: Arc::from(call.row.owner.as_str()),
         epoch: call.row.epoch,
         request,
         started,
@@ -54,10 +54,7 @@ pub(super) async fn extend(
         Err(LedgerError::Stale | LedgerError::OutOfOrder | LedgerError::Settled) => {
             reread_hold(call, now).await
         }
-        Err(LedgerError::NotOwner) => {
-            call.ours = false;
-            Err(CallError::Busy)
-        }
+        Err(LedgerError::NotOwner) => Err(call.disown()),
         Err(_) => {
             call.state = call.state.ledger_away(now);
             Err(CallError::Unavailable)

@@ -31,13 +31,17 @@ pub(in crate::calls) async fn carry_out(
             reason,
             seconds_left,
         } => {
+            call.may_tell_the_bridge().await?;
             call.command(CommandKind::Warn {
                 reason,
                 seconds_left,
             });
             call.state.warned = Some(reason);
         }
-        Due::HangUp { reason, due_at } => commands::cut(call, reason, due_at, now),
+        Due::HangUp { reason, due_at } => {
+            call.may_tell_the_bridge().await?;
+            commands::cut(call, reason, due_at, now);
+        }
     }
     Ok(())
 }

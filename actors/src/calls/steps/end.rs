@@ -32,7 +32,7 @@ pub(in crate::calls) async fn end(
     let settle = Settle {
         call: call.row.id,
         tenant: call.row.tenant_id,
-        owner: Arc::clone(&call.parts.node),
+        owner: Arc::from(call.row.owner.as_str()),
         epoch: call.row.epoch,
         minutes: call.state.minutes(&ending),
     };
@@ -48,18 +48,12 @@ pub(in crate::calls) async fn end(
             ai_cost_idr.unwrap_or_else(|| settled.minutes.saturating_mul(rate))
         },
     });
-    let (then, node, was) = (
-        Arc::clone(&unsettled),
-        Arc::clone(&call.parts.node),
-        call.row.status,
-    );
+    let (then, was) = (Arc::clone(&unsettled), call.row.status);
     let clock = Arc::clone(&call.parts.clock);
     let settled = call
         .parts
         .ledger
-        .settle(settle, move |settled| {
-            then.entry(settled, was, &node, clock.now())
-        })
+        .settle(settle, move |settled| then.entry(settled, was, clock.now()))
         .await;
     let settled = match settled {
         Ok(settled) => settled,
@@ -114,11 +108,11 @@ impl<C: Fn(Settlement) -> i64> Unsettled<C> {
         }
     }
 
-    fn entry(&self, settled: Settlement, was: CallStatus, node: &Arc<str>, now: Millis) -> Entry {
+    fn entry(&self, settled: Settlement, was: CallStatus, now: Millis) -> Entry {
         let row = self.row(settled);
         let announced = events::ended(&row, &self.ending, (self.ai_cost)(settled), now);
         Entry {
-            call: Some(CallWrite::Update(Box::new(update(&row, was, node)))),
+            call: Some(CallWrite::Update(Box::new(update(&row, was)))),
             events: vec![announced],
             counted: Some(Counted::new(&row, settled.minutes)),
             ..Entry::of(row.tenant_id)

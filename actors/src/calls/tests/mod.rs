@@ -33,6 +33,7 @@ use crate::{
     events::outbox::Audience,
     functions::{self, FunctionsConfig},
     ledger::{self, Credit, LedgerParts},
+    nodes::Membership,
     outbound::{Guard, Outbound},
     runtime::clock::{Clock, ManualClock, SharedClock, SteadyClock, SystemClock},
     traces::Traces,
@@ -65,7 +66,7 @@ impl World {
         let now = clock.now();
         let vault = Vault::from_base64(&Vault::generate_key()).expect("a key");
         seed(&store, &vault, now).await;
-        let node: Arc<str> = Arc::from("node");
+        let node = Membership::outside("node");
         let here = Arbiter::current();
         let ledger_parts = LedgerParts {
             store: store.clone(),
@@ -93,6 +94,7 @@ impl World {
             ),
             bridges: Arc::new(Bridges::new(clock)),
             meter: super::meter::CallMeter::default(),
+            invoking: super::Invoking::default(),
             traces: Traces::default(),
         };
         let calls = Calls::new(parts, vec![here.clone()]);
@@ -189,7 +191,7 @@ async fn seed(store: &Store, vault: &Vault, now: Millis) {
         reference: None,
         description: None,
     };
-    ledger::credit(store, Arc::new(SystemClock), "node", credit, None)
+    ledger::credit(store, Arc::new(SystemClock), credit, None)
         .await
         .expect("is booked");
 }

@@ -14,6 +14,7 @@ use crate::{
     events::outbox::{Audience, NewEvent},
     journal::Entry,
     ledger::batch::{self, Posting, Written},
+    nodes::Membership,
     runtime::{
         clock::SystemClock,
         group_commit::{self, BatchStats},
@@ -32,7 +33,6 @@ async fn tenant_with(store: &Store, minutes: i64) -> TenantId {
         credit(
             store,
             Arc::new(SystemClock),
-            "node",
             purchase(tenant, minutes, None),
             None,
         )
@@ -56,7 +56,7 @@ fn parts(store: &Store) -> LedgerParts {
     LedgerParts {
         store: store.clone(),
         clock: Arc::new(SystemClock),
-        node: owner(),
+        node: Membership::outside(&owner()),
         audience: Audience::default(),
     }
 }
@@ -351,6 +351,9 @@ async fn two_nodes_share_accounts() {
     let take_overs = async {
         for _ in 0..8 {
             let txn = store.begin_critical().await.expect("begins");
+            lock(&txn, tenants.iter().rev().copied())
+                .await
+                .expect("are locked");
             take_over(&txn, &backwards, "third")
                 .await
                 .expect("is taken");
@@ -419,7 +422,7 @@ async fn a_reference_from_several_sides_is_one_transaction() {
         let booking = || purchase(tenant, 7, Some("inv-1"));
         let inside = join_all((0..8).map(|_| ledger.credit(booking(), None, |_| None)));
         let outside =
-            join_all((0..8).map(|_| credit(&store, Arc::new(SystemClock), "cli", booking(), None)));
+            join_all((0..8).map(|_| credit(&store, Arc::new(SystemClock), booking(), None)));
         let (inside, outside) = tokio::join!(inside, outside);
         let inside: Vec<Credited> = inside.into_iter().flatten().collect();
         assert!(inside.iter().filter(|booked| booked.is_new).count() <= 1);
@@ -466,7 +469,7 @@ async fn a_booking_leaves_one_entry_in_the_audit_and_its_repeat_none() {
         let booking = || purchase(tenant, 7, Some("inv-1"));
         let book = async |audit| {
             let clock = Arc::new(SystemClock);
-            credit(&store, clock, "cli", booking(), Some(audit)).await
+            credit(&store, clock, booking(), Some(audit)).await
         };
         let booked = book(first.clone()).await.expect("is booked");
         assert_eq!(book(entry()).await.expect("again").id, booked.id);
@@ -518,7 +521,6 @@ async fn dead_connections_cost_time_only() {
         credit(
             &store,
             Arc::new(SystemClock),
-            "cli",
             purchase(tenant, 1, None),
             None,
         )

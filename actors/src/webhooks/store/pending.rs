@@ -24,8 +24,7 @@ pub(in crate::webhooks) const CLOSE_BATCH: i64 = 500;
 /// A delivery leased to this node that is older than this is not on its way from a commit any more, in milliseconds.
 const ON_ITS_WAY_MS: i64 = 1_000;
 
-fn statement(store: &Store, sql: &str, values: Vec<Value>) -> Statement {
-    let backend = store.backend();
+fn statement(backend: DbBackend, sql: &str, values: Vec<Value>) -> Statement {
     let sql = match backend {
         DbBackend::Postgres => sql.to_owned(),
         _ => sql.replace('$', "?"),
@@ -35,33 +34,40 @@ fn statement(store: &Store, sql: &str, values: Vec<Value>) -> Statement {
 
 /// Ends a `SELECT` of ids: whoever changes deliveries locks them in this order first, so that no two can wait for
 /// each other. SQLite has one writer.
-fn lock(store: &Store) -> &'static str {
-    match store.backend() {
+fn lock(backend: DbBackend) -> &'static str {
+    match backend {
         DbBackend::Postgres => "ORDER BY d.id FOR UPDATE OF d",
         _ => "",
     }
 }
 
-/// At the start: what this node held before it was stopped is free again. What was committed since stays.
+/// What a node held, before that time, is free again.
 pub(in crate::webhooks) async fn release(
     store: &Store,
     node: &str,
     before: Millis,
 ) -> Result<(), DbErr> {
+    let released = release_statement(store.backend(), node, before);
+    store.writer().execute_raw(released).await.map(drop)
+}
+
+/// What a node held that is no more is free again.
+pub async fn give_back(txn: &impl ConnectionTrait, node: &str) -> Result<(), DbErr> {
+    let released = release_statement(txn.get_database_backend(), node, Millis::MAX);
+    txn.execute_raw(released).await.map(drop)
+}
+
+fn release_statement(backend: DbBackend, node: &str, before: Millis) -> Statement {
     let sql = format!(
         "WITH held AS MATERIALIZED (SELECT id FROM deliveries \
             WHERE status = 'pending' AND lease_owner = $1 AND created_at < $2), \
         locked AS MATERIALIZED (SELECT d.id FROM held JOIN deliveries d ON d.id = held.id \
             WHERE d.status = 'pending' AND d.lease_owner = $1 {}) \
         UPDATE deliveries SET lease_owner = NULL, lease_until = 0 WHERE id IN (SELECT id FROM locked)",
-        lock(store)
+        lock(backend)
     );
     let values = vec![node.into(), before.as_i64().into()];
-    store
-        .writer()
-        .execute_raw(statement(store, &sql, values))
-        .await
-        .map(drop)
+    statement(backend, &sql, values)
 }
 
 /// Every webhook with pending deliveries. Walks the index from webhook to webhook, so that one with a million pending
@@ -92,7 +98,7 @@ pub(in crate::webhooks) async fn due(
     ];
     let rows = store
         .reader()
-        .query_all_raw(statement(store, sql, values))
+        .query_all_raw(statement(store.backend(), sql, values))
         .await?;
     rows.iter().map(due_row).collect()
 }
@@ -162,7 +168,7 @@ pub(in crate::webhooks) async fn claim(
     ];
     let rows = store
         .writer()
-        .query_all_raw(statement(store, &sql, values))
+        .query_all_raw(statement(store.backend(), &sql, values))
         .await?;
     let mut taken: Vec<Taken> = rows.iter().map(taken_row).collect::<Result<_, _>>()?;
     taken.sort_unstable_by_key(|taken| (taken.due_at, taken.delivery));
@@ -277,7 +283,7 @@ pub(in crate::webhooks) async fn close_deleted(
             (SELECT id FROM deliveries WHERE webhook_id = $2 AND status = 'pending' LIMIT $3) {}) \
         UPDATE deliveries SET status = 'failed', completed_at = $1, next_attempt_at = NULL, \
             lease_owner = NULL, lease_until = 0 WHERE id IN (SELECT id FROM open)",
-        lock(store)
+        lock(store.backend())
     );
     let values = vec![
         now.as_i64().into(),
@@ -286,7 +292,7 @@ pub(in crate::webhooks) async fn close_deleted(
     ];
     let closed = store
         .writer()
-        .execute_raw(statement(store, &sql, values))
+        .execute_raw(statement(store.backend(), &sql, values))
         .await?;
     Ok(closed.rows_affected())
 }
@@ -318,7 +324,7 @@ pub(in crate::webhooks) async fn close_lost(
             WHERE d.status = 'pending' {}) \
         UPDATE deliveries SET status = 'failed', completed_at = lost.now, next_attempt_at = NULL, \
             lease_owner = NULL, lease_until = 0 FROM lost WHERE deliveries.id = lost.id",
-        lock(store)
+        lock(store.backend())
     );
     store
         .writer()
@@ -347,7 +353,8 @@ pub(in crate::webhooks) async fn insert_test(
         event.at.as_i64().into(),
         event.body.as_ref().into(),
     ];
-    txn.execute_raw(statement(store, sql, values)).await?;
+    txn.execute_raw(statement(store.backend(), sql, values))
+        .await?;
     let sql = "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, call_id, kind, status, attempts, \
             next_attempt_at, lease_owner, lease_until, is_test, created_at) \
         VALUES ($1, $2, $3, $4, NULL, $5, 'pending', 0, $6, $7, $8, true, $6)";
@@ -361,6 +368,7 @@ pub(in crate::webhooks) async fn insert_test(
         node.into(),
         lease_until.as_i64().into(),
     ];
-    txn.execute_raw(statement(store, sql, values)).await?;
+    txn.execute_raw(statement(store.backend(), sql, values))
+        .await?;
     txn.commit().await
 }

@@ -27,6 +27,7 @@ use crate::{
         outbox::{self, Deliver, NewEvent},
         payload::Payload,
     },
+    nodes::Membership,
     outbound::{
         Outbound,
         testing::{SlowNames, local_outbound},
@@ -82,7 +83,7 @@ impl World {
             clock: Arc::clone(&self.clock),
             vault: self.vault.clone(),
             outbound,
-            node: NODE.into(),
+            node: Membership::outside(NODE),
             traces: Traces::default(),
         };
         start(&Arbiter::current(), parts, config)

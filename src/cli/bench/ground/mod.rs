@@ -208,7 +208,7 @@ async fn tenant(
         reference: None,
         description: None,
     };
-    let booked = ledger::credit(store, Arc::new(SystemClock), "bench", purchase, None).await;
+    let booked = ledger::credit(store, Arc::new(SystemClock), purchase, None).await;
     booked.map_err(failed)?;
     let agent = demo_agent(tenant, now);
     let agent_id = agent.id;

@@ -96,6 +96,7 @@ pub async fn times(ground: &Ground, progress: &Progress) -> Result<Found> {
 
 fn pages(calls: i64, agent: &str) -> Vec<Page> {
     let call = call_id(calls / 2);
+    let caller = format!("%2B62812{:08}", calls / 2);
     let page = |name, page: &str, api: &str| Page {
         name,
         page: format!("/dashboard{page}"),
@@ -108,6 +109,16 @@ fn pages(calls: i64, agent: &str) -> Vec<Page> {
             "calls_of_agent",
             &format!("/calls?agentId={agent}"),
             &format!("/calls?limit=50&agentId={agent}"),
+        ),
+        page(
+            "calls_of_agent_and_caller",
+            &format!("/calls?agentId={agent}&callerNumber={caller}"),
+            &format!("/calls?limit=50&agentId={agent}&callerNumber={caller}"),
+        ),
+        page(
+            "calls_of_agent_that_failed",
+            &format!("/calls?agentId={agent}&status=failed"),
+            &format!("/calls?limit=50&agentId={agent}&status=failed"),
         ),
         page("call", &format!("/calls/{call}"), &format!("/calls/{call}")),
         page("agents", "/agents", "/agents"),

@@ -1,0 +1,276 @@
+//! Bridges at other nodes. The table says where each bridge has its newest socket and when it was last seen anywhere; a command
+//! whose bridge is not here is a row until the node that has its newest socket has written it there.
+//!
+//! Nobody waits for any of this: a tick of the registry carries it out.
+
+use std::collections::HashSet;
+
+use dikala_entities::{
+    BridgeId, CommandId, Millis, Store, bridge,
+    rows::{ColumnType, is_one_of, json_rows, json_statement},
+};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, Statement,
+    Value,
+};
+use serde::Serialize;
+use serde_json::json;
+
+use super::{Bridges, Command, presence::Elsewhere};
+
+/// Commands that are read from the table at once.
+const COMMANDS_MAX: usize = 1_000;
+
+#[derive(FromQueryResult)]
+struct Seen {
+    id: BridgeId,
+    last_seen_at: Option<Millis>,
+    last_frame_at: Option<Millis>,
+    node: Option<String>,
+    /// The node that has its newest socket is not ended.
+    is_alive: bool,
+}
+
+#[derive(FromQueryResult)]
+struct Waiting {
+    bridge_id: BridgeId,
+    command: String,
+}
+
+impl Bridges {
+    /// Reads what other nodes know of bridges.
+    pub async fn look_elsewhere(&self, store: &Store, me: &str) -> Result<(), DbErr> {
+        let sql = "SELECT b.id, b.last_seen_at, b.last_frame_at, b.node, (n.id IS NOT NULL) AS is_alive FROM bridges b \
+                   LEFT JOIN nodes n ON n.id = b.node WHERE b.revoked_at IS NULL";
+        let statement = Statement::from_string(store.backend(), sql);
+        let rows = Seen::find_by_statement(statement)
+            .all(store.reader())
+            .await?;
+        for row in rows {
+            let has_node = row.is_alive && row.node.is_some();
+            // No sign of life lies in the future.
+            let at = |at: Option<Millis>| at.unwrap_or(Millis::MIN).min(self.clock.now());
+            let elsewhere = Elsewhere {
+                is_connected: has_node && row.node.as_deref() != Some(me),
+                last_seen: at(row.last_seen_at),
+                last_frame: at(row.last_frame_at.or(row.last_seen_at)),
+            };
+            let mut presence = self.present.entry(row.id).or_default();
+            presence.found(elsewhere, has_node);
+        }
+        Ok(())
+    }
+
+    /// There are no other nodes any more, or they are not known of.
+    pub fn nobody_elsewhere(&self) {
+        for mut presence in self.present.iter_mut() {
+            presence.alone();
+        }
+    }
+
+    /// Says in the table whose newest sockets are here.
+    pub async fn publish(&self, store: &Store, me: &str) -> Result<(), DbErr> {
+        let mut changed: Vec<(BridgeId, Option<u64>)> = Vec::new();
+        for presence in &self.present {
+            if presence.unpublished().is_some() {
+                changed.push((*presence.key(), presence.newest()));
+            }
+        }
+        for is_here in [true, false] {
+            let some: Vec<_> = changed
+                .iter()
+                .filter(|(_, newest)| newest.is_some() == is_here)
+                .copied()
+                .collect();
+            if some.is_empty() {
+                continue;
+            }
+            let ids = some.iter().map(|(bridge, _)| *bridge);
+            let mut update = bridge::Entity::update_many().filter(bridge::Column::Id.is_in(ids));
+            let node = if is_here {
+                Some(me.to_owned())
+            } else {
+                // Another node's newer socket stays.
+                update = update.filter(bridge::Column::Node.eq(me));
+                None
+            };
+            let update =
+                update.col_expr(bridge::Column::Node, sea_orm::sea_query::Expr::value(node));
+            update.exec(store.writer()).await?;
+            for (bridge, newest) in some {
+                if let Some(mut presence) = self.present.get_mut(&bridge) {
+                    presence.published(newest);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// After this process became another node: the table names the old one.
+    pub fn publish_anew(&self) {
+        for mut presence in self.present.iter_mut() {
+            presence.published(None);
+        }
+    }
+
+    /// Writes commands into the table whose bridge is not here.
+    pub async fn send_elsewhere(&self, store: &Store) -> Result<(), DbErr> {
+        #[derive(Serialize)]
+        struct Row {
+            id: CommandId,
+            bridge_id: BridgeId,
+            command: String,
+            created_at: i64,
+        }
+        let now = self.clock.now().as_i64();
+        let mut taken: Vec<(BridgeId, Vec<Command>)> = Vec::new();
+        for mut presence in self.present.iter_mut() {
+            let commands = presence.take_for_elsewhere();
+            if !commands.is_empty() {
+                taken.push((*presence.key(), commands));
+            }
+        }
+        let rows: Vec<Row> = taken
+            .iter()
+            .flat_map(|(bridge, commands)| commands.iter().map(move |command| (*bridge, command)))
+            .map(|(bridge, command)| Row {
+                id: command.id,
+                bridge_id: bridge,
+                command: json!(command).to_string(),
+                created_at: now,
+            })
+            .collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let columns = [
+            ("id", ColumnType::Text),
+            ("bridge_id", ColumnType::Text),
+            ("command", ColumnType::Text),
+            ("created_at", ColumnType::BigInt),
+        ];
+        let sql = format!(
+            "INSERT INTO bridge_commands (id, bridge_id, command, created_at) \
+             SELECT id, bridge_id, command, created_at FROM {} WHERE true ON CONFLICT (id) DO NOTHING",
+            json_rows(store.backend(), &columns)
+        );
+        let written = store
+            .writer()
+            .execute_raw(json_statement(store.backend(), sql, &rows)?)
+            .await;
+        if written.is_err() {
+            for (bridge, commands) in taken {
+                self.present.entry(bridge).or_default().take_back(commands);
+            }
+        }
+        written.map(drop)
+    }
+
+    /// Takes out of the table what bridges have, and reads what there is for sockets that are here.
+    pub async fn receive(&self, store: &Store) -> Result<(), DbErr> {
+        self.remove_handed_over(store).await?;
+        let here: Vec<BridgeId> = self
+            .present
+            .iter()
+            .filter(|presence| presence.is_newest_here())
+            .map(|presence| *presence.key())
+            .collect();
+        for command in commands_for(store, &here).await? {
+            let (bridge, command) = command;
+            self.present
+                .entry(bridge)
+                .or_default()
+                .send_from_table(command);
+        }
+        Ok(())
+    }
+
+    /// The same for a bridge that speaks HTTP: they are taken at once, as they ride on the answer.
+    pub async fn receive_for(&self, store: &Store, bridge: BridgeId) -> Result<(), DbErr> {
+        for (bridge, command) in commands_for(store, &[bridge]).await? {
+            let mut presence = self.present.entry(bridge).or_default();
+            presence.send_from_table(command);
+        }
+        Ok(())
+    }
+
+    /// Takes out of the table what bridges have.
+    pub async fn remove_handed_over(&self, store: &Store) -> Result<(), DbErr> {
+        let mut handed_over: Vec<(BridgeId, Vec<CommandId>)> = Vec::new();
+        for mut presence in self.present.iter_mut() {
+            let commands = presence.take_handed_over();
+            if !commands.is_empty() {
+                handed_over.push((*presence.key(), commands));
+            }
+        }
+        let ids: HashSet<CommandId> = handed_over
+            .iter()
+            .flat_map(|(_, commands)| commands.iter().copied())
+            .collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let removed = remove(store, &ids).await;
+        for (bridge, commands) in handed_over {
+            if let Some(mut presence) = self.present.get_mut(&bridge) {
+                match &removed {
+                    Ok(()) => presence.removed(&commands),
+                    Err(_) => commands
+                        .into_iter()
+                        .for_each(|command| presence.handed_over(command)),
+                }
+            }
+        }
+        removed
+    }
+}
+
+async fn commands_for(
+    store: &Store,
+    bridges: &[BridgeId],
+) -> Result<Vec<(BridgeId, Command)>, DbErr> {
+    if bridges.is_empty() {
+        return Ok(Vec::new());
+    }
+    let backend = store.backend();
+    let sql = format!(
+        "SELECT bridge_id, command FROM bridge_commands WHERE {} ORDER BY id LIMIT {COMMANDS_MAX}",
+        is_one_of(backend, "bridge_id", 1)
+    );
+    let bridges = [Value::from(json!(bridges).to_string())];
+    let statement = Statement::from_sql_and_values(backend, sql, bridges);
+    let rows = Waiting::find_by_statement(statement)
+        .all(store.critical_reader())
+        .await?;
+    let read = |row: Waiting| {
+        let command = serde_json::from_str(&row.command);
+        // Written by a newer version: what cannot be read is not for this node.
+        command.ok().map(|command| (row.bridge_id, command))
+    };
+    Ok(rows.into_iter().filter_map(read).collect())
+}
+
+async fn remove(store: &Store, ids: &HashSet<CommandId>) -> Result<(), DbErr> {
+    let backend = store.backend();
+    let sql = format!(
+        "DELETE FROM bridge_commands WHERE {}",
+        is_one_of(backend, "id", 1)
+    );
+    let ids = [Value::from(json!(ids).to_string())];
+    store
+        .writer()
+        .execute_raw(Statement::from_sql_and_values(backend, sql, ids))
+        .await
+        .map(drop)
+}
+
+/// Commands that no bridge came for: what they are about is long over.
+pub async fn forget_commands(store: &Store, before: Millis) -> Result<(), DbErr> {
+    let sql = "DELETE FROM bridge_commands WHERE created_at < $1";
+    let values = [Value::from(before.as_i64())];
+    store
+        .writer()
+        .execute_raw(Statement::from_sql_and_values(store.backend(), sql, values))
+        .await
+        .map(drop)
+}

@@ -1,0 +1,63 @@
+//! Renews this node's lease, on a connection of its own. A node that cannot renew it stops by itself; one that others ended
+//! comes back as a new one.
+
+use std::time::Duration;
+
+use dikala_entities::Store;
+
+use super::{
+    lease::{AGAIN_AFTER_MS, RENEW_EVERY_MS},
+    membership::Membership,
+    table::{self, Load},
+};
+
+/// Between two tries, however much it is waited for.
+const AT_LEAST: Duration = Duration::from_millis(50);
+
+/// Renews the lease for as long as it is polled; at once where there is none to renew.
+pub async fn keep(member: Membership, store: Store, load: impl Fn() -> Load) {
+    let Some(lease) = store.lease() else {
+        return;
+    };
+    let mut pause = RENEW_EVERY_MS;
+    loop {
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_millis(pause)) => {}
+            () = member.wanted() => tokio::time::sleep(AT_LEAST).await,
+        }
+        if member.has_left() {
+            return;
+        }
+        let asked_at = member.own_now();
+        pause = match table::renew(lease, &member.id(), load()).await {
+            Ok(Some(renewed)) => {
+                member.renewed(asked_at, &renewed);
+                RENEW_EVERY_MS
+            }
+            Ok(None) if member.has_left() => return,
+            Ok(None) => {
+                member.ended();
+                come_back(&member, &store).await
+            }
+            Err(error) => {
+                member.not_renewed();
+                tracing::warn!(%error, left_ms = member.lease_left_ms(), "the lease of this node was not renewed; trying again");
+                AGAIN_AFTER_MS
+            }
+        };
+    }
+}
+
+async fn come_back(member: &Membership, store: &Store) -> u64 {
+    tracing::error!(node = %member.id(), "this node lost its lease, and others took what it had; it comes back as a new one");
+    match member.enter(store).await {
+        Ok(()) => {
+            member.turned();
+            RENEW_EVERY_MS
+        }
+        Err(error) => {
+            tracing::warn!(%error, "this process could not become a new node; trying again");
+            AGAIN_AFTER_MS
+        }
+    }
+}

@@ -1,0 +1,282 @@
+//! Which node this process is at present, and until when it may act as that.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+use dikala_entities::{Millis, NodeId, Store};
+use sea_orm::DbErr;
+use tokio::sync::{Notify, watch};
+
+use super::{
+    lease::{LEASE_MS, acts_until, left},
+    process,
+    table::{self, Entering, Renewed},
+};
+use crate::runtime::clock::SharedClock;
+
+/// How often it is looked whether a lease that ran out is renewed, for who waits.
+const LOOKS_MAX: usize = 60;
+/// The pause between two looks.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Nothing before this is known of the database.
+const ALWAYS: i64 = i64::MIN;
+
+/// What a process says of itself.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// `node.name`
+    pub name: Arc<str>,
+    /// Where the public listener answers.
+    pub address: String,
+    pub version: &'static str,
+}
+
+/// Which node this process is; cheap to clone, all clones share it.
+#[derive(Clone)]
+pub struct Membership(Arc<Shared>);
+
+struct Shared {
+    identity: Identity,
+    clock: Option<SharedClock>,
+    began: Instant,
+    present: Mutex<Present>,
+    /// How many nodes there are, this one included.
+    nodes: AtomicUsize,
+    /// How often it became another node.
+    turns: watch::Sender<usize>,
+    /// Somebody waits for the lease to be renewed.
+    wanted: Notify,
+}
+
+#[derive(Debug)]
+struct Present {
+    id: Arc<str>,
+    /// By this process's monotonic clock, in milliseconds since `began`; none: for ever.
+    acts_until: Option<i64>,
+    /// Since when the database has answered, by its clock.
+    answering_since: i64,
+    /// The last question to it failed.
+    is_cut_off: bool,
+    /// It left by itself, and does not come back.
+    has_left: bool,
+    /// When it began to act again after a time in which it did not.
+    resumed_at: Option<Millis>,
+}
+
+impl fmt::Debug for Membership {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Membership").field(&*self.present()).finish()
+    }
+}
+
+impl Membership {
+    /// Enters the table. On SQLite, where the lock on the file is the lease, the node then acts until it ends.
+    pub async fn join(
+        store: &Store,
+        identity: Identity,
+        clock: SharedClock,
+    ) -> Result<Self, DbErr> {
+        let member = Self::new("", identity, Some(clock));
+        member.enter(store).await?;
+        Ok(member)
+    }
+
+    /// One that is in no table and acts for ever; for tests, and for commands beside a server. What an empty `id` announces is
+    /// delivered by whichever node finds it.
+    pub fn outside(id: &str) -> Self {
+        let identity = Identity {
+            name: Arc::from(id),
+            address: String::new(),
+            version: "",
+        };
+        Self::new(id, identity, None)
+    }
+
+    fn new(id: &str, identity: Identity, clock: Option<SharedClock>) -> Self {
+        Self(Arc::new(Shared {
+            identity,
+            clock,
+            began: Instant::now(),
+            present: Mutex::new(Present {
+                id: Arc::from(id),
+                acts_until: None,
+                answering_since: ALWAYS,
+                is_cut_off: false,
+                has_left: false,
+                resumed_at: None,
+            }),
+            nodes: AtomicUsize::new(1),
+            turns: watch::Sender::new(0),
+            wanted: Notify::new(),
+        }))
+    }
+
+    /// What this node is called in rows that it owns.
+    pub fn id(&self) -> Arc<str> {
+        Arc::clone(&self.present().id)
+    }
+
+    /// `node.name`
+    pub fn name(&self) -> &Arc<str> {
+        &self.0.identity.name
+    }
+
+    /// Whether this is the node that owns a row.
+    pub fn is(&self, owner: &str) -> bool {
+        *self.present().id == *owner
+    }
+
+    /// Whether it may act now: its lease lasts, and a little more than that.
+    pub fn acts(&self) -> bool {
+        let now = self.own_now();
+        self.present().acts_until.is_none_or(|until| now < until)
+    }
+
+    /// The same; where its lease ran out a moment ago, that is waited for: it may only be late.
+    pub async fn acts_soon(&self) -> bool {
+        for _ in 0..LOOKS_MAX {
+            if self.acts() {
+                return true;
+            }
+            self.0.wanted.notify_one();
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        self.acts()
+    }
+
+    /// Completes when somebody waits for the lease to be renewed.
+    pub(super) async fn wanted(&self) {
+        self.0.wanted.notified().await;
+    }
+
+    /// What is left of its lease, in milliseconds.
+    pub fn lease_left_ms(&self) -> i64 {
+        let now = self.own_now();
+        let until = self.present().acts_until;
+        until.map_or(LEASE_MS, |until| left(until, now))
+    }
+
+    /// Whether there are other nodes, as far as is known.
+    pub fn has_others(&self) -> bool {
+        self.0.nodes.load(Relaxed) > 1
+    }
+
+    /// So many nodes were found.
+    pub fn found(&self, nodes: usize) {
+        self.0.nodes.store(nodes.max(1), Relaxed);
+    }
+
+    /// Since when the database has answered this node, by its clock.
+    pub fn answering_since(&self) -> i64 {
+        self.present().answering_since
+    }
+
+    /// When it began to act again after a time in which it could not: until then nobody could be heard.
+    pub fn resumed_at(&self) -> Option<Millis> {
+        self.present().resumed_at
+    }
+
+    /// Changes when this process has become another node.
+    pub fn turns(&self) -> watch::Receiver<usize> {
+        self.0.turns.subscribe()
+    }
+
+    /// Gives up everything that it owns.
+    pub async fn leave(&self, store: &Store) -> Result<(), DbErr> {
+        let id = {
+            let mut present = self.present();
+            present.acts_until = Some(i64::MIN);
+            present.has_left = true;
+            Arc::clone(&present.id)
+        };
+        table::leave(store, &id).await
+    }
+
+    /// Becomes a new node.
+    pub(super) async fn enter(&self, store: &Store) -> Result<(), DbErr> {
+        let Some(clock) = &self.0.clock else {
+            return Ok(());
+        };
+        let id = NodeId::new(clock.now());
+        let identity = &self.0.identity;
+        let entering = Entering {
+            id,
+            name: identity.name.to_string(),
+            address: identity.address.clone(),
+            process: process::this(),
+            version: identity.version.to_owned(),
+        };
+        let asked_at = self.own_now();
+        let is_shared = match store.lease() {
+            Some(lease) => table::enter(lease, entering).await.map(|_| true)?,
+            None => table::enter(store.writer(), entering)
+                .await
+                .map(|_| false)?,
+        };
+        let mut present = self.present();
+        if !present.id.is_empty() {
+            present.resumed_at = Some(clock.now());
+        }
+        present.id = Arc::from(id.to_string());
+        present.acts_until = is_shared.then(|| acts_until(asked_at));
+        drop(present);
+        tracing::info!(node = %id, name = %identity.name, "this process is a node");
+        Ok(())
+    }
+
+    /// The lease was renewed, which was asked for at `asked_at` by this process's clock.
+    pub(super) fn renewed(&self, asked_at: i64, renewed: &Renewed) {
+        let mut present = self.present();
+        if present.has_left {
+            return;
+        }
+        let lapsed = present.acts_until.is_some_and(|until| until <= asked_at);
+        if lapsed {
+            present.resumed_at = self.0.clock.as_ref().map(|clock| clock.now());
+        }
+        present.acts_until = Some(acts_until(asked_at));
+        if std::mem::take(&mut present.is_cut_off) {
+            present.answering_since = renewed.now;
+        }
+        drop(present);
+        self.found(usize::try_from(renewed.nodes).unwrap_or(1));
+    }
+
+    /// Whether it left by itself.
+    pub(super) fn has_left(&self) -> bool {
+        self.present().has_left
+    }
+
+    /// The database did not answer.
+    pub(super) fn not_renewed(&self) {
+        self.present().is_cut_off = true;
+    }
+
+    /// Others ended this node: it may do nothing more until it has become another.
+    pub(super) fn ended(&self) {
+        self.present().acts_until = Some(i64::MIN);
+    }
+
+    /// Tells who waits for it that this process is another node now.
+    pub(super) fn turned(&self) {
+        self.0.turns.send_modify(|turns| *turns += 1);
+    }
+
+    /// This process's monotonic clock, in milliseconds.
+    pub(super) fn own_now(&self) -> i64 {
+        i64::try_from(self.0.began.elapsed().as_millis()).unwrap_or(i64::MAX)
+    }
+
+    fn present(&self) -> MutexGuard<'_, Present> {
+        self.0
+            .present
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+}

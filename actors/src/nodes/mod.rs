@@ -1,0 +1,25 @@
+//! The processes that serve one database. Each start is a node of its own, with a lease in the database's time; what a node owns
+//! is its own as long as its row is in the table, and who ends it takes the row away first. The database is the only medium
+//! between nodes.
+//!
+//! [`lease`] is the arithmetic, `table` the SQL, [`Membership`] which node this process is at present, `keeper` renews its lease,
+//! `process` tells processes of one machine apart.
+
+mod keeper;
+pub mod lease;
+mod membership;
+mod process;
+mod table;
+
+pub use self::{
+    keeper::keep,
+    membership::{Identity, Membership},
+    table::{Entered, Load, all, end},
+};
+
+impl Entered {
+    /// Whether it is known to be gone, whatever its lease says: a process of this machine that does not run any more.
+    pub fn is_gone(&self) -> bool {
+        process::is_gone(&self.process)
+    }
+}

@@ -1,0 +1,143 @@
+//! The table of nodes, in SQL. Times in it are the database's, so that nodes need not agree on one.
+
+use dikala_entities::{Millis, NodeId, Store, node, store::Transaction};
+use sea_orm::{
+    ActiveModelTrait, ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, FromQueryResult,
+    IntoActiveModel, QueryFilter, Statement, Value,
+};
+
+use super::lease::LEASE_MS;
+
+/// The database's time in milliseconds, not that of the transaction's beginning.
+fn now_sql(backend: DbBackend) -> &'static str {
+    match backend {
+        DbBackend::Postgres => "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
+        _ => "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
+    }
+}
+
+/// A node that is about to be.
+#[derive(Clone, Debug)]
+pub(super) struct Entering {
+    pub(super) id: NodeId,
+    pub(super) name: String,
+    pub(super) address: String,
+    pub(super) process: String,
+    pub(super) version: String,
+}
+
+/// What a node has in memory.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Load {
+    pub calls: usize,
+    pub bridges: usize,
+}
+
+/// What a renewal found.
+#[derive(Debug, FromQueryResult)]
+pub(super) struct Renewed {
+    /// The database's time.
+    pub(super) now: i64,
+    /// How many nodes there are.
+    pub(super) nodes: i64,
+}
+
+/// Enters a node, with a lease. Returns the database's time.
+pub(super) async fn enter(db: &impl ConnectionTrait, node: Entering) -> Result<i64, DbErr> {
+    let now = now(db).await?;
+    let row = node::Model {
+        id: node.id,
+        name: node.name,
+        address: node.address,
+        process: node.process,
+        version: node.version,
+        started_at: Millis::from_i64(now),
+        lease_until: Millis::from_i64(now + LEASE_MS),
+        calls: 0,
+        bridges: 0,
+    };
+    row.into_active_model().insert(db).await?;
+    Ok(now)
+}
+
+async fn now(db: &impl ConnectionTrait) -> Result<i64, DbErr> {
+    let backend = db.get_database_backend();
+    let sql = format!("SELECT {} AS now", now_sql(backend));
+    let row = db
+        .query_one_raw(Statement::from_string(backend, sql))
+        .await?;
+    let row = row.ok_or_else(|| DbErr::RecordNotFound("the database's time".to_owned()))?;
+    row.try_get("", "now")
+}
+
+/// Renews a lease, also one that is over, as long as nobody ended it. None: somebody did.
+pub(super) async fn renew(
+    db: &impl ConnectionTrait,
+    id: &str,
+    load: Load,
+) -> Result<Option<Renewed>, DbErr> {
+    let backend = db.get_database_backend();
+    let sql = format!(
+        "UPDATE nodes SET lease_until = {} + $2, calls = $3, bridges = $4 WHERE id = $1 \
+         RETURNING lease_until - $2 AS now, (SELECT COUNT(*) FROM nodes) AS nodes",
+        now_sql(backend)
+    );
+    let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    let values: [Value; 4] = [
+        id.into(),
+        LEASE_MS.into(),
+        number(load.calls).into(),
+        number(load.bridges).into(),
+    ];
+    let renewed = Statement::from_sql_and_values(backend, sql, values);
+    let row = db.query_one_raw(renewed).await?;
+    row.map(|row| Renewed::from_query_result(&row, ""))
+        .transpose()
+}
+
+/// A node as the table has it, with the database's time.
+#[derive(Clone, Debug, PartialEq, FromQueryResult)]
+pub struct Entered {
+    pub id: String,
+    pub name: String,
+    pub address: String,
+    pub process: String,
+    pub version: String,
+    pub started_at: Millis,
+    pub lease_until: Millis,
+    pub calls: i64,
+    pub bridges: i64,
+    pub now: Millis,
+}
+
+/// All nodes that were not ended, the oldest first.
+pub async fn all(db: &impl ConnectionTrait) -> Result<Vec<Entered>, DbErr> {
+    let backend = db.get_database_backend();
+    let sql = format!(
+        "SELECT id, name, address, process, version, started_at, lease_until, calls, bridges, {} AS now FROM nodes ORDER BY id",
+        now_sql(backend)
+    );
+    Entered::find_by_statement(Statement::from_string(backend, sql))
+        .all(db)
+        .await
+}
+
+/// Ends a node: from then on what it owned is nobody's. False where it renewed its lease after `lease_until`, or somebody else
+/// ended it.
+pub async fn end(txn: &Transaction, node: &Entered) -> Result<bool, DbErr> {
+    let ended = node::Entity::delete_many()
+        .filter(node::Column::Id.eq(node.id.as_str()))
+        .filter(node::Column::LeaseUntil.lte(node.lease_until))
+        .exec(txn)
+        .await?;
+    Ok(ended.rows_affected == 1)
+}
+
+/// The node leaves by itself.
+pub(super) async fn leave(store: &Store, id: &str) -> Result<(), DbErr> {
+    node::Entity::delete_many()
+        .filter(node::Column::Id.eq(id))
+        .exec(store.writer())
+        .await
+        .map(drop)
+}

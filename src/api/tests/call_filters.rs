@@ -1,0 +1,201 @@
+//! Calls found by several things at once: all that are wanted and no other, read by the index that leaves the fewest.
+
+use dikala_actors::runtime::clock::Clock;
+use dikala_entities::{AgentId, CallId, CallStatus, OfTenant, PhoneNumberId, call};
+use sea_orm::{
+    ConnectionTrait, DbBackend, EntityTrait, IntoActiveModel, QueryFilter, QueryOrder, QueryTrait,
+};
+use serde_json::{Map, Value};
+
+use super::prelude::*;
+use crate::{api::call_filter::Filter, http::extract::Form};
+
+/// Calls of each of two sorts, more than are counted before an index is chosen.
+const EACH: i64 = 1_100;
+
+/// What a question by several things is read by, and what is found.
+struct Asked {
+    query: Vec<(&'static str, String)>,
+    index: &'static str,
+    found: usize,
+}
+
+impl Asked {
+    fn filter(&self) -> Filter {
+        let fields: Map<String, Value> = self
+            .query
+            .iter()
+            .map(|(name, value)| ((*name).to_owned(), value.as_str().into()))
+            .collect();
+        Filter::read(&Form::from_body(fields.into()).expect("a form")).expect("filters")
+    }
+}
+
+/// Calls that take turns: of one agent on one number, which end well, and of another agent on another number, which fail. The last
+/// one of the first sort is the other agent's.
+async fn two_sorts(world: &World) -> [(AgentId, PhoneNumberId); 2] {
+    let now = world.clock.now();
+    let sorts = [(); 2].map(|()| (AgentId::new(now), PhoneNumberId::new(now)));
+    let statuses = [CallStatus::Ended, CallStatus::Failed];
+    let rows: Vec<call::ActiveModel> = (0..2 * EACH)
+        .map(|n| {
+            let sort = usize::from(n % 2 == 1);
+            let began = now.plus_ms(-60_000 - n);
+            let mut row = world.ours.call(CallId::new(began), statuses[sort], began);
+            let (agent, number) = sorts[sort];
+            row.agent_id = Some(if n == 2 * EACH - 2 { sorts[1].0 } else { agent });
+            row.phone_number_id = number;
+            row.caller_number = match sort {
+                0 => format!("+62812{n:07}"),
+                _ => "anonymous".to_owned(),
+            }
+            .parse()
+            .expect("a caller");
+            row.into_active_model()
+        })
+        .collect();
+    for some in rows.chunks(100) {
+        call::Entity::insert_many(some.to_vec())
+            .exec_without_returning(world.store().writer())
+            .await
+            .expect("calls");
+    }
+    sorts
+}
+
+#[rstest]
+#[actix_web::test]
+async fn several_filters_find_what_is_wanted_by_the_index_that_leaves_the_fewest(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let [(well, first), (ill, second)] = two_sorts(&world).await;
+    let asked = |query: &[(&'static str, &dyn ToString)], index, found| Asked {
+        query: query
+            .iter()
+            .map(|(name, value)| (*name, value.to_string()))
+            .collect(),
+        index,
+        found,
+    };
+    let recently = world.clock.now().plus_ms(-60_010);
+    let cases = [
+        asked(
+            &[("agentId", &well), ("phoneNumberId", &second)],
+            "calls_tenant_agent_number",
+            0,
+        ),
+        asked(
+            &[("agentId", &ill), ("phoneNumberId", &first)],
+            "calls_tenant_agent_number",
+            1,
+        ),
+        asked(
+            &[("agentId", &well), ("status", &"failed")],
+            "calls_agent_troubled",
+            0,
+        ),
+        asked(
+            &[("phoneNumberId", &first), ("status", &"dropped")],
+            "calls_number_troubled",
+            0,
+        ),
+        asked(
+            &[("agentId", &well), ("callerNumber", &"+628120000004")],
+            "calls_tenant_caller",
+            1,
+        ),
+        asked(
+            &[("agentId", &ill), ("callerNumber", &"+628120000004")],
+            "calls_tenant_caller",
+            0,
+        ),
+        asked(
+            &[("agentId", &well), ("status", &"answered")],
+            "calls_tenant_status",
+            0,
+        ),
+        asked(
+            &[
+                ("callerNumber", &"anonymous"),
+                ("agentId", &ill),
+                ("phoneNumberId", &first),
+            ],
+            "calls_tenant_agent_number",
+            0,
+        ),
+        // Whichever index is taken leaves many.
+        asked(&[("phoneNumberId", &second), ("status", &"ended")], "", 0),
+        asked(
+            &[("agentId", &ill), ("status", &"ended"), ("from", &recently)],
+            "calls_tenant_status",
+            0,
+        ),
+        asked(
+            &[
+                ("agentId", &well),
+                ("callerNumber", &"+628120000004"),
+                ("from", &"2020-01-01"),
+                ("to", &"2100-01-01"),
+            ],
+            "calls_tenant_caller",
+            1,
+        ),
+        asked(
+            &[
+                ("agentId", &ill),
+                ("callerNumber", &"anonymous"),
+                ("status", &"failed"),
+            ],
+            "",
+            50,
+        ),
+    ];
+    for case in &cases {
+        let query: Vec<String> = case
+            .query
+            .iter()
+            .map(|(name, value)| format!("{name}={}", value.replace('+', "%2B")))
+            .collect();
+        let query = query.join("&");
+        let list = world
+            .done("calls.list", &format!("/calls?{query}"), None)
+            .await
+            .json();
+        let calls = list["calls"].as_array().expect("calls");
+        assert_eq!(calls.len(), case.found, "{query}");
+        for (name, value) in &case.query {
+            let is_time = ["from", "to"].contains(name);
+            let is_so = |call: &Value| is_time || call[*name] == value.as_str();
+            assert!(calls.iter().all(is_so), "{query}: {list}");
+        }
+        assert_eq!(list["hasMore"], case.found == 50, "{query}");
+        // What PostgreSQL does depends on how many rows it thinks there are.
+        if store == Sqlite {
+            let plan = plan(&world, &case.filter()).await;
+            assert!(plan.contains(case.index), "{query}: {plan}");
+            assert!(!plan.contains("TEMP B-TREE"), "{query}: {plan}");
+        }
+    }
+}
+
+/// How SQLite finds the newest of the calls that a filter lets through.
+async fn plan(world: &World, filter: &Filter) -> String {
+    let (store, tenant) = (world.store(), world.ours.tenant);
+    let wanted = filter.by_index(store.reader(), tenant, None).await;
+    let wanted = wanted.expect("an index");
+    let select = call::Entity::of(tenant)
+        .filter(wanted.calls.clone())
+        .order_by_desc(call::Column::StartedAt)
+        .order_by_desc(call::Column::Id)
+        .build(DbBackend::Sqlite);
+    let mut explain = wanted.told(select);
+    explain.sql = format!("EXPLAIN QUERY PLAN {}", explain.sql);
+    let rows = store.reader().query_all_raw(explain).await;
+    let lines: Vec<String> = rows
+        .expect("a plan")
+        .iter()
+        .map(|row| row.try_get("", "detail").expect("a line"))
+        .collect();
+    lines.join("; ")
+}

@@ -1,0 +1,19 @@
+//! How a page says what of it is to be kept up to date. The stream that the script then opens is in [`live`](super::live).
+
+use maud::{Markup, html};
+
+use crate::pages::components::{Tone, badge};
+
+/// Where the streams are.
+const PATH: &str = "/live";
+
+/// Content with a part that is kept up to date: the element with the id `part`, which [`live`](super::live) makes by this name. `more`
+/// stands in the address of the stream, encoded, and begins with `&`.
+pub fn followed(name: &str, more: &str, content: &Markup) -> Markup {
+    html! {
+        div data-live={ (PATH) "?of=" (name) (more) } data-after="0" {
+            p.live-sign { span data-live-sign hidden { (badge(Tone::Good, "live")) } }
+            (content)
+        }
+    }
+}

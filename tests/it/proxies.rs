@@ -1,0 +1,290 @@
+//! What is shipped for nginx and haproxy, on those of Debian: TLS ends there, and bridges, events, addresses and refusals come
+//! through. Where they are at hand; `DIKALA_REQUIRE_PROXIES` makes their absence a failure.
+
+use std::{
+    fs,
+    net::IpAddr,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+};
+
+use awc::{http::StatusCode, ws::CloseCode};
+use dikala_testkit::{certificate, free_port};
+use futures_util::StreamExt;
+use tempfile::TempDir;
+
+use crate::{
+    front_door::well_made,
+    support::{bridge::Closed, prelude::*, rest},
+};
+
+/// The address that the shipped configurations expect the service at.
+const SERVICE: &str = "127.0.0.1:8080";
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Nginx,
+    Haproxy,
+}
+use Kind::{Haproxy, Nginx};
+
+/// A proxy in front of a service, on ports of its own.
+struct Proxy {
+    child: Child,
+    http: String,
+    https: String,
+    _folder: TempDir,
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn shipped(file: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("ops").join(file);
+    fs::read_to_string(path).unwrap()
+}
+
+/// Replaces what has to be there.
+#[track_caller]
+fn replaced(text: &str, changes: &[(&str, &str)]) -> String {
+    changes.iter().fold(text.to_owned(), |text, (old, new)| {
+        assert!(text.contains(old), "no {old:?} in {text}");
+        text.replace(old, new)
+    })
+}
+
+/// The path of a program that is not on everybody's search path.
+fn program(name: &str) -> Option<PathBuf> {
+    let places = ["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"];
+    let paths = places.iter().map(|place| Path::new(place).join(name));
+    let found = paths.into_iter().find(|path| path.exists());
+    if found.is_none() {
+        let required = std::env::var_os("DIKALA_REQUIRE_PROXIES").is_some();
+        assert!(!required, "there is no {name}");
+        println!("{name} is not at hand: skipped");
+    }
+    found
+}
+
+impl Proxy {
+    /// With the shipped configuration, but for ports, certificate and the service's address. None where it is not at hand.
+    async fn start(kind: Kind, service: &str) -> Option<Self> {
+        let folder = dikala_testkit::folder();
+        let (plain, tls) = (free_port(), free_port());
+        let at = folder.path().to_str().unwrap().to_owned();
+        for (name, content) in [
+            ("cert.pem", certificate::SERVER),
+            ("cert.key", certificate::SERVER_KEY),
+            (
+                "both.pem",
+                &[certificate::SERVER, certificate::SERVER_KEY].concat(),
+            ),
+        ] {
+            fs::write(folder.path().join(name), content).unwrap();
+        }
+        let mut command = match kind {
+            Nginx => {
+                let mut command = Command::new(program("nginx")?);
+                let file = nginx(&at, service, plain, tls);
+                command.args(["-p", &at, "-e", &format!("{at}/error.log"), "-c", &file]);
+                command
+            }
+            Haproxy => {
+                let mut command = Command::new(program("haproxy")?);
+                command.args(["-db", "-f", &haproxy(&at, service, plain, tls)]);
+                command
+            }
+        };
+        let child = command.stdout(Stdio::null()).spawn().unwrap();
+        let proxy = Self {
+            child,
+            http: format!("http://127.0.0.1:{plain}"),
+            https: format!("https://localhost:{tls}"),
+            _folder: folder,
+        };
+        proxy.answers(200).await;
+        Some(proxy)
+    }
+
+    /// Waits until the service's readiness comes through like this.
+    async fn answers(&self, status: u16) {
+        let rest = Rest::new(&self.https);
+        eventually(&format!("{status} through the proxy"), async || {
+            let get = awc::http::Method::GET;
+            let answer = rest.try_send(get, "/health/ready", None).await.ok()?;
+            (answer.status == status).then_some(())
+        })
+        .await;
+    }
+}
+
+/// The shipped file, in a main configuration that needs no rights and leaves nothing outside of its folder.
+fn nginx(at: &str, service: &str, plain: u16, tls: u16) -> String {
+    let site = replaced(
+        &shipped("nginx/dikala.conf"),
+        &[
+            ("    listen [::]:80;\n", ""),
+            ("    listen [::]:443 ssl http2;\n", ""),
+            ("listen 80;", &format!("listen 127.0.0.1:{plain};")),
+            (
+                "listen 443 ssl http2;",
+                &format!("listen 127.0.0.1:{tls} ssl http2;"),
+            ),
+            ("voice.example.com;", "localhost;"),
+            (
+                "/etc/ssl/dikala/voice.example.com.pem",
+                &format!("{at}/cert.pem"),
+            ),
+            (
+                "/etc/ssl/dikala/voice.example.com.key",
+                &format!("{at}/cert.key"),
+            ),
+            (SERVICE, service),
+        ],
+    );
+    fs::write(format!("{at}/dikala.conf"), site).unwrap();
+    let temporary: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .iter()
+        .map(|what| format!("{what}_temp_path {at}/{what};\n"))
+        .collect();
+    let main = format!(
+        "daemon off;\nmaster_process off;\npid {at}/nginx.pid;\nerror_log {at}/error.log;\n\
+         events {{ worker_connections 512; }}\nhttp {{\naccess_log off;\n{temporary}include {at}/dikala.conf;\n}}\n"
+    );
+    let file = format!("{at}/nginx.conf");
+    fs::write(&file, main).unwrap();
+    file
+}
+
+fn haproxy(at: &str, service: &str, plain: u16, tls: u16) -> String {
+    let text = replaced(
+        &shipped("haproxy/haproxy.cfg"),
+        &[
+            ("    user haproxy\n    group haproxy\n", ""),
+            (":::80 v4v6", &format!("127.0.0.1:{plain}")),
+            (":::443 v4v6", &format!("127.0.0.1:{tls}")),
+            ("/etc/haproxy/dikala.pem", &format!("{at}/both.pem")),
+            (SERVICE, service),
+        ],
+    );
+    let file = format!("{at}/haproxy.cfg");
+    fs::write(&file, text).unwrap();
+    file
+}
+
+/// A world whose service trusts the proxy in front of it.
+macro_rules! behind {
+    ($kind:expr, $setup:expr) => {{
+        let world = world!(Sqlite, $setup.set("http.trusted_proxies", "127.0.0.1"));
+        let service = world.server.http.trim_start_matches("http://").to_owned();
+        let Some(proxy) = Proxy::start($kind, &service).await else {
+            return;
+        };
+        (world, proxy)
+    }};
+}
+
+#[rstest]
+#[actix_web::test]
+async fn calls_and_events_come_through(#[values(Nginx, Haproxy)] kind: Kind) {
+    let (mut world, proxy) = behind!(kind, Setup::new());
+    let plain = Rest::new(&proxy.http).get("/docs?a=b").await;
+    assert_eq!(plain.status, 308, "{}", plain.text);
+    let leads = plain.header("location").unwrap();
+    assert!(
+        leads.starts_with("https://") && leads.ends_with("/docs?a=b"),
+        "{leads}"
+    );
+
+    let tenant = &world.tenant;
+    let mut stream = rest::client(None)
+        .get(format!("{}/api/v1/events/stream", proxy.https))
+        .insert_header(("x-api-key", &*tenant.key))
+        .send()
+        .await
+        .unwrap();
+    assert_eq!(stream.status(), StatusCode::OK);
+    // The bridge's socket, over TLS.
+    let bridge = Bridge::open(&proxy.https, &tenant.token, Socket).await;
+    let call = bridge.talk(&tenant.did).await;
+    // What happened is told while the stream is open: nothing gathers it on the way.
+    let mut told = String::new();
+    while !(told.contains("call.answered") && told.contains(&call)) {
+        let piece = tokio::time::timeout(dikala_testkit::PATIENCE, stream.next()).await;
+        let piece = piece
+            .expect("an event")
+            .expect("the stream goes on")
+            .unwrap();
+        told.push_str(&String::from_utf8_lossy(&piece));
+    }
+    // A command that nobody asked for comes the same way.
+    let api = Rest::new(&format!("{}/api/v1", proxy.https)).with("x-api-key", &tenant.key);
+    api.post(&format!("/calls/{call}/hangup"), json!({}))
+        .await
+        .expect(202);
+    bridge.command("hangup", &call).await;
+    bridge.hang_up(&call).await;
+
+    // What is too large is refused in the service's words.
+    let long = json!({"name": "x".repeat(300 << 10)});
+    let refused = api.post("/agents", long).await.expect(413);
+    assert_eq!(refused["error"]["code"], "body_too_large");
+
+    // A stop reaches the bridge, and the service is found again after it.
+    world.server.terminate().await;
+    assert_eq!(bridge.closed().await, Closed(Some(CloseCode::Away)));
+    world.server.restart();
+    proxy.answers(200).await;
+    Bridge::open(&proxy.https, &world.tenant.token, Socket).await;
+}
+
+/// Who writes X-Forwarded-For himself hides behind nobody, and uses up nobody's share.
+#[rstest]
+#[actix_web::test]
+async fn limits_are_those_of_the_client_and_not_of_what_he_says(
+    #[values(Nginx, Haproxy)] kind: Kind,
+) {
+    let setup = Setup::new().set("http.unauthenticated_requests_per_minute", 3);
+    let (_world, proxy) = behind!(kind, setup);
+    let base = format!("{}/api/v1", proxy.https.replace("localhost", "127.0.0.1"));
+    let ask = async |from: &str, claimed: &str| {
+        let from: IpAddr = from.parse().unwrap();
+        let rest = Rest::from(Some(from), &base);
+        let rest = rest
+            .with("x-api-key", &well_made("dkl_"))
+            .with("x-forwarded-for", claimed);
+        rest.get("/agents").await.status
+    };
+    let mut statuses = Vec::new();
+    for n in 0..6 {
+        statuses.push(ask("127.0.0.2", &format!("6.6.6.{n}")).await);
+    }
+    assert_eq!(statuses, [401, 401, 401, 429, 429, 429]);
+    assert_eq!(ask("127.0.0.3", "127.0.0.2").await, 401);
+}
+
+/// With a second node as docs/deploying.md names it, and the first gone.
+#[rstest]
+#[actix_web::test]
+async fn a_standby_takes_over(#[values(Nginx, Haproxy)] kind: Kind) {
+    let world = world!(Sqlite);
+    let gone = format!("127.0.0.1:{}", free_port());
+    let standby = world.server.http.trim_start_matches("http://");
+    let nodes = match kind {
+        Nginx => format!("{gone} max_fails=2 fail_timeout=5s;\n    server {standby} backup"),
+        Haproxy => format!("{gone}\n    server node2 {standby} backup"),
+    };
+    let Some(proxy) = Proxy::start(kind, &nodes).await else {
+        return;
+    };
+    let tenant = &world.tenant;
+    let bridge = Bridge::open(&proxy.https, &tenant.token, Socket).await;
+    let call = bridge.talk(&tenant.did).await;
+    bridge.hang_up(&call).await;
+    assert_eq!(tenant.call_over(&call).await["status"], "ended");
+}
