@@ -252,7 +252,7 @@ async fn what_runs_is_shown(#[values(Sqlite, Postgres)] store: StoreKind) {
         text(&found, "kind"),
         text(&found, "version"),
         "api_reader".to_owned(),
-        "COMMIT".to_owned(),
+        "SELECT".to_owned(),
     ] {
         database.assert_shows(&words);
     }

@@ -286,8 +286,17 @@ async fn the_slowest_statements_are_told_without_what_is_in_them(
         }
     }
     let shown = api.get("/database?sort=total").await.expect(200);
-    let commits = with_field(&shown["statements"], "shape", "COMMIT");
-    assert!(commits[0]["count"].as_u64() > Some(3), "{shown}");
+    let shapes = shown["statements"].as_array().unwrap().iter();
+    let shapes: Vec<&str> = shapes.map(|of| of["shape"].as_str().unwrap()).collect();
+    let each: std::collections::BTreeSet<&str> = shapes.iter().copied().collect();
+    assert_eq!(each.len(), shapes.len(), "{shapes:?}");
+    for shape in shapes {
+        let literal = shape.contains('\'')
+            || shape
+                .split([' ', '('])
+                .any(|word| word.parse::<i64>().is_ok());
+        assert!(!literal, "{shape}");
+    }
     let wrong = api.get("/database?sort=worst").await.expect(422);
     assert_eq!(wrong["error"]["fields"][0]["field"], "sort");
 }
