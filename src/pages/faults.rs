@@ -25,7 +25,10 @@ pub fn told(view: &View, error: &FieldError) -> Markup {
         return html! { (error.message) };
     }
     let (text, is_whole) = translated(view, error);
+    let within = error.field[input_of(&error.field).len()..].trim_start_matches('.');
     html! {
+        // Of something inside a field the sentence does not say what it is about.
+        @if is_whole && !within.is_empty() { code { (within) } ": " }
         (text)
         // What the code does not tell is told in the words that the API has for it.
         @if !is_whole { " " span lang="en" { "(" (error.message) ")" } }
@@ -57,13 +60,18 @@ pub fn refusal(view: &View, error: &ApiError) -> Markup {
 
 /// The sentence of the code, and whether it says all that there is to say.
 fn translated(view: &View, error: &FieldError) -> (String, bool) {
+    let with = |id, bound: i64| view.tn(id, &[("bound", bound.into())]);
     let bounded = |with_bound, without| match error.bound {
-        Some(bound) => (view.tn(with_bound, &[("bound", bound.into())]), true),
+        Some(bound) => (with(with_bound, bound), true),
         None => (view.t(without), false),
     };
     match error.code {
         FieldCode::Required => (view.t("fault-required"), true),
-        FieldCode::TooShort => bounded("fault-too-short", "fault-is-too-short"),
+        // Without a bound it is a list, which may not be empty.
+        FieldCode::TooShort => match error.bound {
+            Some(bound) => (with("fault-too-short", bound), true),
+            None => (view.t("fault-is-empty"), true),
+        },
         FieldCode::TooLong => bounded("fault-too-long", "fault-is-too-long"),
         FieldCode::TooSmall => bounded("fault-too-small", "fault-is-too-small"),
         FieldCode::TooLarge => bounded("fault-too-large", "fault-is-too-large"),

@@ -59,6 +59,23 @@ async fn what_is_said_in_indonesian_is_not_said_in_english_as_well(
     let page = browser.fill(SECRET_PAGE, &show, &wrong).await;
     assert_told_in_indonesian(&page, "Ini bukan kata sandi Anda.");
 
+    // Of what is inside a field it is said what that is; of a list, that it is empty.
+    let functions = format!("/dashboard/agents/{}/functions/new", world.tenant.agent);
+    let nameless = [
+        ("name", "cek"),
+        ("description", "Cek"),
+        ("method", "POST"),
+        ("endpoint", "https://example.com/cek"),
+        ("parameters", "{}"),
+    ];
+    let page = browser.fill(&functions, &functions, &nameless).await;
+    assert_told_in_indonesian(&page, "type : Wajib diisi.");
+    let webhooks = "/dashboard/webhooks/new";
+    let form = browser.open(webhooks).await.form(webhooks);
+    let form = form.set("url", "https://example.com/hooks");
+    let page = browser.submit(&form.without("events")).await;
+    assert_told_in_indonesian(&page, "Pilih paling sedikit satu.");
+
     let form = browser.open(KEYS).await.form(KEYS).set("name", "Kasir");
     let (mut page, mut made) = (browser.post(&form).await, 0);
     while page.status == 303 {
