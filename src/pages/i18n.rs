@@ -152,12 +152,13 @@ mod tests {
         }
     }
 
-    /// What stands in quotes in the sources of the pages and mails.
-    fn quoted_in_sources() -> BTreeSet<String> {
+    /// What has words in two languages.
+    const ROOMS: [&str; 3] = ["dashboard", "mails", "pages"];
+
+    /// What stands in quotes in the sources of these rooms.
+    fn quoted_in_sources(rooms: &[&str]) -> BTreeSet<String> {
         let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-        let mut open: Vec<_> = ["console", "dashboard", "mails", "pages"]
-            .map(|room| sources.join(room))
-            .into();
+        let mut open: Vec<_> = rooms.iter().map(|room| sources.join(room)).collect();
         let mut quoted = BTreeSet::new();
         while let Some(folder) = open.pop() {
             for entry in fs::read_dir(folder).expect("a folder") {
@@ -185,7 +186,8 @@ mod tests {
 
     #[test]
     fn every_message_is_asked_for() {
-        let quoted = quoted_in_sources();
+        // The console asks for some, but its own words are English alone and stand where they are said.
+        let quoted = quoted_in_sources(&[&ROOMS[..], &["console"]].concat());
         let unused: Vec<String> = messages(Lang::En)
             .into_keys()
             .filter(|id| !quoted.contains(id))
@@ -209,7 +211,7 @@ mod tests {
                     .next()
                     .is_some_and(|first| begins.contains(first))
         };
-        let quoted = quoted_in_sources();
+        let quoted = quoted_in_sources(&ROOMS);
         let missing: Vec<&String> = quoted
             .iter()
             .filter(is_name)
