@@ -8,9 +8,9 @@ use super::*;
 const SEND: &str =
     "const form = [...document.forms].find(form => form.getAttribute('action') === arguments[0]);
     for (const [name, value] of arguments[1]) form.elements[name].value = value;
-    window.sent = true; form.submit();";
+    window.formWasSent = true; form.submit();";
 /// The status of the page, once it is there after a form was sent.
-const ARRIVED: &str = "return window.sent || document.readyState !== 'complete' ? null
+const ARRIVED: &str = "return window.formWasSent || document.readyState !== 'complete' ? null
     : performance.getEntriesByType('navigation')[0].responseStatus";
 const PASSWORD: &str = "kopi susu gula aren";
 

@@ -275,10 +275,13 @@ async fn one_of_a_thousand_agents_is_found_by_its_name(#[values(Sqlite)] store: 
         .await
         .expect(200);
     assert_eq!(number["agentId"], agent);
-    let none = browser.open(&format!("{path}?name=%00%07nobody")).await;
+    let none = browser.open(&format!("{path}?name=%07nobody")).await;
     assert_eq!(none.status, 200);
     none.assert_shows("No agent has that in its name.");
     none.form(&path);
+    // What is no text is not sought.
+    let all = browser.open(&format!("{path}?name=%00nobody")).await;
+    all.assert_shows("The newest 50 are offered, 950 more are there.");
 }
 
 #[rstest]
