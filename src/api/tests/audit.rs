@@ -229,7 +229,7 @@ fn assert_is_ours(world: &World, entry: &audit::Model) {
     assert_eq!(entry.request_id.as_deref(), Some("ours-1"));
     assert_eq!(
         (entry.node.as_str(), entry.at),
-        ("api", world.services.clock.now())
+        ("main", world.services.clock.now())
     );
 }
 
