@@ -4,9 +4,11 @@
 use std::sync::OnceLock;
 
 use actix_web::{
-    HttpResponse,
+    Error, HttpResponse,
+    body::BoxBody,
+    dev::{ServiceRequest, ServiceResponse},
     http::header::{CONTENT_SECURITY_POLICY, LOCATION},
-    middleware::{DefaultHeaders, from_fn},
+    middleware::{DefaultHeaders, Next, from_fn},
     web::{self, ServiceConfig},
 };
 use dikala_entities::AuditAction;
@@ -25,6 +27,7 @@ use crate::{
         route::{BASE, Lookup},
     },
     openapi::{self, Api, Route, delete, get, nothing, patch, post},
+    pages::packed,
 };
 
 const PAGED: &[&str] = &["limit", "offset"];
@@ -154,6 +157,14 @@ pub fn configure_api(cfg: &mut ServiceConfig) {
 const DOCS_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
                            font-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
+/// Its files lie packed in the program.
+async fn unpacked(
+    request: ServiceRequest,
+    next: Next<BoxBody>,
+) -> Result<ServiceResponse<BoxBody>, Error> {
+    next.call(request).await.map(packed::stored)
+}
+
 fn configure_docs(cfg: &mut ServiceConfig) {
     let described = || async {
         HttpResponse::Ok()
@@ -174,6 +185,7 @@ fn configure_docs(cfg: &mut ServiceConfig) {
         .service(web::resource("/docs").wrap(reads()).to(lead_to("/docs/")))
         .service(
             web::scope("/docs")
+                .wrap(from_fn(unpacked))
                 .wrap(DefaultHeaders::new().add((CONTENT_SECURITY_POLICY, DOCS_POLICY)))
                 .wrap(reads())
                 .service(pages),

@@ -29,16 +29,16 @@ pub struct Options {
     /// Where API, dashboard and bridges are served.
     #[arg(long, value_name = "ADDR")]
     listen: Option<String>,
-    /// Where people reach that, such as https://voice.example.com.
+    /// Where people reach that, such as `https://voice.example.com`.
     #[arg(long, value_name = "URL")]
     public_url: Option<String>,
     /// Where the operators' API and metrics are served.
     #[arg(long, value_name = "ADDR")]
     operator_listen: Option<String>,
-    /// The server that takes mails, such as smtps://user:password@mail.example.com.
+    /// The server that takes mails, such as `smtps://user:password@mail.example.com`.
     #[arg(long, value_name = "URL")]
     mail_url: Option<String>,
-    /// Whom mails are from, such as "Dikala <no-reply@example.com>".
+    /// Whom mails are from, such as `Dikala <no-reply@example.com>`.
     #[arg(long, value_name = "ADDRESS")]
     mail_from: Option<String>,
     /// Ask nothing; what is not given stays as it is by default.

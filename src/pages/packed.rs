@@ -1,13 +1,13 @@
 //! Answers in fewer bytes, for who takes gzip.
 
-use std::io::Write;
+use std::io::{Read, Write};
 
 use actix_web::{
     body::{BoxBody, MessageBody},
     dev::ServiceResponse,
     http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, HeaderMap, HeaderValue, VARY},
 };
-use flate2::{Compression, GzBuilder, write::GzEncoder};
+use flate2::{Compression, GzBuilder, read::GzDecoder, write::GzEncoder};
 use rand::RngExt as _;
 
 use super::headers::header;
@@ -54,6 +54,32 @@ pub fn page(response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
     })
 }
 
+/// What lies packed in the program, unpacked for who does not take that.
+pub fn stored(response: ServiceResponse<BoxBody>) -> ServiceResponse<BoxBody> {
+    let is_taken = is_taken(response.request().headers());
+    response.map_body(|head, body| {
+        if !head.headers().contains_key(CONTENT_ENCODING) {
+            return body;
+        }
+        let vary = HeaderValue::from_static("Accept-Encoding");
+        head.headers_mut().insert(VARY, vary);
+        if is_taken {
+            return body;
+        }
+        match body.try_into_bytes() {
+            Ok(packed) => {
+                let mut plain = Vec::new();
+                if GzDecoder::new(&packed[..]).read_to_end(&mut plain).is_err() {
+                    return BoxBody::new(packed);
+                }
+                head.headers_mut().remove(CONTENT_ENCODING);
+                BoxBody::new(plain)
+            }
+            Err(body) => body,
+        }
+    })
+}
+
 /// With a comment of any length, so that the size of a page does not tell whether what somebody put into its address is in the
 /// page as well (BREACH).
 fn padded() -> GzEncoder<Vec<u8>> {
@@ -65,9 +91,7 @@ fn padded() -> GzEncoder<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Read;
-
-    use flate2::read::GzDecoder;
+    use actix_web::{HttpResponse, test::TestRequest};
     use rstest::rstest;
 
     use super::*;
@@ -95,5 +119,26 @@ mod tests {
         let mut decoder = GzDecoder::new(&pages[0][..]);
         decoder.read_to_end(&mut read).expect("gzip");
         assert_eq!(read, plain);
+    }
+
+    #[rstest]
+    #[case("gzip", Some("gzip"))]
+    #[case("identity", None)]
+    fn what_lies_packed_is_unpacked_for_who_does_not_take_it(
+        #[case] accepted: &str,
+        #[case] coding: Option<&str>,
+    ) {
+        let plain = b"body { margin: 0 }".repeat(100);
+        let packed = once(&plain).expect("packed");
+        let answer = HttpResponse::Ok()
+            .insert_header((CONTENT_ENCODING, "gzip"))
+            .body(packed.clone());
+        let request = TestRequest::default().insert_header((ACCEPT_ENCODING, accepted));
+        let sent = stored(request.to_srv_response(answer));
+        let told = sent.headers().get(CONTENT_ENCODING);
+        assert_eq!(told.and_then(|it| it.to_str().ok()), coding);
+        let expected = if coding.is_some() { packed } else { plain };
+        let body = sent.into_body().try_into_bytes().expect("it is there");
+        assert_eq!(body, expected);
     }
 }

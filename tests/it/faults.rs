@@ -20,12 +20,14 @@ const TOLD_WITHIN: Duration = Duration::from_secs(7);
 /// How long a fault of a fail point lasts, in milliseconds: longer than it takes to be shown everywhere.
 const LASTS_MS: u64 = 20_000;
 
+/// A metric's name and labels, and what is seen of its value.
+type Sign<'a> = (&'a str, &'a [(&'a str, &'a str)], fn(f64) -> bool);
+
 /// How one fault shows.
 struct Shows<'a> {
     /// `code` and `target` among the overview's problems, and a word of its summary.
     problem: (&'a str, Option<&'a str>, &'a str),
-    /// A metric with its labels, and what is seen of it.
-    metric: (&'a str, &'a [(&'a str, &'a str)], fn(f64) -> bool),
+    metric: Sign<'a>,
     /// An alert, and one of its labels.
     alert: (&'a str, &'a str, &'a str),
     /// What readiness says is not well; none: it is ready all the same.

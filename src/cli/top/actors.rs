@@ -1,5 +1,7 @@
 //! The actors as `dikala top` shows them: a row for each type, or for each kind of message, in the order that somebody wants.
 
+use std::cmp::Reverse;
+
 use serde::Deserialize;
 use serde_json::Number;
 
@@ -103,7 +105,7 @@ impl Actors {
     /// How late each thread's event loop is, the latest first.
     pub fn lateness(&self) -> String {
         let mut loops: Vec<&EventLoop> = self.event_loops.iter().collect();
-        loops.sort_by(|one, other| other.lag_us.cmp(&one.lag_us));
+        loops.sort_by_key(|of| Reverse(of.lag_us));
         let told = loops
             .iter()
             .map(|of| format!("{} {}", of.name, duration(of.lag_us)));

@@ -143,10 +143,8 @@ impl View {
         match &self.look {
             None if self.away.is_none() => lines.push("…".into()),
             None => {}
-            Some(look) if look.overview.problems.is_empty() => {
-                if self.away.is_none() {
-                    lines.push(Line::from("✓ Nothing is wrong.").green());
-                }
+            Some(look) if look.overview.problems.is_empty() && self.away.is_none() => {
+                lines.push(Line::from("✓ Nothing is wrong.").green());
             }
             Some(look) => lines.extend(look.overview.problems.iter().map(|problem| {
                 let style = severe(problem.is_critical());

@@ -195,7 +195,7 @@ async fn a_long_call_is_read_page_by_page(#[values(Sqlite)] store: StoreKind) {
     let call = bridge.talk(&world.tenant.did).await;
     let turn = |n: usize| {
         let text = format!("Kalimat {n:03}: \"begitu\" & {}", "kata ".repeat(25));
-        json!({"role": if n % 2 == 0 { "agent" } else { "caller" }, "text": text})
+        json!({"role": if n.is_multiple_of(2) { "agent" } else { "caller" }, "text": text})
     };
     let turns: Vec<Value> = (0..TURNS).map(turn).collect();
     let said = json!({"callId": call, "summary": "Panjang.", "turns": turns});

@@ -124,7 +124,7 @@ async fn full_world() -> (World, Vec<String>) {
     (world, pages)
 }
 
-fn planted<'w>(tenant: &'w Tenant) -> [&'w str; 10] {
+fn planted(tenant: &Tenant) -> [&str; 10] {
     [
         &tenant.key,
         &tenant.token,
