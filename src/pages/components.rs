@@ -292,7 +292,7 @@ impl Field {
                 }
             },
             Kind::Input(kind) => html! {
-                input id=(told.id) name=(self.name) type=(kind) value=(text) required[self.need == Need::Required]
+                input id=(told.id) name=(self.name) type=(if is_held(kind, text) { kind } else { "text" }) value=(text) required[self.need == Need::Required]
                     autocomplete=(self.autocomplete) autofocus[told.is_first] aria-invalid=[invalid] aria-describedby=[by];
             },
             Kind::Switch | Kind::Boxes(_) => html! {},
@@ -311,6 +311,22 @@ impl Field {
         html! {
             input name=(self.name) type="checkbox" value=(value) checked[filled.is_ticked(self.name, value)];
         }
+    }
+}
+
+/// Whether an input of this kind holds the text. Browsers leave it blank otherwise, and what somebody typed or followed a link with
+/// would be gone.
+fn is_held(kind: &str, text: &str) -> bool {
+    match kind {
+        _ if text.is_empty() => true,
+        "date" => text.len() == 10 && text.parse::<jiff::civil::Date>().is_ok(),
+        "datetime-local" => {
+            matches!(text.len(), 16 | 19)
+                && text.as_bytes()[10] == b'T'
+                && text.parse::<jiff::civil::DateTime>().is_ok()
+        }
+        "number" => text.parse::<i64>().is_ok(),
+        _ => true,
     }
 }
 
@@ -447,5 +463,32 @@ pub fn paging(view: &View, newer: Option<&str>, older: Option<&str>) -> Markup {
                 @if let Some(path) = older { a.button.secondary href=(path) rel="next" { (view.t("page-older")) } }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::is_held;
+
+    #[rstest]
+    #[case("date", "", true)]
+    #[case("date", "2026-01-15", true)]
+    #[case("date", "2026-02-30", false)]
+    #[case("date", "tomorrow", false)]
+    #[case("date", "2026-01-15T03:30:00Z", false)]
+    #[case("datetime-local", "2026-01-15T03:30", true)]
+    #[case("datetime-local", "2026-01-15 03:30", false)]
+    #[case("datetime-local", "2026-01-15T03:30:00Z", false)]
+    #[case("number", "15", true)]
+    #[case("number", "a few", false)]
+    #[case("email", "sari", true)]
+    fn what_an_input_does_not_hold_is_text(
+        #[case] kind: &str,
+        #[case] text: &str,
+        #[case] is_input: bool,
+    ) {
+        assert_eq!(is_held(kind, text), is_input);
     }
 }
