@@ -189,7 +189,7 @@ fn welcome(
   dashboard  {link}
              signs you in as {email}; works once, within 30 minutes{low}
   API        http://{public}/api/v1        browse it at http://{public}/docs
-  operators  http://{operator}/metrics
+  operators  http://{operator}   what is wrong, and what the actors do
   receiver   http://{receiver}/hooks   the demo tenant's own server
   API key    {key}
 
