@@ -36,6 +36,7 @@ mod m20261122_000016_traces;
 mod m20261122_000017_hangup_requests;
 mod m20261122_000018_call_filters;
 mod m20261122_000019_nodes;
+mod m20261122_000020_sign_outs;
 
 /// Where the steps that were made are recorded.
 const RECORD: &str = "seaql_migrations";
@@ -69,6 +70,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261122_000017_hangup_requests::STEP),
             Box::new(m20261122_000018_call_filters::STEP),
             Box::new(m20261122_000019_nodes::STEP),
+            Box::new(m20261122_000020_sign_outs::STEP),
         ]
     }
 }

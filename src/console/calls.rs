@@ -287,6 +287,9 @@ fn credit(visit: &Visit, found: &CallDetail) -> Markup {
 pub async fn ask_hang_up(visit: Visit, id: Id<CallId>) -> Result<HttpResponse, ApiError> {
     let call = calls::find(visit.store().api_reader(), id.0).await?;
     let path = format!("{PATH}/{}", call.id);
+    if call.status.is_final() {
+        return Ok(visit.go(&path));
+    }
     let question = Question {
         path: &format!("{path}/hangup"),
         consequences: html! {

@@ -84,7 +84,7 @@ impl Guest {
         let now = kit.now();
         let (known, fresh) = Known::of(request, &kit.desk.node.vault);
         let right = match kit.tokens().are_asked_for() {
-            true => known.right(kit.tokens(), &kit.ended, now),
+            true => kit.right_of(&known, request).await,
             // Who may come is asked by the listener's own door.
             false => request.extensions().get::<Right>().copied(),
         };

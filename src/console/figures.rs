@@ -90,9 +90,21 @@ pub fn delivery_status(status: DeliveryStatus) -> Markup {
     badge(tone, status.as_str())
 }
 
+/// Characters of an address in a list.
+const ADDRESS_CHARS_MAX: usize = 80;
+
 /// An address without what stands after its path: tokens do, and operators need none.
 pub fn address(url: &str) -> &str {
     url.split(['?', '#']).next().unwrap_or(url)
+}
+
+/// The same for a list, where a long one is cut.
+pub fn short_address(url: &str) -> String {
+    let plain = address(url);
+    match plain.char_indices().nth(ADDRESS_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &plain[..end]),
+        None => plain.to_owned(),
+    }
 }
 
 /// The names of tenants.
@@ -158,5 +170,8 @@ mod tests {
             address("https://a.example/b?token=c"),
             "https://a.example/b"
         );
+        let long = format!("https://a.example/{}?token=c", "ä".repeat(100));
+        let cut = short_address(&long);
+        assert!(cut.chars().count() == 81 && cut.ends_with("ä…"), "{cut}");
     }
 }

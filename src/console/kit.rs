@@ -8,7 +8,7 @@ use std::sync::{
 use actix_web::{HttpRequest, web::Data};
 use dikala_entities::Millis;
 
-use super::session::Ended;
+use super::{ended::Ended, session::Known};
 use crate::{
     http::{context::HttpContext, error::ApiError},
     operator::access::{Right, Tokens},
@@ -33,8 +33,8 @@ impl Kit {
     /// Nobody is signed in yet.
     pub fn new(desk: Data<Desk>, tokens: Data<Tokens>, http: Data<HttpContext>) -> Self {
         Self {
+            ended: Ended::new(desk.node.store.clone()),
             desk,
-            ended: Ended::default(),
             tokens,
             http,
             streams: Arc::default(),
@@ -49,6 +49,21 @@ impl Kit {
     /// Who may come.
     pub fn tokens(&self) -> &Tokens {
         &self.tokens
+    }
+
+    /// What a request may do: by its session, or by a token that it shows itself.
+    pub async fn right_of(&self, known: &Known, request: &HttpRequest) -> Option<Right> {
+        match known.session {
+            Some(_) => self.right(known).await,
+            None => self.tokens.shown(&self.http, request).await,
+        }
+    }
+
+    /// What a browser's session lets its holder do, if it is in force.
+    pub async fn right(&self, known: &Known) -> Option<Right> {
+        let session = known.session.as_ref()?;
+        let right = session.right(&self.tokens, self.now())?;
+        (!self.ended.has(session).await).then_some(right)
     }
 
     /// What a token lets its holder do who shows it with this request.

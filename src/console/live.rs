@@ -87,7 +87,7 @@ async fn follow(visit: &Visit, asked: &Typed, make: Make, events: &Events) -> Re
 
 /// Waits until the session is over.
 async fn signed_out(visit: &Visit) {
-    while visit.still_may() {
+    while visit.still_may().await {
         tokio::time::sleep(SESSION_EVERY).await;
     }
 }

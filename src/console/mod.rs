@@ -35,6 +35,7 @@ mod calls;
 mod configuration;
 mod database;
 mod deliveries;
+mod ended;
 mod enter;
 mod errors;
 mod figures;

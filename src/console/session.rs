@@ -1,9 +1,6 @@
 //! Sessions: a browser that is signed in. All that is known of one is in its cookie, sealed with `secrets.key`: when it began, when it
 //! was used last, and the hash of the token by which it began. So it holds on every node behind a balancer and while the database is
-//! away, which is when operators come; it ends with its token. Signing out is remembered by this process for as long as the session
-//! would have lasted.
-
-use std::time::Duration;
+//! away, which is when operators come; it ends with its token. Who signs out leaves a row (`ended`).
 
 use actix_web::{
     HttpRequest,
@@ -12,7 +9,6 @@ use actix_web::{
 use dikala_entities::{
     Credential, CredentialHash, Millis, SESSION_SCHEME, Secret, SecretPlace, Vault,
 };
-use moka::sync::Cache;
 
 use crate::{
     operator::access::{Right, Tokens},
@@ -29,33 +25,11 @@ const NOTE: &str = "dikala-operator-note";
 /// How long a session lasts without use, in milliseconds.
 const IDLE_MS: i64 = 12 * 60 * 60 * 1_000;
 /// How long a session lasts, in milliseconds.
-const LONGEST_MS: i64 = 14 * 24 * 60 * 60 * 1_000;
+pub const LONGEST_MS: i64 = 14 * 24 * 60 * 60 * 1_000;
 /// The last use is exact to this, in milliseconds.
 const TOUCH_EVERY_MS: i64 = 60 * 1_000;
 /// How long a note is good, in milliseconds.
 const NOTE_MS: i64 = 5 * 60 * 1_000;
-/// Sessions that were signed out of and are remembered; past that the first ones are forgotten.
-const ENDED_MAX: u64 = 100_000;
-
-/// Sessions that somebody signed out of.
-#[derive(Debug)]
-pub struct Ended(Cache<CredentialHash, ()>);
-
-impl Default for Ended {
-    fn default() -> Self {
-        let longest = Duration::from_millis(LONGEST_MS.unsigned_abs());
-        let ended = Cache::builder().max_capacity(ENDED_MAX);
-        Self(ended.time_to_live(longest).build())
-    }
-}
-
-impl Ended {
-    /// Somebody signs out.
-    pub fn add(&self, session: &Session) {
-        self.0.insert(session.id.hash(), ());
-    }
-}
-
 /// What a browser is known by: a session, or, where it is not signed in, no more than an id to which its forms are bound.
 #[derive(Clone, Debug)]
 pub struct Known {
@@ -111,11 +85,6 @@ impl Known {
             note: None,
         };
         (known, Some(header))
-    }
-
-    /// What the session lets its holder do, if it is in force.
-    pub fn right(&self, tokens: &Tokens, ended: &Ended, now: Millis) -> Option<Right> {
-        self.session.as_ref()?.right(tokens, ended, now)
     }
 
     /// The header that keeps the session for longer, where it was used.
@@ -188,10 +157,15 @@ impl Session {
         session.keep(vault, cookie(COOKIE, secure))
     }
 
-    /// What it lets its holder do, if it is in force.
-    pub fn right(&self, tokens: &Tokens, ended: &Ended, now: Millis) -> Option<Right> {
+    /// What it is remembered by.
+    pub fn hash(&self) -> CredentialHash {
+        self.id.hash()
+    }
+
+    /// What it lets its holder do, if nobody signed out of it.
+    pub fn right(&self, tokens: &Tokens, now: Millis) -> Option<Right> {
         let is_ahead = self.used > now.plus_ms(CLOCKS_APART_MS);
-        let is_over = now >= self.end() || is_ahead || ended.0.contains_key(&self.id.hash());
+        let is_over = now >= self.end() || is_ahead;
         match is_over {
             true => None,
             false => tokens.right_of_hash(&self.token),
@@ -276,28 +250,31 @@ mod tests {
 
     #[test]
     fn a_session_has_the_right_of_its_token_and_ends_with_it() {
-        let (vault, ended) = (vault(), Ended::default());
+        let vault = vault();
         for (token, right) in [
             (FULL, Some(Right::Full)),
             (READ, Some(Right::Read)),
             ("another", None),
         ] {
-            let known = begun(&vault, token);
-            assert_eq!(known.right(&tokens(FULL, READ), &ended, now()), right);
-            assert_eq!(known.right(&tokens("new", "newer"), &ended, now()), None);
+            let session = begun(&vault, token).session.expect("a session");
+            assert_eq!(session.right(&tokens(FULL, READ), now()), right);
+            assert_eq!(session.right(&tokens("new", "newer"), now()), None);
         }
         // The token became that of who may only look.
-        let known = begun(&vault, FULL);
+        let session = begun(&vault, FULL).session.expect("a session");
         let swapped = tokens(READ, FULL);
-        assert_eq!(known.right(&swapped, &ended, now()), Some(Right::Read));
+        assert_eq!(session.right(&swapped, now()), Some(Right::Read));
     }
 
     #[test]
-    fn a_session_ends_unused_in_any_case_and_when_somebody_signs_out() {
-        let (vault, ended, tokens) = (vault(), Ended::default(), tokens(FULL, READ));
+    fn a_session_ends_unused_and_in_any_case() {
+        let (vault, tokens) = (vault(), tokens(FULL, READ));
         let after = |hours: i64| now().plus_ms(hours * HOUR_MS);
         let mut known = begun(&vault, FULL);
-        let holds = |known: &Known, hours| known.right(&tokens, &ended, after(hours)).is_some();
+        let holds = |known: &Known, hours| {
+            let session = known.session.as_ref().expect("a session");
+            session.right(&tokens, after(hours)).is_some()
+        };
         assert!(holds(&known, 11) && !holds(&known, 12));
         assert!(!holds(&known, -1), "begun by a clock that was ahead");
         assert!(known.touched(&vault, now().plus_ms(59_000)).is_none());
@@ -307,9 +284,6 @@ mod tests {
         }
         let end = 14 * 24;
         assert!(holds(&known, 28 * 11 + 11) && !holds(&known, end));
-        let session = known.session.clone().expect("a session");
-        ended.add(&session);
-        assert!(!holds(&known, 28 * 11));
     }
 
     #[test]

@@ -110,7 +110,7 @@ fn again(view: &View, typed: Typed, fault: FieldError) -> Result<HttpResponse, A
 /// `POST /sign-out`
 pub async fn sign_out(visit: Visit) -> HttpResponse {
     if let Some(session) = &visit.known().session {
-        visit.kit().ended.add(session);
+        visit.kit().ended.add(session, visit.now()).await;
     }
     let mut response = visit.see(SIGN_IN, "done-signed-out");
     let headers = response.headers_mut();

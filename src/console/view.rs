@@ -97,13 +97,10 @@ impl Visit {
     }
 
     /// Whether its session is still in force, without counting as a use of it: for what goes on after the request.
-    pub fn still_may(&self) -> bool {
+    pub async fn still_may(&self) -> bool {
         let kit = self.kit();
-        let right = || {
-            let known = &self.0.known;
-            known.right(kit.tokens(), &kit.ended, kit.now())
-        };
-        !kit.tokens().are_asked_for() || right().is_some()
+        // Who came with a token has it as long as the process runs.
+        self.0.known.session.is_none() || kit.right(&self.0.known).await.is_some()
     }
 
     /// Keeps a secret for the next page that asks for it by this name, and for that one only.

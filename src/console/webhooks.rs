@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{
     deliveries,
-    figures::{NONE, Names, address, since},
+    figures::{NONE, Names, address, short_address, since},
     follow, layout,
     list::{List, acted, any_of},
     view::Visit,
@@ -81,7 +81,7 @@ async fn rows(visit: &Visit, list: &List<'_>, found: &StandingList) -> Result<Ma
     let columns = ["Endpoint", "Tenant", "State", "Due", "Lane", "Last answer"].map(str::to_owned);
     let row = |of: &Standing| {
         vec![
-            html! { a href={ (PATH) "/" (of.view.id) } { (address(of.view.url.as_str())) } },
+            html! { a href={ (PATH) "/" (of.view.id) } { (short_address(of.view.url.as_str())) } },
             names.link(of.view.tenant_id),
             state(of),
             due(visit, of),

@@ -1,4 +1,4 @@
-//! What people leave behind who use the dashboard: links, sessions, failures and mails whose time is over.
+//! What people leave behind who use the dashboard or the console: links, sessions, failures, mails and sign-outs whose time is over.
 
 use dikala_entities::{Millis, Store};
 use sea_orm::{ConnectionTrait, DbErr};
@@ -6,11 +6,12 @@ use sea_orm::{ConnectionTrait, DbErr};
 use super::{PAUSE, ids, statement};
 
 /// Table, the column of its key, and the column that says when a row's time is over.
-const TABLES: [(&str, &str, &str); 4] = [
+const TABLES: [(&str, &str, &str); 5] = [
     ("login_links", "hash", "expires_at"),
     ("sessions", "hash", "ends_at"),
     ("sign_in_failures", "subject", "ends_at"),
     ("mails", "id", "ends_at"),
+    ("operator_sign_outs", "session_hash", "ends_at"),
 ];
 
 /// Removes what is over, in small batches. Returns how many rows went.
@@ -80,6 +81,9 @@ mod tests {
                 "INSERT INTO mails (id, tenant_id, kind, subject, attempts, created_at, ends_at) VALUES \
                  ('soon', 'ten_1', 'credits.low', '', 0, 1, {soon}), ('over', 'ten_1', 'credits.low', '', 0, 1, {over})"
             ),
+            format!(
+                "INSERT INTO operator_sign_outs (session_hash, ends_at) VALUES ('soon', {soon}), ('over', {over})"
+            ),
         ] {
             store
                 .writer()
@@ -87,12 +91,12 @@ mod tests {
                 .await
                 .expect("rows");
         }
-        assert_eq!(sweep(&store, NOW).await, Ok(600 + 3));
+        assert_eq!(sweep(&store, NOW).await, Ok(600 + 4));
         for (table, key, _) in TABLES {
             let left = statement(&store, &format!("SELECT {key} FROM {table}"), []);
             let left: Vec<String> = ids(store.reader(), left).await.expect("reads");
             assert_eq!(left, ["soon"], "{table}");
         }
-        assert_eq!(sweep(&store, NOW.plus_ms(1)).await, Ok(4));
+        assert_eq!(sweep(&store, NOW.plus_ms(1)).await, Ok(5));
     }
 }

@@ -168,6 +168,14 @@ fn is_meant_for_us(headers: &HeaderMap) -> bool {
         && origins.all(|origin| is_same_origin(&origin, &host))
 }
 
+impl Tokens {
+    /// What a request may do that shows a token itself, as commands do where browsers show a session.
+    pub async fn shown(&self, http: &HttpContext, request: &HttpRequest) -> Option<Right> {
+        let token = given(request.headers())?;
+        self.prove(http, request, Some(token)).await.ok()
+    }
+}
+
 /// The token that came with a request; the scheme's name is written in whatever letters (RFC 9110, 11.1).
 fn given(headers: &HeaderMap) -> Option<&str> {
     let mut sent = headers.get_all(header::AUTHORIZATION);

@@ -124,6 +124,7 @@ async fn no_statement_reads_through_a_table_that_grows(
         "FROM sessions WHERE ends_at <=",
         "FROM sign_in_failures WHERE ends_at <=",
         "FROM mails WHERE ends_at <=",
+        "FROM operator_sign_outs WHERE ends_at <=",
         "FROM \"mails\" WHERE \"mails\".\"next_at\" <=",
         "FROM credit_holds h JOIN calls c ON",
         "epoch = calls.epoch + 1 FROM",

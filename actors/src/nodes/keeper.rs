@@ -14,10 +14,10 @@ use super::{
 /// Between two tries, however much it is waited for.
 const AT_LEAST: Duration = Duration::from_millis(50);
 
-/// Renews the lease for as long as it is polled; at once where there is none to renew.
+/// Renews the lease for as long as it is polled.
 pub async fn keep(member: Membership, store: Store, load: impl Fn() -> Load) {
     let Some(lease) = store.lease() else {
-        return;
+        return tell(&member, &store, load).await;
     };
     let mut pause = RENEW_EVERY_MS;
     loop {
@@ -45,6 +45,16 @@ pub async fn keep(member: Membership, store: Store, load: impl Fn() -> Load) {
                 AGAIN_AFTER_MS
             }
         };
+    }
+}
+
+/// Keeps the row of a node that nobody can end true, for who asks beside it.
+async fn tell(member: &Membership, store: &Store, load: impl Fn() -> Load) {
+    while !member.has_left() {
+        if let Err(error) = table::renew(store.writer(), &member.id(), load()).await {
+            tracing::debug!(%error, "what this node has was not told");
+        }
+        tokio::time::sleep(Duration::from_millis(RENEW_EVERY_MS)).await;
     }
 }
 

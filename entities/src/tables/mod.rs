@@ -24,6 +24,7 @@ pub mod login_link;
 pub mod mail;
 pub mod node;
 mod of_tenant;
+pub mod operator_sign_out;
 pub mod phone_number;
 pub mod recovery;
 pub mod session;

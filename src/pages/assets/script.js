@@ -91,7 +91,13 @@ if (live && "EventSource" in window) {
     for (const kind of ["row", "new", "part"]) stream.addEventListener(kind, take);
     stream.addEventListener("stale", () => { close(); location.reload(); });
     stream.addEventListener("open", () => { if (sign) sign.hidden = false; });
-    stream.addEventListener("error", () => { if (sign) sign.hidden = true; });
+    stream.addEventListener("error", () => {
+      if (sign) sign.hidden = true;
+      // It was refused, by a proxy, or because there are too many: a browser does not ask again by itself.
+      if (stream?.readyState !== EventSource.CLOSED) return;
+      close();
+      setTimeout(open, 5000);
+    });
   };
 
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));

@@ -198,7 +198,7 @@ async fn a_session_is_new_at_every_sign_in_and_ends_by_signing_out() {
     // A session outlives the process, and ends with its token.
     world.server.kill9();
     world.server.restart();
-    assert!(is_in(&other).await);
+    assert!(is_in(&other).await && !is_in(&stolen).await);
     world.server.kill9();
     world
         .server
@@ -275,6 +275,26 @@ async fn what_changes_something_comes_from_a_page_of_the_console() {
     let form = foreign.open(SIGN_IN).await.form(SIGN_IN).set("token", FULL);
     foreign.origin = Some("http://evil.example".to_owned());
     assert_eq!(foreign.post(&form).await.status, 403);
+}
+
+#[actix_web::test]
+async fn who_shows_a_token_itself_reads_the_pages_and_posts_no_form() {
+    let world = world!(Sqlite, guarded());
+    let shows = |token: &str| {
+        let authorization = format!("Bearer {token}");
+        Rest::new(&world.server.operator).with("authorization", &authorization)
+    };
+    for token in [FULL, READ] {
+        shows(token).get("/tenants").await.expect(200);
+    }
+    shows("another-token-0001")
+        .get("/tenants")
+        .await
+        .expect(303);
+    shows(FULL)
+        .post("/ledger/verify", json!({}))
+        .await
+        .expect(403);
 }
 
 #[actix_web::test]

@@ -33,6 +33,7 @@ const GROWING: &[&str] = &[
     "invocations",
     "login_links",
     "mails",
+    "operator_sign_outs",
     "sessions",
     "sign_in_failures",
     "transcripts",
@@ -395,6 +396,7 @@ fn fill() -> String {
              SELECT 'mail_' || n, {tenant}, {user}, 'credits.low', {event}, 1, CASE WHEN n % 100 = 0 THEN n END, n, n {rows}"
         ),
         format!("INSERT INTO sign_in_failures SELECT n::text, '[]', n {rows}"),
+        format!("INSERT INTO operator_sign_outs SELECT n::text, n {rows}"),
         "ANALYZE".to_owned(),
     ]
     .join(";\n")
