@@ -1,0 +1,1 @@
+//! The client of `dikala.bridge.v1`: a WebSocket to the engine that outlives the engine's restarts.

@@ -1,0 +1,1 @@
+//! The media of a call, pure: packets, order, codecs, resampling, playout, keys, voice detection.

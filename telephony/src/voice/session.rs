@@ -1,0 +1,114 @@
+//! What a call's task and a voice tell each other.
+
+use serde::Deserialize;
+use serde_json::{Map, Value};
+use tokio::sync::mpsc;
+
+/// Opens sessions. One for the whole bridge.
+pub trait Provider: std::fmt::Debug + Send + Sync {
+    /// Starts a session at once; what it meets on the way comes as [`Heard`]. It ends when either channel is dropped.
+    /// Called inside a tokio runtime.
+    fn open(&self, setup: Setup) -> Session;
+}
+
+/// How an agent is to speak.
+#[derive(Debug, Clone)]
+pub struct Setup {
+    /// For logs.
+    pub call_id: String,
+    pub agent: Agent,
+}
+
+/// The agent, as the engine tells of it in its answer to `call.incoming`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Agent {
+    pub id: String,
+    pub name: String,
+    pub system_prompt: String,
+    pub voice_id: String,
+    pub greeting_text: String,
+    pub language: String,
+    pub max_call_duration_minutes: u32,
+    pub escalation_number: Option<String>,
+    /// Built-in tools that are enabled, by name.
+    pub tools: Vec<String>,
+    pub functions: Vec<FunctionDeclaration>,
+}
+
+/// A function of the tenant.
+#[derive(Debug, Clone, Deserialize)]
+pub struct FunctionDeclaration {
+    pub name: String,
+    pub description: String,
+    /// JSON Schema.
+    pub parameters: Value,
+}
+
+/// The channels to and from one voice.
+#[derive(Debug)]
+pub struct Session {
+    pub spoken: mpsc::Sender<Spoken>,
+    pub heard: mpsc::Receiver<Heard>,
+}
+
+/// From the call to the voice.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Spoken {
+    /// 20 to 40 ms of the caller at [`crate::CALLER_RATE`].
+    Audio(Vec<i16>),
+    /// Words to the agent that the caller did not say: keys pressed, "say goodbye now".
+    Text(String),
+    /// What came of a function: an object to give to the model.
+    ToolOutcome {
+        id: String,
+        outcome: Map<String, Value>,
+    },
+    /// The caller interrupted, and has really heard so much of what was being said.
+    Interrupted { played_ms: u64 },
+    /// Asks for a summary of the call in a few sentences; [`Heard::Summary`] follows where the voice can.
+    Summarise,
+}
+
+/// From the voice to the call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Heard {
+    /// Ready to talk; the greeting follows by itself.
+    Ready,
+    /// Samples of the agent at [`crate::AGENT_RATE`], faster than real time.
+    Audio(Vec<i16>),
+    /// The model stopped because the caller spoke: what waits to be played is void.
+    Interrupted,
+    /// A function, or a built-in tool (`end_call`, `transfer_to_human`), is wanted.
+    Tool {
+        id: String,
+        name: String,
+        arguments: Map<String, Value>,
+    },
+    /// The model wants no answer to these any more.
+    ToolCancelled {
+        ids: Vec<String>,
+    },
+    /// A piece of what the caller said.
+    CallerSaid(String),
+    /// A piece of what the agent said.
+    AgentSaid(String),
+    /// The agent has said what it wanted to say.
+    TurnOver,
+    /// Tokens used since the last one.
+    Usage(Usage),
+    Summary(String),
+    /// The connection to the model was lost and made again.
+    Reconnected,
+    /// There is no voice any more, in words for operators. Nothing follows.
+    Lost(String),
+}
+
+/// Tokens of a model by modality.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub text_in: u64,
+    pub audio_in: u64,
+    pub text_out: u64,
+    pub audio_out: u64,
+}
