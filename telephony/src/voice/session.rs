@@ -57,9 +57,11 @@ pub struct Session {
 pub enum Spoken {
     /// 20 to 40 ms of the caller at [`crate::CALLER_RATE`].
     Audio(Vec<i16>),
-    /// Words to the agent that the caller did not say: keys pressed, "say goodbye now".
+    /// Words to the agent that the caller did not say: which keys were pressed, that nobody could be reached.
     Text(String),
-    /// What came of a function: an object to give to the model.
+    /// The call is about to end: the agent is to say goodbye. Why, and how much time there is, in words for the agent.
+    Goodbye(String),
+    /// What came of a function: an object to give to the model, `{"output": …}` or `{"error": {"code", "message"}}`.
     ToolOutcome {
         id: String,
         outcome: Map<String, Value>,
@@ -98,9 +100,12 @@ pub enum Heard {
     /// Tokens used since the last one.
     Usage(Usage),
     Summary(String),
-    /// The connection to the model was lost and made again.
+    /// The connection to the model was lost; it is being made again, and [`Heard::Reconnected`] or [`Heard::Lost`] follows.
+    Away,
+    /// The connection to the model stands again.
     Reconnected,
-    /// There is no voice any more, in words for operators. Nothing follows.
+    /// There is no voice any more, in words for operators. Nothing follows. The call's task gives up by itself after 8 s without
+    /// [`Heard::Ready`], or of [`Heard::Away`]: a voice may go on trying for as long as it likes.
     Lost(String),
 }
 
