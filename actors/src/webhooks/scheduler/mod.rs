@@ -11,7 +11,7 @@ mod slots;
 mod tests;
 
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     rc::Rc,
 };
 
@@ -47,7 +47,7 @@ const LANE_IDLE_MS: i64 = 60_000;
 #[derive(Debug)]
 pub(super) struct Scheduler<E> {
     limits: SchedulerLimits,
-    lanes: HashMap<WebhookId, Lane<E>>,
+    lanes: BTreeMap<WebhookId, Lane<E>>,
     /// Lanes that may have something to begin, in the order of their turns.
     round: VecDeque<WebhookId>,
     slots: Slots,
@@ -72,7 +72,7 @@ impl<E> Scheduler<E> {
     pub(super) fn new(limits: SchedulerLimits, started_at: Millis) -> Self {
         Self {
             limits,
-            lanes: HashMap::new(),
+            lanes: BTreeMap::new(),
             round: VecDeque::new(),
             slots: Slots::new(limits.in_flight),
             waiting: 0,
