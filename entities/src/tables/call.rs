@@ -72,6 +72,11 @@ pub fn troubled() -> SimpleExpr {
     Expr::cust("status IN ('dropped', 'failed')")
 }
 
+/// Calls whose caller is known by no number, found in the indexes that hold only those; in the statement's text likewise.
+pub fn nameless() -> SimpleExpr {
+    Expr::cust("substr(caller_number, 1, 1) <> '+'")
+}
+
 /// The owner of an erased call. No node has this name, so nothing that knew the call before writes to it any more.
 pub const NOBODY: &str = "";
 

@@ -121,7 +121,12 @@ async fn several_filters_find_what_is_wanted_by_the_index_that_leaves_the_fewest
                 ("agentId", &ill),
                 ("phoneNumberId", &first),
             ],
-            "calls_tenant_agent_number",
+            "calls_nameless_number",
+            0,
+        ),
+        asked(
+            &[("agentId", &well), ("callerNumber", &"anonymous")],
+            "calls_nameless_agent",
             0,
         ),
         // Whichever index is taken leaves many.
