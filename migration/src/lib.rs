@@ -37,7 +37,7 @@ mod m20261122_000017_hangup_requests;
 mod m20261122_000018_call_filters;
 mod m20261122_000019_nodes;
 mod m20261122_000020_sign_outs;
-mod m20261122_000023_nameless_callers;
+mod m20261122_000023_call_pairs;
 
 /// Where the steps that were made are recorded.
 const RECORD: &str = "seaql_migrations";
@@ -72,7 +72,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261122_000018_call_filters::STEP),
             Box::new(m20261122_000019_nodes::STEP),
             Box::new(m20261122_000020_sign_outs::STEP),
-            Box::new(m20261122_000023_nameless_callers::STEP),
+            Box::new(m20261122_000023_call_pairs::STEP),
         ]
     }
 }

@@ -9,9 +9,7 @@ use std::{
     sync::Arc,
 };
 
-use dikala_entities::{
-    BridgeId, CallId, Millis, PhoneNumberId, Plan, TenantId, call, credit_hold,
-};
+use dikala_entities::{BridgeId, CallId, Millis, PhoneNumberId, Plan, TenantId, call, credit_hold};
 use futures_util::future::{FutureExt, select};
 use tokio::sync::{Mutex, Notify};
 
@@ -344,7 +342,8 @@ impl NodeCalls {
     /// This process has become another node.
     pub(crate) fn let_go_of_all(&self) {
         let here: Vec<CallId> = self.slots.borrow().keys().copied().collect();
-        here.into_iter().for_each(|call| self.let_go(call, i64::MAX));
+        here.into_iter()
+            .for_each(|call| self.let_go(call, i64::MAX));
         self.ground.parts.bridges.publish_anew();
     }
 
@@ -372,7 +371,10 @@ impl NodeCalls {
             missing.extend(elsewhere.into_iter().filter(|call| !listed.contains(call)));
         }
         for call in missing {
-            match self.tell(Some(bridge), call, Input::Missing { listed_at }).await {
+            match self
+                .tell(Some(bridge), call, Input::Missing { listed_at })
+                .await
+            {
                 Ok(_) | Err(CallError::UnknownCall) => {}
                 Err(error) => return Err(error),
             }
@@ -458,7 +460,12 @@ impl NodeCalls {
                 let is_nobodys = !tables.nodes.contains_key(&row.owner) || from_the_living;
                 !row.status.is_final() && *row.owner != *me && is_nobodys
             };
-            tables.calls.values().filter(is_lost).map(Owned::from).collect()
+            tables
+                .calls
+                .values()
+                .filter(is_lost)
+                .map(Owned::from)
+                .collect()
         };
         let lost = wire.ask("lost", lost).await?;
         if lost.is_empty() {

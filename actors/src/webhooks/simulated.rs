@@ -14,7 +14,9 @@ use tokio::sync::Notify;
 
 use super::{
     retry::{Schedule, Verdict},
-    scheduler::{Destination, DueWebhook, Effect, Item, LaneLimits, Refill, Scheduler, SchedulerLimits},
+    scheduler::{
+        Destination, DueWebhook, Effect, Item, LaneLimits, Refill, Scheduler, SchedulerLimits,
+    },
     store::pending::ON_ITS_WAY_MS,
 };
 use crate::{
@@ -274,7 +276,8 @@ pub(super) fn due(tables: &Tables, node: &str, now: Millis) -> Vec<DueWebhook> {
 pub(super) fn claim(tables: &mut Tables, refill: &Refill, node: &str, now: Millis) -> Vec<Item> {
     let ignores_leases = tables.has(Flaw::LeasedTaken);
     let may_take = |id: DeliveryId, row: &DeliveryRow| {
-        let left_behind = row.lease_owner.as_deref() == Some(node) && Some(id) <= refill.left_behind;
+        let left_behind =
+            row.lease_owner.as_deref() == Some(node) && Some(id) <= refill.left_behind;
         row.webhook == refill.webhook
             && row.state == DeliveryState::Pending
             && row.next_attempt_at <= now

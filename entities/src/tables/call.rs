@@ -67,9 +67,9 @@ pub fn unfinished() -> SimpleExpr {
     Expr::cust("status IN ('ringing', 'answered')")
 }
 
-/// Calls that did not end well, found in the indexes that hold only those; in the statement's text for the same reason.
-pub fn troubled() -> SimpleExpr {
-    Expr::cust("status IN ('dropped', 'failed')")
+/// Calls that are over, found in the indexes that hold only those; in the statement's text for the same reason.
+pub fn over() -> SimpleExpr {
+    Expr::cust("status IN ('ended', 'dropped', 'failed')")
 }
 
 /// Calls whose caller is known by no number, found in the indexes that hold only those; in the statement's text likewise.

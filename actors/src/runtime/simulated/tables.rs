@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use dikala_entities::{
-    BridgeId, CallId, CallStatus, DeliveryId, EventId, EventKind, Millis, TenantId, WebhookId, call,
-    credit_account, credit_hold, credit_transaction,
+    BridgeId, CallId, CallStatus, DeliveryId, EventId, EventKind, Millis, TenantId, WebhookId,
+    call, credit_account, credit_hold, credit_transaction,
 };
 
 /// A bug that is planted, to see whether it is found.
