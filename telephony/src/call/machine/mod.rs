@@ -15,7 +15,8 @@ mod transcript;
 
 use dikala_entities::{HangupInitiator, HangupReason, Millis};
 
-pub(super) use self::input::{Effect, Input, Now, Rules};
+pub(crate) use self::input::Rules;
+pub(super) use self::input::{Effect, Input, Now};
 use self::{
     cost::Meter, functions::Functions, keys::Keys, leaving::Leaving, speaking::Speaking,
     transcript::Transcript,

@@ -105,23 +105,24 @@ impl Machine {
     }
 
     fn say(&mut self, samples: Vec<i16>, now: Now, out: &mut Vec<Effect>) {
-        match &mut self.phase {
-            Phase::Talking => self.speaking.say(samples, out),
-            Phase::Leaving(leaving) if leaving.still_speaks(now.ms) => {
-                self.speaking.say(samples, out);
-            }
-            _ => {}
+        if self.is_for_the_caller(now) {
+            self.speaking.say(samples, out);
         }
     }
 
     fn interrupted(&mut self, now: Now, out: &mut Vec<Effect>) {
         self.transcript.turn_over();
+        if self.is_for_the_caller(now) {
+            self.speaking.flush(true, out);
+        }
+    }
+
+    /// Whether what the voice does now concerns the caller.
+    fn is_for_the_caller(&mut self, now: Now) -> bool {
         match &mut self.phase {
-            Phase::Talking => self.speaking.flush(true, out),
-            Phase::Leaving(leaving) if leaving.still_speaks(now.ms) => {
-                self.speaking.flush(true, out);
-            }
-            _ => {}
+            Phase::Talking => true,
+            Phase::Leaving(leaving) => leaving.still_speaks(now.ms),
+            _ => false,
         }
     }
 
