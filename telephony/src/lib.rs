@@ -13,6 +13,7 @@ pub mod leg;
 pub mod media;
 pub mod settings;
 pub mod sip;
+pub mod socket;
 pub mod voice;
 
 /// Samples a second of what the caller says, as voices take it.
