@@ -12,7 +12,7 @@ pub trait Provider: std::fmt::Debug + Send + Sync {
 }
 
 /// How an agent is to speak.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Setup {
     /// For logs.
     pub call_id: String,
@@ -20,7 +20,7 @@ pub struct Setup {
 }
 
 /// The agent, as the engine tells of it in its answer to `call.incoming`.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Agent {
     pub id: String,
@@ -37,7 +37,7 @@ pub struct Agent {
 }
 
 /// A function of the tenant.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct FunctionDeclaration {
     pub name: String,
     pub description: String,
