@@ -160,11 +160,16 @@ async fn mangled(form: Form) {
     let mut random = StdRng::seed_from_u64(seed);
     let began = Instant::now();
     let all = (0..calls).map(|_| {
-        let call = wild.clone().call(journal.clone(), StdRng::from_rng(&mut random));
+        let call = wild
+            .clone()
+            .call(journal.clone(), StdRng::from_rng(&mut random));
         async move { rt::spawn(call).await.expect("a call goes through") }
     });
     let all: Vec<_> = all.collect();
-    stream::iter(all).buffer_unordered(100).collect::<Vec<_>>().await;
+    stream::iter(all)
+        .buffer_unordered(100)
+        .collect::<Vec<_>>()
+        .await;
     let late = std::mem::take(&mut *wild.late.borrow_mut());
     for copy in late {
         copy.await.expect("a late copy is answered");
@@ -233,7 +238,9 @@ async fn cut(form: Form) {
         line.cut(true, 0);
         sleep(Duration::from_secs(away)).await;
         line.cut(false, times + 1);
-        let reply = line.say(&line.message("heartbeat", json!({"activeCalls": calls}))).await;
+        let reply = line
+            .say(&line.message("heartbeat", json!({"activeCalls": calls})))
+            .await;
         assert_eq!(reply["ended"], json!([]), "lost after {away} s");
         println!("cut for {away} s with {} calls: none lost", calls.len());
     }
@@ -246,19 +253,34 @@ async fn cut(form: Form) {
     line.cut(true, 0);
     let patience = Duration::from_secs(limits.lost_after + 30);
     within(patience, "every call to be over", async || {
-        let open = fleet.count("calls WHERE status IN ('ringing', 'answered')").await;
+        let open = fleet
+            .count("calls WHERE status IN ('ringing', 'answered')")
+            .await;
         (open == 0).then_some(())
     })
     .await;
     let over = Moment::now().ms_since(last_sign);
-    sleep(Duration::from_secs(limits.long).saturating_sub(Duration::from_millis(over.unsigned_abs()))).await;
+    sleep(
+        Duration::from_secs(limits.long).saturating_sub(Duration::from_millis(over.unsigned_abs())),
+    )
+    .await;
     line.cut(false, 0);
-    let reply = line.say(&line.message("heartbeat", json!({"activeCalls": lost}))).await;
+    let reply = line
+        .say(&line.message("heartbeat", json!({"activeCalls": lost})))
+        .await;
     assert_eq!(reply["ended"].as_array().unwrap().len(), lost.len());
     let tenant = &fleet.tenants[0];
     let mut furthest = 0;
-    for call in tenant.calls().await.iter().filter(|call| lost.iter().any(|id| call["id"] == **id)) {
-        assert_eq!([&call["status"], &call["hangupReason"]], ["dropped", "bridge_lost"]);
+    for call in tenant
+        .calls()
+        .await
+        .iter()
+        .filter(|call| lost.iter().any(|id| call["id"] == **id))
+    {
+        assert_eq!(
+            [&call["status"], &call["hangupReason"]],
+            ["dropped", "bridge_lost"]
+        );
         furthest = furthest.max(Moment::parse(&call["endedAt"]).ms_since(last_sign).abs());
     }
     println!(
@@ -266,7 +288,10 @@ async fn cut(form: Form) {
         limits.long,
         lost.len()
     );
-    assert!(furthest <= 2_000, "billed to {furthest} ms from the last sign of life");
+    assert!(
+        furthest <= 2_000,
+        "billed to {furthest} ms from the last sign of life"
+    );
     let verdict = fleet.cli(&["ledger", "verify"]).await;
     assert_eq!(verdict["differences"], json!([]), "{verdict}");
 }

@@ -38,7 +38,10 @@ async fn meanwhile<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static)
 /// PostgreSQL is back now: how long it takes until something is acknowledged again.
 async fn goes_on(load: &Load, what: &str) {
     let back = Instant::now();
-    let first = within(FIRST_SUCCESS_WITHIN, what, async || load.journal.first_after(back)).await;
+    let first = within(FIRST_SUCCESS_WITHIN, what, async || {
+        load.journal.first_after(back)
+    })
+    .await;
     println!("  {what}: the first success {first:.1?} after it is back");
     load.goes_on_for(100).await;
 }
@@ -131,7 +134,8 @@ async fn one_is_cut(form: Form) {
     let away = form.away(18);
     link.go_dark();
     sleep(away).await;
-    let of_the_cut = format!("calls WHERE owner = '{before}' AND status IN ('ringing', 'answered')");
+    let of_the_cut =
+        format!("calls WHERE owner = '{before}' AND status IN ('ringing', 'answered')");
     assert_eq!(fleet.count(&of_the_cut).await, 0, "the other has all of it");
     link.light_up();
     fleet.is_ready(0).await;

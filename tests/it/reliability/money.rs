@@ -31,14 +31,23 @@ async fn last_minutes(form: Form) {
     let all = (0..calls).map(|number| begin(&lines[usize::from(number % 2 == 1)], ago));
     let taken: Vec<Option<(String, Moment)>> = stream::iter(all).buffered(50).collect().await;
     let taken: Vec<_> = taken.into_iter().flatten().collect();
-    assert_eq!(taken.len(), usize::try_from(minutes).unwrap(), "a minute for each");
+    assert_eq!(
+        taken.len(),
+        usize::try_from(minutes).unwrap(),
+        "a minute for each"
+    );
     within(OVER_WITHIN, "every call to be cut", async || {
-        let open = fleet.count("calls WHERE status IN ('ringing', 'answered')").await;
+        let open = fleet
+            .count("calls WHERE status IN ('ringing', 'answered')")
+            .await;
         (open == 0).then_some(())
     })
     .await;
     let tenant = &fleet.tenants[0];
-    assert_eq!(tenant.credits().await, (0, i64::from(minutes), i64::from(minutes)));
+    assert_eq!(
+        tenant.credits().await,
+        (0, i64::from(minutes), i64::from(minutes))
+    );
     let mut furthest = 0;
     let ended = tenant.calls().await;
     for (call, answered) in &taken {
