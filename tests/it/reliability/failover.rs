@@ -25,6 +25,9 @@ use crate::support::{prelude::*, rest::client};
 /// After the standby is promoted, the first message is acknowledged within this.
 const FIRST_SUCCESS_WITHIN: Duration = Duration::from_secs(10);
 
+/// A call that is open in the books and in no memory is found after two minutes and a half at most.
+const ENDED_WITHIN: Duration = Duration::from_secs(180);
+
 /// Two nodes, their PostgreSQL, its standby, and haproxy between. None where one of these is not at hand.
 struct Pair {
     fleet: Fleet,
@@ -170,11 +173,23 @@ async fn asynchronous(form: Form) {
     load.goes_on_for(200).await;
     let lines = load.lines.clone();
     let journal = load.end().await;
-    // As a bridge does when it comes back: it holds no call any more.
-    for line in &lines {
-        line.say(&line.message("heartbeat", json!({"activeCalls": []})))
-            .await;
-    }
+    // As bridges do: every so often they say that they hold no call. Calls whose ends are lost are found by their nodes first.
+    within(
+        ENDED_WITHIN,
+        "calls whose ends were lost to be over",
+        async || {
+            for line in &lines {
+                line.say(&line.message("heartbeat", json!({"activeCalls": []})))
+                    .await;
+            }
+            sleep(Duration::from_secs(2)).await;
+            let open = fleet
+                .count("calls WHERE status IN ('ringing', 'answered')")
+                .await;
+            (open == 0).then_some(())
+        },
+    )
+    .await;
     println!("failed over to a standby that was {at_risk} acknowledgements behind:");
     let (calls, agents) = check_what_is_left(fleet, &journal).await;
     println!("  {calls} calls and {agents} agents that were acknowledged are lost");
@@ -203,6 +218,7 @@ async fn asynchronous(form: Form) {
 }
 
 #[actix_web::test]
+#[ignore = "minutes"]
 async fn a_failover_to_a_standby_that_is_behind_loses_the_newest_and_says_so() {
-    asynchronous(Short).await;
+    asynchronous(Long).await;
 }
