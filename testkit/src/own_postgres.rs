@@ -9,12 +9,15 @@ use std::{
     os::unix::process::CommandExt,
     process::{Child, ChildStdin, ChildStdout, Stdio},
     sync::{Arc, Mutex},
+    thread,
+    time::{Duration, Instant},
 };
 
 use crate::{
     place::Place,
     postgres::{free_port, missing, tools, unprivileged_shell},
     schema,
+    wait::PATIENCE,
 };
 
 /// The database that [`OwnPostgres::place`] makes.
@@ -150,8 +153,8 @@ impl OwnPostgres {
         self.run(&format!("start {} {}", self.name, self.port));
     }
 
-    /// Another server that follows this one. With `synchronous`, nothing is committed before that one has it.
-    pub fn standby(&self, synchronous: bool) -> Self {
+    /// Another server that follows this one.
+    pub fn standby(&self) -> Self {
         let standby = Self {
             name: "standby",
             port: free_port(),
@@ -162,16 +165,28 @@ impl OwnPostgres {
             self.port
         ));
         standby.start_again();
-        if synchronous {
-            self.sql("ALTER SYSTEM SET synchronous_standby_names = 'standby'");
-            self.sql("SELECT pg_reload_conf()");
-            while self.sql("SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'")
-                != "1"
-            {
-                std::thread::sleep(std::time::Duration::from_millis(50));
-            }
-        }
         standby
+    }
+
+    /// From now on nothing is committed before the standby has it.
+    pub fn waits_for_its_standby(&self) {
+        self.sql("ALTER SYSTEM SET synchronous_standby_names = 'standby'");
+        self.sql("SELECT pg_reload_conf()");
+        self.until(
+            "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'",
+            "1",
+        );
+    }
+
+    fn until(&self, statement: &str, says: &str) {
+        let began = Instant::now();
+        while self.sql(statement) != says {
+            assert!(
+                began.elapsed() < PATIENCE,
+                "{statement} does not become {says}"
+            );
+            thread::sleep(Duration::from_millis(50));
+        }
     }
 
     /// A standby becomes a server that takes writes.
@@ -183,9 +198,7 @@ impl OwnPostgres {
     pub fn fall_behind(&self) {
         self.sql("ALTER SYSTEM SET primary_conninfo = ''");
         self.sql("SELECT pg_reload_conf()");
-        while self.sql("SELECT count(*) FROM pg_stat_wal_receiver") != "0" {
-            std::thread::sleep(std::time::Duration::from_millis(50));
-        }
+        self.until("SELECT count(*) FROM pg_stat_wal_receiver", "0");
     }
 
     /// What a statement says, without head and foot.

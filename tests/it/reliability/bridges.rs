@@ -194,6 +194,22 @@ async fn thousands_of_messages_that_are_mangled_do_no_harm() {
     mangled(Long).await;
 }
 
+/// What a node still has in memory of a call that moved and ended within a second counts no more.
+#[actix_web::test]
+async fn a_call_that_ended_at_the_other_node_is_active_nowhere() {
+    let Some(fleet) = Fleet::start(Postgres, Wanted::nodes(2).tenants(1, 100)).await else {
+        return;
+    };
+    let journal = Journal::new();
+    let lines = [0, 1].map(|node| Line::new(&fleet, 0, node, &journal));
+    for _ in 0..10 {
+        let call = lines[0].ring(Moment::now(), 0).await;
+        let ended = lines[1].about("call.hangup", &call, json!({})).await;
+        journal.note(&call, |entry| entry.ended = ended);
+    }
+    check(&fleet, &journal).await;
+}
+
 /// How long a bridge may be away, in a form.
 struct Limits {
     lost_after: u64,

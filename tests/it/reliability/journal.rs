@@ -78,8 +78,12 @@ pub struct Journal {
     pub agents: RefCell<BTreeMap<String, Made>>,
     /// Acknowledgements: when, and how long it took from the first time that it was said.
     answers: RefCell<Vec<(Instant, Duration)>>,
-    /// Requests that broke: no connection, or one that ended without an answer.
+    /// Messages that were not answered: their socket ended, or they took too long.
     pub broken: Cell<usize>,
+    /// Requests that were not answered.
+    pub broken_requests: Cell<usize>,
+    /// Requests that nobody took.
+    pub nobody_there: Cell<usize>,
     /// Requests and messages that were refused in words, and said again.
     pub refused: Cell<usize>,
 }
@@ -127,13 +131,15 @@ impl Journal {
     /// One line of figures.
     pub fn figures(&self) -> String {
         format!(
-            "{} calls and {} agents in {} acknowledgements; {} refused in words and {} broken, all said again; the longest \
-             waited {:.1?}",
+            "{} calls and {} agents in {} acknowledgements; {} refused in words, {} messages and {} requests not answered, \
+             {} requests that nobody took, all said again; the longest waited {:.1?}",
             self.calls.borrow().len(),
             self.agents.borrow().len(),
             self.acknowledgements(),
             self.refused.get(),
             self.broken.get(),
+            self.broken_requests.get(),
+            self.nobody_there.get(),
             self.longest(),
         )
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use actix_web::rt;
-use awc::http::Method;
+use awc::{error::SendRequestError, http::Method};
 use tokio::{sync::Mutex, time::sleep};
 
 use super::{
@@ -163,21 +163,39 @@ impl Line {
 
     /// A whole call: it talks for so many seconds by what the bridge says, and lives for so long.
     pub async fn call(&self, talk_seconds: i64, lives: Duration) {
-        let started = Moment::ago(talk_seconds + 10);
-        let answered = started.plus(2);
-        let call = self.ring(started, talk_seconds).await;
-        let at = json!({"at": answered.text()});
-        let reply = self.about("call.answered", &call, at).await;
-        self.journal.note(&call, |entry| entry.answered = reply);
+        let call = self.open(talk_seconds).await;
         sleep(lives / 2).await;
         let summary = json!({"summary": "The caller asked for the way."});
-        let reply = self.about("call.transcript", &call, summary).await;
-        self.journal.note(&call, |entry| entry.told = reply);
+        let reply = self.about("call.transcript", &call.id, summary).await;
+        self.journal.note(&call.id, |entry| entry.told = reply);
         sleep(lives / 2).await;
-        let at = json!({"at": answered.plus(talk_seconds).text()});
-        let reply = self.about("call.hangup", &call, at).await;
-        self.journal.note(&call, |entry| entry.ended = reply);
+        self.close(&call).await;
     }
+
+    /// A call that is answered, so long ago that it may end now after this talk.
+    pub async fn open(&self, talk_seconds: i64) -> Open {
+        let started = Moment::ago(talk_seconds + 10);
+        let answered = started.plus(2);
+        let id = self.ring(started, talk_seconds).await;
+        let at = json!({"at": answered.text()});
+        let reply = self.about("call.answered", &id, at).await;
+        self.journal.note(&id, |entry| entry.answered = reply);
+        let ends = answered.plus(talk_seconds);
+        Open { id, ends }
+    }
+
+    pub async fn close(&self, call: &Open) {
+        let at = json!({"at": call.ends.text()});
+        let reply = self.about("call.hangup", &call.id, at).await;
+        self.journal.note(&call.id, |entry| entry.ended = reply);
+    }
+}
+
+/// A call that runs.
+#[derive(Clone, Debug)]
+pub struct Open {
+    pub id: String,
+    ends: Moment,
 }
 
 /// What an answer about a call says.
@@ -231,7 +249,12 @@ impl Writer {
             let asked = node.try_send(method.clone(), path, body.clone());
             let answer = tokio::time::timeout(ANSWERED_WITHIN, asked).await;
             let Ok(Ok(answer)) = answer else {
-                Journal::count(&self.journal.broken);
+                // Where nobody listens nothing was asked.
+                let nobody = matches!(answer, Ok(Err(SendRequestError::Connect(_))));
+                Journal::count(match nobody {
+                    true => &self.journal.nobody_there,
+                    false => &self.journal.broken_requests,
+                });
                 self.at.set(at + 1);
                 sleep(AGAIN_AFTER).await;
                 continue;
@@ -311,9 +334,13 @@ pub struct Load {
 
 impl Load {
     pub fn begin(fleet: &Fleet, rate: Rate) -> Self {
-        let journal = Journal::new();
+        Self::beside(fleet, rate, &Journal::new())
+    }
+
+    /// With others who write into the same journal.
+    pub fn beside(fleet: &Fleet, rate: Rate, journal: &Rc<Journal>) -> Self {
         let tenants = 0..fleet.tenants.len();
-        let lines = tenants.clone().map(|n| Line::new(fleet, n, n, &journal));
+        let lines = tenants.clone().map(|n| Line::new(fleet, n, n, journal));
         let load = Self {
             lines: lines.collect(),
             journal: journal.clone(),
@@ -321,7 +348,7 @@ impl Load {
             running: Rc::default(),
             failed: Rc::default(),
         };
-        let writers: Vec<_> = tenants.map(|n| Writer::new(fleet, n, &journal)).collect();
+        let writers: Vec<_> = tenants.map(|n| Writer::new(fleet, n, journal)).collect();
         let lines = load.lines.clone();
         load.every(rate.calls_per_second, move |number| {
             let line = lines[number % lines.len()].clone();
