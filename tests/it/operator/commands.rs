@@ -256,7 +256,7 @@ async fn webhooks_are_paused_recovered_and_sent_to_again_by_commands(
     assert!(paused["pausedAt"].is_string(), "{paused}");
     eventually("the server to know", async || {
         let scrape = Scrape::of(&server.operator).await;
-        let is_paused = scrape.value("dikala_webhook_lanes", &[("state", "disabled")]) == 1.0;
+        let is_paused = scrape.value("dikala_webhook_lanes", &[("state", "paused")]) == 1.0;
         is_paused.then_some(())
     })
     .await;
