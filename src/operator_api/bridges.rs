@@ -19,7 +19,8 @@ use crate::{
     http::{
         answer::Answer,
         error::{ApiError, Missing},
-        extract::{Body, Form, Id, Operator, Query},
+        extract::{Body, Filters, Form, Id, Operator},
+        route::OPERATORS_BASE,
     },
 };
 
@@ -88,8 +89,8 @@ async fn held(db: &impl ConnectionTrait) -> Result<HashMap<BridgeId, i64>, DbErr
 }
 
 /// `GET /bridges`
-pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
-    Ok(Answer::ok(&page(&desk, &query.0).await?))
+pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError> {
+    Ok(Answer::ok(&page(&desk, &filters.0).await?))
 }
 
 /// A page of bridges.
@@ -103,6 +104,11 @@ pub async fn page(desk: &Desk, asked: &Form) -> Result<BridgeList, ApiError> {
         .map(|row| shown(desk, row, &held))
         .collect();
     Ok(BridgeList::new(page, bridges, has_more))
+}
+
+/// `GET /bridges/{id}`
+pub async fn show(desk: Data<Desk>, id: Id<BridgeId>) -> Result<Answer, ApiError> {
+    Ok(Answer::ok(&one(&desk, id.0).await?))
 }
 
 /// One bridge, or 404.
@@ -142,7 +148,8 @@ pub async fn create(desk: Data<Desk>, operator: Operator, body: Body) -> Result<
             calls: 0,
         },
     };
-    unit.commit(Answer::made(&made).secret()).await
+    let path = format!("{OPERATORS_BASE}/bridges/{}", made.bridge.view.id);
+    unit.commit(Answer::created_at(path, &made).secret()).await
 }
 
 /// `DELETE /bridges/{id}`: its token is refused from now on, and its sockets are closed. What is revoked stays in the list.
