@@ -1,8 +1,9 @@
 //! `/bridges`: telephony bridges, whether they are here, and how many calls they hold.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use actix_web::web::Data;
+use dikala_actors::nodes::all as all_nodes;
 use dikala_entities::{BridgeId, Millis, bridge};
 use sea_orm::{ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QuerySelect, Statement};
 use serde::Serialize;
@@ -44,7 +45,7 @@ pub struct Bridge {
     #[serde(flatten)]
     #[schema(inline)]
     pub view: BridgeView,
-    /// Whether it has a socket open to this node.
+    /// Whether it has a socket open, here or at another node; of others a few seconds ago.
     pub connected: bool,
     /// Calls that are not over; 10,000 are counted at most.
     pub calls: i64,
@@ -86,6 +87,24 @@ async fn held(db: &impl ConnectionTrait) -> Result<HashMap<BridgeId, i64>, DbErr
         .into_iter()
         .map(|held| (held.bridge_id, held.calls))
         .collect())
+}
+
+/// All bridges, in the order of their making, as the processes of the service told of them a few seconds ago: for who is none of them.
+pub async fn stored_bridges(db: &impl ConnectionTrait) -> Result<Vec<Bridge>, DbErr> {
+    let alive: HashSet<String> = all_nodes(db)
+        .await?
+        .into_iter()
+        .filter(|node| node.lease_until > node.now)
+        .map(|node| node.id)
+        .collect();
+    let held = held(db).await?;
+    let bridges = bridges::every().all(db).await?;
+    let as_stored = |row: bridge::Model| Bridge {
+        connected: row.node.as_ref().is_some_and(|node| alive.contains(node)),
+        calls: held.get(&row.id).copied().unwrap_or(0),
+        view: row.into(),
+    };
+    Ok(bridges.into_iter().map(as_stored).collect())
 }
 
 /// `GET /bridges`
