@@ -323,8 +323,11 @@ impl Courier {
         let Some(row) = row else {
             return Destination::Deleted;
         };
-        if !row.is_delivered_to() || lane.closing {
+        if !row.is_active || lane.closing {
             return Destination::Disabled;
+        }
+        if row.paused_at.is_some() {
+            return Destination::Paused;
         }
         let before = lane.endpoint();
         if let Some(before) = &before

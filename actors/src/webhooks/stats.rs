@@ -28,6 +28,8 @@ pub enum LaneState {
     Open,
     /// Its webhook is disabled or deleted.
     Disabled,
+    /// An operator has its deliveries wait.
+    Paused,
     /// Its webhook's secret does not open with the configured key.
     Sealed,
     /// Its webhook is being read.
@@ -36,10 +38,11 @@ pub enum LaneState {
 
 impl LaneState {
     /// Every state.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Closed,
         Self::Open,
         Self::Disabled,
+        Self::Paused,
         Self::Sealed,
         Self::Unread,
     ];
@@ -50,6 +53,7 @@ impl LaneState {
             Self::Closed => "closed",
             Self::Open => "open",
             Self::Disabled => "disabled",
+            Self::Paused => "paused",
             Self::Sealed => "sealed",
             Self::Unread => "unread",
         }

@@ -41,8 +41,10 @@ pub(in crate::webhooks) enum Destination<E> {
     /// Not read yet.
     Unknown,
     Ready(Rc<E>),
-    /// Disabled or paused: what is pending stays pending, for when it is delivered to again.
+    /// Disabled: what is pending stays pending, for when it is delivered to again.
     Disabled,
+    /// An operator has it wait: the same.
+    Paused,
     /// The secret does not open: a fault of our own, nothing is sent and nothing is lost.
     Sealed,
     /// Deleted: what is pending is closed.
@@ -126,6 +128,7 @@ impl<E> Lane<E> {
             Destination::Ready(_) if self.circuit.is_open() => LaneState::Open,
             Destination::Ready(_) => LaneState::Closed,
             Destination::Disabled | Destination::Deleted => LaneState::Disabled,
+            Destination::Paused => LaneState::Paused,
             Destination::Sealed => LaneState::Sealed,
             Destination::Unknown => LaneState::Unread,
         }
@@ -144,7 +147,7 @@ impl<E> Lane<E> {
     pub(super) fn aim(&mut self, target: Destination<E>) {
         match &target {
             Destination::Ready(_) | Destination::Unknown => {}
-            Destination::Disabled => {
+            Destination::Disabled | Destination::Paused => {
                 self.circuit = Circuit::new(FIRST_PAUSE_MS);
                 self.forget();
             }
