@@ -171,7 +171,12 @@ impl Membership {
 
     /// Whether there are other nodes, as far as is known.
     pub fn has_others(&self) -> bool {
-        self.0.nodes.load(Relaxed) > 1
+        self.nodes() > 1
+    }
+
+    /// How many nodes there are, this one included, as far as is known.
+    pub fn nodes(&self) -> usize {
+        self.0.nodes.load(Relaxed)
     }
 
     /// So many nodes were found.
