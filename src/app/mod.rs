@@ -18,7 +18,7 @@ use actix_web::{
     rt,
 };
 use dikala_actors::{
-    nodes::{Identity, Membership},
+    nodes::{self, Identity, Membership},
     outbound::{Outbound, OutboundError},
     runtime::clock::SharedClock,
 };
@@ -154,6 +154,10 @@ async fn begin(
     sockets: &Sockets,
 ) -> Result<(Actors, Option<Exporting>), StartError> {
     let store = open_store(settings, settings.database.migrate).await?;
+    // Nodes go by one clock, whatever those of their machines show.
+    if store.lease().is_some() {
+        clock.begin_at(nodes::time_of(&store).await?);
+    }
     let ports = [sockets.public_at.port(), sockets.operator_at.port()];
     let outbound = || Outbound::new(guard(settings, ports), settings.extra_ca_file());
     let identity = Identity {

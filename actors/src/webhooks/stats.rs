@@ -34,17 +34,20 @@ pub enum LaneState {
     Sealed,
     /// Its webhook is being read.
     Unread,
+    /// Another node delivers to its webhook.
+    Elsewhere,
 }
 
 impl LaneState {
     /// Every state.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Closed,
         Self::Open,
         Self::Disabled,
         Self::Paused,
         Self::Sealed,
         Self::Unread,
+        Self::Elsewhere,
     ];
 
     /// The state as metrics name it; the first two are those of its circuit.
@@ -56,6 +59,7 @@ impl LaneState {
             Self::Paused => "paused",
             Self::Sealed => "sealed",
             Self::Unread => "unread",
+            Self::Elsewhere => "elsewhere",
         }
     }
 }
