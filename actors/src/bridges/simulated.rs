@@ -44,7 +44,9 @@ impl Bridges {
 
     /// What [`recover`](Self::recover) does.
     pub(crate) async fn recover_signs(&self, wire: &Wire<Tables>) -> Result<(), Away> {
-        let rows = wire.ask("bridges", |tables, _| tables.bridges.clone()).await?;
+        let rows = wire
+            .ask("bridges", |tables, _| tables.bridges.clone())
+            .await?;
         for (bridge, row) in rows {
             let seen = row.last_seen.min(self.clock.now());
             self.present.entry(bridge).or_default().recover(seen);
@@ -56,13 +58,17 @@ impl Bridges {
     pub(crate) async fn look_for(&self, wire: &Wire<Tables>, me: &str) -> Result<(), Away> {
         let rows = wire
             .ask("bridges", |tables, _| {
-                let read = |(id, row): (&BridgeId, &crate::runtime::simulated::tables::BridgeRow)| Seen {
-                    id: *id,
-                    last_seen_at: Some(row.last_seen),
-                    last_frame_at: Some(row.last_frame),
-                    node: row.node.clone(),
-                    is_alive: row.node.as_ref().is_some_and(|node| tables.nodes.contains_key(node)),
-                };
+                let read =
+                    |(id, row): (&BridgeId, &crate::runtime::simulated::tables::BridgeRow)| Seen {
+                        id: *id,
+                        last_seen_at: Some(row.last_seen),
+                        last_frame_at: Some(row.last_frame),
+                        node: row.node.clone(),
+                        is_alive: row
+                            .node
+                            .as_ref()
+                            .is_some_and(|node| tables.nodes.contains_key(node)),
+                    };
                 tables.bridges.iter().map(read).collect::<Vec<Seen>>()
             })
             .await?;
@@ -119,7 +125,9 @@ impl Bridges {
             return Ok(());
         }
         let (sent, removed) = (away.clone(), done.clone());
-        let found = wire.ask("commands", move |tables, _| exchange(tables, &sent, &removed, &here));
+        let found = wire.ask("commands", move |tables, _| {
+            exchange(tables, &sent, &removed, &here)
+        });
         match found.await {
             Ok(found) => {
                 for (bridge, ids) in done {
@@ -164,7 +172,11 @@ fn exchange(
     for (bridge, commands) in sent {
         let row = tables.bridges.entry(*bridge).or_default();
         for command in commands {
-            if row.commands.iter().all(|known| read(known).id != command.id) {
+            if row
+                .commands
+                .iter()
+                .all(|known| read(known).id != command.id)
+            {
                 let json = serde_json::to_string(command).expect("plain");
                 row.commands.push(json);
             }

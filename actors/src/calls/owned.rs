@@ -195,13 +195,11 @@ impl OwnedCall {
         let hold = self.parts.ledger.hold(self.row.id).await;
         let hold = hold.map_err(not_written)?;
         let is_ours = hold.is_some_and(|hold| {
-            hold.owner == self.row.owner && hold.epoch == self.row.epoch && hold.settled_at.is_none()
+            hold.owner == self.row.owner
+                && hold.epoch == self.row.epoch
+                && hold.settled_at.is_none()
         });
-        if is_ours {
-            Ok(())
-        } else {
-            Err(self.disown())
-        }
+        if is_ours { Ok(()) } else { Err(self.disown()) }
     }
 
     /// Whether the tenant has erased the call meanwhile, which can only be once it is over.

@@ -10,7 +10,7 @@ use std::{
 };
 
 use dikala_entities::{
-    BridgeId, CallId, Millis, PhoneNumberId, Plan, TenantId, call, credit_hold,
+    AgentId, BridgeId, CallId, Language, Millis, PhoneNumberId, Plan, TenantId, call, credit_hold,
 };
 use futures_util::future::{FutureExt, select};
 use tokio::sync::{Mutex, Notify};
@@ -20,6 +20,7 @@ use super::{
     driver::CallDriver,
     look_up::Callee,
     open::{FIRST_EPOCH, new_row, take},
+    settings::CallSettings,
     versions::Version,
 };
 use crate::{
@@ -66,6 +67,23 @@ pub(crate) struct Ground {
     pub(crate) version: Arc<Version>,
     pub(crate) max_concurrent: Option<i64>,
     pub(crate) flaw: Option<Flaw>,
+}
+
+/// A version of an agent whose calls last so many minutes at most.
+pub(crate) fn version_lasting(agent: AgentId, minutes: i64) -> Arc<Version> {
+    let settings = CallSettings {
+        id: agent,
+        name: "Kopi".to_owned(),
+        system_prompt: "Be kind.".to_owned(),
+        voice_id: None,
+        greeting_text: None,
+        language: Language::default(),
+        max_call_duration_minutes: minutes,
+        escalation_number: None,
+        tools: Vec::new(),
+        functions: Vec::new(),
+    };
+    Version::new(1, settings).expect("plain")
 }
 
 /// The calls of one node.
@@ -344,7 +362,8 @@ impl NodeCalls {
     /// This process has become another node.
     pub(crate) fn let_go_of_all(&self) {
         let here: Vec<CallId> = self.slots.borrow().keys().copied().collect();
-        here.into_iter().for_each(|call| self.let_go(call, i64::MAX));
+        here.into_iter()
+            .for_each(|call| self.let_go(call, i64::MAX));
         self.ground.parts.bridges.publish_anew();
     }
 
@@ -372,7 +391,10 @@ impl NodeCalls {
             missing.extend(elsewhere.into_iter().filter(|call| !listed.contains(call)));
         }
         for call in missing {
-            match self.tell(Some(bridge), call, Input::Missing { listed_at }).await {
+            match self
+                .tell(Some(bridge), call, Input::Missing { listed_at })
+                .await
+            {
                 Ok(_) | Err(CallError::UnknownCall) => {}
                 Err(error) => return Err(error),
             }
@@ -458,7 +480,12 @@ impl NodeCalls {
                 let is_nobodys = !tables.nodes.contains_key(&row.owner) || from_the_living;
                 !row.status.is_final() && *row.owner != *me && is_nobodys
             };
-            tables.calls.values().filter(is_lost).map(Owned::from).collect()
+            tables
+                .calls
+                .values()
+                .filter(is_lost)
+                .map(Owned::from)
+                .collect()
         };
         let lost = wire.ask("lost", lost).await?;
         if lost.is_empty() {
@@ -499,6 +526,20 @@ impl NodeCalls {
             }
         }
         Ok(())
+    }
+
+    pub(crate) async fn store_signs(&self) -> Result<(), Away> {
+        let Ground { parts, wire, .. } = &self.ground;
+        parts.bridges.store_signs(wire).await
+    }
+
+    /// Commands go to bridges at other nodes, and come from there.
+    pub(crate) async fn exchange(&self) -> Result<(), Away> {
+        let Ground { parts, wire, .. } = &self.ground;
+        if !parts.node.has_others() {
+            return Ok(());
+        }
+        parts.bridges.exchange(wire).await
     }
 
     /// Running calls of this node that fell through get a driver.

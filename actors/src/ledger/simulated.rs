@@ -173,7 +173,8 @@ impl Ledger {
                 if self.flaw == Some(Flaw::ToldAfterwards) {
                     let node = self.node.id();
                     let (ids, now) = (self.ids.clone(), self.clock.now());
-                    let told = move |tables: &mut Tables, _| tell(tables, &events, &node, &ids, now);
+                    let told =
+                        move |tables: &mut Tables, _| tell(tables, &events, &node, &ids, now);
                     announced = self.wire.ask("tell", told).await?;
                 } else {
                     announced = dispatches;
@@ -240,9 +241,10 @@ fn read(tables: &Tables, items: &[Item]) -> Book {
             .extend(hold.map(|(call, hold)| (call, hold.clone())));
         if let Item::Credit(credit, id) = item {
             let key = credit_key(credit, *id);
-            let known = tables.transactions.iter().find(|known| {
-                known.tenant_id == credit.tenant && known.idempotency_key == key
-            });
+            let known = tables
+                .transactions
+                .iter()
+                .find(|known| known.tenant_id == credit.tenant && known.idempotency_key == key);
             book.booked
                 .extend(known.map(|known| ((credit.tenant, key.clone()), known.clone())));
         }
@@ -256,7 +258,9 @@ fn known(tables: &Tables) -> Known {
     let mut known = Known::default();
     known.calls.extend(tables.calls.values().map(owned));
     known.named.extend(tables.calls.values().map(named));
-    known.events.extend(tables.events.iter().map(|event| event.id));
+    known
+        .events
+        .extend(tables.events.iter().map(|event| event.id));
     known
 }
 
@@ -290,7 +294,9 @@ impl Write {
             account.version += 1;
             tables.accounts.insert(*tenant, account);
         }
-        tables.transactions.extend(book.transactions.iter().cloned());
+        tables
+            .transactions
+            .extend(book.transactions.iter().cloned());
         for entry in entries {
             match &entry.call {
                 Some(CallWrite::Insert(row)) => self.insert(tables, row),
@@ -320,7 +326,8 @@ impl Write {
         let accounts = book.changed_accounts.iter().all(|tenant| {
             let version = |account: &dikala_entities::credit_account::Model| account.version;
             tables.has(Flaw::UnversionedAccounts)
-                || tables.accounts.get(tenant).map(version) == before.accounts.get(tenant).map(version)
+                || tables.accounts.get(tenant).map(version)
+                    == before.accounts.get(tenant).map(version)
         });
         let transactions = book.transactions.iter().all(|new| {
             let same = |old: &&dikala_entities::credit_transaction::Model| {
@@ -337,14 +344,19 @@ impl Write {
             let call = match &entry.call {
                 Some(CallWrite::Insert(row)) => {
                     let named = |other: &call::Model| {
-                        (other.bridge_id, &other.bridge_call_id) == (row.bridge_id, &row.bridge_call_id)
+                        (other.bridge_id, &other.bridge_call_id)
+                            == (row.bridge_id, &row.bridge_call_id)
                     };
                     !tables.calls.contains_key(&row.id) && !tables.calls.values().any(named)
                 }
-                Some(CallWrite::Update(update)) => tables.calls.get(&update.id).is_some_and(|row| {
-                    let owned = *row.owner == *update.fence.owner && row.epoch == update.fence.epoch;
-                    (owned || tables.has(Flaw::UnfencedCalls)) && (row.status == update.was || again)
-                }),
+                Some(CallWrite::Update(update)) => {
+                    tables.calls.get(&update.id).is_some_and(|row| {
+                        let owned =
+                            *row.owner == *update.fence.owner && row.epoch == update.fence.epoch;
+                        (owned || tables.has(Flaw::UnfencedCalls))
+                            && (row.status == update.was || again)
+                    })
+                }
                 None => true,
             };
             let is_new = |event: &NewEvent| tables.events.iter().all(|known| known.id != event.id);
@@ -389,14 +401,19 @@ impl Write {
         }
     }
 
-    fn note(&self, tables: &mut Tables, row: &call::Model, from: Option<dikala_entities::CallStatus>) {
+    fn note(
+        &self,
+        tables: &mut Tables,
+        row: &call::Model,
+        from: Option<dikala_entities::CallStatus>,
+    ) {
         tables.changes.push(Change {
+            at: 0,
             call: row.id,
             from,
             to: row.status,
             owner: row.owner.clone(),
             epoch: row.epoch,
-            by: self.node.to_string(),
         });
     }
 }

@@ -102,9 +102,8 @@ pub(crate) async fn lost(
     member.found(all.len());
     let others = all.into_iter().filter(|(id, _)| !member.is(id));
     let answering_since = member.answering_since();
-    let lost = others.filter(|(id, until)| {
-        gone.contains(id) || may_end(*until, now, answering_since)
-    });
+    let lost =
+        others.filter(|(id, until)| gone.contains(id) || may_end(*until, now, answering_since));
     Ok(lost.collect())
 }
 

@@ -14,7 +14,9 @@ use tokio::sync::Notify;
 
 use super::{
     retry::{Schedule, Verdict},
-    scheduler::{Destination, DueWebhook, Effect, Item, LaneLimits, Refill, Scheduler, SchedulerLimits},
+    scheduler::{
+        Destination, DueWebhook, Effect, Item, LaneLimits, Refill, Scheduler, SchedulerLimits,
+    },
     store::pending::ON_ITS_WAY_MS,
 };
 use crate::{
@@ -49,7 +51,6 @@ pub(crate) struct Received {
     pub(crate) call: Option<CallId>,
     /// 1 for the first attempt.
     pub(crate) number: i64,
-    pub(crate) by: Arc<str>,
     pub(crate) is_taken: bool,
 }
 
@@ -63,7 +64,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    fn post(&mut self, dispatch: &Dispatch, by: Arc<str>) -> Exchange {
+    fn post(&mut self, dispatch: &Dispatch) -> Exchange {
         let is_taken = !self.chance.happens(self.fails_permille);
         self.received.push(Received {
             delivery: dispatch.delivery,
@@ -71,7 +72,6 @@ impl Receiver {
             event: dispatch.event,
             call: dispatch.call,
             number: dispatch.attempts + 1,
-            by,
             is_taken,
         });
         Exchange {
@@ -165,8 +165,8 @@ impl Courier {
     }
 
     async fn attempt(self: Rc<Self>, item: Item) {
-        let (dispatch, by) = (item.dispatch.clone(), Arc::clone(&self.node));
-        let post = move |receiver: &mut Receiver, _| receiver.post(&dispatch, by);
+        let dispatch = item.dispatch.clone();
+        let post = move |receiver: &mut Receiver, _| receiver.post(&dispatch);
         let answer = self.office.outside.ask("post", post).await;
         let answer = answer.map_err(|Away| Failure::without_answer(ErrorKind::Timeout));
         if self.dead.get() {
@@ -274,7 +274,8 @@ pub(super) fn due(tables: &Tables, node: &str, now: Millis) -> Vec<DueWebhook> {
 pub(super) fn claim(tables: &mut Tables, refill: &Refill, node: &str, now: Millis) -> Vec<Item> {
     let ignores_leases = tables.has(Flaw::LeasedTaken);
     let may_take = |id: DeliveryId, row: &DeliveryRow| {
-        let left_behind = row.lease_owner.as_deref() == Some(node) && Some(id) <= refill.left_behind;
+        let left_behind =
+            row.lease_owner.as_deref() == Some(node) && Some(id) <= refill.left_behind;
         row.webhook == refill.webhook
             && row.state == DeliveryState::Pending
             && row.next_attempt_at <= now
