@@ -18,7 +18,7 @@ use actix_web::{
     rt,
 };
 use dikala_actors::{
-    nodes::{Identity, Membership},
+    nodes::{self, Identity, Membership},
     outbound::{Outbound, OutboundError},
     runtime::clock::SharedClock,
 };
@@ -141,6 +141,10 @@ impl App {
         );
         let reserved = Store::reserve(&settings.database.url)?;
         let store = open_store(settings, settings.database.migrate).await?;
+        // Nodes go by one clock, whatever those of their machines show.
+        if store.lease().is_some() {
+            clock.begin_at(nodes::time_of(&store).await?);
+        }
         let ports = [addresses.0.port(), addresses.1.port()];
         let outbound = || Outbound::new(guard(settings, ports), settings.extra_ca_file());
         let identity = Identity {

@@ -24,6 +24,8 @@ use crate::runtime::clock::SharedClock;
 const LOOKS_MAX: usize = 60;
 /// The pause between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// An answer of the database within this tells what time it is there.
+const TELLS_TIME_WITHIN_MS: i64 = 200;
 /// Nothing before this is known of the database.
 const ALWAYS: i64 = i64::MIN;
 
@@ -168,6 +170,11 @@ impl Membership {
         self.0.wanted.notified().await;
     }
 
+    /// Whether there may be other nodes: it acts for as long as its lease lasts.
+    pub fn has_lease(&self) -> bool {
+        self.present().acts_until.is_some()
+    }
+
     /// What is left of its lease, in milliseconds.
     pub fn lease_left_ms(&self) -> i64 {
         let now = self.own_now();
@@ -177,7 +184,12 @@ impl Membership {
 
     /// Whether there are other nodes, as far as is known.
     pub fn has_others(&self) -> bool {
-        self.0.nodes.load(Relaxed) > 1
+        self.nodes() > 1
+    }
+
+    /// How many nodes there are, this one included, as far as is known.
+    pub fn nodes(&self) -> usize {
+        self.0.nodes.load(Relaxed)
     }
 
     /// So many nodes were found.
@@ -249,6 +261,7 @@ impl Membership {
 
     /// The lease was renewed, which was asked for at `asked_at` by this process's clock.
     pub(super) fn renewed(&self, asked_at: i64, renewed: &Renewed) {
+        self.compare(asked_at, renewed.now);
         let mut present = self.present();
         if present.has_left {
             return;
@@ -263,6 +276,17 @@ impl Membership {
         }
         drop(present);
         self.found(usize::try_from(renewed.nodes).unwrap_or(1));
+    }
+
+    /// Lets the clock follow the database's, which showed `theirs` after it was asked at `asked_at` and before now. An answer that
+    /// was long on its way says too little.
+    fn compare(&self, asked_at: i64, theirs: i64) {
+        let took = self.own_now().saturating_sub(asked_at);
+        if let Some(clock) = &self.0.clock
+            && took <= TELLS_TIME_WITHIN_MS
+        {
+            clock.compare(Millis::from_i64(theirs.saturating_add(took / 2)));
+        }
     }
 
     /// Whether it left by itself.

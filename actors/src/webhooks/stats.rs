@@ -32,16 +32,19 @@ pub enum LaneState {
     Sealed,
     /// Its webhook is being read.
     Unread,
+    /// Another node delivers to its webhook.
+    Elsewhere,
 }
 
 impl LaneState {
     /// Every state.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::Closed,
         Self::Open,
         Self::Disabled,
         Self::Sealed,
         Self::Unread,
+        Self::Elsewhere,
     ];
 
     /// The state as metrics name it; the first two are those of its circuit.
@@ -52,6 +55,7 @@ impl LaneState {
             Self::Disabled => "disabled",
             Self::Sealed => "sealed",
             Self::Unread => "unread",
+            Self::Elsewhere => "elsewhere",
         }
     }
 }

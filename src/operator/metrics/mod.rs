@@ -406,7 +406,7 @@ fn clock(parts: &MetricsParts) -> Metric {
         SECONDS,
         "dikala_clock_step_seconds",
         &[],
-        "By how much the wall clock was set since the start; instants follow it at the next start",
+        "How far the machine's clock is ahead of the one that the service goes by: set since the start, or not the database's",
     );
     step.number(&[], parts.node.clock.stepped_ms().saturating_mul(1_000));
     step
