@@ -137,6 +137,11 @@ impl Membership {
         Arc::clone(&self.present().id)
     }
 
+    /// What it says of itself.
+    pub fn identity(&self) -> &Identity {
+        &self.0.identity
+    }
+
     /// `node.name`
     pub fn name(&self) -> &Arc<str> {
         &self.0.identity.name

@@ -351,8 +351,11 @@ impl Courier {
         let Some(row) = row else {
             return Destination::Deleted;
         };
-        if !row.is_delivered_to() || lane.closing {
+        if !row.is_active || lane.closing {
             return Destination::Disabled;
+        }
+        if row.paused_at.is_some() {
+            return Destination::Paused;
         }
         if !is_ours {
             return Destination::Elsewhere;

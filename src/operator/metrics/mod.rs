@@ -281,7 +281,7 @@ fn deliveries(parts: &MetricsParts, stats: &StatsReading) -> Vec<Metric> {
         SECONDS,
         "dikala_webhook_oldest_due_seconds",
         &[],
-        "For how long the first delivery that is due has been due; 0 where none is",
+        "For how long the first delivery that is due has been due, endpoints whose circuit is open left out; 0 where none is",
     );
     let now = parts.node.clock.now();
     let due_ms = stats.due_since.map_or(0, |since| now.since(since).max(0));
