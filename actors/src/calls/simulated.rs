@@ -9,7 +9,9 @@ use std::{
     sync::Arc,
 };
 
-use dikala_entities::{BridgeId, CallId, Millis, PhoneNumberId, Plan, TenantId, call, credit_hold};
+use dikala_entities::{
+    AgentId, BridgeId, CallId, Language, Millis, PhoneNumberId, Plan, TenantId, call, credit_hold,
+};
 use futures_util::future::{FutureExt, select};
 use tokio::sync::{Mutex, Notify};
 
@@ -18,6 +20,7 @@ use super::{
     driver::CallDriver,
     look_up::Callee,
     open::{FIRST_EPOCH, new_row, take},
+    settings::CallSettings,
     versions::Version,
 };
 use crate::{
@@ -64,6 +67,23 @@ pub(crate) struct Ground {
     pub(crate) version: Arc<Version>,
     pub(crate) max_concurrent: Option<i64>,
     pub(crate) flaw: Option<Flaw>,
+}
+
+/// A version of an agent whose calls last so many minutes at most.
+pub(crate) fn version_lasting(agent: AgentId, minutes: i64) -> Arc<Version> {
+    let settings = CallSettings {
+        id: agent,
+        name: "Kopi".to_owned(),
+        system_prompt: "Be kind.".to_owned(),
+        voice_id: None,
+        greeting_text: None,
+        language: Language::default(),
+        max_call_duration_minutes: minutes,
+        escalation_number: None,
+        tools: Vec::new(),
+        functions: Vec::new(),
+    };
+    Version::new(1, settings).expect("plain")
 }
 
 /// The calls of one node.
@@ -506,6 +526,20 @@ impl NodeCalls {
             }
         }
         Ok(())
+    }
+
+    pub(crate) async fn store_signs(&self) -> Result<(), Away> {
+        let Ground { parts, wire, .. } = &self.ground;
+        parts.bridges.store_signs(wire).await
+    }
+
+    /// Commands go to bridges at other nodes, and come from there.
+    pub(crate) async fn exchange(&self) -> Result<(), Away> {
+        let Ground { parts, wire, .. } = &self.ground;
+        if !parts.node.has_others() {
+            return Ok(());
+        }
+        parts.bridges.exchange(wire).await
     }
 
     /// Running calls of this node that fell through get a driver.

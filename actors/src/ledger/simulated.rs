@@ -408,12 +408,12 @@ impl Write {
         from: Option<dikala_entities::CallStatus>,
     ) {
         tables.changes.push(Change {
+            at: 0,
             call: row.id,
             from,
             to: row.status,
             owner: row.owner.clone(),
             epoch: row.epoch,
-            by: self.node.to_string(),
         });
     }
 }

@@ -51,7 +51,6 @@ pub(crate) struct Received {
     pub(crate) call: Option<CallId>,
     /// 1 for the first attempt.
     pub(crate) number: i64,
-    pub(crate) by: Arc<str>,
     pub(crate) is_taken: bool,
 }
 
@@ -65,7 +64,7 @@ pub(crate) struct Receiver {
 }
 
 impl Receiver {
-    fn post(&mut self, dispatch: &Dispatch, by: Arc<str>) -> Exchange {
+    fn post(&mut self, dispatch: &Dispatch) -> Exchange {
         let is_taken = !self.chance.happens(self.fails_permille);
         self.received.push(Received {
             delivery: dispatch.delivery,
@@ -73,7 +72,6 @@ impl Receiver {
             event: dispatch.event,
             call: dispatch.call,
             number: dispatch.attempts + 1,
-            by,
             is_taken,
         });
         Exchange {
@@ -167,8 +165,8 @@ impl Courier {
     }
 
     async fn attempt(self: Rc<Self>, item: Item) {
-        let (dispatch, by) = (item.dispatch.clone(), Arc::clone(&self.node));
-        let post = move |receiver: &mut Receiver, _| receiver.post(&dispatch, by);
+        let dispatch = item.dispatch.clone();
+        let post = move |receiver: &mut Receiver, _| receiver.post(&dispatch);
         let answer = self.office.outside.ask("post", post).await;
         let answer = answer.map_err(|Away| Failure::without_answer(ErrorKind::Timeout));
         if self.dead.get() {

@@ -103,13 +103,13 @@ pub(crate) struct BridgeRow {
 /// A write to a call's row, for the checks.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
+    /// By the true time.
+    pub(crate) at: i64,
     pub(crate) call: CallId,
     pub(crate) from: Option<CallStatus>,
     pub(crate) to: CallStatus,
     pub(crate) owner: String,
     pub(crate) epoch: i64,
-    /// Which node wrote it.
-    pub(crate) by: String,
 }
 
 #[derive(Debug, Default)]
