@@ -15,7 +15,7 @@ mod transcript;
 
 use dikala_entities::{HangupInitiator, HangupReason, Millis};
 
-pub(crate) use self::input::Rules;
+pub(crate) use self::{input::Rules, refusal::unavailable};
 pub(super) use self::input::{Effect, Input, Now};
 use self::{
     cost::Meter, functions::Functions, keys::Keys, leaving::Leaving, speaking::Speaking,
