@@ -24,6 +24,8 @@ use url::{Host, Url};
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
 /// What waits to be written before a writer has to wait.
 const WRITE_BUFFER_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// What each direction of a socket has in memory: every call has one, and the usual 128 KiB would be most of what a call takes.
+const BUFFER_BYTES: usize = 16 * 1024;
 
 /// What a WebSocket runs over.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -102,7 +104,9 @@ async fn open(
     let config = WebSocketConfig::default()
         .max_message_size(Some(message_bytes_max))
         .max_frame_size(Some(message_bytes_max))
-        .max_write_buffer_size(WRITE_BUFFER_BYTES_MAX);
+        .max_write_buffer_size(WRITE_BUFFER_BYTES_MAX)
+        .read_buffer_size(BUFFER_BYTES)
+        .write_buffer_size(BUFFER_BYTES);
     match client_async_with_config(request, stream, Some(config)).await {
         Ok((socket, _)) => Ok(socket),
         Err(tungstenite::Error::Http(answer)) => Err(DialError::Status(answer.status().as_u16())),

@@ -61,7 +61,8 @@ pub enum Spoken {
     Text(String),
     /// The call is about to end: the agent is to say goodbye. Why, and how much time there is, in words for the agent.
     Goodbye(String),
-    /// What came of a function: an object to give to the model, `{"output": …}` or `{"error": {"code", "message"}}`.
+    /// What came of a function: an object to give to the model, `{"output": …}` or `{"error": {"code", "message"}}`. It follows every
+    /// [`Heard::Tool`] in the end, those that were cancelled too, unless the call ends before.
     ToolOutcome {
         id: String,
         outcome: Map<String, Value>,
