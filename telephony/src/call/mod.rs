@@ -1,1 +1,8 @@
 //! A call: what follows from what happened (pure), and the task that carries it out.
+
+mod machine;
+mod outlet;
+mod task;
+
+pub(crate) use machine::{Rules, unavailable};
+pub(crate) use task::{Parts, run};
