@@ -48,6 +48,7 @@ const PURE: &[&str] = &[
     "src/overview/ring.rs",
     "src/simulator/call.rs",
     "src/simulator/engine.rs",
+    "telephony/src/media",
 ];
 
 fn workspace() -> Vec<File> {
