@@ -49,6 +49,13 @@ const PURE: &[&str] = &[
     "src/simulator/call.rs",
     "src/simulator/engine.rs",
     "telephony/src/media",
+    "telephony/src/sip/dialog.rs",
+    "telephony/src/sip/digest.rs",
+    "telephony/src/sip/flood.rs",
+    "telephony/src/sip/message",
+    "telephony/src/sip/numbers.rs",
+    "telephony/src/sip/session_timer.rs",
+    "telephony/src/sip/trunks.rs",
 ];
 
 fn workspace() -> Vec<File> {
