@@ -68,7 +68,8 @@ impl Call {
     /// One that was greeted.
     async fn greeted(model: &gemini::Gemini) -> Self {
         let mut call = Self::new(model);
-        call.until("the greeting", |it| *it == Heard::TurnOver).await;
+        call.until("the greeting", |it| *it == Heard::TurnOver)
+            .await;
         call
     }
 
@@ -104,9 +105,10 @@ impl Call {
         }
     }
 
+    /// With the silence that ends a turn, and nothing after it.
     async fn speak(&self, milliseconds: u64) {
         self.audio(milliseconds, 3_000).await;
-        self.audio(400, 0).await;
+        self.audio(300, 0).await;
     }
 
     async fn outcome(&self, id: &str, outcome: Value) {
