@@ -48,6 +48,11 @@ const PURE: &[&str] = &[
     "src/overview/ring.rs",
     "src/simulator/call.rs",
     "src/simulator/engine.rs",
+    "telephony/src/voice/gemini/machine",
+    "telephony/src/voice/gemini/profile.rs",
+    "telephony/src/voice/gemini/setup.rs",
+    "telephony/src/voice/gemini/wire",
+    "telephony/src/voice/gemini/words.rs",
 ];
 
 fn workspace() -> Vec<File> {

@@ -135,12 +135,11 @@ impl Story {
     }
 
     fn told(&self) -> Vec<&Heard> {
-        let of = |effect: &'_ Effect| matches!(effect, Effect::Tell(_));
-        let heard = |effect| match effect {
-            &Effect::Tell(ref heard) => heard,
-            _ => unreachable!(),
+        let of = |effect| match effect {
+            Effect::Tell(heard) => Some(heard),
+            _ => None,
         };
-        self.done.iter().filter(|it| of(it)).map(heard).collect()
+        self.done.iter().filter_map(of).collect()
     }
 
     fn opened(&self) -> Vec<u32> {
