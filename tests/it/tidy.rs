@@ -56,6 +56,11 @@ const PURE: &[&str] = &[
     "telephony/src/sip/numbers.rs",
     "telephony/src/sip/session_timer.rs",
     "telephony/src/sip/trunks.rs",
+    "telephony/src/voice/gemini/machine",
+    "telephony/src/voice/gemini/profile.rs",
+    "telephony/src/voice/gemini/setup.rs",
+    "telephony/src/voice/gemini/wire",
+    "telephony/src/voice/gemini/words.rs",
 ];
 
 fn workspace() -> Vec<File> {
