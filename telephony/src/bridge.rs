@@ -28,7 +28,7 @@ const LAST_WORD: Duration = Duration::from_secs(2);
 /// A bridge that takes calls.
 #[derive(Debug)]
 pub struct Bridge {
-    edge: Edge,
+    edge: Arc<Edge>,
     calls: Calls,
     within: Duration,
 }
@@ -45,7 +45,7 @@ impl Bridge {
         let calls = Calls::start(settings, provider(&settings.voice.model), engine, clock);
         let edge = sip::listen(&settings.sip, settings.max_calls, calls.incoming()).await?;
         Ok(Self {
-            edge,
+            edge: Arc::new(edge),
             calls,
             within: Duration::from_secs(settings.shutdown_seconds),
         })
@@ -56,11 +56,13 @@ impl Bridge {
         self.edge.addresses()
     }
 
-    /// Reads the certificate again; where it cannot be used, the one before stays.
-    pub fn reload(&self) {
-        match self.edge.reload_tls() {
-            Ok(()) => tracing::info!("the certificate was read again"),
-            Err(error) => tracing::error!(%error, "the certificate stays as it was"),
+    /// What reads the certificate again; where it cannot be used, the one before stays.
+    pub fn reloader(&self) -> impl Fn() + Send + 'static {
+        let edge = Arc::downgrade(&self.edge);
+        move || match edge.upgrade().map(|edge| edge.reload_tls()) {
+            None => {}
+            Some(Ok(())) => tracing::info!("the certificate was read again"),
+            Some(Err(error)) => tracing::error!(%error, "the certificate stays as it was"),
         }
     }
 
@@ -68,7 +70,6 @@ impl Bridge {
     pub async fn stop(self) {
         self.edge.drain();
         self.calls.finish(self.within).await;
-        self.edge.close().await;
     }
 }
 

@@ -5,7 +5,11 @@ use std::{io, num::NonZero, thread::available_parallelism};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
-    Clock, bridge::Bridge, engine::Address, settings::{Listen, Settings}, sip::SipError,
+    Clock,
+    bridge::Bridge,
+    engine::Address,
+    settings::{Listen, Settings},
+    sip::SipError,
 };
 
 /// Calls wait more than they work.
@@ -51,13 +55,18 @@ impl Running {
 
     /// What is listened on, with the ports that were picked.
     pub fn addresses(&self) -> Vec<Listen> {
-        self.bridge.as_ref().map_or_else(Vec::new, Bridge::addresses)
+        self.bridge
+            .as_ref()
+            .map_or_else(Vec::new, Bridge::addresses)
     }
 
-    /// Reads the certificate again.
-    pub fn reload(&self) {
-        if let Some(bridge) = &self.bridge {
-            bridge.reload();
+    /// What reads the certificate again, as long as the bridge runs.
+    pub fn reloader(&self) -> impl Fn() + Send + 'static {
+        let reload = self.bridge.as_ref().map(Bridge::reloader);
+        move || {
+            if let Some(reload) = &reload {
+                reload();
+            }
         }
     }
 

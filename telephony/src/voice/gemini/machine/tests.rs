@@ -535,7 +535,10 @@ fn a_summary_is_asked_for_and_told() {
     let mut story = Story::live(STABLE);
     story.give(Input::Spoken(Spoken::Summarise));
     let asked = story.sent(1)[0]["realtimeInput"]["text"].clone();
-    assert!(asked.as_str().unwrap().contains("three sentences"), "{asked}");
+    assert!(
+        asked.as_str().unwrap().contains("three sentences"),
+        "{asked}"
+    );
     story.audio();
     assert_eq!(story.pieces(1), 0, "nobody listens to the caller any more");
     story.message(1, json!({"serverContent": {"outputTranscription": {"text": "old words"}, "interrupted": true}}));

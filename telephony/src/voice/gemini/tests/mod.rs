@@ -68,7 +68,8 @@ impl Call {
     /// One that was greeted.
     async fn greeted(model: &gemini::Gemini) -> Self {
         let mut call = Self::new(model);
-        call.until("the greeting", |it| *it == Heard::TurnOver).await;
+        call.until("the greeting", |it| *it == Heard::TurnOver)
+            .await;
         call
     }
 

@@ -60,14 +60,21 @@ async fn the_real_model_greets_and_calls_a_function() {
         return;
     };
     let mut call = Call::with(settings);
-    let greeting = call.until("the greeting", |it| *it == Heard::TurnOver).await;
+    let greeting = call
+        .until("the greeting", |it| *it == Heard::TurnOver)
+        .await;
     record(&greeting);
     assert!(milliseconds(&greeting) > 300, "{:?}", shown(&greeting));
-    assert!(said(&greeting).to_lowercase().contains("senja"), "{}", said(&greeting));
+    assert!(
+        said(&greeting).to_lowercase().contains("senja"),
+        "{}",
+        said(&greeting)
+    );
     let note = "The caller asks in writing: where is order 1001? Look it up with check_order";
     call.say(Spoken::Text(note.to_owned())).await;
     let id = call.wish().await;
-    call.outcome(&id, json!({"output": {"arrivesInMinutes": 20}})).await;
+    call.outcome(&id, json!({"output": {"arrivesInMinutes": 20}}))
+        .await;
     call.until("the answer", |it| *it == Heard::TurnOver).await;
     record(&call.heard);
     assert!(call.heard.iter().any(|it| matches!(it, Heard::Usage(_))));
