@@ -78,6 +78,14 @@ pub(super) struct Stops {
     pub(super) stopping: watch::Receiver<bool>,
 }
 
+/// Where what is not always there counts.
+pub(super) struct Counted {
+    /// None where no mails are sent.
+    pub(super) mails: Option<Arc<MailStats>>,
+    /// None where no bridge runs inside.
+    pub(super) telephony: Option<dikala_telephony::bridge::Counted>,
+}
+
 /// What the two listeners serve with.
 #[derive(Clone)]
 pub(super) struct Listeners {
@@ -100,7 +108,7 @@ impl Listeners {
     pub(super) fn new(
         settings: &Settings,
         actors: &Actors,
-        mails: Option<Arc<MailStats>>,
+        counted: Counted,
         stops: &Stops,
         public: SocketAddr,
     ) -> Self {
@@ -155,7 +163,8 @@ impl Listeners {
                 loops: actors.loops.clone(),
                 http: meter.clone(),
                 health,
-                mails,
+                mails: counted.mails,
+                telephony: counted.telephony,
             }),
             meter: Data::new(meter),
             traces: Data::new(node.traces.clone()),

@@ -37,7 +37,7 @@ pub use self::opening::{KeyTrial, holds_secrets, open_store, prove, vault};
 use self::{
     actors::{Actors, guard},
     exporting::Exporting,
-    listeners::{Listeners, Stops},
+    listeners::{Counted, Listeners, Stops},
 };
 use crate::{
     config::{ConfigError, Settings},
@@ -183,11 +183,19 @@ impl App {
                 (stats, rt::spawn(mailer.run(is_stopping.clone())))
             })
             .unzip();
+        let telephony = match settings.telephony() {
+            Some(bridge) => Some(Telephony::inside(bridge, &actors.node, addresses.0).await?),
+            None => None,
+        };
+        let counted = Counted {
+            mails,
+            telephony: telephony.as_ref().map(Telephony::counted),
+        };
         let stops = Stops {
             draining: is_draining,
             stopping: is_stopping,
         };
-        let listeners = Listeners::new(settings, &actors, mails, &stops, addresses.0);
+        let listeners = Listeners::new(settings, &actors, counted, &stops, addresses.0);
         let public_server = listeners
             .clone()
             .serve_public(public, settings)
@@ -195,10 +203,6 @@ impl App {
         let operator_server = listeners
             .serve_operator(operator)
             .map_err(StartError::Http)?;
-        let telephony = match settings.telephony() {
-            Some(bridge) => Some(Telephony::inside(bridge, &actors.node, addresses.0).await?),
-            None => None,
-        };
         Ok(Self {
             public: addresses.0,
             operator: addresses.1,

@@ -1,6 +1,7 @@
 //! What `dikala check` finds out about the bridge: could it listen, would the other sides answer?
 
 use std::{
+    io::ErrorKind,
     net::{TcpListener, UdpSocket},
     time::Duration,
 };
@@ -52,10 +53,13 @@ fn listeners(listen: &[Listen]) -> Result<String, String> {
             }
         };
         bound.map_err(|error| {
+            let why = match error.kind() {
+                ErrorKind::AddrInUse => "; if dikala is running already, that is why",
+                _ => "",
+            };
             format!(
-                "telephony.sip.listen: {} cannot be listened on ({error}){}",
-                written(*one),
-                crate::app::if_in_use(&error, "; if dikala is running already, that is why")
+                "telephony.sip.listen: {} cannot be listened on ({error}){why}",
+                written(*one)
             )
         })?;
     }

@@ -17,6 +17,7 @@ use dikala_actors::runtime::clock::SharedClock;
 use dikala_entities::Secret;
 use dikala_telephony::{
     Clock,
+    bridge::Counted,
     engine::Address,
     settings::{Listen, Settings, Transport},
     threads::{Running, StartError},
@@ -92,6 +93,11 @@ impl Telephony {
     /// What is listened on: `udp://127.0.0.1:5060 tcp://…`.
     pub fn addresses(&self) -> Vec<String> {
         self.running.addresses().into_iter().map(written).collect()
+    }
+
+    /// Where to ask for what is counted.
+    pub fn counted(&self) -> Counted {
+        self.running.counted()
     }
 
     /// Takes no new calls, lets running ones finish, and hangs up those that have not in time.

@@ -10,7 +10,7 @@ use tokio::{
 
 use crate::{
     Clock,
-    call::{self, Parts, Rules, unavailable},
+    call::{self, Counters, Parts, Rules, unavailable},
     engine::{Address, Client},
     leg::{Incoming, Order},
     settings::{Listen, Model, Settings},
@@ -24,6 +24,16 @@ const INCOMING_MAX: usize = 64;
 const FAREWELL: Duration = Duration::from_secs(12);
 /// How long the engine may take to hear the last of it.
 const LAST_WORD: Duration = Duration::from_secs(2);
+
+/// What was counted since the start.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Statistics {
+    pub sip: sip::Statistics,
+    pub calls: call::Reading,
+}
+
+/// Where to ask for that, for as long as the bridge runs; zeros after that.
+pub type Counted = Arc<dyn Fn() -> Statistics + Send + Sync>;
 
 /// A bridge that takes calls.
 #[derive(Debug)]
@@ -66,6 +76,19 @@ impl Bridge {
         }
     }
 
+    /// Where to ask for what is counted.
+    pub fn counted(&self) -> Counted {
+        let edge = Arc::downgrade(&self.edge);
+        let counters = Arc::clone(&self.calls.counters);
+        Arc::new(move || Statistics {
+            sip: edge
+                .upgrade()
+                .map(|edge| edge.statistics())
+                .unwrap_or_default(),
+            calls: counters.read(),
+        })
+    }
+
     /// Takes no new calls, lets running ones finish, and hangs up those that have not after `shutdown_seconds`.
     pub async fn stop(self) {
         self.edge.drain();
@@ -83,6 +106,7 @@ fn provider(model: &Model) -> Arc<dyn Provider> {
 /// The calls of a bridge: a task for each that comes in, and how they end when the bridge stops.
 #[derive(Debug)]
 pub struct Calls {
+    counters: Arc<Counters>,
     incoming: mpsc::Sender<Incoming>,
     closing: oneshot::Sender<()>,
     stop: watch::Sender<bool>,
@@ -102,12 +126,15 @@ impl Calls {
         let (incoming, waiting) = mpsc::channel(INCOMING_MAX);
         let (closing, closed) = oneshot::channel();
         let (stop, stopping) = watch::channel(false);
+        let counters: Arc<Counters> = Arc::default();
         let parts = Parts {
             provider,
             rules: rules(settings),
+            counters: Arc::clone(&counters),
             stop: stopping,
         };
         Self {
+            counters,
             incoming,
             closing,
             stop,
@@ -124,11 +151,11 @@ impl Calls {
     /// Takes no new calls, lets running ones finish for a while, then tells the callers and hangs up.
     pub async fn finish(self, within: Duration) {
         let Self {
-            incoming: _,
             closing,
             stop,
             mut running,
             mut engine,
+            ..
         } = self;
         let _ = closing.send(());
         let until = Instant::now() + within;

@@ -48,6 +48,13 @@ const PURE: &[&str] = &[
     "src/overview/ring.rs",
     "src/simulator/call.rs",
     "src/simulator/engine.rs",
+    "telephony/src/call/machine",
+    "telephony/src/engine/book.rs",
+    "telephony/src/engine/messages.rs",
+    "telephony/src/voice/phrases.rs",
+    "telephony/src/voice/scripted/arguments.rs",
+    "telephony/src/voice/scripted/ear.rs",
+    "telephony/src/voice/scripted/script.rs",
 ];
 
 fn workspace() -> Vec<File> {

@@ -3,6 +3,7 @@
 //! A call is asked about at the engine, answered, talked through, and left: by a word of the agent, a command, a fault. However it
 //! comes, exactly one message says that it is over, and what was said follows it.
 
+mod answers;
 mod cost;
 mod functions;
 mod input;
