@@ -144,7 +144,7 @@ impl Listeners {
             node.store.clone(),
             node.vault.clone(),
             Arc::clone(&node.clock),
-            Arc::clone(node.member.name()),
+            node.member.clone(),
             settings.operators_http(),
         ));
         let console = console::Kit::new(desk.clone(), tokens.clone(), http.clone());

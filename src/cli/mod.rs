@@ -16,9 +16,11 @@ pub mod dev;
 mod error;
 mod init;
 mod listen;
+mod listener;
 mod nodes;
 mod output;
 mod people;
+mod running;
 mod secrets;
 mod simulate;
 mod telephony;
@@ -107,6 +109,10 @@ enum Command {
     /// See which processes serve the database.
     #[command(subcommand)]
     Node(nodes::NodeCommand),
+    /// See how a running service's database does: size, pools, commits, slowest statements.
+    Database(running::DatabaseOptions),
+    /// See the functions that a running service called lately.
+    Functions(running::FunctionsOptions),
     /// See who changed what.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
@@ -222,6 +228,8 @@ pub async fn run(cli: Cli) -> Result<(), CliError> {
         Command::Webhook(command) => webhooks::webhook(command, &layers()?, cli.json).await,
         Command::Delivery(command) => webhooks::delivery(command, &layers()?, cli.json).await,
         Command::Node(command) => nodes::node(command, &layers()?, cli.json).await,
+        Command::Database(options) => running::database(options, layers, cli.json).await,
+        Command::Functions(options) => running::functions(options, layers, cli.json).await,
         Command::Audit(command) => audit::audit(command, &layers()?, cli.json).await,
         Command::Ledger(command) => admin::ledger(command, &layers()?, cli.json).await,
         Command::Backup(options) => {

@@ -36,6 +36,7 @@ mod overload;
 mod prometheus;
 mod proxies;
 mod recovery;
+mod reliability;
 mod sdks;
 mod secrecy;
 mod secrets;

@@ -295,7 +295,7 @@ fn deliveries(parts: &MetricsParts, stats: &StatsReading) -> Vec<Metric> {
         SECONDS,
         "dikala_webhook_oldest_due_seconds",
         &[],
-        "For how long the first delivery that is due has been due; 0 where none is",
+        "For how long the first delivery that is due has been due, endpoints whose circuit is open left out; 0 where none is",
     );
     let now = parts.node.clock.now();
     let due_ms = stats.due_since.map_or(0, |since| now.since(since).max(0));
@@ -420,7 +420,7 @@ fn clock(parts: &MetricsParts) -> Metric {
         SECONDS,
         "dikala_clock_step_seconds",
         &[],
-        "By how much the wall clock was set since the start; instants follow it at the next start",
+        "How far the machine's clock is ahead of the one that the service goes by: set since the start, or not the database's",
     );
     step.number(&[], parts.node.clock.stepped_ms().saturating_mul(1_000));
     step

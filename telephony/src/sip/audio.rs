@@ -45,6 +45,8 @@ pub enum Control {
     Pause,
     Continue,
     Flush,
+    /// Speaks for and listens to somebody else from now on.
+    Join(mpsc::Receiver<Speech>, mpsc::Sender<Happening>),
 }
 
 /// Binds a free pair of the range, even port first.
@@ -135,7 +137,10 @@ impl Audio {
             tokio::select! {
                 biased;
                 control = controls.recv() => match control {
-                    Some(control) => self.control(control, &mut heard),
+                    Some(control) => {
+                        self.control(control, &mut heard);
+                        speaking = true;
+                    }
                     None => break,
                 },
                 _ = tick.tick() => {
@@ -192,6 +197,11 @@ impl Audio {
 
     fn control(&mut self, control: Control, heard: &mut Vec<Heard>) {
         match control {
+            Control::Join(speech, happenings) => {
+                (self.speech, self.happenings) = (speech, happenings);
+                self.stream.go_on();
+                self.stream.flush(&mut Vec::new());
+            }
             Control::Change(terms) => {
                 if let Err(error) = self.stream.change(*terms, self.now()) {
                     tracing::warn!(%error, "the media of a call could not be changed");

@@ -11,7 +11,6 @@ pub struct Dialog {
     pub local: String,
     pub remote: String,
     pub local_tag: String,
-    pub remote_tag: Option<String>,
     pub local_seq: u32,
     pub remote_seq: u32,
     /// Where the peer wants requests.
@@ -32,7 +31,6 @@ impl Dialog {
             local: format!("{to};tag={tag}"),
             remote: headers.get("From")?.to_owned(),
             local_tag: tag.to_owned(),
-            remote_tag: headers.tag("From"),
             local_seq: 0,
             remote_seq: headers.cseq()?.0,
             target: target.uri,
@@ -51,7 +49,6 @@ impl Dialog {
             local: invite.headers.get("From")?.to_owned(),
             remote: response.get("To")?.to_owned(),
             local_tag: invite.headers.tag("From")?,
-            remote_tag: response.tag("To"),
             local_seq: invite.headers.cseq()?.0,
             remote_seq: 0,
             target: target.uri,

@@ -224,11 +224,6 @@ impl Shared {
         self.transactions.ask(request, flow.clone())
     }
 
-    /// Sends an ACK, which nobody answers.
-    pub fn send_ack(&self, ack: Request, flow: &Flow) {
-        flow.send(&self.with_via(ack, flow).to_bytes());
-    }
-
     pub fn with_via(&self, mut request: Request, flow: &Flow) -> Request {
         let (host, port) = self.reached_at(flow);
         let transport = match flow.transport {

@@ -166,7 +166,7 @@ async fn digests_are_checked_with_their_nonce_and_count() {
     let invite = phone.request("INVITE", "", &offer(40_000));
     phone.send(&invite).await;
     let challenges = phone.expect("SIP/2.0 407").await;
-    let mut ask = async |count: u32, proof: String| {
+    let ask = async |count: u32, proof: String| {
         let mut phone = Phone::udp(bench.udp()).await;
         let invite = phone.request("INVITE", &proof, &offer(40_000));
         phone.send(&invite).await;

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use dikala_telephony::leg::Refusal;
+
 use crate::support::{Bench, Manner, PATIENCE, Phone, header, offer};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -137,7 +139,7 @@ async fn an_invite_that_came_by_two_ways_is_one_call() {
     let first = phone.request("INVITE", "", &offer(40_000));
     phone.send(&first).await;
     phone.expect("SIP/2.0 180").await;
-    let second = phone.request("INVITE", "", &offer(40_000));
+    let second = first.replace("branch=z9hG4bK-", "branch=z9hG4bK-another-");
     phone.send(&second).await;
     phone.expect("SIP/2.0 482").await;
     assert_eq!(bench.calls().len(), 1);
@@ -196,7 +198,12 @@ async fn messages_that_are_odd_but_right_are_understood() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rubbish_is_survived() {
-    let bench = Bench::new(Manner::Echo).await;
+    let bench = Bench::new(Manner::Reject(Refusal {
+        status: 480,
+        words: "nobody is here".to_owned(),
+        retry_after_seconds: None,
+    }))
+    .await;
     let mut phone = Phone::udp(bench.udp()).await;
     let invite = phone.request("INVITE", "", &offer(40_000)).into_bytes();
     let mut state = 88_172_645_463_325_252_u64;
@@ -228,8 +235,9 @@ async fn rubbish_is_survived() {
         phone.send_bytes(bytes).await;
     }
     let mut other = Phone::udp(bench.udp()).await;
-    other.call("", &offer(40_000)).await;
-    other.hang_up().await;
+    let invite = other.request("INVITE", "", &offer(40_000));
+    other.send(&invite).await;
+    other.expect("SIP/2.0 480").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

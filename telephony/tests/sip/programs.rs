@@ -76,11 +76,14 @@ impl Baresip {
         std::fs::write(folder.path().join("accounts"), format!("{account}\n")).unwrap();
         let mut baresip = Command::new("baresip");
         baresip.args(["-f", &path]).current_dir(folder.path());
-        let running = Running::start(&mut baresip);
+        let mut running = Running::start(&mut baresip);
         let control = loop {
             match tokio::net::TcpStream::connect(("127.0.0.1", control)).await {
                 Ok(control) => break control,
-                Err(_) => tokio::time::sleep(Duration::from_millis(50)).await,
+                Err(_) => {
+                    assert!(running.runs(), "baresip is gone");
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
             }
         };
         Self {

@@ -1,5 +1,7 @@
 //! One call: from the INVITE to the last BYE. A task of its own, which the edge gives what comes for its dialog.
 
+mod dial;
+mod join;
 mod ring;
 mod session;
 mod stand;
@@ -39,7 +41,7 @@ const INBOX: usize = 32;
 const ID_CHARS_MAX: usize = 128;
 
 /// Who calls whom, found out by the edge.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Caller {
     pub trunk: Trunk,
     pub did: String,
@@ -250,7 +252,7 @@ impl Call {
     async fn run(mut self, reply: Reply) {
         count(&self.shared.counters.invites, 1);
         if let Some(acknowledged) = self.ring(reply).await {
-            self.stand(acknowledged).await;
+            self.stand(Some(acknowledged)).await;
         }
     }
 

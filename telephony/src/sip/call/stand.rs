@@ -58,11 +58,13 @@ enum Over {
 }
 
 impl Call {
-    pub(super) async fn stand(mut self, answered: Repeat) {
+    /// Goes on to the end. A caller's call waits for the ACK of our 200; one that we made ourselves stands already.
+    pub(super) async fn stand(mut self, answered: Option<Repeat>) {
+        let told = answered.is_none();
         let mut standing = Standing {
-            unacknowledged: Some((answered, self.dialog.remote_seq)),
-            offered: self.answer.is_none(),
-            told: false,
+            offered: !told && self.answer.is_none(),
+            unacknowledged: answered.map(|answered| (answered, self.dialog.remote_seq)),
+            told,
             refresh: None,
             due: self.due(),
         };
@@ -416,7 +418,8 @@ impl Call {
     async fn end(mut self, over: Over, mut standing: Standing) {
         self.media = None;
         self.place = None;
-        self.end_transfer().await;
+        // Whoever the caller was joined to is hung up with it.
+        self.transfer = None;
         let (cause, words) = match over {
             Over::Theirs => {
                 self.happened(Happening::HungUp);

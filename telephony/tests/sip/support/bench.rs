@@ -80,7 +80,7 @@ impl Bench {
             ],
             public_address: None,
             tls: None,
-            rtp_ports: 30_000..=49_999,
+            rtp_ports: 20_000..=31_999,
             codecs: vec![Codec::Opus, Codec::Pcma, Codec::Pcmu],
             srtp: Srtp::Optional,
             trunks: vec![trunk()],

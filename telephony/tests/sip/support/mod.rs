@@ -5,7 +5,7 @@ mod phone;
 mod program;
 
 pub use self::{
-    bench::{Bench, Manner, trunk},
+    bench::{Bench, Manner},
     phone::{Phone, header, offer},
     program::{Running, need, port},
 };

@@ -22,12 +22,12 @@ pub fn need(program: &str) -> bool {
     found
 }
 
-/// A port that is free for UDP and TCP.
+/// A port that is free for UDP and TCP, and that the system gives to nobody who asks for any.
 pub fn port() -> u16 {
     loop {
-        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
-        let port = socket.local_addr().unwrap().port();
-        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+        let port = 10_000 + rand::random::<u16>() % 10_000;
+        let udp = std::net::UdpSocket::bind(("127.0.0.1", port)).is_ok();
+        if udp && std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
             return port;
         }
     }
@@ -45,6 +45,10 @@ impl Running {
             .stderr(Stdio::null())
             .spawn();
         Self(child.unwrap())
+    }
+
+    pub fn runs(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
     }
 
     /// Waits for its end. Gives whether it was content.
