@@ -30,6 +30,7 @@ const NO_KEYS: &[&str] = &[
     "DIKALA_REQUIRE_BROWSER",
     "DIKALA_REQUIRE_PROMETHEUS",
     "DIKALA_REQUIRE_PROXIES",
+    "DIKALA_REQUIRE_SIP",
     "DIKALA_COMMIT",
 ];
 /// The one variable without the prefix: what everybody who has a key of Gemini's calls it, and the key that it is for.

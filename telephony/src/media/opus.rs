@@ -62,7 +62,7 @@ impl Decoder {
         })
     }
 
-    /// A packet that the decoder chokes on costs its state, never the call.
+    /// A packet that the decoder chokes on costs its state, not the thread with the calls of others.
     fn run(
         &mut self,
         out: &mut Vec<i16>,

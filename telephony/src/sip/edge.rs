@@ -380,6 +380,16 @@ fn understood(request: &Request) -> Result<(), Refused> {
             ..refused(420, "Bad Extension")
         });
     }
+    let wanted = request.headers.list("Accept");
+    let takes_sdp = |kind: &String| {
+        let kind = kind.split(';').next().unwrap_or_default().trim();
+        ["application/sdp", "application/*", "*/*"]
+            .iter()
+            .any(|known| known.eq_ignore_ascii_case(kind))
+    };
+    if request.method == Method::Invite && !wanted.is_empty() && !wanted.iter().any(takes_sdp) {
+        return Err(refused(406, "Not Acceptable"));
+    }
     if request.body.is_empty() || !matches!(request.method, Method::Invite | Method::Update) {
         return Ok(());
     }

@@ -13,6 +13,7 @@ mod flood;
 mod message;
 mod nonces;
 mod numbers;
+mod registration;
 mod session_timer;
 mod shared;
 mod transactions;
@@ -26,17 +27,27 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{net::TcpListener, sync::mpsc, task::JoinHandle};
+use tokio::{
+    net::TcpListener,
+    sync::{mpsc, watch},
+    task::JoinHandle,
+};
 
 use self::{
     edge::Desk,
+    registration::Registration,
     shared::{Shared, Sockets},
     transport::{Acceptor, Connections, Flow, Receive, accept, listen_udp},
 };
 use crate::{
     leg::Incoming,
-    settings::{Listen, Sip, Transport},
+    settings::{Listen, Register, Sip, Srtp, Transport},
 };
+
+pub use self::registration::RegistrationError;
+
+/// How long a registrar may take to let us go.
+const UNREGISTER: Duration = Duration::from_secs(1);
 
 /// Why the edge does not stand.
 #[derive(Debug, thiserror::Error)]
@@ -53,6 +64,11 @@ pub enum SipError {
     Tls(#[from] transport::TlsError),
     #[error("telephony.sip.public_address `{0}` has no address in the DNS")]
     PublicAddress(String),
+    #[error("trunk {trunk}: {error}")]
+    Registration {
+        trunk: String,
+        error: RegistrationError,
+    },
     #[error("the threads for media cannot be started: {0}")]
     Media(io::Error),
 }
@@ -87,6 +103,8 @@ pub struct Edge {
     desk: Arc<Desk>,
     acceptor: Option<Arc<Acceptor>>,
     tasks: Vec<JoinHandle<()>>,
+    registrations: Vec<JoinHandle<()>>,
+    closing: watch::Sender<bool>,
     media: Option<tokio::runtime::Runtime>,
 }
 
@@ -116,11 +134,41 @@ pub async fn listen(
         desk,
         acceptor: None,
         tasks: Vec::new(),
+        registrations: Vec::new(),
+        closing: watch::Sender::new(false),
         media: Some(media),
     };
     edge.bind().await?;
+    edge.register()?;
     edge.tasks.push(tokio::spawn(sweep(edge.shared.clone())));
     Ok(edge)
+}
+
+/// Asks a registrar whether it would take us, without registering.
+///
+/// Errors: why it would not, or what keeps us from asking.
+pub async fn try_registrar(register: &Register) -> Result<(), SipError> {
+    let settings = Sip {
+        listen: vec![Listen {
+            transport: Transport::Udp,
+            address: (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
+        }],
+        public_address: None,
+        tls: None,
+        rtp_ports: 1..=0,
+        codecs: Vec::new(),
+        srtp: Srtp::Off,
+        trunks: Vec::new(),
+    };
+    let (incoming, _) = mpsc::channel(1);
+    let edge = listen(&settings, 0, incoming).await?;
+    let told = |error| SipError::Registration {
+        trunk: register.registrar.clone(),
+        error,
+    };
+    let mut registration = Registration::new(edge.shared.clone(), register).map_err(told)?;
+    registration.once(None).await.map_err(told)?;
+    Ok(())
 }
 
 /// Ticks are short; two threads keep one that was held up by the system from holding up all.
@@ -201,6 +249,23 @@ impl Edge {
         Ok(())
     }
 
+    /// Begins to register with the trunks that want it.
+    fn register(&mut self) -> Result<(), SipError> {
+        for trunk in &self.shared.settings.trunks {
+            let Some(register) = &trunk.register else {
+                continue;
+            };
+            let registration = Registration::new(self.shared.clone(), register);
+            let registration = registration.map_err(|error| SipError::Registration {
+                trunk: trunk.name.clone(),
+                error,
+            })?;
+            let kept = registration.keep(trunk.name.clone(), self.closing.subscribe());
+            self.registrations.push(tokio::spawn(kept));
+        }
+        Ok(())
+    }
+
     /// What is listened on, with the ports that were picked.
     pub fn addresses(&self) -> Vec<Listen> {
         self.shared.addresses().to_vec()
@@ -232,7 +297,7 @@ impl Edge {
             cancelled: of(&counters.cancelled),
             failed: of(&counters.failed),
             answer_ms: of(&counters.answer_ms),
-            registered_trunks: counters.registered.load(Ordering::Relaxed),
+            registered_trunks: self.shared.registrations(),
             packets: of(&counters.packets),
             packets_lost: of(&counters.packets_lost),
             packets_late: of(&counters.packets_late),
@@ -244,11 +309,15 @@ impl Edge {
 
     /// Ends everything. Calls that are still there are cut off; end them before.
     pub async fn close(mut self) {
+        let _ = self.closing.send(true);
+        for registration in self.registrations.drain(..) {
+            let _ = tokio::time::timeout(UNREGISTER, registration).await;
+        }
         self.stop();
     }
 
     fn stop(&mut self) {
-        for task in self.tasks.drain(..) {
+        for task in self.tasks.drain(..).chain(self.registrations.drain(..)) {
             task.abort();
         }
         if let Some(media) = self.media.take() {

@@ -42,7 +42,6 @@ pub struct Counters {
     pub refused: AtomicU64,
     pub cancelled: AtomicU64,
     pub failed: AtomicU64,
-    pub registered: AtomicUsize,
     pub packets: AtomicU64,
     pub packets_lost: AtomicU64,
     pub packets_late: AtomicU64,
@@ -163,21 +162,28 @@ impl Shared {
             .map(|_| Place(self.clone()))
     }
 
-    pub fn registered_at(&self, address: SocketAddr, trunk: &str) {
-        let mut registrars = self
-            .registrars
+    fn registrars(&self) -> MutexGuard<'_, HashMap<SocketAddr, String>> {
+        self.registrars
             .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        registrars.insert(address, trunk.to_owned());
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn registered_at(&self, address: SocketAddr, trunk: &str) {
+        self.registrars().insert(address, trunk.to_owned());
+    }
+
+    pub fn unregistered(&self, address: SocketAddr) {
+        self.registrars().remove(&address);
+    }
+
+    /// How many trunks we are registered at.
+    pub fn registrations(&self) -> usize {
+        self.registrars().len()
     }
 
     /// The trunk whose registrar is at this address.
     pub fn registrar(&self, address: SocketAddr) -> Option<String> {
-        let registrars = self
-            .registrars
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        registrars.get(&address).cloned()
+        self.registrars().get(&address).cloned()
     }
 
     /// Host and port that we are reached at by the transport and from the side of this flow.
@@ -264,7 +270,12 @@ impl Shared {
         let address = match (&uri.host, known) {
             (Host::Ip(_), Some(known)) => dialog::reachable(&uri.host, port, known.remote),
             (Host::Ip(ip), None) => Some(SocketAddr::new(*ip, port)),
-            (Host::Name(name), _) => tokio::net::lookup_host((name.as_str(), port)).await?.next(),
+            (Host::Name(name), _) => {
+                let found = tokio::net::lookup_host((name.as_str(), port)).await?;
+                let found: Vec<SocketAddr> = found.collect();
+                let served = found.iter().find(|address| self.serves(**address));
+                served.or(found.first()).copied()
+            }
         };
         let address = address.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
         if transport == Transport::Udp {
@@ -279,6 +290,14 @@ impl Shared {
             .and_then(|sockets| sockets.receiver.upgrade());
         let receiver = receiver.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
         connect(transport, address, &uri.host.to_string(), receiver).await
+    }
+
+    /// Whether we listen on a UDP address of this family.
+    fn serves(&self, address: SocketAddr) -> bool {
+        let sockets = self.sockets.get().map_or(&[][..], |sockets| &sockets.udp);
+        sockets
+            .iter()
+            .any(|flow| flow.bound.is_ipv4() == address.is_ipv4())
     }
 
     fn datagrams_to(&self, address: SocketAddr) -> io::Result<Flow> {

@@ -22,7 +22,7 @@ pub const GIVEN_UP: Duration = Duration::from_secs(32);
 /// An INVITE of ours may ring for so long.
 const RINGING_MAX: Duration = Duration::from_secs(180);
 /// Requests that are remembered at once. One more is not taken.
-const SERVERS_MAX: usize = 50_000;
+const SERVERS_MAX: usize = 20_000;
 const RESPONSES_QUEUE: usize = 16;
 
 #[derive(Debug, Default)]

@@ -277,3 +277,36 @@ async fn one_call_too_many_and_calls_while_draining_are_told_when_to_come_back()
     assert!(header(&refusal, "Retry-After").is_some());
     assert_eq!(bench.calls().len(), 1);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_public_address_stands_where_peers_look_for_us() {
+    let bench = Bench::with(Manner::Echo, 10, |sip| {
+        sip.public_address = Some("203.0.113.7".to_owned());
+    })
+    .await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let answer = phone.call("", &offer(40_000)).await;
+    let contact = format!("<sip:dikala@203.0.113.7:{}>", bench.udp().port());
+    assert_eq!(header(&answer, "Contact"), Some(contact.as_str()));
+    assert!(answer.contains("c=IN IP4 203.0.113.7"), "{answer}");
+    phone.hang_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_come_over_ipv6() {
+    if std::net::UdpSocket::bind("[::1]:0").is_err() {
+        eprintln!("skipped: this machine has no IPv6");
+        return;
+    }
+    let bench = Bench::with(Manner::Echo, 10, |sip| {
+        for listen in &mut sip.listen {
+            listen.address = "[::1]:0".parse().unwrap();
+        }
+    })
+    .await;
+    let mut phone = Phone::udp_from("::1", bench.udp()).await;
+    let sdp = offer(40_000).replace("IP4 127.0.0.1", "IP6 ::1");
+    let answer = phone.call("", &sdp).await;
+    assert!(answer.contains("c=IN IP6 ::1"), "{answer}");
+    phone.hang_up().await;
+}

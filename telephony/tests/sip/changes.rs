@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dikala_telephony::{leg::Happening, settings::Codec};
 
-use crate::support::{Bench, Manner, Phone, eventually, header, offer};
+use crate::support::{Bench, Manner, Phone, Sound, carries, eventually, header, offer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_is_held_moved_and_taken_back() {
@@ -187,4 +187,90 @@ async fn a_caller_is_referred_and_hears_how_it_went() {
         eventually("the task hears", || bench.saw(&expected)).await;
         phone.hang_up().await;
     }
+}
+
+/// The second leg comes to the phone itself, as it is the trunk.
+async fn joined(bench: &Bench, phone: &mut Phone) -> (Sound, String, Sound, String, String) {
+    let (caller, person) = (Sound::new().await, Sound::new().await);
+    let answer = phone.call("", &pcma(caller.port())).await;
+    let invite = phone.expect("INVITE ").await;
+    assert!(invite.starts_with("INVITE sip:+62811111@"), "{invite}");
+    assert!(header(&invite, "From").unwrap().contains("+622150001000"));
+    phone.answer(&invite, "180 Ringing").await;
+    let accepted = phone.response(&invite, "200 OK", "person", &pcma(person.port()));
+    phone.send(&accepted).await;
+    phone.expect("ACK ").await;
+    eventually("it stands", || bench.saw(&Happening::Transfer(Ok(())))).await;
+    (caller, answer, person, invite, accepted)
+}
+
+fn pcma(port: u16) -> String {
+    offer(port)
+        .replace("RTP/AVP 0 8 101", "RTP/AVP 8 101")
+        .replace("a=rtpmap:0 PCMU/8000\r\n", "")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_is_joined_to_a_second_leg_and_both_end_together() {
+    let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let (mut caller, answer, mut person, invite, _) = joined(&bench, &mut phone).await;
+    carries(&mut caller, &answer, &person).await;
+    carries(&mut person, &invite, &caller).await;
+    phone.ask("BYE", "", "").await;
+    let bye = phone.expect("BYE ").await;
+    assert_eq!(
+        header(&bye, "Call-ID"),
+        header(&invite, "Call-ID"),
+        "the other leg ends too"
+    );
+    phone.answer(&bye, "200 OK").await;
+
+    let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let (_caller, _, _person, invite, accepted) = joined(&bench, &mut phone).await;
+    let mut bye = format!(
+        "BYE sip:x SIP/2.0\r\nVia: SIP/2.0/UDP {};branch=z9hG4bKperson;rport\r\n",
+        phone.local
+    );
+    for (name, of) in [("From", "To"), ("To", "From")] {
+        bye += &format!("{name}: {}\r\n", header(&accepted, of).unwrap());
+    }
+    let call = header(&invite, "Call-ID").unwrap();
+    bye += &format!("Call-ID: {call}\r\nCSeq: 1 BYE\r\nContent-Length: 0\r\n\r\n");
+    phone.send(&bye).await;
+    let bye = phone.expect("BYE ").await;
+    assert_eq!(
+        header(&bye, "Call-ID"),
+        Some(phone.call_id.as_str()),
+        "so does the caller's"
+    );
+    phone.answer(&bye, "200 OK").await;
+    eventually("no call counts", || bench.edge.statistics().calls == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_leg_that_is_refused_goes_back_as_words_and_one_that_rings_is_cancelled() {
+    let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    phone.call("", &offer(40_000)).await;
+    let invite = phone.expect("INVITE ").await;
+    let busy = phone.response(&invite, "486 Busy Here", "person", "");
+    phone.send(&busy).await;
+    phone.expect("ACK ").await;
+    let words = "the other side did not take the call (status 486)".to_owned();
+    eventually("the task hears", || {
+        bench.saw(&Happening::Transfer(Err(words.clone())))
+    })
+    .await;
+    phone.hang_up().await;
+
+    let mut phone = Phone::udp(bench.udp()).await;
+    phone.call("", &offer(40_000)).await;
+    let invite = phone.expect("INVITE ").await;
+    let ringing = phone.response(&invite, "180 Ringing", "person", "");
+    phone.send(&ringing).await;
+    phone.ask("BYE", "", "").await;
+    let cancel = phone.expect("CANCEL ").await;
+    assert_eq!(header(&cancel, "Via"), header(&invite, "Via"));
 }

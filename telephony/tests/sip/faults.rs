@@ -11,7 +11,7 @@ async fn what_cannot_be_served_is_told_why() {
     let bench = Bench::new(Manner::Ring).await;
     let mut phone = Phone::udp(bench.udp()).await;
     let invite = |phone: &mut Phone, extra: &str| phone.request("INVITE", extra, &offer(40_000));
-    let table: [(&str, u16, Box<dyn Fn(&mut Phone) -> String>); 16] = [
+    let table: [(&str, u16, Box<dyn Fn(&mut Phone) -> String>); 17] = [
         (
             "an extension",
             420,
@@ -31,6 +31,11 @@ async fn what_cannot_be_served_is_told_why() {
             "a packed body",
             415,
             Box::new(move |p| invite(p, "Content-Encoding: gzip\r\n")),
+        ),
+        (
+            "no wish for SDP",
+            406,
+            Box::new(move |p| invite(p, "Accept: text/nobodyKnowsThis\r\n")),
         ),
         (
             "no SDP",

@@ -135,11 +135,11 @@ fn is_key(frame: &[i16], energy: i64) -> bool {
 fn tone_energy(frame: &[i16], coefficient: i64) -> i64 {
     let (mut last, mut before) = (0_i64, 0_i64);
     for sample in frame {
-        let next = i64::from(*sample) + (coefficient * last >> 14) - before;
+        let next = i64::from(*sample) + ((coefficient * last) >> 14) - before;
         before = last;
         last = next;
     }
-    let power = last * last + before * before - (coefficient * last >> 14) * before;
+    let power = last * last + before * before - ((coefficient * last) >> 14) * before;
     power * 2 / FRAME as i64
 }
 

@@ -95,6 +95,36 @@ fn what_does_not_belong_stays_below_80_decibels() {
 }
 
 #[test]
+fn one_leg_sounds_on_the_other_as_it_was() {
+    for hertz in [100.0, 1_000.0, 3_400.0, 5_000.0, 7_000.0] {
+        let out = through(
+            Resampler::from_16_to_24(),
+            &sine(hertz, 16_000.0, 18_000),
+            24_000,
+        );
+        let level_of = |hertz: f64| level(&out, hertz, 24_000.0);
+        assert!(
+            level_of(hertz).abs() < 0.02,
+            "{hertz} Hz: {} dB",
+            level_of(hertz)
+        );
+        for image in [16_000.0 - hertz, 16_000.0 + hertz] {
+            // What lies above 12 kHz folds back.
+            let image = if image > 12_000.0 {
+                24_000.0 - image
+            } else {
+                image
+            };
+            assert!(
+                level_of(image) < -80.0,
+                "image of {hertz} Hz: {} dB",
+                level_of(image)
+            );
+        }
+    }
+}
+
+#[test]
 fn full_scale_does_not_wrap() {
     let square: Vec<i16> = (0..2_400)
         .map(|n| if n / 40 % 2 == 0 { i16::MAX } else { i16::MIN })
@@ -114,7 +144,7 @@ proptest! {
         samples in proptest::collection::vec(any::<i16>(), 0..600),
         cuts in proptest::collection::vec(1_usize..50, 0..40),
     ) {
-        for make in [Resampler::from_8_to_16, Resampler::from_24_to_8, Resampler::from_8_to_24] {
+        for make in [Resampler::from_8_to_16, Resampler::from_24_to_8, Resampler::from_8_to_24, Resampler::from_16_to_24] {
             let (mut whole, mut pieces) = (Vec::new(), Vec::new());
             make().run(&samples, &mut whole);
             let (mut fir, mut rest) = (make(), samples.as_slice());

@@ -216,7 +216,7 @@ impl Stream {
                     let since = rtcp::middle(rtcp::ntp(now_ms)).wrapping_sub(block.last_report);
                     let there = since.checked_sub(block.delay);
                     statistics.round_trip_ms =
-                        there.map(|there| (u64::from(there) * 1_000 >> 16) as u32);
+                        there.map(|there| ((u64::from(there) * 1_000) >> 16) as u32);
                 }
             }
             Told::Block(_) => {}

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use futures_util::future::BoxFuture;
 use tokio::{
     sync::{mpsc, oneshot},
     time::{Duration, Instant, timeout},
@@ -45,8 +46,13 @@ struct Asked {
 }
 
 impl Plan {
-    /// Calls. Gives a leg that stands, or why there is none; given up when `alive` is closed.
-    pub async fn dial(self, mut alive: oneshot::Receiver<()>) -> Result<Leg, String> {
+    /// Calls. Gives a leg that stands, or why there is none; given up when `alive` is closed. Boxed, because a call that was made so
+    /// may be handed over in turn.
+    pub fn dial(self, alive: oneshot::Receiver<()>) -> BoxFuture<'static, Result<Leg, String>> {
+        Box::pin(self.run(alive))
+    }
+
+    async fn run(self, mut alive: oneshot::Receiver<()>) -> Result<Leg, String> {
         let address = self.shared.media_ip(&self.flow);
         let sockets = audio::bind(&self.shared.settings.rtp_ports, self.flow.local().ip());
         let sockets = sockets.map_err(|error| error.to_string())?;

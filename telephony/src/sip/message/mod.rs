@@ -6,6 +6,9 @@ mod parse;
 mod uri;
 mod via;
 
+#[cfg(test)]
+mod tests;
+
 pub use self::{
     checks::check,
     headers::Headers,

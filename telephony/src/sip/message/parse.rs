@@ -167,7 +167,9 @@ fn read_request(line: &str) -> Result<(Method, Uri), Broken> {
         return Err(broken("the method is none"));
     }
     if !version.eq_ignore_ascii_case("SIP/2.0") {
-        let other = version.len() >= 5 && version[..4].eq_ignore_ascii_case("SIP/");
+        let other = version
+            .get(..4)
+            .is_some_and(|start| start.eq_ignore_ascii_case("SIP/"));
         return Err(Broken {
             status: if other { 505 } else { 400 },
             ..broken("the version is not SIP/2.0")

@@ -3,11 +3,13 @@
 mod bench;
 mod phone;
 mod program;
+mod sound;
 
 pub use self::{
     bench::{Bench, Manner},
     phone::{Phone, header, offer},
     program::{Running, need, port},
+    sound::{Sound, carries},
 };
 
 use std::time::Duration;

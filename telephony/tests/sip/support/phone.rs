@@ -181,18 +181,35 @@ impl Phone {
 
     /// Answers what was asked of this phone.
     pub async fn answer(&mut self, request: &str, status: &str) {
+        let response = self.response(request, status, "", "");
+        self.send(&response).await;
+    }
+
+    /// A response to a request; the tag is put on To unless it is empty.
+    pub fn response(&self, request: &str, status: &str, tag: &str, body: &str) -> String {
         let mut response = format!("SIP/2.0 {status}\r\n");
-        for line in request.split("\r\n") {
+        for line in request.split("\r\n\r\n").next().unwrap().split("\r\n") {
             let name = line.split(':').next().unwrap();
             if ["Via", "From", "To", "Call-ID", "CSeq"].contains(&name) {
-                response += &format!("{line}\r\n");
+                let tag = if name == "To" && !tag.is_empty() {
+                    format!(";tag={tag}")
+                } else {
+                    String::new()
+                };
+                response += &format!("{line}{tag}\r\n");
             }
         }
-        response += &format!(
-            "Contact: <sip:budi@{}>\r\nContent-Length: 0\r\n\r\n",
-            self.local
-        );
-        self.send(&response).await;
+        let kind = if body.is_empty() {
+            ""
+        } else {
+            "Content-Type: application/sdp\r\n"
+        };
+        response
+            + &format!(
+                "Contact: <sip:budi@{}>\r\n{kind}Content-Length: {}\r\n\r\n{body}",
+                self.local,
+                body.len()
+            )
     }
 
     /// INVITE, 200 and ACK. Gives the 200.
