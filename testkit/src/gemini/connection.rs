@@ -2,9 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use futures_util::{SinkExt, StreamExt};
+use futures_util::{SinkExt, StreamExt, stream::SplitStream};
 use serde_json::{Value, json};
-use tokio::{net::TcpStream, sync::mpsc, time::sleep};
+use tokio::{
+    net::TcpStream,
+    sync::mpsc,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
 use tokio_tungstenite::{
     WebSocketStream, accept_hdr_async,
     tungstenite::{
@@ -32,9 +37,55 @@ const SILENCE_MS: u64 = 300;
 const INTERRUPTS_MS: u64 = 100;
 /// Audio goes out in pieces of so much.
 const PIECE_MS: u64 = 100;
+/// How long a peer may take to go.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// A socket that is read whether or not what is written is read: the real one does not wait for itself either.
+struct Wire {
+    stream: SplitStream<WebSocketStream<TcpStream>>,
+    out: mpsc::UnboundedSender<Message>,
+    writer: JoinHandle<()>,
+}
+
+impl Wire {
+    fn new(socket: WebSocketStream<TcpStream>) -> Self {
+        let (mut sink, stream) = socket.split();
+        let (out, mut outgoing) = mpsc::unbounded_channel();
+        let writer = tokio::spawn(async move {
+            while let Some(message) = outgoing.recv().await {
+                if sink.send(message).await.is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            stream,
+            out,
+            writer,
+        }
+    }
+
+    fn send(&self, message: Message) -> Result<(), End> {
+        self.out.send(message).map_err(|_| End::Gone)
+    }
+
+    /// The next JSON message.
+    async fn next(&mut self) -> Result<Value, End> {
+        loop {
+            let bytes = match self.stream.next().await.ok_or(End::Gone)?? {
+                Message::Text(text) => text.as_bytes().to_vec(),
+                Message::Binary(bytes) => bytes.to_vec(),
+                Message::Close(_) => return Err(End::Gone),
+                _ => continue,
+            };
+            let invalid = |_| End::Broken((1007, "Invalid JSON payload received.".to_owned()));
+            return serde_json::from_slice(&bytes).map_err(invalid);
+        }
+    }
+}
 
 struct Live {
-    socket: WebSocketStream<TcpStream>,
+    wire: Wire,
     number: usize,
     shared: Shared,
     rules: Rules,
@@ -84,19 +135,20 @@ pub(super) async fn serve(
             _ => Ok(response),
         }
     };
-    if let Ok(mut socket) = accept_hdr_async(stream, look).await {
+    if let Ok(socket) = accept_hdr_async(stream, look).await {
+        let mut wire = Wire::new(socket);
         let taken = match key == format!("key={KEY}") {
-            true => set_up(&mut socket, number, &begin, &shared).await,
+            true => set_up(&mut wire, number, &begin, &shared).await,
             false => Err(End::Close(
                 1007,
                 "API key not valid. Please pass a valid API key.".to_owned(),
             )),
         };
-        let (mut socket, end) = match taken {
-            Err(end) => (socket, end),
+        let (wire, end) = match taken {
+            Err(end) => (wire, end),
             Ok(rules) => {
                 let mut live = Live {
-                    socket,
+                    wire,
                     number,
                     shared: shared.clone(),
                     rules,
@@ -108,10 +160,10 @@ pub(super) async fn serve(
                     closes: None,
                 };
                 let end = live.run(&mut acts).await;
-                (live.socket, end)
+                (live.wire, end)
             }
         };
-        finish(&mut socket, number, end, &shared).await;
+        finish(wire, number, end, &shared).await;
     }
     let mut state = shared.lock().unwrap();
     state.connections[number].over = Some(Instant::now());
@@ -119,9 +171,19 @@ pub(super) async fn serve(
 }
 
 /// Closes as it has to end; a peer that does not close in its turn is left after a second.
-async fn finish(socket: &mut WebSocketStream<TcpStream>, number: usize, end: End, shared: &Shared) {
+async fn finish(mut wire: Wire, number: usize, end: End, shared: &Shared) {
     let (code, reason) = match end {
-        End::Gone => return,
+        End::Gone => {
+            // What was said before is on its way.
+            let Wire {
+                out, mut writer, ..
+            } = wire;
+            drop(out);
+            if timeout(GOODBYE, &mut writer).await.is_err() {
+                writer.abort();
+            }
+            return;
+        }
         End::Close(code, reason) => (code, reason),
         End::Broken((code, reason)) => {
             shared.lock().unwrap().connections[number].broken = Some(reason.clone());
@@ -132,19 +194,20 @@ async fn finish(socket: &mut WebSocketStream<TcpStream>, number: usize, end: End
         code: code.into(),
         reason: reason.into(),
     };
-    let _ = socket.close(Some(frame)).await;
-    let rest = async { while let Some(Ok(_)) = socket.next().await {} };
-    let _ = tokio::time::timeout(Duration::from_secs(1), rest).await;
+    let _ = wire.send(Message::Close(Some(frame)));
+    let rest = async { while let Some(Ok(_)) = wire.stream.next().await {} };
+    let _ = timeout(GOODBYE, rest).await;
+    wire.writer.abort();
 }
 
 /// Takes the setup, as strictly as the rules want it.
 async fn set_up(
-    socket: &mut WebSocketStream<TcpStream>,
+    wire: &mut Wire,
     number: usize,
     begin: &Begin,
     shared: &Shared,
 ) -> Result<Rules, End> {
-    let message = next(socket).await?;
+    let message = wire.next().await?;
     shared.lock().unwrap().connections[number].setup = message["setup"].clone();
     let mut rules = Rules::set_up(&message).map_err(End::Broken)?;
     match begin {
@@ -153,14 +216,14 @@ async fn set_up(
             // What comes before the setup was taken breaks a rule ("wait for setupComplete", the service's protocol description).
             tokio::select! {
                 () = sleep(*time) => {}
-                early = next(socket) => {
+                early = wire.next() => {
                     early?;
                     return Err(End::Broken((1007, "a message before setupComplete".to_owned())));
                 }
             }
         }
         Begin::Silence => {
-            while next(socket).await.is_ok() {}
+            while wire.next().await.is_ok() {}
             return Err(End::Gone);
         }
         Begin::Normally | Begin::Status(_) | Begin::WithoutHandles => {}
@@ -187,35 +250,21 @@ async fn set_up(
     }
     // As the real one: JSON in a binary frame.
     let complete = json!({"setupComplete": {}}).to_string();
-    socket.send(Message::binary(complete.into_bytes())).await?;
+    wire.send(Message::binary(complete.into_bytes()))?;
     Ok(rules)
-}
-
-/// The next JSON message.
-async fn next(socket: &mut WebSocketStream<TcpStream>) -> Result<Value, End> {
-    loop {
-        let bytes = match socket.next().await.ok_or(End::Gone)?? {
-            Message::Text(text) => text.as_bytes().to_vec(),
-            Message::Binary(bytes) => bytes.to_vec(),
-            Message::Close(_) => return Err(End::Gone),
-            _ => continue,
-        };
-        let invalid = |_| End::Broken((1007, "Invalid JSON payload received.".to_owned()));
-        return serde_json::from_slice(&bytes).map_err(invalid);
-    }
 }
 
 impl Live {
     async fn run(&mut self, acts: &mut mpsc::UnboundedReceiver<Act>) -> End {
-        if let Err(end) = self.give_handle().await {
+        if let Err(end) = self.give_handle() {
             return end;
         }
         loop {
             let closes = self.closes;
             let done = tokio::select! {
-                Some(act) = acts.recv() => self.act(act).await,
-                message = next(&mut self.socket) => match message {
-                    Ok(message) => self.take(message).await,
+                Some(act) = acts.recv() => self.act(act),
+                message = self.wire.next() => match message {
+                    Ok(message) => self.take(message),
                     Err(end) => Err(end),
                 },
                 () = until(closes) => Err(End::Close(1011, "Deadline expired before operation could complete.".to_owned())),
@@ -230,13 +279,13 @@ impl Live {
         change(&mut self.shared.lock().unwrap().connections[self.number]);
     }
 
-    async fn send(&mut self, message: &Value) -> Result<(), End> {
+    fn send(&self, message: &Value) -> Result<(), End> {
         let bytes = message.to_string().into_bytes();
-        Ok(self.socket.send(Message::binary(bytes)).await?)
+        self.wire.send(Message::binary(bytes))
     }
 
     /// A handle of the state as it is now.
-    async fn give_handle(&mut self) -> Result<(), End> {
+    fn give_handle(&mut self) -> Result<(), End> {
         if !self.handles {
             return Ok(());
         }
@@ -250,10 +299,10 @@ impl Live {
             handle
         };
         let update = json!({"sessionResumptionUpdate": {"newHandle": handle, "resumable": true}});
-        self.send(&update).await
+        self.send(&update)
     }
 
-    async fn take(&mut self, message: Value) -> Result<(), End> {
+    fn take(&mut self, message: Value) -> Result<(), End> {
         let came = self.rules.take(&message).map_err(End::Broken)?;
         if !matches!(came, Came::Audio { .. }) {
             self.note(|it| it.messages.push(message));
@@ -263,17 +312,17 @@ impl Live {
             Came::Audio {
                 milliseconds,
                 voice,
-            } => self.hear(milliseconds, voice).await,
+            } => self.hear(milliseconds, voice),
             Came::Text(text) => {
                 let said = text.rsplit(": ").next().unwrap_or_default();
                 let said = said.trim_end_matches(']').to_owned();
-                self.answer(said).await
+                self.answer(said)
             }
             Came::Answers(answers) => {
-                self.give_handle().await?;
+                self.give_handle()?;
                 for (name, response, spoken) in answers {
                     if spoken {
-                        self.answer(format!("{name} gave {response}")).await?;
+                        self.answer(format!("{name} gave {response}"))?;
                     }
                 }
                 Ok(())
@@ -282,7 +331,7 @@ impl Live {
     }
 
     /// A turn of the caller ends with silence, and his voice interrupts.
-    async fn hear(&mut self, milliseconds: u64, voice: bool) -> Result<(), End> {
+    fn hear(&mut self, milliseconds: u64, voice: bool) -> Result<(), End> {
         self.note(|it| {
             it.audio_ms += milliseconds;
             it.voice_ms += if voice { milliseconds } else { 0 };
@@ -296,7 +345,7 @@ impl Live {
             self.voice_ms += milliseconds;
             self.silence_ms = 0;
             if self.voice_ms >= INTERRUPTS_MS && Instant::now() < self.speaking_until {
-                self.interrupt().await?;
+                self.interrupt()?;
             }
             return Ok(());
         }
@@ -310,34 +359,31 @@ impl Live {
         }
         let heard = format!("heard {voice_ms} ms of voice");
         let transcription = json!({"text": heard, "finished": true});
-        self.send(&json!({"serverContent": {"inputTranscription": transcription}}))
-            .await?;
-        self.answer(format!("I {heard}.")).await
+        self.send(&json!({"serverContent": {"inputTranscription": transcription}}))?;
+        self.answer(format!("I {heard}."))
     }
 
-    async fn interrupt(&mut self) -> Result<(), End> {
+    fn interrupt(&mut self) -> Result<(), End> {
         self.speaking_until = Instant::now();
-        self.send(&json!({"serverContent": {"interrupted": true}}))
-            .await?;
+        self.send(&json!({"serverContent": {"interrupted": true}}))?;
         self.send(&json!({"serverContent": {"turnComplete": true}}))
-            .await
     }
 
-    async fn answer(&mut self, otherwise: String) -> Result<(), End> {
+    fn answer(&mut self, otherwise: String) -> Result<(), End> {
         let scripted = self.shared.lock().unwrap().answers.pop_front();
         match scripted {
-            None => self.say(&otherwise, 400).await,
-            Some(Answer::Say { text, milliseconds }) => self.say(&text, milliseconds).await,
-            Some(Answer::Call { name, arguments }) => self.call(None, &name, &arguments).await,
+            None => self.say(&otherwise, 400),
+            Some(Answer::Say { text, milliseconds }) => self.say(&text, milliseconds),
+            Some(Answer::Call { name, arguments }) => self.call(None, &name, &arguments),
             Some(Answer::Nothing) => Ok(()),
         }
     }
 
     /// Faster than it is spoken, as the real one.
-    async fn begin(&mut self, milliseconds: u64) -> Result<(), End> {
+    fn begin(&mut self, milliseconds: u64) -> Result<(), End> {
         let update = json!({"sessionResumptionUpdate": {"newHandle": "", "resumable": false}});
         if self.handles {
-            self.send(&update).await?;
+            self.send(&update)?;
         }
         self.speaking_until = Instant::now() + Duration::from_millis(milliseconds);
         let mut left = milliseconds;
@@ -346,67 +392,61 @@ impl Live {
             left -= piece;
             let audio = json!({"mimeType": "audio/pcm;rate=24000", "data": sound::tone(piece)});
             let turn = json!({"parts": [{"inlineData": audio}]});
-            self.send(&json!({"serverContent": {"modelTurn": turn}}))
-                .await?;
+            self.send(&json!({"serverContent": {"modelTurn": turn}}))?;
         }
         Ok(())
     }
 
-    async fn say(&mut self, text: &str, milliseconds: u64) -> Result<(), End> {
-        self.begin(milliseconds).await?;
+    fn say(&mut self, text: &str, milliseconds: u64) -> Result<(), End> {
+        self.begin(milliseconds)?;
         for piece in text.split_inclusive(' ') {
             let piece = json!({"text": piece});
-            self.send(&json!({"serverContent": {"outputTranscription": piece}}))
-                .await?;
+            self.send(&json!({"serverContent": {"outputTranscription": piece}}))?;
         }
-        self.send(&json!({"serverContent": {"generationComplete": true}}))
-            .await?;
+        self.send(&json!({"serverContent": {"generationComplete": true}}))?;
         // The real one has 25 tokens for a second of audio, and bills the whole context with every turn.
         let audio = milliseconds / 40;
         let usage = json!({"promptTokenCount": 120, "responseTokenCount": audio, "totalTokenCount": 120 + audio,
             "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 100}, {"modality": "AUDIO", "tokenCount": 20}],
             "responseTokensDetails": [{"modality": "AUDIO", "tokenCount": audio}]});
-        self.send(&json!({"serverContent": {"turnComplete": true}, "usageMetadata": usage}))
-            .await?;
-        self.give_handle().await
+        self.send(&json!({"serverContent": {"turnComplete": true}, "usageMetadata": usage}))?;
+        self.give_handle()
     }
 
-    async fn call(&mut self, id: Option<String>, name: &str, arguments: &Value) -> Result<(), End> {
+    fn call(&mut self, id: Option<String>, name: &str, arguments: &Value) -> Result<(), End> {
         self.calls += 1;
         let id = id.unwrap_or_else(|| format!("call-{}-{}", self.number, self.calls));
         self.rules.called(&id, name);
         let call = json!({"id": id, "name": name, "args": arguments});
         if self.handles {
             let update = json!({"sessionResumptionUpdate": {"resumable": false}});
-            self.send(&update).await?;
+            self.send(&update)?;
         }
         self.send(&json!({"toolCall": {"functionCalls": [call]}}))
-            .await
     }
 
-    async fn act(&mut self, act: Act) -> Result<(), End> {
+    fn act(&mut self, act: Act) -> Result<(), End> {
         match act {
-            Act::Say { text, milliseconds } => self.say(&text, milliseconds).await,
-            Act::Begin { milliseconds } => self.begin(milliseconds).await,
+            Act::Say { text, milliseconds } => self.say(&text, milliseconds),
+            Act::Begin { milliseconds } => self.begin(milliseconds),
             Act::Call {
                 id,
                 name,
                 arguments,
-            } => self.call(id, &name, &arguments).await,
+            } => self.call(id, &name, &arguments),
             Act::Cancel { id } => {
                 self.rules.memory.pending.remove(&id);
                 self.send(&json!({"toolCallCancellation": {"ids": [id]}}))
-                    .await
             }
-            Act::Interrupted => self.interrupt().await,
+            Act::Interrupted => self.interrupt(),
             Act::GoAway { time_left } => {
                 self.closes = Some(Instant::now() + time_left);
                 let left = format!("{}.{:03}s", time_left.as_secs(), time_left.subsec_millis());
-                self.send(&json!({"goAway": {"timeLeft": left}})).await
+                self.send(&json!({"goAway": {"timeLeft": left}}))
             }
             Act::Unresumable => {
                 let update = json!({"newHandle": "", "resumable": false});
-                self.send(&json!({"sessionResumptionUpdate": update})).await
+                self.send(&json!({"sessionResumptionUpdate": update}))
             }
             Act::Forget => {
                 self.shared.lock().unwrap().handles.clear();
@@ -414,20 +454,20 @@ impl Live {
             }
             Act::Close { code, reason } => Err(End::Close(code, reason.to_owned())),
             Act::Cut => Err(End::Gone),
-            Act::Text(text) => Ok(self.socket.send(Message::text(text)).await?),
-            Act::Binary(bytes) => Ok(self.socket.send(Message::binary(bytes)).await?),
-            Act::Fragments { message, bytes } => self.fragments(&message, bytes).await,
-            Act::Message(message) => self.send(&message).await,
+            Act::Text(text) => self.wire.send(Message::text(text)),
+            Act::Binary(bytes) => self.wire.send(Message::binary(bytes)),
+            Act::Fragments { message, bytes } => self.fragments(&message, bytes),
+            Act::Message(message) => self.send(&message),
         }
     }
 
-    async fn fragments(&mut self, message: &Value, bytes: usize) -> Result<(), End> {
+    fn fragments(&mut self, message: &Value, bytes: usize) -> Result<(), End> {
         let text = message.to_string().into_bytes();
         let count = text.chunks(bytes).len();
         for (at, piece) in text.chunks(bytes).enumerate() {
             let kind = if at == 0 { Data::Text } else { Data::Continue };
             let frame = Frame::message(piece.to_vec(), OpCode::Data(kind), at + 1 == count);
-            self.socket.send(Message::Frame(frame)).await?;
+            self.wire.send(Message::Frame(frame))?;
         }
         Ok(())
     }

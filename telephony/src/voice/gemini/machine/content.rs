@@ -77,9 +77,6 @@ impl Machine {
             self.transcript.add(Role::Caller, &said.text);
             self.tell(Heard::CallerSaid(said.text));
         }
-        if content.interrupted == Some(true) {
-            self.interrupted();
-        }
         for part in content.model_turn.into_iter().flat_map(|turn| turn.parts) {
             if let Some(blob) = part.inline_data {
                 self.agent_audio(&blob);
@@ -90,6 +87,10 @@ impl Machine {
             .filter(|it| !it.text.is_empty())
         {
             self.agent_words(said.text);
+        }
+        // What stands beside it was said before.
+        if content.interrupted == Some(true) {
+            self.interrupted();
         }
         if content.generation_complete == Some(true) {
             self.answering = false;

@@ -181,6 +181,10 @@ impl Machine {
                 let old = *connection;
                 self.leave_now(old);
             }
+            Link::SettingUp { connection, .. }
+            | Link::Yielding { connection, .. }
+            | Link::Live { connection, .. }
+                if *connection == opened => {}
             _ => self.close(opened),
         }
     }

@@ -63,7 +63,7 @@ async fn the_agent_greets_answers_and_calls_functions(#[case] name: &str) {
         (connections[0].shortest_ms, connections[0].longest_ms),
         (20, 20)
     );
-    assert_eq!(connections[0].audio_ms, 1_000);
+    assert_eq!(connections[0].audio_ms, 900);
 }
 
 #[tokio::test]
@@ -149,7 +149,7 @@ async fn a_goaway_costs_no_audio() {
     }
     assert_eq!(model.broken_rules(), [""; 0]);
     let heard: u64 = model.connections().iter().map(|it| it.audio_ms).sum();
-    assert_eq!(heard, 4 * 700);
+    assert_eq!(heard, 4 * 600);
 }
 
 #[tokio::test]
@@ -202,7 +202,7 @@ async fn a_call_that_does_not_listen_still_speaks() {
     model.act(Act::Begin {
         milliseconds: 600_000,
     });
-    let speaking = call.audio(60_000, 0);
+    let speaking = call.audio(10_000, 0);
     timeout(Duration::from_secs(30), speaking)
         .await
         .expect("it is taken");

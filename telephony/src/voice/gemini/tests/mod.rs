@@ -105,9 +105,10 @@ impl Call {
         }
     }
 
+    /// With the silence that ends a turn, and nothing after it.
     async fn speak(&self, milliseconds: u64) {
         self.audio(milliseconds, 3_000).await;
-        self.audio(400, 0).await;
+        self.audio(300, 0).await;
     }
 
     async fn outcome(&self, id: &str, outcome: Value) {

@@ -4,22 +4,32 @@
 //! DIKALA_LIVE_TESTS=1 GEMINI_API_KEY=… cargo test -p dikala-telephony gemini::tests::real -- --ignored --nocapture
 //! ```
 //!
-//! `DIKALA_LIVE_MODEL` names another model, `DIKALA_LIVE_FRAMES` a file that gets what came, a line each, without audio, handles and keys.
-//! It has never been run.
+//! `DIKALA_LIVE_MODEL` names another model. `DIKALA_LIVE_FRAMES` is a file that gets every message of both directions, a line each,
+//! without audio, handles and the key: what the fake is to be compared with. The service itself has never been asked.
 
-use std::io::Write;
+use std::{fs::OpenOptions, io::Write, path::PathBuf, sync::Arc};
 
-use serde_json::json;
+use dikala_testkit::gemini::Gemini as Model;
+use futures_util::{SinkExt, StreamExt};
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_tungstenite::{accept_async, tungstenite::Message};
 
 use super::{Call, milliseconds, said, settings, shown};
-use crate::voice::{
-    Heard, Spoken,
-    gemini::{MODEL, URL, check},
+use crate::{
+    settings::Gemini,
+    voice::{
+        Heard, Spoken,
+        gemini::{MODEL, URL, check, socket::connect},
+    },
 };
 
-/// The settings of somebody who wants this; none says why.
-fn wanted() -> Option<crate::settings::Gemini> {
-    let variable = |name: &str| std::env::var(name).ok().filter(|it| !it.is_empty());
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The settings of somebody who wants this.
+fn wanted() -> Option<Gemini> {
     if variable("DIKALA_LIVE_TESTS").as_deref() != Some("1") {
         eprintln!("skipped: DIKALA_LIVE_TESTS is not 1");
         return None;
@@ -30,19 +40,104 @@ fn wanted() -> Option<crate::settings::Gemini> {
     Some(settings)
 }
 
-/// Keeps what was heard, for the next version of the fake.
-fn record(heard: &[Heard]) {
-    let Ok(path) = std::env::var("DIKALA_LIVE_FRAMES") else {
-        return;
+/// Stands between the session and the service, and writes down what passes. Gives the settings of a session that goes through it.
+async fn recorded(settings: Gemini, file: PathBuf) -> Gemini {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("ws://{}/", listener.local_addr().unwrap());
+    let through = Gemini {
+        url,
+        ..settings.clone()
     };
-    let mut file = std::fs::OpenOptions::new()
+    let (settings, file) = (Arc::new(settings), Arc::new(file));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(relay(stream, settings.clone(), file.clone()));
+        }
+    });
+    through
+}
+
+async fn relay(stream: TcpStream, settings: Arc<Gemini>, file: Arc<PathBuf>) {
+    let mut near = accept_async(stream).await.unwrap();
+    let mut far = connect(&settings).await.unwrap();
+    loop {
+        let passed = tokio::select! {
+            Some(Ok(message)) = near.next() => {
+                write_down(&file, "→", &message);
+                far.send(message).await
+            }
+            Some(Ok(message)) = far.next() => {
+                write_down(&file, "←", &message);
+                near.send(message).await
+            }
+            else => return,
+        };
+        if passed.is_err() {
+            return;
+        }
+    }
+}
+
+fn write_down(file: &PathBuf, direction: &str, message: &Message) {
+    let line = match message {
+        Message::Text(_) | Message::Binary(_) => {
+            let kind = if message.is_binary() {
+                "binary"
+            } else {
+                "text"
+            };
+            let read = serde_json::from_slice::<Value>(&message.clone().into_data());
+            let shown = read.map_or_else(|_| "no JSON".to_owned(), |it| redacted(it).to_string());
+            format!("{direction} {kind} {shown}")
+        }
+        other => format!("{direction} {other:?}"),
+    };
+    let mut file = OpenOptions::new()
         .create(true)
         .append(true)
-        .open(path)
+        .open(file)
         .unwrap();
-    for line in shown(heard) {
-        writeln!(file, "{line}").unwrap();
+    writeln!(file, "{line}").unwrap();
+}
+
+/// Without audio and handles: their lengths stand in their place.
+fn redacted(message: Value) -> Value {
+    match message {
+        Value::Object(fields) => {
+            let field = |(name, value): (String, Value)| {
+                let hidden = matches!(
+                    name.as_str(),
+                    "data" | "newHandle" | "handle" | "new_handle" | "sessionId"
+                );
+                let value = match value.as_str() {
+                    Some(text) if hidden => json!(format!("{} characters", text.len())),
+                    _ => redacted(value),
+                };
+                (name, value)
+            };
+            Value::Object(fields.into_iter().map(field).collect())
+        }
+        Value::Array(items) => Value::Array(items.into_iter().map(redacted).collect()),
+        other => other,
     }
+}
+
+/// A greeting, a function, and its answer.
+async fn converse(settings: Gemini) {
+    let mut call = Call::with(settings);
+    let greeting = call
+        .until("the greeting", |it| *it == Heard::TurnOver)
+        .await;
+    assert!(milliseconds(&greeting) > 300, "{:?}", shown(&greeting));
+    let words = said(&greeting).to_lowercase();
+    assert!(words.contains("senja"), "{words}");
+    let note = "The caller asks in writing: where is order 1001? Look it up with check_order";
+    call.say(Spoken::Text(note.to_owned())).await;
+    let id = call.wish().await;
+    let outcome = json!({"output": {"arrivesInMinutes": 20}});
+    call.outcome(&id, outcome).await;
+    call.until("the answer", |it| *it == Heard::TurnOver).await;
+    assert!(call.heard.iter().any(|it| matches!(it, Heard::Usage(_))));
 }
 
 #[tokio::test]
@@ -59,23 +154,41 @@ async fn the_real_model_greets_and_calls_a_function() {
     let Some(settings) = wanted() else {
         return;
     };
-    let mut call = Call::with(settings);
-    let greeting = call
-        .until("the greeting", |it| *it == Heard::TurnOver)
-        .await;
-    record(&greeting);
-    assert!(milliseconds(&greeting) > 300, "{:?}", shown(&greeting));
+    converse(match variable("DIKALA_LIVE_FRAMES") {
+        Some(file) => recorded(settings, file.into()).await,
+        None => settings,
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_is_recorded_holds_neither_audio_nor_handles() {
+    let model = Model::start();
+    model.answer([
+        dikala_testkit::gemini::Answer::Say {
+            text: "Kopi Senja, selamat pagi!".to_owned(),
+            milliseconds: 400,
+        },
+        dikala_testkit::gemini::Answer::Call {
+            name: "check_order".to_owned(),
+            arguments: json!({"orderId": "1001"}),
+        },
+    ]);
+    let folder = dikala_testkit::folder();
+    let file = folder.path().join("frames.jsonl");
+    converse(recorded(settings(model.url(), MODEL), file.clone()).await).await;
+    let text = std::fs::read_to_string(&file).unwrap();
+    for shown in [
+        "→ text {\"setup\"",
+        "← binary {\"setupComplete\"",
+        "toolResponse",
+        "6400 characters",
+    ] {
+        assert!(text.contains(shown), "{shown}: {text}");
+    }
+    assert!(!text.contains("handle-1") && !text.contains(dikala_testkit::gemini::KEY));
     assert!(
-        said(&greeting).to_lowercase().contains("senja"),
-        "{}",
-        said(&greeting)
+        text.lines().all(|line| line.len() < 4_000),
+        "audio is left out"
     );
-    let note = "The caller asks in writing: where is order 1001? Look it up with check_order";
-    call.say(Spoken::Text(note.to_owned())).await;
-    let id = call.wish().await;
-    call.outcome(&id, json!({"output": {"arrivesInMinutes": 20}}))
-        .await;
-    call.until("the answer", |it| *it == Heard::TurnOver).await;
-    record(&call.heard);
-    assert!(call.heard.iter().any(|it| matches!(it, Heard::Usage(_))));
 }
