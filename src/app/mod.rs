@@ -37,7 +37,7 @@ pub use self::opening::{KeyTrial, holds_secrets, open_store, prove, vault};
 use self::{
     actors::{Actors, guard},
     exporting::Exporting,
-    listeners::Listeners,
+    listeners::{Counted, Listeners, Stops},
 };
 use crate::{
     config::{ConfigError, Settings},
@@ -45,6 +45,7 @@ use crate::{
     mails::{Mailer, Relay, RelayError},
     maintenance,
     node::Node,
+    telephony::{Telephony, TelephonyError},
 };
 
 /// Files that the process needs: those of the database, listeners and threads, and some connections. With fewer it would start
@@ -96,6 +97,8 @@ pub enum StartError {
     OpenFiles(u64),
     #[error("the HTTP server did not start: {0}")]
     Http(std::io::Error),
+    #[error("the telephony bridge did not start: {0}")]
+    Telephony(#[from] TelephonyError),
 }
 
 /// The service, bound to its addresses and ready to serve.
@@ -105,6 +108,9 @@ pub struct App {
     public_server: ServerHandle,
     operator_server: ServerHandle,
     serving: LocalBoxFuture<'static, ()>,
+    /// No new calls are taken.
+    draining: watch::Sender<bool>,
+    /// Bridges are to go.
     stopping: watch::Sender<bool>,
     shutdown: Duration,
     actors: Actors,
@@ -113,6 +119,8 @@ pub struct App {
     mailing: Option<rt::task::JoinHandle<()>>,
     /// None where no spans are sent.
     exporting: Option<Exporting>,
+    /// None where no bridge runs inside.
+    telephony: Option<Telephony>,
     _reserved: Reservation,
 }
 
@@ -184,6 +192,7 @@ impl App {
         let reserved = Store::reserve(&settings.database.url)?;
         let (actors, exporting) = begin(settings, vault, &clock, &sockets).await?;
         let (stopping, is_stopping) = watch::channel(false);
+        let (draining, is_draining) = watch::channel(false);
         let sweeping = rt::spawn(maintenance::run(
             actors.node.store.clone(),
             Arc::clone(&clock),
@@ -197,7 +206,16 @@ impl App {
                 (stats, rt::spawn(mailer.run(is_stopping.clone())))
             })
             .unzip();
-        let listeners = Listeners::new(settings, &actors, mails, &is_stopping, sockets.public_at);
+        let telephony = telephony(settings, &actors.node, sockets.public_at).await?;
+        let counted = Counted {
+            mails,
+            telephony: telephony.as_ref().map(Telephony::counted),
+        };
+        let stops = Stops {
+            draining: is_draining,
+            stopping: is_stopping,
+        };
+        let listeners = Listeners::new(settings, &actors, counted, &stops, sockets.public_at);
         let public_server = listeners
             .clone()
             .serve_public(sockets.public, settings)
@@ -211,12 +229,14 @@ impl App {
             public_server: public_server.handle(),
             operator_server: operator_server.handle(),
             serving: serve([public_server, operator_server]).boxed_local(),
+            draining,
             stopping,
             shutdown: Duration::from_secs(settings.http.shutdown_seconds),
             actors,
             sweeping,
             mailing,
             exporting,
+            telephony,
             _reserved: reserved,
         })
     }
@@ -236,6 +256,11 @@ impl App {
         self.operator
     }
 
+    /// The bridge that runs inside, where one does.
+    pub fn telephony(&self) -> Option<&Telephony> {
+        self.telephony.as_ref()
+    }
+
     /// Serves until `stop` completes, then drains: no new calls, requests and deliveries under way finish, calls stay in the store.
     pub async fn run_until(self, stop: impl Future<Output = ()>) {
         let serving = rt::spawn(self.serving);
@@ -245,6 +270,11 @@ impl App {
         let drain = async {
             self.actors.node.calls.close();
             self.actors.node.feed.close();
+            let _ = self.draining.send(true);
+            // Those who talk over our own bridge finish, and the bridge tells of it, before bridges are sent away.
+            if let Some(telephony) = self.telephony {
+                telephony.stop().await;
+            }
             let _ = self.stopping.send(true);
             // Side by side: a client that does not let go of its connection keeps no delivery from ending. The operators'
             // listener goes last, and tells until then how far it is.
@@ -277,6 +307,18 @@ async fn serve(servers: [Server; 2]) {
         if let Err(error) = served {
             tracing::error!(%error, "a listener failed");
         }
+    }
+}
+
+/// The bridge that runs inside, where one does.
+async fn telephony(
+    settings: &Settings,
+    node: &Node,
+    public: SocketAddr,
+) -> Result<Option<Telephony>, TelephonyError> {
+    match settings.telephony() {
+        Some(bridge) => Telephony::inside(bridge, node, public).await.map(Some),
+        None => Ok(None),
     }
 }
 

@@ -11,6 +11,7 @@ use config::{Config, File, FileFormat, Value, ValueKind};
 use super::{
     ConfigError, checks,
     entries::{Entry, Layers, Origin},
+    telephony::TRUNKS,
 };
 
 const DEFAULTS: &str = include_str!("../../config/default.toml");
@@ -144,6 +145,25 @@ impl Layers {
     /// Sets a key from a command.
     pub fn set_from_command(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
         self.set_text(key, value, Origin::Command, || {
+            "the command line".to_owned()
+        })
+    }
+
+    /// Has a command's trunk be the only one: whoever calls from these addresses.
+    pub fn set_trunk_from_command(
+        &mut self,
+        name: &str,
+        addresses: &[&str],
+    ) -> Result<(), ConfigError> {
+        let addresses: Vec<Value> = addresses.iter().map(|one| Value::from(*one)).collect();
+        let fields = [
+            ("name", Value::from(name)),
+            ("addresses", Value::from(addresses)),
+        ];
+        let fields = fields.map(|(field, value)| (field.to_owned(), value));
+        let trunk = Value::new(None, ValueKind::Table(fields.into_iter().collect()));
+        let trunks = ValueKind::Array(vec![trunk]);
+        self.set(TRUNKS, trunks, Origin::Command, || {
             "the command line".to_owned()
         })
     }

@@ -280,11 +280,11 @@ impl Settings {
 
     /// The bridge that runs inside, where one does.
     pub fn telephony(&self) -> Option<dikala_telephony::settings::Settings> {
-        self.telephony.enabled.then(|| self.bridge())
+        self.telephony.enabled.then(|| self.bridge_keys())
     }
 
-    /// The bridge, wherever it runs.
-    pub fn bridge(&self) -> dikala_telephony::settings::Settings {
+    /// The same, wherever it runs.
+    pub fn bridge_keys(&self) -> dikala_telephony::settings::Settings {
         let lost_after = u64::try_from(self.bridge.lost_after_seconds).unwrap_or_default();
         self.telephony
             .settings(self.http.shutdown_seconds, lost_after)

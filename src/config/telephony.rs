@@ -19,6 +19,8 @@ const NAME_CHARS_MAX: usize = 64;
 /// How long a registration may be good for, in seconds, and how long it is where nothing is said.
 const EXPIRES_SECONDS: RangeInclusive<u32> = 60..=86_400;
 const EXPIRES_SECONDS_USUAL: u32 = 600;
+/// What the bridge leaves of the time to stop, in seconds.
+const SHUTDOWN_SECONDS_LEFT: u64 = 5;
 /// A port for media and one for its reports.
 const RTP_PORTS_MIN: u16 = 2;
 
@@ -136,7 +138,8 @@ impl Telephony {
                 model: self.model(),
                 barge_in: self.voice.barge_in,
             },
-            shutdown_seconds,
+            // The rest of it is for what comes after: webhooks of the calls that ended, connections.
+            shutdown_seconds: shutdown_seconds - shutdown_seconds.min(SHUTDOWN_SECONDS_LEFT),
             engine_lost_after_seconds,
         }
     }

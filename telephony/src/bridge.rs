@@ -10,7 +10,7 @@ use tokio::{
 
 use crate::{
     Clock,
-    call::{self, Parts, Rules, unavailable},
+    call::{self, Counters, Parts, Rules, unavailable},
     engine::{Address, Client},
     leg::{Incoming, Order},
     settings::{Listen, Model, Settings},
@@ -25,10 +25,20 @@ const FAREWELL: Duration = Duration::from_secs(12);
 /// How long the engine may take to hear the last of it.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
+/// What was counted since the start.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Statistics {
+    pub sip: sip::Statistics,
+    pub calls: call::Reading,
+}
+
+/// Where to ask for that, for as long as the bridge runs; zeros after that.
+pub type Counted = Arc<dyn Fn() -> Statistics + Send + Sync>;
+
 /// A bridge that takes calls.
 #[derive(Debug)]
 pub struct Bridge {
-    edge: Edge,
+    edge: Arc<Edge>,
     calls: Calls,
     within: Duration,
 }
@@ -45,7 +55,7 @@ impl Bridge {
         let calls = Calls::start(settings, provider(&settings.voice.model), engine, clock);
         let edge = sip::listen(&settings.sip, settings.max_calls, calls.incoming()).await?;
         Ok(Self {
-            edge,
+            edge: Arc::new(edge),
             calls,
             within: Duration::from_secs(settings.shutdown_seconds),
         })
@@ -56,19 +66,33 @@ impl Bridge {
         self.edge.addresses()
     }
 
-    /// Reads the certificate again; where it cannot be used, the one before stays.
-    pub fn reload(&self) {
-        match self.edge.reload_tls() {
-            Ok(()) => tracing::info!("the certificate was read again"),
-            Err(error) => tracing::error!(%error, "the certificate stays as it was"),
+    /// What reads the certificate again; where it cannot be used, the one before stays.
+    pub fn reloader(&self) -> impl Fn() + Send + 'static {
+        let edge = Arc::downgrade(&self.edge);
+        move || match edge.upgrade().map(|edge| edge.reload_tls()) {
+            None => {}
+            Some(Ok(())) => tracing::info!("the certificate was read again"),
+            Some(Err(error)) => tracing::error!(%error, "the certificate stays as it was"),
         }
+    }
+
+    /// Where to ask for what is counted.
+    pub fn counted(&self) -> Counted {
+        let edge = Arc::downgrade(&self.edge);
+        let counters = Arc::clone(&self.calls.counters);
+        Arc::new(move || Statistics {
+            sip: edge
+                .upgrade()
+                .map(|edge| edge.statistics())
+                .unwrap_or_default(),
+            calls: counters.read(),
+        })
     }
 
     /// Takes no new calls, lets running ones finish, and hangs up those that have not after `shutdown_seconds`.
     pub async fn stop(self) {
         self.edge.drain();
         self.calls.finish(self.within).await;
-        self.edge.close().await;
     }
 }
 
@@ -82,6 +106,7 @@ fn provider(model: &Model) -> Arc<dyn Provider> {
 /// The calls of a bridge: a task for each that comes in, and how they end when the bridge stops.
 #[derive(Debug)]
 pub struct Calls {
+    counters: Arc<Counters>,
     incoming: mpsc::Sender<Incoming>,
     closing: oneshot::Sender<()>,
     stop: watch::Sender<bool>,
@@ -101,12 +126,15 @@ impl Calls {
         let (incoming, waiting) = mpsc::channel(INCOMING_MAX);
         let (closing, closed) = oneshot::channel();
         let (stop, stopping) = watch::channel(false);
+        let counters: Arc<Counters> = Arc::default();
         let parts = Parts {
             provider,
             rules: rules(settings),
+            counters: Arc::clone(&counters),
             stop: stopping,
         };
         Self {
+            counters,
             incoming,
             closing,
             stop,
@@ -123,11 +151,11 @@ impl Calls {
     /// Takes no new calls, lets running ones finish for a while, then tells the callers and hangs up.
     pub async fn finish(self, within: Duration) {
         let Self {
-            incoming: _,
             closing,
             stop,
             mut running,
             mut engine,
+            ..
         } = self;
         let _ = closing.send(());
         let until = Instant::now() + within;

@@ -1,11 +1,15 @@
 //! A bridge on threads of its own, for a program that does other work besides: nothing there delays a call.
 
-use std::{io, num::NonZero, thread::available_parallelism};
+use std::{io, num::NonZero, sync::Arc, thread::available_parallelism};
 
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
-    Clock, bridge::Bridge, engine::Address, settings::{Listen, Settings}, sip::SipError,
+    Clock,
+    bridge::{Bridge, Counted, Statistics},
+    engine::Address,
+    settings::{Listen, Settings},
+    sip::SipError,
 };
 
 /// Calls wait more than they work.
@@ -51,14 +55,25 @@ impl Running {
 
     /// What is listened on, with the ports that were picked.
     pub fn addresses(&self) -> Vec<Listen> {
-        self.bridge.as_ref().map_or_else(Vec::new, Bridge::addresses)
+        self.bridge
+            .as_ref()
+            .map_or_else(Vec::new, Bridge::addresses)
     }
 
-    /// Reads the certificate again.
-    pub fn reload(&self) {
-        if let Some(bridge) = &self.bridge {
-            bridge.reload();
+    /// What reads the certificate again, as long as the bridge runs.
+    pub fn reloader(&self) -> impl Fn() + Send + 'static {
+        let reload = self.bridge.as_ref().map(Bridge::reloader);
+        move || {
+            if let Some(reload) = &reload {
+                reload();
+            }
         }
+    }
+
+    /// Where to ask for what is counted.
+    pub fn counted(&self) -> Counted {
+        let bridge = self.bridge.as_ref().map(Bridge::counted);
+        bridge.unwrap_or_else(|| Arc::new(Statistics::default))
     }
 
     /// Stops the bridge as [`Bridge::stop`] does. Blocks as long as that takes.

@@ -49,6 +49,7 @@ mod statements;
 mod stock_verifiers;
 mod support;
 mod support_works;
+mod telephony;
 mod tidy;
 mod top;
 mod traces;

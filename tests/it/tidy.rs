@@ -49,6 +49,9 @@ const PURE: &[&str] = &[
     "src/simulator/call.rs",
     "src/simulator/engine.rs",
     "telephony/src/media",
+    "telephony/src/call/machine",
+    "telephony/src/engine/book.rs",
+    "telephony/src/engine/messages.rs",
     "telephony/src/sip/dialog.rs",
     "telephony/src/sip/digest.rs",
     "telephony/src/sip/flood.rs",
@@ -61,6 +64,10 @@ const PURE: &[&str] = &[
     "telephony/src/voice/gemini/setup.rs",
     "telephony/src/voice/gemini/wire",
     "telephony/src/voice/gemini/words.rs",
+    "telephony/src/voice/phrases.rs",
+    "telephony/src/voice/scripted/arguments.rs",
+    "telephony/src/voice/scripted/ear.rs",
+    "telephony/src/voice/scripted/script.rs",
 ];
 
 fn workspace() -> Vec<File> {

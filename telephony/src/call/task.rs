@@ -8,6 +8,7 @@ use tokio::{
 };
 
 use super::{
+    counters::Counters,
     machine::{Effect, Input, Machine, Now, Rules},
     outlet::Outlet,
 };
@@ -25,6 +26,7 @@ const LAST_ORDER: Duration = Duration::from_secs(2);
 pub(crate) struct Parts {
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) rules: Rules,
+    pub(crate) counters: Arc<Counters>,
     /// True once callers are to be told that the bridge stops.
     pub(crate) stop: watch::Receiver<bool>,
 }
@@ -144,12 +146,14 @@ impl Call {
     async fn take(&mut self, input: Input) {
         let ms = u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX);
         let at = self.line.now();
+        self.parts.counters.happened(&input);
         self.machine.step(Now { ms, at }, input, &mut self.effects);
         self.carry_out().await;
     }
 
     async fn carry_out(&mut self) {
         for effect in std::mem::take(&mut self.effects) {
+            self.parts.counters.follows(&effect);
             match effect {
                 Effect::Leg(order) => {
                     if order == Order::Flush {

@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{
     Effect, End, Machine, Now, Phase, VoiceState,
-    talking::{answer, failure, success},
+    answers::{answer, failure, success},
 };
 use crate::{
     leg::Order,

@@ -3,6 +3,7 @@
 //! A call is asked about at the engine, answered, talked through, and left: by a word of the agent, a command, a fault. However it
 //! comes, exactly one message says that it is over, and what was said follows it.
 
+mod answers;
 mod cost;
 mod functions;
 mod input;
@@ -15,12 +16,12 @@ mod transcript;
 
 use dikala_entities::{HangupInitiator, HangupReason, Millis};
 
-pub(crate) use self::{input::Rules, refusal::unavailable};
 pub(super) use self::input::{Effect, Input, Now};
 use self::{
     cost::Meter, functions::Functions, keys::Keys, leaving::Leaving, speaking::Speaking,
     transcript::Transcript,
 };
+pub(crate) use self::{input::Rules, refusal::unavailable};
 use crate::{
     engine::{Command, Message, Outcome, Reply, Told, Wanted},
     leg::{Ending, Happening, Order, Refusal},
