@@ -376,19 +376,16 @@ impl NodeCalls {
     ) -> Result<Vec<CallId>, CallError> {
         let listed_at = self.ground.clock.dated(Some(at));
         let listed: BTreeSet<CallId> = held.iter().copied().collect();
-        let mut missing = self.of_bridge_without(bridge, &listed);
+        let mut missing: BTreeSet<CallId> = self.of_bridge_without(bridge, &listed);
         if self.ground.parts.node.has_others() {
-            let me = self.ground.parts.node.id();
-            let elsewhere = move |tables: &mut Tables, _| -> Vec<CallId> {
-                let is_theirs = |row: &&call::Model| {
-                    !row.status.is_final() && row.bridge_id == bridge && *row.owner != *me
-                };
-                let rows = tables.calls.values().filter(is_theirs);
+            let running = move |tables: &mut Tables, _| -> Vec<CallId> {
+                let is_its = |row: &&call::Model| !row.status.is_final() && row.bridge_id == bridge;
+                let rows = tables.calls.values().filter(is_its);
                 let began = rows.filter(|row| row.started_at <= listed_at);
                 began.map(|row| row.id).collect()
             };
-            let elsewhere = self.ground.wire.ask("elsewhere", elsewhere).await?;
-            missing.extend(elsewhere.into_iter().filter(|call| !listed.contains(call)));
+            let running = self.ground.wire.ask("elsewhere", running).await?;
+            missing.extend(running.into_iter().filter(|call| !listed.contains(call)));
         }
         for call in missing {
             match self
@@ -410,7 +407,7 @@ impl NodeCalls {
         Ok(self.ground.wire.ask("over", over).await?)
     }
 
-    fn of_bridge_without(&self, bridge: BridgeId, listed: &BTreeSet<CallId>) -> Vec<CallId> {
+    fn of_bridge_without(&self, bridge: BridgeId, listed: &BTreeSet<CallId>) -> BTreeSet<CallId> {
         let slots = self.slots.borrow();
         let of_bridge = slots.iter().filter(|(_, slot)| slot.bridge == bridge);
         let ids = of_bridge.map(|(id, _)| *id);

@@ -40,7 +40,7 @@ pub enum LaneState {
 
 impl LaneState {
     /// Every state.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Closed,
         Self::Open,
         Self::Disabled,
