@@ -31,6 +31,9 @@ const NO_KEYS: &[&str] = &[
     "DIKALA_REQUIRE_PROXIES",
     "DIKALA_COMMIT",
 ];
+/// The one variable without the prefix: what everybody who has a key of Gemini's calls it, and the key that it is for.
+const GEMINI: (&str, &str) = ("GEMINI_API_KEY", "telephony.gemini.api_key");
+
 impl Layers {
     /// Puts the layers together. `environment` is looked through for `DIKALA_…`.
     ///
@@ -39,10 +42,11 @@ impl Layers {
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
-        let environment: BTreeMap<String, String> = environment
+        let mut environment: BTreeMap<String, String> = environment
             .into_iter()
-            .filter(|(name, _)| name.starts_with(PREFIX))
+            .filter(|(name, _)| name.starts_with(PREFIX) || name == GEMINI.0)
             .collect();
+        let gemini = environment.remove(GEMINI.0);
         let file = file.map(|path| path.display().to_string()).or_else(|| {
             environment
                 .get("DIKALA_CONFIG")
@@ -56,6 +60,14 @@ impl Layers {
         }
         for (name, value) in environment {
             faults.extend(layers.add_variable(&name, &value).err());
+        }
+        if let Some(key) = gemini
+            && layers.text(GEMINI.1).is_empty()
+            && !layers.is_unread(GEMINI.1)
+        {
+            let origin = Origin::Variable(GEMINI.0.to_owned());
+            let place = || format!("the environment variable {}", GEMINI.0);
+            faults.extend(layers.set_text(GEMINI.1, &key, origin, place).err());
         }
         if !faults.is_empty() {
             faults.extend(checks::faults(&layers));

@@ -109,6 +109,26 @@ impl Fleet {
         fleet
     }
 
+    /// Another node on the same store, which these settings are for where they differ.
+    pub async fn join(&mut self, settings: Vec<(String, String)>) {
+        let mut other = self.node(0).installation.beside();
+        let own = ["DIKALA_HTTP__LISTEN", "DIKALA_OPERATOR__LISTEN"];
+        let listens: Vec<_> = other
+            .settings
+            .iter()
+            .filter(|(name, _)| own.contains(&&**name))
+            .cloned()
+            .collect();
+        other.settings = settings
+            .into_iter()
+            .filter(|(name, _)| !own.contains(&&**name))
+            .collect();
+        other.settings.extend(listens);
+        self.nodes.push(Some(Server::start(other)));
+        self.addresses = self.running().map(|node| node.http.clone()).collect();
+        self.all_know_each_other().await;
+    }
+
     /// Clients come through haproxy, as docs/deploying.md has it. None where that is not at hand.
     pub fn balanced(mut self) -> Option<Self> {
         let balancer = Balancer::start(Served::Http, &self.addresses)?;

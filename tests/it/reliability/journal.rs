@@ -7,6 +7,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use serde_json::Value;
+
 /// One call as its bridge knows it.
 #[derive(Clone, Debug)]
 pub struct Entry {
@@ -105,6 +107,19 @@ impl Journal {
     /// Changes what is known of a call.
     pub fn note(&self, call: &str, change: impl FnOnce(&mut Entry)) {
         change(self.calls.borrow_mut().get_mut(call).unwrap());
+    }
+
+    /// A call of which only its end is of interest, as the service shows it.
+    pub fn note_ended(&self, call: &str, tenant: usize, bridge_call: &str, over: &Value) {
+        let entry = Entry {
+            tenant,
+            bridge_call: bridge_call.to_owned(),
+            talk_seconds: over["talkTimeSeconds"].as_i64().unwrap(),
+            answered: Reply::Ok,
+            told: Reply::None,
+            ended: Reply::Ok,
+        };
+        self.calls.borrow_mut().insert(call.to_owned(), entry);
     }
 
     /// The first acknowledgement after a moment came so much later.

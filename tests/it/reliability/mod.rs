@@ -6,6 +6,7 @@
 
 mod bridges;
 mod check;
+mod clocks;
 mod crashes;
 mod database;
 mod failover;
