@@ -5,7 +5,11 @@ use std::{io, num::NonZero, thread::available_parallelism};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
-    Clock, bridge::Bridge, engine::Address, settings::{Listen, Settings}, sip::SipError,
+    Clock,
+    bridge::Bridge,
+    engine::Address,
+    settings::{Listen, Settings},
+    sip::SipError,
 };
 
 /// Calls wait more than they work.
@@ -51,7 +55,9 @@ impl Running {
 
     /// What is listened on, with the ports that were picked.
     pub fn addresses(&self) -> Vec<Listen> {
-        self.bridge.as_ref().map_or_else(Vec::new, Bridge::addresses)
+        self.bridge
+            .as_ref()
+            .map_or_else(Vec::new, Bridge::addresses)
     }
 
     /// Reads the certificate again.

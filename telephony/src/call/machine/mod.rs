@@ -15,12 +15,12 @@ mod transcript;
 
 use dikala_entities::{HangupInitiator, HangupReason, Millis};
 
-pub(crate) use self::{input::Rules, refusal::unavailable};
 pub(super) use self::input::{Effect, Input, Now};
 use self::{
     cost::Meter, functions::Functions, keys::Keys, leaving::Leaving, speaking::Speaking,
     transcript::Transcript,
 };
+pub(crate) use self::{input::Rules, refusal::unavailable};
 use crate::{
     engine::{Command, Message, Outcome, Reply, Told, Wanted},
     leg::{Ending, Happening, Order, Refusal},
