@@ -27,7 +27,7 @@ use super::{
 
 /// How far ahead of a node's clock the last stamp of a tenant may be for that node to go on from there, in milliseconds. More than
 /// that is no difference between clocks that were set by the same database: somebody had set his clock wrong.
-const AHEAD_MS_MAX: i64 = 10_000;
+pub(crate) const AHEAD_MS_MAX: i64 = 10_000;
 
 /// An event that is about to be committed.
 #[derive(Clone, Debug)]
