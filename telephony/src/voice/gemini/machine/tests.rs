@@ -135,7 +135,7 @@ impl Story {
     }
 
     fn told(&self) -> Vec<&Heard> {
-        let of = |effect| match effect {
+        let of = |effect: &Effect| match effect {
             Effect::Tell(heard) => Some(heard),
             _ => None,
         };
