@@ -22,6 +22,8 @@ use crate::{
 const INCOMING_MAX: usize = 64;
 /// What is left for a sentence and for what is told of the call, of the time that running calls have.
 const FAREWELL: Duration = Duration::from_secs(12);
+/// What of that is left for the way to phone and engine.
+const LAST_STEPS: Duration = Duration::from_millis(500);
 /// How long the engine may take to hear the last of it.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
@@ -109,7 +111,7 @@ pub struct Calls {
     counters: Arc<Counters>,
     incoming: mpsc::Sender<Incoming>,
     closing: oneshot::Sender<()>,
-    stop: watch::Sender<bool>,
+    stop: watch::Sender<Option<Instant>>,
     running: JoinHandle<()>,
     engine: JoinHandle<()>,
 }
@@ -125,7 +127,7 @@ impl Calls {
         let (client, engine) = Client::start(engine, clock);
         let (incoming, waiting) = mpsc::channel(INCOMING_MAX);
         let (closing, closed) = oneshot::channel();
-        let (stop, stopping) = watch::channel(false);
+        let (stop, stopping) = watch::channel(None);
         let counters: Arc<Counters> = Arc::default();
         let parts = Parts {
             provider,
@@ -162,7 +164,7 @@ impl Calls {
         let in_peace = within.saturating_sub(FAREWELL);
         if timeout(in_peace, &mut running).await.is_err() {
             tracing::info!("callers are told that the bridge stops");
-            let _ = stop.send(true);
+            let _ = stop.send(Some(until - LAST_STEPS.min(within)));
             if timeout_at(until, &mut running).await.is_err() {
                 tracing::warn!("not every call ended in time");
                 running.abort();
