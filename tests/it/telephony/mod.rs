@@ -1,7 +1,7 @@
 //! Calls over the bridge that comes with Dikala: the engine is the real one, over its real socket.
 
 mod line;
-mod phone;
+pub mod phone;
 
 use std::{net::SocketAddr, process::Stdio, sync::Arc};
 
@@ -190,7 +190,7 @@ fn trunk(world: &Installation) -> String {
 }
 
 async fn rings(world: &World, edge: SocketAddr) {
-    let mut phone = Phone::call(edge, &world.tenant.did).await;
+    let phone = Phone::call(edge, &world.tenant.did).await;
     phone.hears().await;
     phone.hang_up().await;
     let listed = world.tenant.calls().await;
