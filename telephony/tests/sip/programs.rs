@@ -144,8 +144,8 @@ async fn talks(bench: &Bench, account: &str, transport: Transport, codec: &str) 
     let address = bench.address(transport);
     let transport = format!("{transport:?}").to_lowercase();
     let uri = format!("sip:+622150001000@{address};transport={transport}");
-    baresip.command("dial", &uri).await;
     let before = bench.calls().len();
+    baresip.command("dial", &uri).await;
     eventually("the edge hears the tone", || {
         bench
             .calls()

@@ -60,9 +60,11 @@ impl Sound {
     /// Whether a loud packet is there, or comes soon.
     pub async fn is_loud(&self) -> bool {
         let mut packet = [0; 2_048];
-        while let Ok(Ok(length)) =
-            timeout(Duration::from_millis(30), self.socket.recv(&mut packet)).await
-        {
+        for _ in 0..3 {
+            let received = timeout(Duration::from_millis(30), self.socket.recv(&mut packet));
+            let Ok(Ok(length)) = received.await else {
+                return false;
+            };
             let loud = |byte: &u8| (byte ^ 0x55) >> 4 & 7 >= 4;
             if packet
                 .get(12..length)
