@@ -37,6 +37,9 @@ mod m20261122_000017_hangup_requests;
 mod m20261122_000018_call_filters;
 mod m20261122_000019_nodes;
 mod m20261122_000020_sign_outs;
+mod m20261122_000021_webhook_lanes;
+mod m20261122_000022_rate_windows;
+mod m20261122_000023_call_pairs;
 
 /// Where the steps that were made are recorded.
 const RECORD: &str = "seaql_migrations";
@@ -71,6 +74,9 @@ impl MigratorTrait for Migrator {
             Box::new(m20261122_000018_call_filters::STEP),
             Box::new(m20261122_000019_nodes::STEP),
             Box::new(m20261122_000020_sign_outs::STEP),
+            Box::new(m20261122_000021_webhook_lanes::STEP),
+            Box::new(m20261122_000022_rate_windows::Migration),
+            Box::new(m20261122_000023_call_pairs::STEP),
         ]
     }
 }

@@ -8,13 +8,14 @@
 //! Everything here runs on a tokio runtime of its own, so that no other work delays a 20 ms tick.
 
 pub mod bridge;
-mod call;
+pub mod call;
 pub mod engine;
 pub mod leg;
 pub mod media;
 pub mod settings;
 pub mod sip;
 pub mod socket;
+pub mod threads;
 pub mod voice;
 
 use std::sync::Arc;

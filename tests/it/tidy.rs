@@ -48,6 +48,9 @@ const PURE: &[&str] = &[
     "src/overview/ring.rs",
     "src/simulator/call.rs",
     "src/simulator/engine.rs",
+    "telephony/src/call/machine",
+    "telephony/src/engine/book.rs",
+    "telephony/src/engine/messages.rs",
     "telephony/src/sip/dialog.rs",
     "telephony/src/sip/digest.rs",
     "telephony/src/sip/flood.rs",
@@ -55,6 +58,15 @@ const PURE: &[&str] = &[
     "telephony/src/sip/numbers.rs",
     "telephony/src/sip/session_timer.rs",
     "telephony/src/sip/trunks.rs",
+    "telephony/src/voice/gemini/machine",
+    "telephony/src/voice/gemini/profile.rs",
+    "telephony/src/voice/gemini/setup.rs",
+    "telephony/src/voice/gemini/wire",
+    "telephony/src/voice/gemini/words.rs",
+    "telephony/src/voice/phrases.rs",
+    "telephony/src/voice/scripted/arguments.rs",
+    "telephony/src/voice/scripted/ear.rs",
+    "telephony/src/voice/scripted/script.rs",
 ];
 
 fn workspace() -> Vec<File> {

@@ -5,8 +5,10 @@
 use std::{fmt, net::IpAddr};
 
 use actix_web::HttpRequest;
+use dashmap::{DashMap, Entry};
 use dikala_entities::{CredentialHash, Millis};
 use moka::sync::Cache;
+use tokio::sync::watch;
 
 use super::rate::Limiter;
 use crate::{
@@ -84,6 +86,41 @@ pub struct Strangers {
     /// Of each address the credentials that were looked up and not found.
     guessed: Limiter<IpAddr>,
     proven: Cache<CredentialHash, ()>,
+    /// Credentials that are being looked up.
+    trying: DashMap<CredentialHash, Trying>,
+}
+
+/// The look-ups of one credential that are under way.
+#[derive(Debug, Default)]
+struct Trying {
+    count: usize,
+    /// Changes when one ends.
+    ended: watch::Sender<()>,
+}
+
+/// One of them, until it ends or nobody waits for it any more.
+struct Try<'a> {
+    all: &'a DashMap<CredentialHash, Trying>,
+    hash: CredentialHash,
+}
+
+impl<'a> Try<'a> {
+    fn begin(all: &'a DashMap<CredentialHash, Trying>, hash: CredentialHash) -> Self {
+        all.entry(hash.clone()).or_default().count += 1;
+        Self { all, hash }
+    }
+}
+
+impl Drop for Try<'_> {
+    fn drop(&mut self) {
+        if let Entry::Occupied(mut trying) = self.all.entry(self.hash.clone()) {
+            trying.get_mut().count -= 1;
+            trying.get().ended.send_replace(());
+            if trying.get().count == 0 {
+                trying.remove();
+            }
+        }
+    }
 }
 
 impl Default for Strangers {
@@ -92,6 +129,7 @@ impl Default for Strangers {
             refused: Limiter::new(ADDRESSES_MAX),
             guessed: Limiter::new(ADDRESSES_MAX),
             proven: Cache::new(PROVEN_MAX),
+            trying: DashMap::new(),
         }
     }
 }
@@ -106,10 +144,8 @@ impl Strangers {
         found: impl Future<Output = Result<T, E>>,
         is_refusal: fn(&E) -> bool,
     ) -> Result<T, E> {
-        let is_proven = self.proven.contains_key(&hash);
-        if !is_proven {
-            stranger.count(&self.guessed)?;
-        }
+        let is_proven = self.is_proven(stranger, &hash).await?;
+        let _trying = (!is_proven).then(|| Try::begin(&self.trying, hash.clone()));
         match found.await {
             Err(error) if is_refusal(&error) => {
                 self.proven.invalidate(&hash);
@@ -123,6 +159,30 @@ impl Strangers {
                     self.proven.insert(hash, ());
                 }
                 found
+            }
+        }
+    }
+
+    /// Whether the credential was good before; else it counts as a guess. Where there are too many, and one is about this very
+    /// credential, that one is waited for: a program that makes many requests at once is no guesser, and a node that has just
+    /// started has seen nobody's credential yet.
+    async fn is_proven(
+        &self,
+        stranger: &Stranger,
+        hash: &CredentialHash,
+    ) -> Result<bool, ApiError> {
+        loop {
+            if self.proven.contains_key(hash) {
+                return Ok(true);
+            }
+            // In this order: one that ends after this is seen.
+            let trying = self.trying.get(hash);
+            let trying = trying.map(|trying| trying.ended.subscribe());
+            match (stranger.count(&self.guessed), trying) {
+                (Ok(()), _) => return Ok(false),
+                (Err(error), None) => return Err(error),
+                // It was the last one, where it says nothing more.
+                (Err(_), Some(mut trying)) => trying.changed().await.unwrap_or_default(),
             }
         }
     }
@@ -224,5 +284,37 @@ mod tests {
             let tried = try_out(&strangers, stranger(1), &key, away).await;
             assert_eq!(tried, (Err(ApiError::Unavailable), true));
         }
+    }
+
+    /// A node that has just started is asked by a program that has a good key, many times at once.
+    #[actix_web::test]
+    async fn a_good_key_that_comes_many_times_at_once_is_no_guess() {
+        let strangers = Strangers::default();
+        let outcome = async |found: Result<(), ApiError>| {
+            let key = API_KEY_SCHEME.generate();
+            let is_read = tokio::sync::watch::Sender::new(false);
+            let one = async || {
+                let mut read = is_read.subscribe();
+                let found = async {
+                    read.wait_for(|read| *read).await.expect("it is read");
+                    found.clone()
+                };
+                let refusal = |error: &ApiError| *error == ApiError::InvalidApiKey;
+                strangers
+                    .look_up(&stranger(3), key.hash(), found, refusal)
+                    .await
+            };
+            let all = futures_util::future::join_all((0..10).map(|_| one()));
+            let read = async { is_read.send_replace(true) };
+            futures_util::future::join(all, read).await.0
+        };
+        assert_eq!(outcome(Ok(())).await, vec![Ok(()); 10]);
+        let away = Err(ApiError::Unavailable);
+        assert_eq!(outcome(away.clone()).await, vec![away; 10]);
+        let wrong = outcome(Err(ApiError::InvalidApiKey)).await;
+        let looked_up = wrong
+            .iter()
+            .filter(|one| **one == Err(ApiError::InvalidApiKey));
+        assert_eq!(looked_up.count(), 3, "{wrong:?}");
     }
 }

@@ -63,6 +63,11 @@ impl Installation {
         Some(Self::on(store, folder))
     }
 
+    /// On a store that is migrated and was made elsewhere.
+    pub fn at(store: Place) -> Self {
+        Self::on(store, folder())
+    }
+
     /// For another node on the same store: all is the same but the addresses and the folder.
     pub fn beside(&self) -> Self {
         let mut installation = Self {

@@ -3,6 +3,7 @@
 //! A call is asked about at the engine, answered, talked through, and left: by a word of the agent, a command, a fault. However it
 //! comes, exactly one message says that it is over, and what was said follows it.
 
+mod answers;
 mod cost;
 mod functions;
 mod input;
@@ -15,12 +16,12 @@ mod transcript;
 
 use dikala_entities::{HangupInitiator, HangupReason, Millis};
 
-pub(crate) use self::input::Rules;
 pub(super) use self::input::{Effect, Input, Now};
 use self::{
     cost::Meter, functions::Functions, keys::Keys, leaving::Leaving, speaking::Speaking,
     transcript::Transcript,
 };
+pub(crate) use self::{input::Rules, refusal::unavailable};
 use crate::{
     engine::{Command, Message, Outcome, Reply, Told, Wanted},
     leg::{Ending, Happening, Order, Refusal},
@@ -50,6 +51,8 @@ pub(super) struct Machine {
     /// When the engine went away, if it is.
     engine_away_since: Option<u64>,
     is_held: bool,
+    /// By when it has to be over, once the bridge stops.
+    stops_at: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -136,11 +139,15 @@ impl Machine {
             meter: Meter::default(),
             engine_away_since: None,
             is_held: false,
+            stops_at: None,
         }
     }
 
     /// Takes what happened, or that a deadline has passed.
     pub(super) fn step(&mut self, now: Now, input: Input, out: &mut Vec<Effect>) {
+        if self.is_over() {
+            return;
+        }
         match input {
             Input::Leg(happening) => self.on_leg(happening, now, out),
             Input::LegGone => self.on_leg(
@@ -156,7 +163,7 @@ impl Machine {
             ),
             Input::Engine(told) => self.on_engine(told, now, out),
             Input::EngineStands(stands) => self.engine_stands(stands, now),
-            Input::Stop => self.stop(now, out),
+            Input::Stop { within_ms } => self.stop(within_ms, now, out),
             Input::Time => {}
         }
         self.expire(now, out);
@@ -360,7 +367,8 @@ impl Machine {
     }
 
     /// The bridge stops.
-    fn stop(&mut self, now: Now, out: &mut Vec<Effect>) {
+    fn stop(&mut self, within_ms: u64, now: Now, out: &mut Vec<Effect>) {
+        self.stops_at = Some(now.ms.saturating_add(within_ms));
         let end = End::hangup(
             HangupReason::Normal,
             HangupInitiator::Bridge,
@@ -372,7 +380,9 @@ impl Machine {
                 self.reject(refusal, Some(HangupReason::Rejected), now, out);
             }
             Phase::Talking => self.leave_with_a_sentence(end, now, out),
-            Phase::Leaving(_) | Phase::Closing { .. } | Phase::Over => {}
+            // It ends by itself, and soon enough.
+            Phase::Leaving(_) => self.hurry(),
+            Phase::Closing { .. } | Phase::Over => {}
             Phase::Answering { .. } => self.end(end, now, out),
         }
     }
@@ -410,11 +420,13 @@ impl Machine {
         if let Some(keys) = self.keys.take() {
             self.transcribe_keys(&keys, now);
         }
-        let sums_up = self.voice == VoiceState::Ready && self.transcript.is_conversation();
+        let until = self.in_time(now.ms + SUMMARY_MS);
+        let sums_up =
+            self.voice == VoiceState::Ready && self.transcript.is_conversation() && until > now.ms;
         self.phase = Phase::Closing {
             end: Box::new(end.message),
             at: now.at,
-            until: now.ms + SUMMARY_MS,
+            until,
         };
         if sums_up {
             out.push(Effect::Tell(Spoken::Summarise));
@@ -423,12 +435,18 @@ impl Machine {
         }
     }
 
+    /// A time to wait until, or that by which the call has to be over.
+    fn in_time(&self, until: u64) -> u64 {
+        self.stops_at.map_or(until, |stops_at| stops_at.min(until))
+    }
+
     /// Tells the engine that the call is over, and what was said.
     fn close(&mut self, summary: Option<String>, out: &mut Vec<Effect>) {
-        let Phase::Closing { end, at, .. } = std::mem::replace(&mut self.phase, Phase::Over) else {
+        let Phase::Closing { end, at, .. } = &self.phase else {
             return;
         };
-        let mut end = *end;
+        let (mut end, at) = (Message::clone(end), *at);
+        self.phase = Phase::Over;
         if let Message::Hangup { ai_cost_idr, .. } = &mut end {
             *ai_cost_idr = self.meter.idr(self.rules.prices);
         }

@@ -2,10 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::{
-    call::machine::Effect,
-    leg::{Order, Speech},
-};
+use super::Effect;
+use crate::leg::{Order, Speech};
 
 /// How long the agent is silent for a caller whom the model does not take for an interruption.
 const RESUME_MS: u64 = 700;

@@ -5,7 +5,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Effect, End, Machine, Now, Phase, VoiceState,
-    functions::{Answer, Asked},
+    answers::{answer, failure, success},
+    functions::Asked,
     leaving::Stage,
 };
 use crate::{
@@ -342,17 +343,4 @@ impl Machine {
             self.leave_for_a_person(to, tool, now, out);
         }
     }
-}
-
-pub(super) fn answer(id: String, outcome: Answer, out: &mut Vec<Effect>) {
-    out.push(Effect::Tell(Spoken::ToolOutcome { id, outcome }));
-}
-
-pub(super) fn success(output: Value) -> Answer {
-    Map::from_iter([("output".to_owned(), output)])
-}
-
-pub(super) fn failure(code: &str, message: &str) -> Answer {
-    let error = json!({"code": code, "message": message});
-    Map::from_iter([("error".to_owned(), error)])
 }
