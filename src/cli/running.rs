@@ -114,31 +114,25 @@ pub async fn functions(
     if as_json {
         return output::text(&found.to_string());
     }
-    let functions = &found["functions"];
-    if functions.as_array().is_none_or(Vec::is_empty) {
+    called(&found["functions"])?;
+    match found["hasMore"].as_bool() {
+        Some(true) => output::text(&format!(
+            "there are more, with --offset {}",
+            options
+                .page
+                .offset
+                .saturating_add(options.page.limit.into())
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Functions as a table.
+fn called(functions: &Value) -> Result<(), CliError> {
+    let functions = functions.as_array().map(Vec::as_slice).unwrap_or_default();
+    if functions.is_empty() {
         return output::text("no functions were called here lately");
     }
-    let columns = [
-        "name",
-        "lastMinute",
-        "calls",
-        "failed",
-        "lastFault",
-        "p50",
-        "p99",
-        "circuit",
-        "origin",
-        "tenantId",
-    ];
-    let cells = |of: &Value| {
-        columns.map(|name| {
-            output::cell(match name {
-                "p50" | "p99" => &of["timesUs"][name],
-                "circuit" => &of["circuit"]["state"],
-                name => &of[name],
-            })
-        })
-    };
     let head = [
         "name",
         "lastMinute",
@@ -151,18 +145,17 @@ pub async fn functions(
         "origin",
         "tenantId",
     ];
-    let functions = functions.as_array().into_iter().flatten();
-    output::grid(head, functions.map(cells).collect())?;
-    match found["hasMore"].as_bool() {
-        Some(true) => output::text(&format!(
-            "there are more, with --offset {}",
-            options
-                .page
-                .offset
-                .saturating_add(options.page.limit.into())
-        )),
-        _ => Ok(()),
-    }
+    let cells = |of: &Value| {
+        head.map(|name| {
+            output::cell(match name {
+                "p50Us" => &of["timesUs"]["p50"],
+                "p99Us" => &of["timesUs"]["p99"],
+                "circuit" => &of["circuit"]["state"],
+                name => &of[name],
+            })
+        })
+    };
+    output::grid(head, functions.iter().map(cells).collect())
 }
 
 /// What the objects of a list have by these names.

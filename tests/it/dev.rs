@@ -179,7 +179,10 @@ async fn dev_works_at_once_and_is_the_same_the_second_time() {
     let agents = api.get("/agents").await.expect(200);
     assert!(!agents["agents"].as_array().unwrap().is_empty());
     let numbers = api.get("/phone-numbers").await.expect(200);
-    assert!(numbers["numbers"][0]["agentId"].is_string(), "{numbers}");
+    assert!(
+        numbers["phoneNumbers"][0]["agentId"].is_string(),
+        "{numbers}"
+    );
     assert!(api.get("/webhooks").await.expect(200)["webhooks"][0]["url"].is_string());
     assert_calls_ask_where_the_function_is(&api, &agents).await;
     let first = within(

@@ -33,6 +33,7 @@ mod nodes;
 mod one_commit;
 mod operator;
 mod overload;
+mod poolers;
 mod prometheus;
 mod proxies;
 mod recovery;

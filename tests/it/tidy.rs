@@ -48,6 +48,7 @@ const PURE: &[&str] = &[
     "src/overview/ring.rs",
     "src/simulator/call.rs",
     "src/simulator/engine.rs",
+    "telephony/src/media",
     "telephony/src/call/machine",
     "telephony/src/engine/book.rs",
     "telephony/src/engine/messages.rs",

@@ -258,11 +258,12 @@ impl Calls {
     ) -> Result<Vec<CallId>, CallError> {
         let listed_at = self.0.parts.clock.dated(at);
         let listed: HashSet<CallId> = held.iter().copied().collect();
-        let mut missing = self.directory().of_bridge_without(bridge, &listed);
+        let here = self.directory().of_bridge_without(bridge, &listed);
+        let mut missing: HashSet<CallId> = here.into_iter().collect();
         if self.parts().node.has_others() {
-            let elsewhere = self.elsewhere(bridge, listed_at).await?;
-            missing.extend(elsewhere.into_iter().filter(|call| !listed.contains(call)));
+            missing.extend(self.running(bridge, listed_at).await?);
         }
+        let missing = missing.difference(&listed).copied().collect();
         self.tell_all(Some(bridge), missing, Input::Missing { listed_at })
             .await?;
         self.0.parts.bridges.listed(bridge);
@@ -287,17 +288,13 @@ impl Calls {
             .collect())
     }
 
-    /// Running calls of a bridge that other nodes have and that began before a list was made.
-    async fn elsewhere(
-        &self,
-        bridge: BridgeId,
-        listed_at: Millis,
-    ) -> Result<Vec<CallId>, CallError> {
+    /// Running calls of a bridge that began before a list was made, whoever has them: this node may have taken one over that it
+    /// could not read then.
+    async fn running(&self, bridge: BridgeId, listed_at: Millis) -> Result<Vec<CallId>, CallError> {
         let parts = self.parts();
         call::Entity::find()
             .filter(call::unfinished())
             .filter(call::Column::BridgeId.eq(bridge))
-            .filter(call::Column::Owner.ne(parts.node.id().as_ref()))
             .filter(call::Column::StartedAt.lte(listed_at))
             .select_only()
             .column(call::Column::Id)

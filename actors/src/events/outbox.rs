@@ -27,7 +27,7 @@ use super::{
 
 /// How far ahead of a node's clock the last stamp of a tenant may be for that node to go on from there, in milliseconds. More than
 /// that is no difference between clocks that were set by the same database: somebody had set his clock wrong.
-const AHEAD_MS_MAX: i64 = 10_000;
+pub(crate) const AHEAD_MS_MAX: i64 = 10_000;
 
 /// An event that is about to be committed.
 #[derive(Clone, Debug)]
@@ -43,6 +43,8 @@ pub struct NewEvent {
     pub is_test: bool,
     /// That of the call, where it has one.
     pub trace: Option<TraceParent>,
+    /// The call has been at another node, which may have announced something of it that is not delivered yet.
+    pub has_moved: bool,
 }
 
 impl NewEvent {
@@ -75,6 +77,7 @@ impl NewEvent {
             body: body.into(),
             is_test: false,
             trace: None,
+            has_moved: false,
         }
     }
 
@@ -103,6 +106,8 @@ pub struct Dispatch {
     pub is_test: bool,
     /// The trace that its attempts are part of.
     pub trace: Option<TraceParent>,
+    /// Another node may have announced something of the call before: it is read from the table, in the order of the commits.
+    pub has_moved: bool,
 }
 
 /// Deliveries that were just committed. A fact: who cannot take it finds them in the table later.
@@ -230,6 +235,7 @@ fn dispatch(event: &NewEvent, webhook: WebhookId, due_at: Millis) -> Dispatch {
         attempts: 0,
         is_test: false,
         trace: event.trace.clone(),
+        has_moved: event.has_moved,
     }
 }
 

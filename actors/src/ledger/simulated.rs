@@ -2,9 +2,12 @@
 //! What is decided is decided by the real plan; here are the guards of the writes. Nothing is locked between what is read and
 //! what is written, so that the guards stand alone.
 
-use std::sync::Arc;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use dikala_entities::{CallId, Millis, call, credit_hold};
+use dikala_entities::{CallId, Millis, TenantId, call, credit_hold};
 use tokio::sync::{
     mpsc::{self, UnboundedReceiver, UnboundedSender},
     oneshot,
@@ -17,7 +20,7 @@ use super::{
     plan::{Book, credit_key},
 };
 use crate::{
-    events::outbox::{DELIVERY_LEASE_MS, Dispatch, NewEvent},
+    events::outbox::{AHEAD_MS_MAX, Dispatch, NewEvent},
     journal::{CallUpdate, CallWrite, Entry, Known, Obstacle},
     nodes::Membership,
     runtime::{
@@ -418,7 +421,7 @@ impl Write {
     }
 }
 
-/// Writes events with their deliveries, leased to the node that writes them.
+/// Writes events with their deliveries, as [`outbox`](crate::events::outbox) does.
 fn tell(
     tables: &mut Tables,
     events: &[NewEvent],
@@ -426,20 +429,27 @@ fn tell(
     ids: &Ids,
     now: Millis,
 ) -> Vec<Dispatch> {
+    let tenants: BTreeSet<TenantId> = events.iter().map(|event| event.tenant).collect();
+    let due_at: BTreeMap<TenantId, Millis> = tenants
+        .into_iter()
+        .map(|tenant| (tenant, stamp(tables, tenant, node, now)))
+        .collect();
     let mut dispatches = Vec::new();
     for event in events {
+        let due_at = due_at[&event.tenant];
         let position = tables.positions.entry(event.tenant).or_default();
-        *position += 1;
+        position.last += 1;
+        let position = position.last;
         tables.events.push(EventRow {
             id: event.id,
             call: event.call,
             kind: event.kind,
-            position: *position,
+            position,
         });
         let webhooks = tables.webhooks.get(&event.tenant).cloned();
         for webhook in webhooks.unwrap_or_default() {
             let dispatch = Dispatch {
-                delivery: ids.next("dlv", now),
+                delivery: ids.next("dlv", due_at),
                 webhook,
                 tenant: event.tenant,
                 event: event.id,
@@ -458,14 +468,23 @@ fn tell(
                 call: event.call,
                 state: DeliveryState::Pending,
                 attempts: 0,
-                next_attempt_at: now,
+                next_attempt_at: due_at,
                 lease_owner: Some(node.to_owned()),
-                lease_until: now.plus_ms(DELIVERY_LEASE_MS),
-                created: now,
+                created: due_at,
             };
             tables.deliveries.insert(dispatch.delivery, row);
             dispatches.push(dispatch);
         }
     }
     dispatches
+}
+
+/// When what a node announces now is due: never before what was committed earlier.
+fn stamp(tables: &mut Tables, tenant: TenantId, node: &str, now: Millis) -> Millis {
+    let row = tables.positions.entry(tenant).or_default();
+    let next = row.stamped_at.plus_ms(i64::from(row.node != node));
+    let goes_on = next >= now && next <= now.plus_ms(AHEAD_MS_MAX);
+    row.stamped_at = if goes_on { next } else { now };
+    node.clone_into(&mut row.node);
+    row.stamped_at
 }

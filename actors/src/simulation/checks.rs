@@ -251,7 +251,7 @@ fn delivered(world: &World<'_>) -> Checked {
     Ok(())
 }
 
-/// First attempts of a call that stayed at a node which nothing befell came in the order of its events.
+/// Where nodes always know what they have done, first attempts came in the order of their call's events.
 fn in_order(world: &World<'_>) -> Checked {
     let tables = &world.tables;
     let place = |event| {
@@ -261,11 +261,8 @@ fn in_order(world: &World<'_>) -> Checked {
             .find(|known| known.id == event)
             .map(|known| known.position)
     };
-    let stayed = tables
-        .calls
-        .values()
-        .filter(|row| row.epoch == 1 && !world.hurt.contains(&row.owner));
-    for row in stayed.filter(|_| world.setting.spares_nodes()) {
+    let calls = tables.calls.values();
+    for row in calls.filter(|_| world.setting.spares_nodes()) {
         for webhook in &world.base.webhooks {
             let firsts = world.receiver.received.iter().filter(|received| {
                 received.call == Some(row.id)

@@ -210,7 +210,8 @@ impl World<'_> {
     fn beat(&mut self, bridge: usize) {
         self.after(HEARTBEAT_MS, move |world| world.beat(bridge));
         let held = self.phones.iter().filter(|phone| phone.bridge == bridge);
-        let held = held.filter(|phone| phone.ended_at.is_none());
+        // What it has hung up is listed until that is acknowledged.
+        let held = held.filter(|phone| !(phone.is_silent || phone.end_is_written));
         let held = held.filter_map(|phone| phone.call).collect();
         let message = Message::Heartbeat(held, self.time.shown());
         self.send(bridge, usize::MAX, message);

@@ -6,7 +6,9 @@ use std::{
     sync::Arc,
 };
 
-use dikala_entities::{CallId, HangupInitiator, HangupReason, Millis, TransactionType};
+use dikala_entities::{
+    BridgeId, CallId, HangupInitiator, HangupReason, Millis, TenantId, TransactionType,
+};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 use super::base::Base;
@@ -176,71 +178,97 @@ impl Process {
         if let Some(bridge) = bridge {
             self.bridges.seen(bridge);
         }
-        let (calls, ledger) = (Rc::clone(&self.calls), self.ledger.clone());
-        let (answers, tenant) = (Rc::clone(&self.answers), base.tenant);
+        let desk = Desk {
+            calls: Rc::clone(&self.calls),
+            ledger: self.ledger.clone(),
+            bridge,
+            tenant: base.tenant,
+            name,
+            now: self.clock.now(),
+        };
+        let answers = Rc::clone(&self.answers);
         let is_early = self.flaw == Some(Flaw::AnsweredEarly)
             && matches!(message, Message::Answered(..) | Message::HangUp(..));
-        let clock = Arc::clone(&self.clock);
         self.tasks.spawn(async move {
             if is_early {
                 let done = Answer::Said(Reply::Done);
                 answers.borrow_mut().push((from, done));
             }
-            let done = match message {
-                Message::Incoming => {
-                    let bridge = bridge.expect("a bridge reports calls");
-                    let incoming = incoming(name, clock.now());
-                    calls.incoming(bridge, incoming).await.map(Answer::Said)
-                }
-                Message::Answered(call, at) => {
-                    let answered = Input::Answered {
-                        at: Some(at),
-                        message_id: format!("{name} answered"),
-                    };
-                    calls.tell(bridge, call, answered).await.map(Answer::Said)
-                }
-                Message::HangUp(call, at, reason, initiator) => {
-                    let hang_up = Input::HangUp {
-                        at: Some(at),
-                        reason,
-                        initiator,
-                        ai_cost_idr: None,
-                    };
-                    calls.tell(bridge, call, hang_up).await.map(Answer::Said)
-                }
-                Message::Heartbeat(held, at) => {
-                    let bridge = bridge.expect("a bridge lists calls");
-                    calls.heartbeat(bridge, held, at).await.map(Answer::Over)
-                }
-                Message::End(call) => {
-                    let wish = Input::RequestHangUp {
-                        by: HangupInitiator::Tenant,
-                        audit: None,
-                    };
-                    calls.tell(None, call, wish).await.map(Answer::Said)
-                }
-                Message::TopUp(minutes, reference) => {
-                    let credit = Credit {
-                        tenant,
-                        minutes,
-                        kind: TransactionType::Purchase,
-                        reference: Some(reference),
-                        description: None,
-                    };
-                    match ledger.credit(credit, None, |_| None).await {
-                        Ok(_) => {
-                            calls.credited().await;
-                            Ok(Answer::Booked)
-                        }
-                        Err(_) => Err(CallError::Unavailable),
-                    }
-                }
-            };
+            let done = desk.carry_out(message).await;
             if !is_early {
                 let answer = done.unwrap_or_else(Answer::Not);
                 answers.borrow_mut().push((from, answer));
             }
         });
+    }
+}
+
+/// Where one message is carried out.
+struct Desk {
+    calls: Rc<NodeCalls>,
+    ledger: LedgerHandle,
+    /// Whose message it is.
+    bridge: Option<BridgeId>,
+    tenant: TenantId,
+    /// The bridge's name for the call.
+    name: String,
+    now: Millis,
+}
+
+impl Desk {
+    async fn carry_out(&self, message: Message) -> Result<Answer, CallError> {
+        let Self { calls, bridge, .. } = self;
+        let input = match message {
+            Message::Incoming => {
+                let bridge = bridge.expect("a bridge reports calls");
+                let incoming = incoming(self.name.clone(), self.now);
+                return calls.incoming(bridge, incoming).await.map(Answer::Said);
+            }
+            Message::Heartbeat(held, at) => {
+                let bridge = bridge.expect("a bridge lists calls");
+                return calls.heartbeat(bridge, held, at).await.map(Answer::Over);
+            }
+            Message::TopUp(minutes, reference) => return self.book(minutes, reference).await,
+            Message::Answered(call, at) => {
+                let answered = Input::Answered {
+                    at: Some(at),
+                    message_id: format!("{} answered", self.name),
+                };
+                (call, answered)
+            }
+            Message::HangUp(call, at, reason, initiator) => {
+                let hang_up = Input::HangUp {
+                    at: Some(at),
+                    reason,
+                    initiator,
+                    ai_cost_idr: None,
+                };
+                (call, hang_up)
+            }
+            Message::End(call) => {
+                let wish = Input::RequestHangUp {
+                    by: HangupInitiator::Tenant,
+                    audit: None,
+                };
+                (call, wish)
+            }
+        };
+        let (call, input) = input;
+        calls.tell(*bridge, call, input).await.map(Answer::Said)
+    }
+
+    async fn book(&self, minutes: i64, reference: String) -> Result<Answer, CallError> {
+        let credit = Credit {
+            tenant: self.tenant,
+            minutes,
+            kind: TransactionType::Purchase,
+            reference: Some(reference),
+            description: None,
+        };
+        let booked = self.ledger.credit(credit, None, |_| None).await;
+        booked.map_err(|_| CallError::Unavailable)?;
+        self.calls.credited().await;
+        Ok(Answer::Booked)
     }
 }
 

@@ -66,8 +66,6 @@ pub(super) struct World<'a> {
     pub(super) machines: Vec<Machine>,
     pub(super) bridges: Vec<Bridge>,
     pub(super) phones: Vec<Phone>,
-    /// Processes that never were killed, paused or cut off.
-    pub(super) hurt: Vec<String>,
     pub(super) top_ups: BTreeMap<String, i64>,
     /// When something was away, from and until.
     pub(super) troubles: Vec<(i64, i64)>,
@@ -121,7 +119,6 @@ impl<'a> World<'a> {
             machines: (0..setting.nodes).map(|_| Machine::default()).collect(),
             bridges: Vec::new(),
             phones: Vec::new(),
-            hurt: Vec::new(),
             top_ups: BTreeMap::new(),
             troubles: Vec::new(),
             outage_until: 0,
@@ -237,7 +234,6 @@ impl<'a> World<'a> {
             process.tasks.crash();
             let names = process.names.borrow().clone();
             self.tell(|| format!("process {} is killed", process.number));
-            self.hurt.extend(names.iter().cloned());
             self.machines[machine].gone.extend(names);
         }
     }
@@ -246,13 +242,6 @@ impl<'a> World<'a> {
     pub(super) fn runs(&self, machine: usize, number: u64) -> bool {
         let process = self.machines[machine].process.as_ref();
         process.is_some_and(|process| process.number == number)
-    }
-
-    /// Nodes on that machine may not know what they did from here on.
-    fn hurts(&mut self, machine: usize) {
-        if let Some(process) = &self.machines[machine].process {
-            self.hurt.extend(process.names.borrow().iter().cloned());
-        }
     }
 
     /// Lets a process go on until it waits for something.
@@ -430,19 +419,12 @@ impl<'a> World<'a> {
                 });
             }
             Fault::Pauses => {
-                self.hurts(machine);
                 let place = &mut self.machines[machine];
                 place.paused_until = place.paused_until.max(until);
                 self.after(ms, move |world| world.run(machine));
             }
-            Fault::Cuts => {
-                self.hurts(machine);
-                self.machines[machine].cut_until = until;
-            }
-            _ => {
-                (0..self.machines.len()).for_each(|machine| self.hurts(machine));
-                self.outage_until = until;
-            }
+            Fault::Cuts => self.machines[machine].cut_until = until,
+            _ => self.outage_until = until,
         }
     }
 

@@ -11,11 +11,11 @@ use super::{
 };
 
 /// The table is looked at this often, whatever is known; webhooks are then read again.
-const LOOK_MS: i64 = 1_000;
+pub(super) const LOOK_MS: i64 = 1_000;
 /// The same where other nodes commit what is delivered here.
-const LOOK_AMONG_OTHERS_MS: i64 = 250;
+pub(super) const LOOK_AMONG_OTHERS_MS: i64 = 250;
 /// What lanes know of their webhooks is read again after this, where the table is looked at more often.
-const REREAD_MS: i64 = 500;
+pub(super) const REREAD_MS: i64 = 500;
 
 /// Releases what this node held before, then looks at the table for as long as the courier works.
 pub(super) async fn run(courier: Rc<Courier>) {

@@ -13,6 +13,7 @@ use futures_util::future::{FutureExt, select};
 use tokio::sync::Notify;
 
 use super::{
+    poller::{LOOK_AMONG_OTHERS_MS, LOOK_MS, REREAD_MS},
     retry::{Schedule, Verdict},
     scheduler::{
         Destination, DueWebhook, Effect, Item, LaneLimits, Refill, Scheduler, SchedulerLimits,
@@ -20,7 +21,7 @@ use super::{
     store::pending::ON_ITS_WAY_MS,
 };
 use crate::{
-    events::outbox::{DELIVERY_LEASE_MS, Dispatch},
+    events::outbox::Dispatch,
     nodes::Membership,
     outbound::{ErrorKind, Exchange, Failure},
     runtime::{
@@ -35,9 +36,6 @@ use crate::{
     },
 };
 
-/// For one whole exchange.
-const TIMEOUT_MS: i64 = 15_000;
-const LOOK_MS: i64 = 1_000;
 const AGAIN_MS: i64 = 500;
 /// So many attempts that none is the last while faults last.
 const WAITS_SECONDS: [i64; 40] = [5; 40];
@@ -108,11 +106,7 @@ impl Courier {
     pub(crate) fn start(office: Office) -> Rc<Self> {
         let limits = SchedulerLimits {
             in_flight: 64,
-            lane: LaneLimits {
-                concurrency: 4,
-                lease_ms_min: TIMEOUT_MS + 5_000,
-            },
-            lease_ms: DELIVERY_LEASE_MS,
+            lane: LaneLimits { concurrency: 4 },
         };
         let courier = Rc::new(Self {
             node: office.member.id(),
@@ -158,6 +152,7 @@ impl Courier {
                 Effect::Attempt(_, item) => self.office.tasks.spawn(this.attempt(item)),
                 Effect::Load(ids) => self.office.tasks.spawn(this.load(ids)),
                 Effect::Refill(refill) => self.office.tasks.spawn(this.claim(refill)),
+                Effect::Release(ids) => self.office.tasks.spawn(this.release(ids)),
                 Effect::Look => self.woken.notify_one(),
                 Effect::GoOn => self.office.tasks.spawn(async move { this.go_on() }),
             }
@@ -194,17 +189,41 @@ impl Courier {
     }
 
     async fn load(self: Rc<Self>, ids: Vec<WebhookId>) {
-        // All of them are there and stay as they are.
-        match self.office.wire.ask("webhooks", |_, _| ()).await {
-            Ok(()) => {
-                let mut scheduler = self.scheduler.borrow_mut();
-                scheduler.loaded(&ids, self.now(), |_, _| Destination::Ready(Rc::new(())));
+        match self.take(&ids).await {
+            Ok(ours) => {
+                let aim = |id: WebhookId, _: &_| match ours.contains(&id) {
+                    true => Destination::Ready(Rc::new(())),
+                    false => Destination::Elsewhere,
+                };
+                let now = self.now();
+                self.scheduler.borrow_mut().loaded(&ids, now, aim);
             }
             Err(Away) => {
                 self.office.clock.sleep_ms(AGAIN_MS).await;
                 self.scheduler.borrow_mut().not_loaded(ids);
             }
         }
+        self.go_on();
+    }
+
+    /// As [`lanes::take`](super::store::lanes::take), in two statements.
+    async fn take(&self, ids: &[WebhookId]) -> Result<BTreeSet<WebhookId>, Away> {
+        let (asked, node) = (ids.to_vec(), Arc::clone(&self.node));
+        let held = move |tables: &mut Tables, _| held(tables, &asked);
+        let held = self.office.wire.ask("lanes", held).await?;
+        let take = move |tables: &mut Tables, _| take(tables, &node, &held);
+        self.office.wire.ask("take lanes", take).await
+    }
+
+    async fn release(self: Rc<Self>, ids: Vec<WebhookId>) {
+        let (given_up, node) = (ids.clone(), Arc::clone(&self.node));
+        let give_up = move |tables: &mut Tables, _| {
+            tables
+                .lanes
+                .retain(|id, holder| !(given_up.contains(id) && **holder == *node));
+        };
+        let _ = self.office.wire.ask("give up lanes", give_up).await;
+        self.scheduler.borrow_mut().released(ids, self.now());
         self.go_on();
     }
 
@@ -225,30 +244,70 @@ impl Courier {
     }
 
     async fn poll(self: Rc<Self>) {
+        let mut reread_at = Millis::MIN;
         while !self.dead.get() {
             if !self.may_act() {
                 self.office.clock.sleep_ms(AGAIN_MS).await;
                 continue;
             }
-            let (node, now) = (Arc::clone(&self.node), self.now());
-            let look = move |tables: &mut Tables, _| due(tables, &node, now);
+            let has_others = self.office.member.has_others();
+            let (node, began) = (Arc::clone(&self.node), self.now());
+            let reread = !has_others || began.since(reread_at) >= REREAD_MS;
+            if reread {
+                reread_at = began;
+            }
+            let look = move |tables: &mut Tables, _| due(tables, &node, began);
             if let Ok(found) = self.office.wire.ask("due", look).await {
-                self.scheduler.borrow_mut().looked(found, now);
+                self.scheduler.borrow_mut().looked(found, reread, began);
                 self.go_on();
             }
             let now = self.now();
             let next = self.scheduler.borrow_mut().take_next_due();
-            let next = next.unwrap_or(Millis::MAX).min(now.plus_ms(LOOK_MS));
+            let every = match has_others {
+                true => LOOK_AMONG_OTHERS_MS.max(now.since(began)).min(LOOK_MS),
+                false => LOOK_MS,
+            };
+            let next = next.unwrap_or(Millis::MAX).min(now.plus_ms(every));
             let sleep = self.office.clock.sleep_until(next.max(now.plus_ms(1)));
             select(sleep, self.woken.notified().boxed_local()).await;
         }
     }
 }
 
-/// When a pending delivery may be read by a node that is not making it, as far as leases go.
-fn is_free(row: &DeliveryRow, node: &str, now: Millis) -> bool {
-    let is_ours = row.lease_owner.as_deref() == Some(node);
-    row.lease_until <= now || (is_ours && row.next_attempt_at <= now.plus_ms(-ON_ITS_WAY_MS))
+/// Whose lanes are, and whether those nodes live.
+fn held(tables: &Tables, ids: &[WebhookId]) -> Vec<(WebhookId, Option<(String, bool)>)> {
+    let read = |id: &WebhookId| {
+        let holder = tables.lanes.get(id);
+        let lives = |node: &String| (node.clone(), tables.nodes.contains_key(node));
+        (*id, holder.map(lives))
+    };
+    ids.iter().map(read).collect()
+}
+
+/// Takes lanes that nobody had, as they were read.
+fn take(
+    tables: &mut Tables,
+    node: &str,
+    held: &[(WebhookId, Option<(String, bool)>)],
+) -> BTreeSet<WebhookId> {
+    let mut mine = BTreeSet::new();
+    let is_node = tables.nodes.contains_key(node);
+    for (id, was) in held {
+        let is = tables.lanes.get(id);
+        let is_mine = match was {
+            Some((holder, _)) if holder == node => true,
+            Some((_, true)) => false,
+            Some((holder, false)) => is_node && is == Some(holder),
+            None => is_node && is.is_none(),
+        };
+        if is_mine {
+            tables.lanes.insert(*id, node.to_owned());
+        }
+        if is_mine || tables.has(Flaw::LanesIgnored) {
+            mine.insert(*id);
+        }
+    }
+    mine
 }
 
 /// As [`pending::due`](super::store::pending::due).
@@ -257,9 +316,15 @@ pub(super) fn due(tables: &Tables, node: &str, now: Millis) -> Vec<DueWebhook> {
         let rows = tables.deliveries.values();
         rows.filter(|row| row.state == DeliveryState::Pending)
     };
+    let before = now.plus_ms(-ON_ITS_WAY_MS);
+    let is_free = |row: &&DeliveryRow| {
+        row.lease_owner.as_deref() != Some(node) || row.next_attempt_at <= before
+    };
     let webhooks: BTreeSet<_> = pending().map(|row| (row.webhook, row.tenant)).collect();
     let due = |(webhook, tenant)| {
-        let free = pending().filter(|row| row.webhook == webhook && is_free(row, node, now));
+        let free = pending()
+            .filter(|row| row.webhook == webhook)
+            .filter(is_free);
         DueWebhook {
             webhook,
             tenant: Some(tenant),
@@ -270,16 +335,37 @@ pub(super) fn due(tables: &Tables, node: &str, now: Millis) -> Vec<DueWebhook> {
     webhooks.into_iter().map(due).collect()
 }
 
+/// Whether a delivery that another node committed waits for one of this node's before it, which is on its way to memory.
+fn waits(tables: &Tables, refill: &Refill, node: &str, before: Millis, id: DeliveryId) -> bool {
+    let call = tables.deliveries[&id].call;
+    tables.deliveries.range(..id).any(|(other, row)| {
+        row.webhook == refill.webhook
+            && row.state == DeliveryState::Pending
+            && row.next_attempt_at > before
+            && row.lease_owner.as_deref() == Some(node)
+            && row.attempts == 0
+            && call.is_some()
+            && row.call == call
+            && refill.left_behind.is_none_or(|seen| *other > seen)
+            && !refill.known.contains(other)
+    })
+}
+
 /// As [`pending::claim`](super::store::pending::claim).
 pub(super) fn claim(tables: &mut Tables, refill: &Refill, node: &str, now: Millis) -> Vec<Item> {
-    let ignores_leases = tables.has(Flaw::LeasedTaken);
+    let before = now.plus_ms(-ON_ITS_WAY_MS);
+    let is_free = |id: DeliveryId, row: &DeliveryRow| match row.lease_owner.as_deref() {
+        None => true,
+        Some(owner) if owner == node => {
+            row.next_attempt_at <= before || Some(id) <= refill.left_behind
+        }
+        Some(_) => !waits(tables, refill, node, before, id),
+    };
     let may_take = |id: DeliveryId, row: &DeliveryRow| {
-        let left_behind =
-            row.lease_owner.as_deref() == Some(node) && Some(id) <= refill.left_behind;
         row.webhook == refill.webhook
             && row.state == DeliveryState::Pending
             && row.next_attempt_at <= now
-            && (is_free(row, node, now) || left_behind || ignores_leases)
+            && is_free(id, row)
             && !refill.known.contains(&id)
     };
     let mut picked: Vec<(Millis, DeliveryId)> = tables
@@ -296,7 +382,6 @@ pub(super) fn claim(tables: &mut Tables, refill: &Refill, node: &str, now: Milli
             continue;
         };
         row.lease_owner = Some(node.to_owned());
-        row.lease_until = refill.lease_until;
         items.push(Item {
             dispatch: Dispatch {
                 delivery: id,
@@ -310,7 +395,7 @@ pub(super) fn claim(tables: &mut Tables, refill: &Refill, node: &str, now: Milli
                 is_test: false,
                 trace: None,
             },
-            lease_until: refill.lease_until,
+            read_at: now,
             created: row.created,
         });
     }
@@ -333,7 +418,6 @@ pub(super) fn record(tables: &mut Tables, delivery: DeliveryId, number: i64, ver
     }
     row.attempts = number;
     row.lease_owner = None;
-    row.lease_until = Millis::MIN;
     match verdict {
         Verdict::Delivered => row.state = DeliveryState::Succeeded,
         Verdict::Retry { at } => {
@@ -346,11 +430,11 @@ pub(super) fn record(tables: &mut Tables, delivery: DeliveryId, number: i64, ver
 
 /// As [`pending::give_back`](super::store::pending::give_back).
 pub(crate) fn give_back(tables: &mut Tables, node: &str) {
+    tables.lanes.retain(|_, holder| holder != node);
     for row in tables.deliveries.values_mut() {
         let is_held = row.lease_owner.as_deref() == Some(node);
         if row.state == DeliveryState::Pending && is_held {
             row.lease_owner = None;
-            row.lease_until = Millis::MIN;
         }
     }
 }

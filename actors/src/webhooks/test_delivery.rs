@@ -122,6 +122,7 @@ fn sample_delivery(
         attempts: 0,
         is_test: true,
         trace,
+        has_moved: false,
     };
     (event, dispatch)
 }

@@ -86,40 +86,37 @@ pub struct Strangers {
     /// Of each address the credentials that were looked up and not found.
     guessed: Limiter<IpAddr>,
     proven: Cache<CredentialHash, ()>,
-    /// Credentials that are being looked up.
-    trying: DashMap<CredentialHash, Trying>,
+    /// Credentials that were never seen to be good and are being looked up, each by one request; others wait for what it finds.
+    trying: DashMap<CredentialHash, watch::Sender<Found>>,
 }
 
-/// The look-ups of one credential that are under way.
-#[derive(Debug, Default)]
-struct Trying {
-    count: usize,
-    /// Changes when one ends.
-    ended: watch::Sender<()>,
+/// What came of a look-up that others wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Found {
+    /// Nothing: it is under way, or was given up.
+    #[default]
+    Nothing,
+    /// The database is away.
+    Away,
 }
 
-/// One of them, until it ends or nobody waits for it any more.
+/// The one look-up of a credential, until it ends or nobody waits for it any more.
 struct Try<'a> {
-    all: &'a DashMap<CredentialHash, Trying>,
+    all: &'a DashMap<CredentialHash, watch::Sender<Found>>,
     hash: CredentialHash,
 }
 
-impl<'a> Try<'a> {
-    fn begin(all: &'a DashMap<CredentialHash, Trying>, hash: CredentialHash) -> Self {
-        all.entry(hash.clone()).or_default().count += 1;
-        Self { all, hash }
+impl Try<'_> {
+    fn tell(&self, found: Found) {
+        if let Some(trying) = self.all.get(&self.hash) {
+            trying.send_replace(found);
+        }
     }
 }
 
 impl Drop for Try<'_> {
     fn drop(&mut self) {
-        if let Entry::Occupied(mut trying) = self.all.entry(self.hash.clone()) {
-            trying.get_mut().count -= 1;
-            trying.get().ended.send_replace(());
-            if trying.get().count == 0 {
-                trying.remove();
-            }
-        }
+        self.all.remove(&self.hash);
     }
 }
 
@@ -144,45 +141,56 @@ impl Strangers {
         found: impl Future<Output = Result<T, E>>,
         is_refusal: fn(&E) -> bool,
     ) -> Result<T, E> {
-        let is_proven = self.is_proven(stranger, &hash).await?;
-        let _trying = (!is_proven).then(|| Try::begin(&self.trying, hash.clone()));
-        match found.await {
-            Err(error) if is_refusal(&error) => {
-                self.proven.invalidate(&hash);
-                Err(self.refused(stranger, error))
-            }
-            found => {
-                if !is_proven {
-                    stranger.give_back(&self.guessed);
+        let Some(attempt) = self.attempt(stranger, &hash).await? else {
+            let found = found.await;
+            return found.map_err(|error| match is_refusal(&error) {
+                true => {
+                    self.proven.invalidate(&hash);
+                    self.refused(stranger, error)
                 }
-                if found.is_ok() && !is_proven {
+                false => error,
+            });
+        };
+        match found.await {
+            Err(error) if is_refusal(&error) => Err(self.refused(stranger, error)),
+            found => {
+                stranger.give_back(&self.guessed);
+                if found.is_ok() {
                     self.proven.insert(hash, ());
+                } else {
+                    attempt.tell(Found::Away);
                 }
                 found
             }
         }
     }
 
-    /// Whether the credential was good before; else it counts as a guess. Where there are too many, and one is about this very
-    /// credential, that one is waited for: a program that makes many requests at once is no guesser, and a node that has just
-    /// started has seen nobody's credential yet.
-    async fn is_proven(
+    /// None for a credential that was good before; else the right to look it up, which counts as a guess. However many ask with
+    /// the same one at once, one of them looks it up: a program that makes many requests at once is no guesser, and a node that
+    /// has just started has seen nobody's credential yet.
+    async fn attempt(
         &self,
         stranger: &Stranger,
         hash: &CredentialHash,
-    ) -> Result<bool, ApiError> {
+    ) -> Result<Option<Try<'_>>, ApiError> {
         loop {
             if self.proven.contains_key(hash) {
-                return Ok(true);
+                return Ok(None);
             }
-            // In this order: one that ends after this is seen.
-            let trying = self.trying.get(hash);
-            let trying = trying.map(|trying| trying.ended.subscribe());
-            match (stranger.count(&self.guessed), trying) {
-                (Ok(()), _) => return Ok(false),
-                (Err(error), None) => return Err(error),
-                // It was the last one, where it says nothing more.
-                (Err(_), Some(mut trying)) => trying.changed().await.unwrap_or_default(),
+            let mut trying = match self.trying.entry(hash.clone()) {
+                Entry::Occupied(trying) => trying.get().subscribe(),
+                Entry::Vacant(none) => {
+                    stranger.count(&self.guessed)?;
+                    none.insert(watch::Sender::default());
+                    return Ok(Some(Try {
+                        all: &self.trying,
+                        hash: hash.clone(),
+                    }));
+                }
+            };
+            // It ends with the one that looks it up, which tells before that where it could not be looked up.
+            if trying.wait_for(|found| *found == Found::Away).await.is_ok() {
+                return Err(ApiError::Unavailable);
             }
         }
     }

@@ -16,6 +16,7 @@ mod idempotency;
 mod numbers;
 mod people;
 mod routes;
+mod sign_outs;
 mod system;
 mod tenants;
 mod watching;

@@ -82,8 +82,10 @@ pub struct Journal {
     answers: RefCell<Vec<(Instant, Duration)>>,
     /// Messages that were not answered: their socket ended, or they took too long.
     pub broken: Cell<usize>,
-    /// Requests that were not answered.
-    pub broken_requests: Cell<usize>,
+    /// Requests that were not answered in time.
+    pub slow_requests: Cell<usize>,
+    /// Requests that were taken and not answered, with how that looked.
+    pub broken_requests: RefCell<Vec<String>>,
     /// Requests that nobody took.
     pub nobody_there: Cell<usize>,
     /// Requests and messages that were refused in words, and said again.
@@ -146,14 +148,15 @@ impl Journal {
     /// One line of figures.
     pub fn figures(&self) -> String {
         format!(
-            "{} calls and {} agents in {} acknowledgements; {} refused in words, {} messages and {} requests not answered, \
-             {} requests that nobody took, all said again; the longest waited {:.1?}",
+            "{} calls and {} agents in {} acknowledgements; {} refused in words, {} messages not answered, {} requests not in \
+             time, {} broken, {} that nobody took, all said again; the longest waited {:.1?}",
             self.calls.borrow().len(),
             self.agents.borrow().len(),
             self.acknowledgements(),
             self.refused.get(),
             self.broken.get(),
-            self.broken_requests.get(),
+            self.slow_requests.get(),
+            self.broken_requests.borrow().len(),
             self.nobody_there.get(),
             self.longest(),
         )

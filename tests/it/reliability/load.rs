@@ -249,12 +249,17 @@ impl Writer {
             let asked = node.try_send(method.clone(), path, body.clone());
             let answer = tokio::time::timeout(ANSWERED_WITHIN, asked).await;
             let Ok(Ok(answer)) = answer else {
-                // Where nobody listens nothing was asked.
-                let nobody = matches!(answer, Ok(Err(SendRequestError::Connect(_))));
-                Journal::count(match nobody {
-                    true => &self.journal.nobody_there,
-                    false => &self.journal.broken_requests,
-                });
+                match answer {
+                    Err(_) => Journal::count(&self.journal.slow_requests),
+                    // Where nobody listens nothing was asked.
+                    Ok(Err(SendRequestError::Connect(_))) => {
+                        Journal::count(&self.journal.nobody_there)
+                    }
+                    Ok(broken) => {
+                        let how = format!("{method} {path}: {:?}", broken.err());
+                        self.journal.broken_requests.borrow_mut().push(how);
+                    }
+                }
                 self.at.set(at + 1);
                 sleep(AGAIN_AFTER).await;
                 continue;

@@ -17,3 +17,4 @@ mod money;
 mod proxy;
 mod restarts;
 mod sizes;
+mod throughput;

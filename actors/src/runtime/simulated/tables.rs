@@ -25,8 +25,8 @@ pub(crate) enum Flaw {
     LeasesByOwnClock,
     /// A node is ended that has renewed its lease since it was looked at.
     EndedUnseen,
-    /// Deliveries are taken that another node is making.
-    LeasedTaken,
+    /// Every node delivers to every webhook.
+    LanesIgnored,
     /// What came of an attempt is written over what is known by then.
     RecordedBlindly,
     /// A begun minute is not billed.
@@ -50,7 +50,7 @@ impl Flaw {
         Self::TakenFromTheLiving,
         Self::LeasesByOwnClock,
         Self::EndedUnseen,
-        Self::LeasedTaken,
+        Self::LanesIgnored,
         Self::RecordedBlindly,
         Self::RoundedDown,
         Self::KeptUnused,
@@ -66,6 +66,14 @@ pub(crate) struct EventRow {
     pub(crate) call: Option<CallId>,
     pub(crate) kind: EventKind,
     pub(crate) position: i64,
+}
+
+/// The last position of a tenant's events, which node gave it, and when what that announced was due.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct PositionRow {
+    pub(crate) last: i64,
+    pub(crate) node: String,
+    pub(crate) stamped_at: Millis,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,7 +94,6 @@ pub(crate) struct DeliveryRow {
     pub(crate) attempts: i64,
     pub(crate) next_attempt_at: Millis,
     pub(crate) lease_owner: Option<String>,
-    pub(crate) lease_until: Millis,
     pub(crate) created: Millis,
 }
 
@@ -121,9 +128,11 @@ pub(crate) struct Tables {
     pub(crate) calls: BTreeMap<CallId, call::Model>,
     /// Of each tenant, who is told of everything.
     pub(crate) webhooks: BTreeMap<TenantId, Vec<WebhookId>>,
-    pub(crate) positions: BTreeMap<TenantId, i64>,
+    pub(crate) positions: BTreeMap<TenantId, PositionRow>,
     pub(crate) events: Vec<EventRow>,
     pub(crate) deliveries: BTreeMap<DeliveryId, DeliveryRow>,
+    /// Which node delivers to which webhook.
+    pub(crate) lanes: BTreeMap<WebhookId, String>,
     /// Until when the lease of each lasts, by the store's clock.
     pub(crate) nodes: BTreeMap<String, i64>,
     pub(crate) bridges: BTreeMap<BridgeId, BridgeRow>,

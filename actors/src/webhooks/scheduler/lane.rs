@@ -183,7 +183,7 @@ impl<E> Lane<E> {
         let fresh = now.since(item.created) <= FRESH_MS;
         let ready = matches!(self.target, Destination::Ready(_) | Destination::Unknown);
         let room = room && self.queue.len() < WAITING_MAX;
-        if in_order && fresh && ready && room {
+        if in_order && fresh && ready && room && !item.dispatch.has_moved {
             self.known.insert(id);
             self.queue.push_back(item);
             self.used_at = now;
@@ -377,10 +377,23 @@ mod tests {
                 attempts: 0,
                 is_test: false,
                 trace: None,
+                has_moved: false,
             },
             read_at: NOW,
             created: NOW,
         }
+    }
+
+    #[test]
+    fn what_a_call_announces_that_moved_comes_from_the_table() {
+        let mut lane = Lane::<()>::new(TenantId::new(NOW), NOW);
+        let call = CallId::new(NOW);
+        let mut moved = item(call);
+        moved.dispatch.has_moved = true;
+        assert!(!lane.offer(moved.clone(), true, NOW));
+        assert_eq!(lane.left_behind(), Some(moved.dispatch.delivery));
+        // And everything after it, until the table was read.
+        assert!(!lane.offer(item(call), true, NOW));
     }
 
     #[test]

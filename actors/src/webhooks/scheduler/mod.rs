@@ -145,6 +145,7 @@ impl<E> Scheduler<E> {
                 self.take_turn(webhook);
             } else {
                 left += 1;
+                self.want(webhook, now);
             }
         }
         left

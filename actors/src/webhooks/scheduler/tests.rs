@@ -25,6 +25,7 @@ fn dispatch(webhook: WebhookId, tenant: TenantId) -> Dispatch {
         attempts: 0,
         is_test: false,
         trace: None,
+        has_moved: false,
     }
 }
 

@@ -272,6 +272,7 @@ fn item(taken: &Taken, body: Arc<str>, trace: Option<TraceParent>, read_at: Mill
             attempts: taken.attempts,
             is_test: taken.is_test,
             trace,
+            has_moved: false,
         },
         read_at,
         created: taken.created,
