@@ -69,6 +69,15 @@ fn folder(settings: &Settings) -> Option<PathBuf> {
     Some(folder.unwrap_or(Path::new(".")).to_owned())
 }
 
+/// How far the service is with stopping.
+#[derive(Clone, Debug)]
+pub(super) struct Stops {
+    /// It takes no new calls.
+    pub(super) draining: watch::Receiver<bool>,
+    /// It sends bridges away.
+    pub(super) stopping: watch::Receiver<bool>,
+}
+
 /// What the two listeners serve with.
 #[derive(Clone)]
 pub(super) struct Listeners {
@@ -92,14 +101,14 @@ impl Listeners {
         settings: &Settings,
         actors: &Actors,
         mails: Option<Arc<MailStats>>,
-        stopping: &watch::Receiver<bool>,
+        stops: &Stops,
         public: SocketAddr,
     ) -> Self {
         let node = &actors.node;
         let services = Services::new(node, settings.api());
         let meter = HttpMeter::default();
         health::begin(&meter);
-        let health = HealthParts::new(node.clone(), stopping.clone());
+        let health = HealthParts::new(node.clone(), stops.draining.clone());
         let overview = Overview::new(overview::Parts {
             node: node.clone(),
             loops: actors.loops.clone(),
@@ -138,7 +147,7 @@ impl Listeners {
             bridge: Data::new(BridgeParts {
                 node: node.clone(),
                 budgets: Arc::default(),
-                stopping: stopping.clone(),
+                stopping: stops.stopping.clone(),
             }),
             health: Data::new(health.clone()),
             metrics: Data::new(MetricsParts {

@@ -37,7 +37,7 @@ pub use self::opening::{KeyTrial, holds_secrets, open_store, prove, vault};
 use self::{
     actors::{Actors, guard},
     exporting::Exporting,
-    listeners::Listeners,
+    listeners::{Listeners, Stops},
 };
 use crate::{
     config::{ConfigError, Settings},
@@ -45,6 +45,7 @@ use crate::{
     mails::{Mailer, Relay, RelayError},
     maintenance,
     node::Node,
+    telephony::{Telephony, TelephonyError},
 };
 
 /// Files that the process needs: those of the database, listeners and threads, and some connections. With fewer it would start
@@ -96,6 +97,8 @@ pub enum StartError {
     OpenFiles(u64),
     #[error("the HTTP server did not start: {0}")]
     Http(std::io::Error),
+    #[error("the telephony bridge did not start: {0}")]
+    Telephony(#[from] TelephonyError),
 }
 
 /// The service, bound to its addresses and ready to serve.
@@ -105,6 +108,9 @@ pub struct App {
     public_server: ServerHandle,
     operator_server: ServerHandle,
     serving: LocalBoxFuture<'static, ()>,
+    /// No new calls are taken.
+    draining: watch::Sender<bool>,
+    /// Bridges are to go.
     stopping: watch::Sender<bool>,
     shutdown: Duration,
     actors: Actors,
@@ -113,6 +119,8 @@ pub struct App {
     mailing: Option<rt::task::JoinHandle<()>>,
     /// None where no spans are sent.
     exporting: Option<Exporting>,
+    /// None where no bridge runs inside.
+    telephony: Option<Telephony>,
     _reserved: Reservation,
 }
 
@@ -161,6 +169,7 @@ impl App {
         )
         .await?;
         let (stopping, is_stopping) = watch::channel(false);
+        let (draining, is_draining) = watch::channel(false);
         let sweeping = rt::spawn(maintenance::run(
             actors.node.store.clone(),
             Arc::clone(&clock),
@@ -174,7 +183,11 @@ impl App {
                 (stats, rt::spawn(mailer.run(is_stopping.clone())))
             })
             .unzip();
-        let listeners = Listeners::new(settings, &actors, mails, &is_stopping, addresses.0);
+        let stops = Stops {
+            draining: is_draining,
+            stopping: is_stopping,
+        };
+        let listeners = Listeners::new(settings, &actors, mails, &stops, addresses.0);
         let public_server = listeners
             .clone()
             .serve_public(public, settings)
@@ -182,18 +195,24 @@ impl App {
         let operator_server = listeners
             .serve_operator(operator)
             .map_err(StartError::Http)?;
+        let telephony = match settings.telephony() {
+            Some(bridge) => Some(Telephony::inside(bridge, &actors.node, addresses.0).await?),
+            None => None,
+        };
         Ok(Self {
             public: addresses.0,
             operator: addresses.1,
             public_server: public_server.handle(),
             operator_server: operator_server.handle(),
             serving: serve([public_server, operator_server]).boxed_local(),
+            draining,
             stopping,
             shutdown: Duration::from_secs(settings.http.shutdown_seconds),
             actors,
             sweeping,
             mailing,
             exporting,
+            telephony,
             _reserved: reserved,
         })
     }
@@ -213,6 +232,11 @@ impl App {
         self.operator
     }
 
+    /// The bridge that runs inside, where one does.
+    pub fn telephony(&self) -> Option<&Telephony> {
+        self.telephony.as_ref()
+    }
+
     /// Serves until `stop` completes, then drains: no new calls, requests and deliveries under way finish, calls stay in the store.
     pub async fn run_until(self, stop: impl Future<Output = ()>) {
         let serving = rt::spawn(self.serving);
@@ -222,6 +246,11 @@ impl App {
         let drain = async {
             self.actors.node.calls.close();
             self.actors.node.feed.close();
+            let _ = self.draining.send(true);
+            // Those who talk over our own bridge finish, and the bridge tells of it, before bridges are sent away.
+            if let Some(telephony) = self.telephony {
+                telephony.stop().await;
+            }
             let _ = self.stopping.send(true);
             // Side by side: a client that does not let go of its connection keeps no delivery from ending. The operators'
             // listener goes last, and tells until then how far it is.

@@ -21,6 +21,7 @@ mod output;
 mod people;
 mod secrets;
 mod simulate;
+mod telephony;
 mod top;
 mod trigger;
 mod webhooks;
@@ -128,6 +129,8 @@ enum Command {
     Top(top::Options),
     /// Play a telephony bridge that places calls.
     Simulate(simulate::Options),
+    /// Run the telephony bridge alone: SIP phones and trunks on one side, an AI's voice on the other.
+    Telephony(telephony::Options),
     /// See a tenant's events live, and have them passed on to a server on this machine.
     Listen(listen::Options),
     /// Make a sample of an event, which `listen` shows.
@@ -202,6 +205,7 @@ pub async fn run(cli: Cli) -> Result<(), CliError> {
             let layers = layers()?;
             output::config(&layers, cli.json)
         }
+        Command::Telephony(options) => telephony::run(options, &layers()?).await,
         Command::Serve => serve(&layers()?).await,
         Command::Migrate => {
             let settings = Settings::new(&layers()?)?;
@@ -246,6 +250,9 @@ async fn serve(layers: &Layers) -> Result<(), CliError> {
     output::text(&format!(
         "ready http=http://{http} operator=http://{operator}"
     ))?;
+    if let Some(telephony) = app.telephony() {
+        output::text(&telephony::line(telephony))?;
+    }
     app.run_until(stop).await;
     Ok(())
 }

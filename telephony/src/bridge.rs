@@ -1,20 +1,21 @@
-//! The calls of a bridge: a task for each that comes in, and how they end when the bridge stops.
+//! A whole bridge: the SIP edge, the calls that come in over it, the voice, and the engine that they are told to.
 
 use std::{sync::Arc, time::Duration};
 
 use tokio::{
-    sync::{mpsc, watch},
+    sync::{mpsc, oneshot, watch},
     task::{JoinHandle, JoinSet},
     time::{Instant, timeout, timeout_at},
 };
 
 use crate::{
     Clock,
-    call::{self, Parts, Rules},
+    call::{self, Parts, Rules, unavailable},
     engine::{Address, Client},
-    leg::Incoming,
-    settings::{Model, Settings},
-    voice::Provider,
+    leg::{Incoming, Order},
+    settings::{Listen, Model, Settings, Voice},
+    sip::{self, Edge, SipError},
+    voice::{Provider, Scripted},
 };
 
 /// Calls that have come in and have no task yet.
@@ -24,10 +25,69 @@ const FAREWELL: Duration = Duration::from_secs(12);
 /// How long the engine may take to hear the last of it.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
-/// The calls of a bridge.
+/// A bridge that takes calls.
+#[derive(Debug)]
+pub struct Bridge {
+    edge: Arc<Edge>,
+    calls: Calls,
+    within: Duration,
+}
+
+impl Bridge {
+    /// Listens for calls and connects to the engine. Needs a tokio runtime.
+    ///
+    /// Errors: what cannot be listened on or read.
+    pub async fn start(
+        settings: &Settings,
+        engine: Address,
+        clock: Clock,
+    ) -> Result<Self, SipError> {
+        let calls = Calls::start(settings, provider(&settings.voice), engine, clock);
+        let edge = sip::listen(&settings.sip, settings.max_calls, calls.incoming()).await?;
+        Ok(Self {
+            edge: Arc::new(edge),
+            calls,
+            within: Duration::from_secs(settings.shutdown_seconds),
+        })
+    }
+
+    /// What is listened on, with the ports that were picked.
+    pub fn addresses(&self) -> Vec<Listen> {
+        self.edge.addresses()
+    }
+
+    /// What reads the certificate again; where it cannot be used, the one before stays.
+    pub fn reloader(&self) -> impl Fn() + Send + 'static {
+        let edge = Arc::downgrade(&self.edge);
+        move || match edge.upgrade().map(|edge| edge.reload_tls()) {
+            None => {}
+            Some(Ok(())) => tracing::info!("the certificate was read again"),
+            Some(Err(error)) => tracing::error!(%error, "the certificate stays as it was"),
+        }
+    }
+
+    /// Takes no new calls, lets running ones finish, and hangs up those that have not after `shutdown_seconds`.
+    pub async fn stop(self) {
+        self.edge.drain();
+        self.calls.finish(self.within).await;
+    }
+}
+
+fn provider(voice: &Voice) -> Arc<dyn Provider> {
+    match &voice.model {
+        Model::Scripted => Arc::new(Scripted),
+        Model::Gemini(gemini) => Arc::new(crate::voice::gemini::Gemini::new(
+            gemini.clone(),
+            voice.barge_in,
+        )),
+    }
+}
+
+/// The calls of a bridge: a task for each that comes in, and how they end when the bridge stops.
 #[derive(Debug)]
 pub struct Calls {
     incoming: mpsc::Sender<Incoming>,
+    closing: oneshot::Sender<()>,
     stop: watch::Sender<bool>,
     running: JoinHandle<()>,
     engine: JoinHandle<()>,
@@ -43,6 +103,7 @@ impl Calls {
     ) -> Self {
         let (client, engine) = Client::start(engine, clock);
         let (incoming, waiting) = mpsc::channel(INCOMING_MAX);
+        let (closing, closed) = oneshot::channel();
         let (stop, stopping) = watch::channel(false);
         let parts = Parts {
             provider,
@@ -51,8 +112,9 @@ impl Calls {
         };
         Self {
             incoming,
+            closing,
             stop,
-            running: tokio::spawn(accept(client, parts, waiting)),
+            running: tokio::spawn(accept(client, parts, waiting, closed)),
             engine,
         }
     }
@@ -62,19 +124,20 @@ impl Calls {
         self.incoming.clone()
     }
 
-    /// Lets running calls finish for a while, then tells the callers and hangs up. Nobody else may hold [`Self::incoming`] by then.
+    /// Takes no new calls, lets running ones finish for a while, then tells the callers and hangs up.
     pub async fn finish(self, within: Duration) {
         let Self {
-            incoming,
+            incoming: _,
+            closing,
             stop,
             mut running,
             mut engine,
         } = self;
-        drop(incoming);
+        let _ = closing.send(());
         let until = Instant::now() + within;
         let in_peace = within.saturating_sub(FAREWELL);
         if timeout(in_peace, &mut running).await.is_err() {
-            tracing::info!("calls are told that the bridge stops");
+            tracing::info!("callers are told that the bridge stops");
             let _ = stop.send(true);
             if timeout_at(until, &mut running).await.is_err() {
                 tracing::warn!("not every call ended in time");
@@ -101,28 +164,46 @@ fn rules(settings: &Settings) -> Rules {
     }
 }
 
-/// Gives every call a task, until nobody brings calls any more and all have ended.
-async fn accept(client: Client, parts: Parts, mut waiting: mpsc::Receiver<Incoming>) {
+/// Gives every call a task, until no more are taken and all have ended.
+async fn accept(
+    client: Client,
+    parts: Parts,
+    mut waiting: mpsc::Receiver<Incoming>,
+    mut closed: oneshot::Receiver<()>,
+) {
     let mut calls = JoinSet::new();
     loop {
-        tokio::select! {
-            incoming = waiting.recv() => {
-                let Some(incoming) = incoming else {
-                    break;
-                };
-                let Some(line) = client.line().await else {
-                    tracing::error!("the engine's client has stopped, and no call can be taken");
-                    break;
-                };
+        let incoming = tokio::select! {
+            incoming = waiting.recv() => incoming,
+            _ = &mut closed => None,
+            Some(ended) = calls.join_next() => {
+                log(ended);
+                continue;
+            }
+        };
+        let Some(incoming) = incoming else {
+            break;
+        };
+        match client.line().await {
+            Some(line) => {
                 calls.spawn(call::run(parts.clone(), line, incoming));
             }
-            Some(ended) = calls.join_next() => log(ended),
+            None => turn_away(&incoming),
         }
+    }
+    waiting.close();
+    while let Some(incoming) = waiting.recv().await {
+        turn_away(&incoming);
     }
     drop(client);
     while let Some(ended) = calls.join_next().await {
         log(ended);
     }
+}
+
+fn turn_away(incoming: &Incoming) {
+    let refusal = unavailable("The service stops.");
+    let _ = incoming.leg.orders.try_send(Order::Reject(refusal));
 }
 
 fn log(ended: Result<(), tokio::task::JoinError>) {

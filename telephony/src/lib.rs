@@ -15,6 +15,7 @@ pub mod media;
 pub mod settings;
 pub mod sip;
 pub mod socket;
+pub mod threads;
 pub mod voice;
 
 use std::sync::Arc;

@@ -4,5 +4,5 @@ mod machine;
 mod outlet;
 mod task;
 
-pub(crate) use machine::Rules;
+pub(crate) use machine::{Rules, unavailable};
 pub(crate) use task::{Parts, run};

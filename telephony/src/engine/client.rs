@@ -15,7 +15,7 @@ use futures_util::{SinkExt, StreamExt, stream::SplitSink};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinHandle,
-    time::{Instant, interval, sleep_until, timeout},
+    time::{Instant, interval_at, sleep_until, timeout},
 };
 use tokio_tungstenite::tungstenite::{
     Message as Frame,
@@ -297,9 +297,10 @@ impl Shell {
                  impl StreamExt<Item = Result<Frame, tokio_tungstenite::tungstenite::Error>> + Unpin
              ),
     ) -> Result<(), Finished> {
-        let mut heartbeat = interval(HEARTBEAT);
+        let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
         let mut heard = Instant::now();
-        let mut next: Option<String> = None;
+        // Which calls there are comes first: the engine may hold others for lost.
+        let mut next = Some(self.book.heartbeat((self.clock)()));
         let mut is_abandoned = false;
         loop {
             let now_ms = self.now_ms();

@@ -15,12 +15,12 @@ mod transcript;
 
 use dikala_entities::{HangupInitiator, HangupReason, Millis};
 
-pub(crate) use self::input::Rules;
 pub(super) use self::input::{Effect, Input, Now};
 use self::{
     cost::Meter, functions::Functions, keys::Keys, leaving::Leaving, speaking::Speaking,
     transcript::Transcript,
 };
+pub(crate) use self::{input::Rules, refusal::unavailable};
 use crate::{
     engine::{Command, Message, Outcome, Reply, Told, Wanted},
     leg::{Ending, Happening, Order, Refusal},
@@ -141,6 +141,9 @@ impl Machine {
 
     /// Takes what happened, or that a deadline has passed.
     pub(super) fn step(&mut self, now: Now, input: Input, out: &mut Vec<Effect>) {
+        if self.is_over() {
+            return;
+        }
         match input {
             Input::Leg(happening) => self.on_leg(happening, now, out),
             Input::LegGone => self.on_leg(
@@ -425,10 +428,11 @@ impl Machine {
 
     /// Tells the engine that the call is over, and what was said.
     fn close(&mut self, summary: Option<String>, out: &mut Vec<Effect>) {
-        let Phase::Closing { end, at, .. } = std::mem::replace(&mut self.phase, Phase::Over) else {
+        let Phase::Closing { end, at, .. } = &self.phase else {
             return;
         };
-        let mut end = *end;
+        let (mut end, at) = (Message::clone(end), *at);
+        self.phase = Phase::Over;
         if let Message::Hangup { ai_cost_idr, .. } = &mut end {
             *ai_cost_idr = self.meter.idr(self.rules.prices);
         }

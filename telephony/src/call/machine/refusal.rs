@@ -39,7 +39,7 @@ pub(super) fn declined(code: &str) -> Refusal {
 }
 
 /// Nobody decides about the call.
-pub(super) fn unavailable(words: &str) -> Refusal {
+pub(crate) fn unavailable(words: &str) -> Refusal {
     Refusal {
         status: 503,
         words: words.to_owned(),

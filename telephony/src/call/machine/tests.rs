@@ -568,7 +568,8 @@ fn a_model_that_comes_back_in_time_goes_on() {
     assert_eq!(speaks(&call.wait(7_999)), 1);
     call.on(Input::Voice(Heard::Reconnected));
     assert!(call.wait(60_000).is_empty());
-    let effects = call.on(Input::VoiceGone);
+    assert_eq!(orders(&call.on(Input::VoiceGone)), [&Order::Flush]);
+    let effects = call.on(Input::Leg(Happening::Flushed { played_ms: 0 }));
     assert_eq!(speaks(&effects), 1);
     assert_eq!(
         told(&call.play(&effects))[0],
