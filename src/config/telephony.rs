@@ -139,7 +139,7 @@ impl Telephony {
                 barge_in: self.voice.barge_in,
             },
             // The rest of it is for what comes after: webhooks of the calls that ended, connections.
-            shutdown_seconds: shutdown_seconds - shutdown_seconds.min(SHUTDOWN_SECONDS_LEFT),
+            shutdown_seconds: shutdown_seconds - SHUTDOWN_SECONDS_LEFT.min(shutdown_seconds / 2),
             engine_lost_after_seconds,
         }
     }

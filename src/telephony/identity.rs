@@ -2,7 +2,7 @@
 //! clear but in memory.
 
 use dikala_actors::nodes;
-use dikala_entities::{BRIDGE_TOKEN_SCHEME, Credential, bridge};
+use dikala_entities::{BRIDGE_TOKEN_SCHEME, Credential, bridge, store::Transaction};
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, ColumnTrait, DbErr, EntityTrait, IntoActiveModel,
     QueryFilter, QueryOrder, QuerySelect,
@@ -28,18 +28,29 @@ pub enum IdentityError {
 /// Several nodes may have one name, and a bridge is one program: two that shared a bridge would get each other's commands.
 pub(super) async fn take(node: &Node) -> Result<Credential, IdentityError> {
     let name = format!("telephony@{}", node.member.name());
-    if let Some(token) = take_over(node, &name).await? {
-        return Ok(token);
-    }
-    let by = Origin::cli(node.member.name());
-    let made = bridges::create(&node.store, &name, &by, node.clock.now()).await?;
-    let token = BRIDGE_TOKEN_SCHEME.parse(&made.token);
-    Ok(token.expect("a token is as the scheme makes it"))
+    let txn = node.store.begin().await?;
+    let (bridge, token) = match unused(&txn, &name).await? {
+        Some(bridge) => (bridge, BRIDGE_TOKEN_SCHEME.generate()),
+        None => {
+            let by = Origin::cli(node.member.name());
+            let made = bridges::create(&txn, &name, &by, node.clock.now()).await?;
+            let bridge = bridge::Entity::find_by_id(made.view.id).one(&txn).await?;
+            let missing = || DbErr::RecordNotFound(made.view.id.to_string());
+            (bridge.ok_or_else(missing)?, BRIDGE_TOKEN_SCHEME.generate())
+        }
+    };
+    let mut bridge = bridge.into_active_model();
+    bridge.hash = Set(token.hash());
+    // From here on it is used: a node that starts at this moment takes another.
+    bridge.node = Set(Some(node.member.id().to_string()));
+    bridge.update(&txn).await?;
+    txn.commit().await?;
+    Ok(token)
 }
 
-async fn take_over(node: &Node, name: &str) -> Result<Option<Credential>, DbErr> {
-    let txn = node.store.begin().await?;
-    let nodes = nodes::all(&txn).await?;
+/// A bridge with this name that no node uses.
+async fn unused(txn: &Transaction, name: &str) -> Result<Option<bridge::Model>, DbErr> {
+    let nodes = nodes::all(txn).await?;
     let is_used = |bridge: &bridge::Model| {
         let user = bridge.node.as_deref();
         let found = nodes.iter().find(|other| Some(other.id.as_str()) == user);
@@ -50,17 +61,7 @@ async fn take_over(node: &Node, name: &str) -> Result<Option<Credential>, DbErr>
         .filter(bridge::Column::RevokedAt.is_null())
         .order_by_asc(bridge::Column::Id)
         .lock_exclusive()
-        .all(&txn)
+        .all(txn)
         .await?;
-    let Some(bridge) = made.into_iter().find(|bridge| !is_used(bridge)) else {
-        return Ok(None);
-    };
-    let token = BRIDGE_TOKEN_SCHEME.generate();
-    let mut bridge = bridge.into_active_model();
-    bridge.hash = Set(token.hash());
-    // From here on it is used: a node that starts at this moment takes another.
-    bridge.node = Set(Some(node.member.id().to_string()));
-    bridge.update(&txn).await?;
-    txn.commit().await?;
-    Ok(Some(token))
+    Ok(made.into_iter().find(|bridge| !is_used(bridge)))
 }

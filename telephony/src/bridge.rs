@@ -13,7 +13,7 @@ use crate::{
     call::{self, Counters, Parts, Rules, unavailable},
     engine::{Address, Client},
     leg::{Incoming, Order},
-    settings::{Listen, Model, Settings},
+    settings::{Listen, Model, Settings, Voice},
     sip::{self, Edge, SipError},
     voice::{Provider, Scripted},
 };
@@ -22,6 +22,8 @@ use crate::{
 const INCOMING_MAX: usize = 64;
 /// What is left for a sentence and for what is told of the call, of the time that running calls have.
 const FAREWELL: Duration = Duration::from_secs(12);
+/// What of that is left for the way to phone and engine.
+const LAST_STEPS: Duration = Duration::from_millis(500);
 /// How long the engine may take to hear the last of it.
 const LAST_WORD: Duration = Duration::from_secs(2);
 
@@ -52,7 +54,7 @@ impl Bridge {
         engine: Address,
         clock: Clock,
     ) -> Result<Self, SipError> {
-        let calls = Calls::start(settings, provider(&settings.voice.model), engine, clock);
+        let calls = Calls::start(settings, provider(&settings.voice), engine, clock);
         let edge = sip::listen(&settings.sip, settings.max_calls, calls.incoming()).await?;
         Ok(Self {
             edge: Arc::new(edge),
@@ -96,10 +98,13 @@ impl Bridge {
     }
 }
 
-fn provider(model: &Model) -> Arc<dyn Provider> {
-    match model {
+fn provider(voice: &Voice) -> Arc<dyn Provider> {
+    match &voice.model {
         Model::Scripted => Arc::new(Scripted),
-        Model::Gemini(gemini) => Arc::new(crate::voice::gemini::Gemini::new(gemini.clone())),
+        Model::Gemini(gemini) => Arc::new(crate::voice::gemini::Gemini::new(
+            gemini.clone(),
+            voice.barge_in,
+        )),
     }
 }
 
@@ -109,7 +114,7 @@ pub struct Calls {
     counters: Arc<Counters>,
     incoming: mpsc::Sender<Incoming>,
     closing: oneshot::Sender<()>,
-    stop: watch::Sender<bool>,
+    stop: watch::Sender<Option<Instant>>,
     running: JoinHandle<()>,
     engine: JoinHandle<()>,
 }
@@ -125,7 +130,7 @@ impl Calls {
         let (client, engine) = Client::start(engine, clock);
         let (incoming, waiting) = mpsc::channel(INCOMING_MAX);
         let (closing, closed) = oneshot::channel();
-        let (stop, stopping) = watch::channel(false);
+        let (stop, stopping) = watch::channel(None);
         let counters: Arc<Counters> = Arc::default();
         let parts = Parts {
             provider,
@@ -162,7 +167,7 @@ impl Calls {
         let in_peace = within.saturating_sub(FAREWELL);
         if timeout(in_peace, &mut running).await.is_err() {
             tracing::info!("callers are told that the bridge stops");
-            let _ = stop.send(true);
+            let _ = stop.send(Some(until - LAST_STEPS.min(within)));
             if timeout_at(until, &mut running).await.is_err() {
                 tracing::warn!("not every call ended in time");
                 running.abort();

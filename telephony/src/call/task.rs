@@ -27,8 +27,8 @@ pub(crate) struct Parts {
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) rules: Rules,
     pub(crate) counters: Arc<Counters>,
-    /// True once callers are to be told that the bridge stops.
-    pub(crate) stop: watch::Receiver<bool>,
+    /// By when calls have to be over, once callers are to be told that the bridge stops.
+    pub(crate) stop: watch::Receiver<Option<Instant>>,
 }
 
 /// Carries a call from its coming in until all of it is told to the engine.
@@ -46,6 +46,8 @@ struct Call {
     speech: Outlet<Speech>,
     /// None once nothing more comes.
     happenings: Option<mpsc::Receiver<Happening>>,
+    /// False once the engine's client has ended.
+    hears_engine: bool,
     voice: Option<Voice>,
     effects: Vec<Effect>,
 }
@@ -77,6 +79,7 @@ impl Call {
             orders: Outlet::new(incoming.leg.orders),
             speech: Outlet::new(incoming.leg.speech),
             happenings: Some(incoming.leg.happenings),
+            hears_engine: true,
             voice: None,
             effects,
         }
@@ -86,8 +89,8 @@ impl Call {
         let stands = *self.line.is_connected.borrow_and_update();
         self.carry_out().await;
         self.take(Input::EngineStands(stands)).await;
-        if *self.parts.stop.borrow_and_update() {
-            self.take(Input::Stop).await;
+        if let Some(input) = self.stopping() {
+            self.take(input).await;
         }
         while !self.machine.is_over() {
             if let Some(input) = self.next().await {
@@ -121,14 +124,18 @@ impl Call {
                     Input::LegGone
                 }
             }),
-            told = self.line.told.recv() => told.map(Input::Engine),
+            told = self.line.told.recv(), if self.hears_engine => Some(match told {
+                Some(told) => Input::Engine(told),
+                None => {
+                    self.hears_engine = false;
+                    Input::EngineStands(false)
+                }
+            }),
             Ok(()) = self.line.is_connected.changed() => {
                 let stands = *self.line.is_connected.borrow_and_update();
                 Some(Input::EngineStands(stands))
             }
-            Ok(()) = self.parts.stop.changed() => {
-                self.parts.stop.borrow_and_update().then_some(Input::Stop)
-            }
+            Ok(()) = self.parts.stop.changed() => self.stopping(),
             heard = with_voice(&mut self.voice, listens) => match heard {
                 WithVoice::Passed => None,
                 WithVoice::Heard(heard) => Some(Input::Voice(heard)),
@@ -141,6 +148,14 @@ impl Call {
             () = self.speech.pass(), if !self.speech.is_idle() => None,
             () = sleep_until(due) => Some(Input::Time),
         }
+    }
+
+    /// What follows for the call from the bridge's stopping, if it does.
+    fn stopping(&mut self) -> Option<Input> {
+        let by = (*self.parts.stop.borrow_and_update())?;
+        let left = by.saturating_duration_since(Instant::now());
+        let within_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        Some(Input::Stop { within_ms })
     }
 
     async fn take(&mut self, input: Input) {

@@ -295,7 +295,7 @@ impl Desk {
         if let Some(trunk) = trunks::by_address(all, flow.remote.ip()) {
             return Ok((trunk, true));
         }
-        let registrar = self.shared.registrar(flow.remote);
+        let registrar = self.shared.registrar(flow);
         if let Some(trunk) = registrar.and_then(|name| all.iter().find(|trunk| trunk.name == name))
         {
             return Ok((trunk, true));

@@ -28,7 +28,6 @@ use std::{
 };
 
 use tokio::{
-    net::TcpListener,
     sync::{mpsc, watch},
     task::JoinHandle,
 };
@@ -37,7 +36,7 @@ use self::{
     edge::Desk,
     registration::Registration,
     shared::{Shared, Sockets},
-    transport::{Acceptor, Connections, Flow, Receive, accept, listen_udp},
+    transport::{Acceptor, Connections, Flow, Receive, accept, listen_tcp, listen_udp},
 };
 use crate::{
     leg::Incoming,
@@ -138,7 +137,7 @@ pub async fn listen(
         closing: watch::Sender::new(false),
         media: Some(media),
     };
-    edge.bind().await?;
+    edge.bind()?;
     edge.register()?;
     edge.tasks.push(tokio::spawn(sweep(edge.shared.clone())));
     Ok(edge)
@@ -199,7 +198,7 @@ async fn sweep(shared: Arc<Shared>) {
 }
 
 impl Edge {
-    async fn bind(&mut self) -> Result<(), SipError> {
+    fn bind(&mut self) -> Result<(), SipError> {
         let settings = self.shared.settings.clone();
         if let Some(files) = &settings.tls {
             self.acceptor = Some(Arc::new(Acceptor::open(files)?));
@@ -226,7 +225,7 @@ impl Edge {
                     Transport::Tls => Some(self.acceptor.clone().ok_or(SipError::NoCertificate)?),
                     Transport::Udp | Transport::Tcp => None,
                 };
-                let listener = TcpListener::bind(address).await.map_err(failed)?;
+                let listener = listen_tcp(address).map_err(failed)?;
                 let bound = listener.local_addr().map_err(failed)?;
                 listeners.push((listener, tls));
                 bound

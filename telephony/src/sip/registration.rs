@@ -216,7 +216,7 @@ impl Registration {
             () = self.renew(&trunk) => {}
             _ = closing.changed() => {
                 if let Some(flow) = &self.flow
-                    && shared.registrar(flow.remote).is_some()
+                    && shared.registrar(flow).is_some()
                 {
                     shared.unregistered(flow.remote);
                     let _ = self.once(Some(0)).await;

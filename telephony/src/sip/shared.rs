@@ -181,9 +181,14 @@ impl Shared {
         self.registrars().len()
     }
 
-    /// The trunk whose registrar is at this address.
-    pub fn registrar(&self, address: SocketAddr) -> Option<String> {
-        self.registrars().get(&address).cloned()
+    /// The trunk whose registrar sent this. A connection that it opened comes from a port of its own.
+    pub fn registrar(&self, flow: &Flow) -> Option<String> {
+        let same = |address: &SocketAddr| {
+            *address == flow.remote || flow.is_reliable() && address.ip() == flow.remote.ip()
+        };
+        let registrars = self.registrars();
+        let found = registrars.iter().find(|(address, _)| same(address));
+        found.map(|(_, trunk)| trunk.clone())
     }
 
     /// Host and port that we are reached at by the transport and from the side of this flow.

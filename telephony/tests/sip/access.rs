@@ -51,7 +51,12 @@ async fn sipp_proves_itself_with_md5() {
         );
     }
     assert_eq!(bench.calls().len(), 12);
-    assert_eq!(bench.calls()[0].metadata["sip"]["trunk"], "users");
+    let call = bench.calls().swap_remove(0);
+    assert_eq!(call.metadata["sip"]["trunk"], "users");
+    assert_eq!(
+        call.caller, "1001",
+        "users are not trusted to assert who calls"
+    );
 }
 
 const AUTHENTICATED: &str = r#"<?xml version="1.0" encoding="ISO-8859-1" ?>
@@ -88,6 +93,7 @@ const AUTHENTICATED: &str = r#"<?xml version="1.0" encoding="ISO-8859-1" ?>
       CSeq: 2 INVITE
       Contact: <sip:1001@[local_ip]:[local_port]>
       [authentication]
+      P-Asserted-Identity: <sip:+62811999999@trunk>
       Max-Forwards: 70
       Content-Type: application/sdp
       Content-Length: [len]

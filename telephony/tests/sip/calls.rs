@@ -7,7 +7,7 @@ use dikala_telephony::{
     settings::Transport,
 };
 
-use crate::support::{Bench, Manner, Phone, eventually, header, offer};
+use crate::support::{Bench, Manner, Phone, Sound, eventually, header, offer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_caller_is_answered_and_hangs_up() {
@@ -309,4 +309,50 @@ async fn calls_come_over_ipv6() {
     let answer = phone.call("", &sdp).await;
     assert!(answer.contains("c=IN IP6 ::1"), "{answer}");
     phone.hang_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_reach_the_task_each_once() {
+    let bench = Bench::new(Manner::Echo).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let mut sound = Sound::new().await;
+    let answer = phone.call("", &offer(sound.port())).await;
+    for event in [4, 2, 2, 11] {
+        for _ in 0..5 {
+            sound.send(&answer).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        sound.press(&answer, event).await;
+    }
+    let keys = || -> String {
+        let happened = bench.call().happened;
+        let key = |happening: &Happening| match happening {
+            Happening::Key(key) => Some(*key),
+            _ => None,
+        };
+        happened.iter().filter_map(key).collect()
+    };
+    eventually("four keys", || keys().len() >= 4).await;
+    assert_eq!(keys(), "422#");
+    phone.hang_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_media_stops_is_told_and_ended() {
+    let bench = Bench::new(Manner::Echo).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let mut sound = Sound::new().await;
+    let answer = phone.call("", &offer(sound.port())).await;
+    while !sound.is_loud().await {
+        sound.send(&answer).await;
+    }
+    let bye = loop {
+        match phone.hears(Duration::from_secs(30)).await {
+            Some(heard) if heard.starts_with("BYE ") => break heard,
+            Some(_) => {}
+            None => panic!("it was not ended"),
+        }
+    };
+    phone.answer(&bye, "200 OK").await;
+    assert!(bench.saw(&Happening::MediaLost));
 }

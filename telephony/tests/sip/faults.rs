@@ -110,10 +110,13 @@ async fn what_cannot_be_served_is_told_why() {
         phone.call_id = format!("{:x}@phone", rand::random::<u64>());
         let request = make(&mut phone);
         phone.send(&request).await;
-        let answer = phone
-            .hears(PATIENCE)
-            .await
-            .unwrap_or_else(|| panic!("{what} is not answered"));
+        let answer = loop {
+            match phone.hears(PATIENCE).await {
+                Some(answer) if answer.starts_with("SIP/2.0 1") => {}
+                Some(answer) => break answer,
+                None => panic!("{what} is not answered"),
+            }
+        };
         assert!(
             answer.starts_with(&format!("SIP/2.0 {status}")),
             "{what}: {answer}"
@@ -221,7 +224,10 @@ async fn rubbish_is_survived() {
     for _ in 0..3_000 {
         let mut bytes = invite.clone();
         for _ in 0..1 + random(8) {
-            let at = random(bytes.len());
+            let at = random(bytes.len().max(1));
+            if bytes.is_empty() {
+                break;
+            }
             match random(3) {
                 0 => bytes[at] = u8::try_from(random(256)).unwrap(),
                 1 => drop(bytes.remove(at)),

@@ -144,8 +144,8 @@ async fn talks(bench: &Bench, account: &str, transport: Transport, codec: &str) 
     let address = bench.address(transport);
     let transport = format!("{transport:?}").to_lowercase();
     let uri = format!("sip:+622150001000@{address};transport={transport}");
-    baresip.command("dial", &uri).await;
     let before = bench.calls().len();
+    baresip.command("dial", &uri).await;
     eventually("the edge hears the tone", || {
         bench
             .calls()
@@ -209,6 +209,16 @@ async fn baresip_talks_in_every_codec_over_every_transport_clear_and_encrypted()
     }
     std::fs::write(&files.certificate, certificate).unwrap();
     bench.edge.reload_tls().unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn baresip_proves_itself() {
+    if !need("baresip") || !need("sox") {
+        return;
+    }
+    let bench = Bench::with(Manner::Echo, 10, |sip| sip.trunks = Bench::of_users()).await;
+    let account = "<sip:ayu@127.0.0.1>;regint=0;auth_user=ayu;auth_pass=rahasia;audio_codecs=PCMA";
+    talks(&bench, account, Transport::Udp, "PCMA").await;
 }
 
 /// A registrar and proxy that wants to stay on the way, with one account.

@@ -38,8 +38,10 @@ pub(crate) enum Input {
     Engine(Told),
     /// Whether the socket to the engine stands.
     EngineStands(bool),
-    /// The bridge stops: the caller is told, and hung up.
-    Stop,
+    /// The bridge stops: the caller is told, and hung up; all of it within so many milliseconds.
+    Stop {
+        within_ms: u64,
+    },
     /// A deadline has passed.
     Time,
 }

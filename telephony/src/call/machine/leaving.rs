@@ -115,7 +115,7 @@ impl Machine {
         }
         self.say_phrase(Phrase::Sorry, now, out);
         let mark = self.speaking.mark(out);
-        let until = now.ms + SENTENCE_MS_MAX;
+        let until = self.in_time(now.ms + SENTENCE_MS_MAX);
         self.leave(Then::End(end), Stage::Playing { mark }, until, out);
     }
 
@@ -136,6 +136,14 @@ impl Machine {
             (Stage::Playing { mark }, SOON_MS)
         };
         self.leave(Then::Transfer { to, tool }, stage, now.ms + wait, out);
+    }
+
+    /// The call has to be over by the time that the bridge stops.
+    pub(super) fn hurry(&mut self) {
+        let stops_at = self.stops_at;
+        if let (Phase::Leaving(leaving), Some(stops_at)) = (&mut self.phase, stops_at) {
+            leaving.until = leaving.until.min(stops_at);
+        }
     }
 
     fn leave(&mut self, then: Then, stage: Stage, until: u64, out: &mut Vec<Effect>) {

@@ -51,6 +51,8 @@ pub(super) struct Machine {
     /// When the engine went away, if it is.
     engine_away_since: Option<u64>,
     is_held: bool,
+    /// By when it has to be over, once the bridge stops.
+    stops_at: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -137,6 +139,7 @@ impl Machine {
             meter: Meter::default(),
             engine_away_since: None,
             is_held: false,
+            stops_at: None,
         }
     }
 
@@ -160,7 +163,7 @@ impl Machine {
             ),
             Input::Engine(told) => self.on_engine(told, now, out),
             Input::EngineStands(stands) => self.engine_stands(stands, now),
-            Input::Stop => self.stop(now, out),
+            Input::Stop { within_ms } => self.stop(within_ms, now, out),
             Input::Time => {}
         }
         self.expire(now, out);
@@ -364,7 +367,8 @@ impl Machine {
     }
 
     /// The bridge stops.
-    fn stop(&mut self, now: Now, out: &mut Vec<Effect>) {
+    fn stop(&mut self, within_ms: u64, now: Now, out: &mut Vec<Effect>) {
+        self.stops_at = Some(now.ms.saturating_add(within_ms));
         let end = End::hangup(
             HangupReason::Normal,
             HangupInitiator::Bridge,
@@ -376,7 +380,9 @@ impl Machine {
                 self.reject(refusal, Some(HangupReason::Rejected), now, out);
             }
             Phase::Talking => self.leave_with_a_sentence(end, now, out),
-            Phase::Leaving(_) | Phase::Closing { .. } | Phase::Over => {}
+            // It ends by itself, and soon enough.
+            Phase::Leaving(_) => self.hurry(),
+            Phase::Closing { .. } | Phase::Over => {}
             Phase::Answering { .. } => self.end(end, now, out),
         }
     }
@@ -414,17 +420,24 @@ impl Machine {
         if let Some(keys) = self.keys.take() {
             self.transcribe_keys(&keys, now);
         }
-        let sums_up = self.voice == VoiceState::Ready && self.transcript.is_conversation();
+        let until = self.in_time(now.ms + SUMMARY_MS);
+        let sums_up =
+            self.voice == VoiceState::Ready && self.transcript.is_conversation() && until > now.ms;
         self.phase = Phase::Closing {
             end: Box::new(end.message),
             at: now.at,
-            until: now.ms + SUMMARY_MS,
+            until,
         };
         if sums_up {
             out.push(Effect::Tell(Spoken::Summarise));
         } else {
             self.close(None, out);
         }
+    }
+
+    /// A time to wait until, or that by which the call has to be over.
+    fn in_time(&self, until: u64) -> u64 {
+        self.stops_at.map_or(until, |stops_at| stops_at.min(until))
     }
 
     /// Tells the engine that the call is over, and what was said.

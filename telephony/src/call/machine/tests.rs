@@ -186,11 +186,13 @@ fn told(effects: &[Effect]) -> Vec<String> {
 }
 
 fn orders(effects: &[Effect]) -> Vec<&Order> {
-    let order = |effect| match effect {
-        &Effect::Leg(ref order) => Some(order),
-        _ => None,
-    };
-    effects.iter().filter_map(order).collect()
+    effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Leg(order) => Some(order),
+            _ => None,
+        })
+        .collect()
 }
 
 fn hung_up(effects: &[Effect]) -> bool {
@@ -205,11 +207,10 @@ fn speaks(effects: &[Effect]) -> usize {
 
 /// What the voice is told, but for audio.
 fn tells(effects: &[Effect]) -> Vec<&Spoken> {
-    let tell = |effect| match effect {
-        &Effect::Tell(ref spoken) => Some(spoken),
+    let tells = effects.iter().filter_map(|effect| match effect {
+        Effect::Tell(spoken) => Some(spoken),
         _ => None,
-    };
-    let tells = effects.iter().filter_map(tell);
+    });
     tells
         .filter(|tell| !matches!(tell, Spoken::Audio(_)))
         .collect()
@@ -597,13 +598,34 @@ fn talk_goes_on_without_the_engine_for_as_long_as_it_waits() {
 #[test]
 fn when_the_bridge_stops_the_caller_is_told() {
     let mut call = Story::talking();
-    let effects = call.on(Input::Stop);
+    let effects = call.on(Input::Stop { within_ms: 20_000 });
     assert_eq!(speaks(&effects), 1);
     assert!(hung_up(&call.play(&effects)));
     let mut ringing = Story::new();
     assert!(
-        matches!(orders(&ringing.on(Input::Stop))[..], [Order::Ring, Order::Reject(refusal)] if refusal.status == 503)
+        matches!(orders(&ringing.on(Input::Stop { within_ms: 20_000 }))[..], [Order::Ring, Order::Reject(refusal)] if refusal.status == 503)
     );
+}
+
+#[test]
+fn a_bridge_that_stops_soon_cuts_its_sentence() {
+    let mut call = Story::talking();
+    call.on(said(Speaker::Agent, "Hello"));
+    call.on(said(Speaker::Caller, "Hi"));
+    call.on(Input::Stop { within_ms: 1_000 });
+    assert!(!hung_up(&call.wait(999)));
+    let effects = call.wait(1);
+    assert!(hung_up(&effects));
+    assert_eq!(
+        told(&effects)[0],
+        "hangup normal bridge 0 at 1000",
+        "there is no time to sum up"
+    );
+    let mut leaving = Story::talking();
+    leaving.on(AUDIO());
+    leaving.on(tool("t", "end_call", json!({})));
+    leaving.on(Input::Stop { within_ms: 2_000 });
+    assert!(hung_up(&leaving.wait(2_000)));
 }
 
 #[test]
@@ -688,7 +710,7 @@ fn any_input() -> impl Strategy<Value = Input> {
     prop_oneof![
         10 => leg.prop_map(Input::Leg), 12 => voice.prop_map(Input::Voice), 8 => told.prop_map(Input::Engine),
         2 => any::<bool>().prop_map(Input::EngineStands), 6 => Just(Input::Time),
-        1 => Just(Input::Stop), 1 => Just(Input::LegGone), 1 => Just(Input::VoiceGone),
+        1 => (0_u64..9_000).prop_map(|within_ms| Input::Stop { within_ms }), 1 => Just(Input::LegGone), 1 => Just(Input::VoiceGone),
     ]
 }
 

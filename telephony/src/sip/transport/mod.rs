@@ -16,7 +16,7 @@ use tokio::sync::mpsc;
 use crate::settings::Transport;
 
 pub use self::{
-    stream::{Connections, accept, connect},
+    stream::{Connections, accept, connect, listen_tcp},
     tls::{Acceptor, TlsError},
     udp::listen_udp,
 };

@@ -9,6 +9,7 @@ use std::{
 };
 
 use rustls::pki_types::ServerName;
+use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpListener, TcpStream},
@@ -91,6 +92,23 @@ impl Drop for Open {
             }
         }
     }
+}
+
+/// Binds a listener; one of IPv6 leaves IPv4 to another.
+pub fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(1_024)?;
+    TcpListener::from_std(socket.into())
 }
 
 /// Takes connections; over TLS where there is a certificate.
@@ -228,7 +246,7 @@ async fn read(
             Ok(Err(_)) => return "it broke",
             Err(_) => return "its peer said nothing for too long",
         };
-        let began = buffer.is_empty();
+        let began = !is_begun(&buffer);
         buffer.extend_from_slice(&chunk[..read]);
         let mut heard = false;
         loop {
@@ -251,12 +269,17 @@ async fn read(
             }
         }
         spoken |= heard;
-        if buffer.is_empty() {
+        if !is_begun(&buffer) {
             until = if spoken { Instant::now() + IDLE } else { until };
         } else if began || heard {
             until = Instant::now() + WHOLE;
         }
     }
+}
+
+/// Whether there is more than line ends, which keep connections open and belong to no message.
+fn is_begun(buffer: &[u8]) -> bool {
+    buffer.iter().any(|byte| !matches!(byte, b'\r' | b'\n'))
 }
 
 enum Taken {
