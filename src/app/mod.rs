@@ -140,11 +140,7 @@ impl App {
             operator.local_addr().map_err(StartError::Http)?,
         );
         let reserved = Store::reserve(&settings.database.url)?;
-        let store = open_store(settings, settings.database.migrate).await?;
-        // Nodes go by one clock, whatever those of their machines show.
-        if store.lease().is_some() {
-            clock.begin_at(nodes::time_of(&store).await?);
-        }
+        let store = open_to_serve(settings, &clock).await?;
         let ports = [addresses.0.port(), addresses.1.port()];
         let outbound = || Outbound::new(guard(settings, ports), settings.extra_ca_file());
         let identity = Identity {
@@ -250,6 +246,15 @@ impl App {
             tracing::warn!("not everything finished in time; the rest goes on at the next start");
         }
     }
+}
+
+/// Opens the store. Nodes that share one go by its clock, whatever those of their machines show.
+async fn open_to_serve(settings: &Settings, clock: &SharedClock) -> Result<Store, StartError> {
+    let store = open_store(settings, settings.database.migrate).await?;
+    if store.lease().is_some() {
+        clock.begin_at(nodes::time_of(&store).await?);
+    }
+    Ok(store)
 }
 
 /// Who sends mails, where there is a server for them.
