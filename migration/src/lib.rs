@@ -39,6 +39,7 @@ mod m20261122_000019_nodes;
 mod m20261122_000020_sign_outs;
 mod m20261122_000021_webhook_lanes;
 mod m20261122_000022_rate_windows;
+mod m20261122_000023_call_pairs;
 
 /// Where the steps that were made are recorded.
 const RECORD: &str = "seaql_migrations";
@@ -78,6 +79,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261122_000020_sign_outs::STEP),
             Box::new(m20261122_000021_webhook_lanes::STEP),
             Box::new(m20261122_000022_rate_windows::Migration),
+            Box::new(m20261122_000023_call_pairs::STEP),
         ]
     }
 }

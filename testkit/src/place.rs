@@ -24,10 +24,7 @@ pub struct Place {
 
 impl Place {
     fn file(file: &Path) -> Self {
-        Self {
-            url: format!("sqlite://{}", file.display()),
-            database: None,
-        }
+        Self::at(format!("sqlite://{}", file.display()))
     }
 
     pub(crate) fn of(database: Database) -> Self {
@@ -37,12 +34,17 @@ impl Place {
         }
     }
 
-    /// The same store for another process. It goes away with the first.
-    pub fn shared(&self) -> Self {
+    /// A store that somebody else keeps.
+    pub(crate) fn at(url: String) -> Self {
         Self {
-            url: self.url.clone(),
+            url,
             database: None,
         }
+    }
+
+    /// The same store for another process. It goes away with the first.
+    pub fn shared(&self) -> Self {
+        Self::at(self.url.clone())
     }
 
     /// The PostgreSQL database behind it, to do harm to.

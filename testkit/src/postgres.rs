@@ -95,11 +95,7 @@ impl Database {
     fn copy(cluster: &'static Option<Cluster>, template: &str) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let Some(cluster) = cluster else {
-            let note = format!(
-                "no PostgreSQL (initdb, pg_ctl) on this machine; {REQUIRED}=1 makes this a failure"
-            );
-            assert!(env::var(REQUIRED).as_deref() != Ok("1"), "{note}");
-            println!("skipped: {note}");
+            missing();
             return None;
         };
         let name = format!("t{}", COUNT.fetch_add(1, Ordering::Relaxed));
@@ -214,8 +210,17 @@ impl Cluster {
     }
 }
 
+/// There is no PostgreSQL: the test is skipped, or fails where it has to run.
+pub(crate) fn missing() {
+    let note = format!(
+        "no PostgreSQL (initdb, pg_ctl) on this machine; {REQUIRED}=1 makes this a failure"
+    );
+    assert!(env::var(REQUIRED).as_deref() != Ok("1"), "{note}");
+    println!("skipped: {note}");
+}
+
 /// The folder of `initdb` and `pg_ctl`: Debian's newest version, else the one on the path.
-fn tools() -> Option<PathBuf> {
+pub(crate) fn tools() -> Option<PathBuf> {
     let mut debian: Vec<(u32, PathBuf)> = fs::read_dir("/usr/lib/postgresql")
         .into_iter()
         .flatten()
@@ -247,7 +252,7 @@ fn tools() -> Option<PathBuf> {
 }
 
 /// A shell as a user that PostgreSQL agrees to run as: anybody but root.
-fn unprivileged_shell() -> Command {
+pub(crate) fn unprivileged_shell() -> Command {
     let id = |arguments: &[&str]| {
         let output = Command::new("id").args(arguments).output().ok()?;
         output

@@ -3,6 +3,8 @@
 mod commands;
 mod elsewhere;
 mod presence;
+#[cfg(test)]
+pub(crate) mod simulated;
 mod socket;
 
 use std::{

@@ -9,6 +9,8 @@ mod keeper;
 pub mod lease;
 mod membership;
 mod process;
+#[cfg(test)]
+pub(crate) mod simulated;
 mod table;
 
 pub use self::{

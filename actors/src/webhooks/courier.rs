@@ -306,7 +306,9 @@ impl Courier {
     ) -> Result<(Vec<webhook::Model>, HashSet<WebhookId>), DbErr> {
         let (store, node) = (&self.parts.store, &self.parts.node);
         let rows = pending::webhooks(store, ids).await?;
-        let wanted = rows.iter().filter(|row| row.is_delivered_to());
+        let wanted = rows
+            .iter()
+            .filter(|row| row.is_active && row.paused_at.is_none());
         let wanted: Vec<WebhookId> = wanted.map(|row| row.id).collect();
         let ours = if node.has_lease() {
             lanes::take(store, &self.node, &wanted).await?
@@ -351,8 +353,11 @@ impl Courier {
         let Some(row) = row else {
             return Destination::Deleted;
         };
-        if !row.is_delivered_to() || lane.closing {
+        if !row.is_active || lane.closing {
             return Destination::Disabled;
+        }
+        if row.paused_at.is_some() {
+            return Destination::Paused;
         }
         if !is_ours {
             return Destination::Elsewhere;

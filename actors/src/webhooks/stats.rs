@@ -28,6 +28,8 @@ pub enum LaneState {
     Open,
     /// Its webhook is disabled or deleted.
     Disabled,
+    /// An operator has its deliveries wait.
+    Paused,
     /// Its webhook's secret does not open with the configured key.
     Sealed,
     /// Its webhook is being read.
@@ -38,10 +40,11 @@ pub enum LaneState {
 
 impl LaneState {
     /// Every state.
-    pub const ALL: [Self; 6] = [
+    pub const ALL: [Self; 7] = [
         Self::Closed,
         Self::Open,
         Self::Disabled,
+        Self::Paused,
         Self::Sealed,
         Self::Unread,
         Self::Elsewhere,
@@ -53,6 +56,7 @@ impl LaneState {
             Self::Closed => "closed",
             Self::Open => "open",
             Self::Disabled => "disabled",
+            Self::Paused => "paused",
             Self::Sealed => "sealed",
             Self::Unread => "unread",
             Self::Elsewhere => "elsewhere",

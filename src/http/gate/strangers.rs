@@ -5,8 +5,10 @@
 use std::{fmt, net::IpAddr};
 
 use actix_web::HttpRequest;
+use dashmap::{DashMap, Entry};
 use dikala_entities::{CredentialHash, Millis};
 use moka::sync::Cache;
+use tokio::sync::watch;
 
 use super::rate::Limiter;
 use crate::{
@@ -84,6 +86,38 @@ pub struct Strangers {
     /// Of each address the credentials that were looked up and not found.
     guessed: Limiter<IpAddr>,
     proven: Cache<CredentialHash, ()>,
+    /// Credentials that were never seen to be good and are being looked up, each by one request; others wait for what it finds.
+    trying: DashMap<CredentialHash, watch::Sender<Found>>,
+}
+
+/// What came of a look-up that others wait for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Found {
+    /// Nothing: it is under way, or was given up.
+    #[default]
+    Nothing,
+    /// The database is away.
+    Away,
+}
+
+/// The one look-up of a credential, until it ends or nobody waits for it any more.
+struct Try<'a> {
+    all: &'a DashMap<CredentialHash, watch::Sender<Found>>,
+    hash: CredentialHash,
+}
+
+impl Try<'_> {
+    fn tell(&self, found: Found) {
+        if let Some(trying) = self.all.get(&self.hash) {
+            trying.send_replace(found);
+        }
+    }
+}
+
+impl Drop for Try<'_> {
+    fn drop(&mut self) {
+        self.all.remove(&self.hash);
+    }
 }
 
 impl Default for Strangers {
@@ -92,6 +126,7 @@ impl Default for Strangers {
             refused: Limiter::new(ADDRESSES_MAX),
             guessed: Limiter::new(ADDRESSES_MAX),
             proven: Cache::new(PROVEN_MAX),
+            trying: DashMap::new(),
         }
     }
 }
@@ -106,23 +141,56 @@ impl Strangers {
         found: impl Future<Output = Result<T, E>>,
         is_refusal: fn(&E) -> bool,
     ) -> Result<T, E> {
-        let is_proven = self.proven.contains_key(&hash);
-        if !is_proven {
-            stranger.count(&self.guessed)?;
-        }
-        match found.await {
-            Err(error) if is_refusal(&error) => {
-                self.proven.invalidate(&hash);
-                Err(self.refused(stranger, error))
-            }
-            found => {
-                if !is_proven {
-                    stranger.give_back(&self.guessed);
+        let Some(attempt) = self.attempt(stranger, &hash).await? else {
+            let found = found.await;
+            return found.map_err(|error| match is_refusal(&error) {
+                true => {
+                    self.proven.invalidate(&hash);
+                    self.refused(stranger, error)
                 }
-                if found.is_ok() && !is_proven {
+                false => error,
+            });
+        };
+        match found.await {
+            Err(error) if is_refusal(&error) => Err(self.refused(stranger, error)),
+            found => {
+                stranger.give_back(&self.guessed);
+                if found.is_ok() {
                     self.proven.insert(hash, ());
+                } else {
+                    attempt.tell(Found::Away);
                 }
                 found
+            }
+        }
+    }
+
+    /// None for a credential that was good before; else the right to look it up, which counts as a guess. However many ask with
+    /// the same one at once, one of them looks it up: a program that makes many requests at once is no guesser, and a node that
+    /// has just started has seen nobody's credential yet.
+    async fn attempt(
+        &self,
+        stranger: &Stranger,
+        hash: &CredentialHash,
+    ) -> Result<Option<Try<'_>>, ApiError> {
+        loop {
+            if self.proven.contains_key(hash) {
+                return Ok(None);
+            }
+            let mut trying = match self.trying.entry(hash.clone()) {
+                Entry::Occupied(trying) => trying.get().subscribe(),
+                Entry::Vacant(none) => {
+                    stranger.count(&self.guessed)?;
+                    none.insert(watch::Sender::default());
+                    return Ok(Some(Try {
+                        all: &self.trying,
+                        hash: hash.clone(),
+                    }));
+                }
+            };
+            // It ends with the one that looks it up, which tells before that where it could not be looked up.
+            if trying.wait_for(|found| *found == Found::Away).await.is_ok() {
+                return Err(ApiError::Unavailable);
             }
         }
     }
@@ -224,5 +292,37 @@ mod tests {
             let tried = try_out(&strangers, stranger(1), &key, away).await;
             assert_eq!(tried, (Err(ApiError::Unavailable), true));
         }
+    }
+
+    /// A node that has just started is asked by a program that has a good key, many times at once.
+    #[actix_web::test]
+    async fn a_good_key_that_comes_many_times_at_once_is_no_guess() {
+        let strangers = Strangers::default();
+        let outcome = async |found: Result<(), ApiError>| {
+            let key = API_KEY_SCHEME.generate();
+            let is_read = tokio::sync::watch::Sender::new(false);
+            let one = async || {
+                let mut read = is_read.subscribe();
+                let found = async {
+                    read.wait_for(|read| *read).await.expect("it is read");
+                    found.clone()
+                };
+                let refusal = |error: &ApiError| *error == ApiError::InvalidApiKey;
+                strangers
+                    .look_up(&stranger(3), key.hash(), found, refusal)
+                    .await
+            };
+            let all = futures_util::future::join_all((0..10).map(|_| one()));
+            let read = async { is_read.send_replace(true) };
+            futures_util::future::join(all, read).await.0
+        };
+        assert_eq!(outcome(Ok(())).await, vec![Ok(()); 10]);
+        let away = Err(ApiError::Unavailable);
+        assert_eq!(outcome(away.clone()).await, vec![away; 10]);
+        let wrong = outcome(Err(ApiError::InvalidApiKey)).await;
+        let looked_up = wrong
+            .iter()
+            .filter(|one| **one == Err(ApiError::InvalidApiKey));
+        assert_eq!(looked_up.count(), 3, "{wrong:?}");
     }
 }

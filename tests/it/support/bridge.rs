@@ -79,6 +79,19 @@ impl Bridge {
 
     /// A WebSocket, or the status that was answered instead of an upgrade.
     pub async fn socket(base: &str, token: Option<&str>) -> Result<Self, StatusCode> {
+        match Self::connect(base, token).await {
+            Err(WsClientError::InvalidResponseStatus(status)) => Err(status),
+            other => Ok(other.unwrap_or_else(|other| panic!("no socket: {other}"))),
+        }
+    }
+
+    /// A WebSocket; none where nobody takes it so soon.
+    pub async fn reach(base: &str, token: &str, patience: Duration) -> Option<Self> {
+        let connected = timeout(patience, Self::connect(base, Some(token))).await;
+        connected.ok()?.ok()
+    }
+
+    async fn connect(base: &str, token: Option<&str>) -> Result<Self, WsClientError> {
         let mut request = client(None)
             .ws(format!("{base}/bridge/v1/connect"))
             .protocols(["dikala.bridge.v1"])
@@ -86,11 +99,7 @@ impl Bridge {
         if let Some(token) = token {
             request = request.header("authorization", format!("Bearer {token}"));
         }
-        let (response, framed) = match request.connect().await {
-            Ok(connected) => connected,
-            Err(WsClientError::InvalidResponseStatus(status)) => return Err(status),
-            Err(other) => panic!("no socket: {other}"),
-        };
+        let (response, framed) = request.connect().await?;
         let protocol = response.headers().get("sec-websocket-protocol");
         assert_eq!(
             protocol.map(|p| p.to_str().unwrap()),
@@ -337,6 +346,11 @@ impl Pending {
             .await
             .expect("a reply in time")
             .ok()
+    }
+
+    /// As [`Self::reply_if_any`]; a reply that takes longer is none either.
+    pub async fn reply_within(self, patience: Duration) -> Option<Value> {
+        timeout(patience, self.0).await.ok()?.ok()
     }
 }
 

@@ -1,6 +1,7 @@
 //! The real binary: an installation (store, folder, settings), commands run on it, and `serve`.
 
 use std::{
+    ffi::OsString,
     fs::{self, File},
     io::{BufRead, BufReader},
     os::unix::process::ExitStatusExt,
@@ -61,6 +62,11 @@ impl Installation {
         let folder = folder();
         let store = kind.migrated_place(folder.path())?;
         Some(Self::on(store, folder))
+    }
+
+    /// On a store that is migrated and was made elsewhere.
+    pub fn at(store: Place) -> Self {
+        Self::on(store, folder())
     }
 
     /// For another node on the same store: all is the same but the addresses and the folder.
@@ -128,7 +134,7 @@ impl Installation {
         let mut command = Command::new("sh");
         command
             .args(["-c", &script])
-            .arg(env!("CARGO_BIN_EXE_dikala"))
+            .arg(program())
             .args(arguments)
             .env_clear()
             .envs(std::env::vars_os().filter(|(name, _)| name == "PATH" || name == "TMPDIR"))
@@ -163,6 +169,11 @@ impl Installation {
     }
 }
 
+/// The program under test: that of this build, or another of the same schema, such as one that is built for release.
+fn program() -> OsString {
+    std::env::var_os("DIKALA_PROGRAM").unwrap_or_else(|| env!("CARGO_BIN_EXE_dikala").into())
+}
+
 impl Finished {
     #[track_caller]
     pub fn json(&self) -> Value {
@@ -186,6 +197,10 @@ impl Server {
 
     pub fn cli(&self, arguments: &[&str]) -> Value {
         self.installation.cli(arguments)
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// A client of the public listener.

@@ -45,8 +45,10 @@ pub(in crate::webhooks) enum Destination<E> {
     Ready(Rc<E>),
     /// Another node delivers to it: what is pending is left to that.
     Elsewhere,
-    /// Disabled or paused: what is pending stays pending, for when it is delivered to again.
+    /// Disabled: what is pending stays pending, for when it is delivered to again.
     Disabled,
+    /// An operator has it wait: the same.
+    Paused,
     /// The secret does not open: a fault of our own, nothing is sent and nothing is lost.
     Sealed,
     /// Deleted: what is pending is closed.
@@ -136,6 +138,7 @@ impl<E> Lane<E> {
             Destination::Ready(_) if self.circuit.is_open() => LaneState::Open,
             Destination::Ready(_) => LaneState::Closed,
             Destination::Disabled | Destination::Deleted => LaneState::Disabled,
+            Destination::Paused => LaneState::Paused,
             Destination::Sealed => LaneState::Sealed,
             Destination::Elsewhere => LaneState::Elsewhere,
             Destination::Unknown => LaneState::Unread,
@@ -155,7 +158,7 @@ impl<E> Lane<E> {
     pub(super) fn aim(&mut self, target: Destination<E>) {
         match &target {
             Destination::Ready(_) | Destination::Unknown => {}
-            Destination::Disabled | Destination::Elsewhere => {
+            Destination::Disabled | Destination::Paused | Destination::Elsewhere => {
                 self.circuit = Circuit::new(FIRST_PAUSE_MS);
                 self.forget();
             }

@@ -12,7 +12,7 @@ mod slots;
 mod tests;
 
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     rc::Rc,
 };
 
@@ -46,7 +46,7 @@ const REST_MS: i64 = 1_000;
 #[derive(Debug)]
 pub(super) struct Scheduler<E> {
     limits: SchedulerLimits,
-    lanes: HashMap<WebhookId, Lane<E>>,
+    lanes: BTreeMap<WebhookId, Lane<E>>,
     /// Lanes that may have something to begin, in the order of their turns.
     round: VecDeque<WebhookId>,
     slots: Slots,
@@ -73,7 +73,7 @@ impl<E> Scheduler<E> {
     pub(super) fn new(limits: SchedulerLimits, started_at: Millis) -> Self {
         Self {
             limits,
-            lanes: HashMap::new(),
+            lanes: BTreeMap::new(),
             round: VecDeque::new(),
             slots: Slots::new(limits.in_flight),
             waiting: 0,

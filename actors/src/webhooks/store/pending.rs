@@ -24,7 +24,7 @@ use super::lanes;
 /// Pending deliveries of a deleted webhook that are closed by one statement.
 pub(in crate::webhooks) const CLOSE_BATCH: i64 = 500;
 /// A delivery of this node's that is older than this is not on its way from a commit any more, in milliseconds.
-const ON_ITS_WAY_MS: i64 = 1_000;
+pub(in crate::webhooks) const ON_ITS_WAY_MS: i64 = 1_000;
 
 fn statement(backend: DbBackend, sql: &str, values: Vec<Value>) -> Statement {
     let sql = match backend {

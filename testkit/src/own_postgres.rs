@@ -1,0 +1,237 @@
+//! A PostgreSQL server of a test's own, as durable as PostgreSQL comes, to do harm to: stopped as an operator stops it or as a
+//! power cut does, started again, copied to a standby that is promoted by hand.
+//!
+//! As with the servers that tests share (`postgres`), a shell owns it and ends with this process. It carries out the lines that
+//! it is given.
+
+use std::{
+    io::{BufRead, BufReader, Write},
+    os::unix::process::CommandExt,
+    process::{Child, ChildStdin, ChildStdout, Stdio},
+    sync::{Arc, Mutex},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::{
+    place::Place,
+    postgres::{free_port, missing, tools, unprivileged_shell},
+    schema,
+    wait::PATIENCE,
+};
+
+/// The database that [`OwnPostgres::place`] makes.
+const DATABASE: &str = "dikala";
+
+const OWNER_SCRIPT: &str = r#"
+folder=$(mktemp -d /tmp/dikala-postgres.XXXXXX) || exit 1
+leave() {
+  for data in "$folder"/*/; do "$BIN/pg_ctl" -D "$data" -m immediate stop; done >/dev/null 2>&1
+  rm -rf "$folder"
+}
+trap leave EXIT
+cd "$folder"
+start() {
+  "$BIN/pg_ctl" -D "$1" -l "$1.log" -w -t 120 start -o "-p $2 -c listen_addresses=127.0.0.1 \
+    -c unix_socket_directories= -c max_connections=200 -c cluster_name=$1"
+}
+while read -r line; do
+  eval "$line" >said 2>&1 </dev/null
+  code=$?
+  sed 's/^/| /' said
+  echo "exit $code"
+done
+"#;
+
+/// How PostgreSQL is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// Transactions are broken off, and everything is written: an operator's restart.
+    Fast,
+    /// As when the power fails: the next start recovers.
+    Immediate,
+}
+
+/// A running server; it goes away with the last value that speaks of it or of its standby.
+#[derive(Clone, Debug)]
+pub struct OwnPostgres {
+    name: &'static str,
+    pub port: u16,
+    shell: Arc<Mutex<Shell>>,
+}
+
+#[derive(Debug)]
+struct Shell {
+    // Its standard input is the leash.
+    input: Option<ChildStdin>,
+    output: BufReader<ChildStdout>,
+    child: Child,
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        self.input = None;
+        let _ = self.child.wait();
+    }
+}
+
+impl Shell {
+    /// What a line says, and its exit code.
+    fn run(&mut self, line: &str) -> (String, i32) {
+        let input = self.input.as_mut().unwrap();
+        input.write_all(line.as_bytes()).unwrap();
+        input.write_all(b"\n").unwrap();
+        let mut said = String::new();
+        loop {
+            let mut answer = String::new();
+            assert_ne!(
+                self.output.read_line(&mut answer).unwrap(),
+                0,
+                "PostgreSQL's shell is gone"
+            );
+            if let Some(code) = answer.strip_prefix("exit ") {
+                return (said, code.trim().parse().unwrap());
+            }
+            said.push_str(answer.strip_prefix("| ").unwrap_or(&answer));
+        }
+    }
+}
+
+impl OwnPostgres {
+    /// `None`, and a printed note, where no PostgreSQL is installed.
+    pub fn start() -> Option<Self> {
+        let Some(tools) = tools() else {
+            missing();
+            return None;
+        };
+        let mut child = unprivileged_shell()
+            .args(["-c", OWNER_SCRIPT])
+            .env("BIN", tools)
+            // Ctrl-C on the terminal ends the tests; the shell must outlive them to clean up.
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let shell = Shell {
+            input: child.stdin.take(),
+            output: BufReader::new(child.stdout.take().unwrap()),
+            child,
+        };
+        let server = Self {
+            name: "primary",
+            port: free_port(),
+            shell: Arc::new(Mutex::new(shell)),
+        };
+        server.run("\"$BIN/initdb\" -D primary -U dikala -A trust -E UTF8 --locale=C --no-sync");
+        server.start_again();
+        Some(server)
+    }
+
+    /// Its database, with the current schema, as it is found at a port of this machine: the server's own, or that of somebody
+    /// who passes it on.
+    pub fn place(&self, port: u16) -> Place {
+        self.tool("createdb", DATABASE);
+        let url = |port| format!("postgres://dikala@127.0.0.1:{port}/{DATABASE}");
+        schema::migrate(&url(self.port));
+        Place::at(url(port))
+    }
+
+    pub fn stop(&self, how: Stop) {
+        let mode = match how {
+            Stop::Fast => "fast",
+            Stop::Immediate => "immediate",
+        };
+        self.run(&format!(
+            "\"$BIN/pg_ctl\" -D {} -m {mode} -w stop",
+            self.name
+        ));
+    }
+
+    /// Returns when it takes connections.
+    pub fn start_again(&self) {
+        self.run(&format!("start {} {}", self.name, self.port));
+    }
+
+    /// Another server that follows this one.
+    pub fn standby(&self) -> Self {
+        let standby = Self {
+            name: "standby",
+            port: free_port(),
+            shell: self.shell.clone(),
+        };
+        self.run(&format!(
+            "\"$BIN/pg_basebackup\" -D standby -R -X stream -c fast -h 127.0.0.1 -U dikala -p {}",
+            self.port
+        ));
+        standby.start_again();
+        standby
+    }
+
+    /// From now on nothing is committed before the standby has it.
+    pub fn waits_for_its_standby(&self) {
+        self.sql("ALTER SYSTEM SET synchronous_standby_names = 'standby'");
+        self.sql("SELECT pg_reload_conf()");
+        self.until(
+            "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'",
+            "1",
+        );
+    }
+
+    fn until(&self, statement: &str, says: &str) {
+        let began = Instant::now();
+        while self.sql(statement) != says {
+            assert!(
+                began.elapsed() < PATIENCE,
+                "{statement} does not become {says}"
+            );
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+
+    /// A standby becomes a server that takes writes.
+    pub fn promote(&self) {
+        self.run(&format!("\"$BIN/pg_ctl\" -D {} -w promote", self.name));
+    }
+
+    /// A standby hears nothing more of what is committed.
+    pub fn fall_behind(&self) {
+        self.sql("ALTER SYSTEM SET primary_conninfo = ''");
+        self.sql("SELECT pg_reload_conf()");
+        self.until("SELECT count(*) FROM pg_stat_wal_receiver", "0");
+    }
+
+    /// What a statement says, without head and foot.
+    pub fn sql(&self, statement: &str) -> String {
+        let said = self.tool("psql", &format!("-qAtXc \"{statement}\" -d {DATABASE}"));
+        said.trim().to_owned()
+    }
+
+    /// Every connection that does something for clients is ended, as an operator or the kernel does it.
+    pub fn kill_backends(&self) {
+        self.sql(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity \
+             WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()",
+        );
+    }
+
+    /// Everything is read for a copy: how many bytes that is.
+    pub fn dump(&self) -> usize {
+        let bytes = self.tool("pg_dump", &format!("-d {DATABASE} | wc -c"));
+        bytes.trim().parse().unwrap()
+    }
+
+    fn tool(&self, name: &str, arguments: &str) -> String {
+        self.run(&format!(
+            "\"$BIN/{name}\" -h 127.0.0.1 -U dikala -p {} {arguments}",
+            self.port
+        ))
+    }
+
+    /// Carries out a line that has to succeed.
+    fn run(&self, line: &str) -> String {
+        let (said, code) = self.shell.lock().unwrap().run(line);
+        assert_eq!(code, 0, "{line}: {said}");
+        said
+    }
+}

@@ -1,0 +1,202 @@
+//! The one checker: after whatever fault, what was acknowledged is held against what is left: money, states, events, and that
+//! nothing stayed open.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use dikala_testkit::within;
+
+use super::{
+    fleet::{Fleet, hook},
+    journal::Journal,
+};
+use crate::support::{prelude::*, rest::Response, scrape::Scrape};
+
+/// Whatever has to be done after the last message is done by then: what a dead node sent is another's after 20 s.
+const SETTLED_WITHIN: Duration = Duration::from_secs(120);
+
+/// What is there, and must not be any more when nobody calls.
+const OPEN: [(&str, &str); 5] = [
+    (
+        "open calls",
+        "calls WHERE status IN ('ringing', 'answered')",
+    ),
+    ("open holds", "credit_holds WHERE settled_at IS NULL"),
+    ("commands that wait", "bridge_commands"),
+    ("functions under way", "invocation_claims"),
+    ("deliveries not made", "deliveries WHERE status = 'pending'"),
+];
+
+/// All promises, after a load that ended.
+pub async fn check(fleet: &Fleet, journal: &Journal) {
+    println!("  {}", journal.figures());
+    nothing_stays_open(fleet).await;
+    calls_are_as_acknowledged(fleet, journal).await;
+    bank(fleet, journal).await;
+    let repeated = events(fleet, journal).await;
+    agents(fleet, journal).await;
+    println!("  {repeated} deliveries came again, all with the id of the first");
+}
+
+/// What holds where the newest of what was acknowledged may be lost: nothing is open, the books of what is left balance, and no
+/// place in the order of events is given twice. How many calls and agents are gone.
+pub async fn check_what_is_left(fleet: &Fleet, journal: &Journal) -> (usize, usize) {
+    println!("  {}", journal.figures());
+    nothing_stays_open(fleet).await;
+    ledger(fleet).await;
+    places(fleet).await;
+    let there: BTreeSet<String> = ids(fleet, "calls").await;
+    let calls = journal.calls.borrow();
+    let lost_calls = calls.keys().filter(|call| !there.contains(*call)).count();
+    let there = ids(fleet, "agents").await;
+    let agents = journal.agents.borrow();
+    let lost_agents = agents
+        .iter()
+        .filter(|(id, made)| !made.deleted && !there.contains(*id));
+    (lost_calls, lost_agents.count())
+}
+
+async fn ids(fleet: &Fleet, table: &str) -> BTreeSet<String> {
+    let rows = fleet.rows::<1>(&format!("SELECT id FROM {table}")).await;
+    rows.into_iter().map(|[id]| id).collect()
+}
+
+async fn ledger(fleet: &Fleet) {
+    let verdict = fleet.cli(&["ledger", "verify"]).await;
+    assert_eq!(verdict["differences"], json!([]), "{verdict}");
+}
+
+async fn places(fleet: &Fleet) {
+    let twice = "SELECT tenant_id FROM events WHERE position IS NOT NULL \
+                 GROUP BY tenant_id, position HAVING COUNT(*) > 1";
+    let twice = fleet.rows::<1>(twice).await;
+    assert!(
+        twice.is_empty(),
+        "places in the order of events were given twice"
+    );
+}
+
+async fn nothing_stays_open(fleet: &Fleet) {
+    for (what, of) in OPEN {
+        within(SETTLED_WITHIN, &format!("no {what}"), async || {
+            (fleet.count(of).await == 0).then_some(())
+        })
+        .await;
+    }
+    for node in fleet.running() {
+        within(SETTLED_WITHIN, "no active calls in /metrics", async || {
+            let scrape = Scrape::of(&node.operator).await;
+            let active = |status| scrape.value("dikala_calls_active", &[("status", status)]);
+            (active("ringing") + active("answered") < 0.5).then_some(())
+        })
+        .await;
+    }
+}
+
+/// Each call has the status and the talk that its bridge knows, none is there twice, and none that nobody knows.
+async fn calls_are_as_acknowledged(fleet: &Fleet, journal: &Journal) {
+    let sql = "SELECT id, bridge_call_id, status, CAST(COALESCE(talk_time_seconds, 0) AS TEXT) FROM calls";
+    let mut rows = HashMap::new();
+    for [id, bridge_call, status, talk] in fleet.rows::<4>(sql).await {
+        rows.insert(id, (bridge_call, status, talk));
+    }
+    for (call, entry) in journal.calls.borrow().iter() {
+        let Some((bridge_call, status, talk)) = rows.remove(call) else {
+            panic!("{call} was acknowledged and is lost: {entry:?}");
+        };
+        let talked = if entry.costs() > 0 {
+            entry.talk_seconds
+        } else {
+            0
+        };
+        assert_eq!(
+            (&*bridge_call, &*status, talk),
+            (&*entry.bridge_call, entry.status(), talked.to_string()),
+            "{call}: {entry:?}"
+        );
+    }
+    assert!(rows.is_empty(), "calls that no bridge knows: {rows:?}");
+}
+
+/// Each tenant has what he was granted less what his calls cost.
+async fn bank(fleet: &Fleet, journal: &Journal) {
+    let mut costs = vec![0; fleet.tenants.len()];
+    for entry in journal.calls.borrow().values() {
+        costs[entry.tenant] += entry.costs();
+    }
+    for (tenant, cost) in fleet.tenants.iter().zip(&costs) {
+        let answer: Response = rest(fleet, &tenant.key).get("/credits").await;
+        let page = answer.expect(200);
+        let figure = |name: &str| page[name].as_i64().unwrap();
+        assert_eq!(figure("lifetimeUsedMinutes"), *cost, "{page}");
+        let left = figure("lifetimePurchasedMinutes") - cost;
+        assert_eq!(figure("balanceMinutes"), left, "{page}");
+    }
+    println!(
+        "  {} minutes used, each tenant's exact",
+        costs.iter().sum::<i64>()
+    );
+    ledger(fleet).await;
+}
+
+/// Every event of every acknowledged step came, each once by its id and its place in the tenant's order. How many deliveries
+/// came again.
+async fn events(fleet: &Fleet, journal: &Journal) -> usize {
+    let mut came: HashMap<String, BTreeMap<String, BTreeSet<String>>> = HashMap::new();
+    let (mut deliveries, mut distinct) = (0, 0);
+    for tenant in 0..fleet.tenants.len() {
+        let path = hook(tenant);
+        deliveries += fleet.receiver.received(&path).len();
+        // Checks every signature, and that all attempts have the same bytes.
+        for event in fleet.receiver.events(&path, SECRET) {
+            distinct += 1;
+            let call = event.data["callId"].as_str().unwrap_or_default().to_owned();
+            let kinds = came.entry(call).or_default();
+            kinds.entry(event.kind).or_default().insert(event.id);
+        }
+    }
+    for (call, entry) in journal.calls.borrow().iter() {
+        let kinds = came.remove(call).unwrap_or_default();
+        let told: BTreeSet<&str> = kinds.keys().map(String::as_str).collect();
+        assert_eq!(told, entry.announced(), "{call}: {entry:?}");
+        for (kind, ids) in kinds {
+            assert_eq!(ids.len(), 1, "{call} announced {kind} as {ids:?}");
+        }
+    }
+    came.remove("");
+    assert!(
+        came.is_empty(),
+        "calls that nobody knows announced {came:?}"
+    );
+    places(fleet).await;
+    deliveries - distinct
+}
+
+/// Agents that were made are there with their last names, once each, and those that were deleted are not.
+async fn agents(fleet: &Fleet, journal: &Journal) {
+    for (number, tenant) in fleet.tenants.iter().enumerate() {
+        let page = rest(fleet, &tenant.key).get("/agents").await.expect(200);
+        let page = page["agents"].as_array().unwrap();
+        let mut there: BTreeMap<_, _> = page
+            .iter()
+            .filter(|agent| agent["id"] != *tenant.agent)
+            .map(|agent| (agent["id"].as_str().unwrap(), &agent["name"]))
+            .collect();
+        for (id, made) in journal.agents.borrow().iter() {
+            if made.tenant != number {
+                continue;
+            }
+            match (there.remove(&**id), made.deleted) {
+                (Some(name), false) => assert_eq!(*name, *made.name, "{id}"),
+                (None, true) => {}
+                (Some(_), true) => panic!("{id} was deleted and is there"),
+                (None, false) => panic!("{id} was acknowledged and is lost: {made:?}"),
+            }
+        }
+        assert!(there.is_empty(), "agents that nobody made: {there:?}");
+    }
+}
+
+fn rest(fleet: &Fleet, key: &str) -> Rest {
+    let node = fleet.running().next().unwrap();
+    Rest::new(&format!("{}/api/v1", node.http)).with("x-api-key", key)
+}

@@ -1,0 +1,117 @@
+//! Processes that die, stand still and go on: under load, at any moment.
+
+use std::time::Instant;
+
+use dikala_testkit::within;
+use rand::{RngExt, SeedableRng, rngs::StdRng};
+use tokio::time::sleep;
+
+use super::{
+    check::check,
+    fleet::{Fleet, Wanted},
+    load::Load,
+    sizes::Form::{self, Long, Short},
+};
+use crate::support::prelude::*;
+
+/// What a node that died has is another's after this at the latest.
+const TAKEN_WITHIN: Duration = Duration::from_secs(20);
+
+/// Which calls that are not over a node still has.
+fn owned_by(node: &str) -> String {
+    format!("calls WHERE owner = '{node}' AND status IN ('ringing', 'answered')")
+}
+
+/// How long it takes until nothing is owned by a node that is gone.
+async fn taken_over(fleet: &Fleet, node: &str) -> Duration {
+    let began = Instant::now();
+    within(TAKEN_WITHIN, "calls to be owned again", async || {
+        (fleet.count(&owned_by(node)).await == 0).then_some(())
+    })
+    .await;
+    began.elapsed()
+}
+
+async fn kills(store: StoreKind, form: Form) {
+    let nodes = if store == Postgres { 2 } else { 1 };
+    let Some(mut fleet) = Fleet::start(store, Wanted::nodes(nodes)).await else {
+        return;
+    };
+    let seed = form.size("SEED", 13, u64::from(rand::random::<u32>()));
+    println!("kill -9 at random on {store:?}, DIKALA_FAULTS_SEED={seed}");
+    let mut random = StdRng::seed_from_u64(seed);
+    let load = Load::begin(&fleet, form.rate());
+    let mut longest = Duration::ZERO;
+    let mut met = 0;
+    for _ in 0..form.size("KILLS", 3, 50) {
+        sleep(Duration::from_millis(random.random_range(300..4_000))).await;
+        let at = random.random_range(0..nodes);
+        let node = fleet.id_of(at).await;
+        fleet.kill(at);
+        met += fleet.count(&owned_by(&node)).await;
+        // Half of the time it comes back at once, and else only after the others have what it had.
+        let comes_back = nodes == 1 || random.random_bool(0.5);
+        if comes_back {
+            fleet.restart(at).await;
+        }
+        longest = longest.max(taken_over(&fleet, &node).await);
+        if !comes_back {
+            fleet.restart(at).await;
+        }
+        load.goes_on_for(20).await;
+    }
+    let journal = load.end().await;
+    println!("  {met} calls were open at the kills, owned again within {longest:.1?}");
+    check(&fleet, &journal).await;
+}
+
+#[rstest]
+#[actix_web::test]
+async fn kills_under_load_lose_nothing(#[values(Sqlite, Postgres)] store: StoreKind) {
+    kills(store, Short).await;
+}
+
+#[rstest]
+#[actix_web::test]
+#[ignore = "minutes"]
+async fn many_kills_under_load_lose_nothing(#[values(Sqlite, Postgres)] store: StoreKind) {
+    kills(store, Long).await;
+}
+
+/// A node stands still for longer than its lease, with calls and deliveries under way, and goes on.
+async fn frozen(form: Form) {
+    let Some(fleet) = Fleet::start(Postgres, Wanted::nodes(2)).await else {
+        return;
+    };
+    let load = Load::begin(&fleet, form.rate());
+    load.goes_on_for(100).await;
+    let before = fleet.id_of(0).await;
+    let away = form.away(18);
+    fleet.node(0).freeze();
+    let open = fleet.count(&owned_by(&before)).await;
+    let taken = taken_over(&fleet, &before).await;
+    sleep(away.saturating_sub(taken)).await;
+    fleet.node(0).thaw();
+    fleet.is_ready(0).await;
+    assert_ne!(fleet.id_of(0).await, before, "it comes back as a new node");
+    assert_eq!(
+        fleet.count(&owned_by(&before)).await,
+        0,
+        "it wrote as who it was"
+    );
+    load.goes_on_for(100).await;
+    let journal = load.end().await;
+    println!("frozen for {away:?}: {open} calls, owned again after {taken:.1?}");
+    check(&fleet, &journal).await;
+}
+
+#[actix_web::test]
+async fn a_node_that_stands_still_and_goes_on_harms_nothing() {
+    frozen(Short).await;
+}
+
+#[actix_web::test]
+#[ignore = "minutes"]
+async fn a_node_that_stands_still_for_a_minute_harms_nothing() {
+    frozen(Long).await;
+}

@@ -1,0 +1,158 @@
+//! What can happen between the nodes and their PostgreSQL, and to PostgreSQL itself: under load, and afterwards the same
+//! processes go on.
+
+use std::time::Instant;
+
+use dikala_testkit::{OwnPostgres, Stop, within};
+use tokio::{task::spawn_blocking, time::sleep};
+
+use super::{
+    check::check,
+    fleet::{Fleet, Wanted},
+    load::Load,
+    sizes::Form::{self, Long, Short},
+};
+use crate::support::{
+    link::{Link, Lost},
+    prelude::*,
+};
+
+/// After PostgreSQL is back, the first message is acknowledged within this.
+const FIRST_SUCCESS_WITHIN: Duration = Duration::from_secs(10);
+
+/// Nodes on a PostgreSQL of their own, all behind one link that can fail; none where the machine has no PostgreSQL.
+async fn behind_a_link(wanted: Wanted) -> Option<(Fleet, Link, OwnPostgres)> {
+    let postgres = OwnPostgres::start()?;
+    let link = Link::to(postgres.port);
+    let installation = Installation::at(postgres.place(link.port));
+    let mut fleet = Fleet::on(installation, wanted).await;
+    fleet.postgres = Some(postgres.clone());
+    Some((fleet, link, postgres))
+}
+
+/// Something is done to PostgreSQL beside the load.
+async fn meanwhile<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
+    spawn_blocking(work).await.unwrap()
+}
+
+/// PostgreSQL is back now: how long it takes until something is acknowledged again.
+async fn goes_on(load: &Load, what: &str) {
+    let back = Instant::now();
+    let first = within(FIRST_SUCCESS_WITHIN, what, async || {
+        load.journal.first_after(back)
+    })
+    .await;
+    println!("  {what}: the first success {first:.1?} after it is back");
+    load.goes_on_for(100).await;
+}
+
+/// One after the other, on the same processes.
+async fn outages(form: Form) {
+    let Some((fleet, link, postgres)) = behind_a_link(Wanted::nodes(2)).await else {
+        return;
+    };
+    let load = Load::begin(&fleet, form.rate());
+    load.goes_on_for(100).await;
+    let away = form.away(4);
+    let database = postgres.clone();
+    for how in [Stop::Fast, Stop::Immediate] {
+        let database = database.clone();
+        meanwhile(move || {
+            database.stop(how);
+            std::thread::sleep(away);
+            database.start_again();
+        })
+        .await;
+        goes_on(&load, &format!("PostgreSQL stopped ({how:?}) and started")).await;
+    }
+    let killing = database.clone();
+    meanwhile(move || killing.kill_backends()).await;
+    goes_on(&load, "every backend killed").await;
+    link.go_dark();
+    sleep(away).await;
+    link.light_up();
+    goes_on(&load, "black-holed").await;
+    link.cut_after(0);
+    sleep(away).await;
+    link.light_up();
+    goes_on(&load, "reset, and black-holed").await;
+    let bytes = meanwhile(move || database.dump()).await;
+    goes_on(&load, &format!("pg_dump of {bytes} bytes meanwhile")).await;
+    let journal = load.end().await;
+    println!("PostgreSQL away for {away:?} each time:");
+    check(&fleet, &journal).await;
+}
+
+#[actix_web::test]
+async fn outages_of_postgres_lose_nothing() {
+    outages(Short).await;
+}
+
+#[actix_web::test]
+#[ignore = "minutes"]
+async fn long_outages_of_postgres_lose_nothing() {
+    outages(Long).await;
+}
+
+/// The connection is lost in COMMIT: carried out and nobody told, or never carried out.
+#[actix_web::test]
+async fn commits_whose_connection_is_lost_are_neither_lost_nor_made_twice() {
+    let Some((fleet, link, _postgres)) = behind_a_link(Wanted::nodes(2)).await else {
+        return;
+    };
+    let load = Load::begin(&fleet, Short.rate());
+    // Calls' batches and writes of the API name their tenant.
+    for tenant in &fleet.tenants {
+        for lost in [Lost::Commit, Lost::Answer] {
+            let before = link.lost();
+            link.lose(&tenant.id, lost);
+            eventually("a commit to be lost", async || {
+                (link.lost() > before).then_some(())
+            })
+            .await;
+            load.goes_on_for(50).await;
+        }
+    }
+    let journal = load.end().await;
+    println!("{} commits lost", link.lost());
+    check(&fleet, &journal).await;
+}
+
+/// One node is cut from PostgreSQL for longer than its lease; the other has its own way there.
+async fn one_is_cut(form: Form) {
+    let Some(mut installation) = Installation::migrated(Postgres) else {
+        return;
+    };
+    let url = installation.store.url.clone();
+    let port = url.rsplit_once(':').unwrap().1.split_once('/').unwrap().0;
+    let link = Link::to(port.parse().unwrap());
+    installation.set("database.url", &url.replace(port, &link.port.to_string()));
+    let fleet = Fleet::on(installation, Wanted::nodes(2)).await;
+    let load = Load::begin(&fleet, form.rate());
+    load.goes_on_for(100).await;
+    let before = fleet.id_of(0).await;
+    let away = form.away(18);
+    link.go_dark();
+    sleep(away).await;
+    let of_the_cut =
+        format!("calls WHERE owner = '{before}' AND status IN ('ringing', 'answered')");
+    assert_eq!(fleet.count(&of_the_cut).await, 0, "the other has all of it");
+    link.light_up();
+    fleet.is_ready(0).await;
+    assert_ne!(fleet.id_of(0).await, before, "it comes back as a new node");
+    load.goes_on_for(100).await;
+    let journal = load.end().await;
+    println!("one node cut from PostgreSQL for {away:?}:");
+    check(&fleet, &journal).await;
+}
+
+#[actix_web::test]
+async fn a_node_that_is_cut_from_the_database_harms_nothing() {
+    one_is_cut(Short).await;
+}
+
+#[actix_web::test]
+#[ignore = "minutes"]
+async fn a_node_that_is_cut_from_the_database_for_a_minute_harms_nothing() {
+    one_is_cut(Long).await;
+}

@@ -1,0 +1,224 @@
+//! PostgreSQL dies for good and its standby is promoted by hand, behind haproxy: with a synchronous standby nothing is lost; with
+//! one that is behind, the newest may be, and who follows events learns of it.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+    rc::Rc,
+    time::Instant,
+};
+
+use actix_web::rt;
+use dikala_testkit::{OwnPostgres, Stop, within};
+use futures_util::StreamExt;
+use tokio::{task::spawn_blocking, time::sleep};
+
+use super::{
+    check::{check, check_what_is_left},
+    fleet::{Fleet, Wanted},
+    load::Load,
+    proxy::{Balancer, Served},
+    sizes::Form::{self, Long, Short},
+};
+use crate::support::{prelude::*, rest::client};
+
+/// After the standby is promoted, the first message is acknowledged within this.
+const FIRST_SUCCESS_WITHIN: Duration = Duration::from_secs(10);
+
+/// A call that is open in the books and in no memory is found after two minutes and a half at most.
+const ENDED_WITHIN: Duration = Duration::from_secs(180);
+
+/// Two nodes, their PostgreSQL, its standby, and haproxy between. None where one of these is not at hand.
+struct Pair {
+    fleet: Fleet,
+    primary: OwnPostgres,
+    standby: OwnPostgres,
+    _balancer: Balancer,
+}
+
+impl Pair {
+    async fn start(synchronous: bool) -> Option<Self> {
+        let primary = OwnPostgres::start()?;
+        let standby = primary.standby();
+        let behind = [&primary, &standby].map(|server| format!("127.0.0.1:{}", server.port));
+        let balancer = Balancer::start(Served::Postgres, &behind)?;
+        let installation = Installation::at(primary.place(balancer.port));
+        if synchronous {
+            primary.waits_for_its_standby();
+        }
+        let fleet = Fleet::on(installation, Wanted::nodes(2)).await;
+        Some(Self {
+            fleet,
+            primary,
+            standby,
+            _balancer: balancer,
+        })
+    }
+
+    /// The primary dies, and somebody promotes the standby a while later.
+    async fn fail_over(&self, after: Duration) {
+        let (primary, standby) = (self.primary.clone(), self.standby.clone());
+        let done = spawn_blocking(move || {
+            primary.stop(Stop::Immediate);
+            std::thread::sleep(after);
+            standby.promote();
+        });
+        done.await.unwrap();
+    }
+}
+
+async fn synchronous(form: Form) {
+    let Some(pair) = Pair::start(true).await else {
+        return;
+    };
+    let load = Load::begin(&pair.fleet, form.rate());
+    load.goes_on_for(200).await;
+    pair.fail_over(form.away(3)).await;
+    let promoted = Instant::now();
+    let first = within(FIRST_SUCCESS_WITHIN, "a success", async || {
+        load.journal.first_after(promoted)
+    })
+    .await;
+    println!(
+        "failed over to a synchronous standby: the first success {first:.1?} after it is promoted"
+    );
+    load.goes_on_for(200).await;
+    let journal = load.end().await;
+    check(&pair.fleet, &journal).await;
+}
+
+#[actix_web::test]
+async fn a_failover_to_a_synchronous_standby_loses_nothing() {
+    synchronous(Short).await;
+}
+
+#[actix_web::test]
+#[ignore = "minutes"]
+async fn a_failover_after_a_minute_loses_nothing() {
+    synchronous(Long).await;
+}
+
+/// Somebody who follows a tenant's events and goes on after the last that he has seen.
+#[derive(Debug, Default)]
+struct Follower {
+    seen: RefCell<BTreeSet<String>>,
+    last: RefCell<String>,
+    /// He was told that what he saw last is no more.
+    told: Cell<bool>,
+    stop: Cell<bool>,
+}
+
+impl Follower {
+    fn begin(fleet: &Fleet, tenant: usize) -> Rc<Self> {
+        let follower = Rc::<Self>::default();
+        let (address, key) = (
+            fleet.addresses[0].clone(),
+            fleet.tenants[tenant].key.clone(),
+        );
+        let following = follower.clone();
+        rt::spawn(async move {
+            while !following.stop.get() {
+                following.follow(&address, &key).await;
+                sleep(Duration::from_millis(200)).await;
+            }
+        });
+        follower
+    }
+
+    /// One stream, to its end.
+    async fn follow(&self, address: &str, key: &str) {
+        let last = self.last.borrow().clone();
+        let asked = client(None)
+            .get(format!("{address}/api/v1/events/stream"))
+            .insert_header(("x-api-key", key))
+            .insert_header(("last-event-id", last))
+            .send();
+        let Ok(mut stream) = asked.await else {
+            return;
+        };
+        if stream.status() == 422 {
+            self.told.set(true);
+            self.last.borrow_mut().clear();
+            return;
+        }
+        let mut text = String::new();
+        while let Some(Ok(piece)) = stream.next().await {
+            text.push_str(&String::from_utf8_lossy(&piece));
+            while let Some((line, rest)) = text.split_once('\n') {
+                if let Some(id) = line.strip_prefix("id: ") {
+                    id.clone_into(&mut self.last.borrow_mut());
+                    self.seen.borrow_mut().insert(id.to_owned());
+                }
+                text = rest.to_owned();
+            }
+        }
+    }
+}
+
+/// The standby is behind when the primary dies.
+async fn asynchronous(form: Form) {
+    let Some(pair) = Pair::start(false).await else {
+        return;
+    };
+    let fleet = &pair.fleet;
+    let load = Load::begin(fleet, form.rate());
+    let follower = Follower::begin(fleet, 0);
+    load.goes_on_for(200).await;
+    pair.standby.fall_behind();
+    let before = load.journal.acknowledgements();
+    load.goes_on_for(200).await;
+    pair.fail_over(Duration::from_secs(form.size("PROMOTED_SECONDS", 1, 5)))
+        .await;
+    let at_risk = load.journal.acknowledgements() - before;
+    load.goes_on_for(200).await;
+    let lines = load.lines.clone();
+    let journal = load.end().await;
+    // As bridges do: every so often they say that they hold no call. Calls whose ends are lost are found by their nodes first.
+    within(
+        ENDED_WITHIN,
+        "calls whose ends were lost to be over",
+        async || {
+            for line in &lines {
+                line.say(&line.message("heartbeat", json!({"activeCalls": []})))
+                    .await;
+            }
+            sleep(Duration::from_secs(2)).await;
+            let open = fleet
+                .count("calls WHERE status IN ('ringing', 'answered')")
+                .await;
+            (open == 0).then_some(())
+        },
+    )
+    .await;
+    println!("failed over to a standby that was {at_risk} acknowledgements behind:");
+    let (calls, agents) = check_what_is_left(fleet, &journal).await;
+    println!("  {calls} calls and {agents} agents that were acknowledged are lost");
+    assert!(calls > 0, "the standby was not behind");
+    // Whatever is there was told to who follows, or he was told that he missed something.
+    let sql = format!(
+        "SELECT id FROM events WHERE tenant_id = '{}'",
+        fleet.tenants[0].id
+    );
+    let missed = within(
+        Duration::from_secs(20),
+        "the newest events to be followed",
+        async || {
+            let there = fleet.rows::<1>(&sql).await;
+            let seen = follower.seen.borrow();
+            let missed = there.iter().filter(|[id]| !seen.contains(id)).count();
+            (missed == 0 || follower.told.get()).then_some(missed)
+        },
+    )
+    .await;
+    follower.stop.set(true);
+    println!(
+        "  a follower missed {missed} events, told so: {}",
+        follower.told.get()
+    );
+}
+
+#[actix_web::test]
+#[ignore = "minutes"]
+async fn a_failover_to_a_standby_that_is_behind_loses_the_newest_and_says_so() {
+    asynchronous(Long).await;
+}

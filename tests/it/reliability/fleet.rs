@@ -1,0 +1,241 @@
+//! Nodes under test, with tenants and a receiver of their events: as an operator runs them, statements are not logged.
+
+use std::{cell::Cell, rc::Rc};
+
+use dikala_testkit::OwnPostgres;
+use tokio::task::spawn_blocking;
+
+use super::proxy::{Balancer, Served};
+use crate::support::{
+    prelude::*,
+    tenant::{Plan, Tenant, text},
+    world::ALL_EVENTS,
+};
+
+/// Who runs: nodes over one store.
+pub struct Fleet {
+    nodes: Vec<Option<Server>>,
+    pub tenants: Vec<Rc<Tenant>>,
+    pub receiver: Receiver,
+    /// Where clients find the service: each node, or the balancer in front of all.
+    pub addresses: Rc<[String]>,
+    pub balancer: Option<Balancer>,
+    /// What keeps the store, where it is not the shared server's.
+    pub postgres: Option<OwnPostgres>,
+}
+
+impl Drop for Fleet {
+    fn drop(&mut self) {
+        // The first has the store.
+        while self.nodes.pop().is_some() {}
+    }
+}
+
+/// How a fleet is made.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    pub nodes: usize,
+    pub tenants: usize,
+    pub minutes: u32,
+    pub settings: Vec<(&'static str, String)>,
+}
+
+impl Wanted {
+    pub fn nodes(nodes: usize) -> Self {
+        let tenants = 4;
+        let settings = vec![("log.level", "info".to_owned())];
+        Self {
+            nodes,
+            tenants,
+            minutes: 10_000_000,
+            settings,
+        }
+    }
+
+    pub fn tenants(mut self, tenants: usize, minutes: u32) -> Self {
+        (self.tenants, self.minutes) = (tenants, minutes);
+        self
+    }
+
+    pub fn set(mut self, key: &'static str, value: impl ToString) -> Self {
+        self.settings.push((key, value.to_string()));
+        self
+    }
+}
+
+/// Where a tenant's events are delivered to.
+pub fn hook(tenant: usize) -> String {
+    format!("/hook/{tenant}")
+}
+
+impl Fleet {
+    /// None where the machine does not have that store.
+    pub async fn start(kind: StoreKind, wanted: Wanted) -> Option<Self> {
+        Some(Self::on(Installation::migrated(kind)?, wanted).await)
+    }
+
+    /// On an installation that is not the usual one.
+    pub async fn on(mut installation: Installation, wanted: Wanted) -> Self {
+        for (key, value) in &wanted.settings {
+            installation.set(key, value);
+        }
+        let others: Vec<_> = (1..wanted.nodes).map(|_| installation.beside()).collect();
+        let mut nodes = vec![Some(Server::start(installation))];
+        nodes.extend(others.into_iter().map(|other| Some(Server::start(other))));
+        let receiver = Receiver::start();
+        let first = nodes[0].as_ref().unwrap();
+        let plan = Plan {
+            minutes: wanted.minutes,
+            low_threshold: None,
+            concurrent_calls: Some(100_000),
+        };
+        let mut tenants = Vec::new();
+        for number in 0..wanted.tenants {
+            let tenant = Tenant::create(first, &plan).await;
+            let url = receiver.url(&hook(number));
+            tenant.subscribe(&url, &ALL_EVENTS, SECRET).await;
+            tenants.push(Rc::new(tenant));
+        }
+        let addresses = nodes.iter().flatten().map(|node| node.http.clone());
+        let fleet = Self {
+            addresses: addresses.collect(),
+            nodes,
+            tenants,
+            receiver,
+            balancer: None,
+            postgres: None,
+        };
+        fleet.all_know_each_other().await;
+        fleet
+    }
+
+    /// Another node on the same store, which these settings are for where they differ.
+    pub async fn join(&mut self, settings: Vec<(String, String)>) {
+        let mut other = self.node(0).installation.beside();
+        let own = ["DIKALA_HTTP__LISTEN", "DIKALA_OPERATOR__LISTEN"];
+        let listens: Vec<_> = other
+            .settings
+            .iter()
+            .filter(|(name, _)| own.contains(&&**name))
+            .cloned()
+            .collect();
+        other.settings = settings
+            .into_iter()
+            .filter(|(name, _)| !own.contains(&&**name))
+            .collect();
+        other.settings.extend(listens);
+        self.nodes.push(Some(Server::start(other)));
+        self.addresses = self.running().map(|node| node.http.clone()).collect();
+        self.all_know_each_other().await;
+    }
+
+    /// Clients come through haproxy, as docs/deploying.md has it. None where that is not at hand.
+    pub fn balanced(mut self) -> Option<Self> {
+        let balancer = Balancer::start(Served::Http, &self.addresses)?;
+        self.addresses = Rc::from([balancer.http()]);
+        self.balancer = Some(balancer);
+        Some(self)
+    }
+
+    /// Each looks for others once a second, and tells of itself when it renews its lease.
+    pub async fn all_know_each_other(&self) {
+        let running = self.nodes.iter().flatten().count();
+        if running < 2 {
+            return;
+        }
+        let sql = "SELECT id FROM nodes WHERE lease_until > started_at + 15000";
+        eventually("nodes that renewed their leases", async || {
+            let renewed = self.rows::<1>(sql).await;
+            (renewed.len() >= running).then_some(())
+        })
+        .await;
+    }
+
+    #[track_caller]
+    pub fn node(&self, at: usize) -> &Server {
+        self.nodes[at].as_ref().expect("a node that runs")
+    }
+
+    pub fn running(&self) -> impl Iterator<Item = &Server> {
+        self.nodes.iter().flatten()
+    }
+
+    /// The process dies as in a power cut.
+    pub fn kill(&mut self, at: usize) {
+        self.nodes[at].as_mut().unwrap().kill9();
+    }
+
+    /// It starts again at the same address, while everybody else goes on.
+    pub async fn restart(&mut self, at: usize) {
+        let mut node = self.nodes[at].take().unwrap();
+        let restarted = spawn_blocking(move || {
+            node.restart();
+            node
+        });
+        self.nodes[at] = Some(restarted.await.unwrap());
+    }
+
+    /// SIGTERM, until the process is gone; its exit code.
+    pub async fn terminate(&mut self, at: usize) -> i32 {
+        self.nodes[at].as_mut().unwrap().terminate().await
+    }
+
+    /// What a node is called at present.
+    pub async fn id_of(&self, at: usize) -> String {
+        let nodes = Rest::new(&self.node(at).operator)
+            .get("/operator/v1/nodes")
+            .await;
+        let nodes = nodes.expect(200)["nodes"].as_array().unwrap().clone();
+        let this = nodes.iter().find(|node| node["isThis"] == true);
+        text(this.unwrap(), "id")
+    }
+
+    pub async fn is_ready(&self, at: usize) {
+        eventually("a node to be ready", async || {
+            let get = awc::http::Method::GET;
+            let node = self.node(at).rest();
+            let ready = node.try_send(get, "/health/ready", None).await;
+            (ready.ok()?.status == 200).then_some(())
+        })
+        .await;
+    }
+
+    pub async fn rows<const N: usize>(&self, sql: &str) -> Vec<[String; N]> {
+        self.node_with_store().installation.store.rows(sql).await
+    }
+
+    /// A number that a statement finds.
+    pub async fn count(&self, of: &str) -> usize {
+        let rows = self
+            .rows::<1>(&format!("SELECT CAST(COUNT(*) AS TEXT) FROM {of}"))
+            .await;
+        rows[0][0].parse().unwrap()
+    }
+
+    fn node_with_store(&self) -> &Server {
+        self.running().next().expect("a node that runs")
+    }
+
+    /// A command on the store, beside the nodes.
+    pub async fn cli(&self, arguments: &[&str]) -> Value {
+        let mut command = self.node_with_store().installation.command(arguments);
+        let output = command.arg("--json");
+        let output = std::mem::replace(output, std::process::Command::new("true"));
+        let output = run(output).await;
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{arguments:?}: {said}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+}
+
+/// Runs a program while everybody else goes on.
+async fn run(mut command: std::process::Command) -> std::process::Output {
+    let output = spawn_blocking(move || command.output());
+    output.await.unwrap().unwrap()
+}
+
+/// Numbers that are given once in a process.
+pub fn fresh() -> u32 {
+    thread_local!(static NEXT: Cell<u32> = const { Cell::new(0) });
+    NEXT.replace(NEXT.get() + 1)
+}

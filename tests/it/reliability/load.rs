@@ -1,0 +1,421 @@
+//! Load that does not give up: bridges that say each message until it is acknowledged, at whichever node takes it, and programs
+//! of tenants that write by REST. What is acknowledged is in the journal.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    time::Instant,
+};
+
+use actix_web::rt;
+use awc::{error::SendRequestError, http::Method};
+use tokio::{sync::Mutex, time::sleep};
+
+use super::{
+    fleet::{Fleet, fresh},
+    journal::{Entry, Journal, Made, Reply},
+};
+use crate::support::{prelude::*, tenant::Tenant, tenant::text};
+
+/// Whoever has no answer by then asks elsewhere.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+/// Before something is said again.
+const AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// Calls that one load has at the same time: where the service does not keep up, no more are begun.
+const CALLS_AT_ONCE: usize = 3_000;
+/// No message is said for longer than this.
+const GIVES_UP_AFTER: Duration = Duration::from_secs(240);
+
+/// The program of one bridge: it has one socket, and goes to the next node when that is of no use.
+pub struct Line {
+    pub tenant: Rc<Tenant>,
+    pub number: usize,
+    addresses: Rc<[String]>,
+    at: Cell<usize>,
+    socket: RefCell<Option<Rc<Bridge>>>,
+    connecting: Mutex<()>,
+    journal: Rc<Journal>,
+    /// It is cut from everybody.
+    cut: Cell<bool>,
+}
+
+impl Line {
+    /// Its first socket is at the node of this number.
+    pub fn new(fleet: &Fleet, tenant: usize, at: usize, journal: &Rc<Journal>) -> Rc<Self> {
+        Rc::new(Self {
+            tenant: fleet.tenants[tenant].clone(),
+            number: tenant,
+            addresses: fleet.addresses.clone(),
+            at: Cell::new(at % fleet.addresses.len()),
+            socket: RefCell::default(),
+            connecting: Mutex::default(),
+            journal: journal.clone(),
+            cut: Cell::new(false),
+        })
+    }
+
+    pub async fn socket(&self) -> Rc<Bridge> {
+        let _turn = self.connecting.lock().await;
+        let open = self.socket.borrow().clone();
+        if let Some(open) = open.filter(|socket| socket.is_open()) {
+            return open;
+        }
+        let began = Instant::now();
+        loop {
+            let address = &self.addresses[self.at.get()];
+            let reached = match self.cut.get() {
+                true => None,
+                false => Bridge::reach(address, &self.tenant.token, ANSWERED_WITHIN).await,
+            };
+            if let Some(socket) = reached.map(Rc::new) {
+                *self.socket.borrow_mut() = Some(socket.clone());
+                return socket;
+            }
+            assert!(began.elapsed() < GIVES_UP_AFTER, "nobody takes a bridge");
+            self.at.set((self.at.get() + 1) % self.addresses.len());
+            sleep(AGAIN_AFTER).await;
+        }
+    }
+
+    /// The socket is of no use any more: the next message goes elsewhere.
+    pub fn leave(&self, socket: &Rc<Bridge>) {
+        let mut present = self.socket.borrow_mut();
+        if present
+            .as_ref()
+            .is_some_and(|present| Rc::ptr_eq(present, socket))
+        {
+            *present = None;
+            self.at.set((self.at.get() + 1) % self.addresses.len());
+        }
+    }
+
+    /// The cable is cut, or whole again, and then leads to this node.
+    pub fn cut(&self, is_cut: bool, at: usize) {
+        self.cut.set(is_cut);
+        self.at.set(at % self.addresses.len());
+        self.socket.borrow_mut().take();
+    }
+
+    pub fn message(&self, kind: &str, mut fields: Value) -> Value {
+        fields["id"] = json!(format!("f{}", fresh()));
+        fields["type"] = json!(kind);
+        fields
+    }
+
+    /// Says a message until it is answered with more than "not now".
+    pub async fn say(&self, message: &Value) -> Value {
+        let began = Instant::now();
+        loop {
+            assert!(
+                began.elapsed() < GIVES_UP_AFTER,
+                "never answered: {message}"
+            );
+            let socket = self.socket().await;
+            let reply = socket.begin(message).reply_within(ANSWERED_WITHIN).await;
+            let Some(reply) = reply else {
+                Journal::count(&self.journal.broken);
+                self.leave(&socket);
+                continue;
+            };
+            let code = reply["error"]["code"].as_str().unwrap_or_default();
+            if matches!(code, "busy" | "unavailable") {
+                Journal::count(&self.journal.refused);
+                sleep(AGAIN_AFTER).await;
+                continue;
+            }
+            self.journal.acknowledged(began);
+            return reply;
+        }
+    }
+
+    /// A call comes in and is taken: its id.
+    pub async fn ring(&self, started: Moment, talk_seconds: i64) -> String {
+        let bridge_call = format!("sip-{}", fresh());
+        let reply = self
+            .say(&self.message(
+                "call.incoming",
+                json!({
+                    "bridgeCallId": bridge_call, "did": self.tenant.did, "callerNumber": "+6281234567890",
+                    "at": started.text(),
+                }),
+            ))
+            .await;
+        assert_eq!(reply["action"], "answer", "{reply}");
+        let call = text(&reply, "callId");
+        let entry = Entry {
+            tenant: self.number,
+            bridge_call,
+            talk_seconds,
+            answered: Reply::None,
+            told: Reply::None,
+            ended: Reply::None,
+        };
+        let before = self.journal.calls.borrow_mut().insert(call.clone(), entry);
+        assert!(before.is_none(), "{call} is given twice");
+        call
+    }
+
+    /// Says something about a call: what became of it.
+    pub async fn about(&self, kind: &str, call: &str, mut fields: Value) -> Reply {
+        fields["callId"] = json!(call);
+        read(&self.say(&self.message(kind, fields)).await)
+    }
+
+    /// A whole call: it talks for so many seconds by what the bridge says, and lives for so long.
+    pub async fn call(&self, talk_seconds: i64, lives: Duration) {
+        let call = self.open(talk_seconds).await;
+        sleep(lives / 2).await;
+        let summary = json!({"summary": "The caller asked for the way."});
+        let reply = self.about("call.transcript", &call.id, summary).await;
+        self.journal.note(&call.id, |entry| entry.told = reply);
+        sleep(lives / 2).await;
+        self.close(&call).await;
+    }
+
+    /// A call that is answered, so long ago that it may end now after this talk.
+    pub async fn open(&self, talk_seconds: i64) -> Open {
+        let started = Moment::ago(talk_seconds + 10);
+        let answered = started.plus(2);
+        let id = self.ring(started, talk_seconds).await;
+        let at = json!({"at": answered.text()});
+        let reply = self.about("call.answered", &id, at).await;
+        self.journal.note(&id, |entry| entry.answered = reply);
+        let ends = answered.plus(talk_seconds);
+        Open { id, ends }
+    }
+
+    pub async fn close(&self, call: &Open) {
+        let at = json!({"at": call.ends.text()});
+        let reply = self.about("call.hangup", &call.id, at).await;
+        self.journal.note(&call.id, |entry| entry.ended = reply);
+    }
+}
+
+/// A call that runs.
+#[derive(Clone, Debug)]
+pub struct Open {
+    pub id: String,
+    ends: Moment,
+}
+
+/// What an answer about a call says.
+pub fn read(reply: &Value) -> Reply {
+    match reply["error"]["code"].as_str() {
+        None if reply["ok"] == true => Reply::Ok,
+        Some("invalid_transition") => Reply::Refused,
+        Some("unknown_call") => Reply::Lost,
+        _ => panic!("{reply}"),
+    }
+}
+
+/// A program of a tenant that writes until each write is acknowledged.
+pub struct Writer {
+    number: usize,
+    nodes: Vec<Rest>,
+    at: Cell<usize>,
+    journal: Rc<Journal>,
+}
+
+impl Writer {
+    pub fn new(fleet: &Fleet, tenant: usize, journal: &Rc<Journal>) -> Rc<Self> {
+        let key = &fleet.tenants[tenant].key;
+        let node =
+            |address: &String| Rest::new(&format!("{address}/api/v1")).with("x-api-key", key);
+        Rc::new(Self {
+            number: tenant,
+            nodes: fleet.addresses.iter().map(node).collect(),
+            at: Cell::new(tenant),
+            journal: journal.clone(),
+        })
+    }
+
+    /// The answer to a request that is made until it is taken; what is refused meanwhile has to be 503 and to say when to come
+    /// back.
+    async fn ask(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Value>,
+        key: &str,
+    ) -> (u16, Value) {
+        let began = Instant::now();
+        loop {
+            assert!(
+                began.elapsed() < GIVES_UP_AFTER,
+                "{method} {path} is never taken"
+            );
+            let at = self.at.get() % self.nodes.len();
+            let node = self.nodes[at].clone().with("idempotency-key", key);
+            let asked = node.try_send(method.clone(), path, body.clone());
+            let answer = tokio::time::timeout(ANSWERED_WITHIN, asked).await;
+            let Ok(Ok(answer)) = answer else {
+                match answer {
+                    Err(_) => Journal::count(&self.journal.slow_requests),
+                    // Where nobody listens nothing was asked.
+                    Ok(Err(SendRequestError::Connect(_))) => {
+                        Journal::count(&self.journal.nobody_there)
+                    }
+                    Ok(broken) => {
+                        let how = format!("{method} {path}: {:?}", broken.err());
+                        self.journal.broken_requests.borrow_mut().push(how);
+                    }
+                }
+                self.at.set(at + 1);
+                sleep(AGAIN_AFTER).await;
+                continue;
+            };
+            let in_progress = answer.body["error"]["code"] == "idempotency_in_progress";
+            if answer.status == 503 || in_progress {
+                let says_when = answer.header("retry-after").is_some();
+                assert!(says_when || in_progress, "no Retry-After: {answer:?}");
+                Journal::count(&self.journal.refused);
+                self.at.set(at + 1);
+                sleep(AGAIN_AFTER).await;
+                continue;
+            }
+            self.journal.acknowledged(began);
+            return (answer.status, answer.body);
+        }
+    }
+
+    /// An agent is made; of four one is changed and one is deleted.
+    pub async fn write(&self) {
+        let number = fresh();
+        let mut name = format!("agent {number}");
+        let agent = json!({"name": name, "systemPrompt": "Answer kindly."});
+        let key = format!("make-{number}");
+        let (status, agent) = self.ask(Method::POST, "/agents", Some(agent), &key).await;
+        assert_eq!(status, 201, "{agent}");
+        let id = text(&agent, "id");
+        let path = format!("/agents/{id}");
+        let note = |name: &str, deleted| {
+            let made = Made {
+                tenant: self.number,
+                name: name.to_owned(),
+                deleted,
+            };
+            self.journal.agents.borrow_mut().insert(id.clone(), made);
+        };
+        note(&name, false);
+        match number % 4 {
+            0 => {
+                name = format!("renamed {number}");
+                let body = Some(json!({"name": name}));
+                let (status, agent) = self.ask(Method::PATCH, &path, body, "-").await;
+                if status == 200 {
+                    note(&name, false);
+                } else {
+                    assert_eq!(status, 404, "{agent}");
+                }
+            }
+            1 => {
+                let (status, agent) = self.ask(Method::DELETE, &path, None, "-").await;
+                // Of a repeat: the first was carried out and its answer lost.
+                assert!(matches!(status, 204 | 404), "{status} {agent}");
+                note(&name, true);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// How much is done at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Rate {
+    pub calls_per_second: u64,
+    pub writes_per_second: u64,
+    /// How long a call lives at most.
+    pub lives: Duration,
+}
+
+/// Calls and writes of all tenants, until it is ended.
+pub struct Load {
+    pub journal: Rc<Journal>,
+    pub lines: Vec<Rc<Line>>,
+    goes_on: Rc<Cell<bool>>,
+    running: Rc<Cell<usize>>,
+    failed: Rc<Cell<usize>>,
+}
+
+impl Load {
+    pub fn begin(fleet: &Fleet, rate: Rate) -> Self {
+        Self::beside(fleet, rate, &Journal::new())
+    }
+
+    /// With others who write into the same journal.
+    pub fn beside(fleet: &Fleet, rate: Rate, journal: &Rc<Journal>) -> Self {
+        let tenants = 0..fleet.tenants.len();
+        let lines = tenants.clone().map(|n| Line::new(fleet, n, n, journal));
+        let load = Self {
+            lines: lines.collect(),
+            journal: journal.clone(),
+            goes_on: Rc::new(Cell::new(true)),
+            running: Rc::default(),
+            failed: Rc::default(),
+        };
+        let writers: Vec<_> = tenants.map(|n| Writer::new(fleet, n, journal)).collect();
+        let lines = load.lines.clone();
+        load.every(rate.calls_per_second, move |number| {
+            let line = lines[number % lines.len()].clone();
+            let talk = i64::from(rand::random_range(1..=200));
+            let lives = rate.lives.mul_f32(rand::random());
+            async move { line.call(talk, lives).await }
+        });
+        load.every(rate.writes_per_second, move |number| {
+            let writer = writers[number % writers.len()].clone();
+            async move { writer.write().await }
+        });
+        load
+    }
+
+    fn every<F: Future<Output = ()> + 'static>(
+        &self,
+        per_second: u64,
+        mut next: impl FnMut(usize) -> F + 'static,
+    ) {
+        if per_second == 0 {
+            return;
+        }
+        let (goes_on, running) = (self.goes_on.clone(), self.running.clone());
+        let failed = self.failed.clone();
+        rt::spawn(async move {
+            let mut ticks =
+                tokio::time::interval(Duration::from_secs(1) / u32::try_from(per_second).unwrap());
+            for number in 0.. {
+                ticks.tick().await;
+                if !goes_on.get() {
+                    return;
+                }
+                if running.get() < CALLS_AT_ONCE {
+                    running.set(running.get() + 1);
+                    let (work, running, failed) = (next(number), running.clone(), failed.clone());
+                    rt::spawn(async move {
+                        let work = rt::spawn(work).await;
+                        failed.set(failed.get() + usize::from(work.is_err()));
+                        running.set(running.get() - 1);
+                    });
+                }
+            }
+        });
+    }
+
+    /// Waits until so many more acknowledgements came.
+    pub async fn goes_on_for(&self, acknowledgements: usize) {
+        let wanted = self.journal.acknowledgements() + acknowledgements;
+        eventually("acknowledgements", async || {
+            (self.journal.acknowledgements() >= wanted).then_some(())
+        })
+        .await;
+    }
+
+    /// No new calls begin; those that run go on to their end.
+    pub async fn end(self) -> Rc<Journal> {
+        self.goes_on.set(false);
+        dikala_testkit::within(GIVES_UP_AFTER, "all that was begun to end", async || {
+            (self.running.get() == 0).then_some(())
+        })
+        .await;
+        assert_eq!(self.failed.get(), 0, "what panicked says above why");
+        self.journal
+    }
+}

@@ -1,0 +1,96 @@
+//! The last minutes of a tenant, used by many calls on two nodes at once.
+
+use std::rc::Rc;
+
+use dikala_testkit::within;
+use futures_util::{StreamExt, stream};
+
+use super::{
+    fleet::{Fleet, Wanted},
+    journal::Journal,
+    load::Line,
+    sizes::Form::{self, Long, Short},
+};
+use crate::support::prelude::*;
+
+/// What is left of a minute when somebody has to know that the next is not there, and some time for a busy machine.
+const OVER_WITHIN: Duration = Duration::from_secs(200);
+
+/// Half of the calls are at each node; there are fewer minutes than calls.
+async fn last_minutes(form: Form) {
+    let calls = form.size("CALLS", 60, 500);
+    let minutes = u32::try_from(form.size("MINUTES", 40, 100)).unwrap();
+    let wanted = Wanted::nodes(2).tenants(1, minutes);
+    let Some(fleet) = Fleet::start(Postgres, wanted).await else {
+        return;
+    };
+    let journal = Journal::new();
+    let lines = [0, 1].map(|node| Line::new(&fleet, 0, node, &journal));
+    // In the short form most of their first minute is over already.
+    let ago = i64::try_from(form.size("TALKED_SECONDS", 40, 0)).unwrap();
+    let all = (0..calls).map(|number| begin(&lines[usize::from(number % 2 == 1)], ago));
+    let taken: Vec<Option<(String, Moment)>> = stream::iter(all).buffered(50).collect().await;
+    let taken: Vec<_> = taken.into_iter().flatten().collect();
+    assert_eq!(
+        taken.len(),
+        usize::try_from(minutes).unwrap(),
+        "a minute for each"
+    );
+    within(OVER_WITHIN, "every call to be cut", async || {
+        let open = fleet
+            .count("calls WHERE status IN ('ringing', 'answered')")
+            .await;
+        (open == 0).then_some(())
+    })
+    .await;
+    let tenant = &fleet.tenants[0];
+    assert_eq!(
+        tenant.credits().await,
+        (0, i64::from(minutes), i64::from(minutes))
+    );
+    let mut furthest = 0;
+    let ended = tenant.calls().await;
+    for (call, answered) in &taken {
+        let call = ended.iter().find(|over| over["id"] == **call).unwrap();
+        assert_eq!(call["hangupReason"], "credits_exhausted", "{call}");
+        let granted = answered.plus(60);
+        furthest = furthest.max(Moment::parse(&call["endedAt"]).ms_since(granted).abs());
+    }
+    println!(
+        "{calls} calls on two nodes with {minutes} minutes: {} taken, all minutes used, cut {furthest} ms from what was granted at most",
+        taken.len()
+    );
+    assert!(furthest <= 2_000, "cut {furthest} ms from the granted time");
+    let verdict = fleet.cli(&["ledger", "verify"]).await;
+    assert_eq!(verdict["differences"], json!([]), "{verdict}");
+}
+
+/// A call, and when it was answered; none where there is no minute left for it.
+async fn begin(line: &Rc<Line>, ago: i64) -> Option<(String, Moment)> {
+    let answered = Moment::ago(ago);
+    let fields = json!({
+        "bridgeCallId": format!("sip-{}", super::fleet::fresh()), "did": line.tenant.did, "callerNumber": "+6281",
+        "at": answered.text(),
+    });
+    let reply = line.say(&line.message("call.incoming", fields)).await;
+    if reply["action"] == "reject" {
+        assert_eq!(reply["reason"], "insufficient_credits");
+        return None;
+    }
+    let call = crate::support::tenant::text(&reply, "callId");
+    let at = json!({"callId": call, "at": answered.text()});
+    let reply = line.say(&line.message("call.answered", at)).await;
+    assert_eq!(reply["ok"], true, "{reply}");
+    Some((call, answered))
+}
+
+#[actix_web::test]
+async fn the_last_minutes_are_used_once_over_two_nodes() {
+    last_minutes(Short).await;
+}
+
+#[actix_web::test]
+#[ignore = "minutes"]
+async fn the_last_hundred_minutes_are_used_once_by_500_calls() {
+    last_minutes(Long).await;
+}

@@ -1,0 +1,105 @@
+//! haproxy in front of nodes, or in front of a PostgreSQL and its standby. Where it is at hand; `DIKALA_REQUIRE_PROXIES` makes
+//! its absence a failure.
+
+use std::{
+    fs,
+    net::TcpStream,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use dikala_testkit::{PATIENCE, free_port};
+use tempfile::TempDir;
+
+/// What is behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served {
+    /// Nodes: those that are ready, as ops/haproxy/haproxy.cfg has them.
+    Http,
+    /// PostgreSQL: the first, and the next where that is gone.
+    Postgres,
+}
+
+/// A running haproxy; it ends with this value.
+#[derive(Debug)]
+pub struct Balancer {
+    child: Child,
+    pub port: u16,
+    _folder: TempDir,
+}
+
+impl Drop for Balancer {
+    fn drop(&mut self) {
+        // It may be gone already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+const PROGRAM: &str = "/usr/sbin/haproxy";
+
+impl Balancer {
+    /// None where haproxy is not at hand.
+    pub fn start(served: Served, behind: &[String]) -> Option<Self> {
+        if !std::path::Path::new(PROGRAM).exists() {
+            let required = std::env::var_os("DIKALA_REQUIRE_PROXIES").is_some();
+            assert!(!required, "there is no {PROGRAM}");
+            println!("haproxy is not at hand: skipped");
+            return None;
+        }
+        let folder = dikala_testkit::folder();
+        let port = free_port();
+        let file = folder.path().join("haproxy.cfg");
+        fs::write(&file, configuration(served, port, behind)).unwrap();
+        let child = Command::new(PROGRAM)
+            .args(["-db", "-f"])
+            .arg(&file)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let began = Instant::now();
+        while TcpStream::connect(("127.0.0.1", port)).is_err() {
+            assert!(began.elapsed() < PATIENCE, "haproxy does not listen");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Some(Self {
+            child,
+            port,
+            _folder: folder,
+        })
+    }
+
+    pub fn http(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+}
+
+fn configuration(served: Served, port: u16, behind: &[String]) -> String {
+    let (mode, checks, each) = match served {
+        Served::Http => (
+            "mode http\n    timeout http-request 10s\n    timeout tunnel 75s\n    retry-on conn-failure\n    option redispatch",
+            "balance leastconn\n    option httpchk\n    http-check send meth GET uri /health/ready ver HTTP/1.1 hdr Host dikala\n    \
+             http-check expect status 200\n    default-server check inter 500ms fall 1 rise 1 pool-purge-delay 2s",
+            "",
+        ),
+        Served::Postgres => (
+            "mode tcp",
+            "default-server check inter 500ms fall 2 rise 1 on-marked-down shutdown-sessions",
+            " backup",
+        ),
+    };
+    let servers: String = behind
+        .iter()
+        .enumerate()
+        .map(|(number, at)| {
+            let at = at.trim_start_matches("http://");
+            let backup = if number > 0 { each } else { "" };
+            format!("    server s{number} {at}{backup}\n")
+        })
+        .collect();
+    format!(
+        "global\n    maxconn 4000\ndefaults\n    {mode}\n    timeout connect 2s\n    timeout queue 5s\n    timeout client 3600s\n    \
+         timeout server 3600s\nfrontend in\n    bind 127.0.0.1:{port}\n    default_backend all\nbackend all\n    {checks}\n{servers}"
+    )
+}

@@ -1,0 +1,143 @@
+//! Nodes that are stopped as an operator stops them, while calls run, requests come and deliveries are under way.
+
+use std::{rc::Rc, time::Instant};
+
+use futures_util::{StreamExt, future::join_all, stream};
+use tokio::time::sleep;
+
+use super::{
+    check::check,
+    fleet::{Fleet, Wanted, hook},
+    journal::Journal,
+    load::{Line, Load, Open},
+    sizes::Form::{self, Long, Short},
+};
+use crate::support::prelude::*;
+
+/// Sockets of each tenant's bridge.
+const SOCKETS: usize = 2;
+
+/// Running calls of all tenants, over several sockets.
+struct Live {
+    calls: Vec<(Rc<Line>, Open)>,
+}
+
+impl Live {
+    async fn begin(fleet: &Fleet, journal: &Rc<Journal>, calls: u64) -> Self {
+        let tenants = fleet.tenants.len();
+        let lines = (0..tenants * SOCKETS).map(|n| Line::new(fleet, n % tenants, n, journal));
+        let lines: Vec<_> = lines.collect();
+        let opened = (0..usize::try_from(calls).unwrap()).map(|number| {
+            let line = lines[number % lines.len()].clone();
+            async move {
+                let call = line.open(i64::try_from(number % 200).unwrap() + 1).await;
+                (line, call)
+            }
+        });
+        let calls = stream::iter(opened).buffer_unordered(50).collect().await;
+        Self { calls }
+    }
+
+    async fn end(self) {
+        join_all(self.calls.iter().map(|(line, call)| line.close(call))).await;
+    }
+}
+
+/// One node after the other is stopped and started again, behind haproxy.
+async fn rolling(form: Form) {
+    let nodes = 3;
+    let Some(fleet) = Fleet::start(Postgres, Wanted::nodes(nodes)).await else {
+        return;
+    };
+    let Some(mut fleet) = fleet.balanced() else {
+        return;
+    };
+    let journal = Journal::new();
+    let live = Live::begin(&fleet, &journal, form.size("CALLS", 40, 500)).await;
+    let mut rate = form.rate();
+    rate.calls_per_second /= 4;
+    let load = Load::beside(&fleet, rate, &journal);
+    load.goes_on_for(40).await;
+    let began = Instant::now();
+    for at in 0..nodes {
+        assert_eq!(fleet.terminate(at).await, 0);
+        fleet.restart(at).await;
+        fleet.is_ready(at).await;
+        // Behind the balancer too, before the next one goes.
+        sleep(Duration::from_secs(2)).await;
+        load.goes_on_for(40).await;
+    }
+    let took = began.elapsed();
+    load.end().await;
+    let count = live.calls.len();
+    live.end().await;
+    println!("three nodes restarted in turn in {took:.0?} with {count} live calls:");
+    check(&fleet, &journal).await;
+    assert_eq!(*journal.broken_requests.borrow(), [""; 0]);
+    let unanswered = [&journal.slow_requests, &journal.nobody_there].map(|count| count.get());
+    assert_eq!(
+        unanswered,
+        [0, 0],
+        "requests that took too long, and that nobody took"
+    );
+}
+
+#[actix_web::test]
+async fn a_rolling_restart_loses_no_call_and_breaks_no_request() {
+    rolling(Short).await;
+}
+
+#[actix_web::test]
+#[ignore = "minutes"]
+async fn a_rolling_restart_with_500_live_calls_loses_none() {
+    rolling(Long).await;
+}
+
+/// SIGTERM with calls that run, requests that come and deliveries that wait for their answers.
+async fn stopped(store: StoreKind, form: Form) {
+    let Some(mut fleet) = Fleet::start(store, Wanted::nodes(1)).await else {
+        return;
+    };
+    for tenant in 0..fleet.tenants.len() {
+        let slow = Answer::Slow(Duration::from_millis(500));
+        fleet.receiver.answer(&hook(tenant), [slow]);
+    }
+    let journal = Journal::new();
+    let live = Live::begin(&fleet, &journal, form.size("CALLS", 50, 200)).await;
+    let mut rate = form.rate();
+    rate.writes_per_second *= 5;
+    let load = Load::beside(&fleet, rate, &journal);
+    let rounds = 3;
+    for _ in 0..rounds {
+        load.goes_on_for(100).await;
+        assert_eq!(fleet.terminate(0).await, 0);
+        fleet.restart(0).await;
+    }
+    load.end().await;
+    let count = live.calls.len();
+    live.end().await;
+    println!(
+        "SIGTERM on {store:?}, {rounds} times, with {count} live calls and deliveries under way:"
+    );
+    check(&fleet, &journal).await;
+    assert_eq!(
+        journal.broken_requests.get(),
+        0,
+        "requests that were cut off"
+    );
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_stop_answers_every_request_that_it_took(#[values(Sqlite, Postgres)] store: StoreKind) {
+    stopped(store, Short).await;
+}
+
+#[rstest]
+#[actix_web::test]
+#[ignore = "minutes"]
+async fn a_stop_with_200_live_calls_answers_every_request(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    stopped(store, Long).await;
+}

@@ -1,0 +1,40 @@
+//! How large a form of a fault is.
+
+use std::time::Duration;
+
+use super::load::Rate;
+
+/// Short for every change, long on demand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Short,
+    Long,
+}
+
+impl Form {
+    /// A size: in the long form what the environment says in `DIKALA_FAULTS_{name}`, else this.
+    pub fn size(self, name: &str, short: u64, long: u64) -> u64 {
+        if self == Self::Short {
+            return short;
+        }
+        let variable = format!("DIKALA_FAULTS_{name}");
+        let said = std::env::var(&variable).ok();
+        said.map_or(long, |said| {
+            said.parse()
+                .unwrap_or_else(|_| panic!("{variable} is a whole number, not {said:?}"))
+        })
+    }
+
+    pub fn rate(self) -> Rate {
+        Rate {
+            calls_per_second: self.size("CALLS_PER_SECOND", 20, 100),
+            writes_per_second: self.size("WRITES_PER_SECOND", 4, 20),
+            lives: Duration::from_secs(4),
+        }
+    }
+
+    /// How long something is away.
+    pub fn away(self, short: u64) -> Duration {
+        Duration::from_secs(self.size("AWAY_SECONDS", short, 60))
+    }
+}
