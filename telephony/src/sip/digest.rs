@@ -219,6 +219,14 @@ pub fn strongest<'a>(challenges: impl Iterator<Item = &'a str>) -> Option<Challe
         .max_by_key(|challenge| challenge.algorithm == Algorithm::Sha256)
 }
 
+/// Whether a peer that calls itself so takes what it knows of several challenges. The library of baresip gives up at the first
+/// algorithm it does not know (seen of baresip 1.0.0 in Debian 12, November 2026; SHA-256 came to it with version 2). MD5 goes first,
+/// because sipp 3.6 looks at nothing else.
+pub fn takes_a_choice(user_agent: &str) -> bool {
+    let old = ["baresip v0.", "baresip v1."];
+    !old.iter().any(|old| user_agent.starts_with(old))
+}
+
 fn quoted(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"")
 }
@@ -323,6 +331,17 @@ mod tests {
         let text = r#"Digest username="a", realm="r", nonce="n", uri="sip:b", response="x", algorithm=MD5, qop=auth, nc=0000000a, cnonce="c""#;
         let read: Authorization = text.parse().expect("a use");
         assert_eq!(read.count, Some((10, "c".to_owned())));
+    }
+
+    #[test]
+    fn peers_that_give_up_at_a_choice_get_none() {
+        for (agent, takes) in [
+            ("baresip v1.0.0 (x86_64/linux)", false),
+            ("baresip v2.10.0", true),
+            ("", true),
+        ] {
+            assert_eq!(takes_a_choice(agent), takes, "{agent}");
+        }
     }
 
     #[test]

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 use super::{
     call::{self, Caller},
-    digest::{Algorithm, Authorization, Challenge},
+    digest::{self, Algorithm, Authorization, Challenge},
     flood::Flood,
     message::{Broken, Headers, Message, Method, NameAddr, Request, Response, Via, check, parse},
     nonces::{Nonces, Use},
@@ -317,12 +317,12 @@ impl Desk {
                     .filter(|proof| proof.realm == REALM)
             });
         let Some(proof) = proof else {
-            return Err(self.challenge(false));
+            return Err(self.challenge(request, false));
         };
         let now = Instant::now();
         let age = self.nonces.look(&proof.nonce, now);
         let Some((count, _)) = proof.count.as_ref().filter(|_| age != Use::NotOurs) else {
-            return Err(self.challenge(false));
+            return Err(self.challenge(request, false));
         };
         let known = trunks::by_username(all, &proof.username);
         let right = known.filter(|(_, password)| proof.proves(password, request.method.name()));
@@ -330,12 +330,12 @@ impl Desk {
             return Err(refused_for(403, "Forbidden", "the credentials are wrong"));
         };
         if age == Use::Stale || self.nonces.count(&proof.nonce, *count, now) == Use::Stale {
-            return Err(self.challenge(true));
+            return Err(self.challenge(request, true));
         }
         Ok((trunk, false))
     }
 
-    fn challenge(&self, stale: bool) -> Refused {
+    fn challenge(&self, request: &Request, stale: bool) -> Refused {
         let nonce = self.nonces.make(Instant::now());
         let demand = |algorithm| {
             let challenge = Challenge {
@@ -348,8 +348,13 @@ impl Desk {
             };
             ("Proxy-Authenticate", challenge.to_string())
         };
+        let agent = request.headers.get("User-Agent").unwrap_or_default();
+        let mut headers = vec![demand(Algorithm::Md5)];
+        if digest::takes_a_choice(agent) {
+            headers.push(demand(Algorithm::Sha256));
+        }
         Refused {
-            headers: vec![demand(Algorithm::Md5), demand(Algorithm::Sha256)],
+            headers,
             ..refused(407, "Proxy Authentication Required")
         }
     }

@@ -56,13 +56,12 @@ struct Baresip {
 }
 
 impl Baresip {
-    async fn new(account: &str, extra: &str) -> Self {
+    async fn new(account: &str, rate: &str, channels: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().display().to_string();
         let made = Command::new("sox")
-            .args([
-                "-n", "-r", "8000", "-c", "1", "-b", "16", "tone.wav", "synth", "20", "sine", "440",
-            ])
+            .args(["-n", "-r", rate, "-c", channels, "-b", "16", "tone.wav"])
+            .args(["synth", "20", "sine", "440"])
             .current_dir(folder.path())
             .status();
         assert!(made.unwrap().success());
@@ -73,7 +72,7 @@ impl Baresip {
             .collect::<String>();
         let config = format!(
             "module_path /usr/lib/baresip/modules\n{modules}module_app account.so\nmodule_app menu.so\nmodule ctrl_tcp.so\n\
-             audio_source aufile,{path}/tone.wav\nsnd_path {path}\nctrl_tcp_listen 127.0.0.1:{control}\nsip_listen 127.0.0.1:{sip}\n{extra}"
+             audio_source aufile,{path}/tone.wav\nsnd_path {path}\nctrl_tcp_listen 127.0.0.1:{control}\nsip_listen 127.0.0.1:{sip}\n"
         );
         std::fs::write(folder.path().join("config"), config).unwrap();
         std::fs::write(folder.path().join("accounts"), format!("{account}\n")).unwrap();
@@ -140,7 +139,12 @@ fn pitch(samples: &[i16], rate: usize) -> usize {
 }
 
 async fn talks(bench: &Bench, account: &str, transport: Transport, codec: &str) {
-    let mut baresip = Baresip::new(account, "").await;
+    let (rate, channels) = if codec == "opus" {
+        ("48000", "2")
+    } else {
+        ("8000", "1")
+    };
+    let mut baresip = Baresip::new(account, rate, channels).await;
     let address = bench.address(transport);
     let transport = format!("{transport:?}").to_lowercase();
     let uri = format!("sip:+622150001000@{address};transport={transport}");

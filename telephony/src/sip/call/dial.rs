@@ -52,49 +52,18 @@ impl Plan {
         Box::pin(self.run(alive))
     }
 
-    async fn run(self, mut alive: oneshot::Receiver<()>) -> Result<Leg, String> {
+    async fn run(self, alive: oneshot::Receiver<()>) -> Result<Leg, String> {
         let address = self.shared.media_ip(&self.flow);
         let sockets = audio::bind(&self.shared.settings.rtp_ports, self.flow.local().ip());
         let sockets = sockets.map_err(|error| error.to_string())?;
         let mut session = Session::new(&self.shared.settings, address, sockets.port);
         let contact = self.shared.contact("dikala", &self.flow);
-        let mut invite = self.invite(&contact, session.offer());
+        let invite = self.invite(&contact, session.offer());
         let tag = invite.headers.tag("From").unwrap_or_default();
         let (inbox, received) = mpsc::channel(INBOX);
-        let listed = self
-            .shared
-            .list(dialog::key(invite.headers.call_id(), &tag), inbox);
-        let mut asked = self.ask(&invite);
-        let until = Instant::now() + RINGS;
-        let mut proven = false;
-        let response = loop {
-            let response = tokio::select! {
-                response = asked.answers.recv() => response.ok_or("the trunk does not answer")?,
-                _ = &mut alive => {
-                    self.give_up(asked).await;
-                    return Err("the caller is gone".to_owned());
-                }
-                () = tokio::time::sleep_until(until) => {
-                    self.give_up(asked).await;
-                    return Err("nobody answered in time".to_owned());
-                }
-            };
-            match response.status {
-                ..200 => {}
-                200..300 => break response,
-                401 | 407 if !proven => {
-                    proven = true;
-                    self.prove(&mut invite, &response)
-                        .ok_or("the trunk asks for other credentials")?;
-                    asked = self.ask(&invite);
-                }
-                status => {
-                    return Err(format!(
-                        "the other side did not take the call (status {status})"
-                    ));
-                }
-            }
-        };
+        let key = dialog::key(invite.headers.call_id(), &tag);
+        let listed = self.shared.list(key, inbox);
+        let (asked, response) = self.answered(invite, alive).await?;
         let mut dialog = Dialog::of_response(&asked.invite, &response.headers, contact)
             .ok_or("the other side's answer names no way to it")?;
         self.acknowledge(&dialog, asked).await;
@@ -139,6 +108,45 @@ impl Plan {
             speech,
             happenings: happened,
         })
+    }
+
+    /// Asks until somebody takes the call, with proof where that is asked for.
+    async fn answered(
+        &self,
+        mut invite: Request,
+        mut alive: oneshot::Receiver<()>,
+    ) -> Result<(Asked, Response), String> {
+        let mut asked = self.ask(&invite);
+        let until = Instant::now() + RINGS;
+        let mut proven = false;
+        loop {
+            let response = tokio::select! {
+                response = asked.answers.recv() => response.ok_or("the trunk does not answer")?,
+                _ = &mut alive => {
+                    self.give_up(asked).await;
+                    return Err("the caller is gone".to_owned());
+                }
+                () = tokio::time::sleep_until(until) => {
+                    self.give_up(asked).await;
+                    return Err("nobody answered in time".to_owned());
+                }
+            };
+            match response.status {
+                ..200 => {}
+                200..300 => return Ok((asked, response)),
+                401 | 407 if !proven => {
+                    proven = true;
+                    self.prove(&mut invite, &response)
+                        .ok_or("the trunk asks for other credentials")?;
+                    asked = self.ask(&invite);
+                }
+                status => {
+                    return Err(format!(
+                        "the other side did not take the call (status {status})"
+                    ));
+                }
+            }
+        }
     }
 
     fn invite(&self, contact: &str, offer: String) -> Request {

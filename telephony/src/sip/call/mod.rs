@@ -132,18 +132,7 @@ fn prepare(
     request: &Request,
     reply: &Reply,
 ) -> Option<(Call, Leg, Option<&'static str>)> {
-    let timer = match session_timer::answer(&request.headers) {
-        Ok(timer) => timer,
-        Err(session_timer::TooSmall) => {
-            let min = session_timer::MIN_SECONDS.to_string();
-            reply.send(
-                &reply
-                    .response(422, "Session Interval Too Small")
-                    .with("Min-SE", &min),
-            );
-            return None;
-        }
-    };
+    let timer = timer_of(request, reply)?;
     let flow = reply.flow.towards(reply.flow.remote);
     let contact = shared.contact("dikala", &flow);
     let Some(dialog) = Dialog::of_invite(request, reply.tag(), contact) else {
@@ -160,18 +149,15 @@ fn prepare(
         }
     };
     let mut session = Session::new(&shared.settings, address, sockets.port);
-    let (answer, terms) = if request.body.is_empty() {
-        (None, None)
-    } else {
-        match session.answer(&request.body) {
-            Ok((answer, terms)) => (Some(answer), Some(terms)),
-            Err(refused) => {
-                count(&shared.counters.refused, 1);
-                refuse_offer(reply, refused.status, &refused.words);
-                return None;
-            }
+    let answered = match session.offered(&request.body) {
+        Ok(answered) => answered,
+        Err(refused) => {
+            count(&shared.counters.refused, 1);
+            refuse_offer(reply, refused.status, &refused.words);
+            return None;
         }
     };
+    let (answer, terms) = answered.unzip();
     let (orders, ordered) = mpsc::channel(ORDERS);
     let (speech, spoken) = mpsc::channel(SPEECH);
     let (happenings, happened) = mpsc::channel(HAPPENINGS);
@@ -204,6 +190,19 @@ fn prepare(
         happenings: happened,
     };
     Some((call, leg, codec))
+}
+
+/// The session timer to be, or a refusal of one that is too short.
+fn timer_of(request: &Request, reply: &Reply) -> Option<Option<Timer>> {
+    match session_timer::answer(&request.headers) {
+        Ok(timer) => Some(timer),
+        Err(session_timer::TooSmall) => {
+            let min = session_timer::MIN_SECONDS.to_string();
+            let response = reply.response(422, "Session Interval Too Small");
+            reply.send(&response.with("Min-SE", &min));
+            None
+        }
+    }
 }
 
 pub fn refuse_for_now(reply: &Reply, words: &str) {

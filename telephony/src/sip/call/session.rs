@@ -38,6 +38,14 @@ impl Session {
         }
     }
 
+    /// Answers the offer of an INVITE, if it has one.
+    pub fn offered(&mut self, body: &[u8]) -> Result<Option<(String, Terms)>, Refused> {
+        if body.is_empty() {
+            return Ok(None);
+        }
+        self.answer(body).map(Some)
+    }
+
     /// Answers an offer. Nothing changes where that fails.
     pub fn answer(&mut self, offer: &[u8]) -> Result<(String, Terms), Refused> {
         let (text, terms) = sdp::answer(offer, &self.local())?;

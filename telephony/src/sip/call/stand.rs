@@ -10,7 +10,7 @@ use crate::{
     leg::{Happening, Order},
     sip::{
         message::{Method, Request, Response},
-        session_timer::{self, MIN_SECONDS, Refresher, TooSmall},
+        session_timer::{self, Refresher},
         shared::{SUPPORTED, count},
         transactions::{GIVEN_UP, Reply, T2},
     },
@@ -246,28 +246,21 @@ impl Call {
             reply.refuse(491, "Request Pending");
             return None;
         }
-        let timer = match session_timer::answer(&request.headers) {
-            Ok(timer) => timer,
-            Err(TooSmall) => {
-                let response = reply.response(422, "Session Interval Too Small");
-                reply.send(&response.with("Min-SE", &MIN_SECONDS.to_string()));
-                return None;
-            }
-        };
+        let timer = super::timer_of(request, reply)?;
         let mut answer = None;
-        if !request.body.is_empty() {
-            let (text, terms) = match self.session.answer(&request.body) {
-                Ok(answered) => answered,
-                Err(refused) => {
-                    refuse_offer(reply, refused.status, &refused.words);
+        match self.session.offered(&request.body) {
+            Ok(None) => {}
+            Ok(Some((text, terms))) => {
+                if !self.agreed(terms).await {
+                    reply.refuse(500, "Server Internal Error");
                     return None;
                 }
-            };
-            if !self.agreed(terms).await {
-                reply.refuse(500, "Server Internal Error");
+                answer = Some(text);
+            }
+            Err(refused) => {
+                refuse_offer(reply, refused.status, &refused.words);
                 return None;
             }
-            answer = Some(text);
         }
         self.dialog.retarget(&request.headers);
         let peer = Peer::of(&request.headers);

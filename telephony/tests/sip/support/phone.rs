@@ -135,6 +135,20 @@ impl Phone {
         }
     }
 
+    /// The same of a message that comes only after so many seconds.
+    pub async fn within(&mut self, seconds: u64, begins: &str) -> String {
+        let waited = timeout(Duration::from_secs(seconds), async {
+            loop {
+                if let Some(heard) = self.hears(PATIENCE).await
+                    && heard.starts_with(begins)
+                {
+                    return heard;
+                }
+            }
+        });
+        waited.await.unwrap()
+    }
+
     /// A request of this call with a new branch. `extra` are whole lines.
     pub fn request(&mut self, method: &str, extra: &str, body: &str) -> String {
         self.branch += 1;
