@@ -395,7 +395,6 @@ pub(super) fn claim(tables: &mut Tables, refill: &Refill, node: &str, now: Milli
                 is_test: false,
                 has_moved: false,
                 trace: None,
-                has_moved: false,
             },
             read_at: now,
             created: row.created,
