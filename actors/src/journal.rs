@@ -73,12 +73,14 @@ pub struct Fence {
     pub epoch: i64,
 }
 
-/// The columns that change while a call runs. Written only where owner and epoch still stand, and the status is what it was.
+/// The columns that change while a call runs. Written only where owner and epoch still stand, and the status is what it was. What
+/// is over has no owner who alone writes of it, so there the summary has to be what it was, too.
 #[derive(Clone, Debug)]
 pub struct CallUpdate {
     pub id: CallId,
     pub fence: Fence,
     pub was: CallStatus,
+    pub summary_was: Option<String>,
     pub status: CallStatus,
     pub answered_at: Option<i64>,
     pub ended_at: Option<i64>,
@@ -119,6 +121,7 @@ impl CallUpdate {
             it.fence.owner.to_string().into(),
             it.fence.epoch.into(),
             it.was.into(),
+            it.summary_was.into(),
             it.status.into(),
             it.answered_at.into(),
             it.ended_at.into(),
@@ -181,12 +184,14 @@ fn update_calls(mut updates: Vec<&CallUpdate>) -> BatchWrite {
         ("owner", ColumnType::Text),
         ("epoch", ColumnType::BigInt),
         ("was", ColumnType::Text),
+        ("summary_was", ColumnType::Text),
     ];
     columns.extend(UPDATED);
     let assignments = UPDATED.map(|(name, _)| format!("{name} = rows.{name}"));
     let sql = format!(
         "UPDATE calls SET {} FROM {{rows}} WHERE calls.id = rows.id AND calls.owner = rows.owner \
-         AND calls.epoch = rows.epoch AND calls.status = rows.was",
+         AND calls.epoch = rows.epoch AND calls.status = rows.was AND (calls.status IN ('ringing', 'answered') \
+         OR COALESCE(calls.transcript_summary, '') = COALESCE(rows.summary_was, ''))",
         assignments.join(", ")
     );
     BatchWrite::new(sql, &columns, rows)
@@ -234,10 +239,13 @@ pub(crate) enum Obstacle {
     Conflict,
 }
 
+/// What the store knows of a call: owner, epoch, status and summary.
+pub(crate) type Stored = (String, i64, CallStatus, Option<String>);
+
 /// What the store knows of the calls of some entries.
 #[derive(Default)]
 pub(crate) struct Known {
-    pub(crate) calls: HashMap<CallId, (String, i64, CallStatus)>,
+    pub(crate) calls: HashMap<CallId, Stored>,
     /// Which call has a bridge's name for it.
     pub(crate) named: HashMap<(BridgeId, String), CallId>,
     pub(crate) events: HashSet<EventId>,
@@ -294,9 +302,11 @@ impl Known {
                 if !self.is_owned(update.id, &update.fence) {
                     return Some(Obstacle::Conflict);
                 }
-                let (.., status) = self.calls.get(&update.id)?;
+                let (.., status, summary) = self.calls.get(&update.id)?;
                 if *status == update.was {
-                    None
+                    // Another node has written of the call since it was read here.
+                    let is_other = status.is_final() && *summary != update.summary_was;
+                    is_other.then_some(Obstacle::Conflict)
                 } else if *status == update.status {
                     Some(Obstacle::Done)
                 } else {
@@ -309,7 +319,7 @@ impl Known {
     fn is_owned(&self, call: CallId, fence: &Fence) -> bool {
         self.calls
             .get(&call)
-            .is_some_and(|(owner, epoch, _)| **owner == *fence.owner && *epoch == fence.epoch)
+            .is_some_and(|(owner, epoch, ..)| **owner == *fence.owner && *epoch == fence.epoch)
     }
 }
 
@@ -343,17 +353,18 @@ async fn read(db: &impl ConnectionTrait, entries: &[Option<&Entry>]) -> Result<K
 async fn calls(
     db: &impl ConnectionTrait,
     ids: Vec<CallId>,
-) -> Result<HashMap<CallId, (String, i64, CallStatus)>, DbErr> {
+) -> Result<HashMap<CallId, Stored>, DbErr> {
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
-    let rows: Vec<(CallId, String, i64, CallStatus)> = call::Entity::find()
+    let rows: Vec<(CallId, String, i64, CallStatus, Option<String>)> = call::Entity::find()
         .select_only()
         .columns([
             call::Column::Id,
             call::Column::Owner,
             call::Column::Epoch,
             call::Column::Status,
+            call::Column::TranscriptSummary,
         ])
         .filter(call::Column::Id.is_in(ids))
         .into_tuple()
@@ -361,7 +372,7 @@ async fn calls(
         .await?;
     let known = rows.into_iter();
     Ok(known
-        .map(|(id, owner, epoch, status)| (id, (owner, epoch, status)))
+        .map(|(id, owner, epoch, status, summary)| (id, (owner, epoch, status, summary)))
         .collect())
 }
 

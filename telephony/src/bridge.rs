@@ -13,7 +13,7 @@ use crate::{
     call::{self, Counters, Parts, Rules, unavailable},
     engine::{Address, Client},
     leg::{Incoming, Order},
-    settings::{Listen, Model, Settings},
+    settings::{Listen, Model, Settings, Voice},
     sip::{self, Edge, SipError},
     voice::{Provider, Scripted},
 };
@@ -54,7 +54,7 @@ impl Bridge {
         engine: Address,
         clock: Clock,
     ) -> Result<Self, SipError> {
-        let calls = Calls::start(settings, provider(&settings.voice.model), engine, clock);
+        let calls = Calls::start(settings, provider(&settings.voice), engine, clock);
         let edge = sip::listen(&settings.sip, settings.max_calls, calls.incoming()).await?;
         Ok(Self {
             edge: Arc::new(edge),
@@ -98,10 +98,13 @@ impl Bridge {
     }
 }
 
-fn provider(model: &Model) -> Arc<dyn Provider> {
-    match model {
+fn provider(voice: &Voice) -> Arc<dyn Provider> {
+    match &voice.model {
         Model::Scripted => Arc::new(Scripted),
-        Model::Gemini(gemini) => Arc::new(crate::voice::gemini::Gemini::new(gemini.clone())),
+        Model::Gemini(gemini) => Arc::new(crate::voice::gemini::Gemini::new(
+            gemini.clone(),
+            voice.barge_in,
+        )),
     }
 }
 

@@ -131,7 +131,7 @@ impl OwnedCall {
         entry: Entry,
     ) -> Result<(), CallError> {
         row.last_sign_at = self.state.seen_at;
-        let update = update(&row, self.row.status);
+        let update = update(&row, self.row.status, self.row.transcript_summary.clone());
         let entry = Entry {
             call: Some(CallWrite::Update(Box::new(update))),
             ..entry
@@ -223,12 +223,17 @@ pub(super) fn fence(row: &call::Model) -> Fence {
     }
 }
 
-/// The change that makes of a call whose status `was` this what its row says.
-pub(super) fn update(row: &call::Model, was: CallStatus) -> CallUpdate {
+/// The change that makes of a call whose status and summary were these what its row says.
+pub(super) fn update(
+    row: &call::Model,
+    was: CallStatus,
+    summary_was: Option<String>,
+) -> CallUpdate {
     CallUpdate {
         id: row.id,
         fence: fence(row),
         was,
+        summary_was,
         status: row.status,
         answered_at: row.answered_at.map(Millis::as_i64),
         ended_at: row.ended_at.map(Millis::as_i64),

@@ -272,15 +272,13 @@ async fn take_positions(
         DbBackend::Postgres => "json_agg(json_build_array(w.id, w.events::json))::text",
         _ => "json_group_array(json_array(w.id, json(w.events)))",
     };
-    let source = json_rows(
-        backend,
-        &[
-            ("tenant_id", ColumnType::Text),
-            ("count", ColumnType::BigInt),
-            ("node", ColumnType::Text),
-            ("stamped_at", ColumnType::BigInt),
-        ],
-    );
+    let columns = [
+        ("tenant_id", ColumnType::Text),
+        ("count", ColumnType::BigInt),
+        ("node", ColumnType::Text),
+        ("stamped_at", ColumnType::BigInt),
+    ];
+    let source = json_rows(backend, &columns);
     // One node's ids are in the order of their making also within a millisecond; those of two are not.
     let next = "event_positions.stamped_at + CASE WHEN event_positions.node = excluded.node THEN 0 ELSE 1 END";
     let sql = format!(

@@ -48,6 +48,7 @@ fn answered(call: &call::Model) -> Entry {
         id: call.id,
         fence: fence(1),
         was: CallStatus::Ringing,
+        summary_was: None,
         status: CallStatus::Answered,
         answered_at: Some(call.started_at.as_i64()),
         ended_at: None,
@@ -157,6 +158,29 @@ async fn who_lost_a_call_writes_nothing_and_hinders_nobody() {
         for other in &others {
             assert_eq!(events(&store, other).await, 1);
         }
+    }
+}
+
+/// Two nodes have a call that is over in memory, and each is told what was said in it.
+#[actix::test]
+async fn what_was_said_is_announced_by_one_of_two_nodes() {
+    for (_keep, store) in dikala_testkit::both().await {
+        let (ledger, call) = (ledger(&store), ringing(SystemClock.now()));
+        let told = |was: CallStatus| {
+            let mut entry = answered(&call);
+            let Some(CallWrite::Update(update)) = &mut entry.call else {
+                panic!("an update");
+            };
+            (update.was, update.status) = (was, CallStatus::Ended);
+            update.transcript_summary = (was == CallStatus::Ended).then(|| "The way.".to_owned());
+            entry
+        };
+        assert_eq!(ledger.write(begun(&call)).await, Ok(()));
+        assert_eq!(ledger.write(told(CallStatus::Ringing)).await, Ok(()));
+        assert_eq!(ledger.write(told(CallStatus::Ended)).await, Ok(()));
+        let second = ledger.write(told(CallStatus::Ended)).await;
+        assert_eq!(second, Err(LedgerError::Conflict));
+        assert_eq!(events(&store, &call).await, 3);
     }
 }
 

@@ -350,7 +350,8 @@ impl Write {
                         (other.bridge_id, &other.bridge_call_id)
                             == (row.bridge_id, &row.bridge_call_id)
                     };
-                    !tables.calls.contains_key(&row.id) && !tables.calls.values().any(named)
+                    !tables.calls.contains_key(&row.id)
+                        && (tables.has(Flaw::OpenedTwice) || !tables.calls.values().any(named))
                 }
                 Some(CallWrite::Update(update)) => {
                     tables.calls.get(&update.id).is_some_and(|row| {

@@ -86,13 +86,13 @@ impl World<'_> {
                     .between(200, 60_000)
                     .min(self.chance.between(200, 60_000)),
                 picks_up: self.chance.happens(880),
-                obeys: self.chance.happens(850),
+                obeys: self.chance.happens(800),
                 ..Phone::default()
             };
             self.phones.push(phone);
             let at = self.chance.between(2_000, ROUGH_MS * 3 / 4);
             self.after(at, move |world| world.say(number, Message::Incoming));
-            if self.chance.happens(150) {
+            if self.chance.happens(250) {
                 let at = at + self.chance.between(1_000, 60_000);
                 self.after(at, move |world| world.wish(number));
             }

@@ -175,7 +175,10 @@ impl Process {
     /// A message has come.
     pub(crate) fn receive(&self, base: &Base, from: From, name: String, message: Message) {
         let bridge = from.bridge.map(|bridge| base.bridges[bridge]);
-        if let Some(bridge) = bridge {
+        // A message over a socket is a sign of life; one over HTTP, as a doubled one is, only where it is a heartbeat.
+        let has_socket = self.sockets.iter().any(|(of, _)| Some(*of) == from.bridge);
+        let is_sign = has_socket || matches!(message, Message::Heartbeat(..));
+        if let Some(bridge) = bridge.filter(|_| is_sign) {
             self.bridges.seen(bridge);
         }
         let desk = Desk {

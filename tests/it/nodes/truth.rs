@@ -235,3 +235,42 @@ async fn nodes_that_start_together_make_the_schema_once() {
     let steps = "SELECT version, CAST(COUNT(*) AS TEXT) FROM seaql_migrations GROUP BY version HAVING COUNT(*) > 1";
     assert!(installation.store.rows::<2>(steps).await.is_empty());
 }
+
+/// A step of the schema that needs a table which a dump reads gives up in words: whoever comes for the table later would wait too.
+#[actix_web::test]
+async fn a_step_of_the_schema_does_not_wait_for_a_dump() {
+    let Some(installation) = Installation::migrated(Postgres) else {
+        return;
+    };
+    let store = &installation.store;
+    store
+        .execute(
+            "DROP TABLE rate_windows; DROP TABLE webhook_lanes; ALTER TABLE event_positions DROP COLUMN node; \
+             ALTER TABLE event_positions DROP COLUMN stamped_at; ALTER TABLE deliveries ADD COLUMN lease_until BIGINT; \
+             DELETE FROM seaql_migrations WHERE version >= 'm20261122_000021'",
+        )
+        .await;
+    let dumping = store.shared();
+    let dump = actix_web::rt::spawn(async move {
+        dumping
+            .execute("LOCK TABLE deliveries IN ACCESS SHARE MODE; SELECT pg_sleep(12)")
+            .await;
+    });
+    eventually("the dump to begin", async || {
+        let has = "SELECT mode FROM pg_locks WHERE relation = 'deliveries'::regclass AND mode = 'AccessShareLock'";
+        (!store.rows::<1>(has).await.is_empty()).then_some(())
+    })
+    .await;
+    let began = Instant::now();
+    let refused = installation.run(&["migrate"]);
+    assert_ne!(refused.code, Some(0));
+    assert!(refused.stderr.contains("pg_dump"), "{refused:?}");
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        began.elapsed()
+    );
+    dump.await.unwrap();
+    let done = installation.run(&["migrate"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+}

@@ -76,6 +76,7 @@ impl Fleet {
 
     /// On an installation that is not the usual one.
     pub async fn on(mut installation: Installation, wanted: Wanted) -> Self {
+        open_many_files();
         for (key, value) in &wanted.settings {
             installation.set(key, value);
         }
@@ -218,10 +219,8 @@ impl Fleet {
 
     /// A command on the store, beside the nodes.
     pub async fn cli(&self, arguments: &[&str]) -> Value {
-        let mut command = self.node_with_store().installation.command(arguments);
-        let output = command.arg("--json");
-        let output = std::mem::replace(output, std::process::Command::new("true"));
-        let output = run(output).await;
+        let arguments = [arguments, &["--json"]].concat();
+        let output = run(self.node_with_store().installation.command(&arguments)).await;
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(output.status.success(), "{arguments:?}: {said}");
         serde_json::from_slice(&output.stdout).unwrap()
@@ -232,6 +231,19 @@ impl Fleet {
 async fn run(mut command: std::process::Command) -> std::process::Output {
     let output = spawn_blocking(move || command.output());
     output.await.unwrap().unwrap()
+}
+
+/// Hundreds of bridges, requests, deliveries and connections of a link are all of this process.
+fn open_many_files() {
+    let own = std::process::id().to_string();
+    let set = std::process::Command::new("sh")
+        .args([
+            "-c",
+            "prlimit --pid \"$0\" --nofile=\"$(ulimit -Hn):\"",
+            &own,
+        ])
+        .status();
+    assert!(set.unwrap().success());
 }
 
 /// Numbers that are given once in a process.

@@ -97,8 +97,13 @@ async fn a_caller_is_greeted_asks_gets_an_answer_and_is_hung_up(
     );
     let id = call["id"].as_str().unwrap();
     assert_eq!(world.tenant.billed(id).await, Some(1));
-    let transcript = world.event("call.transcript", id).await;
-    let told = transcript.data.to_string();
+    world.event("call.transcript", id).await;
+    let transcript = world
+        .tenant
+        .api
+        .get(&format!("/calls/{id}/transcript"))
+        .await;
+    let told = transcript.expect(200).to_string();
     for said in ["pressed 4 2 7 #", "check_order", "two five", "Goodbye!"] {
         assert!(told.contains(said), "{said:?} is not in {told}");
     }
@@ -240,7 +245,7 @@ async fn serve_has_a_phone_ring() {
     // It keeps its identity over restarts, and nobody else can use its token.
     let bridges = |world: &World| {
         let listed = world.server.cli(&["bridge", "list"]);
-        let listed = listed.as_array().unwrap().clone();
+        let listed = listed["bridges"].as_array().unwrap().clone();
         let ours = listed.iter().filter(|one| one["name"] == "telephony@main");
         ours.map(|one| one["id"].clone()).collect::<Vec<_>>()
     };
@@ -298,4 +303,45 @@ fn without_a_voice_nothing_starts() {
     let finished = installation.run(&command);
     assert_eq!(finished.code, Some(3));
     assert!(finished.stderr.contains("GEMINI_API_KEY"), "{finished:?}");
+}
+
+// What `check` says of the bridge, before anything is started.
+#[test]
+fn check_tries_what_the_bridge_needs() {
+    let Some(mut installation) = Installation::migrated(Sqlite) else {
+        return;
+    };
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let file = installation.log().with_file_name("bridge.toml");
+    let keys = format!(
+        "[telephony]\nenabled = true\n[telephony.sip]\nlisten = [\"udp://127.0.0.1:{port}\", \"tls://127.0.0.1:0\"]\n\
+         tls_certificate_file = \"/nowhere.pem\"\ntls_key_file = \"/nowhere.key\"\n[telephony.voice]\nmodel = \"scripted\"\n\
+         [[telephony.sip.trunks]]\nname = \"jkt\"\n\
+         register = {{ registrar = \"sip:127.0.0.1:{};transport=tcp\", username = \"u\", password = \"hush\" }}\n",
+        free_port()
+    );
+    std::fs::write(&file, keys).unwrap();
+    installation.set("config", &file.display().to_string());
+    let finished = installation.run(&["check", "--json"]);
+    assert_eq!(finished.code, Some(1), "{finished:?}");
+    let checks = finished.json()["checks"].clone();
+    let found = |name: &str| {
+        let mut checks = checks.as_array().unwrap().iter();
+        let check = checks.find(|check| check["name"] == name).unwrap();
+        (check["ok"].as_bool().unwrap(), check["detail"].to_string())
+    };
+    for (name, expected) in [
+        (
+            "sip",
+            format!("udp://127.0.0.1:{port} cannot be listened on"),
+        ),
+        ("certificate", "/nowhere.pem".to_owned()),
+        ("registrar", "trunk jkt".to_owned()),
+    ] {
+        let (is_well, detail) = found(name);
+        assert!(!is_well && detail.contains(&expected), "{name}: {detail}");
+    }
+    assert!(found("voice").0);
+    assert!(!finished.stdout.contains("hush"));
 }

@@ -116,10 +116,8 @@ impl NodeCalls {
     }
 
     async fn end_lost_nodes(&self, gone: &[String]) -> Result<(), Away> {
-        let Ground {
-            parts, wire, clock, ..
-        } = &self.ground;
-        for (id, until) in nodes::simulated::lost(&parts.node, wire, clock, gone).await? {
+        let Ground { parts, wire, .. } = &self.ground;
+        for (id, until) in nodes::simulated::lost(&parts.node, wire, gone).await? {
             let end = move |tables: &mut Tables, _| {
                 if nodes::simulated::end(tables, &id, until) {
                     webhooks::simulated::give_back(tables, &id);

@@ -111,8 +111,9 @@ impl<C: Fn(Settlement) -> i64> Unsettled<C> {
     fn entry(&self, settled: Settlement, was: CallStatus, now: Millis) -> Entry {
         let row = self.row(settled);
         let announced = events::ended(&row, &self.ending, (self.ai_cost)(settled), now);
+        let update = update(&row, was, self.row.transcript_summary.clone());
         Entry {
-            call: Some(CallWrite::Update(Box::new(update(&row, was)))),
+            call: Some(CallWrite::Update(Box::new(update))),
             events: vec![announced],
             counted: Some(Counted::new(&row, settled.minutes)),
             ..Entry::of(row.tenant_id)

@@ -312,6 +312,7 @@ fn rows(parts: &CallParts, tenant: TenantId) -> Vec<call::Model> {
 
 #[actix::test]
 async fn the_tables_of_the_simulation_keep_what_the_statements_keep() {
+    let mut answers = std::collections::BTreeSet::new();
     for seed in 0..5 {
         let world = World::with_clock(Arc::new(ManualClock::new(BEGAN))).await;
         let parts = Arc::clone(world.calls.parts());
@@ -327,7 +328,6 @@ async fn the_tables_of_the_simulation_keep_what_the_statements_keep() {
         let tenant = account.tenant_id;
         model.tables.accounts.insert(tenant, account);
         let (rows, mut chance) = (rows(&parts, tenant), Chance::new(seed));
-        let mut answers = std::collections::BTreeSet::new();
         for number in 0..STEPS {
             let step = step(&mut chance);
             let row = call::Model {
@@ -363,7 +363,7 @@ async fn the_tables_of_the_simulation_keep_what_the_statements_keep() {
             }
             assert_eq!(told_by_store(&world.store).await, model.told(), "{told}");
         }
-        // Or nothing was guarded against.
-        assert!(answers.len() > 12, "{answers:?}");
     }
+    // Or nothing was guarded against.
+    assert!(answers.len() > 20, "{answers:?}");
 }

@@ -21,10 +21,10 @@ pub(crate) enum Flaw {
     TakenWithoutHold,
     /// Calls are taken from nodes that live.
     TakenFromTheLiving,
-    /// Leases are looked at by the nodes' own clocks.
-    LeasesByOwnClock,
-    /// A node is ended that has renewed its lease since it was looked at.
-    EndedUnseen,
+    /// Nodes are ended a few seconds before their leases are over.
+    LeasesCutShort,
+    /// A call that a bridge reports at two nodes is opened at both.
+    OpenedTwice,
     /// Every node delivers to every webhook.
     LanesIgnored,
     /// What came of an attempt is written over what is known by then.
@@ -48,8 +48,8 @@ impl Flaw {
         Self::WrittenAgain,
         Self::TakenWithoutHold,
         Self::TakenFromTheLiving,
-        Self::LeasesByOwnClock,
-        Self::EndedUnseen,
+        Self::LeasesCutShort,
+        Self::OpenedTwice,
         Self::LanesIgnored,
         Self::RecordedBlindly,
         Self::RoundedDown,

@@ -186,11 +186,13 @@ fn told(effects: &[Effect]) -> Vec<String> {
 }
 
 fn orders(effects: &[Effect]) -> Vec<&Order> {
-    let order = |effect| match effect {
-        &Effect::Leg(ref order) => Some(order),
-        _ => None,
-    };
-    effects.iter().filter_map(order).collect()
+    effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Leg(order) => Some(order),
+            _ => None,
+        })
+        .collect()
 }
 
 fn hung_up(effects: &[Effect]) -> bool {
@@ -205,11 +207,10 @@ fn speaks(effects: &[Effect]) -> usize {
 
 /// What the voice is told, but for audio.
 fn tells(effects: &[Effect]) -> Vec<&Spoken> {
-    let tell = |effect| match effect {
-        &Effect::Tell(ref spoken) => Some(spoken),
+    let tells = effects.iter().filter_map(|effect| match effect {
+        Effect::Tell(spoken) => Some(spoken),
         _ => None,
-    };
-    let tells = effects.iter().filter_map(tell);
+    });
     tells
         .filter(|tell| !matches!(tell, Spoken::Audio(_)))
         .collect()

@@ -21,7 +21,6 @@ struct Engine {
 struct Door;
 
 impl Callback for Door {
-    #[expect(clippy::result_large_err, reason = "the trait wants it so")]
     fn on_request(
         self,
         upgrade: &Upgrade,

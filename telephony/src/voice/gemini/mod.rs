@@ -38,12 +38,15 @@ const HEARD_MOST: usize = 64;
 #[derive(Debug)]
 pub struct Gemini {
     settings: Arc<settings::Gemini>,
+    interruptible: bool,
 }
 
 impl Gemini {
-    pub fn new(settings: settings::Gemini) -> Self {
+    /// `interruptible`: whether the caller's voice stops the agent's.
+    pub fn new(settings: settings::Gemini, interruptible: bool) -> Self {
         Self {
             settings: Arc::new(settings),
+            interruptible,
         }
     }
 }
@@ -52,7 +55,9 @@ impl Provider for Gemini {
     fn open(&self, setup: Setup) -> Session {
         let (spoken, from_call) = mpsc::channel(SPOKEN_MOST);
         let (to_call, heard) = mpsc::channel(HEARD_MOST);
-        let machine = Machine::new(Persona::new(setup.agent, &self.settings.model));
+        let mut persona = Persona::new(setup.agent, &self.settings.model);
+        persona.interruptible = self.interruptible;
+        let machine = Machine::new(persona);
         tokio::spawn(shell::run(
             machine,
             self.settings.clone(),

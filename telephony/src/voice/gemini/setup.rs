@@ -27,6 +27,8 @@ pub(super) struct Persona {
     pub profile: &'static Profile,
     /// The service has refused the language: the prompt alone says it.
     pub without_language: bool,
+    /// The caller's voice stops the agent's.
+    pub interruptible: bool,
 }
 
 /// How a connection begins.
@@ -49,6 +51,7 @@ impl Persona {
                 format!("models/{model}")
             },
             without_language: false,
+            interruptible: true,
         }
     }
 
@@ -62,6 +65,10 @@ impl Persona {
             History::Instruction => before,
             History::Turns => "",
         };
+        let activity = match self.interruptible {
+            true => "START_OF_ACTIVITY_INTERRUPTS",
+            false => "NO_INTERRUPTION",
+        };
         let mut setup = json!({
             "model": self.model,
             // No thinkingConfig: 3.8 refuses it (ai.google.dev, models/gemini-3.8-live, September 2026), and it costs time.
@@ -70,7 +77,7 @@ impl Persona {
                 "speechConfig": self.speech(),
             },
             "systemInstruction": {"parts": [{"text": words::instruction(&self.agent, before)}]},
-            "realtimeInputConfig": {"activityHandling": "START_OF_ACTIVITY_INTERRUPTS"},
+            "realtimeInputConfig": {"activityHandling": activity},
             "inputAudioTranscription": {},
             "outputAudioTranscription": {},
             "sessionResumption": handle,
@@ -234,6 +241,18 @@ mod tests {
             .as_str()
             .unwrap();
         assert!(instruction.contains("Caller: hello"), "{instruction}");
+    }
+
+    #[test]
+    fn an_agent_may_be_left_to_finish() {
+        let mut persona = persona("gemini-3.8-live", &json!({}));
+        let handling = |persona: &Persona| {
+            let made = setup(persona, Beginning::Fresh(""));
+            made["realtimeInputConfig"]["activityHandling"].clone()
+        };
+        assert_eq!(handling(&persona), "START_OF_ACTIVITY_INTERRUPTS");
+        persona.interruptible = false;
+        assert_eq!(handling(&persona), "NO_INTERRUPTION");
     }
 
     #[test]

@@ -41,7 +41,7 @@ impl Machine {
         }
     }
 
-    /// Sends what waits: outcomes first, because the model may be waiting for them.
+    /// Sends what waits: outcomes first, because the model may be waiting for them, and the greeting before anything that the caller said.
     pub(super) fn flush(&mut self) {
         let Some(connection) = self.live() else {
             return;
@@ -52,9 +52,6 @@ impl Machine {
         if self.gated(connection) {
             return;
         }
-        for step in self.held.take() {
-            self.send(connection, Message::audio(&step));
-        }
         while let Some(words) = self.words.pop_front() {
             let message = match self.persona.profile.words {
                 Words::Realtime => Message::text(words),
@@ -62,6 +59,9 @@ impl Machine {
             };
             self.answering = true;
             self.send(connection, message);
+        }
+        for step in self.held.take() {
+            self.send(connection, Message::audio(&step));
         }
     }
 

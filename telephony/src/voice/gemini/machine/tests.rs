@@ -135,11 +135,13 @@ impl Story {
     }
 
     fn told(&self) -> Vec<&Heard> {
-        let of = |effect| match effect {
-            Effect::Tell(heard) => Some(heard),
-            _ => None,
-        };
-        self.done.iter().filter_map(of).collect()
+        self.done
+            .iter()
+            .filter_map(|effect| match effect {
+                Effect::Tell(heard) => Some(heard),
+                _ => None,
+            })
+            .collect()
     }
 
     fn opened(&self) -> Vec<u32> {
@@ -237,7 +239,7 @@ fn nothing_is_sent_in_realtime_while_a_blocking_function_runs() {
         None
     );
     assert_eq!(story.pieces(1), 5, "200 ms in pieces of 40");
-    assert_eq!(sent.last().unwrap()["realtimeInput"]["text"], "[psst]");
+    assert_eq!(sent[1]["realtimeInput"]["text"], "[psst]");
 }
 
 #[test]
@@ -279,7 +281,7 @@ fn what_the_caller_says_meanwhile_is_held_and_bounded() {
     assert_eq!(story.pieces(2), 75, "3 s in pieces of 40 ms");
     let sent = story.sent(2);
     assert_eq!(sent[0]["setup"]["sessionResumption"]["handle"], "h1");
-    assert_eq!(sent.last().unwrap()["realtimeInput"]["text"], "[psst]");
+    assert_eq!(sent[1]["realtimeInput"]["text"], "[psst]");
     assert_eq!(story.told(), [&Heard::Away, &Heard::Reconnected]);
 }
 

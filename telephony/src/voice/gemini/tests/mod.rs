@@ -60,7 +60,7 @@ impl Call {
             agent: agent(),
         };
         Self {
-            session: Gemini::new(settings).open(setup),
+            session: Gemini::new(settings, true).open(setup),
             heard: Vec::new(),
         }
     }
