@@ -257,7 +257,15 @@ fn read(tables: &Tables, items: &[Item]) -> Book {
 
 fn known(tables: &Tables) -> Known {
     let named = |row: &call::Model| ((row.bridge_id, row.bridge_call_id.clone()), row.id);
-    let owned = |row: &call::Model| (row.id, (row.owner.clone(), row.epoch, row.status));
+    let owned = |row: &call::Model| {
+        let stored = (
+            row.owner.clone(),
+            row.epoch,
+            row.status,
+            row.transcript_summary.clone(),
+        );
+        (row.id, stored)
+    };
     let mut known = Known::default();
     known.calls.extend(tables.calls.values().map(owned));
     known.named.extend(tables.calls.values().map(named));
@@ -359,6 +367,9 @@ impl Write {
                             *row.owner == *update.fence.owner && row.epoch == update.fence.epoch;
                         (owned || tables.has(Flaw::UnfencedCalls))
                             && (row.status == update.was || again)
+                            && (!row.status.is_final()
+                                || row.transcript_summary == update.summary_was
+                                || again)
                     })
                 }
                 None => true,
@@ -459,6 +470,7 @@ fn tell(
                 body: Arc::clone(&event.body),
                 attempts: 0,
                 is_test: false,
+                has_moved: event.has_moved,
                 trace: None,
             };
             let row = DeliveryRow {

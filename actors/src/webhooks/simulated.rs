@@ -393,6 +393,7 @@ pub(super) fn claim(tables: &mut Tables, refill: &Refill, node: &str, now: Milli
                 body: "".into(),
                 attempts: row.attempts,
                 is_test: false,
+                has_moved: false,
                 trace: None,
             },
             read_at: now,
