@@ -71,6 +71,12 @@ impl Directory {
         self.by_id.iter().map(|running| *running.key()).collect()
     }
 
+    /// Those of them whose rows are in the store.
+    pub(super) fn stored(&self) -> Vec<CallId> {
+        let opened = self.by_id.iter().filter(|running| running.tenant.is_some());
+        opened.map(|running| *running.key()).collect()
+    }
+
     /// An actor is gone; whoever took its place stays.
     pub(super) fn forget(&self, call: CallId, addr: &Addr<CallActor>) {
         self.forget_if(call, |running| running.addr == *addr);

@@ -143,13 +143,13 @@ pub(super) async fn let_go(calls: &Calls) -> Result<(), DbErr> {
         id: CallId,
     }
     let parts = calls.parts();
-    let here = calls.directory().ids();
+    let here = calls.directory().stored();
     for chunk in here.chunks(CHUNK) {
         let rows: Vec<Row> = chunk.iter().map(|id| Row { id: *id }).collect();
         let backend = parts.store.backend();
         let source = json_rows(backend, &[("id", ColumnType::Text)]);
         let sql = format!(
-            "SELECT calls.id AS id, calls.owner AS owner, calls.epoch AS epoch FROM {source} JOIN calls ON calls.id = rows.id"
+            "SELECT rows.id AS id, calls.owner AS owner, calls.epoch AS epoch FROM {source} LEFT JOIN calls ON calls.id = rows.id"
         );
         let rows = parts
             .store
@@ -157,10 +157,14 @@ pub(super) async fn let_go(calls: &Calls) -> Result<(), DbErr> {
             .query_all_raw(json_statement(backend, sql, &rows)?)
             .await?;
         for row in rows {
-            let (id, owner): (CallId, String) = (row.try_get("", "id")?, row.try_get("", "owner")?);
-            // It may be over by now, without anybody here having heard of it.
-            if !parts.node.is(&owner) {
-                calls.let_go(id, row.try_get("", "epoch")?);
+            let (id, owner): (CallId, Option<String>) =
+                (row.try_get("", "id")?, row.try_get("", "owner")?);
+            match owner {
+                Some(owner) if parts.node.is(&owner) => {}
+                // It may be over by now, without anybody here having heard of it.
+                Some(_) => calls.let_go(id, row.try_get("", "epoch")?),
+                // The database was replaced by one that has not heard of it.
+                None => calls.let_go(id, i64::MAX),
             }
         }
     }

@@ -257,7 +257,10 @@ fn read(tables: &Tables, items: &[Item]) -> Book {
 
 fn known(tables: &Tables) -> Known {
     let named = |row: &call::Model| ((row.bridge_id, row.bridge_call_id.clone()), row.id);
-    let owned = |row: &call::Model| (row.id, (row.owner.clone(), row.epoch, row.status));
+    let owned = |row: &call::Model| {
+        let summary = row.transcript_summary.clone();
+        (row.id, (row.owner.clone(), row.epoch, row.status, summary))
+    };
     let mut known = Known::default();
     known.calls.extend(tables.calls.values().map(owned));
     known.named.extend(tables.calls.values().map(named));
@@ -460,6 +463,7 @@ fn tell(
                 attempts: 0,
                 is_test: false,
                 trace: None,
+                has_moved: event.has_moved,
             };
             let row = DeliveryRow {
                 webhook,

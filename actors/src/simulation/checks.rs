@@ -306,7 +306,13 @@ fn true_to(world: &World<'_>, phone: &Phone) -> Checked {
     };
     let talked_ms = ended - answered;
     let is_lost = row.hangup_reason == Some(HangupReason::BridgeLost);
-    let slack = wrong_ms + if is_lost { LATE_MS } else { 0 };
+    let until = row.ended_at.map_or(ended, |at| at.since(BEGAN));
+    let slack = wrong_ms
+        + if is_lost {
+            noticed_within(world, ended, until)
+        } else {
+            0
+        };
     // Whatever the engine ended itself, because nobody told it anything, ended when that was due.
     let is_reported = phone.is_in_order && phone.end_is_written;
     let is_reported = is_reported && row.hangup_reason == Some(HangupReason::Normal);
@@ -328,6 +334,19 @@ fn true_to(world: &World<'_>, phone: &Phone) -> Checked {
     })
 }
 
+/// How long it may take until a node knows, and can carry out, what is so from then on: with whatever befell any node meanwhile, the
+/// time that it takes others to notice that, and lists of bridges that could not be carried out.
+fn noticed_within(world: &World<'_>, from: i64, until: i64) -> i64 {
+    let troubles = world.troubles.iter();
+    let troubles = troubles.filter(|(began, over)| *over + LATE_MS >= from && *began <= until);
+    let away: i64 = troubles
+        .map(|(began, over)| (over.min(&until) - began.max(&from)).max(0) + 2 * LATE_MS)
+        .sum();
+    let is_patchy = [Fault::LostAnswers, Fault::SlowStore, Fault::Messages];
+    let is_patchy = is_patchy.iter().any(|fault| world.setting.has(*fault));
+    LATE_MS + away + if is_patchy { LATE_MS } else { 0 }
+}
+
 /// A call that a tenant was promised to end ends when its bridge has had its time, and a node to carry that out.
 fn kept_promise(world: &World<'_>, phone: &Phone, row: &call::Model) -> Checked {
     let Some(wished) = phone.wished_at else {
@@ -336,13 +355,7 @@ fn kept_promise(world: &World<'_>, phone: &Phone, row: &call::Model) -> Checked 
     let changes = world.tables.changes.iter();
     let over = changes.filter(|change| change.call == row.id && change.to.is_final());
     let over = over.map(|change| change.at).min().unwrap_or(i64::MAX);
-    // What befell any node meanwhile, and what it takes others to notice.
-    let troubles = world.troubles.iter();
-    let troubles = troubles.filter(|(from, until)| *until + LATE_MS >= wished && *from <= over);
-    let away: i64 = troubles
-        .map(|(from, until)| until.min(&over) - from.max(&wished) + 2 * LATE_MS)
-        .sum();
-    let most = RULES.hangup_grace_ms + 15_000 + away;
+    let most = RULES.hangup_grace_ms + noticed_within(world, wished, over);
     must(over - wished <= most, || {
         format!(
             "{} was promised to end, and did so {} ms later",

@@ -255,7 +255,8 @@ impl World<'_> {
         let rough = self.has(Fault::Messages);
         if rough && self.chance.happens(200) {
             let other = self.any_machine().unwrap_or(there.0);
-            let late = self.chance.between(0, 8_000);
+            let most = self.chance.pick(&[60, 8_000]);
+            let late = self.chance.between(1, most);
             self.arrive(other, None, from, message.clone(), late);
         }
         if rough && self.chance.happens(50) {

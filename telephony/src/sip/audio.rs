@@ -26,7 +26,7 @@ const TICK: Duration = Duration::from_millis(20);
 /// A packet of audio is far shorter; what is longer is thrown away.
 const PACKET_BYTES_MAX: usize = 2_048;
 /// Ports that are tried before the range counts as full.
-const TRIES: u16 = 200;
+const TRIES: u32 = 200;
 /// Expedited forwarding (RFC 3246) as the field of an IP packet.
 const EXPEDITED: u32 = 0xb8;
 /// Room in the channel of happenings that is kept for what must not be lost.
@@ -57,15 +57,18 @@ pub fn bind(ports: &RangeInclusive<u16>, like: IpAddr) -> io::Result<Sockets> {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
         IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
     };
-    let first = ports.start().next_multiple_of(2);
-    let pairs = (ports.end().saturating_sub(first) + 1) / 2;
+    let (start, end) = (u32::from(*ports.start()), u32::from(*ports.end()));
+    let first = start.next_multiple_of(2);
+    let pairs = (end + 1).saturating_sub(first) / 2;
     if pairs == 0 {
         return Err(io::Error::other("rtp_ports has no pair of ports"));
     }
-    let begin = rand::random::<u16>() % pairs;
+    let begin = rand::random::<u32>() % pairs;
     for step in 0..pairs.min(TRIES) {
-        let pair = (u32::from(begin) + u32::from(step)) % u32::from(pairs);
-        let port = first + 2 * u16::try_from(pair).unwrap_or_default();
+        let pair = (begin + step) % pairs;
+        let Ok(port) = u16::try_from(first + 2 * pair) else {
+            continue;
+        };
         let Ok(rtp) = UdpSocket::bind((any, port)) else {
             continue;
         };
@@ -250,5 +253,32 @@ impl Audio {
             }
         }
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_given_until_the_range_is_taken() {
+        let here = IpAddr::from([127, 0, 0, 1]);
+        // Others may hold one of the first that are tried.
+        let (range, held) = (0..100)
+            .find_map(|_| {
+                let first = 18_001 + 2 * (rand::random::<u16>() % 400);
+                let range = first..=first + 3;
+                Some((range.clone(), bind(&range, here).ok()?))
+            })
+            .expect("a free pair");
+        assert_eq!(
+            held.port,
+            range.start() + 1,
+            "the even one, and the odd one above it"
+        );
+        assert!(bind(&range, here).is_err(), "there is no other");
+        for none in [65_535..=65_535, 7_001..=7_001, 0..=0] {
+            assert!(bind(&none, here).is_err(), "{none:?}");
+        }
     }
 }

@@ -154,7 +154,7 @@ pub async fn try_registrar(register: &Register) -> Result<(), SipError> {
         }],
         public_address: None,
         tls: None,
-        rtp_ports: 1..=0,
+        rtp_ports: 0..=0,
         codecs: Vec::new(),
         srtp: Srtp::Off,
         trunks: Vec::new(),

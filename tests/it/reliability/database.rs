@@ -36,14 +36,16 @@ async fn meanwhile<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static)
 }
 
 /// PostgreSQL is back now: how long it takes until something is acknowledged again.
-async fn goes_on(load: &Load, what: &str) {
+async fn goes_on(load: &Load, form: Form, what: &str) {
     let back = Instant::now();
     let first = within(FIRST_SUCCESS_WITHIN, what, async || {
         load.journal.first_after(back)
     })
     .await;
     println!("  {what}: the first success {first:.1?} after it is back");
-    load.goes_on_for(100).await;
+    // Before the next outage what waited over this one is taken, too.
+    let acknowledgements = if form == Short { 100 } else { 5_000 };
+    load.goes_on_for(acknowledgements).await;
 }
 
 /// One after the other, on the same processes.
@@ -63,21 +65,26 @@ async fn outages(form: Form) {
             database.start_again();
         })
         .await;
-        goes_on(&load, &format!("PostgreSQL stopped ({how:?}) and started")).await;
+        goes_on(
+            &load,
+            form,
+            &format!("PostgreSQL stopped ({how:?}) and started"),
+        )
+        .await;
     }
     let killing = database.clone();
     meanwhile(move || killing.kill_backends()).await;
-    goes_on(&load, "every backend killed").await;
+    goes_on(&load, form, "every backend killed").await;
     link.go_dark();
     sleep(away).await;
     link.light_up();
-    goes_on(&load, "black-holed").await;
+    goes_on(&load, form, "black-holed").await;
     link.cut_after(0);
     sleep(away).await;
     link.light_up();
-    goes_on(&load, "reset, and black-holed").await;
+    goes_on(&load, form, "reset, and black-holed").await;
     let bytes = meanwhile(move || database.dump()).await;
-    goes_on(&load, &format!("pg_dump of {bytes} bytes meanwhile")).await;
+    goes_on(&load, form, &format!("pg_dump of {bytes} bytes meanwhile")).await;
     let journal = load.end().await;
     println!("PostgreSQL away for {away:?} each time:");
     check(&fleet, &journal).await;

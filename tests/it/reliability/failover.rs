@@ -16,11 +16,12 @@ use tokio::{task::spawn_blocking, time::sleep};
 use super::{
     check::{check, check_what_is_left},
     fleet::{Fleet, Wanted},
-    load::Load,
+    journal::{Journal, Reply},
+    load::{Line, Load},
     proxy::{Balancer, Served},
     sizes::Form::{self, Long, Short},
 };
-use crate::support::{prelude::*, rest::client};
+use crate::support::{prelude::*, rest::client, scrape::Scrape};
 
 /// After the standby is promoted, the first message is acknowledged within this.
 const FIRST_SUCCESS_WITHIN: Duration = Duration::from_secs(10);
@@ -221,4 +222,35 @@ async fn asynchronous(form: Form) {
 #[ignore = "minutes"]
 async fn a_failover_to_a_standby_that_is_behind_loses_the_newest_and_says_so() {
     asynchronous(Long).await;
+}
+
+/// What a standby had not heard of is in nobody's memory either.
+#[actix_web::test]
+async fn a_call_that_the_database_has_lost_is_active_nowhere() {
+    let Some(fleet) = Fleet::start(Postgres, Wanted::nodes(2).tenants(1, 100)).await else {
+        return;
+    };
+    let journal = Journal::new();
+    let line = Line::new(&fleet, 0, 0, &journal);
+    let lost = line.ring(Moment::now(), 0).await;
+    let kept = line.ring(Moment::now(), 0).await;
+    let store = &fleet.node(0).installation.store;
+    for (table, column) in [("credit_holds", "call_id"), ("calls", "id")] {
+        let forget = format!("DELETE FROM {table} WHERE {column} = '{lost}'");
+        store.execute(&forget).await;
+    }
+    eventually("one active call", async || {
+        let scrape = Scrape::of(&fleet.node(0).operator).await;
+        let ringing = scrape.value("dikala_calls_active", &[("status", "ringing")]);
+        (ringing < 1.5).then_some(())
+    })
+    .await;
+    assert_eq!(
+        line.about("call.answered", &lost, json!({})).await,
+        Reply::Lost
+    );
+    assert_eq!(
+        line.about("call.answered", &kept, json!({})).await,
+        Reply::Ok
+    );
 }

@@ -187,7 +187,9 @@ async fn told_by_store(store: &Store) -> Vec<String> {
 async fn ask(ledger: LedgerHandle, step: Step, row: call::Model) -> String {
     let (call, tenant, epoch) = (row.id, row.tenant_id, row.epoch);
     let owner: Arc<str> = Arc::from(row.owner.as_str());
-    let written = |row: &call::Model, was| CallWrite::Update(Box::new(update(row, was)));
+    let written = |row: &call::Model, was| {
+        CallWrite::Update(Box::new(update(row, was, row.transcript_summary.clone())))
+    };
     match step {
         Step::Admit(max_concurrent) => {
             let admit = Admit {
@@ -255,7 +257,11 @@ async fn ask(ledger: LedgerHandle, step: Step, row: call::Model) -> String {
                     ..row.clone()
                 };
                 Entry {
-                    call: Some(CallWrite::Update(Box::new(update(&next, was)))),
+                    call: Some(CallWrite::Update(Box::new(update(
+                        &next,
+                        was,
+                        row.transcript_summary.clone(),
+                    )))),
                     events: vec![events::ended(&next, &ending, 0, BEGAN)],
                     ..Entry::of(tenant)
                 }

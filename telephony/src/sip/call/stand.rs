@@ -40,7 +40,7 @@ struct Refresh {
 
 enum Event {
     Order(Option<Order>),
-    Received(ToCall),
+    Received(Box<ToCall>),
     Again,
     Due,
     Refreshed(Option<Response>),
@@ -91,7 +91,7 @@ impl Call {
             .is_some_and(transfer::Transfer::is_joined);
         tokio::select! {
             order = self.orders.recv(), if ordered => Event::Order(order),
-            Some(received) = self.inbox.recv() => Event::Received(received),
+            Some(received) = self.inbox.recv() => Event::Received(Box::new(received)),
             () = sleep_until(again) => Event::Again,
             () = sleep_until(due) => Event::Due,
             answer = refreshed(&mut standing.refresh) => Event::Refreshed(answer),
@@ -102,10 +102,10 @@ impl Call {
     async fn handle(&mut self, event: Event, standing: &mut Standing) -> Option<Over> {
         match event {
             Event::Order(order) => self.order(order).await,
-            Event::Received(ToCall::Ack(ack)) => self.acknowledged(&ack, standing).await,
-            Event::Received(ToCall::Request(request, reply)) => {
-                self.request(&request, &reply, standing).await
-            }
+            Event::Received(received) => match *received {
+                ToCall::Ack(ack) => self.acknowledged(&ack, standing).await,
+                ToCall::Request(request, reply) => self.request(&request, &reply, standing).await,
+            },
             Event::Again => self.again(standing),
             Event::Due => self.timer_came(standing).await,
             Event::Refreshed(answer) => self.refreshed(answer, standing).await,
