@@ -393,7 +393,6 @@ pub(super) fn claim(tables: &mut Tables, refill: &Refill, node: &str, now: Milli
                 body: "".into(),
                 attempts: row.attempts,
                 is_test: false,
-                has_moved: false,
                 trace: None,
                 has_moved: false,
             },

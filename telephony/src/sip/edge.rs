@@ -214,6 +214,7 @@ impl Desk {
         }
         let (trunk, trusted) = self.caller(request, flow)?;
         understood(request)?;
+        self.has_not_looped(request, back)?;
         let Some(reply) = self.arrived(request, key, back, token())? else {
             return Ok(());
         };
@@ -270,6 +271,19 @@ impl Desk {
                 ..refused(503, "Service Unavailable")
             }),
         }
+    }
+
+    /// What has been with us before was sent on in a circle: a call that we made came back as a new one.
+    fn has_not_looped(&self, request: &Request, back: &Flow) -> Result<(), Refused> {
+        let (host, port) = self.shared.reached_at(back);
+        let is_ours = |via: &String| {
+            let via = via.parse::<Via>();
+            via.is_ok_and(|via| via.host == host && via.port.unwrap_or(5060) == port)
+        };
+        if request.headers.list("Via").iter().any(is_ours) {
+            return Err(refused(482, "Loop Detected"));
+        }
+        Ok(())
     }
 
     fn options(&self, request: &Request) -> Refused {

@@ -48,6 +48,9 @@ pub use self::registration::RegistrationError;
 /// How long a registrar may take to let us go.
 const UNREGISTER: Duration = Duration::from_secs(1);
 
+/// How long peers may take to answer that we hang up.
+const GOODBYE: Duration = Duration::from_secs(2);
+
 /// Why the edge does not stand.
 #[derive(Debug, thiserror::Error)]
 pub enum SipError {
@@ -306,8 +309,12 @@ impl Edge {
         }
     }
 
-    /// Ends everything. Calls that are still there are cut off; end them before.
+    /// Ends everything, once those who were hung up know it. Calls that are still there a while later are cut off.
     pub async fn close(mut self) {
+        let until = Instant::now() + GOODBYE;
+        while self.shared.has_dialogs() && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
         let _ = self.closing.send(true);
         for registration in self.registrations.drain(..) {
             let _ = tokio::time::timeout(UNREGISTER, registration).await;

@@ -148,6 +148,10 @@ impl Shared {
             .cloned()
     }
 
+    pub fn has_dialogs(&self) -> bool {
+        !self.dialogs().is_empty()
+    }
+
     pub fn calls(&self) -> usize {
         self.calls.load(Ordering::Acquire)
     }

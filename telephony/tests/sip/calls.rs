@@ -88,6 +88,16 @@ async fn we_hang_up_with_a_reason() {
     phone.answer(&bye, "200 OK").await;
     // Answered, it is not sent again.
     assert_eq!(phone.hears(Duration::from_millis(900)).await, None);
+
+    // An edge that is closed waits until its goodbyes were heard.
+    let mut phone = Phone::udp(bench.udp()).await;
+    phone.call("", &offer(40_000)).await;
+    let closed = tokio::spawn(bench.edge.close());
+    let bye = phone.expect("BYE ").await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!closed.is_finished());
+    phone.answer(&bye, "200 OK").await;
+    closed.await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

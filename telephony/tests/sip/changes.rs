@@ -110,12 +110,14 @@ async fn a_session_is_refreshed_or_ended() {
 #[ignore = "takes a minute"]
 async fn whoever_does_not_refresh_is_hung_up_and_we_refresh_when_it_is_ours() {
     let bench = Bench::new(Manner::Echo).await;
+    // Held, so that nobody misses their media.
+    let held = pcma(40_000).replace("sendrecv", "inactive");
     let mut phones = Vec::new();
     for (allow, refresher) in [("", "uac"), ("Allow: UPDATE\r\n", "uas"), ("", "uas")] {
         let extra =
             format!("Supported: timer\r\n{allow}Session-Expires: 90;refresher={refresher}\r\n");
         let mut phone = Phone::udp(bench.udp()).await;
-        phone.call(&extra, &pcma(40_000)).await;
+        phone.call(&extra, &held).await;
         phones.push(phone);
     }
     let [theirs, updated, invited] = &mut phones[..] else {
@@ -134,7 +136,7 @@ async fn whoever_does_not_refresh_is_hung_up_and_we_refresh_when_it_is_ours() {
     let invited = async {
         let invite = invited.within(60, "INVITE ").await;
         assert!(invite.contains("m=audio "), "{invite}");
-        let answer = invited.response(&invite, "200 OK", "", &pcma(40_000));
+        let answer = invited.response(&invite, "200 OK", "", &held);
         invited.send(&answer).await;
         invited.expect("ACK ").await;
         invited.hang_up().await;

@@ -11,7 +11,7 @@ async fn what_cannot_be_served_is_told_why() {
     let bench = Bench::new(Manner::Ring).await;
     let mut phone = Phone::udp(bench.udp()).await;
     let invite = |phone: &mut Phone, extra: &str| phone.request("INVITE", extra, &offer(40_000));
-    let table: [(&str, u16, Box<dyn Fn(&mut Phone) -> String>); 17] = [
+    let table: [(&str, u16, Box<dyn Fn(&mut Phone) -> String>); 18] = [
         (
             "an extension",
             420,
@@ -31,6 +31,14 @@ async fn what_cannot_be_served_is_told_why() {
             "a packed body",
             415,
             Box::new(move |p| invite(p, "Content-Encoding: gzip\r\n")),
+        ),
+        (
+            "a circle",
+            482,
+            Box::new(move |p| {
+                let ours = format!("Via: SIP/2.0/UDP {};branch=z9hG4bKours\r\n", p.edge);
+                invite(p, &ours)
+            }),
         ),
         (
             "no wish for SDP",
