@@ -1,7 +1,7 @@
 //! Looks at every value on its own: is it of its key's type, is it in its range, can it be what it has to be? All that is wrong is
 //! said at once, with the key, where its value came from, and the value.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use config::ValueKind;
 use dikala_actors::outbound::AllowedHost;
@@ -12,7 +12,9 @@ use url::Url;
 use super::{
     ConfigError, LogLevel,
     entries::{Entry, Layers},
-    mail, telemetry, telephony,
+    mail,
+    nets::parse_net,
+    telemetry, telephony,
 };
 
 /// Numbers with the least and the most that they can be; of a list, each of its numbers.
@@ -345,10 +347,4 @@ fn listener_without_token(layers: &Layers) -> Option<String> {
     (same && !layers.is_unread("operator.token")).then(|| {
         "operator.read_token is the same as operator.token; give who may only look a token of its own".to_owned()
     })
-}
-
-/// A range, or one address.
-pub(super) fn parse_net(text: &str) -> Option<IpNet> {
-    let address = || text.parse::<IpAddr>().ok().map(IpNet::from);
-    text.parse().ok().or_else(address)
 }

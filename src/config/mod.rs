@@ -9,6 +9,7 @@ mod layers;
 mod log_level;
 mod mail;
 mod mask;
+mod nets;
 mod operator;
 mod settings;
 mod telemetry;

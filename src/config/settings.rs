@@ -15,8 +15,9 @@ use url::Url;
 
 use super::{
     ConfigError, Layers, LogLevel, Shown,
-    checks::{check, parse_net},
+    checks::check,
     mail::{Mail, MailServer},
+    nets::parse_net,
     operator::Operator,
     telemetry,
     telephony::Telephony,

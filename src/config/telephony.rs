@@ -10,7 +10,7 @@ use dikala_telephony::settings::{
 use serde::Deserialize;
 use url::Url;
 
-use super::{checks::parse_net, mask::MASK};
+use super::{mask::MASK, nets::parse_net};
 
 /// The one list of tables.
 pub(super) const TRUNKS: &str = "telephony.sip.trunks";

@@ -1,6 +1,6 @@
 //! What the bridge inside counts.
 
-use dikala_telephony::bridge::Statistics;
+use dikala_telephony::{bridge::Statistics, call, sip};
 
 use super::{
     COUNTER, GAUGE,
@@ -10,7 +10,48 @@ use super::{
 
 pub(super) fn metrics(counted: &Statistics) -> Vec<Metric> {
     let (sip, calls) = (&counted.sip, &counted.calls);
-    let mut ended = Metric::new(
+    let mut all = over_sip(sip);
+    all.push(media(sip));
+    all.push(interruptions(calls));
+    for (name, help, count) in [
+        (
+            "dikala_telephony_ticks_total",
+            "Packets of media that were due to callers",
+            sip.ticks,
+        ),
+        (
+            "dikala_telephony_late_ticks_total",
+            "Packets of media that went out more than 20 ms late",
+            sip.ticks_late,
+        ),
+        (
+            "dikala_telephony_dropped_messages_total",
+            "Messages of strangers that were too many to be read",
+            sip.strangers_dropped,
+        ),
+        (
+            "dikala_telephony_model_reconnections_total",
+            "Connections to the model that were lost in a call and made again",
+            calls.reconnections,
+        ),
+        (
+            "dikala_telephony_lost_voices_total",
+            "Calls that lost their voice for good",
+            calls.voices_lost,
+        ),
+        (
+            "dikala_telephony_cost_idr_total",
+            "What the model has cost, in rupiah",
+            calls.cost_idr,
+        ),
+    ] {
+        all.push(one(COUNTER, name, help, count));
+    }
+    all
+}
+
+fn over_sip(sip: &sip::Statistics) -> Vec<Metric> {
+    let mut outcomes = Metric::new(
         COUNTER,
         "dikala_telephony_calls_total",
         &["outcome"],
@@ -22,8 +63,32 @@ pub(super) fn metrics(counted: &Statistics) -> Vec<Metric> {
         ("cancelled", sip.cancelled),
         ("failed", sip.failed),
     ] {
-        ended.number(&[outcome], whole(count));
+        outcomes.number(&[outcome], whole(count));
     }
+    vec![
+        one(
+            GAUGE,
+            "dikala_telephony_calls",
+            "Calls over SIP now",
+            sip.calls as u64,
+        ),
+        outcomes,
+        one(
+            (Kind::Counter, Unit::Seconds),
+            "dikala_telephony_answer_seconds_total",
+            "From INVITE to the answer, added up over the answered calls",
+            sip.answer_ms.saturating_mul(1_000),
+        ),
+        one(
+            GAUGE,
+            "dikala_telephony_registered_trunks",
+            "Trunks at which this bridge is registered",
+            sip.registered_trunks as u64,
+        ),
+    ]
+}
+
+fn media(sip: &sip::Statistics) -> Metric {
     let mut packets = Metric::new(
         COUNTER,
         "dikala_telephony_packets_total",
@@ -37,6 +102,10 @@ pub(super) fn metrics(counted: &Statistics) -> Vec<Metric> {
     ] {
         packets.number(&[state], whole(count));
     }
+    packets
+}
+
+fn interruptions(calls: &call::Reading) -> Metric {
     let mut interruptions = Metric::new(
         COUNTER,
         "dikala_telephony_interruptions_total",
@@ -45,65 +114,7 @@ pub(super) fn metrics(counted: &Statistics) -> Vec<Metric> {
     );
     interruptions.number(&["caller"], whole(calls.pauses));
     interruptions.number(&["model"], whole(calls.interruptions));
-    vec![
-        one(
-            GAUGE,
-            "dikala_telephony_calls",
-            "Calls over SIP now",
-            sip.calls as u64,
-        ),
-        ended,
-        one(
-            (Kind::Counter, Unit::Seconds),
-            "dikala_telephony_answer_seconds_total",
-            "From INVITE to the answer, added up over the answered calls",
-            sip.answer_ms.saturating_mul(1_000),
-        ),
-        one(
-            GAUGE,
-            "dikala_telephony_registered_trunks",
-            "Trunks at which this bridge is registered",
-            sip.registered_trunks as u64,
-        ),
-        packets,
-        one(
-            COUNTER,
-            "dikala_telephony_ticks_total",
-            "Packets of media that were due to callers",
-            sip.ticks,
-        ),
-        one(
-            COUNTER,
-            "dikala_telephony_late_ticks_total",
-            "Packets of media that went out more than 20 ms late",
-            sip.ticks_late,
-        ),
-        one(
-            COUNTER,
-            "dikala_telephony_dropped_messages_total",
-            "Messages of strangers that were too many to be read",
-            sip.strangers_dropped,
-        ),
-        interruptions,
-        one(
-            COUNTER,
-            "dikala_telephony_model_reconnections_total",
-            "Connections to the model that were lost in a call and made again",
-            calls.reconnections,
-        ),
-        one(
-            COUNTER,
-            "dikala_telephony_lost_voices_total",
-            "Calls that lost their voice for good",
-            calls.voices_lost,
-        ),
-        one(
-            COUNTER,
-            "dikala_telephony_cost_idr_total",
-            "What the model has cost, in rupiah",
-            calls.cost_idr,
-        ),
-    ]
+    interruptions
 }
 
 fn one(kind: (Kind, Unit), name: &'static str, help: &'static str, value: u64) -> Metric {
