@@ -258,13 +258,8 @@ fn read(tables: &Tables, items: &[Item]) -> Book {
 fn known(tables: &Tables) -> Known {
     let named = |row: &call::Model| ((row.bridge_id, row.bridge_call_id.clone()), row.id);
     let owned = |row: &call::Model| {
-        let stored = (
-            row.owner.clone(),
-            row.epoch,
-            row.status,
-            row.transcript_summary.clone(),
-        );
-        (row.id, stored)
+        let summary = row.transcript_summary.clone();
+        (row.id, (row.owner.clone(), row.epoch, row.status, summary))
     };
     let mut known = Known::default();
     known.calls.extend(tables.calls.values().map(owned));
@@ -367,9 +362,6 @@ impl Write {
                             *row.owner == *update.fence.owner && row.epoch == update.fence.epoch;
                         (owned || tables.has(Flaw::UnfencedCalls))
                             && (row.status == update.was || again)
-                            && (!row.status.is_final()
-                                || row.transcript_summary == update.summary_was
-                                || again)
                     })
                 }
                 None => true,
@@ -470,8 +462,8 @@ fn tell(
                 body: Arc::clone(&event.body),
                 attempts: 0,
                 is_test: false,
-                has_moved: event.has_moved,
                 trace: None,
+                has_moved: event.has_moved,
             };
             let row = DeliveryRow {
                 webhook,

@@ -131,7 +131,6 @@ impl Process {
             number: base.number,
             version: Arc::clone(&base.version),
             max_concurrent: Some(12),
-            flaw: start.flaw,
         });
         let life = Life {
             calls: Rc::clone(&calls),

@@ -23,10 +23,11 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// Calls that one load has at the same time: where the service does not keep up, no more are begun.
 const CALLS_AT_ONCE: usize = 3_000;
-/// No message is said for longer than this.
-const GIVES_UP_AFTER: Duration = Duration::from_secs(200);
+/// No message is said for longer than this. A write whose node dies while it is carried out is another's after a minute, and
+/// that one may die, too.
+const GIVES_UP_AFTER: Duration = Duration::from_secs(400);
 /// What was begun is over by then.
-const OVER_WITHIN: Duration = Duration::from_secs(240);
+const OVER_WITHIN: Duration = Duration::from_secs(420);
 
 /// The program of one bridge: it has one socket, and goes to the next node when that is of no use.
 pub struct Line {

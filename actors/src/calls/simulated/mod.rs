@@ -29,7 +29,7 @@ use crate::{
         simulated::{
             clock::NodeClock,
             ids::Ids,
-            tables::{Flaw, Tables},
+            tables::Tables,
             tasks::Tasks,
             wire::{Away, Wire},
         },
@@ -61,7 +61,6 @@ pub(crate) struct Ground {
     pub(crate) number: PhoneNumberId,
     pub(crate) version: Arc<Version>,
     pub(crate) max_concurrent: Option<i64>,
-    pub(crate) flaw: Option<Flaw>,
 }
 
 /// A version of an agent whose calls last so many minutes at most.
@@ -276,10 +275,7 @@ impl NodeCalls {
         Err(CallError::Busy)
     }
 
-    fn load(self: &Rc<Self>, mut row: call::Model, hold: Option<credit_hold::Model>) -> Rc<Slot> {
-        if self.ground.flaw == Some(Flaw::PromiseForgotten) {
-            row.pending = None;
-        }
+    fn load(self: &Rc<Self>, row: call::Model, hold: Option<credit_hold::Model>) -> Rc<Slot> {
         let (id, bridge, epoch) = (row.id, row.bridge_id, row.epoch);
         let key = (bridge, row.bridge_call_id.clone());
         let longest = Some(self.ground.version.settings.max_call_duration_minutes);

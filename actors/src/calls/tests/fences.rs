@@ -187,9 +187,9 @@ async fn told_by_store(store: &Store) -> Vec<String> {
 async fn ask(ledger: LedgerHandle, step: Step, row: call::Model) -> String {
     let (call, tenant, epoch) = (row.id, row.tenant_id, row.epoch);
     let owner: Arc<str> = Arc::from(row.owner.as_str());
-    let summary = row.transcript_summary.clone();
-    let written =
-        |row: &call::Model, was| CallWrite::Update(Box::new(update(row, was, summary.clone())));
+    let written = |row: &call::Model, was| {
+        CallWrite::Update(Box::new(update(row, was, row.transcript_summary.clone())))
+    };
     match step {
         Step::Admit(max_concurrent) => {
             let admit = Admit {

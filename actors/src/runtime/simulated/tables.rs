@@ -37,12 +37,10 @@ pub(crate) enum Flaw {
     AnsweredEarly,
     /// Events are written after what they tell of.
     ToldAfterwards,
-    /// Who takes a call over does not know of a hang-up that was promised.
-    PromiseForgotten,
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::UnfencedCalls,
         Self::UnversionedAccounts,
         Self::WrittenAgain,
@@ -56,7 +54,6 @@ impl Flaw {
         Self::KeptUnused,
         Self::AnsweredEarly,
         Self::ToldAfterwards,
-        Self::PromiseForgotten,
     ];
 }
 
