@@ -6,12 +6,15 @@ use dikala_telephony::leg::Refusal;
 
 use crate::support::{Bench, Manner, PATIENCE, Phone, header, offer};
 
+/// A request that a phone makes.
+type Request = Box<dyn Fn(&mut Phone) -> String>;
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_served_is_told_why() {
     let bench = Bench::new(Manner::Ring).await;
     let mut phone = Phone::udp(bench.udp()).await;
     let invite = |phone: &mut Phone, extra: &str| phone.request("INVITE", extra, &offer(40_000));
-    let table: [(&str, u16, Box<dyn Fn(&mut Phone) -> String>); 18] = [
+    let table: [(&str, u16, Request); 18] = [
         (
             "an extension",
             420,
