@@ -27,3 +27,4 @@ mod pages;
 mod routes;
 mod simulator;
 mod telemetry;
+mod telephony;

@@ -120,6 +120,7 @@ pub const API: Api = Api {
     ],
     on_writes: &[],
     limited: true,
+    skips_empty: false,
     webhooks: Some(openapi::webhooks),
 };
 

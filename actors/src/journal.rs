@@ -240,14 +240,15 @@ pub(crate) enum Obstacle {
 }
 
 /// What the store knows of a call: owner, epoch, status and summary.
-type Stored = (String, i64, CallStatus, Option<String>);
+pub(crate) type Stored = (String, i64, CallStatus, Option<String>);
 
 /// What the store knows of the calls of some entries.
-struct Known {
-    calls: HashMap<CallId, Stored>,
+#[derive(Default)]
+pub(crate) struct Known {
+    pub(crate) calls: HashMap<CallId, Stored>,
     /// Which call has a bridge's name for it.
-    named: HashMap<(BridgeId, String), CallId>,
-    events: HashSet<EventId>,
+    pub(crate) named: HashMap<(BridgeId, String), CallId>,
+    pub(crate) events: HashSet<EventId>,
     audits: HashSet<AuditId>,
     claims: Claims,
     invocations: HashSet<(CallId, String)>,
@@ -265,7 +266,7 @@ pub(crate) async fn obstacles(
 }
 
 impl Known {
-    fn obstacle(&self, entry: &Entry) -> Option<Obstacle> {
+    pub(crate) fn obstacle(&self, entry: &Entry) -> Option<Obstacle> {
         let announced = |event: &NewEvent| self.events.contains(&event.id);
         let audited = |audit: &audit::Model| self.audits.contains(&audit.id);
         if entry.events.iter().any(announced) || entry.audit.as_ref().is_some_and(audited) {

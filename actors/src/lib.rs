@@ -15,5 +15,7 @@ pub mod nesting;
 pub mod nodes;
 pub mod outbound;
 pub mod runtime;
+#[cfg(test)]
+mod simulation;
 pub mod traces;
 pub mod webhooks;

@@ -106,6 +106,9 @@ const STATEMENTS_LOGGED: log::LevelFilter = log::LevelFilter::Debug;
 const SLOW: Duration = Duration::from_secs(1);
 /// Readers of what calls and bridges need, and nobody else.
 const CRITICAL_READERS: u32 = 4;
+/// All of them, with the one that renews the lease.
+const POSTGRES_CONNECTIONS: u32 =
+    READERS + POSTGRES_WRITERS + POSTGRES_CRITICAL + CRITICAL_READERS + API_READERS + 1;
 /// The file of SQLite's log is cut back to this when it begins anew.
 const SQLITE_LOG_BYTES: u64 = 64 * 1024 * 1024;
 /// When so many pages of 4 KiB are in the log that nobody has copied into the file beside them, see [`Store::copy_log`], a commit
@@ -196,6 +199,16 @@ pub enum StoreError {
         place: String,
         /// Its encoding.
         encoding: String,
+    },
+    #[error(
+        "between dikala and PostgreSQL at {place} stands a pooler that keeps no session for each connection, as pgbouncer: {found}; \
+         let database.url name PostgreSQL itself, of which a node keeps at most {POSTGRES_CONNECTIONS} connections"
+    )]
+    Pooler {
+        /// Host, port and database.
+        place: String,
+        /// What shows it.
+        found: &'static str,
     },
     #[error(
         "another dikala serves the database {path:?} already; stop it first, or give this one another database.url"

@@ -10,7 +10,7 @@ use sea_orm_migration::{
     prelude::*,
     sea_orm::{
         ConnectionTrait, DatabaseConnection, DatabaseTransaction, DbBackend, QueryResult,
-        SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait,
+        RuntimeErr, SqliteTransactionMode, Statement, TransactionOptions, TransactionTrait,
     },
     util::get_file_stem,
 };
@@ -37,11 +37,17 @@ mod m20261122_000017_hangup_requests;
 mod m20261122_000018_call_filters;
 mod m20261122_000019_nodes;
 mod m20261122_000020_sign_outs;
+mod m20261122_000021_webhook_lanes;
+mod m20261122_000022_rate_windows;
+mod m20261122_000023_call_pairs;
 
 /// Where the steps that were made are recorded.
 const RECORD: &str = "seaql_migrations";
 /// Keeps a second process from changing the same schema at the same time: one number for all of Dikala's.
 const POSTGRES_LOCK: &str = "SELECT pg_advisory_xact_lock(4920182613)";
+
+/// How long a step waits for a table. The steps themselves may take longer.
+const POSTGRES_PATIENCE: &str = "SET LOCAL lock_timeout = '5s'";
 
 /// Runs the steps.
 #[derive(Debug)]
@@ -71,6 +77,9 @@ impl MigratorTrait for Migrator {
             Box::new(m20261122_000018_call_filters::STEP),
             Box::new(m20261122_000019_nodes::STEP),
             Box::new(m20261122_000020_sign_outs::STEP),
+            Box::new(m20261122_000021_webhook_lanes::STEP),
+            Box::new(m20261122_000022_rate_windows::Migration),
+            Box::new(m20261122_000023_call_pairs::STEP),
         ]
     }
 }
@@ -160,11 +169,29 @@ pub async fn migrate(db: &DatabaseConnection) -> Result<(), DbErr> {
         .await?;
     if backend == DbBackend::Postgres {
         txn.execute_unprepared(POSTGRES_LOCK).await?;
+        txn.execute_unprepared(POSTGRES_PATIENCE).await?;
     } else {
         clear_half_made(&txn).await?;
     }
-    Migrator::up(&txn, None).await?;
+    Migrator::up(&txn, None).await.map_err(in_use)?;
     txn.commit().await
+}
+
+/// Who waits for a table keeps everybody else from it who comes later: that must not last as long as a dump does.
+fn in_use(error: DbErr) -> DbErr {
+    let is_in_use = match &error {
+        DbErr::Exec(RuntimeErr::SqlxError(error)) | DbErr::Query(RuntimeErr::SqlxError(error)) => {
+            let error = error.as_database_error();
+            error.is_some_and(|error| error.code().as_deref() == Some("55P03"))
+        }
+        _ => false,
+    };
+    if is_in_use {
+        let words = "a step of the schema waited for 5 s for a table that others use, as pg_dump does; nothing was changed: try \
+                     again when that is over";
+        return DbErr::Custom(words.to_owned());
+    }
+    error
 }
 
 /// Whether [`migrate`] would touch the database: an SQLite file that holds what is not ours it leaves alone.

@@ -1,6 +1,6 @@
 //! Telephony bridges and their tokens. A token is shown once; only its hash is kept.
 
-use dikala_entities::{AuditAction, BRIDGE_TOKEN_SCHEME, BridgeId, Millis, Store, bridge};
+use dikala_entities::{AuditAction, BRIDGE_TOKEN_SCHEME, BridgeId, Millis, bridge};
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, EntityTrait, IntoActiveModel, QueryOrder, QuerySelect,
     Select,
@@ -77,12 +77,6 @@ pub async fn create(
 /// Every bridge in the order of their making.
 pub fn every() -> Select<bridge::Entity> {
     bridge::Entity::find().order_by_asc(bridge::Column::Id)
-}
-
-/// All bridges, in the order of their making.
-pub async fn list(store: &Store) -> Result<Vec<BridgeView>, AdminError> {
-    let bridges = every().all(store.reader()).await?;
-    Ok(bridges.into_iter().map(BridgeView::from).collect())
 }
 
 /// Revokes a bridge's token; twice is once. Its open sockets are closed within seconds.

@@ -12,7 +12,7 @@ use dikala_entities::{
 use sea_orm::{
     ColumnTrait, Condition, ConnectionTrait, DbBackend, DbErr, PartialModelTrait, QueryFilter,
     QueryOrder, QuerySelect, QueryTrait, Select, Statement,
-    sea_query::{BinOper, Expr, ExprTrait, Value},
+    sea_query::{BinOper, Expr, ExprTrait, SimpleExpr, Value},
 };
 use serde_json::Value as Json;
 
@@ -30,11 +30,33 @@ const COUNTED_MAX: u64 = 1_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Caller,
+    /// The caller, where it is one of [`call::nameless`].
+    Nameless,
     Agent,
     Number,
     Status,
-    /// The status, where it is one of [`call::troubled`].
-    Trouble,
+    /// The status, where it is one of [`call::over`].
+    Over,
+}
+
+impl By {
+    /// What an index may know that holds also the calls which are not like this.
+    const fn wider(self) -> Option<Self> {
+        match self {
+            Self::Nameless => Some(Self::Caller),
+            Self::Over => Some(Self::Status),
+            Self::Caller | Self::Agent | Self::Number | Self::Status => None,
+        }
+    }
+
+    /// The words that the indexes are found by which hold only calls like this.
+    fn own_words(self) -> Option<SimpleExpr> {
+        match self {
+            Self::Nameless => Some(call::nameless()),
+            Self::Over => Some(call::over()),
+            Self::Caller | Self::Agent | Self::Number | Self::Status => None,
+        }
+    }
 }
 
 /// What the calls of a tenant are found by, which goes on with when they began.
@@ -45,10 +67,13 @@ struct Index {
 }
 
 /// Those first that leave the fewest calls.
-const INDEXES: [Index; 7] = [
+const INDEXES: [Index; 10] = [
+    Index::new("calls_nameless_agent", &[By::Nameless, By::Agent]),
+    Index::new("calls_nameless_number", &[By::Nameless, By::Number]),
+    Index::new("calls_nameless_over", &[By::Nameless, By::Over]),
     Index::new("calls_tenant_caller", &[By::Caller]),
-    Index::new("calls_agent_troubled", &[By::Agent, By::Trouble]),
-    Index::new("calls_number_troubled", &[By::Number, By::Trouble]),
+    Index::new("calls_agent_over", &[By::Agent, By::Over]),
+    Index::new("calls_number_over", &[By::Number, By::Over]),
     Index::new("calls_tenant_agent_number", &[By::Agent, By::Number]),
     Index::new("calls_tenant_status", &[By::Status]),
     Index::new("calls_tenant_number", &[By::Number]),
@@ -73,8 +98,9 @@ impl Index {
 
     /// Whether it knows this of a call.
     fn covers(&self, by: By) -> bool {
-        let same = |own: &By| *own == by || (*own, by) == (By::Status, By::Trouble);
-        self.by.iter().any(same)
+        self.by
+            .iter()
+            .any(|own| *own == by || Some(*own) == by.wider())
     }
 }
 
@@ -171,11 +197,18 @@ impl Filter {
     /// What is asked for beside times.
     fn asked(&self) -> Vec<By> {
         let status = self.status.map(|status| match status {
-            CallStatus::Dropped | CallStatus::Failed => By::Trouble,
-            CallStatus::Ringing | CallStatus::Answered | CallStatus::Ended => By::Status,
+            CallStatus::Ended | CallStatus::Dropped | CallStatus::Failed => By::Over,
+            CallStatus::Ringing | CallStatus::Answered => By::Status,
         });
+        let caller = self
+            .caller
+            .as_ref()
+            .map(|caller| match caller.as_str().starts_with('+') {
+                true => By::Caller,
+                false => By::Nameless,
+            });
         [
-            self.caller.as_ref().map(|_| By::Caller),
+            caller,
             self.agent.map(|_| By::Agent),
             self.number.map(|_| By::Number),
             status,
@@ -226,9 +259,8 @@ impl Filter {
     fn by(&self, known: &[By]) -> Condition {
         known.iter().fold(Condition::all(), |all, by| {
             let is = self.value(*by).map(|(column, value)| column.eq(value));
-            // The index is found by its own words.
-            all.add_option(is)
-                .add_option((known.len() > 1 && *by == By::Trouble).then(call::troubled))
+            let words = (known.len() > 1).then(|| by.own_words()).flatten();
+            all.add_option(is).add_option(words)
         })
     }
 
@@ -245,10 +277,10 @@ impl Filter {
     /// The column, and what it has to be.
     fn value(&self, by: By) -> Option<(call::Column, Value)> {
         Some(match by {
-            By::Caller => (call::Column::CallerNumber, self.caller.clone()?.into()),
+            By::Caller | By::Nameless => (call::Column::CallerNumber, self.caller.clone()?.into()),
             By::Agent => (call::Column::AgentId, self.agent?.into()),
             By::Number => (call::Column::PhoneNumberId, self.number?.into()),
-            By::Status | By::Trouble => (call::Column::Status, self.status?.into()),
+            By::Status | By::Over => (call::Column::Status, self.status?.into()),
         })
     }
 }
@@ -326,24 +358,26 @@ mod tests {
 
     #[test]
     fn an_index_that_knows_less_than_another_is_left_out() {
-        use By::{Agent, Caller, Number, Status, Trouble};
+        use By::{Agent, Caller, Nameless, Number, Over, Status};
 
         let table: &[(&[By], &[&[By]])] = &[
             (&[], &[]),
             (&[Agent], &[&[Agent]]),
-            (&[Trouble], &[&[Status]]),
+            (&[Over], &[&[Status]]),
             (&[Agent, Number], &[&[Agent, Number]]),
             (&[Agent, Status], &[&[Status], &[Agent]]),
-            (&[Agent, Trouble], &[&[Agent, Trouble]]),
+            (&[Agent, Over], &[&[Agent, Over]]),
             (&[Caller, Number], &[&[Caller], &[Number]]),
+            (&[Nameless], &[&[Caller]]),
+            (&[Nameless, Agent], &[&[Nameless, Agent]]),
+            (&[Nameless, Over], &[&[Nameless, Over]]),
             (
-                &[Caller, Agent, Number, Trouble],
-                &[
-                    &[Caller],
-                    &[Agent, Trouble],
-                    &[Number, Trouble],
-                    &[Agent, Number],
-                ],
+                &[Nameless, Agent, Number],
+                &[&[Nameless, Agent], &[Nameless, Number], &[Agent, Number]],
+            ),
+            (
+                &[Caller, Agent, Number, Over],
+                &[&[Caller], &[Agent, Over], &[Number, Over], &[Agent, Number]],
             ),
         ];
         for (asked, indexes) in table {

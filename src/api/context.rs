@@ -34,7 +34,7 @@ impl Services {
             node.store.clone(),
             node.vault.clone(),
             Arc::clone(&node.clock),
-            Arc::clone(node.member.name()),
+            node.member.clone(),
             settings.http.clone(),
         );
         Self {

@@ -301,10 +301,9 @@ pub async fn make_due(
     row: &mut delivery::Model,
     now: Millis,
 ) -> Result<(), DbErr> {
-    // One that is about to be tried keeps its lease: it goes out once, not twice.
+    // One that is about to be tried is known to who tries it: it goes out once, not twice.
     if row.status != DeliveryStatus::Pending {
         row.lease_owner = None;
-        row.lease_until = Millis::MIN;
     }
     row.status = DeliveryStatus::Pending;
     row.next_attempt_at = Some(row.next_attempt_at.map_or(now, |due| due.min(now)));

@@ -181,7 +181,6 @@ async fn give_up_deliveries(
         status: Set(DeliveryStatus::Failed),
         next_attempt_at: Set(None),
         lease_owner: Set(None),
-        lease_until: Set(Millis::MIN),
         completed_at: Set(Some(now)),
         ..Default::default()
     };

@@ -69,6 +69,23 @@ fn folder(settings: &Settings) -> Option<PathBuf> {
     Some(folder.unwrap_or(Path::new(".")).to_owned())
 }
 
+/// How far the service is with stopping.
+#[derive(Clone, Debug)]
+pub(super) struct Stops {
+    /// It takes no new calls.
+    pub(super) draining: watch::Receiver<bool>,
+    /// It sends bridges away.
+    pub(super) stopping: watch::Receiver<bool>,
+}
+
+/// Where what is not always there counts.
+pub(super) struct Counted {
+    /// None where no mails are sent.
+    pub(super) mails: Option<Arc<MailStats>>,
+    /// None where no bridge runs inside.
+    pub(super) telephony: Option<dikala_telephony::bridge::Counted>,
+}
+
 /// What the two listeners serve with.
 #[derive(Clone)]
 pub(super) struct Listeners {
@@ -91,15 +108,15 @@ impl Listeners {
     pub(super) fn new(
         settings: &Settings,
         actors: &Actors,
-        mails: Option<Arc<MailStats>>,
-        stopping: &watch::Receiver<bool>,
+        counted: Counted,
+        stops: &Stops,
         public: SocketAddr,
     ) -> Self {
         let node = &actors.node;
         let services = Services::new(node, settings.api());
         let meter = HttpMeter::default();
         health::begin(&meter);
-        let health = HealthParts::new(node.clone(), stopping.clone());
+        let health = HealthParts::new(node.clone(), stops.draining.clone());
         let overview = Overview::new(overview::Parts {
             node: node.clone(),
             loops: actors.loops.clone(),
@@ -127,7 +144,7 @@ impl Listeners {
             node.store.clone(),
             node.vault.clone(),
             Arc::clone(&node.clock),
-            Arc::clone(node.member.name()),
+            node.member.clone(),
             settings.operators_http(),
         ));
         let console = console::Kit::new(desk.clone(), tokens.clone(), http.clone());
@@ -138,7 +155,7 @@ impl Listeners {
             bridge: Data::new(BridgeParts {
                 node: node.clone(),
                 budgets: Arc::default(),
-                stopping: stopping.clone(),
+                stopping: stops.stopping.clone(),
             }),
             health: Data::new(health.clone()),
             metrics: Data::new(MetricsParts {
@@ -146,7 +163,8 @@ impl Listeners {
                 loops: actors.loops.clone(),
                 http: meter.clone(),
                 health,
-                mails,
+                mails: counted.mails,
+                telephony: counted.telephony,
             }),
             meter: Data::new(meter),
             traces: Data::new(node.traces.clone()),

@@ -18,7 +18,7 @@ use actix_web::{
     rt,
 };
 use dikala_actors::{
-    nodes::{Identity, Membership},
+    nodes::{self, Identity, Membership},
     outbound::{Outbound, OutboundError},
     runtime::clock::SharedClock,
 };
@@ -37,7 +37,7 @@ pub use self::opening::{KeyTrial, holds_secrets, open_store, prove, vault};
 use self::{
     actors::{Actors, guard},
     exporting::Exporting,
-    listeners::Listeners,
+    listeners::{Counted, Listeners, Stops},
 };
 use crate::{
     config::{ConfigError, Settings},
@@ -45,6 +45,7 @@ use crate::{
     mails::{Mailer, Relay, RelayError},
     maintenance,
     node::Node,
+    telephony::{Telephony, TelephonyError},
 };
 
 /// Files that the process needs: those of the database, listeners and threads, and some connections. With fewer it would start
@@ -96,6 +97,8 @@ pub enum StartError {
     OpenFiles(u64),
     #[error("the HTTP server did not start: {0}")]
     Http(std::io::Error),
+    #[error("the telephony bridge did not start: {0}")]
+    Telephony(#[from] TelephonyError),
 }
 
 /// The service, bound to its addresses and ready to serve.
@@ -105,6 +108,9 @@ pub struct App {
     public_server: ServerHandle,
     operator_server: ServerHandle,
     serving: LocalBoxFuture<'static, ()>,
+    /// No new calls are taken.
+    draining: watch::Sender<bool>,
+    /// Bridges are to go.
     stopping: watch::Sender<bool>,
     shutdown: Duration,
     actors: Actors,
@@ -113,6 +119,8 @@ pub struct App {
     mailing: Option<rt::task::JoinHandle<()>>,
     /// None where no spans are sent.
     exporting: Option<Exporting>,
+    /// None where no bridge runs inside.
+    telephony: Option<Telephony>,
     _reserved: Reservation,
 }
 
@@ -125,6 +133,53 @@ impl std::fmt::Debug for App {
     }
 }
 
+/// The sockets of both listeners, and where they are.
+struct Sockets {
+    public: TcpListener,
+    operator: TcpListener,
+    public_at: SocketAddr,
+    operator_at: SocketAddr,
+}
+
+impl Sockets {
+    fn open(settings: &Settings) -> Result<Self, StartError> {
+        let public = listen(settings.http.listen, "http.listen")?;
+        let operator = listen(settings.operator.listen, "operator.listen")?;
+        Ok(Self {
+            public_at: public.local_addr().map_err(StartError::Http)?,
+            operator_at: operator.local_addr().map_err(StartError::Http)?,
+            public,
+            operator,
+        })
+    }
+}
+
+/// Opens the store, becomes a node of it and starts the actors, which take up what an earlier run left.
+async fn begin(
+    settings: &Settings,
+    vault: Vault,
+    clock: &SharedClock,
+    sockets: &Sockets,
+) -> Result<(Actors, Option<Exporting>), StartError> {
+    let store = open_store(settings, settings.database.migrate).await?;
+    // Nodes go by one clock, whatever those of their machines show.
+    if store.lease().is_some() {
+        clock.begin_at(nodes::time_of(&store).await?);
+    }
+    let ports = [sockets.public_at.port(), sockets.operator_at.port()];
+    let outbound = || Outbound::new(guard(settings, ports), settings.extra_ca_file());
+    let identity = Identity {
+        name: Arc::from(settings.node.name.as_str()),
+        address: settings.http.base(sockets.public_at),
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    let member = Membership::join(&store, identity, Arc::clone(clock)).await?;
+    let (traces, exporting) = Exporting::start(settings, clock)?;
+    let clock = Arc::clone(clock);
+    let actors = Actors::start(settings, store, vault, clock, member, traces, outbound).await?;
+    Ok((actors, exporting))
+}
+
 impl App {
     /// Connects, brings the schema up to date if that is allowed, takes up what an earlier run left, and binds.
     pub async fn build(
@@ -133,67 +188,55 @@ impl App {
         clock: SharedClock,
     ) -> Result<Self, StartError> {
         enough_files(open_files_max())?;
-        let public = listen(settings.http.listen, "http.listen")?;
-        let operator = listen(settings.operator.listen, "operator.listen")?;
-        let addresses = (
-            public.local_addr().map_err(StartError::Http)?,
-            operator.local_addr().map_err(StartError::Http)?,
-        );
+        let sockets = Sockets::open(settings)?;
         let reserved = Store::reserve(&settings.database.url)?;
-        let store = open_store(settings, settings.database.migrate).await?;
-        let ports = [addresses.0.port(), addresses.1.port()];
-        let outbound = || Outbound::new(guard(settings, ports), settings.extra_ca_file());
-        let identity = Identity {
-            name: Arc::from(settings.node.name.as_str()),
-            address: settings.http.base(addresses.0),
-            version: env!("CARGO_PKG_VERSION"),
-        };
-        let member = Membership::join(&store, identity, Arc::clone(&clock)).await?;
-        let (traces, exporting) = Exporting::start(settings, &clock)?;
-        let actors = Actors::start(
-            settings,
-            store,
-            vault,
-            Arc::clone(&clock),
-            member,
-            traces,
-            outbound,
-        )
-        .await?;
+        let (actors, exporting) = begin(settings, vault, &clock, &sockets).await?;
         let (stopping, is_stopping) = watch::channel(false);
+        let (draining, is_draining) = watch::channel(false);
         let sweeping = rt::spawn(maintenance::run(
             actors.node.store.clone(),
             Arc::clone(&clock),
             settings.retention.clone(),
             actors.node.ledger.clone(),
         ));
-        let base = settings.http.base(addresses.0);
+        let base = settings.http.base(sockets.public_at);
         let (mails, mailing) = mailer(settings, &actors.node, base)?
             .map(|mailer| {
                 let stats = Arc::clone(&mailer.stats);
                 (stats, rt::spawn(mailer.run(is_stopping.clone())))
             })
             .unzip();
-        let listeners = Listeners::new(settings, &actors, mails, &is_stopping, addresses.0);
+        let telephony = telephony(settings, &actors.node, sockets.public_at).await?;
+        let counted = Counted {
+            mails,
+            telephony: telephony.as_ref().map(Telephony::counted),
+        };
+        let stops = Stops {
+            draining: is_draining,
+            stopping: is_stopping,
+        };
+        let listeners = Listeners::new(settings, &actors, counted, &stops, sockets.public_at);
         let public_server = listeners
             .clone()
-            .serve_public(public, settings)
+            .serve_public(sockets.public, settings)
             .map_err(StartError::Http)?;
         let operator_server = listeners
-            .serve_operator(operator)
+            .serve_operator(sockets.operator)
             .map_err(StartError::Http)?;
         Ok(Self {
-            public: addresses.0,
-            operator: addresses.1,
+            public: sockets.public_at,
+            operator: sockets.operator_at,
             public_server: public_server.handle(),
             operator_server: operator_server.handle(),
             serving: serve([public_server, operator_server]).boxed_local(),
+            draining,
             stopping,
             shutdown: Duration::from_secs(settings.http.shutdown_seconds),
             actors,
             sweeping,
             mailing,
             exporting,
+            telephony,
             _reserved: reserved,
         })
     }
@@ -213,6 +256,11 @@ impl App {
         self.operator
     }
 
+    /// The bridge that runs inside, where one does.
+    pub fn telephony(&self) -> Option<&Telephony> {
+        self.telephony.as_ref()
+    }
+
     /// Serves until `stop` completes, then drains: no new calls, requests and deliveries under way finish, calls stay in the store.
     pub async fn run_until(self, stop: impl Future<Output = ()>) {
         let serving = rt::spawn(self.serving);
@@ -222,6 +270,11 @@ impl App {
         let drain = async {
             self.actors.node.calls.close();
             self.actors.node.feed.close();
+            let _ = self.draining.send(true);
+            // Those who talk over our own bridge finish, and the bridge tells of it, before bridges are sent away.
+            if let Some(telephony) = self.telephony {
+                telephony.stop().await;
+            }
             let _ = self.stopping.send(true);
             // Side by side: a client that does not let go of its connection keeps no delivery from ending. The operators'
             // listener goes last, and tells until then how far it is.
@@ -254,6 +307,18 @@ async fn serve(servers: [Server; 2]) {
         if let Err(error) = served {
             tracing::error!(%error, "a listener failed");
         }
+    }
+}
+
+/// The bridge that runs inside, where one does.
+async fn telephony(
+    settings: &Settings,
+    node: &Node,
+    public: SocketAddr,
+) -> Result<Option<Telephony>, TelephonyError> {
+    match settings.telephony() {
+        Some(bridge) => Telephony::inside(bridge, node, public).await.map(Some),
+        None => Ok(None),
     }
 }
 

@@ -9,7 +9,7 @@ pub enum Frame {
     Text(Bytes),
     Binary(Bytes),
     Ping(Bytes),
-    Pong,
+    Pong(Bytes),
     Close,
 }
 
@@ -51,7 +51,7 @@ impl Frames {
                 Ok(Message::Text(text)) => Frame::Text(text.into_bytes()),
                 Ok(Message::Binary(bytes)) => Frame::Binary(bytes),
                 Ok(Message::Ping(payload)) => Frame::Ping(payload),
-                Ok(Message::Pong(_)) => Frame::Pong,
+                Ok(Message::Pong(payload)) => Frame::Pong(payload),
                 Ok(Message::Close(_)) => Frame::Close,
                 Ok(Message::Nop) => continue,
                 Ok(Message::Continuation(item)) => match self.fragments.add(item).transpose() {

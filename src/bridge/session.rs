@@ -11,7 +11,7 @@ use actix_web::{
 };
 use actix_ws::{CloseCode, CloseReason, Session};
 use dikala_actors::bridges::{Bridges, Command, Dismissal, Socket};
-use dikala_entities::{BridgeId, Millis};
+use dikala_entities::{BridgeId, CommandId, Millis};
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use serde_json::Value;
 use tokio::{sync::mpsc, task::JoinHandle};
@@ -190,7 +190,7 @@ impl Reader {
             let reads = self.admission.is_none();
             let has_work = !self.lanes.is_idle();
             let step = tokio::select! {
-                frame = self.frames.next(), if reads => self.on_frame(frame),
+                frame = self.frames.next(), if reads => self.on_frame(socket, frame),
                 (ticket, message, room) = admitted(&mut self.admission) => {
                     self.admission = None;
                     self.lanes.accept(ticket, message, room);
@@ -212,7 +212,11 @@ impl Reader {
         }
     }
 
-    fn on_frame(&mut self, frame: Option<Result<Frame, ReadFault>>) -> Result<(), Over> {
+    fn on_frame(
+        &mut self,
+        socket: &Socket,
+        frame: Option<Result<Frame, ReadFault>>,
+    ) -> Result<(), Over> {
         let frame = match frame {
             Some(Ok(frame)) => frame,
             Some(Err(ReadFault::Close(code, reason))) => return Err(Over::Close(code, reason)),
@@ -230,7 +234,12 @@ impl Reader {
                 self.beat(Beat::Pong(payload));
                 Ok(())
             }
-            Frame::Pong => Ok(()),
+            Frame::Pong(payload) => {
+                if let Some(command) = command_in(&payload) {
+                    self.parts.node.bridges.confirmed(socket, command);
+                }
+                Ok(())
+            }
             Frame::Close => Err(Over::Gone),
         }
     }
@@ -378,7 +387,13 @@ impl Drop for Taken<'_> {
     }
 }
 
-/// Writes a command. One that could not be written is for the bridge's next socket.
+/// The command that a ping was sent after, as the answer to that repeats it.
+fn command_in(payload: &[u8]) -> Option<CommandId> {
+    std::str::from_utf8(payload).ok()?.parse().ok()
+}
+
+/// Writes a command, and after it a ping whose answer says that the bridge has it. One that could not be written, or is not
+/// confirmed, is for the bridge's next socket.
 async fn hand_over(
     session: &mut Session,
     bridges: &Bridges,
@@ -392,9 +407,10 @@ async fn hand_over(
         command: Some(command),
     };
     send(session, &message).await?;
-    taken.command = None;
-    bridges.handed_over(socket.bridge(), id);
-    Ok(())
+    if let Some(command) = taken.command.take() {
+        bridges.written(socket, command);
+    }
+    in_time(session.ping(id.to_string().as_bytes())).await
 }
 
 async fn send(session: &mut Session, message: &Value) -> Result<(), Over> {

@@ -14,6 +14,7 @@ use crate::{
     app::{open_store, vault},
     audit::Origin,
     config::{Layers, Settings},
+    operator_api::bridges::stored_bridges,
 };
 
 #[derive(Debug, Subcommand)]
@@ -264,7 +265,7 @@ pub async fn number(command: NumberCommand, layers: &Layers, json: bool) -> Resu
             let tenant = tenant
                 .map(|tenant| parse_id("tenant", &tenant))
                 .transpose()?;
-            return output::list("phoneNumbers", &numbers::list(&store, tenant).await?, json);
+            return output::list("numbers", &numbers::list(&store, tenant).await?, json);
         }
         NumberCommand::Update {
             id,
@@ -296,7 +297,10 @@ pub async fn bridge(command: BridgeCommand, layers: &Layers, json: bool) -> Resu
         BridgeCommand::Create { name } => {
             output::one(&bridges::create(&store, &name, &by, now).await?, json)
         }
-        BridgeCommand::List => output::list("bridges", &bridges::list(&store).await?, json),
+        BridgeCommand::List => {
+            let found = stored_bridges(store.reader()).await;
+            output::list("bridges", &found.map_err(admin::AdminError::from)?, json)
+        }
         BridgeCommand::Revoke { id } => output::one(
             &bridges::revoke(&store, parse_id("bridge", &id)?, &by, now).await?,
             json,

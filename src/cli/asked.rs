@@ -19,10 +19,10 @@ use crate::{
 pub struct PageArgs {
     /// How many are shown, at most 100.
     #[arg(long, value_name = "N", default_value_t = 50)]
-    limit: u32,
+    pub(super) limit: u32,
     /// How many are left out before those.
     #[arg(long, value_name = "N", default_value_t = 0)]
-    offset: u64,
+    pub(super) offset: u64,
 }
 
 /// What a command asks for.

@@ -18,6 +18,7 @@ use crate::{
     app::{KeyTrial, StartError, enough_files, if_in_use, prove, vault},
     config::{ConfigError, Layers, Settings},
     front::{open_files_max, raise_open_files},
+    telephony,
 };
 
 /// A clock that is further from the database's is suspicious.
@@ -92,6 +93,10 @@ async fn look(settings: &Settings) -> Vec<Check> {
         "ports",
         ports(settings.http.listen, settings.operator.listen),
     ));
+    if let Some(bridge) = settings.telephony() {
+        let found = telephony::checks(&bridge).await;
+        checks.extend(found.into_iter().map(|(name, found)| check(name, found)));
+    }
     checks.push(check("files", files()));
     checks.push(check("outbound", outbound(settings)));
     checks.push(check("secrets", secrets(settings, store.as_ref()).await));

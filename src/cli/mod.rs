@@ -16,11 +16,14 @@ pub mod dev;
 mod error;
 mod init;
 mod listen;
+mod listener;
 mod nodes;
 mod output;
 mod people;
+mod running;
 mod secrets;
 mod simulate;
+mod telephony;
 mod top;
 mod trigger;
 mod webhooks;
@@ -106,6 +109,10 @@ enum Command {
     /// See which processes serve the database.
     #[command(subcommand)]
     Node(nodes::NodeCommand),
+    /// See how a running service's database does: size, pools, commits, slowest statements.
+    Database(running::DatabaseOptions),
+    /// See the functions that a running service called lately.
+    Functions(running::FunctionsOptions),
     /// See who changed what.
     #[command(subcommand)]
     Audit(audit::AuditCommand),
@@ -128,6 +135,8 @@ enum Command {
     Top(top::Options),
     /// Play a telephony bridge that places calls.
     Simulate(simulate::Options),
+    /// Run the telephony bridge alone: SIP phones and trunks on one side, an AI's voice on the other.
+    Telephony(telephony::Options),
     /// See a tenant's events live, and have them passed on to a server on this machine.
     Listen(listen::Options),
     /// Make a sample of an event, which `listen` shows.
@@ -202,6 +211,7 @@ pub async fn run(cli: Cli) -> Result<(), CliError> {
             let layers = layers()?;
             output::config(&layers, cli.json)
         }
+        Command::Telephony(options) => telephony::run(options, &layers()?).await,
         Command::Serve => serve(&layers()?).await,
         Command::Migrate => {
             let settings = Settings::new(&layers()?)?;
@@ -218,6 +228,8 @@ pub async fn run(cli: Cli) -> Result<(), CliError> {
         Command::Webhook(command) => webhooks::webhook(command, &layers()?, cli.json).await,
         Command::Delivery(command) => webhooks::delivery(command, &layers()?, cli.json).await,
         Command::Node(command) => nodes::node(command, &layers()?, cli.json).await,
+        Command::Database(options) => running::database(options, layers, cli.json).await,
+        Command::Functions(options) => running::functions(options, layers, cli.json).await,
         Command::Audit(command) => audit::audit(command, &layers()?, cli.json).await,
         Command::Ledger(command) => admin::ledger(command, &layers()?, cli.json).await,
         Command::Backup(options) => {
@@ -246,6 +258,9 @@ async fn serve(layers: &Layers) -> Result<(), CliError> {
     output::text(&format!(
         "ready http=http://{http} operator=http://{operator}"
     ))?;
+    if let Some(telephony) = app.telephony() {
+        output::text(&telephony::line(telephony))?;
+    }
     app.run_until(stop).await;
     Ok(())
 }

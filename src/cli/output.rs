@@ -284,7 +284,7 @@ fn to_value(thing: &impl Serialize) -> Result<Value, CliError> {
 }
 
 /// One line, whatever is in it.
-fn cell(value: &Value) -> String {
+pub fn cell(value: &Value) -> String {
     match value {
         Value::Null => "–".to_owned(),
         Value::String(text) if text.is_empty() => "–".to_owned(),

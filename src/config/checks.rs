@@ -12,7 +12,7 @@ use url::Url;
 use super::{
     ConfigError, LogLevel,
     entries::{Entry, Layers},
-    mail, telemetry,
+    mail, telemetry, telephony,
 };
 
 /// Numbers with the least and the most that they can be; of a list, each of its numbers.
@@ -48,15 +48,34 @@ const RANGES: &[(&str, i64, i64)] = &[
     ("retention.transcripts_days", 0, 36_500),
     ("retention.audit_days", 0, 36_500),
     ("retention.sweep_seconds", 1, 86_400),
+    ("telephony.max_calls", 1, 20_000),
+    ("telephony.gemini.idr_per_million_tokens.text_in", 0, 1_000_000_000),
+    ("telephony.gemini.idr_per_million_tokens.audio_in", 0, 1_000_000_000),
+    ("telephony.gemini.idr_per_million_tokens.text_out", 0, 1_000_000_000),
+    ("telephony.gemini.idr_per_million_tokens.audio_out", 0, 1_000_000_000),
 ];
 /// Lists with the least and the most entries that they can have.
 const LENGTHS: &[(&str, usize, usize)] = &[
     ("webhooks.retry_schedule_seconds", 1, 100),
     // More have no use: a key is taken out once everything is sealed with the next.
     ("secrets.old_keys", 0, 8),
+    ("telephony.sip.listen", 1, 16),
+    ("telephony.sip.codecs", 1, 3),
 ];
 /// Addresses to listen on.
 const ADDRESSES: &[&str] = &["http.listen", "operator.listen"];
+/// Other keys that must have a value.
+const NEEDED: &[&str] = &[
+    "database.url",
+    "node.name",
+    "log.level",
+    "log.format",
+    "telephony.sip.rtp_ports",
+    "telephony.sip.srtp",
+    "telephony.voice.model",
+    "telephony.gemini.url",
+    "telephony.gemini.model",
+];
 const NODE_NAME_BYTES_MAX: usize = 64;
 const OPERATOR_TOKEN_CHARS_MIN: usize = 16;
 
@@ -88,6 +107,8 @@ pub(super) fn faults(layers: &Layers) -> Vec<ConfigError> {
     let mut faults: Vec<ConfigError> = read.filter_map(fault_of).collect();
     faults.extend(listener_without_token(layers).map(ConfigError));
     faults.extend(half_of_mail(layers).map(ConfigError));
+    faults.extend(voice_without_key(layers).map(ConfigError));
+    faults.extend(half_of_tls(layers).map(ConfigError));
     faults
 }
 
@@ -113,6 +134,9 @@ fn of_type(entry: &Entry) -> Fault {
             None
         }
         (ValueKind::Boolean(_), _) => Some("it must be true or false".to_owned()),
+        (ValueKind::Array(_), ValueKind::Array(items)) if key == telephony::TRUNKS => {
+            telephony::trunks(items)
+        }
         (ValueKind::Array(_), ValueKind::Array(items)) if range.is_some() => items
             .iter()
             .find_map(|item| number(&item.kind))
@@ -143,14 +167,16 @@ fn of_meaning(entry: &Entry) -> Fault {
         value => vec![value.to_string()],
     };
     let key = entry.key.as_str();
+    if key == telephony::TRUNKS {
+        return None;
+    }
     if let Some((_, least, most)) = LENGTHS.iter().find(|(of, ..)| *of == key)
         && !(*least..=*most).contains(&items.len())
     {
         return Some(format!("it must have {least} to {most} entries"));
     }
     if items.iter().all(String::is_empty) {
-        let needed = ["database.url", "node.name", "log.level", "log.format"];
-        let needed = needed.contains(&key) || ADDRESSES.contains(&key);
+        let needed = NEEDED.contains(&key) || ADDRESSES.contains(&key);
         return needed.then(|| "it must be set".to_owned());
     }
     items.iter().find_map(|text| of_text(key, text))
@@ -181,7 +207,7 @@ fn of_text(key: &str, text: &str) -> Fault {
         "log.format" => (!["auto", "text", "json"].contains(&text))
             .then(|| "it must be auto, text or json".to_owned()),
         "log.level" => text.parse::<LogLevel>().err(),
-        _ => None,
+        _ => telephony::of_text(key, text),
     }
 }
 
@@ -255,6 +281,42 @@ fn half_of_mail(layers: &Layers) -> Option<String> {
     let told = layers.told(set);
     Some(format!(
         "{told}, and {other} is not set; set both, or neither"
+    ))
+}
+
+/// Gemini answers nobody without a key.
+fn voice_without_key(layers: &Layers) -> Option<String> {
+    let key = "telephony.gemini.api_key";
+    let is_wanted = layers
+        .text("telephony.enabled")
+        .eq_ignore_ascii_case("true")
+        && layers.text("telephony.voice.model") == "gemini";
+    let is_there = layers.is_unread(key) || !layers.text(key).is_empty();
+    (is_wanted && !is_there).then(|| {
+        format!(
+            "{}, and {key} is not set; set it (GEMINI_API_KEY), or telephony.voice.model to scripted, which needs none",
+            layers.told("telephony.enabled")
+        )
+    })
+}
+
+/// TLS needs a certificate and its key.
+fn half_of_tls(layers: &Layers) -> Option<String> {
+    let keys = [
+        "telephony.sip.tls_certificate_file",
+        "telephony.sip.tls_key_file",
+    ];
+    let is_wanted = layers.text("telephony.sip.listen").contains("tls://");
+    let absent = keys.iter().find(|key| layers.text(key).is_empty())?;
+    let other = keys.iter().find(|key| !layers.text(key).is_empty());
+    let because = match other {
+        _ if is_wanted => "telephony.sip.listen",
+        Some(other) => other,
+        None => return None,
+    };
+    Some(format!(
+        "{}, and {absent} is not set; set it",
+        layers.told(because)
     ))
 }
 

@@ -6,7 +6,10 @@ use config::{Config, Value, ValueKind};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::mask::{MASK, without_passwords, without_user};
+use super::{
+    mask::{MASK, without_passwords, without_user},
+    telephony,
+};
 
 /// Keys whose values are never shown.
 const SECRET_KEYS: &[&str] = &[
@@ -14,6 +17,7 @@ const SECRET_KEYS: &[&str] = &[
     "secrets.old_keys",
     "operator.token",
     "operator.read_token",
+    "telephony.gemini.api_key",
 ];
 
 /// Where a value came from.
@@ -100,6 +104,7 @@ fn written(value: &ValueKind) -> String {
             let items: Vec<String> = items.iter().map(|item| written(&item.kind)).collect();
             items.join(",")
         }
+        ValueKind::Table(table) => telephony::shown(table),
         ValueKind::Nil => String::new(),
         other => other.to_string(),
     }

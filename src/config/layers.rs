@@ -11,6 +11,7 @@ use config::{Config, File, FileFormat, Value, ValueKind};
 use super::{
     ConfigError, checks,
     entries::{Entry, Layers, Origin},
+    telephony::TRUNKS,
 };
 
 const DEFAULTS: &str = include_str!("../../config/default.toml");
@@ -29,8 +30,12 @@ const NO_KEYS: &[&str] = &[
     "DIKALA_REQUIRE_BROWSER",
     "DIKALA_REQUIRE_PROMETHEUS",
     "DIKALA_REQUIRE_PROXIES",
+    "DIKALA_REQUIRE_SIP",
     "DIKALA_COMMIT",
 ];
+/// The one variable without the prefix: what everybody who has a key of Gemini's calls it, and the key that it is for.
+const GEMINI: (&str, &str) = ("GEMINI_API_KEY", "telephony.gemini.api_key");
+
 impl Layers {
     /// Puts the layers together. `environment` is looked through for `DIKALA_…`.
     ///
@@ -39,10 +44,11 @@ impl Layers {
         file: Option<&Path>,
         environment: impl IntoIterator<Item = (String, String)>,
     ) -> Result<Self, ConfigError> {
-        let environment: BTreeMap<String, String> = environment
+        let mut environment: BTreeMap<String, String> = environment
             .into_iter()
-            .filter(|(name, _)| name.starts_with(PREFIX))
+            .filter(|(name, _)| name.starts_with(PREFIX) || name == GEMINI.0)
             .collect();
+        let gemini = environment.remove(GEMINI.0);
         let file = file.map(|path| path.display().to_string()).or_else(|| {
             environment
                 .get("DIKALA_CONFIG")
@@ -56,6 +62,14 @@ impl Layers {
         }
         for (name, value) in environment {
             faults.extend(layers.add_variable(&name, &value).err());
+        }
+        if let Some(key) = gemini
+            && layers.text(GEMINI.1).is_empty()
+            && !layers.is_unread(GEMINI.1)
+        {
+            let origin = Origin::Variable(GEMINI.0.to_owned());
+            let place = || format!("the environment variable {}", GEMINI.0);
+            faults.extend(layers.set_text(GEMINI.1, &key, origin, place).err());
         }
         if !faults.is_empty() {
             faults.extend(checks::faults(&layers));
@@ -131,6 +145,25 @@ impl Layers {
     /// Sets a key from a command.
     pub fn set_from_command(&mut self, key: &str, value: &str) -> Result<(), ConfigError> {
         self.set_text(key, value, Origin::Command, || {
+            "the command line".to_owned()
+        })
+    }
+
+    /// Has a command's trunk be the only one: whoever calls from these addresses.
+    pub fn set_trunk_from_command(
+        &mut self,
+        name: &str,
+        addresses: &[&str],
+    ) -> Result<(), ConfigError> {
+        let addresses: Vec<Value> = addresses.iter().map(|one| Value::from(*one)).collect();
+        let fields = [
+            ("name", Value::from(name)),
+            ("addresses", Value::from(addresses)),
+        ];
+        let fields = fields.map(|(field, value)| (field.to_owned(), value));
+        let trunk = Value::new(None, ValueKind::Table(fields.into_iter().collect()));
+        let trunks = ValueKind::Array(vec![trunk]);
+        self.set(TRUNKS, trunks, Origin::Command, || {
             "the command line".to_owned()
         })
     }

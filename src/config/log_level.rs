@@ -9,15 +9,16 @@ const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
 const OWN: &str = "dikala";
 /// The parts of the program with the modules in them.
 #[rustfmt::skip]
-const PARTS: [(&str, &[&str]); 3] = [
+const PARTS: [(&str, &[&str]); 4] = [
     ("dikala", &[
         "admin", "api", "app", "audit", "bridge", "cli", "config", "console", "dashboard", "front", "http", "mails", "maintenance", "node", "openapi", "operator", "operator_api", "overview", "pages", "routes",
-        "simulator", "telemetry",
+        "simulator", "telemetry", "telephony",
     ]),
     ("dikala_actors", &[
         "bridges", "calls", "events", "functions", "journal", "ledger", "mails", "nesting", "nodes", "outbound", "runtime", "traces", "webhooks",
     ]),
     ("dikala_entities", &["batch", "rows", "store", "tables", "values", "vault"]),
+    ("dikala_telephony", &["bridge", "call", "engine", "leg", "media", "settings", "sip", "socket", "threads", "voice"]),
 ];
 /// For everything, where only parts are named.
 const LEVEL: LevelFilter = LevelFilter::INFO;
@@ -58,7 +59,7 @@ impl FromStr for LogLevel {
                     let target = target.trim();
                     if !is_part(target) && target != STATEMENTS {
                         return Err(format!(
-                            "{target:?} is no part of this program; they are dikala, dikala_actors, dikala_entities and the \
+                            "{target:?} is no part of this program; they are dikala, dikala_actors, dikala_entities, dikala_telephony and the \
                              modules in them, such as dikala_actors::webhooks, and {STATEMENTS} for the statements"
                         ));
                     }

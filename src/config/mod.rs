@@ -12,6 +12,7 @@ mod mask;
 mod operator;
 mod settings;
 mod telemetry;
+mod telephony;
 
 pub use entries::{Layers, Origin, Shown};
 pub use log_level::LogLevel;

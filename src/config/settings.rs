@@ -19,6 +19,7 @@ use super::{
     mail::{Mail, MailServer},
     operator::Operator,
     telemetry,
+    telephony::Telephony,
 };
 use crate::{
     api::context::{ApiSettings, UNREAD},
@@ -47,6 +48,7 @@ pub struct Settings {
     pub retention: Retention,
     #[serde(default)]
     telemetry: Telemetry,
+    telephony: Telephony,
     pub log: Log,
     /// All keys, as a person may see them.
     #[serde(skip)]
@@ -274,6 +276,18 @@ impl Settings {
     /// Where spans are sent, where they are; checked when the settings were read.
     pub fn traces(&self) -> Option<Url> {
         telemetry::traces(self.telemetry.otlp_endpoint.as_deref()?).ok()
+    }
+
+    /// The bridge that runs inside, where one does.
+    pub fn telephony(&self) -> Option<dikala_telephony::settings::Settings> {
+        self.telephony.enabled.then(|| self.bridge_keys())
+    }
+
+    /// The same, wherever it runs.
+    pub fn bridge_keys(&self) -> dikala_telephony::settings::Settings {
+        let lost_after = u64::try_from(self.bridge.lost_after_seconds).unwrap_or_default();
+        self.telephony
+            .settings(self.http.shutdown_seconds, lost_after)
     }
 
     /// What tenants' addresses may look like.

@@ -5,7 +5,7 @@ use dikala_entities::StatementRanking;
 use maud::{Markup, html};
 
 use super::{
-    figures::{bytes, count, time_us, times},
+    figures::{NONE, bytes, count, time_us, times},
     layout,
     list::{List, one_of},
     view::Visit,
@@ -14,7 +14,7 @@ use crate::{
     http::{error::ApiError, extract::Form},
     operator_api::database::{self, Database, Pool, Slow},
     pages::{
-        components::{Field, table},
+        components::{Field, Tone, notice, table},
         form::Typed,
     },
 };
@@ -69,10 +69,12 @@ fn facts(visit: &Visit, found: &Database) -> Markup {
         ]
     };
     html! {
+        @if let Some(told) = found.unanswered { (notice(Tone::Bad, html! { p { (told) } })) }
         dl.facts {
-            dt { "Database" } dd { (found.kind) " " (found.version) }
-            dt { "Size" } dd { (bytes(found.size_bytes)) }
-            dt { "Steps of the schema" } dd { (visit.number(found.migrations)) }
+            dt { "Database" } dd { (found.kind) @if let Some(version) = &found.version { " " (version) } }
+            dt { "Size" } dd { @match found.size_bytes { Some(size) => (bytes(size)), None => (NONE) } }
+            dt { "Steps of the schema" }
+            dd { @match found.migrations { Some(steps) => (visit.number(steps)), None => (NONE) } }
             dt { "Commits of the ledger, p50 / p99" } dd { (times(&found.commit_us)) }
         }
         h2 { "Pools" }

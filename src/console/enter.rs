@@ -66,6 +66,13 @@ pub async fn enter(
     Ok(packed::page(response))
 }
 
+/// What the session lets its holder do that a browser shows with a request for what is no page.
+pub async fn right_of_session(req: &ServiceRequest) -> Option<Right> {
+    let kit = req.app_data::<Data<Kit>>()?;
+    let (known, _) = Known::of(req.request(), &kit.desk.node.vault);
+    kit.right(&known).await
+}
+
 /// Who came.
 struct Guest {
     view: View,
@@ -122,8 +129,18 @@ impl Guest {
         if is_post && !door::is_from_a_page(req.headers(), None) {
             return Err(errors::foreign(&self.view, self.visit.as_ref()));
         }
-        let access = match table::find(PAGES, "", req.match_pattern().as_deref(), req.method()) {
+        let pattern = req.match_pattern();
+        let access = match table::find(PAGES, "", pattern.as_deref(), req.method()) {
             Found::Page(access) => access,
+            // After a form was refused the address is that of the post, and whoever asks for that wants the page.
+            Found::OtherMethods(_) if req.method() == Method::GET => {
+                let pattern = pattern.as_deref().unwrap_or_default();
+                let page = table::above(PAGES, "", pattern, req.path());
+                return Err(match self.visit {
+                    Some(_) => self.view.go(page),
+                    None => self.view.go(&door::sign_in(req, SIGN_IN, "/")),
+                });
+            }
             Found::OtherMethods(allow) => {
                 return Err(self.error(&ApiError::MethodNotAllowed { allow }));
             }

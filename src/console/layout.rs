@@ -62,6 +62,11 @@ const BELONG: &[(&str, &str)] = &[
 #[rustfmt::skip]
 pub const DONE: &[(&str, &str)] = &[
     ("signed-out", "You are signed out."),
+    (
+        "signed-out-here",
+        "You are signed out of this browser. That could not be written down yet: a copy of the session would still be let in at \
+         another node, or after a restart. If somebody may have one, change the token.",
+    ),
     ("saved", "Saved."),
     ("call-ending", "The bridge is told to hang up."),
     ("webhook-paused", "Its deliveries wait from now on; none is lost."),

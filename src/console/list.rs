@@ -53,7 +53,8 @@ impl<'a> List<'a> {
     pub fn form_with(&self, fixed: &[(&str, String)]) -> Result<Form, ApiError> {
         let mut asked = Map::new();
         for name in self.filters.iter().chain(&[OFFSET]) {
-            let text = self.text(name);
+            // With what no text may hold, which is refused in words.
+            let text = self.typed.raw(name).next().unwrap_or_default().trim();
             if !text.is_empty() {
                 asked.insert((*name).to_owned(), text.into());
             }

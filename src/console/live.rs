@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use actix_web::{HttpRequest, HttpResponse, rt};
+use actix_web::{HttpRequest, HttpResponse, ResponseError, rt};
 use futures_util::future::LocalBoxFuture;
 use maud::Markup;
 
@@ -50,12 +50,17 @@ pub async fn stream(visit: Visit, request: HttpRequest) -> Result<HttpResponse, 
     let name = asked.text("of").unwrap_or_default();
     let part = PARTS.iter().find(|(part, _)| *part == name);
     let (_, make) = *part.ok_or(ApiError::NotFound(Missing::Route))?;
+    // What cannot be made now, while the database is away, can be made later; what is not there cannot.
+    let first = match make(&visit, &asked).await {
+        Err(error) if error.status_code().is_client_error() => return Err(error),
+        first => first.unwrap_or_default(),
+    };
     let seat = visit.kit().stream()?;
     let (events, response) = stream::open();
     rt::spawn(async move {
         tokio::select! {
             // How it ended makes no difference.
-            _ = follow(&visit, &asked, make, &events) => {}
+            _ = follow(&visit, &asked, make, first, &events) => {}
             () = signed_out(&visit) => {}
             () = events.closed() => {}
         }
@@ -64,12 +69,17 @@ pub async fn stream(visit: Visit, request: HttpRequest) -> Result<HttpResponse, 
     Ok(response)
 }
 
-async fn follow(visit: &Visit, asked: &Typed, make: Make, events: &Events) -> Result<(), Over> {
+async fn follow(
+    visit: &Visit,
+    asked: &Typed,
+    make: Make,
+    first: Markup,
+    events: &Events,
+) -> Result<(), Over> {
     events.send(format!("{OPENING}\n")).await?;
     let (mut before, mut quiet, mut position) = (String::new(), 0, 0_i64);
+    let mut made = first.into_string();
     loop {
-        // What cannot be made now, while the database is away, can be made again later.
-        let made = make(visit, asked).await.unwrap_or_default().into_string();
         if !made.is_empty() && made != before {
             position = position.saturating_add(1);
             events.send(frame(position, "part", &made)).await?;
@@ -82,6 +92,7 @@ async fn follow(visit: &Visit, asked: &Typed, make: Make, events: &Events) -> Re
             }
         }
         tokio::time::sleep(EVERY).await;
+        made = make(visit, asked).await.unwrap_or_default().into_string();
     }
 }
 

@@ -64,9 +64,9 @@ use actix_web::{
 
 pub use kit::Kit;
 
-use self::enter::enter;
+use self::enter::{enter, right_of_session};
 use crate::{
-    operator::access::OwnDoor,
+    operator::access::{OwnDoor, Sessions},
     pages::{
         assets,
         headers::header,
@@ -170,5 +170,6 @@ pub fn configure(cfg: &mut ServiceConfig) {
     assets::configure(cfg, "");
     let pages = table::mount(PAGES, web::scope(""));
     cfg.app_data(OwnDoor(is_ours))
+        .app_data(Sessions(|req| Box::pin(right_of_session(req))))
         .service(pages.wrap(from_fn(enter)));
 }

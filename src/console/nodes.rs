@@ -7,7 +7,7 @@ use super::{layout, view::Visit};
 use crate::{
     http::error::ApiError,
     operator_api::system::{self, Node},
-    pages::components::table,
+    pages::components::{Tone, notice, table},
 };
 
 /// `GET /nodes`
@@ -30,8 +30,11 @@ pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
             html! { (node.bridges) },
         ]
     };
-    let found = system::read_nodes(&visit.desk()).await?;
+    let found = system::read_nodes(&visit.desk()).await;
     let rows = found.nodes.iter().map(row).collect();
-    let content = table(&visit, "Nodes", &columns, rows);
+    let content = html! {
+        @if let Some(told) = found.unanswered { (notice(Tone::Bad, html! { p { (told) } })) }
+        (table(&visit, "Nodes", &columns, rows))
+    };
     Ok(layout::page(&visit, "Nodes", content))
 }

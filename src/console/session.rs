@@ -162,6 +162,11 @@ impl Session {
         self.id.hash()
     }
 
+    /// The token by which it began.
+    pub fn token(&self) -> &CredentialHash {
+        &self.token
+    }
+
     /// What it lets its holder do, if nobody signed out of it.
     pub fn right(&self, tokens: &Tokens, now: Millis) -> Option<Right> {
         let is_ahead = self.used > now.plus_ms(CLOCKS_APART_MS);

@@ -109,10 +109,15 @@ fn again(view: &View, typed: Typed, fault: FieldError) -> Result<HttpResponse, A
 
 /// `POST /sign-out`
 pub async fn sign_out(visit: Visit) -> HttpResponse {
-    if let Some(session) = &visit.known().session {
-        visit.kit().ended.add(session, visit.now()).await;
-    }
-    let mut response = visit.see(SIGN_IN, "done-signed-out");
+    let is_known = match &visit.known().session {
+        Some(session) => visit.kit().ended.add(session, visit.now()).await,
+        None => true,
+    };
+    let told = match is_known {
+        true => "done-signed-out",
+        false => "done-signed-out-here",
+    };
+    let mut response = visit.see(SIGN_IN, told);
     let headers = response.headers_mut();
     headers.insert(SET_COOKIE, visit.known().forget());
     response

@@ -127,7 +127,7 @@ fn lane(visit: &Visit, lane: Option<&Lane>) -> Markup {
     };
     let tone = match lane.state {
         "open" | "sealed" => Tone::Bad,
-        "disabled" => Tone::Warning,
+        "disabled" | "paused" => Tone::Warning,
         _ => Tone::Plain,
     };
     html! {

@@ -293,7 +293,11 @@ pub async fn change_password(
     typed: Typed,
 ) -> Result<HttpResponse, ApiError> {
     let old = Secret::new(typed.text("current_password").unwrap_or_default());
-    let new = typed.text("new_password").unwrap_or_default().to_owned();
+    let new = typed
+        .raw("new_password")
+        .next()
+        .unwrap_or_default()
+        .to_owned();
     if let Err(fault) = password::check(&new) {
         let fault = not_taken(&visit, fault, "new_password");
         return password_again(&visit, typed, fault).await;
@@ -399,7 +403,7 @@ pub async fn set_password(visit: Visit, typed: Typed) -> Result<HttpResponse, Ap
         let missing = Fault::new(FieldCode::Required, "is required");
         return password_again(&visit, typed, missing.in_field("current_password")).await;
     }
-    let new = typed.text("password").unwrap_or_default().to_owned();
+    let new = typed.raw("password").next().unwrap_or_default().to_owned();
     if let Err(fault) = password::check(&new) {
         let fault = not_taken(&visit, fault, "password");
         let filled = Filled::again(typed, ApiError::field(fault))?;

@@ -97,6 +97,9 @@ pub fn check(password: &str) -> Result<(), Fault> {
     let bound = |bound: usize| i64::try_from(bound).unwrap_or(i64::MAX);
     if password.is_empty() {
         Err(Fault::new(FieldCode::Required, "is required"))
+    } else if password.contains('\0') {
+        let predicate = "must not contain the character U+0000";
+        Err(Fault::new(FieldCode::InvalidFormat, predicate))
     } else if length < CHARS_MIN {
         let predicate = format!("must have at least {CHARS_MIN} characters");
         Err(Fault::new(FieldCode::TooShort, predicate).bounded(bound(CHARS_MIN)))
@@ -130,6 +133,7 @@ mod tests {
     #[case("1234567890", Some("not_allowed"))]
     #[case("Qwertyuiop", Some("not_allowed"))]
     #[case("PASSWORD123", Some("not_allowed"))]
+    #[case("tenchars\0s!", Some("invalid_format"))]
     #[case("tencharss!", None)]
     #[case("ääääääääää", None)]
     #[case("          ", None)]

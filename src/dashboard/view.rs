@@ -104,7 +104,7 @@ impl View {
             actor: Actor::User(person),
             address: Some(self.parts.address),
             request_id: Some(current_request_id()),
-            node: self.kit().services.http.node.clone(),
+            node: self.kit().services.http.member.name().clone(),
         }
     }
 }

@@ -339,7 +339,7 @@ pub async fn recover(
 
 /// How many deliveries are sent again.
 async fn send_again(visit: &Visit, id: Id<WebhookId>, typed: &Typed) -> Result<i64, ApiError> {
-    let field = |name| match typed.text(name).unwrap_or_default().trim() {
+    let field = |name| match typed.raw(name).next().unwrap_or_default().trim() {
         "" => Value::Null,
         text => instant(visit, text),
     };

@@ -120,8 +120,8 @@ pub fn form_fields(visit: &Visit) -> [Field; 2] {
 /// What was typed into [`form_fields`], as the API takes it.
 pub fn typed_fields(typed: &Typed) -> Value {
     json!({
-        "url": typed.text("url").unwrap_or_default().trim(),
-        "events": typed.all("events").collect::<Vec<_>>(),
+        "url": typed.raw("url").next().unwrap_or_default().trim(),
+        "events": typed.raw("events").collect::<Vec<_>>(),
     })
 }
 

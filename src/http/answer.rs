@@ -38,11 +38,6 @@ impl Answer {
         Self::new(StatusCode::OK, content)
     }
 
-    /// 201 for what is at no path of its own.
-    pub fn made(content: &impl Serialize) -> Self {
-        Self::new(StatusCode::CREATED, content)
-    }
-
     /// 201, with the path below `/api/v1` at which the new thing is.
     pub fn created(path: &str, content: &impl Serialize) -> Self {
         Self::created_at(format!("{}{path}", super::route::BASE), content)
@@ -52,7 +47,7 @@ impl Answer {
     pub fn created_at(path: String, content: &impl Serialize) -> Self {
         Self {
             location: Some(path),
-            ..Self::made(content)
+            ..Self::new(StatusCode::CREATED, content)
         }
     }
 

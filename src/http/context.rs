@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dikala_actors::runtime::clock::SharedClock;
+use dikala_actors::{nodes::Membership, runtime::clock::SharedClock};
 use dikala_entities::{Store, Vault};
 
 use super::{gate::Gate, settings::HttpSettings, unread::Unread};
@@ -13,8 +13,8 @@ pub struct HttpContext {
     pub store: Store,
     pub vault: Vault,
     pub clock: SharedClock,
-    /// The name of this node.
-    pub node: Arc<str>,
+    /// Which node this is.
+    pub member: Membership,
     pub settings: Arc<HttpSettings>,
     /// Known keys and used-up limits of this process.
     pub gate: Arc<Gate>,
@@ -28,14 +28,14 @@ impl HttpContext {
         store: Store,
         vault: Vault,
         clock: SharedClock,
-        node: Arc<str>,
+        member: Membership,
         settings: HttpSettings,
     ) -> Self {
         Self {
             store,
             vault,
             clock,
-            node,
+            member,
             settings: Arc::new(settings),
             gate: Arc::default(),
             unread: Arc::default(),

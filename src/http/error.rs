@@ -83,6 +83,7 @@ codes! {
         KeyNotFound = "key_not_found", "There is no such key, or it is revoked already.";
         UserNotFound = "user_not_found", "There is no such user.";
         BridgeNotFound = "bridge_not_found", "There is no such bridge, or it is revoked already.";
+        TransactionNotFound = "transaction_not_found", "There is no such transaction.";
         ActorNotFound = "actor_not_found", "No actor of this type has run here.";
     }
     405 { MethodNotAllowed = "method_not_allowed", "The path does not take this method; the header Allow names those it takes."; }
@@ -123,6 +124,7 @@ pub enum Missing {
     Key,
     User,
     Bridge,
+    Transaction,
     Actor,
 }
 
@@ -280,6 +282,7 @@ impl ApiError {
             Missing::Key => Code::KeyNotFound,
             Missing::User => Code::UserNotFound,
             Missing::Bridge => Code::BridgeNotFound,
+            Missing::Transaction => Code::TransactionNotFound,
             Missing::Actor => Code::ActorNotFound,
         }
     }

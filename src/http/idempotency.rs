@@ -6,14 +6,10 @@
 //! that moment leaves a claim without an answer, which expires after [`RUNNING_MS_MAX`]: a repeat after that is carried out
 //! again. All of those may be.
 
+mod claim;
 mod sweep;
 
-use std::{
-    cell::Cell,
-    rc::Rc,
-    sync::{Arc, LazyLock},
-    time::Duration,
-};
+use std::rc::Rc;
 
 use actix_web::{
     Error, HttpMessage, HttpResponse,
@@ -26,19 +22,20 @@ use actix_web::{
     middleware::Next,
     web,
 };
-use dikala_actors::journal::KeptAnswer;
-use dikala_entities::{
-    IdempotencyScope, Millis, Secret, SecretPlace, Store, Vault, idempotency, store::is_transient,
-};
+use dikala_entities::{IdempotencyScope, Millis, Store, Vault, idempotency, store::is_transient};
 use sea_orm::{
     ActiveValue::Set,
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, Statement,
+    ColumnTrait, DbErr, EntityTrait, QueryFilter,
     sea_query::{Expr, OnConflict},
 };
 use sha2::{Digest, Sha256};
-use tokio::sync::Semaphore;
 
-pub use self::sweep::sweep;
+#[cfg(test)]
+pub use self::claim::LARGE_BYTES_MAX;
+pub use self::{
+    claim::{Claim, ClaimedKey, RUNNING_MS_MAX},
+    sweep::sweep,
+};
 use super::{
     answer::Answer,
     body::RawBody,
@@ -56,146 +53,6 @@ pub const KEY_LENGTH_MAX: usize = 255;
 const KEPT_MS: i64 = 24 * 60 * 60 * 1_000;
 /// How long the answer of a test is kept: it can be large, and a test may be made again.
 const TEST_KEPT_MS: i64 = 10 * 60 * 1_000;
-/// From how many bytes on an answer counts as large.
-const LARGE_BYTES: usize = 2 * 1_024;
-/// What the large answers that are kept of one tenant may have in all; beyond, the oldest lose their bodies.
-pub const LARGE_BYTES_MAX: i64 = 16 * 1_024 * 1_024;
-/// How long a request may run before its claim counts as left behind by a crash.
-pub const RUNNING_MS_MAX: i64 = 60_000;
-/// Keys at a time that wait to be given back because the database was away; others expire.
-const GIVING_BACK_MAX: usize = 1_000;
-const GIVE_BACK_EVERY: Duration = Duration::from_secs(1);
-
-/// The right to carry out the request of one key.
-#[derive(Debug)]
-pub struct Claim {
-    claimed: ClaimedKey,
-    settled: Cell<bool>,
-    /// The stored answer is a large one.
-    large: Cell<bool>,
-}
-
-/// Which key is claimed, for whoever commits the effect on another thread.
-#[derive(Clone, Debug)]
-pub struct ClaimedKey {
-    scope: IdempotencyScope,
-    key: String,
-    /// Tells this claim from a later one of the same key.
-    claimed_at: Millis,
-    vault: Vault,
-}
-
-static GIVING_BACK: LazyLock<Arc<Semaphore>> =
-    LazyLock::new(|| Arc::new(Semaphore::new(GIVING_BACK_MAX)));
-
-impl ClaimedKey {
-    /// The answer as it is stored: sealed where it holds a secret.
-    pub fn kept(&self, answer: &Answer) -> KeptAnswer {
-        let body = match answer.is_secret {
-            true => self.vault.seal(
-                SecretPlace::StoredAnswer,
-                self.row(),
-                &Secret::new(answer.body.as_str()),
-            ),
-            false => answer.body.clone(),
-        };
-        KeptAnswer {
-            scope: self.scope,
-            key: self.key.clone(),
-            claimed_at: self.claimed_at,
-            status: i64::from(answer.status.as_u16()),
-            body,
-            location: answer.location.clone(),
-            size: large_size(answer),
-        }
-    }
-
-    /// What a sealed answer is bound to.
-    fn row(&self) -> String {
-        format!("{} {}", self.scope, self.key)
-    }
-}
-
-impl Claim {
-    fn new(claimed: ClaimedKey) -> Self {
-        Self {
-            claimed,
-            settled: Cell::new(false),
-            large: Cell::new(false),
-        }
-    }
-
-    /// Which key it is.
-    pub fn claimed(&self) -> &ClaimedKey {
-        &self.claimed
-    }
-
-    /// Stores the answer under the key. False if the claim was lost to a later request meanwhile: then nothing may be committed.
-    pub async fn settle(&self, db: &impl ConnectionTrait, answer: &Answer) -> Result<bool, DbErr> {
-        let kept = self.claimed.kept(answer);
-        let done = idempotency::Entity::update_many()
-            .col_expr(idempotency::Column::Size, Expr::value(kept.size))
-            .col_expr(idempotency::Column::Status, Expr::value(kept.status))
-            .col_expr(idempotency::Column::Body, Expr::value(kept.body))
-            .col_expr(idempotency::Column::Location, Expr::value(kept.location))
-            .filter(idempotency::Column::Scope.eq(kept.scope))
-            .filter(idempotency::Column::Key.eq(kept.key))
-            .filter(idempotency::Column::CreatedAt.eq(kept.claimed_at))
-            .filter(idempotency::Column::Status.is_null())
-            .exec(db)
-            .await?;
-        Ok(done.rows_affected == 1)
-    }
-
-    /// Notes that the answer is committed.
-    pub fn committed(&self, answer: &Answer) {
-        self.settled.set(true);
-        self.large.set(large_size(answer) > 0);
-    }
-
-    /// Gives the key back as soon as the database takes it, so that a client need not wait until the claim expires. Whether
-    /// there is a claim may not be known.
-    fn release_later(self, store: Store) {
-        let Ok(place) = Arc::clone(&GIVING_BACK).try_acquire_owned() else {
-            return;
-        };
-        actix_web::rt::spawn(async move {
-            for _ in 0..RUNNING_MS_MAX / 1_000 {
-                actix_web::rt::time::sleep(GIVE_BACK_EVERY).await;
-                match self.release(&store).await {
-                    Err(error) if is_transient(&error) => {}
-                    _ => break,
-                }
-            }
-            drop(place);
-        });
-    }
-
-    /// Takes the bodies of the oldest large answers away where there is too much of them. The keys stay: what was carried out is
-    /// not carried out again.
-    async fn cut(&self, store: &Store) -> Result<(), DbErr> {
-        let statement = Statement::from_sql_and_values(
-            store.backend(),
-            "UPDATE idempotency_keys SET body = NULL, size = 0 WHERE scope = $1 AND key IN \
-             (SELECT key FROM (SELECT key, SUM(size) OVER (ORDER BY created_at DESC, key DESC) AS total \
-              FROM idempotency_keys WHERE scope = $1 AND size > 0) AS large WHERE total > CAST($2 AS BIGINT))",
-            [self.claimed.scope.into(), LARGE_BYTES_MAX.into()],
-        );
-        store.writer().execute_raw(statement).await.map(drop)
-    }
-
-    /// Gives the key back: the request may be repeated under it.
-    async fn release(&self, store: &Store) -> Result<(), DbErr> {
-        idempotency::Entity::delete_many()
-            .filter(idempotency::Column::Scope.eq(self.claimed.scope))
-            .filter(idempotency::Column::Key.eq(&self.claimed.key))
-            .filter(idempotency::Column::CreatedAt.eq(self.claimed.claimed_at))
-            .filter(idempotency::Column::Status.is_null())
-            .exec(store.writer())
-            .await
-            .map(drop)
-    }
-}
 
 /// Carries a POST with an `Idempotency-Key` out once.
 pub async fn once(
@@ -242,12 +99,7 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<Claimed, ApiE
         is_brief: req.path().ends_with("/test"),
     };
     let now = http.clock.now();
-    let claimed = ClaimedKey {
-        scope,
-        key: key.clone(),
-        claimed_at: now,
-        vault: http.vault.clone(),
-    };
+    let claimed = ClaimedKey::new(scope, key.clone(), now, http.vault.clone());
     let mine = || Ok(Claimed::Mine(Rc::new(Claim::new(claimed.clone()))));
     match insert(&http.store, scope, &key, &asked, now).await {
         Ok(true) => return mine(),
@@ -411,11 +263,9 @@ fn stored(row: idempotency::Model, claimed: &ClaimedKey) -> Result<Claimed, ApiE
     let mut body = row.body.unwrap_or_default();
     let is_secret = Vault::is_sealed(&body);
     if is_secret {
-        let opened = claimed
-            .vault
-            .open(SecretPlace::StoredAnswer, claimed.row(), &body);
         // Sealed with a key that is not used any more.
-        let opened = opened.map_err(|_| ApiError::IdempotencyAnswerGone)?;
+        let opened = claimed.open(&body);
+        let opened = opened.ok_or(ApiError::IdempotencyAnswerGone)?;
         body = opened.expose().to_owned();
     }
     Ok(Claimed::Answered(Answer {
@@ -440,7 +290,7 @@ async fn finish(
     claim: &Claim,
     response: ServiceResponse,
 ) -> Result<ServiceResponse, Error> {
-    let (response, kept) = if claim.settled.get() {
+    let (response, kept) = if claim.is_settled() {
         (response, Ok(()))
     } else if depends_on_state(&response) {
         let (answer, response) = copy(response).await;
@@ -453,21 +303,15 @@ async fn finish(
     if let Err(error) = kept {
         tracing::warn!(%error, "the answer to an Idempotency-Key was not stored");
         if !depends_on_state(&response) {
-            Claim::new(claim.claimed.clone()).release_later(http.store.clone());
+            Claim::new(claim.claimed().clone()).release_later(http.store.clone());
         }
     }
-    if claim.large.get()
+    if claim.is_large()
         && let Err(error) = claim.cut(&http.store).await
     {
         tracing::warn!(%error, "old answers to Idempotency-Keys were not cut; the next large one tries again");
     }
     Ok(response)
-}
-
-/// The bytes of a large answer; 0 of any other.
-fn large_size(answer: &Answer) -> i64 {
-    let size = Some(answer.body.len()).filter(|size| *size > LARGE_BYTES);
-    size.map_or(0, |size| i64::try_from(size).unwrap_or(i64::MAX))
 }
 
 async fn copy(response: ServiceResponse) -> (Answer, ServiceResponse) {

@@ -90,7 +90,6 @@ mod tests {
         let delivery = delivery::Model {
             status,
             attempts: 1,
-            lease_until: at,
             ..rows::delivery(&event, WebhookId::new(at))
         };
         let attempt = attempt::Model {

@@ -32,7 +32,6 @@ async fn put(store: &Store, age_days: i64, status: DeliveryStatus, is_active: bo
     let row = delivery::Model {
         status,
         attempts: 1,
-        lease_until: at,
         ..rows::delivery(&event, webhook)
     };
     let attempt = rows::attempt(&row);

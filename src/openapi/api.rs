@@ -27,6 +27,8 @@ pub struct Api {
     pub on_writes: &'static [Code],
     /// Whether answers say how many requests are left.
     pub limited: bool,
+    /// Whether a query parameter without a value was not given.
+    pub skips_empty: bool,
     /// What is sent to those who use it.
     pub webhooks: Option<fn(&mut Schemas) -> Value>,
 }

@@ -3,14 +3,14 @@
 use dikala_actors::calls::settings::BUILT_IN_TOOLS;
 use serde_json::{Value, json};
 
-use super::BodyKind;
+use super::{BodyKind, Route};
 
 /// The name and the schema of a body made from the schema of its type. `AgentInput` gives `AgentCreate` and `AgentUpdate`.
 pub(super) fn closed(
     name: &str,
     mut schema: Value,
     input: BodyKind,
-    ignored: &[&str],
+    route: &Route,
 ) -> (String, Value) {
     let patch = input == BodyKind::Patch;
     let name = match name.strip_suffix("Input") {
@@ -39,10 +39,15 @@ pub(super) fn closed(
     } else {
         schema["required"] = json!(required);
     }
-    for field in ignored {
+    let ignored = route.ignored.iter().map(|field| (field, "Ignored."));
+    let kept = route
+        .kept
+        .iter()
+        .map(|field| (field, "Taken as it is; cannot be changed here."));
+    for (field, description) in ignored.chain(kept) {
         // Not `readOnly`: by that generators of tests take it that sending it is an error. And no type: anything may be sent, and
         // for a union of all types generators of clients have no name.
-        schema["properties"][*field] = json!({"description": "Ignored."});
+        schema["properties"][*field] = json!({"description": description});
     }
     if name == "AgentCreate" {
         // A new agent has no functions yet.

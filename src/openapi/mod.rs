@@ -72,10 +72,10 @@ impl Schemas {
         reference(&T::name())
     }
 
-    /// Takes in a type of a body, in which some fields may be sent and are ignored.
-    pub fn input<T: ToSchema>(&mut self, input: BodyKind, ignored: &[&str]) -> Value {
+    /// Takes in a type of a body, in which some fields may be sent that change nothing.
+    pub fn input<T: ToSchema>(&mut self, route: &Route, input: BodyKind) -> Value {
         let (name, schema) = objects::<T>().pop().expect("a body is an object");
-        let (name, schema) = inputs::closed(&name, schema, input, ignored);
+        let (name, schema) = inputs::closed(&name, schema, input, route);
         self.0.insert(name.clone(), schema);
         reference(&name)
     }
@@ -180,12 +180,11 @@ fn operation(api: &Api, route: &Route, schemas: &mut Schemas) -> Value {
         "operationId": route.id,
         "tags": [route.tag()],
         "summary": route.summary,
-        "parameters": parameters(route),
+        "parameters": parameters(api, route),
         "responses": responses(api, route, schemas),
     });
     if let Some((input, schema)) = route.input {
-        operation["requestBody"] =
-            request_body(input, schema(schemas, input, route.ignored), schemas);
+        operation["requestBody"] = request_body(input, schema(schemas, route, input), schemas);
     }
     operation
 }
@@ -214,7 +213,7 @@ fn with_example(schema: Value, schemas: &Schemas) -> Value {
     media
 }
 
-fn parameters(route: &Route) -> Vec<Value> {
+fn parameters(api: &Api, route: &Route) -> Vec<Value> {
     let mut parameters: Vec<Value> = Vec::new();
     for name in ["id", "name", "type"] {
         if route.path.contains(&format!("{{{name}}}")) {
@@ -229,7 +228,10 @@ fn parameters(route: &Route) -> Vec<Value> {
             .push(json!({"name": "version", "in": "path", "required": true, "schema": schema}));
     }
     for name in route.query {
-        let (description, schema) = query_parameter(name, route);
+        let (description, mut schema) = query_parameter(name, route);
+        if api.skips_empty {
+            schema = json!({"anyOf": [schema, {"type": "string", "pattern": "^\\s*$"}]});
+        }
         parameters.push(json!({"name": name, "in": "query", "required": false, "description": description, "schema": schema}));
     }
     for name in route.headers {

@@ -20,7 +20,7 @@ pub enum BodyKind {
 }
 
 /// Puts the schema of a body among the others and gives a reference to it.
-type InputSchema = fn(&mut Schemas, BodyKind, &[&str]) -> Value;
+type InputSchema = fn(&mut Schemas, &Route, BodyKind) -> Value;
 
 /// Mounts a handler.
 pub type Handler = fn(actix_web::Route) -> actix_web::Route;
@@ -49,6 +49,8 @@ pub struct Route {
     pub(super) input: Option<(BodyKind, InputSchema)>,
     /// Fields of the body that are taken and ignored.
     pub(super) ignored: &'static [&'static str],
+    /// Fields of the body that are taken as they are and in no other way.
+    pub(super) kept: &'static [&'static str],
     pub(super) answer: Option<fn(&mut Schemas) -> Value>,
     /// What it can fail with beyond what every route can.
     pub(super) errors: &'static [Code],
@@ -114,6 +116,7 @@ impl Route {
             streams: false,
             input: None,
             ignored: &[],
+            kept: &[],
             answer: None,
             errors: &[],
             audit: None,
@@ -125,13 +128,9 @@ impl Route {
         self.answers::<T>(200)
     }
 
+    /// Makes something, and says at which path it is.
     pub const fn created<T: ToSchema>(mut self) -> Self {
         self.located = true;
-        self.answers::<T>(201)
-    }
-
-    /// Makes what is at no path of its own.
-    pub const fn made<T: ToSchema>(self) -> Self {
         self.answers::<T>(201)
     }
 
@@ -171,6 +170,12 @@ impl Route {
     /// Fields of an answer that may be sent back in the body.
     pub const fn ignores(mut self, fields: &'static [&'static str]) -> Self {
         self.ignored = fields;
+        self
+    }
+
+    /// Fields of an answer that may be sent back in the body unchanged.
+    pub const fn keeps(mut self, fields: &'static [&'static str]) -> Self {
+        self.kept = fields;
         self
     }
 

@@ -13,6 +13,7 @@ use actix_web::{
     web::Data,
 };
 use dikala_entities::{CredentialHash, Secret};
+use futures_util::future::LocalBoxFuture;
 use subtle::ConstantTimeEq;
 
 use crate::{
@@ -104,6 +105,13 @@ impl Tokens {
 #[derive(Clone, Copy, Debug)]
 pub struct OwnDoor(pub fn(&ServiceRequest) -> bool);
 
+/// What the session of a browser that shows one lets it do. Data of the application, of who has sessions.
+#[derive(Clone, Copy, Debug)]
+pub struct Sessions(pub fn(&ServiceRequest) -> LocalBoxFuture<'_, Option<Right>>);
+
+/// What somebody who is signed in with a browser may read as well: no page, and nothing that a page of somebody else's could read.
+const READ_WITH_A_SESSION: [&str; 2] = ["/metrics", "/operator/openapi.json"];
+
 /// Lets only those in who may come, and lets those who may only look do no more. Health is asked by machines that have no token.
 pub async fn let_in(
     req: ServiceRequest,
@@ -112,11 +120,18 @@ pub async fn let_in(
     if has_own_door(&req) {
         return Ok(next.call(req).await?.map_into_boxed_body());
     }
-    let right = match right_of(&req).await {
-        Ok(right) => right,
-        Err(error) => return Ok(req.error_response(error)),
-    };
     let is_read = matches!(*req.method(), Method::GET | Method::HEAD);
+    let signed_in = match is_read {
+        true => right_of_session(&req).await,
+        false => None,
+    };
+    let right = match signed_in {
+        Some(right) => right,
+        None => match right_of(&req).await {
+            Ok(right) => right,
+            Err(error) => return Ok(req.error_response(error)),
+        },
+    };
     if right == Right::Read && !is_read && !is_health(&req) {
         return Ok(req.error_response(ApiError::ReadOnlyToken));
     }
@@ -134,6 +149,16 @@ fn has_own_door(req: &ServiceRequest) -> bool {
     let tokens = req.app_data::<Data<Tokens>>();
     let door = req.app_data::<OwnDoor>().copied();
     tokens.is_some_and(|tokens| tokens.are_asked_for()) && door.is_some_and(|OwnDoor(is)| is(req))
+}
+
+async fn right_of_session(req: &ServiceRequest) -> Option<Right> {
+    let tokens = req.app_data::<Data<Tokens>>()?;
+    let shows_a_token = req.headers().contains_key(header::AUTHORIZATION);
+    if !tokens.are_asked_for() || shows_a_token || !READ_WITH_A_SESSION.contains(&req.path()) {
+        return None;
+    }
+    let Sessions(right_of) = req.app_data::<Sessions>()?;
+    right_of(req).await
 }
 
 async fn right_of(req: &ServiceRequest) -> Result<Right, ApiError> {

@@ -19,7 +19,7 @@ use crate::{
     http::{
         answer::Answer,
         error::ApiError,
-        extract::{Form, Query, id, instant, word},
+        extract::{Filters, Form, id, instant, word},
     },
 };
 
@@ -72,8 +72,8 @@ lists! {
 }
 
 /// `GET /audit`
-pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
-    let listed = page(desk.node.store.api_reader(), &query.0, desk.now()).await?;
+pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError> {
+    let listed = page(desk.node.store.api_reader(), &filters.0, desk.now()).await?;
     Ok(Answer::ok(&listed))
 }
 

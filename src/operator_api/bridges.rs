@@ -1,8 +1,9 @@
 //! `/bridges`: telephony bridges, whether they are here, and how many calls they hold.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use actix_web::web::Data;
+use dikala_actors::nodes::all as all_nodes;
 use dikala_entities::{BridgeId, Millis, bridge};
 use sea_orm::{ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QuerySelect, Statement};
 use serde::Serialize;
@@ -19,7 +20,8 @@ use crate::{
     http::{
         answer::Answer,
         error::{ApiError, Missing},
-        extract::{Body, Form, Id, Operator, Query},
+        extract::{Body, Filters, Form, Id, Operator},
+        route::OPERATORS_BASE,
     },
 };
 
@@ -43,7 +45,7 @@ pub struct Bridge {
     #[serde(flatten)]
     #[schema(inline)]
     pub view: BridgeView,
-    /// Whether it has a socket open to this node.
+    /// Whether it has a socket open, here or at another node; of others a few seconds ago.
     pub connected: bool,
     /// Calls that are not over; 10,000 are counted at most.
     pub calls: i64,
@@ -87,9 +89,27 @@ async fn held(db: &impl ConnectionTrait) -> Result<HashMap<BridgeId, i64>, DbErr
         .collect())
 }
 
+/// All bridges, in the order of their making, as the processes of the service told of them a few seconds ago: for who is none of them.
+pub async fn stored_bridges(db: &impl ConnectionTrait) -> Result<Vec<Bridge>, DbErr> {
+    let alive: HashSet<String> = all_nodes(db)
+        .await?
+        .into_iter()
+        .filter(|node| node.lease_until > node.now)
+        .map(|node| node.id)
+        .collect();
+    let held = held(db).await?;
+    let bridges = bridges::every().all(db).await?;
+    let as_stored = |row: bridge::Model| Bridge {
+        connected: row.node.as_ref().is_some_and(|node| alive.contains(node)),
+        calls: held.get(&row.id).copied().unwrap_or(0),
+        view: row.into(),
+    };
+    Ok(bridges.into_iter().map(as_stored).collect())
+}
+
 /// `GET /bridges`
-pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
-    Ok(Answer::ok(&page(&desk, &query.0).await?))
+pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError> {
+    Ok(Answer::ok(&page(&desk, &filters.0).await?))
 }
 
 /// A page of bridges.
@@ -103,6 +123,11 @@ pub async fn page(desk: &Desk, asked: &Form) -> Result<BridgeList, ApiError> {
         .map(|row| shown(desk, row, &held))
         .collect();
     Ok(BridgeList::new(page, bridges, has_more))
+}
+
+/// `GET /bridges/{id}`
+pub async fn show(desk: Data<Desk>, id: Id<BridgeId>) -> Result<Answer, ApiError> {
+    Ok(Answer::ok(&one(&desk, id.0).await?))
 }
 
 /// One bridge, or 404.
@@ -142,7 +167,8 @@ pub async fn create(desk: Data<Desk>, operator: Operator, body: Body) -> Result<
             calls: 0,
         },
     };
-    unit.commit(Answer::made(&made).secret()).await
+    let path = format!("{OPERATORS_BASE}/bridges/{}", made.bridge.view.id);
+    unit.commit(Answer::created_at(path, &made).secret()).await
 }
 
 /// `DELETE /bridges/{id}`: its token is refused from now on, and its sockets are closed. What is revoked stays in the list.

@@ -26,7 +26,7 @@ use crate::{
     http::{
         answer::Answer,
         error::{ApiError, Missing},
-        extract::{Body, Form, Id, Operator, Query, e164, id, instant, word},
+        extract::{Body, Filters, Form, Id, Operator, e164, id, instant, word},
         field::{Fault, FieldCode},
     },
 };
@@ -317,8 +317,8 @@ async fn with_ids(db: &impl ConnectionTrait, ids: &[CallId]) -> Result<Vec<Model
 }
 
 /// `GET /calls`
-pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
-    let listed = page(desk.node.store.api_reader(), &query.0, desk.now()).await?;
+pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError> {
+    let listed = page(desk.node.store.api_reader(), &filters.0, desk.now()).await?;
     Ok(Answer::ok(&listed))
 }
 

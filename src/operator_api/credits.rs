@@ -3,8 +3,8 @@
 
 use actix_web::web::Data;
 use dikala_actors::ledger::{Credit, Credited, LedgerError};
-use dikala_entities::{MINUTES_MAX, TenantId, TransactionType};
-use sea_orm::ConnectionTrait;
+use dikala_entities::{MINUTES_MAX, TenantId, TransactionId, TransactionType, credit_transaction};
+use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter};
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -19,7 +19,7 @@ use crate::{
     http::{
         answer::Answer,
         error::{ApiError, Missing},
-        extract::{Body, Form, Id, Operator, Query, integer, line, word},
+        extract::{Body, Filters, Form, Id, Operator, integer, line, word},
         field::{Fault, FieldCode},
         route::OPERATORS_BASE,
     },
@@ -86,9 +86,9 @@ pub async fn credits(db: &impl ConnectionTrait, id: TenantId) -> Result<Credits,
 pub async fn transactions(
     desk: Data<Desk>,
     id: Id<TenantId>,
-    query: Query,
+    filters: Filters,
 ) -> Result<Answer, ApiError> {
-    let listed = page(desk.node.store.api_reader(), id.0, &query.0).await?;
+    let listed = page(desk.node.store.api_reader(), id.0, &filters.0).await?;
     Ok(Answer::ok(&listed))
 }
 
@@ -101,6 +101,16 @@ pub async fn page(
     find_tenant(db, id).await.map_err(refused)?;
     let page = asked.read(&[], |form| Some(Page::read(form)))?;
     Ok(page_of(db, id, page).await?)
+}
+
+/// `GET /transactions/{id}`
+pub async fn transaction(desk: Data<Desk>, id: Id<TransactionId>) -> Result<Answer, ApiError> {
+    let found = credit_transaction::Entity::find()
+        .filter(credit_transaction::Column::Id.eq(id.0))
+        .one(desk.node.store.api_reader())
+        .await?;
+    let row = found.ok_or(ApiError::NotFound(Missing::Transaction))?;
+    Ok(Answer::ok(&Transaction::from(row)))
 }
 
 fn read(body: &Body, tenant: TenantId) -> Result<Credit, ApiError> {
@@ -159,8 +169,7 @@ fn answer(booked: &Credited) -> Answer {
     if !booked.is_new {
         return Answer::ok(&shown);
     }
-    let tenant = booked.transaction.tenant_id;
-    let path = format!("{OPERATORS_BASE}/tenants/{tenant}/credits/transactions");
+    let path = format!("{OPERATORS_BASE}/transactions/{}", shown.id);
     Answer::created_at(path, &shown)
 }
 

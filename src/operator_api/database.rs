@@ -4,15 +4,19 @@ use std::cmp::Reverse;
 
 use actix_web::web::Data;
 use dikala_entities::{StatementRanking, store::StatementReading};
+use futures_util::future::join;
 use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{actors::Times, desk::Desk};
+use super::{
+    actors::Times,
+    desk::{Desk, UNANSWERED, in_time},
+};
 use crate::http::{
     answer::Answer,
     error::ApiError,
-    extract::{Form, Query, word},
+    extract::{Filters, Form, word},
 };
 
 /// Statements that are shown.
@@ -81,16 +85,20 @@ pub struct Pool {
 #[schema(example = json!({
     "kind": "sqlite", "version": "3.53.0", "sizeBytes": 1_048_576, "migrations": 14,
     "pools": [{"name": "writer", "inUse": 0, "idle": 1, "unopened": 0}], "commitUs": {"p50": 1000, "p99": 5000},
+    "unanswered": null,
     "statements": [{"shape": "SELECT * FROM calls WHERE id = ?", "count": 812, "failed": 0, "meanUs": 61, "longestUs": 904,
                     "totalUs": 49_532}]
 }))]
 pub struct Database {
     /// `sqlite` or `postgres`.
     pub kind: &'static str,
-    pub version: String,
-    pub size_bytes: i64,
+    /// Null, as the next two, where the database did not tell it in time.
+    pub version: Option<String>,
+    pub size_bytes: Option<i64>,
     /// Steps of the schema that were made.
-    pub migrations: i64,
+    pub migrations: Option<i64>,
+    /// A sentence where the database did not answer in time.
+    pub unanswered: Option<&'static str>,
     pub pools: Vec<Pool>,
     /// From taking a batch of the ledger's up until it is committed.
     pub commit_us: Times,
@@ -99,8 +107,8 @@ pub struct Database {
 }
 
 /// `GET /database`
-pub async fn show(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
-    Ok(Answer::ok(&read(&desk, &query.0).await?))
+pub async fn show(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError> {
+    Ok(Answer::ok(&read(&desk, &filters.0).await?))
 }
 
 /// The database now.
@@ -110,17 +118,30 @@ pub async fn read(desk: &Desk, asked: &Form) -> Result<Database, ApiError> {
         Some(form.defaulted("sort", None, mean, word("a ranking")))
     })?;
     let db = desk.node.store.api_reader();
-    let (kind, sql) = match db.get_database_backend() {
+    let (kind, version, size) = match db.get_database_backend() {
         DbBackend::Postgres => (
             "postgres",
-            "SELECT current_setting('server_version') AS version, pg_database_size(current_database()) AS size",
+            "current_setting('server_version')",
+            "SELECT pg_database_size(current_database()) AS size",
         ),
         _ => (
             "sqlite",
-            "SELECT sqlite_version() AS version, page_count * page_size AS size FROM pragma_page_count(), pragma_page_size()",
+            "sqlite_version()",
+            "SELECT page_count * page_size AS size FROM pragma_page_count(), pragma_page_size()",
         ),
     };
-    let row = one(db, sql).await?;
+    let schema =
+        format!("SELECT {version} AS version, (SELECT COUNT(*) FROM seaql_migrations) AS steps");
+    // The size of a large database takes its time, which is nothing to the rest.
+    let (schema, size) = join(
+        in_time(async {
+            let row = one(db, &schema).await?;
+            let told: (String, i64) = (row.try_get("", "version")?, row.try_get("", "steps")?);
+            Ok::<_, DbErr>(told)
+        }),
+        in_time(async { one(db, size).await?.try_get::<i64>("", "size") }),
+    )
+    .await;
     let pools = desk.node.store.pools().into_iter();
     let pools = pools.map(|(name, pool)| Pool {
         name,
@@ -128,12 +149,14 @@ pub async fn read(desk: &Desk, asked: &Form) -> Result<Database, ApiError> {
         idle: pool.idle,
         unopened: pool.unopened,
     });
-    let steps = one(db, "SELECT COUNT(*) AS steps FROM seaql_migrations").await?;
+    let is_whole = schema.is_some() && size.is_some();
+    let (version, migrations) = schema.unzip();
     Ok(Database {
         kind,
-        version: row.try_get("", "version")?,
-        size_bytes: row.try_get("", "size")?,
-        migrations: steps.try_get("", "steps")?,
+        version,
+        size_bytes: size,
+        migrations,
+        unanswered: (!is_whole).then_some(UNANSWERED),
         pools: pools.collect(),
         commit_us: Times::from(&desk.node.ledger.stats().commit),
         statements: slowest(desk.node.store.statements(), by),

@@ -1,11 +1,11 @@
 //! What the operators' handlers work with, and a write on behalf of an operator.
 
-use std::sync::Arc;
+use std::{fmt::Display, sync::Arc, time::Duration};
 
 use actix_web::web::Data;
 use dikala_actors::{ledger::Report, runtime::lag::EventLoops};
 use dikala_entities::{Millis, store::Transaction};
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::timeout};
 
 use crate::{
     config::Shown,
@@ -40,6 +40,22 @@ pub struct Desk {
 pub struct Verified {
     pub at: Millis,
     pub report: Report,
+}
+
+/// How long the database may take to tell something beside which there is more to tell.
+const ANSWERS_WITHIN: Duration = Duration::from_millis(500);
+/// What stands beside what was left out.
+pub const UNANSWERED: &str =
+    "The database does not answer in time: what only it knows is left out.";
+
+/// What the database tells in time; none where it does not.
+pub(super) async fn in_time<T, E: Display>(told: impl Future<Output = Result<T, E>>) -> Option<T> {
+    match timeout(ANSWERS_WITHIN, told).await {
+        Ok(told) => told
+            .inspect_err(|error| tracing::warn!(%error, "the database did not tell an operator what was asked"))
+            .ok(),
+        Err(_) => None,
+    }
 }
 
 impl Desk {

@@ -12,7 +12,7 @@ use crate::{
     http::{
         answer::Answer,
         error::ApiError,
-        extract::{Form, Query, id, line, word},
+        extract::{Filters, Form, id, line, word},
     },
 };
 
@@ -115,8 +115,8 @@ impl Wanted {
 }
 
 /// `GET /functions`
-pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
-    Ok(Answer::ok(&page(&desk, &query.0)?))
+pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError> {
+    Ok(Answer::ok(&page(&desk, &filters.0)?))
 }
 
 /// A page of the functions that were called lately.

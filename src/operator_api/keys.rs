@@ -19,7 +19,8 @@ use crate::{
     http::{
         answer::Answer,
         error::{ApiError, Missing},
-        extract::{Body, Form, Id, Operator, Query},
+        extract::{Body, Filters, Form, Id, Operator},
+        route::OPERATORS_BASE,
     },
 };
 
@@ -38,9 +39,13 @@ lists! {
 }
 
 /// `GET /tenants/{id}/keys`
-pub async fn list(desk: Data<Desk>, id: Id<TenantId>, query: Query) -> Result<Answer, ApiError> {
+pub async fn list(
+    desk: Data<Desk>,
+    id: Id<TenantId>,
+    filters: Filters,
+) -> Result<Answer, ApiError> {
     Ok(Answer::ok(
-        &page(desk.node.store.api_reader(), id.0, &query.0).await?,
+        &page(desk.node.store.api_reader(), id.0, &filters.0).await?,
     ))
 }
 
@@ -54,6 +59,11 @@ pub async fn page(
     let page = asked.read(&[], |form| Some(Page::read(form)))?;
     let (keys, has_more) = views(db, page, keys::of(tenant)).await?;
     Ok(KeyList::new(page, keys, has_more))
+}
+
+/// `GET /keys/{id}`
+pub async fn show(desk: Data<Desk>, id: Id<ApiKeyId>) -> Result<Answer, ApiError> {
+    Ok(Answer::ok(&one(desk.node.store.api_reader(), id.0).await?))
 }
 
 /// One key, or 404.
@@ -79,7 +89,8 @@ pub async fn create(
     let unit = Unit::begin(&desk, &operator).await?;
     let made = keys::create(unit.txn(), id.0, &name, &operator.origin, desk.now()).await;
     let made = made.map_err(refused)?;
-    unit.commit(Answer::made(&made).secret()).await
+    let path = format!("{OPERATORS_BASE}/keys/{}", made.view.id);
+    unit.commit(Answer::created_at(path, &made).secret()).await
 }
 
 /// `DELETE /keys/{id}`: refused from the next request on. What is revoked stays in the list.

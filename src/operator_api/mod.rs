@@ -55,6 +55,7 @@ const BOOKED: &[Code] = &[
     Code::ReferenceConflict,
     Code::InsufficientMinutes,
 ];
+const TRANSACTION: &[Code] = &[Code::TransactionNotFound];
 const NUMBER: &[Code] = &[Code::PhoneNumberNotFound];
 const NEW_NUMBER: &[Code] = &[Code::PhoneNumberExists];
 const BRIDGE: &[Code] = &[Code::BridgeNotFound];
@@ -69,32 +70,37 @@ const VERIFYING: &[Code] = &[Code::VerificationRunning];
 #[rustfmt::skip]
 pub const ROUTES: &[Route] = &[
     get("/tenants", "tenants.list", |r| r.to(tenants::list), "A page of tenants, oldest first.").query(&["limit", "offset", "q"]).ok::<tenants::TenantList>(),
-    post("/tenants", "tenants.create", |r| r.to(tenants::create), "Make a tenant.").takes::<tenants::TenantDraft>().ignores(tenants::READ_ONLY).created::<crate::admin::tenants::TenantView>().leaves(AuditAction::TenantCreate),
+    post("/tenants", "tenants.create", |r| r.to(tenants::create), "Make a tenant.").takes::<tenants::TenantDraft>().ignores(tenants::READ_ONLY).keeps(tenants::KEPT).created::<crate::admin::tenants::TenantView>().leaves(AuditAction::TenantCreate),
     get("/tenants/{id}", "tenants.get", |r| r.to(tenants::show), "One tenant.").ok::<crate::admin::tenants::TenantView>().fails(TENANT),
-    patch("/tenants/{id}", "tenants.update", |r| r.to(tenants::update), "Change a tenant.").patches::<tenants::TenantDraft>().ignores(tenants::READ_ONLY).ok::<crate::admin::tenants::TenantView>().fails(TENANT).leaves(AuditAction::TenantUpdate),
+    patch("/tenants/{id}", "tenants.update", |r| r.to(tenants::update), "Change a tenant.").patches::<tenants::TenantDraft>().ignores(tenants::READ_ONLY).keeps(tenants::KEPT).ok::<crate::admin::tenants::TenantView>().fails(TENANT).leaves(AuditAction::TenantUpdate),
     post("/tenants/{id}/suspend", "tenants.suspend", |r| r.to(tenants::suspend), "Refuse a tenant's requests and calls, and end the sessions of its people.").ok::<crate::admin::tenants::TenantView>().fails(TENANT).leaves(AuditAction::TenantSuspend),
     post("/tenants/{id}/resume", "tenants.resume", |r| r.to(tenants::resume), "Lift a suspension.").ok::<crate::admin::tenants::TenantView>().fails(TENANT).leaves(AuditAction::TenantResume),
 
     get("/tenants/{id}/keys", "keys.list", |r| r.to(keys::list), "A page of a tenant's keys, oldest first, those that are revoked too.").query(PAGED).ok::<keys::KeyList>().fails(TENANT),
-    post("/tenants/{id}/keys", "keys.create", |r| r.to(keys::create), "Make a key; it is shown in this answer only.").takes::<keys::KeyDraft>().made::<crate::admin::keys::NewKey>().fails(TENANT).leaves(AuditAction::KeyCreate),
+    post("/tenants/{id}/keys", "keys.create", |r| r.to(keys::create), "Make a key; it is shown in this answer only.").takes::<keys::KeyDraft>().created::<crate::admin::keys::NewKey>().fails(TENANT).leaves(AuditAction::KeyCreate),
+    get("/keys/{id}", "keys.get", |r| r.to(keys::show), "One key.").ok::<crate::admin::keys::KeyView>().fails(KEY),
     delete("/keys/{id}", "keys.revoke", |r| r.to(keys::revoke), "Revoke a key.").fails(KEY).leaves(AuditAction::KeyRevoke),
 
     get("/tenants/{id}/users", "users.list", |r| r.to(users::list), "A page of a tenant's people, oldest first.").query(PAGED).ok::<users::UserList>().fails(TENANT),
-    post("/tenants/{id}/users", "users.create", |r| r.to(users::create), "Make somebody, with a link that signs in once within 30 minutes.").takes::<users::UserDraft>().made::<crate::admin::users::Link>().fails(NEW_USER).leaves(AuditAction::UserCreate),
-    post("/users/{id}/login-link", "users.loginLink", |r| r.to(users::link), "Make somebody another link that signs in once within 30 minutes.").made::<crate::admin::users::Link>().fails(USER).leaves(AuditAction::UserLink),
+    post("/tenants/{id}/users", "users.create", |r| r.to(users::create), "Make somebody, with a link that signs in once within 30 minutes.").takes::<users::UserDraft>().created::<crate::admin::users::Link>().fails(NEW_USER).leaves(AuditAction::UserCreate),
+    get("/users/{id}", "users.get", |r| r.to(users::show), "Somebody.").ok::<crate::admin::users::UserView>().fails(USER),
+    post("/users/{id}/login-link", "users.loginLink", |r| r.to(users::link), "Make somebody another link that signs in once within 30 minutes.").created::<crate::admin::users::Link>().fails(USER).leaves(AuditAction::UserLink),
     delete("/users/{id}", "users.delete", |r| r.to(users::remove), "Remove somebody, with all sessions and links.").fails(USER).leaves(AuditAction::UserRemove),
 
     get("/tenants/{id}/credits", "credits.get", |r| r.to(credits::show), "A tenant's minutes.").ok::<credits::Credits>().fails(TENANT),
     get("/tenants/{id}/credits/transactions", "credits.transactions", |r| r.to(credits::transactions), "A page of the balance's movements, newest first.").query(PAGED).ok::<of_tenant::TransactionList>().fails(TENANT),
     post("/tenants/{id}/credits/transactions", "credits.book", |r| r.to(credits::book), "Book minutes. The same reference with the same content is booked once, and answered 200 from the second time on.").takes::<credits::Booking>().created::<of_tenant::Transaction>().or_ok().fails(BOOKED).leaves(AuditAction::CreditAdd),
+    get("/transactions/{id}", "credits.transaction", |r| r.to(credits::transaction), "One movement of a balance.").ok::<of_tenant::Transaction>().fails(TRANSACTION),
 
     get("/numbers", "numbers.list", |r| r.to(numbers::list), "A page of phone numbers, oldest first.").query(&["limit", "offset", "tenantId"]).ok::<numbers::NumberList>(),
-    post("/numbers", "numbers.create", |r| r.to(numbers::create), "Give a tenant a number.").takes::<numbers::NewNumber>().made::<crate::admin::numbers::NumberView>().fails(NEW_NUMBER).leaves(AuditAction::NumberCreate),
-    patch("/numbers/{id}", "numbers.update", |r| r.to(numbers::update), "Change a number, or move it to another tenant.").patches::<numbers::NumberChange>().ignores(numbers::READ_ONLY).ok::<crate::admin::numbers::NumberView>().fails(NUMBER).leaves(AuditAction::NumberUpdate),
+    post("/numbers", "numbers.create", |r| r.to(numbers::create), "Give a tenant a number.").takes::<numbers::NewNumber>().created::<crate::admin::numbers::NumberView>().fails(NEW_NUMBER).leaves(AuditAction::NumberCreate),
+    get("/numbers/{id}", "numbers.get", |r| r.to(numbers::show), "One phone number.").ok::<crate::admin::numbers::NumberView>().fails(NUMBER),
+    patch("/numbers/{id}", "numbers.update", |r| r.to(numbers::update), "Change a number, or move it to another tenant.").patches::<numbers::NumberChange>().ignores(numbers::READ_ONLY).keeps(numbers::KEPT).ok::<crate::admin::numbers::NumberView>().fails(NUMBER).leaves(AuditAction::NumberUpdate),
     delete("/numbers/{id}", "numbers.delete", |r| r.to(numbers::remove), "Remove a number; its calls stay.").fails(NUMBER).leaves(AuditAction::NumberDelete),
 
     get("/bridges", "bridges.list", |r| r.to(bridges::list), "A page of bridges, oldest first, with whether they are connected and how many calls they hold.").query(PAGED).ok::<bridges::BridgeList>(),
-    post("/bridges", "bridges.create", |r| r.to(bridges::create), "Make a bridge; its token is shown in this answer only.").takes::<bridges::BridgeDraft>().made::<bridges::NewBridge>().leaves(AuditAction::BridgeCreate),
+    post("/bridges", "bridges.create", |r| r.to(bridges::create), "Make a bridge; its token is shown in this answer only.").takes::<bridges::BridgeDraft>().created::<bridges::NewBridge>().leaves(AuditAction::BridgeCreate),
+    get("/bridges/{id}", "bridges.get", |r| r.to(bridges::show), "One bridge.").ok::<bridges::Bridge>().fails(BRIDGE),
     delete("/bridges/{id}", "bridges.revoke", |r| r.to(bridges::revoke), "Revoke a bridge's token and close its sockets.").fails(BRIDGE).leaves(AuditAction::BridgeRevoke),
 
     get("/calls", "calls.list", |r| r.to(calls::list), "A page of calls: those that are not over, then the others, each newest first.").query(&["limit", "offset", "status", "tenantId", "bridgeId", "did", "callerNumber", "from", "to"]).ok::<calls::CallList>(),
@@ -128,7 +134,7 @@ pub const API: Api = Api {
     title: "Dikala operators' API",
     about: "Run the service: tenants, keys, people, numbers, credit, bridges, calls, webhooks. It is on the operators' listener, and \
         takes `operator.token`; `operator.read_token` reads only. Every answer that is not a 2xx has the body `Error`; decide by its \
-        `code`. Every POST takes an `Idempotency-Key`.",
+        `code`. Every POST takes an `Idempotency-Key`. A query parameter without a value was not given.",
     security: ("operatorToken", security),
     always: &[
         Code::MissingOperatorToken,
@@ -141,6 +147,7 @@ pub const API: Api = Api {
     ],
     on_writes: &[Code::ReadOnlyToken],
     limited: false,
+    skips_empty: true,
     webhooks: None,
 };
 

@@ -19,19 +19,19 @@ use crate::{
     http::{
         answer::Answer,
         error::{ApiError, Missing},
-        extract::{Body, Form, Id, Operator, Query, boolean, e164, id},
+        extract::{Body, Filters, Form, Id, Operator, boolean, e164, id},
+        route::OPERATORS_BASE,
     },
 };
 
 /// Fields that a number is read with and that are ignored when it is sent back.
-pub const READ_ONLY: &[&str] = &[
-    "id",
-    "did",
-    "displayNumber",
-    "agentId",
-    "createdAt",
-    "updatedAt",
-];
+pub const READ_ONLY: &[&str] = &["id", "createdAt", "updatedAt"];
+/// Fields that a number is read with and that can be sent back as they are only.
+pub const KEPT: &[&str] = &["did", "displayNumber", "agentId"];
+const IS_THE_NUMBER: &str =
+    "cannot be changed; add the other number with POST, and remove this one with DELETE";
+const IS_THE_TENANTS: &str =
+    "is for the tenant to choose; moving the number to another tenant takes the agent off";
 
 /// A number that is to be added.
 #[derive(Clone, Debug, ToSchema)]
@@ -65,9 +65,9 @@ lists! {
 }
 
 /// `GET /numbers`
-pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
+pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError> {
     Ok(Answer::ok(
-        &page(desk.node.store.api_reader(), &query.0).await?,
+        &page(desk.node.store.api_reader(), &filters.0).await?,
     ))
 }
 
@@ -79,6 +79,11 @@ pub async fn page(db: &impl ConnectionTrait, asked: &Form) -> Result<NumberList,
     })?;
     let (numbers, has_more) = views(db, page, numbers::of(tenant)).await?;
     Ok(NumberList::new(page, numbers, has_more))
+}
+
+/// `GET /numbers/{id}`
+pub async fn show(desk: Data<Desk>, id: Id<PhoneNumberId>) -> Result<Answer, ApiError> {
+    Ok(Answer::ok(&one(desk.node.store.api_reader(), id.0).await?))
 }
 
 /// One number, or 404.
@@ -109,7 +114,8 @@ pub async fn create(desk: Data<Desk>, operator: Operator, body: Body) -> Result<
         AdminError::Taken(_) => ApiError::PhoneNumberExists(did.to_owned()),
         error => refused(error),
     })?;
-    unit.commit(Answer::made(&made)).await
+    let path = format!("{OPERATORS_BASE}/numbers/{}", made.id);
+    unit.commit(Answer::created_at(path, &made)).await
 }
 
 /// `PATCH /numbers/{id}`
@@ -128,6 +134,9 @@ pub async fn update(
     let changes = form.read(READ_ONLY, |form| {
         let tenant = form.required("tenantId", Some(now.tenant_id), id("a tenant"));
         let label = form.required("label", Some(now.label.clone()), name_of);
+        form.unchanged("did", &now.did, IS_THE_NUMBER);
+        form.unchanged("displayNumber", &now.did, IS_THE_NUMBER);
+        form.unchanged("agentId", &now.agent_id, IS_THE_TENANTS);
         let is_active = form.defaulted("isActive", Some(now.is_active), true, boolean);
         Some(Changes {
             tenant: Some(tenant?),

@@ -11,7 +11,7 @@ use crate::{
     http::{
         answer::Answer,
         error::ApiError,
-        extract::{Form, Query, word},
+        extract::{Filters, Form, word},
         meter::Requests,
     },
 };
@@ -83,8 +83,8 @@ fn rank(of: &Requests, by: Ranking) -> (u64, u64) {
 }
 
 /// `GET /http`
-pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
-    Ok(Answer::ok(&page(&desk, &query.0)?))
+pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError> {
+    Ok(Answer::ok(&page(&desk, &filters.0)?))
 }
 
 /// A page of the routes that were asked for.

@@ -20,7 +20,7 @@ use crate::{
     http::{
         answer::Answer,
         error::ApiError,
-        extract::{Form, Query},
+        extract::{Filters, Form},
     },
 };
 
@@ -57,8 +57,8 @@ pub struct Standing {
 #[serde(rename_all = "camelCase")]
 #[schema(as = WebhookLane)]
 pub struct Lane {
-    /// `closed`: it gets what is meant for it; `open`: it keeps failing and is only probed; `disabled`: it is switched off or
-    /// paused; `sealed`: its secret does not open; `unread`: it is being read.
+    /// `closed`: it gets what is meant for it; `open`: it keeps failing and is only probed; `disabled`: it is switched off;
+    /// `paused`: an operator has it wait; `sealed`: its secret does not open; `unread`: it is being read.
     pub state: &'static str,
     /// Deliveries whose next attempt has not begun.
     pub waiting: usize,
@@ -109,8 +109,8 @@ impl From<LastAnswer> for Answered {
 }
 
 /// `GET /webhooks`
-pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
-    Ok(Answer::ok(&page(&desk, &query.0).await?))
+pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError> {
+    Ok(Answer::ok(&page(&desk, &filters.0).await?))
 }
 
 /// A page of webhooks with how they stand.

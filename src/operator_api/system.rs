@@ -7,11 +7,8 @@ use sea_orm::{ConnectionTrait, DbErr};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::desk::Desk;
-use crate::{
-    config::Shown,
-    http::{answer::Answer, error::ApiError},
-};
+use super::desk::{Desk, UNANSWERED, in_time};
+use crate::{config::Shown, http::answer::Answer};
 
 /// A process of the service, from its start, or from when it came back after it lost its lease.
 #[derive(Clone, Debug, Serialize, ToSchema)]
@@ -36,17 +33,19 @@ pub struct Node {
 
 /// All nodes, the oldest first. Their times are the database's.
 #[derive(Clone, Debug, Serialize, ToSchema)]
-#[schema(example = json!({"nodes": [{
+#[schema(example = json!({"unanswered": null, "nodes": [{
     "id": "node_01k9zv3m8rj2q4w6y8a0c2e4g6", "name": "main", "address": "http://127.0.0.1:8080", "version": "0.1.0",
     "startedAt": "2026-01-15T03:30:00.000Z", "leaseSeconds": 12, "calls": 12, "bridges": 2, "isThis": true
 }]}))]
 pub struct NodeList {
     pub nodes: Vec<Node>,
+    /// A sentence where the database did not answer in time: only the node that answers is told of then.
+    pub unanswered: Option<&'static str>,
 }
 
 /// `GET /nodes`
-pub async fn nodes(desk: Data<Desk>) -> Result<Answer, ApiError> {
-    Ok(Answer::ok(&read_nodes(&desk).await?))
+pub async fn nodes(desk: Data<Desk>) -> Answer {
+    Answer::ok(&read_nodes(&desk).await)
 }
 
 impl From<Entered> for Node {
@@ -71,21 +70,44 @@ pub async fn stored_nodes(db: &impl ConnectionTrait) -> Result<NodeList, DbErr> 
     let rows = all_nodes(db).await?;
     Ok(NodeList {
         nodes: rows.into_iter().map(Node::from).collect(),
+        unanswered: None,
     })
 }
 
-/// The processes of the service; this one as it is now.
-pub async fn read_nodes(desk: &Desk) -> Result<NodeList, ApiError> {
+/// The processes of the service; this one as it is now, whatever the database says.
+pub async fn read_nodes(desk: &Desk) -> NodeList {
+    let here = &desk.node;
+    let Some(mut list) = in_time(stored_nodes(here.store.api_reader())).await else {
+        return NodeList {
+            nodes: vec![this(desk)],
+            unanswered: Some(UNANSWERED),
+        };
+    };
+    if let Some(found) = list.nodes.iter_mut().find(|node| here.member.is(&node.id)) {
+        *found = Node {
+            started_at: found.started_at,
+            ..this(desk)
+        };
+    }
+    list
+}
+
+/// This node as it is now.
+fn this(desk: &Desk) -> Node {
     let here = &desk.node;
     let whole = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-    let mut list = stored_nodes(here.store.api_reader()).await?;
-    if let Some(this) = list.nodes.iter_mut().find(|node| here.member.is(&node.id)) {
-        this.calls = whole(here.calls.in_memory());
-        this.bridges = whole(here.bridges.connected_count());
-        this.lease_seconds = here.member.lease_left_ms().max(0) / 1_000;
-        this.is_this = true;
+    let of_itself = here.member.identity();
+    Node {
+        id: here.member.id().to_string(),
+        name: of_itself.name.to_string(),
+        address: of_itself.address.clone(),
+        version: of_itself.version.to_owned(),
+        started_at: desk.started_at,
+        lease_seconds: here.member.lease_left_ms().max(0) / 1_000,
+        calls: whole(here.calls.in_memory()),
+        bridges: whole(here.bridges.connected_count()),
+        is_this: true,
     }
-    Ok(list)
 }
 
 /// The configuration that this process started with.

@@ -20,19 +20,15 @@ use crate::{
     http::{
         answer::Answer,
         error::ApiError,
-        extract::{Body, Form, Id, Operator, Parsed, Query, integer, word},
+        extract::{Body, Filters, Form, Id, Operator, Parsed, integer, word},
         route::OPERATORS_BASE,
     },
 };
 
 /// Fields that a tenant is read with and that are ignored when it is sent back.
-pub const READ_ONLY: &[&str] = &[
-    "id",
-    "balanceMinutes",
-    "suspendedAt",
-    "createdAt",
-    "updatedAt",
-];
+pub const READ_ONLY: &[&str] = &["id", "balanceMinutes", "createdAt", "updatedAt"];
+/// Fields that a tenant is read with and that can be sent back as they are only.
+pub const KEPT: &[&str] = &["suspendedAt"];
 
 /// What an operator says of a tenant.
 #[derive(Clone, Debug, ToSchema)]
@@ -62,6 +58,12 @@ impl TenantDraft {
     fn read(form: &Form, now: Option<&TenantView>) -> Result<Self, ApiError> {
         form.read(READ_ONLY, |form| {
             let own = |value: &Value| -> Parsed<i64> { integer(1, MINUTES_MAX)(value) };
+            let suspended_at = now.and_then(|now| now.suspended_at);
+            form.unchanged(
+                "suspendedAt",
+                &suspended_at,
+                "is changed with POST …/suspend and …/resume",
+            );
             let name = now.map(|now| now.name.clone());
             let name = form.required("name", name, name_of);
             let plan = now.map(|now| now.plan);
@@ -97,16 +99,10 @@ impl TenantDraft {
     }
 }
 
-/// What is searched for; an empty search box leaves nothing out.
-fn search(value: &Value) -> Parsed<Option<String>> {
-    let is_empty = value.as_str().is_some_and(|text| text.trim().is_empty());
-    (!is_empty).then(|| name_of(value)).transpose()
-}
-
 /// `GET /tenants`
-pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
+pub async fn list(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError> {
     Ok(Answer::ok(
-        &page(desk.node.store.api_reader(), &query.0).await?,
+        &page(desk.node.store.api_reader(), &filters.0).await?,
     ))
 }
 
@@ -114,8 +110,7 @@ pub async fn list(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
 pub async fn page(db: &impl ConnectionTrait, asked: &Form) -> Result<TenantList, ApiError> {
     let (page, wanted) = asked.read(&[], |form| {
         let page = Page::read(form);
-        let wanted = form.optional("q", None, search);
-        Some((page, wanted.flatten()))
+        Some((page, form.optional("q", None, name_of)))
     })?;
     let (rows, has_more) = rows(db, page, tenants::matching(wanted.as_deref())).await?;
     let views = tenants::views(db, rows).await.map_err(refused)?;

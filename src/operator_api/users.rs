@@ -20,8 +20,9 @@ use crate::{
     http::{
         answer::Answer,
         error::ApiError,
-        extract::{BlankRule, Body, Form, Id, Operator, Parsed, Query, text, word},
+        extract::{BlankRule, Body, Filters, Form, Id, Operator, Parsed, text, word},
         field::{Fault, FieldCode},
+        route::OPERATORS_BASE,
     },
 };
 
@@ -65,9 +66,13 @@ fn read(body: &Body) -> Result<Draft, ApiError> {
 }
 
 /// `GET /tenants/{id}/users`
-pub async fn list(desk: Data<Desk>, id: Id<TenantId>, query: Query) -> Result<Answer, ApiError> {
+pub async fn list(
+    desk: Data<Desk>,
+    id: Id<TenantId>,
+    filters: Filters,
+) -> Result<Answer, ApiError> {
     Ok(Answer::ok(
-        &page(desk.node.store.api_reader(), id.0, &query.0).await?,
+        &page(desk.node.store.api_reader(), id.0, &filters.0).await?,
     ))
 }
 
@@ -81,6 +86,11 @@ pub async fn page(
     let page = asked.read(&[], |form| Some(Page::read(form)))?;
     let (users, has_more) = views(db, page, users::of(tenant)).await?;
     Ok(UserList::new(page, users, has_more))
+}
+
+/// `GET /users/{id}`
+pub async fn show(desk: Data<Desk>, id: Id<UserId>) -> Result<Answer, ApiError> {
+    Ok(Answer::ok(&one(desk.node.store.api_reader(), id.0).await?))
 }
 
 /// Somebody, or 404.
@@ -135,8 +145,10 @@ fn linking<'a>(desk: &Desk, operator: &'a Operator) -> Linking<'a> {
     }
 }
 
+/// The path is that of the person: a link is in this answer only, and nobody can get it again.
 fn shown(link: &Link) -> Answer {
-    Answer::made(link).secret()
+    let path = format!("{OPERATORS_BASE}/users/{}", link.user.id);
+    Answer::created_at(path, link).secret()
 }
 
 /// `DELETE /users/{id}`: with all sessions and links.

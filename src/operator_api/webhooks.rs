@@ -31,7 +31,7 @@ use crate::{
     http::{
         answer::Answer,
         error::{ApiError, Missing},
-        extract::{Body, Form, Id, Operator, Query, id, word},
+        extract::{Body, Filters, Form, Id, Operator, id, word},
     },
 };
 
@@ -221,8 +221,8 @@ async fn newest(
 }
 
 /// `GET /deliveries`
-pub async fn deliveries(desk: Data<Desk>, query: Query) -> Result<Answer, ApiError> {
-    let listed = deliveries_page(desk.node.store.api_reader(), &query.0, desk.now()).await?;
+pub async fn deliveries(desk: Data<Desk>, filters: Filters) -> Result<Answer, ApiError> {
+    let listed = deliveries_page(desk.node.store.api_reader(), &filters.0, desk.now()).await?;
     Ok(Answer::ok(&listed))
 }
 

@@ -98,7 +98,7 @@ const KINDS: &[Kind] = &[
     kind("ack_p50", "Acknowledgements, p50", "ms", |_, window| percentile(window?, 50, |of| &of.acknowledged)),
     kind("ack_p99", "Acknowledgements, p99", "ms", |_, window| percentile(window?, 99, |of| &of.acknowledged)).below(ACK_MS_MAX),
     kind("deliveries_per_second", "Deliveries", "per second", |_, window| Some(window?.per_second(|of| of.delivered))),
-    kind("oldest_due", "Oldest delivery due", "s", |sample, _| Some(sample.due_ms)).below(DUE_MS_MAX / 1_000),
+    kind("oldest_due", "Oldest delivery due, open circuits left out", "s", |sample, _| Some(sample.due_ms)).below(DUE_MS_MAX / 1_000),
     kind("batch_items", "Ledger batch", "items", |_, window| {
         let window = window?;
         let (items, batches) = (window.grew(|of| of.items), window.grew(|of| of.batches));

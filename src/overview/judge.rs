@@ -15,6 +15,8 @@ use super::{
 
 /// How long a panic is told of, in milliseconds.
 const PANIC_TOLD_MS: i64 = 10 * 60 * 1_000;
+/// How far the machine's clock may be from the service's, in milliseconds.
+const CLOCK_OFF_MS_MAX: i64 = 5_000;
 /// How late an event loop may be, in milliseconds.
 const LAG_MS_MAX: i64 = 500;
 /// Messages that may wait for an actor.
@@ -75,6 +77,7 @@ pub fn judge(state: &State<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     problems.extend(unready(&state.troubles));
     problems.extend(books(state.sample));
+    problems.extend(clock(state.sample));
     problems.extend(panics(state.sample));
     problems.extend(threads(state.sample));
     problems.extend(mailboxes(state));
@@ -148,6 +151,22 @@ fn books(sample: &Sample) -> Option<Problem> {
             "ledger_differences",
             format!("The books do not add up in {}.", counted(count, "place")),
             "Run `dikala ledger verify`; sell no credit to the tenants that it names until it is explained.",
+        )
+    })
+}
+
+fn clock(sample: &Sample) -> Option<Problem> {
+    let off = sample.clock_off_ms;
+    (off.saturating_abs() > CLOCK_OFF_MS_MAX).then(|| {
+        let (much, way) = (
+            duration(off.saturating_abs()),
+            if off > 0 { "ahead of" } else { "behind" },
+        );
+        Problem::warning(
+            "clock_off",
+            format!("This machine's clock is {much} {way} the one that the service goes by."),
+            "Bills and deadlines do not mind. Signatures of webhooks show the machine's: set that right (NTP), and where the service's \
+             is the wrong one, restart it in a quiet moment.",
         )
     })
 }

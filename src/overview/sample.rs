@@ -47,6 +47,8 @@ pub struct Sample {
     /// Those that were answered with 5xx, readiness left out.
     pub failed_requests: u64,
     pub differences: usize,
+    /// How far the machine's clock is ahead of the service's, in milliseconds.
+    pub clock_off_ms: i64,
     /// Sockets of bridges now.
     pub sockets: usize,
     /// How long ago there was a sign of life of any bridge, in milliseconds.
@@ -98,6 +100,7 @@ impl Sample {
             requests,
             failed_requests,
             differences: node.ledger.differences(),
+            clock_off_ms: node.clock.stepped_ms(),
             sockets: node.bridges.sockets(),
             bridge_seen_ms: node.bridges.newest_sign().map(|at| now.since(at)),
             loops: loops(parts),
@@ -173,6 +176,7 @@ pub mod tests {
             requests: 0,
             failed_requests: 0,
             differences: 0,
+            clock_off_ms: 0,
             sockets: 0,
             bridge_seen_ms: None,
             loops: Vec::new(),

@@ -14,6 +14,9 @@ use crate::http::{
 /// Fields that are never written back into a page.
 const SECRET: [&str; 2] = ["password", "secret"];
 
+/// What no text may hold: PostgreSQL cannot store it.
+const NUL: char = '\0';
+
 /// Statuses of errors after which the same form can be sent again, changed or later.
 const REFUSALS: [u16; 4] = [400, 409, 422, 429];
 
@@ -34,18 +37,28 @@ impl Typed {
         )
     }
 
-    /// The first value of a field.
+    /// The first value of a field; none where it holds U+0000, which nothing that is read here may.
     pub fn text(&self, name: &str) -> Option<&str> {
         self.all(name).next()
     }
 
-    /// The values of a field that can have several, such as boxes that are ticked.
+    /// The values of a field that can have several, such as boxes that are ticked; without those that hold U+0000.
     pub fn all(&self, name: &str) -> impl Iterator<Item = &str> {
-        let of_it = move |(key, value): &'_ (String, String)| key == name && !value.contains('\0');
-        self.0
-            .iter()
-            .filter(move |pair| of_it(pair))
-            .map(|(_, value)| value.as_str())
+        self.raw(name).filter(|value| !value.contains(NUL))
+    }
+
+    /// The values of a field whatever they hold, for who refuses them in words.
+    pub fn raw(&self, name: &str) -> impl Iterator<Item = &str> {
+        let of_it = move |(key, _): &'_ &(String, String)| key == name;
+        self.0.iter().filter(of_it).map(|(_, value)| value.as_str())
+    }
+
+    /// The same without U+0000, which no page can hold.
+    fn without_nul(mut self) -> Self {
+        for (_, value) in &mut self.0 {
+            value.retain(|letter| letter != NUL);
+        }
+        self
     }
 }
 
@@ -114,6 +127,10 @@ pub fn object(typed: &Typed, fields: &Fields) -> Result<Map<String, Value>, ApiE
 }
 
 fn value(typed: &Typed, name: &str, shape: Shape) -> Result<Value, FieldError> {
+    if typed.raw(name).any(|value| value.contains(NUL)) {
+        let predicate = "must not contain the character U+0000; it is left out here";
+        return Err(FieldError::new(name, FieldCode::InvalidFormat, predicate));
+    }
     let text = typed.text(name).unwrap_or_default();
     let is_empty = text.trim().is_empty();
     Ok(match shape {
@@ -168,7 +185,7 @@ impl Filled {
     /// as it is, to be shown as a page of its own.
     pub fn again(typed: Typed, error: ApiError) -> Result<Self, ApiError> {
         let filled = Self {
-            typed,
+            typed: typed.without_nul(),
             ..Self::default()
         };
         match error {
@@ -276,6 +293,21 @@ mod tests {
         let filled = Filled::again(typed, ApiError::Validation(faults)).expect("a form");
         assert_eq!(filled.text("parameters"), "{\n \"a\": \n}");
         assert_eq!(filled.errors_of("parameters").count(), 1);
+    }
+
+    #[test]
+    fn a_text_with_nul_is_refused_in_words_and_kept_without_it() {
+        let typed = Typed::parse(b"name=Ko%00pi&greetingText=%00&events=x&events=%00");
+        assert_eq!(typed.text("name"), None);
+        let Err(ApiError::Validation(faults)) = object(&typed, FIELDS) else {
+            panic!("taken");
+        };
+        let told: Vec<&str> = faults.iter().map(|fault| fault.message.as_str()).collect();
+        let words = "must not contain the character U+0000; it is left out here.";
+        let expected = ["name", "greetingText", "events"].map(|name| format!("{name} {words}"));
+        assert_eq!(told, expected);
+        let filled = Filled::again(typed, ApiError::Validation(faults)).expect("a form");
+        assert_eq!(filled.text("name"), "Kopi");
     }
 
     #[test]

@@ -92,7 +92,10 @@ pub fn above<'p>(pages: &[Page], base: &'p str, mut pattern: &str, mut path: &'p
             return path;
         }
     }
-    base
+    match base {
+        "" => "/",
+        base => base,
+    }
 }
 
 /// Mounts the pages in a scope.
@@ -144,5 +147,7 @@ mod tests {
             let found = above(&pages, BASE, &pattern, &path);
             assert_eq!(found, format!("{BASE}{expected}"), "{path}");
         }
+        let pages = [get("/", read), post("/sign-out", change)];
+        assert_eq!(above(&pages, "", "/sign-out", "/sign-out"), "/");
     }
 }

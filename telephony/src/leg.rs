@@ -46,11 +46,12 @@ pub enum Order {
     Answer,
     /// Refuses it.
     Reject(Refusal),
-    /// Falls silent and keeps what waits: the caller seems to speak.
+    /// Falls silent and keeps what waits, and what comes after it: the caller seems to speak.
     Pause,
     /// Goes on where it was.
     Continue,
-    /// Throws away what waits; [`Happening::Flushed`] says how much was played.
+    /// Throws away what waits, in `speech` too, and ends a pause. [`Happening::Flushed`] says how much was played; the call's task
+    /// sends no speech until it has that.
     Flush,
     /// Connects the caller to a person; [`Happening::Transfer`] follows.
     Transfer {

@@ -7,13 +7,23 @@
 //! Audio inside is 16-bit PCM, mono: [`CALLER_RATE`] from the caller to the voice, [`AGENT_RATE`] from the voice to the caller.
 //! Everything here runs on a tokio runtime of its own, so that no other work delays a 20 ms tick.
 
+pub mod bridge;
 pub mod call;
 pub mod engine;
 pub mod leg;
 pub mod media;
 pub mod settings;
 pub mod sip;
+pub mod socket;
+pub mod threads;
 pub mod voice;
+
+use std::sync::Arc;
+
+use dikala_entities::Millis;
+
+/// What the time is, for the `at` of messages. Whoever starts the bridge has the clock.
+pub type Clock = Arc<dyn Fn() -> Millis + Send + Sync>;
 
 /// Samples a second of what the caller says, as voices take it.
 pub const CALLER_RATE: u32 = 16_000;

@@ -145,3 +145,10 @@ pub struct Prices {
     pub text_out: u64,
     pub audio_out: u64,
 }
+
+impl Prices {
+    /// Nobody has said what tokens cost.
+    pub fn are_none(&self) -> bool {
+        [self.text_in, self.audio_in, self.text_out, self.audio_out] == [0; 4]
+    }
+}

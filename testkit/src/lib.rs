@@ -6,6 +6,7 @@
 //! - [`Receiver`] is a customer's server that answers as well or as badly as [`Answer`] says, and remembers what came.
 //! - [`Postbox`] is an operator's mail server that behaves as well or as badly as [`Post`] says, and keeps what it took.
 //! - [`OwnPostgres`] is a PostgreSQL server to do harm to: stopped, restarted, copied to a standby.
+//! - [`gemini`] is a model that listens and speaks, as strict as the real one is documented to be and as faulty as it is told to.
 //! - [`rows`] are rows to begin with.
 //! - [`eventually`] waits for a condition. No test sleeps and hopes.
 //!
@@ -17,6 +18,7 @@
 
 pub mod certificate;
 mod folder;
+pub mod gemini;
 mod own_postgres;
 mod place;
 mod postbox;

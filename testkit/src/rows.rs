@@ -104,7 +104,6 @@ pub fn delivery(event: &event::Model, webhook: WebhookId) -> delivery::Model {
         attempts: 0,
         next_attempt_at: None,
         lease_owner: None,
-        lease_until: Millis::MIN,
         is_test: event.is_test,
         created_at: at,
         completed_at: None,

@@ -1,6 +1,7 @@
 //! `dikala dev`: one command, a working service, and the same one again.
 
 use std::{
+    net::SocketAddr,
     path::Path,
     process::{Child, Command, Stdio},
 };
@@ -12,6 +13,7 @@ use crate::support::{
     server::{interrupt, wait_for_line},
     visitor::Visitor,
 };
+use crate::telephony::phone::Phone;
 
 /// A running `dikala dev` and what it printed that a person would use.
 struct Dev {
@@ -20,6 +22,8 @@ struct Dev {
     addresses: Vec<String>,
     /// The first addresses that it prints: for the owner, and for the one whose tenant is low on credit.
     links: [String; 2],
+    /// A number and where it is called.
+    telephone: (String, SocketAddr),
 }
 
 impl Dev {
@@ -36,7 +40,7 @@ impl Dev {
             .spawn()
             .unwrap();
         let mut printed = String::new();
-        let (key, addresses, links) =
+        let (key, addresses, links, telephone) =
             wait_for_line(&mut child, Path::new("/dev/null"), move |line| {
                 printed.push_str(line);
                 printed.push('\n');
@@ -50,13 +54,18 @@ impl Dev {
                 // The last of what is printed are the commands to try.
                 let mut links = words(&printed).filter(|word| word.starts_with("http"));
                 let links = [links.next()?.to_owned(), links.next()?.to_owned()];
-                (printed.matches("curl").count() >= 3).then(|| (key.to_owned(), addresses, links))
+                let mut telephones = words(&printed).filter_map(|word| word.strip_prefix("sip:"));
+                let (did, address) = telephones.next()?.split_once('@')?;
+                let telephone = (did.to_owned(), address.parse().ok()?);
+                (printed.matches("curl").count() >= 3)
+                    .then(|| (key.to_owned(), addresses, links, telephone))
             });
         Self {
             child,
             key,
             addresses,
             links,
+            telephone,
         }
     }
 
@@ -194,6 +203,10 @@ async fn dev_works_at_once_and_is_the_same_the_second_time() {
     let again = Dev::start(data.path());
     assert_eq!(again.key, key, "the key is kept");
     come_in(&again.links[0]).await;
+    let (did, telephone) = &again.telephone;
+    let phone = Phone::call(*telephone, did).await;
+    phone.hears().await;
+    phone.hang_up().await;
     let api = again.api().await;
     let id = first["id"].as_str().unwrap();
     assert_eq!(

@@ -4,6 +4,12 @@ use std::{collections::BTreeMap, process::Stdio, time::Instant};
 
 use dikala_testkit::{PATIENCE, within};
 
+mod clocks;
+mod commands;
+mod endpoints;
+mod limits;
+mod truth;
+
 use crate::support::{link::linked, prelude::*, tenant::Tenant, tenant::text, world::HOOK};
 
 /// What a node that died has is another's after this at the latest.

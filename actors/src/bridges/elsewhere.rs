@@ -21,14 +21,15 @@ use super::{Bridges, Command, presence::Elsewhere};
 /// Commands that are read from the table at once.
 const COMMANDS_MAX: usize = 1_000;
 
+/// What the table says of a bridge.
 #[derive(FromQueryResult)]
-struct Seen {
-    id: BridgeId,
-    last_seen_at: Option<Millis>,
-    last_frame_at: Option<Millis>,
-    node: Option<String>,
+pub(super) struct Seen {
+    pub(super) id: BridgeId,
+    pub(super) last_seen_at: Option<Millis>,
+    pub(super) last_frame_at: Option<Millis>,
+    pub(super) node: Option<String>,
     /// The node that has its newest socket is not ended.
-    is_alive: bool,
+    pub(super) is_alive: bool,
 }
 
 #[derive(FromQueryResult)]
@@ -46,19 +47,22 @@ impl Bridges {
         let rows = Seen::find_by_statement(statement)
             .all(store.reader())
             .await?;
-        for row in rows {
-            let has_node = row.is_alive && row.node.is_some();
-            // No sign of life lies in the future.
-            let at = |at: Option<Millis>| at.unwrap_or(Millis::MIN).min(self.clock.now());
-            let elsewhere = Elsewhere {
-                is_connected: has_node && row.node.as_deref() != Some(me),
-                last_seen: at(row.last_seen_at),
-                last_frame: at(row.last_frame_at.or(row.last_seen_at)),
-            };
-            let mut presence = self.present.entry(row.id).or_default();
-            presence.found(elsewhere, has_node);
-        }
+        rows.into_iter().for_each(|row| self.heard(row, me));
         Ok(())
+    }
+
+    /// The table says so of a bridge.
+    pub(super) fn heard(&self, row: Seen, me: &str) {
+        let has_node = row.is_alive && row.node.is_some();
+        // No sign of life lies in the future.
+        let at = |at: Option<Millis>| at.unwrap_or(Millis::MIN).min(self.clock.now());
+        let elsewhere = Elsewhere {
+            is_connected: has_node && row.node.as_deref() != Some(me),
+            last_seen: at(row.last_seen_at),
+            last_frame: at(row.last_frame_at.or(row.last_seen_at)),
+        };
+        let mut presence = self.present.entry(row.id).or_default();
+        presence.found(elsewhere, has_node);
     }
 
     /// There are no other nodes any more, or they are not known of.

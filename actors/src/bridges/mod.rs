@@ -3,6 +3,8 @@
 mod commands;
 mod elsewhere;
 mod presence;
+#[cfg(test)]
+pub(crate) mod simulated;
 mod socket;
 
 use std::{
@@ -171,7 +173,21 @@ impl Bridges {
         self.present.get_mut(&socket.bridge)?.take(socket)
     }
 
-    /// A command was written: the bridge has it.
+    /// A command was written to a socket: the bridge has it once it has [`confirmed`](Self::confirmed) that.
+    pub fn written(&self, socket: &Socket, command: Command) {
+        if let Some(mut presence) = self.present.get_mut(&socket.bridge) {
+            presence.written(socket, command);
+        }
+    }
+
+    /// The bridge has all that was written to a socket up to this command.
+    pub fn confirmed(&self, socket: &Socket, command: CommandId) {
+        if let Some(mut presence) = self.present.get_mut(&socket.bridge) {
+            presence.confirmed(socket, command);
+        }
+    }
+
+    /// The bridge has a command.
     pub fn handed_over(&self, bridge: BridgeId, command: CommandId) {
         if let Some(mut presence) = self.present.get_mut(&bridge) {
             presence.handed_over(command);
@@ -344,12 +360,48 @@ mod tests {
         let first = bridges.connected(bridge);
         bridges.send(bridge, command.clone());
         assert_eq!(take(&bridges, &first), [command.id]);
-        bridges.handed_over(bridge, command.id);
+        bridges.written(&first, command.clone());
         bridges.send(bridge, command.clone());
         assert!(take(&bridges, &first).is_empty());
         let second = bridges.connected(bridge);
         bridges.send(bridge, command.clone());
         assert_eq!(take(&bridges, &second), [command.id]);
+    }
+
+    /// What the bridge has not confirmed goes again to the socket that takes the place of one, here or elsewhere; what it has
+    /// confirmed does not.
+    #[test]
+    fn what_a_dead_socket_swallowed_goes_again() {
+        let (bridges, bridge) = bridges();
+        let first = bridges.connected(bridge);
+        let ids = send(&bridges, bridge, 5);
+        for _ in 0..4 {
+            let command = bridges.next_command(&first).now_or_never();
+            bridges.written(&first, command.expect("there are five"));
+        }
+        bridges.confirmed(&first, ids[1]);
+        let second = bridges.connected(bridge);
+        assert_eq!(take(&bridges, &second), ids[2..]);
+        // A late confirmation of the old socket is about nothing any more.
+        bridges.confirmed(&first, ids[3]);
+        let [command] = &send_and_take(&bridges, &second)[..] else {
+            panic!("one was sent");
+        };
+        bridges.written(&second, command.clone());
+        bridges.disconnected(&second, true);
+        bridges.disconnected(&first, true);
+        let mut presence = bridges.present.get_mut(&bridge).expect("is known");
+        let goes = presence.take_for_elsewhere();
+        assert_eq!(goes, [command.clone()]);
+    }
+
+    fn send_and_take(bridges: &Bridges, socket: &Socket) -> Vec<Command> {
+        send(bridges, socket.bridge(), 1);
+        bridges
+            .next_command(socket)
+            .now_or_never()
+            .into_iter()
+            .collect()
     }
 
     #[test]

@@ -14,6 +14,8 @@ use super::{
 const WAITING_MAX: usize = 10_000;
 /// Commands of which it is remembered that a socket has them.
 const TOLD_MAX: usize = 1_000;
+/// Commands that were written to sockets and not confirmed. Past that the oldest is taken for confirmed.
+const WRITTEN_MAX: usize = 1_000;
 /// Sockets of one bridge. One more takes the place of the oldest, which may be long dead.
 pub(super) const SOCKETS_MAX: usize = 8;
 
@@ -43,6 +45,8 @@ pub(super) struct Presence {
     from_table: BTreeSet<CommandId>,
     /// Those of them that the bridge has.
     handed_over: Vec<CommandId>,
+    /// Commands that were written to a socket, by its number, and that the bridge has not said it has. Oldest first.
+    written: VecDeque<(u64, Command)>,
     /// Commands that the newest socket has, and which that is.
     told: BTreeSet<CommandId>,
     told_to: Option<u64>,
@@ -120,6 +124,8 @@ impl Presence {
         self.seen_before_return = self.last_seen.max(self.elsewhere.last_frame);
         self.connected_at = now;
         self.last_seen = now;
+        // Whoever opens another socket may not have got what was written to the one before.
+        self.send_again(|_| true);
         if self.sockets.len() >= SOCKETS_MAX {
             self.sockets.remove(0).dismiss(Dismissal::Replaced);
         }
@@ -129,6 +135,7 @@ impl Presence {
     /// Its commands are for the next newest socket. Nobody closed it where it is `silent`.
     pub(super) fn disconnected(&mut self, socket: &Socket, silent: bool, now: Millis) {
         self.sockets.retain(|other| other.number != socket.number);
+        self.send_again(|number| number == socket.number);
         self.wake_newest();
         if !silent {
             self.last_seen = now;
@@ -197,7 +204,9 @@ impl Presence {
 
     /// What the newest socket has already is not sent again.
     pub(super) fn send(&mut self, command: Command) {
-        if self.has_been_told(command.id) {
+        let goes_again = self.waiting.iter().take(WRITTEN_MAX);
+        let mut goes_again = goes_again.map(|waiting| waiting.id);
+        if self.has_been_told(command.id) || goes_again.any(|id| id == command.id) {
             return;
         }
         if self.waiting.len() >= WAITING_MAX {
@@ -235,6 +244,7 @@ impl Presence {
         if self.is_connected() && !self.elsewhere.is_connected {
             return Vec::new();
         }
+        self.send_again(|_| true);
         let from_table = std::mem::take(&mut self.from_table);
         let mut waiting = std::mem::take(&mut self.waiting);
         waiting.retain(|command| !from_table.contains(&command.id));
@@ -257,7 +267,13 @@ impl Presence {
     pub(super) fn send_from_table(&mut self, command: Command) {
         if self.has_been_told(command.id) {
             self.from_table.insert(command.id);
-            self.handed_over(command.id);
+            if self
+                .written
+                .iter()
+                .all(|(_, written)| written.id != command.id)
+            {
+                self.handed_over(command.id);
+            }
         } else if self.from_table.insert(command.id) {
             self.send(command);
         }
@@ -267,8 +283,55 @@ impl Presence {
         self.is_connected() && self.told_to == self.newest() && self.told.contains(&command)
     }
 
+    /// A command was written to a socket. Whether the bridge has it, it says with what it answers to a ping that came after that.
+    pub(super) fn written(&mut self, socket: &Socket, command: Command) {
+        self.told(command.id);
+        if self.written.len() >= WRITTEN_MAX
+            && let Some((_, oldest)) = self.written.pop_front()
+        {
+            self.handed_over(oldest.id);
+        }
+        self.written.push_back((socket.number, command));
+    }
+
+    /// The bridge has what was written to that socket, up to a command.
+    pub(super) fn confirmed(&mut self, socket: &Socket, command: CommandId) {
+        let here =
+            |(number, written): &(u64, Command)| *number == socket.number && written.id == command;
+        let Some(last) = self.written.iter().position(here) else {
+            return;
+        };
+        let (has, has_not): (Vec<_>, Vec<_>) = std::mem::take(&mut self.written)
+            .into_iter()
+            .enumerate()
+            .partition(|(at, (number, _))| *at <= last && *number == socket.number);
+        self.written = has_not.into_iter().map(|(_, written)| written).collect();
+        for (_, (_, command)) in has {
+            self.handed_over(command.id);
+        }
+    }
+
+    /// What was written to sockets and is not confirmed is next again, in its order.
+    fn send_again(&mut self, of: impl Fn(u64) -> bool) {
+        let (again, stays): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.written)
+            .into_iter()
+            .partition(|(number, _)| of(*number));
+        self.written = stays;
+        for (_, command) in again.into_iter().rev() {
+            self.told.remove(&command.id);
+            self.waiting.push_front(command);
+        }
+    }
+
     /// The bridge has it.
     pub(super) fn handed_over(&mut self, command: CommandId) {
+        self.told(command);
+        if self.from_table.contains(&command) {
+            self.handed_over.push(command);
+        }
+    }
+
+    fn told(&mut self, command: CommandId) {
         if self.told_to != self.newest() {
             self.told_to = self.newest();
             self.told.clear();
@@ -277,9 +340,6 @@ impl Presence {
             self.told.pop_first();
         }
         self.told.insert(command);
-        if self.from_table.contains(&command) {
-            self.handed_over.push(command);
-        }
     }
 
     /// What the bridge has of the commands in the table.

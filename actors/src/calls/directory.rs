@@ -72,7 +72,7 @@ impl Directory {
     }
 
     /// Those of them whose rows are in the store.
-    pub(super) fn ids_of_opened(&self) -> Vec<CallId> {
+    pub(super) fn stored(&self) -> Vec<CallId> {
         let opened = self.by_id.iter().filter(|running| running.tenant.is_some());
         opened.map(|running| *running.key()).collect()
     }

@@ -25,6 +25,8 @@ mod recovery;
 mod registry;
 mod router;
 pub mod settings;
+#[cfg(test)]
+pub(crate) mod simulated;
 mod spans;
 mod steps;
 pub mod versions;

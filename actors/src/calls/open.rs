@@ -76,7 +76,7 @@ pub(super) async fn open(
     }
 }
 
-fn new_row(
+pub(super) fn new_row(
     parts: &CallParts,
     id: CallId,
     bridge: BridgeId,
@@ -118,7 +118,7 @@ fn new_row(
 }
 
 /// Asks for the first minute; the call is written with the answer, ringing or refused.
-async fn take(
+pub(super) async fn take(
     parts: Arc<CallParts>,
     row: call::Model,
     version: &Version,

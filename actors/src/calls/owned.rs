@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use dikala_entities::{CallId, CallStatus, Millis, call, credit_hold, transcript};
-use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
+use dikala_entities::{CallStatus, Millis, call, credit_hold, transcript};
+use sea_orm::EntityTrait;
 
 use super::{
     error::{CallError, not_written, unavailable},
@@ -191,19 +191,15 @@ impl OwnedCall {
         if !self.parts.node.has_others() {
             return Ok(());
         }
-        let owned = call::Entity::find_by_id(self.row.id)
-            .filter(call::Column::Owner.eq(self.row.owner.as_str()))
-            .filter(call::Column::Epoch.eq(self.row.epoch))
-            .select_only()
-            .column(call::Column::Id)
-            .into_tuple::<CallId>()
-            .one(self.parts.store.critical_reader())
-            .await
-            .map_err(unavailable)?;
-        match owned {
-            Some(_) => Ok(()),
-            None => Err(self.disown()),
-        }
+        // The hold changes its owner with the row, and is open as long as the call runs.
+        let hold = self.parts.ledger.hold(self.row.id).await;
+        let hold = hold.map_err(not_written)?;
+        let is_ours = hold.is_some_and(|hold| {
+            hold.owner == self.row.owner
+                && hold.epoch == self.row.epoch
+                && hold.settled_at.is_none()
+        });
+        if is_ours { Ok(()) } else { Err(self.disown()) }
     }
 
     /// Whether the tenant has erased the call meanwhile, which can only be once it is over.

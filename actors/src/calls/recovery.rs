@@ -143,7 +143,7 @@ pub(super) async fn let_go(calls: &Calls) -> Result<(), DbErr> {
         id: CallId,
     }
     let parts = calls.parts();
-    let here = calls.directory().ids_of_opened();
+    let here = calls.directory().stored();
     for chunk in here.chunks(CHUNK) {
         let rows: Vec<Row> = chunk.iter().map(|id| Row { id: *id }).collect();
         let backend = parts.store.backend();

@@ -114,6 +114,11 @@ impl Task {
         match self {
             Self::StoreSigns => {
                 parts.bridges.store_last_seen(&parts.store).await?;
+                if parts.store.lease().is_none() {
+                    // There are no others, but commands beside this process ask where bridges are.
+                    let (store, me) = (&parts.store, parts.node.id());
+                    parts.bridges.publish(store, &me).await?;
+                }
                 forget_done(parts).await
             }
             Self::DismissRevoked => quietly(parts.bridges.dismiss_revoked(&parts.store).await),

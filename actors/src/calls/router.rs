@@ -1,9 +1,11 @@
 //! Brings what concerns a call to the call's actor: the one that is here, or one that is started, for a new call or for one that
 //! is read back from the store.
 
+mod starting;
+
 use std::{
     collections::{HashMap, HashSet},
-    hash::{BuildHasher, Hash, RandomState},
+    hash::RandomState,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
@@ -13,31 +15,23 @@ use std::{
 
 use actix::{Addr, Handler, MailboxError, Message, Recipient};
 use actix_rt::ArbiterHandle;
-use dikala_entities::{BridgeId, CallId, Millis, PhoneNumber, TenantId, call, credit_hold};
+use dikala_entities::{BridgeId, CallId, Millis, PhoneNumber, TenantId, call};
 use futures_util::{StreamExt, stream};
 use sea_orm::{ColumnTrait, EntityTrait, QueryFilter, QuerySelect};
 use tokio::sync::{Mutex, oneshot};
 
 use super::{
-    actor::{Beginning, CallActor, Hooks},
-    directory::{BridgeCall, Directory, Payer, Running},
-    driver::CallDriver,
+    actor::{Beginning, CallActor},
+    directory::{Directory, Payer},
     error::{CallError, unavailable},
     look_up::{LookUps, LookedUp, Ring},
-    messages::{CallNow, Describe, Incoming, Input, InvokeFunction, LetGo, Reply, Tell},
+    messages::{CallNow, Describe, Incoming, Input, InvokeFunction, Reply, Tell},
     meter::CallMeter,
     open::FIRST_EPOCH,
-    ownership::take_spoken_to,
     parts::CallParts,
-    versions,
 };
-use crate::{
-    runtime::context::{MeteredContext, OnPanic},
-    traces::arrival,
-};
+use crate::traces::arrival;
 
-/// Messages that wait for one call.
-const MAILBOX: usize = 16;
 /// How long a caller waits for a call's answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long somebody who only looks waits for a call's answer.
@@ -264,11 +258,12 @@ impl Calls {
     ) -> Result<Vec<CallId>, CallError> {
         let listed_at = self.0.parts.clock.dated(at);
         let listed: HashSet<CallId> = held.iter().copied().collect();
-        let mut missing = self.directory().of_bridge_without(bridge, &listed);
+        let here = self.directory().of_bridge_without(bridge, &listed);
+        let mut missing: HashSet<CallId> = here.into_iter().collect();
         if self.parts().node.has_others() {
-            let elsewhere = self.elsewhere(bridge, listed_at).await?;
-            missing.extend(elsewhere.into_iter().filter(|call| !listed.contains(call)));
+            missing.extend(self.running(bridge, listed_at).await?);
         }
+        let missing = missing.difference(&listed).copied().collect();
         self.tell_all(Some(bridge), missing, Input::Missing { listed_at })
             .await?;
         self.0.parts.bridges.listed(bridge);
@@ -293,17 +288,13 @@ impl Calls {
             .collect())
     }
 
-    /// Running calls of a bridge that other nodes have and that began before a list was made.
-    async fn elsewhere(
-        &self,
-        bridge: BridgeId,
-        listed_at: Millis,
-    ) -> Result<Vec<CallId>, CallError> {
+    /// Running calls of a bridge that began before a list was made, whoever has them: this node may have taken one over that it
+    /// could not read then.
+    async fn running(&self, bridge: BridgeId, listed_at: Millis) -> Result<Vec<CallId>, CallError> {
         let parts = self.parts();
         call::Entity::find()
             .filter(call::unfinished())
             .filter(call::Column::BridgeId.eq(bridge))
-            .filter(call::Column::Owner.ne(parts.node.id().as_ref()))
             .filter(call::Column::StartedAt.lte(listed_at))
             .select_only()
             .column(call::Column::Id)
@@ -338,147 +329,6 @@ impl Calls {
             }
         }
         Ok(())
-    }
-
-    /// The actor of a call, started from the store if need be.
-    pub(super) async fn find(&self, call: CallId) -> Result<Addr<CallActor>, CallError> {
-        match self.directory().find(call) {
-            Some(addr) => Ok(addr),
-            // Seldom, and large: in a box, or whoever asks for a call would have the room for it.
-            None => Box::pin(self.read_back(call)).await,
-        }
-    }
-
-    async fn read_back(&self, call: CallId) -> Result<Addr<CallActor>, CallError> {
-        let _stripe = self.stripe(&call).lock().await;
-        if let Some(addr) = self.directory().find(call) {
-            return Ok(addr);
-        }
-        let db = self.0.parts.store.critical_reader();
-        let row = self.read_as_ours(call).await?;
-        let hold = credit_hold::Entity::find_by_id(call)
-            .one(db)
-            .await
-            .map_err(unavailable)?;
-        let minutes = versions::durations(db, std::slice::from_ref(&row))
-            .await
-            .map_err(unavailable)?;
-        let minutes = minutes.get(&row.id).copied();
-        Ok(self.start_loaded(row, hold.as_ref(), minutes))
-    }
-
-    /// A call's row. One that runs is taken first where another has it: somebody speaks to it here.
-    async fn read_as_ours(&self, call: CallId) -> Result<call::Model, CallError> {
-        let parts = self.parts();
-        for _ in 0..PLACES_MAX {
-            let row = call::Entity::find_by_id(call)
-                .one(parts.store.critical_reader())
-                .await
-                .map_err(unavailable)?;
-            let row = row.ok_or(CallError::UnknownCall)?;
-            if row.status.is_final() || parts.node.is(&row.owner) {
-                return Ok(row);
-            }
-            if !parts.node.acts() {
-                return Err(CallError::Unavailable);
-            }
-            take_spoken_to(parts, &row).await.map_err(unavailable)?;
-        }
-        Err(CallError::Busy)
-    }
-
-    /// Starts the actor of a call that this node has taken, unless somebody who asked for the call was faster.
-    pub(super) async fn start_taken(
-        &self,
-        row: call::Model,
-        hold: Option<&credit_hold::Model>,
-        max_minutes: Option<i64>,
-    ) {
-        let _stripe = self.stripe(&row.id).lock().await;
-        self.let_go(row.id, row.epoch);
-        if self.directory().find(row.id).is_none() {
-            self.start_loaded(row, hold, max_minutes);
-        }
-    }
-
-    /// The call has that epoch: an actor from before goes.
-    pub(super) fn let_go(&self, call: CallId, epoch: i64) {
-        if let Some(addr) = self.directory().take_older(call, epoch) {
-            // Lost where the mailbox is full: the actor finds out with its next write.
-            let _ = addr.try_send(LetGo);
-        }
-    }
-
-    /// This process has become another node: what it had is not its own any more.
-    pub(super) fn let_go_of_all(&self) {
-        for call in self.directory().ids() {
-            self.let_go(call, i64::MAX);
-        }
-    }
-
-    /// Starts the actor of a call that was read from the store, with its hold and the longest talk that it began with.
-    fn start_loaded(
-        &self,
-        row: call::Model,
-        hold: Option<&credit_hold::Model>,
-        max_minutes: Option<i64>,
-    ) -> Addr<CallActor> {
-        let (id, tenant) = (row.id, row.tenant_id);
-        let key = (row.bridge_id, row.bridge_call_id.clone());
-        let epoch = row.epoch;
-        let driver = CallDriver::load(Arc::clone(&self.0.parts), row, hold, max_minutes);
-        let beginning = Beginning::Loaded(Box::new(driver));
-        self.start(id, epoch, key, Some(tenant), beginning)
-    }
-
-    fn start(
-        &self,
-        id: CallId,
-        epoch: i64,
-        bridge_call: BridgeCall,
-        tenant: Option<TenantId>,
-        beginning: Beginning,
-    ) -> Addr<CallActor> {
-        let number = self.0.started.fetch_add(1, Relaxed);
-        let arbiter = &self.0.arbiters[number % self.0.arbiters.len()];
-        let (parts, bridge) = (Arc::clone(&self.0.parts), bridge_call.0);
-        let hooks = self.hooks(id);
-        let calls = self.clone();
-        let died = OnPanic::GiveUp(Box::new(move || calls.died(id, number)));
-        let addr = MeteredContext::start(arbiter, MAILBOX, died, move |_| {
-            CallActor::new(parts, hooks, id, bridge, beginning)
-        });
-        let running = Running {
-            addr: addr.clone(),
-            number,
-            tenant,
-            bridge_call,
-            epoch,
-        };
-        self.directory().register(id, running);
-        addr
-    }
-
-    fn hooks(&self, call: CallId) -> Hooks {
-        let (opening, leaving) = (self.clone(), self.clone());
-        Hooks {
-            opened: Box::new(move |row| opening.directory().opened(row)),
-            stopped: Box::new(move |addr| leaving.directory().forget(call, addr)),
-        }
-    }
-
-    /// The actor of a call panicked, the one with that number.
-    pub(super) fn died(&self, call: CallId, number: usize) {
-        self.directory().forget_number(call, number);
-        if let Some(recipient) = self.0.deaths.get() {
-            // If this is lost in a full mailbox, the sweep finds the call.
-            let _ = recipient.try_send(Died(call));
-        }
-    }
-
-    fn stripe(&self, key: &impl Hash) -> &Mutex<()> {
-        let hash = usize::try_from(self.0.hasher.hash_one(key) % (STRIPES as u64)).unwrap_or(0);
-        &self.0.stripes[hash]
     }
 }
 

@@ -25,8 +25,9 @@ use super::{
     payload::{Payload, SampleCall},
 };
 
-/// How long a delivery belongs to the node that wrote it before another may take it, in milliseconds.
-pub const DELIVERY_LEASE_MS: i64 = 60_000;
+/// How far ahead of a node's clock the last stamp of a tenant may be for that node to go on from there, in milliseconds. More than
+/// that is no difference between clocks that were set by the same database: somebody had set his clock wrong.
+pub(crate) const AHEAD_MS_MAX: i64 = 10_000;
 
 /// An event that is about to be committed.
 #[derive(Clone, Debug)]
@@ -42,6 +43,8 @@ pub struct NewEvent {
     pub is_test: bool,
     /// That of the call, where it has one.
     pub trace: Option<TraceParent>,
+    /// The call has been at another node, which may have announced something of it that is not delivered yet.
+    pub has_moved: bool,
 }
 
 impl NewEvent {
@@ -74,6 +77,7 @@ impl NewEvent {
             body: body.into(),
             is_test: false,
             trace: None,
+            has_moved: false,
         }
     }
 
@@ -102,6 +106,8 @@ pub struct Dispatch {
     pub is_test: bool,
     /// The trace that its attempts are part of.
     pub trace: Option<TraceParent>,
+    /// Another node may have announced something of the call before: it is read from the table, in the order of the commits.
+    pub has_moved: bool,
 }
 
 /// Deliveries that were just committed. A fact: who cannot take it finds them in the table later.
@@ -139,8 +145,8 @@ impl Audience {
 /// What is to be written of events, and who is told once that is committed.
 #[derive(Debug, Default)]
 pub struct Announcement {
-    /// The rows of the events, and one delivery for each active webhook that subscribed to their kind. The deliveries are leased
-    /// to this node, whose dispatcher is told of them after the commit.
+    /// The rows of the events, and one delivery for each active webhook that subscribed to their kind. The deliveries are this
+    /// node's, whose dispatcher is told of them after the commit; where another delivers to the webhook, that finds them.
     pub writes: Vec<BatchWrite>,
     pub announced: Announced,
 }
@@ -149,6 +155,9 @@ pub struct Announcement {
 struct Tenant {
     /// The position of the next event.
     next: i64,
+    /// When deliveries of what is announced now are due. Whichever nodes announce something of this tenant: what is committed
+    /// later is not due earlier.
+    due_at: Millis,
     webhooks: Vec<(WebhookId, Vec<String>)>,
 }
 
@@ -162,19 +171,23 @@ pub async fn announce(
     if events.is_empty() {
         return Ok(Announcement::default());
     }
-    let mut tenants = take_positions(txn, events).await?;
+    let mut tenants = take_positions(txn, events, node, now).await?;
     let mut dispatches = Vec::new();
     for event in events {
         let subscribed = |kinds: &Vec<String>| kinds.iter().any(|kind| kind == event.kind.as_str());
-        let webhooks = tenants.get(&event.tenant).into_iter();
-        let webhooks = webhooks.flat_map(|tenant| &tenant.webhooks);
-        let theirs = webhooks.filter(|(_, kinds)| subscribed(kinds));
-        dispatches.extend(theirs.map(|(webhook, _)| dispatch(event, *webhook, now)));
+        let Some(tenant) = tenants.get(&event.tenant) else {
+            continue;
+        };
+        let theirs = tenant
+            .webhooks
+            .iter()
+            .filter(|(_, kinds)| subscribed(kinds));
+        dispatches.extend(theirs.map(|(webhook, _)| dispatch(event, *webhook, tenant.due_at)));
     }
     Ok(Announcement {
         writes: vec![
             write_of_events(events, &mut tenants)?,
-            write_of_deliveries(&dispatches, node, now),
+            write_of_deliveries(&dispatches, &tenants, node, now),
         ],
         announced: Announced {
             dispatches,
@@ -197,7 +210,7 @@ pub async fn write(
 
 /// Writes events that followers see, without deliveries.
 pub async fn write_events(txn: &Transaction, events: &[NewEvent]) -> Result<(), DbErr> {
-    let mut tenants = take_positions(txn, events).await?;
+    let mut tenants = take_positions(txn, events, "", Millis::MIN).await?;
     let write = write_of_events(events, &mut tenants)?;
     written(txn.write_all(&[write]).await?)
 }
@@ -210,9 +223,9 @@ fn written(all: bool) -> Result<(), DbErr> {
     }
 }
 
-fn dispatch(event: &NewEvent, webhook: WebhookId, now: Millis) -> Dispatch {
+fn dispatch(event: &NewEvent, webhook: WebhookId, due_at: Millis) -> Dispatch {
     Dispatch {
-        delivery: DeliveryId::new(now),
+        delivery: DeliveryId::new(due_at),
         webhook,
         tenant: event.tenant,
         event: event.id,
@@ -222,28 +235,36 @@ fn dispatch(event: &NewEvent, webhook: WebhookId, now: Millis) -> Dispatch {
         attempts: 0,
         is_test: false,
         trace: event.trace.clone(),
+        has_moved: event.has_moved,
     }
 }
 
-/// The next positions of the tenants of these events, and who of theirs subscribed to what.
+/// The next positions of the tenants of these events, and who of theirs subscribed to what. The row remembers when what a node
+/// announced last was due; what is announced by no node leaves that as it is.
 async fn take_positions(
     txn: &Transaction,
     events: &[NewEvent],
+    node: &str,
+    now: Millis,
 ) -> Result<HashMap<TenantId, Tenant>, DbErr> {
     #[derive(Serialize)]
-    struct Row {
+    struct Row<'a> {
         tenant_id: TenantId,
         count: i64,
+        node: &'a str,
+        stamped_at: i64,
     }
     let mut counts: BTreeMap<TenantId, i64> = BTreeMap::new();
     for event in events {
         *counts.entry(event.tenant).or_default() += 1;
     }
-    let rows: Vec<Row> = counts
+    let rows: Vec<Row<'_>> = counts
         .iter()
         .map(|(tenant_id, count)| Row {
             tenant_id: *tenant_id,
             count: *count,
+            node,
+            stamped_at: now.as_i64(),
         })
         .collect();
     let backend = txn.get_database_backend();
@@ -251,17 +272,23 @@ async fn take_positions(
         DbBackend::Postgres => "json_agg(json_build_array(w.id, w.events::json))::text",
         _ => "json_group_array(json_array(w.id, json(w.events)))",
     };
-    let source = json_rows(
-        backend,
-        &[
-            ("tenant_id", ColumnType::Text),
-            ("count", ColumnType::BigInt),
-        ],
-    );
+    let columns = [
+        ("tenant_id", ColumnType::Text),
+        ("count", ColumnType::BigInt),
+        ("node", ColumnType::Text),
+        ("stamped_at", ColumnType::BigInt),
+    ];
+    let source = json_rows(backend, &columns);
+    // One node's ids are in the order of their making also within a millisecond; those of two are not.
+    let next = "event_positions.stamped_at + CASE WHEN event_positions.node = excluded.node THEN 0 ELSE 1 END";
     let sql = format!(
-        "INSERT INTO event_positions (tenant_id, last) SELECT tenant_id, count FROM {source} WHERE true ORDER BY tenant_id \
-         ON CONFLICT (tenant_id) DO UPDATE SET last = event_positions.last + excluded.last \
-         RETURNING tenant_id, last, (SELECT {webhooks} FROM webhooks w \
+        "INSERT INTO event_positions (tenant_id, last, node, stamped_at) \
+         SELECT tenant_id, count, node, stamped_at FROM {source} WHERE true ORDER BY tenant_id \
+         ON CONFLICT (tenant_id) DO UPDATE SET last = event_positions.last + excluded.last, \
+         node = CASE WHEN excluded.node = '' THEN event_positions.node ELSE excluded.node END, \
+         stamped_at = CASE WHEN excluded.node = '' THEN event_positions.stamped_at \
+         WHEN {next} BETWEEN excluded.stamped_at AND excluded.stamped_at + {AHEAD_MS_MAX} THEN {next} ELSE excluded.stamped_at END \
+         RETURNING tenant_id, last, stamped_at, (SELECT {webhooks} FROM webhooks w \
          WHERE w.tenant_id = event_positions.tenant_id AND w.is_active) AS webhooks"
     );
     let taken = txn
@@ -271,10 +298,12 @@ async fn take_positions(
     for row in taken {
         let tenant: TenantId = row.try_get("", "tenant_id")?;
         let last: i64 = row.try_get("", "last")?;
+        let stamped_at: Millis = row.try_get("", "stamped_at")?;
         let webhooks: Option<String> = row.try_get("", "webhooks")?;
         let webhooks = webhooks.map_or(Ok(Vec::new()), |json| serde_json::from_str(&json));
         let known = Tenant {
             next: last - counts.get(&tenant).copied().unwrap_or_default() + 1,
+            due_at: if node.is_empty() { now } else { stamped_at },
             webhooks: webhooks.map_err(|error| DbErr::Json(error.to_string()))?,
         };
         tenants.insert(tenant, known);
@@ -320,14 +349,16 @@ fn write_of_events(
     Ok(BatchWrite::new(sql, &columns, rows))
 }
 
-fn write_of_deliveries(dispatches: &[Dispatch], node: &str, now: Millis) -> BatchWrite {
-    // What is announced by no node is for whichever finds it.
-    let (lease_owner, lease_until) = if node.is_empty() {
-        (None, Millis::from_i64(0))
-    } else {
-        (Some(node.to_owned()), now.plus_ms(DELIVERY_LEASE_MS))
-    };
+fn write_of_deliveries(
+    dispatches: &[Dispatch],
+    tenants: &HashMap<TenantId, Tenant>,
+    node: &str,
+    now: Millis,
+) -> BatchWrite {
+    // What is announced by no node is on its way to none.
+    let lease_owner = (!node.is_empty()).then(|| node.to_owned());
     let row = |dispatch: &Dispatch| {
+        let tenant = tenants.get(&dispatch.tenant);
         vec![
             dispatch.delivery.into(),
             dispatch.tenant.into(),
@@ -335,15 +366,14 @@ fn write_of_deliveries(dispatches: &[Dispatch], node: &str, now: Millis) -> Batc
             dispatch.event.into(),
             dispatch.call.into(),
             dispatch.kind.into(),
-            now.into(),
+            tenant.map_or(now, |tenant| tenant.due_at).into(),
             lease_owner.clone().into(),
-            lease_until.into(),
         ]
     };
     let sql = "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, call_id, kind, status, attempts, \
-               next_attempt_at, lease_owner, lease_until, is_test, created_at) \
+               next_attempt_at, lease_owner, is_test, created_at) \
                SELECT id, tenant_id, webhook_id, event_id, call_id, kind, 'pending', 0, now, lease_owner, \
-               lease_until, false, now FROM {rows}";
+               false, now FROM {rows}";
     let columns = [
         ("id", ColumnType::Text),
         ("tenant_id", ColumnType::Text),
@@ -353,7 +383,6 @@ fn write_of_deliveries(dispatches: &[Dispatch], node: &str, now: Millis) -> Batc
         ("kind", ColumnType::Text),
         ("now", ColumnType::BigInt),
         ("lease_owner", ColumnType::Text),
-        ("lease_until", ColumnType::BigInt),
     ];
     BatchWrite::new(sql, &columns, dispatches.iter().map(row).collect())
 }

@@ -52,6 +52,7 @@ pub(super) fn write<'a>(answers: impl Iterator<Item = &'a KeptAnswer>) -> BatchW
 }
 
 /// The claims of some keys: when each was made, and whether it has its answer.
+#[derive(Default)]
 pub(super) struct Claims(HashMap<(IdempotencyScope, String), (Millis, bool)>);
 
 impl Claims {

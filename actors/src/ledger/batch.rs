@@ -12,7 +12,7 @@ use sea_orm::DbErr;
 
 use super::{
     Booked, Booking, Item, LedgerError, LedgerParts,
-    plan::plan,
+    plan::{Book, plan},
     statements::{self, announce},
 };
 use crate::{
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// How often a batch is made again because others were faster.
-const ROUNDS_MAX: usize = 4;
+pub(super) const ROUNDS_MAX: usize = 4;
 
 /// What is written because of what became of an item; made again where that changes.
 type Consequence = Box<dyn Fn(&Booked) -> Entry + Send + Sync>;
@@ -139,29 +139,21 @@ fn told_to_owners(low: &NewEvent, now: Millis) -> mail::Model {
     mails::to_owners(MailKind::CreditsLow, low.tenant, low.id.to_string(), now)
 }
 
-async fn attempt(
-    txn: &Transaction,
-    parts: &LedgerParts,
-    postings: &[&Posting],
-) -> Result<Round, DbErr> {
-    let now = parts.clock.now();
-    let items: Vec<Item> = postings
-        .iter()
-        .filter_map(|posting| posting.item().cloned())
-        .collect();
-    let mut writes = Vec::new();
-    let mut lows = Vec::new();
-    let mut told = Vec::new();
-    let mut booked = Vec::new();
-    if !items.is_empty() {
-        let mut book = statements::read(txn, &items).await?;
-        let before = book.holds.clone();
-        booked = plan(&mut book, &items, now);
-        writes = statements::writes(&book, &before)?;
-        lows = book.lows.iter().map(|low| announce(low, now)).collect();
-        told = lows.iter().map(|low| told_to_owners(low, now)).collect();
-    }
-    let mut booked = booked.into_iter();
+/// What postings move, in their order.
+pub(super) fn items(postings: &[&Posting]) -> Vec<Item> {
+    let items = postings.iter().filter_map(|posting| posting.item());
+    items.cloned().collect()
+}
+
+/// What becomes of postings, and what is to be written because of it.
+pub(super) struct Decided {
+    pub outcomes: Vec<Booking>,
+    pub entries: Vec<Option<Arc<Entry>>>,
+}
+
+/// Books postings into a book that has what they are about.
+pub(super) fn decide(book: &mut Book, postings: &[&Posting], now: Millis) -> Decided {
+    let mut booked = plan(book, &items(postings), now).into_iter();
     let outcomes: Vec<Booking> = postings
         .iter()
         .map(|posting| match posting.item() {
@@ -169,11 +161,30 @@ async fn attempt(
             None => Ok(Booked::Nothing),
         })
         .collect();
-    let entries: Vec<Option<Arc<Entry>>> = postings
+    let entries = postings
         .iter()
         .zip(&outcomes)
         .map(|(posting, outcome)| posting.entry(outcome))
         .collect();
+    Decided { outcomes, entries }
+}
+
+async fn attempt(
+    txn: &Transaction,
+    parts: &LedgerParts,
+    postings: &[&Posting],
+) -> Result<Round, DbErr> {
+    let now = parts.clock.now();
+    let items = items(postings);
+    let mut book = Book::default();
+    if !items.is_empty() {
+        book = statements::read(txn, &items).await?;
+    }
+    let before = book.holds.clone();
+    let Decided { outcomes, entries } = decide(&mut book, postings, now);
+    let mut writes = statements::writes(&book, &before)?;
+    let mut lows: Vec<NewEvent> = book.lows.iter().map(|low| announce(low, now)).collect();
+    let told = lows.iter().map(|low| told_to_owners(low, now)).collect();
     let written: Vec<&Entry> = entries.iter().flatten().map(|entry| &**entry).collect();
     writes.extend(journal::writes(&written)?);
     let mut events: Vec<NewEvent> = written

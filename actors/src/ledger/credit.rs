@@ -37,7 +37,6 @@ pub async fn credit(
     audit: Option<audit::Model>,
 ) -> Result<credit_transaction::Model, CreditError> {
     check(&credit).map_err(CreditError::Refused)?;
-    let kind = credit.kind;
     let posting = posting(credit, TransactionId::new(clock.now()), audit, |_| None);
     let parts = LedgerParts {
         store: store.clone(),
@@ -50,7 +49,7 @@ pub async fn credit(
         Some(Ok(Booked::Transaction(transaction))) => Ok(*transaction),
         Some(Err(LedgerError::NoAccount)) => Err(CreditError::NoTenant),
         Some(Err(LedgerError::TooFew { available })) => Err(CreditError::Refused(format!(
-            "the tenant has only {available} minutes available, so a {kind} cannot take more; minutes held by running calls cannot be taken"
+            "the tenant has only {available} minutes available, and a booking cannot take more; minutes held by running calls cannot be taken"
         ))),
         Some(Err(error)) => Err(CreditError::Refused(error.to_string())),
         Some(Ok(_)) | None => Err(CreditError::Refused(

@@ -8,6 +8,8 @@ mod actor;
 mod batch;
 mod credit;
 mod plan;
+#[cfg(test)]
+pub(crate) mod simulated;
 mod statements;
 mod verify;
 
@@ -25,10 +27,10 @@ use std::{
 use actix::{Addr, Message, Recipient};
 use actix_rt::ArbiterHandle;
 use dikala_entities::{
-    CallId, HangupReason, Store, TenantId, TransactionId, TransactionType, audit,
+    CallId, HangupReason, Store, TenantId, TransactionId, TransactionType, audit, credit_hold,
     credit_transaction,
 };
-use sea_orm::DbBackend;
+use sea_orm::{DbBackend, EntityTrait};
 
 use self::{
     actor::Post,
@@ -231,10 +233,18 @@ pub struct LedgerParts {
     pub audience: Audience,
 }
 
+/// Who keeps the books.
+#[derive(Clone, Debug)]
+enum Keeper {
+    Shards(Arc<[Addr<CreditLedger>]>, Store),
+    #[cfg(test)]
+    Simulated(simulated::Books),
+}
+
 /// What the rest of the program knows of the ledger.
 #[derive(Clone, Debug)]
 pub struct LedgerHandle {
-    shards: Arc<[Addr<CreditLedger>]>,
+    keeper: Keeper,
     credited: Arc<OnceLock<Recipient<TenantCredited>>>,
     stats: Arc<BatchStats>,
     differences: Arc<AtomicUsize>,
@@ -252,7 +262,7 @@ pub fn start(arbiter: &ArbiterHandle, parts: &LedgerParts) -> LedgerHandle {
         .map(|_| CreditLedger::start(arbiter, parts.clone(), Arc::clone(&stats)))
         .collect();
     LedgerHandle {
-        shards,
+        keeper: Keeper::Shards(shards, parts.store.clone()),
         credited: Arc::default(),
         stats,
         differences: Arc::default(),
@@ -342,14 +352,32 @@ impl LedgerHandle {
         }
     }
 
+    /// The credit of a call, as it is booked now.
+    pub async fn hold(&self, call: CallId) -> Result<Option<credit_hold::Model>, LedgerError> {
+        match &self.keeper {
+            Keeper::Shards(_, store) => credit_hold::Entity::find_by_id(call)
+                .one(store.critical_reader())
+                .await
+                .map_err(|_| LedgerError::Unavailable),
+            #[cfg(test)]
+            Keeper::Simulated(books) => books.hold(call).await,
+        }
+    }
+
     /// Whether every shard answers.
     pub async fn is_alive(&self, within: Duration) -> bool {
-        for shard in self.shards.iter() {
-            if shard.send(Ping).timeout(within).await.is_err() {
-                return false;
+        match &self.keeper {
+            Keeper::Shards(shards, _) => {
+                for shard in shards.iter() {
+                    if shard.send(Ping).timeout(within).await.is_err() {
+                        return false;
+                    }
+                }
+                true
             }
+            #[cfg(test)]
+            Keeper::Simulated(_) => true,
         }
-        true
     }
 
     /// What the last look at the open books found wrong; 0 before the first one.
@@ -372,9 +400,13 @@ impl LedgerHandle {
             let span = of.span(Kind::Internal, "ledger");
             span.with("dikala.ledger.books", posting.name())
         });
-        let shard = posting.tenant().as_u128() % self.shards.len().max(1) as u128;
-        let shard = self
-            .shards
+        let shards = match &self.keeper {
+            Keeper::Shards(shards, _) => shards,
+            #[cfg(test)]
+            Keeper::Simulated(books) => return books.post(posting).await,
+        };
+        let shard = posting.tenant().as_u128() % shards.len().max(1) as u128;
+        let shard = shards
             .get(usize::try_from(shard).unwrap_or(0))
             .ok_or(LedgerError::Unavailable)?;
         shard

@@ -24,6 +24,8 @@ use crate::runtime::clock::SharedClock;
 const LOOKS_MAX: usize = 60;
 /// The pause between two looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// An answer of the database within this tells what time it is there.
+const TELLS_TIME_WITHIN_MS: i64 = 200;
 /// Nothing before this is known of the database.
 const ALWAYS: i64 = i64::MIN;
 
@@ -37,6 +39,9 @@ pub struct Identity {
     pub version: &'static str,
 }
 
+/// This process's monotonic clock, in milliseconds.
+type OwnTime = Box<dyn Fn() -> i64 + Send + Sync>;
+
 /// Which node this process is; cheap to clone, all clones share it.
 #[derive(Clone)]
 pub struct Membership(Arc<Shared>);
@@ -44,7 +49,7 @@ pub struct Membership(Arc<Shared>);
 struct Shared {
     identity: Identity,
     clock: Option<SharedClock>,
-    began: Instant,
+    own_time: OwnTime,
     present: Mutex<Present>,
     /// How many nodes there are, this one included.
     nodes: AtomicUsize,
@@ -75,6 +80,11 @@ impl fmt::Debug for Membership {
     }
 }
 
+fn since_now() -> OwnTime {
+    let began = Instant::now();
+    Box::new(move || i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX))
+}
+
 impl Membership {
     /// Enters the table. On SQLite, where the lock on the file is the lease, the node then acts until it ends.
     pub async fn join(
@@ -82,7 +92,7 @@ impl Membership {
         identity: Identity,
         clock: SharedClock,
     ) -> Result<Self, DbErr> {
-        let member = Self::new("", identity, Some(clock));
+        let member = Self::new("", identity, Some(clock), since_now());
         member.enter(store).await?;
         Ok(member)
     }
@@ -95,14 +105,19 @@ impl Membership {
             address: String::new(),
             version: "",
         };
-        Self::new(id, identity, None)
+        Self::new(id, identity, None, since_now())
     }
 
-    fn new(id: &str, identity: Identity, clock: Option<SharedClock>) -> Self {
+    pub(super) fn new(
+        id: &str,
+        identity: Identity,
+        clock: Option<SharedClock>,
+        own_time: OwnTime,
+    ) -> Self {
         Self(Arc::new(Shared {
             identity,
             clock,
-            began: Instant::now(),
+            own_time,
             present: Mutex::new(Present {
                 id: Arc::from(id),
                 acts_until: None,
@@ -120,6 +135,11 @@ impl Membership {
     /// What this node is called in rows that it owns.
     pub fn id(&self) -> Arc<str> {
         Arc::clone(&self.present().id)
+    }
+
+    /// What it says of itself.
+    pub fn identity(&self) -> &Identity {
+        &self.0.identity
     }
 
     /// `node.name`
@@ -155,6 +175,11 @@ impl Membership {
         self.0.wanted.notified().await;
     }
 
+    /// Whether there may be other nodes: it acts for as long as its lease lasts.
+    pub fn has_lease(&self) -> bool {
+        self.present().acts_until.is_some()
+    }
+
     /// What is left of its lease, in milliseconds.
     pub fn lease_left_ms(&self) -> i64 {
         let now = self.own_now();
@@ -164,7 +189,12 @@ impl Membership {
 
     /// Whether there are other nodes, as far as is known.
     pub fn has_others(&self) -> bool {
-        self.0.nodes.load(Relaxed) > 1
+        self.nodes() > 1
+    }
+
+    /// How many nodes there are, this one included, as far as is known.
+    pub fn nodes(&self) -> usize {
+        self.0.nodes.load(Relaxed)
     }
 
     /// So many nodes were found.
@@ -219,19 +249,24 @@ impl Membership {
                 .await
                 .map(|_| false)?,
         };
-        let mut present = self.present();
-        if !present.id.is_empty() {
-            present.resumed_at = Some(clock.now());
-        }
-        present.id = Arc::from(id.to_string());
-        present.acts_until = is_shared.then(|| acts_until(asked_at));
-        drop(present);
+        self.entered(&id.to_string(), is_shared.then_some(asked_at), clock.now());
         tracing::info!(node = %id, name = %identity.name, "this process is a node");
         Ok(())
     }
 
+    /// It is in the table, with a lease that it asked for at `asked_at` by this process's clock; none: for ever.
+    pub(super) fn entered(&self, id: &str, asked_at: Option<i64>, now: Millis) {
+        let mut present = self.present();
+        if !present.id.is_empty() {
+            present.resumed_at = Some(now);
+        }
+        present.id = Arc::from(id);
+        present.acts_until = asked_at.map(acts_until);
+    }
+
     /// The lease was renewed, which was asked for at `asked_at` by this process's clock.
     pub(super) fn renewed(&self, asked_at: i64, renewed: &Renewed) {
+        self.compare(asked_at, renewed.now);
         let mut present = self.present();
         if present.has_left {
             return;
@@ -246,6 +281,17 @@ impl Membership {
         }
         drop(present);
         self.found(usize::try_from(renewed.nodes).unwrap_or(1));
+    }
+
+    /// Lets the clock follow the database's, which showed `theirs` after it was asked at `asked_at` and before now. An answer that
+    /// was long on its way says too little.
+    fn compare(&self, asked_at: i64, theirs: i64) {
+        let took = self.own_now().saturating_sub(asked_at);
+        if let Some(clock) = &self.0.clock
+            && took <= TELLS_TIME_WITHIN_MS
+        {
+            clock.compare(Millis::from_i64(theirs.saturating_add(took / 2)));
+        }
     }
 
     /// Whether it left by itself.
@@ -268,9 +314,9 @@ impl Membership {
         self.0.turns.send_modify(|turns| *turns += 1);
     }
 
-    /// This process's monotonic clock, in milliseconds.
+    /// The time by this process's monotonic clock.
     pub(super) fn own_now(&self) -> i64 {
-        i64::try_from(self.0.began.elapsed().as_millis()).unwrap_or(i64::MAX)
+        (self.0.own_time)()
     }
 
     fn present(&self) -> MutexGuard<'_, Present> {

@@ -9,12 +9,14 @@ mod keeper;
 pub mod lease;
 mod membership;
 mod process;
+#[cfg(test)]
+pub(crate) mod simulated;
 mod table;
 
 pub use self::{
     keeper::keep,
     membership::{Identity, Membership},
-    table::{Entered, Load, all, end},
+    table::{Entered, Load, all, end, time_of},
 };
 
 impl Entered {

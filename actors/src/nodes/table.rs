@@ -1,5 +1,7 @@
 //! The table of nodes, in SQL. Times in it are the database's, so that nodes need not agree on one.
 
+use std::time::{Duration, Instant};
+
 use dikala_entities::{Millis, NodeId, Store, node, store::Transaction};
 use sea_orm::{
     ActiveModelTrait, ColumnTrait, ConnectionTrait, DbBackend, DbErr, EntityTrait, FromQueryResult,
@@ -7,6 +9,9 @@ use sea_orm::{
 };
 
 use super::lease::LEASE_MS;
+
+/// How often the database is asked for its time before the quickest answer is believed.
+const ASKED_FOR_TIME: usize = 3;
 
 /// The database's time in milliseconds, not that of the transaction's beginning.
 fn now_sql(backend: DbBackend) -> &'static str {
@@ -58,6 +63,23 @@ pub(super) async fn enter(db: &impl ConnectionTrait, node: Entering) -> Result<i
     };
     row.into_active_model().insert(db).await?;
     Ok(now)
+}
+
+/// What the database's clock shows when this returns, as exactly as the way there lets it be known.
+pub async fn time_of(store: &Store) -> Result<Millis, DbErr> {
+    let db = store.lease().unwrap_or(store.writer());
+    let mut best: Option<(Duration, Instant, i64)> = None;
+    for _ in 0..ASKED_FOR_TIME {
+        let asked = Instant::now();
+        let theirs = now(db).await?;
+        let took = asked.elapsed();
+        if best.is_none_or(|(quickest, ..)| took < quickest) {
+            best = Some((took, asked + took / 2, theirs));
+        }
+    }
+    let since = best.map_or(0, |(_, at, _)| at.elapsed().as_millis());
+    let theirs = best.map_or(0, |(.., theirs)| theirs);
+    Ok(Millis::from_i64(theirs).plus_ms(i64::try_from(since).unwrap_or(0)))
 }
 
 async fn now(db: &impl ConnectionTrait) -> Result<i64, DbErr> {

@@ -1,8 +1,9 @@
-//! Faults on demand, for tests of the real program: an actor that panics, is stuck, holds up its thread, or has a full mailbox.
+//! Faults on demand, for tests of the real program: an actor that panics, is stuck, holds up its thread, or has a full mailbox, and
+//! a wall clock that was set.
 //!
 //! Only in builds for tests, by the feature `fail-points`; and there only where the environment variable `FAIL_POINTS` names a
 //! pipe. A line of that pipe is a fault, an actor's name as metrics have it, and for how many milliseconds:
-//! `stick webhook_dispatcher 6000`.
+//! `stick webhook_dispatcher 6000`. `FAIL_POINT_CLOCK` names a file that says by how many milliseconds the wall clock was set.
 
 use std::{
     ffi::OsString,
@@ -26,6 +27,19 @@ static PIPE: LazyLock<Option<OsString>> = LazyLock::new(|| {
     Some(pipe)
 });
 static ACTORS: Mutex<Vec<(&'static str, Recipient<Fail>)>> = Mutex::new(Vec::new());
+
+/// By how much the wall clock was set, in microseconds, as the file says at this moment.
+pub fn wall_set_by_us() -> i64 {
+    static FILE: LazyLock<Option<OsString>> =
+        LazyLock::new(|| std::env::var_os("FAIL_POINT_CLOCK"));
+    let Some(file) = FILE.as_ref() else {
+        return 0;
+    };
+    let said = fs::read_to_string(file).unwrap_or_default();
+    said.trim()
+        .parse::<i64>()
+        .map_or(0, |ms| ms.saturating_mul(1_000))
+}
 
 /// What an actor does when it takes this message.
 #[derive(Clone, Copy, Debug, Message)]

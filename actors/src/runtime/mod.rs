@@ -13,4 +13,6 @@ pub mod lag;
 pub mod last_minute;
 pub mod metrics;
 pub mod shares;
+#[cfg(test)]
+pub(crate) mod simulated;
 pub mod turns;

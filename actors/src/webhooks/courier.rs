@@ -4,7 +4,7 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     panic::AssertUnwindSafe,
     rc::Rc,
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -24,15 +24,10 @@ use super::{
     retry::{Schedule, Verdict},
     scheduler::{Destination, Effect, Item, Lane, LaneLimits, Refill, Scheduler, SchedulerLimits},
     stats::Stats,
-    store::{pending, results::DisabledNow},
+    store::{lanes, pending, results::DisabledNow},
 };
-use crate::{
-    events::outbox::{DELIVERY_LEASE_MS, Dispatch},
-    outbound::ErrorKind,
-};
+use crate::{events::outbox::Dispatch, outbound::ErrorKind};
 
-/// What the lease must still hold beyond the longest exchange when an attempt begins, in milliseconds.
-const LEASE_MARGIN_MS: i64 = 5_000;
 /// How long to wait after the database failed.
 pub(super) const AGAIN: Duration = Duration::from_millis(500);
 
@@ -44,8 +39,6 @@ pub(super) struct Courier {
     pub(super) node: Arc<str>,
     pub(super) stats: Arc<Stats>,
     pub(super) scheduler: RefCell<Scheduler<Endpoint>>,
-    /// How long a delivery that was read from the table belongs to this node.
-    pub(super) lease_ms: i64,
     /// Something may be due in the table.
     pub(super) woken: Notify,
     /// A recovery may have been asked for.
@@ -68,23 +61,18 @@ pub(super) struct Courier {
 impl Courier {
     pub(super) fn new(parts: WebhookParts, config: &WebhooksConfig, stats: Arc<Stats>) -> Rc<Self> {
         let started_at = parts.clock.now();
-        let timeout_ms = i64::try_from(config.timeout.as_millis()).unwrap_or(i64::MAX / 4);
         let connections = config.endpoint_concurrency.max(1);
-        let lease_ms = DELIVERY_LEASE_MS.max(timeout_ms * 4);
         let limits = SchedulerLimits {
             in_flight: config.max_in_flight,
             lane: LaneLimits {
                 concurrency: connections,
-                lease_ms_min: timeout_ms + LEASE_MARGIN_MS,
             },
-            lease_ms,
         };
         Rc::new(Self {
             node: parts.node.id(),
             parts,
             stats,
             scheduler: RefCell::new(Scheduler::new(limits, started_at)),
-            lease_ms,
             woken: Notify::new(),
             asked: Notify::new(),
             changed: Notify::new(),
@@ -157,6 +145,7 @@ impl Courier {
                 Effect::Attempt(endpoint, item) => self.attempt(endpoint, item),
                 Effect::Load(ids) => self.load(ids),
                 Effect::Refill(claim) => self.claim(claim),
+                Effect::Release(ids) => self.release(ids),
                 Effect::Look => self.woken.notify_one(),
                 Effect::GoOn => self.go_on_later(),
             }
@@ -251,7 +240,7 @@ impl Courier {
         record: AttemptRecord,
         recorded: Option<oneshot::Sender<()>>,
     ) {
-        // Where there is no room for it, the delivery's lease runs out and it is sent again.
+        // Where there is no room for it, it is read from the table and sent again.
         if self.recorder.push(record, recorded) {
             self.scheduler.borrow_mut().recording();
         }
@@ -298,8 +287,8 @@ impl Courier {
     fn load(self: &Rc<Self>, ids: Vec<WebhookId>) {
         let courier = Rc::clone(self);
         actix_rt::spawn(async move {
-            match pending::webhooks(&courier.parts.store, &ids).await {
-                Ok(rows) => courier.loaded(&ids, rows),
+            match courier.read(&ids).await {
+                Ok((rows, ours)) => courier.loaded(&ids, rows, &ours),
                 Err(error) => {
                     tracing::warn!(%error, "webhooks could not be read; trying again");
                     tokio::time::sleep(AGAIN).await;
@@ -310,21 +299,68 @@ impl Courier {
         });
     }
 
-    fn loaded(&self, ids: &[WebhookId], rows: Vec<webhook::Model>) {
+    /// The webhooks, and those of them that this node delivers to. Those that it could deliver to and nobody has, it takes.
+    async fn read(
+        &self,
+        ids: &[WebhookId],
+    ) -> Result<(Vec<webhook::Model>, HashSet<WebhookId>), DbErr> {
+        let (store, node) = (&self.parts.store, &self.parts.node);
+        let rows = pending::webhooks(store, ids).await?;
+        let wanted = rows
+            .iter()
+            .filter(|row| row.is_active && row.paused_at.is_none());
+        let wanted: Vec<WebhookId> = wanted.map(|row| row.id).collect();
+        let ours = if node.has_lease() {
+            lanes::take(store, &self.node, &wanted).await?
+        } else {
+            wanted.into_iter().collect()
+        };
+        Ok((rows, ours))
+    }
+
+    fn release(self: &Rc<Self>, ids: Vec<WebhookId>) {
+        let courier = Rc::clone(self);
+        actix_rt::spawn(async move {
+            let (store, node) = (&courier.parts.store, &courier.parts.node);
+            if node.has_lease()
+                && let Err(error) = lanes::give_up(store, &courier.node, &ids).await
+            {
+                tracing::debug!(%error, "endpoints without work stay with this node");
+            }
+            let now = courier.now();
+            courier.scheduler.borrow_mut().released(ids, now);
+            courier.go_on();
+        });
+    }
+
+    fn loaded(&self, ids: &[WebhookId], rows: Vec<webhook::Model>, ours: &HashSet<WebhookId>) {
         let mut rows: HashMap<WebhookId, webhook::Model> =
             rows.into_iter().map(|row| (row.id, row)).collect();
         let now = self.now();
-        let aim = |id: WebhookId, lane: &Lane<Endpoint>| self.aim(lane, rows.remove(&id));
+        let aim = |id: WebhookId, lane: &Lane<Endpoint>| {
+            self.aim(lane, rows.remove(&id), ours.contains(&id))
+        };
         self.scheduler.borrow_mut().loaded(ids, now, aim);
     }
 
     /// What a lane is aimed at now that its webhook is this.
-    fn aim(&self, lane: &Lane<Endpoint>, row: Option<webhook::Model>) -> Destination<Endpoint> {
+    fn aim(
+        &self,
+        lane: &Lane<Endpoint>,
+        row: Option<webhook::Model>,
+        is_ours: bool,
+    ) -> Destination<Endpoint> {
         let Some(row) = row else {
             return Destination::Deleted;
         };
-        if !row.is_delivered_to() || lane.closing {
+        if !row.is_active || lane.closing {
             return Destination::Disabled;
+        }
+        if row.paused_at.is_some() {
+            return Destination::Paused;
+        }
+        if !is_ours {
+            return Destination::Elsewhere;
         }
         let before = lane.endpoint();
         if let Some(before) = &before

@@ -2,8 +2,6 @@
 
 use std::{rc::Rc, time::Duration};
 
-use dikala_entities::Millis;
-
 use super::{courier::Courier, store::pending, test_delivery::Tests};
 
 /// Begins nothing more, waits for what is under way, `limit` at most, and gives back what was not begun.
@@ -21,8 +19,8 @@ pub(super) async fn drain(courier: Rc<Courier>, tests: Tests, limit: Duration) {
     }
     courier.abandon();
     let (store, node) = (&courier.parts.store, &courier.node);
-    if let Err(error) = pending::release(store, node, Millis::MAX).await {
-        tracing::warn!(%error, "held deliveries could not be released; they are free when their lease ends");
+    if let Err(error) = pending::give_back(store.writer(), node).await {
+        tracing::warn!(%error, "held deliveries could not be released; they are free when others see that this node is gone");
     }
 }
 

@@ -15,6 +15,8 @@ mod recorder;
 pub mod recovery;
 pub mod retry;
 mod scheduler;
+#[cfg(test)]
+pub(crate) mod simulated;
 pub mod stats;
 mod store;
 mod test_delivery;

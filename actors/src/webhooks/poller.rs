@@ -10,8 +10,12 @@ use super::{
     store::pending,
 };
 
-/// The table is looked at this often, whatever is known.
-const LOOK_MS: i64 = 1_000;
+/// The table is looked at this often, whatever is known; webhooks are then read again.
+pub(super) const LOOK_MS: i64 = 1_000;
+/// The same where other nodes commit what is delivered here.
+pub(super) const LOOK_AMONG_OTHERS_MS: i64 = 250;
+/// What lanes know of their webhooks is read again after this, where the table is looked at more often.
+pub(super) const REREAD_MS: i64 = 500;
 
 /// Releases what this node held before, then looks at the table for as long as the courier works.
 pub(super) async fn run(courier: Rc<Courier>) {
@@ -24,17 +28,30 @@ pub(super) async fn run(courier: Rc<Courier>) {
             return;
         }
     }
+    let mut reread_at = Millis::MIN;
     while !courier.is_stopping() {
         if !courier.may_act() {
             tokio::time::sleep(AGAIN).await;
             continue;
         }
-        if let Err(error) = look(&courier).await {
+        let has_others = courier.parts.node.has_others();
+        let began = courier.now();
+        let reread = !has_others || began.since(reread_at) >= REREAD_MS;
+        if reread {
+            reread_at = began;
+        }
+        if let Err(error) = look(&courier, reread).await {
             tracing::warn!(%error, "due deliveries could not be read; trying again");
         }
         let now = courier.now();
         let next = courier.scheduler.borrow_mut().take_next_due();
-        let next = next.unwrap_or(Millis::MAX).min(now.plus_ms(LOOK_MS));
+        // A look that takes long is not taken as often.
+        let every = if has_others {
+            LOOK_AMONG_OTHERS_MS.max(now.since(began)).min(LOOK_MS)
+        } else {
+            LOOK_MS
+        };
+        let next = next.unwrap_or(Millis::MAX).min(now.plus_ms(every));
         let sleep = courier.parts.clock.sleep_until(next.max(now.plus_ms(1)));
         tokio::select! {
             () = sleep => {}
@@ -44,7 +61,7 @@ pub(super) async fn run(courier: Rc<Courier>) {
 }
 
 /// Looks at the table once.
-async fn look(courier: &Rc<Courier>) -> Result<(), DbErr> {
+async fn look(courier: &Rc<Courier>, reread: bool) -> Result<(), DbErr> {
     let now = courier.now();
     let (store, node) = (&courier.parts.store, &courier.node);
     let due = pending::due(store, node, now).await?;
@@ -55,7 +72,7 @@ async fn look(courier: &Rc<Courier>) -> Result<(), DbErr> {
         let ours = ours.filter(|due| !scheduler.spares(due.webhook));
         let due_since = ours.filter_map(|due| due.at).min();
         let due_since = due_since.filter(|at| *at <= now);
-        let deleted = scheduler.looked(due, now);
+        let deleted = scheduler.looked(due, reread, now);
         courier.stats.looked(due_since, scheduler.lanes());
         deleted
     };

@@ -160,7 +160,6 @@ pub(super) async fn send_again(
             status: Set(DeliveryStatus::Pending),
             next_attempt_at: Set(Some(now)),
             lease_owner: Set(None),
-            lease_until: Set(Millis::MIN),
             completed_at: Set(None),
             ..Default::default()
         })

@@ -28,20 +28,26 @@ pub enum LaneState {
     Open,
     /// Its webhook is disabled or deleted.
     Disabled,
+    /// An operator has its deliveries wait.
+    Paused,
     /// Its webhook's secret does not open with the configured key.
     Sealed,
     /// Its webhook is being read.
     Unread,
+    /// Another node delivers to its webhook.
+    Elsewhere,
 }
 
 impl LaneState {
     /// Every state.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::Closed,
         Self::Open,
         Self::Disabled,
+        Self::Paused,
         Self::Sealed,
         Self::Unread,
+        Self::Elsewhere,
     ];
 
     /// The state as metrics name it; the first two are those of its circuit.
@@ -50,8 +56,10 @@ impl LaneState {
             Self::Closed => "closed",
             Self::Open => "open",
             Self::Disabled => "disabled",
+            Self::Paused => "paused",
             Self::Sealed => "sealed",
             Self::Unread => "unread",
+            Self::Elsewhere => "elsewhere",
         }
     }
 }

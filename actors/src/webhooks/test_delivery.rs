@@ -80,9 +80,8 @@ pub(super) async fn send(
         .scheduler
         .borrow_mut()
         .reserve(webhook, tenant, delivery, now);
-    let lease_until = now.plus_ms(courier.lease_ms);
     let (store, node) = (&parts.store, &courier.node);
-    let inserted = pending::insert_test(store, &event, &dispatch, node, now, lease_until).await;
+    let inserted = pending::insert_test(store, &event, &dispatch, node, now).await;
     if let Err(error) = inserted {
         courier.scheduler.borrow_mut().release(webhook, delivery);
         return Err(error.into());
@@ -123,6 +122,7 @@ fn sample_delivery(
         attempts: 0,
         is_test: true,
         trace,
+        has_moved: false,
     };
     (event, dispatch)
 }

@@ -7,7 +7,7 @@ use sea_orm::{
     sqlx::{self, ConnectOptions, Connection, Row, postgres::PgConnectOptions},
 };
 
-use super::{Store, StoreError, in_words};
+use super::{POSTGRES_OPTIONS, Store, StoreError, in_words};
 
 /// The schema that is used, or that would be if the user might: `current_schema()` passes over those he may not use. The first
 /// that is there, or else the first at all but for the user's own, which is named by default and hardly ever there.
@@ -20,8 +20,10 @@ const SCHEMA: &str = "WITH entries AS ( \
     SELECT name, EXISTS (SELECT 1 FROM pg_namespace WHERE nspname = name) AS there, own, place FROM named), \
   chosen AS (SELECT name, there FROM found ORDER BY there DESC, own, place LIMIT 1) ";
 const ENCODING: &str = "UTF8";
+/// What a pooler says that does not pass a setting on.
+const REFUSED_SETTING: &str = "unsupported startup parameter";
 
-/// Tries one connection. A pool would take a server that refuses for one that starts, and go on trying.
+/// Tries connections. A pool would take a server that refuses for one that starts, and go on trying.
 pub(super) async fn reach(url: &str, within: Duration) -> Result<(), StoreError> {
     let unreachable = |place: String, reason: String| StoreError::Postgres { place, reason };
     // What the parser says may hold what it could not parse.
@@ -34,24 +36,66 @@ pub(super) async fn reach(url: &str, within: Duration) -> Result<(), StoreError>
         Some(socket) => format!("{}/{database}", socket.display()),
         None => format!("{}:{}/{database}", options.get_host(), options.get_port()),
     };
-    let encoding = async {
-        let mut connection = options.connect().await?;
-        let shown = sqlx::raw_sql("SHOW server_encoding")
-            .fetch_one(&mut connection)
-            .await?;
-        // It has done what it was for.
-        let _ = connection.close().await;
-        shown.try_get::<String, _>(0)
-    };
-    match tokio::time::timeout(within, encoding).await {
-        Ok(Ok(encoding)) if encoding == ENCODING => Ok(()),
-        Ok(Ok(encoding)) => Err(StoreError::Encoding { place, encoding }),
+    let [(setting, value), ..] = POSTGRES_OPTIONS;
+    let options = options.options([(setting, value)]);
+    match tokio::time::timeout(within, look(&options, setting)).await {
+        Ok(Ok(seen)) if seen.encoding != ENCODING => Err(StoreError::Encoding {
+            place,
+            encoding: seen.encoding,
+        }),
+        Ok(Ok(seen)) if seen.value != value => {
+            let found = "the settings of a connection do not reach the server";
+            Err(StoreError::Pooler { place, found })
+        }
+        Ok(Ok(seen)) if seen.shares_a_session => {
+            let found = "two connections share one session";
+            Err(StoreError::Pooler { place, found })
+        }
+        Ok(Ok(_)) => Ok(()),
+        Ok(Err(error)) if error.to_string().contains(REFUSED_SETTING) => {
+            let found = "it refuses the settings of a connection";
+            Err(StoreError::Pooler { place, found })
+        }
         Ok(Err(error)) => Err(unreachable(place, in_words(&error))),
         Err(_) => {
             let reason = format!("no answer within {} s", within.as_secs());
             Err(unreachable(place, reason))
         }
     }
+}
+
+/// What a server shows of itself, and of what is before it.
+struct Seen {
+    encoding: String,
+    /// What became of a setting.
+    value: String,
+    shares_a_session: bool,
+}
+
+/// Makes two connections at the same time. A pooler that lends its sessions for a transaction lends both the same.
+async fn look(options: &PgConnectOptions, setting: &str) -> Result<Seen, sqlx::Error> {
+    let ask = format!(
+        "SELECT current_setting('server_encoding'), (SELECT setting FROM pg_settings WHERE name = '{setting}'), \
+         pg_backend_pid()::text"
+    );
+    let [mut one, mut other] = [options.connect().await?, options.connect().await?];
+    let mut shown = Vec::new();
+    for connection in [&mut one, &mut other] {
+        let asked = sqlx::raw_sql(sqlx::AssertSqlSafe(ask.as_str()));
+        shown.push(asked.fetch_one(connection).await?);
+    }
+    // They have done what they were for.
+    let _ = one.close().await;
+    let _ = other.close().await;
+    let read = |at: usize, column: usize| match shown.get(at) {
+        Some(row) => row.try_get::<String, _>(column),
+        None => Err(sqlx::Error::RowNotFound),
+    };
+    Ok(Seen {
+        encoding: read(0, 0)?,
+        value: read(0, 1)?,
+        shares_a_session: read(0, 2)? == read(1, 2)?,
+    })
 }
 
 /// What the user of a connection may do in its schema.

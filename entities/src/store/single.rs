@@ -1,11 +1,36 @@
-//! Single statements: each has a connection, and where it matters a transaction, of its own.
+//! Statements outside of a transaction of the caller's. Where the server rolled one back for others' sake it is sent again: nothing
+//! of it happened.
+
+use std::time::Duration;
 
 use sea_orm::{
     ConnectionTrait, DbBackend, DbErr, ExecResult, QueryResult, Statement,
     prelude::async_trait::async_trait,
 };
 
-use super::{pool::Connections, transaction::TransactionKind};
+use super::{fault::lost_a_race, pool::Connections, transaction::TransactionKind};
+
+/// How often it is sent at most.
+const TRIES: u32 = 5;
+/// Before the second time, and so much longer each time.
+const AGAIN_AFTER: Duration = Duration::from_millis(20);
+
+/// Does it until the server does not roll it back for others' sake.
+macro_rules! again {
+    ($work:expr) => {{
+        let mut tries = 1;
+        loop {
+            match $work {
+                Err(error) if tries < TRIES && lost_a_race(&error) => {
+                    tracing::debug!(%error, tries, "a statement is sent again");
+                    tokio::time::sleep(AGAIN_AFTER * tries).await;
+                    tries += 1;
+                }
+                outcome => break outcome,
+            }
+        }
+    }};
+}
 
 #[async_trait]
 impl ConnectionTrait for Connections {
@@ -14,16 +39,35 @@ impl ConnectionTrait for Connections {
     }
 
     async fn execute_raw(&self, statement: Statement) -> Result<ExecResult, DbErr> {
-        if self.is_careful() {
-            let txn = self.begin(TransactionKind::Write).await?;
-            let result = txn.execute_raw(statement).await?;
-            return txn.commit().await.map(|()| result);
-        }
-        let mut lease = self.lease().await?;
-        lease.execute(self.limits().statement, &statement).await
+        again!(self.execute_once(&statement).await)
     }
 
     async fn execute_unprepared(&self, sql: &str) -> Result<ExecResult, DbErr> {
+        again!(self.unprepared_once(sql).await)
+    }
+
+    async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
+        let rows = again!(self.all_once(&statement).await)?;
+        Ok(rows.into_iter().next())
+    }
+
+    async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
+        again!(self.all_once(&statement).await)
+    }
+}
+
+impl Connections {
+    async fn execute_once(&self, statement: &Statement) -> Result<ExecResult, DbErr> {
+        if self.is_careful() {
+            let txn = self.begin(TransactionKind::Write).await?;
+            let result = txn.execute_raw(statement.clone()).await?;
+            return txn.commit().await.map(|()| result);
+        }
+        let mut lease = self.lease().await?;
+        lease.execute(self.limits().statement, statement).await
+    }
+
+    async fn unprepared_once(&self, sql: &str) -> Result<ExecResult, DbErr> {
         if self.is_careful() {
             let txn = self.begin(TransactionKind::Write).await?;
             let result = txn.execute_unprepared(sql).await?;
@@ -33,23 +77,13 @@ impl ConnectionTrait for Connections {
         lease.unprepared(self.limits().statement, sql).await
     }
 
-    async fn query_one_raw(&self, statement: Statement) -> Result<Option<QueryResult>, DbErr> {
+    async fn all_once(&self, statement: &Statement) -> Result<Vec<QueryResult>, DbErr> {
         if self.is_careful() {
             let txn = self.begin(TransactionKind::Write).await?;
-            let row = txn.query_one_raw(statement).await?;
-            return txn.commit().await.map(|()| row);
-        }
-        let mut lease = self.lease().await?;
-        lease.one(self.limits().statement, &statement).await
-    }
-
-    async fn query_all_raw(&self, statement: Statement) -> Result<Vec<QueryResult>, DbErr> {
-        if self.is_careful() {
-            let txn = self.begin(TransactionKind::Write).await?;
-            let rows = txn.query_all_raw(statement).await?;
+            let rows = txn.query_all_raw(statement.clone()).await?;
             return txn.commit().await.map(|()| rows);
         }
         let mut lease = self.lease().await?;
-        lease.all(self.limits().statement, &statement).await
+        lease.all(self.limits().statement, statement).await
     }
 }

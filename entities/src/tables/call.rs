@@ -67,9 +67,14 @@ pub fn unfinished() -> SimpleExpr {
     Expr::cust("status IN ('ringing', 'answered')")
 }
 
-/// Calls that did not end well, found in the indexes that hold only those; in the statement's text for the same reason.
-pub fn troubled() -> SimpleExpr {
-    Expr::cust("status IN ('dropped', 'failed')")
+/// Calls that are over, found in the indexes that hold only those; in the statement's text for the same reason.
+pub fn over() -> SimpleExpr {
+    Expr::cust("status IN ('ended', 'dropped', 'failed')")
+}
+
+/// Calls whose caller is known by no number, found in the indexes that hold only those; in the statement's text likewise.
+pub fn nameless() -> SimpleExpr {
+    Expr::cust("substr(caller_number, 1, 1) <> '+'")
 }
 
 /// The owner of an erased call. No node has this name, so nothing that knew the call before writes to it any more.

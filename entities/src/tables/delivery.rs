@@ -22,10 +22,8 @@ pub struct Model {
     pub attempts: i64,
     /// None once it is over.
     pub next_attempt_at: Option<Millis>,
-    /// The node that is about to make the next attempt.
+    /// The node that has it in memory, or is about to: that which committed it, or delivers to its webhook.
     pub lease_owner: Option<String>,
-    /// After this another node may take it.
-    pub lease_until: Millis,
     pub is_test: bool,
     pub created_at: Millis,
     pub completed_at: Option<Millis>,

@@ -72,11 +72,6 @@ impl Model {
         }
     }
 
-    /// Whether deliveries go out now. Where it is paused they are made all the same, and wait.
-    pub fn is_delivered_to(&self) -> bool {
-        self.is_active && self.paused_at.is_none()
-    }
-
     /// The kinds of event that this webhook subscribed to.
     pub fn event_kinds(&self) -> Vec<EventKind> {
         serde_json::from_str(&self.events).unwrap_or_default()

@@ -92,12 +92,12 @@ async fn several_filters_find_what_is_wanted_by_the_index_that_leaves_the_fewest
         ),
         asked(
             &[("agentId", &well), ("status", &"failed")],
-            "calls_agent_troubled",
+            "calls_agent_over",
             0,
         ),
         asked(
             &[("phoneNumberId", &first), ("status", &"dropped")],
-            "calls_number_troubled",
+            "calls_number_over",
             0,
         ),
         asked(
@@ -121,14 +121,27 @@ async fn several_filters_find_what_is_wanted_by_the_index_that_leaves_the_fewest
                 ("agentId", &ill),
                 ("phoneNumberId", &first),
             ],
-            "calls_tenant_agent_number",
+            "calls_nameless_number",
             0,
         ),
-        // Whichever index is taken leaves many.
-        asked(&[("phoneNumberId", &second), ("status", &"ended")], "", 0),
+        asked(
+            &[("agentId", &well), ("callerNumber", &"anonymous")],
+            "calls_nameless_agent",
+            0,
+        ),
+        asked(
+            &[("callerNumber", &"anonymous"), ("status", &"ended")],
+            "calls_nameless_over",
+            0,
+        ),
+        asked(
+            &[("phoneNumberId", &second), ("status", &"ended")],
+            "calls_number_over",
+            0,
+        ),
         asked(
             &[("agentId", &ill), ("status", &"ended"), ("from", &recently)],
-            "calls_tenant_status",
+            "calls_agent_over",
             0,
         ),
         asked(
@@ -141,6 +154,7 @@ async fn several_filters_find_what_is_wanted_by_the_index_that_leaves_the_fewest
             "calls_tenant_caller",
             1,
         ),
+        // Whichever index is taken leaves many.
         asked(
             &[
                 ("agentId", &ill),

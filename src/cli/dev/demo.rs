@@ -25,7 +25,8 @@ use crate::{
     cli::CliError,
 };
 
-const DID: &str = "+622150001000";
+/// The number of the demo tenant.
+pub(super) const DID: &str = "+622150001000";
 const DID_LOW: &str = "+622150002000";
 const OWNER: (&str, &str) = ("owner@example.com", "Dewi");
 const OWNER_LOW: (&str, &str) = ("owner.low@example.com", "Budi");

@@ -4,6 +4,7 @@
 mod callers;
 pub mod demo;
 mod receiver;
+mod telephone;
 
 use std::{
     fs, io,
@@ -76,7 +77,9 @@ pub async fn run(options: Options, mut layers: Layers) -> Result<(), CliError> {
     let stop = wait_for_signal();
     let base = settings.http.base(app.public_addr());
     let links = demo.links(app.store(), &base, SystemClock.now()).await?;
-    crate::cli::print(&welcome(&demo, &links, &app, receiver, &options.data))?;
+    let telephone = telephone::welcome(&app, &layers);
+    let welcome = welcome(&demo, &links, &app, &telephone, receiver, &options.data);
+    crate::cli::print(&welcome)?;
     let calls = !options.no_calls;
     let public = app.public_addr();
     app.run_until(async {
@@ -114,6 +117,7 @@ fn configure(options: &Options, layers: &mut Layers) -> Result<Settings, CliErro
     if *layers.origin("log.level") == Origin::Default {
         layers.set_from_command("log.level", "warn")?;
     }
+    telephone::configure(layers)?;
     Ok(Settings::new(layers)?)
 }
 
@@ -172,6 +176,7 @@ fn welcome(
     demo: &Demo,
     (link, low): &(Link, Option<Link>),
     app: &App,
+    telephone: &str,
     receiver: SocketAddr,
     data: &Path,
 ) -> String {
@@ -190,7 +195,7 @@ fn welcome(
              signs you in as {email}; works once, within 30 minutes{low}
   API        http://{public}/api/v1        browse it at http://{public}/docs
   operators  http://{operator}   what is wrong, and what the actors do
-  receiver   http://{receiver}/hooks   the demo tenant's own server
+  receiver   http://{receiver}/hooks   the demo tenant's own server{telephone}
   API key    {key}
 
 Try it:

@@ -1,8 +1,6 @@
-//! `dikala top`: overview and actors of a running service in a terminal, over its operators' listener. [`listener`] asks,
-//! [`overview`] and [`actors`] read what it says, [`view`] draws it, [`terminal`] is where.
+//! `dikala top`: overview and actors of a running service in a terminal, over its operators' listener. [`overview`] and [`actors`] read what it says, [`view`] draws it, [`terminal`] is where.
 
 mod actors;
-mod listener;
 mod overview;
 mod terminal;
 mod view;
@@ -22,12 +20,15 @@ use tokio::sync::mpsc;
 
 use self::{
     actors::{Actors, COLUMNS, COLUMNS_COUNT, SORTED_AT_FIRST, sort, written},
-    listener::{Listener, ListenerArgs, Trouble},
     overview::Overview,
     terminal::Screen,
     view::View,
 };
-use super::{CliError, output};
+use super::{
+    CliError,
+    listener::{Listener, ListenerArgs, Trouble},
+    output,
+};
 use crate::{
     app::wait_for_signal,
     config::{ConfigError, Layers},

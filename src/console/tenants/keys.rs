@@ -11,16 +11,14 @@ use super::{
         list::{List, acted},
         view::Visit,
     },
-    path_of, whose,
+    Had, path_of, whose,
 };
 use crate::{
     admin::keys::KeyView,
     http::{error::ApiError, extract::Id},
     operator_api::keys,
     pages::{
-        components::{
-            Field, Question, Tone, badge, copyable, empty, fields, notice, post, submit, table,
-        },
+        components::{Field, Question, Tone, badge, copyable, notice},
         form::{self, Fields, Filled, Shape, Typed},
     },
 };
@@ -77,6 +75,18 @@ async fn content(
         }
         cells
     };
+    let had = Had {
+        title: TITLE,
+        columns,
+        rows: found.keys.iter().map(row).collect(),
+        none: (
+            "No keys",
+            "Without one this tenant's programs cannot use the API.",
+        ),
+        paging: list.paging(found.offset, found.has_more),
+        more: ("Make a key", "Make a key"),
+        fields: &[Field::text("name", "Name".to_owned()).hint("What it is for.".to_owned())],
+    };
     Ok(html! {
         (whose(visit, tenant).await?)
         @if let Some(new) = &new {
@@ -85,18 +95,7 @@ async fn content(
                 (copyable(visit, "key", "Key", new.expose()))
             }))
         }
-        @if found.keys.is_empty() { (empty("No keys", "Without one this tenant's programs cannot use the API.", html! {})) }
-        @else { (table(visit, TITLE, &columns, found.keys.iter().map(row).collect())) }
-        (list.paging(found.offset, found.has_more))
-        @if visit.may_change() {
-            section aria-labelledby="make" {
-                h2 #make { "Make a key" }
-                (post(visit, &path, html! {
-                    (fields(visit, filled, &[Field::text("name", "Name".to_owned()).hint("What it is for.".to_owned())]))
-                    (submit("Make a key"))
-                }))
-            }
-        }
+        (had.show(visit, &path, filled))
     })
 }
 

@@ -280,6 +280,42 @@ async fn whose(visit: &Visit, id: TenantId) -> Result<Markup, ApiError> {
     Ok(belongs_to("Tenant", &path_of(id, ""), &tenant.name))
 }
 
+/// What a tenant has of one kind: a list, and a form for one more.
+struct Had<'a> {
+    title: &'static str,
+    columns: Vec<String>,
+    rows: Vec<Vec<Markup>>,
+    /// The title and the words where there is none.
+    none: (&'static str, &'static str),
+    paging: Markup,
+    /// What is said above the form, and on its button.
+    more: (&'static str, &'static str),
+    /// Of the form.
+    fields: &'a [Field],
+}
+
+impl Had<'_> {
+    /// `path` is where the form goes.
+    fn show(self, visit: &Visit, path: &str, filled: &Filled) -> Markup {
+        let (none, words) = self.none;
+        let (heading, button) = self.more;
+        html! {
+            @if self.rows.is_empty() { (empty(none, words, html! {})) }
+            @else { (table(visit, self.title, &self.columns, self.rows)) }
+            (self.paging)
+            @if visit.may_change() {
+                section aria-labelledby="make" {
+                    h2 #make { (heading) }
+                    (post(visit, path, html! {
+                        (fields(visit, filled, self.fields))
+                        (submit(button))
+                    }))
+                }
+            }
+        }
+    }
+}
+
 /// Who made something, or nobody who is known.
 fn or_none(text: Option<&str>) -> &str {
     text.unwrap_or(NONE)

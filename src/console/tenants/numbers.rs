@@ -12,7 +12,7 @@ use super::{
         list::{List, acted},
         view::Visit,
     },
-    path_of, whose,
+    Had, path_of, whose,
 };
 use crate::{
     admin::numbers::NumberView,
@@ -23,7 +23,7 @@ use crate::{
     },
     operator_api::numbers,
     pages::{
-        components::{Field, Question, Tone, badge, empty, fields, post, submit, table},
+        components::{Field, Question, Tone, badge, fields, post, submit},
         form::{self, Fields, Filled, Shape, Typed},
     },
 };
@@ -76,25 +76,19 @@ async fn content(
             html! { @match number.agent_id { Some(agent) => code { (agent) }, None => { (NONE) } } },
         ]
     };
-    let draft = [
-        Field::text("did", "Number".to_owned()).hint("With + and country code.".to_owned()),
-        Field::text("label", "Label".to_owned()),
-    ];
-    Ok(html! {
-        (whose)
-        @if found.numbers.is_empty() { (empty("No numbers", "Nobody can call this tenant yet.", html! {})) }
-        @else { (table(visit, TITLE, &columns, found.numbers.iter().map(row).collect())) }
-        (list.paging(found.offset, found.has_more))
-        @if visit.may_change() {
-            section aria-labelledby="make" {
-                h2 #make { "Give a number" }
-                (post(visit, &path, html! {
-                    (fields(visit, filled, &draft))
-                    (submit("Give this number"))
-                }))
-            }
-        }
-    })
+    let had = Had {
+        title: TITLE,
+        columns: columns.to_vec(),
+        rows: found.numbers.iter().map(row).collect(),
+        none: ("No numbers", "Nobody can call this tenant yet."),
+        paging: list.paging(found.offset, found.has_more),
+        more: ("Give a number", "Give this number"),
+        fields: &[
+            Field::text("did", "Number".to_owned()).hint("With + and country code.".to_owned()),
+            Field::text("label", "Label".to_owned()),
+        ],
+    };
+    Ok(html! { (whose) (had.show(visit, &path, filled)) })
 }
 
 fn state(number: &NumberView) -> Markup {

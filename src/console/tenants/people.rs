@@ -11,7 +11,7 @@ use super::{
         list::{List, acted, one_of},
         view::Visit,
     },
-    path_of, whose,
+    Had, path_of, whose,
 };
 use crate::{
     admin::users::UserView,
@@ -23,7 +23,7 @@ use crate::{
     },
     operator_api::users,
     pages::{
-        components::{Field, Question, Tone, copyable, empty, fields, notice, post, submit, table},
+        components::{Field, Question, Tone, copyable, notice, post},
         form::{self, Fields, Filled, Shape, Typed},
     },
 };
@@ -84,21 +84,22 @@ async fn content(
         }
         cells
     };
+    let had = Had {
+        title: TITLE,
+        columns,
+        rows: found.users.iter().map(row).collect(),
+        none: (
+            "Nobody yet",
+            "Make somebody; the link that is shown then leads to the dashboard.",
+        ),
+        paging: list.paging(found.offset, found.has_more),
+        more: ("Make somebody", "Make somebody"),
+        fields: &draft_fields(),
+    };
     Ok(html! {
         (whose(visit, tenant).await?)
         @if let Some(link) = &link { (shown_once(visit, link)) }
-        @if found.users.is_empty() { (empty("Nobody yet", "Make somebody; the link that is shown then leads to the dashboard.", html! {})) }
-        @else { (table(visit, TITLE, &columns, found.users.iter().map(row).collect())) }
-        (list.paging(found.offset, found.has_more))
-        @if visit.may_change() {
-            section aria-labelledby="make" {
-                h2 #make { "Make somebody" }
-                (post(visit, &path, html! {
-                    (fields(visit, filled, &draft_fields()))
-                    (submit("Make somebody"))
-                }))
-            }
-        }
+        (had.show(visit, &path, filled))
     })
 }
 

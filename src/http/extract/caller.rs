@@ -41,7 +41,7 @@ impl Caller {
                 actor: Actor::Key(*extensions.get::<ApiKeyId>()?),
                 address: address_of(req, &http.settings),
                 request_id: Some(current_request_id()),
-                node: http.node.clone(),
+                node: http.member.name().clone(),
             },
             claim: extensions.get::<Rc<Claim>>().cloned(),
         })
@@ -67,7 +67,7 @@ impl FromRequest for Operator {
                 actor: Actor::Operator,
                 address: address_of(req, &http.settings),
                 request_id: Some(current_request_id()),
-                node: http.node.clone(),
+                node: http.member.name().clone(),
             },
             claim: req.extensions().get::<Rc<Claim>>().cloned(),
         });

@@ -4,6 +4,7 @@
 //! because it stops at the first thing that is wrong. An answer here names all of them, with the closest name of a field that is not
 //! known.
 
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::json;
@@ -19,6 +20,8 @@ pub struct Form {
     fields: Map<String, Value>,
     /// What is wrong whatever the fields mean.
     faults: Vec<FieldError>,
+    /// A field with nothing but blanks is as good as left out.
+    skips_empty: bool,
 }
 
 impl Form {
@@ -33,11 +36,27 @@ impl Form {
             )));
         };
         let faults = json::nul_faults(&fields);
-        Ok(Self { fields, faults })
+        Ok(Self {
+            fields,
+            faults,
+            skips_empty: false,
+        })
     }
 
     pub(super) fn from_parts(fields: Map<String, Value>, faults: Vec<FieldError>) -> Self {
-        Self { fields, faults }
+        Self {
+            fields,
+            faults,
+            skips_empty: false,
+        }
+    }
+
+    /// The same fields; one with nothing but blanks is as good as left out.
+    pub(super) fn skipping_empty(self) -> Self {
+        Self {
+            skips_empty: true,
+            ..self
+        }
     }
 
     /// A field's text as it was sent, where it is one.
@@ -107,6 +126,7 @@ impl<'f> Reader<'f> {
         }
         match form.fields.get(name) {
             None => Sent::Absent,
+            Some(Value::String(text)) if form.skips_empty && text.trim().is_empty() => Sent::Absent,
             Some(Value::Null) => Sent::Null,
             Some(value) => Sent::Value(value),
         }
@@ -189,6 +209,19 @@ impl<'f> Reader<'f> {
                 None
             }
             Sent::Faulty => None,
+        }
+    }
+
+    /// A field that an object is read with, and that is not changed here: sent back as it is it is taken, and refused otherwise.
+    pub fn unchanged(&mut self, name: &'static str, current: &impl Serialize, predicate: &str) {
+        let current = serde_json::to_value(current).unwrap_or_default();
+        let is_another = match self.sent(name) {
+            Sent::Absent | Sent::Faulty => false,
+            Sent::Null => !current.is_null(),
+            Sent::Value(sent) => *sent != current,
+        };
+        if is_another {
+            self.fault(name, Fault::new(FieldCode::NotAllowed, predicate));
         }
     }
 

@@ -17,4 +17,4 @@ pub use parse::{
     language, line, list, no_transfer, not_allowed, object, text, transfer_target, url, word,
 };
 pub use path::{FunctionName, Id, TypeName, VersionNumber};
-pub use query::Query;
+pub use query::{Filters, Query};

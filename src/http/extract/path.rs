@@ -7,7 +7,8 @@ use std::{
 
 use actix_web::{FromRequest, HttpRequest, dev::Payload};
 use dikala_entities::{
-    AgentId, ApiKeyId, BridgeId, CallId, DeliveryId, PhoneNumberId, TenantId, UserId, WebhookId,
+    AgentId, ApiKeyId, BridgeId, CallId, DeliveryId, PhoneNumberId, TenantId, TransactionId,
+    UserId, WebhookId,
 };
 
 use crate::http::error::{ApiError, Missing};
@@ -68,6 +69,10 @@ impl PathId for TenantId {
 
 impl PathId for BridgeId {
     const MISSING: Missing = Missing::Bridge;
+}
+
+impl PathId for TransactionId {
+    const MISSING: Missing = Missing::Transaction;
 }
 
 impl<T: PathId + 'static> FromRequest for Id<T> {

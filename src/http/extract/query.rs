@@ -37,6 +37,20 @@ impl Query {
     }
 }
 
+/// The same for operators: a parameter that is left empty, as a form sends what nothing was typed into, was not given.
+#[derive(Clone, Debug)]
+pub struct Filters(pub Form);
+
+impl FromRequest for Filters {
+    type Error = ApiError;
+    type Future = Ready<Result<Self, ApiError>>;
+
+    fn from_request(req: &HttpRequest, _: &mut Payload) -> Self::Future {
+        let Query(form) = Query::parse(req.query_string());
+        ready(Ok(Self(form.skipping_empty())))
+    }
+}
+
 impl FromRequest for Query {
     type Error = ApiError;
     type Future = Ready<Result<Self, ApiError>>;

@@ -3,13 +3,21 @@
 pub(in crate::http) mod keys;
 pub(in crate::http) mod rate;
 mod strangers;
+mod together;
 
 use std::time::Duration;
 
-use dikala_actors::runtime::turns::{Turn, Turns};
-use dikala_entities::{Millis, TenantId, store::API_READERS};
+use dikala_actors::{
+    nodes::Membership,
+    runtime::turns::{Turn, Turns},
+};
+use dikala_entities::{Millis, Store, TenantId, store::API_READERS};
 
-use self::{keys::Keys, rate::Limiter};
+use self::{
+    keys::Keys,
+    rate::{Allowance, Limiter},
+    together::Together,
+};
 use super::error::ApiError;
 
 pub use strangers::{Stranger, Strangers, address_of};
@@ -31,7 +39,8 @@ const POSTS_MAX: u32 = 300;
 #[derive(Debug)]
 pub struct Gate {
     pub(in crate::http) keys: Keys,
-    pub(in crate::http) tenants: Limiter<TenantId>,
+    tenants: Limiter<TenantId>,
+    together: Together,
     posts: Limiter<TenantId>,
     reads: Turns<TenantId>,
     pub strangers: Strangers,
@@ -42,6 +51,7 @@ impl Default for Gate {
         Self {
             keys: Keys::default(),
             tenants: Limiter::new(TENANTS_MAX),
+            together: Together::default(),
             posts: Limiter::new(TENANTS_MAX),
             reads: Turns::new(READS_MAX, READS_EACH),
             strangers: Strangers::default(),
@@ -53,6 +63,18 @@ impl Gate {
     /// Forgets what it knows of keys and tenants, after this process changed one.
     pub fn forget_keys(&self) {
         self.keys.forget();
+    }
+
+    /// Counts a request of a tenant, of all that its programs make at whichever node.
+    pub(in crate::http) async fn count(
+        &self,
+        shared: (&Store, &Membership),
+        tenant: (TenantId, u32),
+        now: Millis,
+    ) -> Allowance {
+        self.together
+            .count(&self.tenants, shared, tenant, now)
+            .await
     }
 
     /// Counts a post of a tenant's people in the dashboard; errors over the limit.

@@ -45,10 +45,9 @@ pub async fn admit(
     let stranger = Stranger::of(req.request(), &http.settings, now);
     let mut response = match authenticate(&http, &stranger, req.headers(), now).await {
         Ok(identity) => {
-            let verdict = http
-                .gate
-                .tenants
-                .count(identity.tenant, identity.limit, now);
+            let shared = (&http.store, &http.member);
+            let tenant = (identity.tenant, identity.limit);
+            let verdict = http.gate.count(shared, tenant, now).await;
             let mut response = match check(&req, &found, &identity, verdict, now) {
                 Ok(()) => {
                     req.extensions_mut().insert(identity.tenant);

@@ -3,6 +3,7 @@
 
 mod exposition;
 mod process;
+mod telephony;
 
 use std::sync::Arc;
 
@@ -35,7 +36,7 @@ const SECONDS: (Kind, Unit) = (Kind::Gauge, Unit::Seconds);
 const TIMES: (Kind, Unit) = (Kind::Histogram, Unit::Seconds);
 
 /// Where it is counted.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct MetricsParts {
     pub node: Node,
     pub loops: EventLoops,
@@ -43,6 +44,16 @@ pub struct MetricsParts {
     pub health: HealthParts,
     /// None where no mails are sent.
     pub mails: Option<Arc<MailStats>>,
+    /// None where no bridge runs inside.
+    pub telephony: Option<dikala_telephony::bridge::Counted>,
+}
+
+impl std::fmt::Debug for MetricsParts {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("MetricsParts")
+            .field("node", &self.node)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Mounts `/metrics`.
@@ -74,6 +85,9 @@ fn all(parts: &MetricsParts) -> Vec<Metric> {
     all.extend(requests(parts));
     all.extend(parts.mails.as_deref().map(mails));
     all.extend(parts.node.traces.stats().map(spans));
+    if let Some(counted) = &parts.telephony {
+        all.extend(telephony::metrics(&counted()));
+    }
     all.extend([pools(parts), lease(parts), clock(parts), build()]);
     all.extend(process::metrics());
     all
@@ -281,7 +295,7 @@ fn deliveries(parts: &MetricsParts, stats: &StatsReading) -> Vec<Metric> {
         SECONDS,
         "dikala_webhook_oldest_due_seconds",
         &[],
-        "For how long the first delivery that is due has been due; 0 where none is",
+        "For how long the first delivery that is due has been due, endpoints whose circuit is open left out; 0 where none is",
     );
     let now = parts.node.clock.now();
     let due_ms = stats.due_since.map_or(0, |since| now.since(since).max(0));
@@ -406,7 +420,7 @@ fn clock(parts: &MetricsParts) -> Metric {
         SECONDS,
         "dikala_clock_step_seconds",
         &[],
-        "By how much the wall clock was set since the start; instants follow it at the next start",
+        "How far the machine's clock is ahead of the one that the service goes by: set since the start, or not the database's",
     );
     step.number(&[], parts.node.clock.stepped_ms().saturating_mul(1_000));
     step

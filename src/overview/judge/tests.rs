@@ -89,6 +89,8 @@ fn slow(us: u64) -> dikala_actors::runtime::histogram::Distribution {
 #[case::blocked(Sample { loops: vec![("calls-1".to_owned(), 2_300)], ..sample(0) },
     Severity::Critical, "event_loop_blocked", "calls-1", "held up for 2 s")]
 #[case::books(Sample { differences: 1, ..sample(0) }, Severity::Critical, "ledger_differences", "", "in 1 place.")]
+#[case::clock_ahead(Sample { clock_off_ms: 1_800_000, ..sample(0) }, Severity::Warning, "clock_off", "", "30 min ahead of")]
+#[case::clock_behind(Sample { clock_off_ms: -7_000, ..sample(0) }, Severity::Warning, "clock_off", "", "7 s behind")]
 #[case::acknowledgements(Sample { acknowledged: slow(2_000_000), ..sample(0) },
     Severity::Critical, "acknowledgements_slow", "", "Bridges wait 2 s")]
 #[case::commits(Sample { committed: slow(900_000), ..sample(0) }, Severity::Warning, "commits_slow", "", "take 1 s")]

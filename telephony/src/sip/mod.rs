@@ -1,1 +1,339 @@
 //! The SIP edge: listeners, trunks, dialogs, and the media sockets of each call.
+//!
+//! Messages, transports and transactions are ours: the stacks that could be had write whole messages, with numbers and digests,
+//! into the log, queue without bound, and say nothing to what they cannot parse; and session timers, reliable ringing and delayed
+//! offers would have been ours in any case.
+
+mod audio;
+mod call;
+mod dialog;
+mod digest;
+mod edge;
+mod flood;
+mod message;
+mod nonces;
+mod numbers;
+mod registration;
+mod session_timer;
+mod shared;
+mod transactions;
+mod transport;
+mod trunks;
+
+use std::{
+    io,
+    net::IpAddr,
+    sync::{Arc, Weak, atomic::Ordering},
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinHandle,
+};
+
+use self::{
+    edge::Desk,
+    registration::Registration,
+    shared::{Shared, Sockets},
+    transport::{Acceptor, Connections, Flow, Receive, accept, listen_tcp, listen_udp},
+};
+use crate::{
+    leg::Incoming,
+    settings::{Listen, Register, Sip, Srtp, Transport},
+};
+
+pub use self::registration::RegistrationError;
+
+/// How long a registrar may take to let us go.
+const UNREGISTER: Duration = Duration::from_secs(1);
+
+/// How long peers may take to answer that we hang up.
+const GOODBYE: Duration = Duration::from_secs(2);
+
+/// Why the edge does not stand.
+#[derive(Debug, thiserror::Error)]
+pub enum SipError {
+    #[error("{transport:?} {address} cannot be listened on: {error}; is another program on it?")]
+    Listen {
+        transport: Transport,
+        address: std::net::SocketAddr,
+        error: io::Error,
+    },
+    #[error("tls:// needs telephony.sip.tls_certificate_file and telephony.sip.tls_key_file")]
+    NoCertificate,
+    #[error("{0}")]
+    Tls(#[from] transport::TlsError),
+    #[error("telephony.sip.public_address `{0}` has no address in the DNS")]
+    PublicAddress(String),
+    #[error("trunk {trunk}: {error}")]
+    Registration {
+        trunk: String,
+        error: RegistrationError,
+    },
+    #[error("the threads for media cannot be started: {0}")]
+    Media(io::Error),
+}
+
+/// What was counted since the start, and calls that are there now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Statistics {
+    pub calls: usize,
+    pub invites: u64,
+    pub answered: u64,
+    pub refused: u64,
+    pub cancelled: u64,
+    pub failed: u64,
+    /// Milliseconds from INVITE to 200, added up over the answered.
+    pub answer_ms: u64,
+    pub registered_trunks: usize,
+    /// Of calls that are over.
+    pub packets: u64,
+    pub packets_lost: u64,
+    pub packets_late: u64,
+    /// Of 20 ms, and those that came more than 20 ms late.
+    pub ticks: u64,
+    pub ticks_late: u64,
+    /// Messages of strangers that were too many to be read.
+    pub strangers_dropped: u64,
+}
+
+/// The edge, which lives until it is closed or dropped.
+#[derive(Debug)]
+pub struct Edge {
+    shared: Arc<Shared>,
+    desk: Arc<Desk>,
+    acceptor: Option<Arc<Acceptor>>,
+    tasks: Vec<JoinHandle<()>>,
+    registrations: Vec<JoinHandle<()>>,
+    closing: watch::Sender<bool>,
+    media: Option<tokio::runtime::Runtime>,
+}
+
+/// Begins to take calls. Each goes to `incoming`, with a leg.
+///
+/// Errors: what cannot be bound or read.
+pub async fn listen(
+    settings: &Sip,
+    max_calls: usize,
+    incoming: mpsc::Sender<Incoming>,
+) -> Result<Edge, SipError> {
+    let public_ip = public_ip(settings).await?;
+    let media = tokio::runtime::Builder::new_multi_thread()
+        .thread_name("media")
+        .worker_threads(media_threads())
+        .enable_all()
+        .build()
+        .map_err(SipError::Media)?;
+    let shared = Arc::new(Shared::new(
+        settings.clone(),
+        media.handle().clone(),
+        public_ip,
+    ));
+    let desk = Arc::new(Desk::new(shared.clone(), incoming, max_calls));
+    let mut edge = Edge {
+        shared,
+        desk,
+        acceptor: None,
+        tasks: Vec::new(),
+        registrations: Vec::new(),
+        closing: watch::Sender::new(false),
+        media: Some(media),
+    };
+    edge.bind()?;
+    edge.register()?;
+    edge.tasks.push(tokio::spawn(sweep(edge.shared.clone())));
+    Ok(edge)
+}
+
+/// Asks a registrar whether it would take us, without registering.
+///
+/// Errors: why it would not, or what keeps us from asking.
+pub async fn try_registrar(register: &Register) -> Result<(), SipError> {
+    let settings = Sip {
+        listen: vec![Listen {
+            transport: Transport::Udp,
+            address: (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
+        }],
+        public_address: None,
+        tls: None,
+        rtp_ports: 0..=0,
+        codecs: Vec::new(),
+        srtp: Srtp::Off,
+        trunks: Vec::new(),
+    };
+    let (incoming, _) = mpsc::channel(1);
+    let edge = listen(&settings, 0, incoming).await?;
+    let told = |error| SipError::Registration {
+        trunk: register.registrar.clone(),
+        error,
+    };
+    let mut registration = Registration::new(edge.shared.clone(), register).map_err(told)?;
+    registration.once(None).await.map_err(told)?;
+    Ok(())
+}
+
+/// Ticks are short; two threads keep one that was held up by the system from holding up all.
+fn media_threads() -> usize {
+    std::thread::available_parallelism().map_or(2, |cores| cores.get().clamp(2, 8))
+}
+
+async fn public_ip(settings: &Sip) -> Result<Option<IpAddr>, SipError> {
+    let Some(public) = &settings.public_address else {
+        return Ok(None);
+    };
+    if let Ok(ip) = public.parse() {
+        return Ok(Some(ip));
+    }
+    let found = tokio::net::lookup_host((public.as_str(), 0)).await;
+    let first = found.ok().and_then(|mut found| found.next());
+    first
+        .map(|address| Some(address.ip()))
+        .ok_or_else(|| SipError::PublicAddress(public.clone()))
+}
+
+async fn sweep(shared: Arc<Shared>) {
+    let mut tick = tokio::time::interval(Duration::from_secs(1));
+    loop {
+        tick.tick().await;
+        shared.transactions.sweep(Instant::now());
+    }
+}
+
+impl Edge {
+    fn bind(&mut self) -> Result<(), SipError> {
+        let settings = self.shared.settings.clone();
+        if let Some(files) = &settings.tls {
+            self.acceptor = Some(Arc::new(Acceptor::open(files)?));
+        }
+        let receiver: Arc<dyn Receive> = self.desk.clone();
+        let connections = Arc::new(Connections::default());
+        let (mut addresses, mut udp): (Vec<Listen>, Vec<Flow>) = Default::default();
+        let mut listeners = Vec::new();
+        for listen in &settings.listen {
+            let Listen { transport, address } = *listen;
+            let failed = |error| SipError::Listen {
+                transport,
+                address,
+                error,
+            };
+            let bound = if transport == Transport::Udp {
+                let (flow, task) = listen_udp(address, receiver.clone()).map_err(failed)?;
+                self.tasks.push(task);
+                let bound = flow.bound;
+                udp.push(flow);
+                bound
+            } else {
+                let tls = match transport {
+                    Transport::Tls => Some(self.acceptor.clone().ok_or(SipError::NoCertificate)?),
+                    Transport::Udp | Transport::Tcp => None,
+                };
+                let listener = listen_tcp(address).map_err(failed)?;
+                let bound = listener.local_addr().map_err(failed)?;
+                listeners.push((listener, tls));
+                bound
+            };
+            addresses.push(Listen {
+                transport,
+                address: bound,
+            });
+        }
+        let desk: Weak<Desk> = Arc::downgrade(&self.desk);
+        self.shared.bound(Sockets {
+            addresses,
+            udp,
+            receiver: desk,
+        });
+        for (listener, tls) in listeners {
+            let serving = accept(listener, tls, connections.clone(), receiver.clone());
+            self.tasks.push(tokio::spawn(serving));
+        }
+        Ok(())
+    }
+
+    /// Begins to register with the trunks that want it.
+    fn register(&mut self) -> Result<(), SipError> {
+        for trunk in &self.shared.settings.trunks {
+            let Some(register) = &trunk.register else {
+                continue;
+            };
+            let registration = Registration::new(self.shared.clone(), register);
+            let registration = registration.map_err(|error| SipError::Registration {
+                trunk: trunk.name.clone(),
+                error,
+            })?;
+            let kept = registration.keep(trunk.name.clone(), self.closing.subscribe());
+            self.registrations.push(tokio::spawn(kept));
+        }
+        Ok(())
+    }
+
+    /// What is listened on, with the ports that were picked.
+    pub fn addresses(&self) -> Vec<Listen> {
+        self.shared.addresses().to_vec()
+    }
+
+    /// Takes no new calls; those that are there go on.
+    pub fn drain(&self) {
+        self.desk.drain();
+    }
+
+    /// Reads the certificate again.
+    ///
+    /// Errors: it cannot be used; the one before stays.
+    pub fn reload_tls(&self) -> Result<(), SipError> {
+        match &self.acceptor {
+            Some(acceptor) => Ok(acceptor.reload()?),
+            None => Ok(()),
+        }
+    }
+
+    pub fn statistics(&self) -> Statistics {
+        let counters = &self.shared.counters;
+        let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        Statistics {
+            calls: self.shared.calls(),
+            invites: of(&counters.invites),
+            answered: of(&counters.answered),
+            refused: of(&counters.refused),
+            cancelled: of(&counters.cancelled),
+            failed: of(&counters.failed),
+            answer_ms: of(&counters.answer_ms),
+            registered_trunks: self.shared.registrations(),
+            packets: of(&counters.packets),
+            packets_lost: of(&counters.packets_lost),
+            packets_late: of(&counters.packets_late),
+            ticks: of(&counters.ticks),
+            ticks_late: of(&counters.ticks_late),
+            strangers_dropped: self.desk.dropped(),
+        }
+    }
+
+    /// Ends everything, once those who were hung up know it. Calls that are still there a while later are cut off.
+    pub async fn close(mut self) {
+        let until = Instant::now() + GOODBYE;
+        while self.shared.has_dialogs() && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        let _ = self.closing.send(true);
+        for registration in self.registrations.drain(..) {
+            let _ = tokio::time::timeout(UNREGISTER, registration).await;
+        }
+        self.stop();
+    }
+
+    fn stop(&mut self) {
+        for task in self.tasks.drain(..).chain(self.registrations.drain(..)) {
+            task.abort();
+        }
+        if let Some(media) = self.media.take() {
+            media.shutdown_background();
+        }
+    }
+}
+
+impl Drop for Edge {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}

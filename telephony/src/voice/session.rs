@@ -12,7 +12,7 @@ pub trait Provider: std::fmt::Debug + Send + Sync {
 }
 
 /// How an agent is to speak.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Setup {
     /// For logs.
     pub call_id: String,
@@ -20,14 +20,14 @@ pub struct Setup {
 }
 
 /// The agent, as the engine tells of it in its answer to `call.incoming`.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Agent {
     pub id: String,
     pub name: String,
     pub system_prompt: String,
-    pub voice_id: String,
-    pub greeting_text: String,
+    pub voice_id: Option<String>,
+    pub greeting_text: Option<String>,
     pub language: String,
     pub max_call_duration_minutes: u32,
     pub escalation_number: Option<String>,
@@ -37,7 +37,7 @@ pub struct Agent {
 }
 
 /// A function of the tenant.
-#[derive(Debug, Clone, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct FunctionDeclaration {
     pub name: String,
     pub description: String,
@@ -57,9 +57,12 @@ pub struct Session {
 pub enum Spoken {
     /// 20 to 40 ms of the caller at [`crate::CALLER_RATE`].
     Audio(Vec<i16>),
-    /// Words to the agent that the caller did not say: keys pressed, "say goodbye now".
+    /// Words to the agent that the caller did not say: which keys were pressed, that nobody could be reached.
     Text(String),
-    /// What came of a function: an object to give to the model.
+    /// The call is about to end: the agent is to say goodbye. Why, and how much time there is, in words for the agent.
+    Goodbye(String),
+    /// What came of a function: an object to give to the model, `{"output": …}` or `{"error": {"code", "message"}}`. It follows every
+    /// [`Heard::Tool`] in the end, those that were cancelled too, unless the call ends before.
     ToolOutcome {
         id: String,
         outcome: Map<String, Value>,
@@ -98,9 +101,12 @@ pub enum Heard {
     /// Tokens used since the last one.
     Usage(Usage),
     Summary(String),
-    /// The connection to the model was lost and made again.
+    /// The connection to the model was lost; it is being made again, and [`Heard::Reconnected`] or [`Heard::Lost`] follows.
+    Away,
+    /// The connection to the model stands again.
     Reconnected,
-    /// There is no voice any more, in words for operators. Nothing follows.
+    /// There is no voice any more, in words for operators. Nothing follows. The call's task gives up by itself after 8 s without
+    /// [`Heard::Ready`], or of [`Heard::Away`]: a voice may go on trying for as long as it likes.
     Lost(String),
 }
 

@@ -23,6 +23,8 @@ const DOCUMENTS: [&str; 2] = [
 /// All of them together.
 const BYTES_MAX: u64 = 800 * 1024;
 const WIDE: (u32, u32) = (1100, 860);
+/// What is seen at the first glance.
+const LOW: (u32, u32) = (1100, 560);
 const TELEPHONE: (u32, u32) = (360, 740);
 const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
 const QUARTER_MS: i64 = 15 * 60 * 1_000;
@@ -178,9 +180,16 @@ async fn all_of_the_console(browser: &Browser, world: &World) -> Vec<(String, Ve
     minute.passed().await;
     browser.see("has been failing since").await;
     let mut taken = vec![take(browser, "console-overview", (1100, 1000), "03:30:00").await];
+    let base = &world.server.operator;
+    browser.go(&format!("{base}/webhooks")).await;
+    browser.see("/till").await;
+    taken.push(take(browser, "console-webhooks", LOW, "03:30:00").await);
     browser
-        .go(&format!("{}/actors", world.server.operator))
+        .go(&format!("{base}/tenants/{}", world.tenant.id))
         .await;
+    browser.see("Suspend").await;
+    taken.push(take(browser, "console-tenant", LOW, "03:30:00").await);
+    browser.go(&format!("{base}/actors")).await;
     browser.see("Event loops").await;
     browser.look(WIDE.0, "dark").await;
     taken.push(take(browser, "console-actors", WIDE, "03:30:00").await);

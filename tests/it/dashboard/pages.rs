@@ -1,12 +1,10 @@
 //! What holds of every page: headers, languages, times, assets, and what is not there.
 
 use super::*;
-use crate::support::visitor::{Form, Page};
+use crate::support::visitor::Form;
 
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
-                      form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
-/// The most that a page may have, unpacked and without its assets.
-pub const PAGE_BYTES: usize = 30 * 1024;
+/// Where the assets of these pages are.
+const ASSETS: &str = "/dashboard/assets/";
 const ALL: [&str; 9] = [
     "/dashboard",
     "/dashboard/password",
@@ -19,41 +17,6 @@ const ALL: [&str; 9] = [
     ACCOUNT,
 ];
 
-#[track_caller]
-fn assert_bound(page: &Page) {
-    for (name, value) in [
-        ("content-security-policy", POLICY),
-        ("referrer-policy", "same-origin"),
-        ("x-content-type-options", "nosniff"),
-        ("cache-control", "no-store"),
-    ] {
-        assert_eq!(page.header(name), Some(value), "{name} of {}", page.path);
-    }
-    for forbidden in [
-        "<style",
-        " style=",
-        " onclick=",
-        "javascript:",
-        "//cdn",
-        "https://",
-    ] {
-        assert!(
-            !page.html.contains(forbidden),
-            "{forbidden} is in {}",
-            page.path
-        );
-    }
-    for script in page.html.split("<script").skip(1) {
-        assert!(script.starts_with(" src=\"/dashboard/assets/"), "{script}");
-    }
-    assert!(
-        page.html.len() < PAGE_BYTES,
-        "{} has {} bytes",
-        page.path,
-        page.html.len()
-    );
-}
-
 #[rstest]
 #[actix_web::test]
 async fn every_page_binds_the_browser_and_is_small(#[values(Sqlite)] store: StoreKind) {
@@ -64,18 +27,12 @@ async fn every_page_binds_the_browser_and_is_small(#[values(Sqlite)] store: Stor
         for path in ALL {
             let page = browser.open(path).await;
             assert_eq!(page.status, 200, "{path}");
-            assert_bound(&page);
+            page.assert_bound(ASSETS);
             assert!(
                 page.html.contains(&format!("<html lang=\"{language}\">")),
                 "{path}"
             );
             assert_eq!(page.html.matches("<h1").count(), 1, "{path}");
-            for form in page.forms() {
-                assert!(
-                    form.value("_token").is_some_and(|token| token.len() > 40),
-                    "{form:?}"
-                );
-            }
         }
     }
     let guest = Visitor::new(&world.server.http);
@@ -84,7 +41,7 @@ async fn every_page_binds_the_browser_and_is_small(#[values(Sqlite)] store: Stor
         guest.fetch("/dashboard").await,
         guest.open("/dashboard/link/x").await,
     ] {
-        assert_bound(&page);
+        page.assert_bound(ASSETS);
     }
 }
 
@@ -102,7 +59,7 @@ async fn what_is_not_there_is_said_in_words(#[values(Sqlite)] store: StoreKind) 
         let page = owner.browser.open(path).await;
         assert_eq!(page.status, 404, "{path}");
         page.assert_shows("There is nothing here");
-        assert_bound(&page);
+        page.assert_bound(ASSETS);
         // Who is not signed in learns nothing of which pages there are.
         let guest = Visitor::new(&world.server.http).open(path).await;
         assert!(guest.path.starts_with(SIGN_IN), "{path}");

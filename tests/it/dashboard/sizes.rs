@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, io::Read};
 
 use flate2::read::GzDecoder;
 
-use super::{pages::PAGE_BYTES, *};
-use crate::support::visitor::{Page, kind};
+use super::*;
+use crate::support::visitor::{PAGE_BYTES, Page, kind};
 
 /// The most that somebody gets who comes for the first time.
 const FIRST_VISIT_BYTES: usize = 60 * 1024;

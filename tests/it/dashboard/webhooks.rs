@@ -235,6 +235,12 @@ async fn a_webhook_is_changed_replaced_switched_and_deleted(
     let refused = browser.submit(&form.clone().set("url", "ftp://x")).await;
     assert_eq!(refused.status, 422);
     assert_eq!(refused.input("url")["value"], "ftp://x");
+    let refused = browser
+        .submit(&form.clone().set("url", "https://x\0.id"))
+        .await;
+    assert_eq!(refused.status, 422);
+    refused.assert_shows("must not contain the character U+0000");
+    assert_eq!(refused.input("url")["value"], "https://x.id");
     let changed = form.without("events").tick("events", "call.ended");
     browser.submit(&changed).await.assert_shows("Saved.");
 

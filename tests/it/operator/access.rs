@@ -2,10 +2,11 @@
 
 use tokio::io::AsyncWriteExt;
 
-use super::*;
+use super::{console::signed_in, *};
 use crate::support::{
     raw_socket::{connect_from, exchange, read_all},
     server::{assert_fails, installation},
+    visitor::Form,
 };
 
 #[rstest]
@@ -209,4 +210,34 @@ fn tokens_that_protect_nothing_are_refused_at_the_start() {
         assert!(!finished.stderr.contains(READ), "{finished:?}");
         assert!(!finished.stderr.contains(FULL), "{finished:?}");
     }
+}
+
+/// Who is signed in to the console looks at the metrics and the description from there; what changes something, and the API, take a
+/// token.
+#[actix_web::test]
+async fn a_session_of_the_console_reads_metrics_and_description_and_no_more() {
+    let world = world!(Sqlite, guarded());
+    let browser = signed_in(&world.server, READ).await;
+    let (metrics, description) = ("/metrics", "/operator/openapi.json");
+    for path in [metrics, description] {
+        assert_eq!(browser.fetch(path).await.status, 200, "{path}");
+        assert_eq!(browser.another().fetch(path).await.status, 401, "{path}");
+        let wrong = browser.clone().with("authorization", "Bearer nonsense");
+        assert_eq!(wrong.fetch(path).await.status, 401, "{path}");
+    }
+    let tenants = browser.fetch("/operator/v1/tenants").await;
+    assert_eq!(tenants.status, 401);
+    let form = browser.open("/").await.form("/sign-out");
+    let posted = Form {
+        action: metrics.to_owned(),
+        ..form.clone()
+    };
+    assert_eq!(browser.post(&posted).await.status, 401);
+    let stolen = browser.another();
+    for (name, value) in &browser.cookies() {
+        stolen.set_cookie(name, value);
+    }
+    assert_eq!(stolen.fetch(metrics).await.status, 200);
+    browser.submit(&form).await;
+    assert_eq!(stolen.fetch(metrics).await.status, 401, "signed out");
 }

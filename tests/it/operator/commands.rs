@@ -137,6 +137,7 @@ async fn commands_show_what_the_api_shows(#[values(Sqlite, Postgres)] store: Sto
             vec!["audit", "list", "--limit", "2"],
             "/audit?limit=2".to_owned(),
         ),
+        (vec!["number", "list"], "/numbers".to_owned()),
         (vec!["credits", "show", "--tenant", of_us], credits.clone()),
         (
             vec!["credits", "transactions", "--tenant", of_us, "--limit", "1"],
@@ -172,6 +173,91 @@ async fn commands_show_what_the_api_shows(#[values(Sqlite, Postgres)] store: Sto
     let found = server.cli(&["tenant", "list", "--search", &other.id]);
     assert_eq!(ids(&found["tenants"]), [other.id.as_str()]);
     bridge.hang_up(&live).await;
+}
+
+#[rstest]
+#[actix_web::test]
+async fn bridges_are_connected_on_the_command_line_too(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let mut world = world!(store);
+    let bridge = world.tenant.bridge(Socket).await;
+    let call = bridge.talk(&world.tenant.did).await;
+    let shown = async |server: &Server, connected: bool| {
+        eventually("what the table says of the bridge", async || {
+            let listed = server.cli(&["bridge", "list"]);
+            let row = listed["bridges"][0].clone();
+            (row["connected"] == connected).then_some(row)
+        })
+        .await
+    };
+    let ours = shown(&world.server, true).await;
+    let listed = client(&world.server).get("/bridges").await.expect(200);
+    let theirs = &listed["bridges"][0];
+    assert_eq!(
+        (&ours["id"], &ours["calls"], &ours["connected"]),
+        (&theirs["id"], &theirs["calls"], &theirs["connected"])
+    );
+    assert_eq!(ours["calls"], 1);
+    // Of a process that is gone nothing is connected, once its lease is over; its calls wait for the next one.
+    world.server.kill9();
+    let ours = shown(&world.server, false).await;
+    assert_eq!(ours["calls"], 1, "{call}");
+}
+
+/// What is in a process's memory is asked of that, with the configuration's address and token.
+#[actix_web::test]
+async fn database_and_functions_are_asked_of_the_running_service() {
+    let world = world!(Sqlite, guarded());
+    let (server, tenant, api) = (&world.server, &world.tenant, with(&world.server, READ));
+    world
+        .receiver
+        .answer("/stock", vec![Answer::Json(json!({}))]);
+    let url = world.receiver.url("/stock");
+    let function =
+        json!({"name": "check_stock", "description": "Says what there is.", "endpoint": url});
+    let path = format!("/agents/{}/functions", tenant.agent);
+    tenant.api.post(&path, function).await.expect(201);
+    let bridge = tenant.bridge(Http).await;
+    let call = bridge.talk(&tenant.did).await;
+    let invoked =
+        json!({"callId": call, "invocationId": "1", "name": "check_stock", "parameters": {}});
+    bridge.ok("call.function", invoked).await;
+
+    let functions = ["functions", "--tenant", &tenant.id, "--sort", "errors"];
+    let ours = server.cli(&functions);
+    let filter = format!("/functions?tenantId={}&sort=errors", tenant.id);
+    let theirs = api.get(&filter).await.expect(200);
+    assert_eq!(ours, theirs);
+    assert_eq!(ours["functions"][0]["name"], "check_stock");
+    let none = server.cli(&["functions", "--tenant", &nobody("ten")]);
+    assert_eq!(none["functions"], json!([]));
+    let told = server.installation.run(&["functions"]);
+    assert!(told.stdout.contains("check_stock"), "{told:?}");
+
+    let ours = server.cli(&["database", "--sort", "total"]);
+    let theirs = api.get("/database?sort=total").await.expect(200);
+    for field in ["kind", "version", "migrations", "unanswered"] {
+        assert_eq!(ours[field], theirs[field], "{field}");
+    }
+    assert!(!ours["statements"].as_array().unwrap().is_empty());
+    let told = server.installation.run(&["database"]);
+    assert!(
+        told.stdout.contains("api_reader") && told.stdout.contains("sqlite"),
+        "{told:?}"
+    );
+    for (wrong, code, words) in [
+        (&["database", "--sort", "best"][..], 2, "mean"),
+        (&["functions", "--tenant", "x"], 6, "tenantId"),
+        (
+            &["database", "--url", "http://127.0.0.1:1"],
+            1,
+            "127.0.0.1:1",
+        ),
+    ] {
+        assert_fails(&server.installation.run(wrong), &[code], words);
+    }
+    bridge.hang_up(&call).await;
 }
 
 #[rstest]
@@ -256,7 +342,7 @@ async fn webhooks_are_paused_recovered_and_sent_to_again_by_commands(
     assert!(paused["pausedAt"].is_string(), "{paused}");
     eventually("the server to know", async || {
         let scrape = Scrape::of(&server.operator).await;
-        let is_paused = scrape.value("dikala_webhook_lanes", &[("state", "disabled")]) == 1.0;
+        let is_paused = scrape.value("dikala_webhook_lanes", &[("state", "paused")]) == 1.0;
         is_paused.then_some(())
     })
     .await;

@@ -15,10 +15,6 @@ const SIGN_IN: &str = "/sign-in";
 /// Who calls in all tests.
 const CALLER: &str = "6281234567890";
 const COOKIE: &str = "dikala-operator";
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
-                      form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
-/// The most that a page may have, unpacked and without its assets.
-const PAGE_BYTES: usize = 30 * 1024;
 /// The most that somebody gets who comes for the first time.
 const FIRST_VISIT_BYTES: usize = 60 * 1024;
 
@@ -422,7 +418,7 @@ async fn every_page_binds_the_browser_is_small_and_tells_no_secret() {
     ];
     for path in &pages {
         let page = browser.open(path).await;
-        assert_bound(&page);
+        page.assert_bound("/assets/");
         for secret in planted {
             page.assert_hides(secret);
         }
@@ -434,48 +430,13 @@ async fn every_page_binds_the_browser_is_small_and_tells_no_secret() {
         assert!(html.contains("<h1"), "{path}");
     }
     let guest = Visitor::new(&world.server.operator);
-    assert_bound(&guest.open(SIGN_IN).await);
-    assert_bound(&guest.fetch("/").await);
+    guest.open(SIGN_IN).await.assert_bound("/assets/");
+    guest.fetch("/").await.assert_bound("/assets/");
     let log = world.server.log();
     assert!(
         !log.contains("PLANTED-"),
         "prompts and transcripts are not logged"
     );
-}
-
-#[track_caller]
-fn assert_bound(page: &Page) {
-    for (name, value) in [
-        ("content-security-policy", POLICY),
-        ("referrer-policy", "same-origin"),
-        ("x-content-type-options", "nosniff"),
-        ("cache-control", "no-store"),
-    ] {
-        assert_eq!(page.header(name), Some(value), "{name} of {}", page.path);
-    }
-    for forbidden in [
-        "<style",
-        " style=",
-        " onclick=",
-        "javascript:",
-        "//cdn",
-        "https://",
-    ] {
-        assert!(
-            !page.html.contains(forbidden),
-            "{forbidden} is in {}",
-            page.path
-        );
-    }
-    for script in page.html.split("<script").skip(1) {
-        assert!(script.starts_with(" src=\"/assets/"), "{script}");
-    }
-    let bytes = page.html.len();
-    assert!(bytes < PAGE_BYTES, "{} has {bytes} bytes", page.path);
-    for form in page.forms().iter().filter(|form| form.method == "post") {
-        let token = form.value("_token");
-        assert!(token.is_some_and(|token| token.len() > 40), "{form:?}");
-    }
 }
 
 #[actix_web::test]
@@ -509,14 +470,19 @@ async fn a_first_visit_is_small_and_what_is_not_there_is_said_in_words() {
         let page = browser.open(path).await;
         assert_eq!(page.status, 404, "{path}");
         page.assert_shows("There is nothing here");
-        assert_bound(&page);
+        page.assert_bound("/assets/");
     }
     assert_eq!(browser.open("/actors/").await.path, "/actors");
-    let sign_out = browser.fetch("/sign-out").await;
-    assert_eq!(
-        (sign_out.status, sign_out.header("allow")),
-        (405, Some("POST"))
-    );
+    // What only takes posts is the address after a form was refused; whoever asks for it wants the page above.
+    for (path, above) in [
+        ("/sign-out", "/"),
+        ("/ledger/verify", "/ledger"),
+        ("/users/user_1/login-link", "/"),
+    ] {
+        let led = browser.fetch(path).await;
+        assert_eq!((led.status, led.header("location")), (303, Some(above)));
+    }
+    assert!(is_in(&browser).await, "a link signs nobody out");
     // Machines are answered as before.
     for path in ["/operator/v1/nothing", "/operator/nothing", "/nothing"] {
         let api =

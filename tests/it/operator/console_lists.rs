@@ -294,6 +294,7 @@ async fn filters_are_read_as_the_api_reads_them() {
         ("/http?sort=best", "sort"),
         ("/database?sort=best", "sort"),
         ("/audit?actor=somebody", "actor"),
+        ("/tenants?q=Ko%00pi", "q"),
         ("/audit?tenantId=%3Cscript%3E", "tenantId"),
     ] {
         let page = browser.open(path).await;

@@ -362,5 +362,8 @@ async fn a_stream_tells_what_changes_until_somebody_signs_out() {
     let gone = browser.fetch("/live?of=overview").await;
     assert_eq!(gone.status, 303);
     let other = signed_in(&world.server, READ).await;
-    assert_eq!(other.fetch("/live?of=nothing").await.status, 404);
+    let nobodys = format!("/live?of=call&id={}", nobody("call"));
+    for nothing in ["/live?of=nothing", "/live?of=call&id=x", &nobodys] {
+        assert_eq!(other.fetch(nothing).await.status, 404, "{nothing}");
+    }
 }

@@ -18,7 +18,7 @@ async fn a_reference_is_booked_once_and_never_as_something_else(
     let booking =
         json!({"minutes": 500, "type": "purchase", "reference": "inv-1", "description": "January"});
     let first = api.post(&path, booking.clone()).await;
-    assert_eq!(first.header("location"), Some(&*format!("{BASE}{path}")));
+    assert_eq!(made_at(&world.server, &first).await, first.body);
     let first = first.expect(201);
     assert_eq!(
         (&first["minutes"], &first["type"]),
@@ -214,11 +214,13 @@ async fn a_booking_and_the_answer_to_its_key_are_one_commit(
     later().await;
     let first = post().await;
     assert_eq!(first.header("idempotent-replayed"), None);
+    assert_eq!(made_at(&world.server, &first).await, first.body);
+    let at = first.header("location").unwrap().to_owned();
     let first = first.expect(201);
     later().await;
     let again = post().await;
     assert_eq!(again.header("idempotent-replayed"), Some("true"));
-    assert_eq!(again.header("location"), Some(&*format!("{BASE}{path}")));
+    assert_eq!(again.header("location"), Some(&*at));
     assert_eq!(again.expect(201), first);
     assert_eq!(booked().await, 1);
     assert_eq!(tenant.credits().await, (21, 21, 0));

@@ -16,6 +16,7 @@ mod idempotency;
 mod numbers;
 mod people;
 mod routes;
+mod sign_outs;
 mod system;
 mod tenants;
 mod watching;
@@ -25,6 +26,7 @@ use dikala_testkit::StoreKind;
 
 use crate::support::{
     prelude::*,
+    rest::Response,
     server::{Installation, Server},
 };
 
@@ -56,6 +58,12 @@ fn empty(store: StoreKind) -> Option<Server> {
     let mut installation = Installation::migrated(store)?;
     installation.set("log.level", crate::support::statements::LOG_LEVEL);
     Some(Server::start(installation))
+}
+
+/// What is at the path that the answer to a POST names.
+async fn made_at(server: &Server, made: &Response) -> Value {
+    let path = made.header("location").expect("where it is");
+    Rest::new(&server.operator).get(path).await.expect(200)
 }
 
 /// An id that nothing has.

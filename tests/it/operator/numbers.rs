@@ -19,13 +19,28 @@ async fn a_number_belongs_to_one_tenant_until_it_is_moved(
     let did = fresh_did();
     let new = json!({"tenantId": tenant.id, "did": did, "label": " Second "});
     let made = api.post("/numbers", new.clone()).await;
-    assert_eq!(made.header("location"), None, "there is nothing to get");
+    assert_eq!(made_at(&world.server, &made).await, made.body);
     let made = made.expect(201);
     let path = &format!("/numbers/{}", text(&made, "id"));
     let told = ["did", "displayNumber", "label"].map(|field| &made[field]);
     assert_eq!(json!(told), json!([did, did, "Second"]));
-    // What was read can be sent back.
+    // What was read can be sent back, and what cannot be changed is not passed over in silence.
     api.patch(path, made.clone()).await.expect(200);
+    let others = json!({"did": fresh_did(), "displayNumber": null, "agentId": tenant.agent});
+    let refused = api.patch(path, others).await.expect(422);
+    let faults = refused["error"]["fields"].as_array().unwrap();
+    let told = faults.iter().map(|fault| [&fault["field"], &fault["code"]]);
+    let told: Vec<_> = told.collect();
+    assert_eq!(
+        json!(told),
+        json!([
+            ["did", "not_allowed"],
+            ["displayNumber", "not_allowed"],
+            ["agentId", "not_allowed"]
+        ])
+    );
+    assert!(text(&faults[0], "message").contains("cannot be changed"));
+    assert_eq!(api.get(path).await.expect(200), made);
     let taken = json!({"tenantId": other.id, "did": did, "label": "Mine"});
     let refused = api.post("/numbers", taken).await.expect(409);
     assert_eq!(refused["error"]["code"], "phone_number_exists");
@@ -114,7 +129,7 @@ async fn a_bridge_is_seen_with_its_calls_and_shut_out_within_a_second(
     let world = world!(store);
     let (tenant, api) = (&world.tenant, client(&world.server));
     let made = api.post("/bridges", json!({"name": "sip-2"})).await;
-    assert_eq!(made.header("location"), None, "there is nothing to get");
+    let found = made_at(&world.server, &made).await;
     let made = made.expect(201);
     let (id, token) = (text(&made, "id"), text(&made, "token"));
     let of = async |id: &str| {
@@ -136,6 +151,7 @@ async fn a_bridge_is_seen_with_its_calls_and_shut_out_within_a_second(
     let mut listed = made.clone();
     listed.as_object_mut().unwrap().remove("token");
     assert_eq!(listed, before, "it is made as it is listed");
+    assert_eq!(found, before);
     let bridge = Bridge::open(&world.server.http, &token, Socket).await;
     let call = bridge.talk(&tenant.did).await;
     let now = of(&id).await;

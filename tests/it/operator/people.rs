@@ -13,7 +13,7 @@ async fn somebody_comes_in_by_the_link_and_is_gone_when_removed(
     let other = world.another_tenant(10).await;
     let path = format!("/tenants/{}/users", world.tenant.id);
     let made = api.post(&path, json!({"email": "Sari@Example.com"})).await;
-    assert_eq!(made.header("location"), None, "there is nothing to get");
+    let found = made_at(&world.server, &made).await;
     let made = made.expect(201);
     assert_eq!(
         (&made["email"], &made["name"]),
@@ -27,6 +27,7 @@ async fn somebody_comes_in_by_the_link_and_is_gone_when_removed(
     }
     let listed = api.get(&path).await.expect(200);
     assert_eq!(listed["users"], json!([person]), "made as it is listed");
+    assert_eq!(found, person);
     let come = async |url: &str| {
         let browser = Visitor::new(&world.server.http);
         let page = browser.open(url).await;
@@ -41,10 +42,10 @@ async fn somebody_comes_in_by_the_link_and_is_gone_when_removed(
     let is_in = async |browser: &Visitor| browser.fetch("/dashboard").await.status == 200;
     assert!(is_in(&browser).await);
     let user = format!("/users/{}", text(&made, "id"));
-    let link = api
-        .post(&format!("{user}/login-link"), json!({}))
-        .await
-        .expect(201);
+    let link = api.post(&format!("{user}/login-link"), json!({})).await;
+    // A link cannot be had again: the path is that of the person.
+    assert_eq!(made_at(&world.server, &link).await, person);
+    let link = link.expect(201);
     assert_ne!(link["url"], made["url"]);
     assert!(is_in(&come(&text(&link, "url")).await).await);
 

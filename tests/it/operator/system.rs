@@ -1,6 +1,7 @@
 //! What runs: actors, nodes, the ledger, the database, the configuration.
 
-use super::*;
+use super::{console::signed_in, *};
+use crate::support::{link::linked, tenant::text};
 
 #[rstest]
 #[actix_web::test]
@@ -113,4 +114,43 @@ async fn the_books_are_verified_and_what_was_found_stays(
     let refused = api.post("/ledger/verify", nobodys).await.expect(422);
     assert_eq!(refused["error"]["fields"][0]["code"], "not_found");
     bridge.hang_up(&call).await;
+}
+
+/// What this process knows by itself does not wait for a database that says nothing.
+#[actix_web::test]
+async fn what_needs_no_database_is_told_while_it_is_silent() {
+    let Some((world, link)) = linked(guarded()).await else {
+        return;
+    };
+    let api = with(&world.server, READ);
+    let before = api.get("/database").await.expect(200);
+    let nodes = api.get("/nodes").await.expect(200);
+    assert_eq!(
+        [&before["unanswered"], &nodes["unanswered"]],
+        [&Value::Null; 2]
+    );
+    link.go_dark();
+    let silent = api.get("/database").await.expect(200);
+    for unknown in ["version", "sizeBytes", "migrations"] {
+        assert!(before[unknown] != Value::Null, "{before}");
+        assert_eq!(silent[unknown], Value::Null, "{silent}");
+    }
+    assert!(text(&silent, "unanswered").contains("does not answer"));
+    assert_eq!(silent["commitUs"], before["commitUs"]);
+    let names = |of: &Value| {
+        let pools = of["pools"].as_array().unwrap().iter();
+        pools.map(|pool| text(pool, "name")).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&silent), names(&before));
+    let told = api.get("/nodes").await.expect(200);
+    assert!(text(&told, "unanswered").contains("does not answer"));
+    let (here, listed) = (&told["nodes"][0], &nodes["nodes"][0]);
+    for known in ["id", "name", "address", "version", "isThis"] {
+        assert_eq!(here[known], listed[known], "{known}");
+    }
+    let browser = signed_in(&world.server, READ).await;
+    for path in ["/database", "/nodes"] {
+        browser.open(path).await.assert_shows("does not answer");
+    }
+    link.light_up();
 }

@@ -209,7 +209,7 @@ async fn webhooks_tell_what_is_due_and_what_was_answered_last(
     let paused = eventually("the lane to stand still", async || {
         let shown = of(&dead).await;
         let lane = &shown["lane"];
-        (lane.is_null() || lane["state"] == "disabled").then_some(shown)
+        (lane.is_null() || lane["state"] == "paused").then_some(shown)
     })
     .await;
     assert!(paused["due"].as_i64() > Some(0) && paused["pausedAt"].is_string());

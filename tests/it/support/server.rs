@@ -226,6 +226,16 @@ impl Server {
     /// The process stands still, and so do its clocks for it.
     pub fn freeze(&self) {
         signal("STOP", &self.child);
+        // Each thread stands still when it has seen the signal, and takes what comes until then.
+        let threads = format!("/proc/{}/task", self.child.id());
+        let stands = |thread: fs::DirEntry| {
+            let stat = fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            let state = stat.rsplit_once(") ").map(|(_, rest)| rest.to_owned());
+            state.is_none_or(|state| state.starts_with('T'))
+        };
+        while !fs::read_dir(&threads).unwrap().flatten().all(stands) {
+            thread::yield_now();
+        }
     }
 
     /// It goes on.

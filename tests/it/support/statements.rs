@@ -365,9 +365,9 @@ fn fill() -> String {
              SELECT {event}, {tenant}, {call}, 'call.ended', n, '{{}}', n, false {rows}"
         ),
         format!(
-            "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, call_id, kind, status, attempts, next_attempt_at, lease_until, \
+            "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, call_id, kind, status, attempts, next_attempt_at, \
              is_test, created_at) SELECT {delivery}, {tenant}, {webhook}, {event}, {call}, 'call.ended', \
-             CASE WHEN n % 100 = 0 THEN 'pending' ELSE 'succeeded' END, 1, n, 0, false, n {rows}"
+             CASE WHEN n % 100 = 0 THEN 'pending' ELSE 'succeeded' END, 1, n, false, n {rows}"
         ),
         format!("INSERT INTO delivery_attempts SELECT {delivery}, 1, {tenant}, n, 1, 200, NULL, '' {rows}"),
         format!(

@@ -8,6 +8,11 @@ use awc::{
     http::{Method, header::HeaderMap},
 };
 
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; \
+                      form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+/// The most that a page may have, unpacked and without its assets.
+pub const PAGE_BYTES: usize = 30 * 1024;
+
 /// One person's browser; clones share their cookies, as tabs do.
 #[derive(Clone)]
 pub struct Visitor {
@@ -222,6 +227,38 @@ impl Page {
             self.status,
             self.path
         );
+    }
+
+    /// Fails where a page does not bind the browser, is too large, or has a form that anybody could send.
+    #[track_caller]
+    pub fn assert_bound(&self, assets: &str) {
+        for (name, value) in [
+            ("content-security-policy", POLICY),
+            ("referrer-policy", "same-origin"),
+            ("x-content-type-options", "nosniff"),
+            ("cache-control", "no-store"),
+        ] {
+            assert_eq!(self.header(name), Some(value), "{name} of {}", self.path);
+        }
+        for forbidden in [
+            "<style",
+            " style=",
+            " onclick=",
+            "javascript:",
+            "//cdn",
+            "https://",
+        ] {
+            self.assert_hides(forbidden);
+        }
+        for script in self.html.split("<script").skip(1) {
+            assert!(script.starts_with(&format!(" src=\"{assets}")), "{script}");
+        }
+        let bytes = self.html.len();
+        assert!(bytes < PAGE_BYTES, "{} has {bytes} bytes", self.path);
+        for form in self.forms().iter().filter(|form| form.method == "post") {
+            let token = form.value("_token");
+            assert!(token.is_some_and(|token| token.len() > 40), "{form:?}");
+        }
     }
 
     /// Every form, filled in as it came.

@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use dikala_entities::{Millis, credit_hold};
-use sea_orm::EntityTrait;
+use dikala_entities::Millis;
 
 use crate::{
     calls::{ending::Ending, error::CallError, machine::Due, owned::OwnedCall},
@@ -64,10 +63,7 @@ pub(super) async fn extend(
 
 /// Takes the ledger's book for true. Whether that says that there is no more.
 async fn reread_hold(call: &mut OwnedCall, now: Millis) -> Result<bool, CallError> {
-    let hold = credit_hold::Entity::find_by_id(call.row.id)
-        .one(call.parts.store.critical_reader())
-        .await;
-    let Ok(Some(hold)) = hold else {
+    let Ok(Some(hold)) = call.parts.ledger.hold(call.row.id).await else {
         call.state = call.state.ledger_away(now);
         return Err(CallError::Unavailable);
     };

@@ -1,5 +1,6 @@
 //! Calls with all their actors on a real store, and what becomes of them when an actor panics.
 
+mod fences;
 mod one_commit;
 
 use std::sync::{
@@ -707,4 +708,23 @@ async fn a_call_that_lost_its_version_talks_for_as_long_as_its_agent_says() {
         .await
         .expect("deletes");
     assert_eq!(minutes().await, Some(240));
+}
+
+/// Taken over, and the database was away when it was to be read: it is nobody's in memory, and its bridge may have lost it.
+#[actix::test]
+async fn a_call_that_was_taken_and_not_read_is_told_what_its_bridge_lists() {
+    let world = World::new().await;
+    let call = world.incoming("b-1").await;
+    let answered = Input::Answered {
+        at: None,
+        message_id: "1".into(),
+    };
+    world.tell(call, answered).await.expect("is answered");
+    world.calls.let_go_of_all();
+    assert_eq!(world.row(call).await.owner, "node");
+    world.calls.parts().node.found(2);
+    let listed = world.calls.heartbeat(world.bridge, &[], None).await;
+    assert_eq!(listed, Ok(Vec::new()));
+    let row = world.row(call).await;
+    assert_eq!(row.hangup_reason, Some(HangupReason::BridgeLost));
 }

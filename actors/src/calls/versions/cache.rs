@@ -28,7 +28,7 @@ pub struct Version {
 }
 
 impl Version {
-    pub(super) fn new(number: i64, settings: CallSettings) -> Result<Arc<Self>, DbErr> {
+    pub(in crate::calls) fn new(number: i64, settings: CallSettings) -> Result<Arc<Self>, DbErr> {
         let bytes = HEAVIER * to_json(&settings)?.len();
         Ok(Arc::new(Self {
             number,

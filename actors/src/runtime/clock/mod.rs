@@ -29,7 +29,15 @@ pub trait Clock: fmt::Debug + Send + Sync {
     /// Completes when this clock shows `at`, or soon after. A hint to look again, never the truth.
     fn sleep_until(&self, at: Millis) -> BoxFuture<'static, ()>;
 
-    /// By how much the wall clock was set forward since this clock began, in milliseconds; negative: back.
+    /// Begins anew with the time that a clock shows which others go by as well, and follows that one from now on. Before anything is
+    /// measured.
+    fn begin_at(&self, _theirs: Millis) {}
+
+    /// What that other clock shows now.
+    fn compare(&self, _theirs: Millis) {}
+
+    /// How far the wall clock is ahead of this one, in milliseconds; negative: behind. Where this one began with it, that is by how
+    /// much it was set since.
     fn stepped_ms(&self) -> i64 {
         0
     }
@@ -81,6 +89,13 @@ impl SteadyClock {
         i64::try_from(self.began.elapsed().as_micros()).unwrap_or(i64::MAX)
     }
 
+    /// Changes the timeline with readings of the monotonic clock and of the wall clock.
+    fn change<T>(&self, change: impl FnOnce(&mut Timeline, i64, i64) -> T) -> T {
+        let mut timeline = self.timeline.lock().unwrap_or_else(PoisonError::into_inner);
+        let wall = (self.wall)();
+        change(&mut timeline, self.mono(), wall)
+    }
+
     /// The timeline, compared with the wall clock when it is time for that, and a reading of the monotonic clock.
     fn looked(&self) -> (Timeline, i64) {
         let mut timeline = self.timeline.lock().unwrap_or_else(PoisonError::into_inner);
@@ -93,13 +108,7 @@ impl SteadyClock {
                 if mono - before > APART_US_MAX {
                     continue;
                 }
-                if let Some(step) = timeline.look(mono, wall) {
-                    tracing::warn!(
-                        step_ms = step / 1_000,
-                        in_all_ms = timeline.stepped() / 1_000,
-                        "the wall clock was set; instants go on as before until the next start"
-                    );
-                }
+                tell(timeline.look(mono, wall), &timeline);
                 break;
             }
         }
@@ -107,7 +116,32 @@ impl SteadyClock {
     }
 }
 
+fn tell(step: Option<i64>, timeline: &Timeline) {
+    if let Some(step) = step {
+        tracing::warn!(
+            step_ms = step / 1_000,
+            in_all_ms = timeline.stepped() / 1_000,
+            "the wall clock was set; instants go on as before until the next start"
+        );
+    }
+}
+
 impl Clock for SteadyClock {
+    fn begin_at(&self, theirs: Millis) {
+        let theirs = theirs.as_i64().saturating_mul(1_000);
+        self.change(|timeline, mono, wall| {
+            *timeline = Timeline::beginning_at(mono, wall, theirs);
+        });
+    }
+
+    fn compare(&self, theirs: Millis) {
+        let theirs = theirs.as_i64().saturating_mul(1_000);
+        self.change(|timeline, mono, wall| {
+            let step = timeline.compare(mono, wall, theirs);
+            tell(step, timeline);
+        });
+    }
+
     fn now(&self) -> Millis {
         let (timeline, mono) = self.looked();
         Millis::from_i64(timeline.at(mono) / 1_000)
@@ -138,7 +172,10 @@ impl SystemClock {
                 let since_epoch = SystemTime::now()
                     .duration_since(UNIX_EPOCH)
                     .unwrap_or_default();
-                i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX)
+                let wall = i64::try_from(since_epoch.as_micros()).unwrap_or(i64::MAX);
+                #[cfg(feature = "fail-points")]
+                let wall = wall + super::fail_points::wall_set_by_us();
+                wall
             })
         });
         &CLOCK
@@ -146,6 +183,14 @@ impl SystemClock {
 }
 
 impl Clock for SystemClock {
+    fn begin_at(&self, theirs: Millis) {
+        Self::steady().begin_at(theirs);
+    }
+
+    fn compare(&self, theirs: Millis) {
+        Self::steady().compare(theirs);
+    }
+
     fn now(&self) -> Millis {
         Self::steady().now()
     }

@@ -4,6 +4,9 @@
 //! the wall clock (somebody set it, the machine slept) is noted and not followed: no length of time that is measured between
 //! two instants is touched by it. What the two clocks drift apart is followed at [`SLEW_PPM_MAX`] at most, so that a length of
 //! time is wrong by half a millisecond a second, until the difference is gone.
+//!
+//! Where several processes share a database, its clock takes the wall clock's place: the timeline begins with it, and a drift from
+//! it is followed. Whatever their machines' clocks show, the processes tell the same time.
 
 /// The fastest that a drift is followed, in parts per million of the time that passes: 1.8 s an hour.
 pub(super) const SLEW_PPM_MAX: i64 = 500;
@@ -26,8 +29,10 @@ pub(super) struct Timeline {
     shown: i64,
     /// How much faster than the monotonic clock this one runs.
     rate_ppm: i64,
-    /// All steps of the wall clock so far.
+    /// All steps of the wall clock so far, or, where another clock is followed, how far it is ahead of this one.
     stepped: i64,
+    /// How far the clock that is followed was ahead of the wall clock; none: the wall clock is.
+    ahead: Option<i64>,
 }
 
 impl Timeline {
@@ -39,7 +44,28 @@ impl Timeline {
             shown: wall,
             rate_ppm: 0,
             stepped: 0,
+            ahead: None,
         }
+    }
+
+    /// A timeline that begins with another clock than the wall's, and follows that one.
+    pub(super) fn beginning_at(mono: i64, wall: i64, theirs: i64) -> Self {
+        Self {
+            shown: theirs,
+            stepped: wall.saturating_sub(theirs),
+            ahead: Some(theirs.saturating_sub(wall)),
+            ..Self::new(mono, wall)
+        }
+    }
+
+    /// What the clock that is followed shows now. Nothing jumps.
+    pub(super) fn compare(&mut self, mono: i64, wall: i64, theirs: i64) -> Option<i64> {
+        let step = self.look(mono, wall);
+        if self.ahead.is_some() {
+            self.ahead = Some(theirs.saturating_sub(wall));
+            self.aim();
+        }
+        step
     }
 
     /// The time at a reading of the monotonic clock.
@@ -61,16 +87,32 @@ impl Timeline {
         let passed = mono.saturating_sub(self.looked_mono).max(0);
         let jump = wall.saturating_sub(self.looked_wall).saturating_sub(passed);
         let step = (jump.saturating_abs() > STEP_US_MIN).then_some(jump);
-        self.stepped = self.stepped.saturating_add(step.unwrap_or(0));
         self.shown = now;
         self.looked_mono = self.looked_mono.max(mono);
         self.looked_wall = wall;
-        let drift = wall.saturating_sub(self.stepped).saturating_sub(now);
-        self.rate_ppm = (drift / FOLLOW_WITHIN_S).clamp(-SLEW_PPM_MAX, SLEW_PPM_MAX);
+        match &mut self.ahead {
+            Some(ahead) => {
+                *ahead = ahead.saturating_sub(step.unwrap_or(0));
+                self.stepped = wall.saturating_sub(now);
+            }
+            None => self.stepped = self.stepped.saturating_add(step.unwrap_or(0)),
+        }
+        self.aim();
         step
     }
 
-    /// What the wall clock shows more than this one since it was set, in microseconds; negative where it was set back.
+    /// Sets how fast it runs, so that it comes to show what the clock shows that it follows.
+    fn aim(&mut self) {
+        let followed = match self.ahead {
+            Some(ahead) => self.looked_wall.saturating_add(ahead),
+            None => self.looked_wall.saturating_sub(self.stepped),
+        };
+        let drift = followed.saturating_sub(self.shown);
+        self.rate_ppm = (drift / FOLLOW_WITHIN_S).clamp(-SLEW_PPM_MAX, SLEW_PPM_MAX);
+    }
+
+    /// What the wall clock shows more than this one since it was set, or from the beginning, in microseconds; negative where it shows
+    /// less.
     pub(super) fn stepped(&self) -> i64 {
         self.stepped
     }
@@ -147,6 +189,47 @@ mod tests {
         let passed = 100_000 * MILLION;
         let behind = WALL + passed + 40 * 100_000 - timeline.at(passed);
         assert!((0..10_000).contains(&behind), "{behind} µs behind");
+    }
+
+    /// Two processes of one database, on machines whose clocks are an hour apart, and one of which is set in between.
+    #[test]
+    fn who_follows_another_clock_shows_what_that_shows() {
+        for off in [HOUR, -HOUR, 3] {
+            let theirs = WALL;
+            let mut timeline = Timeline::beginning_at(0, WALL + off, theirs);
+            assert_eq!((timeline.at(0), timeline.stepped()), (theirs, off));
+            // Their clock runs 40 ppm faster than this machine's.
+            let mut wall = WALL + off;
+            for second in 1..4_000_i64 {
+                let passed = second * MILLION;
+                let set = if second == 2_000 { HOUR } else { 0 };
+                wall += MILLION + set;
+                if second % 5 == 0 {
+                    let told = timeline.compare(passed, wall, theirs + passed + 40 * second);
+                    assert_eq!(told, (set != 0).then_some(set), "{second}");
+                } else {
+                    assert_eq!(timeline.look(passed, wall), None);
+                }
+                let apart = timeline.at(passed) - (theirs + passed + 40 * second);
+                assert!(apart.abs() < 10_000, "{apart} µs apart at {second}");
+                assert_eq!(timeline.stepped(), wall - timeline.at(passed));
+            }
+        }
+    }
+
+    /// A database that goes on at another machine may show another time: lengths of time stay as they are.
+    #[test]
+    fn a_jump_of_the_followed_clock_is_no_jump_of_this_one() {
+        let mut timeline = Timeline::beginning_at(0, WALL, WALL);
+        for second in 1..100 {
+            let passed = second * MILLION;
+            assert_eq!(
+                timeline.compare(passed, WALL + passed, WALL + passed + HOUR),
+                None
+            );
+            let most = passed + passed / MILLION * SLEW_PPM_MAX;
+            assert!((WALL + passed..=WALL + most).contains(&timeline.at(passed)));
+        }
     }
 
     #[test]

@@ -12,8 +12,6 @@ pub(in crate::webhooks) struct SchedulerLimits {
     /// Attempts at the same time. No tenant gets more than a quarter.
     pub(in crate::webhooks) in_flight: usize,
     pub(in crate::webhooks) lane: LaneLimits,
-    /// How long a delivery that was read from the table belongs to this node.
-    pub(in crate::webhooks) lease_ms: i64,
 }
 
 /// Something that is to be done now. `E` is what a lane is aimed at, which the scheduler only hands on.
@@ -25,6 +23,8 @@ pub(in crate::webhooks) enum Effect<E> {
     Load(Vec<WebhookId>),
     /// Read deliveries of one webhook, then say [`claimed`](super::Scheduler::claimed) or [`not_claimed`](super::Scheduler::not_claimed).
     Refill(Refill),
+    /// Let others deliver to these webhooks, then say [`released`](super::Scheduler::released).
+    Release(Vec<WebhookId>),
     /// Look at the table before it is time to: a webhook can be delivered to that could not be before.
     Look,
     /// Ask for effects again, after what else wants to be done.
@@ -36,7 +36,6 @@ pub(in crate::webhooks) enum Effect<E> {
 pub(in crate::webhooks) struct Refill {
     pub(in crate::webhooks) webhook: WebhookId,
     pub(in crate::webhooks) limit: usize,
-    pub(in crate::webhooks) lease_until: Millis,
     /// In memory already.
     pub(in crate::webhooks) known: Vec<DeliveryId>,
     pub(in crate::webhooks) left_behind: Option<DeliveryId>,

@@ -23,6 +23,8 @@ const WAITING_MAX: usize = 64;
 const READ_AGAIN_AT: usize = 16;
 /// The first pause of a circuit, in milliseconds.
 const FIRST_PAUSE_MS: i64 = 1_000;
+/// What was read is believed for so long, and then read again: another node may have changed it.
+const BELIEVED_MS: i64 = 30_000;
 /// A fresh delivery that is older than this when it arrives is left to the table, which may have given it out already.
 const FRESH_MS: i64 = 1_000;
 
@@ -30,8 +32,8 @@ const FRESH_MS: i64 = 1_000;
 #[derive(Clone, Debug)]
 pub(in crate::webhooks) struct Item {
     pub(in crate::webhooks) dispatch: Dispatch,
-    /// Until then it belongs to this node.
-    pub(in crate::webhooks) lease_until: Millis,
+    /// When it was read, or committed, by this node's clock.
+    pub(in crate::webhooks) read_at: Millis,
     pub(in crate::webhooks) created: Millis,
 }
 
@@ -41,8 +43,12 @@ pub(in crate::webhooks) enum Destination<E> {
     /// Not read yet.
     Unknown,
     Ready(Rc<E>),
-    /// Disabled or paused: what is pending stays pending, for when it is delivered to again.
+    /// Another node delivers to it: what is pending is left to that.
+    Elsewhere,
+    /// Disabled: what is pending stays pending, for when it is delivered to again.
     Disabled,
+    /// An operator has it wait: the same.
+    Paused,
     /// The secret does not open: a fault of our own, nothing is sent and nothing is lost.
     Sealed,
     /// Deleted: what is pending is closed.
@@ -59,6 +65,8 @@ pub(in crate::webhooks) struct Lane<E> {
     /// Whether it stands in the scheduler's round of turns.
     pub(super) in_round: bool,
     pub(super) claiming: bool,
+    /// Whether other nodes are being told that they may deliver; until that is done nothing begins.
+    pub(super) releasing: bool,
     /// The endpoint wants nothing more, which the table does not say yet.
     pub(in crate::webhooks) closing: bool,
     used_at: Millis,
@@ -78,8 +86,6 @@ pub(in crate::webhooks) struct Lane<E> {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::webhooks) struct LaneLimits {
     pub(in crate::webhooks) concurrency: usize,
-    /// A lease must hold for at least this long, or the table is asked again.
-    pub(in crate::webhooks) lease_ms_min: i64,
 }
 
 impl<E> Lane<E> {
@@ -91,6 +97,7 @@ impl<E> Lane<E> {
             circuit: Circuit::new(FIRST_PAUSE_MS),
             in_round: false,
             claiming: false,
+            releasing: false,
             closing: false,
             used_at: now,
             queue: VecDeque::new(),
@@ -117,6 +124,11 @@ impl<E> Lane<E> {
         }
     }
 
+    /// Whether it may be this node that delivers to the webhook.
+    pub(super) fn may_be_ours(&self) -> bool {
+        !matches!(self.target, Destination::Elsewhere)
+    }
+
     pub(super) fn is_ready(&self) -> bool {
         matches!(self.target, Destination::Ready(_))
     }
@@ -126,7 +138,9 @@ impl<E> Lane<E> {
             Destination::Ready(_) if self.circuit.is_open() => LaneState::Open,
             Destination::Ready(_) => LaneState::Closed,
             Destination::Disabled | Destination::Deleted => LaneState::Disabled,
+            Destination::Paused => LaneState::Paused,
             Destination::Sealed => LaneState::Sealed,
+            Destination::Elsewhere => LaneState::Elsewhere,
             Destination::Unknown => LaneState::Unread,
         }
     }
@@ -144,7 +158,7 @@ impl<E> Lane<E> {
     pub(super) fn aim(&mut self, target: Destination<E>) {
         match &target {
             Destination::Ready(_) | Destination::Unknown => {}
-            Destination::Disabled => {
+            Destination::Disabled | Destination::Paused | Destination::Elsewhere => {
                 self.circuit = Circuit::new(FIRST_PAUSE_MS);
                 self.forget();
             }
@@ -169,7 +183,7 @@ impl<E> Lane<E> {
         let fresh = now.since(item.created) <= FRESH_MS;
         let ready = matches!(self.target, Destination::Ready(_) | Destination::Unknown);
         let room = room && self.queue.len() < WAITING_MAX;
-        if in_order && fresh && ready && room {
+        if in_order && fresh && ready && room && !item.dispatch.has_moved {
             self.known.insert(id);
             self.queue.push_back(item);
             self.used_at = now;
@@ -252,9 +266,8 @@ impl<E> Lane<E> {
             return None;
         }
         let next = self.queue.iter().position(|item| self.may_begin(item))?;
-        let leased_ms = self.queue.get(next)?.lease_until.since(now);
-        if leased_ms < limits.lease_ms_min {
-            // Another node may take it any moment. The table is asked for all of it again, in order.
+        if now.since(self.queue.get(next)?.read_at) > BELIEVED_MS {
+            // Its call may have been erased meanwhile. The table is asked for all of it again, in order.
             self.forget();
             return None;
         }
@@ -336,6 +349,7 @@ impl<E> Lane<E> {
         self.known.is_empty()
             && !self.claiming
             && !self.in_round
+            && !self.releasing
             && self.circuit.probe_at().is_none_or(|at| now >= at)
             && now.since(self.used_at) >= idle_ms
     }
@@ -363,10 +377,23 @@ mod tests {
                 attempts: 0,
                 is_test: false,
                 trace: None,
+                has_moved: false,
             },
-            lease_until: NOW.plus_ms(60_000),
+            read_at: NOW,
             created: NOW,
         }
+    }
+
+    #[test]
+    fn what_a_call_announces_that_moved_comes_from_the_table() {
+        let mut lane = Lane::<()>::new(TenantId::new(NOW), NOW);
+        let call = CallId::new(NOW);
+        let mut moved = item(call);
+        moved.dispatch.has_moved = true;
+        assert!(!lane.offer(moved.clone(), true, NOW));
+        assert_eq!(lane.left_behind(), Some(moved.dispatch.delivery));
+        // And everything after it, until the table was read.
+        assert!(!lane.offer(item(call), true, NOW));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! Each webhook has a [`Lane`]. Lanes take turns, one attempt each; a tenant has a share of all attempts ([`slots`]).
 
 mod effects;
+mod idle;
 mod lane;
 mod slots;
 
@@ -11,7 +12,7 @@ mod slots;
 mod tests;
 
 use std::{
-    collections::{BTreeSet, HashMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     rc::Rc,
 };
 
@@ -27,7 +28,7 @@ use super::{
     retry::Verdict,
     stats::{LaneState, Lanes},
 };
-use crate::events::outbox::{DELIVERY_LEASE_MS, Dispatch};
+use crate::events::outbox::Dispatch;
 
 /// Deliveries that wait in memory, over all lanes.
 const WAITING_MAX: usize = 16_384;
@@ -41,13 +42,11 @@ const CLAIMS_MAX: usize = 4;
 const LOAD_BATCH: usize = 500;
 /// How long a lane rests after an attempt could not be made through a fault of our own, in milliseconds.
 const REST_MS: i64 = 1_000;
-/// A lane with nothing to do for this long is dropped, and its sockets with it.
-const LANE_IDLE_MS: i64 = 60_000;
 
 #[derive(Debug)]
 pub(super) struct Scheduler<E> {
     limits: SchedulerLimits,
-    lanes: HashMap<WebhookId, Lane<E>>,
+    lanes: BTreeMap<WebhookId, Lane<E>>,
     /// Lanes that may have something to begin, in the order of their turns.
     round: VecDeque<WebhookId>,
     slots: Slots,
@@ -57,6 +56,8 @@ pub(super) struct Scheduler<E> {
     /// Webhooks to read.
     to_load: BTreeSet<WebhookId>,
     loading: bool,
+    /// Lanes that have had nothing to do for long: other nodes may have them.
+    to_release: Vec<WebhookId>,
     /// Lanes to read deliveries for.
     to_claim: VecDeque<WebhookId>,
     claims: usize,
@@ -72,13 +73,14 @@ impl<E> Scheduler<E> {
     pub(super) fn new(limits: SchedulerLimits, started_at: Millis) -> Self {
         Self {
             limits,
-            lanes: HashMap::new(),
+            lanes: BTreeMap::new(),
             round: VecDeque::new(),
             slots: Slots::new(limits.in_flight),
             waiting: 0,
             unrecorded: 0,
             to_load: BTreeSet::new(),
             loading: false,
+            to_release: Vec::new(),
             to_claim: VecDeque::new(),
             claims: 0,
             look: false,
@@ -103,6 +105,9 @@ impl<E> Scheduler<E> {
         if std::mem::take(&mut self.look) {
             effects.push(Effect::Look);
         }
+        if !self.to_release.is_empty() {
+            effects.push(Effect::Release(std::mem::take(&mut self.to_release)));
+        }
         effects.extend(self.next_load().map(Effect::Load));
         let mut begun = 0;
         while begun < BURST
@@ -126,10 +131,10 @@ impl<E> Scheduler<E> {
         for dispatch in dispatches {
             let webhook = dispatch.webhook;
             let created = created(dispatch.delivery);
-            // What was committed before this scheduler began is read from the table, where its lease was released.
+            // What was committed before this scheduler began is read from the table.
             let ours = created >= self.started_at && !self.stopping;
             let item = Item {
-                lease_until: created.plus_ms(DELIVERY_LEASE_MS),
+                read_at: now,
                 created,
                 dispatch,
             };
@@ -140,6 +145,7 @@ impl<E> Scheduler<E> {
                 self.take_turn(webhook);
             } else {
                 left += 1;
+                self.want(webhook, now);
             }
         }
         left
@@ -224,9 +230,13 @@ impl<E> Scheduler<E> {
         true
     }
 
-    /// The table was looked at. What lanes know of their webhooks is never older than one look. Returns the webhooks that were
-    /// deleted with deliveries pending.
-    pub(super) fn looked(&mut self, due: Vec<DueWebhook>, now: Millis) -> Vec<WebhookId> {
+    /// The table was looked at, and all webhooks are to be `reread`. Returns the webhooks that were deleted with deliveries pending.
+    pub(super) fn looked(
+        &mut self,
+        due: Vec<DueWebhook>,
+        reread: bool,
+        now: Millis,
+    ) -> Vec<WebhookId> {
         self.sweep(now);
         // Between two counts only additions are followed, so the figure errs upwards.
         self.waiting = self.lanes.values().map(Lane::waiting).sum();
@@ -239,7 +249,9 @@ impl<E> Scheduler<E> {
                 None => deleted.push(due.webhook),
             }
         }
-        self.to_load.extend(self.lanes.keys().copied());
+        if reread {
+            self.to_load.extend(self.lanes.keys().copied());
+        }
         deleted
     }
 
@@ -261,7 +273,7 @@ impl<E> Scheduler<E> {
             if self.to_load.contains(id) {
                 continue;
             }
-            if let Some(lane) = self.lanes.get_mut(id) {
+            if let Some(lane) = self.lanes.get_mut(id).filter(|lane| !lane.releasing) {
                 let was_ready = lane.is_ready();
                 let target = aim(*id, lane);
                 lane.aim(target);
@@ -314,10 +326,10 @@ impl<E> Scheduler<E> {
         }
     }
 
-    /// Whether a webhook's endpoint keeps failing, and is only probed.
+    /// Whether nothing is expected of this node: a webhook's endpoint keeps failing and is only probed, or another node delivers.
     pub(super) fn spares(&self, webhook: WebhookId) -> bool {
         let lane = self.lanes.get(&webhook);
-        lane.is_some_and(|lane| lane.state() == LaneState::Open)
+        lane.is_some_and(|lane| matches!(lane.state(), LaneState::Open | LaneState::Elsewhere))
     }
 
     /// A webhook's lane, where it has one.
@@ -411,7 +423,6 @@ impl<E> Scheduler<E> {
             return Some(Refill {
                 webhook,
                 limit,
-                lease_until: now.plus_ms(self.limits.lease_ms),
                 known: lane.known().collect(),
                 left_behind: lane.left_behind(),
             });
@@ -444,24 +455,6 @@ impl<E> Scheduler<E> {
             .is_some_and(|lane| lane.should_read(now));
         if wants && !self.to_claim.contains(&webhook) {
             self.to_claim.push_back(webhook);
-        }
-    }
-
-    /// Drops lanes that have nothing to do, and gives a turn to those whose rest is over.
-    fn sweep(&mut self, now: Millis) {
-        self.lanes
-            .retain(|_, lane| !lane.is_idle(LANE_IDLE_MS, now));
-        let waiting: Vec<WebhookId> = self
-            .lanes
-            .iter()
-            .filter(|(_, lane)| lane.waiting() > 0 || lane.left_behind().is_some())
-            .map(|(webhook, _)| *webhook)
-            .collect();
-        for webhook in waiting {
-            self.take_turn(webhook);
-            self.want(webhook, now);
-            let looks_at = self.lanes.get(&webhook).and_then(Lane::looks_at);
-            self.due(looks_at.filter(|at| *at > now));
         }
     }
 

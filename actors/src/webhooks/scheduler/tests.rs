@@ -10,11 +10,7 @@ use super::*;
 const NOW: Millis = Millis::from_i64(1_768_447_800_000);
 const LIMITS: SchedulerLimits = SchedulerLimits {
     in_flight: 32,
-    lane: LaneLimits {
-        concurrency: 4,
-        lease_ms_min: 20_000,
-    },
-    lease_ms: 60_000,
+    lane: LaneLimits { concurrency: 4 },
 };
 
 fn dispatch(webhook: WebhookId, tenant: TenantId) -> Dispatch {
@@ -29,6 +25,7 @@ fn dispatch(webhook: WebhookId, tenant: TenantId) -> Dispatch {
         attempts: 0,
         is_test: false,
         trace: None,
+        has_moved: false,
     }
 }
 
@@ -157,7 +154,9 @@ impl Play {
             });
             first.at = first.at.min(Some(*at));
         }
-        let deleted = self.scheduler.looked(due.into_values().collect(), self.now);
+        let deleted = self
+            .scheduler
+            .looked(due.into_values().collect(), true, self.now);
         assert_eq!(deleted, []);
     }
 
@@ -198,6 +197,7 @@ impl Play {
                 self.scheduler.not_made(item, now);
             }
             Effect::Attempt(_, item) => self.made(&item),
+            Effect::Release(ids) => self.scheduler.released(ids, now),
             Effect::Look => self.look(),
             Effect::GoOn => {}
         }
@@ -212,7 +212,7 @@ impl Play {
         free.take(claim.limit)
             .map(|(dispatch, _)| Item {
                 dispatch: dispatch.clone(),
-                lease_until: claim.lease_until,
+                read_at: self.now,
                 created: NOW,
             })
             .collect()

@@ -19,10 +19,12 @@ use crate::{
     webhooks::scheduler::{DueWebhook, Item, Refill},
 };
 
+use super::lanes;
+
 /// Pending deliveries of a deleted webhook that are closed by one statement.
 pub(in crate::webhooks) const CLOSE_BATCH: i64 = 500;
-/// A delivery leased to this node that is older than this is not on its way from a commit any more, in milliseconds.
-const ON_ITS_WAY_MS: i64 = 1_000;
+/// A delivery of this node's that is older than this is not on its way from a commit any more, in milliseconds.
+pub(in crate::webhooks) const ON_ITS_WAY_MS: i64 = 1_000;
 
 fn statement(backend: DbBackend, sql: &str, values: Vec<Value>) -> Statement {
     let sql = match backend {
@@ -51,10 +53,11 @@ pub(in crate::webhooks) async fn release(
     store.writer().execute_raw(released).await.map(drop)
 }
 
-/// What a node held that is no more is free again.
+/// What a node held that is no more, and the endpoints that it delivered to, are free again.
 pub async fn give_back(txn: &impl ConnectionTrait, node: &str) -> Result<(), DbErr> {
     let released = release_statement(txn.get_database_backend(), node, Millis::MAX);
-    txn.execute_raw(released).await.map(drop)
+    txn.execute_raw(released).await?;
+    lanes::give_back(txn, node).await
 }
 
 fn release_statement(backend: DbBackend, node: &str, before: Millis) -> Statement {
@@ -63,7 +66,7 @@ fn release_statement(backend: DbBackend, node: &str, before: Millis) -> Statemen
             WHERE status = 'pending' AND lease_owner = $1 AND created_at < $2), \
         locked AS MATERIALIZED (SELECT d.id FROM held JOIN deliveries d ON d.id = held.id \
             WHERE d.status = 'pending' AND d.lease_owner = $1 {}) \
-        UPDATE deliveries SET lease_owner = NULL, lease_until = 0 WHERE id IN (SELECT id FROM locked)",
+        UPDATE deliveries SET lease_owner = NULL WHERE id IN (SELECT id FROM locked)",
         lock(backend)
     );
     let values = vec![node.into(), before.as_i64().into()];
@@ -88,14 +91,11 @@ pub(in crate::webhooks) async fn due(
         SELECT w.id AS id, webhooks.tenant_id AS tenant_id, (webhooks.is_active AND webhooks.paused_at IS NULL) AS is_active, \
             (SELECT d.next_attempt_at FROM deliveries d \
              WHERE d.status = 'pending' AND d.webhook_id = w.id \
-               AND (d.lease_until <= $1 OR (d.lease_owner = $2 AND d.next_attempt_at <= $3)) \
+               AND (d.lease_owner IS NULL OR (d.lease_owner = $1 AND d.next_attempt_at <= $2) \
+                   OR (d.lease_owner <> $1 AND NOT d.is_test)) \
              ORDER BY d.next_attempt_at LIMIT 1) AS due_at \
         FROM w LEFT JOIN webhooks ON webhooks.id = w.id WHERE w.id IS NOT NULL";
-    let values = vec![
-        now.as_i64().into(),
-        node.into(),
-        now.plus_ms(-ON_ITS_WAY_MS).as_i64().into(),
-    ];
+    let values = vec![node.into(), now.plus_ms(-ON_ITS_WAY_MS).as_i64().into()];
     let rows = store
         .reader()
         .query_all_raw(statement(store.backend(), sql, values))
@@ -127,7 +127,11 @@ pub(in crate::webhooks) async fn webhooks(
         .await
 }
 
-/// Takes due deliveries of one webhook for this node, oldest first. The second part are those whose event is gone.
+/// Takes due deliveries of one webhook, which is this node's to deliver to, oldest first. The second part are those whose event is
+/// gone.
+///
+/// Those that other nodes committed are this node's as well, but for tests, which are made where they are asked for. Where a call
+/// moved, its event from elsewhere waits for the one before it that is on its way here, straight from its commit.
 pub(in crate::webhooks) async fn claim(
     store: &Store,
     claim: &Refill,
@@ -136,19 +140,22 @@ pub(in crate::webhooks) async fn claim(
 ) -> Result<(Vec<Item>, Vec<DeliveryId>), DbErr> {
     let (known, lock) = match store.backend() {
         DbBackend::Postgres => (
-            "SELECT json_array_elements_text($8::json)",
-            "FOR UPDATE SKIP LOCKED",
+            "SELECT json_array_elements_text($7::json)",
+            "FOR UPDATE OF d SKIP LOCKED",
         ),
-        _ => ("SELECT value FROM json_each($8)", ""),
+        _ => ("SELECT value FROM json_each($7)", ""),
     };
     let sql = format!(
         "WITH picked AS MATERIALIZED ( \
-            SELECT id FROM deliveries \
-            WHERE webhook_id = $3 AND status = 'pending' AND next_attempt_at <= $4 \
-              AND (lease_until <= $4 OR (lease_owner = $1 AND (next_attempt_at <= $5 OR id <= $6))) \
-              AND id NOT IN ({known}) \
-            ORDER BY next_attempt_at, id LIMIT $7 {lock}) \
-        UPDATE deliveries SET lease_owner = $1, lease_until = $2 WHERE id IN (SELECT id FROM picked) \
+            SELECT d.id FROM deliveries d \
+            WHERE d.webhook_id = $2 AND d.status = 'pending' AND d.next_attempt_at <= $3 \
+              AND (d.lease_owner IS NULL OR (d.lease_owner = $1 AND (d.next_attempt_at <= $4 OR d.id <= $5)) \
+                OR (d.lease_owner <> $1 AND NOT d.is_test AND NOT EXISTS (SELECT 1 FROM deliveries o \
+                  WHERE o.webhook_id = $2 AND o.status = 'pending' AND o.next_attempt_at > $4 AND o.lease_owner = $1 \
+                    AND o.attempts = 0 AND o.call_id = d.call_id AND o.id < d.id AND o.id > $5 AND o.id NOT IN ({known})))) \
+              AND d.id NOT IN ({known}) \
+            ORDER BY d.next_attempt_at, d.id LIMIT $6 {lock}) \
+        UPDATE deliveries SET lease_owner = $1 WHERE id IN (SELECT id FROM picked) \
         RETURNING id, tenant_id, webhook_id, event_id, call_id, kind, attempts, is_test, created_at, next_attempt_at"
     );
     let known = serde_json::to_string(&claim.known).map_err(|e| DbErr::Json(e.to_string()))?;
@@ -158,7 +165,6 @@ pub(in crate::webhooks) async fn claim(
         .unwrap_or_default();
     let values = vec![
         node.into(),
-        claim.lease_until.as_i64().into(),
         claim.webhook.to_string().into(),
         now.as_i64().into(),
         now.plus_ms(-ON_ITS_WAY_MS).as_i64().into(),
@@ -172,7 +178,7 @@ pub(in crate::webhooks) async fn claim(
         .await?;
     let mut taken: Vec<Taken> = rows.iter().map(taken_row).collect::<Result<_, _>>()?;
     taken.sort_unstable_by_key(|taken| (taken.due_at, taken.delivery));
-    with_bodies(store, taken, claim.lease_until).await
+    with_bodies(store, taken, now).await
 }
 
 struct Taken {
@@ -206,7 +212,7 @@ fn taken_row(row: &QueryResult) -> Result<Taken, DbErr> {
 async fn with_bodies(
     store: &Store,
     taken: Vec<Taken>,
-    lease_until: Millis,
+    read_at: Millis,
 ) -> Result<(Vec<Item>, Vec<DeliveryId>), DbErr> {
     if taken.is_empty() {
         return Ok((Vec::new(), Vec::new()));
@@ -227,7 +233,7 @@ async fn with_bodies(
         match bodies.get(&taken.event) {
             Some(body) => {
                 let trace = taken.call.and_then(|call| traces.get(&call)).cloned();
-                items.push(item(&taken, Arc::clone(body), trace, lease_until));
+                items.push(item(&taken, Arc::clone(body), trace, read_at));
             }
             None => lost.push(taken.delivery),
         }
@@ -253,7 +259,7 @@ async fn traces(store: &Store, calls: Vec<CallId>) -> Result<HashMap<CallId, Tra
         .collect())
 }
 
-fn item(taken: &Taken, body: Arc<str>, trace: Option<TraceParent>, lease_until: Millis) -> Item {
+fn item(taken: &Taken, body: Arc<str>, trace: Option<TraceParent>, read_at: Millis) -> Item {
     Item {
         dispatch: Dispatch {
             delivery: taken.delivery,
@@ -266,8 +272,9 @@ fn item(taken: &Taken, body: Arc<str>, trace: Option<TraceParent>, lease_until: 
             attempts: taken.attempts,
             is_test: taken.is_test,
             trace,
+            has_moved: false,
         },
-        lease_until,
+        read_at,
         created: taken.created,
     }
 }
@@ -282,7 +289,7 @@ pub(in crate::webhooks) async fn close_deleted(
         "WITH open AS MATERIALIZED (SELECT d.id FROM deliveries d WHERE d.status = 'pending' AND d.id IN \
             (SELECT id FROM deliveries WHERE webhook_id = $2 AND status = 'pending' LIMIT $3) {}) \
         UPDATE deliveries SET status = 'failed', completed_at = $1, next_attempt_at = NULL, \
-            lease_owner = NULL, lease_until = 0 WHERE id IN (SELECT id FROM open)",
+            lease_owner = NULL WHERE id IN (SELECT id FROM open)",
         lock(store.backend())
     );
     let values = vec![
@@ -323,7 +330,7 @@ pub(in crate::webhooks) async fn close_lost(
         "WITH lost AS MATERIALIZED (SELECT d.id, rows.now FROM {source} JOIN deliveries d ON d.id = rows.id \
             WHERE d.status = 'pending' {}) \
         UPDATE deliveries SET status = 'failed', completed_at = lost.now, next_attempt_at = NULL, \
-            lease_owner = NULL, lease_until = 0 FROM lost WHERE deliveries.id = lost.id",
+            lease_owner = NULL FROM lost WHERE deliveries.id = lost.id",
         lock(store.backend())
     );
     store
@@ -340,7 +347,6 @@ pub(in crate::webhooks) async fn insert_test(
     delivery: &Dispatch,
     node: &str,
     now: Millis,
-    lease_until: Millis,
 ) -> Result<(), DbErr> {
     let txn = store.begin().await?;
     // Without a position: nobody but this webhook hears of it.
@@ -356,8 +362,8 @@ pub(in crate::webhooks) async fn insert_test(
     txn.execute_raw(statement(store.backend(), sql, values))
         .await?;
     let sql = "INSERT INTO deliveries (id, tenant_id, webhook_id, event_id, call_id, kind, status, attempts, \
-            next_attempt_at, lease_owner, lease_until, is_test, created_at) \
-        VALUES ($1, $2, $3, $4, NULL, $5, 'pending', 0, $6, $7, $8, true, $6)";
+            next_attempt_at, lease_owner, is_test, created_at) \
+        VALUES ($1, $2, $3, $4, NULL, $5, 'pending', 0, $6, $7, true, $6)";
     let values = vec![
         delivery.delivery.to_string().into(),
         delivery.tenant.to_string().into(),
@@ -366,7 +372,6 @@ pub(in crate::webhooks) async fn insert_test(
         delivery.kind.as_str().into(),
         now.as_i64().into(),
         node.into(),
-        lease_until.as_i64().into(),
     ];
     txn.execute_raw(statement(store.backend(), sql, values))
         .await?;

@@ -230,7 +230,7 @@ async fn record_deliveries(txn: &Transaction, batch: &[AttemptRecord]) -> Result
     let sql = format!(
         "UPDATE deliveries SET status = rows.status, attempts = rows.number, \
             next_attempt_at = rows.next_attempt_at, completed_at = rows.completed_at, \
-            lease_owner = NULL, lease_until = 0 \
+            lease_owner = NULL \
         FROM {source} WHERE deliveries.id = rows.id AND deliveries.status = 'pending' \
             AND deliveries.attempts = rows.number - 1"
     );

@@ -162,3 +162,45 @@ async fn recovering_locks_in_order() {
     })
     .await;
 }
+
+/// PostgreSQL ends a deadlock by rolling one of the two back. Where that was a single statement it is carried out all the same.
+#[actix::test]
+async fn a_statement_that_lost_a_deadlock_is_sent_again() {
+    let Some((_keep, store)) = dikala_testkit::postgres().await else {
+        return;
+    };
+    let table = "CREATE TABLE races (id BIGINT PRIMARY KEY, n BIGINT NOT NULL); INSERT INTO races VALUES (1, 0), (2, 0)";
+    store
+        .writer()
+        .execute_unprepared(table)
+        .await
+        .expect("a table");
+    let add = |id: i64| format!("UPDATE races SET n = n + 1 WHERE id = {id}");
+    let other = store.begin().await.expect("begins");
+    other.execute_unprepared(&add(1)).await.expect("has row 1");
+    let both = format!(
+        "WITH a AS ({} RETURNING n) UPDATE races SET n = races.n + 1 FROM a WHERE id = 1",
+        add(2)
+    );
+    let waiting = store.clone();
+    let racing = actix_rt::spawn(async move { waiting.writer().execute_unprepared(&both).await });
+    let waits = "SELECT 1 AS one FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()";
+    let waits = || Statement::from_string(DbBackend::Postgres, waits);
+    while store
+        .reader()
+        .query_one_raw(waits())
+        .await
+        .expect("answers")
+        .is_none()
+    {
+        assert!(!racing.is_finished(), "it waits for row 1");
+    }
+    // Who has waited longest finds the circle out, and is rolled back.
+    other.execute_unprepared(&add(2)).await.expect("goes on");
+    other.commit().await.expect("commits");
+    racing.await.expect("is done").expect("is carried out");
+    let sum = Statement::from_string(DbBackend::Postgres, "SELECT SUM(n)::BIGINT AS n FROM races");
+    let row = store.reader().query_one_raw(sum).await.expect("answers");
+    let sum: i64 = row.expect("a row").try_get("", "n").expect("a number");
+    assert_eq!(sum, 4);
+}

@@ -40,6 +40,7 @@ const NODE: &str = "node-a";
 const SECRET: &str = "whsecret-for-tests";
 
 mod failing;
+mod lanes;
 mod lasting;
 mod locking;
 mod recovering;

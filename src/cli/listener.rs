@@ -1,4 +1,4 @@
-//! The operators' listener of a running service, as `dikala top` asks it.
+//! The operators' listener of a running service, for commands about what only a running process knows.
 
 use std::{fmt, net::SocketAddr, path::PathBuf, time::Duration};
 

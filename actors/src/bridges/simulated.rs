@@ -1,0 +1,195 @@
+//! What nodes tell each other of bridges in a simulation, by tables in memory. What follows from it is decided by the real presence.
+
+use dikala_entities::{BridgeId, CommandId, Millis};
+
+use super::{Bridges, Command, Socket, elsewhere::Seen};
+use crate::runtime::simulated::{
+    tables::Tables,
+    wire::{Away, Wire},
+};
+
+impl Bridges {
+    /// What [`store_last_seen`](Self::store_last_seen) does.
+    pub(crate) async fn store_signs(&self, wire: &Wire<Tables>) -> Result<(), Away> {
+        let now = self.clock.now();
+        let signs: Vec<(BridgeId, Millis, Millis)> = self
+            .present
+            .iter()
+            .filter_map(|presence| {
+                let (seen, frame) = presence.unstored(now)?;
+                Some((*presence.key(), seen, frame))
+            })
+            .collect();
+        if signs.is_empty() {
+            return Ok(());
+        }
+        let written = signs.clone();
+        wire.ask("signs", move |tables, _| {
+            for (bridge, seen, frame) in written {
+                let row = tables.bridges.entry(bridge).or_default();
+                if row.last_seen < seen {
+                    row.last_seen = seen;
+                    row.last_frame = row.last_frame.max(frame);
+                }
+            }
+        })
+        .await?;
+        for (bridge, seen, _) in signs {
+            if let Some(mut presence) = self.present.get_mut(&bridge) {
+                presence.stored(seen);
+            }
+        }
+        Ok(())
+    }
+
+    /// What [`recover`](Self::recover) does.
+    pub(crate) async fn recover_signs(&self, wire: &Wire<Tables>) -> Result<(), Away> {
+        let rows = wire
+            .ask("bridges", |tables, _| tables.bridges.clone())
+            .await?;
+        for (bridge, row) in rows {
+            let seen = row.last_seen.min(self.clock.now());
+            self.present.entry(bridge).or_default().recover(seen);
+        }
+        Ok(())
+    }
+
+    /// What [`look_elsewhere`](Self::look_elsewhere) does.
+    pub(crate) async fn look_for(&self, wire: &Wire<Tables>, me: &str) -> Result<(), Away> {
+        let rows = wire
+            .ask("bridges", |tables, _| {
+                let read =
+                    |(id, row): (&BridgeId, &crate::runtime::simulated::tables::BridgeRow)| Seen {
+                        id: *id,
+                        last_seen_at: Some(row.last_seen),
+                        last_frame_at: Some(row.last_frame),
+                        node: row.node.clone(),
+                        is_alive: row
+                            .node
+                            .as_ref()
+                            .is_some_and(|node| tables.nodes.contains_key(node)),
+                    };
+                tables.bridges.iter().map(read).collect::<Vec<Seen>>()
+            })
+            .await?;
+        rows.into_iter().for_each(|row| self.heard(row, me));
+        Ok(())
+    }
+
+    /// What [`publish`](Self::publish) does.
+    pub(crate) async fn publish_to(&self, wire: &Wire<Tables>, me: &str) -> Result<(), Away> {
+        let changed: Vec<(BridgeId, Option<u64>)> = self
+            .present
+            .iter()
+            .filter(|presence| presence.unpublished().is_some())
+            .map(|presence| (*presence.key(), presence.newest()))
+            .collect();
+        if changed.is_empty() {
+            return Ok(());
+        }
+        let (written, me) = (changed.clone(), me.to_owned());
+        wire.ask("publish", move |tables, _| {
+            for (bridge, newest) in written {
+                let row = tables.bridges.entry(bridge).or_default();
+                if newest.is_some() {
+                    row.node = Some(me.clone());
+                } else if row.node.as_ref() == Some(&me) {
+                    row.node = None;
+                }
+            }
+        })
+        .await?;
+        for (bridge, newest) in changed {
+            if let Some(mut presence) = self.present.get_mut(&bridge) {
+                presence.published(newest);
+            }
+        }
+        Ok(())
+    }
+
+    /// What [`send_elsewhere`](Self::send_elsewhere) and [`receive`](Self::receive) do.
+    pub(crate) async fn exchange(&self, wire: &Wire<Tables>) -> Result<(), Away> {
+        let mut away: Vec<(BridgeId, Vec<Command>)> = Vec::new();
+        let mut done: Vec<(BridgeId, Vec<CommandId>)> = Vec::new();
+        let mut here = Vec::new();
+        for mut presence in self.present.iter_mut() {
+            away.push((*presence.key(), presence.take_for_elsewhere()));
+            done.push((*presence.key(), presence.take_handed_over()));
+            if presence.is_newest_here() {
+                here.push(*presence.key());
+            }
+        }
+        away.retain(|(_, commands)| !commands.is_empty());
+        done.retain(|(_, commands)| !commands.is_empty());
+        if away.is_empty() && done.is_empty() && here.is_empty() {
+            return Ok(());
+        }
+        let (sent, removed) = (away.clone(), done.clone());
+        let found = wire.ask("commands", move |tables, _| {
+            exchange(tables, &sent, &removed, &here)
+        });
+        match found.await {
+            Ok(found) => {
+                for (bridge, ids) in done {
+                    self.present.entry(bridge).or_default().removed(&ids);
+                }
+                for (bridge, command) in found {
+                    let mut presence = self.present.entry(bridge).or_default();
+                    presence.send_from_table(command);
+                }
+                Ok(())
+            }
+            Err(Away) => {
+                for (bridge, commands) in away {
+                    self.present.entry(bridge).or_default().take_back(commands);
+                }
+                for (bridge, ids) in done {
+                    let mut presence = self.present.entry(bridge).or_default();
+                    ids.into_iter().for_each(|id| presence.handed_over(id));
+                }
+                Err(Away)
+            }
+        }
+    }
+
+    /// The commands that a socket has to write now; the bridge has them then.
+    pub(crate) fn take_all(&self, socket: &Socket) -> Vec<Command> {
+        let taken: Vec<Command> = std::iter::from_fn(|| self.take_command(socket)).collect();
+        for command in &taken {
+            self.handed_over(socket.bridge, command.id);
+        }
+        taken
+    }
+}
+
+fn exchange(
+    tables: &mut Tables,
+    sent: &[(BridgeId, Vec<Command>)],
+    removed: &[(BridgeId, Vec<CommandId>)],
+    here: &[BridgeId],
+) -> Vec<(BridgeId, Command)> {
+    let read = |json: &String| serde_json::from_str::<Command>(json).expect("a command");
+    for (bridge, commands) in sent {
+        let row = tables.bridges.entry(*bridge).or_default();
+        for command in commands {
+            if row
+                .commands
+                .iter()
+                .all(|known| read(known).id != command.id)
+            {
+                let json = serde_json::to_string(command).expect("plain");
+                row.commands.push(json);
+            }
+        }
+    }
+    for (bridge, ids) in removed {
+        let row = tables.bridges.entry(*bridge).or_default();
+        row.commands.retain(|known| !ids.contains(&read(known).id));
+    }
+    let mut found = Vec::new();
+    for bridge in here {
+        let row = tables.bridges.entry(*bridge).or_default();
+        found.extend(row.commands.iter().map(|json| (*bridge, read(json))));
+    }
+    found
+}

@@ -1,0 +1,354 @@
+//! The calls of one node of a simulation. Each is the real [`CallDriver`] with its machine, its steps and the real bookkeeping
+//! around it; here is what finds it (as [`router`](super::router) does with actors) and lets it look at the clock (as
+//! [`actor`](super::actor)), on tables in memory. [`others`] takes it from nodes that are no more (as
+//! [`recovery`](super::recovery)).
+
+mod others;
+
+use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
+
+use dikala_entities::{
+    AgentId, BridgeId, CallId, Language, Millis, PhoneNumberId, Plan, TenantId, call, credit_hold,
+};
+use futures_util::future::{FutureExt, select};
+use tokio::sync::{Mutex, Notify};
+
+pub(super) use self::others::{Owned, take_over};
+use super::{
+    CallError, CallParts, Incoming, Input, Reply,
+    driver::CallDriver,
+    look_up::Callee,
+    open::{FIRST_EPOCH, new_row, take},
+    settings::CallSettings,
+    versions::Version,
+};
+use crate::{
+    nodes::lease::{Owner, Reason},
+    runtime::{
+        clock::Clock,
+        simulated::{
+            clock::NodeClock,
+            ids::Ids,
+            tables::Tables,
+            tasks::Tasks,
+            wire::{Away, Wire},
+        },
+    },
+};
+
+const LINGER_MS: i64 = 10_000;
+const PLACES_MAX: usize = 3;
+/// A call younger than this may just be on its way to its driver.
+const OPENING_MS: i64 = 120_000;
+
+/// One call in memory: a driver that does one thing after the other.
+pub(crate) struct Slot {
+    bridge: BridgeId,
+    epoch: i64,
+    /// None while it is being opened, and once it is gone.
+    driver: Mutex<Option<CallDriver>>,
+    changed: Notify,
+}
+
+/// What the calls of a node stand on.
+pub(crate) struct Ground {
+    pub(crate) parts: Arc<CallParts>,
+    pub(crate) wire: Wire<Tables>,
+    pub(crate) clock: Arc<NodeClock>,
+    pub(crate) ids: Ids,
+    pub(crate) tasks: Tasks,
+    pub(crate) tenant: TenantId,
+    pub(crate) number: PhoneNumberId,
+    pub(crate) version: Arc<Version>,
+    pub(crate) max_concurrent: Option<i64>,
+}
+
+/// A version of an agent whose calls last so many minutes at most.
+pub(crate) fn version_lasting(agent: AgentId, minutes: i64) -> Arc<Version> {
+    let settings = CallSettings {
+        id: agent,
+        name: "Kopi".to_owned(),
+        system_prompt: "Be kind.".to_owned(),
+        voice_id: None,
+        greeting_text: None,
+        language: Language::default(),
+        max_call_duration_minutes: minutes,
+        escalation_number: None,
+        tools: Vec::new(),
+        functions: Vec::new(),
+    };
+    Version::new(1, settings).expect("plain")
+}
+
+/// The calls of one node.
+pub(crate) struct NodeCalls {
+    ground: Ground,
+    slots: RefCell<BTreeMap<CallId, Rc<Slot>>>,
+    named: RefCell<BTreeMap<(BridgeId, String), CallId>>,
+    /// Keeps two from reading the same call.
+    reading: RefCell<BTreeMap<CallId, Rc<Mutex<()>>>>,
+}
+
+impl From<Away> for CallError {
+    fn from(Away: Away) -> Self {
+        Self::Unavailable
+    }
+}
+
+impl NodeCalls {
+    pub(crate) fn new(ground: Ground) -> Rc<Self> {
+        Rc::new(Self {
+            ground,
+            slots: RefCell::default(),
+            named: RefCell::default(),
+            reading: RefCell::default(),
+        })
+    }
+
+    fn acts(&self) -> bool {
+        self.ground.parts.node.acts()
+    }
+
+    async fn acts_soon(&self) -> Result<(), CallError> {
+        for _ in 0..60 {
+            if self.acts() {
+                return Ok(());
+            }
+            self.ground.clock.sleep_ms(50).await;
+        }
+        Err(CallError::Unavailable)
+    }
+
+    /// A call came in at a bridge.
+    pub(crate) async fn incoming(
+        self: &Rc<Self>,
+        bridge: BridgeId,
+        incoming: Incoming,
+    ) -> Result<Reply, CallError> {
+        let key = (bridge, incoming.bridge_call_id.clone());
+        self.acts_soon().await?;
+        let known = self.named.borrow().get(&key).copied();
+        if let Some(call) = known {
+            return self.reopen(call).await;
+        }
+        let name = key.clone();
+        let find = move |tables: &mut Tables, _| {
+            let mut rows = tables.calls.values();
+            let row = rows.find(|row| (row.bridge_id, &row.bridge_call_id) == (name.0, &name.1));
+            row.map(|row| row.id)
+        };
+        if let Some(call) = self.ground.wire.ask("look up", find).await? {
+            return self.reopen(call).await;
+        }
+        let known = self.named.borrow().get(&key).copied();
+        if let Some(call) = known {
+            return self.reopen(call).await;
+        }
+        if !self.acts() {
+            return Err(CallError::Unavailable);
+        }
+        self.open(key, incoming).await
+    }
+
+    async fn open(
+        self: &Rc<Self>,
+        key: (BridgeId, String),
+        incoming: Incoming,
+    ) -> Result<Reply, CallError> {
+        let Ground {
+            parts,
+            clock,
+            ids,
+            version,
+            ..
+        } = &self.ground;
+        let now = clock.now();
+        let id: CallId = ids.next("call", now);
+        let slot = Rc::new(Slot {
+            bridge: key.0,
+            epoch: FIRST_EPOCH,
+            driver: Mutex::new(None),
+            changed: Notify::new(),
+        });
+        let mut driver = slot.driver.lock().await;
+        self.slots.borrow_mut().insert(id, Rc::clone(&slot));
+        self.named.borrow_mut().insert(key.clone(), id);
+        let callee = Callee {
+            tenant: self.ground.tenant,
+            plan: Plan::Starter,
+            is_suspended: false,
+            max_concurrent: self.ground.max_concurrent,
+            number: self.ground.number,
+            number_active: true,
+            agent: Some((version.settings.id, version.number)),
+            agent_active: true,
+        };
+        let mut row = new_row(parts, id, key.0, incoming, &callee, now);
+        row.agent_id = Some(version.settings.id);
+        row.agent_version = Some(version.number);
+        let most = self.ground.max_concurrent;
+        match take(Arc::clone(parts), row, version, most, now).await {
+            Ok((opened, reply)) => {
+                *driver = Some(opened);
+                drop(driver);
+                self.watch(id, slot);
+                Ok(reply)
+            }
+            Err(error) => {
+                drop(driver);
+                self.forget(id, &slot);
+                Err(error)
+            }
+        }
+    }
+
+    /// What the bridge was told before.
+    async fn reopen(self: &Rc<Self>, call: CallId) -> Result<Reply, CallError> {
+        // One that is being opened is waited for.
+        let slot = self.find(call).await?;
+        drop(slot.driver.lock().await);
+        let row = move |tables: &mut Tables, _| tables.calls.get(&call).cloned();
+        let row = self.ground.wire.ask("row", row).await?;
+        let row = row.ok_or(CallError::Busy)?;
+        match (row.agent_version, row.hangup_reason) {
+            (None, Some(reason)) => Ok(Reply::Refused { call, reason }),
+            _ => Ok(Reply::Taken {
+                call,
+                agent: Arc::default(),
+            }),
+        }
+    }
+
+    /// Tells a call something, wherever it is.
+    pub(crate) async fn tell(
+        self: &Rc<Self>,
+        bridge: Option<BridgeId>,
+        call: CallId,
+        input: Input,
+    ) -> Result<Reply, CallError> {
+        self.acts_soon().await?;
+        for _ in 0..PLACES_MAX {
+            let slot = self.find(call).await?;
+            let answer = match &mut *slot.driver.lock().await {
+                Some(driver) => driver.handle(bridge, input.clone()).await,
+                None => Err(CallError::Moved),
+            };
+            slot.changed.notify_one();
+            match answer {
+                Err(CallError::Moved) => self.forget(call, &slot),
+                answer => return answer,
+            }
+        }
+        Err(CallError::Busy)
+    }
+
+    async fn find(self: &Rc<Self>, call: CallId) -> Result<Rc<Slot>, CallError> {
+        if let Some(slot) = self.slots.borrow().get(&call) {
+            return Ok(Rc::clone(slot));
+        }
+        let reading = Rc::clone(self.reading.borrow_mut().entry(call).or_default());
+        let _one_at_a_time = reading.lock().await;
+        if let Some(slot) = self.slots.borrow().get(&call) {
+            return Ok(Rc::clone(slot));
+        }
+        let row = self.read_as_ours(call).await?;
+        let hold = move |tables: &mut Tables, _| tables.holds.get(&call).cloned();
+        let hold = self.ground.wire.ask("hold", hold).await?;
+        Ok(self.load(row, hold))
+    }
+
+    async fn read_as_ours(&self, call: CallId) -> Result<call::Model, CallError> {
+        let parts = &self.ground.parts;
+        for _ in 0..PLACES_MAX {
+            let row = move |tables: &mut Tables, _| tables.calls.get(&call).cloned();
+            let row = self.ground.wire.ask("row", row).await?;
+            let row = row.ok_or(CallError::UnknownCall)?;
+            if row.status.is_final() || parts.node.is(&row.owner) {
+                return Ok(row);
+            }
+            if !self.acts() {
+                return Err(CallError::Unavailable);
+            }
+            self.take(vec![Owned::from(&row)], Owner::Another, Reason::SpokenTo)
+                .await?;
+        }
+        Err(CallError::Busy)
+    }
+
+    fn load(self: &Rc<Self>, row: call::Model, hold: Option<credit_hold::Model>) -> Rc<Slot> {
+        let (id, bridge, epoch) = (row.id, row.bridge_id, row.epoch);
+        let key = (bridge, row.bridge_call_id.clone());
+        let longest = Some(self.ground.version.settings.max_call_duration_minutes);
+        let parts = Arc::clone(&self.ground.parts);
+        let driver = CallDriver::load(parts, row, hold.as_ref(), longest);
+        let slot = Rc::new(Slot {
+            bridge,
+            epoch,
+            driver: Mutex::new(Some(driver)),
+            changed: Notify::new(),
+        });
+        self.slots.borrow_mut().insert(id, Rc::clone(&slot));
+        self.named.borrow_mut().insert(key, id);
+        self.watch(id, Rc::clone(&slot));
+        slot
+    }
+
+    /// Looks at the clock for a call until that is over or another's, and a little longer.
+    fn watch(self: &Rc<Self>, id: CallId, slot: Rc<Slot>) {
+        let (calls, clock) = (Rc::clone(self), Arc::clone(&self.ground.clock));
+        self.ground.tasks.spawn(async move {
+            loop {
+                let next = match &mut *slot.driver.lock().await {
+                    Some(driver) => {
+                        driver.run_due().await;
+                        (!driver.is_done()).then(|| driver.next_deadline())
+                    }
+                    None => None,
+                };
+                let Some(next) = next else { break };
+                let sleep = clock.sleep_until(next.unwrap_or(Millis::MAX));
+                select(sleep, slot.changed.notified().boxed_local()).await;
+            }
+            clock.sleep_ms(LINGER_MS).await;
+            calls.forget(id, &slot);
+        });
+    }
+
+    fn forget(&self, id: CallId, slot: &Rc<Slot>) {
+        let mut slots = self.slots.borrow_mut();
+        if slots.get(&id).is_some_and(|known| Rc::ptr_eq(known, slot)) {
+            slots.remove(&id);
+            self.named.borrow_mut().retain(|_, call| *call != id);
+        }
+    }
+
+    /// The call has that epoch: what is here from before goes.
+    fn let_go(&self, call: CallId, epoch: i64) {
+        let slot = self.slots.borrow().get(&call).cloned();
+        if let Some(slot) = slot.filter(|slot| slot.epoch < epoch) {
+            self.forget(call, &slot);
+            self.ground.tasks.spawn(async move {
+                if let Some(driver) = &mut *slot.driver.lock().await {
+                    driver.disown();
+                }
+                slot.changed.notify_one();
+            });
+        }
+    }
+
+    /// This process has become another node.
+    pub(crate) fn let_go_of_all(&self) {
+        let here: Vec<CallId> = self.slots.borrow().keys().copied().collect();
+        here.into_iter()
+            .for_each(|call| self.let_go(call, i64::MAX));
+        self.ground.parts.bridges.publish_anew();
+    }
+
+    /// The tenant's balance went up.
+    pub(crate) async fn credited(self: &Rc<Self>) {
+        let here: Vec<CallId> = self.slots.borrow().keys().copied().collect();
+        for call in here {
+            let _ = self.tell(None, call, Input::Credited).await;
+        }
+    }
+}

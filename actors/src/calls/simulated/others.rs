@@ -1,0 +1,268 @@
+//! What a node of a simulation does about calls that are not in its memory: what a bridge does not list, what nobody has, and what
+//! others have taken.
+
+use std::{collections::BTreeSet, rc::Rc};
+
+use dikala_entities::{BridgeId, CallId, Millis, call};
+
+use super::{Ground, NodeCalls, OPENING_MS};
+use crate::{
+    calls::{CallError, Input},
+    nodes::{
+        self,
+        lease::{Owner, Reason, may_take},
+    },
+    runtime::{
+        clock::Clock,
+        simulated::{
+            tables::{Flaw, Tables},
+            wire::Away,
+        },
+    },
+    webhooks,
+};
+
+impl NodeCalls {
+    pub(super) async fn take(
+        &self,
+        some: Vec<Owned>,
+        owner: Owner,
+        reason: Reason,
+    ) -> Result<Vec<CallId>, Away> {
+        if !may_take(owner, reason, self.acts()) {
+            return Ok(Vec::new());
+        }
+        let me = self.ground.parts.node.id();
+        let take = move |tables: &mut Tables, _| take_over(tables, &some, &me, reason);
+        self.ground.wire.ask("take", take).await
+    }
+
+    /// A bridge lists what it holds; the answer names those that are over.
+    pub(crate) async fn heartbeat(
+        self: &Rc<Self>,
+        bridge: BridgeId,
+        held: Vec<CallId>,
+        at: Millis,
+    ) -> Result<Vec<CallId>, CallError> {
+        let listed_at = self.ground.clock.dated(Some(at));
+        let listed: BTreeSet<CallId> = held.iter().copied().collect();
+        let mut missing: BTreeSet<CallId> = self.of_bridge_without(bridge, &listed);
+        if self.ground.parts.node.has_others() {
+            let running = move |tables: &mut Tables, _| -> Vec<CallId> {
+                let is_its = |row: &&call::Model| !row.status.is_final() && row.bridge_id == bridge;
+                let rows = tables.calls.values().filter(is_its);
+                let began = rows.filter(|row| row.started_at <= listed_at);
+                began.map(|row| row.id).collect()
+            };
+            let running = self.ground.wire.ask("elsewhere", running).await?;
+            missing.extend(running.into_iter().filter(|call| !listed.contains(call)));
+        }
+        for call in missing {
+            match self
+                .tell(Some(bridge), call, Input::Missing { listed_at })
+                .await
+            {
+                Ok(_) | Err(CallError::UnknownCall) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        self.ground.parts.bridges.listed(bridge);
+        let over = move |tables: &mut Tables, _| -> Vec<CallId> {
+            let is_over = |id: &&CallId| {
+                let row = tables.calls.get(*id);
+                row.is_some_and(|row| row.ended_at.is_some())
+            };
+            held.iter().filter(is_over).copied().collect()
+        };
+        Ok(self.ground.wire.ask("over", over).await?)
+    }
+
+    fn of_bridge_without(&self, bridge: BridgeId, listed: &BTreeSet<CallId>) -> BTreeSet<CallId> {
+        let slots = self.slots.borrow();
+        let of_bridge = slots.iter().filter(|(_, slot)| slot.bridge == bridge);
+        let ids = of_bridge.map(|(id, _)| *id);
+        ids.filter(|id| !listed.contains(id)).collect()
+    }
+
+    /// At the start, before anybody looks for a call. `gone` are nodes that are known not to run any more.
+    pub(crate) async fn recover(self: &Rc<Self>, gone: &[String]) -> Result<(), Away> {
+        let Ground { parts, wire, .. } = &self.ground;
+        parts.bridges.recover_signs(wire).await?;
+        self.end_lost_nodes(gone).await?;
+        self.take_up_lost_calls().await
+    }
+
+    /// What is done once a second.
+    pub(crate) async fn look_at_others(self: &Rc<Self>) -> Result<(), Away> {
+        let Ground { parts, wire, .. } = &self.ground;
+        let (bridges, me) = (&parts.bridges, parts.node.id());
+        if !self.acts() {
+            if parts.node.has_others() {
+                bridges.send_away();
+            }
+            return Ok(());
+        }
+        self.end_lost_nodes(&[]).await?;
+        self.take_up_lost_calls().await?;
+        bridges.publish_to(wire, &me).await?;
+        if parts.node.has_others() {
+            bridges.store_signs(wire).await?;
+            bridges.look_for(wire, &me).await?;
+            self.let_go_of_others().await
+        } else {
+            bridges.nobody_elsewhere();
+            bridges.exchange(wire).await
+        }
+    }
+
+    async fn end_lost_nodes(&self, gone: &[String]) -> Result<(), Away> {
+        let Ground { parts, wire, .. } = &self.ground;
+        for (id, until) in nodes::simulated::lost(&parts.node, wire, gone).await? {
+            let end = move |tables: &mut Tables, _| {
+                if nodes::simulated::end(tables, &id, until) {
+                    webhooks::simulated::give_back(tables, &id);
+                }
+            };
+            wire.ask("end", end).await?;
+        }
+        Ok(())
+    }
+
+    async fn take_up_lost_calls(self: &Rc<Self>) -> Result<(), Away> {
+        let Ground { parts, wire, .. } = &self.ground;
+        let me = parts.node.id();
+        let lost = move |tables: &mut Tables, _| -> Vec<Owned> {
+            let from_the_living = tables.has(Flaw::TakenFromTheLiving);
+            let is_lost = |row: &&call::Model| {
+                let is_nobodys = !tables.nodes.contains_key(&row.owner) || from_the_living;
+                !row.status.is_final() && *row.owner != *me && is_nobodys
+            };
+            tables
+                .calls
+                .values()
+                .filter(is_lost)
+                .map(Owned::from)
+                .collect()
+        };
+        let lost = wire.ask("lost", lost).await?;
+        if lost.is_empty() {
+            return Ok(());
+        }
+        let taken = self.take(lost, Owner::Nobody, Reason::Looking).await?;
+        parts.bridges.look_for(wire, &parts.node.id()).await?;
+        for call in taken {
+            let both = move |tables: &mut Tables, _| {
+                let row = tables.calls.get(&call)?;
+                Some((row.clone(), tables.holds.get(&call).cloned()))
+            };
+            if let Some((row, hold)) = wire.ask("taken", both).await? {
+                let reading = Rc::clone(self.reading.borrow_mut().entry(call).or_default());
+                let _one_at_a_time = reading.lock().await;
+                self.let_go(call, row.epoch);
+                let is_here = self.slots.borrow().contains_key(&call);
+                if !is_here {
+                    self.load(row, hold);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    async fn let_go_of_others(&self) -> Result<(), Away> {
+        let here: Vec<CallId> = self.slots.borrow().keys().copied().collect();
+        let rows = move |tables: &mut Tables, _| -> Vec<(CallId, String, i64)> {
+            let rows = here.iter().filter_map(|id| tables.calls.get(id));
+            let running = rows.filter(|row| !row.status.is_final());
+            running
+                .map(|row| (row.id, row.owner.clone(), row.epoch))
+                .collect()
+        };
+        for (id, owner, epoch) in self.ground.wire.ask("owners", rows).await? {
+            if !self.ground.parts.node.is(&owner) {
+                self.let_go(id, epoch);
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) async fn store_signs(&self) -> Result<(), Away> {
+        let Ground { parts, wire, .. } = &self.ground;
+        parts.bridges.store_signs(wire).await
+    }
+
+    /// Commands go to bridges at other nodes, and come from there.
+    pub(crate) async fn exchange(&self) -> Result<(), Away> {
+        let Ground { parts, wire, .. } = &self.ground;
+        if !parts.node.has_others() {
+            return Ok(());
+        }
+        parts.bridges.exchange(wire).await
+    }
+
+    /// Running calls of this node that fell through get a driver.
+    pub(crate) async fn sweep(self: &Rc<Self>) -> Result<(), Away> {
+        let me = self.ground.parts.node.id();
+        let before = self.ground.clock.now().plus_ms(-OPENING_MS);
+        let running = move |tables: &mut Tables, _| -> Vec<CallId> {
+            let is_mine = |row: &&call::Model| {
+                !row.status.is_final() && *row.owner == *me && row.started_at < before
+            };
+            let rows = tables.calls.values().filter(is_mine);
+            rows.map(|row| row.id).collect()
+        };
+        for call in self.ground.wire.ask("running", running).await? {
+            let _ = self.find(call).await;
+        }
+        Ok(())
+    }
+}
+
+/// A running call as it was read.
+#[derive(Clone, Debug)]
+pub(in crate::calls) struct Owned {
+    id: CallId,
+    owner: String,
+    epoch: i64,
+}
+
+impl From<&call::Model> for Owned {
+    fn from(row: &call::Model) -> Self {
+        Self {
+            id: row.id,
+            owner: row.owner.clone(),
+            epoch: row.epoch,
+        }
+    }
+}
+
+/// As `take` in [`ownership`](crate::calls::ownership) does it: what is as it was read changes its owner, row and hold.
+pub(in crate::calls) fn take_over(
+    tables: &mut Tables,
+    some: &[Owned],
+    me: &str,
+    reason: Reason,
+) -> Vec<CallId> {
+    let without_hold = tables.has(Flaw::TakenWithoutHold);
+    let mut taken = Vec::new();
+    for was in some {
+        let Some(row) = tables.calls.get_mut(&was.id) else {
+            continue;
+        };
+        if row.status.is_final() || (&row.owner, row.epoch) != (&was.owner, was.epoch) {
+            continue;
+        }
+        if reason == Reason::Looking && tables.nodes.contains_key(&row.owner) {
+            let breach = format!("{} is taken from {}, which lives", row.id, row.owner);
+            tables.breaches.push(breach);
+        }
+        row.owner = me.to_owned();
+        row.epoch += 1;
+        let hold = tables.holds.get_mut(&was.id);
+        if let Some(hold) = hold.filter(|hold| hold.settled_at.is_none() && !without_hold) {
+            hold.owner = me.to_owned();
+            hold.epoch += 1;
+        }
+        taken.push(was.id);
+    }
+    taken
+}

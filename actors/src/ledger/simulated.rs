@@ -1,0 +1,495 @@
+//! The ledger of a simulation: what [`batch`](super::batch) and [`statements`](super::statements) do in SQL, on tables in memory.
+//! What is decided is decided by the real plan; here are the guards of the writes. Nothing is locked between what is read and
+//! what is written, so that the guards stand alone.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use dikala_entities::{CallId, Millis, TenantId, call, credit_hold};
+use tokio::sync::{
+    mpsc::{self, UnboundedReceiver, UnboundedSender},
+    oneshot,
+};
+
+use super::{
+    Booking, Item, Keeper, LedgerError, LedgerHandle,
+    actor::BATCH_MAX,
+    batch::{Decided, Posting, ROUNDS_MAX, decide, items},
+    plan::{Book, credit_key},
+};
+use crate::{
+    events::outbox::{AHEAD_MS_MAX, Dispatch, NewEvent},
+    journal::{CallUpdate, CallWrite, Entry, Known, Obstacle},
+    nodes::Membership,
+    runtime::{
+        clock::Clock,
+        simulated::{
+            clock::NodeClock,
+            ids::Ids,
+            tables::{Change, DeliveryRow, DeliveryState, EventRow, Flaw, Tables},
+            wire::{Away, Wire},
+        },
+    },
+};
+
+/// How often a batch is written whose outcome is not known, as often as the real one is.
+const TRIES: usize = 8;
+const RETRY_PAUSE_MS: i64 = 200;
+
+struct Waiting {
+    posting: Posting,
+    reply: oneshot::Sender<Booking>,
+}
+
+/// What asks the ledger of one node.
+#[derive(Clone, Debug)]
+pub(crate) struct Books {
+    waiting: UnboundedSender<Waiting>,
+    wire: Wire<Tables>,
+    flaw: Option<Flaw>,
+}
+
+/// The ledger of one node.
+pub(crate) struct Ledger {
+    waiting: UnboundedReceiver<Waiting>,
+    pub(crate) wire: Wire<Tables>,
+    pub(crate) clock: Arc<NodeClock>,
+    pub(crate) node: Membership,
+    pub(crate) ids: Ids,
+    flaw: Option<Flaw>,
+}
+
+impl Books {
+    pub(super) async fn post(&self, mut posting: Posting) -> Booking {
+        if self.flaw == Some(Flaw::RoundedDown)
+            && let Posting::BookAndWrite(Item::Settle(settle), ..) = &mut posting
+        {
+            settle.minutes -= i64::from(settle.minutes > 1);
+        }
+        let (reply, answer) = oneshot::channel();
+        let sent = self.waiting.send(Waiting { posting, reply });
+        sent.map_err(|_| LedgerError::Unavailable)?;
+        answer.await.unwrap_or(Err(LedgerError::Unavailable))
+    }
+
+    pub(super) async fn hold(
+        &self,
+        call: CallId,
+    ) -> Result<Option<credit_hold::Model>, LedgerError> {
+        let held = move |tables: &mut Tables, _| tables.holds.get(&call).cloned();
+        let held = self.wire.ask("hold", held).await;
+        held.map_err(|Away| LedgerError::Unavailable)
+    }
+}
+
+impl Ledger {
+    pub(crate) fn new(
+        wire: Wire<Tables>,
+        clock: Arc<NodeClock>,
+        node: Membership,
+        ids: Ids,
+        flaw: Option<Flaw>,
+    ) -> (Self, LedgerHandle) {
+        let (asks, waiting) = mpsc::unbounded_channel();
+        let books = Books {
+            waiting: asks,
+            wire: wire.clone(),
+            flaw,
+        };
+        let handle = LedgerHandle {
+            keeper: Keeper::Simulated(books),
+            credited: Arc::default(),
+            stats: Arc::default(),
+            differences: Arc::default(),
+            clock: clock.clone(),
+        };
+        let ledger = Self {
+            waiting,
+            wire,
+            clock,
+            node,
+            ids,
+            flaw,
+        };
+        (ledger, handle)
+    }
+
+    /// Writes what gathers, one batch after the other.
+    pub(crate) async fn run(mut self, announced: impl Fn(Vec<Dispatch>)) {
+        while let Some(first) = self.waiting.recv().await {
+            let mut batch = vec![first];
+            while batch.len() < BATCH_MAX
+                && let Ok(next) = self.waiting.try_recv()
+            {
+                batch.push(next);
+            }
+            let postings: Vec<&Posting> = batch.iter().map(|waiting| &waiting.posting).collect();
+            let mut written = Err(Away);
+            for _ in 0..TRIES {
+                written = self.write(&postings).await;
+                if written.is_ok() {
+                    break;
+                }
+                self.clock.sleep_ms(RETRY_PAUSE_MS).await;
+            }
+            let outcomes = match written {
+                Ok((outcomes, dispatches)) => {
+                    announced(dispatches);
+                    outcomes
+                }
+                Err(Away) => postings
+                    .iter()
+                    .map(|_| Err(LedgerError::Unavailable))
+                    .collect(),
+            };
+            for (waiting, outcome) in batch.into_iter().zip(outcomes) {
+                let _ = waiting.reply.send(outcome);
+            }
+        }
+    }
+
+    /// Writes a batch, with what remains of it where others were faster.
+    pub(super) async fn write(
+        &self,
+        batch: &[&Posting],
+    ) -> Result<(Vec<Booking>, Vec<Dispatch>), Away> {
+        let mut answers: Vec<Option<Booking>> = batch.iter().map(|_| None).collect();
+        let mut announced = Vec::new();
+        for _ in 0..ROUNDS_MAX {
+            let open: Vec<usize> = (0..batch.len())
+                .filter(|index| answers[*index].is_none())
+                .collect();
+            if open.is_empty() {
+                break;
+            }
+            let postings: Vec<&Posting> = open.iter().map(|index| batch[*index]).collect();
+            let (decided, write) = self.decide(&postings).await?;
+            let entries = decided.entries;
+            let events = write.events();
+            let written = self
+                .wire
+                .ask("write", move |tables, _| write.apply(tables))
+                .await?;
+            if let Some(dispatches) = written {
+                if self.flaw == Some(Flaw::ToldAfterwards) {
+                    let node = self.node.id();
+                    let (ids, now) = (self.ids.clone(), self.clock.now());
+                    let told =
+                        move |tables: &mut Tables, _| tell(tables, &events, &node, &ids, now);
+                    announced = self.wire.ask("tell", told).await?;
+                } else {
+                    announced = dispatches;
+                }
+                for (index, outcome) in open.into_iter().zip(decided.outcomes) {
+                    answers[index] = Some(outcome);
+                }
+                break;
+            }
+            let known = self.wire.ask("known", |tables, _| known(tables)).await?;
+            for ((index, outcome), entry) in open.into_iter().zip(decided.outcomes).zip(entries) {
+                answers[index] = match entry.and_then(|entry| known.obstacle(&entry)) {
+                    Some(Obstacle::Done) => Some(outcome),
+                    Some(Obstacle::Conflict) => Some(Err(LedgerError::Conflict)),
+                    None => None,
+                };
+            }
+        }
+        let outcomes: Option<Vec<Booking>> = answers.into_iter().collect();
+        outcomes.map(|outcomes| (outcomes, announced)).ok_or(Away)
+    }
+
+    async fn decide(&self, postings: &[&Posting]) -> Result<(Decided, Write), Away> {
+        let items = items(postings);
+        let mut book = Book::default();
+        if !items.is_empty() {
+            let asked = items.clone();
+            let read = move |tables: &mut Tables, _| read(tables, &asked);
+            book = self.wire.ask("read", read).await?;
+        }
+        let before = book.clone();
+        let now = self.clock.now();
+        let decided = decide(&mut book, postings, now);
+        if self.flaw == Some(Flaw::KeptUnused) && items.iter().any(|item| item.name() == "settle") {
+            for account in book.accounts.values_mut() {
+                account.available -= i64::from(account.available > 0);
+            }
+        }
+        let write = Write {
+            book,
+            before,
+            entries: decided.entries.iter().flatten().cloned().collect(),
+            node: self.node.id(),
+            ids: self.ids.clone(),
+            now,
+        };
+        Ok((decided, write))
+    }
+}
+
+/// What the items are about, as it stands.
+fn read(tables: &Tables, items: &[Item]) -> Book {
+    let mut book = Book::default();
+    for item in items {
+        let account = tables.accounts.get(&item.tenant());
+        book.accounts
+            .extend(account.map(|account| (item.tenant(), account.clone())));
+        let hold = item
+            .call()
+            .and_then(|call| Some((call, tables.holds.get(&call)?)));
+        // A hold is found by its account's tenant.
+        let hold = hold.filter(|(_, hold)| hold.tenant_id == item.tenant());
+        book.holds
+            .extend(hold.map(|(call, hold)| (call, hold.clone())));
+        if let Item::Credit(credit, id) = item {
+            let key = credit_key(credit, *id);
+            let known = tables
+                .transactions
+                .iter()
+                .find(|known| known.tenant_id == credit.tenant && known.idempotency_key == key);
+            book.booked
+                .extend(known.map(|known| ((credit.tenant, key.clone()), known.clone())));
+        }
+    }
+    book
+}
+
+fn known(tables: &Tables) -> Known {
+    let named = |row: &call::Model| ((row.bridge_id, row.bridge_call_id.clone()), row.id);
+    let owned = |row: &call::Model| {
+        let summary = row.transcript_summary.clone();
+        (row.id, (row.owner.clone(), row.epoch, row.status, summary))
+    };
+    let mut known = Known::default();
+    known.calls.extend(tables.calls.values().map(owned));
+    known.named.extend(tables.calls.values().map(named));
+    known
+        .events
+        .extend(tables.events.iter().map(|event| event.id));
+    known
+}
+
+/// One transaction's writes.
+struct Write {
+    book: Book,
+    before: Book,
+    entries: Vec<Arc<Entry>>,
+    node: Arc<str>,
+    ids: Ids,
+    now: Millis,
+}
+
+impl Write {
+    fn events(&self) -> Vec<NewEvent> {
+        let events = self.entries.iter().flat_map(|entry| &entry.events);
+        events.cloned().collect()
+    }
+
+    /// All of it, or nothing where something is not as it was read.
+    fn apply(self, tables: &mut Tables) -> Option<Vec<Dispatch>> {
+        if !(self.books_are_as_read(tables) && self.entries_fit(tables)) {
+            return None;
+        }
+        let Self { book, entries, .. } = &self;
+        for call in &book.changed_holds {
+            tables.holds.insert(*call, book.holds[call].clone());
+        }
+        for tenant in &book.changed_accounts {
+            let mut account = book.accounts[tenant].clone();
+            account.version += 1;
+            tables.accounts.insert(*tenant, account);
+        }
+        tables
+            .transactions
+            .extend(book.transactions.iter().cloned());
+        for entry in entries {
+            match &entry.call {
+                Some(CallWrite::Insert(row)) => self.insert(tables, row),
+                Some(CallWrite::Update(update)) => self.update(tables, update),
+                None => {}
+            }
+        }
+        if tables.has(Flaw::ToldAfterwards) {
+            return Some(Vec::new());
+        }
+        let events = self.events();
+        Some(tell(tables, &events, &self.node, &self.ids, self.now))
+    }
+
+    fn books_are_as_read(&self, tables: &Tables) -> bool {
+        let Self { book, before, .. } = self;
+        let holds = book.changed_holds.iter().all(|call| {
+            match (before.holds.get(call), tables.holds.get(call)) {
+                (None, there) => there.is_none(),
+                (Some(_), None) => false,
+                (Some(was), Some(is)) => {
+                    (&is.owner, is.epoch, is.settled_at) == (&was.owner, was.epoch, None)
+                        && (is.request, is.held, is.used) == (was.request, was.held, was.used)
+                }
+            }
+        });
+        let accounts = book.changed_accounts.iter().all(|tenant| {
+            let version = |account: &dikala_entities::credit_account::Model| account.version;
+            tables.has(Flaw::UnversionedAccounts)
+                || tables.accounts.get(tenant).map(version)
+                    == before.accounts.get(tenant).map(version)
+        });
+        let transactions = book.transactions.iter().all(|new| {
+            let same = |old: &&dikala_entities::credit_transaction::Model| {
+                old.tenant_id == new.tenant_id && old.idempotency_key == new.idempotency_key
+            };
+            !tables.transactions.iter().any(|old| same(&old))
+        });
+        holds && accounts && transactions
+    }
+
+    fn entries_fit(&self, tables: &Tables) -> bool {
+        let again = tables.has(Flaw::WrittenAgain);
+        let fits = |entry: &Entry| {
+            let call = match &entry.call {
+                Some(CallWrite::Insert(row)) => {
+                    let named = |other: &call::Model| {
+                        (other.bridge_id, &other.bridge_call_id)
+                            == (row.bridge_id, &row.bridge_call_id)
+                    };
+                    !tables.calls.contains_key(&row.id)
+                        && (tables.has(Flaw::OpenedTwice) || !tables.calls.values().any(named))
+                }
+                Some(CallWrite::Update(update)) => {
+                    tables.calls.get(&update.id).is_some_and(|row| {
+                        let owned =
+                            *row.owner == *update.fence.owner && row.epoch == update.fence.epoch;
+                        (owned || tables.has(Flaw::UnfencedCalls))
+                            && (row.status == update.was || again)
+                    })
+                }
+                None => true,
+            };
+            let is_new = |event: &NewEvent| tables.events.iter().all(|known| known.id != event.id);
+            call && (again || entry.events.iter().all(is_new))
+        };
+        self.entries.iter().all(|entry| fits(entry))
+    }
+
+    fn insert(&self, tables: &mut Tables, row: &call::Model) {
+        tables.calls.insert(row.id, row.clone());
+        self.note(tables, row, None);
+    }
+
+    fn update(&self, tables: &mut Tables, update: &CallUpdate) {
+        let at = |ms: Option<i64>| ms.map(Millis::from_i64);
+        let Some(row) = tables.calls.get_mut(&update.id) else {
+            return;
+        };
+        let was = row.status;
+        *row = call::Model {
+            status: update.status,
+            answered_at: at(update.answered_at),
+            ended_at: at(update.ended_at),
+            duration_seconds: update.duration_seconds,
+            talk_time_seconds: update.talk_time_seconds,
+            hangup_reason: update.hangup_reason,
+            hangup_initiator: update.hangup_initiator,
+            transcript_summary: update.transcript_summary.clone(),
+            ai_cost_idr: update.ai_cost_idr,
+            pending: update.pending.clone(),
+            answer_message_id: update.answer_message_id.clone(),
+            failure_detail: update.failure_detail.clone(),
+            last_sign_at: Millis::from_i64(update.last_sign_at),
+            ..row.clone()
+        };
+        let row = row.clone();
+        self.note(tables, &row, Some(was));
+        let by = &update.fence;
+        if *row.owner != *by.owner || row.epoch != by.epoch {
+            let breach = format!("{} is written by {} who does not own it", row.id, by.owner);
+            tables.breaches.push(breach);
+        }
+    }
+
+    fn note(
+        &self,
+        tables: &mut Tables,
+        row: &call::Model,
+        from: Option<dikala_entities::CallStatus>,
+    ) {
+        tables.changes.push(Change {
+            at: 0,
+            call: row.id,
+            from,
+            to: row.status,
+            owner: row.owner.clone(),
+            epoch: row.epoch,
+        });
+    }
+}
+
+/// Writes events with their deliveries, as [`outbox`](crate::events::outbox) does.
+fn tell(
+    tables: &mut Tables,
+    events: &[NewEvent],
+    node: &str,
+    ids: &Ids,
+    now: Millis,
+) -> Vec<Dispatch> {
+    let tenants: BTreeSet<TenantId> = events.iter().map(|event| event.tenant).collect();
+    let due_at: BTreeMap<TenantId, Millis> = tenants
+        .into_iter()
+        .map(|tenant| (tenant, stamp(tables, tenant, node, now)))
+        .collect();
+    let mut dispatches = Vec::new();
+    for event in events {
+        let due_at = due_at[&event.tenant];
+        let position = tables.positions.entry(event.tenant).or_default();
+        position.last += 1;
+        let position = position.last;
+        tables.events.push(EventRow {
+            id: event.id,
+            call: event.call,
+            kind: event.kind,
+            position,
+        });
+        let webhooks = tables.webhooks.get(&event.tenant).cloned();
+        for webhook in webhooks.unwrap_or_default() {
+            let dispatch = Dispatch {
+                delivery: ids.next("dlv", due_at),
+                webhook,
+                tenant: event.tenant,
+                event: event.id,
+                kind: event.kind,
+                call: event.call,
+                body: Arc::clone(&event.body),
+                attempts: 0,
+                is_test: false,
+                trace: None,
+                has_moved: event.has_moved,
+            };
+            let row = DeliveryRow {
+                webhook,
+                tenant: event.tenant,
+                event: event.id,
+                kind: event.kind,
+                call: event.call,
+                state: DeliveryState::Pending,
+                attempts: 0,
+                next_attempt_at: due_at,
+                lease_owner: Some(node.to_owned()),
+                created: due_at,
+            };
+            tables.deliveries.insert(dispatch.delivery, row);
+            dispatches.push(dispatch);
+        }
+    }
+    dispatches
+}
+
+/// When what a node announces now is due: never before what was committed earlier.
+fn stamp(tables: &mut Tables, tenant: TenantId, node: &str, now: Millis) -> Millis {
+    let row = tables.positions.entry(tenant).or_default();
+    let next = row.stamped_at.plus_ms(i64::from(row.node != node));
+    let goes_on = next >= now && next <= now.plus_ms(AHEAD_MS_MAX);
+    row.stamped_at = if goes_on { next } else { now };
+    node.clone_into(&mut row.node);
+    row.stamped_at
+}

@@ -1,0 +1,60 @@
+//! Chance that can be had again: the same seed gives the same numbers, on every machine and with every version of every library
+//! (SplitMix64, of which nothing will ever change).
+
+#[derive(Clone, Debug)]
+pub(crate) struct Chance(u64);
+
+impl Chance {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    /// From 0 to `end`, without that.
+    pub(crate) fn below(&mut self, end: i64) -> i64 {
+        let end = u64::try_from(end.max(1)).unwrap_or(1);
+        i64::try_from(self.next() % end).unwrap_or(0)
+    }
+
+    /// From `first` to `last`.
+    pub(crate) fn between(&mut self, first: i64, last: i64) -> i64 {
+        first + self.below(last - first + 1)
+    }
+
+    /// True so often of a thousand times.
+    pub(crate) fn happens(&mut self, permille: i64) -> bool {
+        self.below(1_000) < permille
+    }
+
+    pub(crate) fn pick<T: Copy>(&mut self, some: &[T]) -> T {
+        let last = i64::try_from(some.len()).unwrap_or(1);
+        some[usize::try_from(self.below(last)).unwrap_or(0)]
+    }
+
+    /// Another of them, which depends on this one and on nothing that is asked of it later.
+    pub(crate) fn fork(&mut self) -> Self {
+        Self(self.next())
+    }
+}
+
+#[test]
+fn the_numbers_of_a_seed_are_the_same_for_ever() {
+    let mut chance = Chance::new(1_234_567);
+    let numbers = [chance.next(), chance.next(), chance.next()];
+    // The first values of the reference implementation for that seed.
+    assert_eq!(
+        numbers,
+        [
+            6_457_827_717_110_365_317,
+            3_203_168_211_198_807_973,
+            9_817_491_932_198_370_423
+        ]
+    );
+}

@@ -1,0 +1,60 @@
+//! The way to what is shared, and back. A question is carried out whole or not at all, when the simulation says so; its answer comes
+//! later, or never. Who gets none does not know whether it was carried out.
+
+use std::fmt;
+
+use tokio::sync::{mpsc, oneshot};
+
+/// No answer came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Away;
+
+/// Hands the answer over.
+pub(crate) type Answer = Box<dyn FnOnce() + Send>;
+
+/// A question on its way. Dropped, it is one that got lost.
+pub(crate) struct Asked<S> {
+    pub(crate) what: &'static str,
+    /// Carries it out, by the clock of what is asked.
+    pub(crate) carry_out: Box<dyn FnOnce(&mut S, i64) -> Answer + Send>,
+}
+
+/// To one thing that is shared by all nodes.
+pub(crate) struct Wire<S>(mpsc::UnboundedSender<Asked<S>>);
+
+impl<S> Clone for Wire<S> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+impl<S> fmt::Debug for Wire<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Wire")
+    }
+}
+
+impl<S> Wire<S> {
+    pub(crate) fn new() -> (Self, mpsc::UnboundedReceiver<Asked<S>>) {
+        let (asked, asks) = mpsc::unbounded_channel();
+        (Self(asked), asks)
+    }
+
+    /// Asks, and waits for the answer.
+    pub(crate) async fn ask<T: Send + 'static>(
+        &self,
+        what: &'static str,
+        carry_out: impl FnOnce(&mut S, i64) -> T + Send + 'static,
+    ) -> Result<T, Away> {
+        let (answer, answered) = oneshot::channel();
+        let asked = Asked {
+            what,
+            carry_out: Box::new(move |shared: &mut S, now| {
+                let said = carry_out(shared, now);
+                Box::new(move || drop(answer.send(said)))
+            }),
+        };
+        self.0.send(asked).map_err(|_| Away)?;
+        answered.await.map_err(|_| Away)
+    }
+}

@@ -1,0 +1,102 @@
+//! What all simulations of a test share, since it is slow to make and never changes: the parts of calls that no simulation uses,
+//! and the version of the agent that all calls begin with.
+
+use std::sync::Arc;
+
+use actix_rt::Arbiter;
+use dikala_entities::{
+    AgentId, BridgeId, PhoneNumberId, TenantId, TransferPrefixes, Vault, WebhookId,
+};
+use dikala_testkit::Keep;
+
+use crate::{
+    bridges::Bridges,
+    calls::{
+        CallMeter, CallParts, Invoking, PlanConcurrency, Rules,
+        simulated::version_lasting,
+        versions::{Version, Versions},
+    },
+    events::outbox::Audience,
+    functions::{self, FunctionsConfig},
+    ledger::{self, LedgerParts},
+    nodes::Membership,
+    outbound::{Guard, Outbound},
+    runtime::{
+        clock::SharedClock,
+        simulated::{
+            clock::{BEGAN, NodeClock, TrueTime},
+            ids::Ids,
+        },
+    },
+    traces::Traces,
+};
+
+/// The longest talk, in minutes.
+pub(crate) const LONGEST_MINUTES: i64 = 4;
+pub(crate) const RULES: Rules = Rules {
+    ring_timeout_ms: 45_000,
+    warn_before_ms: 20_000,
+    hangup_grace_ms: 10_000,
+    lost_after_ms: 30_000,
+};
+
+pub(crate) struct Base {
+    _keep: Keep,
+    pub(crate) parts: CallParts,
+    pub(crate) version: Arc<Version>,
+    pub(crate) tenant: TenantId,
+    pub(crate) number: PhoneNumberId,
+    pub(crate) bridges: Vec<BridgeId>,
+    pub(crate) webhooks: Vec<WebhookId>,
+}
+
+impl Base {
+    pub(crate) async fn new() -> Self {
+        // The TLS settings of the outbound client ask for it; another test may have set it.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let (keep, store) = dikala_testkit::sqlite().await;
+        let clock: SharedClock = NodeClock::new(TrueTime::default(), 0, 0);
+        let node = Membership::outside("base");
+        let here = Arbiter::current();
+        let outbound = Outbound::new(Guard::default(), None).expect("the defaults");
+        let books = LedgerParts {
+            store: store.clone(),
+            clock: clock.clone(),
+            node: node.clone(),
+            audience: Audience::default(),
+        };
+        let parts = CallParts {
+            store,
+            vault: Vault::from_base64(&Vault::generate_key()).expect("a key"),
+            clock: clock.clone(),
+            node,
+            rules: RULES,
+            ai_cost_idr_per_minute: 100,
+            concurrency: PlanConcurrency::default(),
+            transfers: TransferPrefixes::default(),
+            versions: Versions::default(),
+            ledger: ledger::start(&here, &books),
+            functions: functions::start(
+                std::slice::from_ref(&here),
+                &outbound,
+                &FunctionsConfig::default(),
+                clock.clone(),
+            ),
+            bridges: Arc::new(Bridges::new(clock)),
+            meter: CallMeter::default(),
+            traces: Traces::default(),
+            invoking: Invoking::default(),
+        };
+        let ids = Ids::of(0);
+        let agent: AgentId = ids.next("agent", BEGAN);
+        Self {
+            _keep: keep,
+            parts,
+            version: version_lasting(agent, LONGEST_MINUTES),
+            tenant: ids.next("ten", BEGAN),
+            number: ids.next("pn", BEGAN),
+            bridges: (0..2).map(|_| ids.next("br", BEGAN)).collect(),
+            webhooks: (0..2).map(|_| ids.next("wh", BEGAN)).collect(),
+        }
+    }
+}

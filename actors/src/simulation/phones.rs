@@ -1,0 +1,471 @@
+//! Those outside: bridges with their connections, and the calls that they hold. A message is said again until it is answered; what
+//! really happened, and when, is kept for the checks.
+
+use std::collections::BTreeMap;
+
+use dikala_entities::{CallId, HangupInitiator, HangupReason};
+
+use super::{
+    process::{Answer, From, Message},
+    setting::Fault,
+    world::{ROUGH_MS, World},
+};
+use crate::{
+    bridges::{Command, CommandKind},
+    calls::{CallError, Reply},
+    runtime::simulated::clock::BEGAN,
+};
+
+/// How long a bridge waits for an answer before it says it again.
+const SAID_AGAIN_MS: i64 = 3_000;
+const HEARTBEAT_MS: i64 = 10_000;
+
+/// A bridge, as it is itself.
+#[derive(Debug, Default)]
+pub(super) struct Bridge {
+    /// The machine and the process that it is connected to.
+    at: Option<(usize, u64)>,
+    /// It has no way to any node until then.
+    away_until: i64,
+    next: u64,
+    /// Messages without an answer.
+    waiting: BTreeMap<u64, Message>,
+}
+
+/// A call, as it is in truth.
+#[derive(Debug, Default)]
+pub(super) struct Phone {
+    pub(super) bridge: usize,
+    pub(super) name: String,
+    pub(super) call: Option<CallId>,
+    pub(super) answered_at: Option<i64>,
+    pub(super) ended_at: Option<i64>,
+    /// The bridge died with it, or was told that it is over: nobody says how it ended.
+    pub(super) is_silent: bool,
+    pub(super) is_refused: bool,
+    /// The answer to `call.answered` was that it is done; the same of the hang-up.
+    pub(super) answer_is_written: bool,
+    pub(super) end_is_written: bool,
+    /// The answer was written before the hang-up was said.
+    pub(super) is_in_order: bool,
+    /// When the wish to end it was acknowledged.
+    pub(super) wished_at: Option<i64>,
+    talk_ms: i64,
+    ring_ms: i64,
+    picks_up: bool,
+    obeys: bool,
+}
+
+impl Phone {
+    /// Whether it has nothing to say any more.
+    pub(super) fn is_done(&self) -> bool {
+        self.is_refused || (self.ended_at.is_some() && (self.end_is_written || self.is_silent))
+    }
+}
+
+impl World<'_> {
+    /// Plans which calls come in, when their tenant ends them, and when minutes are bought.
+    pub(super) fn begin_to_call(&mut self) {
+        for bridge in 0..self.setting.bridges {
+            self.bridges.push(Bridge::default());
+            self.after(500, move |world| world.connect(bridge));
+            self.after(HEARTBEAT_MS, move |world| world.beat(bridge));
+        }
+        for number in 0..self.setting.calls {
+            let bridge = usize::try_from(self.chance.below(2)).unwrap_or(0) % self.setting.bridges;
+            let phone = Phone {
+                bridge,
+                name: format!("phone {number}"),
+                talk_ms: match self.chance.below(4) {
+                    0 => self.chance.between(500, 61_000),
+                    3 => 3_600_000,
+                    _ => self.chance.between(1_000, 230_000),
+                },
+                ring_ms: self
+                    .chance
+                    .between(200, 60_000)
+                    .min(self.chance.between(200, 60_000)),
+                picks_up: self.chance.happens(880),
+                obeys: self.chance.happens(800),
+                ..Phone::default()
+            };
+            self.phones.push(phone);
+            let at = self.chance.between(2_000, ROUGH_MS * 3 / 4);
+            self.after(at, move |world| world.say(number, Message::Incoming));
+            if self.chance.happens(250) {
+                let at = at + self.chance.between(1_000, 60_000);
+                self.after(at, move |world| world.wish(number));
+            }
+        }
+        for number in 0..self.chance.below(3) {
+            let at = self.chance.between(10_000, ROUGH_MS);
+            let minutes = self.chance.between(1, 6);
+            self.after(at, move |world| world.top_up(number, minutes));
+        }
+        for (kind, most) in [(Fault::Moves, 5), (Fault::BridgeDeaths, 2)] {
+            let often = if self.setting.has(kind) {
+                self.chance.between(1, most)
+            } else {
+                0
+            };
+            for _ in 0..often {
+                let at = self.chance.between(5_000, ROUGH_MS - 1_000);
+                let bridge =
+                    usize::try_from(self.chance.below(2)).unwrap_or(0) % self.setting.bridges;
+                self.after(at, move |world| {
+                    world.lose(bridge, kind == Fault::BridgeDeaths)
+                });
+            }
+        }
+    }
+
+    /// Finds a node, as a load balancer does.
+    fn any_machine(&mut self) -> Option<usize> {
+        let takes = |machine: &usize| {
+            let machine = &self.machines[*machine];
+            let is_up = machine.paused_until <= self.now();
+            is_up
+                && machine
+                    .process
+                    .as_ref()
+                    .is_some_and(|process| process.takes())
+        };
+        let takes: Vec<usize> = (0..self.machines.len()).filter(takes).collect();
+        (!takes.is_empty()).then(|| self.chance.pick(&takes))
+    }
+
+    fn connect(&mut self, bridge: usize) {
+        if self.bridges[bridge].at.is_some() {
+            return;
+        }
+        let is_away = self.bridges[bridge].away_until > self.now();
+        let machine = if is_away { None } else { self.any_machine() };
+        let id = self.base.bridges[bridge];
+        let Some(machine) = machine else {
+            return self.after(1_000, move |world| world.connect(bridge));
+        };
+        if let Some(process) = &mut self.machines[machine].process {
+            let socket = process.bridges.connected(id);
+            process.sockets.push((bridge, socket));
+            let number = process.number;
+            self.bridges[bridge].at = Some((machine, number));
+            self.tell(|| format!("bridge {bridge} is at process {number}"));
+            self.run(machine);
+        }
+    }
+
+    /// The bridge notices that its socket at that process is closed.
+    pub(super) fn disconnected(&mut self, bridge: usize, number: u64) {
+        if self.bridges[bridge].at.is_some_and(|(_, at)| at == number) {
+            self.bridges[bridge].at = None;
+            let soon = self.chance.between(50, 2_000);
+            self.after(soon, move |world| world.connect(bridge));
+        }
+    }
+
+    /// The bridge loses its connection, and dies or not. The node may notice that much later.
+    fn lose(&mut self, bridge: usize, dies: bool) {
+        let away_ms = match self.chance.below(3) {
+            0 => self.chance.between(50, 5_000),
+            1 => self.chance.between(1_000, 20_000),
+            _ => self.chance.between(20_000, 80_000),
+        };
+        self.tell(|| format!("bridge {bridge} is away for {away_ms} ms; dies: {dies}"));
+        let now = self.now();
+        self.bridges[bridge].away_until = now + away_ms;
+        if dies {
+            self.bridges[bridge].waiting.clear();
+            let held = self
+                .phones
+                .iter_mut()
+                .filter(|phone| phone.bridge == bridge);
+            for phone in held.filter(|phone| phone.call.is_some() || phone.answered_at.is_some()) {
+                phone.is_silent |= phone.ended_at.is_none() || !phone.end_is_written;
+                phone.ended_at.get_or_insert(now);
+            }
+        }
+        let Some((machine, number)) = self.bridges[bridge].at.take() else {
+            return;
+        };
+        self.after(away_ms, move |world| world.connect(bridge));
+        let half_open_ms = self.chance.pick(&[0, 100, 5_000, 20_000]);
+        self.after(half_open_ms, move |world| {
+            if world.runs(machine, number) {
+                world.close(machine, bridge, half_open_ms > 0);
+                world.run(machine);
+            }
+        });
+    }
+
+    /// The node notices that its oldest socket of the bridge is gone.
+    fn close(&mut self, machine: usize, bridge: usize, silent: bool) {
+        if let Some(process) = &mut self.machines[machine].process
+            && let Some(at) = process.sockets.iter().position(|(of, _)| *of == bridge)
+        {
+            let (_, socket) = process.sockets.remove(at);
+            process.bridges.disconnected(&socket, silent);
+        }
+    }
+
+    fn beat(&mut self, bridge: usize) {
+        self.after(HEARTBEAT_MS, move |world| world.beat(bridge));
+        let held = self.phones.iter().filter(|phone| phone.bridge == bridge);
+        // What it has hung up is listed until that is acknowledged.
+        let held = held.filter(|phone| !(phone.is_silent || phone.end_is_written));
+        let held = held.filter_map(|phone| phone.call).collect();
+        let message = Message::Heartbeat(held, self.time.shown());
+        self.send(bridge, usize::MAX, message);
+    }
+
+    /// Says something about a call until it is answered.
+    pub(super) fn say(&mut self, phone: usize, message: Message) {
+        let bridge = self.phones[phone].bridge;
+        let is_moot = match &message {
+            Message::Incoming => self.phones[phone].call.is_some(),
+            Message::Answered(..) => self.phones[phone].answer_is_written,
+            Message::HangUp(..) => self.phones[phone].end_is_written,
+            _ => false,
+        };
+        if is_moot || self.phones[phone].is_refused || self.phones[phone].is_silent {
+            return;
+        }
+        self.send(bridge, phone, message.clone());
+        let again = self.chance.between(SAID_AGAIN_MS, 2 * SAID_AGAIN_MS);
+        self.after(again, move |world| world.say(phone, message));
+    }
+
+    /// Sends a message to where the bridge is connected; what is doubled may come to another node.
+    fn send(&mut self, bridge: usize, phone: usize, message: Message) {
+        let there = self.bridges[bridge].at;
+        let is_up = |world: &Self, (machine, number)| world.runs(machine, number);
+        let Some(there) = there.filter(|there| is_up(self, *there)) else {
+            if let Some((_, number)) = there {
+                self.disconnected(bridge, number);
+            }
+            return;
+        };
+        self.bridges[bridge].next += 1;
+        let number = self.bridges[bridge].next;
+        self.bridges[bridge].waiting.insert(number, message.clone());
+        let from = From {
+            bridge: Some(bridge),
+            phone,
+            number,
+        };
+        let rough = self.has(Fault::Messages);
+        if rough && self.chance.happens(200) {
+            let other = self.any_machine().unwrap_or(there.0);
+            let most = self.chance.pick(&[60, 8_000]);
+            let late = self.chance.between(1, most);
+            self.arrive(other, None, from, message.clone(), late);
+        }
+        if rough && self.chance.happens(50) {
+            return;
+        }
+        let late = match rough && self.chance.happens(200) {
+            true => self.chance.between(100, 20_000),
+            false => self.chance.between(1, 60),
+        };
+        self.arrive(there.0, Some(there.1), from, message, late);
+    }
+
+    fn arrive(
+        &mut self,
+        machine: usize,
+        process: Option<u64>,
+        from: From,
+        message: Message,
+        late: i64,
+    ) {
+        self.after(late, move |world| {
+            if process.is_some_and(|number| !world.runs(machine, number)) {
+                return;
+            }
+            let name = world.phones.get(from.phone).map(|phone| phone.name.clone());
+            if let Some(process) = &world.machines[machine].process
+                && process.is_ready.get()
+            {
+                let (number, name) = (process.number, name.unwrap_or_default());
+                let told = message.clone();
+                process.receive(world.base, from, name.clone(), message);
+                if !matches!(told, Message::Heartbeat(..)) {
+                    world.tell(|| format!("process {number} hears of {name}: {told:?}"));
+                }
+                world.run(machine);
+            }
+        });
+    }
+
+    /// A node answered; the answer travels back.
+    pub(super) fn answered(&mut self, from: From, answer: Answer) {
+        let rough = self.has(Fault::Messages);
+        if rough && self.chance.happens(50) {
+            return;
+        }
+        let late = if rough {
+            self.chance.between(1, 500)
+        } else {
+            self.chance.between(1, 40)
+        };
+        self.after(late, move |world| world.hear(from, answer));
+    }
+
+    fn hear(&mut self, from: From, answer: Answer) {
+        let Some(bridge) = from.bridge else {
+            return self.hear_api(from, &answer);
+        };
+        // A bridge that died knows of nothing from before.
+        let Some(said) = self.bridges[bridge].waiting.remove(&from.number) else {
+            return;
+        };
+        match answer {
+            Answer::Over(calls) => {
+                let now = self.now();
+                let over = self
+                    .phones
+                    .iter_mut()
+                    .filter(|phone| phone.ended_at.is_none());
+                for phone in
+                    over.filter(|phone| phone.call.is_some_and(|call| calls.contains(&call)))
+                {
+                    phone.ended_at = Some(now);
+                    phone.is_silent = true;
+                }
+            }
+            Answer::Said(Reply::Taken { call, .. }) => self.taken(from.phone, call),
+            Answer::Said(Reply::Refused { .. }) => self.phones[from.phone].is_refused = true,
+            Answer::Said(Reply::Done) => self.done(from.phone, &said),
+            Answer::Not(CallError::InvalidTransition { .. } | CallError::UnknownCall) => {
+                let now = self.now();
+                if let Some(phone) = self.phones.get_mut(from.phone) {
+                    phone.is_silent = true;
+                    phone.ended_at.get_or_insert(now);
+                }
+            }
+            Answer::Not(_) | Answer::Booked => {}
+        }
+    }
+
+    fn taken(&mut self, number: usize, call: CallId) {
+        let phone = &mut self.phones[number];
+        if phone.call.is_some_and(|known| known != call) {
+            let name = phone.name.clone();
+            return self.breaks(format!("{name} is two calls"));
+        }
+        if phone.call.replace(call).is_some() || phone.ended_at.is_some() {
+            return;
+        }
+        let (ring_ms, picks_up) = (phone.ring_ms, phone.picks_up);
+        self.after(ring_ms, move |world| {
+            if picks_up {
+                world.pick_up(number, call);
+            } else {
+                world.hang_up(number, HangupReason::Abandoned, HangupInitiator::Caller);
+            }
+        });
+    }
+
+    fn pick_up(&mut self, number: usize, call: CallId) {
+        let now = self.now();
+        let phone = &mut self.phones[number];
+        if phone.ended_at.is_some() {
+            return;
+        }
+        phone.answered_at = Some(now);
+        let talk_ms = phone.talk_ms;
+        self.say(number, Message::Answered(call, BEGAN.plus_ms(now)));
+        self.after(talk_ms, move |world| {
+            world.hang_up(number, HangupReason::Normal, HangupInitiator::Caller);
+        });
+    }
+
+    fn hang_up(&mut self, number: usize, reason: HangupReason, initiator: HangupInitiator) {
+        let now = self.now();
+        let phone = &mut self.phones[number];
+        let Some(call) = phone.call.filter(|_| phone.ended_at.is_none()) else {
+            return;
+        };
+        phone.ended_at = Some(now);
+        phone.is_in_order = phone.answered_at.is_none() || phone.answer_is_written;
+        let at = BEGAN.plus_ms(now);
+        self.say(number, Message::HangUp(call, at, reason, initiator));
+    }
+
+    /// What was said is written.
+    fn done(&mut self, number: usize, said: &Message) {
+        let phone = &mut self.phones[number];
+        match said {
+            Message::Answered(..) => phone.answer_is_written = true,
+            Message::HangUp(..) => phone.end_is_written = true,
+            _ => {}
+        }
+    }
+
+    /// A command has come to the bridge.
+    pub(super) fn command(&mut self, bridge: usize, process: u64, command: Command) {
+        let late = self.chance.between(1, 60);
+        self.after(late, move |world| {
+            if world.bridges[bridge].at.is_none_or(|(_, at)| at != process) {
+                return;
+            }
+            let CommandKind::Hangup { reason } = command.kind else {
+                return;
+            };
+            let is_it =
+                |phone: &super::phones::Phone| phone.call == Some(command.call) && phone.obeys;
+            if let Some(number) = world.phones.iter().position(is_it) {
+                world.hang_up(number, reason, HangupInitiator::System);
+            }
+        });
+    }
+
+    /// The tenant wants a call to end, and says so until somebody promises it.
+    fn wish(&mut self, number: usize) {
+        let phone = &self.phones[number];
+        let (Some(call), None, None) = (phone.call, phone.ended_at, phone.wished_at) else {
+            return;
+        };
+        self.ask_api(number, 0, Message::End(call));
+        self.after(2_000, move |world| world.wish(number));
+    }
+
+    fn top_up(&mut self, number: i64, minutes: i64) {
+        let reference = format!("bill {number}");
+        if !self.top_ups.contains_key(&reference) {
+            self.top_ups.insert(reference.clone(), 0);
+        }
+        if self.top_ups[&reference] == 0 {
+            let place = u64::try_from(number).unwrap_or(0) + 1;
+            self.ask_api(usize::MAX, place, Message::TopUp(minutes, reference));
+            self.after(2_000, move |world| world.top_up(number, minutes));
+        }
+    }
+
+    fn ask_api(&mut self, phone: usize, number: u64, message: Message) {
+        let from = From {
+            bridge: None,
+            phone,
+            number,
+        };
+        if let Some(machine) = self.any_machine() {
+            let late = self.chance.between(1, 40);
+            self.arrive(machine, None, from, message, late);
+        }
+    }
+
+    fn hear_api(&mut self, from: From, answer: &Answer) {
+        let now = self.now();
+        match answer {
+            Answer::Said(_) => {
+                if let Some(phone) = self.phones.get_mut(from.phone) {
+                    phone.wished_at.get_or_insert(now);
+                }
+            }
+            Answer::Booked => {
+                let reference = format!("bill {}", from.number.saturating_sub(1));
+                self.top_ups.insert(reference, 1);
+            }
+            Answer::Over(_) | Answer::Not(_) => {}
+        }
+    }
+}

@@ -1,0 +1,358 @@
+//! One process of the service: everything that runs in it, from its start until it is killed.
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+};
+
+use dikala_entities::{
+    BridgeId, CallId, HangupInitiator, HangupReason, Millis, TenantId, TransactionType,
+};
+use tokio::sync::mpsc::UnboundedReceiver;
+
+use super::base::Base;
+use crate::{
+    bridges::{Bridges, Socket},
+    calls::{
+        CallError, CallMeter, CallParts, Incoming, Input, Reply,
+        simulated::{Ground, NodeCalls},
+    },
+    ledger::{Credit, LedgerHandle, simulated::Ledger},
+    nodes::{Membership, simulated as node},
+    runtime::{
+        clock::Clock,
+        simulated::{
+            clock::{NodeClock, TrueTime},
+            ids::Ids,
+            tables::{Flaw, Tables},
+            tasks::Tasks,
+            wire::{Asked, Away, Wire},
+        },
+    },
+    webhooks::simulated::{Courier, Office, Receiver},
+};
+
+/// What somebody outside says to a node.
+#[derive(Clone, Debug)]
+pub(crate) enum Message {
+    Incoming,
+    Answered(CallId, Millis),
+    HangUp(CallId, Millis, HangupReason, HangupInitiator),
+    /// The calls that the bridge holds.
+    Heartbeat(Vec<CallId>, Millis),
+    /// A tenant wants the call to end.
+    End(CallId),
+    /// An operator books minutes, under a reference.
+    TopUp(i64, String),
+}
+
+/// Who said it, and which of his messages it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct From {
+    /// None: by the API.
+    pub(crate) bridge: Option<usize>,
+    pub(crate) phone: usize,
+    pub(crate) number: u64,
+}
+
+/// What a node answers.
+#[derive(Clone, Debug)]
+pub(crate) enum Answer {
+    Said(Reply),
+    /// Those calls of a heartbeat are over.
+    Over(Vec<CallId>),
+    Booked,
+    Not(CallError),
+}
+
+pub(crate) struct Process {
+    pub(crate) number: u64,
+    pub(crate) clock: Arc<NodeClock>,
+    pub(crate) member: Membership,
+    pub(crate) bridges: Arc<Bridges>,
+    pub(crate) tasks: Tasks,
+    pub(crate) asks: UnboundedReceiver<Asked<Tables>>,
+    pub(crate) posts: UnboundedReceiver<Asked<Receiver>>,
+    pub(crate) is_ready: Rc<Cell<bool>>,
+    pub(crate) answers: Rc<RefCell<Vec<(From, Answer)>>>,
+    /// By the bridge's place among all.
+    pub(crate) sockets: Vec<(usize, Socket)>,
+    /// The nodes that it has been, the present one last.
+    pub(crate) names: Rc<RefCell<Vec<String>>>,
+    calls: Rc<NodeCalls>,
+    ledger: LedgerHandle,
+    flaw: Option<Flaw>,
+}
+
+/// How a process begins.
+pub(crate) struct Start<'a> {
+    pub(crate) base: &'a Base,
+    pub(crate) number: u64,
+    pub(crate) time: TrueTime,
+    pub(crate) ahead_ms: i64,
+    pub(crate) quick_permille: i64,
+    /// Nodes of the same machine that are known to be no more.
+    pub(crate) gone: Vec<String>,
+    pub(crate) flaw: Option<Flaw>,
+}
+
+impl Process {
+    pub(crate) fn start(start: Start<'_>) -> Self {
+        let Start { base, number, .. } = start;
+        let clock = NodeClock::new(start.time, start.ahead_ms, start.quick_permille);
+        let (wire, asks) = Wire::new();
+        let (outside, posts) = Wire::new();
+        let (tasks, ids) = (Tasks::default(), Ids::of(number));
+        let member = node::member(&clock);
+        let (ledger, handle) = Ledger::new(
+            wire.clone(),
+            Arc::clone(&clock),
+            member.clone(),
+            ids.clone(),
+            start.flaw,
+        );
+        let bridges = Arc::new(Bridges::new(clock.clone()));
+        let parts = CallParts {
+            clock: clock.clone(),
+            node: member.clone(),
+            ledger: handle.clone(),
+            bridges: Arc::clone(&bridges),
+            meter: CallMeter::default(),
+            ..base.parts.clone()
+        };
+        let calls = NodeCalls::new(Ground {
+            parts: Arc::new(parts),
+            wire: wire.clone(),
+            clock: Arc::clone(&clock),
+            ids,
+            tasks: tasks.clone(),
+            tenant: base.tenant,
+            number: base.number,
+            version: Arc::clone(&base.version),
+            max_concurrent: Some(12),
+        });
+        let life = Life {
+            calls: Rc::clone(&calls),
+            office: Office {
+                member: member.clone(),
+                wire,
+                outside,
+                clock: Arc::clone(&clock),
+                tasks: tasks.clone(),
+            },
+            courier: Rc::default(),
+            names: Rc::default(),
+            number,
+            is_ready: Rc::default(),
+        };
+        let (is_ready, names) = (Rc::clone(&life.is_ready), Rc::clone(&life.names));
+        tasks.spawn(life.run(ledger, start.gone));
+        Self {
+            number,
+            clock,
+            member,
+            bridges,
+            tasks,
+            asks,
+            posts,
+            is_ready,
+            answers: Rc::default(),
+            sockets: Vec::new(),
+            names,
+            calls,
+            ledger: handle,
+            flaw: start.flaw,
+        }
+    }
+
+    /// Whether a load balancer would send somebody here.
+    pub(crate) fn takes(&self) -> bool {
+        self.is_ready.get() && self.member.acts()
+    }
+
+    /// A message has come.
+    pub(crate) fn receive(&self, base: &Base, from: From, name: String, message: Message) {
+        let bridge = from.bridge.map(|bridge| base.bridges[bridge]);
+        // A message over a socket is a sign of life; one over HTTP, as a doubled one is, only where it is a heartbeat.
+        let has_socket = self.sockets.iter().any(|(of, _)| Some(*of) == from.bridge);
+        let is_sign = has_socket || matches!(message, Message::Heartbeat(..));
+        if let Some(bridge) = bridge.filter(|_| is_sign) {
+            self.bridges.seen(bridge);
+        }
+        let desk = Desk {
+            calls: Rc::clone(&self.calls),
+            ledger: self.ledger.clone(),
+            bridge,
+            tenant: base.tenant,
+            name,
+            now: self.clock.now(),
+        };
+        let answers = Rc::clone(&self.answers);
+        let is_early = self.flaw == Some(Flaw::AnsweredEarly)
+            && matches!(message, Message::Answered(..) | Message::HangUp(..));
+        self.tasks.spawn(async move {
+            if is_early {
+                let done = Answer::Said(Reply::Done);
+                answers.borrow_mut().push((from, done));
+            }
+            let done = desk.carry_out(message).await;
+            if !is_early {
+                let answer = done.unwrap_or_else(Answer::Not);
+                answers.borrow_mut().push((from, answer));
+            }
+        });
+    }
+}
+
+/// Where one message is carried out.
+struct Desk {
+    calls: Rc<NodeCalls>,
+    ledger: LedgerHandle,
+    /// Whose message it is.
+    bridge: Option<BridgeId>,
+    tenant: TenantId,
+    /// The bridge's name for the call.
+    name: String,
+    now: Millis,
+}
+
+impl Desk {
+    async fn carry_out(&self, message: Message) -> Result<Answer, CallError> {
+        let Self { calls, bridge, .. } = self;
+        let input = match message {
+            Message::Incoming => {
+                let bridge = bridge.expect("a bridge reports calls");
+                let incoming = incoming(self.name.clone(), self.now);
+                return calls.incoming(bridge, incoming).await.map(Answer::Said);
+            }
+            Message::Heartbeat(held, at) => {
+                let bridge = bridge.expect("a bridge lists calls");
+                return calls.heartbeat(bridge, held, at).await.map(Answer::Over);
+            }
+            Message::TopUp(minutes, reference) => return self.book(minutes, reference).await,
+            Message::Answered(call, at) => {
+                let answered = Input::Answered {
+                    at: Some(at),
+                    message_id: format!("{} answered", self.name),
+                };
+                (call, answered)
+            }
+            Message::HangUp(call, at, reason, initiator) => {
+                let hang_up = Input::HangUp {
+                    at: Some(at),
+                    reason,
+                    initiator,
+                    ai_cost_idr: None,
+                };
+                (call, hang_up)
+            }
+            Message::End(call) => {
+                let wish = Input::RequestHangUp {
+                    by: HangupInitiator::Tenant,
+                    audit: None,
+                };
+                (call, wish)
+            }
+        };
+        let (call, input) = input;
+        calls.tell(*bridge, call, input).await.map(Answer::Said)
+    }
+
+    async fn book(&self, minutes: i64, reference: String) -> Result<Answer, CallError> {
+        let credit = Credit {
+            tenant: self.tenant,
+            minutes,
+            kind: TransactionType::Purchase,
+            reference: Some(reference),
+            description: None,
+        };
+        let booked = self.ledger.credit(credit, None, |_| None).await;
+        booked.map_err(|_| CallError::Unavailable)?;
+        self.calls.credited().await;
+        Ok(Answer::Booked)
+    }
+}
+
+fn incoming(name: String, at: Millis) -> Incoming {
+    Incoming {
+        bridge_call_id: name,
+        did: "+622150001000".parse().expect("a number"),
+        caller_number: "+6281234567890".parse().expect("a caller"),
+        metadata: None,
+        at: Some(at),
+        trace: None,
+    }
+}
+
+/// What runs in a process besides what it is asked.
+#[derive(Clone)]
+struct Life {
+    calls: Rc<NodeCalls>,
+    office: Office,
+    courier: Rc<RefCell<Option<Rc<Courier>>>>,
+    names: Rc<RefCell<Vec<String>>>,
+    number: u64,
+    is_ready: Rc<Cell<bool>>,
+}
+
+impl Life {
+    async fn run(self, ledger: Ledger, gone: Vec<String>) {
+        let Office {
+            member,
+            wire,
+            clock,
+            tasks,
+            ..
+        } = &self.office;
+        while let Err(Away) = node::enter(member, wire, clock, self.next_name()).await {
+            clock.sleep_ms(250).await;
+        }
+        let this = self.clone();
+        let next_name = move || this.next_name();
+        let keep = node::keep(member.clone(), wire.clone(), Arc::clone(clock), next_name);
+        tasks.spawn(keep);
+        let courier = Rc::clone(&self.courier);
+        tasks.spawn(ledger.run(move |dispatches| {
+            if let Some(courier) = &*courier.borrow() {
+                courier.deliver(dispatches);
+            }
+        }));
+        while let Err(Away) = self.calls.recover(&gone).await {
+            clock.sleep_ms(250).await;
+        }
+        self.courier
+            .replace(Some(Courier::start(self.office.clone())));
+        self.every(1_000, async |calls| calls.look_at_others().await);
+        self.every(1_000, async |calls| calls.exchange().await);
+        self.every(5_000, async |calls| calls.store_signs().await);
+        self.every(30_000, async |calls| calls.sweep().await);
+        self.is_ready.set(true);
+        let mut turns = member.turns();
+        while turns.changed().await.is_ok() {
+            self.calls.let_go_of_all();
+            let next = Courier::start(self.office.clone());
+            if let Some(before) = self.courier.replace(Some(next)) {
+                before.abandon();
+            }
+        }
+    }
+
+    fn next_name(&self) -> String {
+        let mut names = self.names.borrow_mut();
+        let name = format!("node{}.{}", self.number, names.len());
+        names.push(name.clone());
+        name
+    }
+
+    /// What failed is done again the next time.
+    fn every(&self, ms: i64, done: impl AsyncFn(&Rc<NodeCalls>) -> Result<(), Away> + 'static) {
+        let (calls, clock) = (Rc::clone(&self.calls), Arc::clone(&self.office.clock));
+        self.office.tasks.spawn(async move {
+            loop {
+                clock.sleep_ms(ms).await;
+                let _ = done(&calls).await;
+            }
+        });
+    }
+}

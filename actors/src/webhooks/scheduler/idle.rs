@@ -1,0 +1,50 @@
+//! Lanes that have nothing to do, or nothing yet: they are dropped once other nodes may have them, or get a turn.
+
+use dikala_entities::{Millis, WebhookId};
+
+use super::{Lane, Scheduler};
+
+/// A lane with nothing to do for this long is dropped, and its sockets with it.
+const LANE_IDLE_MS: i64 = 60_000;
+
+impl<E> Scheduler<E> {
+    /// Drops lanes that have nothing to do, once others may have them, and gives a turn to those whose rest is over.
+    pub(super) fn sweep(&mut self, now: Millis) {
+        self.lanes
+            .retain(|_, lane| lane.may_be_ours() || !lane.is_idle(LANE_IDLE_MS, now));
+        for (webhook, lane) in &mut self.lanes {
+            if lane.is_idle(LANE_IDLE_MS, now) {
+                lane.suspect();
+                lane.releasing = true;
+                self.to_release.push(*webhook);
+            }
+        }
+        let waiting: Vec<WebhookId> = self
+            .lanes
+            .iter()
+            .filter(|(_, lane)| lane.waiting() > 0 || lane.left_behind().is_some())
+            .map(|(webhook, _)| *webhook)
+            .collect();
+        for webhook in waiting {
+            self.take_turn(webhook);
+            self.want(webhook, now);
+            let looks_at = self.lanes.get(&webhook).and_then(Lane::looks_at);
+            self.due(looks_at.filter(|at| *at > now));
+        }
+    }
+
+    /// Other nodes may deliver to these webhooks, or it is not known whether they may. What came meanwhile asks again for it.
+    pub(in crate::webhooks) fn released(&mut self, ids: Vec<WebhookId>, now: Millis) {
+        for id in ids {
+            let Some(lane) = self.lanes.get_mut(&id) else {
+                continue;
+            };
+            lane.releasing = false;
+            if lane.is_idle(LANE_IDLE_MS, now) {
+                self.lanes.remove(&id);
+            } else {
+                self.to_load.insert(id);
+            }
+        }
+    }
+}

@@ -1,0 +1,440 @@
+//! The courier of a simulation: carries out what the real scheduler decides, on deliveries in memory and towards a receiver that
+//! fails now and then. What follows from an attempt is decided by the real schedule.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeSet,
+    rc::Rc,
+    sync::Arc,
+};
+
+use dikala_entities::{CallId, DeliveryId, EventId, Millis, WebhookId};
+use futures_util::future::{FutureExt, select};
+use tokio::sync::Notify;
+
+use super::{
+    poller::{LOOK_AMONG_OTHERS_MS, LOOK_MS, REREAD_MS},
+    retry::{Schedule, Verdict},
+    scheduler::{
+        Destination, DueWebhook, Effect, Item, LaneLimits, Refill, Scheduler, SchedulerLimits,
+    },
+    store::pending::ON_ITS_WAY_MS,
+};
+use crate::{
+    events::outbox::Dispatch,
+    nodes::Membership,
+    outbound::{ErrorKind, Exchange, Failure},
+    runtime::{
+        clock::Clock,
+        simulated::{
+            chance::Chance,
+            clock::NodeClock,
+            tables::{DeliveryRow, DeliveryState, Flaw, Tables},
+            tasks::Tasks,
+            wire::{Away, Wire},
+        },
+    },
+};
+
+const AGAIN_MS: i64 = 500;
+/// So many attempts that none is the last while faults last.
+const WAITS_SECONDS: [i64; 40] = [5; 40];
+
+/// An attempt as the tenant's server saw it.
+#[derive(Clone, Debug)]
+pub(crate) struct Received {
+    pub(crate) delivery: DeliveryId,
+    pub(crate) webhook: WebhookId,
+    pub(crate) event: EventId,
+    pub(crate) call: Option<CallId>,
+    /// 1 for the first attempt.
+    pub(crate) number: i64,
+    pub(crate) is_taken: bool,
+}
+
+/// The tenants' servers.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    pub(crate) received: Vec<Received>,
+    /// How often of a thousand times they answer with a fault.
+    pub(crate) fails_permille: i64,
+    pub(crate) chance: Chance,
+}
+
+impl Receiver {
+    fn post(&mut self, dispatch: &Dispatch) -> Exchange {
+        let is_taken = !self.chance.happens(self.fails_permille);
+        self.received.push(Received {
+            delivery: dispatch.delivery,
+            webhook: dispatch.webhook,
+            event: dispatch.event,
+            call: dispatch.call,
+            number: dispatch.attempts + 1,
+            is_taken,
+        });
+        Exchange {
+            status: if is_taken { 200 } else { 500 },
+            retry_after: None,
+            body: Vec::new(),
+            truncated: false,
+        }
+    }
+}
+
+/// What a courier works with.
+#[derive(Clone, Debug)]
+pub(crate) struct Office {
+    pub(crate) member: Membership,
+    pub(crate) wire: Wire<Tables>,
+    pub(crate) outside: Wire<Receiver>,
+    pub(crate) clock: Arc<NodeClock>,
+    pub(crate) tasks: Tasks,
+}
+
+#[derive(Debug)]
+pub(crate) struct Courier {
+    office: Office,
+    node: Arc<str>,
+    scheduler: RefCell<Scheduler<()>>,
+    schedule: Schedule,
+    woken: Notify,
+    dead: Cell<bool>,
+}
+
+impl Courier {
+    /// Begins to deliver what the node commits, and what it finds.
+    pub(crate) fn start(office: Office) -> Rc<Self> {
+        let limits = SchedulerLimits {
+            in_flight: 64,
+            lane: LaneLimits { concurrency: 4 },
+        };
+        let courier = Rc::new(Self {
+            node: office.member.id(),
+            scheduler: RefCell::new(Scheduler::new(limits, office.clock.now())),
+            schedule: Schedule::from_seconds(&WAITS_SECONDS),
+            woken: Notify::new(),
+            dead: Cell::new(false),
+            office,
+        });
+        courier.office.tasks.spawn(Rc::clone(&courier).poll());
+        courier
+    }
+
+    /// Takes no part any more.
+    pub(crate) fn abandon(&self) {
+        self.dead.set(true);
+        self.scheduler.borrow_mut().stop();
+        self.woken.notify_one();
+    }
+
+    pub(crate) fn deliver(self: &Rc<Self>, dispatches: Vec<Dispatch>) {
+        let now = self.now();
+        self.scheduler.borrow_mut().deliver(dispatches, now);
+        self.go_on();
+    }
+
+    fn now(&self) -> Millis {
+        self.office.clock.now()
+    }
+
+    fn may_act(&self) -> bool {
+        self.office.member.is(&self.node) && self.office.member.acts()
+    }
+
+    fn go_on(self: &Rc<Self>) {
+        if self.dead.get() || !self.may_act() {
+            return;
+        }
+        let effects = self.scheduler.borrow_mut().effects(self.now());
+        for effect in effects {
+            let this = Rc::clone(self);
+            match effect {
+                Effect::Attempt(_, item) => self.office.tasks.spawn(this.attempt(item)),
+                Effect::Load(ids) => self.office.tasks.spawn(this.load(ids)),
+                Effect::Refill(refill) => self.office.tasks.spawn(this.claim(refill)),
+                Effect::Release(ids) => self.office.tasks.spawn(this.release(ids)),
+                Effect::Look => self.woken.notify_one(),
+                Effect::GoOn => self.office.tasks.spawn(async move { this.go_on() }),
+            }
+        }
+    }
+
+    async fn attempt(self: Rc<Self>, item: Item) {
+        let dispatch = item.dispatch.clone();
+        let post = move |receiver: &mut Receiver, _| receiver.post(&dispatch);
+        let answer = self.office.outside.ask("post", post).await;
+        let answer = answer.map_err(|Away| Failure::without_answer(ErrorKind::Timeout));
+        if self.dead.get() {
+            return;
+        }
+        let number = item.dispatch.attempts + 1;
+        let now = self.now();
+        let verdict = self.schedule.verdict(number, &answer, now, 0);
+        self.scheduler.borrow_mut().attempted(&item, verdict, now);
+        self.scheduler.borrow_mut().recording();
+        self.go_on();
+        // Written however long that takes.
+        let (delivery, webhook) = (item.dispatch.delivery, item.dispatch.webhook);
+        let written = move |tables: &mut Tables, _| record(tables, delivery, number, verdict);
+        while self.office.wire.ask("record", written).await.is_err() {
+            self.office.clock.sleep_ms(AGAIN_MS).await;
+            if self.dead.get() {
+                return;
+            }
+        }
+        self.scheduler
+            .borrow_mut()
+            .recorded(webhook, delivery, verdict);
+        self.go_on();
+    }
+
+    async fn load(self: Rc<Self>, ids: Vec<WebhookId>) {
+        match self.take(&ids).await {
+            Ok(ours) => {
+                let aim = |id: WebhookId, _: &_| match ours.contains(&id) {
+                    true => Destination::Ready(Rc::new(())),
+                    false => Destination::Elsewhere,
+                };
+                let now = self.now();
+                self.scheduler.borrow_mut().loaded(&ids, now, aim);
+            }
+            Err(Away) => {
+                self.office.clock.sleep_ms(AGAIN_MS).await;
+                self.scheduler.borrow_mut().not_loaded(ids);
+            }
+        }
+        self.go_on();
+    }
+
+    /// As [`lanes::take`](super::store::lanes::take), in two statements.
+    async fn take(&self, ids: &[WebhookId]) -> Result<BTreeSet<WebhookId>, Away> {
+        let (asked, node) = (ids.to_vec(), Arc::clone(&self.node));
+        let held = move |tables: &mut Tables, _| held(tables, &asked);
+        let held = self.office.wire.ask("lanes", held).await?;
+        let take = move |tables: &mut Tables, _| take(tables, &node, &held);
+        self.office.wire.ask("take lanes", take).await
+    }
+
+    async fn release(self: Rc<Self>, ids: Vec<WebhookId>) {
+        let (given_up, node) = (ids.clone(), Arc::clone(&self.node));
+        let give_up = move |tables: &mut Tables, _| {
+            tables
+                .lanes
+                .retain(|id, holder| !(given_up.contains(id) && **holder == *node));
+        };
+        let _ = self.office.wire.ask("give up lanes", give_up).await;
+        self.scheduler.borrow_mut().released(ids, self.now());
+        self.go_on();
+    }
+
+    async fn claim(self: Rc<Self>, refill: Refill) {
+        let (asked, node, now) = (refill.clone(), Arc::clone(&self.node), self.now());
+        let read = move |tables: &mut Tables, _| claim(tables, &asked, &node, now);
+        match self.office.wire.ask("claim", read).await {
+            Ok(items) => {
+                let mut scheduler = self.scheduler.borrow_mut();
+                scheduler.claimed(&refill, items, 0, self.now());
+            }
+            Err(Away) => {
+                self.office.clock.sleep_ms(AGAIN_MS).await;
+                self.scheduler.borrow_mut().not_claimed(&refill);
+            }
+        }
+        self.go_on();
+    }
+
+    async fn poll(self: Rc<Self>) {
+        let mut reread_at = Millis::MIN;
+        while !self.dead.get() {
+            if !self.may_act() {
+                self.office.clock.sleep_ms(AGAIN_MS).await;
+                continue;
+            }
+            let has_others = self.office.member.has_others();
+            let (node, began) = (Arc::clone(&self.node), self.now());
+            let reread = !has_others || began.since(reread_at) >= REREAD_MS;
+            if reread {
+                reread_at = began;
+            }
+            let look = move |tables: &mut Tables, _| due(tables, &node, began);
+            if let Ok(found) = self.office.wire.ask("due", look).await {
+                self.scheduler.borrow_mut().looked(found, reread, began);
+                self.go_on();
+            }
+            let now = self.now();
+            let next = self.scheduler.borrow_mut().take_next_due();
+            let every = match has_others {
+                true => LOOK_AMONG_OTHERS_MS.max(now.since(began)).min(LOOK_MS),
+                false => LOOK_MS,
+            };
+            let next = next.unwrap_or(Millis::MAX).min(now.plus_ms(every));
+            let sleep = self.office.clock.sleep_until(next.max(now.plus_ms(1)));
+            select(sleep, self.woken.notified().boxed_local()).await;
+        }
+    }
+}
+
+/// Whose lanes are, and whether those nodes live.
+fn held(tables: &Tables, ids: &[WebhookId]) -> Vec<(WebhookId, Option<(String, bool)>)> {
+    let read = |id: &WebhookId| {
+        let holder = tables.lanes.get(id);
+        let lives = |node: &String| (node.clone(), tables.nodes.contains_key(node));
+        (*id, holder.map(lives))
+    };
+    ids.iter().map(read).collect()
+}
+
+/// Takes lanes that nobody had, as they were read.
+fn take(
+    tables: &mut Tables,
+    node: &str,
+    held: &[(WebhookId, Option<(String, bool)>)],
+) -> BTreeSet<WebhookId> {
+    let mut mine = BTreeSet::new();
+    let is_node = tables.nodes.contains_key(node);
+    for (id, was) in held {
+        let is = tables.lanes.get(id);
+        let is_mine = match was {
+            Some((holder, _)) if holder == node => true,
+            Some((_, true)) => false,
+            Some((holder, false)) => is_node && is == Some(holder),
+            None => is_node && is.is_none(),
+        };
+        if is_mine {
+            tables.lanes.insert(*id, node.to_owned());
+        }
+        if is_mine || tables.has(Flaw::LanesIgnored) {
+            mine.insert(*id);
+        }
+    }
+    mine
+}
+
+/// As [`pending::due`](super::store::pending::due).
+pub(super) fn due(tables: &Tables, node: &str, now: Millis) -> Vec<DueWebhook> {
+    let pending = || {
+        let rows = tables.deliveries.values();
+        rows.filter(|row| row.state == DeliveryState::Pending)
+    };
+    let before = now.plus_ms(-ON_ITS_WAY_MS);
+    let is_free = |row: &&DeliveryRow| {
+        row.lease_owner.as_deref() != Some(node) || row.next_attempt_at <= before
+    };
+    let webhooks: BTreeSet<_> = pending().map(|row| (row.webhook, row.tenant)).collect();
+    let due = |(webhook, tenant)| {
+        let free = pending()
+            .filter(|row| row.webhook == webhook)
+            .filter(is_free);
+        DueWebhook {
+            webhook,
+            tenant: Some(tenant),
+            is_active: true,
+            at: free.map(|row| row.next_attempt_at).min(),
+        }
+    };
+    webhooks.into_iter().map(due).collect()
+}
+
+/// Whether a delivery that another node committed waits for one of this node's before it, which is on its way to memory.
+fn waits(tables: &Tables, refill: &Refill, node: &str, before: Millis, id: DeliveryId) -> bool {
+    let call = tables.deliveries[&id].call;
+    tables.deliveries.range(..id).any(|(other, row)| {
+        row.webhook == refill.webhook
+            && row.state == DeliveryState::Pending
+            && row.next_attempt_at > before
+            && row.lease_owner.as_deref() == Some(node)
+            && row.attempts == 0
+            && call.is_some()
+            && row.call == call
+            && refill.left_behind.is_none_or(|seen| *other > seen)
+            && !refill.known.contains(other)
+    })
+}
+
+/// As [`pending::claim`](super::store::pending::claim).
+pub(super) fn claim(tables: &mut Tables, refill: &Refill, node: &str, now: Millis) -> Vec<Item> {
+    let before = now.plus_ms(-ON_ITS_WAY_MS);
+    let is_free = |id: DeliveryId, row: &DeliveryRow| match row.lease_owner.as_deref() {
+        None => true,
+        Some(owner) if owner == node => {
+            row.next_attempt_at <= before || Some(id) <= refill.left_behind
+        }
+        Some(_) => !waits(tables, refill, node, before, id),
+    };
+    let may_take = |id: DeliveryId, row: &DeliveryRow| {
+        row.webhook == refill.webhook
+            && row.state == DeliveryState::Pending
+            && row.next_attempt_at <= now
+            && is_free(id, row)
+            && !refill.known.contains(&id)
+    };
+    let mut picked: Vec<(Millis, DeliveryId)> = tables
+        .deliveries
+        .iter()
+        .filter(|(id, row)| may_take(**id, row))
+        .map(|(id, row)| (row.next_attempt_at, *id))
+        .collect();
+    picked.sort_unstable();
+    picked.truncate(refill.limit);
+    let mut items = Vec::new();
+    for (_, id) in picked {
+        let Some(row) = tables.deliveries.get_mut(&id) else {
+            continue;
+        };
+        row.lease_owner = Some(node.to_owned());
+        items.push(Item {
+            dispatch: Dispatch {
+                delivery: id,
+                webhook: row.webhook,
+                tenant: row.tenant,
+                event: row.event,
+                kind: row.kind,
+                call: row.call,
+                body: "".into(),
+                attempts: row.attempts,
+                is_test: false,
+                trace: None,
+            },
+            read_at: now,
+            created: row.created,
+        });
+    }
+    items
+}
+
+/// As [`results::record`](super::store::results::record) does it for one delivery.
+pub(super) fn record(tables: &mut Tables, delivery: DeliveryId, number: i64, verdict: Verdict) {
+    let blindly = tables.has(Flaw::RecordedBlindly);
+    let Some(row) = tables.deliveries.get_mut(&delivery) else {
+        return;
+    };
+    let is_next = row.state == DeliveryState::Pending && row.attempts == number - 1;
+    if !(is_next || blindly) {
+        return;
+    }
+    if row.state == DeliveryState::Succeeded && verdict != Verdict::Delivered {
+        let breach = format!("{delivery} was delivered, and is not any more");
+        tables.breaches.push(breach);
+    }
+    row.attempts = number;
+    row.lease_owner = None;
+    match verdict {
+        Verdict::Delivered => row.state = DeliveryState::Succeeded,
+        Verdict::Retry { at } => {
+            row.state = DeliveryState::Pending;
+            row.next_attempt_at = at;
+        }
+        Verdict::GivenUp | Verdict::Gone => row.state = DeliveryState::Failed,
+    }
+}
+
+/// As [`pending::give_back`](super::store::pending::give_back).
+pub(crate) fn give_back(tables: &mut Tables, node: &str) {
+    tables.lanes.retain(|_, holder| holder != node);
+    for row in tables.deliveries.values_mut() {
+        let is_held = row.lease_owner.as_deref() == Some(node);
+        if row.state == DeliveryState::Pending && is_held {
+            row.lease_owner = None;
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! Which node delivers to which webhook, in SQL. A lane is a node's as long as that stands in the table of nodes, so that no two
+//! deliver to one endpoint: its concurrency, its circuit and the order of a call's events are in one place.
+
+use std::collections::HashSet;
+
+use dikala_entities::{
+    Store, WebhookId,
+    rows::{ColumnType, is_one_of, json_rows, json_statement},
+};
+use sea_orm::{ConnectionTrait, DbErr, QueryResult, Statement, Value};
+use serde::Serialize;
+use serde_json::json;
+
+/// A lane as it was read.
+struct Held {
+    webhook: WebhookId,
+    node: String,
+    /// The node has not been ended.
+    is_alive: bool,
+}
+
+/// A lane that a node wants, and whose it was.
+#[derive(Serialize)]
+struct Wanted<'a> {
+    webhook_id: WebhookId,
+    node: &'a str,
+    before: &'a str,
+}
+
+/// Takes the lanes among these that nobody has. Returns those that are this node's now.
+pub(in crate::webhooks) async fn take(
+    store: &Store,
+    node: &str,
+    ids: &[WebhookId],
+) -> Result<HashSet<WebhookId>, DbErr> {
+    if ids.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let held = held(store, ids).await?;
+    let known: HashSet<WebhookId> = held.iter().map(|lane| lane.webhook).collect();
+    let mine = held.iter().filter(|lane| lane.node == node);
+    let mut mine: HashSet<WebhookId> = mine.map(|lane| lane.webhook).collect();
+    let wanted = |webhook_id, before| Wanted {
+        webhook_id,
+        node,
+        before,
+    };
+    let new: Vec<Wanted<'_>> = ids
+        .iter()
+        .filter(|id| !known.contains(id))
+        .map(|id| wanted(*id, ""))
+        .collect();
+    let left: Vec<Wanted<'_>> = held
+        .iter()
+        .filter(|lane| !lane.is_alive && lane.node != node)
+        .map(|lane| wanted(lane.webhook, &lane.node))
+        .collect();
+    // Who is no node itself takes nothing.
+    let new_sql = "INSERT INTO webhook_lanes (webhook_id, node) SELECT rows.webhook_id, rows.node FROM {rows} \
+                   JOIN nodes ON nodes.id = rows.node WHERE true ORDER BY rows.webhook_id ON CONFLICT (webhook_id) DO NOTHING \
+                   RETURNING webhook_id";
+    let left_sql = "UPDATE webhook_lanes SET node = rows.node FROM {rows} WHERE webhook_lanes.webhook_id = rows.webhook_id \
+                    AND webhook_lanes.node = rows.before AND rows.node IN (SELECT id FROM nodes) \
+                    RETURNING webhook_lanes.webhook_id AS webhook_id";
+    for (sql, lanes) in [(new_sql, new), (left_sql, left)] {
+        mine.extend(written(store, sql, &lanes).await?);
+    }
+    Ok(mine)
+}
+
+async fn held(store: &Store, ids: &[WebhookId]) -> Result<Vec<Held>, DbErr> {
+    let backend = store.backend();
+    let sql = format!(
+        "SELECT l.webhook_id, l.node, (n.id IS NOT NULL) AS is_alive FROM webhook_lanes l LEFT JOIN nodes n ON n.id = l.node \
+         WHERE {}",
+        is_one_of(backend, "l.webhook_id", 1)
+    );
+    let values = [Value::from(json!(ids).to_string())];
+    let rows = store
+        .reader()
+        .query_all_raw(Statement::from_sql_and_values(backend, sql, values))
+        .await?;
+    let read = |row: &QueryResult| {
+        Ok(Held {
+            webhook: row.try_get("", "webhook_id")?,
+            node: row.try_get("", "node")?,
+            is_alive: row.try_get("", "is_alive")?,
+        })
+    };
+    rows.iter().map(read).collect()
+}
+
+async fn written(store: &Store, sql: &str, lanes: &[Wanted<'_>]) -> Result<Vec<WebhookId>, DbErr> {
+    if lanes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let columns = ["webhook_id", "node", "before"].map(|name| (name, ColumnType::Text));
+    let sql = sql.replace("{rows}", &json_rows(store.backend(), &columns));
+    let rows = store
+        .writer()
+        .query_all_raw(json_statement(store.backend(), sql, lanes)?)
+        .await?;
+    rows.iter()
+        .map(|row| row.try_get("", "webhook_id"))
+        .collect()
+}
+
+/// Lets other nodes have these lanes.
+pub(in crate::webhooks) async fn give_up(
+    store: &Store,
+    node: &str,
+    ids: &[WebhookId],
+) -> Result<(), DbErr> {
+    let backend = store.backend();
+    let sql = format!(
+        "DELETE FROM webhook_lanes WHERE {} AND node = $2",
+        is_one_of(backend, "webhook_id", 1)
+    );
+    let values = [Value::from(json!(ids).to_string()), Value::from(node)];
+    store
+        .writer()
+        .execute_raw(Statement::from_sql_and_values(backend, sql, values))
+        .await
+        .map(drop)
+}
+
+/// The lanes of a node that is no more are nobody's.
+pub(super) async fn give_back(txn: &impl ConnectionTrait, node: &str) -> Result<(), DbErr> {
+    let sql = "DELETE FROM webhook_lanes WHERE node = $1";
+    let values = [Value::from(node)];
+    txn.execute_raw(Statement::from_sql_and_values(
+        txn.get_database_backend(),
+        sql,
+        values,
+    ))
+    .await
+    .map(drop)
+}

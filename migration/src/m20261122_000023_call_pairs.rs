@@ -1,0 +1,34 @@
+//! Calls by any two things at once: every state that is final beside the agent and the number (before, only those that went badly),
+//! and what a caller who gave no number (`anonymous`, `erased`) has beside each. One such caller has a great many calls; a caller
+//! with a number has few, and of those nothing is written into these indexes.
+
+use super::Statements;
+
+pub(crate) const STEP: Statements = Statements {
+    file: file!(),
+    up: &[
+        "CREATE INDEX calls_agent_over ON calls (tenant_id, agent_id, status, started_at DESC, id DESC) \
+         WHERE status IN ('ended', 'dropped', 'failed')",
+        "CREATE INDEX calls_number_over ON calls (tenant_id, phone_number_id, status, started_at DESC, id DESC) \
+         WHERE status IN ('ended', 'dropped', 'failed')",
+        "CREATE INDEX calls_nameless_agent ON calls (tenant_id, caller_number, agent_id, started_at DESC, id DESC) \
+         WHERE substr(caller_number, 1, 1) <> '+'",
+        "CREATE INDEX calls_nameless_number ON calls (tenant_id, caller_number, phone_number_id, started_at DESC, id DESC) \
+         WHERE substr(caller_number, 1, 1) <> '+'",
+        "CREATE INDEX calls_nameless_over ON calls (tenant_id, caller_number, status, started_at DESC, id DESC) \
+         WHERE substr(caller_number, 1, 1) <> '+' AND status IN ('ended', 'dropped', 'failed')",
+        "DROP INDEX calls_agent_troubled",
+        "DROP INDEX calls_number_troubled",
+    ],
+    down: &[
+        "CREATE INDEX calls_number_troubled ON calls (tenant_id, phone_number_id, status, started_at DESC, id DESC) \
+         WHERE status IN ('dropped', 'failed')",
+        "CREATE INDEX calls_agent_troubled ON calls (tenant_id, agent_id, status, started_at DESC, id DESC) \
+         WHERE status IN ('dropped', 'failed')",
+        "DROP INDEX calls_nameless_over",
+        "DROP INDEX calls_nameless_number",
+        "DROP INDEX calls_nameless_agent",
+        "DROP INDEX calls_number_over",
+        "DROP INDEX calls_agent_over",
+    ],
+};

@@ -1,0 +1,69 @@
+//! The telephone of the demo: a SIP address on this machine that any softphone can call.
+
+use std::net::{SocketAddr, UdpSocket};
+
+use super::demo::DID;
+use crate::{
+    app::App,
+    cli::CliError,
+    config::{Layers, Origin},
+};
+
+/// Where softphones expect it.
+const PREFERRED: &str = "127.0.0.1:5060";
+
+/// Has the bridge run for callers on this machine, unless somebody has said that it must not; with a model where there is a key.
+pub(super) fn configure(layers: &mut Layers) -> Result<(), CliError> {
+    let is_unsaid = |layers: &Layers, key: &str| *layers.origin(key) == Origin::Default;
+    if !is_unsaid(layers, "telephony.enabled") {
+        return Ok(());
+    }
+    layers.set_from_command("telephony.enabled", "true")?;
+    if is_unsaid(layers, "telephony.sip.listen") {
+        // A free port where another program, or another demo, is the telephone already.
+        let is_free = UdpSocket::bind(PREFERRED).is_ok();
+        let address = if is_free { PREFERRED } else { "127.0.0.1:0" };
+        layers.set_from_command("telephony.sip.listen", &format!("udp://{address}"))?;
+    }
+    if is_unsaid(layers, "telephony.sip.trunks") {
+        layers.set_trunk_from_command("this machine", &["127.0.0.0/8", "::1"])?;
+    }
+    let has_key = !layers.text("telephony.gemini.api_key").is_empty();
+    if !has_key && is_unsaid(layers, "telephony.voice.model") {
+        layers.set_from_command("telephony.voice.model", "scripted")?;
+    }
+    Ok(())
+}
+
+/// What there is to say of it.
+pub(super) fn welcome(app: &App, layers: &Layers) -> String {
+    let Some(telephony) = app.telephony() else {
+        return String::new();
+    };
+    let voice = match layers.text("telephony.voice.model").as_str() {
+        "scripted" => "a test voice answers; with GEMINI_API_KEY set, a model does",
+        _ => "Gemini answers",
+    };
+    let addresses = telephony.addresses();
+    let lines = addresses.iter().filter_map(|address| {
+        let (transport, address) = address.split_once("://")?;
+        let transport = match transport {
+            "udp" => String::new(),
+            other => format!(";transport={other}"),
+        };
+        Some(format!(
+            "\n  telephone  sip:{DID}@{}{transport}",
+            dialled(address)?
+        ))
+    });
+    let lines: String = lines.collect();
+    format!("{lines}\n             call it with any softphone: {voice}")
+}
+
+fn dialled(address: &str) -> Option<SocketAddr> {
+    let address: SocketAddr = address.parse().ok()?;
+    if !address.ip().is_unspecified() {
+        return Some(address);
+    }
+    Some(SocketAddr::from(([127, 0, 0, 1], address.port())))
+}

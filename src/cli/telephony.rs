@@ -1,0 +1,69 @@
+//! `dikala telephony`: the bridge alone, wherever the engine is.
+
+use std::sync::Arc;
+
+use clap::Args;
+use dikala_actors::runtime::clock::SystemClock;
+use dikala_entities::Secret;
+use dikala_telephony::{
+    engine::Address,
+    settings::{Model, Settings as BridgeSettings},
+};
+
+use super::{CliError, output};
+use crate::{
+    app::wait_for_signal,
+    config::{ConfigError, Layers, Settings},
+    front::raise_open_files,
+    simulator::BridgeUrl,
+    telemetry,
+    telephony::Telephony,
+};
+
+/// What `dikala telephony` can be told; the rest are the keys `telephony.*` of the configuration.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// The public address of the service: http(s)://HOST:PORT or ws(s)://HOST:PORT.
+    #[arg(long, value_name = "URL")]
+    engine: BridgeUrl,
+    /// The bridge's token, of `dikala bridge create`.
+    #[arg(long, env = "DIKALA_BRIDGE_TOKEN", hide_env_values = true, value_parser = |text: &str| Ok::<_, String>(Secret::new(text)), value_name = "dkb_…")]
+    token: Secret,
+}
+
+/// Runs until SIGTERM or Ctrl-C.
+pub(super) async fn run(options: Options, layers: &Layers) -> Result<(), CliError> {
+    let settings = Settings::new(layers)?;
+    let bridge = settings.bridge_keys();
+    has_a_voice(&bridge)?;
+    telemetry::init(&settings.log);
+    raise_open_files();
+    let engine = Address {
+        url: options.engine.to_string(),
+        token: options.token,
+    };
+    let telephony = Telephony::start(bridge, engine, Arc::new(SystemClock)).await;
+    let telephony = telephony.map_err(|error| CliError::Failed(error.to_string()))?;
+    // Whoever reads that it listens may stop it.
+    let stop = wait_for_signal();
+    output::text(&line(&telephony))?;
+    stop.await;
+    telephony.stop().await;
+    Ok(())
+}
+
+/// What is listened on, in one line.
+pub(super) fn line(telephony: &Telephony) -> String {
+    format!("sip {}", telephony.addresses().join(" "))
+}
+
+fn has_a_voice(settings: &BridgeSettings) -> Result<(), ConfigError> {
+    match &settings.voice.model {
+        Model::Gemini(gemini) if gemini.api_key.is_empty() => Err(ConfigError(
+            "telephony.voice.model is gemini, and telephony.gemini.api_key is not set; set it (GEMINI_API_KEY), or \
+             telephony.voice.model to scripted, which needs none"
+                .to_owned(),
+        )),
+        _ => Ok(()),
+    }
+}

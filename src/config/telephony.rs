@@ -1,0 +1,383 @@
+//! The bridge that comes with Dikala: its keys, looked at one by one, and made into what the bridge is told.
+
+use std::{collections::HashSet, net::SocketAddr, ops::RangeInclusive, path::PathBuf};
+
+use config::{Value, ValueKind};
+use dikala_telephony::settings::{
+    Codec, Credentials, Gemini, Listen, Model, Prices, Register, Settings, Sip, Srtp, TlsFiles,
+    Transport, Trunk, Voice,
+};
+use serde::Deserialize;
+use url::Url;
+
+use super::{checks::parse_net, mask::MASK};
+
+/// The one list of tables.
+pub(super) const TRUNKS: &str = "telephony.sip.trunks";
+const TRUNKS_MAX: usize = 1_000;
+const NAME_CHARS_MAX: usize = 64;
+/// How long a registration may be good for, in seconds, and how long it is where nothing is said.
+const EXPIRES_SECONDS: RangeInclusive<u32> = 60..=86_400;
+const EXPIRES_SECONDS_USUAL: u32 = 600;
+/// What the bridge leaves of the time to stop, in seconds.
+const SHUTDOWN_SECONDS_LEFT: u64 = 5;
+/// A port for media and one for its reports.
+const RTP_PORTS_MIN: u16 = 2;
+
+/// The keys below `telephony`.
+#[derive(Clone, Debug, Deserialize)]
+pub(super) struct Telephony {
+    pub(super) enabled: bool,
+    max_calls: usize,
+    sip: SipKeys,
+    voice: VoiceKeys,
+    gemini: GeminiKeys,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct SipKeys {
+    listen: Vec<String>,
+    #[serde(default)]
+    public_address: Option<String>,
+    #[serde(default)]
+    tls_certificate_file: Option<PathBuf>,
+    #[serde(default)]
+    tls_key_file: Option<PathBuf>,
+    rtp_ports: String,
+    codecs: Vec<String>,
+    srtp: String,
+    #[serde(default)]
+    trunks: Vec<TrunkTable>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct VoiceKeys {
+    model: String,
+    barge_in: bool,
+}
+
+#[derive(Clone, Deserialize)]
+struct GeminiKeys {
+    url: String,
+    #[serde(default)]
+    api_key: Option<String>,
+    model: String,
+    idr_per_million_tokens: PriceKeys,
+}
+
+impl std::fmt::Debug for GeminiKeys {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("GeminiKeys(…)")
+    }
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct PriceKeys {
+    text_in: u64,
+    audio_in: u64,
+    text_out: u64,
+    audio_out: u64,
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TrunkTable {
+    name: String,
+    #[serde(default)]
+    addresses: Vec<String>,
+    username: Option<String>,
+    password: Option<String>,
+    register: Option<RegisterTable>,
+    prefix: Option<String>,
+}
+
+impl std::fmt::Debug for TrunkTable {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("TrunkTable").field(&self.name).finish()
+    }
+}
+
+#[derive(Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RegisterTable {
+    registrar: String,
+    username: String,
+    password: String,
+    expires_seconds: Option<u32>,
+}
+
+impl Telephony {
+    /// What the bridge is told; checked when the settings were read.
+    pub(super) fn settings(
+        &self,
+        shutdown_seconds: u64,
+        engine_lost_after_seconds: u64,
+    ) -> Settings {
+        let sip = &self.sip;
+        let tls = sip
+            .tls_certificate_file
+            .clone()
+            .zip(sip.tls_key_file.clone());
+        let codecs = sip.codecs.iter().filter_map(|text| codec(text));
+        Settings {
+            max_calls: self.max_calls,
+            sip: Sip {
+                listen: sip.listen.iter().filter_map(|text| listen(text)).collect(),
+                public_address: sip.public_address.clone(),
+                tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
+                rtp_ports: ports(&sip.rtp_ports).unwrap_or(20_000..=29_999),
+                codecs: codecs.collect(),
+                srtp: srtp(&sip.srtp).unwrap_or(Srtp::Optional),
+                trunks: sip
+                    .trunks
+                    .iter()
+                    .filter_map(|table| table.read().ok())
+                    .collect(),
+            },
+            voice: Voice {
+                model: self.model(),
+                barge_in: self.voice.barge_in,
+            },
+            // The rest of it is for what comes after: webhooks of the calls that ended, connections.
+            shutdown_seconds: shutdown_seconds - SHUTDOWN_SECONDS_LEFT.min(shutdown_seconds / 2),
+            engine_lost_after_seconds,
+        }
+    }
+
+    fn model(&self) -> Model {
+        let PriceKeys {
+            text_in,
+            audio_in,
+            text_out,
+            audio_out,
+        } = self.gemini.idr_per_million_tokens;
+        match self.voice.model.as_str() {
+            "scripted" => Model::Scripted,
+            _ => Model::Gemini(Gemini {
+                url: self.gemini.url.clone(),
+                api_key: self.gemini.api_key.clone().unwrap_or_default(),
+                model: self.gemini.model.clone(),
+                prices: Prices {
+                    text_in,
+                    audio_in,
+                    text_out,
+                    audio_out,
+                },
+            }),
+        }
+    }
+}
+
+/// What is wrong with a text among the keys below `telephony`, if it is one: "it must be …".
+pub(super) fn of_text(key: &str, text: &str) -> Option<String> {
+    let fault = match key {
+        "telephony.sip.listen" => listen(text).is_none().then_some(
+            "each entry must be udp://, tcp:// or tls:// with an address and a port, such as udp://0.0.0.0:5060",
+        ),
+        "telephony.sip.public_address" => (!is_host(text)).then_some(
+            "it must be an address or a name without a port, such as 203.0.113.7 or sip.example.com",
+        ),
+        "telephony.sip.rtp_ports" => ports(text)
+            .is_none()
+            .then_some("it must be the first and the last of at least two ports, such as 20000-29999"),
+        "telephony.sip.codecs" => codec(text)
+            .is_none()
+            .then_some("each entry must be opus, PCMA or PCMU"),
+        "telephony.sip.srtp" => srtp(text)
+            .is_none()
+            .then_some("it must be off, optional or required"),
+        "telephony.voice.model" => (!["gemini", "scripted"].contains(&text))
+            .then_some("it must be gemini or scripted"),
+        "telephony.gemini.url" => (!is_websocket(text))
+            .then_some("it must be an address that begins with wss:// or ws://"),
+        "telephony.gemini.api_key" => (!text.bytes().all(|b| b.is_ascii_graphic()))
+            .then_some("it must be made of visible ASCII characters"),
+        _ => None,
+    };
+    fault.map(str::to_owned)
+}
+
+fn listen(text: &str) -> Option<Listen> {
+    let (transport, address) = text.split_once("://")?;
+    let transport = match transport {
+        "udp" => Transport::Udp,
+        "tcp" => Transport::Tcp,
+        "tls" => Transport::Tls,
+        _ => return None,
+    };
+    let address = address.parse::<SocketAddr>().ok()?;
+    Some(Listen { transport, address })
+}
+
+fn is_host(text: &str) -> bool {
+    let bare = text.trim_start_matches('[').trim_end_matches(']');
+    if bare.parse::<std::net::IpAddr>().is_ok() {
+        return true;
+    }
+    let of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
+    text.len() <= 253 && text.bytes().all(of_name) && text.bytes().any(|b| b.is_ascii_alphabetic())
+}
+
+fn ports(text: &str) -> Option<RangeInclusive<u16>> {
+    let (first, last) = text.split_once('-')?;
+    let (first, last): (u16, u16) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
+    let count = last.checked_sub(first)?.saturating_add(1);
+    (first >= 1_024 && count >= RTP_PORTS_MIN).then_some(first..=last)
+}
+
+fn codec(text: &str) -> Option<Codec> {
+    match text.to_ascii_lowercase().as_str() {
+        "opus" => Some(Codec::Opus),
+        "pcma" => Some(Codec::Pcma),
+        "pcmu" => Some(Codec::Pcmu),
+        _ => None,
+    }
+}
+
+fn srtp(text: &str) -> Option<Srtp> {
+    match text {
+        "off" => Some(Srtp::Off),
+        "optional" => Some(Srtp::Optional),
+        "required" => Some(Srtp::Required),
+        _ => None,
+    }
+}
+
+fn is_websocket(text: &str) -> bool {
+    let url = Url::parse(text).ok();
+    url.is_some_and(|url| matches!(url.scheme(), "ws" | "wss") && url.has_host())
+}
+
+/// What is wrong with the list of trunks.
+pub(super) fn trunks(items: &[Value]) -> Option<String> {
+    if items.len() > TRUNKS_MAX {
+        return Some(format!("it must have at most {TRUNKS_MAX} entries"));
+    }
+    let mut names = HashSet::new();
+    items.iter().zip(1..).find_map(|(item, number)| {
+        if !matches!(item.kind, ValueKind::Table(_)) {
+            return Some(
+                "it must be a list of tables, [[telephony.sip.trunks]], in the file of the configuration".to_owned(),
+            );
+        }
+        let read = item.clone().try_deserialize::<TrunkTable>();
+        let trunk = read
+            .map_err(|error| error.to_string())
+            .and_then(|table| table.read());
+        match trunk {
+            Ok(trunk) if names.insert(trunk.name.clone()) => None,
+            Ok(trunk) => Some(format!("two trunks have the name {:?}", trunk.name)),
+            Err(fault) => Some(format!("trunk {number}: {fault}")),
+        }
+    })
+}
+
+impl TrunkTable {
+    fn read(&self) -> Result<Trunk, String> {
+        let length = self.name.chars().count();
+        if length == 0 || length > NAME_CHARS_MAX || self.name.chars().any(char::is_control) {
+            return Err(format!("name must have 1 to {NAME_CHARS_MAX} characters"));
+        }
+        let net = |text: &String| {
+            parse_net(text).ok_or_else(|| {
+                format!(
+                    "{text:?} is no address or range; write it like 203.0.113.7 or 203.0.113.0/24"
+                )
+            })
+        };
+        let addresses = self.addresses.iter().map(net).collect::<Result<_, _>>()?;
+        let credentials = match (&self.username, &self.password) {
+            (None, None) => None,
+            (Some(username), Some(password)) if !username.is_empty() && !password.is_empty() => {
+                Some(Credentials {
+                    username: username.clone(),
+                    password: password.clone(),
+                })
+            }
+            _ => return Err("username and password must be set both, or neither".to_owned()),
+        };
+        let register = self
+            .register
+            .as_ref()
+            .map(RegisterTable::read)
+            .transpose()?;
+        if self.addresses.is_empty() && credentials.is_none() && register.is_none() {
+            return Err(
+                "nobody can call over it; set addresses, or username and password, or register"
+                    .to_owned(),
+            );
+        }
+        if let Some(prefix) = &self.prefix
+            && !is_prefix(prefix)
+        {
+            return Err(format!("prefix is {prefix:?}; it must be like +62"));
+        }
+        Ok(Trunk {
+            name: self.name.clone(),
+            addresses,
+            credentials,
+            register,
+            prefix: self.prefix.clone(),
+        })
+    }
+}
+
+fn is_prefix(text: &str) -> bool {
+    let digits = text.strip_prefix('+').unwrap_or_default();
+    (1..=7).contains(&digits.len())
+        && digits.bytes().all(|b| b.is_ascii_digit())
+        && !digits.starts_with('0')
+}
+
+impl RegisterTable {
+    fn read(&self) -> Result<Register, String> {
+        let place = ["sip:", "sips:"]
+            .iter()
+            .find_map(|scheme| self.registrar.strip_prefix(scheme));
+        if place.is_none_or(|place| place.is_empty() || place.contains(char::is_whitespace)) {
+            return Err("register.registrar must be like sip:sip.example.com".to_owned());
+        }
+        if self.username.is_empty() || self.password.is_empty() {
+            return Err("register.username and register.password must be set".to_owned());
+        }
+        let expires_seconds = self.expires_seconds.unwrap_or(EXPIRES_SECONDS_USUAL);
+        if !EXPIRES_SECONDS.contains(&expires_seconds) {
+            return Err(format!(
+                "register.expires_seconds must be from {} to {}",
+                EXPIRES_SECONDS.start(),
+                EXPIRES_SECONDS.end()
+            ));
+        }
+        Ok(Register {
+            registrar: self.registrar.clone(),
+            credentials: Credentials {
+                username: self.username.clone(),
+                password: self.password.clone(),
+            },
+            expires_seconds,
+        })
+    }
+}
+
+/// A table as a person may see it: `{name=jkt-1 password=********}`.
+pub(super) fn shown(table: &config::Map<String, Value>) -> String {
+    let mut fields: Vec<(&String, &Value)> = table.iter().collect();
+    fields.sort_by_key(|(name, _)| *name);
+    let field = |(name, value): (&String, &Value)| {
+        let value = match &value.kind {
+            _ if name.contains("password") => MASK.to_owned(),
+            ValueKind::Table(table) => shown(table),
+            ValueKind::Array(items) => {
+                let items: Vec<String> = items.iter().map(ToString::to_string).collect();
+                items.join(" ")
+            }
+            other => other.to_string(),
+        };
+        format!("{name}={value}")
+    };
+    let fields: Vec<String> = fields.into_iter().map(field).collect();
+    format!("{{{}}}", fields.join(" "))
+}
+
+#[cfg(test)]
+mod tests;

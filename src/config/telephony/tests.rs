@@ -1,0 +1,183 @@
+//! The keys of the bridge.
+
+use super::*;
+use crate::config::{ConfigError, Layers, Settings as All};
+
+fn read(toml: &str, variables: &[(&str, &str)]) -> Result<(Layers, All), ConfigError> {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("dikala.toml");
+    std::fs::write(&file, toml).expect("written");
+    let variables = variables
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+    let layers = Layers::load(Some(&file), variables)?;
+    let settings = All::new(&layers)?;
+    Ok((layers, settings))
+}
+
+const TRUNK: &str = r#"
+[telephony]
+enabled = true
+[telephony.sip]
+listen = ["udp://127.0.0.1:0", "tls://[::1]:5061"]
+tls_certificate_file = "/etc/dikala/sip.pem"
+tls_key_file = "/etc/dikala/sip.key"
+codecs = ["PCMU", "opus"]
+srtp = "required"
+rtp_ports = "40000-40099"
+[[telephony.sip.trunks]]
+name = "jkt"
+addresses = ["203.0.113.0/24", "2001:db8::7"]
+username = "kopi"
+password = "hush-hush"
+prefix = "+62"
+register = { registrar = "sip:sip.example.com", username = "u", password = "quiet" }
+"#;
+
+#[test]
+fn a_bridge_is_told_what_is_configured() {
+    let (layers, settings) = read(TRUNK, &[("GEMINI_API_KEY", "g-secret")]).expect("it is right");
+    let bridge = settings.telephony().expect("it is enabled");
+    let sip = &bridge.sip;
+    assert_eq!(sip.listen[1].transport, Transport::Tls);
+    assert_eq!(
+        sip.listen[1].address,
+        "[::1]:5061".parse().expect("an address")
+    );
+    assert_eq!(sip.codecs, [Codec::Pcmu, Codec::Opus]);
+    assert_eq!(
+        (sip.srtp, sip.rtp_ports.clone()),
+        (Srtp::Required, 40_000..=40_099)
+    );
+    let trunk = &sip.trunks[0];
+    assert_eq!((trunk.name.as_str(), trunk.addresses.len()), ("jkt", 2));
+    let register = trunk.register.as_ref().expect("it registers");
+    assert_eq!(
+        (
+            register.credentials.password.as_str(),
+            register.expires_seconds
+        ),
+        ("quiet", 600)
+    );
+    assert!(matches!(&bridge.voice.model, Model::Gemini(gemini) if gemini.api_key == "g-secret"));
+    assert_eq!(
+        (bridge.max_calls, bridge.engine_lost_after_seconds),
+        (200, 30)
+    );
+    // Nothing that is secret is shown.
+    let shown: Vec<String> = layers
+        .entries()
+        .map(crate::config::Shown::from)
+        .map(|shown| shown.value)
+        .collect();
+    let shown = shown.join("\n");
+    assert!(
+        shown.contains("name=jkt") && shown.contains(MASK),
+        "{shown}"
+    );
+    for secret in ["hush-hush", "quiet", "g-secret"] {
+        assert!(!shown.contains(secret), "{secret} is shown");
+        assert!(
+            !format!("{settings:?}").contains(secret),
+            "{secret} is in what is logged"
+        );
+    }
+}
+
+#[test]
+fn a_key_of_ones_own_wins_over_that_of_the_environment() {
+    let toml = "[telephony]\nenabled = true\n[telephony.gemini]\napi_key = \"mine\"\n";
+    let (_, settings) = read(toml, &[("GEMINI_API_KEY", "theirs")]).expect("it is right");
+    let model = settings.telephony().map(|bridge| bridge.voice.model);
+    assert!(matches!(model, Some(Model::Gemini(gemini)) if gemini.api_key == "mine"));
+    let (_, settings) = read("", &[("GEMINI_API_KEY", "theirs")]).expect("it is right");
+    assert!(settings.telephony().is_none(), "a key alone starts nothing");
+}
+
+#[test]
+fn what_is_wrong_is_said() {
+    let trunk = |fields: &str| format!("[[telephony.sip.trunks]]\n{fields}\n");
+    for (toml, expected) in [
+        ("[telephony]\nenabled = true\n".to_owned(), "GEMINI_API_KEY"),
+        ("[telephony]\nmax_calls = 0\n".to_owned(), "from 1 to"),
+        (
+            "[telephony.sip]\nlisten = [\"0.0.0.0:5060\"]\n".to_owned(),
+            "udp://0.0.0.0:5060",
+        ),
+        (
+            "[telephony.sip]\nlisten = []\n".to_owned(),
+            "1 to 16 entries",
+        ),
+        (
+            "[telephony.sip]\nlisten = [\"tls://0.0.0.0:5061\"]\n".to_owned(),
+            "tls_certificate_file",
+        ),
+        (
+            "[telephony.sip]\ncodecs = [\"G722\"]\n".to_owned(),
+            "opus, PCMA or PCMU",
+        ),
+        (
+            "[telephony.sip]\nrtp_ports = \"20000\"\n".to_owned(),
+            "20000-29999",
+        ),
+        (
+            "[telephony.sip]\nsrtp = \"yes\"\n".to_owned(),
+            "off, optional or required",
+        ),
+        (
+            "[telephony.sip]\npublic_address = \"a b\"\n".to_owned(),
+            "without a port",
+        ),
+        (
+            "[telephony.voice]\nmodel = \"parrot\"\n".to_owned(),
+            "gemini or scripted",
+        ),
+        (
+            "[telephony.gemini]\nurl = \"https://x\"\n".to_owned(),
+            "wss://",
+        ),
+        (
+            "[telephony.gemini.idr_per_million_tokens]\naudio_in = -1\n".to_owned(),
+            "from 0 to",
+        ),
+        (
+            "[telephony.sip]\ntrunks = [\"jkt\"]\n".to_owned(),
+            "list of tables",
+        ),
+        (
+            trunk("addresses = [\"203.0.113.7\"]"),
+            "missing field `name`",
+        ),
+        (
+            trunk("name = \"a\"\nadresses = []"),
+            "unknown field `adresses`",
+        ),
+        (trunk("name = \"a\""), "nobody can call over it"),
+        (trunk("name = \"a\"\nusername = \"u\""), "both, or neither"),
+        (trunk("name = \"a\"\naddresses = [\"x\"]"), "203.0.113.0/24"),
+        (
+            trunk("name = \"a\"\naddresses = [\"::1\"]\nprefix = \"062\""),
+            "like +62",
+        ),
+        (
+            trunk(
+                "name = \"a\"\nregister = { registrar = \"http://x\", username = \"u\", password = \"p\" }",
+            ),
+            "sip:sip.example.com",
+        ),
+        (
+            trunk(
+                "name = \"a\"\nregister = { registrar = \"sip:x\", username = \"u\", password = \"p\", expires_seconds = 5 }",
+            ),
+            "from 60 to",
+        ),
+        (
+            format!("{0}{0}", trunk("name = \"a\"\naddresses = [\"::1\"]")),
+            "two trunks have the name",
+        ),
+    ] {
+        let error = read(&toml, &[]).expect_err(&toml);
+        assert!(error.0.contains(expected), "{toml}\n{error}");
+        assert!(error.0.contains("telephony."), "{error}");
+    }
+}

@@ -1,0 +1,67 @@
+//! Who the bridge of a node is: a bridge of its own, `telephony@NODE`, whose token is made anew at every start and is nowhere in the
+//! clear but in memory.
+
+use dikala_actors::nodes;
+use dikala_entities::{BRIDGE_TOKEN_SCHEME, Credential, bridge, store::Transaction};
+use sea_orm::{
+    ActiveModelTrait, ActiveValue::Set, ColumnTrait, DbErr, EntityTrait, IntoActiveModel,
+    QueryFilter, QueryOrder, QuerySelect,
+};
+
+use crate::{
+    admin::{AdminError, bridges},
+    audit::Origin,
+    node::Node,
+};
+
+/// Why there is no identity.
+#[derive(Debug, thiserror::Error)]
+pub enum IdentityError {
+    #[error("the identity of the bridge cannot be stored: {0}")]
+    Admin(#[from] AdminError),
+    #[error("the identity of the bridge cannot be stored: {words}", words = dikala_entities::store::in_words(.0))]
+    Database(#[from] DbErr),
+}
+
+/// Takes the identity of an earlier start of a node with this name that nobody uses any more, or makes one, and gives its token.
+///
+/// Several nodes may have one name, and a bridge is one program: two that shared a bridge would get each other's commands.
+pub(super) async fn take(node: &Node) -> Result<Credential, IdentityError> {
+    let name = format!("telephony@{}", node.member.name());
+    let txn = node.store.begin().await?;
+    let (bridge, token) = match unused(&txn, &name).await? {
+        Some(bridge) => (bridge, BRIDGE_TOKEN_SCHEME.generate()),
+        None => {
+            let by = Origin::cli(node.member.name());
+            let made = bridges::create(&txn, &name, &by, node.clock.now()).await?;
+            let bridge = bridge::Entity::find_by_id(made.view.id).one(&txn).await?;
+            let missing = || DbErr::RecordNotFound(made.view.id.to_string());
+            (bridge.ok_or_else(missing)?, BRIDGE_TOKEN_SCHEME.generate())
+        }
+    };
+    let mut bridge = bridge.into_active_model();
+    bridge.hash = Set(token.hash());
+    // From here on it is used: a node that starts at this moment takes another.
+    bridge.node = Set(Some(node.member.id().to_string()));
+    bridge.update(&txn).await?;
+    txn.commit().await?;
+    Ok(token)
+}
+
+/// A bridge with this name that no node uses.
+async fn unused(txn: &Transaction, name: &str) -> Result<Option<bridge::Model>, DbErr> {
+    let nodes = nodes::all(txn).await?;
+    let is_used = |bridge: &bridge::Model| {
+        let user = bridge.node.as_deref();
+        let found = nodes.iter().find(|other| Some(other.id.as_str()) == user);
+        found.is_some_and(|other| !other.is_gone())
+    };
+    let made = bridge::Entity::find()
+        .filter(bridge::Column::Name.eq(name))
+        .filter(bridge::Column::RevokedAt.is_null())
+        .order_by_asc(bridge::Column::Id)
+        .lock_exclusive()
+        .all(txn)
+        .await?;
+    Ok(made.into_iter().find(|bridge| !is_used(bridge)))
+}

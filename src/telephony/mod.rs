@@ -1,0 +1,130 @@
+//! The bridge that comes with Dikala, inside this process: on threads of its own, over a socket to our own listener, like any other
+//! bridge.
+
+mod checks;
+mod identity;
+
+use std::{
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    sync::Arc,
+};
+
+use actix_web::rt::{
+    spawn,
+    task::{JoinHandle, spawn_blocking},
+};
+use dikala_actors::runtime::clock::SharedClock;
+use dikala_entities::Secret;
+use dikala_telephony::{
+    Clock,
+    bridge::Counted,
+    engine::Address,
+    settings::{Listen, Settings, Transport},
+    threads::{Running, StartError},
+};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::node::Node;
+
+pub use self::{checks::checks, identity::IdentityError};
+
+/// Where bridges connect, on the public listener.
+const CONNECT_PATH: &str = "/bridge/v1/connect";
+
+/// Why the bridge does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum TelephonyError {
+    #[error(transparent)]
+    Start(#[from] StartError),
+    #[error(transparent)]
+    Identity(#[from] IdentityError),
+    #[error("the thread that starts the bridge was ended")]
+    Thread,
+}
+
+/// A bridge that runs in this process.
+#[derive(Debug)]
+pub struct Telephony {
+    running: Running,
+    /// Reads the certificate again at SIGHUP.
+    reloading: JoinHandle<()>,
+}
+
+impl Telephony {
+    /// Starts a bridge that serves the engine at this address.
+    ///
+    /// Errors: what cannot be listened on or read.
+    pub async fn start(
+        settings: Settings,
+        engine: Address,
+        clock: SharedClock,
+    ) -> Result<Self, TelephonyError> {
+        let now: Clock = Arc::new(move || clock.now());
+        let started = spawn_blocking(move || Running::start(&settings, engine, now)).await;
+        let running = started.map_err(|_| TelephonyError::Thread)??;
+        let reload = running.reloader();
+        let reloading = spawn(async move {
+            let Ok(mut hangups) = signal(SignalKind::hangup()) else {
+                return;
+            };
+            while hangups.recv().await.is_some() {
+                reload();
+            }
+        });
+        Ok(Self { running, reloading })
+    }
+
+    /// Starts the bridge of this node, which serves the engine behind our own public listener.
+    ///
+    /// Errors: what cannot be listened on, read or stored.
+    pub async fn inside(
+        settings: Settings,
+        node: &Node,
+        public: SocketAddr,
+    ) -> Result<Self, TelephonyError> {
+        let token = identity::take(node).await?;
+        let engine = Address {
+            url: format!("ws://{}{CONNECT_PATH}", reachable(public)),
+            token: Secret::new(token.expose()),
+        };
+        Self::start(settings, engine, Arc::clone(&node.clock)).await
+    }
+
+    /// What is listened on: `udp://127.0.0.1:5060 tcp://…`.
+    pub fn addresses(&self) -> Vec<String> {
+        self.running.addresses().into_iter().map(written).collect()
+    }
+
+    /// Where to ask for what is counted.
+    pub fn counted(&self) -> Counted {
+        self.running.counted()
+    }
+
+    /// Takes no new calls, lets running ones finish, and hangs up those that have not in time.
+    pub async fn stop(self) {
+        self.reloading.abort();
+        let running = self.running;
+        if spawn_blocking(move || running.stop()).await.is_err() {
+            tracing::error!("the bridge did not stop well");
+        }
+    }
+}
+
+fn written(listen: Listen) -> String {
+    let transport = match listen.transport {
+        Transport::Udp => "udp",
+        Transport::Tcp => "tcp",
+        Transport::Tls => "tls",
+    };
+    format!("{transport}://{}", listen.address)
+}
+
+/// A listener on all addresses is reached over the loopback interface.
+fn reachable(listener: SocketAddr) -> SocketAddr {
+    let ip = match listener.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        IpAddr::V6(ip) if ip.is_unspecified() => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listener.port())
+}

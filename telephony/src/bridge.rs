@@ -1,0 +1,242 @@
+//! A whole bridge: the SIP edge, the calls that come in over it, the voice, and the engine that they are told to.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    task::{JoinHandle, JoinSet},
+    time::{Instant, timeout, timeout_at},
+};
+
+use crate::{
+    Clock,
+    call::{self, Counters, Parts, Rules, unavailable},
+    engine::{Address, Client},
+    leg::{Incoming, Order},
+    settings::{Listen, Model, Settings, Voice},
+    sip::{self, Edge, SipError},
+    voice::{Provider, Scripted},
+};
+
+/// Calls that have come in and have no task yet.
+const INCOMING_MAX: usize = 64;
+/// What is left for a sentence and for what is told of the call, of the time that running calls have.
+const FAREWELL: Duration = Duration::from_secs(12);
+/// What of that is left for the way to phone and engine.
+const LAST_STEPS: Duration = Duration::from_millis(500);
+/// How long the engine may take to hear the last of it.
+const LAST_WORD: Duration = Duration::from_secs(2);
+
+/// What was counted since the start.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Statistics {
+    pub sip: sip::Statistics,
+    pub calls: call::Reading,
+}
+
+/// Where to ask for that, for as long as the bridge runs; zeros after that.
+pub type Counted = Arc<dyn Fn() -> Statistics + Send + Sync>;
+
+/// A bridge that takes calls.
+#[derive(Debug)]
+pub struct Bridge {
+    edge: Arc<Edge>,
+    calls: Calls,
+    within: Duration,
+}
+
+impl Bridge {
+    /// Listens for calls and connects to the engine. Needs a tokio runtime.
+    ///
+    /// Errors: what cannot be listened on or read.
+    pub async fn start(
+        settings: &Settings,
+        engine: Address,
+        clock: Clock,
+    ) -> Result<Self, SipError> {
+        let calls = Calls::start(settings, provider(&settings.voice), engine, clock);
+        let edge = sip::listen(&settings.sip, settings.max_calls, calls.incoming()).await?;
+        Ok(Self {
+            edge: Arc::new(edge),
+            calls,
+            within: Duration::from_secs(settings.shutdown_seconds),
+        })
+    }
+
+    /// What is listened on, with the ports that were picked.
+    pub fn addresses(&self) -> Vec<Listen> {
+        self.edge.addresses()
+    }
+
+    /// What reads the certificate again; where it cannot be used, the one before stays.
+    pub fn reloader(&self) -> impl Fn() + Send + 'static {
+        let edge = Arc::downgrade(&self.edge);
+        move || match edge.upgrade().map(|edge| edge.reload_tls()) {
+            None => {}
+            Some(Ok(())) => tracing::info!("the certificate was read again"),
+            Some(Err(error)) => tracing::error!(%error, "the certificate stays as it was"),
+        }
+    }
+
+    /// Where to ask for what is counted.
+    pub fn counted(&self) -> Counted {
+        let edge = Arc::downgrade(&self.edge);
+        let counters = Arc::clone(&self.calls.counters);
+        Arc::new(move || Statistics {
+            sip: edge
+                .upgrade()
+                .map(|edge| edge.statistics())
+                .unwrap_or_default(),
+            calls: counters.read(),
+        })
+    }
+
+    /// Takes no new calls, lets running ones finish, and hangs up those that have not after `shutdown_seconds`.
+    pub async fn stop(self) {
+        self.edge.drain();
+        self.calls.finish(self.within).await;
+    }
+}
+
+fn provider(voice: &Voice) -> Arc<dyn Provider> {
+    match &voice.model {
+        Model::Scripted => Arc::new(Scripted),
+        Model::Gemini(gemini) => Arc::new(crate::voice::gemini::Gemini::new(
+            gemini.clone(),
+            voice.barge_in,
+        )),
+    }
+}
+
+/// The calls of a bridge: a task for each that comes in, and how they end when the bridge stops.
+#[derive(Debug)]
+pub struct Calls {
+    counters: Arc<Counters>,
+    incoming: mpsc::Sender<Incoming>,
+    closing: oneshot::Sender<()>,
+    stop: watch::Sender<Option<Instant>>,
+    running: JoinHandle<()>,
+    engine: JoinHandle<()>,
+}
+
+impl Calls {
+    /// Connects to the engine, and takes calls. Needs a tokio runtime.
+    pub fn start(
+        settings: &Settings,
+        provider: Arc<dyn Provider>,
+        engine: Address,
+        clock: Clock,
+    ) -> Self {
+        let (client, engine) = Client::start(engine, clock);
+        let (incoming, waiting) = mpsc::channel(INCOMING_MAX);
+        let (closing, closed) = oneshot::channel();
+        let (stop, stopping) = watch::channel(None);
+        let counters: Arc<Counters> = Arc::default();
+        let parts = Parts {
+            provider,
+            rules: rules(settings),
+            counters: Arc::clone(&counters),
+            stop: stopping,
+        };
+        Self {
+            counters,
+            incoming,
+            closing,
+            stop,
+            running: tokio::spawn(accept(client, parts, waiting, closed)),
+            engine,
+        }
+    }
+
+    /// Where calls come in.
+    pub fn incoming(&self) -> mpsc::Sender<Incoming> {
+        self.incoming.clone()
+    }
+
+    /// Takes no new calls, lets running ones finish for a while, then tells the callers and hangs up.
+    pub async fn finish(self, within: Duration) {
+        let Self {
+            closing,
+            stop,
+            mut running,
+            mut engine,
+            ..
+        } = self;
+        let _ = closing.send(());
+        let until = Instant::now() + within;
+        let in_peace = within.saturating_sub(FAREWELL);
+        if timeout(in_peace, &mut running).await.is_err() {
+            tracing::info!("callers are told that the bridge stops");
+            let _ = stop.send(Some(until - LAST_STEPS.min(within)));
+            if timeout_at(until, &mut running).await.is_err() {
+                tracing::warn!("not every call ended in time");
+                running.abort();
+                let _ = running.await;
+            }
+        }
+        if timeout(LAST_WORD, &mut engine).await.is_err() {
+            tracing::warn!("the engine has not heard of the end of every call");
+            engine.abort();
+        }
+    }
+}
+
+fn rules(settings: &Settings) -> Rules {
+    let prices = match &settings.voice.model {
+        Model::Scripted => None,
+        Model::Gemini(gemini) => Some(gemini.prices),
+    };
+    Rules {
+        barge_in: settings.voice.barge_in,
+        prices: prices.filter(|prices| !prices.are_none()),
+        engine_lost_after_ms: settings.engine_lost_after_seconds.saturating_mul(1_000),
+    }
+}
+
+/// Gives every call a task, until no more are taken and all have ended.
+async fn accept(
+    client: Client,
+    parts: Parts,
+    mut waiting: mpsc::Receiver<Incoming>,
+    mut closed: oneshot::Receiver<()>,
+) {
+    let mut calls = JoinSet::new();
+    loop {
+        let incoming = tokio::select! {
+            incoming = waiting.recv() => incoming,
+            _ = &mut closed => None,
+            Some(ended) = calls.join_next() => {
+                log(ended);
+                continue;
+            }
+        };
+        let Some(incoming) = incoming else {
+            break;
+        };
+        match client.line().await {
+            Some(line) => {
+                calls.spawn(call::run(parts.clone(), line, incoming));
+            }
+            None => turn_away(&incoming),
+        }
+    }
+    waiting.close();
+    while let Some(incoming) = waiting.recv().await {
+        turn_away(&incoming);
+    }
+    drop(client);
+    while let Some(ended) = calls.join_next().await {
+        log(ended);
+    }
+}
+
+fn turn_away(incoming: &Incoming) {
+    let refusal = unavailable("The service stops.");
+    let _ = incoming.leg.orders.try_send(Order::Reject(refusal));
+}
+
+fn log(ended: Result<(), tokio::task::JoinError>) {
+    if let Err(error) = ended {
+        tracing::error!(%error, "a call's task broke");
+    }
+}

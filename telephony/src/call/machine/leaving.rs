@@ -1,0 +1,248 @@
+//! How a call is left: once what is being said was heard, soon, after a sentence, or for a person.
+
+use dikala_entities::{HangupInitiator, HangupReason};
+use serde_json::json;
+
+use super::{
+    Effect, End, Machine, Now, Phase, VoiceState,
+    answers::{answer, failure, success},
+};
+use crate::{
+    leg::Order,
+    voice::{Phrase, Spoken},
+};
+
+/// The voice that has asked for the end may still send what it says, without a word for so long.
+const SETTLE_MS: u64 = 1_500;
+/// What is played to the end: more than 30 s never wait.
+const GOODBYE_MS_MAX: u64 = 35_000;
+/// How long a command to hang up waits for what is being said.
+const SOON_MS: u64 = 2_000;
+/// How long a sentence of the bridge may take.
+const SENTENCE_MS_MAX: u64 = 8_000;
+/// How long what the agent says about the transfer may take, and how long the person may take to answer.
+const ANNOUNCEMENT_MS_MAX: u64 = 15_000;
+const CONNECTING_MS_MAX: u64 = 120_000;
+
+#[derive(Debug)]
+pub(super) struct Leaving {
+    then: Then,
+    pub(super) stage: Stage,
+    until: u64,
+}
+
+#[derive(Debug)]
+enum Then {
+    End(End),
+    Transfer {
+        /// E.164.
+        to: String,
+        /// Who asked, where it was the agent.
+        tool: Option<String>,
+    },
+}
+
+#[derive(Debug)]
+pub(super) enum Stage {
+    /// The voice may go on for a moment.
+    Settling { until: u64 },
+    /// What was said is played.
+    Playing { mark: u64 },
+    /// A person is called.
+    Connecting,
+}
+
+impl Leaving {
+    pub(super) fn due(&self) -> u64 {
+        match self.stage {
+            Stage::Settling { until } => until.min(self.until),
+            Stage::Playing { .. } | Stage::Connecting => self.until,
+        }
+    }
+
+    /// Whether what the voice says now is for the caller; if so, it may go on.
+    pub(super) fn still_speaks(&mut self, now_ms: u64) -> bool {
+        let Stage::Settling { until } = &mut self.stage else {
+            return false;
+        };
+        *until = now_ms + SETTLE_MS;
+        true
+    }
+
+    /// The voice has said all it had to say.
+    pub(super) fn has_spoken(&mut self, now_ms: u64) {
+        if let Stage::Settling { until } = &mut self.stage {
+            *until = now_ms;
+        }
+    }
+}
+
+impl Machine {
+    /// The agent ends the call: what it says is heard first.
+    pub(super) fn leave_once_said(&mut self, now: Now, out: &mut Vec<Effect>) {
+        let end = End::hangup(
+            HangupReason::Normal,
+            HangupInitiator::Agent,
+            "The agent ended the call.",
+        );
+        let stage = Stage::Settling {
+            until: now.ms + SETTLE_MS,
+        };
+        self.leave(Then::End(end), stage, now.ms + GOODBYE_MS_MAX, out);
+    }
+
+    /// The engine ends the call: what is being said is heard for a moment.
+    pub(super) fn leave_soon(&mut self, end: End, now: Now, out: &mut Vec<Effect>) {
+        let until = now.ms + SOON_MS;
+        if !self.speaking.is_speaking() {
+            self.end(end, now, out);
+            return;
+        }
+        let until = match &self.phase {
+            // Commanded twice is no reason to talk longer.
+            Phase::Leaving(leaving) => leaving.until.min(until),
+            _ => until,
+        };
+        self.speaking.resume(out);
+        let mark = self.speaking.mark(out);
+        self.leave(Then::End(end), Stage::Playing { mark }, until, out);
+    }
+
+    /// Something is wrong, or the bridge stops: a sentence says so in place of what is being said.
+    pub(super) fn leave_with_a_sentence(&mut self, end: End, now: Now, out: &mut Vec<Effect>) {
+        if self.speaking.is_speaking() {
+            self.speaking.flush(false, out);
+        }
+        self.say_phrase(Phrase::Sorry, now, out);
+        let mark = self.speaking.mark(out);
+        let until = self.in_time(now.ms + SENTENCE_MS_MAX);
+        self.leave(Then::End(end), Stage::Playing { mark }, until, out);
+    }
+
+    /// The caller is connected to a person, once the agent has said so.
+    pub(super) fn leave_for_a_person(
+        &mut self,
+        to: String,
+        tool: Option<String>,
+        now: Now,
+        out: &mut Vec<Effect>,
+    ) {
+        let (stage, wait) = if tool.is_some() {
+            let until = now.ms + SETTLE_MS;
+            (Stage::Settling { until }, ANNOUNCEMENT_MS_MAX)
+        } else {
+            self.speaking.resume(out);
+            let mark = self.speaking.mark(out);
+            (Stage::Playing { mark }, SOON_MS)
+        };
+        self.leave(Then::Transfer { to, tool }, stage, now.ms + wait, out);
+    }
+
+    /// The call has to be over by the time that the bridge stops.
+    pub(super) fn hurry(&mut self) {
+        let stops_at = self.stops_at;
+        if let (Phase::Leaving(leaving), Some(stops_at)) = (&mut self.phase, stops_at) {
+            leaving.until = leaving.until.min(stops_at);
+        }
+    }
+
+    fn leave(&mut self, then: Then, stage: Stage, until: u64, out: &mut Vec<Effect>) {
+        self.speaking.resume(out);
+        self.phase = Phase::Leaving(Leaving { then, stage, until });
+    }
+
+    pub(super) fn expire_leaving(&mut self, now: Now, out: &mut Vec<Effect>) {
+        let Phase::Leaving(leaving) = &mut self.phase else {
+            return;
+        };
+        match leaving.stage {
+            Stage::Settling { until } if until <= now.ms && leaving.until > now.ms => {
+                let mark = self.speaking.mark(out);
+                leaving.stage = Stage::Playing { mark };
+            }
+            Stage::Connecting => {
+                let words = "the person did not answer in time".to_owned();
+                self.transferred(Err(words), now, out);
+            }
+            _ => self.proceed(now, out),
+        }
+    }
+
+    pub(super) fn played_in_leaving(&mut self, played: u64, now: Now, out: &mut Vec<Effect>) {
+        let Phase::Leaving(leaving) = &self.phase else {
+            return;
+        };
+        if matches!(leaving.stage, Stage::Playing { mark } if mark == played) {
+            self.proceed(now, out);
+        }
+    }
+
+    /// All that was to be heard was heard, or there is no more time for it.
+    fn proceed(&mut self, now: Now, out: &mut Vec<Effect>) {
+        let Phase::Leaving(leaving) = &mut self.phase else {
+            return;
+        };
+        match &leaving.then {
+            Then::End(end) => {
+                let end = end.clone();
+                self.end(end, now, out);
+            }
+            Then::Transfer { to, .. } => {
+                out.push(Effect::Leg(Order::Transfer { to: to.clone() }));
+                leaving.stage = Stage::Connecting;
+                leaving.until = now.ms + CONNECTING_MS_MAX;
+            }
+        }
+    }
+
+    pub(super) fn transferred(
+        &mut self,
+        done: Result<(), String>,
+        now: Now,
+        out: &mut Vec<Effect>,
+    ) {
+        let Phase::Leaving(Leaving {
+            then: Then::Transfer { tool, .. },
+            stage: Stage::Connecting,
+            ..
+        }) = &mut self.phase
+        else {
+            return;
+        };
+        let tool = tool.take();
+        let Err(words) = done else {
+            if let Some(id) = tool {
+                answer(id, success(json!({"connected": true})), out);
+            }
+            let end = End::hangup(
+                HangupReason::Transferred,
+                HangupInitiator::Bridge,
+                "The caller was connected to a person.",
+            );
+            self.end(end, now, out);
+            return;
+        };
+        self.phase = Phase::Talking;
+        if self.voice == VoiceState::None {
+            self.leave_with_a_sentence(
+                End::failed(
+                    HangupReason::AiError,
+                    "the voice was lost during a transfer that failed",
+                    "The agent's voice is not available.",
+                ),
+                now,
+                out,
+            );
+            return;
+        }
+        match tool {
+            Some(id) => answer(id, failure("transfer_failed", &words), out),
+            None => {
+                let words = format!(
+                    "Connecting the caller to a person failed: {words}. Tell the caller so, and go on with the conversation."
+                );
+                out.push(Effect::Tell(Spoken::Text(words)));
+            }
+        }
+    }
+}

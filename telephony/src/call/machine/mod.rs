@@ -1,0 +1,470 @@
+//! What follows from what happened to a call. Pure: an input and the time give effects, and the next time to look.
+//!
+//! A call is asked about at the engine, answered, talked through, and left: by a word of the agent, a command, a fault. However it
+//! comes, exactly one message says that it is over, and what was said follows it.
+
+mod answers;
+mod cost;
+mod functions;
+mod input;
+mod keys;
+mod leaving;
+mod refusal;
+mod speaking;
+mod talking;
+mod transcript;
+
+use dikala_entities::{HangupInitiator, HangupReason, Millis};
+
+pub(super) use self::input::{Effect, Input, Now};
+use self::{
+    cost::Meter, functions::Functions, keys::Keys, leaving::Leaving, speaking::Speaking,
+    transcript::Transcript,
+};
+pub(crate) use self::{input::Rules, refusal::unavailable};
+use crate::{
+    engine::{Command, Message, Outcome, Reply, Told, Wanted},
+    leg::{Ending, Happening, Order, Refusal},
+    voice::{Agent, Heard, Setup, Spoken},
+};
+
+/// How long the engine may take to decide about a call, and how long it may be away meanwhile.
+const DECISION_MS: u64 = 10_000;
+const DECISION_AWAY_MS: u64 = 2_000;
+/// How long a phone may take to acknowledge the answer.
+const ACKNOWLEDGE_MS: u64 = 40_000;
+/// How long the voice may take to sum the call up.
+const SUMMARY_MS: u64 = 3_000;
+
+/// One call.
+#[derive(Debug)]
+pub(super) struct Machine {
+    rules: Rules,
+    phase: Phase,
+    agent: Option<Box<Agent>>,
+    speaking: Speaking,
+    voice: VoiceState,
+    keys: Keys,
+    functions: Functions,
+    transcript: Transcript,
+    meter: Meter,
+    /// When the engine went away, if it is.
+    engine_away_since: Option<u64>,
+    is_held: bool,
+    /// By when it has to be over, once the bridge stops.
+    stops_at: Option<u64>,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// The engine decides.
+    Asking {
+        until: u64,
+    },
+    /// The phone is to acknowledge.
+    Answering {
+        until: u64,
+    },
+    Talking,
+    Leaving(Leaving),
+    /// It is over; the voice sums it up.
+    Closing {
+        end: Box<Message>,
+        at: Millis,
+        until: u64,
+    },
+    Over,
+}
+
+/// Whether somebody speaks for the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum VoiceState {
+    /// There is no session, or none any more.
+    None,
+    /// There is no model yet, or not at the moment.
+    Away {
+        since: u64,
+        is_filled: bool,
+    },
+    Ready,
+}
+
+/// How a call ends.
+#[derive(Debug, Clone, PartialEq)]
+struct End {
+    message: Message,
+    /// For the phone.
+    words: &'static str,
+}
+
+impl End {
+    fn hangup(reason: HangupReason, initiator: HangupInitiator, words: &'static str) -> Self {
+        Self {
+            message: Message::Hangup {
+                reason,
+                initiator,
+                ai_cost_idr: None,
+            },
+            words,
+        }
+    }
+
+    fn failed(reason: HangupReason, detail: impl Into<String>, words: &'static str) -> Self {
+        Self {
+            message: Message::Failed {
+                reason,
+                detail: detail.into(),
+            },
+            words,
+        }
+    }
+}
+
+impl Machine {
+    /// A call that has just come in, with what is to be done first.
+    pub(super) fn new(rules: Rules, incoming: Message, now: Now, out: &mut Vec<Effect>) -> Self {
+        out.push(Effect::Leg(Order::Ring));
+        out.push(Effect::Engine(incoming, now.at));
+        Self {
+            rules,
+            phase: Phase::Asking {
+                until: now.ms + DECISION_MS,
+            },
+            agent: None,
+            speaking: Speaking::default(),
+            voice: VoiceState::None,
+            keys: Keys::default(),
+            functions: Functions::default(),
+            transcript: Transcript::default(),
+            meter: Meter::default(),
+            engine_away_since: None,
+            is_held: false,
+            stops_at: None,
+        }
+    }
+
+    /// Takes what happened, or that a deadline has passed.
+    pub(super) fn step(&mut self, now: Now, input: Input, out: &mut Vec<Effect>) {
+        if self.is_over() {
+            return;
+        }
+        match input {
+            Input::Leg(happening) => self.on_leg(happening, now, out),
+            Input::LegGone => self.on_leg(
+                Happening::Failed("the phone's side is gone".to_owned()),
+                now,
+                out,
+            ),
+            Input::Voice(heard) => self.on_voice(heard, now, out),
+            Input::VoiceGone => self.on_voice(
+                Heard::Lost("the voice is gone without a word".to_owned()),
+                now,
+                out,
+            ),
+            Input::Engine(told) => self.on_engine(told, now, out),
+            Input::EngineStands(stands) => self.engine_stands(stands, now),
+            Input::Stop { within_ms } => self.stop(within_ms, now, out),
+            Input::Time => {}
+        }
+        self.expire(now, out);
+    }
+
+    /// When something is due if nothing happens.
+    pub(super) fn due(&self) -> Option<u64> {
+        let phase = match &self.phase {
+            Phase::Asking { until } => {
+                let away = self.engine_away_since.map(|since| since + DECISION_AWAY_MS);
+                Some(away.map_or(*until, |away| away.min(*until)))
+            }
+            Phase::Answering { until } | Phase::Closing { until, .. } => Some(*until),
+            Phase::Talking => {
+                let lost = self
+                    .engine_away_since
+                    .map(|since| since + self.rules.engine_lost_after_ms);
+                let voice = self.voice_due();
+                let all = [lost, voice, self.keys.due(), self.speaking.due()];
+                all.into_iter().flatten().min()
+            }
+            Phase::Leaving(leaving) => Some(leaving.due()),
+            Phase::Over => None,
+        };
+        phase.filter(|_| !self.is_over())
+    }
+
+    /// Whether what the voice says is to be read now. It waits before the answer, and while what was said is thrown away.
+    pub(super) fn listens(&self) -> bool {
+        let in_time = match &self.phase {
+            Phase::Talking | Phase::Leaving(_) | Phase::Closing { .. } => true,
+            Phase::Asking { .. } | Phase::Answering { .. } | Phase::Over => false,
+        };
+        in_time && !self.speaking.is_flushing() && self.voice != VoiceState::None
+    }
+
+    /// Nothing is left to do.
+    pub(super) fn is_over(&self) -> bool {
+        matches!(self.phase, Phase::Over)
+    }
+
+    fn expire(&mut self, now: Now, out: &mut Vec<Effect>) {
+        match &self.phase {
+            _ if self.due().is_none_or(|due| due > now.ms) => {}
+            Phase::Asking { .. } => {
+                let words = "The service cannot be reached at the moment.";
+                let end = HangupReason::Rejected;
+                self.reject(refusal::unavailable(words), Some(end), now, out);
+            }
+            Phase::Answering { .. } => {
+                let end = End::failed(
+                    HangupReason::BridgeError,
+                    "the phone did not acknowledge the answer",
+                    "No acknowledgement came.",
+                );
+                self.end(end, now, out);
+            }
+            Phase::Talking => self.expire_talk(now, out),
+            Phase::Leaving(_) => self.expire_leaving(now, out),
+            Phase::Closing { .. } => self.close(None, out),
+            Phase::Over => {}
+        }
+    }
+
+    fn on_leg(&mut self, happening: Happening, now: Now, out: &mut Vec<Effect>) {
+        match (&self.phase, happening) {
+            (Phase::Over | Phase::Closing { .. }, _) => {}
+            (Phase::Answering { .. }, Happening::Answered) => self.answered(now, out),
+            (_, Happening::Cancelled) | (Phase::Asking { .. }, Happening::HungUp) => {
+                let given_up = End::hangup(
+                    HangupReason::Abandoned,
+                    HangupInitiator::Caller,
+                    "The caller gave up.",
+                );
+                self.end_without_leg(given_up, now, out);
+            }
+            (_, Happening::HungUp) => {
+                let end = End::hangup(
+                    HangupReason::Normal,
+                    HangupInitiator::Caller,
+                    "The caller hung up.",
+                );
+                self.end_without_leg(end, now, out);
+            }
+            (_, Happening::Failed(words)) => {
+                let end = End::failed(HangupReason::BridgeError, words, "The call broke.");
+                self.end_without_leg(end, now, out);
+            }
+            (_, Happening::MediaLost) => {
+                let end = End::failed(
+                    HangupReason::MediaLost,
+                    "no media came for 15 s",
+                    "No media came for 15 seconds.",
+                );
+                self.end(end, now, out);
+            }
+            (Phase::Talking | Phase::Leaving(_), happening) => {
+                self.on_media(happening, now, out);
+            }
+            (Phase::Asking { .. } | Phase::Answering { .. }, _) => {}
+        }
+    }
+
+    fn on_engine(&mut self, told: Told, now: Now, out: &mut Vec<Effect>) {
+        let is_running = !matches!(self.phase, Phase::Closing { .. } | Phase::Over);
+        match told {
+            _ if !is_running => {}
+            Told::Reply(Reply::Taken { call_id, agent }) => {
+                self.taken(call_id, agent, now, out);
+            }
+            Told::Reply(Reply::Refused { reason }) => {
+                self.reject(refusal::refused(reason), None, now, out);
+            }
+            Told::Reply(Reply::Outcome {
+                invocation_id,
+                outcome,
+            }) => self.function_done(&invocation_id, outcome, now, out),
+            Told::Reply(Reply::Declined {
+                wanted,
+                code,
+                words,
+            }) => match wanted {
+                Wanted::Incoming => self.reject(refusal::declined(&code), None, now, out),
+                Wanted::Function { invocation_id } => {
+                    let error = Outcome::Error {
+                        code,
+                        message: words,
+                    };
+                    self.function_done(&invocation_id, error, now, out);
+                }
+                Wanted::Answered => self.engine_let_go(now, out),
+                Wanted::Closing => {}
+            },
+            Told::Command(command) => self.on_command(command, now, out),
+            Told::Over => self.engine_let_go(now, out),
+        }
+    }
+
+    /// The engine holds the call to be over; whatever is told of it now is a repeat.
+    fn engine_let_go(&mut self, now: Now, out: &mut Vec<Effect>) {
+        let end = End::hangup(
+            HangupReason::Normal,
+            HangupInitiator::Bridge,
+            "The service has ended the call.",
+        );
+        self.end(end, now, out);
+    }
+
+    fn engine_stands(&mut self, stands: bool, now: Now) {
+        self.engine_away_since = match self.engine_away_since {
+            _ if stands => None,
+            None => Some(now.ms),
+            since => since,
+        };
+    }
+
+    fn taken(&mut self, call_id: String, agent: Box<Agent>, now: Now, out: &mut Vec<Effect>) {
+        if !matches!(self.phase, Phase::Asking { .. }) {
+            return;
+        }
+        let setup = Setup {
+            call_id,
+            agent: (*agent).clone(),
+        };
+        out.push(Effect::OpenVoice(Box::new(setup)));
+        out.push(Effect::Leg(Order::Answer));
+        self.agent = Some(agent);
+        self.phase = Phase::Answering {
+            until: now.ms + ACKNOWLEDGE_MS,
+        };
+    }
+
+    fn answered(&mut self, now: Now, out: &mut Vec<Effect>) {
+        out.push(Effect::Engine(Message::Answered, now.at));
+        self.phase = Phase::Talking;
+        self.voice = VoiceState::Away {
+            since: now.ms,
+            is_filled: false,
+        };
+    }
+
+    fn on_command(&mut self, command: Command, now: Now, out: &mut Vec<Effect>) {
+        match command {
+            Command::Hangup { reason } => {
+                let end = End::hangup(reason, HangupInitiator::Bridge, ended_because(reason));
+                match self.phase {
+                    Phase::Talking | Phase::Leaving(_) => self.leave_soon(end, now, out),
+                    Phase::Asking { .. } => {
+                        let refusal = refusal::refused(reason);
+                        self.reject(refusal, Some(reason), now, out);
+                    }
+                    _ => self.end(end, now, out),
+                }
+            }
+            Command::Warn {
+                reason,
+                seconds_left,
+            } => self.warn(reason, seconds_left, out),
+            Command::Transfer { to } => self.transfer(to, None, now, out),
+        }
+    }
+
+    /// The bridge stops.
+    fn stop(&mut self, within_ms: u64, now: Now, out: &mut Vec<Effect>) {
+        self.stops_at = Some(now.ms.saturating_add(within_ms));
+        let end = End::hangup(
+            HangupReason::Normal,
+            HangupInitiator::Bridge,
+            "The service stops.",
+        );
+        match self.phase {
+            Phase::Asking { .. } => {
+                let refusal = refusal::unavailable("The service stops.");
+                self.reject(refusal, Some(HangupReason::Rejected), now, out);
+            }
+            Phase::Talking => self.leave_with_a_sentence(end, now, out),
+            // It ends by itself, and soon enough.
+            Phase::Leaving(_) => self.hurry(),
+            Phase::Closing { .. } | Phase::Over => {}
+            Phase::Answering { .. } => self.end(end, now, out),
+        }
+    }
+
+    /// Turns the caller away. `told` where the engine may believe that the phone rings.
+    fn reject(
+        &mut self,
+        refusal: Refusal,
+        told: Option<HangupReason>,
+        now: Now,
+        out: &mut Vec<Effect>,
+    ) {
+        if !matches!(self.phase, Phase::Asking { .. }) {
+            return;
+        }
+        out.push(Effect::Leg(Order::Reject(refusal)));
+        if let Some(reason) = told {
+            let end = End::hangup(reason, HangupInitiator::Bridge, "");
+            out.push(Effect::Engine(end.message, now.at));
+        }
+        self.phase = Phase::Over;
+    }
+
+    /// Hangs up.
+    fn end(&mut self, end: End, now: Now, out: &mut Vec<Effect>) {
+        let ending = Ending {
+            words: end.words.to_owned(),
+        };
+        out.push(Effect::Leg(Order::Hangup(ending)));
+        self.end_without_leg(end, now, out);
+    }
+
+    /// The phone is gone, or is told: the rest is between voice and engine.
+    fn end_without_leg(&mut self, end: End, now: Now, out: &mut Vec<Effect>) {
+        if let Some(keys) = self.keys.take() {
+            self.transcribe_keys(&keys, now);
+        }
+        let until = self.in_time(now.ms + SUMMARY_MS);
+        let sums_up =
+            self.voice == VoiceState::Ready && self.transcript.is_conversation() && until > now.ms;
+        self.phase = Phase::Closing {
+            end: Box::new(end.message),
+            at: now.at,
+            until,
+        };
+        if sums_up {
+            out.push(Effect::Tell(Spoken::Summarise));
+        } else {
+            self.close(None, out);
+        }
+    }
+
+    /// A time to wait until, or that by which the call has to be over.
+    fn in_time(&self, until: u64) -> u64 {
+        self.stops_at.map_or(until, |stops_at| stops_at.min(until))
+    }
+
+    /// Tells the engine that the call is over, and what was said.
+    fn close(&mut self, summary: Option<String>, out: &mut Vec<Effect>) {
+        let Phase::Closing { end, at, .. } = &self.phase else {
+            return;
+        };
+        let (mut end, at) = (Message::clone(end), *at);
+        self.phase = Phase::Over;
+        if let Message::Hangup { ai_cost_idr, .. } = &mut end {
+            *ai_cost_idr = self.meter.idr(self.rules.prices);
+        }
+        out.push(Effect::Engine(end, at));
+        let transcript = self.transcript.close(summary);
+        out.extend(transcript.map(|message| Effect::Engine(message, at)));
+    }
+}
+
+/// For the phone's Reason header.
+fn ended_because(reason: HangupReason) -> &'static str {
+    match reason {
+        HangupReason::MaxDuration => "The longest duration of a call is reached.",
+        HangupReason::CreditsExhausted => "The credit is used up.",
+        HangupReason::Transferred => "The caller was connected to a person.",
+        _ => "The call was ended.",
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! What is on its way to the caller's ear, and how it is held back, thrown away and waited for.
+
+use std::collections::VecDeque;
+
+use super::Effect;
+use crate::leg::{Order, Speech};
+
+/// How long the agent is silent for a caller whom the model does not take for an interruption.
+const RESUME_MS: u64 = 700;
+
+#[derive(Debug, Default)]
+pub(super) struct Speaking {
+    last_mark: u64,
+    /// Something was said since the last mark that is over.
+    is_speaking: bool,
+    /// When to go on, while the agent is silent because the caller speaks.
+    resume: Option<u64>,
+    flushing: Option<Flush>,
+}
+
+/// What waits was thrown away; the phone has not confirmed it.
+#[derive(Debug)]
+struct Flush {
+    /// Whether the voice is to know how much was heard.
+    is_told: bool,
+    held: VecDeque<Speech>,
+}
+
+impl Speaking {
+    pub(super) fn say(&mut self, samples: Vec<i16>, out: &mut Vec<Effect>) {
+        self.is_speaking = true;
+        self.send(Speech::Audio(samples), out);
+    }
+
+    /// A mark behind all that was said so far.
+    pub(super) fn mark(&mut self, out: &mut Vec<Effect>) -> u64 {
+        self.last_mark += 1;
+        self.send(Speech::Mark(self.last_mark), out);
+        self.last_mark
+    }
+
+    fn send(&mut self, speech: Speech, out: &mut Vec<Effect>) {
+        match &mut self.flushing {
+            Some(flush) => flush.held.push_back(speech),
+            None => out.push(Effect::Say(speech)),
+        }
+    }
+
+    pub(super) fn played(&mut self, mark: u64) {
+        self.is_speaking &= mark != self.last_mark;
+    }
+
+    pub(super) fn is_speaking(&self) -> bool {
+        self.is_speaking
+    }
+
+    /// The caller speaks: silence, for now.
+    pub(super) fn pause(&mut self, now_ms: u64, out: &mut Vec<Effect>) {
+        if self.is_speaking && self.resume.is_none() && self.flushing.is_none() {
+            self.resume = Some(now_ms + RESUME_MS);
+            out.push(Effect::Leg(Order::Pause));
+        }
+    }
+
+    /// Goes on where it was, if it is silent.
+    pub(super) fn resume(&mut self, out: &mut Vec<Effect>) {
+        if self.resume.take().is_some() {
+            out.push(Effect::Leg(Order::Continue));
+        }
+    }
+
+    pub(super) fn due(&self) -> Option<u64> {
+        self.resume
+    }
+
+    /// Throws away what waits. `is_told`: the voice is to know how much of it was heard.
+    pub(super) fn flush(&mut self, is_told: bool, out: &mut Vec<Effect>) {
+        self.resume = None;
+        self.is_speaking = false;
+        match &mut self.flushing {
+            Some(flush) => {
+                flush.is_told |= is_told;
+                flush.held.retain(|held| matches!(held, Speech::Mark(_)));
+            }
+            None => {
+                out.push(Effect::Leg(Order::Flush));
+                self.flushing = Some(Flush {
+                    is_told,
+                    held: VecDeque::new(),
+                });
+            }
+        }
+    }
+
+    /// What waited is gone. Whether the voice is to know how much was heard.
+    pub(super) fn flushed(&mut self, out: &mut Vec<Effect>) -> bool {
+        let Some(flush) = self.flushing.take() else {
+            return false;
+        };
+        out.extend(flush.held.into_iter().map(Effect::Say));
+        flush.is_told
+    }
+
+    pub(super) fn is_flushing(&self) -> bool {
+        self.flushing.is_some()
+    }
+}

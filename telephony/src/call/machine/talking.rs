@@ -1,0 +1,346 @@
+//! The conversation: what the caller, the agent and the functions do while it lasts.
+
+use dikala_entities::{HangupReason, Speaker};
+use serde_json::{Map, Value, json};
+
+use super::{
+    Effect, End, Machine, Now, Phase, VoiceState,
+    answers::{answer, failure, success},
+    functions::Asked,
+    leaving::Stage,
+};
+use crate::{
+    engine::{Message, Outcome},
+    leg::{Happening, Order},
+    voice::{Heard, Phrase, Spoken},
+};
+
+/// When a caller who hears no model is asked for patience, and when that is over.
+const FILLER_MS: u64 = 2_000;
+const GIVE_UP_MS: u64 = 8_000;
+/// The agent ends the call.
+pub(super) const END_CALL: &str = "end_call";
+/// The agent has the caller connected to a person.
+pub(super) const TRANSFER_TO_HUMAN: &str = "transfer_to_human";
+
+impl Machine {
+    pub(super) fn on_media(&mut self, happening: Happening, now: Now, out: &mut Vec<Effect>) {
+        let is_talking = matches!(self.phase, Phase::Talking);
+        match happening {
+            Happening::Audio(samples) if is_talking && self.voice != VoiceState::None => {
+                out.push(Effect::Tell(Spoken::Audio(samples)));
+            }
+            Happening::VoiceStarted if is_talking && self.rules.barge_in && !self.is_held => {
+                self.speaking.pause(now.ms, out);
+            }
+            Happening::Key(key) if is_talking => {
+                let keys = self.keys.press(key, now.ms);
+                self.tell_keys(keys, now, out);
+            }
+            Happening::Played(mark) => {
+                self.speaking.played(mark);
+                self.played_in_leaving(mark, now, out);
+            }
+            Happening::Flushed { played_ms } => {
+                if self.speaking.flushed(out) && self.voice != VoiceState::None {
+                    out.push(Effect::Tell(Spoken::Interrupted { played_ms }));
+                }
+                if self.is_held {
+                    out.push(Effect::Leg(Order::Pause));
+                }
+            }
+            Happening::Held(is_held) => {
+                self.speaking.resume(&mut Vec::new());
+                self.is_held = is_held;
+                let order = if is_held {
+                    Order::Pause
+                } else {
+                    Order::Continue
+                };
+                out.push(Effect::Leg(order));
+            }
+            Happening::Transfer(done) => self.transferred(done, now, out),
+            _ => {}
+        }
+    }
+
+    pub(super) fn on_voice(&mut self, heard: Heard, now: Now, out: &mut Vec<Effect>) {
+        match heard {
+            Heard::Ready => self.voice_is_there(),
+            Heard::Audio(samples) => {
+                self.voice_is_there();
+                self.say(samples, now, out);
+            }
+            Heard::Interrupted => self.interrupted(now, out),
+            Heard::Tool {
+                id,
+                name,
+                arguments,
+            } => self.tool(id, &name, arguments, now, out),
+            Heard::ToolCancelled { ids } => self.functions.cancel(&ids),
+            Heard::CallerSaid(piece) => self.transcript.piece(Speaker::Caller, &piece, now.at),
+            Heard::AgentSaid(piece) => self.transcript.piece(Speaker::Agent, &piece, now.at),
+            Heard::TurnOver => self.turn_over(now, out),
+            Heard::Usage(usage) => self.meter.add(usage),
+            Heard::Summary(summary) => self.close(Some(summary), out),
+            Heard::Away => {
+                if self.voice == VoiceState::Ready {
+                    self.voice = VoiceState::Away {
+                        since: now.ms,
+                        is_filled: false,
+                    };
+                }
+            }
+            Heard::Reconnected => {
+                self.voice_is_there();
+                self.functions.reconnected();
+            }
+            Heard::Lost(words) => self.voice_lost(&words, now, out),
+        }
+    }
+
+    fn voice_is_there(&mut self) {
+        if self.voice != VoiceState::None {
+            self.voice = VoiceState::Ready;
+        }
+    }
+
+    fn say(&mut self, samples: Vec<i16>, now: Now, out: &mut Vec<Effect>) {
+        if self.is_for_the_caller(now) {
+            self.speaking.say(samples, out);
+        }
+    }
+
+    fn interrupted(&mut self, now: Now, out: &mut Vec<Effect>) {
+        self.transcript.turn_over();
+        if self.is_for_the_caller(now) {
+            self.speaking.flush(true, out);
+        }
+    }
+
+    /// Whether what the voice does now concerns the caller.
+    fn is_for_the_caller(&mut self, now: Now) -> bool {
+        match &mut self.phase {
+            Phase::Talking => true,
+            Phase::Leaving(leaving) => leaving.still_speaks(now.ms),
+            _ => false,
+        }
+    }
+
+    fn turn_over(&mut self, now: Now, out: &mut Vec<Effect>) {
+        self.transcript.turn_over();
+        match &mut self.phase {
+            Phase::Talking => {
+                self.speaking.mark(out);
+            }
+            Phase::Leaving(leaving) => leaving.has_spoken(now.ms),
+            _ => {}
+        }
+    }
+
+    /// There is no voice any more: the caller is told so.
+    fn voice_lost(&mut self, words: &str, now: Now, out: &mut Vec<Effect>) {
+        if self.voice == VoiceState::None {
+            return;
+        }
+        self.voice = VoiceState::None;
+        out.push(Effect::CloseVoice);
+        match &mut self.phase {
+            Phase::Talking => {
+                let end = End::failed(
+                    HangupReason::AiError,
+                    words,
+                    "The agent's voice is not available.",
+                );
+                self.leave_with_a_sentence(end, now, out);
+            }
+            Phase::Leaving(leaving) => leaving.has_spoken(now.ms),
+            Phase::Closing { .. } => self.close(None, out),
+            Phase::Asking { .. } | Phase::Answering { .. } | Phase::Over => {}
+        }
+    }
+
+    pub(super) fn voice_due(&self) -> Option<u64> {
+        match self.voice {
+            VoiceState::Away { since, is_filled } => {
+                Some(since + if is_filled { GIVE_UP_MS } else { FILLER_MS })
+            }
+            VoiceState::None | VoiceState::Ready => None,
+        }
+    }
+
+    pub(super) fn expire_talk(&mut self, now: Now, out: &mut Vec<Effect>) {
+        let is_due = |due: Option<u64>| due.is_some_and(|due| due <= now.ms);
+        let lost_after = self.rules.engine_lost_after_ms;
+        if is_due(self.engine_away_since.map(|since| since + lost_after)) {
+            let end = End::failed(
+                HangupReason::BridgeError,
+                format!("the engine was away for {} s", lost_after / 1_000),
+                "The service cannot be reached.",
+            );
+            self.leave_with_a_sentence(end, now, out);
+            return;
+        }
+        let keys = self.keys.expire(now.ms);
+        self.tell_keys(keys, now, out);
+        if is_due(self.speaking.due()) {
+            self.speaking.resume(out);
+        }
+        if !is_due(self.voice_due()) {
+            return;
+        }
+        match &mut self.voice {
+            VoiceState::Away { is_filled, .. } if !*is_filled => {
+                *is_filled = true;
+                self.say_phrase(Phrase::Wait, now, out);
+            }
+            _ => {
+                let words = format!("no model for {} s", GIVE_UP_MS / 1_000);
+                self.voice_lost(&words, now, out);
+            }
+        }
+    }
+
+    /// Says a sentence that comes with the bridge.
+    pub(super) fn say_phrase(&mut self, phrase: Phrase, now: Now, out: &mut Vec<Effect>) {
+        let language = self.agent.as_ref().map_or("", |agent| &agent.language);
+        let (text, samples) = phrase.spoken(language);
+        self.transcript.whole(Speaker::Agent, text, now.at);
+        self.speaking.say(samples, out);
+    }
+
+    fn tell_keys(&mut self, keys: Option<String>, now: Now, out: &mut Vec<Effect>) {
+        let Some(keys) = keys else {
+            return;
+        };
+        self.transcribe_keys(&keys, now);
+        if self.voice != VoiceState::None {
+            let words = format!("the caller pressed {keys}");
+            out.push(Effect::Tell(Spoken::Text(words)));
+        }
+    }
+
+    pub(super) fn transcribe_keys(&mut self, keys: &str, now: Now) {
+        let words = format!("pressed {keys}");
+        self.transcript.whole(Speaker::Caller, &words, now.at);
+    }
+
+    pub(super) fn warn(&mut self, reason: HangupReason, seconds_left: u64, out: &mut Vec<Effect>) {
+        if !matches!(self.phase, Phase::Talking) || self.voice == VoiceState::None {
+            return;
+        }
+        let why = match reason {
+            HangupReason::CreditsExhausted => "no more time can be paid for",
+            _ => "it has reached its longest duration",
+        };
+        let words = format!(
+            "The call will be cut off in {seconds_left} seconds, because {why}. Tell the caller that you have to end the call, and say \
+             goodbye now."
+        );
+        out.push(Effect::Tell(Spoken::Goodbye(words)));
+    }
+
+    /// The model wants something done.
+    fn tool(
+        &mut self,
+        id: String,
+        name: &str,
+        arguments: Map<String, Value>,
+        now: Now,
+        out: &mut Vec<Effect>,
+    ) {
+        if !matches!(self.phase, Phase::Talking) {
+            answer(id, failure("call_ending", "The call is ending."), out);
+            return;
+        }
+        let agent = self.agent.as_ref();
+        let is_enabled = agent.is_some_and(|agent| agent.tools.iter().any(|tool| tool == name));
+        let person = agent.and_then(|agent| agent.escalation_number.clone());
+        match (name, person) {
+            (END_CALL, _) if is_enabled => {
+                self.transcript.whole(Speaker::Tool, name, now.at);
+                let done = json!({"ending": "The call ends once all is said. Say no more."});
+                answer(id, success(done), out);
+                self.leave_once_said(now, out);
+            }
+            (TRANSFER_TO_HUMAN, Some(to)) if is_enabled => {
+                self.transcript.whole(Speaker::Tool, name, now.at);
+                self.transfer(to, Some(id), now, out);
+            }
+            (END_CALL | TRANSFER_TO_HUMAN, _) => {
+                let words = format!("{name} is not available in this call.");
+                answer(id, failure("disabled", &words), out);
+            }
+            _ => self.function(id, name, arguments, now, out),
+        }
+    }
+
+    fn function(
+        &mut self,
+        id: String,
+        name: &str,
+        arguments: Map<String, Value>,
+        now: Now,
+        out: &mut Vec<Effect>,
+    ) {
+        match self.functions.ask(&id, name, &arguments) {
+            Asked::Call { invocation_id } => {
+                self.transcript.whole(Speaker::Tool, name, now.at);
+                let function = Message::Function {
+                    invocation_id,
+                    name: name.to_owned(),
+                    parameters: arguments,
+                };
+                out.push(Effect::Engine(function, now.at));
+            }
+            Asked::Kept(kept) => answer(id, kept, out),
+            Asked::Joined => {}
+            Asked::TooMany => {
+                let words = "Too many functions are under way; wait for their results.";
+                answer(id, failure("busy", words), out);
+            }
+        }
+    }
+
+    pub(super) fn function_done(
+        &mut self,
+        invocation_id: &str,
+        outcome: Outcome,
+        now: Now,
+        out: &mut Vec<Effect>,
+    ) {
+        let done = match outcome {
+            Outcome::Ok(result) if result.is_empty() => success(json!({"done": true})),
+            Outcome::Ok(result) => success(Value::Object(result)),
+            Outcome::Error { code, message } => {
+                let name = self.functions.name_of(invocation_id).unwrap_or_default();
+                let words = format!("{name} failed: {code}");
+                self.transcript.whole(Speaker::Tool, &words, now.at);
+                failure(&code, &message)
+            }
+        };
+        for id in self.functions.answered(invocation_id, &done) {
+            if self.voice != VoiceState::None {
+                answer(id, done.clone(), out);
+            }
+        }
+    }
+
+    /// Has the caller connected to a person: for the tool that asks, or because the engine wants it.
+    pub(super) fn transfer(
+        &mut self,
+        to: String,
+        tool: Option<String>,
+        now: Now,
+        out: &mut Vec<Effect>,
+    ) {
+        let is_free = match &self.phase {
+            Phase::Talking => true,
+            Phase::Leaving(leaving) => matches!(leaving.stage, Stage::Settling { .. }),
+            _ => false,
+        };
+        if is_free {
+            self.leave_for_a_person(to, tool, now, out);
+        }
+    }
+}

@@ -1,0 +1,754 @@
+//! Calls, as stories and at random.
+
+use dikala_entities::Speaker;
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use super::*;
+use crate::{engine::Outcome, leg::Speech, settings::Prices, voice::Usage};
+
+/// A call that is told what happens, and keeps what follows.
+struct Story {
+    machine: Machine,
+    ms: u64,
+    effects: Vec<Effect>,
+}
+
+fn agent() -> Box<Agent> {
+    let agent = json!({
+        "id": "agent_1", "name": "Ayu", "systemPrompt": "", "voiceId": "Kore", "greetingText": "Halo", "language": "en",
+        "maxCallDurationMinutes": 10, "escalationNumber": "+622150009999", "tools": ["end_call", "transfer_to_human"],
+        "functions": [{"name": "check_order", "description": "", "parameters": {}}]
+    });
+    Box::new(serde_json::from_value(agent).expect("an agent"))
+}
+
+fn rules() -> Rules {
+    Rules {
+        barge_in: true,
+        prices: Some(Prices {
+            text_in: 0,
+            audio_in: 1_000_000,
+            text_out: 0,
+            audio_out: 2_000_000,
+        }),
+        engine_lost_after_ms: 30_000,
+    }
+}
+
+fn now(ms: u64) -> Now {
+    Now {
+        ms,
+        at: Millis::from_i64(i64::try_from(ms).unwrap_or(i64::MAX)),
+    }
+}
+
+fn incoming() -> Message {
+    Message::Incoming {
+        bridge_call_id: "b".to_owned(),
+        did: "+622150001000".to_owned(),
+        caller: "anonymous".to_owned(),
+        metadata: json!({}),
+    }
+}
+
+fn taken() -> Input {
+    Input::Engine(Told::Reply(Reply::Taken {
+        call_id: "call_1".to_owned(),
+        agent: agent(),
+    }))
+}
+
+fn declined(wanted: Wanted, code: &str) -> Input {
+    Input::Engine(Told::Reply(Reply::Declined {
+        wanted,
+        code: code.to_owned(),
+        words: String::new(),
+    }))
+}
+
+fn command(command: Command) -> Input {
+    Input::Engine(Told::Command(command))
+}
+
+fn hangup(reason: HangupReason) -> Input {
+    command(Command::Hangup { reason })
+}
+
+fn tool(id: &str, name: &str, arguments: Value) -> Input {
+    Input::Voice(Heard::Tool {
+        id: id.to_owned(),
+        name: name.to_owned(),
+        arguments: arguments.as_object().cloned().unwrap_or_default(),
+    })
+}
+
+fn outcome(id: &str, result: Value) -> Input {
+    Input::Engine(Told::Reply(Reply::Outcome {
+        invocation_id: id.to_owned(),
+        outcome: Outcome::Ok(result.as_object().cloned().unwrap_or_default()),
+    }))
+}
+
+fn said(role: Speaker, text: &str) -> Input {
+    Input::Voice(match role {
+        Speaker::Caller => Heard::CallerSaid(text.to_owned()),
+        _ => Heard::AgentSaid(text.to_owned()),
+    })
+}
+
+const AUDIO: fn() -> Input = || Input::Voice(Heard::Audio(vec![1; 480]));
+
+impl Story {
+    fn new() -> Self {
+        let mut effects = Vec::new();
+        let machine = Machine::new(rules(), incoming(), now(0), &mut effects);
+        Self {
+            machine,
+            ms: 0,
+            effects,
+        }
+    }
+
+    /// One that was answered, with a voice that is ready.
+    fn talking() -> Self {
+        let mut story = Self::new();
+        story.on(taken());
+        story.on(Input::Leg(Happening::Answered));
+        story.on(Input::Voice(Heard::Ready));
+        story.effects.clear();
+        story
+    }
+
+    fn on(&mut self, input: Input) -> Vec<Effect> {
+        self.machine.step(now(self.ms), input, &mut self.effects);
+        let effects = std::mem::take(&mut self.effects);
+        self.effects.clear();
+        effects
+    }
+
+    /// Lets time pass, and gives what was due meanwhile.
+    fn wait(&mut self, ms: u64) -> Vec<Effect> {
+        let until = self.ms + ms;
+        let mut all = Vec::new();
+        while let Some(due) = self.machine.due().filter(|due| *due <= until) {
+            self.ms = self.ms.max(due);
+            all.extend(self.on(Input::Time));
+        }
+        self.ms = until;
+        all
+    }
+
+    /// Plays all that is on its way to the caller.
+    fn play(&mut self, effects: &[Effect]) -> Vec<Effect> {
+        let marks: Vec<u64> = marks(effects);
+        let mut all = Vec::new();
+        for mark in marks {
+            all.extend(self.on(Input::Leg(Happening::Played(mark))));
+        }
+        all
+    }
+}
+
+fn marks(effects: &[Effect]) -> Vec<u64> {
+    let mark = |effect: &Effect| match effect {
+        Effect::Say(Speech::Mark(mark)) => Some(*mark),
+        _ => None,
+    };
+    effects.iter().filter_map(mark).collect()
+}
+
+/// What the engine is told, in short.
+fn told(effects: &[Effect]) -> Vec<String> {
+    let line = |effect: &Effect| match effect {
+        Effect::Engine(message, at) => Some(match message {
+            Message::Incoming { .. } => "incoming".to_owned(),
+            Message::Answered => "answered".to_owned(),
+            Message::Function {
+                invocation_id,
+                name,
+                ..
+            } => format!("{name} {invocation_id}"),
+            Message::Transcript { summary, .. } => format!("transcript {summary}"),
+            Message::Hangup {
+                reason,
+                initiator,
+                ai_cost_idr,
+            } => {
+                let cost = ai_cost_idr.unwrap_or_default();
+                format!("hangup {reason} {initiator} {cost} at {}", at.as_i64())
+            }
+            Message::Failed { reason, detail } => format!("failed {reason}: {detail}"),
+        }),
+        _ => None,
+    };
+    effects.iter().filter_map(line).collect()
+}
+
+fn orders(effects: &[Effect]) -> Vec<&Order> {
+    effects
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::Leg(order) => Some(order),
+            _ => None,
+        })
+        .collect()
+}
+
+fn hung_up(effects: &[Effect]) -> bool {
+    let mut orders = orders(effects).into_iter();
+    orders.any(|order| matches!(order, Order::Hangup(_)))
+}
+
+fn speaks(effects: &[Effect]) -> usize {
+    let speech = |effect: &&Effect| matches!(effect, Effect::Say(Speech::Audio(_)));
+    effects.iter().filter(speech).count()
+}
+
+/// What the voice is told, but for audio.
+fn tells(effects: &[Effect]) -> Vec<&Spoken> {
+    let tells = effects.iter().filter_map(|effect| match effect {
+        Effect::Tell(spoken) => Some(spoken),
+        _ => None,
+    });
+    tells
+        .filter(|tell| !matches!(tell, Spoken::Audio(_)))
+        .collect()
+}
+
+fn answered_with(effects: &[Effect]) -> Vec<(String, Value)> {
+    let answer = |tell: &Spoken| match tell {
+        Spoken::ToolOutcome { id, outcome } => Some((id.clone(), Value::Object(outcome.clone()))),
+        _ => None,
+    };
+    tells(effects).into_iter().filter_map(answer).collect()
+}
+
+#[test]
+fn a_call_from_ringing_to_the_callers_hang_up() {
+    let mut call = Story::new();
+    assert_eq!(orders(&call.effects), [&Order::Ring]);
+    assert_eq!(told(&call.effects), ["incoming"]);
+    call.effects.clear();
+    let effects = call.on(taken());
+    assert_eq!(orders(&effects), [&Order::Answer]);
+    assert!(matches!(&effects[0], Effect::OpenVoice(setup) if setup.call_id == "call_1"));
+    assert!(!call.machine.listens(), "nobody would hear the greeting");
+    assert_eq!(
+        told(&call.on(Input::Leg(Happening::Answered))),
+        ["answered"]
+    );
+    assert!(call.machine.listens());
+    assert_eq!(speaks(&call.on(AUDIO())), 1);
+    assert_eq!(marks(&call.on(Input::Voice(Heard::TurnOver))), [1]);
+    let heard = call.on(Input::Leg(Happening::Audio(vec![5; 320])));
+    assert_eq!(heard, [Effect::Tell(Spoken::Audio(vec![5; 320]))]);
+    call.wait(61_000);
+    let effects = call.on(Input::Leg(Happening::HungUp));
+    assert_eq!(told(&effects), ["hangup normal caller 0 at 61000"]);
+    assert!(!hung_up(&effects) && call.machine.is_over());
+}
+
+#[test]
+fn refusals_become_the_phones_own() {
+    for (reason, status) in [
+        (HangupReason::NoAgent, 480),
+        (HangupReason::AgentInactive, 480),
+        (HangupReason::NumberInactive, 480),
+        (HangupReason::InsufficientCredits, 402),
+        (HangupReason::ConcurrencyLimit, 486),
+        (HangupReason::TenantSuspended, 403),
+    ] {
+        let mut call = Story::new();
+        call.effects.clear();
+        let effects = call.on(Input::Engine(Told::Reply(Reply::Refused { reason })));
+        assert!(
+            matches!(orders(&effects)[..], [Order::Reject(refusal)] if refusal.status == status && !refusal.words.is_empty())
+        );
+        assert!(told(&effects).is_empty() && call.machine.is_over());
+    }
+    for (code, status) in [("unknown_number", 404), ("invalid_message", 500)] {
+        let mut call = Story::new();
+        call.effects.clear();
+        let effects = call.on(declined(Wanted::Incoming, code));
+        assert!(
+            matches!(orders(&effects)[..], [Order::Reject(refusal)] if refusal.status == status)
+        );
+    }
+}
+
+#[test]
+fn without_an_engine_the_phone_is_told_soon() {
+    let refused = |effects: &[Effect]| {
+        let retry = |order: &&Order| matches!(order, Order::Reject(refusal) if refusal.status == 503 && refusal.retry_after_seconds.is_some());
+        orders(effects).iter().any(retry)
+    };
+    let mut call = Story::new();
+    call.on(Input::EngineStands(false));
+    assert!(!refused(&call.wait(1_999)) && refused(&call.wait(1)));
+    // It is there and does not decide.
+    let mut call = Story::new();
+    call.on(Input::EngineStands(true));
+    assert!(!refused(&call.wait(9_999)));
+    let effects = call.wait(1);
+    assert!(refused(&effects));
+    assert_eq!(told(&effects), ["hangup rejected bridge 0 at 10000"]);
+    // It comes back in time.
+    let mut call = Story::new();
+    call.on(Input::EngineStands(false));
+    call.wait(1_000);
+    call.on(Input::EngineStands(true));
+    call.wait(3_000);
+    assert_eq!(orders(&call.on(taken())), [&Order::Answer]);
+}
+
+#[test]
+fn a_caller_who_gives_up_has_abandoned_the_call() {
+    let mut ringing = Story::new();
+    ringing.effects.clear();
+    let effects = ringing.on(Input::Leg(Happening::Cancelled));
+    assert_eq!(told(&effects), ["hangup abandoned caller 0 at 0"]);
+    let mut answering = Story::new();
+    answering.on(taken());
+    let effects = answering.on(Input::Leg(Happening::Cancelled));
+    assert_eq!(told(&effects), ["hangup abandoned caller 0 at 0"]);
+    assert!(answering.machine.is_over());
+}
+
+#[test]
+fn a_caller_who_interrupts_is_listened_to() {
+    let mut call = Story::talking();
+    call.on(AUDIO());
+    let effects = call.on(Input::Leg(Happening::VoiceStarted));
+    assert_eq!(orders(&effects), [&Order::Pause]);
+    call.wait(300);
+    let effects = call.on(Input::Voice(Heard::Interrupted));
+    assert_eq!(orders(&effects), [&Order::Flush]);
+    assert!(
+        !call.machine.listens(),
+        "what comes now must not be thrown away"
+    );
+    let effects = call.on(Input::Leg(Happening::Flushed { played_ms: 120 }));
+    assert_eq!(tells(&effects), [&Spoken::Interrupted { played_ms: 120 }]);
+    assert!(call.machine.listens());
+    assert!(call.wait(5_000).is_empty());
+}
+
+#[test]
+fn the_agent_goes_on_where_the_model_takes_nothing_for_an_interruption() {
+    let mut call = Story::talking();
+    assert!(
+        call.on(Input::Leg(Happening::VoiceStarted)).is_empty(),
+        "nothing is being said"
+    );
+    call.on(AUDIO());
+    call.on(Input::Leg(Happening::VoiceStarted));
+    assert!(call.wait(699).is_empty());
+    assert_eq!(orders(&call.wait(1)), [&Order::Continue]);
+    // Once all was played there is nothing to pause.
+    let effects = call.on(Input::Voice(Heard::TurnOver));
+    call.play(&effects);
+    assert!(call.on(Input::Leg(Happening::VoiceStarted)).is_empty());
+    let mut patient = Story::talking();
+    patient.machine.rules.barge_in = false;
+    patient.on(AUDIO());
+    assert!(patient.on(Input::Leg(Happening::VoiceStarted)).is_empty());
+}
+
+#[test]
+fn the_agent_hangs_up_once_all_it_said_was_heard() {
+    let mut call = Story::talking();
+    call.on(said(Speaker::Caller, "bye"));
+    call.on(AUDIO());
+    let effects = call.on(tool("t1", "end_call", json!({})));
+    assert_eq!(answered_with(&effects)[0].0, "t1");
+    // More of the goodbye, after the tool.
+    call.wait(1_000);
+    assert_eq!(speaks(&call.on(AUDIO())), 1);
+    call.on(said(Speaker::Agent, "goodbye"));
+    call.wait(1_400);
+    let effects = call.wait(100);
+    assert_eq!(marks(&effects).len(), 1);
+    assert!(call.wait(20_000).is_empty(), "it is still being played");
+    let effects = call.play(&effects);
+    assert!(hung_up(&effects));
+    assert_eq!(tells(&effects), [&Spoken::Summarise]);
+    call.on(Input::Voice(Heard::Usage(Usage {
+        audio_in: 10,
+        audio_out: 20,
+        ..Usage::default()
+    })));
+    let effects = call.on(Input::Voice(Heard::Summary("All is well.".to_owned())));
+    assert_eq!(
+        told(&effects),
+        ["hangup normal agent 50 at 22500", "transcript All is well."]
+    );
+    assert!(call.machine.is_over());
+}
+
+#[test]
+fn without_a_summary_in_time_the_first_and_last_turns_stand_in() {
+    let mut call = Story::talking();
+    call.on(said(Speaker::Agent, "Hello"));
+    call.on(said(Speaker::Caller, "Hi"));
+    let effects = call.on(Input::Leg(Happening::HungUp));
+    assert!(told(&effects).is_empty());
+    assert!(told(&call.wait(2_999)).is_empty());
+    let effects = call.wait(1);
+    assert_eq!(
+        told(&effects),
+        [
+            "hangup normal caller 0 at 0",
+            "transcript agent: Hello\ncaller: Hi"
+        ]
+    );
+}
+
+#[test]
+fn a_command_ends_the_call_after_what_is_being_said_for_two_seconds_at_most() {
+    let mut call = Story::talking();
+    assert!(
+        hung_up(&call.on(hangup(HangupReason::Requested))),
+        "nothing is being said"
+    );
+    let mut call = Story::talking();
+    call.on(AUDIO());
+    call.on(Input::Leg(Happening::VoiceStarted));
+    let effects = call.on(hangup(HangupReason::MaxDuration));
+    assert_eq!(orders(&effects), [&Order::Continue]);
+    assert_eq!(speaks(&call.on(AUDIO())), 0, "nothing new is said");
+    assert!(!hung_up(&call.wait(1_999)));
+    let effects = call.wait(1);
+    assert!(hung_up(&effects));
+    assert_eq!(told(&effects), ["hangup max_duration bridge 0 at 2000"]);
+    let mut call = Story::talking();
+    call.on(AUDIO());
+    let effects = call.on(hangup(HangupReason::Operator));
+    assert!(hung_up(&call.play(&effects)), "all was heard");
+    let mut ringing = Story::new();
+    ringing.on(taken());
+    assert!(hung_up(&ringing.on(hangup(HangupReason::Requested))));
+}
+
+#[test]
+fn a_warning_lets_the_agent_say_goodbye() {
+    let mut call = Story::talking();
+    let effects = call.on(command(Command::Warn {
+        reason: HangupReason::CreditsExhausted,
+        seconds_left: 30,
+    }));
+    assert!(
+        matches!(tells(&effects)[..], [Spoken::Goodbye(words)] if words.contains("30 seconds"))
+    );
+}
+
+#[test]
+fn a_function_is_called_and_its_result_given_to_the_model() {
+    let mut call = Story::talking();
+    let effects = call.on(tool("f1", "check_order", json!({"orderId": "1"})));
+    assert_eq!(told(&effects), ["check_order f1"]);
+    let effects = call.on(outcome("f1", json!({"minutes": 20})));
+    assert_eq!(
+        answered_with(&effects),
+        [("f1".to_owned(), json!({"output": {"minutes": 20}}))]
+    );
+    call.on(tool("f2", "check_order", json!({"orderId": "2"})));
+    let effects = call.on(outcome("f2", json!({})));
+    assert_eq!(
+        answered_with(&effects)[0].1,
+        json!({"output": {"done": true}}),
+        "an empty answer is asked for again"
+    );
+    call.on(tool("f3", "check_order", json!({"orderId": "3"})));
+    let wanted = Wanted::Function {
+        invocation_id: "f3".to_owned(),
+    };
+    let effects = call.on(declined(wanted, "busy"));
+    assert_eq!(answered_with(&effects)[0].1["error"]["code"], "busy");
+    // The model's memory is gone, and it asks again.
+    call.on(Input::Voice(Heard::Away));
+    call.on(Input::Voice(Heard::Reconnected));
+    let effects = call.on(tool("g1", "check_order", json!({"orderId": "1"})));
+    assert!(told(&effects).is_empty());
+    assert_eq!(
+        answered_with(&effects),
+        [("g1".to_owned(), json!({"output": {"minutes": 20}}))]
+    );
+}
+
+#[test]
+fn tools_that_the_agent_does_not_have_are_refused() {
+    let mut call = Story::talking();
+    let agent = call.machine.agent.as_mut().expect("an agent");
+    agent.tools.clear();
+    for name in ["end_call", "transfer_to_human"] {
+        let effects = call.on(tool("t", name, json!({})));
+        assert_eq!(answered_with(&effects)[0].1["error"]["code"], "disabled");
+    }
+    assert!(!call.machine.is_over());
+}
+
+#[test]
+fn a_person_is_called_once_the_agent_has_said_so() {
+    let mut call = Story::talking();
+    call.on(AUDIO());
+    call.on(tool("t", "transfer_to_human", json!({})));
+    let effects = call.on(Input::Voice(Heard::TurnOver));
+    let effects = call.play(&effects);
+    let to = "+622150009999".to_owned();
+    assert_eq!(orders(&effects), [&Order::Transfer { to }]);
+    let effects = call.on(Input::Leg(Happening::Transfer(
+        Err("it is busy".to_owned()),
+    )));
+    assert_eq!(
+        answered_with(&effects)[0].1["error"]["message"],
+        "it is busy"
+    );
+    assert_eq!(speaks(&call.on(AUDIO())), 1, "the agent goes on");
+    // The engine wants it.
+    let to = "+6281".to_owned();
+    let effects = call.on(command(Command::Transfer { to: to.clone() }));
+    let effects = call.play(&effects);
+    assert_eq!(orders(&effects), [&Order::Transfer { to }]);
+    let effects = call.on(Input::Leg(Happening::Transfer(Ok(()))));
+    assert!(hung_up(&effects));
+    assert_eq!(told(&effects)[0], "hangup transferred bridge 0 at 0");
+}
+
+#[test]
+fn keys_reach_the_model_as_text_and_stand_in_the_transcript() {
+    let mut call = Story::talking();
+    for key in ['4', '2', '7'] {
+        assert!(call.on(Input::Leg(Happening::Key(key))).is_empty());
+    }
+    let effects = call.on(Input::Leg(Happening::Key('#')));
+    assert_eq!(
+        tells(&effects),
+        [&Spoken::Text("the caller pressed 4 2 7 #".to_owned())]
+    );
+    call.on(Input::Leg(Happening::Key('9')));
+    assert!(call.wait(1_499).is_empty());
+    let effects = call.wait(1);
+    assert_eq!(
+        tells(&effects),
+        [&Spoken::Text("the caller pressed 9".to_owned())]
+    );
+    let effects = call.on(Input::Leg(Happening::HungUp));
+    assert_eq!(
+        told(&effects)[1],
+        "transcript caller: pressed 4 2 7 #\ncaller: pressed 9"
+    );
+}
+
+#[test]
+fn without_a_model_the_caller_is_asked_for_patience_and_then_let_go() {
+    let mut call = Story::new();
+    call.on(taken());
+    call.on(Input::Leg(Happening::Answered));
+    assert!(call.wait(1_999).is_empty());
+    assert_eq!(speaks(&call.wait(1)), 1);
+    assert!(call.wait(5_999).is_empty());
+    let effects = call.wait(1);
+    assert_eq!(
+        orders(&effects),
+        [&Order::Flush],
+        "the sentence comes in place of the rest"
+    );
+    assert!(effects.contains(&Effect::CloseVoice));
+    let effects = call.on(Input::Leg(Happening::Flushed { played_ms: 0 }));
+    assert_eq!(speaks(&effects), 1);
+    let effects = call.play(&effects);
+    assert!(hung_up(&effects));
+    assert_eq!(told(&effects)[0], "failed ai_error: no model for 8 s");
+}
+
+#[test]
+fn a_model_that_comes_back_in_time_goes_on() {
+    let mut call = Story::talking();
+    call.on(Input::Voice(Heard::Away));
+    assert_eq!(speaks(&call.wait(7_999)), 1);
+    call.on(Input::Voice(Heard::Reconnected));
+    assert!(call.wait(60_000).is_empty());
+    assert_eq!(orders(&call.on(Input::VoiceGone)), [&Order::Flush]);
+    let effects = call.on(Input::Leg(Happening::Flushed { played_ms: 0 }));
+    assert_eq!(speaks(&effects), 1);
+    assert_eq!(
+        told(&call.play(&effects))[0],
+        "failed ai_error: the voice is gone without a word"
+    );
+}
+
+#[test]
+fn talk_goes_on_without_the_engine_for_as_long_as_it_waits() {
+    let mut call = Story::talking();
+    call.on(Input::EngineStands(false));
+    call.wait(20_000);
+    call.on(Input::EngineStands(true));
+    assert!(call.wait(60_000).is_empty());
+    call.on(Input::EngineStands(false));
+    assert!(call.wait(29_999).is_empty());
+    let effects = call.wait(1);
+    assert_eq!(speaks(&effects), 1);
+    assert_eq!(
+        told(&call.play(&effects))[0],
+        "failed bridge_error: the engine was away for 30 s"
+    );
+}
+
+#[test]
+fn when_the_bridge_stops_the_caller_is_told() {
+    let mut call = Story::talking();
+    let effects = call.on(Input::Stop { within_ms: 20_000 });
+    assert_eq!(speaks(&effects), 1);
+    assert!(hung_up(&call.play(&effects)));
+    let mut ringing = Story::new();
+    assert!(
+        matches!(orders(&ringing.on(Input::Stop { within_ms: 20_000 }))[..], [Order::Ring, Order::Reject(refusal)] if refusal.status == 503)
+    );
+}
+
+#[test]
+fn a_bridge_that_stops_soon_cuts_its_sentence() {
+    let mut call = Story::talking();
+    call.on(said(Speaker::Agent, "Hello"));
+    call.on(said(Speaker::Caller, "Hi"));
+    call.on(Input::Stop { within_ms: 1_000 });
+    assert!(!hung_up(&call.wait(999)));
+    let effects = call.wait(1);
+    assert!(hung_up(&effects));
+    assert_eq!(
+        told(&effects)[0],
+        "hangup normal bridge 0 at 1000",
+        "there is no time to sum up"
+    );
+    let mut leaving = Story::talking();
+    leaving.on(AUDIO());
+    leaving.on(tool("t", "end_call", json!({})));
+    leaving.on(Input::Stop { within_ms: 2_000 });
+    assert!(hung_up(&leaving.wait(2_000)));
+}
+
+#[test]
+fn lost_media_a_broken_leg_and_an_engine_that_let_go_end_the_call() {
+    let mut call = Story::talking();
+    let effects = call.on(Input::Leg(Happening::MediaLost));
+    assert!(hung_up(&effects));
+    assert_eq!(
+        told(&effects),
+        ["failed media_lost: no media came for 15 s"]
+    );
+    let mut call = Story::talking();
+    assert_eq!(
+        told(&call.on(Input::LegGone)),
+        ["failed bridge_error: the phone's side is gone"]
+    );
+    let mut call = Story::talking();
+    assert!(hung_up(&call.on(Input::Engine(Told::Over))));
+    let mut call = Story::talking();
+    assert!(hung_up(
+        &call.on(declined(Wanted::Answered, "invalid_transition"))
+    ));
+    let mut silent = Story::new();
+    silent.on(taken());
+    assert_eq!(
+        told(&silent.wait(40_000)),
+        ["failed bridge_error: the phone did not acknowledge the answer"]
+    );
+}
+
+#[test]
+fn a_call_on_hold_is_silent_and_goes_on() {
+    let mut call = Story::talking();
+    call.on(AUDIO());
+    assert_eq!(
+        orders(&call.on(Input::Leg(Happening::Held(true)))),
+        [&Order::Pause]
+    );
+    assert!(call.on(Input::Leg(Happening::VoiceStarted)).is_empty());
+    assert!(call.wait(60_000).is_empty());
+    assert_eq!(
+        orders(&call.on(Input::Leg(Happening::Held(false)))),
+        [&Order::Continue]
+    );
+}
+
+fn any_input() -> impl Strategy<Value = Input> {
+    let texts = prop_oneof![
+        Just("a".to_owned()),
+        Just("b".to_owned()),
+        Just("end_call".to_owned()),
+        Just("transfer_to_human".to_owned())
+    ];
+    let texts2 = texts.clone();
+    let leg = prop_oneof![
+        8 => Just(Happening::Answered), 1 => Just(Happening::Cancelled), 4 => Just(Happening::Audio(vec![0; 4])),
+        4 => Just(Happening::VoiceStarted), 2 => Just(Happening::VoiceEnded), 4 => Just(Happening::Key('5')),
+        4 => (0_u64..6).prop_map(Happening::Played), 4 => Just(Happening::Flushed { played_ms: 1 }),
+        2 => any::<bool>().prop_map(Happening::Held), 2 => any::<bool>().prop_map(|ok| Happening::Transfer(if ok { Ok(()) } else { Err("x".to_owned()) })),
+        1 => Just(Happening::HungUp), 1 => Just(Happening::MediaLost), 1 => Just(Happening::Failed("x".to_owned())),
+    ];
+    let voice = prop_oneof![
+        4 => Just(Heard::Ready), 6 => Just(Heard::Audio(vec![0; 4])), 3 => Just(Heard::Interrupted),
+        6 => (texts.clone(), texts2).prop_map(|(id, name)| Heard::Tool { id, name, arguments: Map::new() }),
+        2 => texts.clone().prop_map(|id| Heard::ToolCancelled { ids: vec![id] }),
+        3 => texts.clone().prop_map(Heard::CallerSaid), 3 => texts.clone().prop_map(Heard::AgentSaid),
+        3 => Just(Heard::TurnOver), 2 => any::<u64>().prop_map(|audio_in| Heard::Usage(Usage { audio_in, ..Usage::default() })),
+        1 => texts.clone().prop_map(Heard::Summary), 2 => Just(Heard::Away), 2 => Just(Heard::Reconnected), 1 => texts.clone().prop_map(Heard::Lost),
+    ];
+    let told = prop_oneof![
+        1 => Just(Told::Reply(Reply::Refused { reason: HangupReason::NoAgent })),
+        8 => Just(Told::Reply(Reply::Taken { call_id: "call_1".to_owned(), agent: agent() })),
+        4 => texts.clone().prop_map(|invocation_id| Told::Reply(Reply::Outcome { invocation_id, outcome: Outcome::Ok(Map::new()) })),
+        2 => texts.prop_map(|invocation_id| Told::Reply(Reply::Declined { wanted: Wanted::Function { invocation_id }, code: "busy".to_owned(), words: String::new() })),
+        1 => Just(Told::Reply(Reply::Declined { wanted: Wanted::Answered, code: "x".to_owned(), words: String::new() })),
+        1 => Just(Told::Reply(Reply::Declined { wanted: Wanted::Closing, code: "x".to_owned(), words: String::new() })),
+        1 => Just(Told::Command(Command::Hangup { reason: HangupReason::Requested })),
+        2 => Just(Told::Command(Command::Warn { reason: HangupReason::MaxDuration, seconds_left: 3 })),
+        2 => Just(Told::Command(Command::Transfer { to: "+6281".to_owned() })),
+        1 => Just(Told::Over),
+    ];
+    prop_oneof![
+        10 => leg.prop_map(Input::Leg), 12 => voice.prop_map(Input::Voice), 8 => told.prop_map(Input::Engine),
+        2 => any::<bool>().prop_map(Input::EngineStands), 6 => Just(Input::Time),
+        1 => (0_u64..9_000).prop_map(|within_ms| Input::Stop { within_ms }), 1 => Just(Input::LegGone), 1 => Just(Input::VoiceGone),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1_000))]
+
+    /// Whatever happens in whatever order, the call ends once, in the books and at the phone, and nothing follows.
+    #[test]
+    fn every_call_ends_once(inputs in proptest::collection::vec((any_input(), 0_u64..4_000), 0..80)) {
+        let mut call = Story::new();
+        let mut all = std::mem::take(&mut call.effects);
+        for (input, wait) in inputs {
+            all.extend(call.wait(wait));
+            let was_over = call.machine.is_over();
+            let effects = call.on(input);
+            prop_assert!(!was_over || effects.is_empty());
+            all.extend(effects);
+        }
+        // The engine is gone for good, nobody speaks, and nothing is played any more.
+        call.on(Input::EngineStands(false));
+        let mut steps = 0;
+        while let Some(due) = call.machine.due() {
+            steps += 1;
+            prop_assert!(steps < 100, "time does not go on");
+            call.ms = call.ms.max(due);
+            all.extend(call.on(Input::Time));
+        }
+        prop_assert!(call.machine.is_over());
+        let is_final = |effect: &&Effect| matches!(effect, Effect::Engine(Message::Hangup { .. } | Message::Failed { .. }, _));
+        let is_taken = |effect: &Effect| matches!(effect, Effect::OpenVoice(_));
+        let finals = all.iter().filter(is_final).count();
+        prop_assert!(finals <= 1);
+        prop_assert!(finals == 1 || !all.iter().any(is_taken), "a call that was taken ends in the books");
+        let ends = all.iter().filter(|effect| matches!(effect, Effect::Leg(Order::Hangup(_) | Order::Reject(_)))).count();
+        prop_assert!(ends <= 1);
+        let count = |of: fn(&Message) -> bool| all.iter().filter(|effect| matches!(effect, Effect::Engine(message, _) if of(message))).count();
+        let answers = count(|message| matches!(message, Message::Answered));
+        let transcripts = count(|message| matches!(message, Message::Transcript { .. }));
+        prop_assert!(answers <= 1 && transcripts <= 1);
+    }
+}

@@ -1,0 +1,226 @@
+//! One call's task: brings its machine what happens at the phone, at the voice and at the engine, and carries out what follows.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{
+    sync::{mpsc, watch},
+    time::{Instant, sleep_until, timeout},
+};
+
+use super::{
+    counters::Counters,
+    machine::{Effect, Input, Machine, Now, Rules},
+    outlet::Outlet,
+};
+use crate::{
+    engine::{Line, Message},
+    leg::{Happening, Incoming, Order, Speech},
+    voice::{Heard, Provider, Session, Spoken},
+};
+
+/// How long the phone's side may take to read the last order.
+const LAST_ORDER: Duration = Duration::from_secs(2);
+
+/// What every call needs.
+#[derive(Debug, Clone)]
+pub(crate) struct Parts {
+    pub(crate) provider: Arc<dyn Provider>,
+    pub(crate) rules: Rules,
+    pub(crate) counters: Arc<Counters>,
+    /// By when calls have to be over, once callers are to be told that the bridge stops.
+    pub(crate) stop: watch::Receiver<Option<Instant>>,
+}
+
+/// Carries a call from its coming in until all of it is told to the engine.
+pub(crate) async fn run(parts: Parts, line: Line, incoming: Incoming) {
+    let call = Call::new(parts, line, incoming);
+    call.run().await;
+}
+
+struct Call {
+    parts: Parts,
+    line: Line,
+    machine: Machine,
+    epoch: Instant,
+    orders: Outlet<Order>,
+    speech: Outlet<Speech>,
+    /// None once nothing more comes.
+    happenings: Option<mpsc::Receiver<Happening>>,
+    /// False once the engine's client has ended.
+    hears_engine: bool,
+    voice: Option<Voice>,
+    effects: Vec<Effect>,
+}
+
+struct Voice {
+    spoken: Outlet<Spoken>,
+    heard: mpsc::Receiver<Heard>,
+}
+
+impl Call {
+    fn new(parts: Parts, line: Line, incoming: Incoming) -> Self {
+        let message = Message::Incoming {
+            bridge_call_id: incoming.bridge_call_id,
+            did: incoming.did,
+            caller: incoming.caller,
+            metadata: incoming.metadata,
+        };
+        let mut effects = Vec::new();
+        let now = Now {
+            ms: 0,
+            at: line.now(),
+        };
+        let machine = Machine::new(parts.rules.clone(), message, now, &mut effects);
+        Self {
+            parts,
+            line,
+            machine,
+            epoch: Instant::now(),
+            orders: Outlet::new(incoming.leg.orders),
+            speech: Outlet::new(incoming.leg.speech),
+            happenings: Some(incoming.leg.happenings),
+            hears_engine: true,
+            voice: None,
+            effects,
+        }
+    }
+
+    async fn run(mut self) {
+        let stands = *self.line.is_connected.borrow_and_update();
+        self.carry_out().await;
+        self.take(Input::EngineStands(stands)).await;
+        if let Some(input) = self.stopping() {
+            self.take(input).await;
+        }
+        while !self.machine.is_over() {
+            if let Some(input) = self.next().await {
+                self.take(input).await;
+            }
+        }
+        // The phone's side hangs up when the orders end; what was ordered comes first.
+        let _ = timeout(LAST_ORDER, async {
+            while !self.orders.is_idle() {
+                self.orders.pass().await;
+            }
+        })
+        .await;
+    }
+
+    /// Waits for something to happen. None where all that happened is that something could be sent.
+    async fn next(&mut self) -> Option<Input> {
+        let due = self
+            .machine
+            .due()
+            .unwrap_or(u64::MAX)
+            .min(u64::from(u32::MAX));
+        let due = self.epoch + Duration::from_millis(due);
+        // What the voice says waits in its channel while the phone's side takes no more.
+        let listens = self.machine.listens() && self.speech.is_idle();
+        tokio::select! {
+            happening = next_of(&mut self.happenings) => Some(match happening {
+                Some(happening) => Input::Leg(happening),
+                None => {
+                    self.happenings = None;
+                    Input::LegGone
+                }
+            }),
+            told = self.line.told.recv(), if self.hears_engine => Some(match told {
+                Some(told) => Input::Engine(told),
+                None => {
+                    self.hears_engine = false;
+                    Input::EngineStands(false)
+                }
+            }),
+            Ok(()) = self.line.is_connected.changed() => {
+                let stands = *self.line.is_connected.borrow_and_update();
+                Some(Input::EngineStands(stands))
+            }
+            Ok(()) = self.parts.stop.changed() => self.stopping(),
+            heard = with_voice(&mut self.voice, listens) => match heard {
+                WithVoice::Passed => None,
+                WithVoice::Heard(heard) => Some(Input::Voice(heard)),
+                WithVoice::Gone => {
+                    self.voice = None;
+                    Some(Input::VoiceGone)
+                }
+            },
+            () = self.orders.pass(), if !self.orders.is_idle() => None,
+            () = self.speech.pass(), if !self.speech.is_idle() => None,
+            () = sleep_until(due) => Some(Input::Time),
+        }
+    }
+
+    /// What follows for the call from the bridge's stopping, if it does.
+    fn stopping(&mut self) -> Option<Input> {
+        let by = (*self.parts.stop.borrow_and_update())?;
+        let left = by.saturating_duration_since(Instant::now());
+        let within_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        Some(Input::Stop { within_ms })
+    }
+
+    async fn take(&mut self, input: Input) {
+        let ms = u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX);
+        let at = self.line.now();
+        self.parts.counters.happened(&input);
+        self.machine.step(Now { ms, at }, input, &mut self.effects);
+        self.carry_out().await;
+    }
+
+    async fn carry_out(&mut self) {
+        for effect in std::mem::take(&mut self.effects) {
+            self.parts.counters.follows(&effect);
+            match effect {
+                Effect::Leg(order) => {
+                    if order == Order::Flush {
+                        self.speech.retain(|said| matches!(said, Speech::Mark(_)));
+                    }
+                    self.orders.send(order);
+                }
+                Effect::Say(speech) => self.speech.send(speech),
+                Effect::OpenVoice(setup) => {
+                    tracing::info!(call = setup.call_id, "a call is taken");
+                    let Session { spoken, heard } = self.parts.provider.open(*setup);
+                    self.voice = Some(Voice {
+                        spoken: Outlet::new(spoken),
+                        heard,
+                    });
+                }
+                Effect::Tell(spoken) => {
+                    if let Some(voice) = &mut self.voice {
+                        match spoken {
+                            Spoken::Audio(_) => voice.spoken.send_now(spoken),
+                            _ => voice.spoken.send(spoken),
+                        }
+                    }
+                }
+                Effect::CloseVoice => self.voice = None,
+                Effect::Engine(message, at) => self.line.post(message, at).await,
+            }
+        }
+    }
+}
+
+async fn next_of<T>(channel: &mut Option<mpsc::Receiver<T>>) -> Option<T> {
+    match channel {
+        Some(channel) => channel.recv().await,
+        None => std::future::pending().await,
+    }
+}
+
+enum WithVoice {
+    Passed,
+    Heard(Heard),
+    Gone,
+}
+
+/// Hears the voice, if it is to be listened to, and passes on what waits for it.
+async fn with_voice(voice: &mut Option<Voice>, listens: bool) -> WithVoice {
+    let Some(Voice { spoken, heard }) = voice else {
+        return std::future::pending().await;
+    };
+    tokio::select! {
+        heard = heard.recv(), if listens => heard.map_or(WithVoice::Gone, WithVoice::Heard),
+        () = spoken.pass(), if !spoken.is_idle() => WithVoice::Passed,
+        () = std::future::pending() => WithVoice::Passed,
+    }
+}

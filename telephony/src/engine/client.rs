@@ -1,0 +1,389 @@
+//! The socket to the engine: dialled again whenever it is lost, and what the [`Book`] decides, carried out.
+
+use std::{
+    collections::HashMap,
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use dikala_entities::{Millis, Secret};
+use futures_util::{SinkExt, StreamExt, stream::SplitSink};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinHandle,
+    time::{Instant, interval_at, sleep_until, timeout},
+};
+use tokio_tungstenite::tungstenite::{
+    Message as Frame,
+    http::{HeaderName, HeaderValue, header},
+};
+use ulid::Ulid;
+
+use super::{
+    book::{Book, Key},
+    messages::{Message, Reply, Told},
+};
+use crate::{
+    Clock,
+    socket::{DialError, Socket, dial},
+};
+
+const SUBPROTOCOL: &str = "dikala.bridge.v1";
+/// The largest frame that is read: an agent with all its functions.
+const FRAME_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Messages of all calls on their way to the book.
+const REQUESTS_MAX: usize = 1_024;
+/// What a call has not yet read of what it was told: more than can be under way for one.
+const TOLD_MAX: usize = 256;
+/// Frames that wait for the socket.
+const FRAMES_MAX: usize = 64;
+/// How often the engine is told which calls are held, with which it answers which of them are over.
+const HEARTBEAT: Duration = Duration::from_secs(15);
+/// The engine pings every 15 s: a socket that is silent for so long is dead.
+const SILENCE_MAX: Duration = Duration::from_secs(45);
+/// The waits before the socket is dialled again.
+const REDIAL_MS_FIRST: u64 = 100;
+const REDIAL_MS_MAX: u64 = 5_000;
+/// A token that is refused does not become right soon.
+const REDIAL_MS_REFUSED: u64 = 15_000;
+
+/// Where the engine is.
+#[derive(Debug, Clone)]
+pub struct Address {
+    /// `ws://` or `wss://`, with the path.
+    pub url: String,
+    /// A bridge token.
+    pub token: Secret,
+}
+
+/// The engine, for everybody who needs it.
+#[derive(Clone)]
+pub struct Client {
+    requests: mpsc::Sender<Request>,
+    is_connected: watch::Receiver<bool>,
+    clock: Clock,
+    last: Arc<AtomicU64>,
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client")
+            .field("is_connected", &*self.is_connected.borrow())
+            .finish_non_exhaustive()
+    }
+}
+
+/// What one call and the engine tell each other. When it is dropped, nobody listens for the call; one that is not over by then is
+/// reported as failed.
+pub struct Line {
+    key: Key,
+    requests: mpsc::Sender<Request>,
+    clock: Clock,
+    pub told: mpsc::Receiver<Told>,
+    /// Whether the socket to the engine stands.
+    pub is_connected: watch::Receiver<bool>,
+}
+
+impl fmt::Debug for Line {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Line").field("key", &self.key).finish()
+    }
+}
+
+enum Request {
+    Open(Key, mpsc::Sender<Told>),
+    Post(Key, Message, Millis),
+    Close(Key, Millis),
+}
+
+impl Client {
+    /// Dials the engine, and again whenever it is lost, until every client and line is dropped.
+    pub fn start(address: Address, clock: Clock) -> (Self, JoinHandle<()>) {
+        let (requests, waiting) = mpsc::channel(REQUESTS_MAX);
+        let (connected, is_connected) = watch::channel(false);
+        let shell = Shell {
+            address,
+            clock: Arc::clone(&clock),
+            waiting,
+            connected,
+            book: Book::new(Ulid::generate().to_string()),
+            lines: HashMap::new(),
+            epoch: Instant::now(),
+        };
+        let client = Self {
+            requests,
+            is_connected,
+            clock,
+            last: Arc::default(),
+        };
+        (client, tokio::spawn(shell.run()))
+    }
+
+    /// Whether the socket to the engine stands.
+    pub fn is_connected(&self) -> watch::Receiver<bool> {
+        self.is_connected.clone()
+    }
+
+    /// A line for a new call; none when the client has stopped.
+    pub async fn line(&self) -> Option<Line> {
+        let key = self.last.fetch_add(1, Relaxed);
+        let (telling, told) = mpsc::channel(TOLD_MAX);
+        self.requests.send(Request::Open(key, telling)).await.ok()?;
+        Some(Line {
+            key,
+            requests: self.requests.clone(),
+            clock: Arc::clone(&self.clock),
+            told,
+            is_connected: self.is_connected.clone(),
+        })
+    }
+}
+
+impl Line {
+    /// Has this told, however often the socket is lost meanwhile. It happened now.
+    pub async fn post(&self, message: Message, at: Millis) {
+        let request = Request::Post(self.key, message, at);
+        // The client outlives its lines; without it, nobody is left to be told.
+        let _ = self.requests.send(request).await;
+    }
+
+    pub fn now(&self) -> Millis {
+        (self.clock)()
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        // Where the queue is full, the next heartbeat finds the line closed.
+        let _ = self
+            .requests
+            .try_send(Request::Close(self.key, (self.clock)()));
+    }
+}
+
+struct Shell {
+    address: Address,
+    clock: Clock,
+    waiting: mpsc::Receiver<Request>,
+    connected: watch::Sender<bool>,
+    book: Book,
+    lines: HashMap<Key, mpsc::Sender<Told>>,
+    epoch: Instant,
+}
+
+/// Nobody is left who could ask for anything, and everything is told.
+struct Finished;
+
+impl Shell {
+    async fn run(mut self) {
+        let mut failures = 0_u32;
+        loop {
+            let (wait_ms, outcome) = match self.dial().await {
+                Ok(Ok(socket)) => {
+                    tracing::info!(url = self.address.url, "connected to the engine");
+                    failures = 0;
+                    let finished = self.serve(socket).await;
+                    (REDIAL_MS_FIRST, finished)
+                }
+                Ok(Err(error)) => {
+                    let wait_ms = wait_ms(&error, failures);
+                    tracing::warn!(url = self.address.url, %error, wait_ms, "the engine is not reached");
+                    failures = failures.saturating_add(1);
+                    (wait_ms, Ok(()))
+                }
+                Err(finished) => (0, Err(finished)),
+            };
+            let pause = Duration::from_millis(wait_ms / 2 + rand::random_range(0..=wait_ms / 2));
+            let paused = async {
+                outcome?;
+                self.meanwhile(tokio::time::sleep(pause)).await
+            };
+            if paused.await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Takes what calls have to say while something else is done.
+    async fn meanwhile<T>(&mut self, other: impl Future<Output = T>) -> Result<T, Finished> {
+        tokio::pin!(other);
+        loop {
+            tokio::select! {
+                done = &mut other => return Ok(done),
+                request = self.waiting.recv() => match request {
+                    Some(request) => self.take(request),
+                    None if self.book.is_quiet() => return Err(Finished),
+                    None => return Ok(other.await),
+                },
+            }
+        }
+    }
+
+    async fn dial(&mut self) -> Result<Result<Socket, DialError>, Finished> {
+        let bearer = format!("Bearer {}", self.address.token.expose());
+        let url = self.address.url.clone();
+        let dialled = async move {
+            let bearer = HeaderValue::from_str(&bearer).map_err(|_| DialError::Status(401))?;
+            let headers: Vec<(HeaderName, HeaderValue)> = vec![
+                (header::AUTHORIZATION, bearer),
+                (
+                    header::SEC_WEBSOCKET_PROTOCOL,
+                    HeaderValue::from_static(SUBPROTOCOL),
+                ),
+            ];
+            dial(&url, headers, FRAME_BYTES_MAX).await
+        };
+        self.meanwhile(dialled).await
+    }
+
+    fn take(&mut self, request: Request) {
+        match request {
+            Request::Open(key, telling) => {
+                self.lines.insert(key, telling);
+                self.book.open(key);
+            }
+            Request::Post(key, message, at) => {
+                if let Some(reply) = self.book.post(key, message, at) {
+                    self.tell(key, Told::Reply(reply));
+                }
+            }
+            Request::Close(key, at) => {
+                self.lines.remove(&key);
+                self.book.close(key, at);
+            }
+        }
+    }
+
+    fn tell(&self, key: Key, told: Told) {
+        if let Told::Reply(Reply::Declined { code, words, .. }) = &told {
+            tracing::warn!(code, words, "the engine declines a message");
+        }
+        if let Some(telling) = self.lines.get(&key)
+            && telling.try_send(told).is_err()
+        {
+            tracing::warn!("a call does not hear what the engine tells it");
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.epoch.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    /// Speaks over a socket until it is lost, or nothing is left to say.
+    async fn serve(&mut self, socket: Socket) -> Result<(), Finished> {
+        let (sink, mut stream) = socket.split();
+        let (frames, writing) = mpsc::channel(FRAMES_MAX);
+        let writer = tokio::spawn(write(sink, writing));
+        self.book.connected();
+        let _ = self.connected.send(true);
+        let done = self.speak(&frames, &mut stream).await;
+        let _ = self.connected.send(false);
+        self.book.disconnected();
+        drop(frames);
+        if timeout(Duration::from_secs(1), writer).await.is_err() {
+            tracing::debug!("the engine does not read its socket");
+        }
+        done
+    }
+
+    async fn speak(
+        &mut self,
+        frames: &mpsc::Sender<Frame>,
+        stream: &mut (
+                 impl StreamExt<Item = Result<Frame, tokio_tungstenite::tungstenite::Error>> + Unpin
+             ),
+    ) -> Result<(), Finished> {
+        let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
+        let mut heard = Instant::now();
+        // Which calls there are comes first: the engine may hold others for lost.
+        let mut next = Some(self.book.heartbeat((self.clock)()));
+        let mut is_abandoned = false;
+        loop {
+            let now_ms = self.now_ms();
+            next = next.or_else(|| self.book.next(now_ms));
+            if is_abandoned && self.book.is_quiet() {
+                let _ = frames.try_send(Frame::Close(None));
+                return Err(Finished);
+            }
+            let wake = self.book.wakes_at(now_ms).unwrap_or(u64::MAX);
+            let wake = self.epoch + Duration::from_millis(wake.min(now_ms + 60_000));
+            tokio::select! {
+                request = self.waiting.recv(), if !is_abandoned => match request {
+                    Some(request) => self.take(request),
+                    None => is_abandoned = true,
+                },
+                frame = stream.next() => {
+                    heard = Instant::now();
+                    match frame {
+                        Some(Ok(Frame::Text(text))) => {
+                            for (key, told) in self.book.on_frame(&text, now_ms) {
+                                self.tell(key, told);
+                            }
+                        }
+                        Some(Ok(Frame::Close(frame))) => {
+                            let words = frame.map(|frame| frame.to_string()).unwrap_or_default();
+                            tracing::warn!(words, "the engine closes the socket");
+                            return Ok(());
+                        }
+                        Some(Ok(_)) => {}
+                        Some(Err(error)) => {
+                            tracing::warn!(%error, "the socket to the engine is lost");
+                            return Ok(());
+                        }
+                        None => return Ok(()),
+                    }
+                }
+                permit = frames.reserve(), if next.is_some() => match (permit, next.take()) {
+                    (Ok(permit), Some(text)) => permit.send(Frame::text(text)),
+                    _ => return Ok(()),
+                },
+                _ = heartbeat.tick() => {
+                    self.let_go_of_closed_lines();
+                    let text = self.book.heartbeat((self.clock)());
+                    // Where so much waits that there is no room, the engine hears that this side lives.
+                    let _ = frames.try_send(Frame::text(text));
+                }
+                () = sleep_until(wake) => {}
+                () = sleep_until(heard + SILENCE_MAX) => {
+                    tracing::warn!("the engine has been silent for {} s", SILENCE_MAX.as_secs());
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    fn let_go_of_closed_lines(&mut self) {
+        let at = (self.clock)();
+        let lines = self.lines.iter();
+        let closed: Vec<Key> = lines
+            .filter(|(_, telling)| telling.is_closed())
+            .map(|(key, _)| *key)
+            .collect();
+        for key in closed {
+            self.take(Request::Close(key, at));
+        }
+    }
+}
+
+async fn write(mut sink: SplitSink<Socket, Frame>, mut frames: mpsc::Receiver<Frame>) {
+    while let Some(frame) = frames.recv().await {
+        if sink.send(frame).await.is_err() {
+            return;
+        }
+    }
+    let _ = sink.close().await;
+}
+
+fn wait_ms(error: &DialError, failures: u32) -> u64 {
+    match error {
+        DialError::Status(401 | 403) => REDIAL_MS_REFUSED,
+        _ => (REDIAL_MS_FIRST << failures.min(10)).min(REDIAL_MS_MAX),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+//! The client against a server of WebSockets that behaves as it is told.
+
+use std::sync::atomic::AtomicI64;
+
+use serde_json::{Value, json};
+use tokio::net::{TcpListener, TcpStream};
+use tokio_tungstenite::{
+    WebSocketStream, accept_hdr_async,
+    tungstenite::handshake::server::{Callback, ErrorResponse, Request as Upgrade, Response},
+};
+
+use super::*;
+use crate::engine::{Outcome, Wanted};
+
+const WITHIN: Duration = Duration::from_secs(20);
+
+struct Engine {
+    listener: TcpListener,
+}
+
+struct Door;
+
+impl Callback for Door {
+    fn on_request(
+        self,
+        upgrade: &Upgrade,
+        mut answer: Response,
+    ) -> Result<Response, ErrorResponse> {
+        let header = |name: &str| {
+            upgrade
+                .headers()
+                .get(name)
+                .and_then(|value| value.to_str().ok())
+        };
+        assert_eq!(header("authorization"), Some("Bearer dkb_secret"));
+        assert_eq!(header("sec-websocket-protocol"), Some(SUBPROTOCOL));
+        let subprotocol = HeaderValue::from_static(SUBPROTOCOL);
+        answer
+            .headers_mut()
+            .insert(header::SEC_WEBSOCKET_PROTOCOL, subprotocol);
+        Ok(answer)
+    }
+}
+
+type Peer = WebSocketStream<TcpStream>;
+
+impl Engine {
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        Self { listener }
+    }
+
+    fn client(&self) -> (Client, JoinHandle<()>) {
+        let address = Address {
+            url: format!(
+                "ws://{}/bridge/v1/connect",
+                self.listener.local_addr().expect("bound")
+            ),
+            token: Secret::new("dkb_secret"),
+        };
+        let time = AtomicI64::new(1_000);
+        let clock: Clock = Arc::new(move || Millis::from_i64(time.fetch_add(1, Relaxed)));
+        Client::start(address, clock)
+    }
+
+    async fn accept(&self) -> Peer {
+        let accepted = async {
+            let (stream, _) = self.listener.accept().await.expect("a connection");
+            accept_hdr_async(stream, Door).await.expect("an upgrade")
+        };
+        timeout(WITHIN, accepted)
+            .await
+            .expect("the client connects")
+    }
+}
+
+/// The next message of this type; heartbeats and others are passed over.
+async fn next(peer: &mut Peer, kind: &str) -> Value {
+    let found = async {
+        loop {
+            let frame = peer.next().await.expect("a frame").expect("no fault");
+            if let Frame::Text(text) = frame {
+                let message: Value = serde_json::from_str(&text).expect("JSON");
+                if message["type"] == kind {
+                    return message;
+                }
+            }
+        }
+    };
+    timeout(WITHIN, found).await.expect("the message comes")
+}
+
+async fn reply(peer: &mut Peer, to: &Value, with: Value) {
+    let mut frame = json!({"replyTo": to["id"], "ok": true});
+    let fields = with.as_object().expect("an object").clone();
+    frame.as_object_mut().expect("an object").extend(fields);
+    peer.send(Frame::text(frame.to_string()))
+        .await
+        .expect("sent");
+}
+
+fn incoming() -> Message {
+    Message::Incoming {
+        bridge_call_id: "b".to_owned(),
+        did: "+622150001000".to_owned(),
+        caller: "anonymous".to_owned(),
+        metadata: json!({}),
+    }
+}
+
+fn taken() -> Value {
+    json!({"callId": "call_1", "action": "answer", "agent": {"id": "agent_1", "name": "Ayu", "systemPrompt": "", "voiceId": "Kore",
+        "greetingText": "", "language": "id", "maxCallDurationMinutes": 10, "escalationNumber": null, "tools": [], "functions": []}})
+}
+
+async fn told(line: &mut Line) -> Told {
+    let told = timeout(WITHIN, line.told.recv()).await;
+    told.expect("the call is told").expect("the client runs")
+}
+
+#[tokio::test]
+async fn a_call_outlives_the_loss_of_its_socket() {
+    let engine = Engine::start().await;
+    let (client, _) = engine.client();
+    let mut peer = engine.accept().await;
+    assert_eq!(next(&mut peer, "heartbeat").await["activeCalls"], json!([]));
+    let mut line = client.line().await.expect("a line");
+    line.post(incoming(), line.now()).await;
+    let asked = next(&mut peer, "call.incoming").await;
+    reply(&mut peer, &asked, taken()).await;
+    assert!(matches!(
+        told(&mut line).await,
+        Told::Reply(Reply::Taken { .. })
+    ));
+    line.post(Message::Answered, line.now()).await;
+    let answered = next(&mut peer, "call.answered").await;
+    drop(peer);
+    // The same again, by the same id and time, and the heartbeat says which call there is.
+    let mut peer = engine.accept().await;
+    let beat = next(&mut peer, "heartbeat").await;
+    assert_eq!(beat["activeCalls"], json!(["call_1"]));
+    let again = next(&mut peer, "call.answered").await;
+    assert_eq!(again, answered);
+    reply(&mut peer, &again, json!({})).await;
+    // Commands and outcomes find their call.
+    let function = Message::Function {
+        invocation_id: "f".to_owned(),
+        name: "check".to_owned(),
+        parameters: serde_json::Map::new(),
+    };
+    line.post(function, line.now()).await;
+    let asked = next(&mut peer, "call.function").await;
+    reply(
+        &mut peer,
+        &asked,
+        json!({"outcome": {"status": "error", "code": "timeout", "message": "late"}}),
+    )
+    .await;
+    let heard = told(&mut line).await;
+    assert!(
+        matches!(heard, Told::Reply(Reply::Outcome { outcome: Outcome::Error { ref code, .. }, .. }) if code == "timeout")
+    );
+    let command = json!({"id": "cmd_1", "command": "transfer", "callId": "call_1", "to": "+6281"});
+    peer.send(Frame::text(command.to_string()))
+        .await
+        .expect("sent");
+    assert!(matches!(
+        told(&mut line).await,
+        Told::Command(crate::engine::Command::Transfer { .. })
+    ));
+    peer.send(Frame::Ping(b"are you there"[..].into()))
+        .await
+        .expect("sent");
+    let pong = async {
+        loop {
+            if let Some(Ok(Frame::Pong(payload))) = peer.next().await {
+                return payload;
+            }
+        }
+    };
+    assert_eq!(
+        timeout(WITHIN, pong).await.expect("a pong").as_ref(),
+        b"are you there"
+    );
+}
+
+#[tokio::test]
+async fn what_is_left_to_say_is_said_before_the_client_ends() {
+    let engine = Engine::start().await;
+    let (client, running) = engine.client();
+    let mut peer = engine.accept().await;
+    let mut line = client.line().await.expect("a line");
+    line.post(incoming(), line.now()).await;
+    let asked = next(&mut peer, "call.incoming").await;
+    reply(&mut peer, &asked, taken()).await;
+    told(&mut line).await;
+    // Its task is gone without a word of the end.
+    drop(line);
+    drop(client);
+    let failed = next(&mut peer, "call.failed").await;
+    assert_eq!(failed["reason"], "bridge_error");
+    assert!(!running.is_finished());
+    reply(&mut peer, &failed, json!({})).await;
+    timeout(WITHIN, running)
+        .await
+        .expect("it ends")
+        .expect("well");
+}
+
+#[tokio::test]
+async fn a_refusal_reaches_the_call() {
+    let engine = Engine::start().await;
+    let (client, _) = engine.client();
+    let mut peer = engine.accept().await;
+    let mut line = client.line().await.expect("a line");
+    line.post(incoming(), line.now()).await;
+    let asked = next(&mut peer, "call.incoming").await;
+    let error = json!({"ok": false, "error": {"code": "unknown_number", "message": "Nobody."}});
+    reply(&mut peer, &asked, error).await;
+    let heard = told(&mut line).await;
+    assert!(
+        matches!(heard, Told::Reply(Reply::Declined { wanted: Wanted::Incoming, ref code, .. }) if code == "unknown_number")
+    );
+}
+
+#[test]
+fn a_token_that_is_refused_is_tried_rarely() {
+    assert_eq!(wait_ms(&DialError::Status(401), 0), REDIAL_MS_REFUSED);
+    let waits: Vec<u64> = (0..8)
+        .map(|failures| wait_ms(&DialError::Slow, failures))
+        .collect();
+    assert_eq!(waits, [100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000]);
+}

@@ -1,0 +1,336 @@
+//! What bridge and engine tell each other, as values and as JSON.
+
+use dikala_entities::{HangupInitiator, HangupReason, Millis, Speaker};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::voice::Agent;
+
+/// The largest message that the engine takes.
+pub(super) const MESSAGE_BYTES_MAX: usize = 256 * 1024;
+/// The longest detail of a failure that the engine takes.
+const DETAIL_CHARS_MAX: usize = 500;
+
+/// What is told of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Message {
+    Incoming {
+        bridge_call_id: String,
+        did: String,
+        caller: String,
+        metadata: Value,
+    },
+    Answered,
+    Function {
+        invocation_id: String,
+        name: String,
+        parameters: Map<String, Value>,
+    },
+    Transcript {
+        summary: String,
+        turns: Vec<Turn>,
+    },
+    Hangup {
+        reason: HangupReason,
+        initiator: HangupInitiator,
+        ai_cost_idr: Option<u64>,
+    },
+    Failed {
+        reason: HangupReason,
+        detail: String,
+    },
+}
+
+/// What one side said in one go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Turn {
+    pub role: Speaker,
+    pub text: String,
+    pub at: Millis,
+}
+
+impl Message {
+    /// Whether the call is over with it.
+    pub(super) fn is_final(&self) -> bool {
+        matches!(self, Self::Hangup { .. } | Self::Failed { .. })
+    }
+
+    /// Whether later messages of the call wait for its reply.
+    pub(super) fn is_in_order(&self) -> bool {
+        !matches!(self, Self::Function { .. })
+    }
+
+    /// The message as it is sent, with the number's id.
+    pub(crate) fn encode(&self, id: &str, call: Option<&str>, at: Millis) -> String {
+        let (kind, mut fields) = match self {
+            Self::Incoming {
+                bridge_call_id,
+                did,
+                caller,
+                metadata,
+            } => (
+                "call.incoming",
+                json!({"bridgeCallId": bridge_call_id, "did": did, "callerNumber": caller, "metadata": metadata}),
+            ),
+            Self::Answered => ("call.answered", json!({})),
+            Self::Function {
+                invocation_id,
+                name,
+                parameters,
+            } => (
+                "call.function",
+                json!({"invocationId": invocation_id, "name": name, "parameters": parameters}),
+            ),
+            Self::Transcript { summary, turns } => (
+                "call.transcript",
+                json!({"summary": summary, "turns": turns.iter().map(Turn::encode).collect::<Vec<_>>()}),
+            ),
+            Self::Hangup {
+                reason,
+                initiator,
+                ai_cost_idr,
+            } => (
+                "call.hangup",
+                json!({"reason": reason, "initiator": initiator, "aiCostIdr": ai_cost_idr}),
+            ),
+            Self::Failed { reason, detail } => {
+                let detail: String = detail.chars().take(DETAIL_CHARS_MAX).collect();
+                (
+                    "call.failed",
+                    json!({"reason": reason, "detail": detail.replace('\0', "")}),
+                )
+            }
+        };
+        fields["id"] = id.into();
+        fields["type"] = kind.into();
+        fields["at"] = at.to_string().into();
+        if let Some(call) = call {
+            fields["callId"] = call.into();
+        }
+        fields.to_string()
+    }
+}
+
+impl Turn {
+    fn encode(&self) -> Value {
+        json!({"role": self.role, "text": self.text, "at": self.at.to_string()})
+    }
+}
+
+pub(super) fn heartbeat(id: &str, calls: &[&str], at: Millis) -> String {
+    json!({"id": id, "type": "heartbeat", "activeCalls": calls, "at": at.to_string()}).to_string()
+}
+
+/// What a call hears of the engine.
+#[derive(Debug, Clone)]
+pub enum Told {
+    Reply(Reply),
+    Command(Command),
+    /// The engine holds the call to be over.
+    Over,
+}
+
+/// The engine's answer to a message.
+#[derive(Debug, Clone)]
+pub enum Reply {
+    /// To [`Message::Incoming`].
+    Taken { call_id: String, agent: Box<Agent> },
+    /// To [`Message::Incoming`]: the call is stored as failed, for this reason.
+    Refused { reason: HangupReason },
+    /// To [`Message::Function`].
+    Outcome {
+        invocation_id: String,
+        outcome: Outcome,
+    },
+    /// A message is not taken, and never will be.
+    Declined {
+        wanted: Wanted,
+        code: String,
+        words: String,
+    },
+}
+
+/// What a message that was declined was about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Wanted {
+    Incoming,
+    Answered,
+    Function { invocation_id: String },
+    Closing,
+}
+
+/// What came of a function.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    Ok(Map<String, Value>),
+    Error { code: String, message: String },
+}
+
+/// What the engine wants of a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    Hangup {
+        reason: HangupReason,
+    },
+    Warn {
+        reason: HangupReason,
+        seconds_left: u64,
+    },
+    Transfer {
+        to: String,
+    },
+}
+
+/// A frame from the engine, read.
+#[derive(Debug)]
+pub(super) enum Frame {
+    Reply {
+        to: String,
+        body: Body,
+    },
+    Command {
+        id: String,
+        call: String,
+        command: Command,
+    },
+}
+
+/// A reply as it is written.
+#[derive(Debug)]
+pub(super) enum Body {
+    Ok(Map<String, Value>),
+    Error { code: String, words: String },
+}
+
+impl Body {
+    /// Nothing happened: the message is to be sent again in a moment.
+    pub(super) fn is_for_now(&self) -> bool {
+        matches!(self, Self::Error { code, .. } if code == "busy" || code == "unavailable")
+    }
+}
+
+/// Reads a frame; none where it is neither reply nor command, or of a kind that is not known.
+pub(super) fn read(text: &str) -> Option<Frame> {
+    let Value::Object(mut fields) = serde_json::from_str(text).ok()? else {
+        return None;
+    };
+    if let Some(to) = fields.get("replyTo") {
+        let to = to.as_str()?.to_owned();
+        let body = if fields.get("ok")? == &Value::Bool(true) {
+            Body::Ok(fields)
+        } else {
+            #[derive(Deserialize)]
+            struct Fault {
+                code: String,
+                #[serde(default)]
+                message: String,
+            }
+            let fault: Fault = serde_json::from_value(fields.remove("error")?).ok()?;
+            Body::Error {
+                code: fault.code,
+                words: fault.message,
+            }
+        };
+        return Some(Frame::Reply { to, body });
+    }
+    let text = |name: &str| Some(fields.get(name)?.as_str()?.to_owned());
+    let reason = || text("reason")?.parse::<HangupReason>().ok();
+    let command = match text("command")?.as_str() {
+        "hangup" => Command::Hangup { reason: reason()? },
+        "warn" => Command::Warn {
+            reason: reason()?,
+            seconds_left: fields.get("secondsLeft")?.as_u64()?,
+        },
+        "transfer" => Command::Transfer { to: text("to")? },
+        _ => return None,
+    };
+    Some(Frame::Command {
+        id: text("id")?,
+        call: text("callId")?,
+        command,
+    })
+}
+
+/// What a call learns of a reply to its message, and its id where the engine has just taken it.
+pub(super) fn understood(message: &Message, body: Body) -> (Option<Reply>, Option<String>) {
+    let wanted = match message {
+        Message::Incoming { .. } => Wanted::Incoming,
+        Message::Answered => Wanted::Answered,
+        Message::Function { invocation_id, .. } => Wanted::Function {
+            invocation_id: invocation_id.clone(),
+        },
+        Message::Transcript { .. } | Message::Hangup { .. } | Message::Failed { .. } => {
+            Wanted::Closing
+        }
+    };
+    let mut fields = match body {
+        Body::Ok(fields) => fields,
+        Body::Error { code, words } => {
+            let declined = Reply::Declined {
+                wanted,
+                code,
+                words,
+            };
+            return (Some(declined), None);
+        }
+    };
+    let unread = |wanted: Wanted| Reply::Declined {
+        wanted,
+        code: "unreadable".to_owned(),
+        words: "The engine's reply cannot be read.".to_owned(),
+    };
+    match &wanted {
+        Wanted::Answered | Wanted::Closing => (None, None),
+        Wanted::Incoming => {
+            let call = fields.get("callId").and_then(Value::as_str);
+            let call = call.map(str::to_owned);
+            match decided(&mut fields) {
+                Some(refused @ Reply::Refused { .. }) => (Some(refused), None),
+                Some(taken) => (Some(taken), call),
+                None => (Some(unread(wanted)), call),
+            }
+        }
+        Wanted::Function { invocation_id } => {
+            let outcome = fields.remove("outcome").and_then(outcome);
+            let invocation_id = invocation_id.clone();
+            let reply = outcome.map(|outcome| Reply::Outcome {
+                invocation_id,
+                outcome,
+            });
+            (Some(reply.unwrap_or_else(|| unread(wanted))), None)
+        }
+    }
+}
+
+fn decided(fields: &mut Map<String, Value>) -> Option<Reply> {
+    match fields.get("action")?.as_str()? {
+        "answer" => {
+            let call_id = fields.get("callId")?.as_str()?.to_owned();
+            let agent = serde_json::from_value(fields.remove("agent")?).ok()?;
+            Some(Reply::Taken { call_id, agent })
+        }
+        "reject" => {
+            let reason = fields.get("reason")?.as_str()?.parse().ok()?;
+            Some(Reply::Refused { reason })
+        }
+        _ => None,
+    }
+}
+
+fn outcome(value: Value) -> Option<Outcome> {
+    let Value::Object(mut fields) = value else {
+        return None;
+    };
+    let text = |name: &str| Some(fields.get(name)?.as_str()?.to_owned());
+    match text("status")?.as_str() {
+        "ok" => match fields.remove("result")? {
+            Value::Object(result) => Some(Outcome::Ok(result)),
+            _ => None,
+        },
+        "error" => Some(Outcome::Error {
+            code: text("code")?,
+            message: text("message").unwrap_or_default(),
+        }),
+        _ => None,
+    }
+}

@@ -1,0 +1,185 @@
+//! What is heard in place of lost G.711: the last pitch period again and again, fading out within 60 ms (after G.711, appendix I).
+
+/// What is remembered: two of the longest periods (8 kHz).
+const PAST: usize = 320;
+/// 400 Hz to 50 Hz: shorter ones are overtones.
+const LAG_MIN: usize = 20;
+const LAG_MAX: usize = 160;
+/// Where the fading begins, and where it ends.
+const FULL: usize = 80;
+const GONE: usize = 480;
+/// How long the made up and the real overlap (4 ms).
+const OVERLAP: usize = 32;
+
+/// One stream of 8 kHz.
+#[derive(Debug)]
+pub struct Concealer {
+    past: Vec<i16>,
+    /// The period that is repeated.
+    period: Vec<i16>,
+    /// Samples made up since the last real one.
+    made: usize,
+}
+
+impl Default for Concealer {
+    fn default() -> Self {
+        Self {
+            past: vec![0; PAST],
+            period: Vec::with_capacity(LAG_MAX),
+            made: 0,
+        }
+    }
+}
+
+impl Concealer {
+    /// Takes what was received, and blends its beginning with what was made up before.
+    pub fn received(&mut self, samples: &mut [i16]) {
+        if self.made > 0 {
+            let overlap = OVERLAP.min(samples.len());
+            for (n, sample) in samples[..overlap].iter_mut().enumerate() {
+                *sample = blend(self.next(), *sample, n + 1, overlap + 1);
+            }
+            self.made = 0;
+        }
+        if samples.len() >= PAST {
+            self.past.copy_from_slice(&samples[samples.len() - PAST..]);
+        } else {
+            self.past.copy_within(samples.len().., 0);
+            self.past[PAST - samples.len()..].copy_from_slice(samples);
+        }
+    }
+
+    /// Appends so many samples in place of what is lost.
+    pub fn lost(&mut self, count: usize, out: &mut Vec<i16>) {
+        if self.made == 0 {
+            self.find_period();
+        }
+        for _ in 0..count {
+            let sample = self.next();
+            out.push(sample);
+        }
+    }
+
+    fn next(&mut self) -> i16 {
+        let sample = self.period[self.made % self.period.len()];
+        let gain = GONE.saturating_sub(self.made).min(GONE - FULL);
+        self.made += 1;
+        blend(0, sample, gain, GONE - FULL)
+    }
+
+    /// The last period, its end bent so that its beginning follows.
+    fn find_period(&mut self) {
+        let lag = pitch(&self.past);
+        self.period.clear();
+        self.period.extend_from_slice(&self.past[PAST - lag..]);
+        let quarter = lag / 4;
+        let before = &self.past[PAST - lag - quarter..PAST - lag];
+        let bent = &mut self.period[lag - quarter..];
+        for (n, (sample, before)) in bent.iter_mut().zip(before).enumerate() {
+            *sample = blend(*sample, *before, n + 1, quarter + 1);
+        }
+    }
+}
+
+/// From one to the other, `n` of `all` of the way.
+fn blend(from: i16, to: i16, n: usize, all: usize) -> i16 {
+    let (n, all) = (n as i32, all as i32);
+    ((i32::from(from) * (all - n) + i32::from(to) * n) / all) as i16
+}
+
+/// The lag at which the past is most like itself.
+fn pitch(past: &[i16]) -> usize {
+    let last = &past[PAST - LAG_MAX..];
+    let likeness = |lag: usize| {
+        let earlier = &past[PAST - LAG_MAX - lag..PAST - lag];
+        let product: i64 = last
+            .iter()
+            .zip(earlier)
+            .map(|(a, b)| i64::from(*a) * i64::from(*b))
+            .sum();
+        let energy: i64 = earlier.iter().map(|b| i64::from(*b) * i64::from(*b)).sum();
+        // The square of at most 160 · 2³⁰ fits, scaled by what was scaled down.
+        let product = i128::from(product.max(0));
+        product * product / i128::from(energy.max(1))
+    };
+    (LAG_MIN..=LAG_MAX)
+        .max_by_key(|lag| likeness(*lag))
+        .unwrap_or(LAG_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    #![expect(clippy::float_arithmetic, reason = "sines are what is listened to")]
+
+    use proptest::prelude::*;
+
+    use super::{Concealer, GONE};
+
+    fn tone(count: usize) -> Vec<i16> {
+        // 150 Hz with an overtone, like a voice.
+        let at = |n: usize| {
+            let angle = std::f64::consts::TAU * 150.0 * n as f64 / 8_000.0;
+            (8_000.0 * angle.sin() + 3_000.0 * (3.0 * angle).sin()) as i16
+        };
+        (0..count).map(at).collect()
+    }
+
+    #[test]
+    fn a_voice_goes_on_as_it_was_and_fades() {
+        let all = tone(1_600);
+        let mut concealer = Concealer::default();
+        concealer.received(&mut all[..640].to_vec());
+        let mut made = Vec::new();
+        concealer.lost(GONE + 10, &mut made);
+        for (made, real) in made.iter().zip(&all[640..720]) {
+            assert!(
+                (i32::from(*made) - i32::from(*real)).abs() < 2_500,
+                "{made} for {real}"
+            );
+        }
+        assert!(made[GONE..].iter().all(|sample| *sample == 0));
+        let loudest = |part: &[i16]| part.iter().map(|sample| sample.unsigned_abs()).max();
+        assert!(loudest(&made[..80]) > loudest(&made[200..280]));
+        assert!(loudest(&made[200..280]) > loudest(&made[360..440]));
+    }
+
+    #[test]
+    fn no_step_is_larger_than_in_the_voice_itself() {
+        let all = tone(1_600);
+        let steepest = |samples: &[i16]| {
+            samples
+                .windows(2)
+                .map(|pair| (i32::from(pair[1]) - i32::from(pair[0])).abs())
+                .max()
+                .unwrap_or(0)
+        };
+        let mut concealer = Concealer::default();
+        let mut heard = all[..640].to_vec();
+        concealer.received(&mut heard.clone());
+        concealer.lost(160, &mut heard);
+        let mut after = all[800..].to_vec();
+        concealer.received(&mut after);
+        heard.extend(after);
+        assert!(
+            steepest(&heard) <= steepest(&all) * 3 / 2,
+            "{} of {}",
+            steepest(&heard),
+            steepest(&all)
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn any_samples_and_any_losses_are_made_up(
+            parts in proptest::collection::vec((proptest::collection::vec(any::<i16>(), 0..500), 0_usize..600), 0..8),
+        ) {
+            let mut concealer = Concealer::default();
+            for (mut samples, lost) in parts {
+                concealer.received(&mut samples);
+                let mut made = Vec::new();
+                concealer.lost(lost, &mut made);
+                prop_assert_eq!(made.len(), lost);
+            }
+        }
+    }
+}

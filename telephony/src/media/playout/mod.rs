@@ -1,0 +1,225 @@
+//! What the agent says, waiting to be sent: 24 kHz in as it comes, a frame of 20 ms out at a time.
+//!
+//! It waits at the rate of the codec, a third of the memory for G.711. Where speech breaks off or begins anew it fades for 5 ms, so
+//! that nothing clicks; silence is frames of zeros.
+
+use std::collections::VecDeque;
+
+use super::fir::Resampler;
+
+/// No more is taken while so much waits.
+const WAITING_MAX_MS: u64 = 30_000;
+const MARKS_MAX: usize = 1_024;
+const FADE_MS: usize = 5;
+/// What a queue that ran empty keeps of its memory, in samples.
+const KEPT: usize = 8_000;
+
+/// The rate at which frames are wanted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rate {
+    /// 8 kHz.
+    Narrow,
+    /// 24 kHz.
+    Full,
+}
+
+impl Rate {
+    const fn per_ms(self) -> usize {
+        match self {
+            Self::Narrow => 8,
+            Self::Full => 24,
+        }
+    }
+
+    /// Samples in 20 ms.
+    pub const fn frame(self) -> usize {
+        self.per_ms() * 20
+    }
+
+    const fn fade(self) -> usize {
+        self.per_ms() * FADE_MS
+    }
+
+    fn resampler(self) -> Option<Resampler> {
+        (self == Self::Narrow).then(Resampler::from_24_to_8)
+    }
+}
+
+/// The queue of one call.
+#[derive(Debug)]
+pub struct Playout {
+    rate: Rate,
+    resampler: Option<Resampler>,
+    scratch: Vec<i16>,
+    waiting: VecDeque<i16>,
+    /// Samples that have left the queue, ever.
+    left: u64,
+    /// Where each mark stands, counted as `left`.
+    marks: VecDeque<(u64, u64)>,
+    /// Samples played since the queue was last empty or flushed.
+    played: u64,
+    paused: bool,
+    /// The end of what was thrown away, faded.
+    tail: Vec<i16>,
+    /// Whether the last sample was silence.
+    quiet: bool,
+}
+
+impl Playout {
+    pub fn new(rate: Rate) -> Self {
+        Self {
+            rate,
+            resampler: rate.resampler(),
+            scratch: Vec::new(),
+            waiting: VecDeque::new(),
+            left: 0,
+            marks: VecDeque::new(),
+            played: 0,
+            paused: false,
+            tail: Vec::new(),
+            quiet: true,
+        }
+    }
+
+    /// Goes on at another rate, with what waits.
+    pub fn change(&mut self, rate: Rate) {
+        if rate == self.rate {
+            return;
+        }
+        let convert = |samples: u64| samples * rate.per_ms() as u64 / self.rate.per_ms() as u64;
+        self.played = convert(self.played);
+        for (at, _) in &mut self.marks {
+            *at = self.left + convert(*at - self.left);
+        }
+        let mut resampler = match rate {
+            Rate::Narrow => Resampler::from_24_to_8(),
+            Rate::Full => Resampler::from_8_to_24(),
+        };
+        let mut converted = Vec::new();
+        resampler.run(self.waiting.make_contiguous(), &mut converted);
+        self.waiting = converted.into();
+        self.tail.clear();
+        self.rate = rate;
+        self.resampler = rate.resampler();
+    }
+
+    /// Whether there is room for more.
+    pub fn wants_more(&self) -> bool {
+        let waiting_ms = self.waiting.len() / self.rate.per_ms();
+        (waiting_ms as u64) < WAITING_MAX_MS && self.marks.len() < MARKS_MAX
+    }
+
+    /// Takes samples of 24 kHz.
+    pub fn say(&mut self, samples: &[i16]) {
+        if self.waiting.is_empty() {
+            self.played = 0;
+        }
+        match &mut self.resampler {
+            Some(resampler) => {
+                self.scratch.clear();
+                resampler.run(samples, &mut self.scratch);
+                self.waiting.extend(&self.scratch);
+            }
+            None => self.waiting.extend(samples),
+        }
+    }
+
+    /// Is told by [`Playout::frame`] once everything before it was played.
+    pub fn mark(&mut self, mark: u64) {
+        self.marks
+            .push_back((self.left + self.waiting.len() as u64, mark));
+    }
+
+    /// Falls silent and keeps what waits.
+    pub fn pause(&mut self) {
+        self.paused = true;
+    }
+
+    /// Goes on where it was.
+    pub fn go_on(&mut self) {
+        self.paused = false;
+    }
+
+    /// Throws away what waits, and says how many milliseconds of it were played before. What is said next is played, paused or not.
+    pub fn flush(&mut self, mut gone: impl FnMut(u64)) -> u64 {
+        if !self.paused && !self.quiet {
+            let rest = self.waiting.len().min(self.rate.fade());
+            self.tail.clear();
+            self.tail.extend(self.waiting.drain(..rest));
+            fade_out(&mut self.tail);
+            self.left += rest as u64;
+            self.played += rest as u64;
+        }
+        self.left += self.waiting.len() as u64;
+        self.waiting = VecDeque::new();
+        self.marks.drain(..).for_each(|(_, mark)| gone(mark));
+        self.paused = false;
+        if let Some(resampler) = &mut self.resampler {
+            resampler.reset();
+        }
+        let played_ms = self.played / self.rate.per_ms() as u64;
+        self.played = 0;
+        played_ms
+    }
+
+    /// Puts the next 20 ms into `out`, and tells the marks that they pass.
+    pub fn frame(&mut self, out: &mut Vec<i16>, mut passed: impl FnMut(u64)) {
+        out.clear();
+        let was_quiet = self.quiet;
+        if !self.tail.is_empty() {
+            out.append(&mut self.tail);
+            self.quiet = true;
+        } else if self.paused {
+            if !was_quiet {
+                // Heard again when it goes on.
+                out.extend(self.waiting.iter().take(self.rate.fade()));
+                fade_out(out);
+            }
+            self.quiet = true;
+        } else {
+            self.play(out, was_quiet);
+        }
+        out.resize(self.rate.frame(), 0);
+        while self.marks.front().is_some_and(|(at, _)| *at <= self.left) {
+            self.marks
+                .pop_front()
+                .into_iter()
+                .for_each(|(_, mark)| passed(mark));
+        }
+    }
+
+    fn play(&mut self, out: &mut Vec<i16>, was_quiet: bool) {
+        let count = self.waiting.len().min(self.rate.frame());
+        out.extend(self.waiting.drain(..count));
+        self.left += count as u64;
+        self.played += count as u64;
+        let fade = self.rate.fade().min(count);
+        if was_quiet {
+            fade_in(&mut out[..fade]);
+        }
+        self.quiet = count < self.rate.frame();
+        if self.quiet {
+            fade_out(&mut out[count - fade..]);
+        }
+        if self.waiting.is_empty() && self.waiting.capacity() > KEPT {
+            self.waiting.shrink_to(KEPT);
+        }
+    }
+}
+
+fn fade_in(samples: &mut [i16]) {
+    let all = samples.len() as i32;
+    for (n, sample) in (1..).zip(samples) {
+        *sample = (i32::from(*sample) * n / (all + 1)) as i16;
+    }
+}
+
+fn fade_out(samples: &mut [i16]) {
+    let all = samples.len() as i32;
+    for (n, sample) in (0..).zip(samples) {
+        *sample = (i32::from(*sample) * (all - n) / (all + 1)) as i16;
+    }
+}
+
+#[cfg(test)]
+mod tests;

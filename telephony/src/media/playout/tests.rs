@@ -1,0 +1,216 @@
+//! Nothing of what is said is lost, repeated or cut hard.
+
+use proptest::prelude::*;
+
+use super::{MARKS_MAX, Playout, Rate};
+
+const RATES: [Rate; 2] = [Rate::Narrow, Rate::Full];
+
+fn frame(playout: &mut Playout) -> (Vec<i16>, Vec<u64>) {
+    let (mut out, mut marks) = (Vec::new(), Vec::new());
+    playout.frame(&mut out, |mark| marks.push(mark));
+    (out, marks)
+}
+
+/// So many milliseconds at 24 kHz.
+fn level(ms: usize) -> Vec<i16> {
+    vec![10_000; ms * 24]
+}
+
+fn loud(samples: &[i16]) -> bool {
+    samples
+        .iter()
+        .all(|sample| (9_900..10_100).contains(sample))
+}
+
+fn steepest(samples: &[i16]) -> u16 {
+    samples
+        .windows(2)
+        .map(|pair| pair[1].abs_diff(pair[0]))
+        .max()
+        .unwrap_or(0)
+}
+
+#[test]
+fn silence_is_frames_too() {
+    for rate in RATES {
+        let (out, marks) = frame(&mut Playout::new(rate));
+        assert_eq!((out, marks), (vec![0; rate.frame()], vec![]));
+    }
+}
+
+#[test]
+fn pause_keeps_the_place() {
+    for rate in RATES {
+        let mut playout = Playout::new(rate);
+        // Each millisecond has a level of its own.
+        let ramp: Vec<i16> = (0..24 * 200).map(|n| 5_000 + n * 2).collect();
+        playout.say(&ramp);
+        let mut heard = Vec::new();
+        for _ in 0..3 {
+            heard.extend(frame(&mut playout).0);
+        }
+        let before = *heard.last().expect("a sample");
+        playout.pause();
+        for _ in 0..5 {
+            heard.extend(frame(&mut playout).0);
+        }
+        assert!(
+            heard[heard.len() - 4 * rate.frame()..]
+                .iter()
+                .all(|sample| *sample == 0)
+        );
+        playout.go_on();
+        let after = frame(&mut playout).0;
+        let behind_fade = after[rate.fade()];
+        let passed = i32::try_from(rate.fade()).expect("small") * 48
+            / i32::try_from(rate.per_ms()).expect("small");
+        assert!(
+            (i32::from(behind_fade) - i32::from(before) - passed).abs() < 60,
+            "{before} {behind_fade}"
+        );
+        heard.extend(after);
+        // The filter's answer to speech that begins from nothing is not looked at.
+        heard.drain(..rate.frame());
+        assert!(steepest(&heard) < 500, "{}", steepest(&heard));
+    }
+}
+
+#[test]
+fn flush_says_what_was_heard_and_does_not_click() {
+    for rate in RATES {
+        let mut playout = Playout::new(rate);
+        playout.say(&level(1_000));
+        playout.mark(7);
+        let mut heard = Vec::new();
+        for _ in 0..10 {
+            heard.extend(frame(&mut playout).0);
+        }
+        let mut gone = Vec::new();
+        let played = playout.flush(|mark| gone.push(mark));
+        assert_eq!((played, gone), (205, vec![7]));
+        heard.extend(frame(&mut playout).0);
+        heard.drain(..rate.frame());
+        assert!(steepest(&heard) < 500, "{}", steepest(&heard));
+        assert_eq!(frame(&mut playout).0, vec![0; rate.frame()]);
+        assert_eq!(playout.flush(|_| ()), 0);
+    }
+}
+
+#[test]
+fn flush_while_paused_says_what_was_heard_before() {
+    let mut playout = Playout::new(Rate::Narrow);
+    playout.say(&level(1_000));
+    for _ in 0..10 {
+        frame(&mut playout);
+    }
+    playout.pause();
+    for _ in 0..20 {
+        frame(&mut playout);
+    }
+    assert_eq!(playout.flush(|_| ()), 200);
+    assert_eq!(frame(&mut playout).0, vec![0; 160]);
+    playout.say(&level(40));
+    frame(&mut playout);
+    assert!(
+        loud(&frame(&mut playout).0[..100]),
+        "what is said next is played"
+    );
+}
+
+#[test]
+fn what_was_said_before_silence_does_not_count_as_played() {
+    let mut playout = Playout::new(Rate::Full);
+    playout.say(&level(100));
+    for _ in 0..10 {
+        frame(&mut playout);
+    }
+    playout.say(&level(100));
+    frame(&mut playout);
+    assert_eq!(playout.flush(|_| ()), 25);
+}
+
+#[test]
+fn marks_come_with_the_last_sample_before_them() {
+    for rate in RATES {
+        let mut playout = Playout::new(rate);
+        playout.mark(1);
+        playout.say(&level(40));
+        playout.mark(2);
+        playout.say(&level(10));
+        playout.mark(3);
+        let marks: Vec<Vec<u64>> = (0..4).map(|_| frame(&mut playout).1).collect();
+        assert_eq!(marks, [vec![1], vec![2], vec![3], vec![]]);
+    }
+}
+
+#[test]
+fn half_a_minute_is_enough() {
+    for rate in RATES {
+        let mut playout = Playout::new(rate);
+        for second in 0..30 {
+            assert!(playout.wants_more(), "{second}");
+            playout.say(&level(1_000));
+        }
+        assert!(!playout.wants_more());
+        frame(&mut playout);
+        assert!(playout.wants_more());
+    }
+    let mut playout = Playout::new(Rate::Narrow);
+    (0..MARKS_MAX as u64).for_each(|mark| playout.mark(mark));
+    assert!(!playout.wants_more());
+}
+
+#[test]
+fn a_change_of_rate_keeps_what_waits() {
+    for (from, to) in [(Rate::Narrow, Rate::Full), (Rate::Full, Rate::Narrow)] {
+        let mut playout = Playout::new(from);
+        playout.say(&level(200));
+        playout.mark(5);
+        for _ in 0..5 {
+            frame(&mut playout);
+        }
+        playout.change(to);
+        let rest: Vec<_> = (0..5).map(|_| frame(&mut playout)).collect();
+        assert!(loud(&rest[2].0), "{:?}", rest[2].0);
+        assert_eq!(rest[4].1, [5]);
+        assert_eq!(frame(&mut playout).0, vec![0; to.frame()]);
+        assert_eq!(playout.flush(|_| ()), 200);
+    }
+}
+
+proptest! {
+    #[test]
+    fn every_sample_is_played_once_and_in_order(
+        pieces in proptest::collection::vec((0_usize..2_000, 0_usize..4, any::<bool>()), 1..40),
+    ) {
+        let mut playout = Playout::new(Rate::Full);
+        let (mut said, mut heard) = (Vec::new(), Vec::new());
+        for (mark, (count, frames, pause)) in pieces.into_iter().enumerate() {
+            let from = said.len();
+            // Never zero, so that silence is told from speech.
+            said.extend((from..from + count).map(|n| (n % 20_000) as i16 + 10_000));
+            playout.say(&said[from..]);
+            playout.mark(mark as u64);
+            for _ in 0..frames {
+                let (out, _) = frame(&mut playout);
+                heard.extend(out);
+            }
+            if pause {
+                playout.pause();
+                frame(&mut playout);
+                frame(&mut playout);
+                playout.go_on();
+            }
+        }
+        while !playout.waiting.is_empty() {
+            heard.extend(frame(&mut playout).0);
+        }
+        let heard: Vec<i16> = heard.into_iter().filter(|sample| *sample != 0).collect();
+        prop_assert_eq!(heard.len(), said.len());
+        let changed = heard.iter().zip(&said).filter(|(heard, said)| heard != said).count();
+        let fades = heard.iter().zip(&said).all(|(heard, said)| heard <= said);
+        prop_assert!(fades && changed <= said.len());
+        prop_assert_eq!(playout.left, said.len() as u64);
+    }
+}

@@ -1,0 +1,295 @@
+//! What both sides say about the media of a call (SDP, RFC 8866), by offer and answer (RFC 3264).
+//!
+//! One stream of audio is agreed on; whatever else is offered is refused with port 0. [`parse`] reads, this module decides, [`write`]
+//! says it.
+
+mod parse;
+mod write;
+
+use std::{
+    fmt,
+    net::{IpAddr, SocketAddr},
+};
+
+use self::parse::{Description, Format, Media, Secured};
+use super::srtp::{Crypto, Key, Line, Suite};
+use crate::settings::{Codec, Srtp};
+
+/// What this side offers or answers with; the same for the whole call.
+#[derive(Debug, Clone)]
+pub struct Local<'a> {
+    pub address: IpAddr,
+    /// Of RTP; RTCP takes the next one, unless both share it.
+    pub port: u16,
+    /// In order of preference.
+    pub codecs: &'a [Codec],
+    pub srtp: Srtp,
+    pub key: Key,
+    /// Below 2⁶², nobody else's.
+    pub session: u64,
+    /// Raised when the text changes.
+    pub version: u64,
+}
+
+/// What both sides agreed on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Terms {
+    pub codec: Codec,
+    /// The payload type that they want, and the one that they send.
+    pub send_payload: u8,
+    pub receive_payload: u8,
+    /// The payload type of pressed keys.
+    pub events: Option<u8>,
+    pub remote: SocketAddr,
+    pub remote_rtcp: SocketAddr,
+    /// RTCP runs on the port of RTP.
+    pub rtcp_mux: bool,
+    /// This side's.
+    pub direction: Direction,
+    pub crypto: Option<Crypto>,
+}
+
+impl Terms {
+    /// Whether the other side holds the call.
+    pub fn held(&self) -> bool {
+        !self.direction.sends()
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    SendRecv,
+    SendOnly,
+    RecvOnly,
+    Inactive,
+}
+
+impl Direction {
+    const ALL: [Self; 4] = [
+        Self::SendRecv,
+        Self::SendOnly,
+        Self::RecvOnly,
+        Self::Inactive,
+    ];
+
+    pub fn sends(self) -> bool {
+        matches!(self, Self::SendRecv | Self::SendOnly)
+    }
+
+    pub fn receives(self) -> bool {
+        matches!(self, Self::SendRecv | Self::RecvOnly)
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::SendRecv => "sendrecv",
+            Self::SendOnly => "sendonly",
+            Self::RecvOnly => "recvonly",
+            Self::Inactive => "inactive",
+        }
+    }
+
+    fn of(sends: bool, receives: bool) -> Self {
+        match (sends, receives) {
+            (true, true) => Self::SendRecv,
+            (true, false) => Self::SendOnly,
+            (false, true) => Self::RecvOnly,
+            (false, false) => Self::Inactive,
+        }
+    }
+}
+
+/// Why nothing was agreed on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    /// 400 for what cannot be read, 488 for what cannot be done.
+    pub status: u16,
+    pub words: String,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.words)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+fn unreadable(words: impl Into<String>) -> Refused {
+    Refused {
+        status: 400,
+        words: words.into(),
+    }
+}
+
+fn impossible(words: impl Into<String>) -> Refused {
+    Refused {
+        status: 488,
+        words: words.into(),
+    }
+}
+
+/// The name that SDP knows a codec by.
+pub fn codec_name(codec: Codec) -> &'static str {
+    match codec {
+        Codec::Opus => "opus",
+        Codec::Pcma => "PCMA",
+        Codec::Pcmu => "PCMU",
+    }
+}
+
+/// Ticks a second of a codec's timestamps.
+pub fn clock(codec: Codec) -> u32 {
+    match codec {
+        Codec::Opus => 48_000,
+        Codec::Pcma | Codec::Pcmu => 8_000,
+    }
+}
+
+/// Answers an offer.
+pub fn answer(offer: &[u8], local: &Local<'_>) -> Result<(String, Terms), Refused> {
+    let text = String::from_utf8_lossy(offer);
+    let offer = Description::read(&text)?;
+    let mut refused = None;
+    for (at, media) in offer.media.iter().enumerate() {
+        match take(&offer, media, local) {
+            Ok((terms, line)) => {
+                let text = write::answer(&offer, at, &terms, line.as_ref(), local);
+                return Ok((text, terms));
+            }
+            // The first that says what is missing of the audio, not that there is a picture.
+            Err(why) if media.kind == "audio" => {
+                refused.get_or_insert(why);
+            }
+            Err(_) => {}
+        }
+    }
+    Err(refused.unwrap_or_else(|| impossible("no audio is offered")))
+}
+
+/// What this side offers when the other side leaves that to it.
+pub fn offer(local: &Local<'_>) -> String {
+    write::offer(local)
+}
+
+/// Reads the answer to [`offer`].
+pub fn accept(answer: &[u8], local: &Local<'_>) -> Result<Terms, Refused> {
+    let text = String::from_utf8_lossy(answer);
+    let answer = Description::read(&text)?;
+    let media = answer
+        .media
+        .first()
+        .filter(|media| media.kind == "audio" && media.port != 0)
+        .ok_or_else(|| impossible("the answer refuses the audio"))?;
+    let (mut terms, line) = take(&answer, media, local)?;
+    let offered = |line: &Line| line.tag == write::CRYPTO_TAG && line.suite == Suite::Sha1_80;
+    if line.is_some_and(|line| !offered(&line)) {
+        return Err(impossible(
+            "the answer takes a crypto line that was not offered",
+        ));
+    }
+    terms.receive_payload = write::payload(terms.codec);
+    terms.events = terms.events.map(|_| write::events_payload(terms.codec));
+    Ok(terms)
+}
+
+/// Whether this stream can be had, on which terms, and which of its keys is taken.
+fn take(
+    whole: &Description<'_>,
+    media: &Media<'_>,
+    local: &Local<'_>,
+) -> Result<(Terms, Option<Line>), Refused> {
+    if media.kind != "audio" || media.port == 0 {
+        return Err(impossible("no audio is offered"));
+    }
+    let line = crypto(media, local.srtp)?;
+    let address =
+        media.address.or(whole.address).flatten().ok_or_else(|| {
+            impossible("no address that can be sent to (c=) stands with the audio")
+        })?;
+    let (codec, format) = local
+        .codecs
+        .iter()
+        .find_map(|codec| {
+            Some((
+                *codec,
+                media.formats.iter().find(|format| is(format, *codec))?,
+            ))
+        })
+        .ok_or_else(|| no_codec(local))?;
+    let offered = media
+        .direction
+        .or(whole.direction)
+        .unwrap_or(Direction::SendRecv);
+    // An address of zeros is how calls were held before directions were.
+    let wants = offered.receives() && !address.is_unspecified();
+    let rtcp = media.rtcp.unwrap_or((media.port.saturating_add(1), None));
+    let remote = SocketAddr::new(address, media.port);
+    let separate = SocketAddr::new(rtcp.1.unwrap_or(address), rtcp.0);
+    let terms = Terms {
+        codec,
+        send_payload: format.payload,
+        receive_payload: format.payload,
+        events: events(media, codec),
+        remote,
+        remote_rtcp: if media.rtcp_mux { remote } else { separate },
+        rtcp_mux: media.rtcp_mux,
+        direction: Direction::of(wants, offered.sends()),
+        crypto: line.clone().map(|line| Crypto {
+            suite: line.suite,
+            ours: local.key.clone(),
+            theirs: line.key,
+        }),
+    };
+    Ok((terms, line))
+}
+
+fn no_codec(local: &Local<'_>) -> Refused {
+    let names: Vec<&str> = local
+        .codecs
+        .iter()
+        .map(|codec| codec_name(*codec))
+        .collect();
+    impossible(format!(
+        "no common codec: {} can be had here",
+        names.join(", ")
+    ))
+}
+
+/// The key that is taken, if the stream is to be encrypted.
+fn crypto(media: &Media<'_>, srtp: Srtp) -> Result<Option<Line>, Refused> {
+    let line = media.crypto.iter().find_map(|value| Line::read(value));
+    match (media.secured, srtp) {
+        (Secured::Otherwise, _) => Err(impossible("media runs over RTP/AVP or RTP/SAVP here")),
+        (Secured::Yes, Srtp::Off) => Err(impossible(
+            "encrypted media (RTP/SAVP) is switched off here",
+        )),
+        (Secured::No, Srtp::Off) => Ok(None),
+        (Secured::Yes, _) if line.is_none() => Err(impossible(
+            "no a=crypto line with AES_CM_128_HMAC_SHA1_80 or _32 stands with the encrypted audio",
+        )),
+        (Secured::No, Srtp::Required) if line.is_none() => Err(impossible(
+            "only encrypted media is taken here (RTP/SAVP with a=crypto)",
+        )),
+        _ => Ok(line),
+    }
+}
+
+fn is(format: &Format<'_>, codec: Codec) -> bool {
+    format.name.eq_ignore_ascii_case(codec_name(codec)) && format.clock == clock(codec)
+}
+
+/// Keys are told in the codec's own clock, by some in that of G.711 whatever the codec.
+fn events(media: &Media<'_>, codec: Codec) -> Option<u8> {
+    let of_clock = |clock: u32| {
+        let mut formats = media.formats.iter();
+        formats.find(|format| {
+            format.name.eq_ignore_ascii_case("telephone-event") && format.clock == clock
+        })
+    };
+    let format = of_clock(clock(codec)).or_else(|| of_clock(8_000))?;
+    Some(format.payload)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,258 @@
+//! Encrypted media by keys in the SDP: `a=crypto` (RFC 4568) and SRTP with AES-CM and HMAC-SHA1 (RFC 3711).
+//!
+//! The library keeps a state for every source that it is shown, and begins its window of replays before it has checked who sent a
+//! packet. So each source has a context of its own here, kept once a packet of it proved right, and few of them.
+
+use std::fmt;
+
+use base64::{Engine, prelude::BASE64_STANDARD};
+use webrtc_srtp::{context::Context, option, protection_profile::ProtectionProfile};
+
+use super::{Error, rtp};
+
+const KEY_BYTES: usize = 16;
+const MASTER_BYTES: usize = 30;
+/// The longest tag, and the index of a report.
+const TAG_MAX: usize = 10;
+const INDEX_BYTES: usize = 4;
+/// Packets that may come late (RFC 3711 asks for 64 at least).
+const REPLAY_WINDOW: usize = 128;
+/// Sources that may follow one another in a call.
+const SOURCES_MAX: usize = 8;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Suite {
+    /// `AES_CM_128_HMAC_SHA1_80`
+    Sha1_80,
+    /// `AES_CM_128_HMAC_SHA1_32`
+    Sha1_32,
+}
+
+impl Suite {
+    const ALL: [Self; 2] = [Self::Sha1_80, Self::Sha1_32];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Sha1_80 => "AES_CM_128_HMAC_SHA1_80",
+            Self::Sha1_32 => "AES_CM_128_HMAC_SHA1_32",
+        }
+    }
+
+    fn profile(self) -> ProtectionProfile {
+        match self {
+            Self::Sha1_80 => ProtectionProfile::Aes128CmHmacSha1_80,
+            Self::Sha1_32 => ProtectionProfile::Aes128CmHmacSha1_32,
+        }
+    }
+
+    fn tag(self) -> usize {
+        match self {
+            Self::Sha1_80 => 10,
+            Self::Sha1_32 => 4,
+        }
+    }
+}
+
+/// A master key with its salt.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Key([u8; MASTER_BYTES]);
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+impl Key {
+    /// Of bytes that nobody can guess.
+    pub fn new(random: [u8; MASTER_BYTES]) -> Self {
+        Self(random)
+    }
+
+    fn context(&self, suite: Suite) -> Result<Context, Error> {
+        let (key, salt) = self.0.split_at(KEY_BYTES);
+        Context::new(
+            key,
+            salt,
+            suite.profile(),
+            Some(option::srtp_replay_protection(REPLAY_WINDOW)),
+            Some(option::srtcp_replay_protection(REPLAY_WINDOW)),
+        )
+        .map_err(|_| Error::Keys)
+    }
+}
+
+/// One line of `a=crypto`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Line {
+    pub tag: u32,
+    pub suite: Suite,
+    pub key: Key,
+}
+
+impl Line {
+    /// Reads what stands behind `crypto:`; nothing if it asks for what this side does not do.
+    pub fn read(value: &str) -> Option<Self> {
+        let mut words = value.split_ascii_whitespace();
+        let tag = words.next().filter(|tag| tag.len() <= 9)?.parse().ok()?;
+        let name = words.next()?;
+        let suite = Suite::ALL
+            .into_iter()
+            .find(|suite| suite.name().eq_ignore_ascii_case(name))?;
+        let parameters = words.next()?;
+        // Of the session's parameters, the size of the window is only a hint.
+        if !words.all(|word| word.starts_with("WSH=")) {
+            return None;
+        }
+        let (method, inline) = parameters.split_once(':')?;
+        let mut parts = inline.split('|');
+        let key = parts.next()?;
+        // A lifetime is more than a call lasts; a key with an index (`1:4`) lengthens every packet.
+        let has_index = parts.any(|part| part.contains(':'));
+        if !method.eq_ignore_ascii_case("inline") || has_index || inline.contains(';') {
+            return None;
+        }
+        let bytes = BASE64_STANDARD.decode(key).ok()?;
+        Some(Self {
+            tag,
+            suite,
+            key: Key(bytes.try_into().ok()?),
+        })
+    }
+}
+
+impl fmt::Display for Line {
+    /// What stands behind `crypto:`, for the SDP.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let key = BASE64_STANDARD.encode(self.key.0);
+        write!(f, "{} {} inline:{key}", self.tag, self.suite.name())
+    }
+}
+
+/// What both sides agreed on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Crypto {
+    pub suite: Suite,
+    pub ours: Key,
+    pub theirs: Key,
+}
+
+/// Both directions of one call.
+pub struct Session {
+    crypto: Crypto,
+    outgoing: Context,
+    /// Sources that have proved themselves, the newest last.
+    sources: Vec<(u32, Context)>,
+}
+
+impl fmt::Debug for Session {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Session")
+            .field("suite", &self.crypto.suite)
+            .field("sources", &self.sources.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    pub fn new(crypto: Crypto) -> Result<Self, Error> {
+        let outgoing = crypto.ours.context(crypto.suite)?;
+        // A key of theirs that cannot be used shows now, not with the first packet.
+        crypto.theirs.context(crypto.suite)?;
+        Ok(Self {
+            crypto,
+            outgoing,
+            sources: Vec::new(),
+        })
+    }
+
+    /// Takes other keys. Where ours stays, its count of packets does, too: nothing may be encrypted twice alike.
+    pub fn change(&mut self, crypto: &Crypto) -> Result<(), Error> {
+        let same = |a: &Key, b: &Key| self.crypto.suite == crypto.suite && a == b;
+        let (ours, theirs) = (
+            same(&self.crypto.ours, &crypto.ours),
+            same(&self.crypto.theirs, &crypto.theirs),
+        );
+        if !ours {
+            self.outgoing = crypto.ours.context(crypto.suite)?;
+        }
+        if !theirs {
+            self.sources.clear();
+        }
+        self.crypto = crypto.clone();
+        Ok(())
+    }
+
+    /// Makes RTP of ours into SRTP, in place.
+    pub fn protect(&mut self, packet: &mut Vec<u8>) -> Result<(), Error> {
+        let protected = self.outgoing.encrypt_rtp(packet).map_err(|_| Error::Keys)?;
+        packet.clear();
+        packet.extend_from_slice(&protected);
+        Ok(())
+    }
+
+    /// Makes RTCP of ours into SRTCP, in place.
+    pub fn protect_report(&mut self, packet: &mut Vec<u8>) -> Result<(), Error> {
+        let protected = self
+            .outgoing
+            .encrypt_rtcp(packet)
+            .map_err(|_| Error::Keys)?;
+        packet.clear();
+        packet.extend_from_slice(&protected);
+        Ok(())
+    }
+
+    /// Puts the RTP of an SRTP packet into `out`; false if it is not theirs, or came before.
+    pub fn open(&mut self, packet: &[u8], out: &mut Vec<u8>) -> bool {
+        let whole =
+            rtp::payload_at(packet).is_ok_and(|at| at + self.crypto.suite.tag() <= packet.len());
+        let ssrc = rtp::header(packet).map(|header| header.ssrc);
+        let (true, Ok(ssrc)) = (whole, ssrc) else {
+            return false;
+        };
+        self.with_source(ssrc, out, |context| context.decrypt_rtp(packet).ok())
+    }
+
+    /// The same of SRTCP.
+    pub fn open_report(&mut self, packet: &[u8], out: &mut Vec<u8>) -> bool {
+        if packet.len() < 8 + INDEX_BYTES + TAG_MAX || packet.len() > rtp::PACKET_BYTES_MAX {
+            return false;
+        }
+        // The library checks nobody's tag where this bit says that nothing is encrypted, which was never agreed on.
+        if packet[packet.len() - TAG_MAX - INDEX_BYTES] & 0x80 == 0 {
+            return false;
+        }
+        let ssrc = u32::from_be_bytes([packet[4], packet[5], packet[6], packet[7]]);
+        self.with_source(ssrc, out, |context| context.decrypt_rtcp(packet).ok())
+    }
+
+    fn with_source<B: AsRef<[u8]>>(
+        &mut self,
+        ssrc: u32,
+        out: &mut Vec<u8>,
+        open: impl FnOnce(&mut Context) -> Option<B>,
+    ) -> bool {
+        let known = self.sources.iter().position(|(source, _)| *source == ssrc);
+        let opened = match known {
+            Some(at) => open(&mut self.sources[at].1),
+            None if self.sources.len() < SOURCES_MAX => {
+                let context = self.crypto.theirs.context(self.crypto.suite);
+                context.ok().and_then(|mut context| {
+                    let opened = open(&mut context)?;
+                    self.sources.push((ssrc, context));
+                    Some(opened)
+                })
+            }
+            None => None,
+        };
+        let Some(bytes) = opened else {
+            return false;
+        };
+        out.clear();
+        out.extend_from_slice(bytes.as_ref());
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests;

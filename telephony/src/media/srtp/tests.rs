@@ -1,0 +1,180 @@
+//! Keys are read and written, packets open once and only with the right key.
+
+use proptest::prelude::*;
+
+use super::{Crypto, Key, Line, SOURCES_MAX, Session, Suite};
+use crate::media::{rtcp, rtp};
+
+/// The example of RFC 4568, section 9.2 (its first line, without the lifetime's index).
+const EXAMPLE: &str =
+    "1 AES_CM_128_HMAC_SHA1_80 inline:WVNfX19zZW1jdGwgKCkgewkyMjA7fQp9CnVubGVz|2^20";
+
+fn key(byte: u8) -> Key {
+    let mut bytes = [0; 30];
+    bytes
+        .iter_mut()
+        .zip(byte..)
+        .for_each(|(at, byte)| *at = byte);
+    Key::new(bytes)
+}
+
+fn pair(suite: Suite) -> (Session, Session) {
+    let session = |ours, theirs| {
+        let crypto = Crypto {
+            suite,
+            ours: key(ours),
+            theirs: key(theirs),
+        };
+        Session::new(crypto).expect("a session")
+    };
+    (session(1, 90), session(90, 1))
+}
+
+fn packet(ssrc: u32, sequence: u16) -> Vec<u8> {
+    let mut packet = Vec::new();
+    let header = rtp::Header {
+        marker: false,
+        payload_type: 8,
+        sequence,
+        timestamp: u32::from(sequence) * 160,
+        ssrc,
+    };
+    rtp::begin(&header, &mut packet);
+    packet.extend_from_slice(&[0xd5; 160]);
+    packet
+}
+
+/// RFC 3711, appendix B.3, gives master key, salt and what is derived of them.
+#[test]
+fn the_session_keys_are_those_of_rfc_3711() {
+    let master =
+        hex::decode("e1f97a0d3e018be0d64fa32c06de41390ec675ad498afeebb6960b3aabe6").expect("hex");
+    let key = Key::new(master.try_into().expect("30 bytes"));
+    let crypto = Crypto {
+        suite: Suite::Sha1_80,
+        ours: key.clone(),
+        theirs: key,
+    };
+    let mut session = Session::new(crypto).expect("a session");
+    // SSRC 0 and sequence 0: the counter is the session salt 30cbbc08863d8c85d49db34a9ae1, the key c61e7a93744f39ee10734afe3ff7a087.
+    let mut sent = vec![0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+    sent.extend_from_slice(&[0; 16]);
+    session.protect(&mut sent).expect("protected");
+    assert_eq!(hex::encode(&sent[12..28]), FIRST_BLOCK);
+}
+
+/// AES-128 of the counter under the key, by OpenSSL.
+const FIRST_BLOCK: &str = "fa63bc4668685b65f8fa1ce3909cead5";
+
+#[test]
+fn a_line_is_read_and_written() {
+    let line = Line::read(EXAMPLE).expect("a line");
+    assert_eq!((line.tag, line.suite), (1, Suite::Sha1_80));
+    assert_eq!(line.to_string(), EXAMPLE.trim_end_matches("|2^20"));
+    assert_eq!(Line::read(&line.to_string()), Some(line.clone()));
+    assert!(
+        !format!("{line:?}").contains("WVN"),
+        "keys are not for logs"
+    );
+}
+
+#[test]
+fn lines_that_ask_for_more_are_passed_over() {
+    let key = "inline:WVNfX19zZW1jdGwgKCkgewkyMjA7fQp9CnVubGVz";
+    let line = |value: String| Line::read(&value).is_some();
+    assert!(line(format!("2 AES_CM_128_HMAC_SHA1_32 {key}")));
+    assert!(line(format!("2 AES_CM_128_HMAC_SHA1_32 {key} WSH=128")));
+    assert!(
+        !line(format!("2 AES_CM_128_HMAC_SHA1_32 {key}|2^20|1:4")),
+        "an index"
+    );
+    assert!(
+        !line(format!("2 AES_CM_128_HMAC_SHA1_32 {key};{key}")),
+        "two keys"
+    );
+    assert!(!line(format!(
+        "2 AES_CM_128_HMAC_SHA1_32 {key} UNENCRYPTED_SRTP"
+    )));
+    assert!(!line(format!("2 F8_128_HMAC_SHA1_80 {key}")));
+    assert!(!line(format!("99999999999 AES_CM_128_HMAC_SHA1_80 {key}")));
+    assert!(!line("1 AES_CM_128_HMAC_SHA1_80 inline:c2hvcnQ=".into()));
+}
+
+#[test]
+fn packets_open_once_and_only_whole() {
+    for suite in [Suite::Sha1_80, Suite::Sha1_32] {
+        let (mut ours, mut theirs) = pair(suite);
+        let mut out = Vec::new();
+        // Across the wrap of the numbers, which is part of what is signed.
+        for sequence in (65_500..=65_535).chain(0..40) {
+            let plain = packet(7, sequence);
+            let mut sent = plain.clone();
+            ours.protect(&mut sent).expect("protected");
+            assert_eq!(sent.len(), plain.len() + suite.tag());
+            assert_ne!(sent[12..172], plain[12..]);
+            let mut changed = sent.clone();
+            changed[20] ^= 1;
+            assert!(!theirs.open(&changed, &mut out));
+            assert!(theirs.open(&sent, &mut out));
+            assert_eq!(out, plain);
+            assert!(!theirs.open(&sent, &mut out), "a replay");
+        }
+    }
+}
+
+#[test]
+fn reports_open_once_and_only_whole() {
+    let (mut ours, mut theirs) = pair(Suite::Sha1_32);
+    let (mut sent, mut out) = (Vec::new(), Vec::new());
+    rtcp::report(7, 1, None, None, &mut sent);
+    let plain = sent.clone();
+    ours.protect_report(&mut sent).expect("protected");
+    assert_eq!(sent.len(), plain.len() + 14);
+    let mut changed = sent.clone();
+    changed[9] ^= 1;
+    assert!(!theirs.open_report(&changed, &mut out));
+    assert!(theirs.open_report(&sent, &mut out));
+    assert_eq!(out, plain);
+    assert!(!theirs.open_report(&sent, &mut out), "a replay");
+    let mut forged = plain;
+    forged.extend_from_slice(&[0; 14]);
+    assert!(
+        !theirs.open_report(&forged, &mut out),
+        "not encrypted, not signed"
+    );
+}
+
+#[test]
+fn strangers_take_no_room_and_spoil_nothing() {
+    let (mut ours, mut theirs) = pair(Suite::Sha1_80);
+    let mut out = Vec::new();
+    for ssrc in 0..1_000 {
+        let mut forged = packet(ssrc, 50_000);
+        forged.extend_from_slice(&[0; 10]);
+        assert!(!theirs.open(&forged, &mut out));
+    }
+    assert!(theirs.sources.is_empty());
+    let mut sent = packet(7, 1);
+    ours.protect(&mut sent).expect("protected");
+    assert!(theirs.open(&sent, &mut out));
+    for ssrc in 100..200 {
+        let mut sent = packet(ssrc, 1);
+        Session::new(ours.crypto.clone())
+            .expect("a session")
+            .protect(&mut sent)
+            .expect("protected");
+        theirs.open(&sent, &mut out);
+    }
+    assert_eq!(theirs.sources.len(), SOURCES_MAX);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_refused(bytes in proptest::collection::vec(any::<u8>(), 0..100), text in ".{0,120}") {
+        let (_, mut theirs) = pair(Suite::Sha1_80);
+        let mut out = Vec::new();
+        prop_assert!(!theirs.open(&bytes, &mut out));
+        prop_assert!(!theirs.open_report(&bytes, &mut out));
+        Line::read(&text);
+    }
+}

@@ -1,0 +1,386 @@
+//! The other side's packets, put in order and made into frames of 20 ms, keys and the noticing of voice.
+//!
+//! Frames come as packets come, not by the clock. Where none come, because the phone sends no silence or sends a key, silence is
+//! put there, for a model needs to hear that somebody has stopped speaking.
+
+use super::{Error, Heard, Statistics};
+use crate::{
+    media::{
+        activity::{Activity, Change},
+        conceal::Concealer,
+        dtmf::Keys,
+        fir::Resampler,
+        g711::Law,
+        opus,
+        order::{Next, Pushed, Window},
+        rtcp::{Block, Reception},
+        rtp::{Header, Packet},
+        sdp::{Terms, clock},
+    },
+    settings::Codec,
+};
+
+/// 20 ms of what is heard.
+const FRAME: usize = 320;
+/// So long without audio, and silence is put in its place.
+const PATIENCE_MS: u64 = 100;
+const FRAME_MS: u64 = 20;
+const FILL_MAX: u64 = 5;
+/// What is made up of one loss at most.
+const CONCEAL_MAX_MS: u64 = 60;
+/// Who sends under another name is believed when the one before has been silent for so long.
+const SUCCESSION_MS: u64 = 60;
+/// A step of the numbers that still is the same stream.
+const NEAR: u16 = 100;
+const COMFORT_NOISE: u8 = 13;
+
+/// What a payload type stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    G711(Law),
+    Opus,
+    Key,
+    ComfortNoise,
+}
+
+/// What it stands for in this call. A G.711 phone may take the other law under its fixed number.
+pub fn kind(terms: &Terms, payload_type: u8) -> Option<Kind> {
+    let narrow = terms.codec != Codec::Opus;
+    match payload_type {
+        of if of == terms.receive_payload || of == terms.send_payload => Some(match terms.codec {
+            Codec::Opus => Kind::Opus,
+            Codec::Pcma => Kind::G711(Law::A),
+            Codec::Pcmu => Kind::G711(Law::Mu),
+        }),
+        of if Some(of) == terms.events => Some(Kind::Key),
+        COMFORT_NOISE => Some(Kind::ComfortNoise),
+        0 if narrow => Some(Kind::G711(Law::Mu)),
+        8 if narrow => Some(Kind::G711(Law::A)),
+        _ => None,
+    }
+}
+
+#[derive(Debug)]
+enum Decoder {
+    G711 {
+        concealer: Concealer,
+        resampler: Resampler,
+        narrow: Vec<i16>,
+    },
+    Opus(Box<opus::Decoder>),
+}
+
+impl Decoder {
+    fn new(codec: Codec) -> Result<Self, Error> {
+        Ok(match codec {
+            Codec::Pcma | Codec::Pcmu => Self::G711 {
+                concealer: Concealer::default(),
+                resampler: Resampler::from_8_to_16(),
+                narrow: Vec::with_capacity(FRAME),
+            },
+            Codec::Opus => Self::Opus(Box::new(opus::Decoder::new()?)),
+        })
+    }
+
+    /// Appends the 16 kHz of a payload.
+    fn decode(&mut self, kind: Kind, payload: &[u8], out: &mut Vec<i16>) {
+        match (self, kind) {
+            (
+                Self::G711 {
+                    concealer,
+                    resampler,
+                    narrow,
+                },
+                Kind::G711(law),
+            ) => {
+                narrow.clear();
+                law.decode(payload, narrow);
+                concealer.received(narrow);
+                resampler.run(narrow, out);
+            }
+            (Self::Opus(decoder), Kind::Opus) => {
+                decoder.decode(payload, out);
+            }
+            _ => {}
+        }
+    }
+
+    /// Appends what stands for a loss, of which the next payload may know something.
+    fn conceal(&mut self, ms: u64, next: &[u8], out: &mut Vec<i16>) {
+        match self {
+            Self::G711 {
+                concealer,
+                resampler,
+                narrow,
+            } => {
+                narrow.clear();
+                concealer.lost(8 * ms as usize, narrow);
+                resampler.run(narrow, out);
+            }
+            Self::Opus(decoder) => {
+                decoder.conceal(16 * ms as usize, Some(next), out);
+            }
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Stored {
+    header: Header,
+    payload: Vec<u8>,
+}
+
+#[derive(Debug)]
+pub struct Receiver {
+    decoder: Decoder,
+    clock: u32,
+    window: Window<Stored>,
+    /// Buffers that wait for the next packets.
+    spare: Vec<Vec<u8>>,
+    reception: Option<Reception>,
+    /// When its last packet came.
+    last_ms: u64,
+    /// Another source, and the number that would make it the one.
+    candidate: Option<(u32, u16)>,
+    keys: Keys,
+    activity: Activity,
+    /// The timestamp that comes next, while audio goes on.
+    expected: Option<u32>,
+    /// Whether something before the next packet was lost.
+    gap: bool,
+    /// What is not yet a frame.
+    pending: Vec<i16>,
+    /// When silence is due.
+    fill_ms: Option<u64>,
+    /// Silence that already stands for what comes.
+    filled_ms: u64,
+}
+
+impl Receiver {
+    pub fn new(codec: Codec) -> Result<Self, Error> {
+        Ok(Self {
+            decoder: Decoder::new(codec)?,
+            clock: clock(codec),
+            window: Window::default(),
+            spare: Vec::new(),
+            reception: None,
+            last_ms: 0,
+            candidate: None,
+            keys: Keys::default(),
+            activity: Activity::default(),
+            expected: None,
+            gap: false,
+            pending: Vec::with_capacity(2 * FRAME),
+            fill_ms: None,
+            filled_ms: 0,
+        })
+    }
+
+    pub fn change(&mut self, codec: Codec) -> Result<(), Error> {
+        self.decoder = Decoder::new(codec)?;
+        self.clock = clock(codec);
+        self.begin(None);
+        Ok(())
+    }
+
+    /// The terms changed: silence is not due before others have had time to speak.
+    pub fn rest(&mut self, now_ms: u64) {
+        self.fill_ms = self.fill_ms.map(|_| now_ms + PATIENCE_MS);
+    }
+
+    /// Whether a packet goes on where the stream was.
+    pub fn follows(&self, header: &Header) -> bool {
+        self.reception.as_ref().is_some_and(|reception| {
+            reception.ssrc == header.ssrc && header.sequence.wrapping_sub(reception.last()) <= NEAR
+        })
+    }
+
+    pub fn jitter(&self) -> u32 {
+        self.reception.as_ref().map_or(0, Reception::jitter)
+    }
+
+    pub fn block(&mut self, now_ms: u64) -> Option<Block> {
+        self.reception
+            .as_mut()
+            .map(|reception| reception.block(now_ms))
+    }
+
+    pub fn sender_reported(&mut self, ssrc: u32, time: u32, now_ms: u64) {
+        if let Some(reception) = self
+            .reception
+            .as_mut()
+            .filter(|reception| reception.ssrc == ssrc)
+        {
+            reception.sender_reported(time, now_ms);
+        }
+    }
+
+    /// A source said goodbye: the next one need not wait.
+    pub fn left(&mut self, ssrc: u32) {
+        if self
+            .reception
+            .as_ref()
+            .is_some_and(|reception| reception.ssrc == ssrc)
+        {
+            self.last_ms = 0;
+        }
+    }
+
+    /// Begins anew with a source, or with whoever comes.
+    fn begin(&mut self, reception: Option<Reception>) {
+        self.reception = reception;
+        self.window = Window::default();
+        self.candidate = None;
+        self.keys = Keys::default();
+        self.expected = None;
+        self.gap = false;
+    }
+
+    pub fn take(
+        &mut self,
+        packet: &Packet<'_>,
+        terms: &Terms,
+        now_ms: u64,
+        statistics: &mut Statistics,
+        heard: &mut Vec<Heard>,
+    ) {
+        let header = packet.header;
+        if !self.is_source(&header, now_ms) {
+            return;
+        }
+        self.last_ms = now_ms;
+        let mut payload = self.spare.pop().unwrap_or_default();
+        payload.clear();
+        payload.extend_from_slice(packet.payload);
+        let pushed = self
+            .window
+            .push(header.sequence, now_ms, Stored { header, payload });
+        match pushed {
+            Pushed::Stray => return,
+            Pushed::Restarted => {
+                self.reception = Some(Reception::new(header.ssrc, header.sequence));
+                self.expected = None;
+            }
+            Pushed::Late => statistics.late += 1,
+            Pushed::Repeated => statistics.repeated += 1,
+            Pushed::Taken => {}
+        }
+        let arrival = (now_ms * u64::from(self.clock / 1_000)) as u32;
+        if let Some(reception) = &mut self.reception {
+            reception.count(header.sequence, header.timestamp, arrival);
+        }
+        self.drain(terms, now_ms, statistics, heard);
+    }
+
+    /// Whether it is the source that is listened to; a new one becomes it with its second packet in a row.
+    fn is_source(&mut self, header: &Header, now_ms: u64) -> bool {
+        let begun = Reception::new(header.ssrc, header.sequence);
+        match &self.reception {
+            None => {
+                self.begin(Some(begun));
+                true
+            }
+            Some(reception) if reception.ssrc == header.ssrc => true,
+            Some(_) => {
+                let follows = self.candidate == Some((header.ssrc, header.sequence));
+                let vacant = now_ms.saturating_sub(self.last_ms) >= SUCCESSION_MS;
+                self.candidate = Some((header.ssrc, header.sequence.wrapping_add(1)));
+                if follows && vacant {
+                    self.begin(Some(begun));
+                }
+                follows && vacant
+            }
+        }
+    }
+
+    /// Gives up what has waited too long, and puts silence where nothing comes.
+    pub fn tick(
+        &mut self,
+        terms: &Terms,
+        now_ms: u64,
+        statistics: &mut Statistics,
+        heard: &mut Vec<Heard>,
+    ) {
+        self.drain(terms, now_ms, statistics, heard);
+        let Some(due) = self.fill_ms.filter(|due| *due <= now_ms) else {
+            return;
+        };
+        let frames = ((now_ms - due) / FRAME_MS + 1).min(FILL_MAX);
+        self.filled_ms += frames * FRAME_MS;
+        self.fill_ms = Some((due + frames * FRAME_MS).max(now_ms.saturating_sub(FRAME_MS)));
+        self.pending
+            .resize(self.pending.len() + FRAME * frames as usize, 0);
+        self.emit(terms, heard);
+    }
+
+    fn drain(
+        &mut self,
+        terms: &Terms,
+        now_ms: u64,
+        statistics: &mut Statistics,
+        heard: &mut Vec<Heard>,
+    ) {
+        while let Some(next) = self.window.pop(now_ms) {
+            match next {
+                Next::Lost(count) => {
+                    statistics.lost += u64::from(count);
+                    self.gap = true;
+                }
+                Next::Packet(Stored { header, payload }) => {
+                    self.play(&header, &payload, terms, now_ms, heard);
+                    self.spare.push(payload);
+                }
+            }
+        }
+    }
+
+    fn play(
+        &mut self,
+        header: &Header,
+        payload: &[u8],
+        terms: &Terms,
+        now_ms: u64,
+        heard: &mut Vec<Heard>,
+    ) {
+        let gap = std::mem::take(&mut self.gap);
+        let kind = match kind(terms, header.payload_type) {
+            Some(Kind::Key) => {
+                heard.extend(self.keys.hear(header.timestamp, payload).map(Heard::Key));
+                return;
+            }
+            Some(kind @ (Kind::G711(_) | Kind::Opus)) => kind,
+            Some(Kind::ComfortNoise) | None => return,
+        };
+        if let (true, Some(expected)) = (gap, self.expected) {
+            let missing = header.timestamp.wrapping_sub(expected) as i32;
+            let missing_ms = u64::try_from(missing).unwrap_or(0) / u64::from(self.clock / 1_000);
+            let ms = missing_ms
+                .saturating_sub(self.filled_ms)
+                .min(CONCEAL_MAX_MS);
+            self.decoder.conceal(ms, payload, &mut self.pending);
+        }
+        let before = self.pending.len();
+        self.decoder.decode(kind, payload, &mut self.pending);
+        let lasts = (self.pending.len() - before) as u32 / 16 * (self.clock / 1_000);
+        self.expected = Some(header.timestamp.wrapping_add(lasts));
+        self.fill_ms = Some(now_ms + PATIENCE_MS);
+        self.filled_ms = 0;
+        self.emit(terms, heard);
+    }
+
+    /// Whole frames are heard; none while the call is held, for nobody speaks then.
+    fn emit(&mut self, terms: &Terms, heard: &mut Vec<Heard>) {
+        let whole = self.pending.len() / FRAME * FRAME;
+        if !terms.held() {
+            for frame in self.pending[..whole].chunks_exact(FRAME) {
+                let change = self.activity.hear(frame);
+                heard.push(Heard::Audio(frame.to_vec()));
+                heard.extend(change.map(|change| match change {
+                    Change::Started => Heard::VoiceStarted,
+                    Change::Ended => Heard::VoiceEnded,
+                }));
+            }
+        }
+        self.pending.drain(..whole);
+    }
+}

@@ -1,0 +1,167 @@
+//! This side's packets: one every 20 ms, of speech or of silence.
+
+use super::{Error, Heard, Seed};
+use crate::{
+    media::{
+        g711::Law,
+        opus,
+        playout::{Playout, Rate},
+        rtcp::Sent,
+        rtp::{self, Header},
+        sdp::clock,
+    },
+    settings::Codec,
+};
+
+const FRAME_MS: u64 = 20;
+/// A tick that comes so much early is on time.
+const EARLY_MS: u64 = 5;
+/// Frames that a late tick makes up for; what is later is left out.
+const CATCH_UP: u64 = 5;
+
+#[derive(Debug)]
+enum Encoder {
+    G711(Law),
+    Opus(Box<opus::Encoder>),
+}
+
+impl Encoder {
+    fn new(codec: Codec) -> Result<Self, Error> {
+        Ok(match codec {
+            Codec::Pcma => Self::G711(Law::A),
+            Codec::Pcmu => Self::G711(Law::Mu),
+            Codec::Opus => Self::Opus(Box::new(opus::Encoder::new()?)),
+        })
+    }
+
+    /// Appends the payload of a frame.
+    fn encode(&mut self, frame: &[i16], out: &mut Vec<u8>) -> Result<(), Error> {
+        match self {
+            Self::G711(law) => law.encode(frame, out),
+            Self::Opus(encoder) => encoder.encode(frame, out)?,
+        }
+        Ok(())
+    }
+}
+
+fn rate(codec: Codec) -> Rate {
+    match codec {
+        Codec::Pcma | Codec::Pcmu => Rate::Narrow,
+        Codec::Opus => Rate::Full,
+    }
+}
+
+#[derive(Debug)]
+pub struct Sender {
+    pub playout: Playout,
+    encoder: Encoder,
+    ssrc: u32,
+    sequence: u16,
+    /// Of the frame that is next.
+    timestamp: u32,
+    clock: u32,
+    due_ms: u64,
+    /// Nothing was sent just before.
+    begins: bool,
+    packets: u32,
+    octets: u32,
+    frame: Vec<i16>,
+    packet: Vec<u8>,
+}
+
+impl Sender {
+    pub fn new(codec: Codec, seed: &Seed, now_ms: u64) -> Result<Self, Error> {
+        Ok(Self {
+            playout: Playout::new(rate(codec)),
+            encoder: Encoder::new(codec)?,
+            ssrc: seed.ssrc,
+            sequence: seed.sequence,
+            timestamp: seed.timestamp,
+            clock: clock(codec),
+            due_ms: now_ms,
+            begins: true,
+            packets: 0,
+            octets: 0,
+            frame: Vec::with_capacity(opus::FRAME),
+            packet: Vec::with_capacity(512),
+        })
+    }
+
+    pub fn change(&mut self, codec: Codec) -> Result<(), Error> {
+        self.encoder = Encoder::new(codec)?;
+        self.playout.change(rate(codec));
+        self.clock = clock(codec);
+        self.begins = true;
+        Ok(())
+    }
+
+    pub fn ssrc(&self) -> u32 {
+        self.ssrc
+    }
+
+    /// What was sent until now, for a report; nothing if nothing was.
+    pub fn sent(&self, now_ms: u64) -> Option<Sent> {
+        let ahead = (self.due_ms as i64 - now_ms as i64) * i64::from(self.clock / 1_000);
+        (self.packets > 0).then_some(Sent {
+            timestamp: self.timestamp.wrapping_sub(ahead as u32),
+            packets: self.packets,
+            octets: self.octets,
+        })
+    }
+
+    /// Gives every packet that is due to `send`; while silent, speech waits and only time goes on.
+    pub fn tick(
+        &mut self,
+        now_ms: u64,
+        silent: bool,
+        payload_type: u8,
+        heard: &mut Vec<Heard>,
+        send: &mut dyn FnMut(&mut Vec<u8>),
+    ) {
+        let behind = (now_ms + EARLY_MS).saturating_sub(self.due_ms) / FRAME_MS;
+        if behind > CATCH_UP {
+            self.skip(behind - CATCH_UP);
+        }
+        while self.due_ms <= now_ms + EARLY_MS {
+            if silent {
+                self.begins = true;
+            } else {
+                self.send_frame(payload_type, heard, send);
+            }
+            self.skip(1);
+        }
+    }
+
+    fn skip(&mut self, frames: u64) {
+        self.due_ms += frames * FRAME_MS;
+        let ticks = frames * FRAME_MS * u64::from(self.clock / 1_000);
+        self.timestamp = self.timestamp.wrapping_add(ticks as u32);
+    }
+
+    fn send_frame(
+        &mut self,
+        payload_type: u8,
+        heard: &mut Vec<Heard>,
+        send: &mut dyn FnMut(&mut Vec<u8>),
+    ) {
+        let passed = |mark| heard.push(Heard::Played(mark));
+        self.playout.frame(&mut self.frame, passed);
+        let header = Header {
+            marker: self.begins,
+            payload_type,
+            sequence: self.sequence,
+            timestamp: self.timestamp,
+            ssrc: self.ssrc,
+        };
+        rtp::begin(&header, &mut self.packet);
+        if self.encoder.encode(&self.frame, &mut self.packet).is_err() {
+            return;
+        }
+        self.begins = false;
+        self.sequence = self.sequence.wrapping_add(1);
+        self.packets = self.packets.wrapping_add(1);
+        let octets = self.packet.len() - rtp::HEADER_BYTES;
+        self.octets = self.octets.wrapping_add(octets as u32);
+        send(&mut self.packet);
+    }
+}

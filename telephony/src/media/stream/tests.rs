@@ -1,0 +1,508 @@
+//! Two streams talk to each other over lines that lose, repeat, shuffle and lie.
+
+use std::net::SocketAddr;
+
+use proptest::prelude::*;
+
+use super::{Channel, Heard, LOST_MS, Seed, Stream};
+use crate::{
+    media::{
+        rtp::{self, Header},
+        sdp::{Direction, Terms},
+        srtp::{Crypto, Key, Suite},
+    },
+    settings::Codec,
+};
+
+const HERE: &str = "192.0.2.9:20000";
+const THERE: &str = "198.51.100.7:4000";
+
+fn address(text: &str) -> SocketAddr {
+    text.parse().expect("an address")
+}
+
+fn terms(codec: Codec, remote: &str) -> Terms {
+    let payload = match codec {
+        Codec::Opus => 111,
+        Codec::Pcma => 8,
+        Codec::Pcmu => 0,
+    };
+    let remote = address(remote);
+    Terms {
+        codec,
+        send_payload: payload,
+        receive_payload: payload,
+        events: Some(101),
+        remote,
+        remote_rtcp: SocketAddr::new(remote.ip(), remote.port() + 1),
+        rtcp_mux: false,
+        direction: Direction::SendRecv,
+        crypto: None,
+    }
+}
+
+fn stream(terms: Terms, byte: u8) -> Stream {
+    Stream::new(terms, Seed::new([byte; 18]), 0).expect("a stream")
+}
+
+/// The phone and this side, on these terms.
+fn pair(codec: Codec, crypto: bool) -> (Stream, Stream) {
+    let (mut theirs, mut ours) = (terms(codec, HERE), terms(codec, THERE));
+    if crypto {
+        let keys = |ours, theirs| Crypto {
+            suite: Suite::Sha1_80,
+            ours: Key::new([ours; 30]),
+            theirs: Key::new([theirs; 30]),
+        };
+        theirs.crypto = Some(keys(1, 2));
+        ours.crypto = Some(keys(2, 1));
+    }
+    (stream(theirs, 3), stream(ours, 5))
+}
+
+fn tick(stream: &mut Stream, now_ms: u64) -> (Vec<(Channel, Vec<u8>)>, Vec<Heard>) {
+    let (mut sent, mut heard) = (Vec::new(), Vec::new());
+    stream.tick(now_ms, &mut heard, &mut |channel, _, packet| {
+        sent.push((channel, packet.to_vec()))
+    });
+    (sent, heard)
+}
+
+fn give(stream: &mut Stream, packet: &[u8], now_ms: u64) -> Vec<Heard> {
+    let mut heard = Vec::new();
+    stream.on_packet(packet, address(THERE), Channel::Rtp, now_ms, &mut heard);
+    heard
+}
+
+/// A packet of G.711 A-law from there, all of one level.
+fn packet(sequence: u16, payload_type: u8, payload: &[u8]) -> Vec<u8> {
+    let mut packet = Vec::new();
+    let header = Header {
+        marker: false,
+        payload_type,
+        sequence,
+        timestamp: u32::from(sequence) * 160,
+        ssrc: 77,
+    };
+    rtp::begin(&header, &mut packet);
+    packet.extend_from_slice(payload);
+    packet
+}
+
+fn audio(heard: &[Heard]) -> Vec<i16> {
+    let frames = heard.iter().filter_map(|heard| match heard {
+        Heard::Audio(frame) => Some(frame),
+        _ => None,
+    });
+    frames
+        .flat_map(|frame| {
+            assert_eq!(frame.len(), 320);
+            frame.iter().copied()
+        })
+        .collect()
+}
+
+/// A buzz of 24 kHz.
+fn buzz(ms: usize) -> Vec<i16> {
+    (0..ms * 24)
+        .map(|n| if n / 60 % 2 == 0 { 6_000 } else { -6_000 })
+        .collect()
+}
+
+fn energy(samples: &[i16]) -> i64 {
+    let sum: i64 = samples.iter().map(|sample| i64::from(*sample).pow(2)).sum();
+    sum / samples.len().max(1) as i64
+}
+
+/// A second is said there and heard here; `line` gives what arrives of the packets with the millisecond.
+fn talk(
+    codec: Codec,
+    crypto: bool,
+    line: impl Fn(usize, Vec<u8>) -> Vec<(u64, Vec<u8>)>,
+) -> (Vec<i16>, Stream) {
+    let (mut theirs, mut ours) = pair(codec, crypto);
+    theirs.say(&buzz(1_000));
+    let mut arrivals = Vec::new();
+    for n in 0..50 {
+        let (sent, _) = tick(&mut theirs, n * 20);
+        let media = sent
+            .into_iter()
+            .filter(|(channel, _)| *channel == Channel::Rtp);
+        arrivals.extend(media.flat_map(|(_, packet)| line(n as usize, packet)));
+    }
+    arrivals.sort_by_key(|(at, _)| *at);
+    let mut heard = Vec::new();
+    for (at, packet) in arrivals {
+        heard.extend(give(&mut ours, &packet, at));
+        heard.extend(tick(&mut ours, at).1);
+    }
+    (audio(&heard), ours)
+}
+
+#[test]
+fn what_is_said_is_heard() {
+    for codec in [Codec::Opus, Codec::Pcma, Codec::Pcmu] {
+        for crypto in [false, true] {
+            let (heard, ours) = talk(codec, crypto, |n, packet| vec![(n as u64 * 20, packet)]);
+            assert_eq!(heard.len(), 16_000, "{codec:?}");
+            assert!(
+                energy(&heard[1_600..]) > 15_000_000,
+                "{codec:?} {}",
+                energy(&heard[1_600..])
+            );
+            let statistics = ours.statistics();
+            assert_eq!(
+                (statistics.received, statistics.lost, statistics.invalid),
+                (50, 0, 0)
+            );
+            assert_eq!(statistics.jitter_ms, 0);
+        }
+    }
+}
+
+#[test]
+fn losses_are_concealed_and_time_is_kept() {
+    for codec in [Codec::Opus, Codec::Pcma] {
+        let (heard, ours) = talk(codec, false, |n, packet| {
+            if n % 10 == 5 {
+                vec![]
+            } else {
+                vec![(n as u64 * 20, packet)]
+            }
+        });
+        assert_eq!(heard.len(), 16_000, "{codec:?}");
+        let worst = heard[1_600..].chunks_exact(320).map(energy).min();
+        assert!(worst > Some(2_000_000), "{codec:?}: {worst:?}");
+        assert_eq!(ours.statistics().lost, 5);
+    }
+}
+
+#[test]
+fn repeated_and_shuffled_packets_are_heard_once_and_in_order() {
+    let (straight, _) = talk(Codec::Pcma, true, |n, packet| vec![(n as u64 * 20, packet)]);
+    let (shuffled, ours) = talk(Codec::Pcma, true, |n, packet| {
+        let late = if n % 7 == 3 { 50 } else { 0 };
+        vec![(n as u64 * 20 + late, packet.clone())]
+    });
+    assert!(straight == shuffled);
+    assert_eq!(ours.statistics().lost, 0);
+    let (repeated, ours) = talk(Codec::Pcma, false, |n, packet| {
+        vec![(n as u64 * 20, packet.clone()), (n as u64 * 20 + 1, packet)]
+    });
+    assert!(straight == repeated);
+    assert_eq!(ours.statistics().repeated, 50);
+}
+
+#[test]
+fn any_length_of_packet_becomes_frames_of_20_ms() {
+    for ms in [10_u32, 20, 30, 40, 60] {
+        let mut ours = stream(terms(Codec::Pcma, THERE), 5);
+        let mut heard = Vec::new();
+        for n in 0..600 / ms {
+            let mut bytes = packet(n as u16, 8, &vec![0x2a; 8 * ms as usize]);
+            bytes[4..8].copy_from_slice(&(n * ms * 8).to_be_bytes());
+            heard.extend(give(&mut ours, &bytes, u64::from(n * ms)));
+        }
+        assert_eq!(audio(&heard).len(), 9_600, "{ms} ms");
+    }
+}
+
+#[test]
+fn silence_is_sent_and_late_ticks_catch_up() {
+    let mut ours = stream(terms(Codec::Pcma, THERE), 5);
+    let mut sent = Vec::new();
+    for now in [0, 21, 38, 62, 140, 160] {
+        sent.extend(tick(&mut ours, now).0);
+    }
+    let headers: Vec<Header> = sent
+        .iter()
+        .map(|(_, packet)| rtp::read(packet).expect("RTP").header)
+        .collect();
+    assert_eq!(headers.len(), 9);
+    assert!(headers[0].marker && headers[1..].iter().all(|header| !header.marker));
+    for pair in headers.windows(2) {
+        assert_eq!(pair[1].sequence, pair[0].sequence.wrapping_add(1));
+        assert_eq!(pair[1].timestamp, pair[0].timestamp.wrapping_add(160));
+    }
+    assert!(sent.iter().all(|(_, packet)| packet[12..] == [0xd5; 160]));
+    let after = tick(&mut ours, 2_160).0;
+    assert_eq!(after.len(), 6, "two seconds are not made up for");
+    let header = rtp::read(&after[5].1).expect("RTP").header;
+    assert_eq!(
+        header.timestamp.wrapping_sub(headers[8].timestamp),
+        100 * 160,
+        "time went on"
+    );
+}
+
+#[test]
+fn silence_is_heard_where_a_phone_sends_none() {
+    let mut ours = stream(terms(Codec::Pcma, THERE), 5);
+    assert_eq!(
+        audio(&tick(&mut ours, 500).1).len(),
+        0,
+        "not before it begins"
+    );
+    let mut heard = give(&mut ours, &packet(1, 8, &[0x2a; 160]), 1_000);
+    heard.extend(give(&mut ours, &packet(2, 13, &[60]), 1_020));
+    for now in (1_020..2_000).step_by(20) {
+        heard.extend(tick(&mut ours, now).1);
+    }
+    let samples = audio(&heard);
+    assert_eq!(samples.len(), 320 * 46);
+    assert!(samples[400..].iter().all(|sample| *sample == 0));
+    let more = give(&mut ours, &packet(3, 8, &[0x2a; 160]), 2_000);
+    assert_eq!(
+        audio(&more).len(),
+        320,
+        "what was silence is not concealed again"
+    );
+}
+
+#[test]
+fn keys_are_heard_once() {
+    let mut ours = stream(terms(Codec::Pcma, THERE), 5);
+    let mut heard = Vec::new();
+    for (sequence, (code, timestamp)) in (0..).zip([
+        (4, 9),
+        (4, 9),
+        (4, 9),
+        (2, 99),
+        (2, 99),
+        (11, 199),
+        (11, 199),
+    ]) {
+        let mut bytes = packet(sequence, 101, &[code, 0x8a, 3, 32]);
+        bytes[4..8].copy_from_slice(&u32::to_be_bytes(timestamp));
+        heard.extend(give(&mut ours, &bytes, u64::from(sequence) * 20));
+    }
+    assert_eq!(heard, [Heard::Key('4'), Heard::Key('2'), Heard::Key('#')]);
+}
+
+#[test]
+fn no_media_for_15_seconds_is_told_once_and_never_on_hold() {
+    let lost = |stream: &mut Stream, from: u64, to: u64| {
+        let ticks = (from..to).step_by(20).flat_map(|now| tick(stream, now).1);
+        ticks.filter(|heard| *heard == Heard::MediaLost).count()
+    };
+    let mut ours = stream(terms(Codec::Pcma, THERE), 5);
+    assert_eq!(lost(&mut ours, 0, LOST_MS), 0);
+    assert_eq!(lost(&mut ours, LOST_MS, 3 * LOST_MS), 1);
+    give(&mut ours, &packet(1, 8, &[0x2a; 160]), 3 * LOST_MS);
+    assert_eq!(lost(&mut ours, 3 * LOST_MS, 4 * LOST_MS), 0);
+    assert_eq!(lost(&mut ours, 4 * LOST_MS, 5 * LOST_MS), 1);
+    for direction in [
+        Direction::RecvOnly,
+        Direction::Inactive,
+        Direction::SendOnly,
+    ] {
+        let mut held = terms(Codec::Pcma, THERE);
+        held.direction = direction;
+        ours.change(held, 5 * LOST_MS).expect("changed");
+        assert_eq!(
+            lost(&mut ours, 5 * LOST_MS, 8 * LOST_MS),
+            0,
+            "{direction:?}"
+        );
+    }
+    ours.change(terms(Codec::Pcma, THERE), 8 * LOST_MS)
+        .expect("changed");
+    assert_eq!(
+        lost(&mut ours, 8 * LOST_MS, 9 * LOST_MS),
+        0,
+        "time to come back"
+    );
+    assert_eq!(lost(&mut ours, 9 * LOST_MS, 10 * LOST_MS), 1);
+}
+
+#[test]
+fn speech_waits_while_the_call_is_held() {
+    let mut ours = stream(terms(Codec::Pcma, THERE), 5);
+    ours.say(&buzz(200));
+    ours.mark(9);
+    let mut held = terms(Codec::Pcma, THERE);
+    held.direction = Direction::RecvOnly;
+    ours.change(held, 0).expect("changed");
+    for now in (0..1_000).step_by(20) {
+        let (sent, heard) = tick(&mut ours, now);
+        assert!(sent.is_empty() && heard.is_empty(), "nothing goes out");
+        assert!(
+            give(&mut ours, &packet((now / 20) as u16, 8, &[0x2a; 160]), now).is_empty(),
+            "music is not for us"
+        );
+    }
+    ours.change(terms(Codec::Pcma, THERE), 1_000)
+        .expect("changed");
+    let mut heard = Vec::new();
+    let mut first = None;
+    for now in (1_000..1_240).step_by(20) {
+        let (sent, told) = tick(&mut ours, now);
+        first = first.or(sent.first().map(|(_, packet)| packet.clone()));
+        heard.extend(told);
+    }
+    assert!(
+        rtp::read(&first.expect("a packet"))
+            .expect("RTP")
+            .header
+            .marker
+    );
+    assert!(heard.contains(&Heard::Played(9)));
+}
+
+#[test]
+fn a_call_changes_its_codec_in_the_middle_of_a_word() {
+    let mut ours = stream(terms(Codec::Opus, THERE), 5);
+    ours.say(&buzz(400));
+    ours.mark(1);
+    let mut heard = Vec::new();
+    for now in (0..200).step_by(20) {
+        heard.extend(tick(&mut ours, now).1);
+    }
+    ours.change(terms(Codec::Pcma, THERE), 200)
+        .expect("changed");
+    for now in (200..400).step_by(20) {
+        let (sent, told) = tick(&mut ours, now);
+        assert_eq!(sent[0].1.len(), 172);
+        assert_eq!(sent[0].1[1] & 0x7f, 8);
+        heard.extend(told);
+    }
+    assert_eq!(heard, [Heard::Played(1)]);
+    assert_eq!(
+        audio(&give(&mut ours, &packet(1, 8, &[0x2a; 160]), 400)).len(),
+        320
+    );
+}
+
+#[test]
+fn flush_tells_marks_and_milliseconds() {
+    let mut ours = stream(terms(Codec::Pcma, THERE), 5);
+    ours.say(&buzz(1_000));
+    ours.mark(3);
+    for now in (0..200).step_by(20) {
+        tick(&mut ours, now);
+    }
+    ours.pause();
+    tick(&mut ours, 200);
+    let mut heard = Vec::new();
+    ours.flush(&mut heard);
+    assert_eq!(heard, [Heard::Played(3), Heard::Flushed { played_ms: 200 }]);
+}
+
+#[test]
+fn another_source_is_heard_once_the_first_is_silent() {
+    let mut ours = stream(terms(Codec::Pcma, THERE), 5);
+    let other = |sequence: u16| {
+        let mut bytes = packet(sequence, 8, &[0x2a; 160]);
+        bytes[8..12].copy_from_slice(&[1, 2, 3, 4]);
+        bytes
+    };
+    for n in 0..10_u16 {
+        assert_eq!(
+            audio(&give(
+                &mut ours,
+                &packet(n, 8, &[0x2a; 160]),
+                u64::from(n) * 20
+            ))
+            .len(),
+            320
+        );
+        assert!(
+            give(&mut ours, &other(n + 500), u64::from(n) * 20 + 1).is_empty(),
+            "both at once"
+        );
+    }
+    let mut heard = Vec::new();
+    for n in 10..20_u16 {
+        heard.extend(give(&mut ours, &other(n + 500), u64::from(n) * 20));
+    }
+    assert!(audio(&heard).len() >= 320 * 7, "{}", audio(&heard).len());
+}
+
+#[test]
+fn reports_tell_each_side_what_the_other_hears() {
+    for crypto in [false, true] {
+        let (mut theirs, mut ours) = pair(Codec::Pcma, crypto);
+        let mut ignored = Vec::new();
+        for n in 0..1_200_u64 {
+            let now = n * 20;
+            let (sent, _) = tick(&mut theirs, now);
+            for (channel, packet) in sent {
+                if channel == Channel::Rtcp || n % 20 != 7 {
+                    ours.on_packet(&packet, address(THERE), channel, now + 30, &mut ignored);
+                }
+            }
+            for (channel, packet) in tick(&mut ours, now + 30).0 {
+                theirs.on_packet(&packet, address(HERE), channel, now + 60, &mut ignored);
+            }
+        }
+        let (here, there) = (ours.statistics(), theirs.statistics());
+        assert_eq!((here.invalid, there.invalid), (0, 0));
+        assert!((45..=60).contains(&there.peer_lost), "{there:?}");
+        assert_eq!(here.peer_lost, 0);
+        let trip = there.round_trip_ms.expect("a round trip");
+        assert!((50..=70).contains(&trip), "{there:?}");
+    }
+}
+
+#[test]
+fn ends_with_a_goodbye() {
+    let (mut theirs, mut ours) = pair(Codec::Pcma, true);
+    let mut sent = Vec::new();
+    theirs.bye(&mut |channel, _, packet| sent.push((channel, packet.to_vec())));
+    assert_eq!(sent.len(), 1);
+    ours.on_packet(&sent[0].1, address(THERE), sent[0].0, 0, &mut Vec::new());
+    assert_eq!(ours.statistics().invalid, 0);
+}
+
+#[test]
+fn packets_without_the_key_or_of_strangers_are_not_heard() {
+    let (_, mut ours) = pair(Codec::Pcma, true);
+    for n in 0..50 {
+        assert!(give(&mut ours, &packet(n, 8, &[0x2a; 160]), 0).is_empty());
+    }
+    assert_eq!(ours.statistics().invalid, 50);
+    let mut ours = stream(terms(Codec::Pcma, THERE), 5);
+    for n in 0..50 {
+        give(&mut ours, &packet(n, 8, &[0x2a; 160]), u64::from(n) * 20);
+        let mut heard = Vec::new();
+        let mut strange = packet(n, 8, &[0xaa; 160]);
+        strange[8..12].copy_from_slice(&[9; 4]);
+        ours.on_packet(
+            &strange,
+            address("203.0.113.66:66"),
+            Channel::Rtp,
+            u64::from(n) * 20,
+            &mut heard,
+        );
+        assert!(heard.is_empty());
+    }
+    assert_eq!(ours.statistics().invalid, 50);
+}
+
+proptest! {
+    #[test]
+    fn any_packets_are_heard_or_dropped_and_nothing_grows(
+        packets in proptest::collection::vec((
+            prop_oneof![Just(8_u8), Just(0), Just(101), Just(13), any::<u8>()],
+            prop_oneof![0_u16..40, any::<u16>()], any::<u32>(), 0_u32..3, proptest::collection::vec(any::<u8>(), 0..200),
+            0_u64..200, any::<bool>(),
+        ), 0..80),
+    ) {
+        let mut ours = stream(terms(Codec::Pcma, THERE), 5);
+        let (mut now, mut frames) = (0, 0);
+        for (kind, sequence, timestamp, ssrc, payload, wait, report) in packets {
+            now += wait;
+            let mut bytes = packet(sequence, kind, &payload);
+            bytes[1] = kind;
+            bytes[4..8].copy_from_slice(&timestamp.to_be_bytes());
+            bytes[8..12].copy_from_slice(&ssrc.to_be_bytes());
+            let channel = if report { Channel::Rtcp } else { Channel::Rtp };
+            let mut heard = Vec::new();
+            ours.on_packet(&bytes, address(THERE), channel, now, &mut heard);
+            heard.extend(tick(&mut ours, now).1);
+            frames += audio(&heard).len() / 320;
+        }
+        // At most five packets at once of 200 ms, with what is concealed, and silence in between.
+        prop_assert!(frames <= 80 * 10 + 80 * 5 + now as usize / 20);
+    }
+}

@@ -1,0 +1,284 @@
+//! The media of one call: its two sockets and the 20 ms tick, on threads where nothing slow runs.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    ops::RangeInclusive,
+    sync::Arc,
+    time::Instant,
+};
+
+use tokio::{
+    sync::mpsc,
+    time::{Duration, MissedTickBehavior},
+};
+
+use super::shared::{Shared, count};
+use crate::{
+    leg::{Happening, Speech},
+    media::{
+        sdp::Terms,
+        stream::{Channel, Heard, Seed, Stream},
+    },
+};
+
+const TICK: Duration = Duration::from_millis(20);
+/// A packet of audio is far shorter; what is longer is thrown away.
+const PACKET_BYTES_MAX: usize = 2_048;
+/// Ports that are tried before the range counts as full.
+const TRIES: u32 = 200;
+/// Expedited forwarding (RFC 3246) as the field of an IP packet.
+const EXPEDITED: u32 = 0xb8;
+/// Room in the channel of happenings that is kept for what must not be lost.
+const KEPT_FOR_EVENTS: usize = 64;
+
+/// RTP and RTCP, bound to neighbouring ports.
+#[derive(Debug)]
+pub struct Sockets {
+    rtp: UdpSocket,
+    rtcp: UdpSocket,
+    pub port: u16,
+}
+
+/// To a call's media.
+#[derive(Debug)]
+pub enum Control {
+    Change(Box<Terms>),
+    Pause,
+    Continue,
+    Flush,
+    /// Speaks for and listens to somebody else from now on.
+    Join(mpsc::Receiver<Speech>, mpsc::Sender<Happening>),
+}
+
+/// Binds a free pair of the range, even port first.
+pub fn bind(ports: &RangeInclusive<u16>, like: IpAddr) -> io::Result<Sockets> {
+    let any: IpAddr = match like {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let (start, end) = (u32::from(*ports.start()), u32::from(*ports.end()));
+    let first = start.next_multiple_of(2);
+    let pairs = (end + 1).saturating_sub(first) / 2;
+    if pairs == 0 {
+        return Err(io::Error::other("rtp_ports has no pair of ports"));
+    }
+    let begin = rand::random::<u32>() % pairs;
+    for step in 0..pairs.min(TRIES) {
+        let pair = (begin + step) % pairs;
+        let Ok(port) = u16::try_from(first + 2 * pair) else {
+            continue;
+        };
+        let Ok(rtp) = UdpSocket::bind((any, port)) else {
+            continue;
+        };
+        let Ok(rtcp) = UdpSocket::bind((any, port + 1)) else {
+            continue;
+        };
+        rtp.set_nonblocking(true)?;
+        rtcp.set_nonblocking(true)?;
+        // Networks that tell traffic apart let speech go first. Where the system does not grant it, it goes as all else.
+        let socket = socket2::SockRef::from(&rtp);
+        let _ = match any {
+            IpAddr::V4(_) => socket.set_tos_v4(EXPEDITED),
+            IpAddr::V6(_) => socket.set_tclass_v6(EXPEDITED),
+        };
+        return Ok(Sockets { rtp, rtcp, port });
+    }
+    Err(io::Error::other("all of rtp_ports is taken"))
+}
+
+/// What a call's media works with.
+#[derive(Debug)]
+pub struct Audio {
+    stream: Stream,
+    begun: Instant,
+    speech: mpsc::Receiver<Speech>,
+    happenings: mpsc::Sender<Happening>,
+    shared: Arc<Shared>,
+}
+
+/// Starts sending and listening. It ends when the control is dropped.
+pub fn start(
+    shared: &Arc<Shared>,
+    sockets: Sockets,
+    terms: Terms,
+    speech: mpsc::Receiver<Speech>,
+    happenings: mpsc::Sender<Happening>,
+) -> Result<mpsc::Sender<Control>, crate::media::Error> {
+    let (control, controls) = mpsc::channel(64);
+    let audio = Audio {
+        stream: Stream::new(terms, Seed::new(rand::random()), 0)?,
+        begun: Instant::now(),
+        speech,
+        happenings,
+        shared: shared.clone(),
+    };
+    shared.media.spawn(async move {
+        if let Err(error) = audio.run(sockets, controls).await {
+            tracing::warn!(%error, "the media of a call ended");
+        }
+    });
+    Ok(control)
+}
+
+impl Audio {
+    async fn run(
+        mut self,
+        sockets: Sockets,
+        mut controls: mpsc::Receiver<Control>,
+    ) -> io::Result<()> {
+        let rtp = tokio::net::UdpSocket::from_std(sockets.rtp.try_clone()?)?;
+        let rtcp = tokio::net::UdpSocket::from_std(sockets.rtcp.try_clone()?)?;
+        let mut send = |channel: Channel, to: SocketAddr, packet: &[u8]| {
+            let socket = match channel {
+                Channel::Rtp => &sockets.rtp,
+                Channel::Rtcp => &sockets.rtcp,
+            };
+            // Lost as a packet on the way would be.
+            let _ = socket.send_to(packet, to);
+        };
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        let mut last = Instant::now();
+        let (mut packet, mut report) = ([0; PACKET_BYTES_MAX + 1], [0; PACKET_BYTES_MAX + 1]);
+        let mut heard = Vec::new();
+        let mut speaking = true;
+        loop {
+            tokio::select! {
+                biased;
+                control = controls.recv() => match control {
+                    Some(control) => {
+                        self.control(control, &mut heard);
+                        speaking = true;
+                    }
+                    None => break,
+                },
+                _ = tick.tick() => {
+                    self.count_tick(&mut last);
+                    self.stream.tick(self.now(), &mut heard, &mut send);
+                }
+                Ok((length, from)) = rtp.recv_from(&mut packet) => {
+                    if length <= PACKET_BYTES_MAX {
+                        self.stream.on_packet(&packet[..length], from, Channel::Rtp, self.now(), &mut heard);
+                    }
+                }
+                Ok((length, from)) = rtcp.recv_from(&mut report) => {
+                    if length <= PACKET_BYTES_MAX {
+                        self.stream.on_packet(&report[..length], from, Channel::Rtcp, self.now(), &mut heard);
+                    }
+                }
+                speech = self.speech.recv(), if speaking && self.stream.wants_speech() => match speech {
+                    Some(speech) => self.say(speech),
+                    None => speaking = false,
+                },
+            }
+            if !self.tell(&mut heard) {
+                break;
+            }
+        }
+        self.stream.bye(&mut send);
+        let all = self.stream.statistics();
+        let counters = &self.shared.counters;
+        count(&counters.packets, all.received);
+        count(&counters.packets_lost, all.lost);
+        count(&counters.packets_late, all.late);
+        Ok(())
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    fn count_tick(&self, last: &mut Instant) {
+        let counters = &self.shared.counters;
+        count(&counters.ticks, 1);
+        if last.elapsed() > TICK * 2 {
+            count(&counters.ticks_late, 1);
+        }
+        *last = Instant::now();
+    }
+
+    fn say(&mut self, speech: Speech) {
+        match speech {
+            Speech::Audio(samples) => self.stream.say(&samples),
+            Speech::Mark(mark) => self.stream.mark(mark),
+        }
+    }
+
+    fn control(&mut self, control: Control, heard: &mut Vec<Heard>) {
+        match control {
+            Control::Join(speech, happenings) => {
+                (self.speech, self.happenings) = (speech, happenings);
+                self.stream.go_on();
+                self.stream.flush(&mut Vec::new());
+            }
+            Control::Change(terms) => {
+                if let Err(error) = self.stream.change(*terms, self.now()) {
+                    tracing::warn!(%error, "the media of a call could not be changed");
+                }
+            }
+            Control::Pause => self.stream.pause(),
+            Control::Continue => self.stream.go_on(),
+            Control::Flush => {
+                // What is on its way belongs to what is thrown away.
+                while let Ok(speech) = self.speech.try_recv() {
+                    self.say(speech);
+                }
+                self.stream.flush(heard);
+            }
+        }
+    }
+
+    /// Passes on what was heard; false when nobody listens any more.
+    fn tell(&self, heard: &mut Vec<Heard>) -> bool {
+        for heard in heard.drain(..) {
+            let happening = match heard {
+                Heard::Audio(samples) => {
+                    // Nobody keeps up: a gap is better than a queue.
+                    if self.happenings.capacity() <= KEPT_FOR_EVENTS {
+                        continue;
+                    }
+                    Happening::Audio(samples)
+                }
+                Heard::VoiceStarted => Happening::VoiceStarted,
+                Heard::VoiceEnded => Happening::VoiceEnded,
+                Heard::Key(key) => Happening::Key(key),
+                Heard::Played(mark) => Happening::Played(mark),
+                Heard::Flushed { played_ms } => Happening::Flushed { played_ms },
+                Heard::MediaLost => Happening::MediaLost,
+            };
+            if self.happenings.try_send(happening).is_err() {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_given_until_the_range_is_taken() {
+        let here = IpAddr::from([127, 0, 0, 1]);
+        // Others may hold one of the first that are tried.
+        let (range, held) = (0..100)
+            .find_map(|_| {
+                let first = 18_001 + 2 * (rand::random::<u16>() % 400);
+                let range = first..=first + 3;
+                Some((range.clone(), bind(&range, here).ok()?))
+            })
+            .expect("a free pair");
+        assert_eq!(
+            held.port,
+            range.start() + 1,
+            "the even one, and the odd one above it"
+        );
+        assert!(bind(&range, here).is_err(), "there is no other");
+        for none in [65_535..=65_535, 7_001..=7_001, 0..=0] {
+            assert!(bind(&none, here).is_err(), "{none:?}");
+        }
+    }
+}

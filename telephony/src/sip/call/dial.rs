@@ -1,0 +1,247 @@
+//! A second leg: an INVITE of ours, and what comes of it.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Duration, Instant, timeout},
+};
+
+use super::{
+    Call, Caller, HAPPENINGS, INBOX, ORDERS, Peer, SPEECH, audio, session::Session, session_timer,
+};
+use crate::{
+    leg::Leg,
+    settings::Credentials,
+    sip::{
+        dialog::{self, Dialog},
+        digest::{Authorization, strongest},
+        message::{Method, Request, Response, Uri},
+        shared::{ALLOW, SUPPORTED, Shared, token},
+        transactions::GIVEN_UP,
+        transport::Flow,
+    },
+};
+
+/// How long it may ring.
+const RINGS: Duration = Duration::from_secs(60);
+const SESSION_EXPIRES: &str = "1800;refresher=uac";
+
+/// Whom to call, and how.
+#[derive(Debug)]
+pub struct Plan {
+    pub shared: Arc<Shared>,
+    pub caller: Caller,
+    pub uri: Uri,
+    pub flow: Flow,
+    /// What the trunk may ask for.
+    pub credentials: Option<Credentials>,
+}
+
+/// An INVITE that waits for its answer.
+struct Asked {
+    invite: Request,
+    answers: mpsc::Receiver<Response>,
+}
+
+impl Plan {
+    /// Calls. Gives a leg that stands, or why there is none; given up when `alive` is closed. Boxed, because a call that was made so
+    /// may be handed over in turn.
+    pub fn dial(self, alive: oneshot::Receiver<()>) -> BoxFuture<'static, Result<Leg, String>> {
+        Box::pin(self.run(alive))
+    }
+
+    async fn run(self, alive: oneshot::Receiver<()>) -> Result<Leg, String> {
+        let address = self.shared.media_ip(&self.flow);
+        let sockets = audio::bind(&self.shared.settings.rtp_ports, self.flow.local().ip());
+        let sockets = sockets.map_err(|error| error.to_string())?;
+        let mut session = Session::new(&self.shared.settings, address, sockets.port);
+        let contact = self.shared.contact("dikala", &self.flow);
+        let invite = self.invite(&contact, session.offer());
+        let tag = invite.headers.tag("From").unwrap_or_default();
+        let (inbox, received) = mpsc::channel(INBOX);
+        let key = dialog::key(invite.headers.call_id(), &tag);
+        let listed = self.shared.list(key, inbox);
+        let (asked, response) = self.answered(invite, alive).await?;
+        let mut dialog = Dialog::of_response(&asked.invite, &response.headers, contact)
+            .ok_or("the other side's answer names no way to it")?;
+        self.acknowledge(&dialog, asked).await;
+        let terms = match session.accept(&response.body) {
+            Ok(terms) => terms,
+            Err(refused) => {
+                let bye = dialog.request(Method::Bye);
+                let _ = self.shared.ask(bye, &self.flow);
+                return Err(refused.words);
+            }
+        };
+        let (orders, ordered) = mpsc::channel(ORDERS);
+        let (speech, spoken) = mpsc::channel(SPEECH);
+        let (happenings, happened) = mpsc::channel(HAPPENINGS);
+        let mut call = Call {
+            shared: self.shared,
+            caller: self.caller,
+            flow: self.flow,
+            dialog,
+            session,
+            sockets: Some(sockets),
+            terms: None,
+            answer: None,
+            media: None,
+            timer: session_timer::accepted(&response.headers),
+            peer: Peer::of(&response.headers),
+            inbox: received,
+            orders: ordered,
+            speech: Some(spoken),
+            happenings,
+            transfer: None,
+            begun: Instant::now(),
+            _listed: listed,
+            place: None,
+        };
+        if !call.agreed(terms).await {
+            return Err("the media cannot be started".to_owned());
+        }
+        tokio::spawn(call.stand(None));
+        Ok(Leg {
+            orders,
+            speech,
+            happenings: happened,
+        })
+    }
+
+    /// Asks until somebody takes the call, with proof where that is asked for.
+    async fn answered(
+        &self,
+        mut invite: Request,
+        mut alive: oneshot::Receiver<()>,
+    ) -> Result<(Asked, Response), String> {
+        let mut asked = self.ask(&invite);
+        let until = Instant::now() + RINGS;
+        let mut proven = false;
+        loop {
+            let response = tokio::select! {
+                response = asked.answers.recv() => response.ok_or("the trunk does not answer")?,
+                _ = &mut alive => {
+                    self.give_up(asked).await;
+                    return Err("the caller is gone".to_owned());
+                }
+                () = tokio::time::sleep_until(until) => {
+                    self.give_up(asked).await;
+                    return Err("nobody answered in time".to_owned());
+                }
+            };
+            match response.status {
+                ..200 => {}
+                200..300 => return Ok((asked, response)),
+                401 | 407 if !proven => {
+                    proven = true;
+                    self.prove(&mut invite, &response)
+                        .ok_or("the trunk asks for other credentials")?;
+                    asked = self.ask(&invite);
+                }
+                status => {
+                    return Err(format!(
+                        "the other side did not take the call (status {status})"
+                    ));
+                }
+            }
+        }
+    }
+
+    fn invite(&self, contact: &str, offer: String) -> Request {
+        let (host, port) = self.shared.reached_at(&self.flow);
+        let from = Uri::sip(&self.caller.did, host, Some(port));
+        let mut invite = Request::new(Method::Invite, self.uri.clone());
+        for (name, value) in [
+            ("Max-Forwards", "70".to_owned()),
+            ("From", format!("<{from}>;tag={}", token())),
+            ("To", format!("<{}>", self.uri)),
+            ("Call-ID", format!("{}@dikala", token())),
+            ("CSeq", "1 INVITE".to_owned()),
+            ("Contact", contact.to_owned()),
+            ("Allow", ALLOW.to_owned()),
+            ("Supported", SUPPORTED.to_owned()),
+            ("Session-Expires", SESSION_EXPIRES.to_owned()),
+            ("Content-Type", "application/sdp".to_owned()),
+        ] {
+            invite.headers.push(name, &value);
+        }
+        invite.body = offer.into_bytes();
+        invite
+    }
+
+    fn ask(&self, invite: &Request) -> Asked {
+        let invite = self.shared.with_via(invite.clone(), &self.flow);
+        let answers = self
+            .shared
+            .transactions
+            .ask(invite.clone(), self.flow.clone());
+        Asked { invite, answers }
+    }
+
+    /// Puts the credentials on for the next try.
+    fn prove(&self, invite: &mut Request, response: &Response) -> Option<()> {
+        let credentials = self.credentials.as_ref()?;
+        let (asks, answers) = match response.status {
+            401 => ("WWW-Authenticate", "Authorization"),
+            _ => ("Proxy-Authenticate", "Proxy-Authorization"),
+        };
+        let challenge = strongest(response.headers.all(asks))?;
+        let uri = invite.uri.to_string();
+        let proof = Authorization::to(&challenge, credentials, "INVITE", &uri, 1, &token());
+        invite.headers.push(answers, &proof.to_string());
+        invite.headers.set("CSeq", "2 INVITE");
+        Some(())
+    }
+
+    async fn acknowledge(&self, dialog: &Dialog, mut asked: Asked) {
+        let number = asked.invite.headers.cseq().map_or(1, |(number, _)| number);
+        let flow = self
+            .shared
+            .flow_to(&dialog.next_hop(), Some(&self.flow))
+            .await;
+        let flow = flow.unwrap_or_else(|_| self.flow.clone());
+        let ack = self.shared.with_via(dialog.ack(number), &flow).to_bytes();
+        flow.send(&ack);
+        tokio::spawn(async move {
+            while let Some(response) = asked.answers.recv().await {
+                if (200..300).contains(&response.status) {
+                    flow.send(&ack);
+                }
+            }
+        });
+    }
+
+    /// Cancels the INVITE, and hangs up where it was answered all the same.
+    async fn give_up(&self, mut asked: Asked) {
+        let mut cancel = Request::new(Method::Cancel, asked.invite.uri.clone());
+        for name in ["Via", "Max-Forwards", "From", "To", "Call-ID"] {
+            for value in asked.invite.headers.all(name) {
+                cancel.headers.push(name, value);
+            }
+        }
+        let number = asked.invite.headers.cseq().map_or(1, |(number, _)| number);
+        cancel.headers.push("CSeq", &format!("{number} CANCEL"));
+        let _cancelled = self.shared.transactions.ask(cancel, self.flow.clone());
+        let answered = timeout(GIVEN_UP, async {
+            loop {
+                let response = asked.answers.recv().await?;
+                if response.status >= 200 {
+                    return Some(response);
+                }
+            }
+        });
+        let Ok(Some(response)) = answered.await else {
+            return;
+        };
+        let contact = self.shared.contact("dikala", &self.flow);
+        if response.status < 300
+            && let Some(mut dialog) = Dialog::of_response(&asked.invite, &response.headers, contact)
+        {
+            self.acknowledge(&dialog, asked).await;
+            let bye = dialog.request(Method::Bye);
+            let _ = self.shared.ask(bye, &self.flow);
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! One call: from the INVITE to the last BYE. A task of its own, which the edge gives what comes for its dialog.
+
+mod dial;
+mod join;
+mod ring;
+mod session;
+mod stand;
+mod transfer;
+
+use std::sync::Arc;
+
+use serde_json::json;
+use sha2::{Digest, Sha256};
+use tokio::{
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use self::{session::Session, transfer::Transfer};
+use super::{
+    audio::{self, Control},
+    dialog::Dialog,
+    message::{Headers, Request, Response},
+    numbers,
+    session_timer::{self, Timer},
+    shared::{ALLOW, Listed, Place, SUPPORTED, Shared, ToCall, USER_AGENT, count},
+    transactions::Reply,
+    transport::Flow,
+};
+use crate::{
+    leg::{Happening, Incoming, Leg, Order, Speech},
+    media::sdp::{Terms, codec_name},
+    settings::Trunk,
+};
+
+const ORDERS: usize = 32;
+const SPEECH: usize = 64;
+const HAPPENINGS: usize = 512;
+const INBOX: usize = 32;
+/// What the engine keeps as an id.
+const ID_CHARS_MAX: usize = 128;
+
+/// Who calls whom, found out by the edge.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    pub trunk: Trunk,
+    pub did: String,
+    pub number: String,
+}
+
+/// The task's own.
+#[derive(Debug)]
+struct Call {
+    shared: Arc<Shared>,
+    caller: Caller,
+    flow: Flow,
+    dialog: Dialog,
+    session: Session,
+    /// Until the media is started.
+    sockets: Option<audio::Sockets>,
+    terms: Option<Terms>,
+    /// Our answer to the INVITE's offer; none where it had none, and ours goes out with the 200.
+    answer: Option<String>,
+    media: Option<mpsc::Sender<Control>>,
+    timer: Option<Timer>,
+    /// What the peer's last request said that it understands.
+    peer: Peer,
+    inbox: mpsc::Receiver<ToCall>,
+    orders: mpsc::Receiver<Order>,
+    speech: Option<mpsc::Receiver<Speech>>,
+    happenings: mpsc::Sender<Happening>,
+    transfer: Option<Transfer>,
+    begun: Instant,
+    _listed: Listed,
+    place: Option<Place>,
+}
+
+/// What the peer understands.
+#[derive(Debug, Clone, Copy, Default)]
+struct Peer {
+    updates: bool,
+    refers: bool,
+    wants_reliable: bool,
+}
+
+impl Peer {
+    fn of(headers: &Headers) -> Self {
+        let allows = |method| headers.lists("Allow", method);
+        Self {
+            updates: allows("UPDATE"),
+            refers: allows("REFER"),
+            wants_reliable: headers.lists("Require", "100rel"),
+        }
+    }
+}
+
+/// Begins a call that may be taken, or refuses it.
+pub fn begin(
+    shared: &Arc<Shared>,
+    place: Place,
+    caller: Caller,
+    request: &Request,
+    reply: Reply,
+    incoming: &mpsc::Sender<Incoming>,
+) {
+    let Ok(room) = incoming.try_reserve() else {
+        return refuse_for_now(&reply, "the bridge does not keep up");
+    };
+    let Some((call, leg, codec)) = prepare(shared, place, caller, request, &reply) else {
+        return;
+    };
+    room.send(Incoming {
+        bridge_call_id: call_id(request),
+        did: call.caller.did.clone(),
+        caller: call.caller.number.clone(),
+        metadata: json!({ "sip": {
+            "callId": cut(request.headers.call_id()),
+            "trunk": call.caller.trunk.name,
+            "userAgent": request.headers.get("User-Agent").map(cut),
+            "codec": codec,
+        }}),
+        leg,
+    });
+    tokio::spawn(call.run(reply));
+}
+
+/// Puts together what a call needs. Answers the INVITE itself where that cannot be.
+fn prepare(
+    shared: &Arc<Shared>,
+    place: Place,
+    caller: Caller,
+    request: &Request,
+    reply: &Reply,
+) -> Option<(Call, Leg, Option<&'static str>)> {
+    let timer = timer_of(request, reply)?;
+    let flow = reply.flow.towards(reply.flow.remote);
+    let contact = shared.contact("dikala", &flow);
+    let Some(dialog) = Dialog::of_invite(request, reply.tag(), contact) else {
+        reply.refuse(400, "Contact Is Missing");
+        return None;
+    };
+    let address = shared.media_ip(&flow);
+    let sockets = match audio::bind(&shared.settings.rtp_ports, flow.local().ip()) {
+        Ok(sockets) => sockets,
+        Err(error) => {
+            tracing::warn!(%error, "a call has no port for its media");
+            refuse_for_now(reply, "no port for media is free");
+            return None;
+        }
+    };
+    let mut session = Session::new(&shared.settings, address, sockets.port);
+    let answered = match session.offered(&request.body) {
+        Ok(answered) => answered,
+        Err(refused) => {
+            count(&shared.counters.refused, 1);
+            refuse_offer(reply, refused.status, &refused.words);
+            return None;
+        }
+    };
+    let (answer, terms) = answered.unzip();
+    let (orders, ordered) = mpsc::channel(ORDERS);
+    let (speech, spoken) = mpsc::channel(SPEECH);
+    let (happenings, happened) = mpsc::channel(HAPPENINGS);
+    let (inbox, received) = mpsc::channel(INBOX);
+    let codec = terms.as_ref().map(|terms| codec_name(terms.codec));
+    let call = Call {
+        _listed: shared.list(dialog.key(), inbox),
+        shared: shared.clone(),
+        caller,
+        flow,
+        dialog,
+        session,
+        sockets: Some(sockets),
+        terms,
+        answer,
+        media: None,
+        timer,
+        peer: Peer::of(&request.headers),
+        inbox: received,
+        orders: ordered,
+        speech: Some(spoken),
+        happenings,
+        transfer: None,
+        begun: Instant::now(),
+        place: Some(place),
+    };
+    let leg = Leg {
+        orders,
+        speech,
+        happenings: happened,
+    };
+    Some((call, leg, codec))
+}
+
+/// The session timer to be, or a refusal of one that is too short.
+fn timer_of(request: &Request, reply: &Reply) -> Option<Option<Timer>> {
+    match session_timer::answer(&request.headers) {
+        Ok(timer) => Some(timer),
+        Err(session_timer::TooSmall) => {
+            let min = session_timer::MIN_SECONDS.to_string();
+            let response = reply.response(422, "Session Interval Too Small");
+            reply.send(&response.with("Min-SE", &min));
+            None
+        }
+    }
+}
+
+pub fn refuse_for_now(reply: &Reply, words: &str) {
+    let response = reply
+        .response(503, "Service Unavailable")
+        .with("Retry-After", "10")
+        .with("Reason", &reason(503, words));
+    reply.send(&response);
+}
+
+pub fn refuse_offer(reply: &Reply, status: u16, words: &str) {
+    let phrase = if status == 488 {
+        "Not Acceptable Here"
+    } else {
+        "Bad Request"
+    };
+    let warning = format!("399 dikala \"{}\"", plain(words));
+    reply.send(&reply.response(status, phrase).with("Warning", &warning));
+}
+
+/// A Reason header (RFC 3326).
+pub fn reason(cause: u16, words: &str) -> String {
+    format!("SIP;cause={cause};text=\"{}\"", plain(words))
+}
+
+fn plain(words: &str) -> String {
+    words.replace(['"', '\\', '\r', '\n'], " ")
+}
+
+/// The call's id at this bridge: Call-ID with From's tag, or what stands for them where they are too long.
+fn call_id(request: &Request) -> String {
+    let tag = request.headers.tag("From").unwrap_or_default();
+    let id = format!("{};{tag}", request.headers.call_id());
+    if id.chars().count() <= ID_CHARS_MAX {
+        return id;
+    }
+    hex::encode(Sha256::digest(id))
+}
+
+/// A peer's word, as far as the engine keeps it.
+fn cut(text: &str) -> String {
+    text.chars().take(256).collect()
+}
+
+impl Call {
+    async fn run(mut self, reply: Reply) {
+        count(&self.shared.counters.invites, 1);
+        if let Some(acknowledged) = self.ring(reply).await {
+            self.stand(Some(acknowledged)).await;
+        }
+    }
+
+    /// What every response of ours inside the call bears.
+    fn dressed(&self, response: Response) -> Response {
+        response
+            .with("Contact", &self.dialog.contact)
+            .with("Allow", ALLOW)
+            .with("Supported", SUPPORTED)
+            .with("Server", USER_AGENT)
+    }
+
+    /// The session timer on a 2xx of ours.
+    fn timed(&self, response: Response) -> Response {
+        let Some(timer) = self.timer else {
+            return response;
+        };
+        let response = response.with("Session-Expires", &timer.header(true));
+        match timer.refresher {
+            session_timer::Refresher::Peer if timer.peer_knows => response.with("Require", "timer"),
+            _ => response,
+        }
+    }
+
+    /// Starts the media, or changes it, to what was agreed on. False where that cannot be.
+    async fn agreed(&mut self, terms: Terms) -> bool {
+        let held = terms.held();
+        let was_held = self.terms.as_ref().is_some_and(Terms::held);
+        self.terms = Some(terms.clone());
+        match (&self.media, self.sockets.take(), self.speech.take()) {
+            (Some(media), ..) => {
+                let _ = media.send(Control::Change(Box::new(terms))).await;
+            }
+            (None, Some(sockets), Some(speech)) => {
+                let happenings = self.happenings.clone();
+                match audio::start(&self.shared, sockets, terms, speech, happenings) {
+                    Ok(media) => self.media = Some(media),
+                    Err(error) => {
+                        tracing::warn!(%error, "the media of a call cannot be started");
+                        return false;
+                    }
+                }
+            }
+            (None, ..) => return false,
+        }
+        if held != was_held {
+            self.happened(Happening::Held(held));
+        }
+        true
+    }
+
+    /// Tells the call's task. It never waits: a task that left room for nothing is gone.
+    fn happened(&self, happening: Happening) {
+        let _ = self.happenings.try_send(happening);
+    }
+
+    fn due(&self) -> Option<Instant> {
+        Some(Instant::now() + self.timer?.due())
+    }
+}
+
+/// A response to an INVITE that is sent again until it is acknowledged.
+#[derive(Debug)]
+struct Repeat {
+    response: Response,
+    next: Instant,
+    wait: Duration,
+    until: Instant,
+}
+
+/// Who calls, by what trusted trunks assert, else by what the peer says of itself.
+pub fn caller_number(request: &Request, trunk: &Trunk, trusted: bool) -> String {
+    let user = |name: &str| {
+        let addresses = request.headers.list(name);
+        let mut users = addresses.iter().filter_map(|address| {
+            let address: super::message::NameAddr = address.parse().ok()?;
+            (!address.uri.user.is_empty()).then_some(address.uri.user)
+        });
+        users.next()
+    };
+    let asserted = trusted.then(|| user("P-Asserted-Identity")).flatten();
+    let says = asserted.or_else(|| user("From")).unwrap_or_default();
+    numbers::caller(&says, trunk.prefix.as_deref())
+}

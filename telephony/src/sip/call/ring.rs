@@ -1,0 +1,290 @@
+//! Before the answer: 180, reliably where demanded (RFC 3262), and whatever ends it early.
+
+use std::sync::Arc;
+
+use tokio::{
+    sync::Notify,
+    time::{Duration, Instant, sleep_until},
+};
+
+use super::{Call, Repeat, ToCall, reason, refuse_for_now};
+use crate::{
+    leg::{Happening, Order, Refusal},
+    sip::{
+        message::{Method, Request, Response},
+        shared::count,
+        transactions::{GIVEN_UP, Reply, T1},
+    },
+};
+
+/// Who decides must have decided by then.
+const DECIDED: Duration = Duration::from_secs(180);
+
+/// A ringing that the peer has to acknowledge.
+struct Reliable {
+    response: Response,
+    number: u32,
+    next: Instant,
+    wait: Duration,
+    until: Instant,
+}
+
+struct Ringing {
+    reply: Reply,
+    cancelled: Arc<Notify>,
+    reliable: Option<Reliable>,
+    /// Answered, but the ringing is not acknowledged yet.
+    wanted: bool,
+    rung: bool,
+}
+
+impl Call {
+    /// Goes on until the call is answered. Gives the 200, which waits for its ACK; none when the call is over.
+    pub(super) async fn ring(&mut self, reply: Reply) -> Option<Repeat> {
+        let mut ringing = Ringing {
+            cancelled: reply.cancelled(),
+            reply,
+            reliable: None,
+            wanted: false,
+            rung: false,
+        };
+        let decided = Instant::now() + DECIDED;
+        loop {
+            let again = ringing
+                .reliable
+                .as_ref()
+                .map_or(decided, |one| one.next.min(decided));
+            tokio::select! {
+                () = ringing.cancelled.notified() => {
+                    count(&self.shared.counters.cancelled, 1);
+                    ringing.reply.send(&self.dressed(ringing.reply.response(487, "Request Terminated")));
+                    self.happened(Happening::Cancelled);
+                    return None;
+                }
+                order = self.orders.recv() => match order {
+                    Some(Order::Answer) if ringing.reliable.is_some() => ringing.wanted = true,
+                    Some(Order::Answer) => return self.take(&ringing.reply).await,
+                    Some(order) => if self.order_while_ringing(order, &mut ringing) {
+                        return None;
+                    },
+                    None => {
+                        refuse_for_now(&ringing.reply, "nobody decides about the call");
+                        return None;
+                    }
+                },
+                received = self.inbox.recv() => {
+                    if let Some(ToCall::Request(request, reply)) = received
+                        && self.request_while_ringing(&request, &reply, &mut ringing)
+                    {
+                        return None;
+                    }
+                    if ringing.wanted && ringing.reliable.is_none() {
+                        return self.take(&ringing.reply).await;
+                    }
+                }
+                () = sleep_until(again) => {
+                    if self.late(&mut ringing, decided) {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Carries out what is ordered before the answer; true when the call is over.
+    fn order_while_ringing(&mut self, order: Order, ringing: &mut Ringing) -> bool {
+        match order {
+            Order::Ring => self.sound(ringing),
+            Order::Reject(refusal) => {
+                count(&self.shared.counters.refused, 1);
+                self.reject(&ringing.reply, &refusal);
+                return true;
+            }
+            Order::Hangup(ending) => {
+                count(&self.shared.counters.refused, 1);
+                let refusal = Refusal {
+                    status: 480,
+                    words: ending.words,
+                    retry_after_seconds: None,
+                };
+                self.reject(&ringing.reply, &refusal);
+                return true;
+            }
+            Order::Flush => self.happened(Happening::Flushed { played_ms: 0 }),
+            Order::Transfer { .. } => {
+                let why = "the call is not answered yet".to_owned();
+                self.happened(Happening::Transfer(Err(why)));
+            }
+            Order::Answer | Order::Pause | Order::Continue => {}
+        }
+        false
+    }
+
+    fn sound(&self, ringing: &mut Ringing) {
+        if std::mem::replace(&mut ringing.rung, true) {
+            return;
+        }
+        let response = self.dressed(ringing.reply.response(180, "Ringing"));
+        if !self.peer.wants_reliable {
+            ringing.reply.send(&response);
+            return;
+        }
+        let number = 1 + rand::random::<u32>() % (1 << 30);
+        let response = response
+            .with("Require", "100rel")
+            .with("RSeq", &number.to_string());
+        ringing.reply.send(&response);
+        let now = Instant::now();
+        ringing.reliable = Some(Reliable {
+            response,
+            number,
+            next: now + T1,
+            wait: T1,
+            until: now + GIVEN_UP,
+        });
+    }
+
+    fn reject(&self, reply: &Reply, refusal: &Refusal) {
+        let status = refusal.status.clamp(400, 699);
+        let response = reply.response(status, phrase(status));
+        let response = self
+            .dressed(response)
+            .with("Reason", &reason(status, &refusal.words));
+        let response = match refusal.retry_after_seconds {
+            Some(seconds) => response.with("Retry-After", &seconds.to_string()),
+            None => response,
+        };
+        reply.send(&response);
+    }
+
+    /// Answers what comes inside the early dialog; true when the call is over.
+    fn request_while_ringing(
+        &mut self,
+        request: &Request,
+        reply: &Reply,
+        ringing: &mut Ringing,
+    ) -> bool {
+        match request.method {
+            Method::Prack => {
+                let acknowledged = request.headers.get("RAck").and_then(rack);
+                let invite = ringing.reply.request.cseq().map(|(number, _)| number);
+                let waits = ringing.reliable.as_ref().map(|one| one.number);
+                match (acknowledged, waits, invite) {
+                    (Some((number, invited)), Some(waits), Some(invite))
+                        if number == waits && invited == invite =>
+                    {
+                        ringing.reliable = None;
+                        reply.send(&self.dressed(reply.response(200, "OK")));
+                    }
+                    _ => reply.refuse(481, "Call/Transaction Does Not Exist"),
+                }
+            }
+            Method::Bye => {
+                count(&self.shared.counters.cancelled, 1);
+                reply.send(&reply.response(200, "OK"));
+                ringing.reply.refuse(487, "Request Terminated");
+                self.happened(Happening::Cancelled);
+                return true;
+            }
+            Method::Update if request.body.is_empty() => {
+                self.dialog.retarget(&request.headers);
+                reply.send(&self.dressed(reply.response(200, "OK")));
+            }
+            Method::Options => reply.send(&self.dressed(reply.response(200, "OK"))),
+            Method::Update | Method::Invite => {
+                reply.send(
+                    &reply
+                        .response(500, "Not Answered Yet")
+                        .with("Retry-After", "3"),
+                );
+            }
+            _ => reply.send(&self.dressed(reply.response(405, "Method Not Allowed"))),
+        }
+        false
+    }
+
+    /// A moment came: ring again, or give up.
+    fn late(&self, ringing: &mut Ringing, decided: Instant) -> bool {
+        let now = Instant::now();
+        if now >= decided {
+            ringing.reply.refuse(480, "Temporarily Unavailable");
+            self.happened(Happening::Failed(
+                "nobody decided about the call".to_owned(),
+            ));
+            return true;
+        }
+        let Some(reliable) = &mut ringing.reliable else {
+            return false;
+        };
+        if now >= reliable.until {
+            ringing.reply.refuse(504, "Server Time-out");
+            self.happened(Happening::Failed(
+                "the ringing was not acknowledged".to_owned(),
+            ));
+            return true;
+        }
+        ringing.reply.flow.send(&reliable.response.to_bytes());
+        reliable.wait *= 2;
+        reliable.next = now + reliable.wait;
+        false
+    }
+
+    /// Answers. The 200 is sent until it is acknowledged.
+    async fn take(&mut self, reply: &Reply) -> Option<Repeat> {
+        if let Some(terms) = self.terms.take()
+            && !self.agreed(terms).await
+        {
+            reply.refuse(500, "Server Internal Error");
+            self.happened(Happening::Failed("the media cannot be started".to_owned()));
+            return None;
+        }
+        let sdp = match self.answer.clone() {
+            Some(answer) => answer,
+            None => self.session.offer(),
+        };
+        let response = self.timed(self.dressed(reply.response(200, "OK")));
+        let mut response = response.with("Content-Type", "application/sdp");
+        response.body = sdp.into_bytes();
+        reply.send(&response);
+        count(&self.shared.counters.answered, 1);
+        let took = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        count(&self.shared.counters.answer_ms, took);
+        Some(Repeat::new(response))
+    }
+}
+
+impl Repeat {
+    pub(super) fn new(response: Response) -> Self {
+        let now = Instant::now();
+        Self {
+            response,
+            next: now + T1,
+            wait: T1,
+            until: now + GIVEN_UP,
+        }
+    }
+}
+
+/// `RAck`: which ringing of which INVITE.
+fn rack(value: &str) -> Option<(u32, u32)> {
+    let mut words = value.split_whitespace();
+    let pair = (words.next()?.parse().ok()?, words.next()?.parse().ok()?);
+    (words.next() == Some("INVITE")).then_some(pair)
+}
+
+fn phrase(status: u16) -> &'static str {
+    match status {
+        402 => "Payment Required",
+        403 => "Forbidden",
+        404 => "Not Found",
+        480 => "Temporarily Unavailable",
+        484 => "Address Incomplete",
+        486 => "Busy Here",
+        500 => "Server Internal Error",
+        503 => "Service Unavailable",
+        600 => "Busy Everywhere",
+        603 => "Decline",
+        604 => "Does Not Exist Anywhere",
+        _ => "Refused",
+    }
+}

@@ -1,0 +1,471 @@
+//! A call that was answered: what both sides do to it until it ends.
+
+use tokio::{
+    sync::mpsc,
+    time::{Duration, Instant, sleep_until, timeout_at},
+};
+
+use super::{Call, Control, Peer, Repeat, ToCall, reason, refuse_offer, transfer};
+use crate::{
+    leg::{Happening, Order},
+    sip::{
+        message::{Method, Request, Response},
+        session_timer::{self, Refresher},
+        shared::{SUPPORTED, count},
+        transactions::{GIVEN_UP, Reply, T2},
+    },
+};
+
+/// When nothing else is due.
+const FAR: Duration = Duration::from_secs(86_400);
+
+/// What is under way in a call that stands.
+struct Standing {
+    /// A 200 of ours that waits for its ACK, and the INVITE's number.
+    unacknowledged: Option<(Repeat, u32)>,
+    /// Our offer was in it: the ACK answers.
+    offered: bool,
+    /// Whether the task knows that the call stands.
+    told: bool,
+    refresh: Option<Refresh>,
+    /// When the session timer comes.
+    due: Option<Instant>,
+}
+
+/// A sign of life that we gave.
+struct Refresh {
+    request: Request,
+    answers: mpsc::Receiver<Response>,
+}
+
+enum Event {
+    Order(Option<Order>),
+    Received(Box<ToCall>),
+    Again,
+    Due,
+    Refreshed(Option<Response>),
+    Transfer(transfer::Step),
+}
+
+/// How a call ended.
+enum Over {
+    /// The peer hung up.
+    Theirs,
+    /// We do, with cause and words.
+    Ours(u16, String),
+    /// We do because something broke, which the task must hear.
+    Broken(u16, &'static str),
+}
+
+impl Call {
+    /// Goes on to the end. A caller's call waits for the ACK of our 200; one that we made ourselves stands already.
+    pub(super) async fn stand(mut self, answered: Option<Repeat>) {
+        let told = answered.is_none();
+        let mut standing = Standing {
+            offered: !told && self.answer.is_none(),
+            unacknowledged: answered.map(|answered| (answered, self.dialog.remote_seq)),
+            told,
+            refresh: None,
+            due: self.due(),
+        };
+        let over = loop {
+            let event = self.next(&mut standing).await;
+            if let Some(over) = self.handle(event, &mut standing).await {
+                break over;
+            }
+        };
+        self.end(over, standing).await;
+    }
+
+    async fn next(&mut self, standing: &mut Standing) -> Event {
+        let far = Instant::now() + FAR;
+        let again = standing
+            .unacknowledged
+            .as_ref()
+            .map_or(far, |(repeat, _)| repeat.next);
+        let due = standing.due.unwrap_or(far);
+        // Once the caller is joined to somebody else, nobody orders anything.
+        let ordered = !self
+            .transfer
+            .as_ref()
+            .is_some_and(transfer::Transfer::is_joined);
+        tokio::select! {
+            order = self.orders.recv(), if ordered => Event::Order(order),
+            Some(received) = self.inbox.recv() => Event::Received(Box::new(received)),
+            () = sleep_until(again) => Event::Again,
+            () = sleep_until(due) => Event::Due,
+            answer = refreshed(&mut standing.refresh) => Event::Refreshed(answer),
+            step = transfer::next(&mut self.transfer) => Event::Transfer(step),
+        }
+    }
+
+    async fn handle(&mut self, event: Event, standing: &mut Standing) -> Option<Over> {
+        match event {
+            Event::Order(order) => self.order(order).await,
+            Event::Received(received) => match *received {
+                ToCall::Ack(ack) => self.acknowledged(&ack, standing).await,
+                ToCall::Request(request, reply) => self.request(&request, &reply, standing).await,
+            },
+            Event::Again => self.again(standing),
+            Event::Due => self.timer_came(standing).await,
+            Event::Refreshed(answer) => self.refreshed(answer, standing).await,
+            Event::Transfer(step) => self
+                .transferred(step)
+                .await
+                .map(|words| Over::Ours(200, words)),
+        }
+    }
+
+    async fn order(&mut self, order: Option<Order>) -> Option<Over> {
+        let control = match order {
+            None => return Some(Over::Ours(200, "the call is over".to_owned())),
+            Some(Order::Hangup(ending)) => return Some(Over::Ours(200, ending.words)),
+            Some(Order::Transfer { to }) => {
+                self.begin_transfer(to).await;
+                return None;
+            }
+            Some(Order::Pause) => Control::Pause,
+            Some(Order::Continue) => Control::Continue,
+            Some(Order::Flush) => Control::Flush,
+            Some(Order::Ring | Order::Answer | Order::Reject(_)) => return None,
+        };
+        match &self.media {
+            Some(media) => {
+                let _ = media.send(control).await;
+            }
+            // A delayed offer is not answered yet, so nothing was played.
+            None if matches!(control, Control::Flush) => {
+                self.happened(Happening::Flushed { played_ms: 0 });
+            }
+            None => {}
+        }
+        None
+    }
+
+    async fn acknowledged(&mut self, ack: &Request, standing: &mut Standing) -> Option<Over> {
+        let number = ack.headers.cseq()?.0;
+        standing
+            .unacknowledged
+            .take_if(|(_, invited)| *invited == number)?;
+        if std::mem::take(&mut standing.offered) {
+            match self.session.accept(&ack.body) {
+                Ok(terms) => {
+                    if !self.agreed(terms).await {
+                        return Some(Over::Broken(500, "the media cannot be started"));
+                    }
+                }
+                Err(refused) => {
+                    tracing::debug!(words = %refused.words, "the answer in an ACK cannot be used");
+                    return Some(Over::Broken(488, "the peer's answer cannot be used"));
+                }
+            }
+        }
+        if !std::mem::replace(&mut standing.told, true) {
+            self.happened(Happening::Answered);
+        }
+        None
+    }
+
+    async fn request(
+        &mut self,
+        request: &Request,
+        reply: &Reply,
+        standing: &mut Standing,
+    ) -> Option<Over> {
+        let number = request.headers.cseq()?.0;
+        if number <= self.dialog.remote_seq {
+            reply.refuse(500, "CSeq Is Too Low");
+            return None;
+        }
+        self.dialog.remote_seq = number;
+        match request.method {
+            Method::Bye => {
+                reply.send(&reply.response(200, "OK"));
+                return Some(Over::Theirs);
+            }
+            Method::Invite => self.invited(request, reply, standing).await,
+            Method::Update => self.updated(request, reply, standing).await,
+            Method::Options => reply.send(&self.dressed(reply.response(200, "OK"))),
+            Method::Notify => self.notified(request, reply),
+            Method::Prack => reply.refuse(481, "Call/Transaction Does Not Exist"),
+            _ => reply.send(&self.dressed(reply.response(405, "Method Not Allowed"))),
+        }
+        None
+    }
+
+    /// A re-INVITE: hold, another address or codec, or a sign of life.
+    async fn invited(&mut self, request: &Request, reply: &Reply, standing: &mut Standing) {
+        if standing.unacknowledged.is_some() {
+            reply.send(
+                &reply
+                    .response(500, "An INVITE Is Not Acknowledged Yet")
+                    .with("Retry-After", "2"),
+            );
+            return;
+        }
+        let Some((sdp, offered)) = self.changed(request, reply, standing).await else {
+            return;
+        };
+        let mut response = self.timed(self.dressed(reply.response(200, "OK")));
+        response.headers.push("Content-Type", "application/sdp");
+        response.body = sdp.unwrap_or_else(|| self.session.offer()).into_bytes();
+        reply.send(&response);
+        standing.offered = offered;
+        standing.unacknowledged = Some((Repeat::new(response), self.dialog.remote_seq));
+    }
+
+    async fn updated(&mut self, request: &Request, reply: &Reply, standing: &mut Standing) {
+        if !request.body.is_empty() && standing.unacknowledged.is_some() && standing.offered {
+            reply.refuse(491, "Request Pending");
+            return;
+        }
+        let Some((sdp, _)) = self.changed(request, reply, standing).await else {
+            return;
+        };
+        let mut response = self.timed(self.dressed(reply.response(200, "OK")));
+        if let Some(sdp) = sdp {
+            response.headers.push("Content-Type", "application/sdp");
+            response.body = sdp.into_bytes();
+        }
+        reply.send(&response);
+    }
+
+    /// What INVITE and UPDATE have in common. Gives our answer where there was an offer, and whether we have to make one; nothing
+    /// where it was refused, and all stays as it was.
+    async fn changed(
+        &mut self,
+        request: &Request,
+        reply: &Reply,
+        standing: &mut Standing,
+    ) -> Option<(Option<String>, bool)> {
+        let ours_is_open = standing
+            .refresh
+            .as_ref()
+            .is_some_and(|refresh| !refresh.request.body.is_empty());
+        if ours_is_open {
+            reply.refuse(491, "Request Pending");
+            return None;
+        }
+        let timer = super::timer_of(request, reply)?;
+        let mut answer = None;
+        match self.session.offered(&request.body) {
+            Ok(None) => {}
+            Ok(Some((text, terms))) => {
+                if !self.agreed(terms).await {
+                    reply.refuse(500, "Server Internal Error");
+                    return None;
+                }
+                answer = Some(text);
+            }
+            Err(refused) => {
+                refuse_offer(reply, refused.status, &refused.words);
+                return None;
+            }
+        }
+        self.dialog.retarget(&request.headers);
+        let peer = Peer::of(&request.headers);
+        if request.headers.get("Allow").is_some() {
+            self.peer = peer;
+        }
+        self.timer = timer.or(self.timer);
+        standing.due = self.due();
+        let offers = answer.is_none();
+        Some((answer, offers))
+    }
+
+    fn again(&mut self, standing: &mut Standing) -> Option<Over> {
+        let (repeat, _) = standing.unacknowledged.as_mut()?;
+        let now = Instant::now();
+        if now >= repeat.until {
+            standing.unacknowledged = None;
+            return Some(Over::Broken(408, "the answer was never acknowledged"));
+        }
+        self.flow.send(&repeat.response.to_bytes());
+        repeat.wait = (repeat.wait * 2).min(T2);
+        repeat.next = now + repeat.wait;
+        None
+    }
+
+    async fn timer_came(&mut self, standing: &mut Standing) -> Option<Over> {
+        let timer = self.timer?;
+        if timer.refresher == Refresher::Peer {
+            return Some(Over::Broken(408, "the session was not refreshed"));
+        }
+        standing.due = self.due();
+        if standing.refresh.is_some() || standing.unacknowledged.is_some() {
+            return None;
+        }
+        let method = if self.peer.updates {
+            Method::Update
+        } else {
+            Method::Invite
+        };
+        let mut request = self.dialog.request(method);
+        request.headers.push("Supported", SUPPORTED);
+        request
+            .headers
+            .push("Session-Expires", &timer.header(false));
+        if request.method == Method::Invite {
+            request.headers.push("Content-Type", "application/sdp");
+            request.body = self.session.unchanged().into_bytes();
+        }
+        match self.send(&request).await {
+            Some(answers) => standing.refresh = Some(Refresh { request, answers }),
+            None => return Some(Over::Broken(408, "the peer cannot be reached any more")),
+        }
+        None
+    }
+
+    async fn refreshed(
+        &mut self,
+        answer: Option<Response>,
+        standing: &mut Standing,
+    ) -> Option<Over> {
+        let Some(response) = answer else {
+            return Some(Over::Broken(408, "the peer does not answer any more"));
+        };
+        if response.status < 200 {
+            return None;
+        }
+        let refresh = standing.refresh.take()?;
+        match response.status {
+            200..300 => {
+                self.dialog.retarget(&response.headers);
+                self.timer = session_timer::accepted(&response.headers).or(self.timer);
+                standing.due = self.due();
+                if refresh.request.method == Method::Invite {
+                    self.acknowledge(&refresh.request, refresh.answers).await;
+                    if let Ok(terms) = self.session.accept(&response.body) {
+                        self.agreed(terms).await;
+                    }
+                }
+            }
+            408 | 481 => {
+                return Some(Over::Broken(
+                    response.status,
+                    "the peer knows nothing of the call",
+                ));
+            }
+            405 | 501 if self.peer.updates => {
+                self.peer.updates = false;
+                standing.due = Some(Instant::now());
+            }
+            422 => {
+                let min = response
+                    .headers
+                    .get("Min-SE")
+                    .and_then(|min| min.parse().ok());
+                if let (Some(timer), Some(min)) = (&mut self.timer, min) {
+                    timer.seconds = timer.seconds.max(min).min(86_400);
+                }
+                standing.due = Some(Instant::now() + Duration::from_secs(1));
+            }
+            // Both sides began at once: we wait a while, as the owner of the Call-ID does not (RFC 3261, 14.1).
+            491 => {
+                let wait = u64::from(rand::random::<u16>() % 2_000);
+                standing.due = Some(Instant::now() + Duration::from_millis(wait));
+            }
+            _ => {}
+        }
+        None
+    }
+
+    /// Sends a request inside the dialog.
+    pub(super) async fn send(&mut self, request: &Request) -> Option<mpsc::Receiver<Response>> {
+        match self
+            .shared
+            .flow_to(&self.dialog.next_hop(), Some(&self.flow))
+            .await
+        {
+            Ok(flow) => Some(self.shared.ask(request.clone(), &flow)),
+            Err(error) => {
+                tracing::debug!(%error, "the peer of a call cannot be reached");
+                None
+            }
+        }
+    }
+
+    /// Acknowledges the 2xx to an INVITE of ours, now and whenever it is repeated.
+    async fn acknowledge(&mut self, invite: &Request, mut answers: mpsc::Receiver<Response>) {
+        let number = invite.headers.cseq().map_or(1, |(number, _)| number);
+        let Ok(flow) = self
+            .shared
+            .flow_to(&self.dialog.next_hop(), Some(&self.flow))
+            .await
+        else {
+            return;
+        };
+        let bytes = self
+            .shared
+            .with_via(self.dialog.ack(number), &flow)
+            .to_bytes();
+        flow.send(&bytes);
+        tokio::spawn(async move {
+            while answers.recv().await.is_some() {
+                flow.send(&bytes);
+            }
+        });
+    }
+
+    /// Ends the call: silence first, then words to both sides.
+    async fn end(mut self, over: Over, mut standing: Standing) {
+        self.media = None;
+        self.place = None;
+        // Whoever the caller was joined to is hung up with it.
+        self.transfer = None;
+        let (cause, words) = match over {
+            Over::Theirs => {
+                self.happened(Happening::HungUp);
+                return;
+            }
+            Over::Ours(cause, words) => (cause, words),
+            Over::Broken(cause, words) => {
+                count(&self.shared.counters.failed, 1);
+                self.happened(Happening::Failed(words.to_owned()));
+                (cause, words.to_owned())
+            }
+        };
+        // A BYE must not overtake the ACK (RFC 3261, 15).
+        while let Some((repeat, _)) = &mut standing.unacknowledged {
+            let next = repeat.next;
+            match timeout_at(next, self.inbox.recv()).await {
+                Ok(Some(ToCall::Ack(_)) | None) => break,
+                Ok(Some(ToCall::Request(request, reply))) => {
+                    reply.send(&reply.response(200, "OK"));
+                    if request.method == Method::Bye {
+                        return;
+                    }
+                }
+                Err(_) => {
+                    self.again(&mut standing);
+                }
+            }
+        }
+        let mut bye = self.dialog.request(Method::Bye);
+        bye.headers.push("Reason", &reason(cause, &words));
+        let Some(mut answers) = self.send(&bye).await else {
+            return;
+        };
+        let until = Instant::now() + GIVEN_UP;
+        loop {
+            tokio::select! {
+                answer = answers.recv() => if answer.is_none_or(|answer| answer.status >= 200) {
+                    return;
+                },
+                received = self.inbox.recv() => if let Some(ToCall::Request(request, reply)) = received {
+                    // Both hung up at once.
+                    let status = if request.method == Method::Bye { (200, "OK") } else { (481, "Call Is Over") };
+                    reply.refuse(status.0, status.1);
+                },
+                () = sleep_until(until) => return,
+            }
+        }
+    }
+}
+
+async fn refreshed(refresh: &mut Option<Refresh>) -> Option<Response> {
+    match refresh {
+        Some(refresh) => refresh.answers.recv().await,
+        None => std::future::pending().await,
+    }
+}

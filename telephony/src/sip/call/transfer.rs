@@ -1,0 +1,255 @@
+//! Handing the caller over: by REFER where the peer allows it (RFC 3515), else by a second leg over the same trunk that is joined
+//! to the first.
+
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+    time::{Duration, Instant, sleep_until},
+};
+
+use super::{
+    Call, Control,
+    dial::Plan,
+    join::{ends, join},
+};
+use crate::{
+    leg::{Happening, Leg},
+    sip::{
+        message::{Host, Method, Request, Response, Uri},
+        transactions::Reply,
+    },
+};
+
+/// How long whoever was referred to may ring.
+const ANSWERED: Duration = Duration::from_secs(60);
+
+/// A transfer under way.
+#[derive(Debug)]
+pub enum Transfer {
+    /// The peer was asked to call somebody else.
+    Referred {
+        to: String,
+        /// Until it has said whether it will.
+        answers: Option<mpsc::Receiver<Response>>,
+        until: Instant,
+    },
+    /// We call somebody else ourselves. The INVITE is given up when `_alive` is dropped.
+    Dialling {
+        outcome: oneshot::Receiver<Result<Leg, String>>,
+        _alive: oneshot::Sender<()>,
+    },
+    Joined(Joined),
+}
+
+/// Two legs that hear each other, for as long as this lives.
+#[derive(Debug)]
+pub struct Joined(JoinHandle<()>);
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+pub enum Step {
+    Referred(Option<Response>),
+    Late,
+    Dialled(Result<Leg, String>),
+    /// The other leg is gone.
+    Parted,
+}
+
+impl Transfer {
+    pub fn is_joined(&self) -> bool {
+        matches!(self, Self::Joined(_))
+    }
+}
+
+pub async fn next(transfer: &mut Option<Transfer>) -> Step {
+    match transfer {
+        None => std::future::pending().await,
+        Some(Transfer::Referred {
+            answers: Some(answers),
+            ..
+        }) => Step::Referred(answers.recv().await),
+        Some(Transfer::Referred { until, .. }) => {
+            sleep_until(*until).await;
+            Step::Late
+        }
+        Some(Transfer::Dialling { outcome, .. }) => {
+            let gone = Err("the second leg is gone".to_owned());
+            Step::Dialled(outcome.await.unwrap_or(gone))
+        }
+        Some(Transfer::Joined(joined)) => {
+            let _ = (&mut joined.0).await;
+            Step::Parted
+        }
+    }
+}
+
+impl Call {
+    pub(super) async fn begin_transfer(&mut self, to: String) {
+        if self.transfer.is_some() {
+            return self.not_transferred("a transfer is under way");
+        }
+        if !self.peer.refers {
+            return self.dial(&to).await;
+        }
+        let target = Uri::sip(
+            &to,
+            self.dialog.target.host.clone(),
+            self.dialog.target.port,
+        );
+        let mut request = self.dialog.request(Method::Refer);
+        request.headers.push("Refer-To", &format!("<{target}>"));
+        request.headers.push("Referred-By", &self.dialog.contact);
+        match self.send(&request).await {
+            Some(answers) => {
+                self.transfer = Some(Transfer::Referred {
+                    to,
+                    answers: Some(answers),
+                    until: Instant::now() + ANSWERED,
+                });
+            }
+            None => self.not_transferred("the trunk cannot be reached"),
+        }
+    }
+
+    /// Calls the person over the trunk that the caller came by.
+    async fn dial(&mut self, to: &str) {
+        let trunk = &self.caller.trunk;
+        let registrar = trunk.register.as_ref();
+        let uri = match registrar.and_then(|register| register.registrar.parse::<Uri>().ok()) {
+            Some(registrar) => Uri {
+                user: to.to_owned(),
+                ..registrar
+            },
+            None => {
+                let remote = self.flow.remote;
+                Uri::sip(to, Host::Ip(remote.ip()), Some(remote.port()))
+            }
+        };
+        let flow = match self.shared.flow_to(&uri, Some(&self.flow)).await {
+            Ok(flow) => flow,
+            Err(error) => {
+                tracing::debug!(%error, "the trunk of a call cannot be reached");
+                return self.not_transferred("the trunk cannot be reached");
+            }
+        };
+        let plan = Plan {
+            shared: self.shared.clone(),
+            caller: self.caller.clone(),
+            uri,
+            flow,
+            credentials: registrar.map(|register| register.credentials.clone()),
+        };
+        let (alive, dead) = oneshot::channel();
+        let (done, outcome) = oneshot::channel();
+        tokio::spawn(async move {
+            // A leg that nobody waits for any more is hung up by being dropped.
+            let _ = done.send(plan.dial(dead).await);
+        });
+        self.transfer = Some(Transfer::Dialling {
+            outcome,
+            _alive: alive,
+        });
+    }
+
+    /// Carries a transfer on. Gives words when the call is over with it.
+    pub(super) async fn transferred(&mut self, step: Step) -> Option<String> {
+        match step {
+            Step::Referred(Some(response)) if response.status < 200 => {}
+            Step::Referred(Some(response)) if response.status < 300 => {
+                if let Some(Transfer::Referred { answers, .. }) = &mut self.transfer {
+                    *answers = None;
+                }
+            }
+            Step::Referred(_) => {
+                // It does not do what it said it would: we do it ourselves.
+                if let Some(Transfer::Referred { to, .. }) = self.transfer.take() {
+                    self.dial(&to).await;
+                }
+            }
+            Step::Late => {
+                self.transfer = None;
+                self.not_transferred("nobody answered in time");
+            }
+            Step::Dialled(Ok(leg)) => self.join(leg).await,
+            Step::Dialled(Err(why)) => {
+                self.transfer = None;
+                self.not_transferred(&why);
+            }
+            Step::Parted => return Some("the other side hung up".to_owned()),
+        }
+        None
+    }
+
+    async fn join(&mut self, second: Leg) {
+        let Some(media) = &self.media else {
+            self.transfer = None;
+            return self.not_transferred("the call has no media");
+        };
+        let (theirs, ours) = ends();
+        let _ = media
+            .send(Control::Join(theirs.speech, theirs.happenings))
+            .await;
+        let joined = tokio::spawn(join(ours, second));
+        self.transfer = Some(Transfer::Joined(Joined(joined)));
+        self.happened(Happening::Transfer(Ok(())));
+    }
+
+    /// How far the other side is, as the peer tells.
+    pub(super) fn notified(&mut self, request: &Request, reply: &Reply) {
+        let event = request.headers.get("Event").unwrap_or_default();
+        let about_refer = event
+            .split(';')
+            .next()
+            .is_some_and(|name| name.trim() == "refer");
+        if !about_refer || !matches!(self.transfer, Some(Transfer::Referred { .. })) {
+            reply.refuse(481, "Subscription Does Not Exist");
+            return;
+        }
+        reply.send(&self.dressed(reply.response(200, "OK")));
+        match fragment_status(&request.body) {
+            Some(200..300) => {
+                self.transfer = None;
+                self.happened(Happening::Transfer(Ok(())));
+            }
+            Some(status @ 300..) => {
+                self.transfer = None;
+                self.not_transferred(&format!(
+                    "the other side did not take the call (status {status})"
+                ));
+            }
+            _ => {}
+        }
+    }
+
+    fn not_transferred(&self, why: &str) {
+        self.happened(Happening::Transfer(Err(why.to_owned())));
+    }
+}
+
+/// The status in a `message/sipfrag`.
+fn fragment_status(body: &[u8]) -> Option<u16> {
+    let text = std::str::from_utf8(body).ok()?;
+    let mut words = text.lines().next()?.split_whitespace();
+    words
+        .next()
+        .filter(|version| version.eq_ignore_ascii_case("SIP/2.0"))?;
+    words.next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fragment_status;
+
+    #[test]
+    fn fragments_tell_how_far_a_transfer_is() {
+        assert_eq!(fragment_status(b"SIP/2.0 100 Trying\r\n"), Some(100));
+        assert_eq!(fragment_status(b"SIP/2.0 200 OK"), Some(200));
+        for strange in [&b""[..], b"200", b"SIP/2.0", b"HTTP/1.1 200 OK", b"\xff"] {
+            assert_eq!(fragment_status(strange), None);
+        }
+    }
+}

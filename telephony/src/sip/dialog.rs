@@ -1,0 +1,204 @@
+//! A dialog: what requests inside a call bear, and where they go (RFC 3261, 12). Pure.
+
+use std::net::{IpAddr, SocketAddr};
+
+use super::message::{Headers, Host, Method, NameAddr, Request, Uri};
+
+#[derive(Debug, Clone)]
+pub struct Dialog {
+    pub call_id: String,
+    /// Our address with our tag, and the peer's with the peer's.
+    pub local: String,
+    pub remote: String,
+    pub local_tag: String,
+    pub local_seq: u32,
+    pub remote_seq: u32,
+    /// Where the peer wants requests.
+    pub target: Uri,
+    pub routes: Vec<NameAddr>,
+    /// Our Contact.
+    pub contact: String,
+}
+
+impl Dialog {
+    /// The dialog that a caller's INVITE begins. None where it names nobody to answer to.
+    pub fn of_invite(request: &Request, tag: &str, contact: String) -> Option<Self> {
+        let headers = &request.headers;
+        let target: NameAddr = headers.list("Contact").first()?.parse().ok()?;
+        let to = headers.get("To")?;
+        Some(Self {
+            call_id: headers.call_id().to_owned(),
+            local: format!("{to};tag={tag}"),
+            remote: headers.get("From")?.to_owned(),
+            local_tag: tag.to_owned(),
+            local_seq: 0,
+            remote_seq: headers.cseq()?.0,
+            target: target.uri,
+            routes: routes(headers),
+            contact,
+        })
+    }
+
+    /// The dialog that our INVITE has begun, by the response to it.
+    pub fn of_response(invite: &Request, response: &Headers, contact: String) -> Option<Self> {
+        let target: NameAddr = response.list("Contact").first()?.parse().ok()?;
+        let mut routes = routes(response);
+        routes.reverse();
+        Some(Self {
+            call_id: invite.headers.call_id().to_owned(),
+            local: invite.headers.get("From")?.to_owned(),
+            remote: response.get("To")?.to_owned(),
+            local_tag: invite.headers.tag("From")?,
+            local_seq: invite.headers.cseq()?.0,
+            remote_seq: 0,
+            target: target.uri,
+            routes,
+            contact,
+        })
+    }
+
+    /// The next request inside the dialog. Via is put on when it is sent.
+    pub fn request(&mut self, method: Method) -> Request {
+        self.local_seq += 1;
+        self.numbered(method, self.local_seq)
+    }
+
+    /// The ACK of the 2xx to our INVITE with this number.
+    pub fn ack(&self, number: u32) -> Request {
+        self.numbered(Method::Ack, number)
+    }
+
+    fn numbered(&self, method: Method, number: u32) -> Request {
+        let mut routes: Vec<String> = self.routes.iter().map(NameAddr::to_string).collect();
+        let mut uri = self.target.clone();
+        if let Some(first) = self.routes.first().filter(|first| !first.uri.has("lr")) {
+            // A strict router wants to be named itself, and the peer last.
+            uri = first.uri.clone();
+            routes.remove(0);
+            routes.push(format!("<{}>", self.target));
+        }
+        let mut request = Request::new(method, uri);
+        let cseq = format!("{number} {}", request.method.name());
+        for route in &routes {
+            request.headers.push("Route", route);
+        }
+        request.headers.push("Max-Forwards", "70");
+        request.headers.push("From", &self.local);
+        request.headers.push("To", &self.remote);
+        request.headers.push("Call-ID", &self.call_id);
+        request.headers.push("CSeq", &cseq);
+        if !matches!(request.method, Method::Ack | Method::Bye | Method::Cancel) {
+            request.headers.push("Contact", &self.contact);
+        }
+        request
+    }
+
+    /// A request or response of the peer may move it elsewhere.
+    pub fn retarget(&mut self, headers: &Headers) {
+        let contact = headers.list("Contact");
+        let new = contact.first().and_then(|contact| contact.parse().ok());
+        if let Some(NameAddr { uri, .. }) = new {
+            self.target = uri;
+        }
+    }
+
+    /// Host, port and transport that the next request goes to.
+    pub fn next_hop(&self) -> Uri {
+        match self.routes.first() {
+            Some(route) => route.uri.clone(),
+            None => self.target.clone(),
+        }
+    }
+
+    /// By what the call is found again.
+    pub fn key(&self) -> String {
+        key(&self.call_id, &self.local_tag)
+    }
+}
+
+pub fn key(call_id: &str, local_tag: &str) -> String {
+    format!("{call_id}\n{local_tag}")
+}
+
+/// A peer behind an address translator names an address that only it can reach: what it sends from is where it is.
+pub fn reachable(named: &Host, port: u16, source: SocketAddr) -> Option<SocketAddr> {
+    let named = named.address(port)?;
+    let hidden = |ip: IpAddr| match ip.to_canonical() {
+        IpAddr::V4(ip) => ip.is_private() || ip.is_unspecified(),
+        IpAddr::V6(ip) => ip.is_unique_local() || ip.is_unspecified(),
+    };
+    let elsewhere = named.ip().to_canonical() != source.ip().to_canonical();
+    Some(if elsewhere && hidden(named.ip()) {
+        source
+    } else {
+        named
+    })
+}
+
+fn routes(headers: &Headers) -> Vec<NameAddr> {
+    let routes = headers.list("Record-Route");
+    routes
+        .iter()
+        .filter_map(|route| route.parse().ok())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sip::message::{Message, parse};
+
+    fn invite(extra: &str) -> Request {
+        let text = format!(
+            "INVITE sip:+622150001000@10.0.0.1 SIP/2.0\r\nVia: SIP/2.0/UDP a;branch=z9hG4bK1\r\nFrom: <sip:a@b>;tag=f\r\n\
+             To: \"Shop\" <sip:c@d>\r\nCall-ID: i\r\nCSeq: 7 INVITE\r\nContact: <sip:a@10.0.0.9:5070>\r\n{extra}\r\n"
+        );
+        match parse(text.as_bytes()).expect("an INVITE") {
+            Message::Request(request) => request,
+            Message::Response(_) => panic!("a response"),
+        }
+    }
+
+    #[test]
+    fn requests_follow_the_recorded_route() {
+        let plain = invite("");
+        let mut dialog = Dialog::of_invite(&plain, "t", "<sip:us>".to_owned()).expect("a dialog");
+        let bye = dialog.request(Method::Bye);
+        assert_eq!(bye.uri.to_string(), "sip:a@10.0.0.9:5070");
+        assert_eq!(bye.headers.get("From"), Some("\"Shop\" <sip:c@d>;tag=t"));
+        assert_eq!(bye.headers.get("To"), Some("<sip:a@b>;tag=f"));
+        assert_eq!(bye.headers.get("CSeq"), Some("1 BYE"));
+
+        let loose = invite("Record-Route: <sip:p1;lr>, <sip:p2;lr>\r\n");
+        let mut dialog = Dialog::of_invite(&loose, "t", "<sip:us>".to_owned()).expect("a dialog");
+        let bye = dialog.request(Method::Bye);
+        assert_eq!(bye.uri.to_string(), "sip:a@10.0.0.9:5070");
+        assert_eq!(bye.headers.list("Route"), ["<sip:p1;lr>", "<sip:p2;lr>"]);
+
+        let strict = invite("Record-Route: <sip:p1>\r\nRecord-Route: <sip:p2;lr>\r\n");
+        let mut dialog = Dialog::of_invite(&strict, "t", "<sip:us>".to_owned()).expect("a dialog");
+        let bye = dialog.request(Method::Bye);
+        assert_eq!(bye.uri.to_string(), "sip:p1");
+        assert_eq!(
+            bye.headers.list("Route"),
+            ["<sip:p2;lr>", "<sip:a@10.0.0.9:5070>"]
+        );
+    }
+
+    #[test]
+    fn peers_behind_a_translator_are_answered_where_they_are() {
+        let source: SocketAddr = "203.0.113.5:40000".parse().expect("an address");
+        for (named, goes) in [
+            ("10.0.0.9", "203.0.113.5:40000"),
+            ("198.51.100.7", "198.51.100.7:5070"),
+            ("203.0.113.5", "203.0.113.5:5070"),
+        ] {
+            let host: Host = named.parse().expect("a host");
+            assert_eq!(reachable(&host, 5070, source), goes.parse().ok(), "{named}");
+        }
+        assert_eq!(
+            reachable(&Host::Name("peer.example".to_owned()), 5070, source),
+            None
+        );
+    }
+}

@@ -1,0 +1,71 @@
+//! What a request must have before anybody looks at what it wants.
+
+use super::{NameAddr, Request, Via};
+
+/// Why a request is refused at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Fault {
+    pub status: u16,
+    pub words: &'static str,
+}
+
+fn fault(words: &'static str) -> Fault {
+    Fault { status: 400, words }
+}
+
+/// Looks at the headers that every request has (RFC 3261, 8.1.1), and gives the topmost Via.
+pub fn check(request: &Request) -> Result<Via, Fault> {
+    let headers = &request.headers;
+    for (name, words) in [
+        ("From", "From must be there once"),
+        ("To", "To must be there once"),
+        ("Call-ID", "Call-ID must be there once"),
+        ("CSeq", "CSeq must be there once"),
+    ] {
+        if headers.all(name).count() != 1 {
+            return Err(fault(words));
+        }
+    }
+    for name in ["Max-Forwards", "Content-Type", "Event"] {
+        if headers.all(name).count() > 1 {
+            return Err(fault("a header that stands once is there twice"));
+        }
+    }
+    for name in ["From", "To"] {
+        let address = headers.get(name).unwrap_or_default();
+        address
+            .parse::<NameAddr>()
+            .map_err(|()| fault("From or To is no address"))?;
+    }
+    if headers
+        .tag("From")
+        .is_some_and(|tag| tag.is_empty() || tag.len() > 256)
+    {
+        return Err(fault("From's tag is none"));
+    }
+    let call_id = headers.call_id();
+    if call_id.is_empty() || call_id.len() > 512 || call_id.contains([' ', '\t']) {
+        return Err(fault("Call-ID is none"));
+    }
+    let (_, method) = headers.cseq().ok_or(fault("CSeq has no number"))?;
+    if method != request.method.name() {
+        return Err(fault("CSeq names another method"));
+    }
+    if let Some(hops) = headers.get("Max-Forwards") {
+        hops.parse::<u8>()
+            .map_err(|_| fault("Max-Forwards is no number"))?;
+    }
+    for contact in headers.list("Contact") {
+        if contact != "*" && contact.parse::<NameAddr>().is_err() {
+            return Err(fault("Contact is no address"));
+        }
+    }
+    for route in headers.list("Record-Route") {
+        if route.parse::<NameAddr>().is_err() {
+            return Err(fault("Record-Route is no address"));
+        }
+    }
+    let vias = headers.list("Via");
+    let top = vias.first().ok_or(fault("Via is not there"))?;
+    top.parse().map_err(|()| fault("Via is none"))
+}

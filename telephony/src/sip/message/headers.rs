@@ -1,0 +1,129 @@
+//! The headers of a message, in order, by their long names.
+
+use super::uri::NameAddr;
+
+/// Names and values. Folded lines are one line here, and Content-Length is not among them: it follows from the body.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Headers(Vec<(String, String)>);
+
+impl Headers {
+    pub fn push(&mut self, name: &str, value: &str) {
+        // What came in from elsewhere must not begin a header of its own.
+        let value = value.replace(['\r', '\n'], " ");
+        self.0.push((long_name(name).to_owned(), value));
+    }
+
+    pub fn push_front(&mut self, name: &str, value: &str) {
+        self.push(name, value);
+        self.0.rotate_right(1);
+    }
+
+    /// One Via a line, the topmost as given.
+    pub fn set_top_via(&mut self, top: &str) {
+        let vias = self.list("Via");
+        self.remove("Via");
+        for via in vias.iter().skip(1).rev() {
+            self.push_front("Via", via);
+        }
+        self.push_front("Via", top);
+    }
+
+    /// Puts the value in place of all that bear this name.
+    pub fn set(&mut self, name: &str, value: &str) {
+        match self.0.iter().position(|(held, _)| is(held, name)) {
+            Some(at) => {
+                self.0[at].1 = value.replace(['\r', '\n'], " ");
+                let mut first = true;
+                self.0
+                    .retain(|(held, _)| !is(held, name) || std::mem::take(&mut first));
+            }
+            None => self.push(name, value),
+        }
+    }
+
+    pub fn remove(&mut self, name: &str) {
+        self.0.retain(|(held, _)| !is(held, name));
+    }
+
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0
+            .iter()
+            .find(|(held, _)| is(held, name))
+            .map(|(_, value)| value.as_str())
+    }
+
+    pub fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.0
+            .iter()
+            .filter(move |(held, _)| is(held, name))
+            .map(|(_, value)| value.as_str())
+    }
+
+    /// The elements of a header that is a list, over all its lines.
+    pub fn list(&self, name: &str) -> Vec<String> {
+        self.all(name)
+            .flat_map(super::uri::split_list)
+            .map(str::to_owned)
+            .collect()
+    }
+
+    /// Whether a list of tokens holds this one.
+    pub fn lists(&self, name: &str, token: &str) -> bool {
+        self.list(name)
+            .iter()
+            .any(|held| held.eq_ignore_ascii_case(token))
+    }
+
+    /// The tag of From or To.
+    pub fn tag(&self, name: &str) -> Option<String> {
+        let address: NameAddr = self.get(name)?.parse().ok()?;
+        address.param("tag").map(str::to_owned)
+    }
+
+    pub fn call_id(&self) -> &str {
+        self.get("Call-ID").unwrap_or_default()
+    }
+
+    /// Number and method.
+    pub fn cseq(&self) -> Option<(u32, &str)> {
+        let (number, method) = self.get("CSeq")?.split_once([' ', '\t'])?;
+        let number: u32 = number.parse().ok().filter(|number| *number < 1 << 31)?;
+        Some((number, method.trim()))
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+    }
+}
+
+fn is(held: &str, name: &str) -> bool {
+    held.eq_ignore_ascii_case(name)
+}
+
+/// The long form of a header's one-letter name.
+pub fn long_name(name: &str) -> &str {
+    if name.len() != 1 {
+        return name;
+    }
+    match name.to_ascii_lowercase().as_str() {
+        "a" => "Accept-Contact",
+        "b" => "Referred-By",
+        "c" => "Content-Type",
+        "e" => "Content-Encoding",
+        "f" => "From",
+        "i" => "Call-ID",
+        "k" => "Supported",
+        "l" => "Content-Length",
+        "m" => "Contact",
+        "o" => "Event",
+        "r" => "Refer-To",
+        "s" => "Subject",
+        "t" => "To",
+        "u" => "Allow-Events",
+        "v" => "Via",
+        "x" => "Session-Expires",
+        _ => name,
+    }
+}

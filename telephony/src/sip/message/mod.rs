@@ -1,0 +1,167 @@
+//! SIP messages: read leniently enough to answer 400 to what is broken, written as RFC 3261 has it.
+
+mod checks;
+mod headers;
+mod parse;
+mod uri;
+mod via;
+
+#[cfg(test)]
+mod tests;
+
+pub use self::{
+    checks::check,
+    headers::Headers,
+    parse::{Broken, HEAD_BYTES_MAX, MESSAGE_BYTES_MAX, body_length, head_end, parse},
+    uri::{Host, NameAddr, Uri, split_list},
+    via::Via,
+};
+
+/// What a request asks for.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Method {
+    Invite,
+    Ack,
+    Bye,
+    Cancel,
+    Options,
+    Update,
+    Prack,
+    Refer,
+    Notify,
+    Info,
+    Register,
+    Other(String),
+}
+
+impl Method {
+    pub fn of(name: &str) -> Self {
+        match name {
+            "INVITE" => Self::Invite,
+            "ACK" => Self::Ack,
+            "BYE" => Self::Bye,
+            "CANCEL" => Self::Cancel,
+            "OPTIONS" => Self::Options,
+            "UPDATE" => Self::Update,
+            "PRACK" => Self::Prack,
+            "REFER" => Self::Refer,
+            "NOTIFY" => Self::Notify,
+            "INFO" => Self::Info,
+            "REGISTER" => Self::Register,
+            other => Self::Other(other.to_owned()),
+        }
+    }
+
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Invite => "INVITE",
+            Self::Ack => "ACK",
+            Self::Bye => "BYE",
+            Self::Cancel => "CANCEL",
+            Self::Options => "OPTIONS",
+            Self::Update => "UPDATE",
+            Self::Prack => "PRACK",
+            Self::Refer => "REFER",
+            Self::Notify => "NOTIFY",
+            Self::Info => "INFO",
+            Self::Register => "REGISTER",
+            Self::Other(name) => name,
+        }
+    }
+
+    /// Known to SIP's registry, though not served here: 405 rather than 501.
+    pub fn is_known(&self) -> bool {
+        match self {
+            Self::Other(name) => matches!(name.as_str(), "MESSAGE" | "SUBSCRIBE" | "PUBLISH"),
+            _ => true,
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Message {
+    Request(Request),
+    Response(Response),
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Request {
+    pub method: Method,
+    pub uri: Uri,
+    pub headers: Headers,
+    pub body: Vec<u8>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Response {
+    pub status: u16,
+    pub reason: String,
+    pub headers: Headers,
+    pub body: Vec<u8>,
+}
+
+impl Request {
+    pub fn new(method: Method, uri: Uri) -> Self {
+        Self {
+            method,
+            uri,
+            headers: Headers::default(),
+            body: Vec::new(),
+        }
+    }
+
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let head = format!("{} {} SIP/2.0\r\n", self.method.name(), self.uri);
+        written(head, &self.headers, &self.body)
+    }
+}
+
+impl Response {
+    /// The answer to a request with these headers: Via, From, To, Call-ID, CSeq and Record-Route of it. `tag` is put on To where
+    /// it has none.
+    pub fn to(request: &Headers, status: u16, reason: &str, tag: &str) -> Self {
+        let mut headers = Headers::default();
+        for name in ["Via", "Record-Route", "From", "To", "Call-ID", "CSeq"] {
+            if name == "Record-Route" && !(101..300).contains(&status) {
+                continue;
+            }
+            for value in request.all(name) {
+                headers.push(name, value);
+            }
+        }
+        if status != 100 && headers.tag("To").is_none() {
+            let to = headers.get("To").unwrap_or_default();
+            headers.set("To", &format!("{to};tag={tag}"));
+        }
+        Self {
+            status,
+            reason: reason.to_owned(),
+            headers,
+            body: Vec::new(),
+        }
+    }
+
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.push(name, value);
+        self
+    }
+
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let head = format!("SIP/2.0 {} {}\r\n", self.status, self.reason);
+        written(head, &self.headers, &self.body)
+    }
+}
+
+fn written(mut head: String, headers: &Headers, body: &[u8]) -> Vec<u8> {
+    for (name, value) in headers.iter() {
+        head.push_str(name);
+        head.push_str(": ");
+        head.push_str(value);
+        head.push_str("\r\n");
+    }
+    head.push_str(&format!("Content-Length: {}\r\n\r\n", body.len()));
+    let mut bytes = head.into_bytes();
+    bytes.extend_from_slice(body);
+    bytes
+}

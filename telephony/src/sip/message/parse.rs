@@ -1,0 +1,198 @@
+//! From bytes to messages. What cannot be a message still gives its headers, where they can be told, so that it is answered.
+
+use super::{Headers, Message, Method, Request, Response, Uri, headers::long_name};
+
+/// A message as a whole.
+pub const MESSAGE_BYTES_MAX: usize = 65_536;
+/// Start line and headers.
+pub const HEAD_BYTES_MAX: usize = 32_768;
+const HEADERS_MAX: usize = 200;
+
+/// What is no message, or none of this version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Broken {
+    /// 400, 416 or 505.
+    pub status: u16,
+    pub words: &'static str,
+    /// Those of a request that can be told so; nothing is answered without.
+    pub request: Option<Headers>,
+}
+
+fn broken(words: &'static str) -> Broken {
+    Broken {
+        status: 400,
+        words,
+        request: None,
+    }
+}
+
+/// Where the head ends and the body begins, once both line ends have come.
+pub fn head_end(bytes: &[u8]) -> Option<(usize, usize)> {
+    let at = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
+    Some((at, at + 4))
+}
+
+/// The length of the body by Content-Length; none when the header is absent.
+pub fn body_length(head: &[u8]) -> Result<Option<usize>, Broken> {
+    let text = String::from_utf8_lossy(head);
+    let mut found: Option<usize> = None;
+    for line in text.split("\r\n").skip(1) {
+        let Some((name, value)) = line.split_once(':') else {
+            continue;
+        };
+        if !long_name(name.trim()).eq_ignore_ascii_case("Content-Length") {
+            continue;
+        }
+        let length = value
+            .trim()
+            .parse()
+            .map_err(|_| broken("Content-Length is not a length"))?;
+        if found.is_some_and(|other| other != length) {
+            return Err(broken("Content-Length is there twice"));
+        }
+        found = Some(length);
+    }
+    Ok(found)
+}
+
+/// Reads one message.
+///
+/// Errors: what it is not, with the headers of a request where they can be told.
+pub fn parse(bytes: &[u8]) -> Result<Message, Broken> {
+    let start = bytes
+        .iter()
+        .position(|byte| !matches!(byte, b'\r' | b'\n'))
+        .ok_or(broken("nothing but line ends"))?;
+    let bytes = &bytes[start..];
+    if bytes.len() > MESSAGE_BYTES_MAX {
+        return Err(broken("the message is too long"));
+    }
+    let (end, rest) = head_end(bytes).ok_or(broken("the headers do not end"))?;
+    if end > HEAD_BYTES_MAX {
+        return Err(broken("the headers are too long"));
+    }
+    let head = String::from_utf8_lossy(&bytes[..end]);
+    let mut lines = head.split("\r\n");
+    let first = lines.next().unwrap_or_default();
+    let (headers, fault) = read_headers(lines);
+    let is_response = first.starts_with("SIP/");
+    let of_request = |mut fault: Broken| {
+        fault.request = (!is_response).then(|| headers.clone());
+        fault
+    };
+    if let Some(fault) = fault {
+        return Err(of_request(fault));
+    }
+    let body = &bytes[rest..];
+    let length = body_length(&bytes[..end])
+        .map_err(of_request)?
+        .unwrap_or(body.len());
+    // What a datagram holds beyond its message is thrown away.
+    let body = body
+        .get(..length)
+        .ok_or_else(|| of_request(broken("the body is shorter than Content-Length")))?
+        .to_vec();
+    if is_response {
+        let (status, reason) = read_status(first)?;
+        return Ok(Message::Response(Response {
+            status,
+            reason,
+            headers,
+            body,
+        }));
+    }
+    let (method, uri) = read_request(first).map_err(of_request)?;
+    Ok(Message::Request(Request {
+        method,
+        uri,
+        headers,
+        body,
+    }))
+}
+
+fn read_headers<'a>(lines: impl Iterator<Item = &'a str>) -> (Headers, Option<Broken>) {
+    let mut unfolded: Vec<(String, String)> = Vec::new();
+    let mut fault = None;
+    for line in lines {
+        if line.starts_with([' ', '\t']) {
+            if let Some((_, value)) = unfolded.last_mut() {
+                value.push(' ');
+                value.push_str(line.trim());
+            }
+            continue;
+        }
+        if unfolded.len() >= HEADERS_MAX {
+            fault = Some(broken("there are too many headers"));
+            break;
+        }
+        match line.split_once(':') {
+            Some((name, value)) if is_token(name.trim_end()) => {
+                unfolded.push((name.trim_end().to_owned(), value.trim().to_owned()));
+            }
+            _ => fault = Some(broken("a header has no name")),
+        }
+    }
+    let mut headers = Headers::default();
+    for (name, value) in unfolded {
+        if !long_name(&name).eq_ignore_ascii_case("Content-Length") {
+            headers.push(&name, value.trim());
+        }
+    }
+    (headers, fault)
+}
+
+fn read_status(line: &str) -> Result<(u16, String), Broken> {
+    let mut words = line.splitn(3, ' ');
+    let version = words.next().unwrap_or_default();
+    let status = words.next().unwrap_or_default();
+    if !version.eq_ignore_ascii_case("SIP/2.0") {
+        return Err(broken("the version is not SIP/2.0"));
+    }
+    let status = status
+        .parse()
+        .ok()
+        .filter(|status| (100..700).contains(status))
+        .ok_or(broken("the status is none"))?;
+    Ok((status, words.next().unwrap_or_default().to_owned()))
+}
+
+fn read_request(line: &str) -> Result<(Method, Uri), Broken> {
+    let mut words = line.split(' ');
+    let (Some(method), Some(uri), Some(version), None) =
+        (words.next(), words.next(), words.next(), words.next())
+    else {
+        return Err(broken("the request line has not three words"));
+    };
+    if !is_token(method) {
+        return Err(broken("the method is none"));
+    }
+    if !version.eq_ignore_ascii_case("SIP/2.0") {
+        let other = version
+            .get(..4)
+            .is_some_and(|start| start.eq_ignore_ascii_case("SIP/"));
+        return Err(Broken {
+            status: if other { 505 } else { 400 },
+            ..broken("the version is not SIP/2.0")
+        });
+    }
+    let uri: Uri = uri
+        .parse()
+        .map_err(|()| broken("the Request-URI is none"))?;
+    if uri.headers.is_some() {
+        return Err(broken("the Request-URI has headers"));
+    }
+    if !matches!(uri.scheme.as_str(), "sip" | "sips" | "tel") {
+        return Err(Broken {
+            status: 416,
+            ..broken("the Request-URI's scheme is not served")
+        });
+    }
+    Ok((Method::of(method), uri))
+}
+
+pub fn is_token(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-.!%*_+`'~".contains(&byte))
+}

@@ -1,0 +1,126 @@
+//! Numbers as callers and trunks write them, made E.164. Pure.
+
+/// A number with its plus has so many digits at least; what is shorter may still be dialled on.
+const DIGITS_MIN: usize = 7;
+const DIGITS_MAX: usize = 15;
+/// What an engine takes as a caller.
+const CALLER_CHARS_MAX: usize = 64;
+
+/// What a user part is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Number {
+    E164(String),
+    /// Digits, but too few.
+    Incomplete,
+    None,
+}
+
+/// Makes E.164 of a user part. `prefix` is put before national numbers: `+62` makes `+62812…` of `0812…` and of `812…`.
+pub fn e164(user: &str, prefix: Option<&str>) -> Number {
+    let user = user.split(';').next().unwrap_or_default();
+    let (international, rest) = match user.strip_prefix('+') {
+        Some(rest) => (true, rest),
+        None => (false, user),
+    };
+    let digits: String = rest
+        .chars()
+        .filter(|letter| !matches!(letter, '-' | '.' | '(' | ')' | ' '))
+        .collect();
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Number::None;
+    }
+    if digits.len() < 5 {
+        return Number::Incomplete;
+    }
+    let code = prefix.and_then(|prefix| prefix.strip_prefix('+'));
+    let whole = if international {
+        digits
+    } else if let Some(rest) = digits.strip_prefix("00") {
+        rest.to_owned()
+    } else {
+        match (digits.strip_prefix('0'), code) {
+            (Some(national), Some(code)) => format!("{code}{national}"),
+            (Some(_), None) => return Number::None,
+            // With its country, but without the plus: national numbers have 11 digits at most.
+            (None, Some(code)) if digits.starts_with(code) && digits.len() > 9 => digits,
+            (None, Some(code)) => format!("{code}{digits}"),
+            (None, None) => digits,
+        }
+    };
+    if whole.len() < DIGITS_MIN {
+        return Number::Incomplete;
+    }
+    if whole.len() > DIGITS_MAX || whole.starts_with('0') {
+        return Number::None;
+    }
+    Number::E164(format!("+{whole}"))
+}
+
+/// Who calls, in E.164 where it is a number; anything else stays as it is, as far as there is room.
+pub fn caller(user: &str, prefix: Option<&str>) -> String {
+    match e164(user, prefix) {
+        Number::E164(number) => number,
+        Number::Incomplete | Number::None => {
+            let text: String = user
+                .chars()
+                .filter(|letter| !letter.is_control())
+                .take(CALLER_CHARS_MAX)
+                .collect();
+            let text = text.trim();
+            if text.is_empty() {
+                "anonymous".to_owned()
+            } else {
+                text.to_owned()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_made_e164() {
+        let table = [
+            ("+62 812-3456-789", None, "+628123456789"),
+            ("08123456789", Some("+62"), "+628123456789"),
+            ("8123456789", Some("+62"), "+628123456789"),
+            ("628123456789", Some("+62"), "+628123456789"),
+            ("628123456789", None, "+628123456789"),
+            ("00628123456789", Some("+62"), "+628123456789"),
+            ("+14155550100", Some("+62"), "+14155550100"),
+            ("+622150001000;phone-context=x", None, "+622150001000"),
+            ("(021) 5000.1000", Some("+62"), "+622150001000"),
+        ];
+        for (user, prefix, number) in table {
+            assert_eq!(
+                e164(user, prefix),
+                Number::E164(number.to_owned()),
+                "{user}"
+            );
+        }
+        for (user, number) in [
+            ("12", Number::Incomplete),
+            ("+6221", Number::Incomplete),
+            ("08123456789", Number::None),
+            ("ayu", Number::None),
+            ("", Number::None),
+            ("+", Number::None),
+            ("+6281234567890123456", Number::None),
+            ("+0812345678", Number::None),
+            ("１２３４５６７", Number::None),
+        ] {
+            assert_eq!(e164(user, None), number, "{user}");
+        }
+    }
+
+    #[test]
+    fn callers_without_a_number_keep_their_name() {
+        assert_eq!(caller("anonymous", Some("+62")), "anonymous");
+        assert_eq!(caller("", None), "anonymous");
+        assert_eq!(caller("1001", Some("+62")), "1001");
+        assert_eq!(caller("08123456789", Some("+62")), "+628123456789");
+        assert_eq!(caller(&"x".repeat(100), None).len(), 64);
+    }
+}

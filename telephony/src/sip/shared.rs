@@ -1,0 +1,324 @@
+//! What all calls and registrations of an edge stand on: sockets, transactions, the dialogs that are open, counters.
+
+use std::{
+    collections::HashMap,
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+use tokio::sync::mpsc;
+
+use super::{
+    dialog,
+    message::{Host, Request, Response, Uri},
+    transactions::{Reply, Transactions},
+    transport::{Flow, Receive, connect},
+};
+use crate::settings::{Listen, Sip, Transport};
+
+/// What is served here.
+pub const ALLOW: &str = "INVITE, ACK, CANCEL, BYE, OPTIONS, UPDATE, PRACK, NOTIFY";
+pub const SUPPORTED: &str = "timer, 100rel";
+/// Extensions that may be required.
+pub const EXTENSIONS: [&str; 2] = ["timer", "100rel"];
+pub const USER_AGENT: &str = concat!("Dikala/", env!("CARGO_PKG_VERSION"));
+
+/// To the task of a call.
+#[derive(Debug)]
+pub enum ToCall {
+    Request(Request, Reply),
+    Ack(Request),
+}
+
+/// Counted since the start.
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub invites: AtomicU64,
+    pub answered: AtomicU64,
+    pub refused: AtomicU64,
+    pub cancelled: AtomicU64,
+    pub failed: AtomicU64,
+    pub packets: AtomicU64,
+    pub packets_lost: AtomicU64,
+    pub packets_late: AtomicU64,
+    pub ticks: AtomicU64,
+    pub ticks_late: AtomicU64,
+    pub answer_ms: AtomicU64,
+}
+
+pub fn count(counter: &AtomicU64, by: u64) {
+    counter.fetch_add(by, Ordering::Relaxed);
+}
+
+#[derive(Debug)]
+pub struct Shared {
+    pub settings: Sip,
+    pub transactions: Arc<Transactions>,
+    /// Where packets are sent on time.
+    pub media: tokio::runtime::Handle,
+    pub counters: Counters,
+    /// What stands in SDP where `public_address` is set.
+    pub public_ip: Option<IpAddr>,
+    dialogs: Mutex<HashMap<String, mpsc::Sender<ToCall>>>,
+    calls: AtomicUsize,
+    sockets: OnceLock<Sockets>,
+    /// Registrars that lead calls to us, by the trunk's name.
+    registrars: Mutex<HashMap<SocketAddr, String>>,
+}
+
+/// What was bound.
+pub struct Sockets {
+    pub addresses: Vec<Listen>,
+    pub udp: Vec<Flow>,
+    pub receiver: Weak<dyn Receive>,
+}
+
+impl std::fmt::Debug for Sockets {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list().entries(&self.addresses).finish()
+    }
+}
+
+/// A dialog that is found for as long as this lives.
+#[derive(Debug)]
+pub struct Listed {
+    shared: Arc<Shared>,
+    key: String,
+}
+
+impl Drop for Listed {
+    fn drop(&mut self) {
+        self.shared.dialogs().remove(&self.key);
+    }
+}
+
+/// A call that counts for as long as this lives.
+#[derive(Debug)]
+pub struct Place(Arc<Shared>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.calls.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl Shared {
+    pub fn new(settings: Sip, media: tokio::runtime::Handle, public_ip: Option<IpAddr>) -> Self {
+        Self {
+            settings,
+            transactions: Arc::default(),
+            media,
+            counters: Counters::default(),
+            public_ip,
+            dialogs: Mutex::default(),
+            calls: AtomicUsize::new(0),
+            sockets: OnceLock::new(),
+            registrars: Mutex::default(),
+        }
+    }
+
+    pub fn bound(&self, sockets: Sockets) {
+        // Bound once, before anything is read.
+        let _ = self.sockets.set(sockets);
+    }
+
+    pub fn addresses(&self) -> &[Listen] {
+        self.sockets.get().map_or(&[], |sockets| &sockets.addresses)
+    }
+
+    fn dialogs(&self) -> MutexGuard<'_, HashMap<String, mpsc::Sender<ToCall>>> {
+        self.dialogs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn list(self: &Arc<Self>, key: String, inbox: mpsc::Sender<ToCall>) -> Listed {
+        self.dialogs().insert(key.clone(), inbox);
+        Listed {
+            shared: self.clone(),
+            key,
+        }
+    }
+
+    pub fn find(&self, call_id: &str, local_tag: &str) -> Option<mpsc::Sender<ToCall>> {
+        self.dialogs()
+            .get(&dialog::key(call_id, local_tag))
+            .cloned()
+    }
+
+    pub fn has_dialogs(&self) -> bool {
+        !self.dialogs().is_empty()
+    }
+
+    pub fn calls(&self) -> usize {
+        self.calls.load(Ordering::Acquire)
+    }
+
+    /// Takes a place for a call, if one is free.
+    pub fn place(self: &Arc<Self>, max: usize) -> Option<Place> {
+        self.calls
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |calls| {
+                (calls < max).then_some(calls + 1)
+            })
+            .ok()
+            .map(|_| Place(self.clone()))
+    }
+
+    fn registrars(&self) -> MutexGuard<'_, HashMap<SocketAddr, String>> {
+        self.registrars
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn registered_at(&self, address: SocketAddr, trunk: &str) {
+        self.registrars().insert(address, trunk.to_owned());
+    }
+
+    pub fn unregistered(&self, address: SocketAddr) {
+        self.registrars().remove(&address);
+    }
+
+    /// How many trunks we are registered at.
+    pub fn registrations(&self) -> usize {
+        self.registrars().len()
+    }
+
+    /// The trunk whose registrar sent this. A connection that it opened comes from a port of its own.
+    pub fn registrar(&self, flow: &Flow) -> Option<String> {
+        let same = |address: &SocketAddr| {
+            *address == flow.remote || flow.is_reliable() && address.ip() == flow.remote.ip()
+        };
+        let registrars = self.registrars();
+        let found = registrars.iter().find(|(address, _)| same(address));
+        found.map(|(_, trunk)| trunk.clone())
+    }
+
+    /// Host and port that we are reached at by the transport and from the side of this flow.
+    pub fn reached_at(&self, flow: &Flow) -> (Host, u16) {
+        let local = flow.local();
+        let same = |listen: &&Listen| {
+            listen.transport == flow.transport && listen.address.is_ipv4() == local.is_ipv4()
+        };
+        let listened = self.addresses().iter().find(|listen| {
+            listen.transport == flow.transport && listen.address.port() == local.port()
+        });
+        let port = listened
+            .or_else(|| self.addresses().iter().find(same))
+            .map_or(local.port(), |listen| listen.address.port());
+        let host = match &self.settings.public_address {
+            Some(public) => public
+                .parse()
+                .unwrap_or_else(|()| Host::Name(public.clone())),
+            None => Host::Ip(local.ip().to_canonical()),
+        };
+        (host, port)
+    }
+
+    pub fn contact(&self, user: &str, flow: &Flow) -> String {
+        let (host, port) = self.reached_at(flow);
+        let uri = Uri::sip(user, host, Some(port));
+        let uri = match flow.transport {
+            Transport::Udp => uri,
+            Transport::Tcp => uri.with("transport", Some("tcp")),
+            Transport::Tls => uri.with("transport", Some("tls")),
+        };
+        format!("<{uri}>")
+    }
+
+    /// The address for media from the side of this flow.
+    pub fn media_ip(&self, flow: &Flow) -> IpAddr {
+        self.public_ip
+            .unwrap_or_else(|| flow.local().ip().to_canonical())
+    }
+
+    /// Puts Via in front and sends until it is answered.
+    pub fn ask(&self, request: Request, flow: &Flow) -> mpsc::Receiver<Response> {
+        let request = self.with_via(request, flow);
+        self.transactions.ask(request, flow.clone())
+    }
+
+    pub fn with_via(&self, mut request: Request, flow: &Flow) -> Request {
+        let (host, port) = self.reached_at(flow);
+        let transport = match flow.transport {
+            Transport::Udp => "UDP",
+            Transport::Tcp => "TCP",
+            Transport::Tls => "TLS",
+        };
+        let via = format!(
+            "SIP/2.0/{transport} {host}:{port};branch=z9hG4bK{};rport",
+            token()
+        );
+        request.headers.push_front("Via", &via);
+        request.headers.push("User-Agent", USER_AGENT);
+        request
+    }
+
+    /// The way to an address: the flow that is there if it leads to it, else a datagram or a new connection.
+    pub async fn flow_to(&self, uri: &Uri, known: Option<&Flow>) -> io::Result<Flow> {
+        let transport = match uri
+            .param("transport")
+            .map(str::to_ascii_lowercase)
+            .as_deref()
+        {
+            _ if uri.scheme == "sips" => Transport::Tls,
+            Some("tcp") => Transport::Tcp,
+            Some("tls") => Transport::Tls,
+            Some(_) => Transport::Udp,
+            None => known.map_or(Transport::Udp, |known| known.transport),
+        };
+        // A connection that is open is the way back, whatever its peer calls itself.
+        if let Some(known) = known.filter(|known| known.is_reliable() && known.is_open()) {
+            return Ok(known.clone());
+        }
+        let port = uri.port.unwrap_or(match transport {
+            Transport::Tls => 5061,
+            Transport::Udp | Transport::Tcp => 5060,
+        });
+        let address = match (&uri.host, known) {
+            (Host::Ip(_), Some(known)) => dialog::reachable(&uri.host, port, known.remote),
+            (Host::Ip(ip), None) => Some(SocketAddr::new(*ip, port)),
+            (Host::Name(name), _) => {
+                let found = tokio::net::lookup_host((name.as_str(), port)).await?;
+                let found: Vec<SocketAddr> = found.collect();
+                let served = found.iter().find(|address| self.serves(**address));
+                served.or(found.first()).copied()
+            }
+        };
+        let address = address.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+        if transport == Transport::Udp {
+            if let Some(known) = known.filter(|known| known.transport == Transport::Udp) {
+                return Ok(known.towards(address));
+            }
+            return self.datagrams_to(address);
+        }
+        let receiver = self
+            .sockets
+            .get()
+            .and_then(|sockets| sockets.receiver.upgrade());
+        let receiver = receiver.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
+        connect(transport, address, &uri.host.to_string(), receiver).await
+    }
+
+    /// Whether we listen on a UDP address of this family.
+    fn serves(&self, address: SocketAddr) -> bool {
+        let sockets = self.sockets.get().map_or(&[][..], |sockets| &sockets.udp);
+        sockets
+            .iter()
+            .any(|flow| flow.bound.is_ipv4() == address.is_ipv4())
+    }
+
+    fn datagrams_to(&self, address: SocketAddr) -> io::Result<Flow> {
+        let sockets = self.sockets.get().map_or(&[][..], |sockets| &sockets.udp);
+        let fits = |flow: &&Flow| flow.bound.is_ipv4() == address.is_ipv4();
+        let flow = sockets.iter().find(fits);
+        flow.map(|flow| flow.towards(address))
+            .ok_or_else(|| io::Error::other("no UDP address of this family is listened on"))
+    }
+}
+
+/// Random letters for tags, branches and the like.
+pub fn token() -> String {
+    hex::encode(rand::random::<[u8; 10]>())
+}

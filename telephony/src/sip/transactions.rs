@@ -1,0 +1,404 @@
+//! Transactions (RFC 3261, 17; RFC 6026): what was answered is answered again, what was asked is asked again, for 64 × T1.
+//!
+//! The 200 to an INVITE is repeated by the call, which alone sees its ACK.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio::sync::{Notify, mpsc};
+
+use super::{
+    message::{Headers, Method, Request, Response, Via},
+    transport::Flow,
+};
+
+pub const T1: Duration = Duration::from_millis(500);
+pub const T2: Duration = Duration::from_secs(4);
+/// 64 × T1: when a peer that does not answer is given up.
+pub const GIVEN_UP: Duration = Duration::from_secs(32);
+/// An INVITE of ours may ring for so long.
+const RINGING_MAX: Duration = Duration::from_secs(180);
+/// Requests that are remembered at once. One more is not taken.
+const SERVERS_MAX: usize = 20_000;
+const RESPONSES_QUEUE: usize = 16;
+
+#[derive(Debug, Default)]
+pub struct Transactions {
+    servers: Mutex<Servers>,
+    clients: Mutex<HashMap<String, mpsc::Sender<Response>>>,
+}
+
+#[derive(Debug, Default)]
+struct Servers {
+    by_key: HashMap<String, Server>,
+    /// The same request that came by another way bears another branch: these tell.
+    by_origin: HashMap<String, String>,
+}
+
+#[derive(Debug)]
+struct Server {
+    flow: Flow,
+    last: Option<Vec<u8>>,
+    until: Instant,
+    origin: Option<String>,
+    acknowledged: Arc<Notify>,
+    cancelled: Arc<Notify>,
+    /// Answered for good: a CANCEL comes too late.
+    over: bool,
+}
+
+/// What to do with a request that came.
+#[derive(Debug)]
+pub enum Arrival {
+    New(Reply),
+    /// Seen before; it was answered again if it was answered.
+    Repeated,
+    /// The same request by two ways: 482.
+    Merged,
+    Full,
+}
+
+/// The way to answer a request, as often as needed.
+#[derive(Debug)]
+pub struct Reply {
+    transactions: Arc<Transactions>,
+    key: String,
+    pub request: Headers,
+    pub flow: Flow,
+    is_invite: bool,
+    tag: String,
+    cancelled: Arc<Notify>,
+    acknowledged: Arc<Notify>,
+}
+
+/// By what a request is known again. ACK and CANCEL bear their INVITE's.
+pub fn key(request: &Request, via: &Via) -> String {
+    let method = match &request.method {
+        Method::Ack | Method::Cancel => "INVITE",
+        method => method.name(),
+    };
+    match via.branch() {
+        Some(branch) if branch.len() > 7 && branch.starts_with("z9hG4bK") => {
+            format!("{branch}|{}|{method}", via.sent_by())
+        }
+        // Peers of RFC 2543 say no branch that could be relied on.
+        _ => format!("{}|{via}|{method}", origin(&request.headers)),
+    }
+}
+
+/// What a request keeps on all its ways.
+fn origin(headers: &Headers) -> String {
+    let from = headers.tag("From").unwrap_or_default();
+    let number = headers.cseq().map_or(0, |(number, _)| number);
+    format!("{}|{from}|{number}", headers.call_id())
+}
+
+impl Transactions {
+    fn servers(&self) -> MutexGuard<'_, Servers> {
+        self.servers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn clients(&self) -> MutexGuard<'_, HashMap<String, mpsc::Sender<Response>>> {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Answers again if this request came before.
+    pub fn repeats(&self, key: &str) -> bool {
+        let servers = self.servers();
+        let Some(server) = servers.by_key.get(key) else {
+            return false;
+        };
+        if let Some(last) = &server.last {
+            server.flow.send(last);
+        }
+        true
+    }
+
+    /// Remembers a request. `tag` is ours for the dialog it may begin.
+    pub fn arrived(
+        self: &Arc<Self>,
+        request: &Request,
+        key: String,
+        flow: Flow,
+        tag: String,
+        now: Instant,
+    ) -> Arrival {
+        if self.repeats(&key) {
+            return Arrival::Repeated;
+        }
+        let is_invite = request.method == Method::Invite;
+        let begins = request.headers.tag("To").is_none();
+        let origin = (is_invite && begins).then(|| origin(&request.headers));
+        let (cancelled, acknowledged) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let mut servers = self.servers();
+        if servers.by_key.len() >= SERVERS_MAX {
+            return Arrival::Full;
+        }
+        if let Some(origin) = &origin {
+            if servers.by_origin.contains_key(origin) {
+                return Arrival::Merged;
+            }
+            servers.by_origin.insert(origin.clone(), key.clone());
+        }
+        let server = Server {
+            flow: flow.clone(),
+            last: None,
+            // Raised when the final response is sent.
+            until: now
+                + if is_invite {
+                    RINGING_MAX + GIVEN_UP
+                } else {
+                    GIVEN_UP * 2
+                },
+            origin,
+            acknowledged: acknowledged.clone(),
+            cancelled: cancelled.clone(),
+            over: false,
+        };
+        servers.by_key.insert(key.clone(), server);
+        Arrival::New(Reply {
+            transactions: self.clone(),
+            key,
+            request: request.headers.clone(),
+            flow,
+            is_invite,
+            tag,
+            cancelled,
+            acknowledged,
+        })
+    }
+
+    /// The ACK of a refusal.
+    pub fn acknowledged(&self, key: &str) -> bool {
+        let servers = self.servers();
+        let found = servers.by_key.get(key).filter(|server| server.over);
+        if let Some(server) = found {
+            server.acknowledged.notify_one();
+        }
+        found.is_some()
+    }
+
+    /// Tells whoever answers the INVITE that the caller gave up. False where there is none.
+    pub fn cancel(&self, key: &str) -> bool {
+        let servers = self.servers();
+        let found = servers.by_key.get(key);
+        if let Some(server) = found.filter(|server| !server.over) {
+            server.cancelled.notify_one();
+        }
+        found.is_some()
+    }
+
+    /// Forgets what is too old to be repeated.
+    pub fn sweep(&self, now: Instant) {
+        let mut servers = self.servers();
+        let Servers { by_key, by_origin } = &mut *servers;
+        by_key.retain(|_, server| {
+            let keep = server.until > now;
+            if let (false, Some(origin)) = (keep, &server.origin) {
+                by_origin.remove(origin);
+            }
+            keep
+        });
+    }
+
+    fn sent(&self, key: &str, bytes: &[u8], is_final: bool) {
+        if let Some(server) = self.servers().by_key.get_mut(key) {
+            server.last = Some(bytes.to_vec());
+            if is_final {
+                server.over = true;
+                server.until = Instant::now() + GIVEN_UP;
+            }
+        }
+    }
+
+    /// Gives a response to whoever asked.
+    pub fn answered(&self, response: Response) {
+        let vias = response.headers.list("Via");
+        let branch = vias
+            .first()
+            .and_then(|via| via.parse::<Via>().ok())
+            .and_then(|via| via.branch().map(str::to_owned));
+        let (Some(branch), Some((_, method))) = (branch, response.headers.cseq()) else {
+            return;
+        };
+        let asked = self.clients().get(&client_key(&branch, method)).cloned();
+        if let Some(asked) = asked {
+            let _ = asked.try_send(response);
+        }
+    }
+
+    /// Sends a request, with Via as its first header, until it is answered. What is answered comes by the channel; it closes
+    /// after the final response (of an INVITE: a while after), or when none came.
+    pub fn ask(self: &Arc<Self>, request: Request, flow: Flow) -> mpsc::Receiver<Response> {
+        let (answers, receiver) = mpsc::channel(RESPONSES_QUEUE);
+        let (inbox, responses) = mpsc::channel(RESPONSES_QUEUE);
+        let branch = request
+            .headers
+            .get("Via")
+            .and_then(|via| via.parse::<Via>().ok())
+            .and_then(|via| via.branch().map(str::to_owned))
+            .unwrap_or_default();
+        let key = client_key(&branch, request.method.name());
+        self.clients().insert(key.clone(), inbox);
+        let transactions = self.clone();
+        tokio::spawn(async move {
+            if request.method == Method::Invite {
+                ask_invite(&request, &flow, responses, answers).await;
+            } else {
+                ask_other(&request, &flow, responses, answers).await;
+            }
+            transactions.clients().remove(&key);
+        });
+        receiver
+    }
+}
+
+fn client_key(branch: &str, method: &str) -> String {
+    format!("{branch}|{method}")
+}
+
+async fn ask_other(
+    request: &Request,
+    flow: &Flow,
+    mut responses: mpsc::Receiver<Response>,
+    answers: mpsc::Sender<Response>,
+) {
+    let bytes = request.to_bytes();
+    let until = tokio::time::Instant::now() + GIVEN_UP;
+    let mut wait = T1;
+    if !flow.send(&bytes) {
+        return;
+    }
+    loop {
+        let next = (tokio::time::Instant::now() + wait).min(until);
+        tokio::select! {
+            response = responses.recv() => match response {
+                Some(response) if response.status < 200 => wait = T2,
+                Some(response) => {
+                    let _ = answers.try_send(response);
+                    return;
+                }
+                None => return,
+            },
+            () = tokio::time::sleep_until(next) => {
+                if next >= until {
+                    return;
+                }
+                if !flow.is_reliable() {
+                    flow.send(&bytes);
+                }
+                wait = (wait * 2).min(T2);
+            }
+        }
+    }
+}
+
+async fn ask_invite(
+    request: &Request,
+    flow: &Flow,
+    mut responses: mpsc::Receiver<Response>,
+    answers: mpsc::Sender<Response>,
+) {
+    let bytes = request.to_bytes();
+    let mut until = tokio::time::Instant::now() + GIVEN_UP;
+    let (mut wait, mut repeats) = (T1, !flow.is_reliable());
+    if !flow.send(&bytes) {
+        return;
+    }
+    loop {
+        let next = if repeats {
+            (tokio::time::Instant::now() + wait).min(until)
+        } else {
+            until
+        };
+        tokio::select! {
+            response = responses.recv() => {
+                let Some(response) = response else { return };
+                repeats = false;
+                let now = tokio::time::Instant::now();
+                match response.status {
+                    ..200 => until = now + RINGING_MAX,
+                    200..300 => until = now + GIVEN_UP,
+                    300.. => {
+                        until = now + GIVEN_UP;
+                        flow.send(&refusal_ack(request, &response).to_bytes());
+                    }
+                }
+                let _ = answers.try_send(response);
+            }
+            () = tokio::time::sleep_until(next) => {
+                if next >= until {
+                    return;
+                }
+                flow.send(&bytes);
+                wait *= 2;
+            }
+        }
+    }
+}
+
+/// The ACK of a response that is no 2xx belongs to its INVITE's transaction.
+fn refusal_ack(invite: &Request, response: &Response) -> Request {
+    let mut ack = Request::new(Method::Ack, invite.uri.clone());
+    for name in ["Via", "From", "Call-ID", "Route", "Max-Forwards"] {
+        for value in invite.headers.all(name) {
+            ack.headers.push(name, value);
+        }
+    }
+    ack.headers
+        .push("To", response.headers.get("To").unwrap_or_default());
+    let number = invite.headers.cseq().map_or(1, |(number, _)| number);
+    ack.headers.push("CSeq", &format!("{number} ACK"));
+    ack
+}
+
+impl Reply {
+    /// A response to begin with. Our tag is on it from 101 up.
+    pub fn response(&self, status: u16, reason: &str) -> Response {
+        Response::to(&self.request, status, reason, &self.tag)
+    }
+
+    pub fn send(&self, response: &Response) {
+        let bytes = response.to_bytes();
+        let is_final = response.status >= 200;
+        self.transactions.sent(&self.key, &bytes, is_final);
+        self.flow.send(&bytes);
+        if is_final && response.status >= 300 && self.is_invite && !self.flow.is_reliable() {
+            tokio::spawn(repeat_refusal(
+                bytes,
+                self.flow.clone(),
+                self.acknowledged.clone(),
+            ));
+        }
+    }
+
+    pub fn refuse(&self, status: u16, reason: &str) {
+        self.send(&self.response(status, reason));
+    }
+
+    /// Comes when the caller gave up.
+    pub fn cancelled(&self) -> Arc<Notify> {
+        self.cancelled.clone()
+    }
+
+    pub fn tag(&self) -> &str {
+        &self.tag
+    }
+}
+
+async fn repeat_refusal(bytes: Vec<u8>, flow: Flow, acknowledged: Arc<Notify>) {
+    let until = tokio::time::Instant::now() + GIVEN_UP;
+    let mut wait = T1;
+    while tokio::time::Instant::now() < until {
+        tokio::select! {
+            () = acknowledged.notified() => return,
+            () = tokio::time::sleep(wait) => {
+                flow.send(&bytes);
+            }
+        }
+        wait = (wait * 2).min(T2);
+    }
+}

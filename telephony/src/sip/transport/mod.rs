@@ -1,0 +1,112 @@
+//! The sockets of SIP. What comes in is handed over as bytes with the [`Flow`] that leads back; what goes out never waits: a
+//! datagram is sent or lost, a connection has a short queue and is closed when its peer does not read.
+
+mod stream;
+mod tls;
+mod udp;
+
+use std::{
+    fmt,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket},
+    sync::Arc,
+};
+
+use tokio::sync::mpsc;
+
+use crate::settings::Transport;
+
+pub use self::{
+    stream::{Connections, accept, connect, listen_tcp},
+    tls::{Acceptor, TlsError},
+    udp::listen_udp,
+};
+
+/// Takes what comes in. Called from the readers of sockets, so it must not wait.
+pub trait Receive: Send + Sync + 'static {
+    fn received(&self, bytes: &[u8], flow: &Flow);
+    /// Whether the address belongs to a trunk: such may hold more connections and be silent for longer.
+    fn knows(&self, ip: IpAddr) -> bool;
+}
+
+/// The way to a peer.
+#[derive(Clone)]
+pub struct Flow {
+    pub transport: Transport,
+    /// Our end, as far as it is bound: a listener's address may be unspecified.
+    pub bound: SocketAddr,
+    pub remote: SocketAddr,
+    way: Way,
+}
+
+#[derive(Clone)]
+enum Way {
+    Datagrams(Arc<UdpSocket>),
+    Connection(mpsc::Sender<Vec<u8>>),
+}
+
+impl fmt::Debug for Flow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {} -> {}", self.transport, self.bound, self.remote)
+    }
+}
+
+impl Flow {
+    pub fn is_reliable(&self) -> bool {
+        matches!(self.way, Way::Connection(_))
+    }
+
+    /// Sends, or says that the connection is gone.
+    pub fn send(&self, bytes: &[u8]) -> bool {
+        match &self.way {
+            Way::Datagrams(socket) => {
+                if let Err(error) = socket.send_to(bytes, self.remote) {
+                    tracing::debug!(%error, remote = %self.remote, "a datagram was not sent");
+                }
+                true
+            }
+            Way::Connection(queue) => queue.try_send(bytes.to_vec()).is_ok(),
+        }
+    }
+
+    /// The same socket to another address; a connection stays where it leads.
+    #[must_use]
+    pub fn towards(&self, remote: SocketAddr) -> Self {
+        match self.way {
+            Way::Datagrams(_) => Self {
+                remote,
+                ..self.clone()
+            },
+            Way::Connection(_) => self.clone(),
+        }
+    }
+
+    pub fn is_open(&self) -> bool {
+        match &self.way {
+            Way::Datagrams(_) => true,
+            Way::Connection(queue) => !queue.is_closed(),
+        }
+    }
+
+    /// Our address as this peer sees it without translation in between.
+    pub fn local(&self) -> SocketAddr {
+        if self.bound.ip().is_unspecified() {
+            SocketAddr::new(local_towards(self.remote), self.bound.port())
+        } else {
+            self.bound
+        }
+    }
+}
+
+/// Which of this machine's addresses leads there. Nothing is sent for it.
+pub fn local_towards(remote: SocketAddr) -> IpAddr {
+    let any: IpAddr = match remote {
+        SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        SocketAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    UdpSocket::bind((any, 0))
+        .and_then(|socket| {
+            socket.connect(remote)?;
+            socket.local_addr()
+        })
+        .map_or(any, |address| address.ip().to_canonical())
+}

@@ -1,0 +1,384 @@
+//! SIP over TCP and TLS: a bounded number of connections, each with a bounded buffer, and none that says nothing for long.
+
+use std::{
+    collections::HashMap,
+    io,
+    net::{IpAddr, SocketAddr},
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use rustls::pki_types::ServerName;
+use socket2::{Domain, Protocol, Socket, Type};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+    sync::mpsc,
+    time::{Instant, timeout},
+};
+
+use super::{Acceptor, Flow, Receive, Way, tls};
+use crate::{
+    settings::Transport,
+    sip::message::{HEAD_BYTES_MAX, MESSAGE_BYTES_MAX, body_length, head_end},
+};
+
+/// Messages that wait to be written to one peer.
+const QUEUE: usize = 64;
+/// How long a peer may take to say its first message, and to end one that it began.
+const FIRST: Duration = Duration::from_secs(10);
+const WHOLE: Duration = Duration::from_secs(20);
+/// How long it may be silent after that. Calls outlive their connection.
+const IDLE: Duration = Duration::from_secs(900);
+const CONNECT: Duration = Duration::from_secs(5);
+
+const ALL_MAX: usize = 4_096;
+const STRANGERS_MAX: usize = 512;
+const OF_ONE_STRANGER_MAX: usize = 32;
+
+/// How many connections are open, and whose.
+#[derive(Debug, Default)]
+pub struct Connections {
+    count: Mutex<Count>,
+}
+
+#[derive(Debug, Default)]
+struct Count {
+    all: usize,
+    strangers: usize,
+    each: HashMap<IpAddr, usize>,
+}
+
+/// One that counts for as long as it lives.
+struct Open {
+    connections: Arc<Connections>,
+    stranger: Option<IpAddr>,
+}
+
+impl Connections {
+    fn open(self: &Arc<Self>, ip: IpAddr, known: bool) -> Option<Open> {
+        let mut count = self.count.lock().unwrap_or_else(PoisonError::into_inner);
+        if count.all >= ALL_MAX {
+            return None;
+        }
+        if !known {
+            let of_one = count.each.get(&ip).copied().unwrap_or_default();
+            if count.strangers >= STRANGERS_MAX || of_one >= OF_ONE_STRANGER_MAX {
+                return None;
+            }
+            count.strangers += 1;
+            *count.each.entry(ip).or_default() += 1;
+        }
+        count.all += 1;
+        Some(Open {
+            connections: self.clone(),
+            stranger: (!known).then_some(ip),
+        })
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let count = &self.connections.count;
+        let mut count = count.lock().unwrap_or_else(PoisonError::into_inner);
+        count.all -= 1;
+        if let Some(ip) = self.stranger {
+            count.strangers -= 1;
+            if let Some(of_one) = count.each.get_mut(&ip) {
+                *of_one -= 1;
+                if *of_one == 0 {
+                    count.each.remove(&ip);
+                }
+            }
+        }
+    }
+}
+
+/// Binds a listener; one of IPv6 leaves IPv4 to another.
+pub fn listen_tcp(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM,
+        Some(Protocol::TCP),
+    )?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    socket.set_reuse_address(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(1_024)?;
+    TcpListener::from_std(socket.into())
+}
+
+/// Takes connections; over TLS where there is a certificate.
+pub async fn accept(
+    listener: TcpListener,
+    tls: Option<Arc<Acceptor>>,
+    connections: Arc<Connections>,
+    receiver: Arc<dyn Receive>,
+) {
+    loop {
+        let (stream, remote) = match listener.accept().await {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of descriptors, most likely: some are given back soon.
+                tracing::warn!(%error, "no connection can be taken");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+                continue;
+            }
+        };
+        let known = receiver.knows(remote.ip());
+        let Some(open) = connections.open(remote.ip(), known) else {
+            tracing::debug!(%remote, "a connection too many was closed");
+            continue;
+        };
+        let Ok(bound) = stream.local_addr() else {
+            continue;
+        };
+        let (tls, receiver) = (tls.clone(), receiver.clone());
+        tokio::spawn(async move {
+            let _open = open;
+            let _ = stream.set_nodelay(true);
+            match tls {
+                None => serve(stream, Transport::Tcp, bound, remote, receiver).await,
+                Some(tls) => match timeout(FIRST, tls.get().accept(stream)).await {
+                    Ok(Ok(stream)) => serve(stream, Transport::Tls, bound, remote, receiver).await,
+                    Ok(Err(error)) => tracing::debug!(%remote, %error, "no TLS was agreed on"),
+                    Err(_) => tracing::debug!(%remote, "no TLS was agreed on in time"),
+                },
+            }
+        });
+    }
+}
+
+async fn serve<S>(
+    stream: S,
+    transport: Transport,
+    bound: SocketAddr,
+    remote: SocketAddr,
+    receiver: Arc<dyn Receive>,
+) where
+    S: AsyncRead + AsyncWrite + Send + 'static,
+{
+    let (queue, waiting) = mpsc::channel(QUEUE);
+    let flow = Flow {
+        transport,
+        bound,
+        remote,
+        way: Way::Connection(queue),
+    };
+    run(stream, flow, waiting, receiver).await;
+}
+
+/// Opens a connection and serves it. `name` is what a certificate must be for.
+pub async fn connect(
+    transport: Transport,
+    remote: SocketAddr,
+    name: &str,
+    receiver: Arc<dyn Receive>,
+) -> io::Result<Flow> {
+    let late = |_| io::Error::from(io::ErrorKind::TimedOut);
+    let stream = timeout(CONNECT, TcpStream::connect(remote))
+        .await
+        .map_err(late)??;
+    stream.set_nodelay(true)?;
+    let bound = stream.local_addr()?;
+    let (queue, waiting) = mpsc::channel(QUEUE);
+    let flow = Flow {
+        transport,
+        bound,
+        remote,
+        way: Way::Connection(queue),
+    };
+    let served = flow.clone();
+    if transport == Transport::Tls {
+        let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
+        let connector = tls::connector().map_err(io::Error::other)?;
+        let stream = timeout(CONNECT, connector.connect(name, stream))
+            .await
+            .map_err(late)??;
+        tokio::spawn(run(stream, served, waiting, receiver));
+    } else {
+        tokio::spawn(run(stream, served, waiting, receiver));
+    }
+    Ok(flow)
+}
+
+async fn run<S>(stream: S, flow: Flow, waiting: mpsc::Receiver<Vec<u8>>, receiver: Arc<dyn Receive>)
+where
+    S: AsyncRead + AsyncWrite + Send + 'static,
+{
+    let (reader, writer) = tokio::io::split(stream);
+    let remote = flow.remote;
+    tokio::select! {
+        why = read(reader, flow, receiver) => tracing::debug!(%remote, why, "a connection was closed"),
+        () = write(writer, waiting) => tracing::debug!(%remote, "a connection does not take what is sent"),
+    }
+}
+
+async fn write(mut writer: impl AsyncWrite + Unpin, mut waiting: mpsc::Receiver<Vec<u8>>) {
+    while let Some(bytes) = waiting.recv().await {
+        let written = async {
+            writer.write_all(&bytes).await?;
+            writer.flush().await
+        };
+        if !matches!(timeout(WHOLE, written).await, Ok(Ok(()))) {
+            return;
+        }
+    }
+}
+
+/// Reads messages for as long as the peer keeps to the rules. Gives why it ended.
+async fn read(
+    mut reader: impl AsyncRead + Unpin,
+    flow: Flow,
+    receiver: Arc<dyn Receive>,
+) -> &'static str {
+    let mut buffer: Vec<u8> = Vec::new();
+    let mut chunk = vec![0; 8_192];
+    let mut until = Instant::now() + FIRST;
+    let mut spoken = false;
+    loop {
+        let read = match tokio::time::timeout_at(until, reader.read(&mut chunk)).await {
+            Ok(Ok(0)) => return "its peer closed it",
+            Ok(Ok(read)) => read,
+            Ok(Err(_)) => return "it broke",
+            Err(_) => return "its peer said nothing for too long",
+        };
+        let began = !is_begun(&buffer);
+        buffer.extend_from_slice(&chunk[..read]);
+        let mut heard = false;
+        loop {
+            match take(&mut buffer) {
+                Taken::Message(message) => {
+                    receiver.received(&message, &flow);
+                    heard = true;
+                }
+                Taken::Ping => {
+                    flow.send(b"\r\n");
+                    heard = spoken;
+                }
+                Taken::Nothing => break,
+                Taken::Broken(head) => {
+                    receiver.received(&head, &flow);
+                    // The answer is on its way before the connection is closed.
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                    return "its peer sent what cannot be framed";
+                }
+            }
+        }
+        spoken |= heard;
+        if !is_begun(&buffer) {
+            until = if spoken { Instant::now() + IDLE } else { until };
+        } else if began || heard {
+            until = Instant::now() + WHOLE;
+        }
+    }
+}
+
+/// Whether there is more than line ends, which keep connections open and belong to no message.
+fn is_begun(buffer: &[u8]) -> bool {
+    buffer.iter().any(|byte| !matches!(byte, b'\r' | b'\n'))
+}
+
+enum Taken {
+    Message(Vec<u8>),
+    /// Two line ends, which want one back (RFC 5626).
+    Ping,
+    Nothing,
+    /// What was read of it; where the next message begins cannot be told.
+    Broken(Vec<u8>),
+}
+
+/// Takes the next message out of the buffer.
+fn take(buffer: &mut Vec<u8>) -> Taken {
+    let ends = buffer
+        .iter()
+        .take_while(|byte| matches!(byte, b'\r' | b'\n'))
+        .count();
+    if ends >= 4 {
+        buffer.drain(..4);
+        return Taken::Ping;
+    }
+    let begins = buffer.get(ends).is_some();
+    if begins {
+        buffer.drain(..ends);
+    } else {
+        return Taken::Nothing;
+    }
+    let Some((end, body)) = head_end(buffer) else {
+        if buffer.len() > HEAD_BYTES_MAX {
+            return Taken::Broken(std::mem::take(buffer));
+        }
+        return Taken::Nothing;
+    };
+    let length = match body_length(&buffer[..end]) {
+        Ok(length) => length.unwrap_or_default(),
+        Err(_) => MESSAGE_BYTES_MAX,
+    };
+    let whole = body.saturating_add(length);
+    if whole > MESSAGE_BYTES_MAX {
+        buffer.truncate(body);
+        return Taken::Broken(std::mem::take(buffer));
+    }
+    if buffer.len() < whole {
+        return Taken::Nothing;
+    }
+    let rest = buffer.split_off(whole);
+    Taken::Message(std::mem::replace(buffer, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_are_taken_apart_however_they_come() {
+        let one = b"OPTIONS sip:a SIP/2.0\r\nl: 3\r\n\r\nabc";
+        let mut stream = b"\r\n\r\n".to_vec();
+        stream.extend_from_slice(one);
+        stream.extend_from_slice(b"\r\n");
+        stream.extend_from_slice(one);
+        for step in [1, 7, stream.len()] {
+            let (mut buffer, mut messages, mut pings) = (Vec::new(), 0, 0);
+            for piece in stream.chunks(step) {
+                buffer.extend_from_slice(piece);
+                loop {
+                    match take(&mut buffer) {
+                        Taken::Message(message) => {
+                            assert_eq!(message, one);
+                            messages += 1;
+                        }
+                        Taken::Ping => pings += 1,
+                        Taken::Nothing => break,
+                        Taken::Broken(_) => panic!("nothing is broken"),
+                    }
+                }
+            }
+            assert_eq!(
+                (messages, pings, buffer.len()),
+                (2, 1, 0),
+                "in steps of {step}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_would_grow_without_bound_is_broken() {
+        for head in [
+            "INVITE sip:a SIP/2.0\r\nContent-Length: 4294967296\r\n\r\n",
+            "INVITE sip:a SIP/2.0\r\nContent-Length: -1\r\n\r\n",
+            "INVITE sip:a SIP/2.0\r\nContent-Length: 99999999999999999999999999\r\n\r\n",
+        ] {
+            assert!(
+                matches!(take(&mut head.as_bytes().to_vec()), Taken::Broken(_)),
+                "{head}"
+            );
+        }
+        assert!(matches!(
+            take(&mut vec![b'x'; HEAD_BYTES_MAX + 1]),
+            Taken::Broken(_)
+        ));
+    }
+}

@@ -1,0 +1,88 @@
+//! TLS for SIP: our certificate, read again on demand, and whom we trust.
+
+use std::{
+    fmt,
+    path::PathBuf,
+    sync::{Arc, PoisonError, RwLock},
+};
+
+use rustls::{
+    ClientConfig, RootCertStore, ServerConfig,
+    crypto::ring,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+
+use crate::settings::TlsFiles;
+
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    #[error("{path} cannot be read as PEM: {why}")]
+    File { path: PathBuf, why: String },
+    #[error("certificate and key do not fit: {0}")]
+    Unfit(#[from] rustls::Error),
+}
+
+/// Takes TLS connections with the certificate that was read last.
+pub struct Acceptor {
+    files: TlsFiles,
+    current: RwLock<Arc<ServerConfig>>,
+}
+
+impl fmt::Debug for Acceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acceptor")
+            .field("files", &self.files)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Acceptor {
+    pub fn open(files: &TlsFiles) -> Result<Self, TlsError> {
+        Ok(Self {
+            files: files.clone(),
+            current: RwLock::new(read(files)?),
+        })
+    }
+
+    /// Reads the files again. The certificate in use stays where that fails.
+    pub fn reload(&self) -> Result<(), TlsError> {
+        let new = read(&self.files)?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = new;
+        Ok(())
+    }
+
+    pub fn get(&self) -> TlsAcceptor {
+        let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+        TlsAcceptor::from(current.clone())
+    }
+}
+
+fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
+    let unread = |path: &PathBuf, why: String| TlsError::File {
+        path: path.clone(),
+        why,
+    };
+    let chain = CertificateDer::pem_file_iter(&files.certificate)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| unread(&files.certificate, error.to_string()))?;
+    let key = PrivateKeyDer::from_pem_file(&files.key)
+        .map_err(|error| unread(&files.key, error.to_string()))?;
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_single_cert(chain, key)?;
+    Ok(Arc::new(config))
+}
+
+/// For connections that we open: the public authorities are trusted.
+pub fn connector() -> Result<TlsConnector, TlsError> {
+    let roots = RootCertStore {
+        roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
+    };
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}

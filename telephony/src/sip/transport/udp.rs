@@ -1,0 +1,58 @@
+//! SIP over UDP.
+
+use std::{io, net::SocketAddr, sync::Arc};
+
+use socket2::{Domain, Protocol, Socket, Type};
+
+use super::{Flow, Receive, Way};
+use crate::settings::Transport;
+
+/// Holds a burst of calls that come in while the reader is busy.
+const RECEIVE_BUFFER: usize = 4 << 20;
+
+/// Binds and reads for as long as the runtime lives or the task is ended. Gives the way out of this socket; `remote` of it is void.
+pub fn listen_udp(
+    address: SocketAddr,
+    receiver: Arc<dyn Receive>,
+) -> io::Result<(Flow, tokio::task::JoinHandle<()>)> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::DGRAM,
+        Some(Protocol::UDP),
+    )?;
+    if address.is_ipv6() {
+        socket.set_only_v6(true)?;
+    }
+    // The system may grant less, and that will do.
+    let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    let socket: std::net::UdpSocket = socket.into();
+    let bound = socket.local_addr()?;
+    let reader = tokio::net::UdpSocket::from_std(socket.try_clone()?)?;
+    let flow = Flow {
+        transport: Transport::Udp,
+        bound,
+        remote: bound,
+        way: Way::Datagrams(Arc::new(socket)),
+    };
+    let back = flow.clone();
+    let task = tokio::spawn(async move {
+        let mut buffer = vec![0; 65_536];
+        loop {
+            match reader.recv_from(&mut buffer).await {
+                Ok((length, remote)) => {
+                    receiver.received(&buffer[..length], &back.towards(remote));
+                    // A flood must not keep the thread from everything else.
+                    tokio::task::consume_budget().await;
+                }
+                // Somebody is not there any more: the next one may be.
+                Err(error) => {
+                    tracing::debug!(%error, "reading a datagram failed");
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    });
+    Ok((flow, task))
+}

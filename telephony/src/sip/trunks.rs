@@ -1,0 +1,66 @@
+//! Which trunk a caller belongs to. Pure.
+
+use std::net::IpAddr;
+
+use crate::settings::Trunk;
+
+/// The trunk that allows this address without digest; of several the one that names it most exactly.
+pub fn by_address(trunks: &[Trunk], ip: IpAddr) -> Option<&Trunk> {
+    let ip = ip.to_canonical();
+    let exactness = |trunk: &Trunk| {
+        let nets = trunk.addresses.iter().filter(|net| net.contains(&ip));
+        nets.map(|net| net.prefix_len()).max()
+    };
+    trunks
+        .iter()
+        .filter_map(|trunk| Some((exactness(trunk)?, trunk)))
+        .reduce(|best, other| if other.0 > best.0 { other } else { best })
+        .map(|(_, trunk)| trunk)
+}
+
+/// The trunk whose digest names this user, with its password.
+pub fn by_username<'a>(trunks: &'a [Trunk], username: &str) -> Option<(&'a Trunk, &'a str)> {
+    trunks.iter().find_map(|trunk| {
+        let credentials = trunk.credentials.as_ref()?;
+        (credentials.username == username).then_some((trunk, credentials.password.as_str()))
+    })
+}
+
+/// Whether anybody may prove himself by digest.
+pub fn any_digest(trunks: &[Trunk]) -> bool {
+    trunks.iter().any(|trunk| trunk.credentials.is_some())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn trunk(name: &str, nets: &[&str]) -> Trunk {
+        Trunk {
+            name: name.to_owned(),
+            addresses: nets.iter().map(|net| net.parse().expect("a net")).collect(),
+            credentials: None,
+            register: None,
+            prefix: None,
+        }
+    }
+
+    #[test]
+    fn the_most_exact_trunk_is_taken() {
+        let trunks = [
+            trunk("wide", &["10.0.0.0/8", "2001:db8::/32"]),
+            trunk("exact", &["10.1.2.3/32"]),
+            trunk("nobody", &[]),
+        ];
+        for (ip, name) in [
+            ("10.1.2.3", Some("exact")),
+            ("10.1.2.4", Some("wide")),
+            ("::ffff:10.1.2.3", Some("exact")),
+            ("2001:db8::1", Some("wide")),
+            ("127.0.0.1", None),
+        ] {
+            let found = by_address(&trunks, ip.parse().expect("an address"));
+            assert_eq!(found.map(|trunk| trunk.name.as_str()), name, "{ip}");
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! WebSockets that this side opens, plain or over TLS.
+
+use std::{sync::Arc, time::Duration};
+
+use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+    time::timeout,
+};
+use tokio_rustls::TlsConnector;
+use tokio_tungstenite::{
+    WebSocketStream, client_async_with_config,
+    tungstenite::{
+        self,
+        client::IntoClientRequest,
+        http::{HeaderName, HeaderValue},
+        protocol::WebSocketConfig,
+    },
+};
+use url::{Host, Url};
+
+/// How long a server may take to open a socket.
+const OPEN_WITHIN: Duration = Duration::from_secs(5);
+/// What waits to be written before a writer has to wait.
+const WRITE_BUFFER_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// What each direction of a socket has in memory: every call has one, and the usual 128 KiB would be most of what a call takes.
+const BUFFER_BYTES: usize = 16 * 1024;
+
+/// What a WebSocket runs over.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// An open WebSocket.
+pub type Socket = WebSocketStream<Box<dyn Stream>>;
+
+/// Why no socket was opened.
+#[derive(Debug, thiserror::Error)]
+pub enum DialError {
+    #[error("this is no address of a WebSocket; it begins with ws:// or wss://")]
+    Address,
+    #[error("nothing answers there ({0})")]
+    Unreachable(String),
+    #[error("nothing answers there within {} seconds", OPEN_WITHIN.as_secs())]
+    Slow,
+    #[error("its TLS cannot be trusted or spoken ({0})")]
+    Tls(String),
+    /// The HTTP status in place of an upgrade.
+    #[error("it answers with status {0}")]
+    Status(u16),
+    #[error("it does not speak WebSocket ({0})")]
+    Protocol(String),
+}
+
+/// Opens a socket at a `ws://` or `wss://` address. `headers` go with the request, messages of up to `message_bytes_max` are read.
+pub async fn dial(
+    url: &str,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    message_bytes_max: usize,
+) -> Result<Socket, DialError> {
+    let opened = timeout(OPEN_WITHIN, open(url, headers, message_bytes_max)).await;
+    opened.unwrap_or(Err(DialError::Slow))
+}
+
+async fn open(
+    url: &str,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    message_bytes_max: usize,
+) -> Result<Socket, DialError> {
+    let place = Url::parse(url).map_err(|_| DialError::Address)?;
+    let is_secure = match place.scheme() {
+        "ws" => false,
+        "wss" => true,
+        _ => return Err(DialError::Address),
+    };
+    let host = place.host().ok_or(DialError::Address)?;
+    let port = place.port_or_known_default().ok_or(DialError::Address)?;
+    let connected = match &host {
+        Host::Domain(name) => TcpStream::connect((*name, port)).await,
+        Host::Ipv4(ip) => TcpStream::connect((*ip, port)).await,
+        Host::Ipv6(ip) => TcpStream::connect((*ip, port)).await,
+    };
+    let unreachable = |error: std::io::Error| DialError::Unreachable(error.to_string());
+    let tcp = connected.map_err(unreachable)?;
+    tcp.set_nodelay(true).map_err(unreachable)?;
+    let stream: Box<dyn Stream> = if is_secure {
+        let name = match host {
+            Host::Domain(name) => {
+                ServerName::try_from(name.to_owned()).map_err(|_| DialError::Address)?
+            }
+            Host::Ipv4(ip) => ServerName::from(std::net::IpAddr::V4(ip)),
+            Host::Ipv6(ip) => ServerName::from(std::net::IpAddr::V6(ip)),
+        };
+        let tls = |reason: String| DialError::Tls(reason);
+        let connector = TlsConnector::from(trusting().map_err(|error| tls(error.to_string()))?);
+        let secured = connector.connect(name, tcp).await;
+        Box::new(secured.map_err(|error| tls(error.to_string()))?)
+    } else {
+        Box::new(tcp)
+    };
+    let mut request = url.into_client_request().map_err(|_| DialError::Address)?;
+    request.headers_mut().extend(headers);
+    let config = WebSocketConfig::default()
+        .max_message_size(Some(message_bytes_max))
+        .max_frame_size(Some(message_bytes_max))
+        .max_write_buffer_size(WRITE_BUFFER_BYTES_MAX)
+        .read_buffer_size(BUFFER_BYTES)
+        .write_buffer_size(BUFFER_BYTES);
+    match client_async_with_config(request, stream, Some(config)).await {
+        Ok((socket, _)) => Ok(socket),
+        Err(tungstenite::Error::Http(answer)) => Err(DialError::Status(answer.status().as_u16())),
+        Err(error) => Err(DialError::Protocol(error.to_string())),
+    }
+}
+
+/// Trusts the public certificate authorities.
+fn trusting() -> Result<Arc<ClientConfig>, rustls::Error> {
+    let roots = RootCertStore {
+        roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
+    };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(Arc::new(config))
+}

@@ -1,0 +1,97 @@
+//! A bridge on threads of its own, for a program that does other work besides: nothing there delays a call.
+
+use std::{io, num::NonZero, sync::Arc, thread::available_parallelism};
+
+use tokio::runtime::{Builder, Runtime};
+
+use crate::{
+    Clock,
+    bridge::{Bridge, Counted, Statistics},
+    engine::Address,
+    settings::{Listen, Settings},
+    sip::SipError,
+};
+
+/// Calls wait more than they work.
+const THREADS_MAX: usize = 2;
+
+/// Why no bridge runs.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("the threads of the bridge cannot be started: {0}")]
+    Threads(io::Error),
+    #[error(transparent)]
+    Sip(#[from] SipError),
+}
+
+/// A bridge, and the threads that it runs on.
+#[derive(Debug)]
+pub struct Running {
+    bridge: Option<Bridge>,
+    runtime: Option<Runtime>,
+}
+
+impl Running {
+    /// Starts a bridge. Blocks until it listens; not to be called by a thread that serves others.
+    ///
+    /// Errors: what cannot be listened on or read.
+    pub fn start(settings: &Settings, engine: Address, clock: Clock) -> Result<Self, StartError> {
+        let cores = available_parallelism().map_or(1, NonZero::get);
+        let runtime = Builder::new_multi_thread()
+            .thread_name("telephony")
+            .worker_threads(cores.min(THREADS_MAX))
+            .enable_all()
+            .build()
+            .map_err(StartError::Threads)?;
+        let mut running = Self {
+            bridge: None,
+            runtime: None,
+        };
+        let started = runtime.block_on(Bridge::start(settings, engine, clock));
+        running.runtime = Some(runtime);
+        running.bridge = Some(started?);
+        Ok(running)
+    }
+
+    /// What is listened on, with the ports that were picked.
+    pub fn addresses(&self) -> Vec<Listen> {
+        self.bridge
+            .as_ref()
+            .map_or_else(Vec::new, Bridge::addresses)
+    }
+
+    /// What reads the certificate again, as long as the bridge runs.
+    pub fn reloader(&self) -> impl Fn() + Send + 'static {
+        let reload = self.bridge.as_ref().map(Bridge::reloader);
+        move || {
+            if let Some(reload) = &reload {
+                reload();
+            }
+        }
+    }
+
+    /// Where to ask for what is counted.
+    pub fn counted(&self) -> Counted {
+        let bridge = self.bridge.as_ref().map(Bridge::counted);
+        bridge.unwrap_or_else(|| Arc::new(Statistics::default))
+    }
+
+    /// Stops the bridge as [`Bridge::stop`] does. Blocks as long as that takes.
+    pub fn stop(mut self) {
+        if let (Some(bridge), Some(runtime)) = (self.bridge.take(), &self.runtime) {
+            runtime.block_on(bridge.stop());
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // The bridge needs its runtime while it is dropped.
+        if let Some(runtime) = self.runtime.take() {
+            let entered = runtime.enter();
+            drop(self.bridge.take());
+            drop(entered);
+            runtime.shutdown_background();
+        }
+    }
+}

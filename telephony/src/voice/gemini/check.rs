@@ -1,0 +1,74 @@
+//! Whether the model can be reached and takes a setup, for `dikala check`.
+
+use std::time::Duration;
+
+use futures_util::{SinkExt, StreamExt};
+use tokio::time::{Instant, timeout};
+use tokio_tungstenite::tungstenite::Message;
+
+use super::{
+    setup::{Beginning, Persona},
+    socket::{broken, closed, connect},
+    wire::server,
+};
+use crate::{settings, voice::Agent};
+
+/// How long it may take.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// Opens a session and closes it again; nothing is said, and nothing is billed. In words, both ways.
+pub async fn check(settings: &settings::Gemini) -> Result<String, String> {
+    if settings.api_key.is_empty() {
+        return Err("there is no key; set telephony.gemini.api_key or GEMINI_API_KEY".to_owned());
+    }
+    let began = Instant::now();
+    let answered = timeout(PATIENCE, set_up(settings));
+    match answered.await {
+        Ok(Ok(())) => Ok(format!(
+            "{} takes a session ({} ms)",
+            settings.model,
+            began.elapsed().as_millis()
+        )),
+        Ok(Err(words)) => Err(words),
+        Err(_) => Err(format!(
+            "{} does not answer within {} s",
+            settings.model,
+            PATIENCE.as_secs()
+        )),
+    }
+}
+
+async fn set_up(settings: &settings::Gemini) -> Result<(), String> {
+    let agent = Agent {
+        id: "check".to_owned(),
+        name: "check".to_owned(),
+        system_prompt: "You answer a telephone.".to_owned(),
+        voice_id: None,
+        greeting_text: None,
+        language: "id".to_owned(),
+        max_call_duration_minutes: 1,
+        escalation_number: None,
+        tools: vec!["end_call".to_owned()],
+        functions: Vec::new(),
+    };
+    let setup = Persona::new(agent, &settings.model).setup(Beginning::Fresh(""));
+    let setup = serde_json::to_string(&setup).map_err(|error| error.to_string())?;
+    let mut socket = connect(settings).await.map_err(|why| why.words)?;
+    let sent = socket.send(Message::text(setup)).await;
+    sent.map_err(|error| broken(&error))?;
+    while let Some(message) = socket.next().await {
+        let bytes = match message.map_err(|error| broken(&error))? {
+            Message::Text(text) => text.as_bytes().to_vec(),
+            Message::Binary(bytes) => bytes.to_vec(),
+            Message::Close(frame) => return Err(closed(frame, &settings.api_key).words),
+            _ => continue,
+        };
+        let message = serde_json::from_slice::<server::Message>(&bytes);
+        if message.is_ok_and(|message| message.setup_complete) {
+            // It is taken; whether the goodbye arrives changes nothing.
+            let _ = socket.close(None).await;
+            return Ok(());
+        }
+    }
+    Err("the connection ended without a word".to_owned())
+}

@@ -1,0 +1,287 @@
+//! What the model says.
+
+use std::time::Duration;
+
+use base64::{
+    Engine,
+    alphabet::STANDARD,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+
+use super::{
+    super::wire::server::{
+        Blob, FunctionCall, Message, ModalityTokens, ServerContent, SessionResumptionUpdate,
+        UsageMetadata,
+    },
+    Handle, Machine,
+    tools::Meaning,
+    transcript::Role,
+};
+use crate::voice::{Heard, Usage};
+
+/// Messages that cannot be read, on one connection, before it is given up.
+const RUBBISH_MOST: u32 = 16;
+/// How long a connection is taken to last that goes away without saying when.
+const TIME_LEFT: u64 = 5_000;
+
+/// Base64 with or without what fills it up.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+impl Machine {
+    pub(super) fn message(&mut self, connection: u32, message: Message) {
+        if message.setup_complete {
+            self.set_up(connection);
+        }
+        if let Some(usage) = message.usage_metadata {
+            self.tell(Heard::Usage(by_modality(&usage)));
+        }
+        if self.live() != Some(connection) {
+            return;
+        }
+        if let Some(content) = message.server_content {
+            self.content(content);
+        }
+        if let Some(cancelled) = message.tool_call_cancellation {
+            self.cancelled(connection, &cancelled.ids);
+        }
+        for call in message
+            .tool_call
+            .into_iter()
+            .flat_map(|it| it.function_calls)
+        {
+            self.wish(connection, call);
+        }
+        if let Some(update) = message.session_resumption_update {
+            self.resumption(update);
+        }
+        if let Some(away) = message.go_away {
+            let left = away.milliseconds_left().unwrap_or(TIME_LEFT);
+            self.leave(Duration::from_millis(left));
+        }
+    }
+
+    /// A message that cannot be read is passed over; too many are a fault of the connection.
+    pub(super) fn rubbish(&mut self, connection: u32) {
+        self.rubbish += 1;
+        if self.rubbish > RUBBISH_MOST {
+            self.rubbish = 0;
+            self.give_up_connection(connection, "it sent messages that cannot be read");
+        }
+    }
+
+    fn content(&mut self, content: ServerContent) {
+        if let Some(said) = content.input_transcription.filter(|it| !it.text.is_empty()) {
+            self.transcript.add(Role::Caller, &said.text);
+            self.tell(Heard::CallerSaid(said.text));
+        }
+        for part in content.model_turn.into_iter().flat_map(|turn| turn.parts) {
+            if let Some(blob) = part.inline_data {
+                self.agent_audio(&blob);
+            }
+        }
+        if let Some(said) = content
+            .output_transcription
+            .filter(|it| !it.text.is_empty())
+        {
+            self.agent_words(said.text);
+        }
+        // What stands beside it was said before.
+        if content.interrupted == Some(true) {
+            self.interrupted();
+        }
+        if content.generation_complete == Some(true) {
+            self.answering = false;
+        }
+        if content.turn_complete == Some(true) {
+            self.turn_over();
+        }
+    }
+
+    fn interrupted(&mut self) {
+        self.answering = false;
+        self.transcript.turn_over();
+        match &mut self.summary {
+            // What was being said is no part of the summary.
+            Some(summary) => summary.text.clear(),
+            None => self.tell(Heard::Interrupted),
+        }
+    }
+
+    fn agent_audio(&mut self, blob: &Blob) {
+        let bytes = match rate(&blob.mime_type) {
+            Some(crate::AGENT_RATE) => BASE64.decode(&blob.data).unwrap_or_default(),
+            // Other rates and other media were never seen, and cannot be played.
+            _ => Vec::new(),
+        };
+        let samples: Vec<i16> = bytes
+            .as_chunks()
+            .0
+            .iter()
+            .map(|two| i16::from_le_bytes(*two))
+            .collect();
+        if samples.is_empty() {
+            return;
+        }
+        self.answering = true;
+        self.doubt = None;
+        if self.summary.is_none() {
+            self.spoke = true;
+            self.tell(Heard::Audio(samples));
+        }
+    }
+
+    fn agent_words(&mut self, text: String) {
+        match &mut self.summary {
+            Some(summary) if summary.text.len() < SUMMARY_MOST => summary.text.push_str(&text),
+            Some(_) => {}
+            None => {
+                self.transcript.add(Role::Agent, &text);
+                self.tell(Heard::AgentSaid(text));
+            }
+        }
+    }
+
+    fn turn_over(&mut self) {
+        self.answering = false;
+        self.transcript.turn_over();
+        let done = |summary: &mut super::Summary| !summary.text.trim().is_empty();
+        match self.summary.take_if(done) {
+            Some(summary) => self.tell(Heard::Summary(summary.text.trim().to_owned())),
+            None => self.tell(Heard::TurnOver),
+        }
+    }
+
+    fn wish(&mut self, connection: u32, call: FunctionCall) {
+        self.doubt = None;
+        self.answering = true;
+        if self.summary.is_some() || call.name.is_empty() {
+            return;
+        }
+        let (name, arguments) = (call.name.clone(), call.args.clone());
+        let meaning = self.tools.asked(call, connection, self.sessions, self.now);
+        if let Meaning::New(id) = meaning {
+            self.tell(Heard::Tool {
+                id,
+                name,
+                arguments,
+            });
+        }
+    }
+
+    fn cancelled(&mut self, connection: u32, ids: &[String]) {
+        let ids = self.tools.cancel(ids, connection);
+        if !ids.is_empty() {
+            self.answering = false;
+            self.tell(Heard::ToolCancelled { ids });
+        }
+    }
+
+    /// The newest handle is the one that counts; while the model is at work there may be none, and an older one loses a little.
+    fn resumption(&mut self, update: SessionResumptionUpdate) {
+        if update.resumable && !update.new_handle.is_empty() {
+            self.handle = Some(Handle {
+                text: update.new_handle,
+                at: self.now,
+                newest: true,
+            });
+        } else if let Some(handle) = &mut self.handle {
+            handle.newest = false;
+        }
+    }
+}
+
+/// The longest summary that the engine takes is four times as long.
+const SUMMARY_MOST: usize = 4_000;
+
+/// Samples a second of raw audio; none for anything else.
+fn rate(mime_type: &str) -> Option<u32> {
+    let mut parameters = mime_type.split(';').map(str::trim);
+    if !matches!(parameters.next()?, "audio/pcm" | "audio/l16") {
+        return None;
+    }
+    match parameters.find_map(|one| one.strip_prefix("rate=")) {
+        Some(rate) => rate.parse().ok(),
+        None => Some(crate::AGENT_RATE),
+    }
+}
+
+/// What one message bills. Tokens that no modality is named for, what functions put into the prompt, and thoughts count as text.
+fn by_modality(usage: &UsageMetadata) -> Usage {
+    let of_audio = |details: &[ModalityTokens]| -> u64 {
+        let audio = details.iter().filter(|it| it.modality == "AUDIO");
+        audio.map(|it| it.token_count).fold(0, u64::saturating_add)
+    };
+    let named = |details: &[ModalityTokens]| -> u64 {
+        let counts = details.iter().map(|it| it.token_count);
+        counts.fold(0, u64::saturating_add)
+    };
+    let text = |total: u64, details: &[ModalityTokens], more: u64| {
+        total
+            .max(named(details))
+            .saturating_sub(of_audio(details))
+            .saturating_add(more)
+    };
+    let (prompt, response) = (&usage.prompt_tokens_details, &usage.response_tokens_details);
+    Usage {
+        text_in: text(
+            usage.prompt_token_count,
+            prompt,
+            usage.tool_use_prompt_token_count,
+        ),
+        audio_in: of_audio(prompt),
+        text_out: text(
+            usage.response_token_count,
+            response,
+            usage.thoughts_token_count,
+        ),
+        audio_out: of_audio(response),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::{by_modality, rate};
+    use crate::voice::Usage;
+
+    #[rstest]
+    #[case("audio/pcm;rate=24000", Some(24_000))]
+    #[case("audio/pcm; rate=16000", Some(16_000))]
+    #[case("audio/pcm", Some(24_000))]
+    #[case("audio/pcm;rate=fast", None)]
+    #[case("image/png", None)]
+    #[case("", None)]
+    fn the_rate_stands_in_the_type(#[case] mime: &str, #[case] expected: Option<u32>) {
+        assert_eq!(rate(mime), expected);
+    }
+
+    #[rstest]
+    // As it was seen of 3.8 (discuss.ai.google.dev 188765, autumn 2026): 25 tokens of the prompt have no modality, thoughts stand apart.
+    #[case(json!({"promptTokenCount": 522, "responseTokenCount": 42, "totalTokenCount": 564, "thoughtsTokenCount": 136,
+        "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 332}, {"modality": "AUDIO", "tokenCount": 165}],
+        "responseTokensDetails": [{"modality": "AUDIO", "tokenCount": 42}]}), (357, 165, 136, 42))]
+    #[case(json!({"promptTokenCount": 10, "responseTokenCount": 5, "toolUsePromptTokenCount": 3}), (13, 0, 5, 0))]
+    #[case(json!({"promptTokensDetails": [{"modality": "AUDIO", "tokenCount": 7}]}), (0, 7, 0, 0))]
+    #[case(json!({}), (0, 0, 0, 0))]
+    #[case(json!({"promptTokenCount": u64::MAX, "toolUsePromptTokenCount": u64::MAX}), (u64::MAX, 0, 0, 0))]
+    fn usage_is_counted_by_modality(
+        #[case] told: Value,
+        #[case] (text_in, audio_in, text_out, audio_out): (u64, u64, u64, u64),
+    ) {
+        let expected = Usage {
+            text_in,
+            audio_in,
+            text_out,
+            audio_out,
+        };
+        assert_eq!(
+            by_modality(&serde_json::from_value(told).unwrap()),
+            expected
+        );
+    }
+}

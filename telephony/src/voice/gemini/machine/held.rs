@@ -1,0 +1,57 @@
+//! What the caller says while the model cannot be told.
+
+use std::collections::VecDeque;
+
+use crate::CALLER_RATE;
+
+/// The oldest is thrown away beyond 3 s: what was said longer ago no answer fits any more.
+const MOST: usize = CALLER_RATE as usize * 3;
+/// One message carries 40 ms at most.
+const STEP: usize = CALLER_RATE as usize / 25;
+
+/// Audio that waits.
+#[derive(Debug, Default)]
+pub(super) struct Held {
+    samples: VecDeque<i16>,
+}
+
+impl Held {
+    pub(super) fn push(&mut self, samples: &[i16]) {
+        let samples = &samples[samples.len().saturating_sub(MOST)..];
+        let beyond = (self.samples.len() + samples.len()).saturating_sub(MOST);
+        self.samples.drain(..beyond);
+        self.samples.extend(samples);
+    }
+
+    /// All of it, in steps, oldest first.
+    pub(super) fn take(&mut self) -> Vec<Vec<i16>> {
+        let samples: Vec<i16> = std::mem::take(&mut self.samples).into();
+        steps(&samples)
+    }
+}
+
+/// Audio in pieces that a message may carry.
+pub(super) fn steps(samples: &[i16]) -> Vec<Vec<i16>> {
+    samples.chunks(STEP).map(<[i16]>::to_vec).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Held;
+
+    #[test]
+    fn the_newest_three_seconds_are_kept_in_order() {
+        let mut held = Held::default();
+        for second in 0..5 {
+            held.push(&vec![second; 16_000]);
+        }
+        let steps = held.take();
+        assert!(steps.iter().all(|step| step.len() <= 640));
+        let samples: Vec<i16> = steps.concat();
+        assert_eq!(samples.len(), 48_000);
+        assert_eq!((samples[0], samples[47_999]), (2, 4));
+        assert!(held.take().is_empty());
+        held.push(&vec![7; 100_000]);
+        assert_eq!(held.take().concat().len(), 48_000);
+    }
+}

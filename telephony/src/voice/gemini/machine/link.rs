@@ -1,0 +1,451 @@
+//! Which connection is used, and when the next one takes its place.
+//!
+//! A connection lives for about ten minutes. Before it is closed the service says `goAway`; then the next socket is opened at once, and
+//! the session moves to it in a moment when nothing is under way, or shortly before the time is over. The old socket is closed first:
+//! a session is not resumed while another socket has it (1011; aicc2025/sip-to-ai#14, seen against the service in September 2026).
+
+use std::time::Duration;
+
+use super::{super::setup::Beginning, Closure, Effect, Machine};
+use crate::voice::Heard;
+
+/// How long a call can do without a model.
+const AWAY: Duration = Duration::from_secs(8);
+/// How long a connection may take to be opened and set up, when the call has had one before.
+const ATTEMPT: Duration = Duration::from_secs(4);
+/// Between failed attempts; the last one stays.
+const PAUSES: [u64; 4] = [100, 300, 600, 1_000];
+/// A connection that lasted so long is no failure when it ends (Pipecat, October 2025).
+const STABLE: Duration = Duration::from_secs(10);
+/// As many connections in a row that did not last, or setups that were refused, are the end.
+const FAILURES: u32 = 3;
+/// Attempts with a handle before the session is begun anew.
+const RESUMPTIONS: u32 = 2;
+/// How long the old socket may take to close before the new one is set up.
+const CLOSING: Duration = Duration::from_millis(100);
+/// The time that is left is not used to its end.
+const MARGIN: Duration = Duration::from_secs(2);
+/// Before the next socket is tried again while the old connection lives.
+const NEXT: Duration = Duration::from_millis(500);
+
+/// The connection that is used.
+#[derive(Debug)]
+pub(super) enum Link {
+    Waiting {
+        until: Duration,
+    },
+    Opening {
+        connection: u32,
+        until: Duration,
+    },
+    /// The next socket stands, and the old one is being closed.
+    Yielding {
+        connection: u32,
+        old: u32,
+        until: Duration,
+    },
+    SettingUp {
+        connection: u32,
+        resumed: bool,
+        until: Duration,
+    },
+    Live {
+        connection: u32,
+        since: Duration,
+        leaving: Option<Leaving>,
+    },
+    Over,
+}
+
+/// A connection that will be closed.
+#[derive(Debug)]
+pub(super) struct Leaving {
+    by: Duration,
+    next: Next,
+}
+
+/// The socket that takes over.
+#[derive(Debug, Clone, Copy)]
+enum Next {
+    Waiting { until: Duration },
+    Opening(u32),
+    Open(u32),
+}
+
+/// What went wrong in a row.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    /// Since when there is no model; from the beginning, at first.
+    away: Option<Duration>,
+    told: bool,
+    attempts: usize,
+    unstable: u32,
+    refusals: u32,
+    resumptions: u32,
+    words: String,
+}
+
+impl Link {
+    pub(super) fn first() -> Self {
+        Self::Waiting {
+            until: Duration::ZERO,
+        }
+    }
+}
+
+impl Machine {
+    /// The connection on which the model can be told anything.
+    pub(super) fn live(&self) -> Option<u32> {
+        match self.link {
+            Link::Live { connection, .. } => Some(connection),
+            _ => None,
+        }
+    }
+
+    pub(super) fn link_due(&self) -> Option<Duration> {
+        let away = self.failures.away.unwrap_or_default() + AWAY;
+        match &self.link {
+            Link::Waiting { until }
+            | Link::Opening { until, .. }
+            | Link::Yielding { until, .. }
+            | Link::SettingUp { until, .. } => Some((*until).min(away)),
+            Link::Live { leaving, .. } => match leaving.as_ref()?.next {
+                Next::Waiting { until } => Some(until),
+                Next::Opening(_) => None,
+                Next::Open(_) => leaving.as_ref().map(|leaving| leaving.by),
+            },
+            Link::Over => None,
+        }
+    }
+
+    /// What is due by now.
+    pub(super) fn link_time(&mut self) {
+        let away = self.failures.away.unwrap_or_default() + AWAY;
+        if self.live().is_none() && self.now >= away {
+            let words = match self.failures.words.as_str() {
+                "" => "no model answered within 8 s".to_owned(),
+                words => format!("no model for 8 s: {words}"),
+            };
+            return self.lost(words);
+        }
+        match self.link {
+            Link::Waiting { until } if self.now >= until => self.open(),
+            Link::Yielding {
+                connection, until, ..
+            } if self.now >= until => self.set_up_on(connection),
+            Link::Opening { connection, until }
+            | Link::SettingUp {
+                connection, until, ..
+            } if self.now >= until => {
+                self.give_up_connection(connection, "it took too long");
+            }
+            Link::Live {
+                connection,
+                leaving: Some(_),
+                ..
+            } => self.leave_now(connection),
+            _ => {}
+        }
+    }
+
+    fn open(&mut self) {
+        let connection = self.next_socket();
+        self.link = Link::Opening {
+            connection,
+            until: self.now + self.patience(),
+        };
+    }
+
+    fn next_socket(&mut self) -> u32 {
+        self.connections += 1;
+        let connection = self.connections;
+        self.effects.push(Effect::Open { connection });
+        connection
+    }
+
+    /// The first connection may take all the time that there is.
+    fn patience(&self) -> Duration {
+        if self.ready { ATTEMPT } else { AWAY }
+    }
+
+    /// The socket stands.
+    pub(super) fn opened(&mut self, opened: u32) {
+        match &mut self.link {
+            Link::Opening { connection, .. } if *connection == opened => self.set_up_on(opened),
+            Link::Live {
+                connection,
+                leaving: Some(leaving),
+                ..
+            } if matches!(leaving.next, Next::Opening(next) if next == opened) => {
+                leaving.next = Next::Open(opened);
+                let old = *connection;
+                self.leave_now(old);
+            }
+            Link::SettingUp { connection, .. }
+            | Link::Yielding { connection, .. }
+            | Link::Live { connection, .. }
+                if *connection == opened => {}
+            _ => self.close(opened),
+        }
+    }
+
+    fn set_up_on(&mut self, connection: u32) {
+        let handle = self.handle.as_ref();
+        let before = self.transcript.record();
+        let beginning = match handle {
+            Some(handle) => Beginning::Resumed(&handle.text),
+            None => Beginning::Fresh(&before),
+        };
+        let message = self.persona.setup(beginning);
+        let resumed = handle.is_some();
+        if !resumed {
+            self.sessions += 1;
+        }
+        self.link = Link::SettingUp {
+            connection,
+            resumed,
+            until: self.now + self.patience(),
+        };
+        self.send(connection, message);
+    }
+
+    /// The model is there.
+    pub(super) fn set_up(&mut self, by: u32) {
+        let resumed = match self.link {
+            Link::SettingUp {
+                connection,
+                resumed,
+                ..
+            } if connection == by => resumed,
+            _ => return,
+        };
+        self.link = Link::Live {
+            connection: by,
+            since: self.now,
+            leaving: None,
+        };
+        let unstable = self.failures.unstable;
+        self.failures = Failures {
+            unstable,
+            ..Failures::default()
+        };
+        self.rubbish = 0;
+        self.answering = false;
+        let first = !std::mem::replace(&mut self.ready, true);
+        self.tell(if first {
+            Heard::Ready
+        } else {
+            Heard::Reconnected
+        });
+        self.begin(by, !resumed);
+    }
+
+    /// The service says that it will close the connection.
+    pub(super) fn leave(&mut self, left: Duration) {
+        let by = self.now + left.saturating_sub(MARGIN.min(left / 2));
+        match &mut self.link {
+            Link::Live {
+                leaving: Some(leaving),
+                ..
+            } => leaving.by = leaving.by.min(by),
+            Link::Live { leaving, .. } => {
+                *leaving = Some(Leaving {
+                    by,
+                    next: Next::Waiting { until: self.now },
+                });
+            }
+            _ => {}
+        }
+    }
+
+    /// Moves on if the next socket stands and the moment is right; opens it where there is none.
+    fn leave_now(&mut self, old: u32) {
+        let settled = !self.answering
+            && !self.tools.open(old)
+            && self.handle.as_ref().is_some_and(|handle| handle.newest);
+        let Link::Live {
+            leaving: Some(leaving),
+            ..
+        } = &mut self.link
+        else {
+            return;
+        };
+        let due = settled || self.now >= leaving.by;
+        match leaving.next {
+            Next::Open(connection) if due => {
+                self.failures.away = Some(self.now);
+                self.link = Link::Yielding {
+                    connection,
+                    old,
+                    until: self.now + CLOSING,
+                };
+                self.close(old);
+            }
+            Next::Waiting { until } if self.now >= until => {
+                let connection = self.next_socket();
+                if let Link::Live {
+                    leaving: Some(leaving),
+                    ..
+                } = &mut self.link
+                {
+                    leaving.next = Next::Opening(connection);
+                }
+            }
+            Next::Waiting { .. } | Next::Opening(_) | Next::Open(_) => {}
+        }
+    }
+
+    /// A socket is gone, or was never there.
+    pub(super) fn closed(&mut self, closed: u32, why: &Closure) {
+        match &mut self.link {
+            Link::Live {
+                connection,
+                since,
+                leaving,
+            } if *connection == closed => {
+                let (since, leaving) = (*since, leaving.take());
+                self.connection_lost(since, leaving, why);
+            }
+            Link::Live {
+                leaving: Some(leaving),
+                ..
+            } if matches!(leaving.next, Next::Opening(next) | Next::Open(next) if next == closed) =>
+            {
+                leaving.next = Next::Waiting {
+                    until: self.now + NEXT,
+                };
+            }
+            Link::Yielding {
+                connection, old, ..
+            } => {
+                let (connection, old) = (*connection, *old);
+                if old == closed {
+                    self.set_up_on(connection);
+                } else if connection == closed {
+                    self.failed(why);
+                }
+            }
+            Link::Opening { connection, .. } if *connection == closed => {
+                self.refused_or_failed(why);
+            }
+            Link::SettingUp {
+                connection,
+                resumed,
+                ..
+            } if *connection == closed => {
+                if *resumed {
+                    self.resumption_failed(why);
+                } else {
+                    self.refused_or_failed(why);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn connection_lost(&mut self, since: Duration, leaving: Option<Leaving>, why: &Closure) {
+        self.doubt_lost();
+        self.failures.away = Some(self.now);
+        self.failures.words.clone_from(&why.words);
+        match leaving.map(|leaving| leaving.next) {
+            Some(Next::Open(connection)) => return self.set_up_on(connection),
+            Some(Next::Opening(connection)) => {
+                self.link = Link::Opening {
+                    connection,
+                    until: self.now + ATTEMPT,
+                };
+            }
+            Some(Next::Waiting { .. }) | None => self.link = Link::Waiting { until: self.now },
+        }
+        self.tell_away();
+        self.failures.unstable = match self.now - since {
+            lasted if lasted >= STABLE => 0,
+            _ => self.failures.unstable + 1,
+        };
+        if self.failures.unstable >= FAILURES {
+            return self.lost(format!(
+                "{FAILURES} connections in a row did not last: {}",
+                why.words
+            ));
+        }
+        self.link_time();
+    }
+
+    fn resumption_failed(&mut self, why: &Closure) {
+        self.failures.resumptions += 1;
+        if why.refused || self.failures.resumptions >= RESUMPTIONS {
+            self.handle = None;
+        }
+        if why.refused {
+            self.failures.words.clone_from(&why.words);
+            self.link = Link::Waiting { until: self.now };
+            self.link_time();
+        } else {
+            self.failed(why);
+        }
+    }
+
+    fn refused_or_failed(&mut self, why: &Closure) {
+        if !why.refused {
+            return self.failed(why);
+        }
+        // Voices are made for some languages only, and the list changes: the prompt says the language too.
+        if why.words.to_lowercase().contains("language") && self.persona.language_code().is_some() {
+            self.persona.without_language = true;
+            return self.failed(why);
+        }
+        self.failures.refusals += 1;
+        if self.failures.refusals >= FAILURES {
+            return self.lost(format!("the model refuses the session: {}", why.words));
+        }
+        self.failed(why);
+    }
+
+    /// Once for each time, and not before there was a model.
+    fn tell_away(&mut self) {
+        if self.ready && !std::mem::replace(&mut self.failures.told, true) {
+            self.tell(Heard::Away);
+        }
+    }
+
+    fn failed(&mut self, why: &Closure) {
+        self.tell_away();
+        let pause = PAUSES[self.failures.attempts.min(PAUSES.len() - 1)];
+        self.failures.attempts += 1;
+        self.failures.words.clone_from(&why.words);
+        self.link = Link::Waiting {
+            until: self.now + Duration::from_millis(pause),
+        };
+    }
+
+    /// Ends a connection from this side, as if the other had closed it.
+    pub(super) fn give_up_connection(&mut self, connection: u32, words: &str) {
+        self.close(connection);
+        let why = Closure {
+            refused: false,
+            words: words.to_owned(),
+        };
+        self.closed(connection, &why);
+    }
+
+    fn close(&mut self, connection: u32) {
+        self.effects.push(Effect::Close { connection });
+    }
+
+    fn lost(&mut self, words: String) {
+        let sockets = match &self.link {
+            Link::Opening { connection, .. } | Link::SettingUp { connection, .. } => {
+                vec![*connection]
+            }
+            Link::Yielding {
+                connection, old, ..
+            } => vec![*connection, *old],
+            Link::Waiting { .. } | Link::Live { .. } | Link::Over => Vec::new(),
+        };
+        for connection in sockets {
+            self.close(connection);
+        }
+        self.link = Link::Over;
+        self.tell(Heard::Lost(words));
+    }
+}

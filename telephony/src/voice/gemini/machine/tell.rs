@@ -1,0 +1,153 @@
+//! What the model is told: what the caller says, words, outcomes of functions.
+
+use std::time::Duration;
+
+use super::{
+    super::{
+        profile::{Functions, History, Words},
+        wire::client::{FunctionResponse, Message, ToolResponse, turn},
+        words,
+    },
+    Effect, Machine,
+    held::steps,
+    tools::{Answer, To},
+    transcript::Role,
+};
+
+/// A resumed model that says nothing for so long after an answer to what it asked earlier does not know that it asked.
+const DOUBT: Duration = Duration::from_secs(4);
+
+/// Words that are said if the model does not seem to have understood an answer.
+#[derive(Debug)]
+pub(super) struct Doubt {
+    words: String,
+    pub(super) until: Duration,
+}
+
+impl Machine {
+    /// What the caller says. Nobody listens to what is said after the end.
+    pub(super) fn caller(&mut self, samples: &[i16]) {
+        if self.summary.is_some() {
+            return;
+        }
+        match self.live() {
+            Some(connection) if !self.gated(connection) => {
+                self.flush();
+                for step in steps(samples) {
+                    self.send(connection, Message::audio(&step));
+                }
+            }
+            _ => self.held.push(samples),
+        }
+    }
+
+    /// Sends what waits: outcomes first, because the model may be waiting for them, and the greeting before anything that the caller said.
+    pub(super) fn flush(&mut self) {
+        let Some(connection) = self.live() else {
+            return;
+        };
+        for answer in self.tools.answers(connection) {
+            self.answer(connection, answer);
+        }
+        if self.gated(connection) {
+            return;
+        }
+        while let Some(words) = self.words.pop_front() {
+            let message = match self.persona.profile.words {
+                Words::Realtime => Message::text(words),
+                Words::Turn => Message::turns(vec![turn("user", &words)]),
+            };
+            self.answering = true;
+            self.send(connection, message);
+        }
+        for step in self.held.take() {
+            self.send(connection, Message::audio(&step));
+        }
+    }
+
+    fn gated(&self, connection: u32) -> bool {
+        self.persona.profile.functions == Functions::Blocking
+            && self.tools.gated_until(connection, self.now).is_some()
+    }
+
+    fn answer(&mut self, connection: u32, answer: Answer) {
+        let outcome = words::response(&answer.outcome);
+        let told = words::answered(&answer.name, &answer.arguments, &outcome);
+        self.transcript.add(Role::Tool, &told);
+        let late = words::late_answer(&answer.name, &answer.arguments, &outcome);
+        let id = match answer.to {
+            To::Here(id) => id,
+            // A session that was begun anew does not know of it.
+            To::Earlier { session, .. } if session != self.sessions => return self.say(late),
+            To::Earlier { id, since, .. } => {
+                let known = self.handle.as_ref().is_some_and(|handle| handle.at > since);
+                if !known {
+                    self.doubt = Some(Doubt {
+                        words: late,
+                        until: self.now + DOUBT,
+                    });
+                }
+                id
+            }
+        };
+        let scheduling = match self.persona.profile.functions {
+            Functions::Blocking => None,
+            Functions::NonBlocking if answer.name == "end_call" => Some("SILENT"),
+            Functions::NonBlocking => Some("WHEN_IDLE"),
+        };
+        self.answering = true;
+        let response = FunctionResponse {
+            id,
+            name: answer.name,
+            response: outcome,
+            scheduling,
+        };
+        self.send(
+            connection,
+            Message::ToolResponse(ToolResponse {
+                function_responses: vec![response],
+            }),
+        );
+    }
+
+    /// The model has not taken up an answer, or its connection was closed over it: it is told in words.
+    pub(super) fn doubt_time(&mut self) {
+        let now = self.now;
+        if let Some(doubt) = self.doubt.take_if(|doubt| doubt.until <= now) {
+            self.say(doubt.words);
+        }
+    }
+
+    /// The connection is gone over an answer that may not have been understood.
+    pub(super) fn doubt_lost(&mut self) {
+        if let Some(doubt) = self.doubt.take() {
+            self.say(doubt.words);
+        }
+    }
+
+    /// The first words of a connection.
+    pub(super) fn begin(&mut self, connection: u32, fresh: bool) {
+        if !self.spoke {
+            let greeting = words::greeting(&self.persona.agent);
+            self.words.push_front(greeting);
+        } else if fresh {
+            match self.persona.profile.history {
+                History::Turns => {
+                    let mut turns = self.transcript.turns();
+                    turns.push(turn("user", words::GO_ON));
+                    self.answering = true;
+                    self.send(connection, Message::turns(turns));
+                }
+                History::Instruction => self.words.push_front(words::GO_ON.to_owned()),
+            }
+        }
+        self.flush();
+    }
+
+    pub(super) fn send(&mut self, connection: u32, message: Message) {
+        self.effects.push(Effect::Send {
+            connection,
+            message,
+        });
+    }
+}

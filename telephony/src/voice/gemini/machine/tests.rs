@@ -1,0 +1,669 @@
+//! What the machine decides, without a socket.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{Closure, Effect, Input, Machine};
+use crate::voice::{
+    Agent, Heard, Spoken,
+    gemini::{setup::Persona, wire::client::Message},
+};
+
+const STABLE: &str = "gemini-3.8-live";
+const BLOCKING: &str = "gemini-3.1-flash-live-preview";
+
+/// A machine with its clock, and everything that it did.
+struct Story {
+    machine: Machine,
+    now: Duration,
+    done: Vec<Effect>,
+}
+
+impl Story {
+    fn new(model: &str) -> Self {
+        let agent: Agent = serde_json::from_value(json!({"id": "a", "name": "Ayu", "systemPrompt": "You are Ayu.", "voiceId": null,
+            "greetingText": "Halo!", "language": "id", "maxCallDurationMinutes": 10, "escalationNumber": null, "tools": [],
+            "functions": [{"name": "f", "description": "F.", "parameters": {"type": "object"}}]}))
+        .unwrap();
+        let mut story = Self {
+            machine: Machine::new(Persona::new(agent, model)),
+            now: Duration::ZERO,
+            done: Vec::new(),
+        };
+        story.give(Input::Time);
+        story
+    }
+
+    /// One whose first connection is set up, with a handle.
+    fn live(model: &str) -> Self {
+        let mut story = Self::new(model);
+        story.set_up(1);
+        story.resumable(1, "h1");
+        story.done.clear();
+        story
+    }
+
+    fn give(&mut self, input: Input) {
+        let done = self.machine.step(input, self.now);
+        self.done.extend(done);
+    }
+
+    fn message(&mut self, connection: u32, message: Value) {
+        let message = serde_json::from_value(message).unwrap();
+        self.give(Input::Message {
+            connection,
+            message: Box::new(message),
+        });
+    }
+
+    fn set_up(&mut self, connection: u32) {
+        self.give(Input::Opened { connection });
+        self.message(connection, json!({"setupComplete": {}}));
+        self.message(
+            connection,
+            json!({"serverContent": {"modelTurn": {"parts": [{"inlineData":
+            {"mimeType": "audio/pcm;rate=24000", "data": "AAAA"}}]}, "turnComplete": true}}),
+        );
+    }
+
+    fn resumable(&mut self, connection: u32, handle: &str) {
+        self.message(
+            connection,
+            json!({"sessionResumptionUpdate": {"newHandle": handle, "resumable": true}}),
+        );
+    }
+
+    fn closed(&mut self, connection: u32, refused: bool) {
+        self.give(Input::Closed {
+            connection,
+            why: Closure {
+                refused,
+                words: "gone".to_owned(),
+            },
+        });
+    }
+
+    /// Goes on until then, and wakes the machine whenever it wants to be.
+    fn until(&mut self, milliseconds: u64) {
+        let end = Duration::from_millis(milliseconds);
+        for _ in 0..10_000 {
+            match self.machine.due().filter(|due| *due <= end) {
+                Some(due) => {
+                    self.now = self.now.max(due);
+                    self.give(Input::Time);
+                }
+                None => {
+                    self.now = end;
+                    return self.give(Input::Time);
+                }
+            }
+        }
+        panic!("it never comes to rest");
+    }
+
+    fn call(&mut self, connection: u32, id: &str) {
+        self.message(
+            connection,
+            json!({"toolCall": {"functionCalls": [{"id": id, "name": "f", "args": {"n": 1}}]}}),
+        );
+    }
+
+    fn outcome(&mut self, id: &str) {
+        let outcome = json!({"output": {"is": 7}}).as_object().unwrap().clone();
+        self.give(Input::Spoken(Spoken::ToolOutcome {
+            id: id.to_owned(),
+            outcome,
+        }));
+    }
+
+    fn audio(&mut self) {
+        self.give(Input::Spoken(Spoken::Audio(vec![1; 320])));
+    }
+
+    /// What was sent on a connection, as JSON.
+    fn sent(&self, on: u32) -> Vec<Value> {
+        let of = |effect: &Effect| match effect {
+            Effect::Send {
+                connection,
+                message,
+            } if *connection == on => serde_json::to_value(message).ok(),
+            _ => None,
+        };
+        self.done.iter().filter_map(of).collect()
+    }
+
+    fn told(&self) -> Vec<&Heard> {
+        self.done
+            .iter()
+            .filter_map(|effect| match effect {
+                Effect::Tell(heard) => Some(heard),
+                _ => None,
+            })
+            .collect()
+    }
+
+    fn opened(&self) -> Vec<u32> {
+        let of = |effect: &Effect| match effect {
+            Effect::Open { connection } => Some(*connection),
+            _ => None,
+        };
+        self.done.iter().filter_map(of).collect()
+    }
+
+    fn answers(&self, on: u32) -> Vec<Value> {
+        let sent = self.sent(on);
+        let of = |message: &Value| message["toolResponse"]["functionResponses"][0].clone();
+        sent.iter().map(of).filter(|it| !it.is_null()).collect()
+    }
+
+    fn pieces(&self, on: u32) -> usize {
+        let sent = self.sent(on);
+        let audio = |it: &&Value| it["realtimeInput"].get("audio").is_some();
+        sent.iter().filter(audio).count()
+    }
+}
+
+#[test]
+fn the_first_words_are_the_greeting() {
+    for (model, path) in [
+        (STABLE, "/realtimeInput/text"),
+        (BLOCKING, "/realtimeInput/text"),
+        (
+            "gemini-2.5-flash-native-audio-latest",
+            "/clientContent/turns/0/parts/0/text",
+        ),
+    ] {
+        let mut story = Story::new(model);
+        assert_eq!(story.opened(), [1]);
+        story.give(Input::Opened { connection: 1 });
+        story.audio();
+        assert_eq!(story.sent(1).len(), 1, "nothing before the setup is taken");
+        assert!(story.sent(1)[0].get("setup").is_some());
+        story.message(1, json!({"setupComplete": {}}));
+        let sent = story.sent(1);
+        let greeting = sent.iter().find_map(|it| it.pointer(path)).unwrap();
+        assert!(greeting.as_str().unwrap().contains("Halo!"), "{greeting}");
+        assert_eq!(story.pieces(1), 1, "what was held follows");
+        assert_eq!(story.told(), [&Heard::Ready]);
+    }
+}
+
+#[test]
+fn every_message_has_one_key() {
+    let mut story = Story::live(STABLE);
+    story.audio();
+    story.give(Input::Spoken(Spoken::Text(
+        "the caller pressed 4".to_owned(),
+    )));
+    story.call(1, "a");
+    story.outcome("a");
+    assert_eq!(story.sent(1).len(), 3);
+    for message in story.sent(1) {
+        assert_eq!(message.as_object().unwrap().len(), 1, "{message}");
+    }
+}
+
+#[test]
+fn a_function_that_does_not_block_lets_the_talk_go_on() {
+    let mut story = Story::live(STABLE);
+    story.call(1, "a");
+    story.audio();
+    assert_eq!(story.pieces(1), 1);
+    story.outcome("a");
+    let answer = &story.answers(1)[0];
+    assert_eq!(
+        *answer,
+        json!({"id": "a", "name": "f", "response": {"output": {"is": 7}}, "scheduling": "WHEN_IDLE"})
+    );
+}
+
+#[test]
+fn nothing_is_sent_in_realtime_while_a_blocking_function_runs() {
+    let mut story = Story::live(BLOCKING);
+    story.call(1, "a");
+    for _ in 0..10 {
+        story.audio();
+    }
+    story.give(Input::Spoken(Spoken::Text("psst".to_owned())));
+    assert!(story.sent(1).is_empty());
+    story.outcome("a");
+    let sent = story.sent(1);
+    assert!(
+        sent[0].get("toolResponse").is_some(),
+        "the answer comes first"
+    );
+    assert_eq!(
+        sent[0].pointer("/toolResponse/functionResponses/0/scheduling"),
+        None
+    );
+    assert_eq!(story.pieces(1), 5, "200 ms in pieces of 40");
+    assert_eq!(sent[1]["realtimeInput"]["text"], "[psst]");
+}
+
+#[test]
+fn the_gate_opens_on_cancellation_and_after_ten_seconds() {
+    let mut story = Story::live(BLOCKING);
+    story.call(1, "a");
+    story.audio();
+    story.message(1, json!({"toolCallCancellation": {"ids": ["a"]}}));
+    assert_eq!(story.pieces(1), 1);
+    let ids = vec!["a".to_owned()];
+    assert!(story.told().contains(&&Heard::ToolCancelled { ids }));
+    story.call(1, "b");
+    // It is the same wish: it was not carried out twice.
+    assert!(
+        !story
+            .told()
+            .iter()
+            .any(|it| matches!(it, Heard::Tool { id, .. } if id == "b"))
+    );
+    story.audio();
+    story.until(9_999);
+    assert_eq!(story.pieces(1), 1);
+    story.until(10_000);
+    assert_eq!(story.pieces(1), 2);
+}
+
+#[test]
+fn what_the_caller_says_meanwhile_is_held_and_bounded() {
+    let mut story = Story::live(STABLE);
+    story.now = Duration::from_secs(20);
+    story.closed(1, false);
+    assert_eq!(story.opened(), [2]);
+    for _ in 0..500 {
+        story.audio();
+    }
+    story.give(Input::Spoken(Spoken::Text("psst".to_owned())));
+    story.give(Input::Opened { connection: 2 });
+    story.message(2, json!({"setupComplete": {}}));
+    assert_eq!(story.pieces(2), 75, "3 s in pieces of 40 ms");
+    let sent = story.sent(2);
+    assert_eq!(sent[0]["setup"]["sessionResumption"]["handle"], "h1");
+    assert_eq!(sent[1]["realtimeInput"]["text"], "[psst]");
+    assert_eq!(story.told(), [&Heard::Away, &Heard::Reconnected]);
+}
+
+#[test]
+fn a_goaway_is_followed_in_a_quiet_moment_and_the_old_socket_closed_first() {
+    let mut story = Story::live(STABLE);
+    story.message(
+        1,
+        json!({"serverContent": {"modelTurn": {"parts": [{"inlineData":
+        {"mimeType": "audio/pcm;rate=24000", "data": "AAAA"}}]}}}),
+    );
+    story.message(1, json!({"goAway": {"timeLeft": "10s"}}));
+    assert_eq!(story.opened(), [2]);
+    story.give(Input::Opened { connection: 2 });
+    story.until(5_000);
+    assert!(
+        !story.done.contains(&Effect::Close { connection: 1 }),
+        "it speaks"
+    );
+    story.message(1, json!({"serverContent": {"turnComplete": true}}));
+    assert!(story.done.contains(&Effect::Close { connection: 1 }));
+    assert!(
+        story.sent(2).is_empty(),
+        "the old socket still has the session"
+    );
+    story.audio();
+    story.closed(1, false);
+    assert_eq!(
+        story.sent(2)[0]["setup"]["sessionResumption"]["handle"],
+        "h1"
+    );
+    story.message(2, json!({"setupComplete": {}}));
+    assert_eq!(story.pieces(2), 1);
+    assert!(!story.told().contains(&&Heard::Away));
+}
+
+#[test]
+fn a_goaway_is_followed_in_time_whatever_goes_on() {
+    let mut story = Story::live(STABLE);
+    story.call(1, "a");
+    story.message(1, json!({"goAway": {"timeLeft": "5s"}}));
+    story.give(Input::Opened { connection: 2 });
+    story.until(2_999);
+    assert!(story.sent(2).is_empty());
+    story.until(3_000);
+    assert!(story.done.contains(&Effect::Close { connection: 1 }));
+    // It does not wait long for a socket that does not close.
+    story.until(3_100);
+    assert!(story.sent(2)[0].get("setup").is_some());
+}
+
+#[test]
+fn a_refused_handle_begins_a_session_that_knows_what_was_said() {
+    for (model, greeting) in [(STABLE, 1), (BLOCKING, 0)] {
+        let mut story = Story::live(model);
+        story.message(
+            1,
+            json!({"serverContent": {"inputTranscription": {"text": "Where is my order?"}}}),
+        );
+        story.message(1, json!({"serverContent": {"outputTranscription": {"text": "I look."}, "turnComplete": true}}));
+        story.closed(1, false);
+        story.give(Input::Opened { connection: 2 });
+        story.closed(2, true);
+        story.give(Input::Opened { connection: 3 });
+        story.message(3, json!({"setupComplete": {}}));
+        let sent = story.sent(3);
+        assert_eq!(sent[0]["setup"]["sessionResumption"], json!({}));
+        let text = sent.iter().map(Value::to_string).collect::<String>();
+        assert!(
+            text.contains("Where is my order?") && text.contains("I look."),
+            "{text}"
+        );
+        assert!(!text.contains("Halo!"), "it does not greet again");
+        let turns = sent.iter().filter(|it| it.get("clientContent").is_some());
+        assert_eq!(turns.count(), greeting, "{model}");
+    }
+}
+
+#[test]
+fn an_outcome_that_comes_while_the_model_is_away_is_told_afterwards() {
+    let mut story = Story::live(STABLE);
+    story.call(1, "a");
+    story.resumable(1, "h2");
+    story.closed(1, false);
+    story.outcome("a");
+    story.give(Input::Opened { connection: 2 });
+    story.message(2, json!({"setupComplete": {}}));
+    assert_eq!(story.answers(2)[0]["id"], "a");
+}
+
+#[test]
+fn a_resumed_model_that_does_not_know_that_it_asked_is_told_in_words() {
+    let mut story = Story::live(STABLE);
+    story.now = Duration::from_secs(1);
+    story.call(1, "a");
+    story.closed(1, false);
+    story.give(Input::Opened { connection: 2 });
+    story.message(2, json!({"setupComplete": {}}));
+    story.outcome("a");
+    assert_eq!(story.answers(2)[0]["id"], "a");
+    let words = |story: &Story, on: u32| {
+        let sent = story.sent(on);
+        let told = |it: &&Value| {
+            it["realtimeInput"]["text"]
+                .as_str()
+                .is_some_and(|it| it.contains("The function f"))
+        };
+        sent.iter().filter(told).count()
+    };
+    assert_eq!(words(&story, 2), 0);
+    // The answer broke a rule of its session: it is told in words on the next.
+    story.closed(2, true);
+    story.give(Input::Opened { connection: 3 });
+    story.message(3, json!({"setupComplete": {}}));
+    assert_eq!((words(&story, 3), story.answers(3).len()), (1, 0));
+}
+
+#[test]
+fn what_is_asked_again_after_a_reconnection_gets_the_outcome_that_is_there() {
+    let mut story = Story::live(STABLE);
+    story.call(1, "a");
+    story.outcome("a");
+    story.closed(1, false);
+    story.give(Input::Opened { connection: 2 });
+    story.message(2, json!({"setupComplete": {}}));
+    story.call(2, "b");
+    assert_eq!(story.answers(2)[0]["id"], "b");
+    let wishes = story
+        .told()
+        .into_iter()
+        .filter(|it| matches!(it, Heard::Tool { .. }));
+    assert_eq!(wishes.count(), 1);
+}
+
+#[test]
+fn a_fresh_session_is_told_in_words_what_an_earlier_one_asked() {
+    let mut story = Story::live(STABLE);
+    story.call(1, "a");
+    story.closed(1, false);
+    story.give(Input::Opened { connection: 2 });
+    story.closed(2, true);
+    story.give(Input::Opened { connection: 3 });
+    story.message(3, json!({"setupComplete": {}}));
+    story.outcome("a");
+    assert!(story.answers(3).is_empty());
+    let last = story.sent(3).pop().unwrap();
+    let words = last["realtimeInput"]["text"].as_str().unwrap();
+    assert!(
+        words.contains("The function f") && words.contains("\"is\":7"),
+        "{words}"
+    );
+}
+
+#[test]
+fn three_connections_that_do_not_last_are_the_end() {
+    let mut story = Story::live(STABLE);
+    for connection in 1..=3 {
+        story.now += Duration::from_secs(9);
+        story.closed(connection, false);
+        if connection < 3 {
+            story.give(Input::Opened {
+                connection: connection + 1,
+            });
+            story.message(connection + 1, json!({"setupComplete": {}}));
+        }
+    }
+    assert!(matches!(story.told().last(), Some(Heard::Lost(_))));
+    assert!(story.machine.is_over());
+    assert_eq!(story.machine.due(), None);
+    // One that lasted is no failure.
+    let mut story = Story::live(STABLE);
+    for connection in 1..=9 {
+        story.now += Duration::from_secs(10);
+        story.closed(connection, false);
+        story.give(Input::Opened {
+            connection: connection + 1,
+        });
+        story.message(connection + 1, json!({"setupComplete": {}}));
+    }
+    assert!(!story.machine.is_over());
+}
+
+#[test]
+fn eight_seconds_without_a_model_are_the_end() {
+    let mut story = Story::live(STABLE);
+    story.now = Duration::from_secs(20);
+    story.closed(1, false);
+    let mut now = 20_000;
+    while !story.machine.is_over() {
+        if let Some(connection) = story.opened().last().copied() {
+            story.closed(connection, false);
+        }
+        now += 100;
+        story.until(now);
+        assert!(now <= 28_100, "it goes on for ever");
+    }
+    assert_eq!(now, 28_000);
+    let aways = story.told().into_iter().filter(|it| **it == Heard::Away);
+    assert_eq!(aways.count(), 1);
+}
+
+#[test]
+fn a_setup_that_is_never_answered_is_the_end_after_eight_seconds() {
+    let mut story = Story::new(STABLE);
+    story.give(Input::Opened { connection: 1 });
+    story.until(7_999);
+    assert!(!story.machine.is_over());
+    story.until(8_000);
+    assert!(
+        matches!(story.told()[..], [Heard::Lost(_)]),
+        "{:?}",
+        story.told()
+    );
+}
+
+#[test]
+fn a_setup_that_is_refused_three_times_is_the_end() {
+    let mut story = Story::new(STABLE);
+    for connection in 1..=3 {
+        story.give(Input::Opened { connection });
+        story.closed(connection, true);
+        story.until(u64::from(connection) * 700);
+    }
+    assert!(
+        matches!(story.told()[..], [Heard::Lost(_)]),
+        "{:?}",
+        story.told()
+    );
+    assert_eq!(story.opened().len(), 3);
+}
+
+#[test]
+fn a_language_that_is_refused_is_left_to_the_prompt() {
+    let mut story = Story::new(STABLE);
+    story.give(Input::Opened { connection: 1 });
+    story.give(Input::Closed {
+        connection: 1,
+        why: Closure {
+            refused: true,
+            words: "Unsupported language code 'id-ID'".to_owned(),
+        },
+    });
+    story.until(1_000);
+    story.give(Input::Opened { connection: 2 });
+    let setup = story.sent(2)[0]["setup"].clone();
+    let speech = &setup["generationConfig"]["speechConfig"];
+    assert!(speech.get("languageCode").is_none(), "{speech}");
+}
+
+#[test]
+fn a_summary_is_asked_for_and_told() {
+    let mut story = Story::live(STABLE);
+    story.give(Input::Spoken(Spoken::Summarise));
+    let asked = story.sent(1)[0]["realtimeInput"]["text"].clone();
+    assert!(
+        asked.as_str().unwrap().contains("three sentences"),
+        "{asked}"
+    );
+    story.audio();
+    assert_eq!(story.pieces(1), 0, "nobody listens to the caller any more");
+    story.message(1, json!({"serverContent": {"outputTranscription": {"text": "old words"}, "interrupted": true}}));
+    story.message(1, json!({"serverContent": {"turnComplete": true}}));
+    story.message(
+        1,
+        json!({"serverContent": {"modelTurn": {"parts": [{"inlineData":
+        {"mimeType": "audio/pcm;rate=24000", "data": "AAAA"}}]}}}),
+    );
+    story.message(
+        1,
+        json!({"serverContent": {"outputTranscription": {"text": " The order "}}}),
+    );
+    story.message(
+        1,
+        json!({"serverContent": {"outputTranscription": {"text": "comes."}, "turnComplete": true}}),
+    );
+    let told = story.told();
+    assert_eq!(
+        told.last(),
+        Some(&&Heard::Summary("The order comes.".to_owned()))
+    );
+    assert!(
+        !told
+            .iter()
+            .any(|it| matches!(it, Heard::Audio(_) | Heard::AgentSaid(_)))
+    );
+}
+
+#[test]
+fn rubbish_is_passed_over_and_too_much_of_it_is_a_fault() {
+    let mut story = Story::live(STABLE);
+    for _ in 0..16 {
+        story.give(Input::Rubbish { connection: 1 });
+    }
+    assert!(story.done.is_empty());
+    story.give(Input::Rubbish { connection: 1 });
+    assert!(story.done.contains(&Effect::Close { connection: 1 }));
+    assert_eq!(story.opened(), [2]);
+}
+
+#[test]
+fn audio_that_cannot_be_played_is_no_audio() {
+    let mut story = Story::live(STABLE);
+    for blob in [
+        json!({"mimeType": "audio/pcm;rate=24000", "data": "!!!"}),
+        json!({"mimeType": "audio/pcm;rate=24000", "data": ""}),
+        json!({"mimeType": "audio/pcm;rate=8000", "data": "AAAA"}),
+        json!({"mimeType": "image/png", "data": "AAAA"}),
+    ] {
+        story.message(1, json!({"serverContent": {"modelTurn": {"parts": [{"inlineData": blob}, {}, {"text": "x"}]}}}));
+    }
+    assert!(story.told().is_empty(), "{:?}", story.told());
+}
+
+fn any_input() -> impl Strategy<Value = Input> {
+    let message = prop_oneof![
+        Just(json!({"setupComplete": {}})),
+        Just(json!({"serverContent": {"modelTurn": {"parts": [{"inlineData": {"mimeType": "audio/pcm;rate=24000", "data": "AAAA"}}]}}})),
+        Just(json!({"serverContent": {"turnComplete": true, "outputTranscription": {"text": "w"}}})),
+        Just(json!({"serverContent": {"interrupted": true, "inputTranscription": {"text": "w"}}})),
+        Just(json!({"goAway": {"timeLeft": "3s"}})),
+        Just(json!({"sessionResumptionUpdate": {"newHandle": "h", "resumable": true}})),
+        Just(json!({"sessionResumptionUpdate": {}})),
+        Just(json!({"toolCallCancellation": {"ids": ["a"]}})),
+        (0..4_u8).prop_map(|n| json!({"toolCall": {"functionCalls": [{"id": n.to_string(), "name": "f", "args": {"n": n % 2}}]}})),
+    ];
+    prop_oneof![
+        (1..6_u32).prop_map(|connection| Input::Opened { connection }),
+        (1..6_u32, message).prop_map(|(connection, message)| Input::Message {
+            connection,
+            message: Box::new(serde_json::from_value(message).unwrap()),
+        }),
+        (1..6_u32, any::<bool>()).prop_map(|(connection, refused)| Input::Closed {
+            connection,
+            why: Closure {
+                refused,
+                words: "gone".to_owned()
+            },
+        }),
+        Just(Input::Spoken(Spoken::Audio(vec![0; 320]))),
+        Just(Input::Spoken(Spoken::Text("t".to_owned()))),
+        Just(Input::Spoken(Spoken::Summarise)),
+        (0..4_u8).prop_map(|n| Input::Spoken(Spoken::ToolOutcome {
+            id: n.to_string(),
+            outcome: serde_json::Map::new(),
+        })),
+        (1..6_u32).prop_map(|connection| Input::Rubbish { connection }),
+        Just(Input::Time),
+    ]
+}
+
+proptest! {
+    /// Whatever comes in whatever order: a connection gets its setup first and once, nothing after it was closed, nothing follows
+    /// `Lost`, and there is always something to wait for while there is no model.
+    #[test]
+    fn order_is_kept(model in prop_oneof![Just(STABLE), Just(BLOCKING)], inputs in prop::collection::vec((any_input(), 0..2_000_u64), 0..120)) {
+        let mut story = Story::new(model);
+        let mut stand = std::collections::HashSet::new();
+        for (input, pause) in inputs {
+            match input {
+                // A socket stands once, and after it was asked for.
+                Input::Opened { connection } if !story.opened().contains(&connection) || !stand.insert(connection) => {}
+                input => story.give(input),
+            }
+            let next = story.now + Duration::from_millis(pause);
+            story.until(next.as_millis() as u64);
+            prop_assert!(story.machine.is_over() || story.machine.live().is_some() || story.machine.due().is_some());
+        }
+        let mut set_up = std::collections::HashSet::new();
+        let mut closed = std::collections::HashSet::new();
+        for effect in &story.done {
+            match effect {
+                Effect::Send { connection, message: Message::Setup(_) } => {
+                    prop_assert!(set_up.insert(*connection) && !closed.contains(connection));
+                }
+                Effect::Send { connection, .. } => {
+                    prop_assert!(set_up.contains(connection) && !closed.contains(connection));
+                }
+                Effect::Close { connection } => { closed.insert(*connection); }
+                Effect::Open { .. } | Effect::Tell(_) => {}
+            }
+        }
+        let lost = story.done.iter().position(|it| matches!(it, Effect::Tell(Heard::Lost(_))));
+        prop_assert!(lost.is_none_or(|at| at + 1 == story.done.len()));
+    }
+}

@@ -1,0 +1,371 @@
+//! Which functions the model has asked for, and what became of it.
+//!
+//! The call's task sees each wish once. A model that is resumed may not remember that it asked: what it asks again then, with the same
+//! name and arguments, gets the outcome that is there, or waits for the one that is under way. The same holds of a wish that it
+//! cancelled, so that nothing is ordered twice because the caller coughed.
+
+use std::{collections::HashSet, time::Duration};
+
+use serde_json::{Map, Value};
+
+use super::super::wire::server::FunctionCall;
+
+/// How long a model may be left without audio because it waits for a function.
+const GATED: Duration = Duration::from_secs(10);
+/// How long an outcome answers the same question.
+const KEPT: Duration = Duration::from_secs(120);
+/// Wishes that are remembered.
+const MOST: usize = 64;
+/// The longest id that the engine takes.
+const ID_MOST: usize = 64;
+/// Ids that were given and are known to be taken; afterwards they are numbered.
+const IDS_MOST: usize = 1024;
+
+/// A wish of the model.
+#[derive(Debug)]
+pub(super) struct Ask {
+    pub id: String,
+    pub name: String,
+    pub arguments: Map<String, Value>,
+    /// The session in which it was asked first.
+    pub session: u32,
+    /// When it was asked first.
+    pub since: Duration,
+    /// The connection on which it was asked last.
+    connection: u32,
+    wires: Vec<Wire>,
+    cancelled: bool,
+    outcome: Option<Outcome>,
+    delivered: bool,
+}
+
+/// One time that it was asked for.
+#[derive(Debug)]
+struct Wire {
+    connection: u32,
+    id: Option<String>,
+    at: Duration,
+    open: bool,
+}
+
+#[derive(Debug)]
+struct Outcome {
+    at: Duration,
+    given: Map<String, Value>,
+}
+
+/// What a wish means.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Meaning {
+    /// It is carried out under this id.
+    New(String),
+    /// Its outcome is there, or somebody waits for it.
+    Again,
+    /// It was heard before on this connection.
+    Repeat,
+}
+
+/// An outcome on its way to the model.
+#[derive(Debug, PartialEq)]
+pub(super) struct Answer {
+    pub name: String,
+    pub arguments: Map<String, Value>,
+    pub outcome: Map<String, Value>,
+    pub to: To,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum To {
+    /// It was asked for here, by this id.
+    Here(Option<String>),
+    /// It was asked for on an earlier connection.
+    Earlier {
+        id: Option<String>,
+        session: u32,
+        since: Duration,
+    },
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Tools {
+    asks: Vec<Ask>,
+    ids: HashSet<String>,
+    made: u64,
+}
+
+impl Tools {
+    /// The model wants a function.
+    pub(super) fn asked(
+        &mut self,
+        call: FunctionCall,
+        connection: u32,
+        session: u32,
+        now: Duration,
+    ) -> Meaning {
+        let wire = Wire {
+            connection,
+            id: call.id.filter(|id| !id.is_empty()),
+            at: now,
+            open: true,
+        };
+        if wire.id.is_some() && self.has(connection, wire.id.as_deref()) {
+            return Meaning::Repeat;
+        }
+        let again = self.asks.iter_mut().rev().find(|ask| {
+            let kept = ask.outcome.as_ref().is_none_or(|it| now - it.at <= KEPT);
+            ask.name == call.name
+                && ask.arguments == call.args
+                && (ask.connection != connection || ask.cancelled)
+                && kept
+        });
+        if let Some(ask) = again {
+            ask.wires.retain(|wire| wire.open);
+            ask.wires.push(wire);
+            ask.connection = connection;
+            ask.cancelled = false;
+            ask.delivered = false;
+            return Meaning::Again;
+        }
+        let id = self.new_id(wire.id.as_deref());
+        self.asks.push(Ask {
+            id: id.clone(),
+            name: call.name,
+            arguments: call.args,
+            session,
+            since: now,
+            connection,
+            wires: vec![wire],
+            cancelled: false,
+            outcome: None,
+            delivered: false,
+        });
+        if self.asks.len() > MOST {
+            let done = self.asks.iter().position(|ask| ask.delivered);
+            self.asks.remove(done.unwrap_or_default());
+        }
+        Meaning::New(id)
+    }
+
+    fn has(&self, connection: u32, id: Option<&str>) -> bool {
+        let mut wires = self.asks.iter().flat_map(|ask| &ask.wires);
+        wires.any(|wire| wire.connection == connection && wire.id.as_deref() == id)
+    }
+
+    /// The model's own id where the engine takes it and it is the only one.
+    fn new_id(&mut self, given: Option<&str>) -> String {
+        self.made += 1;
+        let fits = |id: &&str| !id.is_empty() && id.len() <= ID_MOST && !self.ids.contains(*id);
+        let full = self.ids.len() >= IDS_MOST;
+        let id = match given.filter(fits) {
+            Some(id) if !full => id.to_owned(),
+            _ => format!("function-{}", self.made),
+        };
+        if !full {
+            self.ids.insert(id.clone());
+        }
+        id
+    }
+
+    /// What came of a function. False where nobody asked, or it is told already.
+    pub(super) fn came(&mut self, id: &str, outcome: Map<String, Value>, now: Duration) -> bool {
+        let open = |ask: &&mut Ask| ask.id == id && ask.outcome.is_none();
+        let Some(ask) = self.asks.iter_mut().find(open) else {
+            return false;
+        };
+        ask.outcome = Some(Outcome {
+            at: now,
+            given: outcome,
+        });
+        true
+    }
+
+    /// The model does not want these any more. The ids that the call's task knows them by.
+    pub(super) fn cancel(&mut self, ids: &[String], connection: u32) -> Vec<String> {
+        let mut cancelled = Vec::new();
+        for ask in &mut self.asks {
+            let meant = |wire: &&mut Wire| {
+                wire.open
+                    && wire.connection == connection
+                    && wire.id.as_ref().is_some_and(|id| ids.contains(id))
+            };
+            let mut found = false;
+            for wire in ask.wires.iter_mut().filter(meant) {
+                wire.open = false;
+                found = true;
+            }
+            if found {
+                ask.cancelled = true;
+                cancelled.push(ask.id.clone());
+            }
+        }
+        cancelled
+    }
+
+    /// What can be told to the model on this connection, and was not.
+    pub(super) fn answers(&mut self, connection: u32) -> Vec<Answer> {
+        let mut answers = Vec::new();
+        for ask in &mut self.asks {
+            let Some(outcome) = ask.outcome.as_ref().filter(|_| !ask.delivered) else {
+                continue;
+            };
+            ask.delivered = true;
+            let answer = |to| Answer {
+                name: ask.name.clone(),
+                arguments: ask.arguments.clone(),
+                outcome: outcome.given.clone(),
+                to,
+            };
+            let mut here = false;
+            for wire in ask.wires.iter_mut().filter(|wire| wire.open) {
+                if wire.connection == connection {
+                    wire.open = false;
+                    here = true;
+                    answers.push(answer(To::Here(wire.id.clone())));
+                }
+            }
+            if !here
+                && !ask.cancelled
+                && let Some(wire) = ask.wires.last()
+            {
+                answers.push(answer(To::Earlier {
+                    id: wire.id.clone(),
+                    session: ask.session,
+                    since: ask.since,
+                }));
+            }
+            ask.wires.iter_mut().for_each(|wire| wire.open = false);
+        }
+        answers
+    }
+
+    /// Until when a model that waits for its functions may not be sent anything in realtime.
+    pub(super) fn gated_until(&self, connection: u32, now: Duration) -> Option<Duration> {
+        let wires = self.asks.iter().flat_map(|ask| &ask.wires);
+        wires
+            .filter(|wire| wire.open && wire.connection == connection)
+            .map(|wire| wire.at + GATED)
+            .filter(|until| now < *until)
+            .max()
+    }
+
+    /// Whether the model waits for anything that it asked for on this connection.
+    pub(super) fn open(&self, connection: u32) -> bool {
+        let mut wires = self.asks.iter().flat_map(|ask| &ask.wires);
+        wires.any(|wire| wire.open && wire.connection == connection)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::{Map, Value, json};
+
+    use super::{FunctionCall, Meaning, To, Tools};
+
+    fn call(id: &str, order: &str) -> FunctionCall {
+        serde_json::from_value(json!({"id": id, "name": "check_order", "args": {"orderId": order}}))
+            .unwrap()
+    }
+
+    fn outcome() -> Map<String, Value> {
+        json!({"minutes": 20}).as_object().unwrap().clone()
+    }
+
+    fn at(seconds: u64) -> Duration {
+        Duration::from_secs(seconds)
+    }
+
+    fn new(id: &str) -> Meaning {
+        Meaning::New(id.to_owned())
+    }
+
+    #[test]
+    fn the_same_is_asked_for_once_over_connections() {
+        let mut tools = Tools::default();
+        assert_eq!(tools.asked(call("a", "1"), 1, 1, at(0)), new("a"));
+        assert_eq!(tools.asked(call("a", "1"), 1, 1, at(0)), Meaning::Repeat);
+        assert_eq!(tools.asked(call("b", "1"), 2, 1, at(1)), Meaning::Again);
+        assert_eq!(tools.asked(call("c", "2"), 2, 1, at(1)), new("c"));
+        assert!(tools.answers(2).is_empty());
+        assert!(tools.came("a", outcome(), at(2)));
+        let answers = tools.answers(2);
+        assert_eq!(answers.len(), 1);
+        assert_eq!(answers[0].to, To::Here(Some("b".to_owned())));
+        assert!(tools.answers(2).is_empty());
+        // It is kept for the next connection, once for each.
+        assert_eq!(tools.asked(call("d", "1"), 3, 1, at(3)), Meaning::Again);
+        assert_eq!(tools.answers(3)[0].to, To::Here(Some("d".to_owned())));
+        assert_eq!(tools.asked(call("e", "1"), 3, 1, at(4)), new("e"));
+    }
+
+    #[test]
+    fn an_old_outcome_answers_nothing() {
+        let mut tools = Tools::default();
+        tools.asked(call("a", "1"), 1, 1, at(0));
+        tools.came("a", outcome(), at(1));
+        assert_eq!(tools.asked(call("b", "1"), 2, 1, at(122)), new("b"));
+    }
+
+    #[test]
+    fn what_was_asked_earlier_is_told_all_the_same() {
+        let mut tools = Tools::default();
+        tools.asked(call("a", "1"), 1, 1, at(0));
+        tools.came("a", outcome(), at(1));
+        let answers = tools.answers(2);
+        let id = Some("a".to_owned());
+        let expected = To::Earlier {
+            id,
+            session: 1,
+            since: at(0),
+        };
+        assert_eq!(answers[0].to, expected);
+    }
+
+    #[test]
+    fn what_is_cancelled_is_not_answered_and_not_repeated() {
+        let mut tools = Tools::default();
+        tools.asked(call("a", "1"), 1, 1, at(0));
+        assert_eq!(tools.gated_until(1, at(1)), Some(at(10)));
+        assert_eq!(tools.cancel(&["a".to_owned(), "x".to_owned()], 1), ["a"]);
+        assert_eq!(tools.gated_until(1, at(1)), None);
+        assert!(tools.came("a", outcome(), at(2)));
+        assert!(tools.answers(1).is_empty());
+        assert_eq!(tools.asked(call("b", "1"), 1, 1, at(3)), Meaning::Again);
+        assert_eq!(tools.answers(1)[0].to, To::Here(Some("b".to_owned())));
+    }
+
+    #[test]
+    fn the_gate_opens_by_itself_and_with_the_connection() {
+        let mut tools = Tools::default();
+        tools.asked(call("a", "1"), 1, 1, at(0));
+        assert_eq!(tools.gated_until(1, at(10)), None);
+        assert_eq!(tools.gated_until(2, at(1)), None);
+        tools.came("a", outcome(), at(1));
+        tools.answers(1);
+        assert_eq!(tools.gated_until(1, at(1)), None);
+    }
+
+    #[test]
+    fn ids_fit_the_engine_and_are_the_only_ones() {
+        let mut tools = Tools::default();
+        let long = "x".repeat(65);
+        assert_eq!(
+            tools.asked(call(&long, "1"), 1, 1, at(0)),
+            new("function-1")
+        );
+        assert_eq!(tools.asked(call("", "2"), 1, 1, at(0)), new("function-2"));
+        assert_eq!(tools.asked(call("", "3"), 1, 1, at(0)), new("function-3"));
+        assert_eq!(tools.asked(call("a", "4"), 1, 1, at(0)), new("a"));
+        assert_eq!(tools.asked(call("a", "5"), 2, 1, at(0)), new("function-5"));
+    }
+
+    #[test]
+    fn a_flood_is_bounded() {
+        let mut tools = Tools::default();
+        for number in 0..5_000 {
+            tools.asked(call(&number.to_string(), &number.to_string()), 1, 1, at(0));
+        }
+        assert!(tools.asks.len() <= super::MOST && tools.ids.len() <= super::IDS_MOST);
+    }
+}

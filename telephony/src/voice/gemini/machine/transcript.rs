@@ -1,0 +1,138 @@
+//! What was said so far, for a session that has to begin anew.
+
+use std::collections::VecDeque;
+
+use serde_json::Value;
+
+use super::super::wire::client::turn;
+
+/// Characters that are kept; the oldest turns go first.
+const MOST: usize = 12_000;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Role {
+    Caller,
+    Agent,
+    /// A function and what came of it.
+    Tool,
+}
+
+#[derive(Debug)]
+struct Turn {
+    role: Role,
+    text: String,
+}
+
+/// The turns of the call, bounded.
+#[derive(Debug, Default)]
+pub(super) struct Transcript {
+    turns: VecDeque<Turn>,
+    length: usize,
+    /// The agent's turn has begun and is not over: pieces of the caller that come now belong before it.
+    answering: bool,
+}
+
+impl Transcript {
+    /// Adds a piece to the turn that it belongs to.
+    pub(super) fn add(&mut self, role: Role, piece: &str) {
+        let of = match (role, self.turns.len()) {
+            (Role::Caller, length) if self.answering && length >= 2 => length - 2,
+            (_, length) => length.saturating_sub(1),
+        };
+        self.answering |= role == Role::Agent;
+        self.length += piece.len();
+        match self.turns.get_mut(of) {
+            Some(turn) if turn.role == role && role != Role::Tool => turn.text.push_str(piece),
+            _ => self.turns.push_back(Turn {
+                role,
+                text: piece.to_owned(),
+            }),
+        }
+        while self.length > MOST && self.turns.len() > 1 {
+            let oldest = self.turns.pop_front();
+            self.length -= oldest.map_or(0, |turn| turn.text.len());
+        }
+        if self.length > MOST
+            && let Some(only) = self.turns.front_mut()
+        {
+            let beyond = only.text.floor_char_boundary(self.length - MOST / 2);
+            only.text.drain(..beyond);
+            self.length = only.text.len();
+        }
+    }
+
+    /// The agent has said what it wanted, or was interrupted.
+    pub(super) fn turn_over(&mut self) {
+        self.answering = false;
+    }
+
+    /// As turns of a conversation.
+    pub(super) fn turns(&self) -> Vec<Value> {
+        let said = |each: &Turn| match each.role {
+            Role::Caller => turn("user", each.text.trim()),
+            Role::Agent => turn("model", each.text.trim()),
+            Role::Tool => turn("user", &format!("[{}]", each.text)),
+        };
+        self.turns.iter().map(said).collect()
+    }
+
+    /// As a record, a line for each turn.
+    pub(super) fn record(&self) -> String {
+        let line = |each: &Turn| {
+            let who = match each.role {
+                Role::Caller => "Caller",
+                Role::Agent => "You",
+                Role::Tool => "Telephone system",
+            };
+            format!("{who}: {}\n", each.text.trim())
+        };
+        self.turns.iter().map(line).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MOST, Role, Transcript};
+
+    #[test]
+    fn pieces_become_turns_and_late_ones_find_theirs() {
+        let mut transcript = Transcript::default();
+        transcript.add(Role::Agent, "Halo!");
+        transcript.turn_over();
+        transcript.add(Role::Caller, "Where is");
+        transcript.add(Role::Agent, "It comes");
+        transcript.add(Role::Caller, " my order?");
+        transcript.add(Role::Agent, " soon.");
+        transcript.turn_over();
+        transcript.add(Role::Tool, "f() answered.");
+        transcript.add(Role::Caller, "Thanks");
+        assert_eq!(
+            transcript.record(),
+            "You: Halo!\nCaller: Where is my order?\nYou: It comes soon.\nTelephone system: f() answered.\nCaller: Thanks\n"
+        );
+        assert_eq!(transcript.turns()[1]["role"], "user");
+        assert_eq!(transcript.turns()[2]["role"], "model");
+    }
+
+    #[test]
+    fn it_is_bounded() {
+        let mut transcript = Transcript::default();
+        for number in 0..10_000 {
+            transcript.add(Role::Caller, &format!("word {number} "));
+            transcript.add(Role::Agent, "yes");
+            transcript.turn_over();
+        }
+        let record = transcript.record();
+        assert!(record.len() < MOST * 3, "{}", record.len());
+        assert!(record.contains("word 9999") && !record.contains("word 1 "));
+    }
+
+    #[test]
+    fn one_endless_turn_is_bounded() {
+        let mut transcript = Transcript::default();
+        for _ in 0..10_000 {
+            transcript.add(Role::Agent, "and so on ");
+        }
+        assert!(transcript.record().len() < MOST + 100);
+    }
+}

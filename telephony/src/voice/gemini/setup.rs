@@ -1,0 +1,290 @@
+//! The first message of a connection: who the agent is, how it sounds and what it may call.
+
+use serde_json::{Value, json};
+
+use super::{
+    profile::{Functions, History, Profile},
+    wire::client::Message,
+    words,
+};
+use crate::voice::{Agent, FunctionDeclaration};
+
+/// Languages that voices are made for, with the region that is meant where none is given.
+/// Source: <https://ai.google.dev/api/generate-content#SpeechConfig>, read in November 2026.
+const LANGUAGES: &[&str] = &[
+    "id-ID", "en-US", "en-GB", "en-AU", "en-IN", "de-DE", "es-ES", "es-US", "fr-FR", "fr-CA",
+    "hi-IN", "pt-BR", "it-IT", "ja-JP", "ko-KR", "nl-NL", "pl-PL", "ru-RU", "th-TH", "tr-TR",
+    "vi-VN", "cmn-CN", "ar-XA", "bn-IN", "gu-IN", "kn-IN", "ml-IN", "mr-IN", "ta-IN", "te-IN",
+];
+/// What is spoken where an agent has no voice: the model's own default.
+const VOICE: &str = "Puck";
+
+/// What a setup is made of.
+#[derive(Debug)]
+pub(super) struct Persona {
+    pub agent: Agent,
+    pub model: String,
+    pub profile: &'static Profile,
+    /// The service has refused the language: the prompt alone says it.
+    pub without_language: bool,
+    /// The caller's voice stops the agent's.
+    pub interruptible: bool,
+}
+
+/// How a connection begins.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Beginning<'a> {
+    /// Where the session with this handle stopped.
+    Resumed(&'a str),
+    /// A new session, in which this was said before, if anything.
+    Fresh(&'a str),
+}
+
+impl Persona {
+    pub(super) fn new(agent: Agent, model: &str) -> Self {
+        Self {
+            agent,
+            profile: Profile::of(model),
+            model: if model.contains('/') {
+                model.to_owned()
+            } else {
+                format!("models/{model}")
+            },
+            without_language: false,
+            interruptible: true,
+        }
+    }
+
+    /// The setup of a connection.
+    pub(super) fn setup(&self, beginning: Beginning<'_>) -> Message {
+        let (handle, before) = match beginning {
+            Beginning::Resumed(handle) => (json!({"handle": handle}), ""),
+            Beginning::Fresh(before) => (json!({}), before),
+        };
+        let before = match self.profile.history {
+            History::Instruction => before,
+            History::Turns => "",
+        };
+        let activity = match self.interruptible {
+            true => "START_OF_ACTIVITY_INTERRUPTS",
+            false => "NO_INTERRUPTION",
+        };
+        let mut setup = json!({
+            "model": self.model,
+            // No thinkingConfig: 3.8 refuses it (ai.google.dev, models/gemini-3.8-live, September 2026), and it costs time.
+            "generationConfig": {
+                "responseModalities": ["AUDIO"],
+                "speechConfig": self.speech(),
+            },
+            "systemInstruction": {"parts": [{"text": words::instruction(&self.agent, before)}]},
+            "realtimeInputConfig": {"activityHandling": activity},
+            "inputAudioTranscription": {},
+            "outputAudioTranscription": {},
+            "sessionResumption": handle,
+            // Without it a session of audio ends after 15 minutes.
+            "contextWindowCompression": {"slidingWindow": {}},
+        });
+        let declarations = self.declarations();
+        if !declarations.is_empty() {
+            setup["tools"] = json!([{"functionDeclarations": declarations}]);
+        }
+        Message::Setup(setup)
+    }
+
+    fn speech(&self) -> Value {
+        let voice = self.agent.voice_id.as_deref().unwrap_or(VOICE);
+        let mut speech = json!({"voiceConfig": {"prebuiltVoiceConfig": {"voiceName": voice}}});
+        if let Some(code) = self.language_code() {
+            speech["languageCode"] = json!(code);
+        }
+        speech
+    }
+
+    /// The language with its region; none where no voice is made for it.
+    pub(super) fn language_code(&self) -> Option<&'static str> {
+        if self.without_language {
+            return None;
+        }
+        let given = self.agent.language.as_str();
+        let same = |code: &&&str| code.eq_ignore_ascii_case(given);
+        let primary = match given.split('-').next().unwrap_or_default() {
+            "zh" => "cmn",
+            primary => primary,
+        };
+        let spoken = |code: &&&str| {
+            code.split('-')
+                .next()
+                .is_some_and(|of| of.eq_ignore_ascii_case(primary))
+        };
+        LANGUAGES
+            .iter()
+            .find(same)
+            .or_else(|| LANGUAGES.iter().find(spoken))
+            .copied()
+    }
+
+    fn declarations(&self) -> Vec<Value> {
+        let can = |name: &&String| {
+            name.as_str() != "transfer_to_human" || self.agent.escalation_number.is_some()
+        };
+        let enabled = self.agent.tools.iter().filter(can);
+        let built_in = enabled.filter_map(|name| words::built_in(name));
+        built_in
+            .chain(self.agent.functions.iter().cloned())
+            .map(|function| self.declaration(function))
+            .collect()
+    }
+
+    fn declaration(&self, function: FunctionDeclaration) -> Value {
+        let mut declared = json!({
+            "name": function.name,
+            "description": function.description,
+            "parametersJsonSchema": function.parameters,
+        });
+        if self.profile.functions == Functions::NonBlocking {
+            declared["behavior"] = json!("NON_BLOCKING");
+        }
+        declared
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::{Beginning, Persona};
+    use crate::voice::{Agent, gemini::wire::client::Message};
+
+    fn persona(model: &str, changes: &Value) -> Persona {
+        let mut agent = json!({"id": "agent_1", "name": "Ayu", "systemPrompt": "You answer for Kopi Senja.", "voiceId": "Kore",
+            "greetingText": "Halo!", "language": "id", "maxCallDurationMinutes": 10, "escalationNumber": null,
+            "tools": ["end_call"], "functions": [{"name": "check_order", "description": "Looks an order up.",
+                "parameters": {"type": "object", "properties": {"orderId": {"type": "string"}}}}]});
+        for (name, value) in changes.as_object().unwrap() {
+            agent[name] = value.clone();
+        }
+        let agent: Agent = serde_json::from_value(agent).unwrap();
+        Persona::new(agent, model)
+    }
+
+    fn setup(persona: &Persona, beginning: Beginning<'_>) -> Value {
+        match persona.setup(beginning) {
+            Message::Setup(setup) => setup,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn an_agent_becomes_a_setup() {
+        let made = setup(
+            &persona("gemini-3.8-live", &json!({})),
+            Beginning::Fresh(""),
+        );
+        assert_eq!(made["model"], "models/gemini-3.8-live");
+        let speech = &made["generationConfig"]["speechConfig"];
+        assert_eq!(speech["languageCode"], "id-ID");
+        assert_eq!(
+            speech["voiceConfig"]["prebuiltVoiceConfig"]["voiceName"],
+            "Kore"
+        );
+        let instruction = made["systemInstruction"]["parts"][0]["text"]
+            .as_str()
+            .unwrap();
+        assert!(
+            instruction.starts_with("You answer for Kopi Senja."),
+            "{instruction}"
+        );
+        let tools = made["tools"][0]["functionDeclarations"].as_array().unwrap();
+        let names: Vec<_> = tools.iter().map(|tool| &tool["name"]).collect();
+        assert_eq!(names, ["end_call", "check_order"]);
+        assert_eq!(
+            tools[1]["parametersJsonSchema"]["properties"]["orderId"],
+            json!({"type": "string"})
+        );
+        assert!(tools.iter().all(|tool| tool.get("parameters").is_none()));
+        assert!(tools.iter().all(|tool| tool["behavior"] == "NON_BLOCKING"));
+        assert_eq!(made["sessionResumption"], json!({}));
+        assert_eq!(
+            made["contextWindowCompression"],
+            json!({"slidingWindow": {}})
+        );
+    }
+
+    #[test]
+    fn only_what_is_enabled_is_declared() {
+        let both = persona(
+            "gemini-3.8-live",
+            &json!({"tools": ["transfer_to_human", "unheard_of"], "functions": [], "escalationNumber": "+622150009999"}),
+        );
+        let made = setup(&both, Beginning::Fresh(""));
+        let tools = made["tools"][0]["functionDeclarations"].as_array().unwrap();
+        assert_eq!(tools.len(), 1);
+        assert_eq!(tools[0]["name"], "transfer_to_human");
+        // There is nobody to transfer to.
+        let none = persona(
+            "gemini-3.8-live",
+            &json!({"tools": ["transfer_to_human"], "functions": []}),
+        );
+        assert!(setup(&none, Beginning::Fresh("")).get("tools").is_none());
+    }
+
+    #[test]
+    fn synchronous_models_are_not_told_of_behaviour() {
+        let made = setup(
+            &persona("gemini-3.1-flash-live-preview", &json!({})),
+            Beginning::Fresh("Caller: hello\n"),
+        );
+        let tools = made["tools"][0]["functionDeclarations"].as_array().unwrap();
+        assert!(tools.iter().all(|tool| tool.get("behavior").is_none()));
+        let instruction = made["systemInstruction"]["parts"][0]["text"]
+            .as_str()
+            .unwrap();
+        assert!(instruction.contains("Caller: hello"), "{instruction}");
+    }
+
+    #[test]
+    fn an_agent_may_be_left_to_finish() {
+        let mut persona = persona("gemini-3.8-live", &json!({}));
+        let handling = |persona: &Persona| {
+            let made = setup(persona, Beginning::Fresh(""));
+            made["realtimeInputConfig"]["activityHandling"].clone()
+        };
+        assert_eq!(handling(&persona), "START_OF_ACTIVITY_INTERRUPTS");
+        persona.interruptible = false;
+        assert_eq!(handling(&persona), "NO_INTERRUPTION");
+    }
+
+    #[test]
+    fn a_handle_resumes() {
+        let made = setup(
+            &persona("gemini-3.8-live", &json!({})),
+            Beginning::Resumed("h1"),
+        );
+        assert_eq!(made["sessionResumption"], json!({"handle": "h1"}));
+    }
+
+    #[rstest]
+    #[case("id", Some("id-ID"))]
+    #[case("en", Some("en-US"))]
+    #[case("en-au", Some("en-AU"))]
+    #[case("en-NZ", Some("en-US"))]
+    #[case("zh-Hans-CN", Some("cmn-CN"))]
+    #[case("jv", None)]
+    #[case("", None)]
+    fn languages_get_their_region(#[case] language: &str, #[case] expected: Option<&str>) {
+        let persona = persona("gemini-3.8-live", &json!({"language": language}));
+        assert_eq!(persona.language_code(), expected);
+    }
+
+    #[test]
+    fn an_agent_without_voice_and_greeting_can_speak() {
+        let bare = persona(
+            "gemini-3.8-live",
+            &json!({"voiceId": null, "greetingText": null}),
+        );
+        let made = setup(&bare, Beginning::Fresh(""));
+        let voice = &made["generationConfig"]["speechConfig"]["voiceConfig"];
+        assert_eq!(voice["prebuiltVoiceConfig"]["voiceName"], "Puck");
+    }
+}

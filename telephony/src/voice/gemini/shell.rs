@@ -1,0 +1,151 @@
+//! Carries out what the machine decides: sockets, timers, the channels of the call.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until},
+};
+
+use super::{
+    machine::{Effect, Input, Machine},
+    socket::{carry, gone},
+};
+use crate::{
+    settings,
+    voice::{Heard, Spoken},
+};
+
+/// Messages that wait to be written: 10 s of the caller. A service that is further behind is not there.
+const OUTGOING_MOST: usize = 512;
+/// Messages that were read and not yet looked at.
+const EVENTS_MOST: usize = 8;
+/// What the call has not taken yet; beyond it nothing more is read from the socket.
+const UNHEARD_MOST: usize = 64;
+/// When there is nothing to wait for.
+const LATER: Duration = Duration::from_secs(3600);
+
+struct Session {
+    machine: Machine,
+    settings: Arc<settings::Gemini>,
+    call_id: String,
+    began: Instant,
+    sockets: HashMap<u32, mpsc::Sender<String>>,
+    events: mpsc::Sender<Input>,
+    unheard: VecDeque<Heard>,
+}
+
+/// Runs a session until the call or the voice has enough.
+pub(super) async fn run(
+    machine: Machine,
+    settings: Arc<settings::Gemini>,
+    call_id: String,
+    mut spoken: mpsc::Receiver<Spoken>,
+    heard: mpsc::Sender<Heard>,
+) {
+    let (events, mut came) = mpsc::channel(EVENTS_MOST);
+    let mut session = Session {
+        machine,
+        settings,
+        call_id,
+        began: Instant::now(),
+        sockets: HashMap::new(),
+        events,
+        unheard: VecDeque::new(),
+    };
+    session.take(Input::Time);
+    while !(session.machine.is_over() && session.unheard.is_empty()) {
+        let due = session.began + session.machine.due().unwrap_or(LATER);
+        tokio::select! {
+            permit = heard.reserve(), if !session.unheard.is_empty() => {
+                let Ok(permit) = permit else { break };
+                if let Some(heard) = session.unheard.pop_front() {
+                    permit.send(heard);
+                }
+            }
+            said = spoken.recv() => {
+                let Some(said) = said else { break };
+                session.take(Input::Spoken(said));
+            }
+            Some(input) = came.recv(), if session.unheard.len() < UNHEARD_MOST => session.take(input),
+            () = sleep_until(due) => session.take(Input::Time),
+            () = heard.closed() => break,
+        }
+    }
+}
+
+impl Session {
+    fn take(&mut self, input: Input) {
+        let mut inputs = VecDeque::from([input]);
+        while let Some(input) = inputs.pop_front() {
+            self.log(&input);
+            for effect in self.machine.step(input, self.began.elapsed()) {
+                if let Some(connection) = self.carry_out(effect) {
+                    inputs.push_back(Input::Closed {
+                        connection,
+                        why: gone("the service does not read"),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Gives back a connection that takes nothing any more.
+    fn carry_out(&mut self, effect: Effect) -> Option<u32> {
+        match effect {
+            Effect::Open { connection } => {
+                let (socket, outgoing) = mpsc::channel(OUTGOING_MOST);
+                self.sockets.insert(connection, socket);
+                let (settings, events) = (self.settings.clone(), self.events.clone());
+                tokio::spawn(carry(connection, settings, outgoing, events));
+            }
+            Effect::Send {
+                connection,
+                message,
+            } => {
+                let text = serde_json::to_string(&message).ok()?;
+                let full = matches!(
+                    self.sockets.get(&connection)?.try_send(text),
+                    Err(mpsc::error::TrySendError::Full(_))
+                );
+                if full {
+                    self.sockets.remove(&connection);
+                    return Some(connection);
+                }
+            }
+            Effect::Close { connection } => {
+                self.sockets.remove(&connection);
+            }
+            Effect::Tell(heard) => {
+                if heard == Heard::Interrupted {
+                    self.unheard
+                        .retain(|waiting| !matches!(waiting, Heard::Audio(_)));
+                }
+                if let Heard::Lost(why) = &heard {
+                    tracing::warn!(call_id = %self.call_id, %why, "the voice is lost");
+                }
+                self.unheard.push_back(heard);
+            }
+        }
+        None
+    }
+
+    /// Of messages nothing is logged: they hold what people say.
+    fn log(&mut self, input: &Input) {
+        let call_id = &self.call_id;
+        match input {
+            Input::Closed { connection, why } => {
+                self.sockets.remove(connection);
+                tracing::info!(%call_id, connection, why = %why.words, "a connection to the model is closed");
+            }
+            Input::Rubbish { connection } => {
+                tracing::warn!(%call_id, connection, "the model sent something that cannot be read");
+            }
+            Input::Opened { .. } | Input::Message { .. } | Input::Spoken(_) | Input::Time => {}
+        }
+    }
+}

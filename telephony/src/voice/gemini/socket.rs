@@ -1,0 +1,190 @@
+//! One WebSocket to the service: what comes is read and handed on, what is to be sent is written.
+
+use std::{sync::Arc, time::Duration};
+
+use futures_util::{Sink, SinkExt, Stream, StreamExt};
+use tokio::{sync::mpsc, time::timeout};
+use tokio_tungstenite::tungstenite::{self, Message, protocol::CloseFrame};
+use url::Url;
+
+use super::{
+    machine::{Closure, Input},
+    wire::server,
+};
+use crate::{
+    settings,
+    socket::{DialError, dial},
+};
+
+/// A second of the agent's audio is 64 KB as text: nothing that is meant is as long as this.
+const MESSAGE_MOST: usize = 4 * 1024 * 1024;
+/// How long the service may take to read what is written, or to answer a goodbye.
+const PATIENCE: Duration = Duration::from_secs(8);
+/// How long a socket that was closed here is waited for.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// Opens the socket, and carries messages until either side has enough. The receiver of `outgoing` ends when it is to be closed.
+pub(super) async fn carry(
+    connection: u32,
+    settings: Arc<settings::Gemini>,
+    mut outgoing: mpsc::Receiver<String>,
+    events: mpsc::Sender<Input>,
+) {
+    let why = match connect(&settings).await {
+        Err(why) => why,
+        Ok(socket) => {
+            if events.send(Input::Opened { connection }).await.is_err() {
+                return;
+            }
+            let (mut sink, mut stream) = socket.split();
+            let reading = read(connection, &mut stream, &events, &settings.api_key);
+            tokio::pin!(reading);
+            let written = tokio::select! {
+                why = &mut reading => Err(why),
+                written = write(&mut sink, &mut outgoing) => written,
+            };
+            match written {
+                Err(why) => why,
+                Ok(()) => timeout(CLOSING, reading)
+                    .await
+                    .unwrap_or_else(|_| gone("it does not close")),
+            }
+        }
+    };
+    // Nobody is there any more to be told when the session is over.
+    let _ = events.send(Input::Closed { connection, why }).await;
+}
+
+/// Opens the socket. The address with the key in it stays in here.
+pub(super) async fn connect(settings: &settings::Gemini) -> Result<crate::socket::Socket, Closure> {
+    let mut url = Url::parse(&settings.url).map_err(|_| Closure {
+        refused: true,
+        words: "telephony.gemini.url is no address; it begins with ws:// or wss://".to_owned(),
+    })?;
+    url.query_pairs_mut().append_pair("key", &settings.api_key);
+    dial(url.as_str(), Vec::new(), MESSAGE_MOST)
+        .await
+        .map_err(|error| Closure {
+            refused: match error {
+                DialError::Status(status) => (400..500).contains(&status) && status != 429,
+                DialError::Address => true,
+                _ => false,
+            },
+            words: shown(&error.to_string(), &settings.api_key),
+        })
+}
+
+async fn read(
+    connection: u32,
+    stream: &mut (impl Stream<Item = Result<Message, tungstenite::Error>> + Unpin),
+    events: &mpsc::Sender<Input>,
+    key: &str,
+) -> Closure {
+    while let Some(message) = stream.next().await {
+        let input = match message {
+            // The service sends its JSON in binary frames.
+            Ok(Message::Text(text)) => parse(connection, text.as_bytes()),
+            Ok(Message::Binary(bytes)) => parse(connection, &bytes),
+            Ok(Message::Close(frame)) => return closed(frame, key),
+            Ok(_) => continue,
+            Err(error) => return gone(&broken(&error)),
+        };
+        if events.send(input).await.is_err() {
+            return gone("the session is over");
+        }
+    }
+    gone("the connection ended without a word")
+}
+
+fn parse(connection: u32, bytes: &[u8]) -> Input {
+    match serde_json::from_slice::<server::Message>(bytes) {
+        Ok(message) => Input::Message {
+            connection,
+            message: Box::new(message),
+        },
+        Err(_) => Input::Rubbish { connection },
+    }
+}
+
+async fn write(
+    sink: &mut (impl Sink<Message, Error = tungstenite::Error> + Unpin),
+    outgoing: &mut mpsc::Receiver<String>,
+) -> Result<(), Closure> {
+    while let Some(text) = outgoing.recv().await {
+        match timeout(PATIENCE, sink.send(Message::text(text))).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => return Err(gone(&broken(&error))),
+            Err(_) => return Err(gone("the service does not read")),
+        }
+    }
+    match timeout(CLOSING, sink.close()).await {
+        Ok(Err(error)) => Err(gone(&broken(&error))),
+        Ok(Ok(())) | Err(_) => Ok(()),
+    }
+}
+
+/// The reason that the service gave; 1007 and 1008 are about what it was sent.
+pub(super) fn closed(frame: Option<CloseFrame>, key: &str) -> Closure {
+    let Some(frame) = frame else {
+        return gone("the service closed the connection");
+    };
+    let code = u16::from(frame.code);
+    let reason = shown(&frame.reason, key);
+    Closure {
+        refused: matches!(code, 1007 | 1008),
+        words: format!("the service closed the connection with {code} {reason}")
+            .trim_end()
+            .to_owned(),
+    }
+}
+
+/// What the service says, on one line and without the key, should it say that.
+fn shown(text: &str, key: &str) -> String {
+    let text = match key {
+        "" => text.to_owned(),
+        key => text.replace(key, "…"),
+    };
+    text.chars()
+        .map(|each| if each.is_control() { ' ' } else { each })
+        .collect()
+}
+
+pub(super) fn gone(words: &str) -> Closure {
+    Closure {
+        refused: false,
+        words: words.to_owned(),
+    }
+}
+
+pub(super) fn broken(error: &tungstenite::Error) -> String {
+    match error {
+        tungstenite::Error::Io(error) => format!("the connection broke ({})", error.kind()),
+        tungstenite::Error::Capacity(_) => "it sent a message that is too long".to_owned(),
+        tungstenite::Error::Protocol(_) | tungstenite::Error::Utf8(_) => {
+            "it does not keep to the WebSocket protocol".to_owned()
+        }
+        _ => "the connection broke".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio_tungstenite::tungstenite::protocol::{CloseFrame, frame::coding::CloseCode};
+
+    use super::closed;
+
+    #[test]
+    fn a_reason_is_told_without_the_key() {
+        let frame = CloseFrame {
+            code: CloseCode::Policy,
+            reason: "no access for\nkey-1234".into(),
+        };
+        let why = closed(Some(frame), "key-1234");
+        assert_eq!(
+            why.words,
+            "the service closed the connection with 1008 no access for …"
+        );
+        assert!(why.refused);
+        assert!(!closed(None, "key-1234").refused);
+    }
+}

@@ -1,0 +1,255 @@
+//! What a conversation is made of.
+
+use std::time::{Duration, Instant};
+
+use dikala_testkit::gemini::{Act, Answer, Gemini as Model};
+use rstest::rstest;
+use serde_json::json;
+use tokio::time::timeout;
+
+use super::{Call, NEVER, milliseconds, order, said, settings, shown};
+use crate::voice::{Heard, Spoken, gemini::check};
+
+fn calls(name: &str) -> Answer {
+    Answer::Call {
+        name: name.to_owned(),
+        arguments: order("1001"),
+    }
+}
+
+fn says(text: &str) -> Answer {
+    Answer::Say {
+        text: text.to_owned(),
+        milliseconds: 400,
+    }
+}
+
+#[rstest]
+#[case("gemini-3.8-live")]
+#[case("gemini-3.1-flash-live-preview")]
+#[case("models/gemini-2.5-flash-native-audio-latest")]
+#[tokio::test]
+async fn the_agent_greets_answers_and_calls_functions(#[case] name: &str) {
+    let model = Model::start();
+    let mut call = Call::with(settings(model.url(), name));
+    let greeting = call
+        .until("the greeting", |it| *it == Heard::TurnOver)
+        .await;
+    assert_eq!(greeting[0], Heard::Ready);
+    assert_eq!(said(&greeting), "Kopi Senja, selamat pagi!");
+    assert_eq!(milliseconds(&greeting), 400);
+
+    model.answer([calls("check_order")]);
+    call.speak(600).await;
+    let id = call.wish().await;
+    assert!(
+        call.heard
+            .contains(&Heard::CallerSaid("heard 600 ms of voice".to_owned()))
+    );
+    call.outcome(&id, json!({"output": {"arrivesInMinutes": 20}}))
+        .await;
+    let answer = call.until("the answer", |it| *it == Heard::TurnOver).await;
+    assert!(
+        said(&answer).contains("arrivesInMinutes"),
+        "{:?}",
+        shown(&answer)
+    );
+
+    let usage = call.heard.iter().filter(|it| matches!(it, Heard::Usage(_)));
+    assert_eq!(usage.count(), 2, "one with each turn that was spoken");
+    let connections = model.connections();
+    assert_eq!((connections.len(), model.broken_rules()), (1, vec![]));
+    assert_eq!(
+        (connections[0].shortest_ms, connections[0].longest_ms),
+        (20, 20)
+    );
+    assert_eq!(connections[0].audio_ms, 900);
+}
+
+#[tokio::test]
+async fn talk_goes_on_while_a_function_runs() {
+    let model = Model::start();
+    let mut call = Call::greeted(&model).await;
+    model.answer([calls("check_order"), says("One moment.")]);
+    call.speak(300).await;
+    let id = call.wish().await;
+    call.speak(300).await;
+    let since = call.until("other talk", |it| *it == Heard::TurnOver).await;
+    assert_eq!(said(&since), "One moment.");
+    call.outcome(&id, json!({"output": {"arrivesInMinutes": 20}}))
+        .await;
+    call.until("the answer", |it| *it == Heard::TurnOver).await;
+    assert_eq!(model.broken_rules(), [""; 0]);
+}
+
+#[tokio::test]
+async fn the_caller_interrupts() {
+    let model = Model::start();
+    let mut call = Call::greeted(&model).await;
+    model.act(Act::Begin {
+        milliseconds: 20_000,
+    });
+    call.until("speech", |it| matches!(it, Heard::Audio(_)))
+        .await;
+    call.audio(200, 3_000).await;
+    call.until("the interruption", |it| *it == Heard::Interrupted)
+        .await;
+    call.until("the end of the turn", |it| *it == Heard::TurnOver)
+        .await;
+}
+
+#[tokio::test]
+async fn keys_and_notes_reach_the_model_as_words() {
+    let model = Model::start();
+    let mut call = Call::greeted(&model).await;
+    call.say(Spoken::Text("the caller pressed 4 2 #".to_owned()))
+        .await;
+    call.until("an answer", |it| *it == Heard::TurnOver).await;
+    call.say(Spoken::Goodbye(
+        "The call ends in 30 s: say goodbye".to_owned(),
+    ))
+    .await;
+    call.until("a goodbye", |it| *it == Heard::TurnOver).await;
+    let texts = model.connections()[0].texts();
+    assert_eq!(
+        texts[1..],
+        [
+            "[the caller pressed 4 2 #]",
+            "[The call ends in 30 s: say goodbye]"
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_goaway_costs_no_audio() {
+    let model = Model::start();
+    let mut call = Call::greeted(&model).await;
+    for round in 1..=4 {
+        let before = Instant::now();
+        model.act(Act::GoAway {
+            time_left: Duration::from_secs(5),
+        });
+        let since = call
+            .until("the resumption", |it| *it == Heard::Reconnected)
+            .await;
+        assert!(!since.contains(&Heard::Away), "{:?}", shown(&since));
+        assert!(
+            before.elapsed() < Duration::from_secs(3),
+            "it waits for nothing"
+        );
+        call.speak(300).await;
+        let since = call.until("an answer", |it| *it == Heard::TurnOver).await;
+        assert_eq!(said(&since), "I heard 300 ms of voice.", "round {round}");
+        let connections = model.connections();
+        assert_eq!(connections.len(), round + 1);
+        assert!(connections[round].handle().is_some());
+        let silent =
+            connections[round].set_up.unwrap() - connections[round - 1].over.unwrap_or(before);
+        assert!(silent < Duration::from_millis(300), "{silent:?}");
+    }
+    assert_eq!(model.broken_rules(), [""; 0]);
+    let heard: u64 = model.connections().iter().map(|it| it.audio_ms).sum();
+    assert_eq!(heard, 4 * 600);
+}
+
+#[tokio::test]
+async fn a_goaway_waits_for_a_function_that_runs() {
+    let model = Model::start();
+    let mut call = Call::greeted(&model).await;
+    model.answer([calls("check_order")]);
+    call.speak(300).await;
+    let id = call.wish().await;
+    model.act(Act::GoAway {
+        time_left: Duration::from_secs(20),
+    });
+    model
+        .wait("the next socket", |all| (all.len() == 2).then_some(()))
+        .await;
+    assert!(timeout(NEVER, call.session.heard.recv()).await.is_err());
+    call.outcome(&id, json!({"output": {"minutes": 20}})).await;
+    call.until("the resumption", |it| *it == Heard::Reconnected)
+        .await;
+    let connections = model.connections();
+    assert_eq!(connections[0].function_responses().len(), 1);
+    assert_eq!(model.broken_rules(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_summary_is_said_to_nobody_else() {
+    let model = Model::start();
+    let mut call = Call::greeted(&model).await;
+    model.answer([says("The caller wanted an order.")]);
+    call.say(Spoken::Summarise).await;
+    let since = call
+        .until("the summary", |it| matches!(it, Heard::Summary(_)))
+        .await;
+    assert_eq!(
+        since.last(),
+        Some(&Heard::Summary("The caller wanted an order.".to_owned()))
+    );
+    assert_eq!(milliseconds(&since), 0);
+    assert!(
+        since.iter().any(|it| matches!(it, Heard::Usage(_))),
+        "it is paid for"
+    );
+}
+
+#[tokio::test]
+async fn a_call_that_does_not_listen_still_speaks() {
+    let model = Model::start();
+    let mut call = Call::greeted(&model).await;
+    // Ten minutes of speech, far more than all queues hold.
+    model.act(Act::Begin {
+        milliseconds: 600_000,
+    });
+    let speaking = call.audio(10_000, 0);
+    timeout(Duration::from_secs(30), speaking)
+        .await
+        .expect("it is taken");
+    let since = call
+        .until("all of the speech", {
+            let heard = std::sync::atomic::AtomicUsize::new(0);
+            move |it| {
+                let pieces = usize::from(matches!(it, Heard::Audio(_)));
+                heard.fetch_add(pieces, std::sync::atomic::Ordering::Relaxed) + pieces == 6_000
+            }
+        })
+        .await;
+    assert_eq!(milliseconds(&since), 600_000);
+}
+
+#[tokio::test]
+async fn the_socket_is_closed_with_the_session() {
+    let model = Model::start();
+    let call = Call::greeted(&model).await;
+    drop(call);
+    model.wait("the end", |all| all[0].over).await;
+    assert_eq!(model.broken_rules(), [""; 0]);
+}
+
+#[tokio::test]
+async fn a_check_says_whether_the_model_takes_a_session() {
+    let model = Model::start();
+    let good = settings(model.url(), "gemini-3.8-live");
+    let words = check(&good).await.unwrap();
+    assert!(
+        words.starts_with("gemini-3.8-live takes a session"),
+        "{words}"
+    );
+    let mut bad = good.clone();
+    bad.api_key = "wrong-key".to_owned();
+    let words = check(&bad).await.unwrap_err();
+    assert!(
+        words.contains("API key not valid") && !words.contains("wrong-key"),
+        "{words}"
+    );
+    let unknown = settings(model.url(), "gemini-0");
+    assert!(check(&unknown).await.unwrap_err().contains("not found"));
+    let mut nowhere = good.clone();
+    nowhere.url = "ws://127.0.0.1:9".to_owned();
+    let words = check(&nowhere).await.unwrap_err();
+    assert!(words.contains("nothing answers"), "{words}");
+    bad.api_key.clear();
+    assert!(check(&bad).await.unwrap_err().contains("GEMINI_API_KEY"));
+    assert_eq!(model.connections()[0].messages.len(), 0);
+}

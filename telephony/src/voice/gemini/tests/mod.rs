@@ -1,0 +1,161 @@
+//! Sessions over real sockets, with a model that is strict and misbehaves as it is told.
+
+mod conversation;
+mod faults;
+mod real;
+
+use std::time::Duration;
+
+use dikala_testkit::{
+    PATIENCE,
+    gemini::{self, KEY},
+};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::{Gemini, MODEL};
+use crate::{
+    settings::{self, Prices},
+    voice::{Agent, Heard, Provider, Session, Setup, Spoken},
+};
+
+fn settings(url: String, model: &str) -> settings::Gemini {
+    let prices = Prices {
+        text_in: 0,
+        audio_in: 0,
+        text_out: 0,
+        audio_out: 0,
+    };
+    settings::Gemini {
+        url,
+        api_key: KEY.to_owned(),
+        model: model.to_owned(),
+        prices,
+    }
+}
+
+fn agent() -> Agent {
+    serde_json::from_value(json!({"id": "agent_1", "name": "Ayu", "systemPrompt": "You answer for Kopi Senja.", "voiceId": "Kore",
+        "greetingText": "Kopi Senja, selamat pagi!", "language": "id", "maxCallDurationMinutes": 10,
+        "escalationNumber": "+622150009999", "tools": ["end_call", "transfer_to_human"],
+        "functions": [{"name": "check_order", "description": "Looks an order up.", "parameters":
+            {"type": "object", "properties": {"orderId": {"type": "string"}}, "required": ["orderId"]}}]}))
+    .unwrap()
+}
+
+/// A call with the fake, and what was heard of it so far.
+struct Call {
+    session: Session,
+    heard: Vec<Heard>,
+}
+
+impl Call {
+    fn new(model: &gemini::Gemini) -> Self {
+        Self::with(settings(model.url(), MODEL))
+    }
+
+    fn with(settings: settings::Gemini) -> Self {
+        let setup = Setup {
+            call_id: "call_test".to_owned(),
+            agent: agent(),
+        };
+        Self {
+            session: Gemini::new(settings, true).open(setup),
+            heard: Vec::new(),
+        }
+    }
+
+    /// One that was greeted.
+    async fn greeted(model: &gemini::Gemini) -> Self {
+        let mut call = Self::new(model);
+        call.until("the greeting", |it| *it == Heard::TurnOver)
+            .await;
+        call
+    }
+
+    /// Listens until something comes, and gives what came since the last time.
+    async fn until(&mut self, what: &str, wanted: impl Fn(&Heard) -> bool) -> Vec<Heard> {
+        let listening = async {
+            let mut since = Vec::new();
+            loop {
+                let Some(heard) = self.session.heard.recv().await else {
+                    panic!("the session ended after {:?}", shown(&self.heard));
+                };
+                self.heard.push(heard.clone());
+                since.push(heard.clone());
+                if wanted(&heard) {
+                    return since;
+                }
+            }
+        };
+        match timeout(PATIENCE, listening).await {
+            Ok(since) => since,
+            Err(_) => panic!("no {what}; there was {:?}", shown(&self.heard)),
+        }
+    }
+
+    async fn say(&self, spoken: Spoken) {
+        self.session.spoken.send(spoken).await.unwrap();
+    }
+
+    /// The caller speaks for so long, or is quiet; as fast as it is taken.
+    async fn audio(&self, milliseconds: u64, sample: i16) {
+        for _ in 0..milliseconds / 20 {
+            self.say(Spoken::Audio(vec![sample; 320])).await;
+        }
+    }
+
+    /// With the silence that ends a turn, and nothing after it.
+    async fn speak(&self, milliseconds: u64) {
+        self.audio(milliseconds, 3_000).await;
+        self.audio(300, 0).await;
+    }
+
+    async fn outcome(&self, id: &str, outcome: Value) {
+        let outcome = outcome.as_object().unwrap().clone();
+        let id = id.to_owned();
+        self.say(Spoken::ToolOutcome { id, outcome }).await;
+    }
+
+    /// The id under which a function was wanted.
+    async fn wish(&mut self) -> String {
+        let since = self
+            .until("a wish", |it| matches!(it, Heard::Tool { .. }))
+            .await;
+        match since.last() {
+            Some(Heard::Tool { id, .. }) => id.clone(),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Without the samples.
+fn shown(heard: &[Heard]) -> Vec<String> {
+    let show = |one: &Heard| match one {
+        Heard::Audio(samples) => format!("Audio({})", samples.len()),
+        other => format!("{other:?}"),
+    };
+    heard.iter().map(show).collect()
+}
+
+fn said(heard: &[Heard]) -> String {
+    let piece = |one: &Heard| match one {
+        Heard::AgentSaid(piece) => Some(piece.clone()),
+        _ => None,
+    };
+    heard.iter().filter_map(piece).collect()
+}
+
+fn milliseconds(heard: &[Heard]) -> usize {
+    let of = |one: &Heard| match one {
+        Heard::Audio(samples) => samples.len() / 24,
+        _ => 0,
+    };
+    heard.iter().map(of).sum()
+}
+
+fn order(number: &str) -> Value {
+    json!({"orderId": number})
+}
+
+const NEVER: Duration = Duration::from_millis(300);

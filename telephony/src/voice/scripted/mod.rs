@@ -1,0 +1,56 @@
+//! A voice that needs no model: it greets, asks, calls one function, tells what came of it, and says goodbye.
+//!
+//! It understands no speech. It hears that the caller speaks, by loudness, and takes keys that were pressed; what it says are the
+//! sentences of [`super::Phrase`]. It is there so that a telephone can be tried, and a bridge tested, without a key of anybody.
+
+mod arguments;
+mod ear;
+mod script;
+
+use std::time::Duration;
+
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until},
+};
+
+use self::script::Script;
+use super::{Heard, Provider, Session, Setup, Spoken};
+
+/// What may wait in either direction.
+const CHANNEL: usize = 256;
+
+/// Opens scripted sessions.
+#[derive(Debug, Clone, Copy)]
+pub struct Scripted;
+
+impl Provider for Scripted {
+    fn open(&self, setup: Setup) -> Session {
+        let (spoken, listening) = mpsc::channel(CHANNEL);
+        let (speaking, heard) = mpsc::channel(CHANNEL);
+        tokio::spawn(run(setup, listening, speaking));
+        Session { spoken, heard }
+    }
+}
+
+async fn run(setup: Setup, mut listening: mpsc::Receiver<Spoken>, speaking: mpsc::Sender<Heard>) {
+    let epoch = Instant::now();
+    let now_ms = || u64::try_from(epoch.elapsed().as_millis()).unwrap_or(u64::MAX);
+    let (mut script, mut said) = Script::begin(setup.agent, now_ms());
+    loop {
+        for heard in said {
+            if speaking.send(heard).await.is_err() {
+                return;
+            }
+        }
+        let due = script.due().unwrap_or(u64::MAX).min(now_ms() + 60_000);
+        said = tokio::select! {
+            spoken = listening.recv() => match spoken {
+                Some(spoken) => script.hear(spoken, now_ms()),
+                None => return,
+            },
+            () = sleep_until(epoch + Duration::from_millis(due)) => script.wait(now_ms()),
+            () = speaking.closed() => return,
+        };
+    }
+}

@@ -1,0 +1,234 @@
+//! What the scripted voice says when. Pure.
+
+use serde_json::{Map, Value};
+
+use super::{
+    arguments::{arguments, digits},
+    ear::{Ear, Sound},
+};
+use crate::{
+    AGENT_RATE,
+    voice::{Agent, Heard, Phrase, Spoken},
+};
+
+/// How long the caller may say nothing before the question is asked again, and how often it is.
+const SILENCE_MS: u64 = 10_000;
+const QUESTIONS_MAX: usize = 3;
+/// Digits of an answer that are read out.
+const DIGITS_MAX: usize = 8;
+const END_CALL: &str = "end_call";
+/// Two tones that rise: something has come of it.
+const CHIME: [(u32, u32); 2] = [(660, 120), (880, 180)];
+const CHIME_LOUDNESS: i32 = 6_000;
+
+#[derive(Debug)]
+pub(super) struct Script {
+    agent: Agent,
+    ear: Ear,
+    stage: Stage,
+    /// Until when what was said is heard.
+    speaks_until: u64,
+    asked: usize,
+    answers: usize,
+    called: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// The caller is to say something.
+    Listening {
+        since: u64,
+    },
+    /// A function is under way.
+    Calling,
+    Over,
+}
+
+impl Script {
+    pub(super) fn begin(agent: Agent, now_ms: u64) -> (Self, Vec<Heard>) {
+        let mut script = Self {
+            agent,
+            ear: Ear::default(),
+            stage: Stage::Over,
+            speaks_until: now_ms,
+            asked: 0,
+            answers: 0,
+            called: 0,
+        };
+        let mut said = vec![Heard::Ready];
+        script.say(Phrase::Greeting, now_ms, &mut said);
+        script.ask(now_ms, &mut said);
+        (script, said)
+    }
+
+    pub(super) fn due(&self) -> Option<u64> {
+        match self.stage {
+            Stage::Listening { since } => Some(since.max(self.speaks_until) + SILENCE_MS),
+            Stage::Calling | Stage::Over => None,
+        }
+    }
+
+    /// Nothing came for as long as [`Self::due`] said.
+    pub(super) fn wait(&mut self, now_ms: u64) -> Vec<Heard> {
+        let mut said = Vec::new();
+        if self.due().is_some_and(|due| due <= now_ms) {
+            if self.asked < QUESTIONS_MAX {
+                self.ask(now_ms, &mut said);
+            } else {
+                self.goodbye(now_ms, &mut said);
+            }
+        }
+        said
+    }
+
+    pub(super) fn hear(&mut self, spoken: Spoken, now_ms: u64) -> Vec<Heard> {
+        let mut said = Vec::new();
+        match spoken {
+            Spoken::Audio(samples) => match self.ear.listen(&samples) {
+                Sound::Began if self.speaks_until > now_ms && self.is_listening() => {
+                    self.speaks_until = now_ms;
+                    said.push(Heard::Interrupted);
+                }
+                Sound::Ended if self.is_listening() => {
+                    said.push(Heard::CallerSaid("(speech)".to_owned()));
+                    self.answer(None, now_ms, &mut said);
+                }
+                _ => {}
+            },
+            Spoken::Text(text) if self.is_listening() => {
+                let pressed: String = text.chars().filter(char::is_ascii_digit).collect();
+                if self.speaks_until > now_ms {
+                    self.speaks_until = now_ms;
+                    said.push(Heard::Interrupted);
+                }
+                self.answer(Some(&pressed), now_ms, &mut said);
+            }
+            Spoken::Goodbye(_) => self.goodbye(now_ms, &mut said),
+            Spoken::ToolOutcome { outcome, .. } if self.stage == Stage::Calling => {
+                self.tell(&outcome, now_ms, &mut said);
+            }
+            Spoken::Summarise => said.push(Heard::Summary(self.summary())),
+            Spoken::Text(_) | Spoken::ToolOutcome { .. } | Spoken::Interrupted { .. } => {}
+        }
+        said
+    }
+
+    fn is_listening(&self) -> bool {
+        matches!(self.stage, Stage::Listening { .. })
+    }
+
+    fn ask(&mut self, now_ms: u64, said: &mut Vec<Heard>) {
+        self.asked += 1;
+        self.say(Phrase::Question, now_ms, said);
+        said.push(Heard::TurnOver);
+        self.stage = Stage::Listening { since: now_ms };
+    }
+
+    /// The caller has said something, or pressed these keys.
+    fn answer(&mut self, keys: Option<&str>, now_ms: u64, said: &mut Vec<Heard>) {
+        self.answers += 1;
+        let keys = keys.filter(|keys| !keys.is_empty());
+        let Some(function) = self.agent.functions.first() else {
+            self.say(Phrase::Heard, now_ms, said);
+            self.goodbye(now_ms, said);
+            return;
+        };
+        let wanted = Heard::Tool {
+            id: format!("scripted-{}", self.called + 1),
+            name: function.name.clone(),
+            arguments: arguments(&function.parameters, keys),
+        };
+        self.called += 1;
+        self.say(Phrase::Looking, now_ms, said);
+        said.push(wanted);
+        self.stage = Stage::Calling;
+    }
+
+    /// What came of the function, as far as it can be said: its first number, or a chime.
+    fn tell(&mut self, outcome: &Map<String, Value>, now_ms: u64, said: &mut Vec<Heard>) {
+        match outcome.get("output") {
+            Some(output) => {
+                let digits = digits(output, DIGITS_MAX);
+                if digits.is_empty() {
+                    self.sound(chime(), now_ms, said);
+                    self.say(Phrase::Done, now_ms, said);
+                } else {
+                    self.say(Phrase::Result, now_ms, said);
+                    for digit in digits {
+                        self.say(Phrase::Digit(digit), now_ms, said);
+                    }
+                }
+            }
+            None => self.say(Phrase::Failed, now_ms, said),
+        }
+        self.goodbye(now_ms, said);
+    }
+
+    /// Says goodbye and hangs up; an agent that may not hang up goes on listening.
+    fn goodbye(&mut self, now_ms: u64, said: &mut Vec<Heard>) {
+        if self.stage == Stage::Over {
+            return;
+        }
+        self.say(Phrase::Goodbye, now_ms, said);
+        if self.agent.tools.iter().any(|tool| tool == END_CALL) {
+            said.push(Heard::Tool {
+                id: "scripted-end".to_owned(),
+                name: END_CALL.to_owned(),
+                arguments: Map::new(),
+            });
+            self.stage = Stage::Over;
+        } else {
+            self.asked = 0;
+            self.stage = Stage::Listening { since: now_ms };
+        }
+        said.push(Heard::TurnOver);
+    }
+
+    fn say(&mut self, phrase: Phrase, now_ms: u64, said: &mut Vec<Heard>) {
+        let (text, samples) = phrase.spoken(&self.agent.language);
+        said.push(Heard::AgentSaid(format!("{text} ")));
+        self.sound(samples, now_ms, said);
+    }
+
+    fn sound(&mut self, samples: Vec<i16>, now_ms: u64, said: &mut Vec<Heard>) {
+        let ms = samples.len() as u64 * 1_000 / u64::from(AGENT_RATE);
+        self.speaks_until = self.speaks_until.max(now_ms) + ms;
+        said.push(Heard::Audio(samples));
+    }
+
+    fn summary(&self) -> String {
+        let (answers, called) = (self.answers, self.called);
+        if self.agent.language == "id" {
+            return format!(
+                "Panggilan dengan suara uji: penelepon menjawab {answers} kali, fungsi dipanggil {called} kali."
+            );
+        }
+        format!(
+            "A call with the test voice: answers of the caller: {answers}, functions called: {called}."
+        )
+    }
+}
+
+/// Tones of straight lines: a triangle needs no sine.
+fn chime() -> Vec<i16> {
+    CHIME
+        .into_iter()
+        .flat_map(|(hertz, ms)| {
+            let samples = AGENT_RATE * ms / 1_000;
+            (0..samples).map(move |at| {
+                let turn = i64::from(at) * i64::from(hertz) * 4 % (i64::from(AGENT_RATE) * 4);
+                let quarter = i64::from(AGENT_RATE);
+                let height = match turn / quarter {
+                    0 => turn,
+                    1 | 2 => 2 * quarter - turn,
+                    _ => turn - 4 * quarter,
+                };
+                let height = height * i64::from(CHIME_LOUDNESS) / quarter;
+                i16::try_from(height).unwrap_or_default()
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,174 @@
+//! The scripted voice's conversations.
+
+use serde_json::json;
+
+use super::*;
+
+const WORD: [i16; 320] = [4_000; 320];
+const QUIET: [i16; 320] = [0; 320];
+
+fn agent(tools: &[&str], functions: Value) -> Agent {
+    serde_json::from_value(json!({
+        "id": "agent_1", "name": "Ayu", "systemPrompt": "", "voiceId": "Kore", "greetingText": "Halo", "language": "en",
+        "maxCallDurationMinutes": 10, "escalationNumber": null, "tools": tools, "functions": functions
+    }))
+    .expect("an agent")
+}
+
+fn with_function() -> Agent {
+    let parameters = json!({"type": "object", "properties": {"orderId": {"type": "string"}}, "required": ["orderId"]});
+    agent(
+        &["end_call"],
+        json!([{"name": "check_order", "description": "", "parameters": parameters}]),
+    )
+}
+
+/// What is heard: the words, `♪` for what has none, and what else happens.
+fn told(said: &[Heard]) -> Vec<String> {
+    let line = |heard: &Heard| match heard {
+        Heard::AgentSaid(text) => Some(text.trim().to_owned()),
+        Heard::Tool {
+            name, arguments, ..
+        } => Some(format!("{name} {}", Value::Object(arguments.clone()))),
+        Heard::CallerSaid(text) => Some(format!("< {text}")),
+        Heard::Interrupted => Some("interrupted".to_owned()),
+        Heard::TurnOver => Some("over".to_owned()),
+        _ => None,
+    };
+    said.iter().filter_map(line).collect()
+}
+
+fn speak(script: &mut Script, mut now_ms: u64) -> Vec<Heard> {
+    let mut said = Vec::new();
+    for samples in [WORD; 20].into_iter().chain([QUIET; 45]) {
+        now_ms += 20;
+        said.extend(script.hear(Spoken::Audio(samples.to_vec()), now_ms));
+    }
+    said
+}
+
+const GREETING: &str =
+    "Hello! This is the test voice of Dikala, without any artificial intelligence.";
+const QUESTION: &str = "Please say something, or press some digits, and then the hash key.";
+const GOODBYE: &str = "Thank you for calling. Goodbye!";
+
+#[test]
+fn a_conversation_with_keys_and_a_function() {
+    let (mut script, said) = Script::begin(with_function(), 0);
+    assert_eq!(said.first(), Some(&Heard::Ready));
+    assert_eq!(told(&said), [GREETING, QUESTION, "over"]);
+    let said = script.hear(
+        Spoken::Text("the caller pressed 4 2 7 #".to_owned()),
+        30_000,
+    );
+    assert_eq!(
+        told(&said),
+        [
+            "All right, let me look that up.",
+            "check_order {\"orderId\":\"427\"}"
+        ]
+    );
+    let outcome = json!({"output": {"arrivesInMinutes": 20}});
+    let outcome = outcome.as_object().expect("an object").clone();
+    let id = "scripted-1".to_owned();
+    let said = script.hear(Spoken::ToolOutcome { id, outcome }, 31_000);
+    assert_eq!(
+        told(&said),
+        [
+            "The answer is:",
+            "two",
+            "zero",
+            GOODBYE,
+            "end_call {}",
+            "over"
+        ]
+    );
+    assert_eq!(script.due(), None);
+    let said = script.hear(Spoken::Summarise, 32_000);
+    let summary = "A call with the test voice: answers of the caller: 1, functions called: 1.";
+    assert_eq!(said, [Heard::Summary(summary.to_owned())]);
+}
+
+#[test]
+fn a_function_that_fails_or_tells_no_number_is_told_of() {
+    for (outcome, expected) in [
+        (
+            json!({"error": {"code": "timeout", "message": ""}}),
+            "Sorry, that did not work.",
+        ),
+        (json!({"output": {"status": "sent"}}), "It is done."),
+    ] {
+        let (mut script, _) = Script::begin(with_function(), 0);
+        speak(&mut script, 30_000);
+        let outcome = outcome.as_object().expect("an object").clone();
+        let id = "scripted-1".to_owned();
+        let said = script.hear(Spoken::ToolOutcome { id, outcome }, 31_000);
+        assert_eq!(told(&said)[0], expected);
+    }
+}
+
+#[test]
+fn who_speaks_is_heard_and_who_interrupts_is_listened_to() {
+    let (mut script, _) = Script::begin(agent(&["end_call"], json!([])), 0);
+    let said = speak(&mut script, 1_000);
+    assert_eq!(
+        told(&said),
+        [
+            "interrupted",
+            "< (speech)",
+            "Thank you, I can hear you.",
+            GOODBYE,
+            "end_call {}",
+            "over"
+        ]
+    );
+    let (mut script, _) = Script::begin(agent(&["end_call"], json!([])), 0);
+    assert_eq!(told(&speak(&mut script, 60_000))[0], "< (speech)");
+}
+
+#[test]
+fn silence_is_asked_again_and_then_left() {
+    let (mut script, _) = Script::begin(agent(&["end_call"], json!([])), 0);
+    let mut heard = Vec::new();
+    while let Some(due) = script.due() {
+        assert!(script.wait(due - 1).is_empty());
+        heard.extend(told(&script.wait(due)));
+    }
+    let expected = [
+        QUESTION,
+        "over",
+        QUESTION,
+        "over",
+        GOODBYE,
+        "end_call {}",
+        "over",
+    ];
+    assert_eq!(heard, expected);
+}
+
+#[test]
+fn an_agent_that_may_not_hang_up_goes_on_listening() {
+    let (mut script, _) = Script::begin(agent(&[], json!([])), 0);
+    let said = script.hear(Spoken::Goodbye("no more credit".to_owned()), 20_000);
+    assert_eq!(told(&said), [GOODBYE, "over"]);
+    assert_eq!(
+        told(&speak(&mut script, 60_000))[1],
+        "Thank you, I can hear you."
+    );
+}
+
+#[test]
+fn the_chime_is_two_tones_of_its_loudness() {
+    let samples = chime();
+    assert_eq!(samples.len(), 24 * 300);
+    let crossings = |part: &[i16]| {
+        part.windows(2)
+            .filter(|pair| pair[0] < 0 && pair[1] >= 0)
+            .count()
+    };
+    // 660 Hz for 120 ms, 880 Hz for 180 ms.
+    assert!((77..=80).contains(&crossings(&samples[..24 * 120])));
+    assert!((156..=159).contains(&crossings(&samples[24 * 120..])));
+    let loudest = samples.iter().map(|sample| sample.unsigned_abs()).max();
+    assert!((5_500..=6_000).contains(&loudest.unwrap_or_default()));
+}

@@ -1,0 +1,368 @@
+//! Calls from the first INVITE to the last BYE.
+
+use std::time::Duration;
+
+use dikala_telephony::{
+    leg::{Happening, Refusal},
+    settings::Transport,
+};
+
+use crate::support::{Bench, Manner, Phone, Sound, eventually, header, offer};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_is_answered_and_hangs_up() {
+    let bench = Bench::new(Manner::Echo).await;
+    for transport in [Transport::Udp, Transport::Tcp] {
+        let edge = bench.address(transport);
+        let mut phone = match transport {
+            Transport::Udp => Phone::udp(edge).await,
+            _ => Phone::tcp(edge).await,
+        };
+        let invite = phone.request("INVITE", "", &offer(40_000));
+        phone.send(&invite).await;
+        phone.expect("SIP/2.0 100").await;
+        phone.expect("SIP/2.0 180").await;
+        let answer = phone.expect("SIP/2.0 200").await;
+        assert!(answer.contains("m=audio "), "{answer}");
+        assert!(header(&answer, "Allow").unwrap().contains("UPDATE"));
+        assert!(
+            header(&answer, "Contact")
+                .unwrap()
+                .contains(&edge.to_string())
+        );
+        assert!(
+            !bench
+                .calls()
+                .last()
+                .unwrap()
+                .happened
+                .contains(&Happening::Answered)
+        );
+        phone.acknowledge("").await;
+        eventually("the call stands", || {
+            bench
+                .calls()
+                .last()
+                .unwrap()
+                .happened
+                .contains(&Happening::Answered)
+        })
+        .await;
+        phone.hang_up().await;
+        eventually("the call is over", || bench.calls().last().unwrap().over).await;
+        let call = bench.calls().pop().unwrap();
+        assert!(call.happened.contains(&Happening::HungUp), "{call:?}");
+        assert_eq!(call.id, format!("{};phone", phone.call_id));
+        assert_eq!(
+            (call.did.as_str(), call.caller.as_str()),
+            ("+622150001000", "+628123456789")
+        );
+        let sip = &call.metadata["sip"];
+        assert_eq!(sip["callId"], phone.call_id.as_str());
+        assert_eq!(
+            (&sip["trunk"], &sip["userAgent"]),
+            (&"here".into(), &"phone/1".into())
+        );
+        assert_eq!(
+            sip["codec"], "PCMA",
+            "the first of ours that the caller has"
+        );
+    }
+    eventually("no call counts", || bench.edge.statistics().calls == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn we_hang_up_with_a_reason() {
+    let bench = Bench::new(Manner::HangUp).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    phone.call("", &offer(40_000)).await;
+    let bye = phone.expect("BYE ").await;
+    assert!(
+        header(&bye, "Reason").unwrap().contains("enough said"),
+        "{bye}"
+    );
+    assert!(
+        bye.starts_with(&format!("BYE sip:budi@{} ", phone.local)),
+        "{bye}"
+    );
+    phone.answer(&bye, "200 OK").await;
+    // Answered, it is not sent again.
+    assert_eq!(phone.hears(Duration::from_millis(900)).await, None);
+
+    // An edge that is closed waits until its goodbyes were heard.
+    let mut phone = Phone::udp(bench.udp()).await;
+    phone.call("", &offer(40_000)).await;
+    let closed = tokio::spawn(bench.edge.close());
+    let bye = phone.expect("BYE ").await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    assert!(!closed.is_finished());
+    phone.answer(&bye, "200 OK").await;
+    closed.await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refusal_bears_its_status_and_words_and_is_repeated_until_acknowledged() {
+    let bench = Bench::new(Manner::Reject(Refusal {
+        status: 486,
+        words: "all agents \"speak\"".to_owned(),
+        retry_after_seconds: Some(30),
+    }))
+    .await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let invite = phone.request("INVITE", "", &offer(40_000));
+    phone.send(&invite).await;
+    let refusal = phone.expect("SIP/2.0 486").await;
+    assert_eq!(
+        header(&refusal, "Reason"),
+        Some("SIP;cause=486;text=\"all agents  speak \"")
+    );
+    assert_eq!(header(&refusal, "Retry-After"), Some("30"));
+    phone.expect("SIP/2.0 486").await;
+    let ack = phone.written("ACK", "", "");
+    phone.send(&ack).await;
+    assert_eq!(phone.hears(Duration::from_millis(2_500)).await, None);
+    // The same INVITE again is the same call.
+    phone.send(&invite).await;
+    phone.expect("SIP/2.0 486").await;
+    assert_eq!(bench.calls().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_200_is_repeated_until_acknowledged_and_so_is_the_100_and_180() {
+    let bench = Bench::new(Manner::Echo).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let invite = phone.request("INVITE", "", &offer(40_000));
+    phone.send(&invite).await;
+    let first = phone.expect("SIP/2.0 200").await;
+    let second = phone.expect("SIP/2.0 200").await;
+    assert_eq!(first, second);
+    phone.send(&invite).await;
+    assert_eq!(phone.expect("SIP/2.0 200").await, first);
+    phone.acknowledge("").await;
+    eventually("the call stands", || bench.saw(&Happening::Answered)).await;
+    while phone.hears(Duration::from_millis(1_500)).await.is_some() {}
+    assert_eq!(bench.calls().len(), 1);
+    // An ACK that is repeated does no harm.
+    phone.acknowledge("").await;
+    phone.hang_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_may_give_up_at_any_moment() {
+    let ringing = Bench::new(Manner::Ring).await;
+    let mut phone = Phone::udp(ringing.udp()).await;
+    let invite = phone.request("INVITE", "", &offer(40_000));
+    phone.send(&invite).await;
+    phone.expect("SIP/2.0 180").await;
+    let cancel = phone.written("CANCEL", "", "");
+    phone.send(&cancel).await;
+    let mut heard = [
+        phone.expect("SIP/2.0 ").await,
+        phone.expect("SIP/2.0 ").await,
+    ];
+    heard.sort();
+    assert!(
+        heard[0].starts_with("SIP/2.0 200")
+            && header(&heard[0], "CSeq").unwrap().ends_with("CANCEL")
+    );
+    assert!(heard[1].starts_with("SIP/2.0 487"), "{heard:?}");
+    eventually("the task hears", || ringing.saw(&Happening::Cancelled)).await;
+
+    // Before anything: no such INVITE.
+    let mut early = Phone::udp(ringing.udp()).await;
+    let cancel = early.request("CANCEL", "", "");
+    early.send(&cancel).await;
+    early.expect("SIP/2.0 481").await;
+
+    // At once, whatever was sent back so far; and too late, when the 200 stands.
+    let answering = Bench::new(Manner::Echo).await;
+    for _ in 0..30 {
+        let mut phone = Phone::udp(answering.udp()).await;
+        let invite = phone.request("INVITE", "", &offer(40_000));
+        phone.send(&invite).await;
+        let cancel = phone.written("CANCEL", "", "");
+        phone.send(&cancel).await;
+        loop {
+            let heard = phone.expect("SIP/2.0 ").await;
+            if heard.starts_with("SIP/2.0 487") {
+                break;
+            }
+            if heard.starts_with("SIP/2.0 200")
+                && header(&heard, "CSeq").unwrap().ends_with("INVITE")
+            {
+                phone.acknowledge("").await;
+                phone.hang_up().await;
+                break;
+            }
+        }
+    }
+    eventually("all are over", || answering.edge.statistics().calls == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_delayed_offer_is_ours_and_the_ack_answers_it() {
+    let bench = Bench::new(Manner::Echo).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let invite = phone.request("INVITE", "", "");
+    phone.send(&invite).await;
+    let answer = phone.expect("SIP/2.0 200").await;
+    for codec in ["opus/48000", "PCMA/8000", "PCMU/8000"] {
+        assert!(answer.contains(codec), "{answer}");
+    }
+    let sdp = offer(40_000).replace("RTP/AVP 0 8 101", "RTP/AVP 0 101");
+    phone
+        .acknowledge(&sdp.replace("a=rtpmap:8 PCMA/8000\r\n", ""))
+        .await;
+    eventually("the call stands", || bench.saw(&Happening::Answered)).await;
+    phone.hang_up().await;
+
+    // An answer that has nothing in common ends the call.
+    let mut phone = Phone::udp(bench.udp()).await;
+    let invite = phone.request("INVITE", "", "");
+    phone.send(&invite).await;
+    phone.expect("SIP/2.0 200").await;
+    phone.acknowledge("v=0\r\n").await;
+    let bye = phone.expect("BYE ").await;
+    assert!(header(&bye, "Reason").unwrap().contains("488"), "{bye}");
+    phone.answer(&bye, "200 OK").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ringing_is_reliable_where_the_caller_demands_it() {
+    let bench = Bench::new(Manner::Echo).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let invite = phone.request("INVITE", "Require: 100rel\r\n", &offer(40_000));
+    phone.send(&invite).await;
+    let ringing = phone.expect("SIP/2.0 180").await;
+    let number = header(&ringing, "RSeq").unwrap().to_owned();
+    assert_eq!(header(&ringing, "Require"), Some("100rel"));
+    let again = phone.expect("SIP/2.0 ").await;
+    assert_eq!(
+        again, ringing,
+        "not acknowledged, it is sent again, and the 200 waits"
+    );
+    phone.ask("PRACK", "RAck: 1 1 INVITE\r\n", "").await;
+    phone.expect("SIP/2.0 481").await;
+    phone
+        .ask("PRACK", &format!("RAck: {number} 1 INVITE\r\n"), "")
+        .await;
+    let mut heard = [
+        phone.expect("SIP/2.0 200").await,
+        phone.expect("SIP/2.0 200").await,
+    ];
+    heard.sort_by_key(|heard| header(heard, "CSeq").unwrap().ends_with("INVITE"));
+    assert!(header(&heard[0], "CSeq").unwrap().ends_with("PRACK"));
+    assert!(header(&heard[1], "CSeq").unwrap().ends_with("INVITE"));
+    phone.cseq = 1;
+    phone.acknowledge("").await;
+    phone.cseq = 3;
+    eventually("the call stands", || bench.saw(&Happening::Answered)).await;
+    phone.hang_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_call_too_many_and_calls_while_draining_are_told_when_to_come_back() {
+    let bench = Bench::with(Manner::Echo, 1, |_| ()).await;
+    let mut first = Phone::udp(bench.udp()).await;
+    first.call("", &offer(40_000)).await;
+    let mut second = Phone::udp(bench.udp()).await;
+    let invite = second.request("INVITE", "", &offer(40_000));
+    second.send(&invite).await;
+    let refusal = second.expect("SIP/2.0 503").await;
+    assert!(header(&refusal, "Retry-After").is_some());
+    first.ask("OPTIONS", "", "").await;
+    first.expect("SIP/2.0 200").await;
+
+    bench.edge.drain();
+    let mut probe = Phone::udp(bench.udp()).await;
+    let options = probe.request("OPTIONS", "", "");
+    probe.send(&options).await;
+    let answer = probe.expect("SIP/2.0 503").await;
+    assert!(header(&answer, "Allow").is_some());
+    first.hang_up().await;
+    let mut third = Phone::udp(bench.udp()).await;
+    let invite = third.request("INVITE", "", &offer(40_000));
+    third.send(&invite).await;
+    let refusal = third.expect("SIP/2.0 503").await;
+    assert!(header(&refusal, "Retry-After").is_some());
+    assert_eq!(bench.calls().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_public_address_stands_where_peers_look_for_us() {
+    let bench = Bench::with(Manner::Echo, 10, |sip| {
+        sip.public_address = Some("203.0.113.7".to_owned());
+    })
+    .await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let answer = phone.call("", &offer(40_000)).await;
+    let contact = format!("<sip:dikala@203.0.113.7:{}>", bench.udp().port());
+    assert_eq!(header(&answer, "Contact"), Some(contact.as_str()));
+    assert!(answer.contains("c=IN IP4 203.0.113.7"), "{answer}");
+    phone.hang_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_come_over_ipv6() {
+    if std::net::UdpSocket::bind("[::1]:0").is_err() {
+        eprintln!("skipped: this machine has no IPv6");
+        return;
+    }
+    let bench = Bench::with(Manner::Echo, 10, |sip| {
+        for listen in &mut sip.listen {
+            listen.address = "[::1]:0".parse().unwrap();
+        }
+    })
+    .await;
+    let mut phone = Phone::udp_from("::1", bench.udp()).await;
+    let sdp = offer(40_000).replace("IP4 127.0.0.1", "IP6 ::1");
+    let answer = phone.call("", &sdp).await;
+    assert!(answer.contains("c=IN IP6 ::1"), "{answer}");
+    phone.hang_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn keys_reach_the_task_each_once() {
+    let bench = Bench::new(Manner::Echo).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let mut sound = Sound::new().await;
+    let answer = phone.call("", &offer(sound.port())).await;
+    for event in [4, 2, 2, 11] {
+        for _ in 0..5 {
+            sound.send(&answer).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        sound.press(&answer, event).await;
+    }
+    let keys = || -> String {
+        let happened = bench.call().happened;
+        let key = |happening: &Happening| match happening {
+            Happening::Key(key) => Some(*key),
+            _ => None,
+        };
+        happened.iter().filter_map(key).collect()
+    };
+    eventually("four keys", || keys().len() >= 4).await;
+    assert_eq!(keys(), "422#");
+    phone.hang_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_whose_media_stops_is_told_and_ended() {
+    let bench = Bench::new(Manner::Echo).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let mut sound = Sound::new().await;
+    let answer = phone.call("", &offer(sound.port())).await;
+    while !sound.is_loud().await {
+        sound.send(&answer).await;
+    }
+    let bye = loop {
+        match phone.hears(Duration::from_secs(30)).await {
+            Some(heard) if heard.starts_with("BYE ") => break heard,
+            Some(_) => {}
+            None => panic!("it was not ended"),
+        }
+    };
+    phone.answer(&bye, "200 OK").await;
+    assert!(bench.saw(&Happening::MediaLost));
+}

@@ -1,0 +1,268 @@
+//! What both sides do to a call that stands.
+
+use dikala_telephony::{leg::Happening, settings::Codec};
+
+use crate::support::{Bench, Manner, Phone, Sound, carries, eventually, header, offer};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_is_held_moved_and_taken_back() {
+    let bench = Bench::new(Manner::Echo).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    phone
+        .call("Allow: INVITE, UPDATE\r\n", &offer(40_000))
+        .await;
+    phone
+        .ask("INVITE", "", &offer(40_000).replace("sendrecv", "sendonly"))
+        .await;
+    let held = phone.expect("SIP/2.0 200").await;
+    assert!(
+        held.contains("a=recvonly") || held.contains("a=inactive"),
+        "{held}"
+    );
+    phone.acknowledge("").await;
+    eventually("it is held", || bench.saw(&Happening::Held(true))).await;
+    phone.ask("UPDATE", "", &offer(40_002)).await;
+    let back = phone.expect("SIP/2.0 200").await;
+    assert!(
+        back.contains("a=sendrecv") || !back.contains("only"),
+        "{back}"
+    );
+    eventually("it is taken back", || bench.saw(&Happening::Held(false))).await;
+    phone.ask("INVITE", "", "").await;
+    let offered = phone.expect("SIP/2.0 200").await;
+    assert!(
+        offered.contains("opus/48000"),
+        "an INVITE without offer gets ours: {offered}"
+    );
+    phone.acknowledge(&offer(40_004)).await;
+    phone.ask("OPTIONS", "", "").await;
+    phone.expect("SIP/2.0 200").await;
+    // A request that comes too late by its number.
+    phone.cseq = 1;
+    phone.ask("UPDATE", "", &offer(40_002)).await;
+    phone.expect("SIP/2.0 500").await;
+    phone.cseq = 20;
+    phone.hang_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_offer_without_a_common_codec_changes_nothing() {
+    let bench = Bench::with(Manner::Echo, 10, |sip| sip.codecs = vec![Codec::Pcma]).await;
+    let pcmu = offer(40_000)
+        .replace("RTP/AVP 0 8 101", "RTP/AVP 0 101")
+        .replace("a=rtpmap:8 PCMA/8000\r\n", "");
+    let mut stranger = Phone::udp(bench.udp()).await;
+    let invite = stranger.request("INVITE", "", &pcmu);
+    stranger.send(&invite).await;
+    stranger.expect("SIP/2.0 488").await;
+    assert_eq!(bench.calls().len(), 0);
+
+    let mut phone = Phone::udp(bench.udp()).await;
+    phone.call("", &offer(40_000)).await;
+    phone.ask("INVITE", "", &pcmu).await;
+    phone.expect("SIP/2.0 488").await;
+    let ack = phone.written("ACK", "", "");
+    phone.send(&ack).await;
+    phone.ask("INVITE", "", &offer(40_000)).await;
+    phone.expect("SIP/2.0 200").await;
+    phone.acknowledge("").await;
+    phone.hang_up().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_is_refreshed_or_ended() {
+    let bench = Bench::new(Manner::Echo).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let invite = phone.request(
+        "INVITE",
+        "Supported: timer\r\nSession-Expires: 60\r\n",
+        &offer(40_000),
+    );
+    phone.send(&invite).await;
+    let refused = phone.expect("SIP/2.0 422").await;
+    assert_eq!(header(&refused, "Min-SE"), Some("90"));
+    let ack = phone.written("ACK", "", "");
+    phone.send(&ack).await;
+
+    let mut phone = Phone::udp(bench.udp()).await;
+    let answer = phone
+        .call(
+            "Supported: timer\r\nSession-Expires: 90;refresher=uac\r\n",
+            &offer(40_000),
+        )
+        .await;
+    assert_eq!(header(&answer, "Session-Expires"), Some("90;refresher=uac"));
+    assert_eq!(header(&answer, "Require"), Some("timer"));
+    phone
+        .ask(
+            "UPDATE",
+            "Supported: timer\r\nSession-Expires: 90;refresher=uas\r\n",
+            "",
+        )
+        .await;
+    let answer = phone.expect("SIP/2.0 200").await;
+    assert_eq!(header(&answer, "Session-Expires"), Some("90;refresher=uas"));
+    phone.hang_up().await;
+}
+
+/// The least that the RFC lets anybody ask for is a minute and a half.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes a minute"]
+async fn whoever_does_not_refresh_is_hung_up_and_we_refresh_when_it_is_ours() {
+    let bench = Bench::new(Manner::Echo).await;
+    // Held, so that nobody misses their media.
+    let held = pcma(40_000).replace("sendrecv", "inactive");
+    let mut phones = Vec::new();
+    for (allow, refresher) in [("", "uac"), ("Allow: UPDATE\r\n", "uas"), ("", "uas")] {
+        let extra =
+            format!("Supported: timer\r\n{allow}Session-Expires: 90;refresher={refresher}\r\n");
+        let mut phone = Phone::udp(bench.udp()).await;
+        phone.call(&extra, &held).await;
+        phones.push(phone);
+    }
+    let [theirs, updated, invited] = &mut phones[..] else {
+        panic!("three phones");
+    };
+    let theirs = async {
+        let bye = theirs.within(75, "BYE ").await;
+        assert!(header(&bye, "Reason").unwrap().contains("not refreshed"));
+    };
+    let updated = async {
+        let update = updated.within(60, "UPDATE ").await;
+        assert_eq!(header(&update, "Session-Expires"), Some("90;refresher=uac"));
+        updated.answer(&update, "481 Gone").await;
+        updated.expect("BYE ").await;
+    };
+    let invited = async {
+        let invite = invited.within(60, "INVITE ").await;
+        assert!(invite.contains("m=audio "), "{invite}");
+        let answer = invited.response(&invite, "200 OK", "", &held);
+        invited.send(&answer).await;
+        invited.expect("ACK ").await;
+        invited.hang_up().await;
+    };
+    tokio::join!(theirs, updated, invited);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_is_referred_and_hears_how_it_went() {
+    for (status, outcome) in [
+        ("200 OK", Ok(())),
+        (
+            "486 Busy",
+            Err("the other side did not take the call (status 486)".to_owned()),
+        ),
+    ] {
+        let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
+        let mut phone = Phone::udp(bench.udp()).await;
+        phone
+            .call("Allow: INVITE, REFER, NOTIFY\r\n", &offer(40_000))
+            .await;
+        let refer = phone.expect("REFER ").await;
+        assert!(
+            header(&refer, "Refer-To")
+                .unwrap()
+                .contains("sip:+62811111@"),
+            "{refer}"
+        );
+        phone.answer(&refer, "202 Accepted").await;
+        for told in ["100 Trying", status] {
+            phone.cseq += 1;
+            let event = "Event: refer\r\nSubscription-State: active\r\n";
+            let notify = phone
+                .request("NOTIFY", event, &format!("SIP/2.0 {told}\r\n"))
+                .replace("application/sdp", "message/sipfrag");
+            phone.send(&notify).await;
+            phone.expect("SIP/2.0 200").await;
+        }
+        let expected = Happening::Transfer(outcome);
+        eventually("the task hears", || bench.saw(&expected)).await;
+        phone.hang_up().await;
+    }
+}
+
+/// The second leg comes to the phone itself, as it is the trunk.
+async fn joined(bench: &Bench, phone: &mut Phone) -> (Sound, String, Sound, String, String) {
+    let (caller, person) = (Sound::new().await, Sound::new().await);
+    let answer = phone.call("", &pcma(caller.port())).await;
+    let invite = phone.expect("INVITE ").await;
+    assert!(invite.starts_with("INVITE sip:+62811111@"), "{invite}");
+    assert!(header(&invite, "From").unwrap().contains("+622150001000"));
+    phone.answer(&invite, "180 Ringing").await;
+    let accepted = phone.response(&invite, "200 OK", "person", &pcma(person.port()));
+    phone.send(&accepted).await;
+    phone.expect("ACK ").await;
+    eventually("it stands", || bench.saw(&Happening::Transfer(Ok(())))).await;
+    (caller, answer, person, invite, accepted)
+}
+
+fn pcma(port: u16) -> String {
+    offer(port)
+        .replace("RTP/AVP 0 8 101", "RTP/AVP 8 101")
+        .replace("a=rtpmap:0 PCMU/8000\r\n", "")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_is_joined_to_a_second_leg_and_both_end_together() {
+    let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let (mut caller, answer, mut person, invite, _) = joined(&bench, &mut phone).await;
+    carries(&mut caller, &answer, &person).await;
+    carries(&mut person, &invite, &caller).await;
+    phone.ask("BYE", "", "").await;
+    let bye = phone.expect("BYE ").await;
+    assert_eq!(
+        header(&bye, "Call-ID"),
+        header(&invite, "Call-ID"),
+        "the other leg ends too"
+    );
+    phone.answer(&bye, "200 OK").await;
+
+    let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let (_caller, _, _person, invite, accepted) = joined(&bench, &mut phone).await;
+    let mut bye = format!(
+        "BYE sip:x SIP/2.0\r\nVia: SIP/2.0/UDP {};branch=z9hG4bKperson;rport\r\n",
+        phone.local
+    );
+    for (name, of) in [("From", "To"), ("To", "From")] {
+        bye += &format!("{name}: {}\r\n", header(&accepted, of).unwrap());
+    }
+    let call = header(&invite, "Call-ID").unwrap();
+    bye += &format!("Call-ID: {call}\r\nCSeq: 1 BYE\r\nContent-Length: 0\r\n\r\n");
+    phone.send(&bye).await;
+    let bye = phone.expect("BYE ").await;
+    assert_eq!(
+        header(&bye, "Call-ID"),
+        Some(phone.call_id.as_str()),
+        "so does the caller's"
+    );
+    phone.answer(&bye, "200 OK").await;
+    eventually("no call counts", || bench.edge.statistics().calls == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_leg_that_is_refused_goes_back_as_words_and_one_that_rings_is_cancelled() {
+    let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    phone.call("", &offer(40_000)).await;
+    let invite = phone.expect("INVITE ").await;
+    let busy = phone.response(&invite, "486 Busy Here", "person", "");
+    phone.send(&busy).await;
+    phone.expect("ACK ").await;
+    let words = "the other side did not take the call (status 486)".to_owned();
+    eventually("the task hears", || {
+        bench.saw(&Happening::Transfer(Err(words.clone())))
+    })
+    .await;
+    phone.hang_up().await;
+
+    let mut phone = Phone::udp(bench.udp()).await;
+    phone.call("", &offer(40_000)).await;
+    let invite = phone.expect("INVITE ").await;
+    let ringing = phone.response(&invite, "180 Ringing", "person", "");
+    phone.send(&ringing).await;
+    phone.ask("BYE", "", "").await;
+    let cancel = phone.expect("CANCEL ").await;
+    assert_eq!(header(&cancel, "Via"), header(&invite, "Via"));
+}

@@ -1,0 +1,11 @@
+//! The SIP edge from outside: phones of our own that say exactly what a test wants, and sipp, baresip and kamailio from Debian.
+//! Programs that are not installed are skipped with a word, and with `DIKALA_REQUIRE_SIP=1` their absence is a failure.
+
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
+mod access;
+mod calls;
+mod changes;
+mod faults;
+mod programs;
+mod support;

@@ -1,0 +1,238 @@
+//! An edge on free ports, and the tasks of its calls.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+};
+
+use dikala_telephony::{
+    leg::{Ending, Happening, Incoming, Order, Refusal, Speech},
+    settings::{Codec, Credentials, Listen, Sip, Srtp, Transport, Trunk},
+    sip::{self, Edge},
+};
+use serde_json::Value;
+use tokio::sync::mpsc;
+
+/// What the tasks of calls do.
+#[derive(Debug, Clone)]
+pub enum Manner {
+    /// Rings, answers, and says what the caller says.
+    Echo,
+    /// Rings, answers, and plays a tone of 440 Hz.
+    Tone,
+    /// Rings and waits.
+    Ring,
+    Reject(Refusal),
+    /// Answers and hangs up once the call stands.
+    HangUp,
+    /// Answers and hands the caller over.
+    Transfer(String),
+}
+
+/// A call as its task saw it.
+#[derive(Debug, Clone, Default)]
+pub struct Seen {
+    pub id: String,
+    pub did: String,
+    pub caller: String,
+    pub metadata: Value,
+    /// Without audio.
+    pub happened: Vec<Happening>,
+    /// Frames that were heard, and the loudest sample.
+    pub frames: usize,
+    pub loudest: u16,
+    /// Heard so far, at 16 kHz.
+    pub audio: Vec<i16>,
+    pub over: bool,
+}
+
+#[derive(Debug)]
+pub struct Bench {
+    pub edge: Edge,
+    seen: Arc<Mutex<Vec<Seen>>>,
+}
+
+/// One that allows this machine.
+pub fn trunk() -> Trunk {
+    Trunk {
+        name: "here".to_owned(),
+        addresses: vec!["127.0.0.0/8".parse().unwrap(), "::1/128".parse().unwrap()],
+        credentials: None,
+        register: None,
+        prefix: Some("+62".to_owned()),
+    }
+}
+
+impl Bench {
+    pub async fn new(manner: Manner) -> Self {
+        Self::with(manner, 200, |_| ()).await
+    }
+
+    pub async fn with(manner: Manner, max_calls: usize, change: impl FnOnce(&mut Sip)) -> Self {
+        let listen = |transport, host: &str| Listen {
+            transport,
+            address: SocketAddr::new(host.parse().unwrap(), 0),
+        };
+        let mut settings = Sip {
+            listen: vec![
+                listen(Transport::Udp, "127.0.0.1"),
+                listen(Transport::Tcp, "127.0.0.1"),
+            ],
+            public_address: None,
+            tls: None,
+            rtp_ports: 20_000..=31_999,
+            codecs: vec![Codec::Opus, Codec::Pcma, Codec::Pcmu],
+            srtp: Srtp::Optional,
+            trunks: vec![trunk()],
+        };
+        change(&mut settings);
+        let (incoming, calls) = mpsc::channel(64);
+        let edge = sip::listen(&settings, max_calls, incoming).await.unwrap();
+        let seen = Arc::<Mutex<Vec<Seen>>>::default();
+        tokio::spawn(serve(calls, manner, seen.clone()));
+        Self { edge, seen }
+    }
+
+    /// The edge without digest for strangers.
+    pub fn of_users() -> Vec<Trunk> {
+        vec![Trunk {
+            name: "users".to_owned(),
+            addresses: Vec::new(),
+            credentials: Some(Credentials {
+                username: "ayu".to_owned(),
+                password: "rahasia".to_owned(),
+            }),
+            register: None,
+            prefix: None,
+        }]
+    }
+
+    pub fn address(&self, transport: Transport) -> SocketAddr {
+        let all = self.edge.addresses();
+        let found = all.iter().find(|listen| listen.transport == transport);
+        found.unwrap().address
+    }
+
+    pub fn udp(&self) -> SocketAddr {
+        self.address(Transport::Udp)
+    }
+
+    pub fn calls(&self) -> Vec<Seen> {
+        self.seen.lock().unwrap().clone()
+    }
+
+    /// The only call so far.
+    pub fn call(&self) -> Seen {
+        let calls = self.calls();
+        assert_eq!(calls.len(), 1, "{calls:?}");
+        calls[0].clone()
+    }
+
+    pub fn saw(&self, happening: &Happening) -> bool {
+        self.calls()
+            .iter()
+            .any(|call| call.happened.contains(happening))
+    }
+}
+
+async fn serve(mut calls: mpsc::Receiver<Incoming>, manner: Manner, seen: Arc<Mutex<Vec<Seen>>>) {
+    while let Some(call) = calls.recv().await {
+        let at = {
+            let mut seen = seen.lock().unwrap();
+            seen.push(Seen {
+                id: call.bridge_call_id.clone(),
+                did: call.did.clone(),
+                caller: call.caller.clone(),
+                metadata: call.metadata.clone(),
+                ..Seen::default()
+            });
+            seen.len() - 1
+        };
+        tokio::spawn(one(call, manner.clone(), seen.clone(), at));
+    }
+}
+
+async fn one(call: Incoming, manner: Manner, seen: Arc<Mutex<Vec<Seen>>>, at: usize) {
+    let mut leg = call.leg;
+    let order = leg.orders.clone();
+    let to = |orders: Vec<Order>| {
+        let order = order.clone();
+        async move {
+            for one in orders {
+                let _ = order.send(one).await;
+            }
+        }
+    };
+    match &manner {
+        Manner::Reject(refusal) => to(vec![Order::Reject(refusal.clone())]).await,
+        Manner::Ring => to(vec![Order::Ring]).await,
+        _ => to(vec![Order::Ring, Order::Answer]).await,
+    }
+    while let Some(happening) = leg.happenings.recv().await {
+        match &happening {
+            Happening::Audio(samples) => {
+                let said = echoed(samples);
+                {
+                    let mut seen = seen.lock().unwrap();
+                    let seen = &mut seen[at];
+                    seen.frames += 1;
+                    let loudest = samples.iter().map(|sample| sample.unsigned_abs()).max();
+                    seen.loudest = seen.loudest.max(loudest.unwrap_or_default());
+                    if seen.audio.len() < 16_000 * 60 {
+                        seen.audio.extend_from_slice(samples);
+                    }
+                }
+                match &manner {
+                    Manner::Echo => drop(leg.speech.try_send(Speech::Audio(said))),
+                    Manner::Tone => drop(leg.speech.try_send(Speech::Audio(tone(480)))),
+                    _ => {}
+                }
+                continue;
+            }
+            Happening::Answered => match &manner {
+                Manner::HangUp => {
+                    let words = "enough said".to_owned();
+                    to(vec![Order::Hangup(Ending { words })]).await;
+                }
+                Manner::Transfer(number) => {
+                    to(vec![Order::Transfer { to: number.clone() }]).await;
+                }
+                _ => {}
+            },
+            _ => {}
+        }
+        let ends = matches!(happening, Happening::MediaLost);
+        seen.lock().unwrap()[at].happened.push(happening);
+        if ends {
+            break;
+        }
+    }
+    seen.lock().unwrap()[at].over = true;
+}
+
+/// 16 kHz to 24 kHz, as a test may do it.
+fn echoed(samples: &[i16]) -> Vec<i16> {
+    samples
+        .chunks(2)
+        .flat_map(|pair| {
+            let (one, two) = (pair[0], *pair.last().unwrap());
+            let between = i32::midpoint(i32::from(one), i32::from(two));
+            [one, i16::try_from(between).unwrap(), two]
+        })
+        .collect()
+}
+
+/// Roughly a tone of 440 Hz at 24 kHz: a triangle.
+fn tone(samples: usize) -> Vec<i16> {
+    (0..samples)
+        .map(|at| {
+            let phase = i32::try_from(at * 440 % 24_000).unwrap();
+            let height = if phase < 12_000 {
+                phase - 6_000
+            } else {
+                18_000 - phase
+            };
+            i16::try_from(height * 2).unwrap()
+        })
+        .collect()
+}

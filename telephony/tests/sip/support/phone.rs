@@ -1,0 +1,256 @@
+//! A phone that says what a test wants, over UDP or TCP.
+
+use std::{net::SocketAddr, time::Duration};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpStream, UdpSocket},
+    time::timeout,
+};
+
+use super::PATIENCE;
+
+#[derive(Debug)]
+enum Wire {
+    Udp(UdpSocket),
+    Tcp(TcpStream, Vec<u8>),
+}
+
+#[derive(Debug)]
+pub struct Phone {
+    wire: Wire,
+    pub local: SocketAddr,
+    pub edge: SocketAddr,
+    pub call_id: String,
+    pub cseq: u32,
+    /// To as the edge answered it, with its tag.
+    pub to: String,
+    pub did: String,
+    branch: u32,
+}
+
+/// An offer of G.711 to this port.
+pub fn offer(port: u16) -> String {
+    format!(
+        "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio {port} RTP/AVP 0 8 101\r\n\
+         a=rtpmap:0 PCMU/8000\r\na=rtpmap:8 PCMA/8000\r\na=rtpmap:101 telephone-event/8000\r\na=fmtp:101 0-15\r\na=sendrecv\r\n"
+    )
+}
+
+impl Phone {
+    pub async fn udp(edge: SocketAddr) -> Self {
+        Self::udp_from("127.0.0.1", edge).await
+    }
+
+    pub async fn udp_from(host: &str, edge: SocketAddr) -> Self {
+        let socket = UdpSocket::bind((host, 0)).await.unwrap();
+        socket.connect(edge).await.unwrap();
+        let local = socket.local_addr().unwrap();
+        Self::of(Wire::Udp(socket), local, edge)
+    }
+
+    pub async fn tcp(edge: SocketAddr) -> Self {
+        let stream = TcpStream::connect(edge).await.unwrap();
+        let local = stream.local_addr().unwrap();
+        Self::of(Wire::Tcp(stream, Vec::new()), local, edge)
+    }
+
+    fn of(wire: Wire, local: SocketAddr, edge: SocketAddr) -> Self {
+        let did = "+622150001000".to_owned();
+        Self {
+            wire,
+            local,
+            edge,
+            call_id: format!("{:x}@phone", rand::random::<u64>()),
+            cseq: 1,
+            to: format!("<sip:{did}@{edge}>"),
+            did,
+            branch: 0,
+        }
+    }
+
+    pub async fn send(&mut self, text: &str) {
+        self.send_bytes(text.as_bytes()).await;
+    }
+
+    pub async fn send_bytes(&mut self, bytes: &[u8]) {
+        match &mut self.wire {
+            Wire::Udp(socket) => drop(socket.send(bytes).await.unwrap()),
+            Wire::Tcp(stream, _) => stream.write_all(bytes).await.unwrap(),
+        }
+    }
+
+    /// Sends where the edge may have closed the connection.
+    pub async fn try_send(&mut self, bytes: &[u8]) {
+        if let Wire::Tcp(stream, _) = &mut self.wire {
+            let _ = stream.write_all(bytes).await;
+        }
+    }
+
+    /// The next message, or none within this time; none also when the connection was closed.
+    pub async fn hears(&mut self, within: Duration) -> Option<String> {
+        match &mut self.wire {
+            Wire::Udp(socket) => {
+                let mut buffer = vec![0; 65_536];
+                let length = timeout(within, socket.recv(&mut buffer))
+                    .await
+                    .ok()?
+                    .unwrap();
+                buffer.truncate(length);
+                Some(String::from_utf8(buffer).unwrap())
+            }
+            Wire::Tcp(stream, buffer) => loop {
+                let text = String::from_utf8_lossy(buffer).into_owned();
+                if let Some(end) = text.find("\r\n\r\n") {
+                    let length: usize = header(&text, "Content-Length").unwrap().parse().unwrap();
+                    if buffer.len() >= end + 4 + length {
+                        let rest = buffer.split_off(end + 4 + length);
+                        let message = std::mem::replace(buffer, rest);
+                        return Some(String::from_utf8(message).unwrap());
+                    }
+                }
+                let mut chunk = [0; 4_096];
+                match timeout(within, stream.read(&mut chunk)).await.ok()? {
+                    Ok(0) | Err(_) => return None,
+                    Ok(length) => buffer.extend_from_slice(&chunk[..length]),
+                }
+            },
+        }
+    }
+
+    /// The next message that begins so; others are passed over.
+    pub async fn expect(&mut self, begins: &str) -> String {
+        loop {
+            let Some(message) = self.hears(PATIENCE).await else {
+                panic!("no {begins} came");
+            };
+            if message.starts_with(begins) {
+                if message.starts_with("SIP/2.0")
+                    && header(&message, "To").unwrap().contains(";tag=")
+                {
+                    self.to = header(&message, "To").unwrap().to_owned();
+                }
+                return message;
+            }
+        }
+    }
+
+    /// The same of a message that comes only after so many seconds.
+    pub async fn within(&mut self, seconds: u64, begins: &str) -> String {
+        let waited = timeout(Duration::from_secs(seconds), async {
+            loop {
+                if let Some(heard) = self.hears(PATIENCE).await
+                    && heard.starts_with(begins)
+                {
+                    return heard;
+                }
+            }
+        });
+        waited.await.unwrap()
+    }
+
+    /// A request of this call with a new branch. `extra` are whole lines.
+    pub fn request(&mut self, method: &str, extra: &str, body: &str) -> String {
+        self.branch += 1;
+        self.written(method, extra, body)
+    }
+
+    /// The same branch again: ACK of a refusal, CANCEL.
+    pub fn written(&self, method: &str, extra: &str, body: &str) -> String {
+        let (local, edge) = (self.local, self.edge);
+        let transport = if matches!(self.wire, Wire::Udp(_)) {
+            "UDP"
+        } else {
+            "TCP"
+        };
+        let branch = format!(
+            "z9hG4bK-{}-{}",
+            self.call_id.split('@').next().unwrap(),
+            self.branch
+        );
+        let kind = if body.is_empty() {
+            ""
+        } else {
+            "Content-Type: application/sdp\r\n"
+        };
+        format!(
+            "{method} sip:{}@{edge} SIP/2.0\r\nVia: SIP/2.0/{transport} {local};branch={branch};rport\r\n\
+             Max-Forwards: 70\r\nFrom: \"Budi\" <sip:08123456789@{local}>;tag=phone\r\nTo: {}\r\nCall-ID: {}\r\n\
+             CSeq: {} {method}\r\nContact: <sip:budi@{local}>\r\nUser-Agent: phone/1\r\n{extra}{kind}Content-Length: {}\r\n\r\n{body}",
+            self.did,
+            self.to,
+            self.call_id,
+            self.cseq,
+            body.len()
+        )
+    }
+
+    /// Sends a request of this call, the next in number.
+    pub async fn ask(&mut self, method: &str, extra: &str, body: &str) -> String {
+        self.cseq += 1;
+        let request = self.request(method, extra, body);
+        self.send(&request).await;
+        request
+    }
+
+    /// Answers what was asked of this phone.
+    pub async fn answer(&mut self, request: &str, status: &str) {
+        let response = self.response(request, status, "", "");
+        self.send(&response).await;
+    }
+
+    /// A response to a request; the tag is put on To unless it is empty.
+    pub fn response(&self, request: &str, status: &str, tag: &str, body: &str) -> String {
+        let mut response = format!("SIP/2.0 {status}\r\n");
+        for line in request.split("\r\n\r\n").next().unwrap().split("\r\n") {
+            let name = line.split(':').next().unwrap();
+            if ["Via", "From", "To", "Call-ID", "CSeq"].contains(&name) {
+                let tag = if name == "To" && !tag.is_empty() {
+                    format!(";tag={tag}")
+                } else {
+                    String::new()
+                };
+                response += &format!("{line}{tag}\r\n");
+            }
+        }
+        let kind = if body.is_empty() {
+            ""
+        } else {
+            "Content-Type: application/sdp\r\n"
+        };
+        response
+            + &format!(
+                "Contact: <sip:budi@{}>\r\n{kind}Content-Length: {}\r\n\r\n{body}",
+                self.local,
+                body.len()
+            )
+    }
+
+    /// INVITE, 200 and ACK. Gives the 200.
+    pub async fn call(&mut self, extra: &str, body: &str) -> String {
+        let invite = self.request("INVITE", extra, body);
+        self.send(&invite).await;
+        let answer = self.expect("SIP/2.0 200").await;
+        self.acknowledge("").await;
+        answer
+    }
+
+    pub async fn acknowledge(&mut self, body: &str) {
+        let ack = self.request("ACK", "", body);
+        self.send(&ack).await;
+    }
+
+    pub async fn hang_up(&mut self) {
+        self.ask("BYE", "", "").await;
+        self.expect("SIP/2.0 200").await;
+    }
+}
+
+/// A header's value.
+pub fn header<'a>(message: &'a str, name: &str) -> Option<&'a str> {
+    let head = message.split("\r\n\r\n").next()?;
+    head.split("\r\n").skip(1).find_map(|line| {
+        let (held, value) = line.split_once(':')?;
+        held.eq_ignore_ascii_case(name).then_some(value.trim())
+    })
+}

@@ -1,0 +1,72 @@
+//! Programs from Debian, as an ordinary user runs them.
+
+use std::{
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+/// Whether the program is there. Says so where it is not, and fails where it has to be.
+pub fn need(program: &str) -> bool {
+    let folders = ["/usr/bin", "/usr/sbin", "/usr/local/bin"];
+    let found = folders
+        .iter()
+        .any(|folder| std::path::Path::new(folder).join(program).exists());
+    if !found {
+        let required = std::env::var("DIKALA_REQUIRE_SIP").is_ok_and(|value| value == "1");
+        assert!(
+            !required,
+            "{program} is not installed, and DIKALA_REQUIRE_SIP=1"
+        );
+        eprintln!("skipped: {program} is not installed");
+    }
+    found
+}
+
+/// A port that is free for UDP and TCP, and that the system gives to nobody who asks for any.
+pub fn port() -> u16 {
+    loop {
+        let port = 10_000 + rand::random::<u16>() % 10_000;
+        let udp = std::net::UdpSocket::bind(("127.0.0.1", port)).is_ok();
+        if udp && std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
+}
+
+/// A program that is ended with the test.
+#[derive(Debug)]
+pub struct Running(Child);
+
+impl Running {
+    pub fn start(command: &mut Command) -> Self {
+        let child = command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        Self(child.unwrap())
+    }
+
+    pub fn runs(&mut self) -> bool {
+        self.0.try_wait().unwrap().is_none()
+    }
+
+    /// Waits for its end. Gives whether it was content.
+    pub async fn end(mut self, within: Duration) -> bool {
+        let until = tokio::time::Instant::now() + within;
+        while tokio::time::Instant::now() < until {
+            if let Some(status) = self.0.try_wait().unwrap() {
+                return status.success();
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+        false
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

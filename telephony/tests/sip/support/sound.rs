@@ -1,0 +1,97 @@
+//! The media of a phone: G.711 A that is loud or silent.
+
+use std::{net::SocketAddr, time::Duration};
+
+use tokio::{net::UdpSocket, time::timeout};
+
+use super::PATIENCE;
+
+#[derive(Debug)]
+pub struct Sound {
+    socket: UdpSocket,
+    sequence: u16,
+}
+
+impl Sound {
+    pub async fn new() -> Self {
+        Self {
+            socket: UdpSocket::bind("127.0.0.1:0").await.unwrap(),
+            sequence: 1,
+        }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.socket.local_addr().unwrap().port()
+    }
+
+    /// Sends 20 ms of a loud tone to where this SDP wants it.
+    pub async fn send(&mut self, sdp: &str) {
+        let to = media(sdp);
+        let mut packet = vec![0x80, 8];
+        packet.extend_from_slice(&self.sequence.to_be_bytes());
+        packet.extend_from_slice(&(u32::from(self.sequence) * 160).to_be_bytes());
+        packet.extend_from_slice(&[0, 0, 0, 7]);
+        // 400 Hz: ten samples up, ten down.
+        packet.extend((0..160).map(|at| if at / 10 % 2 == 0 { 0xAA } else { 0x2A }));
+        self.sequence += 1;
+        self.socket.send_to(&packet, to).await.unwrap();
+    }
+
+    /// Presses a key as RFC 4733 has it, as payload 101.
+    pub async fn press(&mut self, sdp: &str, event: u8) {
+        let to = media(sdp);
+        let begun = u32::from(self.sequence) * 160;
+        for step in 1..=6_u16 {
+            let marker = if step == 1 { 0x80 } else { 0 };
+            let mut packet = vec![0x80, marker | 101];
+            packet.extend_from_slice(&self.sequence.to_be_bytes());
+            packet.extend_from_slice(&begun.to_be_bytes());
+            packet.extend_from_slice(&[0, 0, 0, 7]);
+            // The last three say that it is over.
+            let over = if step > 3 { 0x80 } else { 0 };
+            let [high, low] = (step.min(4) * 160).to_be_bytes();
+            packet.extend_from_slice(&[event, over | 10, high, low]);
+            self.sequence += 1;
+            self.socket.send_to(&packet, to).await.unwrap();
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Whether a loud packet is there, or comes soon.
+    pub async fn is_loud(&self) -> bool {
+        let mut packet = [0; 2_048];
+        for _ in 0..3 {
+            let received = timeout(Duration::from_millis(30), self.socket.recv(&mut packet));
+            let Ok(Ok(length)) = received.await else {
+                return false;
+            };
+            let loud = |byte: &u8| (byte ^ 0x55) >> 4 & 7 >= 4;
+            if packet
+                .get(12..length)
+                .is_some_and(|payload| payload.iter().filter(|byte| loud(byte)).count() > 40)
+            {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+/// Where this SDP wants media.
+fn media(sdp: &str) -> SocketAddr {
+    let port = sdp.split("m=audio ").nth(1).unwrap();
+    let port = port.split(' ').next().unwrap().parse().unwrap();
+    SocketAddr::from(([127, 0, 0, 1], port))
+}
+
+/// Speaks into the one until the other is loud.
+pub async fn carries(from: &mut Sound, sdp: &str, to: &Sound) {
+    let until = tokio::time::Instant::now() + PATIENCE;
+    loop {
+        from.send(sdp).await;
+        if to.is_loud().await {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < until, "nothing was heard");
+    }
+}

@@ -1,0 +1,481 @@
+//! One connection of the fake.
+
+use std::time::{Duration, Instant};
+
+use futures_util::{SinkExt, StreamExt, stream::SplitStream};
+use serde_json::{Value, json};
+use tokio::{
+    net::TcpStream,
+    sync::mpsc,
+    task::JoinHandle,
+    time::{sleep, timeout},
+};
+use tokio_tungstenite::{
+    WebSocketStream, accept_hdr_async,
+    tungstenite::{
+        Error, Message,
+        handshake::server::{ErrorResponse, Request, Response},
+        protocol::{
+            CloseFrame,
+            frame::{
+                Frame,
+                coding::{Data, OpCode},
+            },
+        },
+    },
+};
+
+use super::{
+    Act, Answer, Begin, Connection, KEY, Shared,
+    rules::{Breach, Came, Rules},
+    sound,
+};
+
+/// Voice that makes a turn, the silence that ends it, and the voice that interrupts.
+const TURN_MS: u64 = 200;
+const SILENCE_MS: u64 = 300;
+const INTERRUPTS_MS: u64 = 100;
+/// Audio goes out in pieces of so much.
+const PIECE_MS: u64 = 100;
+/// How long a peer may take to go.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// A socket that is read whether or not what is written is read: the real one does not wait for itself either.
+struct Wire {
+    stream: SplitStream<WebSocketStream<TcpStream>>,
+    out: mpsc::UnboundedSender<Message>,
+    writer: JoinHandle<()>,
+}
+
+impl Wire {
+    fn new(socket: WebSocketStream<TcpStream>) -> Self {
+        let (mut sink, stream) = socket.split();
+        let (out, mut outgoing) = mpsc::unbounded_channel();
+        let writer = tokio::spawn(async move {
+            while let Some(message) = outgoing.recv().await {
+                if sink.send(message).await.is_err() {
+                    return;
+                }
+            }
+        });
+        Self {
+            stream,
+            out,
+            writer,
+        }
+    }
+
+    fn send(&self, message: Message) -> Result<(), End> {
+        self.out.send(message).map_err(|_| End::Gone)
+    }
+
+    /// The next JSON message.
+    async fn next(&mut self) -> Result<Value, End> {
+        loop {
+            let bytes = match self.stream.next().await.ok_or(End::Gone)?? {
+                Message::Text(text) => text.as_bytes().to_vec(),
+                Message::Binary(bytes) => bytes.to_vec(),
+                Message::Close(_) => return Err(End::Gone),
+                _ => continue,
+            };
+            let invalid = |_| End::Broken((1007, "Invalid JSON payload received.".to_owned()));
+            return serde_json::from_slice(&bytes).map_err(invalid);
+        }
+    }
+}
+
+struct Live {
+    wire: Wire,
+    number: usize,
+    shared: Shared,
+    rules: Rules,
+    handles: bool,
+    voice_ms: u64,
+    silence_ms: u64,
+    /// The caller hears the model until then.
+    speaking_until: Instant,
+    calls: u64,
+    closes: Option<Instant>,
+}
+
+/// What ends a connection.
+enum End {
+    /// With this close.
+    Close(u16, String),
+    /// A rule was broken.
+    Broken(Breach),
+    /// It is gone, or is to be.
+    Gone,
+}
+
+impl From<Error> for End {
+    fn from(_: Error) -> Self {
+        Self::Gone
+    }
+}
+
+pub(super) async fn serve(
+    stream: TcpStream,
+    number: usize,
+    begin: Begin,
+    mut acts: mpsc::UnboundedReceiver<Act>,
+    shared: Shared,
+) {
+    stream.set_nodelay(true).unwrap();
+    let mut key = String::new();
+    #[expect(clippy::result_large_err, reason = "the library wants it so")]
+    let look = |request: &Request, response: Response| -> Result<Response, ErrorResponse> {
+        key = request.uri().query().unwrap_or_default().to_owned();
+        match begin {
+            Begin::Status(status) => {
+                let mut refusal = ErrorResponse::new(None);
+                *refusal.status_mut() = status.try_into().unwrap();
+                Err(refusal)
+            }
+            _ => Ok(response),
+        }
+    };
+    if let Ok(socket) = accept_hdr_async(stream, look).await {
+        let mut wire = Wire::new(socket);
+        let taken = match key == format!("key={KEY}") {
+            true => set_up(&mut wire, number, &begin, &shared).await,
+            false => Err(End::Close(
+                1007,
+                "API key not valid. Please pass a valid API key.".to_owned(),
+            )),
+        };
+        let (wire, end) = match taken {
+            Err(end) => (wire, end),
+            Ok(rules) => {
+                let mut live = Live {
+                    wire,
+                    number,
+                    shared: shared.clone(),
+                    rules,
+                    handles: begin != Begin::WithoutHandles,
+                    voice_ms: 0,
+                    silence_ms: 0,
+                    speaking_until: Instant::now(),
+                    calls: 0,
+                    closes: None,
+                };
+                let end = live.run(&mut acts).await;
+                (live.wire, end)
+            }
+        };
+        finish(wire, number, end, &shared).await;
+    }
+    let mut state = shared.lock().unwrap();
+    state.connections[number].over = Some(Instant::now());
+    state.taken.retain(|_, by| *by != number);
+}
+
+/// Closes as it has to end; a peer that does not close in its turn is left after a second.
+async fn finish(mut wire: Wire, number: usize, end: End, shared: &Shared) {
+    let (code, reason) = match end {
+        End::Gone => {
+            // What was said before is on its way.
+            let Wire {
+                out, mut writer, ..
+            } = wire;
+            drop(out);
+            if timeout(GOODBYE, &mut writer).await.is_err() {
+                writer.abort();
+            }
+            return;
+        }
+        End::Close(code, reason) => (code, reason),
+        End::Broken((code, reason)) => {
+            shared.lock().unwrap().connections[number].broken = Some(reason.clone());
+            (code, reason)
+        }
+    };
+    let frame = CloseFrame {
+        code: code.into(),
+        reason: reason.into(),
+    };
+    let _ = wire.send(Message::Close(Some(frame)));
+    let rest = async { while let Some(Ok(_)) = wire.stream.next().await {} };
+    let _ = timeout(GOODBYE, rest).await;
+    wire.writer.abort();
+}
+
+/// Takes the setup, as strictly as the rules want it.
+async fn set_up(
+    wire: &mut Wire,
+    number: usize,
+    begin: &Begin,
+    shared: &Shared,
+) -> Result<Rules, End> {
+    let message = wire.next().await?;
+    shared.lock().unwrap().connections[number].setup = message["setup"].clone();
+    let mut rules = Rules::set_up(&message).map_err(End::Broken)?;
+    match begin {
+        Begin::Close(code, reason) => return Err(End::Close(*code, (*reason).to_owned())),
+        Begin::Slowly(time) => {
+            // What comes before the setup was taken breaks a rule ("wait for setupComplete", the service's protocol description).
+            tokio::select! {
+                () = sleep(*time) => {}
+                early = wire.next() => {
+                    early?;
+                    return Err(End::Broken((1007, "a message before setupComplete".to_owned())));
+                }
+            }
+        }
+        Begin::Silence => {
+            while wire.next().await.is_ok() {}
+            return Err(End::Gone);
+        }
+        Begin::Normally | Begin::Status(_) | Begin::WithoutHandles => {}
+    }
+    {
+        let mut state = shared.lock().unwrap();
+        match message["setup"]["sessionResumption"]["handle"].as_str() {
+            Some(handle) => match state.handles.get(handle).cloned() {
+                None => return Err(End::Close(1007, "Session not found".to_owned())),
+                // aicc2025/sip-to-ai#14, September 2026.
+                Some(memory) if state.taken.contains_key(&memory.session) => {
+                    let reason = "a socket of this session is still open".to_owned();
+                    return Err(End::Broken((1011, reason)));
+                }
+                Some(memory) => rules.memory = memory,
+            },
+            None => {
+                state.sessions += 1;
+                rules.memory.session = state.sessions;
+            }
+        }
+        state.taken.insert(rules.memory.session, number);
+        state.connections[number].set_up = Some(Instant::now());
+    }
+    // As the real one: JSON in a binary frame.
+    let complete = json!({"setupComplete": {}}).to_string();
+    wire.send(Message::binary(complete.into_bytes()))?;
+    Ok(rules)
+}
+
+impl Live {
+    async fn run(&mut self, acts: &mut mpsc::UnboundedReceiver<Act>) -> End {
+        if let Err(end) = self.give_handle() {
+            return end;
+        }
+        loop {
+            let closes = self.closes;
+            let done = tokio::select! {
+                Some(act) = acts.recv() => self.act(act),
+                message = self.wire.next() => match message {
+                    Ok(message) => self.take(message),
+                    Err(end) => Err(end),
+                },
+                () = until(closes) => Err(End::Close(1011, "Deadline expired before operation could complete.".to_owned())),
+            };
+            if let Err(end) = done {
+                return end;
+            }
+        }
+    }
+
+    fn note(&self, change: impl FnOnce(&mut Connection)) {
+        change(&mut self.shared.lock().unwrap().connections[self.number]);
+    }
+
+    fn send(&self, message: &Value) -> Result<(), End> {
+        let bytes = message.to_string().into_bytes();
+        self.wire.send(Message::binary(bytes))
+    }
+
+    /// A handle of the state as it is now.
+    fn give_handle(&mut self) -> Result<(), End> {
+        if !self.handles {
+            return Ok(());
+        }
+        let handle = {
+            let mut state = self.shared.lock().unwrap();
+            state.given += 1;
+            let handle = format!("handle-{}", state.given);
+            state
+                .handles
+                .insert(handle.clone(), self.rules.memory.clone());
+            handle
+        };
+        let update = json!({"sessionResumptionUpdate": {"newHandle": handle, "resumable": true}});
+        self.send(&update)
+    }
+
+    fn take(&mut self, message: Value) -> Result<(), End> {
+        let came = self.rules.take(&message).map_err(End::Broken)?;
+        if !matches!(came, Came::Audio { .. }) {
+            self.note(|it| it.messages.push(message));
+        }
+        match came {
+            Came::Quiet => Ok(()),
+            Came::Audio {
+                milliseconds,
+                voice,
+            } => self.hear(milliseconds, voice),
+            Came::Text(text) => {
+                let said = text.rsplit(": ").next().unwrap_or_default();
+                let said = said.trim_end_matches(']').to_owned();
+                self.answer(said)
+            }
+            Came::Answers(answers) => {
+                self.give_handle()?;
+                for (name, response, spoken) in answers {
+                    if spoken {
+                        self.answer(format!("{name} gave {response}"))?;
+                    }
+                }
+                Ok(())
+            }
+        }
+    }
+
+    /// A turn of the caller ends with silence, and his voice interrupts.
+    fn hear(&mut self, milliseconds: u64, voice: bool) -> Result<(), End> {
+        self.note(|it| {
+            it.audio_ms += milliseconds;
+            it.voice_ms += if voice { milliseconds } else { 0 };
+            it.longest_ms = it.longest_ms.max(milliseconds);
+            it.shortest_ms = match it.shortest_ms {
+                0 => milliseconds,
+                shortest => shortest.min(milliseconds),
+            };
+        });
+        if voice {
+            self.voice_ms += milliseconds;
+            self.silence_ms = 0;
+            if self.voice_ms >= INTERRUPTS_MS && Instant::now() < self.speaking_until {
+                self.interrupt()?;
+            }
+            return Ok(());
+        }
+        self.silence_ms += milliseconds;
+        if self.silence_ms < SILENCE_MS || self.voice_ms == 0 {
+            return Ok(());
+        }
+        let voice_ms = std::mem::take(&mut self.voice_ms);
+        if voice_ms < TURN_MS {
+            return Ok(());
+        }
+        let heard = format!("heard {voice_ms} ms of voice");
+        let transcription = json!({"text": heard, "finished": true});
+        self.send(&json!({"serverContent": {"inputTranscription": transcription}}))?;
+        self.answer(format!("I {heard}."))
+    }
+
+    fn interrupt(&mut self) -> Result<(), End> {
+        self.speaking_until = Instant::now();
+        self.send(&json!({"serverContent": {"interrupted": true}}))?;
+        self.send(&json!({"serverContent": {"turnComplete": true}}))
+    }
+
+    fn answer(&mut self, otherwise: String) -> Result<(), End> {
+        let scripted = self.shared.lock().unwrap().answers.pop_front();
+        match scripted {
+            None => self.say(&otherwise, 400),
+            Some(Answer::Say { text, milliseconds }) => self.say(&text, milliseconds),
+            Some(Answer::Call { name, arguments }) => self.call(None, &name, &arguments),
+            Some(Answer::Nothing) => Ok(()),
+        }
+    }
+
+    /// Faster than it is spoken, as the real one.
+    fn begin(&mut self, milliseconds: u64) -> Result<(), End> {
+        let update = json!({"sessionResumptionUpdate": {"newHandle": "", "resumable": false}});
+        if self.handles {
+            self.send(&update)?;
+        }
+        self.speaking_until = Instant::now() + Duration::from_millis(milliseconds);
+        let mut left = milliseconds;
+        while left > 0 {
+            let piece = left.min(PIECE_MS);
+            left -= piece;
+            let audio = json!({"mimeType": "audio/pcm;rate=24000", "data": sound::tone(piece)});
+            let turn = json!({"parts": [{"inlineData": audio}]});
+            self.send(&json!({"serverContent": {"modelTurn": turn}}))?;
+        }
+        Ok(())
+    }
+
+    fn say(&mut self, text: &str, milliseconds: u64) -> Result<(), End> {
+        self.begin(milliseconds)?;
+        for piece in text.split_inclusive(' ') {
+            let piece = json!({"text": piece});
+            self.send(&json!({"serverContent": {"outputTranscription": piece}}))?;
+        }
+        self.send(&json!({"serverContent": {"generationComplete": true}}))?;
+        // The real one has 25 tokens for a second of audio, and bills the whole context with every turn.
+        let audio = milliseconds / 40;
+        let usage = json!({"promptTokenCount": 120, "responseTokenCount": audio, "totalTokenCount": 120 + audio,
+            "promptTokensDetails": [{"modality": "TEXT", "tokenCount": 100}, {"modality": "AUDIO", "tokenCount": 20}],
+            "responseTokensDetails": [{"modality": "AUDIO", "tokenCount": audio}]});
+        self.send(&json!({"serverContent": {"turnComplete": true}, "usageMetadata": usage}))?;
+        self.give_handle()
+    }
+
+    fn call(&mut self, id: Option<String>, name: &str, arguments: &Value) -> Result<(), End> {
+        self.calls += 1;
+        let id = id.unwrap_or_else(|| format!("call-{}-{}", self.number, self.calls));
+        self.rules.called(&id, name);
+        let call = json!({"id": id, "name": name, "args": arguments});
+        if self.handles {
+            let update = json!({"sessionResumptionUpdate": {"resumable": false}});
+            self.send(&update)?;
+        }
+        self.send(&json!({"toolCall": {"functionCalls": [call]}}))
+    }
+
+    fn act(&mut self, act: Act) -> Result<(), End> {
+        match act {
+            Act::Say { text, milliseconds } => self.say(&text, milliseconds),
+            Act::Begin { milliseconds } => self.begin(milliseconds),
+            Act::Call {
+                id,
+                name,
+                arguments,
+            } => self.call(id, &name, &arguments),
+            Act::Cancel { id } => {
+                self.rules.memory.pending.remove(&id);
+                self.send(&json!({"toolCallCancellation": {"ids": [id]}}))
+            }
+            Act::Interrupted => self.interrupt(),
+            Act::GoAway { time_left } => {
+                self.closes = Some(Instant::now() + time_left);
+                let left = format!("{}.{:03}s", time_left.as_secs(), time_left.subsec_millis());
+                self.send(&json!({"goAway": {"timeLeft": left}}))
+            }
+            Act::Unresumable => {
+                let update = json!({"newHandle": "", "resumable": false});
+                self.send(&json!({"sessionResumptionUpdate": update}))
+            }
+            Act::Forget => {
+                self.shared.lock().unwrap().handles.clear();
+                Ok(())
+            }
+            Act::Close { code, reason } => Err(End::Close(code, reason.to_owned())),
+            Act::Cut => Err(End::Gone),
+            Act::Text(text) => self.wire.send(Message::text(text)),
+            Act::Binary(bytes) => self.wire.send(Message::binary(bytes)),
+            Act::Fragments { message, bytes } => self.fragments(&message, bytes),
+            Act::Message(message) => self.send(&message),
+        }
+    }
+
+    fn fragments(&mut self, message: &Value, bytes: usize) -> Result<(), End> {
+        let text = message.to_string().into_bytes();
+        let count = text.chunks(bytes).len();
+        for (at, piece) in text.chunks(bytes).enumerate() {
+            let kind = if at == 0 { Data::Text } else { Data::Continue };
+            let frame = Frame::message(piece.to_vec(), OpCode::Data(kind), at + 1 == count);
+            self.wire.send(Message::Frame(frame))?;
+        }
+        Ok(())
+    }
+}
+
+async fn until(moment: Option<Instant>) {
+    match moment {
+        Some(moment) => tokio::time::sleep_until(moment.into()).await,
+        None => std::future::pending().await,
+    }
+}

@@ -1,0 +1,31 @@
+//! Tones to say, and whether somebody speaks.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+
+/// Samples a millisecond of what comes and of what is said.
+const HEARD: u64 = 16;
+const SAID: u64 = 24;
+/// The mean of the magnitudes from which on a piece has voice in it.
+const VOICE: u64 = 400;
+
+/// So many milliseconds of a tone of 500 Hz, as base64.
+pub(super) fn tone(milliseconds: u64) -> String {
+    let samples = 0..milliseconds * SAID;
+    let wave = samples.map(|at| if at % 48 < 24 { 8_000_i16 } else { -8_000 });
+    let bytes: Vec<u8> = wave.flat_map(i16::to_le_bytes).collect();
+    STANDARD.encode(bytes)
+}
+
+/// What a piece of audio is: its length in milliseconds, and whether it has voice in it. None where it is no 16-bit audio.
+pub(super) fn heard(data: &str) -> Option<(u64, bool)> {
+    let bytes = STANDARD.decode(data).ok()?;
+    let (samples, rest) = bytes.as_chunks::<2>();
+    if !rest.is_empty() || samples.is_empty() {
+        return None;
+    }
+    let magnitudes = samples
+        .iter()
+        .map(|two| u64::from(i16::from_le_bytes(*two).unsigned_abs()));
+    let count = samples.len() as u64;
+    Some((count / HEARD, magnitudes.sum::<u64>() / count > VOICE))
+}

@@ -1,0 +1,110 @@
+//! Nodes go by the database's clock, whatever those of their machines show.
+
+use std::{fs, time::Duration};
+
+use super::{Nodes, listed};
+use crate::support::{prelude::*, tenant::text};
+
+const HOUR_MS: i64 = 3_600_000;
+
+/// Two nodes of which B's machine has a clock that is off, and may be set.
+async fn with_b_off(ms: i64) -> Option<(Nodes, std::path::PathBuf)> {
+    let a = World::start(Postgres, Setup::new()).await?;
+    let mut beside = a.server.installation.beside();
+    let clock = beside.folder.path().join("clock");
+    fs::write(&clock, ms.to_string()).unwrap();
+    let variable = ("FAIL_POINT_CLOCK".to_owned(), clock.display().to_string());
+    beside.settings.push(variable);
+    let b = Server::start(beside);
+    let nodes = Nodes { b, a };
+    nodes.know_each_other().await;
+    Some((nodes, clock))
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_call_that_moves_between_clocks_is_billed_for_its_time(
+    #[values(HOUR_MS, -HOUR_MS)] off: i64,
+) {
+    let Some((nodes, clock)) = with_b_off(off).await else {
+        return;
+    };
+    let tenant = &nodes.a.tenant;
+    let a = tenant.bridge(Http).await;
+    let b = nodes.bridge_at_b(tenant, Http).await;
+    let began = Moment::now();
+    let (there, back) = (a.talk(&tenant.did).await, b.talk(&tenant.did).await);
+    // Calls whose bridge says when things happened, by a clock that is right.
+    let answered = Moment::ago(70);
+    let (dated, dated_back) = (
+        a.talk_since(&tenant.did, answered).await,
+        b.talk_since(&tenant.did, answered).await,
+    );
+    // In between B's clock is set right, and wrong again.
+    fs::write(&clock, "0").unwrap();
+    began.plus(2).passed().await;
+    fs::write(&clock, off.to_string()).unwrap();
+    b.hang_up(&there).await;
+    a.hang_up(&back).await;
+    for call in [&there, &back] {
+        let call = tenant.call(call).await;
+        let talked = call["durationSeconds"].as_i64().unwrap();
+        let most = Moment::now().ms_since(began) / 1_000 + 2;
+        assert!((0..=most).contains(&talked), "{call}");
+        let ended = Moment::parse(&call["endedAt"]).ms_since(Moment::now());
+        assert!(ended.abs() < 10_000, "ended {ended} ms from now");
+    }
+    b.hang_up_at(&dated, answered.plus(70)).await;
+    a.hang_up_at(&dated_back, answered.plus(70)).await;
+    for (call, minutes) in [(&there, 1), (&back, 1), (&dated, 2), (&dated_back, 2)] {
+        assert_eq!(tenant.billed(call).await, Some(minutes), "{call}");
+        // Whoever delivers, it is due now.
+        let ended = nodes.a.event("call.ended", call);
+        let arrived = tokio::time::timeout(Duration::from_secs(5), ended).await;
+        assert!(arrived.is_ok(), "not delivered in time");
+    }
+    // Nobody ended anybody.
+    assert_eq!(listed(&nodes.b).await.len(), 2);
+    nodes.a.assert_ledger_is_exact();
+}
+
+/// A machine whose clock is off is told of, and what it delivers carries the time that its receivers compare.
+#[actix_web::test]
+async fn a_clock_that_is_off_is_told_of() {
+    let Some((nodes, _)) = with_b_off(HOUR_MS).await else {
+        return;
+    };
+    let overview = |server: &Server| Rest::new(&server.operator);
+    let told = eventually("the overview to tell", async || {
+        let page = overview(&nodes.b).get("/operator/v1/overview").await;
+        let problems = page.expect(200)["problems"].as_array().unwrap().clone();
+        problems
+            .into_iter()
+            .find(|problem| problem["code"] == "clock_off")
+    })
+    .await;
+    assert!(text(&told, "summary").contains("min ahead"), "{told}");
+    let page = overview(&nodes.a.server).get("/operator/v1/overview").await;
+    assert!(!page.text.contains("clock_off"), "{}", page.text);
+}
+
+/// A step of the clock costs nobody his lease.
+#[actix_web::test]
+async fn a_node_whose_clock_is_set_stays_who_it_is() {
+    let Some((nodes, clock)) = with_b_off(0).await else {
+        return;
+    };
+    let before = super::id_of(&nodes.b).await;
+    for off in [HOUR_MS, -HOUR_MS] {
+        fs::write(&clock, off.to_string()).unwrap();
+        // Longer than a lease lasts.
+        Moment::now().plus(9).passed().await;
+        assert_eq!(super::ready(&nodes.b).await["checks"]["lease"], true);
+    }
+    assert_eq!(super::id_of(&nodes.b).await, before);
+    let tenant = &nodes.a.tenant;
+    let bridge = nodes.bridge_at_b(tenant, Socket).await;
+    let call = bridge.talk(&tenant.did).await;
+    bridge.hang_up(&call).await;
+    assert_eq!(tenant.billed(&call).await, Some(1));
+}

@@ -1,0 +1,73 @@
+//! A command that was written to a socket which nobody reads any more is not lost: it goes again to the next one of its bridge,
+//! at whichever node.
+
+use std::time::Duration;
+
+use super::Nodes;
+use crate::support::{prelude::*, tenant::Tenant};
+
+async fn transfer(tenant: &Tenant, call: &str) {
+    let to = json!({"to": "+622150009999"});
+    let path = format!("/calls/{call}/transfer");
+    tenant.api.post(&path, to).await.expect(202);
+}
+
+/// So often was this bridge told to do something with the call.
+fn told(bridge: &Bridge, call: &str) -> usize {
+    let commands = bridge.commands();
+    commands.iter().filter(|c| c["callId"] == call).count()
+}
+
+#[rstest]
+#[actix_web::test]
+async fn what_a_half_open_socket_swallowed_goes_to_the_next(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let setup = Setup::new().set("bridge.lost_after_seconds", 600);
+    let world = world!(store, setup);
+    let tenant = &world.tenant;
+    let old = tenant.bridge(Socket).await;
+    let (has, has_not) = (old.talk(&tenant.did).await, old.talk(&tenant.did).await);
+    transfer(tenant, &has).await;
+    old.command("transfer", &has).await;
+    // The ping after it came before the first answer, so what answers that before the second message.
+    for _ in 0..2 {
+        old.ok("heartbeat", json!({})).await;
+    }
+    // From here on nothing that is written to it is known to have arrived.
+    old.fall_silent();
+    transfer(tenant, &has_not).await;
+    old.command("transfer", &has_not).await;
+    let new = tenant.bridge(Socket).await;
+    new.command("transfer", &has_not).await;
+    new.ok("heartbeat", json!({})).await;
+    assert_eq!(told(&new, &has), 0, "that was confirmed");
+    assert_eq!(told(&new, &has_not), 1);
+}
+
+#[actix_web::test]
+async fn what_a_half_open_socket_swallowed_goes_to_the_next_at_another_node() {
+    let setup = Setup::new().set("bridge.lost_after_seconds", 600);
+    let Some(nodes) = Nodes::start(setup).await else {
+        return;
+    };
+    let tenant = &nodes.a.tenant;
+    let old = tenant.bridge(Socket).await;
+    let call = old.talk(&tenant.did).await;
+    old.fall_silent();
+    transfer(tenant, &call).await;
+    old.command("transfer", &call).await;
+    let new = nodes.bridge_at_b(tenant, Socket).await;
+    let again = new.command("transfer", &call);
+    assert!(
+        tokio::time::timeout(Duration::from_secs(5), again)
+            .await
+            .is_ok()
+    );
+    eventually("nothing to be left in the table", async || {
+        let left = nodes.rows::<1>("SELECT id FROM bridge_commands").await;
+        left.is_empty().then_some(())
+    })
+    .await;
+    assert_eq!(told(&new, &call), 1);
+}

@@ -1,0 +1,127 @@
+//! One endpoint has one lane, whichever nodes commit what goes to it.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::Semaphore;
+
+use super::Nodes;
+use crate::support::{prelude::*, scrape::Scrape, world::HOOK};
+
+/// An endpoint gets no more at once from several nodes than from one.
+#[actix_web::test]
+async fn an_endpoints_concurrency_holds_over_all_nodes() {
+    let setup = Setup::new().set("webhooks.endpoint_concurrency", 2);
+    let Some(nodes) = Nodes::start(setup).await else {
+        return;
+    };
+    let (tenant, receiver) = (&nodes.a.tenant, &nodes.a.receiver);
+    let permits = Arc::new(Semaphore::new(0));
+    receiver.answer(HOOK, [Answer::Status(200).when(&permits)]);
+    let bridges = [
+        tenant.bridge(Socket).await,
+        nodes.bridge_at_b(tenant, Socket).await,
+    ];
+    for bridge in &bridges {
+        for _ in 0..8 {
+            bridge.ring(&tenant.did).await;
+        }
+    }
+    receiver.wait_for(HOOK, 2).await;
+    // Both have looked for what is due several times by now.
+    Moment::now().plus(3).passed().await;
+    assert_eq!(receiver.received(HOOK).len(), 2);
+    permits.add_permits(1_000);
+    let received = receiver.wait_for(HOOK, 16).await;
+    let deliveries: std::collections::HashSet<_> = received
+        .iter()
+        .filter_map(|request| request.delivery())
+        .collect();
+    assert_eq!((deliveries.len(), received.len()), (16, 16), "each once");
+}
+
+/// What a call announced at one node comes before what it announces at the next.
+#[actix_web::test]
+async fn events_of_a_call_that_moves_arrive_in_their_order() {
+    let Some(nodes) = Nodes::start(Setup::new()).await else {
+        return;
+    };
+    let tenant = &nodes.a.tenant;
+    let a = tenant.bridge(Http).await;
+    let b = nodes.bridge_at_b(tenant, Http).await;
+    let mut calls = Vec::new();
+    for n in 0..24 {
+        let (first, second) = if n % 2 == 0 { (&a, &b) } else { (&b, &a) };
+        let call = first.ring(&tenant.did).await;
+        second.ok("call.answered", json!({"callId": call})).await;
+        first.hang_up(&call).await;
+        calls.push(call);
+    }
+    let order = ["call.started", "call.answered", "call.ended"];
+    for call in &calls {
+        assert_eq!(nodes.a.kinds(call, "call.ended").await, order);
+        // It moved twice: to the other, and back.
+        assert_eq!(nodes.owner(call).await.1, "3");
+    }
+}
+
+/// An endpoint that one node found to be down is not shown everything by the other.
+#[actix_web::test]
+async fn an_endpoint_that_is_down_is_left_alone_by_all_nodes() {
+    let setup = Setup::new().set("webhooks.retry_schedule_seconds", "3600");
+    let Some(nodes) = Nodes::start(setup).await else {
+        return;
+    };
+    let (tenant, receiver) = (&nodes.a.tenant, &nodes.a.receiver);
+    receiver.answer(HOOK, [Answer::Status(500)]);
+    let bridges = [
+        tenant.bridge(Socket).await,
+        nodes.bridge_at_b(tenant, Socket).await,
+    ];
+    for _ in 0..6 {
+        bridges[0].ring(&tenant.did).await;
+    }
+    receiver.wait_for(HOOK, 5).await;
+    let open = [("state", "open")];
+    eventually("the endpoint to be known as down", async || {
+        for server in [&nodes.a.server, &nodes.b] {
+            let scrape = Scrape::of(&server.operator).await;
+            if scrape.value("dikala_webhook_lanes", &open) == 1.0 {
+                return Some(());
+            }
+        }
+        None
+    })
+    .await;
+    let down = receiver.all().len();
+    let since = Moment::now();
+    for _ in 0..12 {
+        bridges[1].ring(&tenant.did).await;
+    }
+    since.plus(3).passed().await;
+    let probes = receiver.all().len() - down;
+    assert!(probes <= 3, "{probes} attempts at an endpoint that is down");
+}
+
+/// The next that delivers to an endpoint after its node stopped is another, at once.
+#[actix_web::test]
+async fn an_endpoint_changes_its_node_when_that_stops() {
+    let Some(mut nodes) = Nodes::start(Setup::new()).await else {
+        return;
+    };
+    let bridge = nodes.a.tenant.bridge(Socket).await;
+    let call = bridge.talk(&nodes.a.tenant.did).await;
+    nodes.a.event("call.answered", &call).await;
+    let b = super::id_of(&nodes.b).await;
+    let lanes = "SELECT node FROM webhook_lanes";
+    assert_ne!(nodes.rows::<1>(lanes).await, [[b.clone()]]);
+    assert_eq!(nodes.a.server.terminate().await, 0);
+    let bridge = nodes.bridge_at_b(&nodes.a.tenant, Socket).await;
+    bridge.hang_up(&call).await;
+    let ended = nodes.a.event("call.ended", &call);
+    assert!(
+        tokio::time::timeout(Duration::from_secs(5), ended)
+            .await
+            .is_ok()
+    );
+    assert_eq!(nodes.rows::<1>(lanes).await, [[b]]);
+}

@@ -1,0 +1,171 @@
+//! What a tenant may do holds over all nodes: requests a minute, calls at the same time, one effect for a key.
+
+use std::collections::BTreeSet;
+
+use futures_util::future::{join, join_all};
+
+use super::Nodes;
+use crate::support::{
+    prelude::*,
+    tenant::{Tenant, text},
+};
+
+const PER_MINUTE: i64 = 60;
+/// A twentieth.
+const BEYOND: i64 = 3;
+
+/// The tenant's API at B.
+fn at_b(nodes: &Nodes, tenant: &Tenant) -> Rest {
+    Rest::new(&format!("{}/api/v1", nodes.b.http)).with("x-api-key", &tenant.key)
+}
+
+/// The API of a new tenant of the smallest plan, at A and at B.
+fn of_a_starter(nodes: &Nodes) -> [Rest; 2] {
+    let server = &nodes.a.server;
+    let tenant = server.cli(&["tenant", "create", "--name", "Toko", "--plan", "starter"]);
+    let id = text(&tenant, "id");
+    let key = server.cli(&["key", "create", "--tenant", &id, "--name", "test"]);
+    [&server.http, &nodes.b.http]
+        .map(|http| Rest::new(&format!("{http}/api/v1")).with("x-api-key", &text(&key, "key")))
+}
+
+#[actix_web::test]
+async fn requests_a_minute_are_counted_over_all_nodes() {
+    let Some(nodes) = Nodes::start(Setup::new()).await else {
+        return;
+    };
+    let [a, b] = of_a_starter(&nodes);
+    let mut allowed = 0;
+    for _ in 0..45 {
+        let (one, other) = join(a.get("/phone-numbers"), b.get("/phone-numbers")).await;
+        for answer in [one, other] {
+            assert!([200, 429].contains(&answer.status), "{}", answer.text);
+            allowed += i64::from(answer.status == 200);
+        }
+    }
+    let expected = PER_MINUTE..=PER_MINUTE + BEYOND;
+    assert!(expected.contains(&allowed), "{allowed} of {PER_MINUTE}");
+    for api in [&a, &b] {
+        let refused = api.get("/phone-numbers").await;
+        assert_eq!((refused.status, left(&refused)), (429, 0));
+        let wait: i64 = refused.header("retry-after").unwrap().parse().unwrap();
+        assert!((1..=60).contains(&wait), "{wait}");
+    }
+    // Nobody who asks one node alone is refused below the limit because another has some left.
+    let [a, b] = of_a_starter(&nodes);
+    b.get("/phone-numbers").await.expect(200);
+    for _ in 1..PER_MINUTE {
+        a.get("/phone-numbers").await.expect(200);
+    }
+}
+
+fn left(answer: &crate::support::rest::Response) -> i64 {
+    answer
+        .header("x-ratelimit-remaining")
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+/// Alone, a node asks nobody, and its headers are exact.
+#[actix_web::test]
+async fn a_node_alone_counts_exactly_and_without_the_database() {
+    let Some(world) = World::start(Postgres, Setup::new()).await else {
+        return;
+    };
+    let first = left(&world.tenant.api.get("/phone-numbers").await);
+    for n in 1..30 {
+        let answer = world.tenant.api.get("/phone-numbers").await;
+        assert_eq!(left(&answer), first - n);
+    }
+    let store = &world.server.installation.store;
+    assert_eq!(store.count("rate_windows").await, 0);
+}
+
+/// Where windows that nodes have together cannot be reached, each counts alone, and nobody is refused for that.
+#[actix_web::test]
+async fn where_no_block_is_to_be_had_a_node_counts_alone() {
+    let Some(nodes) = Nodes::start(Setup::new()).await else {
+        return;
+    };
+    let [_, b] = of_a_starter(&nodes);
+    let store = &nodes.a.server.installation.store;
+    store
+        .execute("ALTER TABLE rate_windows RENAME TO elsewhere")
+        .await;
+    let mut allowed = 0;
+    for _ in 0..70 {
+        allowed += i64::from(b.get("/phone-numbers").await.status == 200);
+    }
+    store
+        .execute("ALTER TABLE elsewhere RENAME TO rate_windows")
+        .await;
+    assert_eq!(allowed, 60);
+}
+
+/// Under a storm at both nodes as many calls are taken as the tenant may have, and no more.
+#[actix_web::test]
+async fn calls_at_the_same_time_are_exact_over_all_nodes() {
+    const MOST: usize = 7;
+    let setup = Setup::new().concurrent_calls(7);
+    let Some(nodes) = Nodes::start(setup).await else {
+        return;
+    };
+    let tenant = &nodes.a.tenant;
+    let bridges = [
+        tenant.bridge(Socket).await,
+        nodes.bridge_at_b(tenant, Socket).await,
+    ];
+    let mut asked = Vec::new();
+    for n in 0..20 {
+        for (at, bridge) in bridges.iter().enumerate() {
+            let fields = json!({
+                "bridgeCallId": format!("storm-{at}-{n}"), "did": tenant.did, "callerNumber": "+6281234567890",
+            });
+            asked.push(bridge.begin(&bridge.message("call.incoming", fields)));
+        }
+    }
+    let replies = join_all(asked.into_iter().map(|pending| pending.reply())).await;
+    let taken = replies.iter().filter(|reply| reply["action"] == "answer");
+    assert_eq!(taken.count(), MOST, "{replies:?}");
+    let open = "SELECT id FROM calls WHERE status = 'ringing'";
+    assert_eq!(nodes.rows::<1>(open).await.len(), MOST);
+}
+
+/// The same key at both nodes in the same moment has one effect.
+#[actix_web::test]
+async fn an_idempotency_key_has_one_effect_over_all_nodes() {
+    let Some(nodes) = Nodes::start(Setup::new()).await else {
+        return;
+    };
+    let tenant = &nodes.a.tenant;
+    for n in 0..10 {
+        let key = format!("order-{n}");
+        let apis = [tenant.api.clone(), at_b(&nodes, tenant)];
+        let [a, b] = apis.map(|api| api.with("idempotency-key", &key));
+        let agent = json!({"name": format!("Agent {n}"), "systemPrompt": "Answer kindly."});
+        let both = join(
+            a.post("/agents", agent.clone()),
+            b.post("/agents", agent.clone()),
+        );
+        let (one, other) = both.await;
+        let mut made = BTreeSet::new();
+        for answer in [one, other] {
+            // Who comes while the other is at work is told to come again.
+            let answer = match answer.status {
+                409 => {
+                    eventually("the answer of the first", async || {
+                        let again = b.post("/agents", agent.clone()).await;
+                        (again.status == 201).then_some(again)
+                    })
+                    .await
+                }
+                _ => answer,
+            };
+            made.insert(text(&answer.expect(201), "id"));
+        }
+        assert_eq!(made.len(), 1, "{made:?}");
+        let rows = format!("SELECT id FROM agents WHERE name = 'Agent {n}'");
+        assert_eq!(nodes.rows::<1>(&rows).await.len(), 1);
+    }
+}

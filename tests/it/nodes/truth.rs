@@ -1,0 +1,276 @@
+//! What is changed at one node is in force at every other within a second, and what is done once is done once.
+
+use std::time::{Duration, Instant};
+
+use dikala_testkit::within;
+use futures_util::StreamExt;
+
+use super::Nodes;
+use crate::support::{prelude::*, rest::client, tenant::text, world::HOOK};
+
+/// What is changed is in force everywhere within this.
+const IN_FORCE_WITHIN: Duration = Duration::from_secs(1);
+
+/// Waits for what was changed a moment ago, for no longer than it may take.
+async fn in_force<T>(what: &str, probe: impl AsyncFnMut() -> Option<T>) -> T {
+    within(IN_FORCE_WITHIN, what, probe).await
+}
+
+fn at_b(nodes: &Nodes, key: &str) -> Rest {
+    Rest::new(&format!("{}/api/v1", nodes.b.http)).with("x-api-key", key)
+}
+
+#[actix_web::test]
+async fn keys_tenants_and_plans_are_the_same_everywhere() {
+    let Some(nodes) = Nodes::start(Setup::new()).await else {
+        return;
+    };
+    let (tenant, server) = (&nodes.a.tenant, &nodes.a.server);
+    let operator = Rest::new(&server.operator);
+    let made = server.cli(&["key", "create", "--tenant", &tenant.id, "--name", "other"]);
+    let other = at_b(&nodes, &text(&made, "key"));
+    other.get("/agents").await.expect(200);
+    let revoked = format!("/operator/v1/keys/{}", text(&made, "id"));
+    operator.delete(&revoked).await;
+    in_force("the key to be refused", async || {
+        (other.get("/agents").await.status == 401).then_some(())
+    })
+    .await;
+
+    let b = at_b(&nodes, &tenant.key);
+    let change = json!({"rateLimit": 77});
+    let path = format!("/operator/v1/tenants/{}", tenant.id);
+    operator.patch(&path, change).await.expect(200);
+    in_force("the new limit", async || {
+        let answer = b.get("/agents").await;
+        (answer.header("x-ratelimit-limit") == Some("77")).then_some(())
+    })
+    .await;
+
+    let bridge = nodes.bridge_at_b(tenant, Socket).await;
+    let call = bridge.talk(&tenant.did).await;
+    operator
+        .post(&format!("{path}/suspend"), json!({}))
+        .await
+        .expect(200);
+    in_force("the tenant to be suspended", async || {
+        let refused = b.get("/agents").await.status == 403;
+        let rejected = bridge.incoming(&tenant.did, None).await["action"] == "reject";
+        (refused && rejected).then_some(())
+    })
+    .await;
+    operator
+        .post(&format!("{path}/resume"), json!({}))
+        .await
+        .expect(200);
+    in_force("the tenant to be back", async || {
+        (b.get("/agents").await.status == 200).then_some(())
+    })
+    .await;
+    bridge.hang_up(&call).await;
+}
+
+#[actix_web::test]
+async fn agents_numbers_functions_and_webhooks_are_the_same_everywhere() {
+    let Some(nodes) = Nodes::start(Setup::new()).await else {
+        return;
+    };
+    let (tenant, receiver) = (&nodes.a.tenant, &nodes.a.receiver);
+    let bridge = nodes.bridge_at_b(tenant, Socket).await;
+    // B has it all in memory.
+    let call = bridge.talk(&tenant.did).await;
+    nodes.a.event("call.answered", &call).await;
+    tenant
+        .change_agent(json!({"systemPrompt": "Answer in rhymes."}))
+        .await;
+    receiver.answer("/stock", [Answer::Json(json!({"days": 2}))]);
+    tenant
+        .create_function("checkStock", "POST", &receiver.url("/stock"))
+        .await;
+    in_force("the agent's new words and function", async || {
+        let agent = bridge.incoming(&tenant.did, None).await["agent"].clone();
+        let has = agent.to_string();
+        (has.contains("in rhymes") && has.contains("checkStock")).then_some(())
+    })
+    .await;
+
+    let other = tenant
+        .create_agent(json!({"systemPrompt": "Answer for the other shop."}))
+        .await;
+    tenant.assign(&other).await;
+    in_force("the number's new agent", async || {
+        let reply = bridge.incoming(&tenant.did, None).await;
+        reply["agent"]
+            .to_string()
+            .contains("other shop")
+            .then_some(())
+    })
+    .await;
+
+    // Whichever node delivers, what a webhook gets is what it was told to last.
+    let page = tenant.api.get("/webhooks").await.expect(200);
+    let webhook = text(&page["webhooks"][0], "id");
+    let change = json!({"url": receiver.url("/moved")});
+    let path = format!("/webhooks/{webhook}");
+    at_b(&nodes, &tenant.key)
+        .patch(&path, change)
+        .await
+        .expect(200);
+    let changed = Moment::now();
+    changed.plus(1).passed().await;
+    let before = receiver.received(HOOK).len();
+    let at_a = tenant.bridge(Socket).await;
+    for bridge in [&bridge, &at_a] {
+        let call = bridge.ring(&tenant.did).await;
+        receiver
+            .wait_for_event("/moved", SECRET, "call.started", &call)
+            .await;
+    }
+    assert_eq!(receiver.received(HOOK).len(), before);
+}
+
+/// A stream of events, as a client of server-sent events reads it.
+struct Stream {
+    response: awc::ClientResponse,
+    read: String,
+}
+
+impl Stream {
+    async fn open(http: &str, key: &str, last: Option<&str>) -> Self {
+        let url = format!("{http}/api/v1/events/stream");
+        let mut request = client(None).get(url).insert_header(("x-api-key", key));
+        if let Some(last) = last {
+            request = request.insert_header(("last-event-id", last));
+        }
+        let response = request.send().await.unwrap();
+        assert_eq!(response.status(), 200);
+        let read = String::new();
+        Self { response, read }
+    }
+
+    /// The next so many ids.
+    async fn ids(&mut self, count: usize) -> Vec<String> {
+        let mut ids = Vec::new();
+        while ids.len() < count {
+            if let Some((frame, rest)) = self.read.split_once("\n\n") {
+                // One without data only says where the stream begins.
+                if frame.contains("data: ") {
+                    let id = frame.lines().find_map(|line| line.strip_prefix("id: "));
+                    ids.extend(id.map(str::to_owned));
+                }
+                self.read = rest.to_owned();
+                continue;
+            }
+            let chunk = tokio::time::timeout(Duration::from_secs(10), self.response.next());
+            let chunk = chunk.await.expect("something comes in time");
+            let chunk = chunk.unwrap().unwrap();
+            self.read.push_str(std::str::from_utf8(&chunk).unwrap());
+        }
+        ids
+    }
+}
+
+/// Who follows events goes on at another node where he was at the first, whoever announced them.
+#[actix_web::test]
+async fn a_stream_of_events_goes_on_at_another_node() {
+    let Some(nodes) = Nodes::start(Setup::new()).await else {
+        return;
+    };
+    let tenant = &nodes.a.tenant;
+    let bridges = [
+        tenant.bridge(Socket).await,
+        nodes.bridge_at_b(tenant, Socket).await,
+    ];
+    let mut at_a = Stream::open(&nodes.a.server.http, &tenant.key, None).await;
+    bridges[0].ring(&tenant.did).await;
+    bridges[1].ring(&tenant.did).await;
+    let first = at_a.ids(2).await;
+    for bridge in bridges.iter().cycle().take(10) {
+        let call = bridge.talk(&tenant.did).await;
+        bridge.hang_up(&call).await;
+    }
+    let mut at_b = Stream::open(&nodes.b.http, &tenant.key, Some(&first[1])).await;
+    let (seen, resumed) = (at_a.ids(30).await, at_b.ids(30).await);
+    assert_eq!(seen, resumed);
+    let all = "SELECT id FROM events WHERE NOT is_test ORDER BY position";
+    let all: Vec<String> = nodes.rows::<1>(all).await.into_iter().flatten().collect();
+    assert_eq!([first, resumed].concat(), all);
+    // And what another node announces comes at once.
+    let mut least = Duration::MAX;
+    for _ in 0..5 {
+        let began = Instant::now();
+        bridges[0].ring(&tenant.did).await;
+        at_b.ids(1).await;
+        least = least.min(began.elapsed());
+    }
+    assert!(least <= Duration::from_millis(500), "{least:?}");
+}
+
+/// Three that start at the same moment on an empty database make its schema once, and all serve.
+#[actix_web::test]
+async fn nodes_that_start_together_make_the_schema_once() {
+    let Some(installation) = Installation::new(Postgres) else {
+        return;
+    };
+    let three = [
+        installation.beside(),
+        installation.beside(),
+        installation.beside(),
+    ];
+    let starting: Vec<_> = three
+        .into_iter()
+        .map(|installation| std::thread::spawn(|| Server::start(installation)))
+        .collect();
+    let servers: Vec<Server> = starting
+        .into_iter()
+        .map(|starting| starting.join().unwrap())
+        .collect();
+    for server in &servers {
+        assert_eq!(server.rest().get("/health/ready").await.status, 200);
+    }
+    eventually("all to know of each other", async || {
+        (super::listed(&servers[0]).await.len() == 3).then_some(())
+    })
+    .await;
+    let steps = "SELECT version, CAST(COUNT(*) AS TEXT) FROM seaql_migrations GROUP BY version HAVING COUNT(*) > 1";
+    assert!(installation.store.rows::<2>(steps).await.is_empty());
+}
+
+/// A step of the schema that needs a table which a dump reads gives up in words: whoever comes for the table later would wait too.
+#[actix_web::test]
+async fn a_step_of_the_schema_does_not_wait_for_a_dump() {
+    let Some(installation) = Installation::migrated(Postgres) else {
+        return;
+    };
+    let store = &installation.store;
+    store
+        .execute(
+            "DROP TABLE rate_windows; DROP TABLE webhook_lanes; ALTER TABLE event_positions DROP COLUMN node; \
+             ALTER TABLE event_positions DROP COLUMN stamped_at; ALTER TABLE deliveries ADD COLUMN lease_until BIGINT; \
+             DELETE FROM seaql_migrations WHERE version >= 'm20261122_000021'",
+        )
+        .await;
+    let dumping = store.shared();
+    let dump = actix_web::rt::spawn(async move {
+        dumping
+            .execute("LOCK TABLE deliveries IN ACCESS SHARE MODE; SELECT pg_sleep(12)")
+            .await;
+    });
+    eventually("the dump to begin", async || {
+        let has = "SELECT mode FROM pg_locks WHERE relation = 'deliveries'::regclass AND mode = 'AccessShareLock'";
+        (!store.rows::<1>(has).await.is_empty()).then_some(())
+    })
+    .await;
+    let began = Instant::now();
+    let refused = installation.run(&["migrate"]);
+    assert_ne!(refused.code, Some(0));
+    assert!(refused.stderr.contains("pg_dump"), "{refused:?}");
+    assert!(
+        began.elapsed() < Duration::from_secs(10),
+        "{:?}",
+        began.elapsed()
+    );
+    dump.await.unwrap();
+    let done = installation.run(&["migrate"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+}

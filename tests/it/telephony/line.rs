@@ -1,0 +1,92 @@
+//! A phone line in memory: what a SIP edge would hand to the calls, with nobody's sockets behind it.
+
+use dikala_telephony::{
+    bridge::Calls,
+    leg::{Happening, Incoming, Leg, Order, Refusal, Speech},
+};
+use serde_json::json;
+use tokio::{sync::mpsc, time::timeout};
+
+use super::PATIENCE;
+
+pub struct Line {
+    orders: mpsc::Receiver<Order>,
+    happenings: mpsc::Sender<Happening>,
+}
+
+impl Line {
+    /// Calls this number.
+    pub async fn dial(calls: &Calls, did: &str, id: &str) -> Self {
+        let (orders, ordered) = mpsc::channel(64);
+        let (speech, said) = mpsc::channel(256);
+        let (happenings, happened) = mpsc::channel(256);
+        tokio::spawn(play(said, happenings.clone()));
+        let incoming = Incoming {
+            bridge_call_id: id.to_owned(),
+            did: did.to_owned(),
+            caller: "+6281234567890".to_owned(),
+            metadata: json!({"line": id}),
+            leg: Leg {
+                orders,
+                speech,
+                happenings: happened,
+            },
+        };
+        calls.incoming().send(incoming).await.unwrap();
+        Self {
+            orders: ordered,
+            happenings,
+        }
+    }
+
+    async fn next(&mut self) -> Order {
+        let order = timeout(PATIENCE, self.orders.recv()).await;
+        order.expect("an order comes").expect("the call goes on")
+    }
+
+    /// Waits for the answer, and acknowledges it.
+    pub async fn answered(&mut self) {
+        assert_eq!(self.next().await, Order::Ring);
+        assert_eq!(self.next().await, Order::Answer);
+        self.happenings.send(Happening::Answered).await.unwrap();
+    }
+
+    pub async fn refused(mut self) -> Refusal {
+        assert_eq!(self.next().await, Order::Ring);
+        match self.next().await {
+            Order::Reject(refusal) => refusal,
+            other => panic!("{other:?} is no refusal"),
+        }
+    }
+
+    pub async fn press(&mut self, keys: &str) {
+        for key in keys.chars() {
+            self.happenings.send(Happening::Key(key)).await.unwrap();
+        }
+    }
+
+    /// Waits to be hung up: why.
+    pub async fn hung_up(&mut self) -> String {
+        loop {
+            match self.next().await {
+                Order::Hangup(ending) => return ending.words,
+                Order::Flush => {
+                    let flushed = Happening::Flushed { played_ms: 0 };
+                    self.happenings.send(flushed).await.unwrap();
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Plays what is said at once.
+async fn play(mut said: mpsc::Receiver<Speech>, happenings: mpsc::Sender<Happening>) {
+    while let Some(speech) = said.recv().await {
+        if let Speech::Mark(mark) = speech
+            && happenings.send(Happening::Played(mark)).await.is_err()
+        {
+            return;
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Calls over the bridge that comes with Dikala: the engine is the real one, over its real socket.
+
+mod line;
+pub mod phone;
+
+use std::{net::SocketAddr, process::Stdio, sync::Arc};
+
+use dikala_actors::runtime::clock::{Clock, SystemClock};
+use dikala_entities::Secret;
+use dikala_telephony::{
+    bridge::Calls,
+    engine::Address,
+    settings::{Codec, Model, Settings, Sip, Srtp, Voice},
+    voice::Scripted,
+};
+use dikala_testkit::{free_port, within};
+
+use self::{line::Line, phone::Phone};
+use crate::support::{
+    prelude::*,
+    scrape::Scrape,
+    server::{self, wait_for_line},
+};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn settings() -> Settings {
+    Settings {
+        max_calls: 10,
+        sip: Sip {
+            listen: Vec::new(),
+            public_address: None,
+            tls: None,
+            rtp_ports: 20_000..=20_999,
+            codecs: vec![Codec::Pcma],
+            srtp: Srtp::Off,
+            trunks: Vec::new(),
+        },
+        voice: Voice {
+            model: Model::Scripted,
+            barge_in: true,
+        },
+        shutdown_seconds: 20,
+        engine_lost_after_seconds: 30,
+    }
+}
+
+/// The calls of a bridge without a SIP edge.
+fn calls(world: &World) -> Calls {
+    let url = world.server.http.replacen("http://", "ws://", 1);
+    let engine = Address {
+        url: format!("{url}/bridge/v1/connect"),
+        token: Secret::new(world.tenant.token.clone()),
+    };
+    let clock = Arc::new(|| SystemClock.now());
+    Calls::start(&settings(), Arc::new(Scripted), engine, clock)
+}
+
+/// An agent that may hang up and look orders up.
+async fn with_a_function(world: &World) {
+    let order = Answer::Json(json!({"arrivesInMinutes": 25}));
+    world.receiver.answer("/order", [order]);
+    let endpoint = world.receiver.url("/order");
+    let tenant = &world.tenant;
+    tenant
+        .create_function("check_order", "POST", &endpoint)
+        .await;
+    let tools = ["end_call", "check_order"];
+    tenant
+        .change_agent(json!({"toolsEnabled": tools, "language": "en"}))
+        .await;
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_caller_is_greeted_asks_gets_an_answer_and_is_hung_up(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store, Setup::new().minutes(10));
+    with_a_function(&world).await;
+    let calls = calls(&world);
+    let mut caller = Line::dial(&calls, &world.tenant.did, "sip-1").await;
+    caller.answered().await;
+    caller.press("427#").await;
+    caller.hung_up().await;
+
+    let order = world.receiver.wait_for("/order", 1).await;
+    let asked: Value = serde_json::from_slice(&order[0].body).unwrap();
+    assert!(asked.to_string().contains("\"427\""), "{asked}");
+    let listed = world.tenant.calls().await;
+    let call = listed[0]["id"].as_str().unwrap();
+    let call = world.tenant.call_over(call).await;
+    assert_eq!(call["status"], "ended", "{call}");
+    assert_eq!(
+        (&call["hangupReason"], &call["hangupInitiator"]),
+        (&json!("normal"), &json!("agent"))
+    );
+    let id = call["id"].as_str().unwrap();
+    assert_eq!(world.tenant.billed(id).await, Some(1));
+    world.event("call.transcript", id).await;
+    let transcript = world
+        .tenant
+        .api
+        .get(&format!("/calls/{id}/transcript"))
+        .await;
+    let told = transcript.expect(200).to_string();
+    for said in ["pressed 4 2 7 #", "check_order", "two five", "Goodbye!"] {
+        assert!(told.contains(said), "{said:?} is not in {told}");
+    }
+    calls.finish(PATIENCE).await;
+    world.assert_ledger_is_exact();
+}
+
+// The engine dies in mid-call and comes back: the talk goes on, the function is called once, and the call is billed.
+#[actix_web::test]
+async fn a_call_outlives_the_engine() {
+    let mut world = world!(Sqlite, Setup::new().minutes(10));
+    with_a_function(&world).await;
+    let calls = calls(&world);
+    let mut caller = Line::dial(&calls, &world.tenant.did, "sip-2").await;
+    caller.answered().await;
+    eventually("the call to be answered in the books", async || {
+        let calls = world.tenant.calls().await;
+        (calls[0]["status"] == "answered").then_some(())
+    })
+    .await;
+    world.server.kill9();
+    // Keys, and with them the function, while nobody is there.
+    caller.press("8#").await;
+    world.server.restart();
+    caller.hung_up().await;
+    assert_eq!(world.receiver.wait_for("/order", 1).await.len(), 1);
+    let listed = world.tenant.calls().await;
+    let call = world
+        .tenant
+        .call_over(listed[0]["id"].as_str().unwrap())
+        .await;
+    assert_eq!(
+        (&call["status"], &call["hangupReason"]),
+        (&json!("ended"), &json!("normal"))
+    );
+    assert_eq!(
+        world.tenant.billed(call["id"].as_str().unwrap()).await,
+        Some(1)
+    );
+    calls.finish(PATIENCE).await;
+    world.assert_ledger_is_exact();
+}
+
+#[actix_web::test]
+async fn who_cannot_be_served_hears_why() {
+    let world = world!(Sqlite, Setup::new().minutes(0));
+    let calls = calls(&world);
+    let refused = Line::dial(&calls, &world.tenant.did, "sip-3")
+        .await
+        .refused()
+        .await;
+    assert_eq!(refused.status, 402);
+    let refused = Line::dial(&calls, "+6299999999", "sip-4")
+        .await
+        .refused()
+        .await;
+    assert_eq!(refused.status, 404);
+    world.tenant.change_agent(json!({"isActive": false})).await;
+    let refused = Line::dial(&calls, &world.tenant.did, "sip-5")
+        .await
+        .refused()
+        .await;
+    assert_eq!(refused.status, 480);
+}
+
+// A bridge that stops lets its callers know, and the books too.
+#[actix_web::test]
+async fn a_bridge_that_stops_hangs_up_in_the_books_too() {
+    let world = world!(Sqlite, Setup::new().minutes(10));
+    let calls = calls(&world);
+    let mut caller = Line::dial(&calls, &world.tenant.did, "sip-6").await;
+    caller.answered().await;
+    let stopping = calls.finish(Duration::from_secs(12));
+    let (heard, ()) = tokio::join!(caller.hung_up(), stopping);
+    assert!(heard.contains("stops"), "{heard}");
+    let call = &world.tenant.calls().await[0];
+    assert_eq!(
+        (&call["status"], &call["hangupInitiator"]),
+        (&json!("ended"), &json!("bridge"))
+    );
+}
+
+/// A file of the configuration with a trunk for callers on this machine.
+fn trunk(world: &Installation) -> String {
+    let file = world.log().with_file_name("trunks.toml");
+    let trunk = "[[telephony.sip.trunks]]\nname = \"here\"\naddresses = [\"127.0.0.0/8\"]\n";
+    std::fs::write(&file, trunk).unwrap();
+    file.display().to_string()
+}
+
+async fn rings(world: &World, edge: SocketAddr) {
+    let phone = Phone::call(edge, &world.tenant.did).await;
+    phone.hears().await;
+    phone.hang_up().await;
+    let listed = world.tenant.calls().await;
+    let call = world
+        .tenant
+        .call_over(listed[0]["id"].as_str().unwrap())
+        .await;
+    assert_eq!(
+        (&call["status"], &call["hangupInitiator"]),
+        (&json!("ended"), &json!("caller"))
+    );
+    assert_eq!(call["metadata"]["sip"]["trunk"], "here", "{call}");
+}
+
+#[actix_web::test]
+async fn serve_has_a_phone_ring() {
+    let Some(mut installation) = Installation::migrated(Sqlite) else {
+        return;
+    };
+    let port = free_port();
+    let file = trunk(&installation);
+    installation.set("config", &file);
+    installation.set("telephony.enabled", "true");
+    installation.set("telephony.voice.model", "scripted");
+    installation.set("telephony.sip.listen", &format!("udp://127.0.0.1:{port}"));
+    let mut world = World::on(installation, Setup::new()).await;
+    let edge = SocketAddr::from(([127, 0, 0, 1], port));
+    rings(&world, edge).await;
+    let scrape = Scrape::of(&world.server.operator).await;
+    let answered = scrape.metrics["dikala_telephony_calls_total"].series.iter();
+    let answered = answered.filter(|series| series.labels["outcome"] == "answered");
+    assert_eq!(
+        answered.map(|series| series.value).collect::<Vec<_>>(),
+        [1.0]
+    );
+    let documented = include_str!("../../../docs/metrics.md");
+    for name in scrape
+        .metrics
+        .keys()
+        .filter(|name| name.starts_with("dikala_telephony_"))
+    {
+        assert!(
+            documented.contains(&format!("| `{name}` |")),
+            "{name} is not documented"
+        );
+    }
+    // It keeps its identity over restarts, and nobody else can use its token.
+    let bridges = |world: &World| {
+        let listed = world.server.cli(&["bridge", "list"]);
+        let listed = listed["bridges"].as_array().unwrap().clone();
+        let ours = listed.iter().filter(|one| one["name"] == "telephony@main");
+        ours.map(|one| one["id"].clone()).collect::<Vec<_>>()
+    };
+    let before = bridges(&world);
+    assert_eq!(before.len(), 1);
+    assert_eq!(world.server.terminate().await, 0);
+    world.server.restart();
+    rings(&world, edge).await;
+    assert_eq!(bridges(&world), before);
+}
+
+#[actix_web::test]
+async fn the_bridge_runs_alone() {
+    let Some(mut installation) = Installation::migrated(Sqlite) else {
+        return;
+    };
+    let file = trunk(&installation);
+    installation.set("config", &file);
+    installation.set("telephony.voice.model", "scripted");
+    installation.set("telephony.sip.listen", "udp://127.0.0.1:0");
+    let world = World::on(installation, Setup::new()).await;
+    let token = world.tenant.token.clone();
+    let engine = world.server.http.clone();
+    let command = ["telephony", "--engine", &engine, "--token", &token];
+    let mut child = world.server.installation.command(&command);
+    let mut child = child
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let edge = wait_for_line(&mut child, &world.server.installation.log(), |line| {
+        line.strip_prefix("sip udp://")?.parse::<SocketAddr>().ok()
+    });
+    rings(&world, edge).await;
+    server::interrupt(&child);
+    let ended = within(PATIENCE, "the bridge to exit", async || {
+        child.try_wait().unwrap()
+    })
+    .await;
+    assert_eq!(ended.code(), Some(0));
+}
+
+#[test]
+fn without_a_voice_nothing_starts() {
+    let Some(installation) = Installation::migrated(Sqlite) else {
+        return;
+    };
+    let command = [
+        "telephony",
+        "--engine",
+        "http://127.0.0.1:1",
+        "--token",
+        "dkb_x",
+    ];
+    let finished = installation.run(&command);
+    assert_eq!(finished.code, Some(3));
+    assert!(finished.stderr.contains("GEMINI_API_KEY"), "{finished:?}");
+}
+
+// What `check` says of the bridge, before anything is started.
+#[test]
+fn check_tries_what_the_bridge_needs() {
+    let Some(mut installation) = Installation::migrated(Sqlite) else {
+        return;
+    };
+    let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let file = installation.log().with_file_name("bridge.toml");
+    let keys = format!(
+        "[telephony]\nenabled = true\n[telephony.sip]\nlisten = [\"udp://127.0.0.1:{port}\", \"tls://127.0.0.1:0\"]\n\
+         tls_certificate_file = \"/nowhere.pem\"\ntls_key_file = \"/nowhere.key\"\n[telephony.voice]\nmodel = \"scripted\"\n\
+         [[telephony.sip.trunks]]\nname = \"jkt\"\n\
+         register = {{ registrar = \"sip:127.0.0.1:{};transport=tcp\", username = \"u\", password = \"hush\" }}\n",
+        free_port()
+    );
+    std::fs::write(&file, keys).unwrap();
+    installation.set("config", &file.display().to_string());
+    let finished = installation.run(&["check", "--json"]);
+    assert_eq!(finished.code, Some(1), "{finished:?}");
+    let checks = finished.json()["checks"].clone();
+    let found = |name: &str| {
+        let mut checks = checks.as_array().unwrap().iter();
+        let check = checks.find(|check| check["name"] == name).unwrap();
+        (check["ok"].as_bool().unwrap(), check["detail"].to_string())
+    };
+    for (name, expected) in [
+        (
+            "sip",
+            format!("udp://127.0.0.1:{port} cannot be listened on"),
+        ),
+        ("certificate", "/nowhere.pem".to_owned()),
+        ("registrar", "trunk jkt".to_owned()),
+    ] {
+        let (is_well, detail) = found(name);
+        assert!(!is_well && detail.contains(&expected), "{name}: {detail}");
+    }
+    assert!(found("voice").0);
+    assert!(!finished.stdout.contains("hush"));
+}
