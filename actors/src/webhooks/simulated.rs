@@ -394,6 +394,7 @@ pub(super) fn claim(tables: &mut Tables, refill: &Refill, node: &str, now: Milli
                 attempts: row.attempts,
                 is_test: false,
                 trace: None,
+                has_moved: false,
             },
             read_at: now,
             created: row.created,
