@@ -224,3 +224,18 @@ async fn a_silent_socket_is_pinged_and_then_closed() {
     assert!(alive.pings() >= 2, "{}", alive.pings());
     alive.ok("heartbeat", json!({})).await;
 }
+
+/// A call whose id its bridge never used waits for the reply that may be on its way, however often the bridge says that it has none.
+#[actix_web::test]
+async fn a_call_that_no_list_has_ends_however_many_lists_come() {
+    let world = world!(Sqlite);
+    let bridge = world.tenant.bridge(Http).await;
+    let call = bridge.ring(&world.tenant.did).await;
+    let over = eventually("the call to be dropped", async || {
+        bridge.ok("heartbeat", json!({"activeCalls": []})).await;
+        let call = world.tenant.call(&call).await;
+        (!call["endedAt"].is_null()).then_some(call)
+    })
+    .await;
+    assert_eq!(over["hangupReason"], "bridge_lost");
+}

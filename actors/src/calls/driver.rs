@@ -201,7 +201,9 @@ impl CallDriver {
             .last_seen_of_lost(row.bridge_id, state.seen_at);
         if !self.known {
             // The reply with the call's id may have crossed the list on its way, or have been lost.
-            self.missing = Some((now.plus_ms(MISSING_GRACE_MS), last_seen));
+            // From the first list on: another one is no reason to wait for longer.
+            let until = now.plus_ms(MISSING_GRACE_MS);
+            self.missing.get_or_insert((until, last_seen));
             return Ok(());
         }
         let step = state.lost(last_seen, now);
