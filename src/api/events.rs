@@ -127,17 +127,17 @@ pub async fn stream(
     let pass = Pass::of(&req)?;
     // In this order: what is committed between the two is read, and wakes.
     let follower = services.feed.follow(caller.tenant).map_err(no_seat)?;
-    let (last, position) = begin_after(&services, caller.tenant, last).await?;
+    let last = begin_after(&services, caller.tenant, last).await?;
     let (to, mut chunks) = mpsc::channel(1);
     let following = Following {
         services,
         pass,
         follower,
         tenant: caller.tenant,
-        position,
+        last,
         to,
     };
-    rt::spawn(following.run(opening(last)));
+    rt::spawn(following.run(opening(last.0)));
     let chunks = stream::poll_fn(move |context| chunks.poll_recv(context));
     Ok(HttpResponse::Ok()
         .content_type("text/event-stream")
@@ -207,8 +207,8 @@ struct Following {
     pass: Pass,
     follower: Follower,
     tenant: TenantId,
-    /// Of the last event that was sent.
-    position: i64,
+    /// The last event that was sent, and its place.
+    last: (EventId, i64),
     to: mpsc::Sender<Bytes>,
 }
 
@@ -252,11 +252,14 @@ impl Following {
             .holds(&self.services.http)
             .await
             .map_err(|_| Over)?;
-        let events =
-            followers::after(&self.services.store, self.tenant, self.position, BATCH).await?;
+        let events = followers::after(&self.services.store, self.tenant, self.last, BATCH).await?;
+        let Some(events) = events else {
+            tracing::warn!(tenant = %self.tenant, "a stream of events ends: the database has lost what was sent last");
+            return Err(Over);
+        };
         let more = u64::try_from(events.len()).is_ok_and(|count| count == BATCH);
         for event in events {
-            self.position = event.position.unwrap_or(self.position);
+            self.last = (event.id, event.position.unwrap_or(self.last.1));
             self.send(frame(&event).into()).await?;
         }
         Ok(more)

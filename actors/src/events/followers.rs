@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use dashmap::{DashMap, Entry};
 use dikala_entities::{EventId, Store, TenantId, event};
-use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
+use sea_orm::{
+    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QueryOrder, QuerySelect,
+    Statement,
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
 /// Followers of one tenant at the same time.
@@ -143,35 +146,56 @@ pub async fn position(store: &Store, tenant: TenantId, id: EventId) -> Result<Op
     Ok(position.flatten())
 }
 
-/// A tenant's next events after a position, at most `limit`.
+/// A tenant's next events after the one at a position, at most `limit`. None where that event is no more and its place is free or
+/// another's: the database was put back, or failed over to a copy that was behind.
 pub async fn after(
     store: &Store,
     tenant: TenantId,
-    position: i64,
+    (last, position): (EventId, i64),
     limit: u64,
-) -> Result<Vec<event::Model>, DbErr> {
-    event::Entity::find()
+) -> Result<Option<Vec<event::Model>>, DbErr> {
+    let mut events = event::Entity::find()
         .filter(event::Column::TenantId.eq(tenant))
-        .filter(event::Column::Position.gt(position))
+        .filter(event::Column::Position.gte(position))
         .order_by_asc(event::Column::Position)
-        .limit(limit)
+        .limit(limit + 1)
         .all(store.reader())
-        .await
+        .await?;
+    let is_there = match events.first() {
+        Some(first) if first.position == Some(position) => {
+            let is_same = first.id == last;
+            events.remove(0);
+            is_same
+        }
+        // It is not kept any more, or it never was.
+        _ => position == 0 || places_given(store, tenant).await? >= position,
+    };
+    events.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    Ok(is_there.then_some(events))
+}
+
+/// How many places in the order of a tenant's events were given.
+async fn places_given(store: &Store, tenant: TenantId) -> Result<i64, DbErr> {
+    let statement = Statement::from_sql_and_values(
+        store.backend(),
+        "SELECT last FROM event_positions WHERE tenant_id = $1",
+        [tenant.into()],
+    );
+    let row = store.reader().query_one_raw(statement).await?;
+    row.map_or(Ok(0), |row| row.try_get("", "last"))
 }
 
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use dikala_entities::{EventKind, Millis};
-    use dikala_migration::{Migrator, MigratorTrait};
-    use sea_orm::ConnectionTrait;
-
     use super::*;
     use crate::events::{
         outbox::{NewEvent, write_events},
         payload::SampleCall,
     };
+    use dikala_entities::{EventKind, Millis};
+    use dikala_migration::{Migrator, MigratorTrait};
 
     fn event(tenant: TenantId, at: i64) -> NewEvent {
         let at = Millis::from_i64(at);
@@ -201,12 +225,15 @@ mod tests {
             slow.commit().await.expect("commits");
             fast.await.expect("ends");
 
-            let seen = after(&store, tenant, 0, 10).await.expect("reads");
+            let start = (EventId::first_at(Millis::MIN), 0);
+            let seen = after(&store, tenant, start, 10).await.expect("reads");
+            let seen = seen.expect("nothing is gone");
             let ids: Vec<EventId> = seen.iter().map(|event| event.id).collect();
             assert_eq!(ids, [two.id, one.id]);
             let at = position(&store, tenant, two.id).await.expect("reads");
-            let rest = after(&store, tenant, at.expect("a position"), 10).await;
-            assert_eq!(rest.expect("reads"), seen[1..]);
+            let at = at.expect("a position");
+            let rest = after(&store, tenant, (two.id, at), 10).await;
+            assert_eq!(rest.expect("reads").expect("is there"), seen[1..]);
             let newest = newest(&store, tenant).await.expect("reads");
             assert_eq!(newest.map(|(id, _)| id), Some(one.id));
             let stranger = TenantId::new(Millis::from_i64(3));
@@ -214,7 +241,48 @@ mod tests {
                 position(&store, stranger, two.id).await.expect("reads"),
                 None
             );
-            assert_eq!(after(&store, stranger, 0, 10).await.expect("reads"), []);
+            let theirs = after(&store, stranger, start, 10).await.expect("reads");
+            assert_eq!(theirs.expect("nothing is gone"), []);
+        }
+    }
+
+    /// Otherwise who follows a database that failed over to a copy which was behind misses what takes the lost places.
+    #[actix::test]
+    async fn who_has_seen_what_is_no_more_is_told() {
+        for (_keep, store) in dikala_testkit::both().await {
+            let tenant = TenantId::new(Millis::from_i64(1));
+            let [kept, lost, instead, later] = [1, 2, 3, 4].map(|at| event(tenant, at));
+            commit(store.clone(), kept.clone()).await;
+            commit(store.clone(), lost.clone()).await;
+            let next = async |last: &NewEvent, position| {
+                let read = after(&store, tenant, (last.id, position), 10).await;
+                read.expect("reads")
+                    .map(|events| events.iter().map(|event| event.id).collect::<Vec<_>>())
+            };
+            assert_eq!(next(&lost, 2).await, Some(vec![]));
+
+            let forget = format!("DELETE FROM events WHERE id = '{}'", lost.id);
+            store
+                .writer()
+                .execute_unprepared(&forget)
+                .await
+                .expect("forgets");
+            assert_eq!(
+                next(&lost, 2).await,
+                Some(vec![]),
+                "it is only not kept any more"
+            );
+            let back = format!("UPDATE event_positions SET last = 1 WHERE tenant_id = '{tenant}'");
+            store
+                .writer()
+                .execute_unprepared(&back)
+                .await
+                .expect("goes back");
+            assert_eq!(next(&lost, 2).await, None, "its place is free");
+            commit(store.clone(), instead.clone()).await;
+            commit(store.clone(), later.clone()).await;
+            assert_eq!(next(&lost, 2).await, None, "its place is another's");
+            assert_eq!(next(&kept, 1).await, Some(vec![instead.id, later.id]));
         }
     }
 
@@ -281,7 +349,9 @@ mod tests {
             Migrator::up(&schema, None).await.expect("goes on");
 
             commit(store.clone(), event(tenant, 4)).await;
-            let seen = after(&store, tenant, 0, 10).await.expect("reads");
+            let start = (EventId::first_at(Millis::MIN), 0);
+            let seen = after(&store, tenant, start, 10).await.expect("reads");
+            let seen = seen.expect("nothing is gone");
             let seen: Vec<(Option<i64>, bool)> =
                 seen.iter().map(|e| (e.position, e.is_test)).collect();
             assert_eq!(seen, [(Some(1), false), (Some(2), false), (Some(3), false)]);
