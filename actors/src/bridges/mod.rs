@@ -392,7 +392,8 @@ mod tests {
         bridges.disconnected(&first, true);
         let mut presence = bridges.present.get_mut(&bridge).expect("is known");
         let goes = presence.take_for_elsewhere();
-        assert_eq!(goes, [command.clone()]);
+        assert_eq!(goes.len(), 1);
+        assert!(goes.contains(command));
     }
 
     fn send_and_take(bridges: &Bridges, socket: &Socket) -> Vec<Command> {

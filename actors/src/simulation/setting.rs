@@ -88,7 +88,7 @@ impl Setting {
     /// In one of eight nothing goes wrong: there everything has to be exact.
     pub(crate) fn of(seed: u64) -> Self {
         let mut chance = Chance::new(seed);
-        let is_calm = seed % 8 == 0;
+        let is_calm = seed.is_multiple_of(8);
         let often = chance.pick(&[150, 400, 700]);
         let faults = Fault::ALL.into_iter();
         Self {

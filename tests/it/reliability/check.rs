@@ -44,14 +44,17 @@ pub async fn check_what_is_left(fleet: &Fleet, journal: &Journal) -> (usize, usi
     nothing_stays_open(fleet).await;
     ledger(fleet).await;
     places(fleet).await;
-    let there: BTreeSet<String> = ids(fleet, "calls").await;
+    let calls_there: BTreeSet<String> = ids(fleet, "calls").await;
+    let agents_there = ids(fleet, "agents").await;
     let calls = journal.calls.borrow();
-    let lost_calls = calls.keys().filter(|call| !there.contains(*call)).count();
-    let there = ids(fleet, "agents").await;
+    let lost_calls = calls
+        .keys()
+        .filter(|call| !calls_there.contains(*call))
+        .count();
     let agents = journal.agents.borrow();
     let lost_agents = agents
         .iter()
-        .filter(|(id, made)| !made.deleted && !there.contains(*id));
+        .filter(|(id, made)| !made.deleted && !agents_there.contains(*id));
     (lost_calls, lost_agents.count())
 }
 
@@ -86,7 +89,8 @@ async fn nothing_stays_open(fleet: &Fleet) {
         within(SETTLED_WITHIN, "no active calls in /metrics", async || {
             let scrape = Scrape::of(&node.operator).await;
             let active = |status| scrape.value("dikala_calls_active", &[("status", status)]);
-            (active("ringing") + active("answered") < 0.5).then_some(())
+            let nobody = |status| active(status) < 0.5;
+            (nobody("ringing") && nobody("answered")).then_some(())
         })
         .await;
     }

@@ -12,11 +12,13 @@ pub(crate) struct Away;
 /// Hands the answer over.
 pub(crate) type Answer = Box<dyn FnOnce() + Send>;
 
+/// What a question does to what is asked, by the clock of that.
+pub(crate) type CarryOut<S> = Box<dyn FnOnce(&mut S, i64) -> Answer + Send>;
+
 /// A question on its way. Dropped, it is one that got lost.
 pub(crate) struct Asked<S> {
     pub(crate) what: &'static str,
-    /// Carries it out, by the clock of what is asked.
-    pub(crate) carry_out: Box<dyn FnOnce(&mut S, i64) -> Answer + Send>,
+    pub(crate) carry_out: CarryOut<S>,
 }
 
 /// To one thing that is shared by all nodes.

@@ -1,6 +1,6 @@
 //! What both sides say about the media of a call (SDP, RFC 8866), by offer and answer (RFC 3264).
 //!
-//! One stream of audio is agreed on; whatever else is offered is refused with port 0. [`parse`] reads, this module decides, [`write`]
+//! One stream of audio is agreed on; whatever else is offered is refused with port 0. [`parse`] reads, this module decides, [`mod@write`]
 //! says it.
 
 mod parse;
