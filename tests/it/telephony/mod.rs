@@ -1,5 +1,7 @@
 //! Calls over the bridge that comes with Dikala: the engine is the real one, over its real socket.
 
+mod audio;
+mod conversation;
 mod line;
 pub mod phone;
 
@@ -45,15 +47,18 @@ fn settings() -> Settings {
     }
 }
 
-/// The calls of a bridge without a SIP edge.
-fn calls(world: &World) -> Calls {
+fn engine(world: &World) -> Address {
     let url = world.server.http.replacen("http://", "ws://", 1);
-    let engine = Address {
+    Address {
         url: format!("{url}/bridge/v1/connect"),
         token: Secret::new(world.tenant.token.clone()),
-    };
+    }
+}
+
+/// The calls of a bridge without a SIP edge.
+fn calls(world: &World) -> Calls {
     let clock = Arc::new(|| SystemClock.now());
-    Calls::start(&settings(), Arc::new(Scripted), engine, clock)
+    Calls::start(&settings(), Arc::new(Scripted), engine(world), clock)
 }
 
 /// An agent that may hang up and look orders up.

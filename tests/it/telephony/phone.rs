@@ -2,13 +2,14 @@
 
 use std::net::SocketAddr;
 
+use dikala_testkit::eventually;
 use tokio::{net::UdpSocket, time::timeout};
 
-use super::PATIENCE;
+use super::{PATIENCE, audio::Audio};
 
 pub struct Phone {
     signalling: UdpSocket,
-    media: UdpSocket,
+    pub audio: Audio,
     edge: SocketAddr,
     did: String,
     id: u64,
@@ -23,46 +24,63 @@ impl Phone {
         signalling.connect(edge).await.unwrap();
         let mut phone = Self {
             signalling,
-            media: UdpSocket::bind("127.0.0.1:0").await.unwrap(),
+            audio: Audio::new(),
             edge,
             did: did.to_owned(),
             id: rand::random(),
             to: format!("<sip:{did}@{edge}>"),
         };
-        let port = phone.media.local_addr().unwrap().port();
+        let port = phone.audio.port();
         let offer = format!(
-            "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio {port} RTP/AVP 8\r\na=rtpmap:8 PCMA/8000\r\n"
+            "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio {port} RTP/AVP 8 101\r\n\
+             a=rtpmap:8 PCMA/8000\r\na=rtpmap:101 telephone-event/8000\r\na=fmtp:101 0-15\r\n"
         );
         phone.send("INVITE", 1, &offer).await;
         let answer = phone.answer_of("1 INVITE").await;
         assert!(answer.starts_with("SIP/2.0 200"), "{answer}");
         phone.to = header(&answer, "to");
         phone.send("ACK", 1, "").await;
+        let media = answer.split("m=audio ").nth(1).unwrap();
+        let port = media.split(' ').next().unwrap().parse().unwrap();
+        phone.audio.start(SocketAddr::new(edge.ip(), port));
         phone
     }
 
     /// Waits until something is heard that is not silence.
     pub async fn hears(&self) {
-        let mut packet = [0; 2_048];
-        let heard = async {
-            loop {
-                let length = self.media.recv(&mut packet).await.unwrap();
-                let sound = &packet[12.min(length)..length];
-                // In A-law silence is 0xd5 or 0x55.
-                if sound.iter().any(|byte| (byte ^ 0x55) & 0x7f > 0x30) {
-                    return;
-                }
-            }
-        };
-        timeout(PATIENCE, heard)
-            .await
-            .expect("the greeting is heard");
+        eventually("the greeting to be heard", async || {
+            self.audio.is_loud().then_some(())
+        })
+        .await;
     }
 
     pub async fn hang_up(&self) {
         self.send("BYE", 2, "").await;
         let answer = self.answer_of("2 BYE").await;
         assert!(answer.starts_with("SIP/2.0 200"), "{answer}");
+    }
+
+    /// Waits to be hung up, and consents: the request.
+    pub async fn hung_up(&self) -> String {
+        let mut packet = vec![0; 65_536];
+        let asked = async {
+            loop {
+                let length = self.signalling.recv(&mut packet).await.unwrap();
+                let text = String::from_utf8_lossy(&packet[..length]).into_owned();
+                if text.starts_with("BYE ") {
+                    return text;
+                }
+            }
+        };
+        let asked = timeout(PATIENCE, asked).await.expect("a BYE comes");
+        let kept = ["via", "from", "to", "call-id", "cseq"];
+        let kept = kept.map(|name| format!("{name}: {}\r\n", header(&asked, name)));
+        let answer = format!(
+            "SIP/2.0 200 OK\r\n{}content-length: 0\r\n\r\n",
+            kept.concat()
+        );
+        self.signalling.send(answer.as_bytes()).await.unwrap();
+        asked
     }
 
     async fn send(&self, method: &str, number: u32, body: &str) {

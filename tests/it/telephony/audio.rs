@@ -1,0 +1,262 @@
+//! A phone's ear and mouth: RTP in G.711 A every 20 ms, and what of that which came is the model's voice.
+//!
+//! It has threads of its own: what is measured in it must not wait for a test's other work.
+
+use std::{
+    collections::VecDeque,
+    net::{SocketAddr, UdpSocket},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Instant,
+};
+
+use crate::support::prelude::*;
+
+/// A packet: samples, and time.
+const PACKET: usize = 160;
+pub const PACKET_MS: usize = 20;
+/// So many packets without the voice, and what was said is over.
+const PAUSE: usize = 5;
+const SILENCE: u8 = 0xd5;
+const PCMA: u8 = 8;
+const EVENTS: u8 = 101;
+
+#[derive(Debug, Default)]
+struct State {
+    waiting: VecDeque<Step>,
+    /// How many packets of what was said last are on their way.
+    spoken: usize,
+    /// Something came that is no silence.
+    is_loud: bool,
+    /// By packet: the tone of the model, with how much the caller had spoken then; none where it was anything else.
+    heard: Vec<Option<usize>>,
+}
+
+#[derive(Debug)]
+enum Step {
+    Sound(Vec<u8>),
+    /// A part of a key's press, as RFC 4733 has it.
+    Key {
+        event: u8,
+        part: u16,
+    },
+}
+
+/// Something that the model said.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Utterance {
+    pub packets: usize,
+    /// How much the caller had spoken when the last of it came.
+    pub spoken: usize,
+    pub is_over: bool,
+}
+
+impl Utterance {
+    pub fn milliseconds(self) -> usize {
+        self.packets * PACKET_MS
+    }
+}
+
+pub struct Audio {
+    socket: Arc<UdpSocket>,
+    state: Arc<Mutex<State>>,
+    stops: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Audio {
+    pub fn new() -> Self {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        let poll = Duration::from_millis(50);
+        socket.set_read_timeout(Some(poll)).unwrap();
+        Self {
+            socket: Arc::new(socket),
+            state: Arc::default(),
+            stops: Arc::default(),
+            threads: Vec::new(),
+        }
+    }
+
+    pub fn port(&self) -> u16 {
+        self.socket.local_addr().unwrap().port()
+    }
+
+    /// Speaks to this address from now on, silence where there is nothing to say, and listens.
+    pub fn start(&mut self, to: SocketAddr) {
+        let parts = || (self.socket.clone(), self.state.clone(), self.stops.clone());
+        let (mouth, ear) = (parts(), parts());
+        self.threads = vec![
+            thread::spawn(move || speak(&mouth.0, to, &mouth.1, &mouth.2)),
+            thread::spawn(move || listen(&ear.0, &ear.1, &ear.2)),
+        ];
+    }
+
+    /// Says this, in G.711 A.
+    pub fn say(&self, sound: &[u8]) {
+        let mut state = self.state.lock().unwrap();
+        state.spoken = 0;
+        let packets = sound.chunks_exact(PACKET);
+        state
+            .waiting
+            .extend(packets.map(|packet| Step::Sound(packet.to_vec())));
+    }
+
+    pub fn press(&self, events: &[u8]) {
+        let mut state = self.state.lock().unwrap();
+        for event in events {
+            // The last three say that it is over; then a pause.
+            let parts = (1..=7).map(|part| Step::Key {
+                event: *event,
+                part,
+            });
+            state.waiting.extend(parts);
+            state.waiting.push_back(Step::Sound(vec![SILENCE; PACKET]));
+        }
+    }
+
+    /// Waits until all of it was said.
+    pub async fn said(&self) {
+        eventually("all to be said", async || {
+            self.state.lock().unwrap().waiting.is_empty().then_some(())
+        })
+        .await;
+    }
+
+    /// Whether anything came that is no silence.
+    pub fn is_loud(&self) -> bool {
+        self.state.lock().unwrap().is_loud
+    }
+
+    /// How many packets have come.
+    pub fn packets(&self) -> usize {
+        self.state.lock().unwrap().heard.len()
+    }
+
+    /// What the model said so far.
+    pub fn utterances(&self) -> Vec<Utterance> {
+        let state = self.state.lock().unwrap();
+        let mut found: Vec<Utterance> = Vec::new();
+        let mut pause = PAUSE;
+        for packet in &state.heard {
+            let Some(spoken) = packet else {
+                pause += 1;
+                continue;
+            };
+            if pause >= PAUSE {
+                found.push(Utterance {
+                    packets: 0,
+                    spoken: 0,
+                    is_over: true,
+                });
+            }
+            pause = 0;
+            let last = found.last_mut().unwrap();
+            (last.packets, last.spoken) = (last.packets + 1, *spoken);
+        }
+        if let Some(last) = found.last_mut() {
+            last.is_over = pause >= PAUSE;
+        }
+        found
+    }
+
+    /// Waits until so many things were said, the last of them as wanted: that.
+    pub async fn hears(&self, count: usize, wanted: impl Fn(&Utterance) -> bool) -> Utterance {
+        let what = format!("utterance {count} to be heard");
+        eventually(&what, async || {
+            let heard = self.utterances();
+            assert!(heard.len() <= count, "more than {count}: {heard:?}");
+            let last = heard.get(count - 1).copied();
+            last.filter(&wanted)
+        })
+        .await
+    }
+}
+
+impl Drop for Audio {
+    fn drop(&mut self) {
+        self.stops.store(true, Ordering::Relaxed);
+        for thread in self.threads.drain(..) {
+            let _ = thread.join();
+        }
+    }
+}
+
+fn speak(socket: &UdpSocket, to: SocketAddr, state: &Mutex<State>, stops: &AtomicBool) {
+    let (mut sequence, mut begun) = (0_u16, 0_u32);
+    let mut next = Instant::now();
+    while !stops.load(Ordering::Relaxed) {
+        thread::sleep(next.saturating_duration_since(Instant::now()));
+        next += Duration::from_millis(20);
+        let now = u32::from(sequence) * 160;
+        let step = {
+            let mut state = state.lock().unwrap();
+            let step = state.waiting.pop_front();
+            state.spoken += usize::from(matches!(step, Some(Step::Sound(_))));
+            step
+        };
+        let (kind, at, payload) = match step {
+            None => (PCMA, now, vec![SILENCE; PACKET]),
+            Some(Step::Sound(sound)) => (PCMA, now, sound),
+            Some(Step::Key { event, part }) => {
+                if part == 1 {
+                    begun = now;
+                }
+                let marker = if part == 1 { 0x80 } else { 0 };
+                let over = if part > 4 { 0x80 } else { 0 };
+                let [high, low] = (part.min(5) * 160).to_be_bytes();
+                (EVENTS | marker, begun, vec![event, over | 10, high, low])
+            }
+        };
+        let mut packet = vec![0x80, kind];
+        packet.extend_from_slice(&sequence.to_be_bytes());
+        packet.extend_from_slice(&at.to_be_bytes());
+        packet.extend_from_slice(&[0, 0, 0, 7]);
+        packet.extend_from_slice(&payload);
+        let _ = socket.send_to(&packet, to);
+        sequence += 1;
+    }
+}
+
+fn listen(socket: &UdpSocket, state: &Mutex<State>, stops: &AtomicBool) {
+    let mut packet = [0; 2_048];
+    while !stops.load(Ordering::Relaxed) {
+        let Ok(length) = socket.recv(&mut packet) else {
+            continue;
+        };
+        if length != 12 + PACKET || packet[1] & 0x7f != PCMA {
+            continue;
+        }
+        let samples: Vec<i32> = packet[12..length].iter().copied().map(linear).collect();
+        let mut state = state.lock().unwrap();
+        state.is_loud |= samples.iter().any(|sample| sample.abs() > 1_000);
+        let spoken = is_tone(&samples).then_some(state.spoken);
+        state.heard.push(spoken);
+    }
+}
+
+/// Whether this is loud and of 500 Hz, as the model that is played here speaks: ten waves in a packet.
+fn is_tone(samples: &[i32]) -> bool {
+    let mean = samples.iter().map(|it| it.abs()).sum::<i32>() / 160;
+    let waves = samples
+        .windows(2)
+        .filter(|pair| pair[0] < 0 && pair[1] >= 0);
+    mean > 1_000 && (9..=11).contains(&waves.count())
+}
+
+/// ITU-T G.711, A-law.
+fn linear(code: u8) -> i32 {
+    let code = code ^ 0x55;
+    let (exponent, mantissa) = (code >> 4 & 7, i32::from(code & 15) << 4);
+    let magnitude = match exponent {
+        0 => mantissa + 8,
+        _ => (mantissa + 0x108) << (exponent - 1),
+    };
+    if code & 0x80 == 0 {
+        -magnitude
+    } else {
+        magnitude
+    }
+}
