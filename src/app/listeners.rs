@@ -132,6 +132,7 @@ impl Listeners {
             base: settings.http.base(public).into(),
             tenants: services.http.clone(),
             requests: meter.clone(),
+            telephony: counted.telephony.clone(),
             configuration: Arc::clone(&settings.shown),
             started_at: node.clock.now(),
             verified: Arc::default(),

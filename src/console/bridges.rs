@@ -2,11 +2,12 @@
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{BridgeId, Secret};
+use dikala_telephony::bridge::Statistics;
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
-    figures::NONE,
+    figures::{NONE, count, time_us},
     layout,
     list::{List, acted},
     view::Visit,
@@ -55,6 +56,7 @@ async fn content(visit: &Visit, asked: &Typed, filled: &Filled) -> Result<Markup
             (table(visit, TITLE, &columns, found.bridges.iter().map(row).collect()))
         }
         (list.paging(found.offset, found.has_more))
+        @if let Some(counted) = &visit.desk().telephony { (inside(visit, &counted.read())) }
         @if visit.may_change() {
             section aria-labelledby="make" {
                 h2 #make { "Make a bridge" }
@@ -81,6 +83,42 @@ fn calls(visit: &Visit, bridge: &Bridge) -> Markup {
     html! {
         @if bridge.calls > 0 { a href={ "/calls?bridgeId=" (bridge.view.id) } { (visit.number(bridge.calls)) } }
         @else { "0" }
+    }
+}
+
+/// What the bridge inside this process has counted.
+fn inside(visit: &Visit, counted: &Statistics) -> Markup {
+    let (sip, calls) = (&counted.sip, &counted.calls);
+    let number = |of: u64| count(visit, of);
+    let answer = sip.answer_ms.checked_div(sip.answered);
+    let answer = answer.map_or(NONE.to_owned(), |ms| time_us(ms.saturating_mul(1_000)));
+    html! {
+        section aria-labelledby="inside" {
+            h2 #inside { "The bridge inside" }
+            p { "What the bridge in this process counted since its start; all of it is in " code { "/metrics" } " too." }
+            dl.facts {
+                dt { "Calls now" } dd { (number(sip.calls as u64)) }
+                dt { "Rung" }
+                dd {
+                    (number(sip.answered)) " answered, " (number(sip.refused)) " refused, "
+                    (number(sip.cancelled)) " cancelled, " (number(sip.failed)) " failed"
+                }
+                dt { "From INVITE to the answer, mean" } dd { (answer) }
+                dt { "Trunks registered" } dd { (number(sip.registered_trunks as u64)) }
+                dt { "Packets from callers, of calls that are over" }
+                dd {
+                    (number(sip.packets)) " received, " (number(sip.packets_lost)) " lost, "
+                    (number(sip.packets_late)) " too late"
+                }
+                dt { "Packets to callers" }
+                dd { (number(sip.ticks)) ", " (number(sip.ticks_late)) " more than 20 ms late" }
+                dt { "Agents fell silent for a caller" }
+                dd { (number(calls.pauses)) ", the model was interrupted " (number(calls.interruptions)) " times" }
+                dt { "Connections to the model" }
+                dd { (number(calls.reconnections)) " made again, " (number(calls.voices_lost)) " calls lost their voice" }
+                dt { "Cost of the model" } dd { "IDR " (number(calls.cost_idr)) }
+            }
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::{fmt::Display, sync::Arc, time::Duration};
 use actix_web::web::Data;
 use dikala_actors::{ledger::Report, runtime::lag::EventLoops};
 use dikala_entities::{Millis, store::Transaction};
+use dikala_telephony::bridge::Counted;
 use tokio::{sync::Mutex, time::timeout};
 
 use crate::{
@@ -29,6 +30,8 @@ pub struct Desk {
     pub tenants: Data<HttpContext>,
     /// The requests to both listeners.
     pub requests: HttpMeter,
+    /// What the bridge inside counts; none where none runs.
+    pub telephony: Option<Counted>,
     pub configuration: Arc<[Shown]>,
     pub started_at: Millis,
     /// The last time that the whole ledger was verified here; held while it is.

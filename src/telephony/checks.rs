@@ -8,20 +8,18 @@ use std::{
 
 use dikala_telephony::{
     settings::{Gemini, Listen, Model, Settings, TlsFiles, Transport, Trunk},
+    sip,
     voice::gemini,
 };
 use rustls::{
     ServerConfig,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
-use tokio::{
-    net::{TcpStream, lookup_host},
-    time::timeout,
-};
+use tokio::time::timeout;
 
 use super::written;
 
-/// How long a registrar may take to be found.
+/// How long a registrar may take to answer.
 const REGISTRAR_WITHIN: Duration = Duration::from_secs(5);
 
 /// A thing that was looked at, and what was found, or what is wrong.
@@ -101,48 +99,16 @@ fn certificate(files: &TlsFiles) -> Result<String, String> {
     }
 }
 
-/// Whether the registrar of a trunk is found, and, where it speaks TCP, answers.
+/// Whether the registrar of a trunk would take us.
 async fn registrar(trunk: &Trunk) -> Option<Result<String, String>> {
     let register = trunk.register.as_ref()?;
-    let (host, port, is_stream) = place(&register.registrar)?;
-    let told = |fault: String| Err(format!("trunk {}: {host}: {fault}", trunk.name));
-    let looked = async {
-        let mut found = lookup_host((host.as_str(), port))
-            .await
-            .map_err(|error| format!("it is not found ({error})"))?;
-        let address = found.next().ok_or("it has no address")?;
-        if is_stream {
-            let connected = TcpStream::connect(address).await;
-            connected.map_err(|error| format!("nothing answers at {address} ({error})"))?;
-        }
-        Ok::<_, String>(address)
-    };
-    Some(match timeout(REGISTRAR_WITHIN, looked).await {
-        Ok(Ok(address)) if is_stream => Ok(format!("trunk {}: {address} answers", trunk.name)),
-        Ok(Ok(address)) => Ok(format!("trunk {}: {host} is at {address}", trunk.name)),
-        Ok(Err(fault)) => told(fault),
-        Err(_) => told("nothing answers".to_owned()),
+    let (name, place) = (&trunk.name, &register.registrar);
+    let asked = timeout(REGISTRAR_WITHIN, sip::try_registrar(name, register));
+    Some(match asked.await {
+        Ok(Ok(())) => Ok(format!("trunk {name}: {place} takes username and password")),
+        Ok(Err(error)) => Err(format!("{error} ({place})")),
+        Err(_) => Err(format!("trunk {name}: nothing answers at {place}")),
     })
-}
-
-/// Host, port, and whether a connection is made, of `sip:host[:port][;transport=…]`.
-fn place(registrar: &str) -> Option<(String, u16, bool)> {
-    let (scheme, rest) = registrar.split_once(':')?;
-    let (place, parameters) = rest.split_once(';').unwrap_or((rest, ""));
-    let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
-    let transport = parameters
-        .to_ascii_lowercase()
-        .split(';')
-        .find_map(|parameter| parameter.strip_prefix("transport=").map(str::to_owned));
-    let is_tls = scheme == "sips" || transport.as_deref() == Some("tls");
-    let is_stream = is_tls || transport.as_deref() == Some("tcp");
-    let usual = if is_tls { 5_061 } else { 5_060 };
-    let (host, port) = match place.rsplit_once(':') {
-        Some((host, port)) if !place.ends_with(']') => (host, port.parse().ok()?),
-        _ => (place, usual),
-    };
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    Some((host.to_owned(), port, is_stream))
 }
 
 async fn voice(model: &Model) -> Result<String, String> {
@@ -157,34 +123,4 @@ async fn model_answers(settings: &Gemini) -> Result<String, String> {
         return Err("telephony.gemini.api_key is not set (GEMINI_API_KEY)".to_owned());
     }
     gemini::check(settings).await
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn registrars_are_found_in_each_spelling() {
-        for (registrar, expected) in [
-            ("sip:sip.example.com", ("sip.example.com", 5_060, false)),
-            (
-                "sip:sip.example.com:5070;transport=TCP",
-                ("sip.example.com", 5_070, true),
-            ),
-            ("sips:sip.example.com", ("sip.example.com", 5_061, true)),
-            (
-                "sip:u@192.0.2.7;transport=tls;lr",
-                ("192.0.2.7", 5_061, true),
-            ),
-            ("sip:[2001:db8::7]:5080", ("2001:db8::7", 5_080, false)),
-            ("sip:[2001:db8::7]", ("2001:db8::7", 5_060, false)),
-        ] {
-            let (host, port, is_stream) = expected;
-            assert_eq!(
-                place(registrar),
-                Some((host.to_owned(), port, is_stream)),
-                "{registrar}"
-            );
-        }
-    }
 }

@@ -1,6 +1,9 @@
 //! A whole bridge: the SIP edge, the calls that come in over it, the voice, and the engine that they are told to.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -34,8 +37,22 @@ pub struct Statistics {
     pub calls: call::Reading,
 }
 
-/// Where to ask for that, for as long as the bridge runs; zeros after that.
-pub type Counted = Arc<dyn Fn() -> Statistics + Send + Sync>;
+/// Where to ask for that, for as long as the bridge runs; what was counted at the edge is zero after that.
+#[derive(Debug, Clone, Default)]
+pub struct Counted {
+    edge: Weak<Edge>,
+    calls: Arc<Counters>,
+}
+
+impl Counted {
+    pub fn read(&self) -> Statistics {
+        let edge = self.edge.upgrade();
+        Statistics {
+            sip: edge.map(|edge| edge.statistics()).unwrap_or_default(),
+            calls: self.calls.read(),
+        }
+    }
+}
 
 /// A bridge that takes calls.
 #[derive(Debug)]
@@ -80,21 +97,25 @@ impl Bridge {
 
     /// Where to ask for what is counted.
     pub fn counted(&self) -> Counted {
-        let edge = Arc::downgrade(&self.edge);
-        let counters = Arc::clone(&self.calls.counters);
-        Arc::new(move || Statistics {
-            sip: edge
-                .upgrade()
-                .map(|edge| edge.statistics())
-                .unwrap_or_default(),
-            calls: counters.read(),
-        })
+        Counted {
+            edge: Arc::downgrade(&self.edge),
+            calls: Arc::clone(&self.calls.counters),
+        }
     }
 
     /// Takes no new calls, lets running ones finish, and hangs up those that have not after `shutdown_seconds`.
     pub async fn stop(self) {
-        self.edge.drain();
-        self.calls.finish(self.within).await;
+        let Self {
+            edge,
+            calls,
+            within,
+        } = self;
+        edge.drain();
+        calls.finish(within).await;
+        // Whoever reads what is counted at this moment holds it too, and drops it.
+        if let Some(edge) = Arc::into_inner(edge) {
+            edge.close().await;
+        }
     }
 }
 

@@ -1,12 +1,12 @@
 //! A bridge on threads of its own, for a program that does other work besides: nothing there delays a call.
 
-use std::{io, num::NonZero, sync::Arc, thread::available_parallelism};
+use std::{io, num::NonZero, thread::available_parallelism};
 
 use tokio::runtime::{Builder, Runtime};
 
 use crate::{
     Clock,
-    bridge::{Bridge, Counted, Statistics},
+    bridge::{Bridge, Counted},
     engine::Address,
     settings::{Listen, Settings},
     sip::SipError,
@@ -73,7 +73,7 @@ impl Running {
     /// Where to ask for what is counted.
     pub fn counted(&self) -> Counted {
         let bridge = self.bridge.as_ref().map(Bridge::counted);
-        bridge.unwrap_or_else(|| Arc::new(Statistics::default))
+        bridge.unwrap_or_default()
     }
 
     /// Stops the bridge as [`Bridge::stop`] does. Blocks as long as that takes.

@@ -33,6 +33,8 @@ impl Dev {
             .arg(data)
             .env_clear()
             .env("DIKALA_OPERATOR__LISTEN", "127.0.0.1:0")
+            // Two that start at the same moment would both find 5060 free.
+            .env("DIKALA_TELEPHONY__SIP__LISTEN", "udp://127.0.0.1:0")
             .current_dir(data)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())

@@ -26,7 +26,13 @@ pub(super) fn configure(layers: &mut Layers) -> Result<(), CliError> {
         layers.set_from_command("telephony.sip.listen", &format!("udp://{address}"))?;
     }
     if is_unsaid(layers, "telephony.sip.trunks") {
-        layers.set_trunk_from_command("this machine", &["127.0.0.0/8", "::1"])?;
+        // Softphones on this machine call from any of its addresses; nobody else reaches a loopback address.
+        let addresses = if is_loopback(&layers.text("telephony.sip.listen")) {
+            ["0.0.0.0/0", "::/0"]
+        } else {
+            ["127.0.0.0/8", "::1"]
+        };
+        layers.set_trunk_from_command("this machine", &addresses)?;
     }
     let has_key = !layers.text("telephony.gemini.api_key").is_empty();
     if !has_key && is_unsaid(layers, "telephony.voice.model") {
@@ -60,10 +66,46 @@ pub(super) fn welcome(app: &App, layers: &Layers) -> String {
     format!("{lines}\n             call it with any softphone: {voice}")
 }
 
+/// Whether all that is listened on is reached from this machine alone.
+fn is_loopback(listen: &str) -> bool {
+    listen
+        .split([',', ' '])
+        .filter_map(|one| one.split_once("://"))
+        .all(|(_, address)| {
+            let address = address.parse::<SocketAddr>();
+            address.is_ok_and(|address| address.ip().is_loopback())
+        })
+}
+
 fn dialled(address: &str) -> Option<SocketAddr> {
     let address: SocketAddr = address.parse().ok()?;
     if !address.ip().is_unspecified() {
         return Some(address);
     }
     Some(SocketAddr::from(([127, 0, 0, 1], address.port())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A softphone sends from the address of its network card, to 127.0.0.1 too.
+    #[test]
+    fn all_of_this_machine_may_call_and_nobody_else() {
+        for (listen, all) in [
+            (None, true),
+            (Some("udp://127.0.0.1:0,tcp://[::1]:0"), true),
+            (Some("udp://127.0.0.1:0,tcp://0.0.0.0:0"), false),
+        ] {
+            let variable = listen.map(|listen| {
+                let name = "DIKALA_TELEPHONY__SIP__LISTEN".to_owned();
+                (name, listen.to_owned())
+            });
+            let mut layers = Layers::load(None, variable).expect("it is right");
+            configure(&mut layers).expect("it is configured");
+            let trunk = layers.text("telephony.sip.trunks");
+            assert_eq!(trunk.contains("0.0.0.0/0"), all, "{listen:?}: {trunk}");
+            assert_eq!(trunk.contains("127.0.0.0/8"), !all, "{listen:?}: {trunk}");
+        }
+    }
 }

@@ -86,7 +86,7 @@ fn all(parts: &MetricsParts) -> Vec<Metric> {
     all.extend(parts.mails.as_deref().map(mails));
     all.extend(parts.node.traces.stats().map(spans));
     if let Some(counted) = &parts.telephony {
-        all.extend(telephony::metrics(&counted()));
+        all.extend(telephony::metrics(&counted.read()));
     }
     all.extend([pools(parts), lease(parts), clock(parts), build()]);
     all.extend(process::metrics());

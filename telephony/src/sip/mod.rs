@@ -22,7 +22,7 @@ mod trunks;
 
 use std::{
     io,
-    net::IpAddr,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr},
     sync::{Arc, Weak, atomic::Ordering},
     time::{Duration, Instant},
 };
@@ -45,7 +45,7 @@ use crate::{
 
 pub use self::registration::RegistrationError;
 
-/// How long a registrar may take to let us go.
+/// How long registrars may take to let us go.
 const UNREGISTER: Duration = Duration::from_secs(1);
 
 /// How long peers may take to answer that we hang up.
@@ -146,14 +146,19 @@ pub async fn listen(
     Ok(edge)
 }
 
-/// Asks a registrar whether it would take us, without registering.
+/// Asks a trunk's registrar whether it would take us, without registering.
 ///
 /// Errors: why it would not, or what keeps us from asking.
-pub async fn try_registrar(register: &Register) -> Result<(), SipError> {
+pub async fn try_registrar(trunk: &str, register: &Register) -> Result<(), SipError> {
+    let any = if register.registrar.contains('[') {
+        IpAddr::from(Ipv6Addr::UNSPECIFIED)
+    } else {
+        IpAddr::from(Ipv4Addr::UNSPECIFIED)
+    };
     let settings = Sip {
         listen: vec![Listen {
             transport: Transport::Udp,
-            address: (std::net::Ipv4Addr::UNSPECIFIED, 0).into(),
+            address: (any, 0).into(),
         }],
         public_address: None,
         tls: None,
@@ -165,7 +170,7 @@ pub async fn try_registrar(register: &Register) -> Result<(), SipError> {
     let (incoming, _) = mpsc::channel(1);
     let edge = listen(&settings, 0, incoming).await?;
     let told = |error| SipError::Registration {
-        trunk: register.registrar.clone(),
+        trunk: trunk.to_owned(),
         error,
     };
     let mut registration = Registration::new(edge.shared.clone(), register).map_err(told)?;
@@ -316,8 +321,9 @@ impl Edge {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         let _ = self.closing.send(true);
-        for registration in self.registrations.drain(..) {
-            let _ = tokio::time::timeout(UNREGISTER, registration).await;
+        let until = tokio::time::Instant::now() + UNREGISTER;
+        for registration in &mut self.registrations {
+            let _ = tokio::time::timeout_at(until, registration).await;
         }
         self.stop();
     }

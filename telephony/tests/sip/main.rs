@@ -8,4 +8,5 @@ mod calls;
 mod changes;
 mod faults;
 mod programs;
+mod stopping;
 mod support;

@@ -383,8 +383,12 @@ async fn we_register_at_kamailio_and_calls_come_through_it() {
         })
         .await;
         if transport == "udp" {
-            sip::try_registrar(&register("rahasia")).await.unwrap();
-            let refused = sip::try_registrar(&register("salah")).await.unwrap_err();
+            sip::try_registrar("jkt", &register("rahasia"))
+                .await
+                .unwrap();
+            let refused = sip::try_registrar("jkt", &register("salah"))
+                .await
+                .unwrap_err();
             assert!(
                 refused.to_string().contains("username or password"),
                 "{refused}"

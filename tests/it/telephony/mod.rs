@@ -22,6 +22,7 @@ use crate::support::{
     prelude::*,
     scrape::Scrape,
     server::{self, wait_for_line},
+    visitor::Visitor,
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -236,6 +237,12 @@ async fn serve_has_a_phone_ring() {
         answered.map(|series| series.value).collect::<Vec<_>>(),
         [1.0]
     );
+    let page = Visitor::new(&world.server.operator).open("/bridges").await;
+    let shown = page.text();
+    assert!(
+        shown.contains("The bridge inside") && shown.contains("1 answered, 0 refused"),
+        "{shown}"
+    );
     let documented = include_str!("../../../docs/metrics.md");
     for name in scrape
         .metrics
@@ -323,7 +330,7 @@ fn check_tries_what_the_bridge_needs() {
         "[telephony]\nenabled = true\n[telephony.sip]\nlisten = [\"udp://127.0.0.1:{port}\", \"tls://127.0.0.1:0\"]\n\
          tls_certificate_file = \"/nowhere.pem\"\ntls_key_file = \"/nowhere.key\"\n[telephony.voice]\nmodel = \"scripted\"\n\
          [[telephony.sip.trunks]]\nname = \"jkt\"\n\
-         register = {{ registrar = \"sip:127.0.0.1:{};transport=tcp\", username = \"u\", password = \"hush\" }}\n",
+         register = {{ registrar = \"sip:127.0.0.1:{}\", username = \"u\", password = \"hush\" }}\n",
         free_port()
     );
     std::fs::write(&file, keys).unwrap();
