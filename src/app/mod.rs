@@ -41,7 +41,7 @@ use self::{
 };
 use crate::{
     config::{ConfigError, Settings},
-    front::open_files_max,
+    front::{self, open_files_max},
     mails::{Mailer, Relay, RelayError},
     maintenance,
     node::Node,
@@ -105,6 +105,8 @@ pub enum StartError {
 pub struct App {
     public: SocketAddr,
     operator: SocketAddr,
+    /// The public listener's, once more.
+    socket: TcpListener,
     public_server: ServerHandle,
     operator_server: ServerHandle,
     serving: LocalBoxFuture<'static, ()>,
@@ -216,6 +218,7 @@ impl App {
             stopping: is_stopping,
         };
         let listeners = Listeners::new(settings, &actors, counted, &stops, sockets.public_at);
+        let socket = sockets.public.try_clone().map_err(StartError::Http)?;
         let public_server = listeners
             .clone()
             .serve_public(sockets.public, settings)
@@ -226,6 +229,7 @@ impl App {
         Ok(Self {
             public: sockets.public_at,
             operator: sockets.operator_at,
+            socket,
             public_server: public_server.handle(),
             operator_server: operator_server.handle(),
             serving: serve([public_server, operator_server]).boxed_local(),
@@ -275,6 +279,7 @@ impl App {
             if let Some(telephony) = self.telephony {
                 telephony.stop().await;
             }
+            front::take_the_last(self.socket).await;
             let _ = self.stopping.send(true);
             // Side by side: a client that does not let go of its connection keeps no delivery from ending. The operators'
             // listener goes last, and tells until then how far it is.

@@ -16,4 +16,4 @@ pub use files::{open_files_max, raise_open_files};
 pub use guards::GUARDS;
 pub use hosts::{is_loopback_host, is_same_origin};
 pub use places::{Bounds, Places};
-pub use server::{Door, serve};
+pub use server::{Door, serve, take_the_last};

@@ -7,7 +7,10 @@ use actix_server::Server;
 use actix_service::{
     IntoServiceFactory, ServiceFactory, ServiceFactoryExt, fn_service, map_config,
 };
-use actix_web::{dev::AppConfig, rt::net::TcpStream};
+use actix_web::{
+    dev::AppConfig,
+    rt::{net::TcpStream, time::sleep},
+};
 
 use super::{
     connection::Connection,
@@ -21,6 +24,8 @@ const FIRST_HEAD_WITHIN: Duration = Duration::from_secs(5);
 const KEEP_ALIVE: Duration = Duration::from_secs(5);
 /// How long a client may go on sending after an answer that ends the connection.
 const DISCONNECT_WITHIN: Duration = Duration::from_secs(1);
+/// How long those who have connected have to be taken, and their requests to come, before a listener closes.
+const LAST_TAKEN_WITHIN: Duration = Duration::from_millis(200);
 /// How long a peer may leave what was sent to it unacknowledged.
 #[cfg(target_os = "linux")]
 const UNREAD: Duration = Duration::from_secs(30);
@@ -79,6 +84,35 @@ where
     Ok(listening.run())
 }
 
+/// From here on nobody connects any more, and who has connected is taken: the system resets what still waits in the queue of a
+/// listener that closes, and so do the library's threads with what waits for them when they are told to stop. `socket` is a
+/// second handle of the listener.
+pub async fn take_the_last(socket: TcpListener) {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = socket2::SockRef::from(&socket).attach_filter(&no_beginnings()) {
+        tracing::debug!(%error, "connections begin until the listener closes");
+    }
+    sleep(LAST_TAKEN_WITHIN).await;
+}
+
+/// A filter of packets that lets everything pass but the first of a connection. Its sender says it again a second later, and
+/// finds nobody.
+#[cfg(target_os = "linux")]
+fn no_beginnings() -> [socket2::SockFilter; 4] {
+    const LOAD_BYTE: u16 = 0x30;
+    const JUMP_IF_SET: u16 = 0x45;
+    const RETURN: u16 = 0x06;
+    /// Where TCP has its flags, and the one of a first packet.
+    const FLAGS_AT: u32 = 13;
+    const SYN: u32 = 0x02;
+    [
+        socket2::SockFilter::new(LOAD_BYTE, 0, 0, FLAGS_AT),
+        socket2::SockFilter::new(JUMP_IF_SET, 0, 1, SYN),
+        socket2::SockFilter::new(RETURN, 0, 0, 0),
+        socket2::SockFilter::new(RETURN, 0, 0, u32::MAX),
+    ]
+}
+
 /// Gives a connection its place, or sends it away.
 fn enter(
     stream: TcpStream,
@@ -125,8 +159,28 @@ fn limit_unread(stream: &TcpStream) {
 
 #[cfg(test)]
 mod tests {
+    use tokio::{io::AsyncWriteExt, time::timeout};
+
     use super::*;
     use crate::front::Bounds;
+
+    #[cfg(target_os = "linux")]
+    #[actix_web::test]
+    async fn before_a_listener_closes_nobody_connects_and_who_has_is_taken() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        listener.set_nonblocking(true).expect("a setting");
+        let address = listener.local_addr().expect("an address");
+        let mut early = TcpStream::connect(address).await.expect("a connection");
+        early.write_all(b"GET").await.expect("it is connected");
+        let last = take_the_last(listener.try_clone().expect("the same socket"));
+        let late = timeout(LAST_TAKEN_WITHIN / 2, TcpStream::connect(address));
+        let ((), late) = tokio::join!(last, late);
+        late.expect_err("nobody connects");
+        let (_, peer) = listener.accept().expect("the early one");
+        assert_eq!(peer, early.local_addr().expect("an address"));
+        let nobody = listener.accept().expect_err("there is nobody else");
+        assert_eq!(nobody.kind(), std::io::ErrorKind::WouldBlock);
+    }
 
     #[actix_web::test]
     async fn an_answer_waits_for_no_confirmation_of_the_one_before() {

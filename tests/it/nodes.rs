@@ -8,6 +8,7 @@ mod clocks;
 mod commands;
 mod endpoints;
 mod limits;
+mod lost;
 mod truth;
 
 use crate::support::{link::linked, prelude::*, tenant::Tenant, tenant::text, world::HOOK};

@@ -100,7 +100,7 @@ impl Bridges {
         Ok(())
     }
 
-    /// This node does nothing any more for bridges, and others do: all sockets are closed, so that they go there.
+    /// This node does nothing any more for bridges, and others may: all sockets are closed, so that they go there.
     pub fn send_away(&self) {
         for mut presence in self.present.iter_mut() {
             presence.send_away();

@@ -12,6 +12,7 @@ use serde::Serialize;
 
 use super::{
     claims,
+    open::FIRST_EPOCH,
     ownership::{lost_owners, of_owner, take_lost},
     router::Calls,
     versions,
@@ -25,6 +26,7 @@ use crate::{
 const CHUNK: usize = 500;
 /// A call younger than this may just be on its way to its actor.
 const OPENING_MS: i64 = 120_000;
+
 /// At the start, before anybody looks for a call: ends nodes that are no more, and takes up what nobody has. Returns how many
 /// calls that were.
 pub(super) async fn recover(calls: &Calls) -> Result<usize, DbErr> {
@@ -71,32 +73,66 @@ async fn end_lost_nodes(calls: &Calls, at_start: bool) -> Result<(), DbErr> {
 
 async fn take_up_lost_calls(calls: &Calls) -> Result<usize, DbErr> {
     let parts = calls.parts();
-    let mut count = 0;
+    let mut count = take_up_unread(calls).await?;
     for owner in lost_owners(parts).await? {
         loop {
             let lost = of_owner(parts, &owner).await?;
             if lost.is_empty() || !parts.node.acts() {
                 break;
             }
+            // Until they are read: where that fails, and where the answer of the commit is lost, nobody would find them again.
+            calls.set_unread(true);
             let taken = take_lost(parts, &lost).await?;
-            // They are billed to when their bridges were last seen, by whichever node.
-            parts
-                .bridges
-                .look_elsewhere(&parts.store, &parts.node.id())
-                .await?;
             load(calls, &taken).await?;
+            calls.set_unread(false);
             count += taken.len();
         }
     }
     Ok(count)
 }
 
-/// Starts the actors of calls that this node has just taken.
+/// Starts the actors of calls that an earlier try took and could not read. Returns how many those were.
+async fn take_up_unread(calls: &Calls) -> Result<usize, DbErr> {
+    if !calls.has_unread() {
+        return Ok(0);
+    }
+    let parts = calls.parts();
+    // One that was opened here has its first epoch, and may just be on its way to its actor.
+    let taken: Vec<CallId> = call::Entity::find()
+        .filter(call::unfinished())
+        .filter(call::Column::Owner.eq(parts.node.id().as_ref()))
+        .filter(call::Column::Epoch.gt(FIRST_EPOCH))
+        .select_only()
+        .column(call::Column::Id)
+        .into_tuple()
+        .all(parts.store.critical_reader())
+        .await?;
+    let unread = without_actor(calls, taken);
+    for chunk in unread.chunks(CHUNK) {
+        load(calls, chunk).await?;
+    }
+    calls.set_unread(false);
+    Ok(unread.len())
+}
+
+fn without_actor(calls: &Calls, ids: Vec<CallId>) -> Vec<CallId> {
+    ids.into_iter()
+        .filter(|call| calls.directory().find(*call).is_none())
+        .collect()
+}
+
+/// Starts the actors of calls that this node has taken.
 async fn load(calls: &Calls, ids: &[CallId]) -> Result<(), DbErr> {
     if ids.is_empty() {
         return Ok(());
     }
-    let db = calls.parts().store.reader();
+    let parts = calls.parts();
+    // They are billed to when their bridges were last seen, by whichever node.
+    parts
+        .bridges
+        .look_elsewhere(&parts.store, &parts.node.id())
+        .await?;
+    let db = parts.store.reader();
     let rows = call::Entity::find()
         .filter(call::Column::Id.is_in(ids.iter().copied()))
         .all(db)
@@ -128,11 +164,7 @@ pub(super) async fn sweep(calls: &Calls) -> Result<(), DbErr> {
         .into_tuple()
         .all(parts.store.reader())
         .await?;
-    let lost: Vec<CallId> = running
-        .into_iter()
-        .filter(|call| calls.directory().find(*call).is_none())
-        .collect();
-    take_up(calls, &lost).await;
+    take_up(calls, &without_actor(calls, running)).await;
     Ok(())
 }
 

@@ -61,6 +61,8 @@ struct Shared {
     /// Who hears that an actor panicked.
     deaths: OnceLock<Recipient<Died>>,
     closed: AtomicBool,
+    /// Whether calls may have been taken from nodes that are no more, and not been read since.
+    unread: AtomicBool,
 }
 
 /// The actor of a call panicked.
@@ -89,6 +91,7 @@ impl Calls {
             hasher: RandomState::new(),
             deaths: OnceLock::new(),
             closed: AtomicBool::new(false),
+            unread: AtomicBool::new(false),
         }))
     }
 
@@ -139,6 +142,16 @@ impl Calls {
     /// From now on no new call is taken; running ones go on.
     pub fn close(&self) {
         self.0.closed.store(true, Relaxed);
+    }
+
+    /// Calls that were taken may wait to be read, or do so no more.
+    pub(super) fn set_unread(&self, unread: bool) {
+        self.0.unread.store(unread, Relaxed);
+    }
+
+    /// Whether calls that were taken may wait to be read.
+    pub(super) fn has_unread(&self) -> bool {
+        self.0.unread.load(Relaxed)
     }
 
     /// Who hears of actors that panicked. Set once.

@@ -4,7 +4,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -53,6 +53,8 @@ struct Shared {
     present: Mutex<Present>,
     /// How many nodes there are, this one included.
     nodes: AtomicUsize,
+    /// Whether there ever were others.
+    has_met_others: AtomicBool,
     /// How often it became another node.
     turns: watch::Sender<usize>,
     /// Somebody waits for the lease to be renewed.
@@ -127,6 +129,7 @@ impl Membership {
                 resumed_at: None,
             }),
             nodes: AtomicUsize::new(1),
+            has_met_others: AtomicBool::new(false),
             turns: watch::Sender::new(0),
             wanted: Notify::new(),
         }))
@@ -192,13 +195,26 @@ impl Membership {
         self.nodes() > 1
     }
 
+    /// Whether there were others since this process began. One that cannot reach the database does not hear of it when they come
+    /// back; one that was always alone has nobody to send bridges to.
+    pub fn has_met_others(&self) -> bool {
+        self.0.has_met_others.load(Relaxed)
+    }
+
     /// How many nodes there are, this one included, as far as is known.
     pub fn nodes(&self) -> usize {
         self.0.nodes.load(Relaxed)
     }
 
-    /// So many nodes were found.
+    /// So many nodes were found, without those that are no more.
     pub fn found(&self, nodes: usize) {
+        self.count(nodes);
+        if self.has_others() {
+            self.0.has_met_others.store(true, Relaxed);
+        }
+    }
+
+    fn count(&self, nodes: usize) {
         self.0.nodes.store(nodes.max(1), Relaxed);
     }
 
@@ -280,7 +296,7 @@ impl Membership {
             present.answering_since = renewed.now;
         }
         drop(present);
-        self.found(usize::try_from(renewed.nodes).unwrap_or(1));
+        self.count(usize::try_from(renewed.nodes).unwrap_or(1));
     }
 
     /// Lets the clock follow the database's, which showed `theirs` after it was asked at `asked_at` and before now. An answer that

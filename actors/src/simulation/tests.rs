@@ -57,7 +57,7 @@ fn shown_by(flaw: Flaw) -> &'static [Fault] {
         Flaw::UnversionedAccounts => &[Fault::SlowStore],
         Flaw::WrittenAgain => &[Fault::LostAnswers],
         Flaw::LeasesCutShort => &[Fault::Cuts],
-        Flaw::OpenedTwice => &[Fault::Messages, Fault::SlowStore],
+        Flaw::OpenedTwice => &[Fault::Messages, Fault::Moves, Fault::SlowStore],
         Flaw::RecordedBlindly => &[Fault::Pauses, Fault::Receivers, Fault::SlowStore],
         Flaw::AnsweredEarly => &[Fault::Crashes, Fault::Outages],
         Flaw::ToldAfterwards => &[Fault::LostAnswers],

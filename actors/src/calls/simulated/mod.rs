@@ -5,7 +5,12 @@
 
 mod others;
 
-use std::{cell::RefCell, collections::BTreeMap, rc::Rc, sync::Arc};
+use std::{
+    cell::{Cell, RefCell},
+    collections::BTreeMap,
+    rc::Rc,
+    sync::Arc,
+};
 
 use dikala_entities::{
     AgentId, BridgeId, CallId, Language, Millis, PhoneNumberId, Plan, TenantId, call, credit_hold,
@@ -87,6 +92,8 @@ pub(crate) struct NodeCalls {
     named: RefCell<BTreeMap<(BridgeId, String), CallId>>,
     /// Keeps two from reading the same call.
     reading: RefCell<BTreeMap<CallId, Rc<Mutex<()>>>>,
+    /// Whether calls may have been taken, and not been read since.
+    unread: Cell<bool>,
 }
 
 impl From<Away> for CallError {
@@ -102,6 +109,7 @@ impl NodeCalls {
             slots: RefCell::default(),
             named: RefCell::default(),
             reading: RefCell::default(),
+            unread: Cell::default(),
         })
     }
 

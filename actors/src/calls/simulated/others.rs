@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, rc::Rc};
 
 use dikala_entities::{BridgeId, CallId, Millis, call};
 
-use super::{Ground, NodeCalls, OPENING_MS};
+use super::{FIRST_EPOCH, Ground, NodeCalls, OPENING_MS};
 use crate::{
     calls::{CallError, Input},
     nodes::{
@@ -97,7 +97,7 @@ impl NodeCalls {
         let Ground { parts, wire, .. } = &self.ground;
         let (bridges, me) = (&parts.bridges, parts.node.id());
         if !self.acts() {
-            if parts.node.has_others() {
+            if parts.node.has_met_others() {
                 bridges.send_away();
             }
             return Ok(());
@@ -144,11 +144,40 @@ impl NodeCalls {
                 .map(Owned::from)
                 .collect()
         };
+        self.take_up_unread().await?;
         let lost = wire.ask("lost", lost).await?;
         if lost.is_empty() {
             return Ok(());
         }
+        self.unread.set(true);
         let taken = self.take(lost, Owner::Nobody, Reason::Looking).await?;
+        self.read_taken(taken).await?;
+        self.unread.set(false);
+        Ok(())
+    }
+
+    /// What an earlier try took and could not read.
+    async fn take_up_unread(self: &Rc<Self>) -> Result<(), Away> {
+        if !self.unread.get() {
+            return Ok(());
+        }
+        let me = self.ground.parts.node.id();
+        let taken = move |tables: &mut Tables, _| -> Vec<CallId> {
+            let is_taken = |row: &&call::Model| {
+                !row.status.is_final() && *row.owner == *me && row.epoch > FIRST_EPOCH
+            };
+            let rows = tables.calls.values().filter(is_taken);
+            rows.map(|row| row.id).collect()
+        };
+        let mut taken = self.ground.wire.ask("unread", taken).await?;
+        taken.retain(|call| !self.slots.borrow().contains_key(call));
+        self.read_taken(taken).await?;
+        self.unread.set(false);
+        Ok(())
+    }
+
+    async fn read_taken(self: &Rc<Self>, taken: Vec<CallId>) -> Result<(), Away> {
+        let Ground { parts, wire, .. } = &self.ground;
         parts.bridges.look_for(wire, &parts.node.id()).await?;
         for call in taken {
             let both = move |tables: &mut Tables, _| {

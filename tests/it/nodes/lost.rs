@@ -1,0 +1,57 @@
+//! What is half done when something breaks while a node is lost: calls that were taken and could not be read, and sockets of a
+//! node that is cut off and knows of nobody.
+
+use awc::ws::CloseCode;
+use dikala_testkit::within;
+
+use super::{Nodes, listed};
+use crate::support::{bridge::Closed, link::linked, prelude::*, scrape::Scrape};
+
+#[actix_web::test]
+async fn calls_that_could_not_be_read_when_they_were_taken_are_read_as_soon_as_they_can_be() {
+    let Some(mut nodes) = Nodes::start(Setup::new()).await else {
+        return;
+    };
+    let tenant = &nodes.a.tenant;
+    let bridge = tenant.bridge(Socket).await;
+    let call = bridge.talk(&tenant.did).await;
+    // What is read of a call after it was taken, and not to take it.
+    let rename = |from: &str, to: &str| format!("ALTER TABLE {from} RENAME TO {to}");
+    let store = nodes.a.server.installation.store.shared();
+    store.execute(&rename("agent_versions", "elsewhere")).await;
+    nodes.a.server.kill9();
+    nodes.taken_by_b(&call).await;
+    let answered = async || {
+        let scrape = Scrape::of(&nodes.b.operator).await;
+        scrape.value("dikala_calls_active", &[("status", "answered")])
+    };
+    // It has looked again meanwhile.
+    Moment::now().plus(2).passed().await;
+    assert_eq!(answered().await, 0.0, "it cannot be read");
+    store.execute(&rename("elsewhere", "agent_versions")).await;
+    within(Duration::from_secs(5), "the call to run", async || {
+        (answered().await == 1.0).then_some(())
+    })
+    .await;
+    let bridge = nodes.bridge_at_b(&nodes.a.tenant, Socket).await;
+    bridge.hang_up(&call).await;
+}
+
+#[actix_web::test]
+async fn a_node_that_is_cut_off_when_it_was_left_alone_sends_its_bridges_away() {
+    let Some((a, link)) = linked(Setup::new()).await else {
+        return;
+    };
+    let mut nodes = Nodes::beside(a).await;
+    let bridge = nodes.a.tenant.bridge(Socket).await;
+    bridge.talk(&nodes.a.tenant.did).await;
+    assert_eq!(nodes.b.terminate().await, 0);
+    eventually("A to be alone", async || {
+        (listed(&nodes.a.server).await.len() == 1).then_some(())
+    })
+    .await;
+    // It has looked since, and when it renewed its lease.
+    Moment::now().plus(6).passed().await;
+    link.go_dark();
+    assert_eq!(bridge.closed().await, Closed(Some(CloseCode::Away)));
+}
