@@ -146,7 +146,7 @@ fn what_is_wrong_is_said() {
         ),
         (
             trunk("addresses = [\"203.0.113.7\"]"),
-            "missing field `name`",
+            "trunk 1: missing configuration field \"name\"",
         ),
         (
             trunk("name = \"a\"\nadresses = []"),
