@@ -146,6 +146,9 @@ async fn assert_calls_ask_where_the_function_is(api: &Rest, agents: &Value) {
     );
 }
 
+/// Between two questions to the API, which takes so many in a minute and no more.
+const ASK_EVERY: Duration = Duration::from_millis(500);
+
 /// One server takes everything, another nothing; one tenant is low on credit.
 async fn assert_pages_have_something_to_show(dev: &Dev, api: &Rest) {
     let webhooks = api.get("/webhooks").await.expect(200)["webhooks"].clone();
@@ -153,6 +156,7 @@ async fn assert_pages_have_something_to_show(dev: &Dev, api: &Rest) {
     for webhook in webhooks.as_array().unwrap() {
         let of = format!("/webhooks/{}/stats", webhook["id"].as_str().unwrap());
         let outcomes = async || {
+            tokio::time::sleep(ASK_EVERY).await;
             let total = api.get(&of).await.expect(200)["total"].clone();
             let (fine, bad) = (total["succeeded"].as_i64()?, total["failed"].as_i64()?);
             (fine + bad > 0).then_some((fine > 0, bad > 0))
@@ -191,6 +195,7 @@ async fn dev_works_at_once_and_is_the_same_the_second_time() {
         Duration::from_secs(120),
         "a simulated call to end",
         async || {
+            tokio::time::sleep(ASK_EVERY).await;
             calls(&api)
                 .await
                 .into_iter()
