@@ -28,9 +28,11 @@ async fn last_minutes(form: Form) {
     let lines = [0, 1].map(|node| Line::new(&fleet, 0, node, &journal));
     // In the short form most of their first minute is over already.
     let ago = i64::try_from(form.size("TALKED_SECONDS", 40, 0)).unwrap();
-    let all = (0..calls).map(|number| begin(&lines[usize::from(number % 2 == 1)], ago));
-    let taken: Vec<Option<(String, Moment)>> = stream::iter(all).buffered(50).collect().await;
-    let taken: Vec<_> = taken.into_iter().flatten().collect();
+    let all = (0..calls).map(|number| ring(&lines[usize::from(number % 2 == 1)], ago));
+    let rung: Vec<Option<Rung>> = stream::iter(all).buffered(50).collect().await;
+    // All of them ring before the first talks: who talks is granted the next minute ahead of its start.
+    let answers = rung.into_iter().flatten().map(answer);
+    let taken: Vec<_> = stream::iter(answers).buffered(50).collect().await;
     assert_eq!(
         taken.len(),
         usize::try_from(minutes).unwrap(),
@@ -65,12 +67,19 @@ async fn last_minutes(form: Form) {
     assert_eq!(verdict["differences"], json!([]), "{verdict}");
 }
 
-/// A call, and when it was answered; none where there is no minute left for it.
-async fn begin(line: &Rc<Line>, ago: i64) -> Option<(String, Moment)> {
-    let answered = Moment::ago(ago);
+/// A call that rings.
+struct Rung {
+    line: Rc<Line>,
+    call: String,
+    at: Moment,
+}
+
+/// None where there is no minute left for it.
+async fn ring(line: &Rc<Line>, ago: i64) -> Option<Rung> {
+    let at = Moment::ago(ago);
     let fields = json!({
         "bridgeCallId": format!("sip-{}", super::fleet::fresh()), "did": line.tenant.did, "callerNumber": "+6281",
-        "at": answered.text(),
+        "at": at.text(),
     });
     let reply = line.say(&line.message("call.incoming", fields)).await;
     if reply["action"] == "reject" {
@@ -78,10 +87,17 @@ async fn begin(line: &Rc<Line>, ago: i64) -> Option<(String, Moment)> {
         return None;
     }
     let call = crate::support::tenant::text(&reply, "callId");
-    let at = json!({"callId": call, "at": answered.text()});
-    let reply = line.say(&line.message("call.answered", at)).await;
+    let line = Rc::clone(line);
+    Some(Rung { line, call, at })
+}
+
+/// The call, and when it was answered: as soon as it rang.
+async fn answer(rung: Rung) -> (String, Moment) {
+    let Rung { line, call, at } = rung;
+    let fields = json!({"callId": call, "at": at.text()});
+    let reply = line.say(&line.message("call.answered", fields)).await;
     assert_eq!(reply["ok"], true, "{reply}");
-    Some((call, answered))
+    (call, at)
 }
 
 #[actix_web::test]
