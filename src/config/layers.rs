@@ -17,7 +17,7 @@ use super::{
 const DEFAULTS: &str = include_str!("../../config/default.toml");
 const PREFIX: &str = "DIKALA_";
 /// Variables with the prefix that are no keys: the file of the configuration, what commands that ask a running service take in
-/// place of options, and what the tests read.
+/// place of options. What tests must have ([`TESTS`]) are none either.
 const NO_KEYS: &[&str] = &[
     "DIKALA_CONFIG",
     "DIKALA_URL",
@@ -25,14 +25,10 @@ const NO_KEYS: &[&str] = &[
     "DIKALA_BRIDGE_TOKEN",
     "DIKALA_OPERATORS_URL",
     "DIKALA_OPERATORS_TOKEN",
-    "DIKALA_REQUIRE_POSTGRES",
-    "DIKALA_REQUIRE_PYTHON",
-    "DIKALA_REQUIRE_BROWSER",
-    "DIKALA_REQUIRE_PROMETHEUS",
-    "DIKALA_REQUIRE_PROXIES",
-    "DIKALA_REQUIRE_SIP",
     "DIKALA_COMMIT",
 ];
+/// So begin the names of what the tests read.
+const TESTS: [&str; 3] = ["DIKALA_REQUIRE_", "DIKALA_FAULTS_", "DIKALA_SIMULATION_"];
 /// The one variable without the prefix: what everybody who has a key of Gemini's calls it, and the key that it is for.
 const GEMINI: (&str, &str) = ("GEMINI_API_KEY", "telephony.gemini.api_key");
 
@@ -113,7 +109,8 @@ impl Layers {
     }
 
     fn add_variable(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
-        if NO_KEYS.contains(&name) {
+        let is_of_tests = TESTS.iter().any(|tests| name.starts_with(tests));
+        if is_of_tests || NO_KEYS.contains(&name) {
             return Ok(());
         }
         let key = name[PREFIX.len()..].to_lowercase().replace("__", ".");
