@@ -17,7 +17,7 @@ use super::{
 const DEFAULTS: &str = include_str!("../../config/default.toml");
 const PREFIX: &str = "DIKALA_";
 /// Variables with the prefix that are no keys: the file of the configuration, what commands that ask a running service take in
-/// place of options. What tests must have ([`TESTS`]) are none either.
+/// place of options. Those of [`TESTS`] are none either.
 const NO_KEYS: &[&str] = &[
     "DIKALA_CONFIG",
     "DIKALA_URL",
@@ -408,7 +408,7 @@ mod tests {
             ),
             ("DIKALA_REQUIRE_POSTGRES", "1"),
             ("DIKALA_REQUIRE_PYTHON", "1"),
-            ("DIKALA_REQUIRE_BROWSER", "1"),
+            ("DIKALA_REQUIRE_FAKETIME", "1"),
             ("PATH", "/bin"),
         ])
         .expect("loads");
