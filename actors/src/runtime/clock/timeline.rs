@@ -120,9 +120,11 @@ impl Timeline {
 
 /// When something happened that somebody else dates `at`, in milliseconds. After a step the clocks of others may be with the
 /// wall clock or where it was before: of the two readings the younger one that does not lie in the future is the plausible one;
-/// a clock that is [`AHEAD_MS_MAX`] fast says now. What lies in the future either way happened now.
+/// a clock that is [`AHEAD_MS_MAX`] fast says now. What lies in the future either way happened now. Where two clocks differ by less
+/// than a step, dates are taken as they are: the difference changes all the time, and two dates of one call with it.
 pub(super) fn plausible(at: i64, now: i64, stepped: i64) -> i64 {
-    [at, at.saturating_sub(stepped)]
+    let is_step = stepped.saturating_abs().saturating_mul(1_000) > STEP_US_MIN;
+    [at, at.saturating_sub(if is_step { stepped } else { 0 })]
         .into_iter()
         .filter(|at| *at <= now.saturating_add(AHEAD_MS_MAX))
         .map(|at| at.min(now))
@@ -250,6 +252,9 @@ mod tests {
             // Two clocks are never set to the same millisecond.
             (now - hour + 1, -hour, now),
             (now + hour + 1, hour, now),
+            // Nor do two that follow each other differ by the same each time.
+            (now - 8_000, -3, now - 8_000),
+            (now - 8_000, 3, now - 8_000),
         ] {
             assert_eq!(plausible(at, now, stepped), expected, "{at} {stepped}");
         }
