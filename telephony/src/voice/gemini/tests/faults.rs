@@ -34,8 +34,7 @@ async fn a_lost_connection_is_resumed(#[case] fault: Act) {
         .await;
     assert_eq!(since.first(), Some(&Heard::Away));
     call.speak(300).await;
-    let since = call.until("an answer", |it| *it == Heard::TurnOver).await;
-    assert_eq!(said(&since), "I heard 300 ms of voice.");
+    assert_eq!(call.answer().await, "I heard 300 ms of voice.");
     let connections = model.connections();
     assert!(connections[1].handle().is_some());
     assert_eq!(connections[1].texts(), [""; 0], "it does not greet again");
@@ -87,7 +86,7 @@ async fn a_forgotten_handle_begins_anew_with_what_was_said() {
     let model = Model::start();
     let mut call = Call::greeted(&model).await;
     call.speak(300).await;
-    call.until("an answer", |it| *it == Heard::TurnOver).await;
+    assert_eq!(call.answer().await, "I heard 300 ms of voice.");
     model.act(Act::Forget);
     model.act(Act::Cut);
     call.until("another session", |it| *it == Heard::Reconnected)
@@ -220,7 +219,7 @@ async fn a_cancelled_function_is_not_answered() {
     .await;
     call.outcome("a", json!({"output": {"minutes": 20}})).await;
     call.speak(300).await;
-    call.until("other talk", |it| *it == Heard::TurnOver).await;
+    call.answer().await;
     assert!(model.connections()[0].function_responses().is_empty());
     assert_eq!(model.broken_rules(), [""; 0]);
 }

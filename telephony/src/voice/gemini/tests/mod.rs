@@ -94,6 +94,17 @@ impl Call {
         }
     }
 
+    /// The next turn with words in it; who speaks into the greeting ends that first, and its turn is over without any.
+    async fn answer(&mut self) -> String {
+        loop {
+            let since = self.until("an answer", |it| *it == Heard::TurnOver).await;
+            let words = said(&since);
+            if !words.is_empty() {
+                return words;
+            }
+        }
+    }
+
     async fn say(&self, spoken: Spoken) {
         self.session.spoken.send(spoken).await.unwrap();
     }
