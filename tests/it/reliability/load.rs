@@ -298,6 +298,13 @@ impl Writer {
                 sleep(AGAIN_AFTER).await;
                 continue;
             };
+            if answer.status == 408 {
+                // Of a node that stood still and did not read it yet.
+                let how = format!("{method} {path}: {}", answer.text);
+                self.journal.broken_requests.borrow_mut().push(how);
+                sleep(AGAIN_AFTER).await;
+                continue;
+            }
             let in_progress = answer.body["error"]["code"] == "idempotency_in_progress";
             if answer.status == 503 || in_progress {
                 let says_when = answer.header("retry-after").is_some();
