@@ -106,6 +106,13 @@ async fn measure(codec: Codec, calls: usize, measured: Duration) -> Vec<Row> {
     for call in ringing {
         answers.add(call.await.unwrap());
     }
+    sleep(Duration::from_secs(1)).await;
+    let grown = |bridge: &Bridge| {
+        let grown = bridge.memory_kib().saturating_sub(memory_before);
+        grown / (calls as u64 - 1).max(1)
+    };
+    let memory_silent = grown(&bridge);
+    stage.be(Manner::Talk);
     sleep(SETTLED).await;
 
     let (began, cpu, ticks) = (Instant::now(), bridge.cpu_us(), bridge.ticks());
@@ -114,7 +121,7 @@ async fn measure(codec: Codec, calls: usize, measured: Duration) -> Vec<Row> {
     phones.watch(false);
     let cpu = bridge.cpu_us() - cpu;
     let cpu = u128::from(cpu) * 1_000_000 / began.elapsed().as_micros() / calls as u128;
-    let memory = bridge.memory_kib().saturating_sub(memory_before) / (calls as u64 - 1).max(1);
+    let memory = grown(&bridge);
     let now = bridge.ticks();
     let (ticks, late) = (now.0 - ticks.0, now.1 - ticks.1);
     let (packets, packets_late) = phones.packets();
@@ -144,6 +151,13 @@ async fn measure(codec: Codec, calls: usize, measured: Duration) -> Vec<Row> {
             "% of a core",
             "≤ 0.40",
             cpu <= 4_000,
+        ),
+        row(
+            "memory for a call to which nobody has spoken yet",
+            hundredths(memory_silent * 100 / 1_024),
+            "MB",
+            "≤ 0.30",
+            memory_silent * 10 <= 3 * 1_024,
         ),
         row(
             "memory for a call",

@@ -41,7 +41,7 @@ impl Stage {
     pub fn new(calls: usize) -> Arc<Self> {
         Arc::new(Self {
             begun: Instant::now(),
-            manner: AtomicU8::new(Manner::Talk as u8),
+            manner: AtomicU8::new(Manner::Quiet as u8),
             marks: (0..calls).map(|_| Default::default()).collect(),
             delays: Default::default(),
         })
