@@ -2,6 +2,7 @@
 
 mod audio;
 mod conversation;
+mod endurance;
 mod line;
 pub mod phone;
 
