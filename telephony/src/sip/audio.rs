@@ -265,6 +265,11 @@ impl Audio {
                 Heard::Played(mark) => Happening::Played(mark),
                 Heard::Flushed { played_ms } => Happening::Flushed { played_ms },
                 Heard::MediaLost => Happening::MediaLost,
+                Heard::FellSilent { after_ms } => {
+                    let after = Duration::from_millis(after_ms);
+                    self.shared.counters.barge_in.took(after);
+                    continue;
+                }
             };
             if self.happenings.try_send(happening).is_err() {
                 return false;
