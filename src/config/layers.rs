@@ -11,7 +11,7 @@ use config::{Config, File, FileFormat, Value, ValueKind};
 use super::{
     ConfigError, checks,
     entries::{Entry, Layers, Origin},
-    telephony::TRUNKS,
+    telephony::{LISTEN, TRUNKS},
 };
 
 const DEFAULTS: &str = include_str!("../../config/default.toml");
@@ -103,7 +103,14 @@ impl Layers {
         };
         for (key, value) in parsed {
             let place = || format!("the configuration file {path}");
-            let set = self.set(&key, value.kind, Origin::File(path.to_owned()), place);
+            let origin = Origin::File(path.to_owned());
+            let set = match value.kind {
+                // As the environment takes it.
+                ValueKind::String(text) if key == LISTEN => {
+                    self.set_text(&key, &text, origin, place)
+                }
+                kind => self.set(&key, kind, origin, place),
+            };
             faults.extend(set.err());
         }
     }
@@ -172,7 +179,7 @@ impl Layers {
         origin: Origin,
         place: impl Fn() -> String,
     ) -> Result<(), ConfigError> {
-        // A list in a variable is comma-separated; everything else is converted when it is read.
+        // A list in a text is comma-separated; everything else is converted when it is read.
         let is_list = matches!(
             self.0.get(key).map(|entry| &entry.value),
             Some(ValueKind::Array(_))

@@ -18,6 +18,7 @@ use crate::{
     leg::{Incoming, Order},
     settings::{Listen, Model, Settings, Voice},
     sip::{self, Edge, SipError},
+    trust::Trust,
     voice::{Provider, Scripted},
 };
 
@@ -71,8 +72,11 @@ impl Bridge {
         engine: Address,
         clock: Clock,
     ) -> Result<Self, SipError> {
-        let calls = Calls::start(settings, provider(&settings.voice), engine, clock);
-        let edge = sip::listen(&settings.sip, settings.max_calls, calls.incoming()).await?;
+        let trust = Trust::new(settings.extra_ca_file.as_deref())?;
+        let provider = provider(&settings.voice, &trust);
+        let calls = Calls::start(settings, provider, engine, trust.clone(), clock);
+        let incoming = calls.incoming();
+        let edge = sip::listen(&settings.sip, trust, settings.max_calls, incoming).await?;
         Ok(Self {
             edge: Arc::new(edge),
             calls,
@@ -119,11 +123,12 @@ impl Bridge {
     }
 }
 
-fn provider(voice: &Voice) -> Arc<dyn Provider> {
+fn provider(voice: &Voice, trust: &Trust) -> Arc<dyn Provider> {
     match &voice.model {
         Model::Scripted => Arc::new(Scripted),
         Model::Gemini(gemini) => Arc::new(crate::voice::gemini::Gemini::new(
             gemini.clone(),
+            trust.clone(),
             voice.barge_in,
         )),
     }
@@ -146,9 +151,10 @@ impl Calls {
         settings: &Settings,
         provider: Arc<dyn Provider>,
         engine: Address,
+        trust: Trust,
         clock: Clock,
     ) -> Self {
-        let (client, engine) = Client::start(engine, clock);
+        let (client, engine) = Client::start(engine, trust, clock);
         let (incoming, waiting) = mpsc::channel(INCOMING_MAX);
         let (closing, closed) = oneshot::channel();
         let (stop, stopping) = watch::channel(None);

@@ -17,6 +17,7 @@ use super::shared::{Shared, count};
 use crate::{
     leg::{Happening, Speech},
     media::{
+        doubled::{Doubled, Way},
         sdp::Terms,
         stream::{Channel, Heard, Seed, Stream},
     },
@@ -47,6 +48,8 @@ pub enum Control {
     Pause,
     Continue,
     Flush,
+    /// A key that was told by the signalling.
+    Key(char),
     /// Speaks for and listens to somebody else from now on.
     Join(mpsc::Receiver<Speech>, mpsc::Sender<Happening>),
 }
@@ -92,6 +95,7 @@ pub fn bind(ports: &RangeInclusive<u16>, like: IpAddr) -> io::Result<Sockets> {
 #[derive(Debug)]
 pub struct Audio {
     stream: Stream,
+    doubled: Doubled,
     begun: Instant,
     speech: mpsc::Receiver<Speech>,
     happenings: mpsc::Sender<Happening>,
@@ -109,6 +113,7 @@ pub fn start(
     let (control, controls) = mpsc::channel(64);
     let audio = Audio {
         stream: Stream::new(terms, Seed::new(rand::random()), 0)?,
+        doubled: Doubled::default(),
         begun: Instant::now(),
         speech,
         happenings,
@@ -149,7 +154,9 @@ impl Audio {
                 biased;
                 control = controls.recv() => match control {
                     Some(control) => {
-                        self.control(control, &mut heard);
+                        if !self.control(control, &mut heard) {
+                            break;
+                        }
                         speaking = true;
                     }
                     None => break,
@@ -206,8 +213,10 @@ impl Audio {
         }
     }
 
-    fn control(&mut self, control: Control, heard: &mut Vec<Heard>) {
+    /// Does as told; false when nobody listens any more.
+    fn control(&mut self, control: Control, heard: &mut Vec<Heard>) -> bool {
         match control {
+            Control::Key(key) => return self.pressed(key, Way::Signalling),
             Control::Join(speech, happenings) => {
                 (self.speech, self.happenings) = (speech, happenings);
                 self.stream.go_on();
@@ -228,10 +237,17 @@ impl Audio {
                 self.stream.flush(heard);
             }
         }
+        true
+    }
+
+    /// A key was pressed, or the same once more; false when nobody listens any more.
+    fn pressed(&mut self, key: char, way: Way) -> bool {
+        let is_new = self.doubled.is_new(key, way, self.now());
+        !is_new || self.happenings.try_send(Happening::Key(key)).is_ok()
     }
 
     /// Passes on what was heard; false when nobody listens any more.
-    fn tell(&self, heard: &mut Vec<Heard>) -> bool {
+    fn tell(&mut self, heard: &mut Vec<Heard>) -> bool {
         for heard in heard.drain(..) {
             let happening = match heard {
                 Heard::Audio(samples) => {
@@ -243,7 +259,12 @@ impl Audio {
                 }
                 Heard::VoiceStarted => Happening::VoiceStarted,
                 Heard::VoiceEnded => Happening::VoiceEnded,
-                Heard::Key(key) => Happening::Key(key),
+                Heard::Key(key) => {
+                    if !self.pressed(key, Way::Media) {
+                        return false;
+                    }
+                    continue;
+                }
                 Heard::Played(mark) => Happening::Played(mark),
                 Heard::Flushed { played_ms } => Happening::Flushed { played_ms },
                 Heard::MediaLost => Happening::MediaLost,

@@ -13,12 +13,16 @@ mod flood;
 mod message;
 mod nonces;
 mod numbers;
+mod refusal;
 mod registration;
 mod session_timer;
 mod shared;
+#[cfg(test)]
+mod torture;
 mod transactions;
 mod transport;
 mod trunks;
+mod understood;
 
 use std::{
     io,
@@ -41,6 +45,7 @@ use self::{
 use crate::{
     leg::Incoming,
     settings::{Listen, Register, Sip, Srtp, Transport},
+    trust::{Trust, TrustError},
 };
 
 pub use self::registration::RegistrationError;
@@ -64,6 +69,8 @@ pub enum SipError {
     NoCertificate,
     #[error("{0}")]
     Tls(#[from] transport::TlsError),
+    #[error("{0}")]
+    Trust(#[from] TrustError),
     #[error("telephony.sip.public_address `{0}` has no address in the DNS")]
     PublicAddress(String),
     #[error("trunk {trunk}: {error}")]
@@ -115,6 +122,7 @@ pub struct Edge {
 /// Errors: what cannot be bound or read.
 pub async fn listen(
     settings: &Sip,
+    trust: Trust,
     max_calls: usize,
     incoming: mpsc::Sender<Incoming>,
 ) -> Result<Edge, SipError> {
@@ -127,6 +135,7 @@ pub async fn listen(
         .map_err(SipError::Media)?;
     let shared = Arc::new(Shared::new(
         settings.clone(),
+        trust,
         media.handle().clone(),
         public_ip,
     ));
@@ -149,7 +158,7 @@ pub async fn listen(
 /// Asks a trunk's registrar whether it would take us, without registering.
 ///
 /// Errors: why it would not, or what keeps us from asking.
-pub async fn try_registrar(trunk: &str, register: &Register) -> Result<(), SipError> {
+pub async fn try_registrar(trunk: &str, register: &Register, trust: Trust) -> Result<(), SipError> {
     let any = if register.registrar.contains('[') {
         IpAddr::from(Ipv6Addr::UNSPECIFIED)
     } else {
@@ -168,7 +177,7 @@ pub async fn try_registrar(trunk: &str, register: &Register) -> Result<(), SipEr
         trunks: Vec::new(),
     };
     let (incoming, _) = mpsc::channel(1);
-    let edge = listen(&settings, 0, incoming).await?;
+    let edge = listen(&settings, trust, 0, incoming).await?;
     let told = |error| SipError::Registration {
         trunk: trunk.to_owned(),
         error,

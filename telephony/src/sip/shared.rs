@@ -18,10 +18,17 @@ use super::{
     transactions::{Reply, Transactions},
     transport::{Flow, Receive, connect},
 };
-use crate::settings::{Listen, Sip, Transport};
+use crate::{
+    settings::{Listen, Sip, Transport},
+    trust::Trust,
+};
 
 /// What is served here.
-pub const ALLOW: &str = "INVITE, ACK, CANCEL, BYE, OPTIONS, UPDATE, PRACK, NOTIFY";
+pub const ALLOW: &str = "INVITE, ACK, CANCEL, BYE, OPTIONS, UPDATE, PRACK, NOTIFY, INFO";
+/// What bodies of an offer or answer may be.
+pub const ACCEPT: &str = "application/sdp, multipart/mixed";
+/// When to come back after a 503.
+pub const RETRY_AFTER_SECONDS: u32 = 10;
 pub const SUPPORTED: &str = "timer, 100rel";
 /// Extensions that may be required.
 pub const EXTENSIONS: [&str; 2] = ["timer", "100rel"];
@@ -57,6 +64,7 @@ pub fn count(counter: &AtomicU64, by: u64) {
 #[derive(Debug)]
 pub struct Shared {
     pub settings: Sip,
+    trust: Trust,
     pub transactions: Arc<Transactions>,
     /// Where packets are sent on time.
     pub media: tokio::runtime::Handle,
@@ -107,9 +115,15 @@ impl Drop for Place {
 }
 
 impl Shared {
-    pub fn new(settings: Sip, media: tokio::runtime::Handle, public_ip: Option<IpAddr>) -> Self {
+    pub fn new(
+        settings: Sip,
+        trust: Trust,
+        media: tokio::runtime::Handle,
+        public_ip: Option<IpAddr>,
+    ) -> Self {
         Self {
             settings,
+            trust,
             transactions: Arc::default(),
             media,
             counters: Counters::default(),
@@ -298,7 +312,8 @@ impl Shared {
             .get()
             .and_then(|sockets| sockets.receiver.upgrade());
         let receiver = receiver.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
-        connect(transport, address, &uri.host.to_string(), receiver).await
+        let secured = (transport == Transport::Tls).then(|| (&self.trust, &uri.host));
+        connect(transport, address, secured, receiver).await
     }
 
     /// Whether we listen on a UDP address of this family.

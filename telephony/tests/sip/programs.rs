@@ -8,7 +8,7 @@ use dikala_telephony::{
 };
 use tokio::io::AsyncWriteExt;
 
-use crate::support::{Bench, Manner, Running, eventually, need, port};
+use crate::support::{Bench, Manner, Running, eventually, need, port, publicly};
 
 /// The built-in caller of sipp: INVITE with PCMU, talk, BYE.
 fn sipp(bench: &Bench, arguments: &[&str]) -> Command {
@@ -383,10 +383,10 @@ async fn we_register_at_kamailio_and_calls_come_through_it() {
         })
         .await;
         if transport == "udp" {
-            sip::try_registrar("jkt", &register("rahasia"))
+            sip::try_registrar("jkt", &register("rahasia"), publicly())
                 .await
                 .unwrap();
-            let refused = sip::try_registrar("jkt", &register("salah"))
+            let refused = sip::try_registrar("jkt", &register("salah"), publicly())
                 .await
                 .unwrap_err();
             assert!(

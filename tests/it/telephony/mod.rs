@@ -13,6 +13,7 @@ use dikala_telephony::{
     bridge::Calls,
     engine::Address,
     settings::{Codec, Model, Settings, Sip, Srtp, Voice},
+    trust::Trust,
     voice::Scripted,
 };
 use dikala_testkit::{free_port, within};
@@ -43,6 +44,7 @@ fn settings() -> Settings {
             model: Model::Scripted,
             barge_in: true,
         },
+        extra_ca_file: None,
         shutdown_seconds: 20,
         engine_lost_after_seconds: 30,
     }
@@ -59,7 +61,8 @@ fn engine(world: &World) -> Address {
 /// The calls of a bridge without a SIP edge.
 fn calls(world: &World) -> Calls {
     let clock = Arc::new(|| SystemClock.now());
-    Calls::start(&settings(), Arc::new(Scripted), engine(world), clock)
+    let trust = Trust::new(None).unwrap();
+    Calls::start(&settings(), Arc::new(Scripted), engine(world), trust, clock)
 }
 
 /// An agent that may hang up and look orders up.

@@ -12,7 +12,7 @@ use crate::{
     leg::{Happening, Order, Refusal},
     sip::{
         message::{Method, Request, Response},
-        shared::count,
+        shared::{RETRY_AFTER_SECONDS, count},
         transactions::{GIVEN_UP, Reply, T1},
     },
 };
@@ -150,7 +150,8 @@ impl Call {
         let response = self
             .dressed(response)
             .with("Reason", &reason(status, &refusal.words));
-        let response = match refusal.retry_after_seconds {
+        let usual = (status == 503).then_some(RETRY_AFTER_SECONDS);
+        let response = match refusal.retry_after_seconds.or(usual) {
             Some(seconds) => response.with("Retry-After", &seconds.to_string()),
             None => response,
         };
@@ -190,7 +191,10 @@ impl Call {
                 self.dialog.retarget(&request.headers);
                 reply.send(&self.dressed(reply.response(200, "OK")));
             }
-            Method::Options => reply.send(&self.dressed(reply.response(200, "OK"))),
+            // A key before the answer is nobody's, as an event would be.
+            Method::Options | Method::Info => {
+                reply.send(&self.dressed(reply.response(200, "OK")));
+            }
             Method::Update | Method::Invite => {
                 reply.send(
                     &reply
