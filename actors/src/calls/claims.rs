@@ -13,7 +13,10 @@ use dikala_entities::{
 use sea_orm::{ConnectionTrait, DbErr, Statement, Value};
 use serde::Serialize;
 
-use super::parts::{CallParts, Invoking};
+use super::{
+    parts::{CallParts, Invoking},
+    router::Calls,
+};
 
 /// An invocation by its call and the bridge's name for it.
 type Key = (CallId, String);
@@ -98,6 +101,18 @@ pub(super) async fn forget_done(parts: &CallParts) -> Result<(), DbErr> {
         parts.invoking.done.remove(key);
     }
     Ok(())
+}
+
+impl Calls {
+    /// This node stops: it gives up what it owns, and what it has claimed.
+    pub async fn leave(&self) -> Result<(), DbErr> {
+        let parts = self.parts();
+        let node = parts.node.id();
+        let txn = parts.store.begin().await?;
+        parts.node.leave(&txn).await?;
+        forget_node(&txn, &node).await?;
+        txn.commit().await
+    }
 }
 
 /// What a node had claimed that is no more.
