@@ -119,10 +119,12 @@ pub(super) async fn forget_done(parts: &CallParts) -> Result<(), DbErr> {
     Ok(())
 }
 
-/// Takes claims out of the table that nobody will ask for again: their calls are over.
+/// Takes claims out of the table that nobody holds and nobody needs: their calls are over, or their outcomes are written.
 pub(super) async fn forget_left(parts: &CallParts) -> Result<(), DbErr> {
     let sql = "DELETE FROM invocation_claims WHERE (node NOT IN (SELECT id FROM nodes) OR claimed_at < $1) \
-               AND NOT EXISTS (SELECT 1 FROM calls WHERE calls.id = invocation_claims.call_id AND calls.status = 'answered')";
+               AND (NOT EXISTS (SELECT 1 FROM calls WHERE calls.id = invocation_claims.call_id AND calls.status = 'answered') \
+               OR EXISTS (SELECT 1 FROM invocations WHERE invocations.call_id = invocation_claims.call_id \
+               AND invocations.invocation_id = invocation_claims.invocation_id))";
     let before = parts.clock.now().plus_ms(-WRITTEN_WITHIN_MS);
     let values = [Value::from(before.as_i64())];
     let statement = Statement::from_sql_and_values(parts.store.backend(), sql, values);
