@@ -54,7 +54,10 @@ async fn an_offer_without_a_common_codec_changes_nothing() {
     let mut stranger = Phone::udp(bench.udp()).await;
     let invite = stranger.request("INVITE", "", &pcmu);
     stranger.send(&invite).await;
-    stranger.expect("SIP/2.0 488").await;
+    let refused = stranger.expect("SIP/2.0 488").await;
+    let reason = header(&refused, "Reason").unwrap();
+    assert!(reason.starts_with("SIP;cause=488;text=\""), "{reason}");
+    assert!(header(&refused, "Warning").unwrap().starts_with("399 "));
     assert_eq!(bench.calls().len(), 0);
 
     let mut phone = Phone::udp(bench.udp()).await;
@@ -81,6 +84,7 @@ async fn a_session_is_refreshed_or_ended() {
     phone.send(&invite).await;
     let refused = phone.expect("SIP/2.0 422").await;
     assert_eq!(header(&refused, "Min-SE"), Some("90"));
+    assert!(header(&refused, "Reason").unwrap().contains("90 s"));
     let ack = phone.written("ACK", "", "");
     phone.send(&ack).await;
 

@@ -236,6 +236,9 @@ fn reported(packet: &[u8]) -> Option<(i64, u16)> {
         201 => 8,
         _ => return None,
     };
+    if packet[0] & 0x1f == 0 {
+        return None;
+    }
     let block = packet.get(blocks..blocks + 24)?;
     assert_eq!(block[..4], SSRC.to_be_bytes());
     let lost = i32::from_be_bytes([block[5], block[6], block[7], 0]) >> 8;

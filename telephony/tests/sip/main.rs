@@ -4,8 +4,10 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod access;
+mod bodies;
 mod calls;
 mod changes;
+mod digests;
 mod faults;
 mod loss;
 mod matrix;
