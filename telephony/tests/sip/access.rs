@@ -2,7 +2,7 @@
 
 use std::{process::Command, time::Duration};
 
-use crate::support::{Bench, Manner, Phone, Running, header, need, offer};
+use crate::support::{Bench, Manner, Phone, Running, need, offer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn strangers_are_refused_and_nothing_is_kept_of_them() {

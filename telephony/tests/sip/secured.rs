@@ -8,12 +8,7 @@ use dikala_telephony::{
     sip,
     trust::Trust,
 };
-use dikala_testkit::certificate;
-use rustls::{
-    ServerConfig,
-    crypto::ring,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-};
+use dikala_testkit::tls;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
@@ -23,17 +18,6 @@ use crate::{
         Authority, Bench, Manner, Phone, eventually, header, need, offer, port, publicly, trunk,
     },
 };
-
-fn acceptor() -> TlsAcceptor {
-    let chain = vec![CertificateDer::from_pem_slice(certificate::SERVER).unwrap()];
-    let key = PrivateKeyDer::from_pem_slice(certificate::SERVER_KEY).unwrap();
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(chain, key);
-    TlsAcceptor::from(Arc::new(config.unwrap()))
-}
 
 /// A TLS server at an address of this machine.
 struct Server {
@@ -45,7 +29,7 @@ impl Server {
     async fn at(host: &str) -> Self {
         Self {
             listener: TcpListener::bind((host, 0)).await.unwrap(),
-            acceptor: acceptor(),
+            acceptor: tls::acceptor(),
         }
     }
 
@@ -173,16 +157,6 @@ async fn tls_that_nobody_vouches_for_is_not_spoken() {
     assert!(words.contains("not valid for name"), "{words}");
 }
 
-/// Goes on in the clear to kamailio, whose TLS is a package of its own.
-async fn front(server: Server, kamailio: u16) {
-    while let Some((mut secured, _)) = server.secured().await {
-        tokio::spawn(async move {
-            let mut plain = TcpStream::connect(("127.0.0.1", kamailio)).await.unwrap();
-            let _ = tokio::io::copy_bidirectional(&mut secured, &mut plain).await;
-        });
-    }
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn we_register_at_kamailio_behind_tls() {
     if !need("kamailio") {
@@ -203,9 +177,9 @@ async fn we_register_at_kamailio_behind_tls() {
         } else {
             "127.0.0.1"
         };
-        let server = Server::at(bare).await;
-        let registrar = format!("sip:{host}:{};transport=tls", server.port());
-        tokio::spawn(front(server, at));
+        // Its own TLS is a package of its own.
+        let front = tls::front(bare, ([127, 0, 0, 1], at).into()).await;
+        let registrar = format!("sip:{host}:{};transport=tls", front.port());
         // Until kamailio listens.
         eventually("kamailio listens", || {
             std::net::TcpStream::connect(("127.0.0.1", at)).is_ok()

@@ -4,6 +4,7 @@ mod audio;
 mod conversation;
 mod line;
 pub mod phone;
+mod tls;
 
 use std::{net::SocketAddr, process::Stdio, sync::Arc};
 
