@@ -117,15 +117,20 @@ async fn whoever_does_not_refresh_is_hung_up_and_we_refresh_when_it_is_ours() {
     // Held, so that nobody misses their media.
     let held = pcma(40_000).replace("sendrecv", "inactive");
     let mut phones = Vec::new();
-    for (allow, refresher) in [("", "uac"), ("Allow: UPDATE\r\n", "uas"), ("", "uas")] {
+    for (allow, refresher) in [
+        ("", "uac"),
+        ("Allow: UPDATE\r\n", "uas"),
+        ("", "uas"),
+        ("", "uas"),
+    ] {
         let extra =
             format!("Supported: timer\r\n{allow}Session-Expires: 90;refresher={refresher}\r\n");
         let mut phone = Phone::udp(bench.udp()).await;
         phone.call(&extra, &held).await;
         phones.push(phone);
     }
-    let [theirs, updated, invited] = &mut phones[..] else {
-        panic!("three phones");
+    let [theirs, updated, invited, crossing] = &mut phones[..] else {
+        panic!("four phones");
     };
     let theirs = async {
         let bye = theirs.within(75, "BYE ").await;
@@ -145,7 +150,22 @@ async fn whoever_does_not_refresh_is_hung_up_and_we_refresh_when_it_is_ours() {
         invited.expect("ACK ").await;
         invited.hang_up().await;
     };
-    tokio::join!(theirs, updated, invited);
+    // Both sides begin at once: both are refused, and ours comes again.
+    let crossing = async {
+        let invite = crossing.within(60, "INVITE ").await;
+        crossing.ask("INVITE", "", &held).await;
+        crossing.expect("SIP/2.0 491").await;
+        let ack = crossing.written("ACK", "", "");
+        crossing.send(&ack).await;
+        crossing.answer(&invite, "491 Request Pending").await;
+        crossing.expect("ACK ").await;
+        let again = crossing.expect("INVITE ").await;
+        let answer = crossing.response(&again, "200 OK", "", &held);
+        crossing.send(&answer).await;
+        crossing.expect("ACK ").await;
+        crossing.hang_up().await;
+    };
+    tokio::join!(theirs, updated, invited, crossing);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -8,6 +8,7 @@ mod bodies;
 mod calls;
 mod changes;
 mod digests;
+mod edges;
 mod faults;
 mod loss;
 mod matrix;

@@ -132,6 +132,17 @@ impl Phone {
         }
     }
 
+    /// The next bytes of a connection, as they come.
+    pub async fn reads(&mut self, most: usize) -> String {
+        let Wire::Stream(_, stream, _) = &mut self.wire else {
+            panic!("datagrams come whole");
+        };
+        let mut bytes = vec![0; most];
+        let read = timeout(PATIENCE, stream.read(&mut bytes)).await;
+        bytes.truncate(read.unwrap().unwrap());
+        String::from_utf8(bytes).unwrap()
+    }
+
     /// The next message that begins so; others are passed over.
     pub async fn expect(&mut self, begins: &str) -> String {
         loop {
