@@ -15,7 +15,7 @@ use super::{
     call::{self, Caller},
     digest::{self, Algorithm, Authorization, Challenge},
     flood::Flood,
-    message::{Message, Method, NameAddr, Request, Via, check, parse, take_sdp},
+    message::{Message, Method, NameAddr, Request, Uri, Via, check, parse, take_sdp},
     nonces::{Nonces, Use},
     numbers::{self, Number},
     refusal::{Answer, answer, answer_broken, no_transaction, refused},
@@ -178,12 +178,7 @@ impl Desk {
         match &request.method {
             Method::Invite => {}
             Method::Options => return Err(self.options(request)),
-            Method::Bye
-            | Method::Update
-            | Method::Prack
-            | Method::Info
-            | Method::Notify
-            | Method::Refer => {
+            Method::Bye | Method::Update | Method::Prack | Method::Info | Method::Notify => {
                 return Err(no_transaction());
             }
             method => {
@@ -325,6 +320,10 @@ impl Desk {
         let Some((trunk, _)) = right else {
             return Err(refused(403, "Forbidden", "the credentials are wrong"));
         };
+        if !is_for(&proof, request) {
+            let words = "the proof is for another address";
+            return Err(refused(400, "Bad Request", words));
+        }
         if age == Use::Stale || self.nonces.count(&proof.nonce, *count, now) == Use::Stale {
             return Err(self.challenge(request, true));
         }
@@ -352,6 +351,12 @@ impl Desk {
         }
         demanded
     }
+}
+
+/// Whether a proof names what is called. Some phones name the server alone (sipp 3.6 does).
+fn is_for(proof: &Authorization, request: &Request) -> bool {
+    let named = proof.uri.parse::<Uri>();
+    named.is_ok_and(|named| named.user.is_empty() || named.user == request.uri.user)
 }
 
 /// The number that is called: the Request-URI's, or To's where that is none.

@@ -64,6 +64,8 @@ struct Call {
     terms: Option<Terms>,
     /// Our answer to the INVITE's offer; none where it had none, and ours goes out with the 200.
     answer: Option<String>,
+    /// Offer and answer went with the ringing already.
+    described: bool,
     media: Option<mpsc::Sender<Control>>,
     timer: Option<Timer>,
     /// What the peer's last request said that it understands.
@@ -137,7 +139,7 @@ fn prepare(
 ) -> Option<(Call, Leg, Option<&'static str>)> {
     let timer = timer_of(request, reply)?;
     let flow = reply.flow.towards(reply.flow.remote);
-    let contact = shared.contact("dikala", &flow);
+    let contact = contact(shared, request, &flow);
     let Some(dialog) = Dialog::of_invite(request, reply.tag(), contact) else {
         reply.refuse(400, "Contact Is Missing");
         return None;
@@ -176,6 +178,7 @@ fn prepare(
         sockets: Some(sockets),
         terms,
         answer,
+        described: false,
         media: None,
         timer,
         peer: Peer::of(&request.headers),
@@ -193,6 +196,15 @@ fn prepare(
         happenings: happened,
     };
     Some((call, leg, codec))
+}
+
+/// Our Contact. Who asks for security on the whole way gets it for the way back, too.
+fn contact(shared: &Shared, request: &Request, flow: &Flow) -> String {
+    let contact = shared.contact("dikala", flow);
+    match request.uri.scheme.as_str() {
+        "sips" => contact.replacen("<sip:", "<sips:", 1),
+        _ => contact,
+    }
 }
 
 /// The session timer to be, or a refusal of one that is too short.

@@ -7,7 +7,7 @@ use tokio::{
     time::{Duration, Instant, sleep_until},
 };
 
-use super::{Call, Repeat, ToCall, reason, refuse_for_now};
+use super::{Call, Repeat, ToCall, reason, refuse_for_now, refuse_offer};
 use crate::{
     leg::{Happening, Order, Refusal},
     sip::{
@@ -120,7 +120,7 @@ impl Call {
         false
     }
 
-    fn sound(&self, ringing: &mut Ringing) {
+    fn sound(&mut self, ringing: &mut Ringing) {
         if std::mem::replace(&mut ringing.rung, true) {
             return;
         }
@@ -133,6 +133,7 @@ impl Call {
         let response = response
             .with("Require", "100rel")
             .with("RSeq", &number.to_string());
+        let response = self.offering(response);
         ringing.reply.send(&response);
         let now = Instant::now();
         ringing.reliable = Some(Reliable {
@@ -165,21 +166,12 @@ impl Call {
         reply: &Reply,
         ringing: &mut Ringing,
     ) -> bool {
+        if !self.dialog.is_peers(&request.headers) {
+            reply.refuse(481, "Call/Transaction Does Not Exist");
+            return false;
+        }
         match request.method {
-            Method::Prack => {
-                let acknowledged = request.headers.get("RAck").and_then(rack);
-                let invite = ringing.reply.request.cseq().map(|(number, _)| number);
-                let waits = ringing.reliable.as_ref().map(|one| one.number);
-                match (acknowledged, waits, invite) {
-                    (Some((number, invited)), Some(waits), Some(invite))
-                        if number == waits && invited == invite =>
-                    {
-                        ringing.reliable = None;
-                        reply.send(&self.dressed(reply.response(200, "OK")));
-                    }
-                    _ => reply.refuse(481, "Call/Transaction Does Not Exist"),
-                }
-            }
+            Method::Prack => return self.rung(request, reply, ringing),
             Method::Bye => {
                 count(&self.shared.counters.callers.cancelled, 1);
                 reply.send(&reply.response(200, "OK"));
@@ -204,6 +196,35 @@ impl Call {
             }
             _ => reply.send(&self.dressed(reply.response(405, "Method Not Allowed"))),
         }
+        false
+    }
+
+    /// The ringing is acknowledged; true when the call is over, because the answer to an offer in it cannot be used.
+    fn rung(&mut self, request: &Request, reply: &Reply, ringing: &mut Ringing) -> bool {
+        let acknowledged = request.headers.get("RAck").and_then(rack);
+        let invite = ringing.reply.request.cseq().map(|(number, _)| number);
+        let waits = ringing.reliable.as_ref().map(|one| one.number);
+        if acknowledged.is_none() || acknowledged != waits.zip(invite) {
+            reply.refuse(481, "Call/Transaction Does Not Exist");
+            return false;
+        }
+        ringing.reliable = None;
+        if self.answer.is_none() {
+            match self.session.accept(&request.body) {
+                Ok(terms) => {
+                    self.terms = Some(terms);
+                    self.described = true;
+                }
+                Err(refused) => {
+                    refuse_offer(reply, refused.status, &refused.words);
+                    refuse_offer(&ringing.reply, 488, &refused.words);
+                    let words = "the peer's answer cannot be used".to_owned();
+                    self.happened(Happening::Failed(words));
+                    return true;
+                }
+            }
+        }
+        reply.send(&self.dressed(reply.response(200, "OK")));
         false
     }
 
@@ -233,6 +254,15 @@ impl Call {
         false
     }
 
+    /// Puts our offer into the first reliable response to an INVITE that has none.
+    fn offering(&mut self, response: Response) -> Response {
+        if self.answer.is_some() {
+            return response;
+        }
+        let offer = self.session.offer();
+        described(response, offer)
+    }
+
     /// Answers. The 200 is sent until it is acknowledged.
     async fn take(&mut self, reply: &Reply) -> Option<Repeat> {
         if let Some(terms) = self.terms.take()
@@ -242,18 +272,24 @@ impl Call {
             self.happened(Happening::Failed("the media cannot be started".to_owned()));
             return None;
         }
-        let sdp = match self.answer.clone() {
-            Some(answer) => answer,
-            None => self.session.offer(),
-        };
         let response = self.timed(self.dressed(reply.response(200, "OK")));
-        let mut response = response.with("Content-Type", "application/sdp");
-        response.body = sdp.into_bytes();
+        let response = match self.answer.clone() {
+            Some(answer) => described(response, answer),
+            // Both have said all in the ringing.
+            None if self.described => response,
+            None => self.offering(response),
+        };
         reply.send(&response);
         count(&self.shared.counters.callers.answered, 1);
         self.shared.counters.answer.took(self.begun.elapsed());
         Some(Repeat::new(response))
     }
+}
+
+fn described(response: Response, sdp: String) -> Response {
+    let mut response = response.with("Content-Type", "application/sdp");
+    response.body = sdp.into_bytes();
+    response
 }
 
 impl Repeat {
