@@ -2,8 +2,10 @@
 
 mod audio;
 mod conversation;
+mod faults;
 mod line;
 pub mod phone;
+mod timing;
 
 use std::{net::SocketAddr, process::Stdio, sync::Arc};
 

@@ -30,19 +30,13 @@ impl Phone {
             id: rand::random(),
             to: format!("<sip:{did}@{edge}>"),
         };
-        let port = phone.audio.port();
-        let offer = format!(
-            "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio {port} RTP/AVP 8 101\r\n\
-             a=rtpmap:8 PCMA/8000\r\na=rtpmap:101 telephone-event/8000\r\na=fmtp:101 0-15\r\n"
-        );
+        let offer = sdp(phone.audio.port());
         phone.send("INVITE", 1, &offer).await;
         let answer = phone.answer_of("1 INVITE").await;
         assert!(answer.starts_with("SIP/2.0 200"), "{answer}");
         phone.to = header(&answer, "to");
         phone.send("ACK", 1, "").await;
-        let media = answer.split("m=audio ").nth(1).unwrap();
-        let port = media.split(' ').next().unwrap().parse().unwrap();
-        phone.audio.start(SocketAddr::new(edge.ip(), port));
+        phone.audio.start(media(&answer, edge));
         phone
     }
 
@@ -54,6 +48,39 @@ impl Phone {
         .await;
     }
 
+    /// Takes a call of the other side's to somebody else that comes to this phone, as it is the trunk: the one who answers it, and
+    /// the call's id.
+    pub async fn takes_a_call(&self) -> (Audio, String) {
+        let invite = self.asked("INVITE ").await;
+        let mut person = Audio::new();
+        let me = self.signalling.local_addr().unwrap();
+        let tag = ";tag=person";
+        let answer = format!(
+            "{}Contact: <sip:person@{me}>\r\nContent-Type: application/sdp\r\n",
+            kept(&invite, tag)
+        );
+        let offer = sdp(person.port());
+        let answer = format!("{answer}Content-Length: {}\r\n\r\n{offer}", offer.len());
+        self.signalling.send(answer.as_bytes()).await.unwrap();
+        person.start(media(&invite, self.edge));
+        (person, header(&invite, "call-id"))
+    }
+
+    /// The next request of this method.
+    async fn asked(&self, method: &str) -> String {
+        let mut packet = vec![0; 65_536];
+        let asked = async {
+            loop {
+                let length = self.signalling.recv(&mut packet).await.unwrap();
+                let text = String::from_utf8_lossy(&packet[..length]).into_owned();
+                if text.starts_with(method) {
+                    return text;
+                }
+            }
+        };
+        timeout(PATIENCE, asked).await.expect("it is asked for")
+    }
+
     pub async fn hang_up(&self) {
         self.send("BYE", 2, "").await;
         let answer = self.answer_of("2 BYE").await;
@@ -62,23 +89,8 @@ impl Phone {
 
     /// Waits to be hung up, and consents: the request.
     pub async fn hung_up(&self) -> String {
-        let mut packet = vec![0; 65_536];
-        let asked = async {
-            loop {
-                let length = self.signalling.recv(&mut packet).await.unwrap();
-                let text = String::from_utf8_lossy(&packet[..length]).into_owned();
-                if text.starts_with("BYE ") {
-                    return text;
-                }
-            }
-        };
-        let asked = timeout(PATIENCE, asked).await.expect("a BYE comes");
-        let kept = ["via", "from", "to", "call-id", "cseq"];
-        let kept = kept.map(|name| format!("{name}: {}\r\n", header(&asked, name)));
-        let answer = format!(
-            "SIP/2.0 200 OK\r\n{}content-length: 0\r\n\r\n",
-            kept.concat()
-        );
+        let asked = self.asked("BYE ").await;
+        let answer = format!("{}content-length: 0\r\n\r\n", kept(&asked, ""));
         self.signalling.send(answer.as_bytes()).await.unwrap();
         asked
     }
@@ -121,7 +133,31 @@ impl Phone {
     }
 }
 
-fn header(text: &str, name: &str) -> String {
+/// G.711 A and keys, at this port.
+fn sdp(port: u16) -> String {
+    format!(
+        "v=0\r\no=- 1 1 IN IP4 127.0.0.1\r\ns=-\r\nc=IN IP4 127.0.0.1\r\nt=0 0\r\nm=audio {port} RTP/AVP 8 101\r\n\
+         a=rtpmap:8 PCMA/8000\r\na=rtpmap:101 telephone-event/8000\r\na=fmtp:101 0-15\r\n"
+    )
+}
+
+/// Where the edge wants media.
+fn media(text: &str, edge: SocketAddr) -> SocketAddr {
+    let media = text.split("m=audio ").nth(1).unwrap();
+    let port = media.split(' ').next().unwrap().parse().unwrap();
+    SocketAddr::new(edge.ip(), port)
+}
+
+/// The beginning of a consent; the tag is put on To.
+fn kept(request: &str, tag: &str) -> String {
+    let kept = ["via", "from", "to", "call-id", "cseq"].map(|name| {
+        let tag = if name == "to" { tag } else { "" };
+        format!("{name}: {}{tag}\r\n", header(request, name))
+    });
+    format!("SIP/2.0 200 OK\r\n{}", kept.concat())
+}
+
+pub fn header(text: &str, name: &str) -> String {
     let found = text.lines().find_map(|line| {
         let (named, value) = line.split_once(':')?;
         (named.trim().to_lowercase() == name).then(|| value.trim().to_owned())
