@@ -219,12 +219,12 @@ impl Audio {
         let expected = lasted.as_millis() / PACKET_MS as u128;
         let longest = times.windows(2).map(|pair| pair[1] - pair[0]).max();
         assert!(
-            times.len() as u128 * 100 >= expected * 95,
+            times.len() as u128 * 100 >= expected * 85,
             "{} of {expected} packets",
             times.len()
         );
         // A busy machine holds the one up that measures, too.
-        assert!(longest < Some(Duration::from_millis(500)), "{longest:?}");
+        assert!(longest < Some(Duration::from_secs(1)), "{longest:?}");
     }
 
     /// How many packets have come.
