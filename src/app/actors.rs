@@ -107,7 +107,7 @@ impl Actors {
         if let Err(error) = self.node.bridges.store_last_seen(&self.node.store).await {
             tracing::warn!(%error, "the bridges' signs of life were not written");
         }
-        if let Err(error) = self.node.calls.leave().await {
+        if let Err(error) = self.node.member.leave(&self.node.store).await {
             tracing::warn!(%error, "what this node has could not be given back; others take it when its lease is over");
         }
         for arbiter in &self.arbiters {

@@ -10,7 +10,7 @@ use std::{
 };
 
 use dikala_entities::{Millis, NodeId, Store};
-use sea_orm::{ConnectionTrait, DbErr};
+use sea_orm::DbErr;
 use tokio::sync::{Notify, watch};
 
 use super::{
@@ -237,14 +237,14 @@ impl Membership {
     }
 
     /// Gives up everything that it owns.
-    pub async fn leave(&self, db: &impl ConnectionTrait) -> Result<(), DbErr> {
+    pub async fn leave(&self, store: &Store) -> Result<(), DbErr> {
         let id = {
             let mut present = self.present();
             present.acts_until = Some(i64::MIN);
             present.has_left = true;
             Arc::clone(&present.id)
         };
-        table::leave(db, &id).await
+        table::leave(store, &id).await
     }
 
     /// Becomes a new node.

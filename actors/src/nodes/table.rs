@@ -162,10 +162,10 @@ pub async fn is_gone(db: &impl ConnectionTrait, id: &str) -> Result<bool, DbErr>
 }
 
 /// The node leaves by itself.
-pub(super) async fn leave(db: &impl ConnectionTrait, id: &str) -> Result<(), DbErr> {
+pub(super) async fn leave(store: &Store, id: &str) -> Result<(), DbErr> {
     node::Entity::delete_many()
         .filter(node::Column::Id.eq(id))
-        .exec(db)
+        .exec(store.writer())
         .await
         .map(drop)
 }
