@@ -63,6 +63,14 @@ impl Wanted {
     }
 }
 
+/// What every agent can call.
+pub const FUNCTION: &str = "look_up";
+
+/// Where that is.
+pub fn endpoint(tenant: usize) -> String {
+    format!("/function/{tenant}")
+}
+
 /// Where a tenant's events are delivered to.
 pub fn hook(tenant: usize) -> String {
     format!("/hook/{tenant}")
@@ -83,7 +91,13 @@ impl Fleet {
         let others: Vec<_> = (1..wanted.nodes).map(|_| installation.beside()).collect();
         let mut nodes = vec![Some(Server::start(installation))];
         nodes.extend(others.into_iter().map(|other| Some(Server::start(other))));
-        let receiver = Receiver::start();
+        let receiver = Receiver::scripted(|request| {
+            let asked = request.json();
+            match asked["functionName"] == FUNCTION {
+                true => Answer::Json(json!({"order": asked["parameters"]["orderId"]})),
+                false => Answer::Status(200),
+            }
+        });
         let first = nodes[0].as_ref().unwrap();
         let plan = Plan {
             minutes: wanted.minutes,
@@ -95,6 +109,8 @@ impl Fleet {
             let tenant = Tenant::create(first, &plan).await;
             let url = receiver.url(&hook(number));
             tenant.subscribe(&url, &ALL_EVENTS, SECRET).await;
+            let url = receiver.url(&endpoint(number));
+            tenant.create_function(FUNCTION, "POST", &url).await;
             tenants.push(Rc::new(tenant));
         }
         let addresses = nodes.iter().flatten().map(|node| node.http.clone());
