@@ -5,13 +5,20 @@ use std::{
     time::{Duration, Instant},
 };
 
-use dikala_testkit::gemini::{Act, Answer, Gemini as Model};
+use dikala_testkit::{
+    certificate,
+    gemini::{Act, Answer, Gemini as Model},
+    tls,
+};
 use rstest::rstest;
 use serde_json::json;
 use tokio::time::timeout;
 
 use super::{Call, NEVER, milliseconds, order, publicly, said, settings, shown};
-use crate::voice::{Heard, Spoken, gemini::check};
+use crate::{
+    trust::Trust,
+    voice::{Heard, Spoken, gemini::check},
+};
 
 const TIME_LEFT: Duration = Duration::from_secs(20);
 
@@ -243,6 +250,26 @@ async fn the_socket_is_closed_with_the_session() {
     drop(call);
     model.wait("the end", |all| all[0].over).await;
     assert_eq!(model.broken_rules(), [""; 0]);
+}
+
+/// A server of one's own, whose certificate an authority of one's own has signed.
+#[tokio::test]
+async fn a_model_behind_tls_is_spoken_to_where_its_authority_is_trusted() {
+    let model = Model::start();
+    let plain = url::Url::parse(&model.url()).unwrap();
+    let plain = plain.socket_addrs(|| None).unwrap()[0];
+    let front = tls::front("127.0.0.1", plain).await;
+    let url = model
+        .url()
+        .replacen("ws://", "wss://", 1)
+        .replace(&plain.to_string(), &front.to_string());
+    let settings = settings(url, "gemini-3.8-live");
+    let words = check(&settings, &publicly()).await.unwrap_err();
+    assert!(words.contains("cannot be trusted"), "{words}");
+    let authority = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(authority.path(), certificate::AUTHORITY).unwrap();
+    let trust = Trust::new(Some(authority.path())).unwrap();
+    check(&settings, &trust).await.unwrap();
 }
 
 #[tokio::test]
