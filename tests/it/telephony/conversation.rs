@@ -320,7 +320,7 @@ async fn in_the_books(world: &World, id: &str, cost: u64) {
     assert_eq!(of("tool"), ["check_order", "end_call"]);
     let caller = of("caller");
     assert!(caller[0].starts_with("heard "), "{caller:?}");
-    assert_eq!(caller.last(), Some(&"pressed 4 2 7 #"));
+    assert_eq!(caller.last(), Some(&"the caller pressed 4 2 7 #"));
     assert_eq!(tenant.billed(id).await, Some(1));
     assert_eq!(tenant.credits().await, (9, 10, 1));
     world.assert_ledger_is_exact();

@@ -110,7 +110,12 @@ async fn a_caller_is_greeted_asks_gets_an_answer_and_is_hung_up(
         .get(&format!("/calls/{id}/transcript"))
         .await;
     let told = transcript.expect(200).to_string();
-    for said in ["pressed 4 2 7 #", "check_order", "two five", "Goodbye!"] {
+    for said in [
+        "the caller pressed 4 2 7 #",
+        "check_order",
+        "two five",
+        "Goodbye!",
+    ] {
         assert!(told.contains(said), "{said:?} is not in {told}");
     }
     calls.finish(PATIENCE).await;

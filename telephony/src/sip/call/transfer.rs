@@ -63,6 +63,19 @@ impl Transfer {
     pub fn is_joined(&self) -> bool {
         matches!(self, Self::Joined(_))
     }
+
+    /// Whether the peer has said that it calls somebody else itself.
+    fn is_taken(&mut self) -> bool {
+        match self {
+            Self::Referred { answers: None, .. } => true,
+            Self::Referred {
+                answers: Some(answers),
+                ..
+            } => std::iter::from_fn(|| answers.try_recv().ok())
+                .any(|response| (200..300).contains(&response.status)),
+            Self::Dialling { .. } | Self::Joined(_) => false,
+        }
+    }
 }
 
 pub async fn next(transfer: &mut Option<Transfer>) -> Step {
@@ -196,6 +209,14 @@ impl Call {
         let joined = tokio::spawn(join(ours, second));
         self.transfer = Some(Transfer::Joined(Joined(joined)));
         self.happened(Happening::Transfer(Ok(())));
+    }
+
+    /// The peer hangs up. Many phones do so once they call somebody else, and tell no more of it.
+    pub(super) fn left(&mut self) {
+        if self.transfer.as_mut().is_some_and(Transfer::is_taken) {
+            self.transfer = None;
+            self.happened(Happening::Transfer(Ok(())));
+        }
     }
 
     /// How far the other side is, as the peer tells.

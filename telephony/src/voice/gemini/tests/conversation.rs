@@ -101,7 +101,7 @@ async fn the_caller_interrupts() {
 async fn keys_and_notes_reach_the_model_as_words() {
     let model = Model::start();
     let mut call = Call::greeted(&model).await;
-    call.say(Spoken::Text("the caller pressed 4 2 #".to_owned()))
+    call.say(Spoken::Keys("the caller pressed 4 2 #".to_owned()))
         .await;
     call.until("an answer", |it| *it == Heard::TurnOver).await;
     call.say(Spoken::Goodbye(
@@ -113,7 +113,7 @@ async fn keys_and_notes_reach_the_model_as_words() {
     assert_eq!(
         texts[1..],
         [
-            "[the caller pressed 4 2 #]",
+            "the caller pressed 4 2 #",
             "[The call ends in 30 s: say goodbye]"
         ]
     );
