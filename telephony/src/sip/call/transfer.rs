@@ -4,7 +4,7 @@
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinHandle,
-    time::{Duration, Instant, sleep_until},
+    time::{Duration, Instant, sleep_until, timeout},
 };
 
 use super::{
@@ -22,6 +22,8 @@ use crate::{
 
 /// How long whoever was referred to may ring.
 const ANSWERED: Duration = Duration::from_secs(60);
+/// How much later than a BYE the answer to a REFER may come that was sent before it.
+const CROSSING: Duration = Duration::from_millis(200);
 
 /// A transfer under way.
 #[derive(Debug)]
@@ -62,19 +64,6 @@ pub enum Step {
 impl Transfer {
     pub fn is_joined(&self) -> bool {
         matches!(self, Self::Joined(_))
-    }
-
-    /// Whether the peer has said that it calls somebody else itself.
-    fn is_taken(&mut self) -> bool {
-        match self {
-            Self::Referred { answers: None, .. } => true,
-            Self::Referred {
-                answers: Some(answers),
-                ..
-            } => std::iter::from_fn(|| answers.try_recv().ok())
-                .any(|response| (200..300).contains(&response.status)),
-            Self::Dialling { .. } | Self::Joined(_) => false,
-        }
     }
 }
 
@@ -212,8 +201,15 @@ impl Call {
     }
 
     /// The peer hangs up. Many phones do so once they call somebody else, and tell no more of it.
-    pub(super) fn left(&mut self) {
-        if self.transfer.as_mut().is_some_and(Transfer::is_taken) {
+    pub(super) async fn left(&mut self) {
+        let Some(Transfer::Referred { answers, .. }) = &mut self.transfer else {
+            return;
+        };
+        let is_taken = match answers {
+            None => true,
+            Some(answers) => timeout(CROSSING, taken(answers)).await.unwrap_or_default(),
+        };
+        if is_taken {
             self.transfer = None;
             self.happened(Happening::Transfer(Ok(())));
         }
@@ -249,6 +245,16 @@ impl Call {
     fn not_transferred(&self, why: &str) {
         self.happened(Happening::Transfer(Err(why.to_owned())));
     }
+}
+
+/// Whether the peer will do what it was asked for, once it has said so.
+async fn taken(answers: &mut mpsc::Receiver<Response>) -> bool {
+    while let Some(response) = answers.recv().await {
+        if response.status >= 200 {
+            return response.status < 300;
+        }
+    }
+    false
 }
 
 /// The status in a `message/sipfrag`.
