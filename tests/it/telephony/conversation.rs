@@ -211,7 +211,7 @@ async fn a_caller_who_speaks_indonesian_is_served_from_greeting_to_goodbye() {
 
 /// A bridge whose clock is so much behind, so that nobody has to talk for a minute.
 async fn late_bridge(world: &World, model: &Gemini, behind: Duration) -> Bridge {
-    let price = |kind| PRICES.iter().find(|(name, _)| *name == kind).unwrap().1;
+    let price = |kind| PRICES.iter().find(|(name, _)| *name == kind).unwrap().1 * 1_000;
     let gemini = settings::Gemini {
         url: model.url(),
         api_key: gemini::KEY.to_owned(),

@@ -33,9 +33,9 @@ fn rules() -> Rules {
         barge_in: true,
         prices: Some(Prices {
             text_in: 0,
-            audio_in: 1_000_000,
+            audio_in: 1_000_000_000,
             text_out: 0,
-            audio_out: 2_000_000,
+            audio_out: 2_000_000_000,
         }),
         engine_lost_after_ms: 30_000,
     }

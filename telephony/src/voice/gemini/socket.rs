@@ -61,7 +61,9 @@ pub(super) async fn connect(settings: &settings::Gemini) -> Result<crate::socket
         refused: true,
         words: "telephony.gemini.url is no address; it begins with ws:// or wss://".to_owned(),
     })?;
-    url.query_pairs_mut().append_pair("key", &settings.api_key);
+    if !settings.api_key.is_empty() {
+        url.query_pairs_mut().append_pair("key", &settings.api_key);
+    }
     dial(url.as_str(), Vec::new(), MESSAGE_MOST)
         .await
         .map_err(|error| Closure {
