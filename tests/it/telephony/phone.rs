@@ -20,24 +20,43 @@ pub struct Phone {
 impl Phone {
     /// Calls a number, and acknowledges the answer.
     pub async fn call(edge: SocketAddr, did: &str) -> Self {
-        let signalling = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-        signalling.connect(edge).await.unwrap();
-        let mut phone = Self {
+        let (mut phone, answer) = Self::try_call(edge, did).await;
+        assert!(answer.starts_with("SIP/2.0 200"), "{answer}");
+        phone.to = header(&answer, "to");
+        phone.send("ACK", 1, "").await;
+        phone.audio.start(media(&answer, edge));
+        phone
+    }
+
+    fn new(signalling: UdpSocket, edge: SocketAddr, did: &str) -> Self {
+        Self {
             signalling,
             audio: Audio::new(),
             edge,
             did: did.to_owned(),
             id: rand::random(),
             to: format!("<sip:{did}@{edge}>"),
-        };
+        }
+    }
+
+    /// Asks whether calls are taken: what is answered.
+    pub async fn options(edge: SocketAddr) -> String {
+        let signalling = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        signalling.connect(edge).await.unwrap();
+        let phone = Self::new(signalling, edge, "+620000000");
+        phone.send("OPTIONS", 1, "").await;
+        phone.answer_of("1 OPTIONS").await
+    }
+
+    /// Calls a number: what is answered.
+    pub async fn try_call(edge: SocketAddr, did: &str) -> (Self, String) {
+        let signalling = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        signalling.connect(edge).await.unwrap();
+        let phone = Self::new(signalling, edge, did);
         let offer = sdp(phone.audio.port());
         phone.send("INVITE", 1, &offer).await;
         let answer = phone.answer_of("1 INVITE").await;
-        assert!(answer.starts_with("SIP/2.0 200"), "{answer}");
-        phone.to = header(&answer, "to");
-        phone.send("ACK", 1, "").await;
-        phone.audio.start(media(&answer, edge));
-        phone
+        (phone, answer)
     }
 
     /// Waits until something is heard that is not silence.
