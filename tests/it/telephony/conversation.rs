@@ -69,7 +69,7 @@ pub(super) fn spoken(words: &str) -> Vec<u8> {
 }
 
 /// A server whose phone rings at this address, with the fake as its model.
-pub(super) async fn world(model: &Gemini, setup: Setup) -> Option<(World, SocketAddr)> {
+pub async fn world(model: &Gemini, setup: Setup) -> Option<(World, SocketAddr)> {
     let mut installation = Installation::migrated(Sqlite)?;
     let edge = SocketAddr::from(([127, 0, 0, 1], dikala_testkit::free_port()));
     let file = trunk(&installation);
