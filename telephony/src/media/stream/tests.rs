@@ -316,6 +316,29 @@ fn no_media_for_15_seconds_is_told_once_and_never_on_hold() {
 }
 
 #[test]
+fn who_sends_back_what_it_gets_lives_is_sent_to_and_not_heard() {
+    let mut stream = stream(terms(Codec::Pcma, THERE), 5);
+    stream.say(&buzz(1_000));
+    let behind = address("203.0.113.9:7000");
+    let (mut heard, mut goes_to) = (Vec::new(), address(THERE));
+    for now_ms in (0..40_000).step_by(20) {
+        let mut sent = Vec::new();
+        stream.tick(now_ms, &mut heard, &mut |channel, to, packet| {
+            if channel == Channel::Rtp {
+                goes_to = to;
+                sent.push(packet.to_vec());
+            }
+        });
+        for packet in sent {
+            stream.on_packet(&packet, behind, Channel::Rtp, now_ms, &mut heard);
+        }
+    }
+    assert_eq!(heard, []);
+    assert_eq!(goes_to, behind);
+    assert!(stream.statistics().received > 1_990);
+}
+
+#[test]
 fn speech_waits_while_the_call_is_held() {
     let mut ours = stream(terms(Codec::Pcma, THERE), 5);
     ours.say(&buzz(200));
