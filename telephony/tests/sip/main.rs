@@ -8,5 +8,6 @@ mod calls;
 mod changes;
 mod faults;
 mod programs;
+mod registering;
 mod stopping;
 mod support;
