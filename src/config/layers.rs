@@ -28,7 +28,12 @@ const NO_KEYS: &[&str] = &[
     "DIKALA_COMMIT",
 ];
 /// So begin the names of what the tests read.
-const TESTS: [&str; 3] = ["DIKALA_REQUIRE_", "DIKALA_FAULTS_", "DIKALA_SIMULATION_"];
+const TESTS: [&str; 4] = [
+    "DIKALA_REQUIRE_",
+    "DIKALA_FAULTS_",
+    "DIKALA_SIMULATION_",
+    "DIKALA_ENDURANCE_",
+];
 /// The one variable without the prefix: what everybody who has a key of Gemini's calls it, and the key that it is for.
 const GEMINI: (&str, &str) = ("GEMINI_API_KEY", "telephony.gemini.api_key");
 
@@ -416,6 +421,7 @@ mod tests {
             ("DIKALA_REQUIRE_POSTGRES", "1"),
             ("DIKALA_REQUIRE_PYTHON", "1"),
             ("DIKALA_REQUIRE_FAKETIME", "1"),
+            ("DIKALA_ENDURANCE_MINUTES", "10"),
             ("PATH", "/bin"),
         ])
         .expect("loads");

@@ -8,7 +8,7 @@ use std::{
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::{JoinHandle, JoinSet},
-    time::{Instant, timeout, timeout_at},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use crate::{
@@ -115,7 +115,21 @@ impl Bridge {
             within,
         } = self;
         edge.drain();
-        calls.finish(within).await;
+        let until = Instant::now() + within;
+        // As long as calls run, one may still be joined to a person.
+        let ended = async {
+            calls.finish(within).await;
+            let _ = timeout_at(until, edge.parted()).await;
+        };
+        let told = async {
+            sleep(within.saturating_sub(FAREWELL)).await;
+            edge.part(until - LAST_STEPS.min(within));
+            std::future::pending().await
+        };
+        tokio::select! {
+            () = ended => {}
+            () = told => {}
+        }
         // Whoever reads what is counted at this moment holds it too, and drops it.
         if let Some(edge) = Arc::into_inner(edge) {
             edge.close().await;

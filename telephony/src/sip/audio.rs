@@ -145,7 +145,6 @@ impl Audio {
         };
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        let mut last = Instant::now();
         let (mut packet, mut report) = ([0; PACKET_BYTES_MAX + 1], [0; PACKET_BYTES_MAX + 1]);
         let mut heard = Vec::new();
         let mut speaking = true;
@@ -161,8 +160,8 @@ impl Audio {
                     }
                     None => break,
                 },
-                _ = tick.tick() => {
-                    self.count_tick(&mut last);
+                due = tick.tick() => {
+                    self.count_ticks(due.elapsed());
                     self.stream.tick(self.now(), &mut heard, &mut send);
                 }
                 Ok((length, from)) = rtp.recv_from(&mut packet) => {
@@ -197,13 +196,11 @@ impl Audio {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn count_tick(&self, last: &mut Instant) {
+    fn count_ticks(&self, late: Duration) {
         let counters = &self.shared.counters;
-        count(&counters.ticks, 1);
-        if last.elapsed() > TICK * 2 {
-            count(&counters.ticks_late, 1);
-        }
-        *last = Instant::now();
+        let more = due_meanwhile(late);
+        count(&counters.ticks, more.saturating_add(1));
+        count(&counters.ticks_late, more);
     }
 
     fn say(&mut self, speech: Speech) {
@@ -268,6 +265,11 @@ impl Audio {
                 Heard::Played(mark) => Happening::Played(mark),
                 Heard::Flushed { played_ms } => Happening::Flushed { played_ms },
                 Heard::MediaLost => Happening::MediaLost,
+                Heard::FellSilent { after_ms } => {
+                    let after = Duration::from_millis(after_ms);
+                    self.shared.counters.barge_in.took(after);
+                    continue;
+                }
             };
             if self.happenings.try_send(happening).is_err() {
                 return false;
@@ -277,9 +279,21 @@ impl Audio {
     }
 }
 
+/// How many ticks more are due when one comes so late. With it, so many are more than a tick late: all but the last.
+fn due_meanwhile(late: Duration) -> u64 {
+    u64::try_from(late.as_millis() / TICK.as_millis()).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tick_that_is_late_stands_for_those_that_were_due_meanwhile() {
+        for (late, more) in [(0, 0), (19, 0), (20, 1), (65, 3)] {
+            assert_eq!(due_meanwhile(Duration::from_millis(late)), more, "{late}");
+        }
+    }
 
     #[test]
     fn pairs_are_given_until_the_range_is_taken() {

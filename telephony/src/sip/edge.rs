@@ -208,7 +208,7 @@ impl Desk {
             return Ok(());
         }
         let Some(place) = self.shared.place(self.max_calls) else {
-            count(&self.shared.counters.refused, 1);
+            count(&self.shared.counters.callers.refused, 1);
             call::refuse_for_now(&reply, "all lines are taken");
             return Ok(());
         };
@@ -219,7 +219,7 @@ impl Desk {
                     Number::Incomplete => (484, "Address Incomplete"),
                     _ => (404, "Not Found"),
                 };
-                count(&self.shared.counters.refused, 1);
+                count(&self.shared.counters.callers.refused, 1);
                 let words = call::reason(status, "the called number is no whole number");
                 reply.send(&reply.response(status, phrase).with("Reason", &words));
                 return Ok(());

@@ -27,7 +27,10 @@ mod understood;
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    sync::{Arc, Weak, atomic::Ordering},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -45,6 +48,7 @@ use self::{
 use crate::{
     leg::Incoming,
     settings::{Listen, Register, Sip, Srtp, Transport},
+    times,
     trust::{Trust, TrustError},
 };
 
@@ -82,17 +86,29 @@ pub enum SipError {
     Media(io::Error),
 }
 
-/// What was counted since the start, and calls that are there now.
+/// What became of calls, since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Statistics {
-    pub calls: usize,
-    pub invites: u64,
+pub struct Outcomes {
     pub answered: u64,
     pub refused: u64,
     pub cancelled: u64,
     pub failed: u64,
-    /// Milliseconds from INVITE to 200, added up over the answered.
-    pub answer_ms: u64,
+}
+
+/// What was counted since the start, and calls that are there now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Statistics {
+    pub calls: usize,
+    /// Calls whose caller is joined to a person.
+    pub joined: usize,
+    pub invites: u64,
+    pub callers: Outcomes,
+    /// Of calls to persons whom callers were to be joined to.
+    pub persons: Outcomes,
+    /// From INVITE to 200.
+    pub answer: times::Reading,
+    /// From the caller's voice to the agent's silence.
+    pub barge_in: times::Reading,
     pub registered_trunks: usize,
     /// Of calls that are over.
     pub packets: u64,
@@ -312,17 +328,33 @@ impl Edge {
         }
     }
 
+    /// Waits until nobody is joined to anybody.
+    pub async fn parted(&self) {
+        self.shared.parting.closed().await;
+    }
+
+    /// Tells all who are joined that the bridge stops, and hangs them up, by then at the latest.
+    pub fn part(&self, by: tokio::time::Instant) {
+        self.shared.parting.send_replace(Some(by));
+    }
+
     pub fn statistics(&self) -> Statistics {
         let counters = &self.shared.counters;
-        let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let outcomes = |counted: &shared::Outcomes| Outcomes {
+            answered: of(&counted.answered),
+            refused: of(&counted.refused),
+            cancelled: of(&counted.cancelled),
+            failed: of(&counted.failed),
+        };
         Statistics {
             calls: self.shared.calls(),
+            joined: self.shared.parting.receiver_count(),
             invites: of(&counters.invites),
-            answered: of(&counters.answered),
-            refused: of(&counters.refused),
-            cancelled: of(&counters.cancelled),
-            failed: of(&counters.failed),
-            answer_ms: of(&counters.answer_ms),
+            callers: outcomes(&counters.callers),
+            persons: outcomes(&counters.persons),
+            answer: counters.answer.reading(),
+            barge_in: counters.barge_in.reading(),
             registered_trunks: self.shared.registrations(),
             packets: of(&counters.packets),
             packets_lost: of(&counters.packets_lost),

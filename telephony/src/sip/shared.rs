@@ -10,7 +10,10 @@ use std::{
     },
 };
 
-use tokio::sync::mpsc;
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
 
 use super::{
     dialog,
@@ -20,6 +23,7 @@ use super::{
 };
 use crate::{
     settings::{Listen, Sip, Transport},
+    times::Times,
     trust::Trust,
 };
 
@@ -41,20 +45,31 @@ pub enum ToCall {
     Ack(Request),
 }
 
-/// Counted since the start.
+/// What became of calls.
 #[derive(Debug, Default)]
-pub struct Counters {
-    pub invites: AtomicU64,
+pub struct Outcomes {
     pub answered: AtomicU64,
     pub refused: AtomicU64,
     pub cancelled: AtomicU64,
     pub failed: AtomicU64,
+}
+
+/// Counted since the start.
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub invites: AtomicU64,
+    pub callers: Outcomes,
+    /// Of calls of ours, to those whom callers are joined to.
+    pub persons: Outcomes,
     pub packets: AtomicU64,
     pub packets_lost: AtomicU64,
     pub packets_late: AtomicU64,
     pub ticks: AtomicU64,
     pub ticks_late: AtomicU64,
-    pub answer_ms: AtomicU64,
+    /// From INVITE to 200.
+    pub answer: Times,
+    /// From the caller's voice to the agent's silence.
+    pub barge_in: Times,
 }
 
 pub fn count(counter: &AtomicU64, by: u64) {
@@ -71,6 +86,8 @@ pub struct Shared {
     pub counters: Counters,
     /// What stands in SDP where `public_address` is set.
     pub public_ip: Option<IpAddr>,
+    /// By when joined legs have to be parted, once whoever is on them is to be told that the bridge stops.
+    pub parting: watch::Sender<Option<Instant>>,
     dialogs: Mutex<HashMap<String, mpsc::Sender<ToCall>>>,
     calls: AtomicUsize,
     sockets: OnceLock<Sockets>,
@@ -128,6 +145,7 @@ impl Shared {
             media,
             counters: Counters::default(),
             public_ip,
+            parting: watch::Sender::new(None),
             dialogs: Mutex::default(),
             calls: AtomicUsize::new(0),
             sockets: OnceLock::new(),

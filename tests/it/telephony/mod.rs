@@ -2,6 +2,7 @@
 
 mod audio;
 mod conversation;
+mod endurance;
 mod line;
 pub mod phone;
 
@@ -235,7 +236,9 @@ async fn serve_has_a_phone_ring() {
     rings(&world, edge).await;
     let scrape = Scrape::of(&world.server.operator).await;
     let answered = scrape.metrics["dikala_telephony_calls_total"].series.iter();
-    let answered = answered.filter(|series| series.labels["outcome"] == "answered");
+    let answered = answered.filter(|series| {
+        series.labels["leg"] == "caller" && series.labels["outcome"] == "answered"
+    });
     assert_eq!(
         answered.map(|series| series.value).collect::<Vec<_>>(),
         [1.0]
@@ -245,6 +248,16 @@ async fn serve_has_a_phone_ring() {
     assert!(
         shown.contains("The bridge inside") && shown.contains("1 answered, 0 refused"),
         "{shown}"
+    );
+    // One answer is within the same bound at half of all and at 99 of 100.
+    let times = shown.split("p50 / p99").nth(1).unwrap_or_default();
+    assert!(times.trim_start().starts_with("≤ "), "{shown}");
+    let answers = scrape.value("dikala_telephony_answer_seconds_count", &[]);
+    assert_eq!(answers, 1.0);
+    assert_eq!(
+        scrape.value("dikala_telephony_barge_in_seconds_count", &[]),
+        0.0,
+        "nobody was interrupted"
     );
     let documented = include_str!("../../../docs/metrics.md");
     for name in scrape

@@ -155,7 +155,7 @@ fn prepare(
     let answered = match session.offered(&request.body) {
         Ok(answered) => answered,
         Err(refused) => {
-            count(&shared.counters.refused, 1);
+            count(&shared.counters.callers.refused, 1);
             refuse_offer(reply, refused.status, &refused.words);
             return None;
         }

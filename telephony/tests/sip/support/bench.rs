@@ -212,7 +212,12 @@ async fn one(call: Incoming, manner: Manner, seen: Arc<Mutex<Vec<Seen>>>, at: us
                     to(vec![Order::Hangup(Ending { words })]).await;
                 }
                 Manner::Transfer(number) => {
-                    to(vec![Order::Transfer { to: number.clone() }]).await;
+                    let (to_whom, language) = (number.clone(), "id".to_owned());
+                    let order = Order::Transfer {
+                        to: to_whom,
+                        language,
+                    };
+                    to(vec![order]).await;
                 }
                 _ => {}
             },
