@@ -317,15 +317,21 @@ impl Desk {
         };
         let now = Instant::now();
         let age = self.nonces.look(&proof.nonce, now);
-        let Some((count, _)) = proof.count.as_ref().filter(|_| age != Use::NotOurs) else {
+        if age == Use::NotOurs {
             return Err(self.challenge(request, false));
-        };
+        }
         let known = trunks::by_username(all, &proof.username);
         let right = known.filter(|(_, password)| proof.proves(password, request.method.name()));
         let Some((trunk, _)) = right else {
             return Err(refused(403, "Forbidden", "the credentials are wrong"));
         };
-        if age == Use::Stale || self.nonces.count(&proof.nonce, *count, now) == Use::Stale {
+        if !proof.is_for(&request.uri) {
+            let words = "the credentials are for another Request-URI";
+            return Err(refused(400, "Bad Request", words));
+        }
+        // Who does not count (RFC 2069) has used up the nonce.
+        let count = proof.count.as_ref().map_or(u32::MAX, |(count, _)| *count);
+        if age == Use::Stale || self.nonces.count(&proof.nonce, count, now) == Use::Stale {
             return Err(self.challenge(request, true));
         }
         Ok((trunk, false))

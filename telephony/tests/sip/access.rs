@@ -1,6 +1,6 @@
 //! Who may call, and whom they reach.
 
-use std::{process::Command, time::Duration};
+use std::{net::SocketAddr, process::Command, time::Duration};
 
 use crate::support::{Bench, Manner, Phone, Running, header, need, offer};
 
@@ -135,84 +135,160 @@ const AUTHENTICATED: &str = r#"<?xml version="1.0" encoding="ISO-8859-1" ?>
 </scenario>
 "#;
 
-/// A digest by hand, with the algorithm wanted.
-fn proof(challenges: &str, algorithm: &str, password: &str, count: u32) -> String {
-    use md5::{Digest, Md5};
-    let challenge = challenges
-        .split("\r\n")
-        .find(|line| {
-            line.starts_with("Proxy-Authenticate")
-                && line.contains(&format!("algorithm={algorithm}"))
-        })
-        .unwrap();
-    let nonce = challenge
-        .split("nonce=\"")
-        .nth(1)
-        .unwrap()
-        .split('"')
-        .next()
-        .unwrap();
-    let hash = |text: String| match algorithm {
-        "MD5" => hex::encode(Md5::digest(text)),
-        _ => hex::encode(sha2::Sha256::digest(text)),
-    };
-    let secret = hash(format!("ayu:dikala:{password}"));
-    let request = hash("INVITE:sip:x".to_owned());
-    let response = hash(format!("{secret}:{nonce}:{count:08x}:abc:auth:{request}"));
-    format!(
-        "Proxy-Authorization: Digest username=\"ayu\", realm=\"dikala\", nonce=\"{nonce}\", uri=\"sip:x\", response=\"{response}\", \
-         algorithm={algorithm}, qop=auth, nc={count:08x}, cnonce=\"abc\"\r\n"
-    )
+/// What a digest is made for.
+struct Proof {
+    algorithm: &'static str,
+    password: &'static str,
+    uri: String,
+    /// None is the old way, without `qop`.
+    count: Option<u32>,
+}
+
+impl Proof {
+    fn new(algorithm: &'static str, password: &'static str, count: u32) -> Self {
+        Self {
+            algorithm,
+            password,
+            uri: String::new(),
+            count: Some(count),
+        }
+    }
+
+    /// The header, made by hand; for the request's own URI where no other is wanted.
+    fn header(&self, challenges: &str, edge: SocketAddr) -> String {
+        use md5::{Digest, Md5};
+        let Self {
+            algorithm,
+            password,
+            ..
+        } = self;
+        let uri = match self.uri.as_str() {
+            "" => format!("sip:+622150001000@{edge}"),
+            other => other.to_owned(),
+        };
+        let challenge = challenges
+            .split("\r\n")
+            .find(|line| {
+                line.starts_with("Proxy-Authenticate")
+                    && line.contains(&format!("algorithm={algorithm}"))
+            })
+            .unwrap();
+        let nonce = challenge.split("nonce=\"").nth(1).unwrap();
+        let nonce = nonce.split('"').next().unwrap();
+        let hash = |text: String| match *algorithm {
+            "MD5" => hex::encode(Md5::digest(text)),
+            _ => hex::encode(sha2::Sha256::digest(text)),
+        };
+        let secret = hash(format!("ayu:dikala:{password}"));
+        let request = hash(format!("INVITE:{uri}"));
+        let (counted, said) = match self.count {
+            Some(count) => (
+                format!("{count:08x}:abc:auth:"),
+                format!(", qop=auth, nc={count:08x}, cnonce=\"abc\""),
+            ),
+            None => Default::default(),
+        };
+        let response = hash(format!("{secret}:{nonce}:{counted}{request}"));
+        format!(
+            "Proxy-Authorization: Digest username=\"ayu\", realm=\"dikala\", nonce=\"{nonce}\", uri=\"{uri}\", \
+             response=\"{response}\", algorithm={algorithm}{said}\r\n"
+        )
+    }
+}
+
+/// The challenges that a call without a proof gets.
+async fn challenges(edge: SocketAddr) -> String {
+    let mut phone = Phone::udp(edge).await;
+    let invite = phone.request("INVITE", "", &offer(40_000));
+    phone.send(&invite).await;
+    phone.expect("SIP/2.0 407").await
+}
+
+/// What becomes of a call with this proof; one that is taken is hung up at once.
+async fn tried(edge: SocketAddr, challenges: &str, proof: &Proof) -> (u16, String) {
+    let mut phone = Phone::udp(edge).await;
+    let invite = phone.request("INVITE", &proof.header(challenges, edge), &offer(40_000));
+    phone.send(&invite).await;
+    loop {
+        let answer = phone.expect("SIP/2.0 ").await;
+        if answer.starts_with("SIP/2.0 200") {
+            phone.acknowledge("").await;
+            phone.hang_up().await;
+            return (200, answer);
+        }
+        if !answer.starts_with("SIP/2.0 1") {
+            return (answer[8..11].parse().unwrap(), answer);
+        }
+    }
+}
+
+fn stale(answer: &str) -> bool {
+    let challenge = header(answer, "Proxy-Authenticate").unwrap();
+    challenge.contains("stale=true")
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn digests_are_checked_with_their_nonce_and_count() {
     let bench = Bench::with(Manner::Echo, 100, |sip| sip.trunks = Bench::of_users()).await;
-    let mut phone = Phone::udp(bench.udp()).await;
-    let invite = phone.request("INVITE", "", &offer(40_000));
-    phone.send(&invite).await;
-    let challenges = phone.expect("SIP/2.0 407").await;
-    let ask = async |count: u32, proof: String| {
-        let mut phone = Phone::udp(bench.udp()).await;
-        let invite = phone.request("INVITE", &proof, &offer(40_000));
-        phone.send(&invite).await;
-        loop {
-            let answer = phone.expect("SIP/2.0 ").await;
-            if answer.starts_with("SIP/2.0 200") {
-                phone.acknowledge("").await;
-                phone.hang_up().await;
-                return (200, answer);
-            }
-            if !answer.starts_with("SIP/2.0 1") {
-                return (answer[8..11].parse::<u16>().unwrap(), answer);
-            }
-            assert!(count > 0);
-        }
-    };
+    let edge = bench.udp();
+    let challenges = challenges(edge).await;
     // The tenth use is 0a.
     for count in 1..=17 {
         let algorithm = if count % 2 == 0 { "MD5" } else { "SHA-256" };
-        let (status, _) = ask(count, proof(&challenges, algorithm, "rahasia", count)).await;
+        let (status, _) = tried(edge, &challenges, &Proof::new(algorithm, "rahasia", count)).await;
         assert_eq!(status, 200, "use {count}");
     }
-    let (status, answer) = ask(17, proof(&challenges, "MD5", "rahasia", 17)).await;
-    assert_eq!(status, 407);
-    assert!(
-        header(&answer, "Proxy-Authenticate")
-            .unwrap()
-            .contains("stale=true")
-    );
-    let (status, _) = ask(18, proof(&challenges, "SHA-256", "salah", 18)).await;
+    let (status, answer) = tried(edge, &challenges, &Proof::new("MD5", "rahasia", 17)).await;
+    assert_eq!((status, stale(&answer)), (407, true));
+    let (status, _) = tried(edge, &challenges, &Proof::new("SHA-256", "salah", 18)).await;
     assert_eq!(status, 403);
     let foreign = challenges.replace("nonce=\"", "nonce=\"f");
-    let (status, answer) = ask(19, proof(&foreign, "MD5", "rahasia", 19)).await;
-    assert_eq!(status, 407);
-    assert!(
-        !header(&answer, "Proxy-Authenticate")
-            .unwrap()
-            .contains("stale")
-    );
+    let (status, answer) = tried(edge, &foreign, &Proof::new("MD5", "rahasia", 19)).await;
+    assert_eq!((status, stale(&answer)), (407, false));
     assert_eq!(bench.calls().len(), 17);
+}
+
+/// Phones of RFC 2069 know no `qop`, and so cannot count.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_count_a_nonce_is_good_once() {
+    let bench = Bench::with(Manner::Echo, 100, |sip| sip.trunks = Bench::of_users()).await;
+    let edge = bench.udp();
+    for algorithm in ["MD5", "SHA-256"] {
+        let challenges = challenges(edge).await;
+        let proof = |password| Proof {
+            count: None,
+            ..Proof::new(algorithm, password, 0)
+        };
+        let (status, _) = tried(edge, &challenges, &proof("salah")).await;
+        assert_eq!(status, 403);
+        let (status, _) = tried(edge, &challenges, &proof("rahasia")).await;
+        assert_eq!(status, 200);
+        let (status, answer) = tried(edge, &challenges, &proof("rahasia")).await;
+        assert_eq!((status, stale(&answer)), (407, true));
+    }
+    assert_eq!(bench.calls().len(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proof_for_another_address_is_none() {
+    let bench = Bench::with(Manner::Echo, 100, |sip| sip.trunks = Bench::of_users()).await;
+    let edge = bench.udp();
+    let challenges = challenges(edge).await;
+    for (count, uri, expected) in [
+        (1, format!("sip:+622150001001@{edge}"), 400),
+        (2, "sip:+622150001000@192.0.2.1".to_owned(), 400),
+        (3, "+622150001000".to_owned(), 400),
+        (4, format!("sip:%2B622150001000@{edge};transport=udp"), 200),
+        (5, format!("sip:{edge}"), 200),
+    ] {
+        let proof = Proof {
+            uri: uri.clone(),
+            ..Proof::new("SHA-256", "rahasia", count)
+        };
+        let (status, _) = tried(edge, &challenges, &proof).await;
+        assert_eq!(status, expected, "{uri}");
+    }
+    assert_eq!(bench.calls().len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]
