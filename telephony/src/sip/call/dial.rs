@@ -9,7 +9,8 @@ use tokio::{
 };
 
 use super::{
-    Call, Caller, HAPPENINGS, INBOX, ORDERS, Peer, SPEECH, audio, session::Session, session_timer,
+    Call, Caller, HAPPENINGS, INBOX, ORDERS, Peer, SPEECH, Taking, audio, session::Session,
+    session_timer,
 };
 use crate::{
     leg::Leg,
@@ -130,7 +131,7 @@ impl Plan {
             session,
             sockets: Some(sockets),
             terms: None,
-            answer: None,
+            taking: Taking::Agreed,
             media: None,
             timer: session_timer::accepted(&response.headers),
             peer: Peer::of(&response.headers),

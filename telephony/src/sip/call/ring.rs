@@ -7,7 +7,7 @@ use tokio::{
     time::{Duration, Instant, sleep_until},
 };
 
-use super::{Call, Repeat, ToCall, reason, refuse_for_now};
+use super::{Call, Repeat, Taking, ToCall, reason, refuse_for_now, refuse_offer};
 use crate::{
     leg::{Happening, Order, Refusal},
     sip::{
@@ -120,7 +120,7 @@ impl Call {
         false
     }
 
-    fn sound(&self, ringing: &mut Ringing) {
+    fn sound(&mut self, ringing: &mut Ringing) {
         if std::mem::replace(&mut ringing.rung, true) {
             return;
         }
@@ -130,9 +130,14 @@ impl Call {
             return;
         }
         let number = 1 + rand::random::<u32>() % (1 << 30);
-        let response = response
+        let mut response = response
             .with("Require", "100rel")
             .with("RSeq", &number.to_string());
+        // Who asks us for the offer gets it with the first reliable response (RFC 3261, 13.2.1), and answers it in the PRACK.
+        if matches!(self.taking, Taking::Offer) {
+            response.headers.push("Content-Type", "application/sdp");
+            response.body = self.session.offer().into_bytes();
+        }
         ringing.reply.send(&response);
         let now = Instant::now();
         ringing.reliable = Some(Reliable {
@@ -175,7 +180,7 @@ impl Call {
                         if number == waits && invited == invite =>
                     {
                         ringing.reliable = None;
-                        reply.send(&self.dressed(reply.response(200, "OK")));
+                        return self.acknowledged_ringing(request, reply, &ringing.reply);
                     }
                     _ => reply.refuse(481, "Call/Transaction Does Not Exist"),
                 }
@@ -204,6 +209,28 @@ impl Call {
             }
             _ => reply.send(&self.dressed(reply.response(405, "Method Not Allowed"))),
         }
+        false
+    }
+
+    /// The PRACK of our ringing; true when the call is over. One without an answer to our offer leaves that to the ACK.
+    fn acknowledged_ringing(&mut self, prack: &Request, reply: &Reply, invite: &Reply) -> bool {
+        if matches!(self.taking, Taking::Offer) && !prack.body.is_empty() {
+            match self.session.accept(&prack.body) {
+                Ok(terms) => {
+                    self.terms = Some(terms);
+                    self.taking = Taking::Agreed;
+                }
+                Err(refused) => {
+                    count(&self.shared.counters.callers.refused, 1);
+                    refuse_offer(reply, refused.status, &refused.words);
+                    refuse_offer(invite, refused.status, &refused.words);
+                    let why = "the peer's answer cannot be used";
+                    self.happened(Happening::Failed(why.to_owned()));
+                    return true;
+                }
+            }
+        }
+        reply.send(&self.dressed(reply.response(200, "OK")));
         false
     }
 
@@ -242,13 +269,16 @@ impl Call {
             self.happened(Happening::Failed("the media cannot be started".to_owned()));
             return None;
         }
-        let sdp = match self.answer.clone() {
-            Some(answer) => answer,
-            None => self.session.offer(),
+        let sdp = match &self.taking {
+            Taking::Answer(answer) => Some(answer.clone()),
+            Taking::Offer => Some(self.session.offer()),
+            Taking::Agreed => None,
         };
-        let response = self.timed(self.dressed(reply.response(200, "OK")));
-        let mut response = response.with("Content-Type", "application/sdp");
-        response.body = sdp.into_bytes();
+        let mut response = self.timed(self.dressed(reply.response(200, "OK")));
+        if let Some(sdp) = sdp {
+            response.headers.push("Content-Type", "application/sdp");
+            response.body = sdp.into_bytes();
+        }
         reply.send(&response);
         count(&self.shared.counters.callers.answered, 1);
         self.shared.counters.answer.took(self.begun.elapsed());
