@@ -207,6 +207,7 @@ impl Audio {
         match speech {
             Speech::Audio(samples) => self.stream.say(&samples),
             Speech::Mark(mark) => self.stream.mark(mark),
+            Speech::Key(key) => self.stream.press(key),
         }
     }
 

@@ -291,7 +291,7 @@ impl Stream {
             ..
         } = self;
         let silent = terms.held() || latch.media().ip().is_unspecified();
-        sender.tick(now_ms, silent, terms.send_payload, heard, &mut |packet| {
+        sender.tick(now_ms, silent, terms, heard, &mut |packet| {
             if srtp
                 .as_mut()
                 .is_none_or(|session| session.protect(packet).is_ok())
@@ -352,6 +352,13 @@ impl Stream {
     /// Takes what is to be said, at [`crate::AGENT_RATE`].
     pub fn say(&mut self, samples: &[i16]) {
         self.sender.playout.say(samples);
+    }
+
+    /// Presses a key for the other side, if it takes keys.
+    pub fn press(&mut self, key: char) {
+        if self.terms.send_events.is_some() {
+            self.sender.presses.press(key);
+        }
     }
 
     /// [`Heard::Played`] tells that everything said before is over.

@@ -10,7 +10,7 @@ use super::{Channel, Heard, LOST_MS, Seed, Stream};
 use crate::{
     media::{
         rtp::{self, Header},
-        sdp::{Direction, Terms},
+        sdp::{Direction, Events, Terms, clock},
         srtp::{Crypto, Key, Suite},
     },
     settings::Codec,
@@ -35,6 +35,10 @@ fn terms(codec: Codec, remote: &str) -> Terms {
         send_payload: payload,
         receive_payload: payload,
         events: Some(101),
+        send_events: Some(Events {
+            payload: 101,
+            clock: clock(codec),
+        }),
         remote,
         remote_rtcp: SocketAddr::new(remote.ip(), remote.port() + 1),
         rtcp_mux: false,
@@ -279,6 +283,38 @@ fn keys_are_heard_once() {
         heard.extend(give(&mut ours, &bytes, u64::from(sequence) * 20));
     }
     assert_eq!(heard, [Heard::Key('4'), Heard::Key('2'), Heard::Key('#')]);
+}
+
+#[test]
+fn a_key_that_is_pressed_here_is_heard_there_while_speech_goes_on() {
+    for codec in [Codec::Pcma, Codec::Opus] {
+        for crypto in [false, true] {
+            let (mut theirs, mut ours) = pair(codec, crypto);
+            theirs.say(&buzz(1_000));
+            for key in ['4', '4', '#'] {
+                theirs.press(key);
+            }
+            let mut heard = Vec::new();
+            for now_ms in (0..1_500).step_by(20) {
+                for (channel, packet) in tick(&mut theirs, now_ms).0 {
+                    if channel == Channel::Rtp {
+                        heard.extend(give(&mut ours, &packet, now_ms));
+                    }
+                }
+                heard.extend(tick(&mut ours, now_ms).1);
+            }
+            let keys: String = heard
+                .iter()
+                .filter_map(|heard| match heard {
+                    Heard::Key(key) => Some(*key),
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(keys, "44#", "{codec:?}");
+            assert!(energy(&audio(&heard)) > 1_000_000);
+            assert_eq!(ours.statistics().lost, 0);
+        }
+    }
 }
 
 #[test]
