@@ -10,6 +10,7 @@ mod dialog;
 mod digest;
 mod edge;
 mod flood;
+mod known;
 mod message;
 mod nonces;
 mod numbers;

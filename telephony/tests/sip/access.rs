@@ -2,7 +2,9 @@
 
 use std::{net::SocketAddr, process::Command, time::Duration};
 
-use crate::support::{Bench, Manner, Phone, Running, header, need, offer};
+use dikala_telephony::settings::Transport;
+
+use crate::support::{Bench, Manner, Phone, Running, eventually, flood, header, need, offer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn strangers_are_refused_and_nothing_is_kept_of_them() {
@@ -340,4 +342,55 @@ async fn numbers_are_made_e164_and_only_trusted_trunks_assert_who_calls() {
         phone.expect(&format!("SIP/2.0 {status}")).await;
     }
     assert_eq!(bench.calls().last().unwrap().did, "+622150001001");
+}
+
+/// Asks ten times inside the call that both phones share, and counts the answers.
+async fn answered(phone: &mut Phone) -> usize {
+    let mut answered = 0;
+    for _ in 0..10 {
+        phone.ask("OPTIONS", "", "").await;
+        let heard = phone.hears(Duration::from_millis(500)).await;
+        answered += usize::from(heard.is_some_and(|heard| heard.starts_with("SIP/2.0 200")));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    answered
+}
+
+/// Somebody at the caller's own address asks far more than is read of strangers.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_proved_himself_is_heard_beside_a_flood() {
+    let bench = Bench::with(Manner::Echo, 10, |sip| sip.trunks = Bench::of_users()).await;
+    let edge = bench.udp();
+    let challenges = challenges(edge).await;
+    let mut phone = Phone::udp(edge).await;
+    let proof = Proof::new("SHA-256", "rahasia", 1).header(&challenges, edge);
+    phone.call(&proof, &offer(40_000)).await;
+
+    // He may open more connections than strangers.
+    let mut connections = Vec::new();
+    for _ in 0..50 {
+        let mut other = Phone::tcp(bench.address(Transport::Tcp)).await;
+        let options = other.request("OPTIONS", "", "");
+        other.send(&options).await;
+        other.expect("SIP/2.0 200").await;
+        connections.push(other);
+    }
+
+    let flood = flood(edge).await;
+    eventually("it is too much", || {
+        bench.edge.statistics().strangers_dropped > 2_000
+    })
+    .await;
+    let calls = bench.calls().len();
+    // A datagram may be lost in the crowd; of those that are thrown away nine in ten would be.
+    assert!(answered(&mut phone).await >= 8);
+    let mut moved = Phone::udp(edge).await;
+    moved.call_id = phone.call_id.clone();
+    moved.to = phone.to.clone();
+    moved.cseq = phone.cseq;
+    assert!(answered(&mut moved).await >= 8, "from another port");
+    let mut stranger = Phone::udp(edge).await;
+    assert!(answered(&mut stranger).await < 8, "in no call");
+    flood.abort();
+    assert_eq!(bench.calls().len(), calls);
 }

@@ -177,7 +177,7 @@ fn prepare(
     let (inbox, received) = mpsc::channel(INBOX);
     let codec = terms.as_ref().map(|terms| codec_name(terms.codec));
     let call = Call {
-        _listed: shared.list(dialog.key(), inbox),
+        _listed: shared.list(dialog.key(), inbox, flow.remote.ip()),
         shared: shared.clone(),
         caller,
         flow,

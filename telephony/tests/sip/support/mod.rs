@@ -7,7 +7,7 @@ mod sound;
 
 pub use self::{
     bench::{Bench, Manner, publicly, trunk},
-    phone::{Phone, header, offer},
+    phone::{Phone, flood, header, offer},
     program::{Running, need, port},
     sound::{Sound, carries},
 };
