@@ -87,6 +87,7 @@ fn settings(model: &str, codec: Codec) -> Settings {
         },
         shutdown_seconds: 1,
         engine_lost_after_seconds: 30,
+        extra_ca_file: None,
     }
 }
 

@@ -183,7 +183,7 @@ async fn a_key_whose_node_is_killed_is_free_within_its_lease() {
     let store = nodes.a.server.installation.store.shared();
     let path = format!("/agents/{}/functions", tenant.agent);
     let function = json!({
-        "name": "look_up", "description": "Looks an order up.", "endpoint": "https://shop.example/orders", "method": "POST",
+        "name": "look_up", "description": "Looks an order up.", "endpoint": nodes.a.receiver.url("/orders"), "method": "POST",
         "parameters": {"type": "object", "properties": {}},
     });
     let [a, b] =
