@@ -238,12 +238,7 @@ impl Desk {
         match &request.method {
             Method::Invite => {}
             Method::Options => return Err(self.options(request)),
-            Method::Bye
-            | Method::Update
-            | Method::Prack
-            | Method::Info
-            | Method::Notify
-            | Method::Refer => {
+            Method::Bye | Method::Update | Method::Prack | Method::Info | Method::Notify => {
                 return Err(no_transaction());
             }
             method => {

@@ -350,6 +350,8 @@ async fn one_call_too_many_and_calls_while_draining_are_told_when_to_come_back()
     probe.send(&options).await;
     let answer = probe.expect("SIP/2.0 503").await;
     assert!(header(&answer, "Allow").is_some());
+    assert_eq!(header(&answer, "Retry-After"), Some("10"));
+    assert!(header(&answer, "Reason").unwrap().contains("stopped"));
     first.hang_up().await;
     let mut third = Phone::udp(bench.udp()).await;
     let invite = third.request("INVITE", "", &offer(40_000));

@@ -57,7 +57,10 @@ async fn an_offer_without_a_common_codec_changes_nothing() {
     let mut stranger = Phone::udp(bench.udp()).await;
     let invite = stranger.request("INVITE", "", &pcmu);
     stranger.send(&invite).await;
-    stranger.expect("SIP/2.0 488").await;
+    let refused = stranger.expect("SIP/2.0 488").await;
+    let reason = header(&refused, "Reason").unwrap();
+    assert!(reason.starts_with("SIP;cause=488;text=\""), "{reason}");
+    assert!(header(&refused, "Warning").unwrap().starts_with("399 "));
     assert_eq!(bench.calls().len(), 0);
 
     let mut phone = Phone::udp(bench.udp()).await;
@@ -84,6 +87,7 @@ async fn a_session_is_refreshed_or_ended() {
     phone.send(&invite).await;
     let refused = phone.expect("SIP/2.0 422").await;
     assert_eq!(header(&refused, "Min-SE"), Some("90"));
+    assert!(header(&refused, "Reason").unwrap().contains("90 s"));
     let ack = phone.written("ACK", "", "");
     phone.send(&ack).await;
 
@@ -116,15 +120,20 @@ async fn whoever_does_not_refresh_is_hung_up_and_we_refresh_when_it_is_ours() {
     // Held, so that nobody misses their media.
     let held = pcma(40_000).replace("sendrecv", "inactive");
     let mut phones = Vec::new();
-    for (allow, refresher) in [("", "uac"), ("Allow: UPDATE\r\n", "uas"), ("", "uas")] {
+    for (allow, refresher) in [
+        ("", "uac"),
+        ("Allow: UPDATE\r\n", "uas"),
+        ("", "uas"),
+        ("", "uas"),
+    ] {
         let extra =
             format!("Supported: timer\r\n{allow}Session-Expires: 90;refresher={refresher}\r\n");
         let mut phone = Phone::udp(bench.udp()).await;
         phone.call(&extra, &held).await;
         phones.push(phone);
     }
-    let [theirs, updated, invited] = &mut phones[..] else {
-        panic!("three phones");
+    let [theirs, updated, invited, crossing] = &mut phones[..] else {
+        panic!("four phones");
     };
     let theirs = async {
         let bye = theirs.within(75, "BYE ").await;
@@ -144,7 +153,22 @@ async fn whoever_does_not_refresh_is_hung_up_and_we_refresh_when_it_is_ours() {
         invited.expect("ACK ").await;
         invited.hang_up().await;
     };
-    tokio::join!(theirs, updated, invited);
+    // Both sides begin at once: both are refused, and ours comes again.
+    let crossing = async {
+        let invite = crossing.within(60, "INVITE ").await;
+        crossing.ask("INVITE", "", &held).await;
+        crossing.expect("SIP/2.0 491").await;
+        let ack = crossing.written("ACK", "", "");
+        crossing.send(&ack).await;
+        crossing.answer(&invite, "491 Request Pending").await;
+        crossing.expect("ACK ").await;
+        let again = crossing.expect("INVITE ").await;
+        let answer = crossing.response(&again, "200 OK", "", &held);
+        crossing.send(&answer).await;
+        crossing.expect("ACK ").await;
+        crossing.hang_up().await;
+    };
+    tokio::join!(theirs, updated, invited, crossing);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -5,6 +5,7 @@ mod conversation;
 mod endurance;
 mod line;
 pub mod phone;
+mod tls;
 
 use std::{net::SocketAddr, process::Stdio, sync::Arc};
 

@@ -248,10 +248,22 @@ impl Plan {
         let flow = flow.unwrap_or_else(|_| self.flow.clone());
         let ack = self.shared.with_via(dialog.ack(number), &flow).to_bytes();
         flow.send(&ack);
+        let (shared, dialog) = (self.shared.clone(), dialog.clone());
         tokio::spawn(async move {
             while let Some(response) = asked.answers.recv().await {
-                if (200..300).contains(&response.status) {
+                let headers = &response.headers;
+                if !(200..300).contains(&response.status) {
+                    continue;
+                }
+                if dialog.is_answered_by(headers) {
                     flow.send(&ack);
+                    continue;
+                }
+                // A proxy called several, and a second has taken it too (RFC 3261, 13.2.2.4).
+                let contact = dialog.contact.clone();
+                if let Some(mut other) = Dialog::of_response(&asked.invite, headers, contact) {
+                    flow.send(&shared.with_via(other.ack(number), &flow).to_bytes());
+                    let _ = shared.ask(other.request(Method::Bye), &flow);
                 }
             }
         });

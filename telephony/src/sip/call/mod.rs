@@ -147,7 +147,11 @@ fn prepare(
 ) -> Option<(Call, Leg, Option<&'static str>)> {
     let timer = timer_of(request, reply)?;
     let flow = reply.flow.towards(reply.flow.remote);
-    let contact = shared.contact("dikala", &flow);
+    let mut contact = shared.contact("dikala", &flow);
+    if request.uri.scheme == "sips" {
+        // Who asks for it on the whole way gets it for the way back, too.
+        contact = contact.replacen("<sip:", "<sips:", 1);
+    }
     let Some(dialog) = Dialog::of_invite(request, reply.tag(), contact) else {
         reply.refuse(400, "Contact Is Missing");
         return None;

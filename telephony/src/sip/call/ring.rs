@@ -170,21 +170,12 @@ impl Call {
         reply: &Reply,
         ringing: &mut Ringing,
     ) -> bool {
+        if !self.dialog.is_peers(&request.headers) {
+            reply.refuse(481, "Call/Transaction Does Not Exist");
+            return false;
+        }
         match request.method {
-            Method::Prack => {
-                let acknowledged = request.headers.get("RAck").and_then(rack);
-                let invite = ringing.reply.request.cseq().map(|(number, _)| number);
-                let waits = ringing.reliable.as_ref().map(|one| one.number);
-                match (acknowledged, waits, invite) {
-                    (Some((number, invited)), Some(waits), Some(invite))
-                        if number == waits && invited == invite =>
-                    {
-                        ringing.reliable = None;
-                        return self.acknowledged_ringing(request, reply, &ringing.reply);
-                    }
-                    _ => reply.refuse(481, "Call/Transaction Does Not Exist"),
-                }
-            }
+            Method::Prack => return self.rung(request, reply, ringing),
             Method::Bye => {
                 count(&self.shared.counters.callers.cancelled, 1);
                 reply.send(&reply.response(200, "OK"));
@@ -212,10 +203,19 @@ impl Call {
         false
     }
 
-    /// The PRACK of our ringing; true when the call is over. One without an answer to our offer leaves that to the ACK.
-    fn acknowledged_ringing(&mut self, prack: &Request, reply: &Reply, invite: &Reply) -> bool {
-        if matches!(self.taking, Taking::Offer) && !prack.body.is_empty() {
-            match self.session.accept(&prack.body) {
+    /// The PRACK of our ringing; true when the call is over, because the answer to an offer in it cannot be used. One without an
+    /// answer leaves that to the ACK.
+    fn rung(&mut self, request: &Request, reply: &Reply, ringing: &mut Ringing) -> bool {
+        let acknowledged = request.headers.get("RAck").and_then(rack);
+        let invite = ringing.reply.request.cseq().map(|(number, _)| number);
+        let waits = ringing.reliable.as_ref().map(|one| one.number);
+        if acknowledged.is_none() || acknowledged != waits.zip(invite) {
+            reply.refuse(481, "Call/Transaction Does Not Exist");
+            return false;
+        }
+        ringing.reliable = None;
+        if matches!(self.taking, Taking::Offer) && !request.body.is_empty() {
+            match self.session.accept(&request.body) {
                 Ok(terms) => {
                     self.terms = Some(terms);
                     self.taking = Taking::Agreed;
@@ -223,9 +223,9 @@ impl Call {
                 Err(refused) => {
                     count(&self.shared.counters.callers.refused, 1);
                     refuse_offer(reply, refused.status, &refused.words);
-                    refuse_offer(invite, refused.status, &refused.words);
-                    let why = "the peer's answer cannot be used";
-                    self.happened(Happening::Failed(why.to_owned()));
+                    refuse_offer(&ringing.reply, 488, &refused.words);
+                    let words = "the peer's answer cannot be used".to_owned();
+                    self.happened(Happening::Failed(words));
                     return true;
                 }
             }

@@ -143,6 +143,9 @@ impl Call {
     }
 
     async fn acknowledged(&mut self, ack: &Request, standing: &mut Standing) -> Option<Over> {
+        if !self.dialog.is_peers(&ack.headers) {
+            return None;
+        }
         let number = ack.headers.cseq()?.0;
         standing
             .unacknowledged
@@ -172,6 +175,10 @@ impl Call {
         reply: &Reply,
         standing: &mut Standing,
     ) -> Option<Over> {
+        if !self.dialog.is_peers(&request.headers) {
+            reply.refuse(481, "Call/Transaction Does Not Exist");
+            return None;
+        }
         let number = request.headers.cseq()?.0;
         if number <= self.dialog.remote_seq {
             reply.refuse(500, "CSeq Is Too Low");

@@ -36,7 +36,9 @@ pub fn head_end(bytes: &[u8]) -> Option<(usize, usize)> {
 
 /// The length of the body by Content-Length; none when the header is absent.
 pub fn body_length(head: &[u8]) -> Result<Option<usize>, Broken> {
-    let text = String::from_utf8_lossy(head);
+    let text = String::from_utf8_lossy(head)
+        .replace("\r\n ", " ")
+        .replace("\r\n\t", " ");
     let mut found: Option<usize> = None;
     for line in text.split("\r\n").skip(1) {
         let Some((name, value)) = line.split_once(':') else {

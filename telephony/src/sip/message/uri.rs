@@ -373,8 +373,8 @@ fn unescape(text: &str) -> Option<String> {
     let mut at = 0;
     while at < bytes.len() {
         if bytes[at] == b'%' {
-            let byte = text.get(at + 1..at + 3)?;
-            plain.push(u8::from_str_radix(byte, 16).ok()?);
+            let byte = hex::decode(text.get(at + 1..at + 3)?).ok()?;
+            plain.extend(byte);
             at += 3;
         } else {
             plain.push(bytes[at]);

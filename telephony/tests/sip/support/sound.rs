@@ -119,3 +119,18 @@ pub async fn carries(from: &mut Sound, sdp: &str, to: &Sound) {
         assert!(tokio::time::Instant::now() < until, "nothing was heard");
     }
 }
+
+/// How often the sound goes up through zero in a second of it; nothing where it is silence.
+pub fn pitch(samples: &[i16], rate: usize) -> usize {
+    let Some(last) = samples.len().checked_sub(rate) else {
+        return 0;
+    };
+    let second = &samples[last..];
+    if second.iter().all(|sample| sample.unsigned_abs() < 500) {
+        return 0;
+    }
+    second
+        .windows(2)
+        .filter(|pair| pair[0] < 0 && pair[1] >= 0)
+        .count()
+}
