@@ -370,7 +370,7 @@ impl Shared {
             .get()
             .and_then(|sockets| sockets.receiver.upgrade());
         let receiver = receiver.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
-        let secured = (transport == Transport::Tls).then(|| (&self.trust, &uri.host));
+        let secured = (transport == Transport::Tls).then_some((&self.trust, &uri.host));
         connect(transport, address, secured, receiver).await
     }
 

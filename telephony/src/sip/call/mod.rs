@@ -147,11 +147,7 @@ fn prepare(
 ) -> Option<(Call, Leg, Option<&'static str>)> {
     let timer = timer_of(request, reply)?;
     let flow = reply.flow.towards(reply.flow.remote);
-    let mut contact = shared.contact("dikala", &flow);
-    if request.uri.scheme == "sips" {
-        // Who asks for it on the whole way gets it for the way back, too.
-        contact = contact.replacen("<sip:", "<sips:", 1);
-    }
+    let contact = contact(shared, request, &flow);
     let Some(dialog) = Dialog::of_invite(request, reply.tag(), contact) else {
         reply.refuse(400, "Contact Is Missing");
         return None;
@@ -207,6 +203,15 @@ fn prepare(
         happenings: happened,
     };
     Some((call, leg, codec))
+}
+
+/// Our Contact. Who asks for security on the whole way gets it for the way back, too.
+fn contact(shared: &Shared, request: &Request, flow: &Flow) -> String {
+    let contact = shared.contact("dikala", flow);
+    match request.uri.scheme.as_str() {
+        "sips" => contact.replacen("<sip:", "<sips:", 1),
+        _ => contact,
+    }
 }
 
 /// The session timer to be, or a refusal of one that is too short.
