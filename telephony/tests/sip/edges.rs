@@ -236,6 +236,11 @@ async fn a_second_fork_that_answers_is_hung_up() {
         bench.saw(&Happening::Transfer(Ok(())))
     })
     .await;
+    // An ACK that was lost: the 200 comes again, and so does the ACK.
+    let again = phone.response(&invite, "200 OK", "first", &offer(40_002));
+    phone.send(&again).await;
+    let ack = phone.expect("ACK ").await;
+    assert!(header(&ack, "To").unwrap().contains("tag=first"), "{ack}");
     phone.hang_up().await;
 }
 

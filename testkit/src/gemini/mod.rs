@@ -11,7 +11,7 @@ mod sound;
 use std::{
     collections::{HashMap, VecDeque},
     net::{Ipv4Addr, SocketAddr},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::AtomicUsize},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -111,6 +111,8 @@ pub struct Connection {
     pub voice_ms: u64,
     pub shortest_ms: u64,
     pub longest_ms: u64,
+    /// Messages that wait until the other side reads on.
+    pub unsent: Arc<AtomicUsize>,
     /// The rule that was broken.
     pub broken: Option<String>,
     pub over: Option<Instant>,

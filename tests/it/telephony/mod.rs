@@ -3,8 +3,10 @@
 mod audio;
 mod conversation;
 mod endurance;
+mod faults;
 mod line;
 pub mod phone;
+mod timing;
 mod tls;
 
 use std::{net::SocketAddr, process::Stdio, sync::Arc};
