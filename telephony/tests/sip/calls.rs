@@ -331,6 +331,17 @@ async fn who_wants_our_offer_and_reliable_ringing_gets_it_with_the_ringing() {
     eventually("no call counts", || bench.edge.statistics().calls == 0).await;
 }
 
+/// RFC 3262, 3: after 64 × T1.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes half a minute"]
+async fn ringing_that_is_never_acknowledged_is_given_up() {
+    let bench = Bench::new(Manner::Ring).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let invite = phone.request("INVITE", "Require: 100rel\r\n", &offer(40_000));
+    phone.send(&invite).await;
+    phone.within(40, "SIP/2.0 504").await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn one_call_too_many_and_calls_while_draining_are_told_when_to_come_back() {
     let bench = Bench::with(Manner::Echo, 1, |_| ()).await;

@@ -256,7 +256,7 @@ impl Call {
         }
         ringing.reply.flow.send(&reliable.response.to_bytes());
         reliable.wait *= 2;
-        reliable.next = now + reliable.wait;
+        reliable.next = (now + reliable.wait).min(reliable.until);
         false
     }
 
