@@ -7,7 +7,7 @@ use std::{
 };
 
 use dikala_telephony::{
-    settings::{Listen, Model, Settings, TlsFiles, Transport, Trunk},
+    settings::{Listen, Model, Settings, Sip, TlsFiles, Transport, Trunk},
     sip,
     trust::Trust,
     voice::gemini,
@@ -28,7 +28,10 @@ pub type Found = (&'static str, Result<String, String>);
 
 /// Looks at all that the bridge needs.
 pub async fn checks(settings: &Settings, has_stand_in: bool) -> Vec<Found> {
-    let mut found = vec![("sip", listeners(&settings.sip.listen))];
+    let mut found = vec![
+        ("sip", listeners(&settings.sip.listen)),
+        ("rtp", media_ports(&settings.sip)),
+    ];
     if let Some(files) = &settings.sip.tls {
         found.push(("certificate", certificate(files)));
     }
@@ -77,6 +80,16 @@ fn listeners(listen: &[Listen]) -> Result<String, String> {
         .map(|one| format!("{} is free", written(*one)))
         .collect();
     Ok(free.join(", "))
+}
+
+fn media_ports(settings: &Sip) -> Result<String, String> {
+    let (first, last) = (settings.rtp_ports.start(), settings.rtp_ports.end());
+    match sip::try_rtp_ports(settings) {
+        Ok(()) => Ok(format!("a pair of {first}-{last} is free")),
+        Err(error) => Err(format!(
+            "telephony.sip.rtp_ports: {first}-{last} cannot be used ({error}); other programs have them"
+        )),
+    }
 }
 
 fn certificate(files: &TlsFiles) -> Result<String, String> {

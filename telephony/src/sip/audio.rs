@@ -207,6 +207,7 @@ impl Audio {
         match speech {
             Speech::Audio(samples) => self.stream.say(&samples),
             Speech::Mark(mark) => self.stream.mark(mark),
+            Speech::Key(key) => self.stream.press(key),
         }
     }
 
@@ -314,6 +315,7 @@ mod tests {
             send_payload: 8,
             receive_payload: 8,
             events: None,
+            send_events: None,
             remote: here,
             remote_rtcp: here,
             rtcp_mux: false,

@@ -267,6 +267,13 @@ async fn a_caller_is_joined_to_a_second_leg_and_both_end_together() {
     let (mut caller, answer, mut person, invite, _) = joined(&bench, &mut phone).await;
     carries(&mut caller, &answer, &person).await;
     carries(&mut person, &invite, &caller).await;
+    // Keys are for menus that people have, too.
+    for key in [5, 11] {
+        caller.press(&answer, key).await;
+    }
+    assert_eq!(person.keys().await, [5, 11]);
+    person.press(&invite, 7).await;
+    assert_eq!(caller.keys().await, [7]);
     phone.ask("BYE", "", "").await;
     let bye = phone.expect("BYE ").await;
     assert_eq!(

@@ -368,6 +368,16 @@ async fn without_a_key_a_test_voice_answers_and_operators_are_told() {
     assert!(log.contains("a test voice answers"), "{log}");
 }
 
+/// A socket on an even port, as a call takes it for media.
+fn even_port() -> std::net::UdpSocket {
+    loop {
+        let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+        if socket.local_addr().unwrap().port().is_multiple_of(2) {
+            return socket;
+        }
+    }
+}
+
 // What `check` says of the bridge, before anything is started.
 #[test]
 fn check_tries_what_the_bridge_needs() {
@@ -376,12 +386,16 @@ fn check_tries_what_the_bridge_needs() {
     };
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
+    let media = even_port();
+    let first = media.local_addr().unwrap().port();
     let file = installation.log().with_file_name("bridge.toml");
     let keys = format!(
         "[telephony]\nenabled = true\n[telephony.sip]\nlisten = [\"udp://127.0.0.1:{port}\", \"tls://127.0.0.1:0\"]\n\
-         tls_certificate_file = \"/nowhere.pem\"\ntls_key_file = \"/nowhere.key\"\n[telephony.voice]\nmodel = \"scripted\"\n\
+         tls_certificate_file = \"/nowhere.pem\"\ntls_key_file = \"/nowhere.key\"\n\
+         rtp_ports = \"{first}-{}\"\n[telephony.voice]\nmodel = \"scripted\"\n\
          [[telephony.sip.trunks]]\nname = \"jkt\"\n\
          register = {{ registrar = \"sip:127.0.0.1:{}\", username = \"u\", password = \"hush\" }}\n",
+        first + 1,
         free_port()
     );
     std::fs::write(&file, keys).unwrap();
@@ -399,6 +413,7 @@ fn check_tries_what_the_bridge_needs() {
             "sip",
             format!("udp://127.0.0.1:{port} cannot be listened on"),
         ),
+        ("rtp", format!("telephony.sip.rtp_ports: {first}-")),
         ("certificate", "/nowhere.pem".to_owned()),
         ("registrar", "trunk jkt".to_owned()),
     ] {

@@ -292,6 +292,20 @@ impl Phone {
     }
 }
 
+/// Somebody on this machine who calls four times a millisecond without a right to, until aborted.
+pub async fn flood(edge: SocketAddr) -> tokio::task::JoinHandle<()> {
+    let mut stranger = Phone::udp(edge).await;
+    tokio::spawn(async move {
+        loop {
+            for _ in 0..4 {
+                let invite = stranger.request("INVITE", "", &offer(40_000));
+                stranger.send(&invite).await;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
+}
+
 /// A header's value.
 pub fn header<'a>(message: &'a str, name: &str) -> Option<&'a str> {
     let head = message.split("\r\n\r\n").next()?;

@@ -57,6 +57,30 @@ impl Sound {
         }
     }
 
+    /// The keys that come, until it has been quiet for half a second.
+    pub async fn keys(&self) -> Vec<u8> {
+        let (mut packet, mut keys, mut last) = ([0; 2_048], Vec::new(), None);
+        let until = tokio::time::Instant::now() + PATIENCE;
+        let mut quiet_from = tokio::time::Instant::now();
+        while tokio::time::Instant::now() < until {
+            let received = timeout(Duration::from_millis(100), self.socket.recv(&mut packet));
+            if let Ok(Ok(16)) = received.await
+                && packet[1] & 0x7f == 101
+            {
+                quiet_from = tokio::time::Instant::now();
+                let begun = packet[4..8].to_vec();
+                if last.as_ref() != Some(&begun) {
+                    keys.push(packet[12]);
+                    last = Some(begun);
+                }
+            }
+            if !keys.is_empty() && quiet_from.elapsed() > Duration::from_millis(500) {
+                break;
+            }
+        }
+        keys
+    }
+
     /// Whether a loud packet is there, or comes soon.
     pub async fn is_loud(&self) -> bool {
         let mut packet = [0; 2_048];
