@@ -1,9 +1,9 @@
-//! A command that was written to a socket which nobody reads any more is not lost: it goes again to the next one of its bridge,
-//! at whichever node.
+//! Commands go to the newest socket of their bridge, at whichever node, and what was written to one which nobody reads any more
+//! is not lost: it goes again to the next.
 
 use std::time::Duration;
 
-use super::Nodes;
+use super::{Nodes, TOLD_WITHIN};
 use crate::support::{prelude::*, tenant::Tenant};
 
 async fn transfer(tenant: &Tenant, call: &str) {
@@ -70,4 +70,31 @@ async fn what_a_half_open_socket_swallowed_goes_to_the_next_at_another_node() {
     })
     .await;
     assert_eq!(told(&new, &call), 1);
+}
+
+/// Of two sockets at two nodes the one that was opened last is the newest, whichever node looks first, and from that moment on.
+#[actix_web::test]
+async fn commands_go_to_the_socket_that_was_opened_last() {
+    let Some(nodes) = Nodes::start(Setup::new()).await else {
+        return;
+    };
+    let tenant = &nodes.a.tenant;
+    let mut older = tenant.bridge(Socket).await;
+    let call = older.talk(&tenant.did).await;
+    for round in 0..4 {
+        let newest = match round % 2 {
+            0 => nodes.bridge_at_b(tenant, Socket).await,
+            _ => tenant.bridge(Socket).await,
+        };
+        let before = told(&older, &call);
+        transfer(tenant, &call).await;
+        let command = newest.command("transfer", &call);
+        assert!(
+            tokio::time::timeout(TOLD_WITHIN, command).await.is_ok(),
+            "round {round}: not told in time"
+        );
+        assert_eq!(told(&older, &call), before, "round {round}: told before");
+        newest.ok("heartbeat", json!({})).await;
+        older = newest;
+    }
 }

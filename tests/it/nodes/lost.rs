@@ -1,5 +1,5 @@
-//! What is half done when something breaks while a node is lost: calls that were taken and could not be read, and sockets of a
-//! node that is cut off and knows of nobody.
+//! What is half done when something breaks: calls that were taken and could not be read, sockets of a node that is cut off and
+//! knows of nobody, and sockets that nobody closed.
 
 use awc::ws::CloseCode;
 use dikala_testkit::within;
@@ -54,4 +54,41 @@ async fn a_node_that_is_cut_off_when_it_was_left_alone_sends_its_bridges_away() 
     Moment::now().plus(6).passed().await;
     link.go_dark();
     assert_eq!(bridge.closed().await, Closed(Some(CloseCode::Away)));
+}
+
+/// The nodes take a socket without a close for open, for up to a minute; what they bill ends with what they last heard.
+#[actix_web::test]
+#[ignore = "waits for 45 seconds of silence; .ci/slow runs it"]
+async fn calls_of_a_half_open_socket_are_billed_to_its_last_sign_by_whichever_node() {
+    let Some(nodes) = Nodes::start(Setup::new()).await else {
+        return;
+    };
+    let tenant = &nodes.a.tenant;
+    let bridge = tenant.bridge(Socket).await;
+    let (stays, moves) = (
+        bridge.talk(&tenant.did).await,
+        bridge.talk(&tenant.did).await,
+    );
+    // Whoever says something there has the call there.
+    let at_b = nodes.bridge_at_b(tenant, Http).await;
+    at_b.ok(
+        "call.transcript",
+        json!({"callId": moves, "summary": "so far"}),
+    )
+    .await;
+    nodes.taken_by_b(&moves).await;
+    bridge.fall_silent();
+    let last_sign = Moment::now();
+    let over = Duration::from_secs(120);
+    for call in [&stays, &moves] {
+        let call = within(over, "the call to end", async || {
+            let call = tenant.call(call).await;
+            (!call["endedAt"].is_null()).then_some(call)
+        })
+        .await;
+        assert_eq!(call["hangupReason"], "bridge_lost");
+        let off = Moment::parse(&call["endedAt"]).ms_since(last_sign).abs();
+        assert!(off <= 2_000, "billed {off} ms from the last sign of life");
+    }
+    nodes.a.assert_ledger_is_exact();
 }
