@@ -332,6 +332,11 @@ impl<E> Lane<E> {
         }
     }
 
+    /// Whether nothing of it is under way, or on its way to the table.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.known.is_empty() && !self.claiming
+    }
+
     pub(super) fn waiting(&self) -> usize {
         self.queue.len()
     }

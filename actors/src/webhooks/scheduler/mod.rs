@@ -90,11 +90,6 @@ impl<E> Scheduler<E> {
         }
     }
 
-    /// Begins nothing more; what is under way ends.
-    pub(super) fn stop(&mut self) {
-        self.stopping = true;
-    }
-
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping
     }
@@ -304,7 +299,7 @@ impl<E> Scheduler<E> {
         if let (false, Some(newest)) = (complete, newest) {
             lane.more_in_table(newest);
         }
-        if !lane.is_ready() {
+        if !lane.is_ready() || self.stopping {
             lane.forget();
         }
         self.take_turn(claim.webhook);
@@ -393,7 +388,7 @@ impl<E> Scheduler<E> {
     }
 
     fn next_load(&mut self) -> Option<Vec<WebhookId>> {
-        if self.loading || self.to_load.is_empty() {
+        if self.loading || self.stopping || self.to_load.is_empty() {
             return None;
         }
         self.loading = true;
