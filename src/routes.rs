@@ -21,6 +21,7 @@ use crate::{
         phone_numbers, versions, webhook_stats, webhooks,
     },
     http::{
+        again::again,
         error::Code,
         idempotency::once,
         middleware::{admit, only_reads, receive_body},
@@ -50,29 +51,29 @@ const RESENT: &[Code] = &[Code::DeliveryNotFound, Code::WebhookNotFound];
 #[rustfmt::skip]
 pub const ROUTES: &[Route] = &[
     get("/agents", "agents.list", |r| r.to(agents::list_all), "All agents, oldest first; with limit or offset a page of them.").query(PAGED).ok::<agents::AgentList>(),
-    post("/agents", "agents.create", |r| r.to(agents::create), "Create an agent.").takes::<agents::AgentDraft>().ignores(agents::READ_ONLY).created::<agents::Agent>().leaves(AuditAction::AgentCreate),
+    post("/agents", "agents.create", |r| r.to(again(agents::create)), "Create an agent.").takes::<agents::AgentDraft>().ignores(agents::READ_ONLY).created::<agents::Agent>().leaves(AuditAction::AgentCreate),
     get("/agents/{id}", "agents.get", |r| r.to(agents::show), "One agent.").ok::<agents::Agent>().fails(AGENT),
-    patch("/agents/{id}", "agents.update", |r| r.to(agents::update), "Change an agent.").patches::<agents::AgentDraft>().ignores(agents::READ_ONLY).ok::<agents::Agent>().fails(AGENT).leaves(AuditAction::AgentUpdate),
-    delete("/agents/{id}", "agents.delete", |r| r.to(agents::delete), "Delete an agent with its functions; its numbers stay without one.").fails(AGENT).leaves(AuditAction::AgentDelete),
+    patch("/agents/{id}", "agents.update", |r| r.to(again(agents::update)), "Change an agent.").patches::<agents::AgentDraft>().ignores(agents::READ_ONLY).ok::<agents::Agent>().fails(AGENT).leaves(AuditAction::AgentUpdate),
+    delete("/agents/{id}", "agents.delete", |r| r.to(again(agents::delete)), "Delete an agent with its functions; its numbers stay without one.").fails(AGENT).leaves(AuditAction::AgentDelete),
 
     get("/agents/{id}/versions", "agents.versions", |r| r.to(versions::list_all), "The versions of an agent that are kept, oldest first.").query(PAGED).ok::<versions::AgentVersionList>().fails(AGENT),
     get("/agents/{id}/versions/{version}", "agents.version", |r| r.to(versions::show), "One version of an agent: what the calls that name it began with.").ok::<versions::AgentVersion>().fails(AGENT),
 
-    post("/agents/{id}/functions", "functions.create", |r| r.to(functions::create), "Give an agent a function.").takes::<functions::FunctionDraft>().ignores(functions::READ_ONLY).created::<functions::Function>().fails(NEW_FUNCTION).leaves(AuditAction::FunctionCreate),
+    post("/agents/{id}/functions", "functions.create", |r| r.to(again(functions::create)), "Give an agent a function.").takes::<functions::FunctionDraft>().ignores(functions::READ_ONLY).created::<functions::Function>().fails(NEW_FUNCTION).leaves(AuditAction::FunctionCreate),
     get("/agents/{id}/functions", "functions.list", |r| r.to(functions::list_all), "All functions of an agent, oldest first; with limit or offset a page of them.").query(PAGED).ok::<functions::FunctionList>().fails(AGENT),
-    patch("/agents/{id}/functions/{name}", "functions.update", |r| r.to(functions::update), "Change a function.").patches::<functions::FunctionDraft>().ignores(functions::READ_ONLY).ok::<functions::Function>().fails(CHANGED_FUNCTION).leaves(AuditAction::FunctionUpdate),
-    delete("/agents/{id}/functions/{name}", "functions.delete", |r| r.to(functions::delete), "Delete a function.").fails(FUNCTION).leaves(AuditAction::FunctionDelete),
+    patch("/agents/{id}/functions/{name}", "functions.update", |r| r.to(again(functions::update)), "Change a function.").patches::<functions::FunctionDraft>().ignores(functions::READ_ONLY).ok::<functions::Function>().fails(CHANGED_FUNCTION).leaves(AuditAction::FunctionUpdate),
+    delete("/agents/{id}/functions/{name}", "functions.delete", |r| r.to(again(functions::delete)), "Delete a function.").fails(FUNCTION).leaves(AuditAction::FunctionDelete),
     post("/agents/{id}/functions/{name}/test", "functions.test", |r| r.to(functions::test), "Call a function's endpoint as a call would, marked as a test.").may_take::<functions::FunctionTest>().ok::<functions::FunctionOutcome>().fails(FUNCTION),
     get("/agents/{id}/functions/{name}/stats", "functions.stats", |r| r.to(function_stats::show), "How often a function was called, failed, and how long it took.").ok::<function_stats::FunctionStats>().fails(FUNCTION),
 
     get("/phone-numbers", "phoneNumbers.list", |r| r.to(phone_numbers::list_all), "All phone numbers, oldest first; with limit or offset a page of them.").query(PAGED).ok::<phone_numbers::PhoneNumberList>(),
     get("/phone-numbers/{id}", "phoneNumbers.get", |r| r.to(phone_numbers::show), "One phone number.").ok::<phone_numbers::PhoneNumber>().fails(NUMBER),
-    post("/phone-numbers/{id}/assign-agent", "phoneNumbers.assignAgent", |r| r.to(phone_numbers::assign_agent), "Point a number at an agent, or at none.").takes::<phone_numbers::Assignment>().ok::<phone_numbers::PhoneNumber>().fails(NUMBER).leaves(AuditAction::NumberAssign),
+    post("/phone-numbers/{id}/assign-agent", "phoneNumbers.assignAgent", |r| r.to(again(phone_numbers::assign_agent)), "Point a number at an agent, or at none.").takes::<phone_numbers::Assignment>().ok::<phone_numbers::PhoneNumber>().fails(NUMBER).leaves(AuditAction::NumberAssign),
 
     get("/calls", "calls.list", |r| r.to(calls::list), "A page of calls, newest first.").query(&["limit", "offset", "before", "status", "from", "to", "agentId", "phoneNumberId", "callerNumber"]).ok::<calls::CallList>(),
     get("/calls/stats", "calls.stats", |r| r.to(call_stats::show), "How many calls there were, how they ended and how long was talked, by hour or day.").query(&["interval", "timeZone", "from", "to", "agentId", "phoneNumberId"]).ok::<call_stats::CallStats>(),
     get("/calls/{id}", "calls.get", |r| r.to(calls::show), "One call.").ok::<calls::Call>().fails(CALL),
-    delete("/calls/{id}", "calls.delete", |r| r.to(erasure::erase), "Erase what was said in a call that is over, its numbers and its metadata; what it cost stays.").fails(RUNNING_CALL).leaves(AuditAction::CallErase),
+    delete("/calls/{id}", "calls.delete", |r| r.to(again(erasure::erase)), "Erase what was said in a call that is over, its numbers and its metadata; what it cost stays.").fails(RUNNING_CALL).leaves(AuditAction::CallErase),
     get("/calls/{id}/events", "calls.events", |r| r.to(calls::events), "What a call announced, oldest first; with limit or offset a page of it.").query(PAGED).ok::<calls::EventList>().fails(CALL),
     get("/calls/{id}/transcript", "calls.transcript", |r| r.to(calls::transcript), "What was said in a call.").ok::<calls::Transcript>().fails(CALL),
     post("/calls/{id}/hangup", "calls.hangup", |r| r.to(calls::hang_up), "End a running call.").accepted::<calls::Call>().fails(RUNNING_CALL).leaves(AuditAction::CallHangup),
@@ -81,22 +82,22 @@ pub const ROUTES: &[Route] = &[
     get("/credits", "credits.get", |r| r.to(credits::balance), "The balance.").ok::<credits::Balance>(),
     get("/credits/transactions", "credits.transactions", |r| r.to(credits::transactions), "A page of the balance's movements, newest first.").query(PAGED).ok::<credits::TransactionList>(),
 
-    post("/webhooks", "webhooks.create", |r| r.to(webhooks::create), "Register a webhook.").takes::<webhooks::WebhookCreate>().ignores(webhooks::READ_ONLY).created::<webhooks::Webhook>().fails(&[Code::WebhookLimitReached]).leaves(AuditAction::WebhookCreate),
+    post("/webhooks", "webhooks.create", |r| r.to(again(webhooks::create)), "Register a webhook.").takes::<webhooks::WebhookCreate>().ignores(webhooks::READ_ONLY).created::<webhooks::Webhook>().fails(&[Code::WebhookLimitReached]).leaves(AuditAction::WebhookCreate),
     get("/webhooks", "webhooks.list", |r| r.to(webhooks::list_all), "All webhooks, oldest first; with limit or offset a page of them.").query(PAGED).ok::<webhooks::WebhookList>(),
     get("/webhooks/{id}", "webhooks.get", |r| r.to(webhooks::show), "One webhook.").ok::<webhooks::Webhook>().fails(WEBHOOK),
-    patch("/webhooks/{id}", "webhooks.update", |r| r.to(webhooks::update), "Change a webhook, or enable it again.").patches::<webhooks::WebhookUpdate>().ignores(webhooks::READ_ONLY_OF_UPDATES).ok::<webhooks::Webhook>().fails(WEBHOOK).leaves(AuditAction::WebhookUpdate),
-    delete("/webhooks/{id}", "webhooks.delete", |r| r.to(webhooks::delete), "Delete a webhook; nothing more is delivered to it.").fails(WEBHOOK).leaves(AuditAction::WebhookDelete),
-    post("/webhooks/{id}/rotate-secret", "webhooks.rotateSecret", |r| r.to(webhooks::rotate_secret), "Replace the secret; the old one signs as well for 24 hours.").takes::<webhooks::SecretRotation>().ok::<webhooks::Webhook>().fails(WEBHOOK).leaves(AuditAction::WebhookRotateSecret),
+    patch("/webhooks/{id}", "webhooks.update", |r| r.to(again(webhooks::update)), "Change a webhook, or enable it again.").patches::<webhooks::WebhookUpdate>().ignores(webhooks::READ_ONLY_OF_UPDATES).ok::<webhooks::Webhook>().fails(WEBHOOK).leaves(AuditAction::WebhookUpdate),
+    delete("/webhooks/{id}", "webhooks.delete", |r| r.to(again(webhooks::delete)), "Delete a webhook; nothing more is delivered to it.").fails(WEBHOOK).leaves(AuditAction::WebhookDelete),
+    post("/webhooks/{id}/rotate-secret", "webhooks.rotateSecret", |r| r.to(again(webhooks::rotate_secret)), "Replace the secret; the old one signs as well for 24 hours.").takes::<webhooks::SecretRotation>().ok::<webhooks::Webhook>().fails(WEBHOOK).leaves(AuditAction::WebhookRotateSecret),
     post("/webhooks/{id}/test", "webhooks.test", |r| r.to(deliveries::test), "Send a signed sample and wait for what becomes of it.").ok::<deliveries::DeliveryDetail>().fails(WEBHOOK),
     get("/webhooks/{id}/deliveries", "webhooks.deliveries", |r| r.to(deliveries::list), "A page of deliveries, newest first.").query(&["limit", "offset", "status"]).ok::<deliveries::DeliveryList>().fails(WEBHOOK),
-    post("/webhooks/{id}/recover", "webhooks.recover", |r| r.to(deliveries::recover), "Send again all that failed in a time, in the background.").takes::<deliveries::Recovery>().accepted::<deliveries::Recovered>().fails(WEBHOOK).leaves(AuditAction::WebhookRecover),
+    post("/webhooks/{id}/recover", "webhooks.recover", |r| r.to(again(deliveries::recover)), "Send again all that failed in a time, in the background.").takes::<deliveries::Recovery>().accepted::<deliveries::Recovered>().fails(WEBHOOK).leaves(AuditAction::WebhookRecover),
     get("/webhooks/{id}/stats", "webhooks.stats", |r| r.to(webhook_stats::show), "What became of attempts to deliver in the last 24 hours, by hour, and how long they took.").ok::<webhook_stats::WebhookStats>().fails(WEBHOOK),
 
     get("/deliveries/{id}", "deliveries.get", |r| r.to(deliveries::show), "One delivery with its attempts.").ok::<deliveries::DeliveryDetail>().fails(DELIVERY),
-    post("/deliveries/{id}/resend", "deliveries.resend", |r| r.to(deliveries::resend), "Send a delivery again now.").accepted::<deliveries::Delivery>().fails(RESENT).leaves(AuditAction::DeliveryResend),
+    post("/deliveries/{id}/resend", "deliveries.resend", |r| r.to(again(deliveries::resend)), "Send a delivery again now.").accepted::<deliveries::Delivery>().fails(RESENT).leaves(AuditAction::DeliveryResend),
 
     get("/events/stream", "events.stream", |r| r.to(events::stream), "Follow events live, as server-sent events.").headers(&[events::LAST_EVENT_ID]).streams(),
-    post("/events/sample", "events.sample", |r| r.to(events::make_sample), "Make a sample of an event, for those who follow the stream; no webhook gets it.").takes::<events::Sample>().accepted::<events::Event>(),
+    post("/events/sample", "events.sample", |r| r.to(again(events::make_sample)), "Make a sample of an event, for those who follow the stream; no webhook gets it.").takes::<events::Sample>().accepted::<events::Event>(),
 ];
 
 /// The tenant's API.

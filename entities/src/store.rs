@@ -45,7 +45,7 @@ use self::{
     transaction::TransactionKind,
 };
 pub use self::{
-    fault::{in_words, is_transient, took_too_long},
+    fault::{in_words, is_transient, lost_a_race, took_too_long},
     pool::{Connections, PoolReading},
     reservation::Reservation,
     statements::StatementReading,

@@ -40,6 +40,7 @@ mod m20261122_000020_sign_outs;
 mod m20261122_000021_webhook_lanes;
 mod m20261122_000022_rate_windows;
 mod m20261122_000023_call_pairs;
+mod m20261122_000024_claims_of_nodes;
 mod m20261122_000025_newest_sockets;
 
 /// Where the steps that were made are recorded.
@@ -81,6 +82,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261122_000021_webhook_lanes::STEP),
             Box::new(m20261122_000022_rate_windows::Migration),
             Box::new(m20261122_000023_call_pairs::STEP),
+            Box::new(m20261122_000024_claims_of_nodes::STEP),
             Box::new(m20261122_000025_newest_sockets::STEP),
         ]
     }

@@ -11,7 +11,7 @@ use config::{Config, File, FileFormat, Value, ValueKind};
 use super::{
     ConfigError, checks,
     entries::{Entry, Layers, Origin},
-    telephony::TRUNKS,
+    telephony::{LISTEN, TRUNKS},
 };
 
 const DEFAULTS: &str = include_str!("../../config/default.toml");
@@ -28,7 +28,12 @@ const NO_KEYS: &[&str] = &[
     "DIKALA_COMMIT",
 ];
 /// So begin the names of what the tests read.
-const TESTS: [&str; 3] = ["DIKALA_REQUIRE_", "DIKALA_FAULTS_", "DIKALA_SIMULATION_"];
+const TESTS: [&str; 4] = [
+    "DIKALA_REQUIRE_",
+    "DIKALA_FAULTS_",
+    "DIKALA_SIMULATION_",
+    "DIKALA_ENDURANCE_",
+];
 /// The one variable without the prefix: what everybody who has a key of Gemini's calls it, and the key that it is for.
 const GEMINI: (&str, &str) = ("GEMINI_API_KEY", "telephony.gemini.api_key");
 
@@ -103,7 +108,14 @@ impl Layers {
         };
         for (key, value) in parsed {
             let place = || format!("the configuration file {path}");
-            let set = self.set(&key, value.kind, Origin::File(path.to_owned()), place);
+            let origin = Origin::File(path.to_owned());
+            let set = match value.kind {
+                // As the environment takes it.
+                ValueKind::String(text) if key == LISTEN => {
+                    self.set_text(&key, &text, origin, place)
+                }
+                kind => self.set(&key, kind, origin, place),
+            };
             faults.extend(set.err());
         }
     }
@@ -172,7 +184,7 @@ impl Layers {
         origin: Origin,
         place: impl Fn() -> String,
     ) -> Result<(), ConfigError> {
-        // A list in a variable is comma-separated; everything else is converted when it is read.
+        // A list in a text is comma-separated; everything else is converted when it is read.
         let is_list = matches!(
             self.0.get(key).map(|entry| &entry.value),
             Some(ValueKind::Array(_))
@@ -409,6 +421,7 @@ mod tests {
             ("DIKALA_REQUIRE_POSTGRES", "1"),
             ("DIKALA_REQUIRE_PYTHON", "1"),
             ("DIKALA_REQUIRE_FAKETIME", "1"),
+            ("DIKALA_ENDURANCE_MINUTES", "10"),
             ("PATH", "/bin"),
         ])
         .expect("loads");

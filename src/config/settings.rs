@@ -287,8 +287,9 @@ impl Settings {
     /// The same, wherever it runs.
     pub fn bridge_keys(&self) -> dikala_telephony::settings::Settings {
         let lost_after = u64::try_from(self.bridge.lost_after_seconds).unwrap_or_default();
+        let extra_ca = self.outbound.extra_ca_file.clone();
         self.telephony
-            .settings(self.http.shutdown_seconds, lost_after)
+            .settings(self.http.shutdown_seconds, lost_after, extra_ca)
     }
 
     /// What tenants' addresses may look like.

@@ -12,6 +12,8 @@ use url::Url;
 
 use super::{mask::MASK, nets::parse_net};
 
+/// The one list that may stand in the file as one text with commas.
+pub(super) const LISTEN: &str = "telephony.sip.listen";
 /// The one list of tables.
 pub(super) const TRUNKS: &str = "telephony.sip.trunks";
 const TRUNKS_MAX: usize = 1_000;
@@ -112,6 +114,7 @@ impl Telephony {
         &self,
         shutdown_seconds: u64,
         engine_lost_after_seconds: u64,
+        extra_ca_file: Option<PathBuf>,
     ) -> Settings {
         let sip = &self.sip;
         let tls = sip
@@ -138,6 +141,7 @@ impl Telephony {
                 model: self.model(),
                 barge_in: self.voice.barge_in,
             },
+            extra_ca_file,
             // The rest of it is for what comes after: webhooks of the calls that ended, connections.
             shutdown_seconds: shutdown_seconds - SHUTDOWN_SECONDS_LEFT.min(shutdown_seconds / 2),
             engine_lost_after_seconds,
@@ -171,7 +175,7 @@ impl Telephony {
 /// What is wrong with a text among the keys below `telephony`, if it is one: "it must be …".
 pub(super) fn of_text(key: &str, text: &str) -> Option<String> {
     let fault = match key {
-        "telephony.sip.listen" => listen(text).is_none().then_some(
+        LISTEN => listen(text).is_none().then_some(
             "each entry must be udp://, tcp:// or tls:// with an address and a port, such as udp://0.0.0.0:5060",
         ),
         "telephony.sip.public_address" => (!is_host(text)).then_some(

@@ -2,25 +2,29 @@
 
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_entities::{BridgeId, Secret};
-use dikala_telephony::bridge::Statistics;
+use dikala_telephony::{bridge::Statistics, sip};
 use maud::{Markup, html};
 use serde_json::Value;
 
 use super::{
-    figures::{NONE, count, time_us},
+    figures::{self, NONE, count},
     layout,
     list::{List, acted},
     view::Visit,
 };
 use crate::{
     http::{error::ApiError, extract::Id},
-    operator_api::bridges::{self, Bridge},
+    operator_api::{
+        actors::Times,
+        bridges::{self, Bridge},
+    },
     pages::{
         components::{
             Field, Question, Tone, badge, copyable, empty, fields, notice, post, submit, table,
         },
         form::{self, Fields, Filled, Shape, Typed},
     },
+    telephony::distribution,
 };
 
 const PATH: &str = "/bridges";
@@ -90,20 +94,18 @@ fn calls(visit: &Visit, bridge: &Bridge) -> Markup {
 fn inside(visit: &Visit, counted: &Statistics) -> Markup {
     let (sip, calls) = (&counted.sip, &counted.calls);
     let number = |of: u64| count(visit, of);
-    let answer = sip.answer_ms.checked_div(sip.answered);
-    let answer = answer.map_or(NONE.to_owned(), |ms| time_us(ms.saturating_mul(1_000)));
+    let within = |times| figures::times(&Times::from(&distribution(times)));
     html! {
         section aria-labelledby="inside" {
             h2 #inside { "The bridge inside" }
             p { "What the bridge in this process counted since its start; all of it is in " code { "/metrics" } " too." }
             dl.facts {
-                dt { "Calls now" } dd { (number(sip.calls as u64)) }
-                dt { "Rung" }
-                dd {
-                    (number(sip.answered)) " answered, " (number(sip.refused)) " refused, "
-                    (number(sip.cancelled)) " cancelled, " (number(sip.failed)) " failed"
-                }
-                dt { "From INVITE to the answer, mean" } dd { (answer) }
+                dt { "Calls now" }
+                dd { (number(sip.calls as u64)) ", " (number(sip.joined as u64)) " of them joined to a person" }
+                dt { "Callers' calls" } dd { (outcomes(visit, &sip.callers)) }
+                dt { "Calls to persons" } dd { (outcomes(visit, &sip.persons)) }
+                dt { "From INVITE to the answer, p50 / p99" } dd { (within(sip.answer)) }
+                dt { "From a caller's voice to the agent's silence, p50 / p99" } dd { (within(sip.barge_in)) }
                 dt { "Trunks registered" } dd { (number(sip.registered_trunks as u64)) }
                 dt { "Packets from callers, of calls that are over" }
                 dd {
@@ -119,6 +121,14 @@ fn inside(visit: &Visit, counted: &Statistics) -> Markup {
                 dt { "Cost of the model" } dd { "IDR " (number(calls.cost_idr)) }
             }
         }
+    }
+}
+
+fn outcomes(visit: &Visit, of: &sip::Outcomes) -> Markup {
+    let number = |of: u64| count(visit, of);
+    html! {
+        (number(of.answered)) " answered, " (number(of.refused)) " refused, "
+        (number(of.cancelled)) " cancelled, " (number(of.failed)) " failed"
     }
 }
 

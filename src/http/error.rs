@@ -10,7 +10,7 @@ use actix_web::{
     },
 };
 use dikala_actors::calls::versions::OPENING_MS;
-use dikala_entities::store::{is_transient, took_too_long};
+use dikala_entities::store::{is_transient, lost_a_race, took_too_long};
 use sea_orm::DbErr;
 use serde::Serialize;
 
@@ -224,6 +224,10 @@ pub enum ApiError {
     Internal,
     #[error("The service cannot answer right now; try again in a moment.")]
     Unavailable,
+    /// The database rolled the transaction back for another's sake: nothing of it happened, and it may be done
+    /// [again](super::again).
+    #[error("Others change the same just now; try again in a moment.")]
+    RolledBack,
     #[error(
         "This takes too long to read and was broken off; ask for less, with a narrower time, fewer filters or a smaller page."
     )]
@@ -265,7 +269,7 @@ impl ApiError {
             | Self::TooMuchUnread
             | Self::TooManyVersions(_) => Code::RateLimited,
             Self::Internal => Code::InternalError,
-            Self::Unavailable | Self::TookTooLong => Code::Unavailable,
+            Self::Unavailable | Self::RolledBack | Self::TookTooLong => Code::Unavailable,
         }
     }
 
@@ -371,7 +375,7 @@ impl ResponseError for ApiError {
             Self::TooManyStreams(_) => {
                 response.insert_header((RETRY_AFTER, STREAMS_RETRY_SECONDS));
             }
-            Self::Unavailable | Self::TookTooLong => {
+            Self::Unavailable | Self::RolledBack | Self::TookTooLong => {
                 response.insert_header((RETRY_AFTER, UNAVAILABLE_RETRY_SECONDS));
             }
             // What follows of the body is not wanted any more.
@@ -410,6 +414,9 @@ impl From<DbErr> for ApiError {
         if took_too_long(&error) {
             tracing::warn!(%error, "a statement took too long");
             Self::TookTooLong
+        } else if lost_a_race(&error) {
+            tracing::info!(%error, "a transaction was rolled back for another's sake");
+            Self::RolledBack
         } else if is_transient(&error) {
             tracing::warn!(%error, "the database is not available");
             Self::Unavailable

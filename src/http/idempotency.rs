@@ -3,13 +3,13 @@
 //! A row claims the key before the handler runs. Handlers that only write to the store put their answer into that row in the
 //! transaction of their effect ([`Claim::settle`]; a booking gives it to the ledger, [`ClaimedKey::kept`]), so there is no moment
 //! in between. Those that reach out of the store (`hangup`, `transfer`, `test`) have their answer stored right after; a crash in
-//! that moment leaves a claim without an answer, which expires after [`RUNNING_MS_MAX`]: a repeat after that is carried out
-//! again. All of those may be.
+//! that moment leaves a claim without an answer. A claim of a node that is no more is taken by the next same request, any other
+//! after [`RUNNING_MS_MAX`]: that is carried out again. All of those may be.
 
 mod claim;
 mod sweep;
 
-use std::rc::Rc;
+use std::{rc::Rc, sync::Arc};
 
 use actix_web::{
     Error, HttpMessage, HttpResponse,
@@ -22,6 +22,7 @@ use actix_web::{
     middleware::Next,
     web,
 };
+use dikala_actors::nodes;
 use dikala_entities::{IdempotencyScope, Millis, Store, Vault, idempotency, store::is_transient};
 use sea_orm::{
     ActiveValue::Set,
@@ -97,6 +98,7 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<Claimed, ApiE
     let asked = Asked {
         fingerprint: fingerprint(req),
         is_brief: req.path().ends_with("/test"),
+        node: http.member.id(),
     };
     let now = http.clock.now();
     let claimed = ClaimedKey::new(scope, key.clone(), now, http.vault.clone());
@@ -117,9 +119,16 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<Claimed, ApiE
     match row {
         // Given back in this moment.
         None => Err(ApiError::IdempotencyInProgress),
-        Some(row) if is_over(&row, now) => {
-            if take_over(&http.store, &row, &asked, now).await? {
-                mine()
+        Some(row) if is_over(&row, now) || is_left_behind(http, &row, &asked).await? => {
+            // Never the time of the claim before: by that a claim is known.
+            let at = now.max(row.created_at.plus_ms(1));
+            if take_over(&http.store, &row, &asked, at).await? {
+                Ok(Claimed::Mine(Rc::new(Claim::new(ClaimedKey::new(
+                    scope,
+                    key,
+                    at,
+                    http.vault.clone(),
+                )))))
             } else {
                 Err(ApiError::IdempotencyInProgress)
             }
@@ -137,6 +146,8 @@ struct Asked {
     fingerprint: String,
     /// A test: its answer is not kept for long.
     is_brief: bool,
+    /// The node that carries it out.
+    node: Arc<str>,
 }
 
 fn sent_key(req: &ServiceRequest) -> Result<String, ApiError> {
@@ -206,6 +217,7 @@ async fn insert(
         created_at: Set(now),
         size: Set(0),
         is_brief: Set(asked.is_brief),
+        node: Set(asked.node.to_string()),
     };
     let target = [idempotency::Column::Scope, idempotency::Column::Key];
     let inserted = idempotency::Entity::insert(row)
@@ -226,11 +238,25 @@ fn is_over(row: &idempotency::Model, now: Millis) -> bool {
     age_ms >= kept_ms || (row.status.is_none() && age_ms >= RUNNING_MS_MAX)
 }
 
+/// Whether the same request was being carried out by a node that is no more. If that only stood still, it finds its claim taken
+/// in the transaction in which it would write, and writes nothing.
+async fn is_left_behind(
+    http: &HttpContext,
+    row: &idempotency::Model,
+    asked: &Asked,
+) -> Result<bool, DbErr> {
+    let may_be = row.status.is_none()
+        && row.fingerprint == asked.fingerprint
+        && !row.node.is_empty()
+        && *row.node != *asked.node;
+    Ok(may_be && nodes::is_gone(http.store.critical_reader(), &row.node).await?)
+}
+
 async fn take_over(
     store: &Store,
     old: &idempotency::Model,
     asked: &Asked,
-    now: Millis,
+    at: Millis,
 ) -> Result<bool, DbErr> {
     let taken = idempotency::Entity::update_many()
         .col_expr(
@@ -242,7 +268,8 @@ async fn take_over(
         .col_expr(idempotency::Column::Status, Expr::value(None::<i64>))
         .col_expr(idempotency::Column::Body, Expr::value(None::<String>))
         .col_expr(idempotency::Column::Location, Expr::value(None::<String>))
-        .col_expr(idempotency::Column::CreatedAt, Expr::value(now))
+        .col_expr(idempotency::Column::CreatedAt, Expr::value(at))
+        .col_expr(idempotency::Column::Node, Expr::value(&*asked.node))
         .filter(idempotency::Column::Scope.eq(old.scope))
         .filter(idempotency::Column::Key.eq(&old.key))
         .filter(idempotency::Column::CreatedAt.eq(old.created_at))

@@ -1,6 +1,7 @@
 //! What every request to the service goes through, whoever it is for: its id, the one error body, what is read of it, who may
 //! ask and how often, and what happens to a repeat. It knows no resource.
 
+pub mod again;
 pub mod answer;
 pub mod body;
 pub mod context;

@@ -37,6 +37,7 @@ pub use self::desk::Desk;
 use crate::{
     api::{credits as of_tenant, deliveries},
     http::{
+        again::again,
         error::Code,
         idempotency::once,
         middleware::{admit_operator, only_reads, receive_body},
@@ -70,22 +71,22 @@ const VERIFYING: &[Code] = &[Code::VerificationRunning];
 #[rustfmt::skip]
 pub const ROUTES: &[Route] = &[
     get("/tenants", "tenants.list", |r| r.to(tenants::list), "A page of tenants, oldest first.").query(&["limit", "offset", "q"]).ok::<tenants::TenantList>(),
-    post("/tenants", "tenants.create", |r| r.to(tenants::create), "Make a tenant.").takes::<tenants::TenantDraft>().ignores(tenants::READ_ONLY).keeps(tenants::KEPT).created::<crate::admin::tenants::TenantView>().leaves(AuditAction::TenantCreate),
+    post("/tenants", "tenants.create", |r| r.to(again(tenants::create)), "Make a tenant.").takes::<tenants::TenantDraft>().ignores(tenants::READ_ONLY).keeps(tenants::KEPT).created::<crate::admin::tenants::TenantView>().leaves(AuditAction::TenantCreate),
     get("/tenants/{id}", "tenants.get", |r| r.to(tenants::show), "One tenant.").ok::<crate::admin::tenants::TenantView>().fails(TENANT),
-    patch("/tenants/{id}", "tenants.update", |r| r.to(tenants::update), "Change a tenant.").patches::<tenants::TenantDraft>().ignores(tenants::READ_ONLY).keeps(tenants::KEPT).ok::<crate::admin::tenants::TenantView>().fails(TENANT).leaves(AuditAction::TenantUpdate),
-    post("/tenants/{id}/suspend", "tenants.suspend", |r| r.to(tenants::suspend), "Refuse a tenant's requests and calls, and end the sessions of its people.").ok::<crate::admin::tenants::TenantView>().fails(TENANT).leaves(AuditAction::TenantSuspend),
-    post("/tenants/{id}/resume", "tenants.resume", |r| r.to(tenants::resume), "Lift a suspension.").ok::<crate::admin::tenants::TenantView>().fails(TENANT).leaves(AuditAction::TenantResume),
+    patch("/tenants/{id}", "tenants.update", |r| r.to(again(tenants::update)), "Change a tenant.").patches::<tenants::TenantDraft>().ignores(tenants::READ_ONLY).keeps(tenants::KEPT).ok::<crate::admin::tenants::TenantView>().fails(TENANT).leaves(AuditAction::TenantUpdate),
+    post("/tenants/{id}/suspend", "tenants.suspend", |r| r.to(again(tenants::suspend)), "Refuse a tenant's requests and calls, and end the sessions of its people.").ok::<crate::admin::tenants::TenantView>().fails(TENANT).leaves(AuditAction::TenantSuspend),
+    post("/tenants/{id}/resume", "tenants.resume", |r| r.to(again(tenants::resume)), "Lift a suspension.").ok::<crate::admin::tenants::TenantView>().fails(TENANT).leaves(AuditAction::TenantResume),
 
     get("/tenants/{id}/keys", "keys.list", |r| r.to(keys::list), "A page of a tenant's keys, oldest first, those that are revoked too.").query(PAGED).ok::<keys::KeyList>().fails(TENANT),
-    post("/tenants/{id}/keys", "keys.create", |r| r.to(keys::create), "Make a key; it is shown in this answer only.").takes::<keys::KeyDraft>().created::<crate::admin::keys::NewKey>().fails(TENANT).leaves(AuditAction::KeyCreate),
+    post("/tenants/{id}/keys", "keys.create", |r| r.to(again(keys::create)), "Make a key; it is shown in this answer only.").takes::<keys::KeyDraft>().created::<crate::admin::keys::NewKey>().fails(TENANT).leaves(AuditAction::KeyCreate),
     get("/keys/{id}", "keys.get", |r| r.to(keys::show), "One key.").ok::<crate::admin::keys::KeyView>().fails(KEY),
-    delete("/keys/{id}", "keys.revoke", |r| r.to(keys::revoke), "Revoke a key.").fails(KEY).leaves(AuditAction::KeyRevoke),
+    delete("/keys/{id}", "keys.revoke", |r| r.to(again(keys::revoke)), "Revoke a key.").fails(KEY).leaves(AuditAction::KeyRevoke),
 
     get("/tenants/{id}/users", "users.list", |r| r.to(users::list), "A page of a tenant's people, oldest first.").query(PAGED).ok::<users::UserList>().fails(TENANT),
-    post("/tenants/{id}/users", "users.create", |r| r.to(users::create), "Make somebody, with a link that signs in once within 30 minutes.").takes::<users::UserDraft>().created::<crate::admin::users::Link>().fails(NEW_USER).leaves(AuditAction::UserCreate),
+    post("/tenants/{id}/users", "users.create", |r| r.to(again(users::create)), "Make somebody, with a link that signs in once within 30 minutes.").takes::<users::UserDraft>().created::<crate::admin::users::Link>().fails(NEW_USER).leaves(AuditAction::UserCreate),
     get("/users/{id}", "users.get", |r| r.to(users::show), "Somebody.").ok::<crate::admin::users::UserView>().fails(USER),
-    post("/users/{id}/login-link", "users.loginLink", |r| r.to(users::link), "Make somebody another link that signs in once within 30 minutes.").created::<crate::admin::users::Link>().fails(USER).leaves(AuditAction::UserLink),
-    delete("/users/{id}", "users.delete", |r| r.to(users::remove), "Remove somebody, with all sessions and links.").fails(USER).leaves(AuditAction::UserRemove),
+    post("/users/{id}/login-link", "users.loginLink", |r| r.to(again(users::link)), "Make somebody another link that signs in once within 30 minutes.").created::<crate::admin::users::Link>().fails(USER).leaves(AuditAction::UserLink),
+    delete("/users/{id}", "users.delete", |r| r.to(again(users::remove)), "Remove somebody, with all sessions and links.").fails(USER).leaves(AuditAction::UserRemove),
 
     get("/tenants/{id}/credits", "credits.get", |r| r.to(credits::show), "A tenant's minutes.").ok::<credits::Credits>().fails(TENANT),
     get("/tenants/{id}/credits/transactions", "credits.transactions", |r| r.to(credits::transactions), "A page of the balance's movements, newest first.").query(PAGED).ok::<of_tenant::TransactionList>().fails(TENANT),
@@ -93,26 +94,26 @@ pub const ROUTES: &[Route] = &[
     get("/transactions/{id}", "credits.transaction", |r| r.to(credits::transaction), "One movement of a balance.").ok::<of_tenant::Transaction>().fails(TRANSACTION),
 
     get("/numbers", "numbers.list", |r| r.to(numbers::list), "A page of phone numbers, oldest first.").query(&["limit", "offset", "tenantId"]).ok::<numbers::NumberList>(),
-    post("/numbers", "numbers.create", |r| r.to(numbers::create), "Give a tenant a number.").takes::<numbers::NewNumber>().created::<crate::admin::numbers::NumberView>().fails(NEW_NUMBER).leaves(AuditAction::NumberCreate),
+    post("/numbers", "numbers.create", |r| r.to(again(numbers::create)), "Give a tenant a number.").takes::<numbers::NewNumber>().created::<crate::admin::numbers::NumberView>().fails(NEW_NUMBER).leaves(AuditAction::NumberCreate),
     get("/numbers/{id}", "numbers.get", |r| r.to(numbers::show), "One phone number.").ok::<crate::admin::numbers::NumberView>().fails(NUMBER),
-    patch("/numbers/{id}", "numbers.update", |r| r.to(numbers::update), "Change a number, or move it to another tenant.").patches::<numbers::NumberChange>().ignores(numbers::READ_ONLY).keeps(numbers::KEPT).ok::<crate::admin::numbers::NumberView>().fails(NUMBER).leaves(AuditAction::NumberUpdate),
-    delete("/numbers/{id}", "numbers.delete", |r| r.to(numbers::remove), "Remove a number; its calls stay.").fails(NUMBER).leaves(AuditAction::NumberDelete),
+    patch("/numbers/{id}", "numbers.update", |r| r.to(again(numbers::update)), "Change a number, or move it to another tenant.").patches::<numbers::NumberChange>().ignores(numbers::READ_ONLY).keeps(numbers::KEPT).ok::<crate::admin::numbers::NumberView>().fails(NUMBER).leaves(AuditAction::NumberUpdate),
+    delete("/numbers/{id}", "numbers.delete", |r| r.to(again(numbers::remove)), "Remove a number; its calls stay.").fails(NUMBER).leaves(AuditAction::NumberDelete),
 
     get("/bridges", "bridges.list", |r| r.to(bridges::list), "A page of bridges, oldest first, with whether they are connected and how many calls they hold.").query(PAGED).ok::<bridges::BridgeList>(),
-    post("/bridges", "bridges.create", |r| r.to(bridges::create), "Make a bridge; its token is shown in this answer only.").takes::<bridges::BridgeDraft>().created::<bridges::NewBridge>().leaves(AuditAction::BridgeCreate),
+    post("/bridges", "bridges.create", |r| r.to(again(bridges::create)), "Make a bridge; its token is shown in this answer only.").takes::<bridges::BridgeDraft>().created::<bridges::NewBridge>().leaves(AuditAction::BridgeCreate),
     get("/bridges/{id}", "bridges.get", |r| r.to(bridges::show), "One bridge.").ok::<bridges::Bridge>().fails(BRIDGE),
-    delete("/bridges/{id}", "bridges.revoke", |r| r.to(bridges::revoke), "Revoke a bridge's token and close its sockets.").fails(BRIDGE).leaves(AuditAction::BridgeRevoke),
+    delete("/bridges/{id}", "bridges.revoke", |r| r.to(again(bridges::revoke)), "Revoke a bridge's token and close its sockets.").fails(BRIDGE).leaves(AuditAction::BridgeRevoke),
 
     get("/calls", "calls.list", |r| r.to(calls::list), "A page of calls: those that are not over, then the others, each newest first.").query(&["limit", "offset", "status", "tenantId", "bridgeId", "did", "callerNumber", "from", "to"]).ok::<calls::CallList>(),
     get("/calls/{id}", "calls.get", |r| r.to(calls::show), "One call with its holds, events, deliveries and owner.").ok::<calls::CallDetail>().fails(CALL),
     post("/calls/{id}/hangup", "calls.hangup", |r| r.to(calls::hang_up), "End a running call.").accepted::<calls::Call>().fails(RUNNING_CALL).leaves(AuditAction::CallHangup),
 
     get("/webhooks", "webhooks.list", |r| r.to(standings::list), "A page of webhooks, oldest first, with what is due of them, their queues here and what they answered last.").query(&["limit", "offset", "state", "tenantId"]).ok::<standings::StandingList>(),
-    post("/webhooks/{id}/pause", "webhooks.pause", |r| r.to(webhooks::pause), "Have a webhook's deliveries wait; none is lost.").ok::<crate::admin::webhooks::WebhookView>().fails(WEBHOOK).leaves(AuditAction::WebhookPause),
-    post("/webhooks/{id}/resume", "webhooks.resume", |r| r.to(webhooks::resume), "Let a paused webhook's deliveries go on.").ok::<crate::admin::webhooks::WebhookView>().fails(WEBHOOK).leaves(AuditAction::WebhookResume),
-    post("/webhooks/{id}/recover", "webhooks.recover", |r| r.to(webhooks::recover), "Send again all that failed in a time, in the background.").takes::<deliveries::Recovery>().accepted::<deliveries::Recovered>().fails(WEBHOOK).leaves(AuditAction::WebhookRecover),
+    post("/webhooks/{id}/pause", "webhooks.pause", |r| r.to(again(webhooks::pause)), "Have a webhook's deliveries wait; none is lost.").ok::<crate::admin::webhooks::WebhookView>().fails(WEBHOOK).leaves(AuditAction::WebhookPause),
+    post("/webhooks/{id}/resume", "webhooks.resume", |r| r.to(again(webhooks::resume)), "Let a paused webhook's deliveries go on.").ok::<crate::admin::webhooks::WebhookView>().fails(WEBHOOK).leaves(AuditAction::WebhookResume),
+    post("/webhooks/{id}/recover", "webhooks.recover", |r| r.to(again(webhooks::recover)), "Send again all that failed in a time, in the background.").takes::<deliveries::Recovery>().accepted::<deliveries::Recovered>().fails(WEBHOOK).leaves(AuditAction::WebhookRecover),
     get("/deliveries", "deliveries.list", |r| r.to(webhooks::deliveries), "A page of deliveries, newest first.").query(&["limit", "offset", "status", "webhookId"]).ok::<webhooks::DeliveryList>(),
-    post("/deliveries/{id}/resend", "deliveries.resend", |r| r.to(webhooks::resend), "Send a delivery again now.").accepted::<webhooks::Delivery>().fails(RESENT).leaves(AuditAction::DeliveryResend),
+    post("/deliveries/{id}/resend", "deliveries.resend", |r| r.to(again(webhooks::resend)), "Send a delivery again now.").accepted::<webhooks::Delivery>().fails(RESENT).leaves(AuditAction::DeliveryResend),
 
     get("/overview", "overview.get", |r| r.to(overview::show), "What goes on in this process and what is wrong with it, worst first, with figures of the last ten minutes.").ok::<overview::Overview>(),
     get("/actors", "actors.list", |r| r.to(actors::list), "The types of actor in this process.").ok::<actors::ActorList>(),

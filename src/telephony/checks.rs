@@ -9,6 +9,7 @@ use std::{
 use dikala_telephony::{
     settings::{Gemini, Listen, Model, Settings, TlsFiles, Transport, Trunk},
     sip,
+    trust::Trust,
     voice::gemini,
 };
 use rustls::{
@@ -31,12 +32,19 @@ pub async fn checks(settings: &Settings) -> Vec<Found> {
     if let Some(files) = &settings.sip.tls {
         found.push(("certificate", certificate(files)));
     }
+    let trust = match Trust::new(settings.extra_ca_file.as_deref()) {
+        Ok(trust) => trust,
+        Err(error) => {
+            found.push(("voice", Err(error.to_string())));
+            return found;
+        }
+    };
     for trunk in &settings.sip.trunks {
-        if let Some(result) = registrar(trunk).await {
+        if let Some(result) = registrar(trunk, &trust).await {
             found.push(("registrar", result));
         }
     }
-    found.push(("voice", voice(&settings.voice.model).await));
+    found.push(("voice", voice(&settings.voice.model, &trust).await));
     found
 }
 
@@ -100,10 +108,13 @@ fn certificate(files: &TlsFiles) -> Result<String, String> {
 }
 
 /// Whether the registrar of a trunk would take us.
-async fn registrar(trunk: &Trunk) -> Option<Result<String, String>> {
+async fn registrar(trunk: &Trunk, trust: &Trust) -> Option<Result<String, String>> {
     let register = trunk.register.as_ref()?;
     let (name, place) = (&trunk.name, &register.registrar);
-    let asked = timeout(REGISTRAR_WITHIN, sip::try_registrar(name, register));
+    let asked = timeout(
+        REGISTRAR_WITHIN,
+        sip::try_registrar(name, register, trust.clone()),
+    );
     Some(match asked.await {
         Ok(Ok(())) => Ok(format!("trunk {name}: {place} takes username and password")),
         Ok(Err(error)) => Err(format!("{error} ({place})")),
@@ -111,16 +122,16 @@ async fn registrar(trunk: &Trunk) -> Option<Result<String, String>> {
     })
 }
 
-async fn voice(model: &Model) -> Result<String, String> {
+async fn voice(model: &Model, trust: &Trust) -> Result<String, String> {
     match model {
         Model::Scripted => Ok("the scripted voice needs nothing".to_owned()),
-        Model::Gemini(settings) => model_answers(settings).await,
+        Model::Gemini(settings) => model_answers(settings, trust).await,
     }
 }
 
-async fn model_answers(settings: &Gemini) -> Result<String, String> {
+async fn model_answers(settings: &Gemini, trust: &Trust) -> Result<String, String> {
     if settings.api_key.is_empty() {
         return Err("telephony.gemini.api_key is not set (GEMINI_API_KEY)".to_owned());
     }
-    gemini::check(settings).await
+    gemini::check(settings, trust).await
 }

@@ -13,7 +13,7 @@ use actix_web::rt::{
     spawn,
     task::{JoinHandle, spawn_blocking},
 };
-use dikala_actors::runtime::clock::SharedClock;
+use dikala_actors::runtime::{clock::SharedClock, histogram::Distribution};
 use dikala_entities::Secret;
 use dikala_telephony::{
     Clock,
@@ -21,6 +21,7 @@ use dikala_telephony::{
     engine::Address,
     settings::{Listen, Settings, Transport},
     threads::{Running, StartError},
+    times,
 };
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -107,6 +108,15 @@ impl Telephony {
         if spawn_blocking(move || running.stop()).await.is_err() {
             tracing::error!("the bridge did not stop well");
         }
+    }
+}
+
+/// Times that the bridge counted, as the service shows its own.
+pub fn distribution(times: times::Reading) -> Distribution {
+    Distribution {
+        bounds: times::BOUNDS_US,
+        counts: times.counts.to_vec(),
+        sum: times.sum_us,
     }
 }
 

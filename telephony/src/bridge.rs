@@ -8,7 +8,7 @@ use std::{
 use tokio::{
     sync::{mpsc, oneshot, watch},
     task::{JoinHandle, JoinSet},
-    time::{Instant, timeout, timeout_at},
+    time::{Instant, sleep, timeout, timeout_at},
 };
 
 use crate::{
@@ -18,6 +18,7 @@ use crate::{
     leg::{Incoming, Order},
     settings::{Listen, Model, Settings, Voice},
     sip::{self, Edge, SipError},
+    trust::Trust,
     voice::{Provider, Scripted},
 };
 
@@ -71,8 +72,11 @@ impl Bridge {
         engine: Address,
         clock: Clock,
     ) -> Result<Self, SipError> {
-        let calls = Calls::start(settings, provider(&settings.voice), engine, clock);
-        let edge = sip::listen(&settings.sip, settings.max_calls, calls.incoming()).await?;
+        let trust = Trust::new(settings.extra_ca_file.as_deref())?;
+        let provider = provider(&settings.voice, &trust);
+        let calls = Calls::start(settings, provider, engine, trust.clone(), clock);
+        let incoming = calls.incoming();
+        let edge = sip::listen(&settings.sip, trust, settings.max_calls, incoming).await?;
         Ok(Self {
             edge: Arc::new(edge),
             calls,
@@ -111,7 +115,21 @@ impl Bridge {
             within,
         } = self;
         edge.drain();
-        calls.finish(within).await;
+        let until = Instant::now() + within;
+        // As long as calls run, one may still be joined to a person.
+        let ended = async {
+            calls.finish(within).await;
+            let _ = timeout_at(until, edge.parted()).await;
+        };
+        let told = async {
+            sleep(within.saturating_sub(FAREWELL)).await;
+            edge.part(until - LAST_STEPS.min(within));
+            std::future::pending().await
+        };
+        tokio::select! {
+            () = ended => {}
+            () = told => {}
+        }
         // Whoever reads what is counted at this moment holds it too, and drops it.
         if let Some(edge) = Arc::into_inner(edge) {
             edge.close().await;
@@ -119,11 +137,12 @@ impl Bridge {
     }
 }
 
-fn provider(voice: &Voice) -> Arc<dyn Provider> {
+fn provider(voice: &Voice, trust: &Trust) -> Arc<dyn Provider> {
     match &voice.model {
         Model::Scripted => Arc::new(Scripted),
         Model::Gemini(gemini) => Arc::new(crate::voice::gemini::Gemini::new(
             gemini.clone(),
+            trust.clone(),
             voice.barge_in,
         )),
     }
@@ -146,9 +165,10 @@ impl Calls {
         settings: &Settings,
         provider: Arc<dyn Provider>,
         engine: Address,
+        trust: Trust,
         clock: Clock,
     ) -> Self {
-        let (client, engine) = Client::start(engine, clock);
+        let (client, engine) = Client::start(engine, trust, clock);
         let (incoming, waiting) = mpsc::channel(INCOMING_MAX);
         let (closing, closed) = oneshot::channel();
         let (stop, stopping) = watch::channel(None);

@@ -57,6 +57,8 @@ pub enum Order {
     Transfer {
         /// E.164.
         to: String,
+        /// In which both are told that the bridge stops, where it joined them.
+        language: String,
     },
     /// Ends the call now.
     Hangup(Ending),

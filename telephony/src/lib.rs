@@ -16,6 +16,8 @@ pub mod settings;
 pub mod sip;
 pub mod socket;
 pub mod threads;
+pub mod times;
+pub mod trust;
 pub mod voice;
 
 use std::sync::Arc;

@@ -11,6 +11,8 @@ pub struct Settings {
     pub max_calls: usize,
     pub sip: Sip,
     pub voice: Voice,
+    /// Authorities that are trusted besides the public ones, in TLS that we begin.
+    pub extra_ca_file: Option<PathBuf>,
     /// How long running calls may go on once the bridge is told to stop.
     pub shutdown_seconds: u64,
     /// How long the engine may be away before a call is ended.

@@ -1,14 +1,13 @@
 //! WebSockets that this side opens, plain or over TLS.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
-use rustls::{ClientConfig, RootCertStore, pki_types::ServerName};
+use rustls::pki_types::ServerName;
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::TcpStream,
     time::timeout,
 };
-use tokio_rustls::TlsConnector;
 use tokio_tungstenite::{
     WebSocketStream, client_async_with_config,
     tungstenite::{
@@ -19,6 +18,8 @@ use tokio_tungstenite::{
     },
 };
 use url::{Host, Url};
+
+use crate::trust::Trust;
 
 /// How long a server may take to open a socket.
 const OPEN_WITHIN: Duration = Duration::from_secs(5);
@@ -56,15 +57,17 @@ pub enum DialError {
 /// Opens a socket at a `ws://` or `wss://` address. `headers` go with the request, messages of up to `message_bytes_max` are read.
 pub async fn dial(
     url: &str,
+    trust: &Trust,
     headers: Vec<(HeaderName, HeaderValue)>,
     message_bytes_max: usize,
 ) -> Result<Socket, DialError> {
-    let opened = timeout(OPEN_WITHIN, open(url, headers, message_bytes_max)).await;
+    let opened = timeout(OPEN_WITHIN, open(url, trust, headers, message_bytes_max)).await;
     opened.unwrap_or(Err(DialError::Slow))
 }
 
 async fn open(
     url: &str,
+    trust: &Trust,
     headers: Vec<(HeaderName, HeaderValue)>,
     message_bytes_max: usize,
 ) -> Result<Socket, DialError> {
@@ -92,10 +95,8 @@ async fn open(
             Host::Ipv4(ip) => ServerName::from(std::net::IpAddr::V4(ip)),
             Host::Ipv6(ip) => ServerName::from(std::net::IpAddr::V6(ip)),
         };
-        let tls = |reason: String| DialError::Tls(reason);
-        let connector = TlsConnector::from(trusting().map_err(|error| tls(error.to_string()))?);
-        let secured = connector.connect(name, tcp).await;
-        Box::new(secured.map_err(|error| tls(error.to_string()))?)
+        let secured = trust.connector().connect(name, tcp).await;
+        Box::new(secured.map_err(|error| DialError::Tls(error.to_string()))?)
     } else {
         Box::new(tcp)
     };
@@ -112,17 +113,4 @@ async fn open(
         Err(tungstenite::Error::Http(answer)) => Err(DialError::Status(answer.status().as_u16())),
         Err(error) => Err(DialError::Protocol(error.to_string())),
     }
-}
-
-/// Trusts the public certificate authorities.
-fn trusting() -> Result<Arc<ClientConfig>, rustls::Error> {
-    let roots = RootCertStore {
-        roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
-    };
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(Arc::new(config))
 }

@@ -7,6 +7,7 @@
 //! - [`Postbox`] is an operator's mail server that behaves as well or as badly as [`Post`] says, and keeps what it took.
 //! - [`OwnPostgres`] is a PostgreSQL server to do harm to: stopped, restarted, copied to a standby.
 //! - [`gemini`] is a model that listens and speaks, as strict as the real one is documented to be and as faulty as it is told to.
+//! - [`phone`] is a SIP phone without its audio.
 //! - [`rows`] are rows to begin with.
 //! - [`eventually`] waits for a condition. No test sleeps and hopes.
 //!
@@ -20,6 +21,7 @@ pub mod certificate;
 mod folder;
 pub mod gemini;
 mod own_postgres;
+pub mod phone;
 mod place;
 mod postbox;
 pub mod postgres;

@@ -152,7 +152,7 @@ async fn look_at_others(calls: &Calls) -> Result<(), DbErr> {
     let parts = calls.parts();
     let (bridges, store) = (&parts.bridges, &parts.store);
     if !parts.node.acts() {
-        if parts.node.has_met_others() {
+        if !parts.node.keeps_bridges(parts.rules.lost_after_ms) {
             bridges.send_away();
         }
         return Ok(());

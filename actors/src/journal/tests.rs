@@ -195,6 +195,7 @@ fn claim(key: &str, claimed_at: Millis) -> idempotency::Model {
         created_at: claimed_at,
         size: 0,
         is_brief: false,
+        node: String::new(),
     }
 }
 

@@ -9,6 +9,8 @@ const UNUSED_MS: i64 = 3_000;
 pub(super) const RENEW_EVERY_MS: u64 = 5_000;
 /// One that could not be renewed is tried again after this.
 pub(super) const AGAIN_AFTER_MS: u64 = 250;
+/// Bridges that are sent away have this long to connect to another node and speak there.
+const RECONNECT_MS: i64 = 10_000;
 /// After the database was away every node has this long to renew its lease before others end it.
 const RETURN_MS: i64 = 10_000;
 
@@ -24,6 +26,19 @@ pub(super) fn left(acts_until: i64, now: i64) -> i64 {
         .saturating_add(UNUSED_MS)
         .saturating_sub(now)
         .clamp(0, LEASE_MS)
+}
+
+/// Whether a node that may not act keeps the sockets of its bridges, by the same clock. Where it knows of others they are to go
+/// there at once. One that never did may be alone with a database that is away, and bridges gain nothing from leaving; but others
+/// may have come since, and count the silence of its bridges, which have to speak there before `lost_after_ms` is over.
+pub(super) fn keeps_bridges(
+    acts_until: i64,
+    now: i64,
+    has_met_others: bool,
+    lost_after_ms: i64,
+) -> bool {
+    let asked_at = acts_until.saturating_sub(LEASE_MS - UNUSED_MS);
+    !has_met_others && now.saturating_sub(asked_at) < lost_after_ms.saturating_sub(RECONNECT_MS)
 }
 
 /// Whether a node may end another, all by the database's clock: its lease is over, and it was not the database that kept it from
@@ -105,6 +120,31 @@ mod tests {
             let left = left(acts_until(asked_at), asked_at + after);
             prop_assert_eq!(left, (LEASE_MS - after).max(0));
         }
+    }
+
+    /// Another node that came in the moment of the last renewal may count from then on.
+    #[test]
+    fn bridges_are_kept_only_as_long_as_others_cannot_have_given_them_up() {
+        let asked_at = 5_000;
+        let keeps = |after, has_met_others, lost_after_ms| {
+            keeps_bridges(
+                acts_until(asked_at),
+                asked_at + after,
+                has_met_others,
+                lost_after_ms,
+            )
+        };
+        for (after, has_met_others, lost_after_ms, kept) in [
+            (19_999, false, 30_000, true),
+            (20_000, false, 30_000, false),
+            (12_000, true, 30_000, false),
+            (60_000, false, 90_000, true),
+            (80_000, false, 90_000, false),
+            (12_000, false, 5_000, false),
+        ] {
+            assert_eq!(keeps(after, has_met_others, lost_after_ms), kept, "{after}");
+        }
+        assert!(!keeps_bridges(i64::MIN, 0, false, 30_000), "it was ended");
     }
 
     #[test]

@@ -14,7 +14,7 @@ use sea_orm::DbErr;
 use tokio::sync::{Notify, watch};
 
 use super::{
-    lease::{LEASE_MS, acts_until, left},
+    lease::{LEASE_MS, acts_until, keeps_bridges, left},
     process,
     table::{self, Entering, Renewed},
 };
@@ -195,10 +195,13 @@ impl Membership {
         self.nodes() > 1
     }
 
-    /// Whether there were others since this process began. One that cannot reach the database does not hear of it when they come
-    /// back; one that was always alone has nobody to send bridges to.
-    pub fn has_met_others(&self) -> bool {
-        self.0.has_met_others.load(Relaxed)
+    /// Whether sockets of bridges are kept while it may not act. One that cannot reach the database does not hear of others that
+    /// come.
+    pub fn keeps_bridges(&self, lost_after_ms: i64) -> bool {
+        let now = self.own_now();
+        let has_met_others = self.0.has_met_others.load(Relaxed);
+        let until = self.present().acts_until;
+        until.is_none_or(|until| keeps_bridges(until, now, has_met_others, lost_after_ms))
     }
 
     /// How many nodes there are, this one included, as far as is known.

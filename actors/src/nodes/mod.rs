@@ -16,7 +16,7 @@ mod table;
 pub use self::{
     keeper::keep,
     membership::{Identity, Membership},
-    table::{Entered, Load, all, end, time_of},
+    table::{Entered, Load, all, end, is_gone, time_of},
 };
 
 impl Entered {

@@ -155,6 +155,12 @@ pub async fn end(txn: &Transaction, node: &Entered) -> Result<bool, DbErr> {
     Ok(ended.rows_affected == 1)
 }
 
+/// Whether there is no such node any more: it left, or was ended. It does not come back under that id.
+pub async fn is_gone(db: &impl ConnectionTrait, id: &str) -> Result<bool, DbErr> {
+    let there = node::Entity::find().filter(node::Column::Id.eq(id)).one(db);
+    Ok(there.await?.is_none())
+}
+
 /// The node leaves by itself.
 pub(super) async fn leave(store: &Store, id: &str) -> Result<(), DbErr> {
     node::Entity::delete_many()

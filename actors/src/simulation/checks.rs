@@ -35,6 +35,7 @@ pub(super) fn after(what: &str, world: &World<'_>, before: usize) -> Checked {
     match what {
         "write" | "take" => {
             money(tables)?;
+            nobody_is_opened_twice(tables)?;
             (before..tables.changes.len()).try_for_each(|change| is_legal(tables, change))
         }
         "end" => nobody_acts_who_was_ended(world),
@@ -88,6 +89,16 @@ fn money(tables: &Tables) -> Checked {
         }
     }
     Ok(())
+}
+
+/// What a bridge calls by one name is one call.
+fn nobody_is_opened_twice(tables: &Tables) -> Checked {
+    let mut names = BTreeSet::new();
+    tables.calls.values().try_for_each(|call| {
+        must(names.insert((call.bridge_id, &call.bridge_call_id)), || {
+            format!("{} is two calls", call.bridge_call_id)
+        })
+    })
 }
 
 /// Whether a call may go from one state to the other, and whose word it is.

@@ -253,19 +253,20 @@ impl World<'_> {
             number,
         };
         let rough = self.has(Fault::Messages);
-        if rough && self.chance.happens(200) {
-            let other = self.any_machine().unwrap_or(there.0);
-            let most = self.chance.pick(&[60, 8_000]);
-            let late = self.chance.between(1, most);
-            self.arrive(other, None, from, message.clone(), late);
-        }
-        if rough && self.chance.happens(50) {
-            return;
-        }
         let late = match rough && self.chance.happens(200) {
             true => self.chance.between(100, 20_000),
             false => self.chance.between(1, 60),
         };
+        if rough && self.chance.happens(200) {
+            let other = self.any_machine().unwrap_or(there.0);
+            // Two nodes that are told at once do not yet know of each other's work.
+            let most = self.chance.pick(&[20, 8_000]);
+            let after = self.chance.between(0, most);
+            self.arrive(other, None, from, message.clone(), late + after);
+        }
+        if rough && self.chance.happens(50) {
+            return;
+        }
         self.arrive(there.0, Some(there.1), from, message, late);
     }
 

@@ -222,7 +222,7 @@ pub fn is_transient(error: &DbErr) -> bool {
 
 /// Whether the server rolled a transaction back because of others, which it says of a deadlock and where two cannot be put into an
 /// order: nothing of it happened, and it may be done again.
-pub(super) fn lost_a_race(error: &DbErr) -> bool {
+pub fn lost_a_race(error: &DbErr) -> bool {
     match error {
         DbErr::Exec(RuntimeErr::SqlxError(error)) | DbErr::Query(RuntimeErr::SqlxError(error)) => {
             match error.as_ref() {

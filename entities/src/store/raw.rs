@@ -34,6 +34,8 @@ pub(super) enum Raw {
 pub(super) struct Mark {
     pub transaction: String,
     pub process: String,
+    /// Of the server's log; another one begins where a standby takes over.
+    pub timeline: String,
 }
 
 /// How a transaction began.
@@ -131,6 +133,7 @@ impl Raw {
                     Ok(Mark {
                         transaction: row.try_get(0)?,
                         process: row.try_get(1)?,
+                        timeline: row.try_get(2)?,
                     })
                 };
                 rows.last().map(mark).transpose().map(Begun::Marked)

@@ -31,11 +31,12 @@ pub(super) enum TransactionKind {
 
 impl TransactionKind {
     /// On SQLite a deferred transaction that reads and then writes fails with `SQLITE_BUSY` at once, so writes are
-    /// `BEGIN IMMEDIATE`. PostgreSQL says by which mark it knows the transaction.
+    /// `BEGIN IMMEDIATE`. PostgreSQL says by which mark it knows the transaction, and on which timeline of the server that is.
     fn sql(self, backend: DbBackend) -> &'static str {
         match (backend, self) {
             (DbBackend::Postgres, Self::Write) => {
-                "BEGIN; SELECT pg_current_xact_id()::text, pg_backend_pid()::text"
+                "BEGIN; SELECT pg_current_xact_id()::text, pg_backend_pid()::text, \
+                 left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)"
             }
             (DbBackend::Postgres, Self::Snapshot) => {
                 "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = '590s'"

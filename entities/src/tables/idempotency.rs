@@ -23,6 +23,8 @@ pub struct Model {
     pub size: i64,
     /// The answer of a test, which is not kept for long.
     pub is_brief: bool,
+    /// Which node carries the request out, or did.
+    pub node: String,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]

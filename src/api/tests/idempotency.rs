@@ -2,10 +2,12 @@
 
 use actix_web::http::Method;
 use dikala_actors::runtime::clock::Clock;
-use dikala_entities::{IdempotencyScope, Millis, TenantId, agent, idempotency};
+use dikala_entities::{IdempotencyScope, Millis, NodeId, TenantId, agent, idempotency, node};
 use dikala_testkit::rows;
 use futures_util::future::join_all;
-use sea_orm::{ColumnTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter};
+use sea_orm::{
+    ColumnTrait, EntityTrait, IntoActiveModel, PaginatorTrait, QueryFilter, sea_query::Expr,
+};
 use serde_json::{Value, json};
 
 use super::prelude::*;
@@ -200,6 +202,7 @@ async fn keys_expire_after_a_day_and_claims_of_the_dead_after_a_minute(
         created_at: world.clock.now(),
         size: 0,
         is_brief: false,
+        node: String::new(),
     };
     rows::insert(world.store().writer(), dead).await;
     assert_eq!(ours(&world, "/agents", "dead", &sample()).await.status, 422);
@@ -222,16 +225,61 @@ async fn keys_expire_after_a_day_and_claims_of_the_dead_after_a_minute(
     assert_eq!(agents(&world).await, 3);
 }
 
+/// A claim names its node. That of one that is in the table is waited for; that of one that is not is the next same request's.
+#[rstest]
+#[actix_web::test]
+async fn a_claim_of_a_node_that_is_no_more_is_taken_at_once(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let living = node::Model {
+        id: NodeId::new(world.clock.now()),
+        name: "b".into(),
+        address: String::new(),
+        process: String::new(),
+        version: String::new(),
+        started_at: world.clock.now(),
+        lease_until: world.clock.now(),
+        calls: 0,
+        bridges: 0,
+    };
+    let there = living.id.to_string();
+    rows::insert(world.store().writer(), living).await;
+    assert_eq!(ours(&world, "/agents", "k", &sample()).await.status, 201);
+    let claimed_by = async |node: &str| {
+        let all = idempotency::Entity::update_many()
+            .col_expr(idempotency::Column::Status, Expr::value(None::<i64>))
+            .col_expr(idempotency::Column::Node, Expr::value(node));
+        all.exec(world.store().writer()).await.expect("changes");
+    };
+    claimed_by(&there).await;
+    let reply = ours(&world, "/agents", "k", &sample()).await;
+    assert_eq!(
+        (reply.status, reply.code()),
+        (409, "idempotency_in_progress".into())
+    );
+    claimed_by("node_that_is_gone").await;
+    let other = json!({"name": "Z", "systemPrompt": "B"});
+    let reply = ours(&world, "/agents", "k", &other).await;
+    assert_eq!(
+        (reply.status, reply.code()),
+        (422, "idempotency_key_reused".into())
+    );
+    let made = ours(&world, "/agents", "k", &sample()).await;
+    assert_eq!((made.status, made.header("idempotent-replayed")), (201, ""));
+    let again = ours(&world, "/agents", "k", &sample()).await;
+    assert_eq!(again.header("idempotent-replayed"), "true");
+    assert_eq!(again.text, made.text);
+}
+
 #[rstest]
 #[actix_web::test]
 async fn a_claim_that_runs_is_answered_in_progress(#[values(Sqlite, Postgres)] store: StoreKind) {
     let world = world!(store);
     let first = ours(&world, "/agents", "k", &sample()).await;
     assert_eq!(first.status, 201);
-    let all = idempotency::Entity::update_many().col_expr(
-        idempotency::Column::Status,
-        sea_orm::sea_query::Expr::value(None::<i64>),
-    );
+    let all = idempotency::Entity::update_many()
+        .col_expr(idempotency::Column::Status, Expr::value(None::<i64>));
     all.exec(world.store().writer()).await.expect("changes");
     let reply = ours(&world, "/agents", "k", &sample()).await;
     assert_eq!(
@@ -255,6 +303,7 @@ async fn the_sweep_takes_the_old_and_leaves_the_rest(#[values(Sqlite, Postgres)]
         created_at,
         size: 0,
         is_brief: false,
+        node: String::new(),
     };
     let rows = (0..700)
         .map(|i| row(i, now.plus_ms(-86_400_000)))

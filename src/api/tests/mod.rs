@@ -1,6 +1,7 @@
 //! The API over real HTTP, with the actors behind it, on both stores. A test takes the store as a value of rstest and begins
 //! with `world!(store)`; the clock stands still until it is moved.
 
+mod again;
 mod agents;
 mod audit;
 mod call_filters;

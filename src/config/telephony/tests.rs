@@ -85,6 +85,29 @@ fn a_bridge_is_told_what_is_configured() {
 }
 
 #[test]
+fn what_is_listened_on_may_be_one_text() {
+    let toml = "[telephony]\nenabled = true\n[telephony.voice]\nmodel = \"scripted\"\n[telephony.sip]\n\
+                listen = \"udp://0.0.0.0:5060, tcp://[::1]:0,\"\n";
+    let (layers, settings) = read(toml, &[]).expect("it is right");
+    let listened: Vec<String> = settings
+        .telephony()
+        .expect("it is enabled")
+        .sip
+        .listen
+        .iter()
+        .map(|one| format!("{:?} {}", one.transport, one.address))
+        .collect();
+    assert_eq!(listened, ["Udp 0.0.0.0:5060", "Tcp [::1]:0"]);
+    let shown = layers
+        .entries()
+        .find(|entry| entry.key == LISTEN)
+        .map(|entry| entry.shown());
+    assert_eq!(shown.as_deref(), Some("udp://0.0.0.0:5060,tcp://[::1]:0"));
+    let error = read("[telephony.sip]\nlisten = \"5060\"\n", &[]).expect_err("no address");
+    assert!(error.0.contains("udp://0.0.0.0:5060"), "{error}");
+}
+
+#[test]
 fn a_key_of_ones_own_wins_over_that_of_the_environment() {
     let toml = "[telephony]\nenabled = true\n[telephony.gemini]\napi_key = \"mine\"\n";
     let (_, settings) = read(toml, &[("GEMINI_API_KEY", "theirs")]).expect("it is right");

@@ -130,7 +130,8 @@ impl Pass {
         loop {
             tokio::time::sleep(every).await;
             match self.holds(http).await {
-                Ok(()) | Err(ApiError::Unavailable | ApiError::Internal) => {}
+                Ok(()) | Err(ApiError::Unavailable | ApiError::RolledBack | ApiError::Internal) => {
+                }
                 Err(_) => return,
             }
         }
@@ -236,7 +237,10 @@ pub async fn admit_operator(
 fn refuse(found: AtPath, error: ApiError) -> ApiError {
     match (error, found) {
         (
-            error @ (ApiError::RateLimited { .. } | ApiError::Unavailable | ApiError::Internal),
+            error @ (ApiError::RateLimited { .. }
+            | ApiError::Unavailable
+            | ApiError::RolledBack
+            | ApiError::Internal),
             _,
         )
         | (error, AtPath::Route { .. }) => error,

@@ -1,12 +1,13 @@
 //! What the bridge inside counts.
 
-use dikala_telephony::{bridge::Statistics, call, sip};
+use dikala_telephony::{bridge::Statistics, call, sip, times};
 
 use super::{
-    COUNTER, GAUGE,
+    COUNTER, GAUGE, TIMES,
     exposition::{Kind, Metric, Unit},
     whole,
 };
+use crate::telephony::distribution;
 
 pub(super) fn metrics(counted: &Statistics) -> Vec<Metric> {
     let (sip, calls) = (&counted.sip, &counted.calls);
@@ -54,30 +55,39 @@ fn over_sip(sip: &sip::Statistics) -> Vec<Metric> {
     let mut outcomes = Metric::new(
         COUNTER,
         "dikala_telephony_calls_total",
-        &["outcome"],
-        "Calls that came in over SIP, by what became of the ringing",
+        &["leg", "outcome"],
+        "Calls over SIP, from callers and to persons, by what became of the ringing",
     );
-    for (outcome, count) in [
-        ("answered", sip.answered),
-        ("refused", sip.refused),
-        ("cancelled", sip.cancelled),
-        ("failed", sip.failed),
-    ] {
-        outcomes.number(&[outcome], whole(count));
+    for (leg, of) in [("caller", &sip.callers), ("person", &sip.persons)] {
+        for (outcome, count) in [
+            ("answered", of.answered),
+            ("refused", of.refused),
+            ("cancelled", of.cancelled),
+            ("failed", of.failed),
+        ] {
+            outcomes.number(&[leg, outcome], whole(count));
+        }
     }
+    let mut now = Metric::new(
+        GAUGE,
+        "dikala_telephony_calls",
+        &["leg"],
+        "Calls over SIP now: of callers, and to persons whom they were joined to",
+    );
+    now.number(&["caller"], whole(sip.calls as u64));
+    now.number(&["person"], whole(sip.joined as u64));
     vec![
-        one(
-            GAUGE,
-            "dikala_telephony_calls",
-            "Calls over SIP now",
-            sip.calls as u64,
-        ),
+        now,
         outcomes,
-        one(
-            (Kind::Counter, Unit::Seconds),
-            "dikala_telephony_answer_seconds_total",
-            "From INVITE to the answer, added up over the answered calls",
-            sip.answer_ms.saturating_mul(1_000),
+        times(
+            "dikala_telephony_answer_seconds",
+            "From INVITE to the answer",
+            sip.answer,
+        ),
+        times(
+            "dikala_telephony_barge_in_seconds",
+            "From the caller's voice, 96 ms before it is noticed, until what the agent was saying is silent",
+            sip.barge_in,
         ),
         one(
             GAUGE,
@@ -115,6 +125,12 @@ fn interruptions(calls: &call::Reading) -> Metric {
     interruptions.number(&["caller"], whole(calls.pauses));
     interruptions.number(&["model"], whole(calls.interruptions));
     interruptions
+}
+
+fn times(name: &'static str, help: &'static str, reading: times::Reading) -> Metric {
+    let mut metric = Metric::new(TIMES, name, &[], help);
+    metric.distribution(&[], distribution(reading));
+    metric
 }
 
 fn one(kind: (Kind, Unit), name: &'static str, help: &'static str, value: u64) -> Metric {

@@ -30,6 +30,7 @@ use super::{
 use crate::{
     Clock,
     socket::{DialError, Socket, dial},
+    trust::Trust,
 };
 
 const SUBPROTOCOL: &str = "dikala.bridge.v1";
@@ -102,11 +103,12 @@ enum Request {
 
 impl Client {
     /// Dials the engine, and again whenever it is lost, until every client and line is dropped.
-    pub fn start(address: Address, clock: Clock) -> (Self, JoinHandle<()>) {
+    pub fn start(address: Address, trust: Trust, clock: Clock) -> (Self, JoinHandle<()>) {
         let (requests, waiting) = mpsc::channel(REQUESTS_MAX);
         let (connected, is_connected) = watch::channel(false);
         let shell = Shell {
             address,
+            trust,
             clock: Arc::clone(&clock),
             waiting,
             connected,
@@ -167,6 +169,7 @@ impl Drop for Line {
 
 struct Shell {
     address: Address,
+    trust: Trust,
     clock: Clock,
     waiting: mpsc::Receiver<Request>,
     connected: watch::Sender<bool>,
@@ -225,7 +228,7 @@ impl Shell {
 
     async fn dial(&mut self) -> Result<Result<Socket, DialError>, Finished> {
         let bearer = format!("Bearer {}", self.address.token.expose());
-        let url = self.address.url.clone();
+        let (url, trust) = (self.address.url.clone(), self.trust.clone());
         let dialled = async move {
             let bearer = HeaderValue::from_str(&bearer).map_err(|_| DialError::Status(401))?;
             let headers: Vec<(HeaderName, HeaderValue)> = vec![
@@ -235,7 +238,7 @@ impl Shell {
                     HeaderValue::from_static(SUBPROTOCOL),
                 ),
             ];
-            dial(&url, headers, FRAME_BYTES_MAX).await
+            dial(&url, &trust, headers, FRAME_BYTES_MAX).await
         };
         self.meanwhile(dialled).await
     }

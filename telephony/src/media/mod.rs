@@ -5,6 +5,7 @@
 
 pub mod activity;
 pub mod conceal;
+pub mod doubled;
 pub mod dtmf;
 pub mod fir;
 pub mod g711;

@@ -17,6 +17,7 @@ use super::shared::{Shared, count};
 use crate::{
     leg::{Happening, Speech},
     media::{
+        doubled::{Doubled, Way},
         sdp::Terms,
         stream::{Channel, Heard, Seed, Stream},
     },
@@ -47,6 +48,8 @@ pub enum Control {
     Pause,
     Continue,
     Flush,
+    /// A key that was told by the signalling.
+    Key(char),
     /// Speaks for and listens to somebody else from now on.
     Join(mpsc::Receiver<Speech>, mpsc::Sender<Happening>),
 }
@@ -92,6 +95,7 @@ pub fn bind(ports: &RangeInclusive<u16>, like: IpAddr) -> io::Result<Sockets> {
 #[derive(Debug)]
 pub struct Audio {
     stream: Stream,
+    doubled: Doubled,
     begun: Instant,
     speech: mpsc::Receiver<Speech>,
     happenings: mpsc::Sender<Happening>,
@@ -109,6 +113,7 @@ pub fn start(
     let (control, controls) = mpsc::channel(64);
     let audio = Audio {
         stream: Stream::new(terms, Seed::new(rand::random()), 0)?,
+        doubled: Doubled::default(),
         begun: Instant::now(),
         speech,
         happenings,
@@ -140,7 +145,6 @@ impl Audio {
         };
         let mut tick = tokio::time::interval(TICK);
         tick.set_missed_tick_behavior(MissedTickBehavior::Skip);
-        let mut last = Instant::now();
         let (mut packet, mut report) = ([0; PACKET_BYTES_MAX + 1], [0; PACKET_BYTES_MAX + 1]);
         let mut heard = Vec::new();
         let mut speaking = true;
@@ -149,13 +153,15 @@ impl Audio {
                 biased;
                 control = controls.recv() => match control {
                     Some(control) => {
-                        self.control(control, &mut heard);
+                        if !self.control(control, &mut heard) {
+                            break;
+                        }
                         speaking = true;
                     }
                     None => break,
                 },
-                _ = tick.tick() => {
-                    self.count_tick(&mut last);
+                due = tick.tick() => {
+                    self.count_ticks(due.elapsed());
                     self.stream.tick(self.now(), &mut heard, &mut send);
                 }
                 Ok((length, from)) = rtp.recv_from(&mut packet) => {
@@ -190,13 +196,11 @@ impl Audio {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    fn count_tick(&self, last: &mut Instant) {
+    fn count_ticks(&self, late: Duration) {
         let counters = &self.shared.counters;
-        count(&counters.ticks, 1);
-        if last.elapsed() > TICK * 2 {
-            count(&counters.ticks_late, 1);
-        }
-        *last = Instant::now();
+        let more = due_meanwhile(late);
+        count(&counters.ticks, more.saturating_add(1));
+        count(&counters.ticks_late, more);
     }
 
     fn say(&mut self, speech: Speech) {
@@ -206,8 +210,10 @@ impl Audio {
         }
     }
 
-    fn control(&mut self, control: Control, heard: &mut Vec<Heard>) {
+    /// Does as told; false when nobody listens any more.
+    fn control(&mut self, control: Control, heard: &mut Vec<Heard>) -> bool {
         match control {
+            Control::Key(key) => return self.pressed(key, Way::Signalling),
             Control::Join(speech, happenings) => {
                 (self.speech, self.happenings) = (speech, happenings);
                 self.stream.go_on();
@@ -228,10 +234,17 @@ impl Audio {
                 self.stream.flush(heard);
             }
         }
+        true
+    }
+
+    /// A key was pressed, or the same once more; false when nobody listens any more.
+    fn pressed(&mut self, key: char, way: Way) -> bool {
+        let is_new = self.doubled.is_new(key, way, self.now());
+        !is_new || self.happenings.try_send(Happening::Key(key)).is_ok()
     }
 
     /// Passes on what was heard; false when nobody listens any more.
-    fn tell(&self, heard: &mut Vec<Heard>) -> bool {
+    fn tell(&mut self, heard: &mut Vec<Heard>) -> bool {
         for heard in heard.drain(..) {
             let happening = match heard {
                 Heard::Audio(samples) => {
@@ -243,10 +256,20 @@ impl Audio {
                 }
                 Heard::VoiceStarted => Happening::VoiceStarted,
                 Heard::VoiceEnded => Happening::VoiceEnded,
-                Heard::Key(key) => Happening::Key(key),
+                Heard::Key(key) => {
+                    if !self.pressed(key, Way::Media) {
+                        return false;
+                    }
+                    continue;
+                }
                 Heard::Played(mark) => Happening::Played(mark),
                 Heard::Flushed { played_ms } => Happening::Flushed { played_ms },
                 Heard::MediaLost => Happening::MediaLost,
+                Heard::FellSilent { after_ms } => {
+                    let after = Duration::from_millis(after_ms);
+                    self.shared.counters.barge_in.took(after);
+                    continue;
+                }
             };
             if self.happenings.try_send(happening).is_err() {
                 return false;
@@ -256,9 +279,21 @@ impl Audio {
     }
 }
 
+/// How many ticks more are due when one comes so late. With it, so many are more than a tick late: all but the last.
+fn due_meanwhile(late: Duration) -> u64 {
+    u64::try_from(late.as_millis() / TICK.as_millis()).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_tick_that_is_late_stands_for_those_that_were_due_meanwhile() {
+        for (late, more) in [(0, 0), (19, 0), (20, 1), (65, 3)] {
+            assert_eq!(due_meanwhile(Duration::from_millis(late)), more, "{late}");
+        }
+    }
 
     #[test]
     fn pairs_are_given_until_the_range_is_taken() {

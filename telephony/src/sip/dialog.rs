@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use super::message::{Headers, Host, Method, NameAddr, Request, Uri};
+use super::message::{Headers, Host, Method, NameAddr, Request, Uri, Via};
 
 #[derive(Debug, Clone)]
 pub struct Dialog {
@@ -24,7 +24,13 @@ impl Dialog {
     /// The dialog that a caller's INVITE begins. None where it names nobody to answer to.
     pub fn of_invite(request: &Request, tag: &str, contact: String) -> Option<Self> {
         let headers = &request.headers;
-        let target: NameAddr = headers.list("Contact").first()?.parse().ok()?;
+        let named = headers.list("Contact").into_iter().next();
+        let target: NameAddr = match named {
+            Some(named) => named.parse().ok()?,
+            // Peers of RFC 2543, whose branches say nothing, are called back where they call from.
+            None if !bears_a_branch(headers) => headers.get("From")?.parse().ok()?,
+            None => return None,
+        };
         let to = headers.get("To")?;
         Some(Self {
             call_id: headers.call_id().to_owned(),
@@ -132,6 +138,16 @@ pub fn reachable(named: &Host, port: u16, source: SocketAddr) -> Option<SocketAd
         source
     } else {
         named
+    })
+}
+
+/// Whether the request bears a branch of RFC 3261.
+fn bears_a_branch(headers: &Headers) -> bool {
+    let via = headers.list("Via").into_iter().next();
+    let via = via.and_then(|via| via.parse::<Via>().ok());
+    via.is_some_and(|via| {
+        via.branch()
+            .is_some_and(|branch| branch.starts_with("z9hG4bK"))
     })
 }
 

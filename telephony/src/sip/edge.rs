@@ -15,17 +15,21 @@ use super::{
     call::{self, Caller},
     digest::{self, Algorithm, Authorization, Challenge},
     flood::Flood,
-    message::{Broken, Headers, Message, Method, NameAddr, Request, Response, Via, check, parse},
+    message::{Message, Method, NameAddr, Request, Via, check, parse, take_sdp},
     nonces::{Nonces, Use},
     numbers::{self, Number},
-    shared::{ALLOW, EXTENSIONS, SUPPORTED, Shared, ToCall, USER_AGENT, count, token},
+    refusal::{Answer, answer, answer_broken, no_transaction, refused},
+    shared::{ACCEPT, ALLOW, SUPPORTED, Shared, ToCall, count, token},
     transactions::{self, Arrival, Reply},
     transport::{Flow, Receive},
     trunks,
+    understood::understood,
 };
 use crate::{leg::Incoming, settings::Trunk};
 
 const REALM: &str = "dikala";
+const CHALLENGE: &str = "Proxy-Authenticate";
+const STOPPING: &str = "the bridge is being stopped";
 
 #[derive(Debug)]
 pub struct Desk {
@@ -36,21 +40,6 @@ pub struct Desk {
     nonces: Nonces,
     flood: Mutex<Flood>,
     begun: Instant,
-}
-
-/// A refusal that nothing is kept of.
-struct Refused {
-    status: u16,
-    phrase: &'static str,
-    headers: Vec<(&'static str, String)>,
-}
-
-fn refused(status: u16, phrase: &'static str) -> Refused {
-    Refused {
-        status,
-        phrase,
-        headers: Vec::new(),
-    }
 }
 
 impl Receive for Desk {
@@ -66,7 +55,10 @@ impl Receive for Desk {
         }
         match parse(bytes) {
             Ok(Message::Request(request)) => self.request(request, flow),
-            Ok(Message::Response(response)) => self.shared.transactions.answered(response),
+            Ok(Message::Response(mut response)) => {
+                take_sdp(&mut response.headers, &mut response.body);
+                self.shared.transactions.answered(response);
+            }
             Err(broken) => answer_broken(&broken, flow),
         }
     }
@@ -112,29 +104,25 @@ impl Desk {
             Ok(via) => via,
             Err(fault) => {
                 if request.method != Method::Ack {
-                    let words = fault.words;
-                    stateless(
-                        &request.headers,
-                        flow,
-                        &refused_for(fault.status, "Bad Request", words),
-                    );
+                    refused(fault.status, "Bad Request", fault.words).send(&request.headers, flow);
                 }
                 return;
             }
         };
         via.came_from(flow.remote);
         request.headers.set_top_via(&via.to_string());
+        take_sdp(&mut request.headers, &mut request.body);
         let back = flow.towards(via.back(flow.remote));
         let key = transactions::key(&request, &via);
         match request.method {
             Method::Ack => self.acknowledged(request, &key),
             Method::Cancel => {
                 let answer = if self.shared.transactions.cancel(&key) {
-                    refused(200, "OK")
+                    answer(200, "OK")
                 } else {
-                    refused(481, "Call/Transaction Does Not Exist")
+                    no_transaction()
                 };
-                stateless(&request.headers, &back, &answer);
+                answer.send(&request.headers, &back);
             }
             _ if self.shared.transactions.repeats(&key) => {}
             _ => {
@@ -143,7 +131,7 @@ impl Desk {
                     None => self.outside(&request, key, &back, flow),
                 };
                 if let Err(why) = done {
-                    stateless(&request.headers, &back, &why);
+                    why.send(&request.headers, &back);
                 }
             }
         }
@@ -166,14 +154,14 @@ impl Desk {
         tag: String,
         key: String,
         back: &Flow,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Answer> {
         let inbox = self.shared.find(request.headers.call_id(), &tag);
-        let inbox = inbox.ok_or(refused(481, "Call/Transaction Does Not Exist"))?;
+        let inbox = inbox.ok_or_else(no_transaction)?;
         understood(request)?;
         match self.arrived(request, key, back, tag)? {
             Some(reply) => {
                 let sent = inbox.try_send(ToCall::Request(request.clone(), reply));
-                sent.map_err(|_| refused(481, "Call Is Over"))
+                sent.map_err(|_| refused(481, "Call Is Over", "the call is over"))
             }
             None => Ok(()),
         }
@@ -186,7 +174,7 @@ impl Desk {
         key: String,
         back: &Flow,
         flow: &Flow,
-    ) -> Result<(), Refused> {
+    ) -> Result<(), Answer> {
         match &request.method {
             Method::Invite => {}
             Method::Options => return Err(self.options(request)),
@@ -196,7 +184,7 @@ impl Desk {
             | Method::Info
             | Method::Notify
             | Method::Refer => {
-                return Err(refused(481, "Call/Transaction Does Not Exist"));
+                return Err(no_transaction());
             }
             method => {
                 let (status, phrase) = if method.is_known() {
@@ -204,12 +192,8 @@ impl Desk {
                 } else {
                     (501, "Not Implemented")
                 };
-                let headers = vec![("Allow", ALLOW.to_owned())];
-                return Err(Refused {
-                    status,
-                    phrase,
-                    headers,
-                });
+                let words = "this method is not served here";
+                return Err(refused(status, phrase, words).with("Allow", ALLOW.to_owned()));
             }
         }
         let (trunk, trusted) = self.caller(request, flow)?;
@@ -220,11 +204,11 @@ impl Desk {
         };
         reply.send(&reply.response(100, "Trying"));
         if self.draining.load(Ordering::Acquire) {
-            call::refuse_for_now(&reply, "the bridge is being stopped");
+            call::refuse_for_now(&reply, STOPPING);
             return Ok(());
         }
         let Some(place) = self.shared.place(self.max_calls) else {
-            count(&self.shared.counters.refused, 1);
+            count(&self.shared.counters.callers.refused, 1);
             call::refuse_for_now(&reply, "all lines are taken");
             return Ok(());
         };
@@ -235,7 +219,7 @@ impl Desk {
                     Number::Incomplete => (484, "Address Incomplete"),
                     _ => (404, "Not Found"),
                 };
-                count(&self.shared.counters.refused, 1);
+                count(&self.shared.counters.callers.refused, 1);
                 let words = call::reason(status, "the called number is no whole number");
                 reply.send(&reply.response(status, phrase).with("Reason", &words));
                 return Ok(());
@@ -256,7 +240,7 @@ impl Desk {
         key: String,
         back: &Flow,
         tag: String,
-    ) -> Result<Option<Reply>, Refused> {
+    ) -> Result<Option<Reply>, Answer> {
         let now = Instant::now();
         match self
             .shared
@@ -265,46 +249,48 @@ impl Desk {
         {
             Arrival::New(reply) => Ok(Some(reply)),
             Arrival::Repeated => Ok(None),
-            Arrival::Merged => Err(refused(482, "Loop Detected")),
-            Arrival::Full => Err(Refused {
-                headers: vec![("Retry-After", "10".to_owned())],
-                ..refused(503, "Service Unavailable")
-            }),
+            Arrival::Merged => Err(refused(
+                482,
+                "Loop Detected",
+                "the same call came by another way",
+            )),
+            Arrival::Full => Err(refused(
+                503,
+                "Service Unavailable",
+                "too many requests are under way",
+            )),
         }
     }
 
     /// What has been with us before was sent on in a circle: a call that we made came back as a new one.
-    fn has_not_looped(&self, request: &Request, back: &Flow) -> Result<(), Refused> {
+    fn has_not_looped(&self, request: &Request, back: &Flow) -> Result<(), Answer> {
         let (host, port) = self.shared.reached_at(back);
         let is_ours = |via: &String| {
             let via = via.parse::<Via>();
             via.is_ok_and(|via| via.host == host && via.port.unwrap_or(5060) == port)
         };
         if request.headers.list("Via").iter().any(is_ours) {
-            return Err(refused(482, "Loop Detected"));
+            return Err(refused(482, "Loop Detected", "it has been here before"));
         }
         Ok(())
     }
 
-    fn options(&self, request: &Request) -> Refused {
+    fn options(&self, request: &Request) -> Answer {
         if let Err(why) = understood(request) {
             return why;
         }
-        let mut answer = if self.draining.load(Ordering::Acquire) {
-            refused(503, "Service Unavailable")
+        let able = if self.draining.load(Ordering::Acquire) {
+            refused(503, "Service Unavailable", STOPPING)
         } else {
-            refused(200, "OK")
+            answer(200, "OK")
         };
-        answer.headers = vec![
-            ("Allow", ALLOW.to_owned()),
-            ("Accept", "application/sdp".to_owned()),
-            ("Supported", SUPPORTED.to_owned()),
-        ];
-        answer
+        able.with("Allow", ALLOW.to_owned())
+            .with("Accept", ACCEPT.to_owned())
+            .with("Supported", SUPPORTED.to_owned())
     }
 
     /// The trunk that may call, and whether it is trusted to say who calls.
-    fn caller(&self, request: &Request, flow: &Flow) -> Result<(&Trunk, bool), Refused> {
+    fn caller(&self, request: &Request, flow: &Flow) -> Result<(&Trunk, bool), Answer> {
         let all = &self.shared.settings.trunks;
         if let Some(trunk) = trunks::by_address(all, flow.remote.ip()) {
             return Ok((trunk, true));
@@ -315,11 +301,7 @@ impl Desk {
             return Ok((trunk, true));
         }
         if !trunks::any_digest(all) {
-            return Err(refused_for(
-                403,
-                "Forbidden",
-                "no trunk allows this address",
-            ));
+            return Err(refused(403, "Forbidden", "no trunk allows this address"));
         }
         let proof = ["Proxy-Authorization", "Authorization"]
             .iter()
@@ -341,7 +323,7 @@ impl Desk {
         let known = trunks::by_username(all, &proof.username);
         let right = known.filter(|(_, password)| proof.proves(password, request.method.name()));
         let Some((trunk, _)) = right else {
-            return Err(refused_for(403, "Forbidden", "the credentials are wrong"));
+            return Err(refused(403, "Forbidden", "the credentials are wrong"));
         };
         if age == Use::Stale || self.nonces.count(&proof.nonce, *count, now) == Use::Stale {
             return Err(self.challenge(request, true));
@@ -349,7 +331,7 @@ impl Desk {
         Ok((trunk, false))
     }
 
-    fn challenge(&self, request: &Request, stale: bool) -> Refused {
+    fn challenge(&self, request: &Request, stale: bool) -> Answer {
         let nonce = self.nonces.make(Instant::now());
         let demand = |algorithm| {
             let challenge = Challenge {
@@ -360,74 +342,16 @@ impl Desk {
                 counted: true,
                 stale,
             };
-            ("Proxy-Authenticate", challenge.to_string())
+            challenge.to_string()
         };
         let agent = request.headers.get("User-Agent").unwrap_or_default();
-        let mut headers = vec![demand(Algorithm::Md5)];
+        let demanded =
+            answer(407, "Proxy Authentication Required").with(CHALLENGE, demand(Algorithm::Md5));
         if digest::takes_a_choice(agent) {
-            headers.push(demand(Algorithm::Sha256));
+            return demanded.with(CHALLENGE, demand(Algorithm::Sha256));
         }
-        Refused {
-            headers,
-            ..refused(407, "Proxy Authentication Required")
-        }
+        demanded
     }
-}
-
-fn refused_for(status: u16, phrase: &'static str, words: &str) -> Refused {
-    Refused {
-        headers: vec![("Reason", call::reason(status, words))],
-        ..refused(status, phrase)
-    }
-}
-
-/// Whether we understand what a request requires, and what it carries.
-fn understood(request: &Request) -> Result<(), Refused> {
-    let required = ["Require", "Proxy-Require"];
-    let strange: Vec<String> = required
-        .iter()
-        .flat_map(|name| request.headers.list(name))
-        .filter(|extension| {
-            !EXTENSIONS
-                .iter()
-                .any(|known| known.eq_ignore_ascii_case(extension))
-        })
-        .collect();
-    if !strange.is_empty() {
-        return Err(Refused {
-            headers: vec![("Unsupported", strange.join(", "))],
-            ..refused(420, "Bad Extension")
-        });
-    }
-    let wanted = request.headers.list("Accept");
-    let takes_sdp = |kind: &String| {
-        let kind = kind.split(';').next().unwrap_or_default().trim();
-        ["application/sdp", "application/*", "*/*"]
-            .iter()
-            .any(|known| known.eq_ignore_ascii_case(kind))
-    };
-    if request.method == Method::Invite && !wanted.is_empty() && !wanted.iter().any(takes_sdp) {
-        return Err(refused(406, "Not Acceptable"));
-    }
-    if request.body.is_empty() || !matches!(request.method, Method::Invite | Method::Update) {
-        return Ok(());
-    }
-    let kind = request.headers.get("Content-Type").unwrap_or_default();
-    let kind = kind.split(';').next().unwrap_or_default().trim();
-    let encoded = request
-        .headers
-        .get("Content-Encoding")
-        .is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity"));
-    if encoded || !kind.eq_ignore_ascii_case("application/sdp") {
-        return Err(Refused {
-            headers: vec![
-                ("Accept", "application/sdp".to_owned()),
-                ("Accept-Encoding", "identity".to_owned()),
-            ],
-            ..refused(415, "Unsupported Media Type")
-        });
-    }
-    Ok(())
 }
 
 /// The number that is called: the Request-URI's, or To's where that is none.
@@ -441,52 +365,4 @@ fn called(request: &Request, trunk: &Trunk) -> Number {
     to.map_or(Number::None, |to: NameAddr| {
         numbers::e164(&to.uri.user, prefix)
     })
-}
-
-/// Answers without keeping anything: the tag is made of what the request says, so that a repetition is answered the same.
-fn stateless(request: &Headers, flow: &Flow, answer: &Refused) {
-    let tag = format!("s{:x}", fnv(request.call_id()));
-    let mut response = Response::to(request, answer.status, answer.phrase, &tag);
-    for (name, value) in &answer.headers {
-        response.headers.push(name, value);
-    }
-    response.headers.push("Server", USER_AGENT);
-    flow.send(&response.to_bytes());
-}
-
-/// FNV-1a: the tag has to be the same again, not a secret.
-fn fnv(text: &str) -> u64 {
-    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
-}
-
-fn answer_broken(broken: &Broken, flow: &Flow) {
-    let Some(headers) = &broken.request else {
-        return;
-    };
-    // An ACK is never answered, and what names no way back has none.
-    let is_ack = headers
-        .get("CSeq")
-        .is_some_and(|cseq| cseq.trim_end().ends_with("ACK"));
-    let Some(top) = headers.list("Via").into_iter().next().filter(|_| !is_ack) else {
-        return;
-    };
-    let mut headers = headers.clone();
-    let mut back = flow.clone();
-    if let Ok(mut via) = top.parse::<Via>() {
-        via.came_from(flow.remote);
-        headers.set_top_via(&via.to_string());
-        back = flow.towards(via.back(flow.remote));
-    }
-    let phrase = match broken.status {
-        416 => "Unsupported URI Scheme",
-        505 => "Version Not Supported",
-        _ => "Bad Request",
-    };
-    stateless(
-        &headers,
-        &back,
-        &refused_for(broken.status, phrase, broken.words),
-    );
 }

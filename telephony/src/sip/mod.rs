@@ -13,17 +13,24 @@ mod flood;
 mod message;
 mod nonces;
 mod numbers;
+mod refusal;
 mod registration;
 mod session_timer;
 mod shared;
+#[cfg(test)]
+mod torture;
 mod transactions;
 mod transport;
 mod trunks;
+mod understood;
 
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
-    sync::{Arc, Weak, atomic::Ordering},
+    sync::{
+        Arc, Weak,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -41,6 +48,8 @@ use self::{
 use crate::{
     leg::Incoming,
     settings::{Listen, Register, Sip, Srtp, Transport},
+    times,
+    trust::{Trust, TrustError},
 };
 
 pub use self::registration::RegistrationError;
@@ -64,6 +73,8 @@ pub enum SipError {
     NoCertificate,
     #[error("{0}")]
     Tls(#[from] transport::TlsError),
+    #[error("{0}")]
+    Trust(#[from] TrustError),
     #[error("telephony.sip.public_address `{0}` has no address in the DNS")]
     PublicAddress(String),
     #[error("trunk {trunk}: {error}")]
@@ -75,17 +86,29 @@ pub enum SipError {
     Media(io::Error),
 }
 
-/// What was counted since the start, and calls that are there now.
+/// What became of calls, since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Statistics {
-    pub calls: usize,
-    pub invites: u64,
+pub struct Outcomes {
     pub answered: u64,
     pub refused: u64,
     pub cancelled: u64,
     pub failed: u64,
-    /// Milliseconds from INVITE to 200, added up over the answered.
-    pub answer_ms: u64,
+}
+
+/// What was counted since the start, and calls that are there now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Statistics {
+    pub calls: usize,
+    /// Calls whose caller is joined to a person.
+    pub joined: usize,
+    pub invites: u64,
+    pub callers: Outcomes,
+    /// Of calls to persons whom callers were to be joined to.
+    pub persons: Outcomes,
+    /// From INVITE to 200.
+    pub answer: times::Reading,
+    /// From the caller's voice to the agent's silence.
+    pub barge_in: times::Reading,
     pub registered_trunks: usize,
     /// Of calls that are over.
     pub packets: u64,
@@ -115,6 +138,7 @@ pub struct Edge {
 /// Errors: what cannot be bound or read.
 pub async fn listen(
     settings: &Sip,
+    trust: Trust,
     max_calls: usize,
     incoming: mpsc::Sender<Incoming>,
 ) -> Result<Edge, SipError> {
@@ -127,6 +151,7 @@ pub async fn listen(
         .map_err(SipError::Media)?;
     let shared = Arc::new(Shared::new(
         settings.clone(),
+        trust,
         media.handle().clone(),
         public_ip,
     ));
@@ -149,7 +174,7 @@ pub async fn listen(
 /// Asks a trunk's registrar whether it would take us, without registering.
 ///
 /// Errors: why it would not, or what keeps us from asking.
-pub async fn try_registrar(trunk: &str, register: &Register) -> Result<(), SipError> {
+pub async fn try_registrar(trunk: &str, register: &Register, trust: Trust) -> Result<(), SipError> {
     let any = if register.registrar.contains('[') {
         IpAddr::from(Ipv6Addr::UNSPECIFIED)
     } else {
@@ -168,7 +193,7 @@ pub async fn try_registrar(trunk: &str, register: &Register) -> Result<(), SipEr
         trunks: Vec::new(),
     };
     let (incoming, _) = mpsc::channel(1);
-    let edge = listen(&settings, 0, incoming).await?;
+    let edge = listen(&settings, trust, 0, incoming).await?;
     let told = |error| SipError::Registration {
         trunk: trunk.to_owned(),
         error,
@@ -293,17 +318,33 @@ impl Edge {
         }
     }
 
+    /// Waits until nobody is joined to anybody.
+    pub async fn parted(&self) {
+        self.shared.parting.closed().await;
+    }
+
+    /// Tells all who are joined that the bridge stops, and hangs them up, by then at the latest.
+    pub fn part(&self, by: tokio::time::Instant) {
+        self.shared.parting.send_replace(Some(by));
+    }
+
     pub fn statistics(&self) -> Statistics {
         let counters = &self.shared.counters;
-        let of = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let outcomes = |counted: &shared::Outcomes| Outcomes {
+            answered: of(&counted.answered),
+            refused: of(&counted.refused),
+            cancelled: of(&counted.cancelled),
+            failed: of(&counted.failed),
+        };
         Statistics {
             calls: self.shared.calls(),
+            joined: self.shared.parting.receiver_count(),
             invites: of(&counters.invites),
-            answered: of(&counters.answered),
-            refused: of(&counters.refused),
-            cancelled: of(&counters.cancelled),
-            failed: of(&counters.failed),
-            answer_ms: of(&counters.answer_ms),
+            callers: outcomes(&counters.callers),
+            persons: outcomes(&counters.persons),
+            answer: counters.answer.reading(),
+            barge_in: counters.barge_in.reading(),
             registered_trunks: self.shared.registrations(),
             packets: of(&counters.packets),
             packets_lost: of(&counters.packets_lost),

@@ -10,7 +10,10 @@ use std::{
     },
 };
 
-use tokio::sync::mpsc;
+use tokio::{
+    sync::{mpsc, watch},
+    time::Instant,
+};
 
 use super::{
     dialog,
@@ -18,10 +21,18 @@ use super::{
     transactions::{Reply, Transactions},
     transport::{Flow, Receive, connect},
 };
-use crate::settings::{Listen, Sip, Transport};
+use crate::{
+    settings::{Listen, Sip, Transport},
+    times::Times,
+    trust::Trust,
+};
 
 /// What is served here.
-pub const ALLOW: &str = "INVITE, ACK, CANCEL, BYE, OPTIONS, UPDATE, PRACK, NOTIFY";
+pub const ALLOW: &str = "INVITE, ACK, CANCEL, BYE, OPTIONS, UPDATE, PRACK, NOTIFY, INFO";
+/// What bodies of an offer or answer may be.
+pub const ACCEPT: &str = "application/sdp, multipart/mixed";
+/// When to come back after a 503.
+pub const RETRY_AFTER_SECONDS: u32 = 10;
 pub const SUPPORTED: &str = "timer, 100rel";
 /// Extensions that may be required.
 pub const EXTENSIONS: [&str; 2] = ["timer", "100rel"];
@@ -34,20 +45,31 @@ pub enum ToCall {
     Ack(Request),
 }
 
-/// Counted since the start.
+/// What became of calls.
 #[derive(Debug, Default)]
-pub struct Counters {
-    pub invites: AtomicU64,
+pub struct Outcomes {
     pub answered: AtomicU64,
     pub refused: AtomicU64,
     pub cancelled: AtomicU64,
     pub failed: AtomicU64,
+}
+
+/// Counted since the start.
+#[derive(Debug, Default)]
+pub struct Counters {
+    pub invites: AtomicU64,
+    pub callers: Outcomes,
+    /// Of calls of ours, to those whom callers are joined to.
+    pub persons: Outcomes,
     pub packets: AtomicU64,
     pub packets_lost: AtomicU64,
     pub packets_late: AtomicU64,
     pub ticks: AtomicU64,
     pub ticks_late: AtomicU64,
-    pub answer_ms: AtomicU64,
+    /// From INVITE to 200.
+    pub answer: Times,
+    /// From the caller's voice to the agent's silence.
+    pub barge_in: Times,
 }
 
 pub fn count(counter: &AtomicU64, by: u64) {
@@ -57,12 +79,15 @@ pub fn count(counter: &AtomicU64, by: u64) {
 #[derive(Debug)]
 pub struct Shared {
     pub settings: Sip,
+    trust: Trust,
     pub transactions: Arc<Transactions>,
     /// Where packets are sent on time.
     pub media: tokio::runtime::Handle,
     pub counters: Counters,
     /// What stands in SDP where `public_address` is set.
     pub public_ip: Option<IpAddr>,
+    /// By when joined legs have to be parted, once whoever is on them is to be told that the bridge stops.
+    pub parting: watch::Sender<Option<Instant>>,
     dialogs: Mutex<HashMap<String, mpsc::Sender<ToCall>>>,
     calls: AtomicUsize,
     sockets: OnceLock<Sockets>,
@@ -107,13 +132,20 @@ impl Drop for Place {
 }
 
 impl Shared {
-    pub fn new(settings: Sip, media: tokio::runtime::Handle, public_ip: Option<IpAddr>) -> Self {
+    pub fn new(
+        settings: Sip,
+        trust: Trust,
+        media: tokio::runtime::Handle,
+        public_ip: Option<IpAddr>,
+    ) -> Self {
         Self {
             settings,
+            trust,
             transactions: Arc::default(),
             media,
             counters: Counters::default(),
             public_ip,
+            parting: watch::Sender::new(None),
             dialogs: Mutex::default(),
             calls: AtomicUsize::new(0),
             sockets: OnceLock::new(),
@@ -298,7 +330,8 @@ impl Shared {
             .get()
             .and_then(|sockets| sockets.receiver.upgrade());
         let receiver = receiver.ok_or_else(|| io::Error::from(io::ErrorKind::NotConnected))?;
-        connect(transport, address, &uri.host.to_string(), receiver).await
+        let secured = (transport == Transport::Tls).then(|| (&self.trust, &uri.host));
+        connect(transport, address, secured, receiver).await
     }
 
     /// Whether we listen on a UDP address of this family.

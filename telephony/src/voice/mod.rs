@@ -6,5 +6,6 @@ mod scripted;
 mod session;
 
 pub use phrases::Phrase;
+use phrases::is_indonesian;
 pub use scripted::Scripted;
 pub use session::{Agent, FunctionDeclaration, Heard, Provider, Session, Setup, Spoken, Usage};

@@ -52,8 +52,7 @@ impl Phrase {
     }
 
     fn recording(self, language: &str) -> Recording {
-        let is_indonesian = language.split(['-', '_']).next() == Some("id");
-        let recordings: fn(Self) -> Recording = if is_indonesian {
+        let recordings: fn(Self) -> Recording = if is_indonesian(language) {
             recordings! { "id":
                 Self::Wait => "wait" "Mohon tunggu sebentar.",
                 Self::Sorry => "sorry" "Maaf, panggilan ini harus kami akhiri. Silakan telepon lagi nanti.",
@@ -102,6 +101,11 @@ impl Phrase {
         };
         recordings(self)
     }
+}
+
+/// Whether a language is Indonesian; any other is spoken to in English.
+pub fn is_indonesian(language: &str) -> bool {
+    language.split(['-', '_']).next() == Some("id")
 }
 
 /// Unpacks four bits a sample, the high half of a byte first, with straight lines in between: what that leaves above 4 kHz is

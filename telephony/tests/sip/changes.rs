@@ -1,8 +1,11 @@
 //! What both sides do to a call that stands.
 
-use dikala_telephony::{leg::Happening, settings::Codec};
+use std::time::Duration;
 
-use crate::support::{Bench, Manner, Phone, Sound, carries, eventually, header, offer};
+use dikala_telephony::{leg::Happening, settings::Codec};
+use tokio::time::timeout;
+
+use crate::support::{Bench, Manner, PATIENCE, Phone, Sound, carries, eventually, header, offer};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_is_held_moved_and_taken_back() {
@@ -241,6 +244,70 @@ async fn a_caller_is_joined_to_a_second_leg_and_both_end_together() {
     eventually("no call counts", || bench.edge.statistics().calls == 0).await;
 }
 
+/// Waits until the one who is joined hears something that nobody of them said.
+async fn is_told(sound: &Sound) {
+    let until = tokio::time::Instant::now() + PATIENCE;
+    while !sound.is_loud().await {
+        assert!(tokio::time::Instant::now() < until, "nothing was heard");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn both_who_are_joined_are_told_that_the_bridge_stops_and_hung_up() {
+    let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let (mut caller, answer, mut person, invite, _) = joined(&bench, &mut phone).await;
+    carries(&mut caller, &answer, &person).await;
+    carries(&mut person, &invite, &caller).await;
+    assert_eq!(bench.edge.statistics().joined, 1);
+    // Nobody is parted before it is time.
+    let parted = bench.edge.parted();
+    assert!(timeout(Duration::from_millis(200), parted).await.is_err());
+    while caller.is_loud().await || person.is_loud().await {}
+    bench.edge.part(tokio::time::Instant::now() + PATIENCE);
+    is_told(&caller).await;
+    is_told(&person).await;
+    let (mut calls, mut reasons) = (Vec::new(), Vec::new());
+    for _ in 0..2 {
+        let bye = phone.expect("BYE ").await;
+        calls.push(header(&bye, "Call-ID").unwrap().to_owned());
+        reasons.extend(header(&bye, "Reason").map(str::to_owned));
+        phone.answer(&bye, "200 OK").await;
+    }
+    calls.sort();
+    let mut expected = [
+        phone.call_id.clone(),
+        header(&invite, "Call-ID").unwrap().to_owned(),
+    ];
+    expected.sort();
+    assert_eq!(calls, expected);
+    let told = |reason: &String| reason.contains("The service stops.");
+    assert!(reasons.iter().any(told), "{reasons:?}");
+    bench.edge.parted().await;
+    eventually("no call counts", || bench.edge.statistics().calls == 0).await;
+    let persons = bench.edge.statistics().persons;
+    assert_eq!((persons.answered, persons.failed), (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_joined_is_parted_in_time_though_nothing_is_heard() {
+    let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let (_caller, _, _person, _, _) = joined(&bench, &mut phone).await;
+    // A caller on hold is not spoken to.
+    phone
+        .ask("INVITE", "", &pcma(40_000).replace("sendrecv", "inactive"))
+        .await;
+    phone.expect("SIP/2.0 200").await;
+    phone.acknowledge("").await;
+    bench
+        .edge
+        .part(tokio::time::Instant::now() + Duration::from_millis(300));
+    timeout(Duration::from_secs(5), phone.expect("BYE "))
+        .await
+        .expect("hung up before a sentence could have been heard");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_leg_that_is_refused_goes_back_as_words_and_one_that_rings_is_cancelled() {
     let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
@@ -255,6 +322,7 @@ async fn a_second_leg_that_is_refused_goes_back_as_words_and_one_that_rings_is_c
         bench.saw(&Happening::Transfer(Err(words.clone())))
     })
     .await;
+    assert_eq!(bench.edge.statistics().persons.refused, 1);
     phone.hang_up().await;
 
     let mut phone = Phone::udp(bench.udp()).await;
@@ -265,4 +333,11 @@ async fn a_second_leg_that_is_refused_goes_back_as_words_and_one_that_rings_is_c
     phone.ask("BYE", "", "").await;
     let cancel = phone.expect("CANCEL ").await;
     assert_eq!(header(&cancel, "Via"), header(&invite, "Via"));
+    phone.answer(&cancel, "200 OK").await;
+    let terminated = phone.response(&invite, "487 Request Terminated", "person", "");
+    phone.send(&terminated).await;
+    eventually("it is counted", || {
+        bench.edge.statistics().persons.cancelled == 1
+    })
+    .await;
 }

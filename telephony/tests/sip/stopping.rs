@@ -63,6 +63,7 @@ async fn a_bridge_that_stops_takes_itself_off_its_registrars() {
             model: Model::Scripted,
             barge_in: true,
         },
+        extra_ca_file: None,
         shutdown_seconds: 20,
         engine_lost_after_seconds: 30,
     };

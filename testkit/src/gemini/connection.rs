@@ -1,6 +1,9 @@
 //! One connection of the fake.
 
-use std::time::{Duration, Instant};
+use std::{
+    collections::VecDeque,
+    time::{Duration, Instant},
+};
 
 use futures_util::{SinkExt, StreamExt, stream::SplitStream};
 use serde_json::{Value, json};
@@ -95,6 +98,7 @@ struct Live {
     /// The caller hears the model until then.
     speaking_until: Instant,
     calls: u64,
+    script: VecDeque<Answer>,
     closes: Option<Instant>,
 }
 
@@ -157,6 +161,7 @@ pub(super) async fn serve(
                     silence_ms: 0,
                     speaking_until: Instant::now(),
                     calls: 0,
+                    script: shared.lock().unwrap().script.clone().into(),
                     closes: None,
                 };
                 let end = live.run(&mut acts).await;
@@ -370,8 +375,8 @@ impl Live {
     }
 
     fn answer(&mut self, otherwise: String) -> Result<(), End> {
-        let scripted = self.shared.lock().unwrap().answers.pop_front();
-        match scripted {
+        let told = self.shared.lock().unwrap().answers.pop_front();
+        match told.or_else(|| self.script.pop_front()) {
             None => self.say(&otherwise, 400),
             Some(Answer::Say { text, milliseconds }) => self.say(&text, milliseconds),
             Some(Answer::Call { name, arguments }) => self.call(None, &name, &arguments),

@@ -150,6 +150,8 @@ struct State {
     acts: HashMap<usize, mpsc::UnboundedSender<Act>>,
     begins: VecDeque<Begin>,
     answers: VecDeque<Answer>,
+    /// What each connection does by itself.
+    script: Vec<Answer>,
     /// What a handle stands for.
     handles: HashMap<String, rules::Memory>,
     /// Sessions that a socket has.
@@ -210,6 +212,11 @@ impl Gemini {
     /// What is done when the model was spoken to, one after the other: the greeting is the first. Otherwise it says what it heard.
     pub fn answer(&self, answers: impl IntoIterator<Item = Answer>) {
         self.shared.lock().unwrap().answers.extend(answers);
+    }
+
+    /// What each connection to come does when the model was spoken to, one after the other, where [`Gemini::answer`] says nothing.
+    pub fn script(&self, answers: impl IntoIterator<Item = Answer>) {
+        self.shared.lock().unwrap().script = answers.into_iter().collect();
     }
 
     /// Does something on the newest connection that is set up.

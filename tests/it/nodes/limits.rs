@@ -2,9 +2,11 @@
 
 use std::collections::BTreeSet;
 
+use awc::http::Method;
+use dikala_testkit::within;
 use futures_util::future::{join, join_all};
 
-use super::Nodes;
+use super::{Nodes, TAKEN_WITHIN};
 use crate::support::{
     prelude::*,
     tenant::{Tenant, text},
@@ -168,4 +170,63 @@ async fn an_idempotency_key_has_one_effect_over_all_nodes() {
         let rows = format!("SELECT id FROM agents WHERE name = 'Agent {n}'");
         assert_eq!(nodes.rows::<1>(&rows).await.len(), 1);
     }
+}
+
+/// A request that its node did not bring to an end is carried out by the next that is asked, as soon as others have the rest of
+/// what that node had.
+#[actix_web::test]
+async fn a_key_whose_node_is_killed_is_free_within_its_lease() {
+    let Some(mut nodes) = Nodes::start(Setup::new()).await else {
+        return;
+    };
+    let tenant = &nodes.a.tenant;
+    let store = nodes.a.server.installation.store.shared();
+    let path = format!("/agents/{}/functions", tenant.agent);
+    let function = json!({
+        "name": "look_up", "description": "Looks an order up.", "endpoint": nodes.a.receiver.url("/orders"), "method": "POST",
+        "parameters": {"type": "object", "properties": {}},
+    });
+    let [a, b] =
+        [tenant.api.clone(), at_b(&nodes, tenant)].map(|api| api.with("idempotency-key", "one"));
+    // Somebody has the agent, whose row the request has to change.
+    let held = store.shared();
+    let lock = format!(
+        "BEGIN; SELECT 1 FROM agents WHERE id = '{}' FOR UPDATE; SELECT pg_sleep(2); COMMIT",
+        tenant.agent
+    );
+    let holding = actix_web::rt::spawn(async move { held.execute(&lock).await });
+    let waiting = async |of: &str| {
+        let sql = format!(
+            "SELECT query FROM pg_stat_activity WHERE datname = current_database() AND {of}"
+        );
+        eventually("a session in the database", async || {
+            (store.rows::<1>(&sql).await.len() == 1).then_some(())
+        })
+        .await;
+    };
+    waiting("wait_event = 'PgSleep'").await;
+    let (first, sent) = (path.clone(), function.clone());
+    let asked =
+        actix_web::rt::spawn(async move { a.try_send(Method::POST, &first, Some(sent)).await });
+    waiting("wait_event_type = 'Lock'").await;
+    nodes.a.server.kill9();
+    let killed = Moment::now();
+    assert!(asked.await.unwrap().is_err(), "nobody answered");
+    let refused = b.post(&path, function.clone()).await;
+    assert_eq!(
+        refused.expect(409)["error"]["code"],
+        "idempotency_in_progress"
+    );
+    holding.await.unwrap();
+    let made = within(TAKEN_WITHIN, "the key to be free", async || {
+        let again = b.post(&path, function.clone()).await;
+        assert!([201, 409].contains(&again.status), "{}", again.text);
+        (again.status == 201).then_some(again)
+    })
+    .await;
+    let waited = Moment::now().ms_since(killed);
+    assert!(waited < 21_000, "{waited} ms");
+    assert_eq!(made.header("idempotent-replayed"), None);
+    let rows = "SELECT name FROM functions WHERE name = 'look_up'";
+    assert_eq!(nodes.rows::<1>(rows).await.len(), 1);
 }

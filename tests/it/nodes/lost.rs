@@ -4,7 +4,7 @@
 use awc::ws::CloseCode;
 use dikala_testkit::within;
 
-use super::{Nodes, listed};
+use super::{Nodes, id_of, is_back, listed, ready};
 use crate::support::{bridge::Closed, link::linked, prelude::*, scrape::Scrape};
 
 #[actix_web::test]
@@ -90,5 +90,35 @@ async fn calls_of_a_half_open_socket_are_billed_to_its_last_sign_by_whichever_no
         let off = Moment::parse(&call["endedAt"]).ms_since(last_sign).abs();
         assert!(off <= 2_000, "billed {off} ms from the last sign of life");
     }
+    nodes.a.assert_ledger_is_exact();
+}
+
+/// Whoever was always alone keeps sockets while the database is away, as long as nobody else can have given its bridges up; then it
+/// lets go of them, for others that may have come.
+#[actix_web::test]
+async fn a_node_that_never_met_another_lets_go_before_another_gives_its_bridges_up() {
+    let setup = Setup::new().set("bridge.lost_after_seconds", 30);
+    let Some((a, link)) = linked(setup).await else {
+        return;
+    };
+    let (tenant, before) = (&a.tenant, id_of(&a.server).await);
+    let bridge = tenant.bridge(Socket).await;
+    let call = bridge.talk(&tenant.did).await;
+    link.go_dark();
+    let dark = Moment::now();
+    let b = Server::start(a.server.installation.beside());
+    let nodes = Nodes { b, a };
+    assert_eq!(bridge.closed().await, Closed(Some(CloseCode::Away)));
+    let kept_ms = Moment::now().ms_since(dark);
+    // Its lease was over after twelve, counted from its last renewal.
+    assert!((13_500..25_000).contains(&kept_ms), "{kept_ms} ms");
+    assert_ne!(ready(&nodes.a.server).await["status"], "ok");
+    nodes.taken_by_b(&call).await;
+    let bridge = nodes.bridge_at_b(&nodes.a.tenant, Socket).await;
+    bridge.hang_up(&call).await;
+    let order = ["call.started", "call.answered", "call.ended"];
+    assert_eq!(nodes.a.kinds(&call, "call.ended").await, order);
+    link.light_up();
+    is_back(&nodes.a.server, &before).await;
     nodes.a.assert_ledger_is_exact();
 }

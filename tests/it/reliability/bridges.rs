@@ -125,6 +125,7 @@ impl Wild {
             bridge_call,
             talk_seconds,
             answered: Reply::None,
+            called: Reply::None,
             told: Reply::None,
             ended: Reply::None,
         };

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use dikala_testkit::within;
 
 use super::{
-    fleet::{Fleet, hook},
+    fleet::{Fleet, endpoint, hook},
     journal::Journal,
 };
 use crate::support::{prelude::*, rest::Response, scrape::Scrape};
@@ -33,6 +33,7 @@ pub async fn check(fleet: &Fleet, journal: &Journal) {
     calls_are_as_acknowledged(fleet, journal).await;
     bank(fleet, journal).await;
     let repeated = events(fleet, journal).await;
+    functions(fleet, journal).await;
     agents(fleet, journal).await;
     println!("  {repeated} deliveries came again, all with the id of the first");
 }
@@ -173,6 +174,55 @@ async fn events(fleet: &Fleet, journal: &Journal) -> usize {
     );
     places(fleet).await;
     deliveries - distinct
+}
+
+/// Each function that was called has the one outcome that its bridge was told, the tenant's server was asked for it, and once where
+/// no node was ended: what that was asking is asked again.
+async fn functions(fleet: &Fleet, journal: &Journal) {
+    let mut asked: BTreeMap<String, usize> = BTreeMap::new();
+    for tenant in 0..fleet.tenants.len() {
+        for request in fleet.receiver.received(&endpoint(tenant)) {
+            let call = request.json()["callId"].as_str().unwrap().to_owned();
+            *asked.entry(call).or_default() += 1;
+        }
+    }
+    let often = if fleet.is_unharmed().await {
+        1
+    } else {
+        usize::MAX
+    };
+    let rows = fleet
+        .rows::<2>("SELECT call_id, outcome FROM invocations")
+        .await;
+    let mut stored: BTreeMap<String, Value> = BTreeMap::new();
+    for [call, outcome] in rows {
+        let before = stored.insert(call.clone(), serde_json::from_str(&outcome).unwrap());
+        assert!(before.is_none(), "{call} has two outcomes");
+    }
+    let mut answered = 0;
+    for (call, outcome) in journal.outcomes.borrow().iter() {
+        assert_eq!(stored.remove(call).as_ref(), Some(outcome), "{call}");
+        let times = asked.get(call).copied().unwrap_or_default();
+        let least = usize::from(outcome["status"] == "ok");
+        assert!(
+            (least..=often).contains(&times),
+            "{call} was asked for {times} times: {outcome}"
+        );
+        if least == 1 {
+            assert_eq!(*outcome, json!({"status": "ok", "result": {"order": call}}));
+            answered += 1;
+        }
+    }
+    assert!(
+        stored.is_empty(),
+        "outcomes that no bridge was told: {stored:?}"
+    );
+    let all = journal.outcomes.borrow().len();
+    println!("  {answered} of {all} functions were answered, none has two outcomes");
+    assert!(
+        answered * 2 >= all,
+        "the others could not ask the tenant's server"
+    );
 }
 
 /// Agents that were made are there with their last names, once each, and those that were deleted are not.

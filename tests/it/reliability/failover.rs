@@ -10,7 +10,7 @@ use std::{
 
 use actix_web::rt;
 use dikala_testkit::{OwnPostgres, Stop, within};
-use futures_util::StreamExt;
+use futures_util::{StreamExt, future::join};
 use tokio::{task::spawn_blocking, time::sleep};
 
 use super::{
@@ -21,7 +21,13 @@ use super::{
     proxy::{Balancer, Served},
     sizes::Form::{self, Long, Short},
 };
-use crate::support::{prelude::*, rest::client, scrape::Scrape};
+use crate::support::{
+    link::{Link, Lost},
+    prelude::*,
+    rest::client,
+    scrape::Scrape,
+    tenant::text,
+};
 
 /// After the standby is promoted, the first message is acknowledged within this.
 const FIRST_SUCCESS_WITHIN: Duration = Duration::from_secs(10);
@@ -29,11 +35,12 @@ const FIRST_SUCCESS_WITHIN: Duration = Duration::from_secs(10);
 /// A call that is open in the books and in no memory is found after two minutes and a half at most.
 const ENDED_WITHIN: Duration = Duration::from_secs(180);
 
-/// Two nodes, their PostgreSQL, its standby, and haproxy between. None where one of these is not at hand.
+/// Two nodes, their PostgreSQL, its standby, and haproxy between, behind a link that loses what it is told to. None where one of these is not at hand.
 struct Pair {
     fleet: Fleet,
     primary: OwnPostgres,
     standby: OwnPostgres,
+    link: Link,
     _balancer: Balancer,
 }
 
@@ -43,7 +50,8 @@ impl Pair {
         let standby = primary.standby();
         let behind = [&primary, &standby].map(|server| format!("127.0.0.1:{}", server.port));
         let balancer = Balancer::start(Served::Postgres, &behind)?;
-        let installation = Installation::at(primary.place(balancer.port));
+        let link = Link::to(balancer.port);
+        let installation = Installation::at(primary.place(link.port));
         if synchronous {
             primary.waits_for_its_standby();
         }
@@ -52,6 +60,7 @@ impl Pair {
             fleet,
             primary,
             standby,
+            link,
             _balancer: balancer,
         })
     }
@@ -256,4 +265,43 @@ async fn a_call_that_the_database_has_lost_is_active_nowhere() {
         line.about("call.answered", &kept, json!({})).await,
         Reply::Ok
     );
+}
+
+/// A server that took over gives numbers of transactions again. What it says of the number of a commit that it never heard of is
+/// about another, and not believed.
+#[actix_web::test]
+async fn a_commit_that_the_standby_never_heard_of_is_not_taken_for_another() {
+    let Some(pair) = Pair::start(false).await else {
+        return;
+    };
+    let fleet = &pair.fleet;
+    let api = Rest::new(&format!("{}/api/v1", fleet.addresses[0]))
+        .with("x-api-key", &fleet.tenants[0].key)
+        .with("idempotency-key", "lost");
+    let agent = json!({"name": "Lost in between", "systemPrompt": "Answer kindly."});
+    pair.standby.fall_behind();
+    pair.link.lose("Lost in between", Lost::Answer);
+    let failing = async {
+        eventually("the commit's answer to be lost", async || {
+            (pair.link.lost() == 1).then_some(())
+        })
+        .await;
+        pair.fail_over(Duration::ZERO).await;
+        // More numbers than the primary gave since the standby heard of it last.
+        let standby = pair.standby.clone();
+        let numbers =
+            "DO 'BEGIN FOR i IN 1..1000 LOOP PERFORM pg_current_xact_id(); COMMIT; END LOOP; END'";
+        spawn_blocking(move || standby.sql(numbers)).await.unwrap();
+    };
+    let (answer, ()) = join(api.post("/agents", agent.clone()), failing).await;
+    assert_eq!(answer.status, 503, "{}", answer.text);
+    let made = within(FIRST_SUCCESS_WITHIN, "the agent to be made", async || {
+        let again = api.post("/agents", agent.clone()).await;
+        (again.status == 201).then_some(again)
+    })
+    .await;
+    let there = fleet
+        .rows::<1>("SELECT id FROM agents WHERE name = 'Lost in between'")
+        .await;
+    assert_eq!(there, [[text(&made.body, "id")]]);
 }

@@ -17,6 +17,8 @@ pub struct Fleet {
     nodes: Vec<Option<Server>>,
     pub tenants: Vec<Rc<Tenant>>,
     pub receiver: Receiver,
+    /// The nodes of the beginning. As long as there are others, none was ended.
+    first: Vec<String>,
     /// Where clients find the service: each node, or the balancer in front of all.
     pub addresses: Rc<[String]>,
     pub balancer: Option<Balancer>,
@@ -63,6 +65,14 @@ impl Wanted {
     }
 }
 
+/// What every agent can call.
+pub const FUNCTION: &str = "look_up";
+
+/// Where that is.
+pub fn endpoint(tenant: usize) -> String {
+    format!("/function/{tenant}")
+}
+
 /// Where a tenant's events are delivered to.
 pub fn hook(tenant: usize) -> String {
     format!("/hook/{tenant}")
@@ -83,7 +93,13 @@ impl Fleet {
         let others: Vec<_> = (1..wanted.nodes).map(|_| installation.beside()).collect();
         let mut nodes = vec![Some(Server::start(installation))];
         nodes.extend(others.into_iter().map(|other| Some(Server::start(other))));
-        let receiver = Receiver::start();
+        let receiver = Receiver::scripted(|request| {
+            let asked = request.json();
+            match asked["functionName"] == FUNCTION {
+                true => Answer::Json(json!({"order": asked["parameters"]["orderId"]})),
+                false => Answer::Status(200),
+            }
+        });
         let first = nodes[0].as_ref().unwrap();
         let plan = Plan {
             minutes: wanted.minutes,
@@ -95,10 +111,13 @@ impl Fleet {
             let tenant = Tenant::create(first, &plan).await;
             let url = receiver.url(&hook(number));
             tenant.subscribe(&url, &ALL_EVENTS, SECRET).await;
+            let url = receiver.url(&endpoint(number));
+            tenant.create_function(FUNCTION, "POST", &url).await;
             tenants.push(Rc::new(tenant));
         }
         let addresses = nodes.iter().flatten().map(|node| node.http.clone());
-        let fleet = Self {
+        let mut fleet = Self {
+            first: Vec::new(),
             addresses: addresses.collect(),
             nodes,
             tenants,
@@ -107,7 +126,19 @@ impl Fleet {
             postgres: None,
         };
         fleet.all_know_each_other().await;
+        fleet.first = fleet.ids().await;
         fleet
+    }
+
+    async fn ids(&self) -> Vec<String> {
+        let rows = self.rows::<1>("SELECT id FROM nodes ORDER BY id").await;
+        rows.into_iter().map(|[id]| id).collect()
+    }
+
+    /// Whether no node of the beginning was ended.
+    pub async fn is_unharmed(&self) -> bool {
+        let now = self.ids().await;
+        self.first.iter().all(|id| now.contains(id))
     }
 
     /// Another node on the same store, which these settings are for where they differ.

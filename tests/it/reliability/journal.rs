@@ -17,6 +17,8 @@ pub struct Entry {
     /// From answer to end, as the bridge says.
     pub talk_seconds: i64,
     pub answered: Reply,
+    /// What became of the function that the AI called.
+    pub called: Reply,
     pub told: Reply,
     pub ended: Reply,
 }
@@ -55,6 +57,7 @@ impl Entry {
         let mut kinds = BTreeSet::from(["call.started"]);
         for (reply, kind) in [
             (self.answered, "call.answered"),
+            (self.called, "function.called"),
             (self.told, "call.transcript"),
             (self.ended, "call.ended"),
         ] {
@@ -78,6 +81,8 @@ pub struct Made {
 pub struct Journal {
     pub calls: RefCell<BTreeMap<String, Entry>>,
     pub agents: RefCell<BTreeMap<String, Made>>,
+    /// The outcomes of functions that bridges were told, by call: a call calls one.
+    pub outcomes: RefCell<BTreeMap<String, Value>>,
     /// Acknowledgements: when, and how long it took from the first time that it was said.
     answers: RefCell<Vec<(Instant, Duration)>>,
     /// Messages that were not answered: their socket ended, or they took too long.
@@ -118,6 +123,7 @@ impl Journal {
             bridge_call: bridge_call.to_owned(),
             talk_seconds: over["talkTimeSeconds"].as_i64().unwrap(),
             answered: Reply::Ok,
+            called: Reply::None,
             told: Reply::None,
             ended: Reply::Ok,
         };
@@ -148,9 +154,10 @@ impl Journal {
     /// One line of figures.
     pub fn figures(&self) -> String {
         format!(
-            "{} calls and {} agents in {} acknowledgements; {} refused in words, {} messages not answered, {} requests not in \
+            "{} calls with {} functions, and {} agents in {} acknowledgements; {} refused in words, {} messages not answered, {} requests not in \
              time, {} broken, {} that nobody took, all said again; the longest waited {:.1?}",
             self.calls.borrow().len(),
+            self.outcomes.borrow().len(),
             self.agents.borrow().len(),
             self.acknowledgements(),
             self.refused.get(),

@@ -12,7 +12,7 @@ use awc::{error::SendRequestError, http::Method};
 use tokio::{sync::Mutex, time::sleep};
 
 use super::{
-    fleet::{Fleet, fresh},
+    fleet::{FUNCTION, Fleet, fresh},
     journal::{Entry, Journal, Made, Reply},
 };
 use crate::support::{prelude::*, tenant::Tenant, tenant::text};
@@ -21,10 +21,12 @@ use crate::support::{prelude::*, tenant::Tenant, tenant::text};
 const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 /// Before something is said again.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// One call of so many calls a function.
+const FUNCTIONS_OF: u32 = 4;
 /// Calls that one load has at the same time: where the service does not keep up, no more are begun.
 const CALLS_AT_ONCE: usize = 3_000;
-/// No message is said for longer than this. A write whose node dies while it is carried out is another's after a minute, and
-/// that one may die, too.
+/// No message is said for longer than this. A write whose node dies while it is carried out is another's within its lease,
+/// and that one may die, too.
 const GIVES_UP_AFTER: Duration = Duration::from_secs(400);
 /// What was begun is over by then.
 const OVER_WITHIN: Duration = Duration::from_secs(420);
@@ -152,6 +154,7 @@ impl Line {
             bridge_call,
             talk_seconds,
             answered: Reply::None,
+            called: Reply::None,
             told: Reply::None,
             ended: Reply::None,
         };
@@ -169,12 +172,38 @@ impl Line {
     /// A whole call: it talks for so many seconds by what the bridge says, and lives for so long.
     pub async fn call(&self, talk_seconds: i64, lives: Duration) {
         let call = self.open(talk_seconds).await;
+        if rand::random_range(0..FUNCTIONS_OF) == 0 {
+            self.call_function(&call.id).await;
+        }
         sleep(lives / 2).await;
         let summary = json!({"summary": "The caller asked for the way."});
         let reply = self.about("call.transcript", &call.id, summary).await;
         self.journal.note(&call.id, |entry| entry.told = reply);
         sleep(lives / 2).await;
         self.close(&call).await;
+    }
+
+    /// The AI calls the tenant's function; whoever asks again is told the same.
+    async fn call_function(&self, call: &str) {
+        let ask = async || {
+            let fields = json!({
+                "callId": call, "invocationId": "first", "name": FUNCTION, "parameters": {"orderId": call},
+            });
+            self.say(&self.message("call.function", fields)).await
+        };
+        let told = ask().await;
+        let reply = read(&told);
+        self.journal.note(call, |entry| entry.called = reply);
+        if reply == Reply::Ok {
+            let outcome = told["outcome"].clone();
+            let mut outcomes = self.journal.outcomes.borrow_mut();
+            outcomes.insert(call.to_owned(), outcome.clone());
+            drop(outcomes);
+            let again = ask().await;
+            if read(&again) == Reply::Ok {
+                assert_eq!(again["outcome"], outcome, "{call} called one function");
+            }
+        }
     }
 
     /// A call that is answered, so long ago that it may end now after this talk.
@@ -269,6 +298,13 @@ impl Writer {
                 sleep(AGAIN_AFTER).await;
                 continue;
             };
+            if answer.status == 408 {
+                // Of a node that stood still and did not read it yet.
+                let how = format!("{method} {path}: {}", answer.text);
+                self.journal.broken_requests.borrow_mut().push(how);
+                sleep(AGAIN_AFTER).await;
+                continue;
+            }
             let in_progress = answer.body["error"]["code"] == "idempotency_in_progress";
             if answer.status == 503 || in_progress {
                 let says_when = answer.header("retry-after").is_some();

@@ -148,7 +148,7 @@ pub async fn linked(setup: Setup) -> Option<(World, Link)> {
     let port = url.rsplit_once(':').unwrap().1.split_once('/').unwrap().0;
     let link = Link::to(port.parse().unwrap());
     installation.set("database.url", &url.replace(port, &link.port.to_string()));
-    let setup = setup.set("bridge.lost_after_seconds", 600);
+    installation.set("bridge.lost_after_seconds", "600");
     Some((World::on(installation, setup).await, link))
 }
 

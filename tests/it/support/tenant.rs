@@ -118,18 +118,7 @@ impl Tenant {
 
     /// All calls, newest first.
     pub async fn calls(&self) -> Vec<Value> {
-        let mut calls = Vec::new();
-        loop {
-            let page = self
-                .api
-                .get(&format!("/calls?limit=100&offset={}", calls.len()))
-                .await
-                .expect(200);
-            calls.extend(page["calls"].as_array().unwrap().iter().cloned());
-            if page["hasMore"] == false {
-                return calls;
-            }
-        }
+        self.all("/calls", "calls").await
     }
 
     /// Waits until a call is over.
@@ -155,12 +144,20 @@ impl Tenant {
 
     /// Transactions, newest first.
     pub async fn transactions(&self) -> Vec<Value> {
-        let page = self
-            .api
-            .get("/credits/transactions?limit=100")
-            .await
-            .expect(200);
-        page["transactions"].as_array().unwrap().clone()
+        self.all("/credits/transactions", "transactions").await
+    }
+
+    /// What a list has on all its pages.
+    async fn all(&self, path: &str, name: &str) -> Vec<Value> {
+        let mut all = Vec::new();
+        loop {
+            let page = format!("{path}?limit=100&offset={}", all.len());
+            let page = self.api.get(&page).await.expect(200);
+            all.extend(page[name].as_array().unwrap().iter().cloned());
+            if page["hasMore"] == false {
+                return all;
+            }
+        }
     }
 
     /// What was billed for a call: the minutes of its usage transactions, which must be at most one.

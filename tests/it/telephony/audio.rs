@@ -31,6 +31,9 @@ struct State {
     spoken: usize,
     /// Something came that is no silence.
     is_loud: bool,
+    /// When the first and the last packet came, and their timestamps.
+    first: Option<(Instant, u32)>,
+    last: Option<(Instant, u32)>,
     /// By packet: the tone of the model, with how much the caller had spoken then; none where it was anything else.
     heard: Vec<Option<usize>>,
 }
@@ -58,6 +61,15 @@ impl Utterance {
     pub fn milliseconds(self) -> usize {
         self.packets * PACKET_MS
     }
+}
+
+/// What came over a while.
+#[derive(Debug, Clone, Copy)]
+pub struct Flow {
+    pub packets: usize,
+    /// From the first packet to the last: by their timestamps, and by when they came.
+    pub told_ms: u64,
+    pub lasted_ms: u64,
 }
 
 pub struct Audio {
@@ -133,6 +145,17 @@ impl Audio {
     /// How many packets have come.
     pub fn packets(&self) -> usize {
         self.state.lock().unwrap().heard.len()
+    }
+
+    /// All that came so far.
+    pub fn flow(&self) -> Flow {
+        let state = self.state.lock().unwrap();
+        let (first, last) = (state.first.unwrap(), state.last.unwrap());
+        Flow {
+            packets: state.heard.len(),
+            told_ms: u64::from(last.1.wrapping_sub(first.1) / 8),
+            lasted_ms: u64::try_from((last.0 - first.0).as_millis()).unwrap(),
+        }
     }
 
     /// What the model said so far.
@@ -230,7 +253,11 @@ fn listen(socket: &UdpSocket, state: &Mutex<State>, stops: &AtomicBool) {
             continue;
         }
         let samples: Vec<i32> = packet[12..length].iter().copied().map(linear).collect();
+        let stamp = [packet[4], packet[5], packet[6], packet[7]];
+        let stamp = (Instant::now(), u32::from_be_bytes(stamp));
         let mut state = state.lock().unwrap();
+        state.first.get_or_insert(stamp);
+        state.last = Some(stamp);
         state.is_loud |= samples.iter().any(|sample| sample.abs() > 1_000);
         let spoken = is_tone(&samples).then_some(state.spoken);
         state.heard.push(spoken);

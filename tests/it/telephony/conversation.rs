@@ -30,7 +30,7 @@ const PRICES: [(&str, u64); 4] = [
 ];
 
 /// What the model says, and for how long.
-fn says(text: &str, milliseconds: u64) -> gemini::Answer {
+pub(super) fn says(text: &str, milliseconds: u64) -> gemini::Answer {
     let text = text.to_owned();
     gemini::Answer::Say { text, milliseconds }
 }
@@ -42,7 +42,7 @@ fn cost(turns_ms: &[u64]) -> u64 {
 }
 
 /// Whether these programs are there; where they have to be and are not, the test fails.
-fn have(programs: &[&str]) -> bool {
+pub(super) fn have(programs: &[&str]) -> bool {
     let missing = |program: &&&str| Command::new(program).arg("--version").output().is_err();
     let Some(missing) = programs.iter().find(missing) else {
         return true;
@@ -54,7 +54,7 @@ fn have(programs: &[&str]) -> bool {
 }
 
 /// Spoken Indonesian in G.711 A, from its first sound on.
-fn spoken(words: &str) -> Vec<u8> {
+pub(super) fn spoken(words: &str) -> Vec<u8> {
     let folder = dikala_testkit::folder();
     let run = |program: &str, arguments: &[&str]| {
         let mut command = Command::new(program);
@@ -69,7 +69,7 @@ fn spoken(words: &str) -> Vec<u8> {
 }
 
 /// A server whose phone rings at this address, with the fake as its model.
-async fn world(model: &Gemini, setup: Setup) -> Option<(World, SocketAddr)> {
+pub(super) async fn world(model: &Gemini, setup: Setup) -> Option<(World, SocketAddr)> {
     let mut installation = Installation::migrated(Sqlite)?;
     let edge = SocketAddr::from(([127, 0, 0, 1], dikala_testkit::free_port()));
     let file = trunk(&installation);

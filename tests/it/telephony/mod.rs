@@ -2,6 +2,7 @@
 
 mod audio;
 mod conversation;
+mod endurance;
 mod line;
 pub mod phone;
 
@@ -13,6 +14,7 @@ use dikala_telephony::{
     bridge::Calls,
     engine::Address,
     settings::{Codec, Model, Settings, Sip, Srtp, Voice},
+    trust::Trust,
     voice::Scripted,
 };
 use dikala_testkit::{free_port, within};
@@ -43,6 +45,7 @@ fn settings() -> Settings {
             model: Model::Scripted,
             barge_in: true,
         },
+        extra_ca_file: None,
         shutdown_seconds: 20,
         engine_lost_after_seconds: 30,
     }
@@ -59,7 +62,8 @@ fn engine(world: &World) -> Address {
 /// The calls of a bridge without a SIP edge.
 fn calls(world: &World) -> Calls {
     let clock = Arc::new(|| SystemClock.now());
-    Calls::start(&settings(), Arc::new(Scripted), engine(world), clock)
+    let trust = Trust::new(None).unwrap();
+    Calls::start(&settings(), Arc::new(Scripted), engine(world), trust, clock)
 }
 
 /// An agent that may hang up and look orders up.
@@ -232,7 +236,9 @@ async fn serve_has_a_phone_ring() {
     rings(&world, edge).await;
     let scrape = Scrape::of(&world.server.operator).await;
     let answered = scrape.metrics["dikala_telephony_calls_total"].series.iter();
-    let answered = answered.filter(|series| series.labels["outcome"] == "answered");
+    let answered = answered.filter(|series| {
+        series.labels["leg"] == "caller" && series.labels["outcome"] == "answered"
+    });
     assert_eq!(
         answered.map(|series| series.value).collect::<Vec<_>>(),
         [1.0]
@@ -242,6 +248,16 @@ async fn serve_has_a_phone_ring() {
     assert!(
         shown.contains("The bridge inside") && shown.contains("1 answered, 0 refused"),
         "{shown}"
+    );
+    // One answer is within the same bound at half of all and at 99 of 100.
+    let times = shown.split("p50 / p99").nth(1).unwrap_or_default();
+    assert!(times.trim_start().starts_with("≤ "), "{shown}");
+    let answers = scrape.value("dikala_telephony_answer_seconds_count", &[]);
+    assert_eq!(answers, 1.0);
+    assert_eq!(
+        scrape.value("dikala_telephony_barge_in_seconds_count", &[]),
+        0.0,
+        "nobody was interrupted"
     );
     let documented = include_str!("../../../docs/metrics.md");
     for name in scrape

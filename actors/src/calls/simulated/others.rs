@@ -97,7 +97,7 @@ impl NodeCalls {
         let Ground { parts, wire, .. } = &self.ground;
         let (bridges, me) = (&parts.bridges, parts.node.id());
         if !self.acts() {
-            if parts.node.has_met_others() {
+            if !parts.node.keeps_bridges(parts.rules.lost_after_ms) {
                 bridges.send_away();
             }
             return Ok(());

@@ -11,15 +11,29 @@ use crate::store::{fault::away, raw::Mark, runtime::inside};
 const FIND_OUT_WITHIN: Duration = Duration::from_secs(6);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
+/// How a transaction stands.
+enum Outcome {
+    Open,
+    /// Whether it was committed.
+    Ended(bool),
+    /// Its number may be another's.
+    Unknown,
+}
+
 impl Connections {
     /// How a transaction ended whose `COMMIT` was not answered. One that is still open is ended first: its `COMMIT` may be on
-    /// the way, and must not arrive after the question.
+    /// the way, and must not arrive after the question. Where that cannot be known, who repeats it finds what it wrote by its keys.
     pub(in crate::store) async fn committed(&self, mark: &Mark) -> Result<bool, DbErr> {
         let find_out = async {
             loop {
                 match self.outcome(mark).await {
-                    Ok(Some(committed)) => return committed,
-                    Ok(None) => {}
+                    Ok(Outcome::Ended(committed)) => return Ok(committed),
+                    Ok(Outcome::Open) => {}
+                    Ok(Outcome::Unknown) => {
+                        return Err(away(
+                            "a commit was not answered, and another server has taken over since: whether it has it is not known",
+                        ));
+                    }
                     Err(error) => tracing::debug!(%error, "how a commit ended is not known yet"),
                 }
                 tokio::time::sleep(ASK_AGAIN_AFTER).await;
@@ -27,26 +41,32 @@ impl Connections {
         };
         inside(async { tokio::time::timeout(FIND_OUT_WITHIN, find_out).await })
             .await
-            .map_err(|_| away("a commit was not answered, and how it ended could not be found out"))
+            .unwrap_or_else(|_| {
+                Err(away(
+                    "a commit was not answered, and how it ended could not be found out",
+                ))
+            })
     }
 
-    /// None while it is open.
-    async fn outcome(&self, mark: &Mark) -> Result<Option<bool>, DbErr> {
+    /// A server that took over gives numbers again that it had not heard of: there they say nothing.
+    async fn outcome(&self, mark: &Mark) -> Result<Outcome, DbErr> {
         let mut lease = self.lease().await?;
         let limit = self.limits().begin;
         let ask = format!(
-            "SELECT pg_xact_status('{}'::xid8) AS status",
-            mark.transaction
+            "SELECT CASE left(pg_walfile_name(pg_current_wal_insert_lsn()), 8) WHEN '{}' THEN pg_xact_status('{}'::xid8) \
+             ELSE 'elsewhere' END AS status",
+            mark.timeline, mark.transaction
         );
         let ask = Statement::from_string(DbBackend::Postgres, ask);
         let row = lease.one(limit, &ask).await?;
         let status: Option<String> = row.map_or(Ok(None), |row| row.try_get("", "status"))?;
         match status.as_deref() {
-            Some("committed") => Ok(Some(true)),
-            Some("aborted") => Ok(Some(false)),
+            Some("committed") => Ok(Outcome::Ended(true)),
+            Some("aborted") => Ok(Outcome::Ended(false)),
+            Some("elsewhere") => Ok(Outcome::Unknown),
             _ => {
                 lease.unprepared(limit, &end_of(mark)).await?;
-                Ok(None)
+                Ok(Outcome::Open)
             }
         }
     }

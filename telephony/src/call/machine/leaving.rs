@@ -188,7 +188,11 @@ impl Machine {
                 self.end(end, now, out);
             }
             Then::Transfer { to, .. } => {
-                out.push(Effect::Leg(Order::Transfer { to: to.clone() }));
+                let language = self.agent.as_ref().map(|agent| agent.language.clone());
+                out.push(Effect::Leg(Order::Transfer {
+                    to: to.clone(),
+                    language: language.unwrap_or_default(),
+                }));
                 leaving.stage = Stage::Connecting;
                 leaving.until = now.ms + CONNECTING_MS_MAX;
             }

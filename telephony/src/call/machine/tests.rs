@@ -496,7 +496,8 @@ fn a_person_is_called_once_the_agent_has_said_so() {
     let effects = call.on(Input::Voice(Heard::TurnOver));
     let effects = call.play(&effects);
     let to = "+622150009999".to_owned();
-    assert_eq!(orders(&effects), [&Order::Transfer { to }]);
+    let language = "en".to_owned();
+    assert_eq!(orders(&effects), [&Order::Transfer { to, language }]);
     let effects = call.on(Input::Leg(Happening::Transfer(
         Err("it is busy".to_owned()),
     )));
@@ -509,7 +510,8 @@ fn a_person_is_called_once_the_agent_has_said_so() {
     let to = "+6281".to_owned();
     let effects = call.on(command(Command::Transfer { to: to.clone() }));
     let effects = call.play(&effects);
-    assert_eq!(orders(&effects), [&Order::Transfer { to }]);
+    let language = "en".to_owned();
+    assert_eq!(orders(&effects), [&Order::Transfer { to, language }]);
     let effects = call.on(Input::Leg(Happening::Transfer(Ok(()))));
     assert!(hung_up(&effects));
     assert_eq!(told(&effects)[0], "hangup transferred bridge 0 at 0");

@@ -10,7 +10,10 @@ use tokio_tungstenite::{
 };
 
 use super::*;
-use crate::engine::{Outcome, Wanted};
+use crate::{
+    engine::{Outcome, Wanted},
+    trust::Trust,
+};
 
 const WITHIN: Duration = Duration::from_secs(20);
 
@@ -60,7 +63,8 @@ impl Engine {
         };
         let time = AtomicI64::new(1_000);
         let clock: Clock = Arc::new(move || Millis::from_i64(time.fetch_add(1, Relaxed)));
-        Client::start(address, clock)
+        let trust = Trust::new(None).expect("public authorities");
+        Client::start(address, trust, clock)
     }
 
     async fn accept(&self) -> Peer {

@@ -10,6 +10,8 @@ use earshot::Detector;
 const FRAME: usize = 256;
 /// So many frames of voice begin speech; wherever 96 ms of it begin, five whole ones are among them.
 const STARTS: u32 = 5;
+/// How long somebody has spoken at most when it is noticed.
+pub const NOTICED_MS: u64 = 96;
 /// 400 ms without voice end it.
 const ENDS: u32 = 25;
 /// The detector's own line between voice and the rest.

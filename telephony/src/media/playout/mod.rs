@@ -109,6 +109,11 @@ impl Playout {
         (waiting_ms as u64) < WAITING_MAX_MS && self.marks.len() < MARKS_MAX
     }
 
+    /// Whether something is being said.
+    pub fn speaks(&self) -> bool {
+        !self.paused && !self.waiting.is_empty()
+    }
+
     /// Takes samples of 24 kHz.
     pub fn say(&mut self, samples: &[i16]) {
         if self.waiting.is_empty() {

@@ -12,6 +12,7 @@ use std::net::SocketAddr;
 use self::{latch::Latch, receive::Receiver, send::Sender};
 use super::{
     Error,
+    activity::NOTICED_MS,
     rtcp::{self, Told},
     rtp::{self, Packet},
     sdp::{Direction, Terms, clock},
@@ -45,6 +46,10 @@ pub enum Heard {
     },
     /// No packet came for 15 s.
     MediaLost,
+    /// What was being said is silent now, so long after the caller's voice began.
+    FellSilent {
+        after_ms: u64,
+    },
 }
 
 /// Where this side's numbers begin, and its names; nobody shall guess them.
@@ -87,6 +92,19 @@ pub struct Statistics {
     pub round_trip_ms: Option<u32>,
 }
 
+/// A caller who speaks while something is said, by when the voice began.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum BargeIn {
+    None,
+    Heard {
+        begun_ms: u64,
+    },
+    /// The next packet is silent.
+    Obeyed {
+        begun_ms: u64,
+    },
+}
+
 /// One call's media.
 #[derive(Debug)]
 pub struct Stream {
@@ -100,6 +118,7 @@ pub struct Stream {
     /// When the last packet of theirs came, or the call or a change of it began.
     alive_ms: u64,
     lost_told: bool,
+    barge_in: BargeIn,
     report_at_ms: u64,
     opened: Vec<u8>,
     report: Vec<u8>,
@@ -117,6 +136,7 @@ impl Stream {
             statistics: Statistics::default(),
             alive_ms: now_ms,
             lost_told: false,
+            barge_in: BargeIn::None,
             report_at_ms: now_ms + REPORT_MS,
             opened: Vec::with_capacity(rtp::PACKET_BYTES_MAX),
             report: Vec::new(),
@@ -139,6 +159,7 @@ impl Stream {
         self.terms = terms;
         self.alive_ms = now_ms;
         self.lost_told = false;
+        self.barge_in = BargeIn::None;
         self.receiver.rest(now_ms);
         Ok(())
     }
@@ -196,9 +217,25 @@ impl Stream {
         self.alive_ms = now_ms;
         self.lost_told = false;
         self.statistics.received += 1;
+        let before = heard.len();
         self.receiver
             .take(packet, &self.terms, now_ms, &mut self.statistics, heard);
+        self.listen(&heard[before..], now_ms);
         true
+    }
+
+    /// Notes when the caller begins to speak into what is said.
+    fn listen(&mut self, heard: &[Heard], now_ms: u64) {
+        for heard in heard {
+            match heard {
+                Heard::VoiceStarted if self.sender.playout.speaks() => {
+                    let begun_ms = now_ms.saturating_sub(NOTICED_MS);
+                    self.barge_in = BargeIn::Heard { begun_ms };
+                }
+                Heard::VoiceEnded => self.barge_in = BargeIn::None,
+                _ => {}
+            }
+        }
     }
 
     fn on_report(&mut self, plain: &[u8], from: SocketAddr, now_ms: u64) -> bool {
@@ -233,8 +270,10 @@ impl Stream {
         send: &mut dyn FnMut(Channel, SocketAddr, &[u8]),
     ) {
         let listens = self.terms.direction == Direction::SendRecv;
+        let before = heard.len();
         self.receiver
             .tick(&self.terms, now_ms, &mut self.statistics, heard);
+        self.listen(&heard[before..], now_ms);
         if listens && !self.lost_told && now_ms.saturating_sub(self.alive_ms) >= LOST_MS {
             self.lost_told = true;
             heard.push(Heard::MediaLost);
@@ -257,6 +296,11 @@ impl Stream {
                 send(Channel::Rtp, latch.media(), packet);
             }
         });
+        if let BargeIn::Obeyed { begun_ms } = self.barge_in {
+            self.barge_in = BargeIn::None;
+            let after_ms = now_ms.saturating_sub(begun_ms);
+            heard.push(Heard::FellSilent { after_ms });
+        }
         if now_ms >= self.report_at_ms {
             self.report_at_ms = now_ms + REPORT_MS;
             self.tell(Some(now_ms), send);
@@ -313,7 +357,16 @@ impl Stream {
 
     /// Falls silent and keeps what waits.
     pub fn pause(&mut self) {
+        self.obey();
         self.sender.playout.pause();
+    }
+
+    fn obey(&mut self) {
+        if let BargeIn::Heard { begun_ms } = self.barge_in
+            && self.sender.playout.speaks()
+        {
+            self.barge_in = BargeIn::Obeyed { begun_ms };
+        }
     }
 
     /// Goes on where it was.
@@ -323,6 +376,7 @@ impl Stream {
 
     /// Throws away what waits and tells it; what is said afterwards is played, paused before or not.
     pub fn flush(&mut self, heard: &mut Vec<Heard>) {
+        self.obey();
         let played_ms = self
             .sender
             .playout

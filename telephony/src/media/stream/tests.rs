@@ -1,5 +1,7 @@
 //! Two streams talk to each other over lines that lose, repeat, shuffle and lie.
 
+mod barge_in;
+
 use std::net::SocketAddr;
 
 use proptest::prelude::*;

@@ -1,6 +1,6 @@
 //! A second leg: an INVITE of ours, and what comes of it.
 
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicU64};
 
 use futures_util::future::BoxFuture;
 use tokio::{
@@ -18,7 +18,7 @@ use crate::{
         dialog::{self, Dialog},
         digest::{Authorization, strongest},
         message::{Method, Request, Response, Uri},
-        shared::{ALLOW, SUPPORTED, Shared, token},
+        shared::{ALLOW, Outcomes, SUPPORTED, Shared, count, token},
         transactions::GIVEN_UP,
         transport::Flow,
     },
@@ -39,6 +39,37 @@ pub struct Plan {
     pub credentials: Option<Credentials>,
 }
 
+/// Why there is no leg, and as what that is counted.
+struct NoLeg {
+    why: String,
+    counted: fn(&Outcomes) -> &AtomicU64,
+}
+
+impl<W: Into<String>> From<W> for NoLeg {
+    fn from(why: W) -> Self {
+        Self {
+            why: why.into(),
+            counted: |of| &of.failed,
+        }
+    }
+}
+
+impl NoLeg {
+    fn refused(why: impl Into<String>) -> Self {
+        Self {
+            counted: |of| &of.refused,
+            ..why.into().into()
+        }
+    }
+
+    fn cancelled(why: &str) -> Self {
+        Self {
+            counted: |of| &of.cancelled,
+            ..why.into()
+        }
+    }
+}
+
 /// An INVITE that waits for its answer.
 struct Asked {
     invite: Request,
@@ -49,10 +80,23 @@ impl Plan {
     /// Calls. Gives a leg that stands, or why there is none; given up when `alive` is closed. Boxed, because a call that was made so
     /// may be handed over in turn.
     pub fn dial(self, alive: oneshot::Receiver<()>) -> BoxFuture<'static, Result<Leg, String>> {
-        Box::pin(self.run(alive))
+        Box::pin(async move {
+            let shared = self.shared.clone();
+            let persons = &shared.counters.persons;
+            match self.run(alive).await {
+                Ok(leg) => {
+                    count(&persons.answered, 1);
+                    Ok(leg)
+                }
+                Err(NoLeg { why, counted }) => {
+                    count(counted(persons), 1);
+                    Err(why)
+                }
+            }
+        })
     }
 
-    async fn run(self, alive: oneshot::Receiver<()>) -> Result<Leg, String> {
+    async fn run(self, alive: oneshot::Receiver<()>) -> Result<Leg, NoLeg> {
         let address = self.shared.media_ip(&self.flow);
         let sockets = audio::bind(&self.shared.settings.rtp_ports, self.flow.local().ip());
         let sockets = sockets.map_err(|error| error.to_string())?;
@@ -72,7 +116,7 @@ impl Plan {
             Err(refused) => {
                 let bye = dialog.request(Method::Bye);
                 let _ = self.shared.ask(bye, &self.flow);
-                return Err(refused.words);
+                return Err(refused.words.into());
             }
         };
         let (orders, ordered) = mpsc::channel(ORDERS);
@@ -100,7 +144,7 @@ impl Plan {
             place: None,
         };
         if !call.agreed(terms).await {
-            return Err("the media cannot be started".to_owned());
+            return Err("the media cannot be started".into());
         }
         tokio::spawn(call.stand(None));
         Ok(Leg {
@@ -115,7 +159,7 @@ impl Plan {
         &self,
         mut invite: Request,
         mut alive: oneshot::Receiver<()>,
-    ) -> Result<(Asked, Response), String> {
+    ) -> Result<(Asked, Response), NoLeg> {
         let mut asked = self.ask(&invite);
         let until = Instant::now() + RINGS;
         let mut proven = false;
@@ -124,11 +168,11 @@ impl Plan {
                 response = asked.answers.recv() => response.ok_or("the trunk does not answer")?,
                 _ = &mut alive => {
                     self.give_up(asked).await;
-                    return Err("the caller is gone".to_owned());
+                    return Err(NoLeg::cancelled("the caller is gone"));
                 }
                 () = tokio::time::sleep_until(until) => {
                     self.give_up(asked).await;
-                    return Err("nobody answered in time".to_owned());
+                    return Err(NoLeg::cancelled("nobody answered in time"));
                 }
             };
             match response.status {
@@ -137,13 +181,12 @@ impl Plan {
                 401 | 407 if !proven => {
                     proven = true;
                     self.prove(&mut invite, &response)
-                        .ok_or("the trunk asks for other credentials")?;
+                        .ok_or_else(|| NoLeg::refused("the trunk asks for other credentials"))?;
                     asked = self.ask(&invite);
                 }
                 status => {
-                    return Err(format!(
-                        "the other side did not take the call (status {status})"
-                    ));
+                    let why = format!("the other side did not take the call (status {status})");
+                    return Err(NoLeg::refused(why));
                 }
             }
         }

@@ -1,12 +1,21 @@
 //! Two legs made one call: what each says the other hears, and when one ends so does the other.
 
-use tokio::sync::mpsc;
+use tokio::{
+    sync::{mpsc, watch},
+    time::{Duration, Instant, timeout_at},
+};
 
 use super::SPEECH;
 use crate::{
     leg::{Happening, Leg, Speech},
     media::fir::Resampler,
+    voice::Phrase,
 };
+
+/// How long a sentence may take.
+const SENTENCE: Duration = Duration::from_secs(8);
+/// The mark behind it.
+const TOLD: u64 = u64::MAX;
 
 /// The ends of the first leg's media, which its task gives up.
 #[derive(Debug)]
@@ -36,18 +45,61 @@ pub fn ends() -> (Ends, First) {
     (theirs, ours)
 }
 
-/// Goes on until one of both is gone. Dropping it drops the second leg, which is hung up.
-pub async fn join(mut first: First, mut second: Leg) {
+/// Goes on until one of both is gone, or the bridge stops and both were told so: why. Dropping it drops the second leg, which is
+/// hung up.
+pub async fn join(
+    mut first: First,
+    mut second: Leg,
+    mut parting: watch::Receiver<Option<Instant>>,
+    language: String,
+) -> &'static str {
     let (mut up, mut down) = (Resampler::from_16_to_24(), Resampler::from_16_to_24());
-    loop {
+    let by = loop {
         let goes_on = tokio::select! {
             happening = first.happenings.recv() => pass(happening, &mut up, &second.speech),
             happening = second.happenings.recv() => pass(happening, &mut down, &first.speech),
+            Ok(by) = parting.wait_for(Option::is_some) => break *by,
         };
         if !goes_on {
+            return "the other side hung up";
+        }
+    };
+    let told = async {
+        let (_, sentence) = Phrase::Sorry.spoken(&language);
+        tokio::join!(
+            tell(&sentence, &first.speech, &mut first.happenings),
+            tell(&sentence, &second.speech, &mut second.happenings),
+        )
+    };
+    let until = Instant::now() + SENTENCE;
+    // Whoever holds the call hears it no more than what is cut off.
+    let _ = timeout_at(by.map_or(until, |by| by.min(until)), told).await;
+    "The service stops."
+}
+
+/// Says a sentence, and waits until it was heard.
+async fn tell(
+    sentence: &[i16],
+    speech: &mpsc::Sender<Speech>,
+    happenings: &mut mpsc::Receiver<Happening>,
+) {
+    for said in [Speech::Audio(sentence.to_vec()), Speech::Mark(TOLD)] {
+        if speech.send(said).await.is_err() {
             return;
         }
     }
+    while let Some(happening) = happenings.recv().await {
+        if happening == Happening::Played(TOLD) || is_end(&happening) {
+            return;
+        }
+    }
+}
+
+fn is_end(happening: &Happening) -> bool {
+    matches!(
+        happening,
+        Happening::HungUp | Happening::Failed(_) | Happening::MediaLost
+    )
 }
 
 /// Says to the one what was heard of the other; false when there is nothing more to hear.
@@ -64,7 +116,7 @@ fn pass(
             let _ = to.try_send(Speech::Audio(said));
             true
         }
-        None | Some(Happening::HungUp | Happening::Failed(_) | Happening::MediaLost) => false,
-        Some(_) => true,
+        Some(happening) => !is_end(&happening),
+        None => false,
     }
 }

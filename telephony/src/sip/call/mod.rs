@@ -1,6 +1,7 @@
 //! One call: from the INVITE to the last BYE. A task of its own, which the edge gives what comes for its dialog.
 
 mod dial;
+mod info;
 mod join;
 mod ring;
 mod session;
@@ -23,7 +24,9 @@ use super::{
     message::{Headers, Request, Response},
     numbers,
     session_timer::{self, Timer},
-    shared::{ALLOW, Listed, Place, SUPPORTED, Shared, ToCall, USER_AGENT, count},
+    shared::{
+        ALLOW, Listed, Place, RETRY_AFTER_SECONDS, SUPPORTED, Shared, ToCall, USER_AGENT, count,
+    },
     transactions::Reply,
     transport::Flow,
 };
@@ -152,7 +155,7 @@ fn prepare(
     let answered = match session.offered(&request.body) {
         Ok(answered) => answered,
         Err(refused) => {
-            count(&shared.counters.refused, 1);
+            count(&shared.counters.callers.refused, 1);
             refuse_offer(reply, refused.status, &refused.words);
             return None;
         }
@@ -199,7 +202,9 @@ fn timer_of(request: &Request, reply: &Reply) -> Option<Option<Timer>> {
         Err(session_timer::TooSmall) => {
             let min = session_timer::MIN_SECONDS.to_string();
             let response = reply.response(422, "Session Interval Too Small");
-            reply.send(&response.with("Min-SE", &min));
+            let words = format!("a session timer must be {min} s at least");
+            let response = response.with("Min-SE", &min);
+            reply.send(&response.with("Reason", &reason(422, &words)));
             None
         }
     }
@@ -208,7 +213,7 @@ fn timer_of(request: &Request, reply: &Reply) -> Option<Option<Timer>> {
 pub fn refuse_for_now(reply: &Reply, words: &str) {
     let response = reply
         .response(503, "Service Unavailable")
-        .with("Retry-After", "10")
+        .with("Retry-After", &RETRY_AFTER_SECONDS.to_string())
         .with("Reason", &reason(503, words));
     reply.send(&response);
 }
@@ -220,7 +225,11 @@ pub fn refuse_offer(reply: &Reply, status: u16, words: &str) {
         "Bad Request"
     };
     let warning = format!("399 dikala \"{}\"", plain(words));
-    reply.send(&reply.response(status, phrase).with("Warning", &warning));
+    let response = reply
+        .response(status, phrase)
+        .with("Warning", &warning)
+        .with("Reason", &reason(status, words));
+    reply.send(&response);
 }
 
 /// A Reason header (RFC 3326).

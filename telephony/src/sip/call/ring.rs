@@ -12,7 +12,7 @@ use crate::{
     leg::{Happening, Order, Refusal},
     sip::{
         message::{Method, Request, Response},
-        shared::count,
+        shared::{RETRY_AFTER_SECONDS, count},
         transactions::{GIVEN_UP, Reply, T1},
     },
 };
@@ -56,7 +56,7 @@ impl Call {
                 .map_or(decided, |one| one.next.min(decided));
             tokio::select! {
                 () = ringing.cancelled.notified() => {
-                    count(&self.shared.counters.cancelled, 1);
+                    count(&self.shared.counters.callers.cancelled, 1);
                     ringing.reply.send(&self.dressed(ringing.reply.response(487, "Request Terminated")));
                     self.happened(Happening::Cancelled);
                     return None;
@@ -96,12 +96,12 @@ impl Call {
         match order {
             Order::Ring => self.sound(ringing),
             Order::Reject(refusal) => {
-                count(&self.shared.counters.refused, 1);
+                count(&self.shared.counters.callers.refused, 1);
                 self.reject(&ringing.reply, &refusal);
                 return true;
             }
             Order::Hangup(ending) => {
-                count(&self.shared.counters.refused, 1);
+                count(&self.shared.counters.callers.refused, 1);
                 let refusal = Refusal {
                     status: 480,
                     words: ending.words,
@@ -150,7 +150,8 @@ impl Call {
         let response = self
             .dressed(response)
             .with("Reason", &reason(status, &refusal.words));
-        let response = match refusal.retry_after_seconds {
+        let usual = (status == 503).then_some(RETRY_AFTER_SECONDS);
+        let response = match refusal.retry_after_seconds.or(usual) {
             Some(seconds) => response.with("Retry-After", &seconds.to_string()),
             None => response,
         };
@@ -180,7 +181,7 @@ impl Call {
                 }
             }
             Method::Bye => {
-                count(&self.shared.counters.cancelled, 1);
+                count(&self.shared.counters.callers.cancelled, 1);
                 reply.send(&reply.response(200, "OK"));
                 ringing.reply.refuse(487, "Request Terminated");
                 self.happened(Happening::Cancelled);
@@ -190,7 +191,10 @@ impl Call {
                 self.dialog.retarget(&request.headers);
                 reply.send(&self.dressed(reply.response(200, "OK")));
             }
-            Method::Options => reply.send(&self.dressed(reply.response(200, "OK"))),
+            // A key before the answer is nobody's, as an event would be.
+            Method::Options | Method::Info => {
+                reply.send(&self.dressed(reply.response(200, "OK")));
+            }
             Method::Update | Method::Invite => {
                 reply.send(
                     &reply
@@ -246,9 +250,8 @@ impl Call {
         let mut response = response.with("Content-Type", "application/sdp");
         response.body = sdp.into_bytes();
         reply.send(&response);
-        count(&self.shared.counters.answered, 1);
-        let took = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
-        count(&self.shared.counters.answer_ms, took);
+        count(&self.shared.counters.callers.answered, 1);
+        self.shared.counters.answer.took(self.begun.elapsed());
         Some(Repeat::new(response))
     }
 }

@@ -120,8 +120,8 @@ impl Call {
         let control = match order {
             None => return Some(Over::Ours(200, "the call is over".to_owned())),
             Some(Order::Hangup(ending)) => return Some(Over::Ours(200, ending.words)),
-            Some(Order::Transfer { to }) => {
-                self.begin_transfer(to).await;
+            Some(Order::Transfer { to, language }) => {
+                self.begin_transfer(to, language).await;
                 return None;
             }
             Some(Order::Pause) => Control::Pause,
@@ -187,6 +187,7 @@ impl Call {
             Method::Update => self.updated(request, reply, standing).await,
             Method::Options => reply.send(&self.dressed(reply.response(200, "OK"))),
             Method::Notify => self.notified(request, reply),
+            Method::Info => self.informed(request, reply).await,
             Method::Prack => reply.refuse(481, "Call/Transaction Does Not Exist"),
             _ => reply.send(&self.dressed(reply.response(405, "Method Not Allowed"))),
         }
@@ -410,7 +411,11 @@ impl Call {
     /// Ends the call: silence first, then words to both sides.
     async fn end(mut self, over: Over, mut standing: Standing) {
         self.media = None;
-        self.place = None;
+        let counters = &self.shared.counters;
+        let counted = match self.place.take() {
+            Some(_) => &counters.callers,
+            None => &counters.persons,
+        };
         // Whoever the caller was joined to is hung up with it.
         self.transfer = None;
         let (cause, words) = match over {
@@ -420,7 +425,7 @@ impl Call {
             }
             Over::Ours(cause, words) => (cause, words),
             Over::Broken(cause, words) => {
-                count(&self.shared.counters.failed, 1);
+                count(&counted.failed, 1);
                 self.happened(Happening::Failed(words.to_owned()));
                 (cause, words.to_owned())
             }

@@ -29,6 +29,7 @@ pub enum Transfer {
     /// The peer was asked to call somebody else.
     Referred {
         to: String,
+        language: String,
         /// Until it has said whether it will.
         answers: Option<mpsc::Receiver<Response>>,
         until: Instant,
@@ -36,6 +37,7 @@ pub enum Transfer {
     /// We call somebody else ourselves. The INVITE is given up when `_alive` is dropped.
     Dialling {
         outcome: oneshot::Receiver<Result<Leg, String>>,
+        language: String,
         _alive: oneshot::Sender<()>,
     },
     Joined(Joined),
@@ -43,7 +45,7 @@ pub enum Transfer {
 
 /// Two legs that hear each other, for as long as this lives.
 #[derive(Debug)]
-pub struct Joined(JoinHandle<()>);
+pub struct Joined(JoinHandle<&'static str>);
 
 impl Drop for Joined {
     fn drop(&mut self) {
@@ -55,8 +57,8 @@ pub enum Step {
     Referred(Option<Response>),
     Late,
     Dialled(Result<Leg, String>),
-    /// The other leg is gone.
-    Parted,
+    /// They hear each other no more, for this reason.
+    Parted(&'static str),
 }
 
 impl Transfer {
@@ -81,19 +83,19 @@ pub async fn next(transfer: &mut Option<Transfer>) -> Step {
             Step::Dialled(outcome.await.unwrap_or(gone))
         }
         Some(Transfer::Joined(joined)) => {
-            let _ = (&mut joined.0).await;
-            Step::Parted
+            let why = (&mut joined.0).await;
+            Step::Parted(why.unwrap_or("the other leg is gone"))
         }
     }
 }
 
 impl Call {
-    pub(super) async fn begin_transfer(&mut self, to: String) {
+    pub(super) async fn begin_transfer(&mut self, to: String, language: String) {
         if self.transfer.is_some() {
             return self.not_transferred("a transfer is under way");
         }
         if !self.peer.refers {
-            return self.dial(&to).await;
+            return self.dial(&to, language).await;
         }
         let target = Uri::sip(
             &to,
@@ -107,6 +109,7 @@ impl Call {
             Some(answers) => {
                 self.transfer = Some(Transfer::Referred {
                     to,
+                    language,
                     answers: Some(answers),
                     until: Instant::now() + ANSWERED,
                 });
@@ -116,7 +119,7 @@ impl Call {
     }
 
     /// Calls the person over the trunk that the caller came by.
-    async fn dial(&mut self, to: &str) {
+    async fn dial(&mut self, to: &str, language: String) {
         let trunk = &self.caller.trunk;
         let registrar = trunk.register.as_ref();
         let uri = match registrar.and_then(|register| register.registrar.parse::<Uri>().ok()) {
@@ -151,6 +154,7 @@ impl Call {
         });
         self.transfer = Some(Transfer::Dialling {
             outcome,
+            language,
             _alive: alive,
         });
     }
@@ -166,8 +170,8 @@ impl Call {
             }
             Step::Referred(_) => {
                 // It does not do what it said it would: we do it ourselves.
-                if let Some(Transfer::Referred { to, .. }) = self.transfer.take() {
-                    self.dial(&to).await;
+                if let Some(Transfer::Referred { to, language, .. }) = self.transfer.take() {
+                    self.dial(&to, language).await;
                 }
             }
             Step::Late => {
@@ -179,21 +183,25 @@ impl Call {
                 self.transfer = None;
                 self.not_transferred(&why);
             }
-            Step::Parted => return Some("the other side hung up".to_owned()),
+            Step::Parted(why) => return Some(why.to_owned()),
         }
         None
     }
 
     async fn join(&mut self, second: Leg) {
+        let language = match self.transfer.take() {
+            Some(Transfer::Dialling { language, .. }) => language,
+            _ => String::new(),
+        };
         let Some(media) = &self.media else {
-            self.transfer = None;
             return self.not_transferred("the call has no media");
         };
         let (theirs, ours) = ends();
         let _ = media
             .send(Control::Join(theirs.speech, theirs.happenings))
             .await;
-        let joined = tokio::spawn(join(ours, second));
+        let parting = self.shared.parting.subscribe();
+        let joined = tokio::spawn(join(ours, second, parting, language));
         self.transfer = Some(Transfer::Joined(Joined(joined)));
         self.happened(Happening::Transfer(Ok(())));
     }

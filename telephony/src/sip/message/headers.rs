@@ -2,6 +2,8 @@
 
 use super::uri::NameAddr;
 
+const HEADERS_MAX: usize = 200;
+
 /// Names and values. Folded lines are one line here, and Content-Length is not among them: it follows from the body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(String, String)>);
@@ -80,6 +82,13 @@ impl Headers {
         address.param("tag").map(str::to_owned)
     }
 
+    /// What the body is, without parameters, in small letters.
+    pub fn media_type(&self) -> String {
+        let kind = self.get("Content-Type").unwrap_or_default();
+        let kind = kind.split(';').next().unwrap_or_default();
+        kind.trim().to_ascii_lowercase()
+    }
+
     pub fn call_id(&self) -> &str {
         self.get("Call-ID").unwrap_or_default()
     }
@@ -126,4 +135,43 @@ pub fn long_name(name: &str) -> &str {
         "x" => "Session-Expires",
         _ => name,
     }
+}
+
+/// Reads lines, folded ones as one. What is wrong with one of them does not hide the others.
+pub fn read_headers<'a>(lines: impl Iterator<Item = &'a str>) -> (Headers, Option<&'static str>) {
+    let mut unfolded: Vec<(String, String)> = Vec::new();
+    let mut fault = None;
+    for line in lines {
+        if line.starts_with([' ', '\t']) {
+            if let Some((_, value)) = unfolded.last_mut() {
+                value.push(' ');
+                value.push_str(line.trim());
+            }
+            continue;
+        }
+        if unfolded.len() >= HEADERS_MAX {
+            fault = Some("there are too many headers");
+            break;
+        }
+        match line.split_once(':') {
+            Some((name, value)) if is_token(name.trim_end()) => {
+                unfolded.push((name.trim_end().to_owned(), value.trim().to_owned()));
+            }
+            _ => fault = Some("a header has no name"),
+        }
+    }
+    let mut headers = Headers::default();
+    for (name, value) in unfolded {
+        if !long_name(&name).eq_ignore_ascii_case("Content-Length") {
+            headers.push(&name, value.trim());
+        }
+    }
+    (headers, fault)
+}
+
+pub fn is_token(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || b"-.!%*_+`'~".contains(&byte))
 }

@@ -3,6 +3,7 @@
 mod checks;
 mod headers;
 mod parse;
+mod parts;
 mod uri;
 mod via;
 
@@ -13,6 +14,7 @@ pub use self::{
     checks::check,
     headers::Headers,
     parse::{Broken, HEAD_BYTES_MAX, MESSAGE_BYTES_MAX, body_length, head_end, parse},
+    parts::take_sdp,
     uri::{Host, NameAddr, Uri, split_list},
     via::Via,
 };

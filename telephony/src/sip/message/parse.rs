@@ -1,12 +1,14 @@
 //! From bytes to messages. What cannot be a message still gives its headers, where they can be told, so that it is answered.
 
-use super::{Headers, Message, Method, Request, Response, Uri, headers::long_name};
+use super::{
+    Headers, Message, Method, Request, Response, Uri,
+    headers::{is_token, long_name, read_headers},
+};
 
 /// A message as a whole.
 pub const MESSAGE_BYTES_MAX: usize = 65_536;
 /// Start line and headers.
 pub const HEAD_BYTES_MAX: usize = 32_768;
-const HEADERS_MAX: usize = 200;
 
 /// What is no message, or none of this version.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -75,6 +77,7 @@ pub fn parse(bytes: &[u8]) -> Result<Message, Broken> {
     let mut lines = head.split("\r\n");
     let first = lines.next().unwrap_or_default();
     let (headers, fault) = read_headers(lines);
+    let fault = fault.map(broken);
     let is_response = first.starts_with("SIP/");
     let of_request = |mut fault: Broken| {
         fault.request = (!is_response).then(|| headers.clone());
@@ -108,37 +111,6 @@ pub fn parse(bytes: &[u8]) -> Result<Message, Broken> {
         headers,
         body,
     }))
-}
-
-fn read_headers<'a>(lines: impl Iterator<Item = &'a str>) -> (Headers, Option<Broken>) {
-    let mut unfolded: Vec<(String, String)> = Vec::new();
-    let mut fault = None;
-    for line in lines {
-        if line.starts_with([' ', '\t']) {
-            if let Some((_, value)) = unfolded.last_mut() {
-                value.push(' ');
-                value.push_str(line.trim());
-            }
-            continue;
-        }
-        if unfolded.len() >= HEADERS_MAX {
-            fault = Some(broken("there are too many headers"));
-            break;
-        }
-        match line.split_once(':') {
-            Some((name, value)) if is_token(name.trim_end()) => {
-                unfolded.push((name.trim_end().to_owned(), value.trim().to_owned()));
-            }
-            _ => fault = Some(broken("a header has no name")),
-        }
-    }
-    let mut headers = Headers::default();
-    for (name, value) in unfolded {
-        if !long_name(&name).eq_ignore_ascii_case("Content-Length") {
-            headers.push(&name, value.trim());
-        }
-    }
-    (headers, fault)
 }
 
 fn read_status(line: &str) -> Result<(u16, String), Broken> {
@@ -188,11 +160,4 @@ fn read_request(line: &str) -> Result<(Method, Uri), Broken> {
         });
     }
     Ok((Method::of(method), uri))
-}
-
-pub fn is_token(text: &str) -> bool {
-    !text.is_empty()
-        && text
-            .bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-.!%*_+`'~".contains(&byte))
 }

@@ -51,6 +51,24 @@ impl fmt::Debug for Flow {
 }
 
 impl Flow {
+    /// One whose other end is read by a test.
+    #[cfg(test)]
+    pub fn kept(
+        transport: Transport,
+        bound: &str,
+        remote: &str,
+    ) -> (Self, mpsc::Receiver<Vec<u8>>) {
+        let (queue, sent) = mpsc::channel(16);
+        let address = |text: &str| text.parse().expect("an address");
+        let flow = Self {
+            transport,
+            bound: address(bound),
+            remote: address(remote),
+            way: Way::Connection(queue),
+        };
+        (flow, sent)
+    }
+
     pub fn is_reliable(&self) -> bool {
         matches!(self.way, Way::Connection(_))
     }

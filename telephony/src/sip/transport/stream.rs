@@ -17,10 +17,11 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{Acceptor, Flow, Receive, Way, tls};
+use super::{Acceptor, Flow, Receive, Way};
 use crate::{
     settings::Transport,
-    sip::message::{HEAD_BYTES_MAX, MESSAGE_BYTES_MAX, body_length, head_end},
+    sip::message::{HEAD_BYTES_MAX, Host, MESSAGE_BYTES_MAX, body_length, head_end},
+    trust::Trust,
 };
 
 /// Messages that wait to be written to one peer.
@@ -171,11 +172,11 @@ async fn serve<S>(
     run(stream, flow, waiting, receiver).await;
 }
 
-/// Opens a connection and serves it. `name` is what a certificate must be for.
+/// Opens a connection and serves it; secured with a peer whose certificate is for this host and comes from somebody trusted.
 pub async fn connect(
     transport: Transport,
     remote: SocketAddr,
-    name: &str,
+    secured: Option<(&Trust, &Host)>,
     receiver: Arc<dyn Receive>,
 ) -> io::Result<Flow> {
     let late = |_| io::Error::from(io::ErrorKind::TimedOut);
@@ -192,10 +193,12 @@ pub async fn connect(
         way: Way::Connection(queue),
     };
     let served = flow.clone();
-    if transport == Transport::Tls {
-        let name = ServerName::try_from(name.to_owned()).map_err(io::Error::other)?;
-        let connector = tls::connector().map_err(io::Error::other)?;
-        let stream = timeout(CONNECT, connector.connect(name, stream))
+    if let Some((trust, host)) = secured {
+        let name = match host {
+            Host::Ip(ip) => ServerName::from(*ip),
+            Host::Name(name) => ServerName::try_from(name.clone()).map_err(io::Error::other)?,
+        };
+        let stream = timeout(CONNECT, trust.connector().connect(name, stream))
             .await
             .map_err(late)??;
         tokio::spawn(run(stream, served, waiting, receiver));

@@ -1,4 +1,4 @@
-//! TLS for SIP: our certificate, read again on demand, and whom we trust.
+//! TLS for those who call: our certificate, read again on demand.
 
 use std::{
     fmt,
@@ -7,11 +7,11 @@ use std::{
 };
 
 use rustls::{
-    ClientConfig, RootCertStore, ServerConfig,
+    ServerConfig,
     crypto::ring,
     pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
 };
-use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tokio_rustls::TlsAcceptor;
 
 use crate::settings::TlsFiles;
 
@@ -73,16 +73,4 @@ fn read(files: &TlsFiles) -> Result<Arc<ServerConfig>, TlsError> {
         .with_no_client_auth()
         .with_single_cert(chain, key)?;
     Ok(Arc::new(config))
-}
-
-/// For connections that we open: the public authorities are trusted.
-pub fn connector() -> Result<TlsConnector, TlsError> {
-    let roots = RootCertStore {
-        roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
-    };
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(roots)
-        .with_no_client_auth();
-    Ok(TlsConnector::from(Arc::new(config)))
 }

@@ -11,18 +11,18 @@ use super::{
     socket::{broken, closed, connect},
     wire::server,
 };
-use crate::{settings, voice::Agent};
+use crate::{settings, trust::Trust, voice::Agent};
 
 /// How long it may take.
 const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Opens a session and closes it again; nothing is said, and nothing is billed. In words, both ways.
-pub async fn check(settings: &settings::Gemini) -> Result<String, String> {
+pub async fn check(settings: &settings::Gemini, trust: &Trust) -> Result<String, String> {
     if settings.api_key.is_empty() {
         return Err("there is no key; set telephony.gemini.api_key or GEMINI_API_KEY".to_owned());
     }
     let began = Instant::now();
-    let answered = timeout(PATIENCE, set_up(settings));
+    let answered = timeout(PATIENCE, set_up(settings, trust));
     match answered.await {
         Ok(Ok(())) => Ok(format!(
             "{} takes a session ({} ms)",
@@ -38,7 +38,7 @@ pub async fn check(settings: &settings::Gemini) -> Result<String, String> {
     }
 }
 
-async fn set_up(settings: &settings::Gemini) -> Result<(), String> {
+async fn set_up(settings: &settings::Gemini, trust: &Trust) -> Result<(), String> {
     let agent = Agent {
         id: "check".to_owned(),
         name: "check".to_owned(),
@@ -53,7 +53,7 @@ async fn set_up(settings: &settings::Gemini) -> Result<(), String> {
     };
     let setup = Persona::new(agent, &settings.model).setup(Beginning::Fresh(""));
     let setup = serde_json::to_string(&setup).map_err(|error| error.to_string())?;
-    let mut socket = connect(settings).await.map_err(|why| why.words)?;
+    let mut socket = connect(settings, trust).await.map_err(|why| why.words)?;
     let sent = socket.send(Message::text(setup)).await;
     sent.map_err(|error| broken(&error))?;
     while let Some(message) = socket.next().await {

@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 pub use self::check::check;
 use self::{machine::Machine, setup::Persona};
 use super::{Provider, Session, Setup};
-use crate::settings;
+use crate::{settings, trust::Trust};
 
 /// Where Google serves it.
 pub const URL: &str = "wss://generativelanguage.googleapis.com/ws/google.ai.generativelanguage.v1beta.GenerativeService.BidiGenerateContent";
@@ -38,14 +38,16 @@ const HEARD_MOST: usize = 64;
 #[derive(Debug)]
 pub struct Gemini {
     settings: Arc<settings::Gemini>,
+    trust: Trust,
     interruptible: bool,
 }
 
 impl Gemini {
     /// `interruptible`: whether the caller's voice stops the agent's.
-    pub fn new(settings: settings::Gemini, interruptible: bool) -> Self {
+    pub fn new(settings: settings::Gemini, trust: Trust, interruptible: bool) -> Self {
         Self {
             settings: Arc::new(settings),
+            trust,
             interruptible,
         }
     }
@@ -61,6 +63,7 @@ impl Provider for Gemini {
         tokio::spawn(shell::run(
             machine,
             self.settings.clone(),
+            self.trust.clone(),
             setup.call_id,
             from_call,
             to_call,

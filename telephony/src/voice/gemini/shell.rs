@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     settings,
+    trust::Trust,
     voice::{Heard, Spoken},
 };
 
@@ -32,6 +33,7 @@ const LATER: Duration = Duration::from_secs(3600);
 struct Session {
     machine: Machine,
     settings: Arc<settings::Gemini>,
+    trust: Trust,
     call_id: String,
     began: Instant,
     sockets: HashMap<u32, mpsc::Sender<String>>,
@@ -43,6 +45,7 @@ struct Session {
 pub(super) async fn run(
     machine: Machine,
     settings: Arc<settings::Gemini>,
+    trust: Trust,
     call_id: String,
     mut spoken: mpsc::Receiver<Spoken>,
     heard: mpsc::Sender<Heard>,
@@ -51,6 +54,7 @@ pub(super) async fn run(
     let mut session = Session {
         machine,
         settings,
+        trust,
         call_id,
         began: Instant::now(),
         sockets: HashMap::new(),
@@ -100,8 +104,9 @@ impl Session {
             Effect::Open { connection } => {
                 let (socket, outgoing) = mpsc::channel(OUTGOING_MOST);
                 self.sockets.insert(connection, socket);
-                let (settings, events) = (self.settings.clone(), self.events.clone());
-                tokio::spawn(carry(connection, settings, outgoing, events));
+                let (settings, trust) = (self.settings.clone(), self.trust.clone());
+                let events = self.events.clone();
+                tokio::spawn(carry(connection, settings, trust, outgoing, events));
             }
             Effect::Send {
                 connection,

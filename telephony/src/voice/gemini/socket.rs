@@ -14,6 +14,7 @@ use super::{
 use crate::{
     settings,
     socket::{DialError, dial},
+    trust::Trust,
 };
 
 /// A second of the agent's audio is 64 KB as text: nothing that is meant is as long as this.
@@ -27,10 +28,11 @@ const CLOSING: Duration = Duration::from_secs(1);
 pub(super) async fn carry(
     connection: u32,
     settings: Arc<settings::Gemini>,
+    trust: Trust,
     mut outgoing: mpsc::Receiver<String>,
     events: mpsc::Sender<Input>,
 ) {
-    let why = match connect(&settings).await {
+    let why = match connect(&settings, &trust).await {
         Err(why) => why,
         Ok(socket) => {
             if events.send(Input::Opened { connection }).await.is_err() {
@@ -56,13 +58,16 @@ pub(super) async fn carry(
 }
 
 /// Opens the socket. The address with the key in it stays in here.
-pub(super) async fn connect(settings: &settings::Gemini) -> Result<crate::socket::Socket, Closure> {
+pub(super) async fn connect(
+    settings: &settings::Gemini,
+    trust: &Trust,
+) -> Result<crate::socket::Socket, Closure> {
     let mut url = Url::parse(&settings.url).map_err(|_| Closure {
         refused: true,
         words: "telephony.gemini.url is no address; it begins with ws:// or wss://".to_owned(),
     })?;
     url.query_pairs_mut().append_pair("key", &settings.api_key);
-    dial(url.as_str(), Vec::new(), MESSAGE_MOST)
+    dial(url.as_str(), trust, Vec::new(), MESSAGE_MOST)
         .await
         .map_err(|error| Closure {
             refused: match error {

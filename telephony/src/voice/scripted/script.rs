@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     AGENT_RATE,
-    voice::{Agent, Heard, Phrase, Spoken},
+    voice::{Agent, Heard, Phrase, Spoken, is_indonesian},
 };
 
 /// How long the caller may say nothing before the question is asked again, and how often it is.
@@ -90,7 +90,8 @@ impl Script {
                     said.push(Heard::Interrupted);
                 }
                 Sound::Ended if self.is_listening() => {
-                    said.push(Heard::CallerSaid("(speech)".to_owned()));
+                    let words = self.in_words("(suara)", "(speech)").to_owned();
+                    said.push(Heard::CallerSaid(words));
                     self.answer(None, now_ms, &mut said);
                 }
                 _ => {}
@@ -140,7 +141,7 @@ impl Script {
         };
         self.called += 1;
         self.say(Phrase::Looking, now_ms, said);
-        said.push(wanted);
+        said.extend([Heard::TurnOver, wanted]);
         self.stage = Stage::Calling;
     }
 
@@ -157,6 +158,7 @@ impl Script {
                     for digit in digits {
                         self.say(Phrase::Digit(digit), now_ms, said);
                     }
+                    end_sentence(said);
                 }
             }
             None => self.say(Phrase::Failed, now_ms, said),
@@ -198,14 +200,33 @@ impl Script {
 
     fn summary(&self) -> String {
         let (answers, called) = (self.answers, self.called);
-        if self.agent.language == "id" {
-            return format!(
-                "Panggilan dengan suara uji: penelepon menjawab {answers} kali, fungsi dipanggil {called} kali."
-            );
+        let (intro, answered, functions) = (
+            self.in_words("Panggilan dengan suara uji", "A call with the test voice"),
+            self.in_words("Jawaban penelepon", "Answers of the caller"),
+            self.in_words("Fungsi yang dipanggil", "Functions called"),
+        );
+        format!("{intro}. {answered}: {answers}. {functions}: {called}.")
+    }
+
+    /// Of words in Indonesian and in English those of the agent's language.
+    fn in_words(&self, indonesian: &'static str, english: &'static str) -> &'static str {
+        if is_indonesian(&self.agent.language) {
+            indonesian
+        } else {
+            english
         }
-        format!(
-            "A call with the test voice: answers of the caller: {answers}, functions called: {called}."
-        )
+    }
+}
+
+/// Digits that were read out are words of one sentence.
+fn end_sentence(said: &mut [Heard]) {
+    let last = said.iter_mut().rev().find_map(|heard| match heard {
+        Heard::AgentSaid(text) => Some(text),
+        _ => None,
+    });
+    if let Some(text) = last {
+        text.truncate(text.trim_end().len());
+        text.push_str(". ");
     }
 }
 

@@ -9,6 +9,7 @@ use dikala_telephony::{
     leg::{Ending, Happening, Incoming, Order, Refusal, Speech},
     settings::{Codec, Credentials, Listen, Sip, Srtp, Transport, Trunk},
     sip::{self, Edge},
+    trust::Trust,
 };
 use serde_json::Value;
 use tokio::sync::mpsc;
@@ -63,12 +64,26 @@ pub fn trunk() -> Trunk {
     }
 }
 
+/// What is trusted without a file of one's own.
+pub fn publicly() -> Trust {
+    Trust::new(None).unwrap()
+}
+
 impl Bench {
     pub async fn new(manner: Manner) -> Self {
         Self::with(manner, 200, |_| ()).await
     }
 
     pub async fn with(manner: Manner, max_calls: usize, change: impl FnOnce(&mut Sip)) -> Self {
+        Self::trusting(publicly(), manner, max_calls, change).await
+    }
+
+    pub async fn trusting(
+        trust: Trust,
+        manner: Manner,
+        max_calls: usize,
+        change: impl FnOnce(&mut Sip),
+    ) -> Self {
         let listen = |transport, host: &str| Listen {
             transport,
             address: SocketAddr::new(host.parse().unwrap(), 0),
@@ -87,7 +102,9 @@ impl Bench {
         };
         change(&mut settings);
         let (incoming, calls) = mpsc::channel(64);
-        let edge = sip::listen(&settings, max_calls, incoming).await.unwrap();
+        let edge = sip::listen(&settings, trust, max_calls, incoming)
+            .await
+            .unwrap();
         let seen = Arc::<Mutex<Vec<Seen>>>::default();
         tokio::spawn(serve(calls, manner, seen.clone()));
         Self { edge, seen }
@@ -195,7 +212,12 @@ async fn one(call: Incoming, manner: Manner, seen: Arc<Mutex<Vec<Seen>>>, at: us
                     to(vec![Order::Hangup(Ending { words })]).await;
                 }
                 Manner::Transfer(number) => {
-                    to(vec![Order::Transfer { to: number.clone() }]).await;
+                    let (to_whom, language) = (number.clone(), "id".to_owned());
+                    let order = Order::Transfer {
+                        to: to_whom,
+                        language,
+                    };
+                    to(vec![order]).await;
                 }
                 _ => {}
             },

@@ -6,7 +6,7 @@ mod program;
 mod sound;
 
 pub use self::{
-    bench::{Bench, Manner, trunk},
+    bench::{Bench, Manner, publicly, trunk},
     phone::{Phone, header, offer},
     program::{Running, need, port},
     sound::{Sound, carries},

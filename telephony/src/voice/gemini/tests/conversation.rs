@@ -7,7 +7,7 @@ use rstest::rstest;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::{Call, NEVER, milliseconds, order, said, settings, shown};
+use super::{Call, NEVER, milliseconds, order, publicly, said, settings, shown};
 use crate::voice::{Heard, Spoken, gemini::check};
 
 fn calls(name: &str) -> Answer {
@@ -233,25 +233,35 @@ async fn the_socket_is_closed_with_the_session() {
 async fn a_check_says_whether_the_model_takes_a_session() {
     let model = Model::start();
     let good = settings(model.url(), "gemini-3.8-live");
-    let words = check(&good).await.unwrap();
+    let words = check(&good, &publicly()).await.unwrap();
     assert!(
         words.starts_with("gemini-3.8-live takes a session"),
         "{words}"
     );
     let mut bad = good.clone();
     bad.api_key = "wrong-key".to_owned();
-    let words = check(&bad).await.unwrap_err();
+    let words = check(&bad, &publicly()).await.unwrap_err();
     assert!(
         words.contains("API key not valid") && !words.contains("wrong-key"),
         "{words}"
     );
     let unknown = settings(model.url(), "gemini-0");
-    assert!(check(&unknown).await.unwrap_err().contains("not found"));
+    assert!(
+        check(&unknown, &publicly())
+            .await
+            .unwrap_err()
+            .contains("not found")
+    );
     let mut nowhere = good.clone();
     nowhere.url = "ws://127.0.0.1:9".to_owned();
-    let words = check(&nowhere).await.unwrap_err();
+    let words = check(&nowhere, &publicly()).await.unwrap_err();
     assert!(words.contains("nothing answers"), "{words}");
     bad.api_key.clear();
-    assert!(check(&bad).await.unwrap_err().contains("GEMINI_API_KEY"));
+    assert!(
+        check(&bad, &publicly())
+            .await
+            .unwrap_err()
+            .contains("GEMINI_API_KEY")
+    );
     assert_eq!(model.connections()[0].messages.len(), 0);
 }

@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use super::{Gemini, MODEL};
 use crate::{
     settings::{self, Prices},
+    trust::Trust,
     voice::{Agent, Heard, Provider, Session, Setup, Spoken},
 };
 
@@ -43,6 +44,11 @@ fn agent() -> Agent {
     .unwrap()
 }
 
+/// What is trusted without a file of one's own.
+fn publicly() -> Trust {
+    Trust::new(None).unwrap()
+}
+
 /// A call with the fake, and what was heard of it so far.
 struct Call {
     session: Session,
@@ -60,7 +66,7 @@ impl Call {
             agent: agent(),
         };
         Self {
-            session: Gemini::new(settings, true).open(setup),
+            session: Gemini::new(settings, publicly(), true).open(setup),
             heard: Vec::new(),
         }
     }

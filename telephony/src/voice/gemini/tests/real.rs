@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::{accept_async, tungstenite::Message};
 
-use super::{Call, milliseconds, said, settings, shown};
+use super::{Call, milliseconds, publicly, said, settings, shown};
 use crate::{
     settings::Gemini,
     voice::{
@@ -59,7 +59,7 @@ async fn recorded(settings: Gemini, file: PathBuf) -> Gemini {
 
 async fn relay(stream: TcpStream, settings: Arc<Gemini>, file: Arc<PathBuf>) {
     let mut near = accept_async(stream).await.unwrap();
-    let mut far = connect(&settings).await.unwrap();
+    let mut far = connect(&settings, &publicly()).await.unwrap();
     loop {
         let passed = tokio::select! {
             Some(Ok(message)) = near.next() => {
@@ -144,7 +144,7 @@ async fn converse(settings: Gemini) {
 #[ignore = "needs a key, and costs money"]
 async fn the_real_model_takes_a_setup() {
     if let Some(settings) = wanted() {
-        println!("{}", check(&settings).await.unwrap());
+        println!("{}", check(&settings, &publicly()).await.unwrap());
     }
 }
 

@@ -65,6 +65,7 @@ fn a_conversation_with_keys_and_a_function() {
         told(&said),
         [
             "All right, let me look that up.",
+            "over",
             "check_order {\"orderId\":\"427\"}"
         ]
     );
@@ -77,7 +78,7 @@ fn a_conversation_with_keys_and_a_function() {
         [
             "The answer is:",
             "two",
-            "zero",
+            "zero.",
             GOODBYE,
             "end_call {}",
             "over"
@@ -85,8 +86,72 @@ fn a_conversation_with_keys_and_a_function() {
     );
     assert_eq!(script.due(), None);
     let said = script.hear(Spoken::Summarise, 32_000);
-    let summary = "A call with the test voice: answers of the caller: 1, functions called: 1.";
+    let summary = "A call with the test voice. Answers of the caller: 1. Functions called: 1.";
     assert_eq!(said, [Heard::Summary(summary.to_owned())]);
+}
+
+/// What stands in the transcript: a line for each who speaks, and the summary.
+fn transcript(script: &mut Script, said: &[Heard]) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for heard in said {
+        match heard {
+            Heard::AgentSaid(text) => lines.last_mut().expect("a line").push_str(text),
+            Heard::CallerSaid(text) => lines.extend([text.clone(), String::new()]),
+            Heard::Tool { name, .. } => lines.extend([name.clone(), String::new()]),
+            Heard::TurnOver => lines.push(String::new()),
+            _ => {}
+        }
+    }
+    lines.retain(|line| !line.is_empty());
+    let summed_up = script.hear(Spoken::Summarise, 90_000);
+    lines.extend(summed_up.into_iter().map(|heard| match heard {
+        Heard::Summary(summary) => summary,
+        other => panic!("{other:?} is no summary"),
+    }));
+    lines
+        .iter()
+        .map(|line| line.trim_end().to_owned())
+        .collect()
+}
+
+#[test]
+fn a_whole_transcript_reads_well_in_both_languages() {
+    for (language, expected) in [
+        (
+            "en-GB",
+            [
+                "Hello! This is the test voice of Dikala, without any artificial intelligence. Please say something, or press some digits, and then the hash key.",
+                "(speech)",
+                "All right, let me look that up.",
+                "check_order",
+                "The answer is: two zero. Thank you for calling. Goodbye!",
+                "end_call",
+                "A call with the test voice. Answers of the caller: 1. Functions called: 1.",
+            ],
+        ),
+        (
+            "id-ID",
+            [
+                "Halo! Ini suara uji Dikala, tanpa kecerdasan buatan. Silakan bicara, atau tekan angka, lalu tanda pagar.",
+                "(suara)",
+                "Baik, saya periksa dulu.",
+                "check_order",
+                "Jawabannya: dua nol. Terima kasih sudah menelepon. Sampai jumpa!",
+                "end_call",
+                "Panggilan dengan suara uji. Jawaban penelepon: 1. Fungsi yang dipanggil: 1.",
+            ],
+        ),
+    ] {
+        let mut agent = with_function();
+        agent.language = language.to_owned();
+        let (mut script, mut said) = Script::begin(agent, 0);
+        said.extend(speak(&mut script, 30_000));
+        let outcome = json!({"output": {"arrivesInMinutes": 20}});
+        let outcome = outcome.as_object().expect("an object").clone();
+        let id = "scripted-1".to_owned();
+        said.extend(script.hear(Spoken::ToolOutcome { id, outcome }, 60_000));
+        assert_eq!(transcript(&mut script, &said), expected);
+    }
 }
 
 #[test]

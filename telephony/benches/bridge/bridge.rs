@@ -1,0 +1,158 @@
+//! The bridge, as a process of its own, and what can be seen of it from outside.
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Write},
+    net::{Ipv4Addr, SocketAddr},
+    process::{Child, ChildStdin, ChildStdout, Command, Stdio},
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use dikala_entities::{Millis, Secret};
+use dikala_telephony::{
+    engine::Address,
+    settings::{
+        Codec, Gemini, Listen, Model, Prices, Settings, Sip, Srtp, Transport, Trunk, Voice,
+    },
+    threads::Running,
+};
+
+/// The argument with which this program is the bridge.
+pub const ROLE: &str = "the-bridge";
+
+/// Runs a bridge until standard input ends. Each line there is answered with what was counted so far.
+pub fn serve(arguments: &[String]) {
+    let [engine, model, codec] = arguments else {
+        panic!("engine, model, codec");
+    };
+    let address = Address {
+        url: engine.clone(),
+        token: Secret::new("dkb_bench"),
+    };
+    let clock = Arc::new(|| {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+        Millis::from_i64(i64::try_from(since.as_millis()).unwrap())
+    });
+    let codec = if codec == "Opus" {
+        Codec::Opus
+    } else {
+        Codec::Pcma
+    };
+    let running = Running::start(&settings(model, codec), address, clock).unwrap();
+    println!("{}", running.addresses()[0].address);
+    let counted = running.counted();
+    for _ in std::io::stdin().lines() {
+        let sip = counted.read().sip;
+        println!("{} {}", sip.ticks, sip.ticks_late);
+    }
+}
+
+fn settings(model: &str, codec: Codec) -> Settings {
+    let prices = Prices {
+        text_in: 1,
+        audio_in: 1,
+        text_out: 1,
+        audio_out: 1,
+    };
+    let gemini = Gemini {
+        url: model.to_owned(),
+        api_key: "key".to_owned(),
+        model: "gemini-3.8-live".to_owned(),
+        prices,
+    };
+    Settings {
+        max_calls: 1_000,
+        sip: Sip {
+            listen: vec![Listen {
+                transport: Transport::Udp,
+                address: (Ipv4Addr::LOCALHOST, 0).into(),
+            }],
+            public_address: None,
+            tls: None,
+            rtp_ports: 20_000..=29_999,
+            codecs: vec![codec],
+            srtp: Srtp::Off,
+            trunks: vec![Trunk {
+                name: "here".to_owned(),
+                addresses: vec!["127.0.0.0/8".parse().unwrap()],
+                credentials: None,
+                register: None,
+                prefix: None,
+            }],
+        },
+        voice: Voice {
+            model: Model::Gemini(gemini),
+            barge_in: true,
+        },
+        shutdown_seconds: 1,
+        engine_lost_after_seconds: 30,
+        extra_ca_file: None,
+    }
+}
+
+#[derive(Debug)]
+pub struct Bridge {
+    child: Child,
+    asks: ChildStdin,
+    tells: BufReader<ChildStdout>,
+    pub edge: SocketAddr,
+}
+
+impl Bridge {
+    pub fn start(engine: String, model: String, codec: Codec) -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args([ROLE, &engine, &model, &format!("{codec:?}")])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut tells = BufReader::new(child.stdout.take().unwrap());
+        let mut line = String::new();
+        tells.read_line(&mut line).unwrap();
+        Self {
+            asks: child.stdin.take().unwrap(),
+            child,
+            tells,
+            edge: line.trim().parse().unwrap(),
+        }
+    }
+
+    /// Ticks so far, and those of them that were late.
+    pub fn ticks(&mut self) -> (u64, u64) {
+        writeln!(self.asks).unwrap();
+        let mut line = String::new();
+        self.tells.read_line(&mut line).unwrap();
+        let (ticks, late) = line.trim().split_once(' ').unwrap();
+        (ticks.parse().unwrap(), late.parse().unwrap())
+    }
+
+    /// The time that its threads have had a processor, in the kernel too.
+    pub fn cpu_us(&self) -> u64 {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let on_cpu = threads.map(|thread| {
+            let schedstat = fs::read_to_string(thread.unwrap().path().join("schedstat")).unwrap();
+            schedstat.split(' ').next().unwrap().parse::<u64>().unwrap()
+        });
+        on_cpu.sum::<u64>() / 1_000
+    }
+
+    /// What is resident.
+    pub fn memory_kib(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        resident
+            .unwrap()
+            .trim()
+            .trim_end_matches(" kB")
+            .parse()
+            .unwrap()
+    }
+}
+
+impl Drop for Bridge {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,82 @@
+//! A model that speaks as Gemini Live does and understands nothing: it counts on the bridge to be right, for that is tested elsewhere.
+
+use std::{net::Ipv4Addr, sync::Arc, time::Duration};
+
+use futures_util::{SinkExt, StreamExt};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    time::{Instant, interval_at},
+};
+use tokio_tungstenite::{
+    accept_async,
+    tungstenite::{Bytes, Message},
+};
+
+use crate::{
+    engine,
+    sound::{self, is_loud},
+    stage::{Manner, Stage, Way},
+};
+
+/// Much faster than it is spoken, as real models do it: so much at once, as often as it lasts.
+const TURN_SECONDS: u64 = 5;
+
+/// Its address.
+pub async fn start(stage: Arc<Stage>) -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let url = format!("ws://{}/live", listener.local_addr().unwrap());
+    let (voice, mark) = (sound::model_voice().into(), sound::model_mark().into());
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (stage, words) = (stage.clone(), (Bytes::clone(&voice), Bytes::clone(&mark)));
+            tokio::spawn(async move {
+                // Whoever hangs up is gone without a word.
+                let _ = converse(stream, &stage, words).await;
+            });
+        }
+    });
+    url
+}
+
+async fn converse(
+    stream: TcpStream,
+    stage: &Stage,
+    (voice, mark): (Bytes, Bytes),
+) -> Result<(), tokio_tungstenite::tungstenite::Error> {
+    stream.set_nodelay(true)?;
+    let mut socket = accept_async(stream).await?;
+    let Some(setup) = socket.next().await else {
+        return Ok(());
+    };
+    let call = engine::number(setup?.to_text()?);
+    let complete = Bytes::from_static(b"{\"setupComplete\": {}}");
+    socket.send(Message::Binary(complete)).await?;
+    // Not all speak at the same moment.
+    let second = Duration::from_secs(1);
+    let from = Instant::now()
+        + second * u32::try_from(call).unwrap() / u32::try_from(stage.calls()).unwrap();
+    let mut seconds = interval_at(from, second);
+    let mut passed = call as u64;
+    loop {
+        tokio::select! {
+            _ = seconds.tick() => {
+                passed += 1;
+                if stage.is(Manner::Talk) && passed.is_multiple_of(TURN_SECONDS) {
+                    for _ in 0..TURN_SECONDS * 10 {
+                        socket.feed(Message::Binary(voice.clone())).await?;
+                    }
+                    socket.flush().await?;
+                } else if stage.is(Manner::Marks) {
+                    stage.mark(call, Way::ToPhone);
+                    socket.send(Message::Binary(mark.clone())).await?;
+                }
+            }
+            message = socket.next() => {
+                let Some(message) = message else { return Ok(()) };
+                if let Message::Text(text) = message? && stage.is(Manner::Marks) && is_loud(&text) {
+                    stage.found(call, Way::ToModel);
+                }
+            }
+        }
+    }
+}

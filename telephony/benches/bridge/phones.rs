@@ -1,0 +1,208 @@
+//! Phones: the signalling of each is the tests', all send from one thread, and each listens in a task.
+
+use std::{
+    collections::VecDeque,
+    net::{Ipv4Addr, SocketAddr, UdpSocket},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering::Relaxed},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use dikala_telephony::{
+    media::rtp::{self, HEADER_BYTES, Header},
+    settings::Codec,
+};
+use dikala_testkit::phone::{self, Phone};
+use tokio::{runtime::Handle, task::JoinHandle};
+
+use crate::{
+    engine,
+    sound::{Caller, Ear, SECOND},
+    stage::{Manner, Stage, Way},
+};
+
+const DID: &str = "+622150001000";
+const PACKET: Duration = Duration::from_millis(20);
+
+#[derive(Debug, Clone)]
+pub struct Phones {
+    runtime: Handle,
+    stage: Arc<Stage>,
+    codec: Codec,
+    edge: SocketAddr,
+    speakers: mpsc::Sender<Speaker>,
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug, Default)]
+struct Shared {
+    answered: Mutex<Vec<(Phone, JoinHandle<()>)>>,
+    watched: AtomicBool,
+    /// By call: how long after the moment that its timestamp tells each packet came, in microseconds, counted from anywhere.
+    arrivals: Mutex<Vec<Vec<i64>>>,
+}
+
+/// The mouth of a phone.
+#[derive(Debug)]
+struct Speaker {
+    call: usize,
+    socket: UdpSocket,
+    to: SocketAddr,
+    packets: u16,
+    due: Instant,
+}
+
+/// The payload type of a codec, and how SDP calls it.
+fn payload(codec: Codec) -> (u8, &'static str) {
+    match codec {
+        Codec::Pcma => (8, "PCMA/8000"),
+        Codec::Pcmu => (0, "PCMU/8000"),
+        Codec::Opus => (111, "opus/48000/2"),
+    }
+}
+
+/// Ticks of the timestamp in a millisecond.
+fn per_ms(codec: Codec) -> u32 {
+    if codec == Codec::Opus { 48 } else { 8 }
+}
+
+impl Phones {
+    pub fn new(runtime: &Handle, stage: Arc<Stage>, codec: Codec, edge: SocketAddr) -> Self {
+        let (speakers, begin) = mpsc::channel();
+        let speaking = stage.clone();
+        thread::spawn(move || speak(&begin, &speaking, codec));
+        let shared = Shared::default();
+        shared
+            .arrivals
+            .lock()
+            .unwrap()
+            .resize_with(stage.calls(), Vec::new);
+        Self {
+            runtime: runtime.clone(),
+            stage,
+            codec,
+            edge,
+            speakers,
+            shared: Arc::new(shared),
+        }
+    }
+
+    /// Calls, and has audio flow: how long the answer took.
+    pub async fn call(self, number: usize) -> Duration {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let (kind, name) = payload(self.codec);
+        let offer = phone::offer(socket.local_addr().unwrap().port(), kind, name);
+        let (caller, id) = (engine::caller(number), format!("bench{number}"));
+        let began = Instant::now();
+        let phone = Phone::call(self.edge, DID, &caller, &id, &offer).await;
+        let took = began.elapsed();
+        let speaker = Speaker {
+            call: number,
+            socket: socket.try_clone().unwrap(),
+            to: phone.media,
+            packets: 0,
+            due: Instant::now() + PACKET,
+        };
+        self.speakers.send(speaker).unwrap();
+        let listening = self.runtime.spawn(self.clone().listen(number, socket));
+        let mut answered = self.shared.answered.lock().unwrap();
+        answered.push((phone, listening));
+        took
+    }
+
+    async fn listen(self, number: usize, socket: UdpSocket) {
+        let socket = tokio::net::UdpSocket::from_std(socket).unwrap();
+        let mut ear = Ear::new(self.codec);
+        let mut packet = [0; rtp::PACKET_BYTES_MAX];
+        let mut first = None;
+        while let Ok(length) = socket.recv(&mut packet).await {
+            let now = self.stage.now_us();
+            let Ok(header) = rtp::header(&packet[..length]) else {
+                continue;
+            };
+            let first = *first.get_or_insert(header.timestamp);
+            if self.shared.watched.load(Relaxed) {
+                let told = u64::from(header.timestamp.wrapping_sub(first)) * 1_000;
+                let told = told / u64::from(per_ms(self.codec));
+                let late = now.cast_signed() - told.cast_signed();
+                self.shared.arrivals.lock().unwrap()[number].push(late);
+            }
+            // A decoder has to hear all of it.
+            if !self.stage.is(Manner::Talk) && ear.is_loud(&packet[HEADER_BYTES..length]) {
+                self.stage.found(number, Way::ToPhone);
+            }
+        }
+    }
+
+    pub fn watch(&self, watched: bool) {
+        self.shared.watched.store(watched, Relaxed);
+    }
+
+    /// Packets that came while they were watched, and those of them that came more than 20 ms later than they would have, had all been
+    /// as quick as the quickest of their call.
+    pub fn packets(&self) -> (u64, u64) {
+        let arrivals = self.shared.arrivals.lock().unwrap();
+        let mut counted = (0, 0);
+        for call in arrivals.iter() {
+            let quickest = call.iter().min().expect("audio flows");
+            let late = call.iter().filter(|one| *one - quickest > 20_000).count();
+            counted.0 += call.len() as u64;
+            counted.1 += late as u64;
+        }
+        counted
+    }
+
+    pub async fn hang_up(self) {
+        let answered = std::mem::take(&mut *self.shared.answered.lock().unwrap());
+        self.stage.be(Manner::Over);
+        for (phone, listening) in answered {
+            phone.hang_up().await;
+            listening.abort();
+        }
+    }
+}
+
+fn speak(begin: &mpsc::Receiver<Speaker>, stage: &Stage, codec: Codec) {
+    let said = Caller::new(codec);
+    let mut packet = Vec::new();
+    // All wait equally long, so those who begin are the last.
+    let mut speakers = VecDeque::from_iter(begin.recv());
+    while let Some(mut speaker) = speakers.pop_front() {
+        thread::sleep(speaker.due.saturating_duration_since(Instant::now()));
+        speaker.say(stage, &said, codec, &mut packet);
+        speaker.due += PACKET;
+        speakers.push_back(speaker);
+        speakers.extend(begin.try_iter());
+        if stage.is(Manner::Over) {
+            return;
+        }
+    }
+}
+
+impl Speaker {
+    fn say(&mut self, stage: &Stage, said: &Caller, codec: Codec, packet: &mut Vec<u8>) {
+        let step = usize::from(self.packets) % SECOND;
+        let marks = stage.is(Manner::Marks);
+        let second = if marks { &said.marked } else { &said.noise };
+        let header = Header {
+            marker: self.packets == 0,
+            payload_type: payload(codec).0,
+            sequence: self.packets,
+            timestamp: u32::from(self.packets) * 20 * per_ms(codec),
+            ssrc: 7,
+        };
+        rtp::begin(&header, packet);
+        packet.extend_from_slice(&second[step]);
+        if marks && step == 0 {
+            stage.mark(self.call, Way::ToModel);
+        }
+        // Lost as a packet on the way would be.
+        let _ = self.socket.send_to(packet, self.to);
+        self.packets += 1;
+    }
+}

@@ -1,0 +1,84 @@
+//! What phones and model share: how they speak, and when a mark was made at the one end of a call, for the other to find it.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
+    },
+    time::Instant,
+};
+
+use crate::figures::Times;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// The model speaks without end, and behind the caller there is noise.
+    Talk,
+    Quiet,
+    /// Each end makes a mark every second.
+    Marks,
+    /// The calls end.
+    Over,
+}
+
+/// Which way a mark goes.
+#[derive(Debug, Clone, Copy)]
+pub enum Way {
+    ToModel,
+    ToPhone,
+}
+
+#[derive(Debug)]
+pub struct Stage {
+    begun: Instant,
+    manner: AtomicU8,
+    /// By call and way: the microsecond in which a mark was made that has not been found yet, or 0.
+    marks: Vec<[AtomicU64; 2]>,
+    delays: [Mutex<Times>; 2],
+}
+
+impl Stage {
+    pub fn new(calls: usize) -> Arc<Self> {
+        Arc::new(Self {
+            begun: Instant::now(),
+            manner: AtomicU8::new(Manner::Quiet as u8),
+            marks: (0..calls).map(|_| Default::default()).collect(),
+            delays: Default::default(),
+        })
+    }
+
+    pub fn calls(&self) -> usize {
+        self.marks.len()
+    }
+
+    pub fn be(&self, manner: Manner) {
+        self.manner.store(manner as u8, Relaxed);
+    }
+
+    pub fn is(&self, manner: Manner) -> bool {
+        self.manner.load(Relaxed) == manner as u8
+    }
+
+    pub fn now_us(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_micros()).unwrap()
+    }
+
+    pub fn mark(&self, call: usize, way: Way) {
+        self.marks[call][way as usize].store(self.now_us(), Relaxed);
+    }
+
+    /// Something loud came: the mark, if one is on its way.
+    pub fn found(&self, call: usize, way: Way) {
+        let made = self.marks[call][way as usize].swap(0, Relaxed);
+        if made > 0 {
+            let delay = self.now_us() - made;
+            self.delays[way as usize].lock().unwrap().add_us(delay);
+        }
+    }
+
+    /// How long marks were on their way: to the model, and to the phone.
+    pub fn delays(&self) -> (Times, Times) {
+        let of = |way: Way| self.delays[way as usize].lock().unwrap().clone();
+        (of(Way::ToModel), of(Way::ToPhone))
+    }
+}

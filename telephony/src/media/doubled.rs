@@ -1,0 +1,144 @@
+//! Keys that a phone tells in two ways, as RFC 4733 events and by INFO: each counts once.
+
+use std::collections::VecDeque;
+
+/// Further apart than this, the same key was pressed again. A long press is told at its beginning in one way and at its end in the
+/// other.
+const APART_MS: u64 = 5_000;
+/// Keys that wait for their double.
+const WAITING_MAX: usize = 32;
+
+/// How a key was told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Way {
+    Media,
+    Signalling,
+}
+
+#[derive(Debug)]
+struct Told {
+    key: char,
+    way: Way,
+    at_ms: u64,
+}
+
+#[derive(Debug, Default)]
+pub struct Doubled {
+    waiting: VecDeque<Told>,
+}
+
+impl Doubled {
+    /// Whether this is a key of its own, and not what was told the other way already.
+    pub fn is_new(&mut self, key: char, way: Way, now_ms: u64) -> bool {
+        self.waiting
+            .retain(|told| now_ms.saturating_sub(told.at_ms) <= APART_MS);
+        let double = |told: &Told| told.key == key && told.way != way;
+        if let Some(at) = self.waiting.iter().position(double) {
+            self.waiting.remove(at);
+            return false;
+        }
+        if self.waiting.len() >= WAITING_MAX {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back(Told {
+            key,
+            way,
+            at_ms: now_ms,
+        });
+        true
+    }
+}
+
+/// The key that the body of an INFO tells: `Signal=5` among lines (`application/dtmf-relay`), or nothing but the key
+/// (`application/dtmf`).
+pub fn signalled(body: &[u8]) -> Option<char> {
+    let text = std::str::from_utf8(body).ok()?;
+    let named = text.lines().find_map(|line| {
+        let (name, value) = line.split_once('=')?;
+        name.trim().eq_ignore_ascii_case("signal").then_some(value)
+    });
+    let signal = match named {
+        Some(signal) => signal.trim(),
+        None if text.contains('=') => return None,
+        None => text.trim(),
+    };
+    // Some phones tell the number of the event (RFC 4733, 3.2).
+    let letter = match signal {
+        "10" => '*',
+        "11" => '#',
+        one => one.parse::<char>().ok()?.to_ascii_uppercase(),
+    };
+    "0123456789*#ABCD".contains(letter).then_some(letter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counted(told: &[(char, Way, u64)]) -> String {
+        let mut doubled = Doubled::default();
+        let new = told
+            .iter()
+            .filter(|(key, way, at)| doubled.is_new(*key, *way, *at));
+        new.map(|(key, ..)| *key).collect()
+    }
+
+    #[test]
+    fn what_is_told_twice_counts_once() {
+        use Way::{Media, Signalling};
+        for (told, expected) in [
+            (vec![('4', Media, 0), ('4', Signalling, 300)], "4"),
+            (vec![('4', Signalling, 0), ('4', Media, 10)], "4"),
+            (
+                vec![
+                    ('4', Media, 0),
+                    ('4', Media, 200),
+                    ('4', Signalling, 210),
+                    ('4', Signalling, 220),
+                ],
+                "44",
+            ),
+            (
+                vec![
+                    ('4', Media, 0),
+                    ('2', Signalling, 1),
+                    ('4', Signalling, 2),
+                    ('2', Media, 3),
+                ],
+                "42",
+            ),
+            // One way alone, and the other way later.
+            (vec![('4', Media, 0), ('4', Media, 100)], "44"),
+            (vec![('4', Signalling, 0), ('4', Signalling, 100)], "44"),
+            (vec![('4', Media, 0), ('4', Signalling, 6_000)], "44"),
+        ] {
+            assert_eq!(counted(&told), expected, "{told:?}");
+        }
+        let mut doubled = Doubled::default();
+        for at in 0..1_000 {
+            doubled.is_new('1', Media, at);
+        }
+        assert_eq!(doubled.waiting.len(), WAITING_MAX);
+    }
+
+    #[test]
+    fn bodies_of_info_are_read() {
+        for (body, key) in [
+            ("Signal=5\r\nDuration=160\r\n", Some('5')),
+            ("signal = #", Some('#')),
+            ("Duration=250\nSignal=10\n", Some('*')),
+            ("Signal=11", Some('#')),
+            ("7", Some('7')),
+            ("*\r\n", Some('*')),
+            ("d", Some('D')),
+            ("Signal=16", None),
+            ("Signal=", None),
+            ("Duration=100", None),
+            ("hello", None),
+            ("", None),
+        ] {
+            assert_eq!(signalled(body.as_bytes()), key, "{body:?}");
+        }
+        assert_eq!(signalled(b"\xff"), None);
+    }
+}

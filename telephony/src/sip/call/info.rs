@@ -1,0 +1,43 @@
+//! INFO: keys, as phones tell them that send no RFC 4733 events, or tell both.
+
+use super::{Call, Control, reason};
+use crate::{
+    media::doubled::signalled,
+    sip::{message::Request, transactions::Reply},
+};
+
+const KEYS: &str = "application/dtmf-relay, application/dtmf";
+
+impl Call {
+    /// A key, or a sign of life without a body.
+    pub(super) async fn informed(&self, request: &Request, reply: &Reply) {
+        if request.headers.get("Info-Package").is_some() {
+            // None is named, for none is served (RFC 6086).
+            let response = reply.response(469, "Bad Info Package");
+            reply.send(&self.dressed(response).with("Recv-Info", ""));
+            return;
+        }
+        if request.body.is_empty() {
+            reply.send(&self.dressed(reply.response(200, "OK")));
+            return;
+        }
+        let kind = request.headers.media_type();
+        if !KEYS.split(", ").any(|known| known == kind) {
+            let words = "the body is no key";
+            let response = reply.response(415, "Unsupported Media Type");
+            let response = self.dressed(response).with("Accept", KEYS);
+            reply.send(&response.with("Reason", &reason(415, words)));
+            return;
+        }
+        let Some(key) = signalled(&request.body) else {
+            let response = reply.response(400, "Bad Request");
+            let words = reason(400, "the body names no key");
+            reply.send(&self.dressed(response).with("Reason", &words));
+            return;
+        };
+        reply.send(&self.dressed(reply.response(200, "OK")));
+        if let Some(media) = &self.media {
+            let _ = media.send(Control::Key(key)).await;
+        }
+    }
+}

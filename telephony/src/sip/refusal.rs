@@ -1,0 +1,94 @@
+//! Answers that nothing is kept of: refusals at the door, made of what the request itself says.
+
+use super::{
+    call::reason,
+    message::{Broken, Headers, Response, Via},
+    shared::{RETRY_AFTER_SECONDS, USER_AGENT},
+    transport::Flow,
+};
+
+/// A response without a transaction.
+pub struct Answer {
+    status: u16,
+    phrase: &'static str,
+    headers: Vec<(&'static str, String)>,
+}
+
+/// An answer that needs no words.
+pub fn answer(status: u16, phrase: &'static str) -> Answer {
+    Answer {
+        status,
+        phrase,
+        headers: Vec::new(),
+    }
+}
+
+/// A refusal, with its reason in words; one that is for now says when to try again.
+pub fn refused(status: u16, phrase: &'static str, words: &str) -> Answer {
+    let refused = answer(status, phrase).with("Reason", reason(status, words));
+    if status == 503 {
+        return refused.with("Retry-After", RETRY_AFTER_SECONDS.to_string());
+    }
+    refused
+}
+
+pub fn no_transaction() -> Answer {
+    refused(
+        481,
+        "Call/Transaction Does Not Exist",
+        "there is no such call here",
+    )
+}
+
+impl Answer {
+    #[must_use]
+    pub fn with(mut self, name: &'static str, value: String) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// Sends it. The tag is made of what the request says, so that a repetition is answered the same.
+    pub fn send(&self, request: &Headers, flow: &Flow) {
+        let tag = format!("s{:x}", fnv(request.call_id()));
+        let mut response = Response::to(request, self.status, self.phrase, &tag);
+        for (name, value) in &self.headers {
+            response.headers.push(name, value);
+        }
+        response.headers.push("Server", USER_AGENT);
+        flow.send(&response.to_bytes());
+    }
+}
+
+/// FNV-1a: the tag has to be the same again, not a secret.
+fn fnv(text: &str) -> u64 {
+    text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// Answers what cannot be read, if it says to whom.
+pub fn answer_broken(broken: &Broken, flow: &Flow) {
+    let Some(headers) = &broken.request else {
+        return;
+    };
+    // An ACK is never answered, and what names no way back has none.
+    let is_ack = headers
+        .get("CSeq")
+        .is_some_and(|cseq| cseq.trim_end().ends_with("ACK"));
+    let Some(top) = headers.list("Via").into_iter().next().filter(|_| !is_ack) else {
+        return;
+    };
+    let mut headers = headers.clone();
+    let mut back = flow.clone();
+    if let Ok(mut via) = top.parse::<Via>() {
+        via.came_from(flow.remote);
+        headers.set_top_via(&via.to_string());
+        back = flow.towards(via.back(flow.remote));
+    }
+    let phrase = match broken.status {
+        416 => "Unsupported URI Scheme",
+        505 => "Version Not Supported",
+        _ => "Bad Request",
+    };
+    refused(broken.status, phrase, broken.words).send(&headers, &back);
+}

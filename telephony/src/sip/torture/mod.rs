@@ -1,0 +1,144 @@
+//! The torture messages of RFC 4475, all 49, as they come off the wire, and what becomes of each.
+//!
+//! `messages.txt` has them by their names there, with the status of our answer (`-` is none). Bytes that are no text stand between
+//! `⟨` and `⟩`, and `@sdp` is the description that most of them carry. The binary part of `mpart01` is shortened; the numbers of
+//! `invut` and `sdp01` are ours, so that nothing but what they are about is wrong with them.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::mpsc, time::timeout};
+
+use super::{
+    edge::Desk,
+    shared::{Shared, Sockets},
+    transport::{Flow, Receive},
+};
+use crate::{
+    leg::{Incoming, Order},
+    settings::{Codec, Listen, Sip, Srtp, Transport, Trunk},
+    trust::Trust,
+};
+
+const MESSAGES: &str = include_str!("messages.txt");
+const SDP: &str = "v=0\no=mhandley 29739 7272939 IN IP4 192.0.2.1\ns=-\nc=IN IP4 192.0.2.1\nt=0 0\n\
+                   m=audio 49217 RTP/AVP 0 12\nm=video 3227 RTP/AVP 31\na=rtpmap:31 LPC\n";
+
+struct Case {
+    name: &'static str,
+    /// None where nothing is to be said.
+    status: Option<u16>,
+    bytes: Vec<u8>,
+}
+
+fn cases() -> Vec<Case> {
+    let case = |text: &'static str| {
+        let (head, message) = text.split_once('\n').expect("a message");
+        let (name, status) = head.split_once(' ').expect("a status");
+        Case {
+            name,
+            status: status.parse().ok(),
+            bytes: bytes(message),
+        }
+    };
+    MESSAGES.split("=== ").skip(1).map(case).collect()
+}
+
+fn bytes(text: &str) -> Vec<u8> {
+    let text = text.replace("@sdp\n", SDP).replace('\n', "\r\n");
+    let mut bytes = Vec::new();
+    let mut rest = text.as_str();
+    while let Some((before, after)) = rest.split_once('⟨') {
+        let (inside, after) = after.split_once('⟩').expect("an end");
+        bytes.extend_from_slice(before.as_bytes());
+        bytes.extend(hex::decode(inside).expect("hexadecimal"));
+        rest = after;
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    bytes
+}
+
+/// A desk that lets everybody of this machine in; whoever gets through hears it ring.
+fn desk() -> Arc<Desk> {
+    let here: Listen = Listen {
+        transport: Transport::Udp,
+        address: "127.0.0.1:5060".parse().expect("an address"),
+    };
+    let trunk = Trunk {
+        name: "here".to_owned(),
+        addresses: vec!["127.0.0.0/8".parse().expect("a range")],
+        credentials: None,
+        register: None,
+        prefix: None,
+    };
+    let settings = Sip {
+        listen: vec![here],
+        public_address: None,
+        tls: None,
+        rtp_ports: 20_000..=31_999,
+        codecs: vec![Codec::Pcmu],
+        srtp: Srtp::Off,
+        trunks: vec![trunk],
+    };
+    let trust = Trust::new(None).expect("public authorities");
+    let media = tokio::runtime::Handle::current();
+    let shared = Arc::new(Shared::new(settings, trust, media, None));
+    let (incoming, mut calls) = mpsc::channel::<Incoming>(1);
+    let desk = Arc::new(Desk::new(Arc::clone(&shared), incoming, 10));
+    let receiver: std::sync::Weak<Desk> = Arc::downgrade(&desk);
+    shared.bound(Sockets {
+        addresses: vec![here],
+        udp: Vec::new(),
+        receiver,
+    });
+    tokio::spawn(async move {
+        while let Some(mut call) = calls.recv().await {
+            let _ = call.leg.orders.send(Order::Ring).await;
+            tokio::spawn(async move { while call.leg.happenings.recv().await.is_some() {} });
+        }
+    });
+    desk
+}
+
+/// What is answered, without a 100.
+async fn answered(desk: &Desk, bytes: &[u8]) -> Vec<String> {
+    let (flow, mut sent) = Flow::kept(Transport::Udp, "127.0.0.1:5060", "127.0.0.9:40000");
+    desk.received(bytes, &flow);
+    drop(flow);
+    let mut answers: Vec<String> = Vec::new();
+    // A second answer would come at once.
+    let wait = |answers: &[String]| {
+        let first = answers.is_empty();
+        Duration::from_millis(if first { 10_000 } else { 50 })
+    };
+    while let Ok(Some(answer)) = timeout(wait(&answers), sent.recv()).await {
+        let answer = String::from_utf8_lossy(&answer).into_owned();
+        if answer.starts_with("SIP/2.0 100") {
+            continue;
+        }
+        let rings = answer.starts_with("SIP/2.0 180");
+        answers.push(answer);
+        if rings {
+            break;
+        }
+    }
+    answers
+}
+
+#[tokio::test]
+async fn every_torture_of_the_rfc_is_borne() {
+    let cases = cases();
+    assert_eq!(cases.len(), 49);
+    let desk = desk();
+    for case in cases {
+        let answers = answered(&desk, &case.bytes).await;
+        let statuses: Vec<Option<u16>> = answers
+            .iter()
+            .map(|answer| answer.get(8..11)?.parse().ok())
+            .collect();
+        let expected: Vec<Option<u16>> = case.status.iter().map(|status| Some(*status)).collect();
+        assert_eq!(statuses, expected, "{}: {answers:?}", case.name);
+        if let (Some(400..), Some(answer)) = (case.status, answers.first()) {
+            assert!(answer.contains("\r\nReason: SIP;cause="), "{answer}");
+        }
+    }
+}

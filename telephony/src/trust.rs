@@ -1,0 +1,92 @@
+//! Whom TLS that we begin trusts: the public certificate authorities, and the operator's own if he names any.
+
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::ring,
+    pki_types::{CertificateDer, pem::PemObject},
+};
+use tokio_rustls::TlsConnector;
+
+/// The authorities cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    #[error(
+        "outbound.extra_ca_file {path:?} cannot be used: {reason}; give a PEM file of certificates"
+    )]
+    ExtraCa { path: PathBuf, reason: String },
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[from] rustls::Error),
+}
+
+/// Read once, and shared by everything that opens connections.
+#[derive(Clone)]
+pub struct Trust(Arc<ClientConfig>);
+
+impl fmt::Debug for Trust {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Trust(…)")
+    }
+}
+
+impl Trust {
+    /// Trusts the authorities of this PEM file besides the public ones.
+    ///
+    /// Errors: the file cannot be read, or holds no certificate.
+    pub fn new(extra_ca: Option<&Path>) -> Result<Self, TrustError> {
+        let mut roots = RootCertStore {
+            roots: webpki_roots::TLS_SERVER_ROOTS.to_vec(),
+        };
+        if let Some(path) = extra_ca {
+            add_authorities(&mut roots, path).map_err(|reason| TrustError::ExtraCa {
+                path: path.to_owned(),
+                reason,
+            })?;
+        }
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Self(Arc::new(config)))
+    }
+
+    pub fn connector(&self) -> TlsConnector {
+        TlsConnector::from(Arc::clone(&self.0))
+    }
+}
+
+fn add_authorities(roots: &mut RootCertStore, path: &Path) -> Result<(), String> {
+    let certificates = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|error| error.to_string())?;
+    if certificates.is_empty() {
+        return Err("it holds no certificate".to_owned());
+    }
+    for certificate in certificates {
+        roots.add(certificate).map_err(|error| error.to_string())?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_without_authorities_is_refused() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("ca.pem");
+        let error = Trust::new(Some(&path)).expect_err("nothing is there");
+        assert!(error.to_string().contains("outbound.extra_ca_file"));
+        std::fs::write(&path, "rubbish").expect("written");
+        let error = Trust::new(Some(&path)).expect_err("no certificate");
+        assert!(error.to_string().contains("no certificate"), "{error}");
+        std::fs::write(&path, dikala_testkit::certificate::AUTHORITY).expect("written");
+        Trust::new(Some(&path)).expect("an authority");
+    }
+}

@@ -1,0 +1,279 @@
+//! Many calls at once for minutes: people ask, functions answer, agents are interrupted, calls end and others begin.
+//!
+//! For a minute by itself, which shows that it works. What is late, and what grows, is looked at in the long form, with the program as
+//! it is installed and a machine that has nothing else to do:
+//!
+//! ```sh
+//! DIKALA_ENDURANCE_MINUTES=10 DIKALA_ENDURANCE_CALLS=50 DIKALA_PROGRAM=$PWD/target/release/dikala \
+//!     cargo test --test it endurance -- --ignored --nocapture
+//! ```
+
+use std::{
+    net::SocketAddr,
+    rc::Rc,
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    time::Instant,
+};
+
+use dikala_testkit::gemini::{Answer, Connection, Gemini};
+use futures_util::future::join_all;
+
+use super::{
+    audio::{Flow, Utterance},
+    conversation::{have, says, spoken, world},
+    phone::Phone,
+};
+use crate::support::{prelude::*, scrape::Scrape, tenant::text};
+
+/// Times that a caller asks, and interrupts the answer.
+const ROUNDS: usize = 3;
+/// Those who call once and stay to the end.
+const STAYING: usize = 2;
+/// Minutes from which on it is the long form.
+const LONG: u64 = 5;
+
+#[derive(Debug)]
+struct Sizes {
+    minutes: u64,
+    calls: usize,
+}
+
+/// A variable's number, or what is usual.
+fn number(name: &str, usual: u64) -> u64 {
+    let given = std::env::var(format!("DIKALA_ENDURANCE_{name}"));
+    given.map_or(usual, |given| given.parse().unwrap())
+}
+
+/// What a caller says.
+struct Words {
+    question: Vec<u8>,
+    interruption: Vec<u8>,
+}
+
+struct Stage {
+    edge: SocketAddr,
+    did: String,
+    words: Words,
+    until: Instant,
+    calls: AtomicUsize,
+}
+
+/// What the agent does in a call: a greeting, then rounds of a function, its result at length, and what is said after an interruption.
+fn script() -> Vec<Answer> {
+    let call = |name: &str, arguments| Answer::Call {
+        name: name.to_owned(),
+        arguments,
+    };
+    let round = [
+        call("check_order", json!({"orderId": "427"})),
+        says(
+            "Pesanan Anda sedang dalam perjalanan dan tiba nanti.",
+            6_000,
+        ),
+        says("Ya, silakan.", 800),
+    ];
+    let mut script = vec![says("Selamat datang di Kopi Senja.", 1_000)];
+    script.extend((0..ROUNDS).flat_map(|_| round.clone()));
+    script.push(call("end_call", json!({})));
+    script
+}
+
+/// Waits until another utterance has come, to which this holds.
+async fn hears(phone: &Phone, before: usize, wanted: impl Fn(&Utterance) -> bool) {
+    eventually("the agent to be heard", async || {
+        let heard = phone.audio.utterances();
+        (heard.len() > before && heard.last().is_some_and(&wanted)).then_some(())
+    })
+    .await;
+}
+
+/// Calls and talks. Every other caller hangs up, the others are hung up.
+async fn talk(stage: &Stage, hangs_up: bool) -> Flow {
+    let phone = Phone::call(stage.edge, &stage.did).await;
+    hears(&phone, 0, |it| it.is_over).await;
+    for _ in 0..ROUNDS {
+        let before = phone.audio.utterances().len();
+        phone.audio.say(&stage.words.question);
+        hears(&phone, before, |it| it.packets >= 40).await;
+        let before = phone.audio.utterances().len();
+        phone.audio.say(&stage.words.interruption);
+        hears(&phone, before, |it| it.packets >= 20 && it.is_over).await;
+    }
+    if hangs_up {
+        phone.hang_up().await;
+    } else {
+        phone.audio.say(&stage.words.question);
+        phone.hung_up().await;
+    }
+    phone.audio.flow()
+}
+
+async fn caller(stage: Rc<Stage>, number: usize) -> Vec<Flow> {
+    let mut flows = Vec::new();
+    // One after the other, as people do.
+    tokio::time::sleep(Duration::from_millis(50) * u32::try_from(number).unwrap()).await;
+    while Instant::now() < stage.until {
+        let call = stage.calls.fetch_add(1, Relaxed);
+        if number >= STAYING {
+            flows.push(talk(&stage, call.is_multiple_of(2)).await);
+            continue;
+        }
+        let phone = Phone::call(stage.edge, &stage.did).await;
+        tokio::time::sleep_until(stage.until.into()).await;
+        phone.hang_up().await;
+        flows.push(phone.audio.flow());
+    }
+    flows
+}
+
+/// What is resident, in KiB.
+fn memory(world: &World) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", world.server.pid())).unwrap();
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let resident = resident.unwrap().trim().trim_end_matches(" kB");
+    resident.parse().unwrap()
+}
+
+/// The memory every ten seconds, as long as calls go on.
+async fn watched(world: &World, until: Instant) -> Vec<u64> {
+    let mut seen = Vec::new();
+    while Instant::now() < until {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        seen.push(memory(world));
+    }
+    seen
+}
+
+#[actix_web::test]
+#[ignore = "a minute, or as many as DIKALA_ENDURANCE_MINUTES says; `.ci/slow` runs it"]
+async fn many_talk_at_once_for_minutes() {
+    if !have(&["espeak-ng", "sox"]) {
+        return;
+    }
+    let sizes = Sizes {
+        minutes: number("MINUTES", 1),
+        calls: usize::try_from(number("CALLS", 10)).unwrap(),
+    };
+    let model = Gemini::start();
+    model.script(script());
+    let setup = Setup::new().minutes(1_000_000).concurrent_calls(1_000);
+    let Some((world, edge)) = world(&model, setup).await else {
+        return;
+    };
+    super::with_a_function(&world).await;
+    let longest = json!({"maxCallDurationMinutes": sizes.minutes + 2, "language": "id"});
+    world.tenant.change_agent(longest).await;
+    let until = Instant::now() + Duration::from_secs(60 * sizes.minutes);
+    let stage = Rc::new(Stage {
+        edge,
+        did: world.tenant.did.clone(),
+        words: Words {
+            question: spoken("Di mana pesanan saya nomor empat dua tujuh"),
+            interruption: spoken("Aduh tunggu"),
+        },
+        until,
+        calls: AtomicUsize::new(0),
+    });
+    let callers: Vec<_> = (0..sizes.calls)
+        .map(|number| actix_web::rt::spawn(caller(stage.clone(), number)))
+        .collect();
+    let memory = watched(&world, until).await;
+    let mut flows = Vec::new();
+    for caller in join_all(callers).await {
+        flows.extend(caller.unwrap());
+    }
+    assert_eq!(flows.len(), stage.calls.load(Relaxed));
+    assert_eq!(model.broken_rules(), Vec::<String>::new());
+    let asked = (flows.len() - STAYING) * ROUNDS;
+    assert_eq!(world.receiver.wait_for("/order", asked).await.len(), asked);
+    nothing_is_open(&world).await;
+    all_is_billed(&world, flows.len()).await;
+    let is_long = sizes.minutes >= LONG;
+    look_at_the_audio(&flows, &model.connections(), is_long);
+    look_at_the_ticks(&world, is_long).await;
+    look_at_the_memory(&memory, is_long);
+}
+
+async fn nothing_is_open(world: &World) {
+    eventually("all calls to be over", async || {
+        let scrape = Scrape::of(&world.server.operator).await;
+        let open = ["dikala_calls_active", "dikala_telephony_calls"];
+        let open = open.iter().flat_map(|name| &scrape.metrics[*name].series);
+        open.map(|series| series.value)
+            .all(|count| count == 0.0)
+            .then_some(())
+    })
+    .await;
+}
+
+async fn all_is_billed(world: &World, count: usize) {
+    let calls = world.tenant.calls().await;
+    assert_eq!(calls.len(), count);
+    let transactions = world.tenant.transactions().await;
+    let mut sum = 0;
+    for call in &calls {
+        let how = ["status", "hangupReason"].map(|field| text(call, field));
+        assert_eq!(how, ["ended", "normal"], "{call}");
+        let talked = call["talkTimeSeconds"].as_i64().unwrap();
+        let minutes = (talked + 59).div_euclid(60).max(1);
+        let of_call = transactions.iter().filter(|it| it["callId"] == call["id"]);
+        let billed: Vec<_> = of_call.map(|it| it["minutes"].as_i64().unwrap()).collect();
+        assert_eq!(billed, [-minutes], "{call}");
+        sum += minutes;
+    }
+    assert_eq!(world.tenant.credits().await.2, sum);
+    world.assert_ledger_is_exact();
+    println!("{count} calls, {sum} minutes");
+}
+
+/// Neither side hears more or less than there was time for.
+fn look_at_the_audio(flows: &[Flow], connections: &[Connection], is_long: bool) {
+    let (mut drifted, mut missing) = (0, 0);
+    for flow in flows {
+        drifted = drifted.max(flow.told_ms.abs_diff(flow.lasted_ms));
+        let due = usize::try_from(flow.told_ms / 20).unwrap() + 1;
+        missing += due.abs_diff(flow.packets);
+    }
+    let packets: usize = flows.iter().map(|flow| flow.packets).sum();
+    let longest = flows.iter().map(|flow| flow.lasted_ms).max().unwrap();
+    println!(
+        "callers: {packets} packets, {missing} missing; at most {drifted} ms between clock and timestamps in {longest} ms"
+    );
+    let mut apart = 0;
+    for connection in connections {
+        let lasted = connection.over.unwrap() - connection.set_up.unwrap();
+        let lasted = u64::try_from(lasted.as_millis()).unwrap();
+        apart = apart.max(lasted.abs_diff(connection.audio_ms));
+    }
+    println!("model: at most {apart} ms between a connection's time and the audio in it");
+    // A connection is asked for a summary after the caller has gone, for three seconds at most.
+    assert!(apart <= 4_500, "{apart}");
+    if is_long {
+        assert!(drifted <= 200, "{drifted}");
+        assert!(missing * 100 <= packets, "{missing} of {packets}");
+    }
+}
+
+async fn look_at_the_ticks(world: &World, is_long: bool) {
+    let scrape = Scrape::of(&world.server.operator).await;
+    let [all, late] = ["ticks", "late_ticks"]
+        .map(|kind| scrape.value(&format!("dikala_telephony_{kind}_total"), &[]) as u64);
+    println!("{late} of {all} ticks late");
+    assert!(!is_long || late * 100 < all, "{late} of {all}");
+}
+
+fn look_at_the_memory(seen: &[u64], is_long: bool) {
+    println!(
+        "resident every ten seconds, in MB: {:?}",
+        seen.iter().map(|kib| kib / 1_024).collect::<Vec<_>>()
+    );
+    if is_long {
+        // Caches have filled in the first fifth.
+        let most = |part: &[u64]| part.iter().copied().max().unwrap();
+        let (early, late) = (
+            most(&seen[..seen.len() / 5]),
+            most(&seen[seen.len() * 4 / 5..]),
+        );
+        assert!(late <= early + early / 10, "from {early} to {late} KiB");
+    }
+}
