@@ -233,17 +233,8 @@ impl Bridges {
         Ok(())
     }
 
-    /// The same for a bridge that speaks HTTP: they are taken at once, as they ride on the answer.
-    pub async fn receive_for(&self, store: &Store, bridge: BridgeId) -> Result<(), DbErr> {
-        for (bridge, command) in commands_for(store, &[bridge]).await? {
-            let mut presence = self.present.entry(bridge).or_default();
-            presence.send_from_table(command);
-        }
-        Ok(())
-    }
-
     /// Takes out of the table what bridges have.
-    pub async fn remove_handed_over(&self, store: &Store) -> Result<(), DbErr> {
+    async fn remove_handed_over(&self, store: &Store) -> Result<(), DbErr> {
         let mut handed_over: Vec<(BridgeId, Vec<CommandId>)> = Vec::new();
         for mut presence in self.present.iter_mut() {
             let commands = presence.take_handed_over();
@@ -298,7 +289,7 @@ async fn commands_for(
     Ok(rows.into_iter().filter_map(read).collect())
 }
 
-async fn remove(store: &Store, ids: &HashSet<CommandId>) -> Result<(), DbErr> {
+pub(super) async fn remove(store: &Store, ids: &HashSet<CommandId>) -> Result<(), DbErr> {
     let backend = store.backend();
     let sql = format!(
         "DELETE FROM bridge_commands WHERE {}",

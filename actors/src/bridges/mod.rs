@@ -2,6 +2,7 @@
 
 mod commands;
 mod elsewhere;
+mod polls;
 mod presence;
 #[cfg(test)]
 pub(crate) mod simulated;
@@ -25,6 +26,7 @@ use self::presence::{Presence, Sign};
 pub use self::{
     commands::{Command, CommandKind},
     elsewhere::forget_commands,
+    polls::Poll,
     presence::LastSeen,
     socket::{Dismissal, Socket},
 };
@@ -185,13 +187,6 @@ impl Bridges {
     pub fn confirmed(&self, socket: &Socket, command: CommandId) {
         if let Some(mut presence) = self.present.get_mut(&socket.bridge) {
             presence.confirmed(socket, command);
-        }
-    }
-
-    /// The bridge has a command.
-    pub fn handed_over(&self, bridge: BridgeId, command: CommandId) {
-        if let Some(mut presence) = self.present.get_mut(&bridge) {
-            presence.handed_over(command);
         }
     }
 

@@ -47,6 +47,8 @@ pub(super) struct Presence {
     from_table: BTreeSet<CommandId>,
     /// Those of them that the bridge has.
     handed_over: Vec<CommandId>,
+    /// Commands were given with answers over HTTP, and may be in the table still.
+    has_given: bool,
     /// Commands that were written to a socket, by its number, and that the bridge has not said it has. Oldest first.
     written: VecDeque<(u64, Command)>,
     /// Commands that the newest socket has, and which that is.
@@ -287,6 +289,14 @@ impl Presence {
         }
         let count = self.waiting.len().min(most);
         self.waiting.drain(..count).collect()
+    }
+
+    pub(super) fn has_given(&self) -> bool {
+        self.has_given
+    }
+
+    pub(super) fn set_given(&mut self, given: bool) {
+        self.has_given = given;
     }
 
     /// Commands that go by way of the table, as the bridge's newest socket is not here, and is nowhere or at another node. What

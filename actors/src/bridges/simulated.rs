@@ -165,7 +165,8 @@ impl Bridges {
     pub(crate) fn take_all(&self, socket: &Socket) -> Vec<Command> {
         let taken: Vec<Command> = std::iter::from_fn(|| self.take_command(socket)).collect();
         for command in &taken {
-            self.handed_over(socket.bridge, command.id);
+            let mut presence = self.present.entry(socket.bridge).or_default();
+            presence.handed_over(command.id);
         }
         taken
     }
