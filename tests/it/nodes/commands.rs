@@ -3,6 +3,8 @@
 
 use std::time::Duration;
 
+use dikala_testkit::within;
+
 use super::{Nodes, TOLD_WITHIN};
 use crate::support::{prelude::*, tenant::Tenant};
 
@@ -178,4 +180,42 @@ async fn a_command_waits_in_the_table_also_for_a_node_that_was_left_alone() {
     Moment::now().plus(2).passed().await;
     let (http, token) = (&nodes.a.server.http, &nodes.a.tenant.token);
     assert_eq!(poll(http, token, "alone").await.len(), 1);
+}
+
+/// A call that moves while the engine is about to cut it is cut once, and warned of once: who is told again knows it by the id.
+#[actix_web::test]
+async fn what_the_engine_commands_has_one_id_wherever_the_call_is() {
+    let setup = Setup::new().minutes(1);
+    let Some(nodes) = Nodes::start(setup).await else {
+        return;
+    };
+    let tenant = &nodes.a.tenant;
+    let a = tenant.bridge(Http).await;
+    let b = nodes.bridge_at_b(tenant, Http).await;
+    // Its only minute is over in five seconds.
+    let call = a.talk_since(&tenant.did, Moment::ago(55)).await;
+    let mut ids = std::collections::BTreeMap::<String, std::collections::BTreeSet<String>>::new();
+    let (mut moves, mut since) = (0, 0);
+    within(Duration::from_secs(30), "the call to be cut", async || {
+        let bridge = [&a, &b][moves % 2];
+        moves += 1;
+        let summary = json!({"callId": call, "summary": format!("so far {moves}")});
+        bridge.ok("call.transcript", summary).await;
+        for command in a.commands().iter().chain(&b.commands()) {
+            let name = command["command"].as_str().unwrap().to_owned();
+            let id = command["id"].as_str().unwrap().to_owned();
+            ids.entry(name).or_default().insert(id);
+        }
+        (ids.contains_key("hangup") && {
+            since += 1;
+            since > 4
+        })
+        .then_some(())
+    })
+    .await;
+    let counts: Vec<_> = ids
+        .iter()
+        .map(|(name, ids)| (name.as_str(), ids.len()))
+        .collect();
+    assert_eq!(counts, [("hangup", 1), ("warn", 1)]);
 }

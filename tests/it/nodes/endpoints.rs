@@ -178,3 +178,35 @@ async fn a_node_that_does_not_end_in_time_is_gone_when_it_is_over() {
     let b = super::id_of(&nodes.b).await;
     assert_eq!(nodes.rows::<1>("SELECT id FROM nodes").await, [[b]]);
 }
+
+/// What is erased at one node is not sent by another, however long it has waited there for its turn.
+#[actix_web::test]
+async fn what_is_erased_at_one_node_is_not_sent_by_another() {
+    let setup = Setup::new().set("webhooks.endpoint_concurrency", 1);
+    let Some(a) = World::start(Postgres, setup).await else {
+        return;
+    };
+    let permits = Arc::new(Semaphore::new(0));
+    a.receiver
+        .answer(HOOK, [Answer::Status(200).when(&permits)]);
+    let bridge = a.tenant.bridge(Socket).await;
+    let first = bridge.ring(&a.tenant.did).await;
+    a.receiver.wait_for(HOOK, 1).await;
+    let nodes = Nodes::beside(a).await;
+    let tenant = &nodes.a.tenant;
+    let erased = bridge.talk(&tenant.did).await;
+    bridge.hang_up(&erased).await;
+    // A has it in memory, and waits for the endpoint.
+    let api = Rest::new(&format!("{}/api/v1", nodes.b.http)).with("x-api-key", &tenant.key);
+    Moment::now().plus(1).passed().await;
+    api.delete(&format!("/calls/{erased}")).await.expect(204);
+    permits.add_permits(1_000);
+    bridge.hang_up(&first).await;
+    nodes.a.event("call.ended", &first).await;
+    let all = nodes.a.receiver.received(HOOK);
+    let told = all.iter().filter(|request| {
+        let body = String::from_utf8_lossy(&request.body);
+        body.contains(&erased)
+    });
+    assert_eq!(told.count(), 0, "sent after it was erased");
+}

@@ -122,3 +122,36 @@ async fn a_node_that_never_met_another_lets_go_before_another_gives_its_bridges_
     is_back(&nodes.a.server, &before).await;
     nodes.a.assert_ledger_is_exact();
 }
+
+/// A node that starts as the database comes back knows nothing of how long that was away: who could not renew his lease is given
+/// time by it too.
+#[actix_web::test]
+async fn a_node_that_starts_after_an_outage_ends_nobody_who_lives() {
+    let Some((a, link)) = linked(Setup::new()).await else {
+        return;
+    };
+    let before = id_of(&a.server).await;
+    link.go_dark();
+    let over = format!(
+        "SELECT id FROM nodes WHERE id = '{before}' AND lease_until < EXTRACT(EPOCH FROM clock_timestamp()) * 1000"
+    );
+    within(
+        Duration::from_secs(30),
+        "the lease to be over",
+        async || {
+            let rows = a.server.installation.store.rows::<1>(&over).await;
+            (!rows.is_empty()).then_some(())
+        },
+    )
+    .await;
+    let b = Server::start(a.server.installation.beside());
+    link.light_up();
+    let nodes = Nodes { b, a };
+    eventually("both to be ready", async || {
+        let [a, b] = [&nodes.a.server, &nodes.b].map(Server::rest);
+        let asked = (a.get("/health/ready").await, b.get("/health/ready").await);
+        (asked.0.status == 200 && asked.1.status == 200).then_some(())
+    })
+    .await;
+    assert_eq!(id_of(&nodes.a.server).await, before);
+}

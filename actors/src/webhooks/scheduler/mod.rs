@@ -90,6 +90,11 @@ impl<E> Scheduler<E> {
         }
     }
 
+    /// Whether other nodes may change what is read here.
+    pub(super) fn among_others(&mut self, has_others: bool) {
+        self.limits.lane.has_others = has_others;
+    }
+
     pub(super) fn is_stopping(&self) -> bool {
         self.stopping
     }
@@ -286,7 +291,15 @@ impl<E> Scheduler<E> {
     }
 
     /// Deliveries were read; `lost` of those that were due have no event any more.
-    pub(super) fn claimed(&mut self, claim: &Refill, items: Vec<Item>, lost: usize, now: Millis) {
+    pub(super) fn claimed(
+        &mut self,
+        claim: &Refill,
+        mut items: Vec<Item>,
+        lost: usize,
+        now: Millis,
+    ) {
+        // However long that took: what is read again and again would never be sent.
+        items.iter_mut().for_each(|item| item.read_at = now);
         self.claims = self.claims.saturating_sub(1);
         let Some(lane) = self.lanes.get_mut(&claim.webhook) else {
             return;
