@@ -50,10 +50,21 @@ impl Phone {
         assert!(answer.starts_with("SIP/2.0 200"), "{answer}");
         phone.to = header(&answer, "to");
         phone.send("ACK", 1, "").await;
-        let media = answer.split("m=audio ").nth(1).unwrap();
-        let port = media.split(' ').next().unwrap().parse().unwrap();
-        phone.media = SocketAddr::new(edge.ip(), port);
+        phone.media = media(&answer, edge);
         phone
+    }
+
+    /// Answers a call of the other side's that comes to this phone: where it wants RTP, and its id.
+    pub async fn takes_a_call(&self, answer: &str) -> (SocketAddr, String) {
+        let invite = self.next(|text| text.starts_with("INVITE ")).await;
+        let me = self.socket.local_addr().unwrap();
+        let answer = format!(
+            "{}Contact: <sip:person@{me}>\r\nContent-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{answer}",
+            consent(&invite, ";tag=person"),
+            answer.len(),
+        );
+        self.socket.send(answer.as_bytes()).await.unwrap();
+        (media(&invite, self.edge), header(&invite, "call-id"))
     }
 
     pub async fn hang_up(&self) {
@@ -65,12 +76,7 @@ impl Phone {
     /// Waits to be hung up, and consents: the request. It may be given up at any time.
     pub async fn hung_up(&self) -> String {
         let asked = self.next(|text| text.starts_with("BYE ")).await;
-        let kept = ["via", "from", "to", "call-id", "cseq"];
-        let kept = kept.map(|name| format!("{name}: {}\r\n", header(&asked, name)));
-        let answer = format!(
-            "SIP/2.0 200 OK\r\n{}content-length: 0\r\n\r\n",
-            kept.concat()
-        );
+        let answer = format!("{}content-length: 0\r\n\r\n", consent(&asked, ""));
         self.socket.send(answer.as_bytes()).await.unwrap();
         asked
     }
@@ -116,7 +122,24 @@ impl Phone {
     }
 }
 
-fn header(text: &str, name: &str) -> String {
+/// Where a message wants RTP.
+fn media(text: &str, edge: SocketAddr) -> SocketAddr {
+    let media = text.split("m=audio ").nth(1).unwrap();
+    let port = media.split(' ').next().unwrap().parse().unwrap();
+    SocketAddr::new(edge.ip(), port)
+}
+
+/// The beginning of a consent; the tag is put on To.
+fn consent(request: &str, tag: &str) -> String {
+    let kept = ["via", "from", "to", "call-id", "cseq"].map(|name| {
+        let tag = if name == "to" { tag } else { "" };
+        format!("{name}: {}{tag}\r\n", header(request, name))
+    });
+    format!("SIP/2.0 200 OK\r\n{}", kept.concat())
+}
+
+/// The value of a message's first header with this name, in small letters.
+pub fn header(text: &str, name: &str) -> String {
     let found = text.lines().find_map(|line| {
         let (named, value) = line.split_once(':')?;
         (named.trim().to_lowercase() == name).then(|| value.trim().to_owned())

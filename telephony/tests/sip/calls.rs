@@ -87,7 +87,7 @@ async fn we_hang_up_with_a_reason() {
     );
     phone.answer(&bye, "200 OK").await;
     // Answered, it is not sent again.
-    assert_eq!(phone.hears(Duration::from_millis(900)).await, None);
+    phone.falls_silent().await;
 
     // An edge that is closed waits until its goodbyes were heard.
     let mut phone = Phone::udp(bench.udp()).await;
@@ -120,7 +120,7 @@ async fn a_refusal_bears_its_status_and_words_and_is_repeated_until_acknowledged
     phone.expect("SIP/2.0 486").await;
     let ack = phone.written("ACK", "", "");
     phone.send(&ack).await;
-    assert_eq!(phone.hears(Duration::from_millis(2_500)).await, None);
+    phone.falls_silent().await;
     // The same INVITE again is the same call.
     phone.send(&invite).await;
     phone.expect("SIP/2.0 486").await;
@@ -140,7 +140,7 @@ async fn the_200_is_repeated_until_acknowledged_and_so_is_the_100_and_180() {
     assert_eq!(phone.expect("SIP/2.0 200").await, first);
     phone.acknowledge("").await;
     eventually("the call stands", || bench.saw(&Happening::Answered)).await;
-    while phone.hears(Duration::from_millis(1_500)).await.is_some() {}
+    phone.falls_silent().await;
     assert_eq!(bench.calls().len(), 1);
     // An ACK that is repeated does no harm.
     phone.acknowledge("").await;
@@ -271,7 +271,7 @@ async fn one_call_too_many_and_calls_while_draining_are_told_when_to_come_back()
     let refusal = second.expect("SIP/2.0 503").await;
     assert!(header(&refusal, "Retry-After").is_some());
     first.ask("OPTIONS", "", "").await;
-    first.expect("SIP/2.0 200").await;
+    first.answered("SIP/2.0 200").await;
 
     bench.edge.drain();
     let mut probe = Phone::udp(bench.udp()).await;

@@ -3,8 +3,10 @@
 mod audio;
 mod conversation;
 mod endurance;
+mod faults;
 mod line;
 pub mod phone;
+mod timing;
 mod tls;
 
 use std::{net::SocketAddr, process::Stdio, sync::Arc};
@@ -115,7 +117,12 @@ async fn a_caller_is_greeted_asks_gets_an_answer_and_is_hung_up(
         .get(&format!("/calls/{id}/transcript"))
         .await;
     let told = transcript.expect(200).to_string();
-    for said in ["pressed 4 2 7 #", "check_order", "two five", "Goodbye!"] {
+    for said in [
+        "the caller pressed 4 2 7 #",
+        "check_order",
+        "two five",
+        "Goodbye!",
+    ] {
         assert!(told.contains(said), "{said:?} is not in {told}");
     }
     calls.finish(PATIENCE).await;
@@ -318,10 +325,11 @@ async fn the_bridge_runs_alone() {
 }
 
 #[test]
-fn without_a_voice_nothing_starts() {
-    let Some(installation) = Installation::migrated(Sqlite) else {
+fn without_the_voice_that_was_asked_for_nothing_starts() {
+    let Some(mut installation) = Installation::migrated(Sqlite) else {
         return;
     };
+    installation.set("telephony.voice.model", "gemini");
     let command = [
         "telephony",
         "--engine",
@@ -332,6 +340,29 @@ fn without_a_voice_nothing_starts() {
     let finished = installation.run(&command);
     assert_eq!(finished.code, Some(3));
     assert!(finished.stderr.contains("GEMINI_API_KEY"), "{finished:?}");
+    installation.set("telephony.enabled", "true");
+    let finished = installation.run(&["serve"]);
+    assert_eq!(finished.code, Some(3));
+    assert!(finished.stderr.contains("GEMINI_API_KEY"), "{finished:?}");
+}
+
+#[actix_web::test]
+async fn without_a_key_a_test_voice_answers_and_operators_are_told() {
+    let Some(mut installation) = Installation::migrated(Sqlite) else {
+        return;
+    };
+    installation.set("telephony.enabled", "true");
+    installation.set("telephony.sip.listen", "udp://127.0.0.1:0");
+    let finished = installation.run(&["check", "--json"]);
+    let checks = finished.json()["checks"].clone();
+    let mut checks = checks.as_array().unwrap().iter();
+    let voice = checks.find(|check| check["name"] == "voice").unwrap();
+    assert_eq!(voice["ok"], true, "{voice}");
+    let detail = voice["detail"].as_str().unwrap();
+    assert!(detail.contains("a test voice answers"), "{detail}");
+    let world = World::on(installation, Setup::new()).await;
+    let log = world.server.log();
+    assert!(log.contains("a test voice answers"), "{log}");
 }
 
 // What `check` says of the bridge, before anything is started.

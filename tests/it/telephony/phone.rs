@@ -30,6 +30,16 @@ impl Phone {
         .await;
     }
 
+    /// Takes a call of the other side's to somebody else that comes to this phone, as it is the trunk: the one who answers it, and
+    /// the call's id.
+    pub async fn takes_a_call(&self) -> (Audio, String) {
+        let mut person = Audio::new();
+        let answer = phone::offer(person.port(), 8, "PCMA/8000");
+        let (media, id) = self.dialog.takes_a_call(&answer).await;
+        person.start(media);
+        (person, id)
+    }
+
     pub async fn hang_up(&self) {
         self.dialog.hang_up().await;
     }

@@ -65,16 +65,36 @@ impl Sound {
             let Ok(Ok(length)) = received.await else {
                 return false;
             };
-            let loud = |byte: &u8| (byte ^ 0x55) >> 4 & 7 >= 4;
-            if packet
-                .get(12..length)
-                .is_some_and(|payload| payload.iter().filter(|byte| loud(byte)).count() > 40)
-            {
+            if loud(&packet[..length]) {
                 return true;
             }
         }
         false
     }
+
+    /// Waits until half a second of silence has come.
+    pub async fn falls_silent(&self) {
+        let until = tokio::time::Instant::now() + PATIENCE;
+        let (mut packet, mut quiet) = ([0; 2_048], 0);
+        while quiet < 25 {
+            let received = timeout(PATIENCE, self.socket.recv(&mut packet)).await;
+            let length = received.expect("silence is sent, too").unwrap();
+            quiet = if loud(&packet[..length]) {
+                0
+            } else {
+                quiet + 1
+            };
+            assert!(tokio::time::Instant::now() < until, "it is never silent");
+        }
+    }
+}
+
+/// Whether a packet of G.711 A is no silence.
+fn loud(packet: &[u8]) -> bool {
+    let loud = |byte: &u8| (byte ^ 0x55) >> 4 & 7 >= 4;
+    packet
+        .get(12..)
+        .is_some_and(|payload| payload.iter().filter(|byte| loud(byte)).count() > 40)
 }
 
 /// Where this SDP wants media.
