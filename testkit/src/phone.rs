@@ -1,6 +1,9 @@
 //! The signalling of a SIP phone over UDP that calls, and hangs up or is hung up. Its audio belongs to whoever uses it.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
 use tokio::{net::UdpSocket, time::timeout};
 
@@ -71,7 +74,8 @@ impl Phone {
 
     /// Answers a call of the other side's that comes to this phone: where it wants RTP, and its id.
     pub async fn takes_a_call(&self, answer: &str) -> (SocketAddr, String) {
-        let invite = self.next(|text| text.starts_with("INVITE ")).await;
+        let invite = self.next(|text| text.starts_with("INVITE "));
+        let invite = timeout(PATIENCE, invite).await.expect("a call comes");
         let me = self.socket.local_addr().unwrap();
         let answer = format!(
             "{}Contact: <sip:person@{me}>\r\nContent-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{answer}",
@@ -88,12 +92,19 @@ impl Phone {
         assert!(answer.starts_with("SIP/2.0 200"), "{answer}");
     }
 
-    /// Waits to be hung up, and consents: the request. It may be given up at any time.
+    /// Waits to be hung up, and consents: the request.
     pub async fn hung_up(&self) -> String {
-        let asked = self.next(|text| text.starts_with("BYE ")).await;
+        let asked = self.hung_up_within(PATIENCE).await;
+        asked.expect("a BYE comes")
+    }
+
+    /// The same, if it comes so soon.
+    pub async fn hung_up_within(&self, patience: Duration) -> Option<String> {
+        let asked = self.next(|text| text.starts_with("BYE "));
+        let asked = timeout(patience, asked).await.ok()?;
         let answer = format!("{}content-length: 0\r\n\r\n", consent(&asked, ""));
         self.socket.send(answer.as_bytes()).await.unwrap();
-        asked
+        Some(asked)
     }
 
     async fn send(&self, method: &str, number: u32, body: &str) {
@@ -115,25 +126,22 @@ impl Phone {
 
     /// The final answer to a request.
     async fn answer_of(&self, request: &str) -> String {
-        self.next(|text| {
+        let answer = self.next(|text| {
             let is_final = text.starts_with("SIP/2.0 ") && !text.starts_with("SIP/2.0 1");
             is_final && header(text, "cseq") == request
-        })
-        .await
+        });
+        timeout(PATIENCE, answer).await.expect("an answer comes")
     }
 
     async fn next(&self, wanted: impl Fn(&str) -> bool) -> String {
         let mut packet = vec![0; 65_536];
-        let found = async {
-            loop {
-                let length = self.socket.recv(&mut packet).await.unwrap();
-                let text = String::from_utf8_lossy(&packet[..length]).into_owned();
-                if wanted(&text) {
-                    return text;
-                }
+        loop {
+            let length = self.socket.recv(&mut packet).await.unwrap();
+            let text = String::from_utf8_lossy(&packet[..length]).into_owned();
+            if wanted(&text) {
+                return text;
             }
-        };
-        timeout(PATIENCE, found).await.expect("a message comes")
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! A SIP phone over UDP that calls, hears, and hangs up.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use dikala_testkit::{eventually, phone};
 
@@ -69,5 +69,10 @@ impl Phone {
     /// Waits to be hung up, and consents: the request.
     pub async fn hung_up(&self) -> String {
         self.dialog.hung_up().await
+    }
+
+    /// The same, if it comes so soon.
+    pub async fn hung_up_within(&self, patience: Duration) -> bool {
+        self.dialog.hung_up_within(patience).await.is_some()
     }
 }
