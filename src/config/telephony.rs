@@ -13,7 +13,7 @@ use dikala_telephony::{
 use serde::Deserialize;
 use url::Url;
 
-use super::{mask::MASK, nets::parse_net};
+use super::{mask::MASK, nets::parse_net, price::Price};
 
 /// The one list that may stand in the file as one text with commas.
 pub(super) const LISTEN: &str = "telephony.sip.listen";
@@ -57,6 +57,8 @@ struct SipKeys {
 struct VoiceKeys {
     model: String,
     barge_in: bool,
+    #[serde(skip)]
+    stands_in: bool,
 }
 
 #[derive(Clone, Deserialize)]
@@ -76,10 +78,10 @@ impl std::fmt::Debug for GeminiKeys {
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 struct PriceKeys {
-    text_in: u64,
-    audio_in: u64,
-    text_out: u64,
-    audio_out: u64,
+    text_in: Price,
+    audio_in: Price,
+    text_out: Price,
+    audio_out: Price,
 }
 
 #[derive(Clone, Deserialize)]
@@ -110,6 +112,17 @@ struct RegisterTable {
 }
 
 impl Telephony {
+    /// Has the scripted voice answer, where nobody has said who is to and the model would need a key that is not there.
+    pub(super) fn stand_in(&mut self) {
+        self.voice.model = "scripted".to_owned();
+        self.voice.stands_in = true;
+    }
+
+    /// Whether the scripted voice answers though nobody asked for it.
+    pub(super) fn has_stand_in(&self) -> bool {
+        self.voice.stands_in
+    }
+
     /// What the bridge is told; checked when the settings were read.
     pub(super) fn settings(
         &self,
@@ -163,10 +176,10 @@ impl Telephony {
                 api_key: self.gemini.api_key.clone().unwrap_or_default(),
                 model: self.gemini.model.clone(),
                 prices: Prices {
-                    text_in,
-                    audio_in,
-                    text_out,
-                    audio_out,
+                    text_in: text_in.0,
+                    audio_in: audio_in.0,
+                    text_out: text_out.0,
+                    audio_out: audio_out.0,
                 },
             }),
         }

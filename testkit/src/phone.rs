@@ -6,7 +6,7 @@ use tokio::{net::UdpSocket, time::timeout};
 
 use crate::wait::PATIENCE;
 
-/// A call that was answered.
+/// A call, and its phone.
 #[derive(Debug)]
 pub struct Phone {
     socket: UdpSocket,
@@ -17,7 +17,7 @@ pub struct Phone {
     id: String,
     /// To, with the edge's tag.
     to: String,
-    /// Where the answer wants RTP.
+    /// Where the other side wants RTP, once it has answered.
     pub media: SocketAddr,
 }
 
@@ -30,13 +30,11 @@ pub fn offer(port: u16, payload: u8, codec: &str) -> String {
 }
 
 impl Phone {
-    /// Calls a number, and acknowledges the answer. `id` is any name that no other call has.
-    ///
-    /// Panics where it is refused, or nothing comes.
-    pub async fn call(edge: SocketAddr, did: &str, caller: &str, id: &str, offer: &str) -> Self {
+    /// One that calls a number. `id` is any name that no other call has.
+    pub async fn new(edge: SocketAddr, did: &str, caller: &str, id: &str) -> Self {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         socket.connect(edge).await.unwrap();
-        let mut phone = Self {
+        Self {
             socket,
             edge,
             did: did.to_owned(),
@@ -44,14 +42,31 @@ impl Phone {
             id: id.to_owned(),
             to: format!("<sip:{did}@{edge}>"),
             media: edge,
-        };
-        phone.send("INVITE", 1, offer).await;
-        let answer = phone.answer_of("1 INVITE").await;
-        assert!(answer.starts_with("SIP/2.0 200"), "{answer}");
-        phone.to = header(&answer, "to");
-        phone.send("ACK", 1, "").await;
-        phone.media = media(&answer, edge);
+        }
+    }
+
+    /// As [`Phone::new`] and [`Phone::invite`].
+    pub async fn call(edge: SocketAddr, did: &str, caller: &str, id: &str, offer: &str) -> Self {
+        let mut phone = Self::new(edge, did, caller, id).await;
+        phone.invite(offer).await;
         phone
+    }
+
+    /// Calls, and acknowledges the answer.
+    ///
+    /// Panics where it is refused, or nothing comes.
+    pub async fn invite(&mut self, offer: &str) {
+        let answer = self.ask("INVITE", offer).await;
+        assert!(answer.starts_with("SIP/2.0 200"), "{answer}");
+        self.to = header(&answer, "to");
+        self.send("ACK", 1, "").await;
+        self.media = media(&answer, self.edge);
+    }
+
+    /// The final answer to a first request.
+    pub async fn ask(&self, method: &str, body: &str) -> String {
+        self.send(method, 1, body).await;
+        self.answer_of(&format!("1 {method}")).await
     }
 
     /// Answers a call of the other side's that comes to this phone: where it wants RTP, and its id.

@@ -168,10 +168,53 @@ fn a_key_of_ones_own_wins_over_that_of_the_environment() {
 }
 
 #[test]
+fn without_a_key_a_test_voice_stands_in_for_who_asked_for_none() {
+    let model = |toml: &str, variables: &[(&str, &str)]| {
+        let (_, settings) = read(toml, variables).expect("it is right");
+        let scripted = matches!(settings.bridge_keys().voice.model, Model::Scripted);
+        (scripted, settings.has_stand_in())
+    };
+    let enabled = "[telephony]\nenabled = true\n";
+    assert_eq!(model(enabled, &[]), (true, true));
+    assert_eq!(model(enabled, &[("GEMINI_API_KEY", "k")]), (false, false));
+    let asked = "[telephony]\nenabled = true\n[telephony.voice]\nmodel = \"scripted\"\n";
+    assert_eq!(model(asked, &[]), (true, false));
+    // A model of one's own may need none, also where it is asked for by name.
+    let own = ("DIKALA_TELEPHONY__GEMINI__URL", "ws://127.0.0.1:9/x");
+    assert_eq!(model(enabled, &[own]), (false, false));
+    let named = ("DIKALA_TELEPHONY__VOICE__MODEL", "gemini");
+    assert_eq!(model(enabled, &[own, named]), (false, false));
+    let theirs = (
+        "DIKALA_TELEPHONY__GEMINI__URL",
+        "wss://generativelanguage.googleapis.com/ws/another.version",
+    );
+    assert!(read(enabled, &[theirs, named]).is_err());
+}
+
+#[test]
+fn prices_may_have_decimals() {
+    let toml = "[telephony.gemini]\napi_key = \"k\"\n[telephony.gemini.idr_per_million_tokens]\n\
+                text_in = 12_300\naudio_in = 49200.5\naudio_out = \"0.125\"\n";
+    let name = "DIKALA_TELEPHONY__GEMINI__IDR_PER_MILLION_TOKENS__TEXT_OUT";
+    let (_, settings) = read(toml, &[(name, "7.25")]).expect("it is right");
+    let expected = Prices {
+        text_in: 12_300_000,
+        audio_in: 49_200_500,
+        text_out: 7_250,
+        audio_out: 125,
+    };
+    let model = settings.bridge_keys().voice.model;
+    assert!(matches!(model, Model::Gemini(gemini) if gemini.prices == expected));
+}
+
+#[test]
 fn what_is_wrong_is_said() {
     let trunk = |fields: &str| format!("[[telephony.sip.trunks]]\n{fields}\n");
     for (toml, expected) in [
-        ("[telephony]\nenabled = true\n".to_owned(), "GEMINI_API_KEY"),
+        (
+            "[telephony]\nenabled = true\n[telephony.voice]\nmodel = \"gemini\"\n".to_owned(),
+            "GEMINI_API_KEY",
+        ),
         ("[telephony]\nmax_calls = 0\n".to_owned(), "from 1 to"),
         (
             "[telephony.sip]\nlisten = [\"0.0.0.0:5060\"]\n".to_owned(),
@@ -216,6 +259,10 @@ fn what_is_wrong_is_said() {
         (
             "[telephony.gemini.idr_per_million_tokens]\naudio_in = -1\n".to_owned(),
             "from 0 to",
+        ),
+        (
+            "[telephony.gemini.idr_per_million_tokens]\naudio_in = 0.0001\n".to_owned(),
+            "three decimals",
         ),
         (
             "[telephony.sip]\ntrunks = [\"jkt\"]\n".to_owned(),

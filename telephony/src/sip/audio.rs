@@ -315,6 +315,7 @@ mod tests {
             send_payload: 8,
             receive_payload: 8,
             events: None,
+            send_events: None,
             remote: here,
             remote_rtcp: here,
             rtcp_mux: false,

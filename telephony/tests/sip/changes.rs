@@ -208,6 +208,37 @@ async fn a_caller_is_referred_and_hears_how_it_went() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_phone_that_hangs_up_once_it_has_taken_a_refer_has_handed_the_caller_over() {
+    for (answer, told, is_over) in [
+        ("202 Accepted", None, true),
+        ("202 Accepted", Some("100 Trying"), true),
+        ("202 Accepted", Some("486 Busy"), false),
+        ("100 Trying", None, false),
+    ] {
+        let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
+        let mut phone = Phone::udp(bench.udp()).await;
+        phone
+            .call("Allow: INVITE, REFER, NOTIFY\r\n", &offer(40_000))
+            .await;
+        let refer = phone.expect("REFER ").await;
+        phone.answer(&refer, answer).await;
+        if let Some(told) = told {
+            phone.cseq += 1;
+            let event = "Event: refer\r\nSubscription-State: active\r\n";
+            let notify = phone
+                .request("NOTIFY", event, &format!("SIP/2.0 {told}\r\n"))
+                .replace("application/sdp", "message/sipfrag");
+            phone.send(&notify).await;
+            phone.expect("SIP/2.0 200").await;
+        }
+        phone.hang_up().await;
+        eventually("the task hears", || bench.saw(&Happening::HungUp)).await;
+        let transferred = bench.saw(&Happening::Transfer(Ok(())));
+        assert_eq!(transferred, is_over, "{answer} {told:?}");
+    }
+}
+
 /// The second leg comes to the phone itself, as it is the trunk.
 async fn joined(bench: &Bench, phone: &mut Phone) -> (Sound, String, Sound, String, String) {
     let (caller, person) = (Sound::new().await, Sound::new().await);

@@ -151,7 +151,11 @@ pub(super) async fn serve(
     if let Ok(socket) = accept_hdr_async(stream, look).await {
         let unsent = shared.lock().unwrap().connections[number].unsent.clone();
         let mut wire = Wire::new(socket, unsent);
-        let taken = match key == format!("key={KEY}") {
+        let wanted = match shared.lock().unwrap().takes_no_key {
+            true => String::new(),
+            false => format!("key={KEY}"),
+        };
+        let taken = match key == wanted {
             true => set_up(&mut wire, number, &begin, &shared).await,
             false => Err(End::Close(
                 1007,

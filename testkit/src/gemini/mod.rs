@@ -160,6 +160,7 @@ struct State {
     taken: HashMap<u64, usize>,
     sessions: u64,
     given: u64,
+    takes_no_key: bool,
 }
 
 type Shared = Arc<Mutex<State>>;
@@ -204,6 +205,11 @@ impl Gemini {
     /// What `telephony.gemini.url` is to be; the key is [`KEY`].
     pub fn url(&self) -> String {
         format!("ws://{}/ws/fake.BidiGenerateContent", self.address)
+    }
+
+    /// From now on no key is wanted, and an address with one in it is not known.
+    pub fn takes_no_key(&self) {
+        self.shared.lock().unwrap().takes_no_key = true;
     }
 
     /// How the next connections begin, one after the other; those after them normally.

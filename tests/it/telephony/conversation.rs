@@ -69,7 +69,7 @@ pub(super) fn spoken(words: &str) -> Vec<u8> {
 }
 
 /// A server whose phone rings at this address, with the fake as its model.
-pub(super) async fn world(model: &Gemini, setup: Setup) -> Option<(World, SocketAddr)> {
+pub async fn world(model: &Gemini, setup: Setup) -> Option<(World, SocketAddr)> {
     let mut installation = Installation::migrated(Sqlite)?;
     let edge = SocketAddr::from(([127, 0, 0, 1], dikala_testkit::free_port()));
     let file = trunk(&installation);
@@ -212,7 +212,7 @@ async fn a_caller_who_speaks_indonesian_is_served_from_greeting_to_goodbye() {
 
 /// A bridge of its own with this model, for callers on this machine.
 pub fn settings(model: &Gemini) -> settings::Settings {
-    let price = |kind| PRICES.iter().find(|(name, _)| *name == kind).unwrap().1;
+    let price = |kind| PRICES.iter().find(|(name, _)| *name == kind).unwrap().1 * 1_000;
     let gemini = settings::Gemini {
         url: model.url(),
         api_key: gemini::KEY.to_owned(),
@@ -326,7 +326,7 @@ async fn in_the_books(world: &World, id: &str, cost: u64) {
     assert_eq!(of("tool"), ["check_order", "end_call"]);
     let caller = of("caller");
     assert!(caller[0].starts_with("heard "), "{caller:?}");
-    assert_eq!(caller.last(), Some(&"pressed 4 2 7 #"));
+    assert_eq!(caller.last(), Some(&"the caller pressed 4 2 7 #"));
     assert_eq!(tenant.billed(id).await, Some(1));
     assert_eq!(tenant.credits().await, (9, 10, 1));
     world.assert_ledger_is_exact();

@@ -275,6 +275,41 @@ async fn rubbish_on_every_socket_changes_nothing() {
 }
 
 #[actix_web::test]
+async fn a_service_that_is_stopped_gives_calls_their_time_and_then_says_so() {
+    let model = Gemini::start();
+    // Of these, 17 are for a sentence and what is to be told of the calls.
+    let setup = Setup::new().minutes(10).set("http.shutdown_seconds", 20);
+    let Some((mut world, edge)) = conversation::world(&model, setup).await else {
+        return;
+    };
+    let phone = greeted(&world, edge).await;
+    model.act(conversation::unheeding(20_000));
+    phone.audio.hears(2, |it| it.packets >= 5).await;
+    let from = phone.audio.packets();
+    world.server.send_sigterm();
+    eventually("new calls to be refused", async || {
+        let answer = Phone::options(edge).await;
+        answer.starts_with("SIP/2.0 503").then_some(())
+    })
+    .await;
+    let (_, answer) = Phone::try_call(edge, &world.tenant.did).await;
+    assert!(answer.starts_with("SIP/2.0 503"), "{answer}");
+    let bye = phone.hung_up().await;
+    assert!(bye.contains("The service stops."), "{bye}");
+    let (tones, _) = phone.audio.tones(from);
+    assert!(tones >= 100, "the talk went on for {tones} packets");
+    assert_eq!(phone.audio.sentences(from).len(), 1);
+    phone.audio.assert_unbroken(from);
+    assert_eq!(world.server.exited().await.code(), Some(0));
+    world.server.restart();
+    let call = text(&world.tenant.calls().await[0], "id");
+    let call = world.tenant.call_over(&call).await;
+    let seen = ["status", "hangupReason", "hangupInitiator"].map(|field| call[field].clone());
+    assert_eq!(json!(seen), json!(["ended", "normal", "bridge"]));
+    assert_ended(&world, "ended", "normal").await;
+}
+
+#[actix_web::test]
 async fn who_is_joined_to_a_person_is_told_that_the_service_stops() {
     let world = world!(Sqlite, Setup::new().minutes(10));
     let model = Gemini::start();

@@ -14,12 +14,34 @@ pub struct Phone {
 impl Phone {
     /// Calls a number, and acknowledges the answer.
     pub async fn call(edge: SocketAddr, did: &str) -> Self {
-        let mut audio = Audio::new();
-        let offer = phone::offer(audio.port(), 8, "PCMA/8000");
+        let mut phone = Self::new(edge, did).await;
+        let offer = phone::offer(phone.audio.port(), 8, "PCMA/8000");
+        phone.dialog.invite(&offer).await;
+        phone.audio.start(phone.dialog.media);
+        phone
+    }
+
+    async fn new(edge: SocketAddr, did: &str) -> Self {
         let id = format!("{:x}", rand::random::<u64>());
-        let dialog = phone::Phone::call(edge, did, "+6281234567890", &id, &offer).await;
-        audio.start(dialog.media);
-        Self { dialog, audio }
+        let dialog = phone::Phone::new(edge, did, "+6281234567890", &id).await;
+        Self {
+            dialog,
+            audio: Audio::new(),
+        }
+    }
+
+    /// Asks whether calls are taken: what is answered.
+    pub async fn options(edge: SocketAddr) -> String {
+        let phone = Self::new(edge, "+620000000").await;
+        phone.dialog.ask("OPTIONS", "").await
+    }
+
+    /// Calls a number: what is answered.
+    pub async fn try_call(edge: SocketAddr, did: &str) -> (Self, String) {
+        let phone = Self::new(edge, did).await;
+        let offer = phone::offer(phone.audio.port(), 8, "PCMA/8000");
+        let answer = phone.dialog.ask("INVITE", &offer).await;
+        (phone, answer)
     }
 
     /// Waits until something is heard that is not silence.

@@ -188,6 +188,7 @@ impl Call {
         match request.method {
             Method::Bye => {
                 reply.send(&reply.response(200, "OK"));
+                self.left().await;
                 return Some(Over::Theirs);
             }
             Method::Invite => self.invited(request, reply, standing).await,

@@ -113,7 +113,7 @@ async fn the_caller_interrupts() {
 async fn keys_and_notes_reach_the_model_as_words() {
     let model = Model::start();
     let mut call = Call::greeted(&model).await;
-    call.say(Spoken::Text("the caller pressed 4 2 #".to_owned()))
+    call.say(Spoken::Keys("the caller pressed 4 2 #".to_owned()))
         .await;
     call.until("an answer", |it| *it == Heard::TurnOver).await;
     call.say(Spoken::Goodbye(
@@ -125,7 +125,7 @@ async fn keys_and_notes_reach_the_model_as_words() {
     assert_eq!(
         texts[1..],
         [
-            "[the caller pressed 4 2 #]",
+            "the caller pressed 4 2 #",
             "[The call ends in 30 s: say goodbye]"
         ]
     );
@@ -299,12 +299,24 @@ async fn a_check_says_whether_the_model_takes_a_session() {
     nowhere.url = "ws://127.0.0.1:9".to_owned();
     let words = check(&nowhere, &publicly()).await.unwrap_err();
     assert!(words.contains("nothing answers"), "{words}");
-    bad.api_key.clear();
-    assert!(
-        check(&bad, &publicly())
-            .await
-            .unwrap_err()
-            .contains("GEMINI_API_KEY")
-    );
+    let mut keyless = settings(crate::voice::gemini::URL.to_owned(), "gemini-3.8-live");
+    keyless.api_key.clear();
+    let words = check(&keyless, &publicly()).await.unwrap_err();
+    assert!(words.contains("GEMINI_API_KEY"), "{words}");
     assert_eq!(model.connections()[0].messages.len(), 0);
+}
+
+#[tokio::test]
+async fn a_model_of_ones_own_needs_no_key() {
+    let model = Model::start();
+    model.takes_no_key();
+    let mut keyless = settings(model.url(), "gemini-3.8-live");
+    keyless.api_key.clear();
+    check(&keyless, &publicly()).await.unwrap();
+    let mut call = Call::with(keyless);
+    call.until("the greeting", |it| *it == Heard::TurnOver)
+        .await;
+    // With one it is not taken: nothing was appended to the address before.
+    let words = check(&settings(model.url(), "gemini-3.8-live"), &publicly()).await;
+    assert!(words.unwrap_err().contains("API key not valid"));
 }
