@@ -204,6 +204,13 @@ async fn lengths_that_lie_cost_a_refusal_or_the_connection() {
     let twice = phone.request("INVITE", "Content-Length: 3\r\n", &sdp);
     phone.send(&twice).await;
     phone.expect("SIP/2.0 400").await;
+    let mut phone = Phone::tcp(bench.address(Transport::Tcp)).await;
+    let unsaid = phone.request("INVITE", "", &sdp);
+    let length = format!("Content-Length: {}\r\n", sdp.len());
+    phone.send(&unsaid.replace(&length, "")).await;
+    let refused = phone.expect("SIP/2.0 400").await;
+    assert!(header(&refused, "Reason").unwrap().contains("missing"));
+    assert_eq!(phone.hears(Duration::from_secs(5)).await, None);
     assert_eq!(bench.calls().len(), 0);
 }
 
