@@ -46,7 +46,7 @@ use crate::{
     mails::{Mailer, Relay, RelayError},
     maintenance,
     node::Node,
-    telephony::{Telephony, TelephonyError},
+    telephony::{Telephony, TelephonyError, warn_of_stand_in},
 };
 
 /// Files that the process needs: those of the database, listeners and threads, and some connections. With fewer it would start
@@ -345,7 +345,12 @@ async fn telephony(
     public: SocketAddr,
 ) -> Result<Option<Telephony>, TelephonyError> {
     match settings.telephony() {
-        Some(bridge) => Telephony::inside(bridge, node, public).await.map(Some),
+        Some(bridge) => {
+            if settings.has_stand_in() {
+                warn_of_stand_in();
+            }
+            Telephony::inside(bridge, node, public).await.map(Some)
+        }
         None => Ok(None),
     }
 }

@@ -1,5 +1,7 @@
 //! WebSockets that this side opens, plain or over TLS.
 
+pub mod silence;
+
 use std::time::Duration;
 
 use rustls::pki_types::ServerName;
@@ -19,6 +21,7 @@ use tokio_tungstenite::{
 };
 use url::{Host, Url};
 
+use self::silence::Listened;
 use crate::trust::Trust;
 
 /// How long a server may take to open a socket.
@@ -34,7 +37,7 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// An open WebSocket.
-pub type Socket = WebSocketStream<Box<dyn Stream>>;
+pub type Socket = WebSocketStream<Listened>;
 
 /// Why no socket was opened.
 #[derive(Debug, thiserror::Error)]
@@ -108,7 +111,7 @@ async fn open(
         .max_write_buffer_size(WRITE_BUFFER_BYTES_MAX)
         .read_buffer_size(BUFFER_BYTES)
         .write_buffer_size(BUFFER_BYTES);
-    match client_async_with_config(request, stream, Some(config)).await {
+    match client_async_with_config(request, Listened::new(stream), Some(config)).await {
         Ok((socket, _)) => Ok(socket),
         Err(tungstenite::Error::Http(answer)) => Err(DialError::Status(answer.status().as_u16())),
         Err(error) => Err(DialError::Protocol(error.to_string())),

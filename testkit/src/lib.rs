@@ -8,6 +8,7 @@
 //! - [`OwnPostgres`] is a PostgreSQL server to do harm to: stopped, restarted, copied to a standby.
 //! - [`gemini`] is a model that listens and speaks, as strict as the real one is documented to be and as faulty as it is told to.
 //! - [`phone`] is a SIP phone without its audio.
+//! - [`tls`] is what servers and clients of TLS are made of, with the certificates of [`certificate`].
 //! - [`rows`] are rows to begin with.
 //! - [`eventually`] waits for a condition. No test sleeps and hopes.
 //!
@@ -29,6 +30,7 @@ mod receiver;
 pub mod rows;
 mod schema;
 mod stores;
+pub mod tls;
 mod wait;
 
 pub use folder::folder;

@@ -14,16 +14,8 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::oneshot,
 };
-use tokio_rustls::{
-    TlsAcceptor,
-    rustls::{
-        ServerConfig,
-        crypto::ring,
-        pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
-    },
-};
 
-use crate::{certificate, wait::eventually};
+use crate::{tls::acceptor, wait::eventually};
 
 /// What becomes of one mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -225,18 +217,6 @@ async fn serve(socket: TcpStream, shared: &Shared, encryption: Encryption) -> io
             Ok(())
         }
     }
-}
-
-fn acceptor() -> TlsAcceptor {
-    let certificate = CertificateDer::from_pem_slice(certificate::SERVER).unwrap();
-    let key = PrivateKeyDer::from_pem_slice(certificate::SERVER_KEY).unwrap();
-    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .unwrap()
-        .with_no_client_auth()
-        .with_single_cert(vec![certificate], key)
-        .unwrap();
-    TlsAcceptor::from(Arc::new(config))
 }
 
 /// One connection.

@@ -379,6 +379,48 @@ async fn a_function_tells_how_it_did(#[values(Sqlite, Postgres)] store: StoreKin
     );
 }
 
+// Whether the endpoint did what it was asked for is not known then, and it may have been an order.
+#[rstest]
+#[actix_web::test]
+async fn a_function_that_a_crash_interrupts_is_called_once(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let mut world = world!(store);
+    let slow = Answer::Slow(Duration::from_secs(1));
+    world.receiver.answer("/slow", [slow]);
+    let url = world.receiver.url("/slow");
+    world.tenant.create_function("slow", "POST", &url).await;
+    let bridge = world.tenant.bridge(Socket).await;
+    let id = bridge.talk(&world.tenant.did).await;
+    let fields = json!({"callId": id, "invocationId": "once", "name": "slow", "parameters": {"orderId": "1"}});
+    bridge.begin(&bridge.message("call.function", fields.clone()));
+    world.receiver.wait_for("/slow", 1).await;
+    world.server.kill9();
+    bridge.cut();
+    world.server.restart();
+    let bridge = world.tenant.bridge(Socket).await;
+    for _ in 0..2 {
+        let message = bridge.message("call.function", fields.clone());
+        let told = eventually("the outcome", async || {
+            let reply = bridge.send(&message).await;
+            (reply["ok"] == true).then_some(reply)
+        })
+        .await;
+        let outcome = &told["outcome"];
+        assert_eq!(
+            json!([outcome["status"], outcome["code"]]),
+            json!(["error", "connection"])
+        );
+        let words = outcome["message"].as_str().unwrap();
+        assert!(words.contains("not asked again"), "{words}");
+    }
+    bridge.hang_up(&id).await;
+    let called = world.kinds(&id, "call.ended").await;
+    let called = called.iter().filter(|kind| *kind == "function.called");
+    assert_eq!(called.count(), 1);
+    assert_eq!(world.receiver.received("/slow").len(), 1);
+}
+
 #[rstest]
 #[actix_web::test]
 async fn an_outcome_that_could_not_be_written_is_kept_and_not_asked_for_again() {

@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use dikala_entities::{CallStatus, FunctionId, SecretPlace, call, invocation, tenant};
+use dikala_entities::{CallId, CallStatus, FunctionId, SecretPlace, call, invocation, tenant};
 use sea_orm::EntityTrait;
 use serde_json::Value;
 
 use super::{
-    claims::{Claim, claim},
+    claims::{Claim, Claimed, claim},
     error::{CallError, not_written, unavailable},
     events,
     messages::InvokeFunction,
@@ -44,6 +44,8 @@ pub(super) struct Unwritten {
     outcome: Value,
     entry: Entry,
     tries: u32,
+    /// The call is another's by now, or was: what stands in the store may be what others made of the invocation.
+    has_moved: bool,
     /// Kept until it is written.
     claim: Claim,
 }
@@ -72,7 +74,19 @@ impl Unwritten {
         let now = owned::fence(&row);
         let has_moved = *fence != now;
         *fence = now;
+        self.has_moved |= has_moved;
         Ok(has_moved)
+    }
+
+    /// What is told: the outcome that stands, whoever wrote it.
+    async fn told(self, parts: &CallParts) -> Result<Value, CallError> {
+        if let Some((invocation, _)) = self.entry.invocation.filter(|_| self.has_moved)
+            && let Some(stands) =
+                known(parts, invocation.call_id, &invocation.invocation_id).await?
+        {
+            return Ok(stands);
+        }
+        Ok(self.outcome)
     }
 
     /// Writing twice what was written with an unknown outcome is harmless.
@@ -81,7 +95,7 @@ impl Unwritten {
         match parts.ledger.write(self.entry.clone()).await {
             Ok(()) => {
                 self.claim.is_done(&parts.invoking);
-                Invocation::Answered(Ok(self.outcome))
+                Invocation::Answered(self.told(parts).await)
             }
             Err(LedgerError::Conflict) => match self.follow(parts).await {
                 Ok(true) => Invocation::Unwritten(CallError::Busy, self),
@@ -127,11 +141,12 @@ async fn outcome(
     row: call::Model,
     message: InvokeFunction,
 ) -> Result<Called, CallError> {
-    let claim = match begin(parts, &row, &message.invocation_id).await? {
-        Ok(claim) => claim,
-        Err(before) => return Ok(Called::Before(before)),
+    let (claim, is_left) = match begin(parts, &row, &message.invocation_id).await? {
+        Begun::Now(claim) => (claim, false),
+        Begun::Left(claim) => (claim, true),
+        Begun::Before(outcome) => return Ok(Called::Before(outcome)),
     };
-    let (function, invoked) = run(parts, &row, &message).await?;
+    let (function, invoked) = run(parts, &row, &message, is_left).await?;
     let result = invoked.outcome.event_result();
     let outcome = serde_json::to_value(&invoked.outcome).map_err(|_| CallError::Unavailable)?;
     let now = parts.clock.now();
@@ -163,25 +178,40 @@ async fn outcome(
         outcome,
         entry,
         tries: 0,
+        has_moved: false,
         claim,
     })))
 }
 
-/// The right to call the endpoint; or the outcome, where it was called before. What another is calling at this moment is waited
-/// for.
-async fn begin(
+/// The outcome that is written.
+async fn known(
     parts: &CallParts,
-    row: &call::Model,
+    call: CallId,
     invocation: &str,
-) -> Result<Result<Claim, Value>, CallError> {
+) -> Result<Option<Value>, CallError> {
+    let known = invocation::Entity::find_by_id((call, invocation.to_owned()))
+        .one(parts.store.critical_reader())
+        .await
+        .map_err(unavailable)?;
+    known
+        .map(|known| serde_json::from_str(&known.outcome).map_err(|_| CallError::Unavailable))
+        .transpose()
+}
+
+enum Begun {
+    /// The right to call the endpoint.
+    Now(Claim),
+    /// It may have been called, and what came of that is lost.
+    Left(Claim),
+    /// The outcome: it was called before.
+    Before(Value),
+}
+
+/// Claims the invocation, where there is no outcome. What another is calling at this moment is waited for.
+async fn begin(parts: &CallParts, row: &call::Model, invocation: &str) -> Result<Begun, CallError> {
     for _ in 0..LOOKS_MAX {
-        let known = invocation::Entity::find_by_id((row.id, invocation.to_owned()))
-            .one(parts.store.critical_reader())
-            .await
-            .map_err(unavailable)?;
-        if let Some(known) = known {
-            let outcome = serde_json::from_str(&known.outcome);
-            return outcome.map(Err).map_err(|_| CallError::Unavailable);
+        if let Some(outcome) = known(parts, row.id, invocation).await? {
+            return Ok(Begun::Before(outcome));
         }
         if row.status != CallStatus::Answered {
             return Err(CallError::InvalidTransition { status: row.status });
@@ -190,8 +220,10 @@ async fn begin(
             return Err(CallError::Unavailable);
         }
         let claimed = claim(parts, row.id, invocation).await;
-        if let Some(claim) = claimed.map_err(unavailable)? {
-            return Ok(Ok(claim));
+        match claimed.map_err(unavailable)? {
+            Claimed::Now(claim) => return Ok(Begun::Now(claim)),
+            Claimed::Left(claim) => return Ok(Begun::Left(claim)),
+            Claimed::Elsewhere => {}
         }
         let again = parts.clock.now().plus_ms(LOOK_MS);
         parts.clock.sleep_until(again).await;
@@ -199,11 +231,12 @@ async fn begin(
     Err(CallError::Busy)
 }
 
-/// Which of the agent's functions it was, if any, and what came of it.
+/// Which of the agent's functions it was, if any, and what came of it. What was left under way is not called again.
 async fn run(
     parts: &CallParts,
     row: &call::Model,
     message: &InvokeFunction,
+    is_left: bool,
 ) -> Result<(Option<FunctionId>, Invoked), CallError> {
     let db = parts.store.critical_reader();
     // The large columns are not kept in memory while a call runs.
@@ -225,6 +258,9 @@ async fn run(
     if !function.enabled {
         let disabled = Outcome::disabled(&message.name);
         return Ok((function.id, Invoked::at_once(disabled)));
+    }
+    if is_left {
+        return Ok((function.id, Invoked::at_once(Outcome::interrupted())));
     }
     // The rules may have become stricter since it was stored.
     let Some(endpoint) = function.endpoint() else {

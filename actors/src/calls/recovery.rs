@@ -11,7 +11,6 @@ use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, Que
 use serde::Serialize;
 
 use super::{
-    claims,
     open::FIRST_EPOCH,
     ownership::{self, lost_owners, of_owner, take_lost},
     router::Calls,
@@ -81,7 +80,6 @@ async fn end_lost_nodes(calls: &Calls, at_start: bool) -> Result<(), DbErr> {
         let txn = parts.store.begin().await?;
         if nodes::end(&txn, node).await? {
             webhooks::give_back(&txn, &node.id).await?;
-            claims::forget_node(&txn, &node.id).await?;
             txn.commit().await?;
             left -= 1;
             tracing::warn!(node = %node.id, name = node.name, address = node.address, "a node is no more; what it had is taken up");

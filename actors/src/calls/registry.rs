@@ -10,7 +10,7 @@ use sea_orm::DbErr;
 
 use super::{
     asked,
-    claims::forget_done,
+    claims::{forget_done, forget_left},
     messages::Input,
     recovery::{let_go, look_for_lost, recover, sweep},
     router::{Calls, Died},
@@ -119,7 +119,8 @@ impl Task {
                     let (store, me) = (&parts.store, parts.node.id());
                     parts.bridges.publish(store, &me).await?;
                 }
-                forget_done(parts).await
+                forget_done(parts).await?;
+                forget_left(parts).await
             }
             Self::DismissRevoked => quietly(parts.bridges.dismiss_revoked(&parts.store).await),
             Self::HangUp => quietly(asked::hang_up(calls).await),

@@ -131,6 +131,14 @@ impl Outcome {
         )
     }
 
+    pub(crate) fn interrupted() -> Self {
+        Self::error(
+            FaultCode::Connection,
+            "The service was interrupted while it called the function's endpoint. Whether the endpoint did what it was asked for is \
+             not known, and it was not asked again.",
+        )
+    }
+
     pub(crate) fn circuit_open() -> Self {
         Self::error(
             FaultCode::CircuitOpen,

@@ -50,9 +50,9 @@ impl Caller {
     }
 }
 
-fn encoder(codec: Codec) -> Box<dyn FnMut(&[i16]) -> Vec<u8>> {
+fn encoder(codec: Codec) -> impl FnMut(&[i16]) -> Vec<u8> {
     let mut opus = opus::Encoder::new().unwrap();
-    Box::new(move |frame| {
+    move |frame| {
         let mut packet = Vec::new();
         match codec {
             Codec::Pcma => Law::A.encode(frame, &mut packet),
@@ -60,7 +60,7 @@ fn encoder(codec: Codec) -> Box<dyn FnMut(&[i16]) -> Vec<u8>> {
             Codec::Opus => opus.encode(frame, &mut packet).unwrap(),
         }
         packet
-    })
+    }
 }
 
 /// Below what is taken for anybody's voice.

@@ -11,6 +11,8 @@ pub struct Dialog {
     pub local: String,
     pub remote: String,
     pub local_tag: String,
+    /// Peers of RFC 2543 have none.
+    remote_tag: Option<String>,
     pub local_seq: u32,
     pub remote_seq: u32,
     /// Where the peer wants requests.
@@ -37,6 +39,7 @@ impl Dialog {
             local: format!("{to};tag={tag}"),
             remote: headers.get("From")?.to_owned(),
             local_tag: tag.to_owned(),
+            remote_tag: headers.tag("From"),
             local_seq: 0,
             remote_seq: headers.cseq()?.0,
             target: target.uri,
@@ -55,6 +58,7 @@ impl Dialog {
             local: invite.headers.get("From")?.to_owned(),
             remote: response.get("To")?.to_owned(),
             local_tag: invite.headers.tag("From")?,
+            remote_tag: response.tag("To"),
             local_seq: invite.headers.cseq()?.0,
             remote_seq: 0,
             target: target.uri,
@@ -114,6 +118,16 @@ impl Dialog {
             Some(route) => route.uri.clone(),
             None => self.target.clone(),
         }
+    }
+
+    /// Whether a request that was found by Call-ID and our tag is the peer's.
+    pub fn is_peers(&self, request: &Headers) -> bool {
+        request.tag("From") == self.remote_tag
+    }
+
+    /// Whether a response to our INVITE is of this dialog, and not of another fork.
+    pub fn is_answered_by(&self, response: &Headers) -> bool {
+        response.tag("To") == self.remote_tag
     }
 
     /// By what the call is found again.

@@ -1,4 +1,4 @@
-//! Whether we understand what a request requires, and what it carries. Pure.
+//! Whether we understand what a request requires, and what it carries.
 
 use super::{
     message::{Method, Request},
@@ -34,7 +34,12 @@ pub fn understood(request: &Request) -> Result<(), Answer> {
         let words = "answers here are application/sdp, and it is not among Accept";
         return Err(refused(406, "Not Acceptable", words));
     }
-    if request.body.is_empty() || !matches!(request.method, Method::Invite | Method::Update) {
+    if request.body.is_empty()
+        || !matches!(
+            request.method,
+            Method::Invite | Method::Update | Method::Prack
+        )
+    {
         return Ok(());
     }
     let encoded = request
@@ -42,15 +47,16 @@ pub fn understood(request: &Request) -> Result<(), Answer> {
         .get("Content-Encoding")
         .is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity"));
     if encoded {
-        return Err(unsupported("bodies are read unpacked", ACCEPT)
-            .with("Accept-Encoding", "identity".to_owned()));
+        return Err(
+            unsupported("bodies are read unpacked").with("Accept-Encoding", "identity".to_owned())
+        );
     }
     if request.headers.media_type() != "application/sdp" {
-        return Err(unsupported("the body is no application/sdp", ACCEPT));
+        return Err(unsupported("the body is no application/sdp"));
     }
     Ok(())
 }
 
-fn unsupported(words: &str, accept: &str) -> Answer {
-    refused(415, "Unsupported Media Type", words).with("Accept", accept.to_owned())
+fn unsupported(words: &str) -> Answer {
+    refused(415, "Unsupported Media Type", words).with("Accept", ACCEPT.to_owned())
 }

@@ -123,7 +123,10 @@ async fn what_cannot_be_served_is_told_why() {
         phone.send(&request).await;
         let answer = loop {
             match phone.hears(PATIENCE).await {
-                Some(answer) if answer.starts_with("SIP/2.0 1") => {}
+                // Of this one, or of what came before it and was sent again?
+                Some(answer)
+                    if answer.starts_with("SIP/2.0 1")
+                        || header(&answer, "Call-ID").is_some_and(|id| id != phone.call_id) => {}
                 Some(answer) => break answer,
                 None => panic!("{what} is not answered"),
             }
@@ -132,15 +135,24 @@ async fn what_cannot_be_served_is_told_why() {
             answer.starts_with(&format!("SIP/2.0 {status}")),
             "{what}: {answer}"
         );
+        let reason = header(&answer, "Reason").unwrap_or_default();
+        let said = format!("SIP;cause={status};text=\"");
+        assert!(
+            reason.starts_with(&said) && reason.len() > said.len() + 2,
+            "{what}: {answer}"
+        );
         match status {
             420 => assert!(header(&answer, "Unsupported").is_some()),
-            415 => assert_eq!(header(&answer, "Accept"), Some("application/sdp")),
-            405 => assert!(header(&answer, "Allow").is_some()),
+            415 => assert!(
+                header(&answer, "Accept")
+                    .unwrap()
+                    .contains("application/sdp")
+            ),
+            405 => assert!(header(&answer, "Allow").unwrap().contains("INVITE")),
             _ => {}
         }
         let ack = phone.written("ACK", "", "");
         phone.send(&ack).await;
-        while phone.hears(Duration::from_millis(20)).await.is_some() {}
     }
     for method in ["BYE", "UPDATE", "INFO", "PRACK"] {
         let mut phone = Phone::udp(bench.udp()).await;
@@ -160,7 +172,8 @@ async fn an_invite_that_came_by_two_ways_is_one_call() {
     phone.expect("SIP/2.0 180").await;
     let second = first.replace("branch=z9hG4bK-", "branch=z9hG4bK-another-");
     phone.send(&second).await;
-    phone.expect("SIP/2.0 482").await;
+    let merged = phone.expect("SIP/2.0 482").await;
+    assert!(header(&merged, "Reason").unwrap().contains("another way"));
     assert_eq!(bench.calls().len(), 1);
 }
 
@@ -282,14 +295,15 @@ async fn connections_of_strangers_are_bounded_and_end_when_they_say_nothing_sens
     for phone in &mut idle {
         let options = phone.request("OPTIONS", "", "");
         phone.try_send(options.as_bytes()).await;
-        if phone.hears(Duration::from_millis(500)).await.is_none() {
+        // Those that are closed say so at once.
+        if phone.hears(PATIENCE).await.is_none() {
             closed += 1;
         }
     }
     assert_eq!(closed, 32);
 }
 
-/// Ten thousand INVITEs of a stranger, while a call of a trunk goes on.
+/// Thousands of INVITEs of a stranger, while a call of a trunk goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_of_strangers_costs_calls_nothing() {
     let bench = Bench::with(Manner::Echo, 10, |sip| {
@@ -299,9 +313,13 @@ async fn a_flood_of_strangers_costs_calls_nothing() {
     let mut phone = Phone::udp(bench.udp()).await;
     phone.call("", &offer(40_000)).await;
     let mut stranger = Phone::udp_from("127.0.0.2", bench.udp()).await;
-    for _ in 0..10_000 {
-        let invite = stranger.request("INVITE", "", &offer(40_000));
-        stranger.send(&invite).await;
+    let until = tokio::time::Instant::now() + PATIENCE;
+    while bench.edge.statistics().strangers_dropped <= 5_000 {
+        assert!(tokio::time::Instant::now() < until, "all of it is read");
+        for _ in 0..500 {
+            let invite = stranger.request("INVITE", "", &offer(40_000));
+            stranger.send(&invite).await;
+        }
     }
     // Datagrams may be lost in the crowd, so it is asked until it is answered.
     let options = loop {
@@ -312,7 +330,6 @@ async fn a_flood_of_strangers_costs_calls_nothing() {
     };
     assert!(options.starts_with("SIP/2.0 200"), "{options}");
     let statistics = bench.edge.statistics();
-    assert!(statistics.strangers_dropped > 5_000, "{statistics:?}");
     assert_eq!((statistics.invites, bench.calls().len()), (1, 1));
     phone.hang_up().await;
 }

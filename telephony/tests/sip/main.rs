@@ -4,9 +4,16 @@
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod access;
+mod bodies;
 mod calls;
 mod changes;
+mod digests;
+mod edges;
 mod faults;
+mod loss;
+mod matrix;
 mod programs;
+mod registering;
+mod secured;
 mod stopping;
 mod support;

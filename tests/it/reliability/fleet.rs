@@ -17,8 +17,6 @@ pub struct Fleet {
     nodes: Vec<Option<Server>>,
     pub tenants: Vec<Rc<Tenant>>,
     pub receiver: Receiver,
-    /// The nodes of the beginning. As long as there are others, none was ended.
-    first: Vec<String>,
     /// Where clients find the service: each node, or the balancer in front of all.
     pub addresses: Rc<[String]>,
     pub balancer: Option<Balancer>,
@@ -116,8 +114,7 @@ impl Fleet {
             tenants.push(Rc::new(tenant));
         }
         let addresses = nodes.iter().flatten().map(|node| node.http.clone());
-        let mut fleet = Self {
-            first: Vec::new(),
+        let fleet = Self {
             addresses: addresses.collect(),
             nodes,
             tenants,
@@ -126,19 +123,7 @@ impl Fleet {
             postgres: None,
         };
         fleet.all_know_each_other().await;
-        fleet.first = fleet.ids().await;
         fleet
-    }
-
-    async fn ids(&self) -> Vec<String> {
-        let rows = self.rows::<1>("SELECT id FROM nodes ORDER BY id").await;
-        rows.into_iter().map(|[id]| id).collect()
-    }
-
-    /// Whether no node of the beginning was ended.
-    pub async fn is_unharmed(&self) -> bool {
-        let now = self.ids().await;
-        self.first.iter().all(|id| now.contains(id))
     }
 
     /// Another node on the same store, which these settings are for where they differ.

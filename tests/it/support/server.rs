@@ -220,12 +220,12 @@ impl Server {
     }
 
     pub fn send_sigterm(&self) {
-        signal("TERM", &self.child);
+        signal("TERM", self.pid());
     }
 
     /// The process stands still, and so do its clocks for it.
     pub fn freeze(&self) {
-        signal("STOP", &self.child);
+        signal("STOP", self.pid());
         // Each thread stands still when it has seen the signal, and takes what comes until then.
         let threads = format!("/proc/{}/task", self.child.id());
         let stands = |thread: fs::DirEntry| {
@@ -240,7 +240,7 @@ impl Server {
 
     /// It goes on.
     pub fn thaw(&self) {
-        signal("CONT", &self.child);
+        signal("CONT", self.pid());
     }
 
     /// From now on no file grows past so many bytes; without a number, files grow again.
@@ -311,12 +311,17 @@ impl Drop for Server {
 
 /// Ctrl-C.
 pub fn interrupt(child: &Child) {
-    signal("INT", child);
+    signal("INT", child.id());
 }
 
-fn signal(name: &str, child: &Child) {
+/// SIGHUP: what stands in files is read again.
+pub fn hang_up(pid: u32) {
+    signal("HUP", pid);
+}
+
+fn signal(name: &str, pid: u32) {
     let sent = Command::new("sh")
-        .args(["-c", "kill -\"$0\" \"$1\"", name, &child.id().to_string()])
+        .args(["-c", "kill -\"$0\" \"$1\"", name, &pid.to_string()])
         .status();
     assert!(sent.unwrap().success());
 }

@@ -3,16 +3,17 @@
 //! It waits at the rate of the codec, a third of the memory for G.711. Where speech breaks off or begins anew it fades for 5 ms, so
 //! that nothing clicks; silence is frames of zeros.
 
+mod waiting;
+
 use std::collections::VecDeque;
 
+use self::waiting::Waiting;
 use super::fir::Resampler;
 
 /// No more is taken while so much waits.
 const WAITING_MAX_MS: u64 = 30_000;
 const MARKS_MAX: usize = 1_024;
 const FADE_MS: usize = 5;
-/// What a queue that ran empty keeps of its memory, in samples.
-const KEPT: usize = 8_000;
 
 /// The rate at which frames are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,7 +52,7 @@ pub struct Playout {
     rate: Rate,
     resampler: Option<Resampler>,
     scratch: Vec<i16>,
-    waiting: VecDeque<i16>,
+    waiting: Waiting,
     /// Samples that have left the queue, ever.
     left: u64,
     /// Where each mark stands, counted as `left`.
@@ -71,7 +72,7 @@ impl Playout {
             rate,
             resampler: rate.resampler(),
             scratch: Vec::new(),
-            waiting: VecDeque::new(),
+            waiting: Waiting::default(),
             left: 0,
             marks: VecDeque::new(),
             played: 0,
@@ -95,9 +96,10 @@ impl Playout {
             Rate::Narrow => Resampler::from_24_to_8(),
             Rate::Full => Resampler::from_8_to_24(),
         };
-        let mut converted = Vec::new();
-        resampler.run(self.waiting.make_contiguous(), &mut converted);
-        self.waiting = converted.into();
+        let (mut all, mut converted) = (Vec::new(), Vec::new());
+        self.waiting.take(usize::MAX, &mut all);
+        resampler.run(&all, &mut converted);
+        self.waiting.push(&converted);
         self.tail.clear();
         self.rate = rate;
         self.resampler = rate.resampler();
@@ -123,9 +125,9 @@ impl Playout {
             Some(resampler) => {
                 self.scratch.clear();
                 resampler.run(samples, &mut self.scratch);
-                self.waiting.extend(&self.scratch);
+                self.waiting.push(&self.scratch);
             }
-            None => self.waiting.extend(samples),
+            None => self.waiting.push(samples),
         }
     }
 
@@ -150,13 +152,13 @@ impl Playout {
         if !self.paused && !self.quiet {
             let rest = self.waiting.len().min(self.rate.fade());
             self.tail.clear();
-            self.tail.extend(self.waiting.drain(..rest));
+            self.waiting.take(rest, &mut self.tail);
             fade_out(&mut self.tail);
             self.left += rest as u64;
             self.played += rest as u64;
         }
         self.left += self.waiting.len() as u64;
-        self.waiting = VecDeque::new();
+        self.waiting = Waiting::default();
         self.marks.drain(..).for_each(|(_, mark)| gone(mark));
         self.paused = false;
         if let Some(resampler) = &mut self.resampler {
@@ -177,7 +179,7 @@ impl Playout {
         } else if self.paused {
             if !was_quiet {
                 // Heard again when it goes on.
-                out.extend(self.waiting.iter().take(self.rate.fade()));
+                out.extend(self.waiting.first(self.rate.fade()));
                 fade_out(out);
             }
             self.quiet = true;
@@ -195,7 +197,7 @@ impl Playout {
 
     fn play(&mut self, out: &mut Vec<i16>, was_quiet: bool) {
         let count = self.waiting.len().min(self.rate.frame());
-        out.extend(self.waiting.drain(..count));
+        self.waiting.take(count, out);
         self.left += count as u64;
         self.played += count as u64;
         let fade = self.rate.fade().min(count);
@@ -205,9 +207,6 @@ impl Playout {
         self.quiet = count < self.rate.frame();
         if self.quiet {
             fade_out(&mut out[count - fade..]);
-        }
-        if self.waiting.is_empty() && self.waiting.capacity() > KEPT {
-            self.waiting.shrink_to(KEPT);
         }
     }
 }

@@ -9,7 +9,8 @@ use tokio::{
 };
 
 use super::{
-    Call, Caller, HAPPENINGS, INBOX, ORDERS, Peer, SPEECH, audio, session::Session, session_timer,
+    Call, Caller, HAPPENINGS, INBOX, ORDERS, Peer, SPEECH, Taking, audio, session::Session,
+    session_timer,
 };
 use crate::{
     leg::Leg,
@@ -106,7 +107,7 @@ impl Plan {
         let tag = invite.headers.tag("From").unwrap_or_default();
         let (inbox, received) = mpsc::channel(INBOX);
         let key = dialog::key(invite.headers.call_id(), &tag);
-        let listed = self.shared.list(key, inbox);
+        let listed = self.shared.list(key, inbox, self.flow.remote.ip());
         let (asked, response) = self.answered(invite, alive).await?;
         let mut dialog = Dialog::of_response(&asked.invite, &response.headers, contact)
             .ok_or("the other side's answer names no way to it")?;
@@ -130,7 +131,7 @@ impl Plan {
             session,
             sockets: Some(sockets),
             terms: None,
-            answer: None,
+            taking: Taking::Agreed,
             media: None,
             timer: session_timer::accepted(&response.headers),
             peer: Peer::of(&response.headers),
@@ -247,10 +248,22 @@ impl Plan {
         let flow = flow.unwrap_or_else(|_| self.flow.clone());
         let ack = self.shared.with_via(dialog.ack(number), &flow).to_bytes();
         flow.send(&ack);
+        let (shared, dialog) = (self.shared.clone(), dialog.clone());
         tokio::spawn(async move {
             while let Some(response) = asked.answers.recv().await {
-                if (200..300).contains(&response.status) {
+                let headers = &response.headers;
+                if !(200..300).contains(&response.status) {
+                    continue;
+                }
+                if dialog.is_answered_by(headers) {
                     flow.send(&ack);
+                    continue;
+                }
+                // A proxy called several, and a second has taken it too (RFC 3261, 13.2.2.4).
+                let contact = dialog.contact.clone();
+                if let Some(mut other) = Dialog::of_response(&asked.invite, headers, contact) {
+                    flow.send(&shared.with_via(other.ack(number), &flow).to_bytes());
+                    let _ = shared.ask(other.request(Method::Bye), &flow);
                 }
             }
         });

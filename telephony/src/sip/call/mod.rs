@@ -62,8 +62,7 @@ struct Call {
     /// Until the media is started.
     sockets: Option<audio::Sockets>,
     terms: Option<Terms>,
-    /// Our answer to the INVITE's offer; none where it had none, and ours goes out with the 200.
-    answer: Option<String>,
+    taking: Taking,
     media: Option<mpsc::Sender<Control>>,
     timer: Option<Timer>,
     /// What the peer's last request said that it understands.
@@ -76,6 +75,17 @@ struct Call {
     begun: Instant,
     _listed: Listed,
     place: Option<Place>,
+}
+
+/// What the 200 to the INVITE says of the media.
+#[derive(Debug)]
+enum Taking {
+    /// Our answer to the INVITE's offer.
+    Answer(String),
+    /// Our offer, for the INVITE had none: the ACK answers.
+    Offer,
+    /// Nothing, for all was agreed on before.
+    Agreed,
 }
 
 /// What the peer understands.
@@ -137,7 +147,7 @@ fn prepare(
 ) -> Option<(Call, Leg, Option<&'static str>)> {
     let timer = timer_of(request, reply)?;
     let flow = reply.flow.towards(reply.flow.remote);
-    let contact = shared.contact("dikala", &flow);
+    let contact = contact(shared, request, &flow);
     let Some(dialog) = Dialog::of_invite(request, reply.tag(), contact) else {
         reply.refuse(400, "Contact Is Missing");
         return None;
@@ -167,7 +177,7 @@ fn prepare(
     let (inbox, received) = mpsc::channel(INBOX);
     let codec = terms.as_ref().map(|terms| codec_name(terms.codec));
     let call = Call {
-        _listed: shared.list(dialog.key(), inbox),
+        _listed: shared.list(dialog.key(), inbox, flow.remote.ip()),
         shared: shared.clone(),
         caller,
         flow,
@@ -175,7 +185,7 @@ fn prepare(
         session,
         sockets: Some(sockets),
         terms,
-        answer,
+        taking: answer.map_or(Taking::Offer, Taking::Answer),
         media: None,
         timer,
         peer: Peer::of(&request.headers),
@@ -193,6 +203,15 @@ fn prepare(
         happenings: happened,
     };
     Some((call, leg, codec))
+}
+
+/// Our Contact. Who asks for security on the whole way gets it for the way back, too.
+fn contact(shared: &Shared, request: &Request, flow: &Flow) -> String {
+    let contact = shared.contact("dikala", flow);
+    match request.uri.scheme.as_str() {
+        "sips" => contact.replacen("<sip:", "<sips:", 1),
+        _ => contact,
+    }
 }
 
 /// The session timer to be, or a refusal of one that is too short.

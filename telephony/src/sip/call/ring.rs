@@ -7,7 +7,7 @@ use tokio::{
     time::{Duration, Instant, sleep_until},
 };
 
-use super::{Call, Repeat, ToCall, reason, refuse_for_now};
+use super::{Call, Repeat, Taking, ToCall, reason, refuse_for_now, refuse_offer};
 use crate::{
     leg::{Happening, Order, Refusal},
     sip::{
@@ -120,7 +120,7 @@ impl Call {
         false
     }
 
-    fn sound(&self, ringing: &mut Ringing) {
+    fn sound(&mut self, ringing: &mut Ringing) {
         if std::mem::replace(&mut ringing.rung, true) {
             return;
         }
@@ -130,9 +130,14 @@ impl Call {
             return;
         }
         let number = 1 + rand::random::<u32>() % (1 << 30);
-        let response = response
+        let mut response = response
             .with("Require", "100rel")
             .with("RSeq", &number.to_string());
+        // Who asks us for the offer gets it with the first reliable response (RFC 3261, 13.2.1), and answers it in the PRACK.
+        if matches!(self.taking, Taking::Offer) {
+            response.headers.push("Content-Type", "application/sdp");
+            response.body = self.session.offer().into_bytes();
+        }
         ringing.reply.send(&response);
         let now = Instant::now();
         ringing.reliable = Some(Reliable {
@@ -165,21 +170,12 @@ impl Call {
         reply: &Reply,
         ringing: &mut Ringing,
     ) -> bool {
+        if !self.dialog.is_peers(&request.headers) {
+            reply.refuse(481, "Call/Transaction Does Not Exist");
+            return false;
+        }
         match request.method {
-            Method::Prack => {
-                let acknowledged = request.headers.get("RAck").and_then(rack);
-                let invite = ringing.reply.request.cseq().map(|(number, _)| number);
-                let waits = ringing.reliable.as_ref().map(|one| one.number);
-                match (acknowledged, waits, invite) {
-                    (Some((number, invited)), Some(waits), Some(invite))
-                        if number == waits && invited == invite =>
-                    {
-                        ringing.reliable = None;
-                        reply.send(&self.dressed(reply.response(200, "OK")));
-                    }
-                    _ => reply.refuse(481, "Call/Transaction Does Not Exist"),
-                }
-            }
+            Method::Prack => return self.rung(request, reply, ringing),
             Method::Bye => {
                 count(&self.shared.counters.callers.cancelled, 1);
                 reply.send(&reply.response(200, "OK"));
@@ -207,6 +203,37 @@ impl Call {
         false
     }
 
+    /// The PRACK of our ringing; true when the call is over, because the answer to an offer in it cannot be used. One without an
+    /// answer leaves that to the ACK.
+    fn rung(&mut self, request: &Request, reply: &Reply, ringing: &mut Ringing) -> bool {
+        let acknowledged = request.headers.get("RAck").and_then(rack);
+        let invite = ringing.reply.request.cseq().map(|(number, _)| number);
+        let waits = ringing.reliable.as_ref().map(|one| one.number);
+        if acknowledged.is_none() || acknowledged != waits.zip(invite) {
+            reply.refuse(481, "Call/Transaction Does Not Exist");
+            return false;
+        }
+        ringing.reliable = None;
+        if matches!(self.taking, Taking::Offer) && !request.body.is_empty() {
+            match self.session.accept(&request.body) {
+                Ok(terms) => {
+                    self.terms = Some(terms);
+                    self.taking = Taking::Agreed;
+                }
+                Err(refused) => {
+                    count(&self.shared.counters.callers.refused, 1);
+                    refuse_offer(reply, refused.status, &refused.words);
+                    refuse_offer(&ringing.reply, 488, &refused.words);
+                    let words = "the peer's answer cannot be used".to_owned();
+                    self.happened(Happening::Failed(words));
+                    return true;
+                }
+            }
+        }
+        reply.send(&self.dressed(reply.response(200, "OK")));
+        false
+    }
+
     /// A moment came: ring again, or give up.
     fn late(&self, ringing: &mut Ringing, decided: Instant) -> bool {
         let now = Instant::now();
@@ -229,7 +256,7 @@ impl Call {
         }
         ringing.reply.flow.send(&reliable.response.to_bytes());
         reliable.wait *= 2;
-        reliable.next = now + reliable.wait;
+        reliable.next = (now + reliable.wait).min(reliable.until);
         false
     }
 
@@ -242,13 +269,16 @@ impl Call {
             self.happened(Happening::Failed("the media cannot be started".to_owned()));
             return None;
         }
-        let sdp = match self.answer.clone() {
-            Some(answer) => answer,
-            None => self.session.offer(),
+        let sdp = match &self.taking {
+            Taking::Answer(answer) => Some(answer.clone()),
+            Taking::Offer => Some(self.session.offer()),
+            Taking::Agreed => None,
         };
-        let response = self.timed(self.dressed(reply.response(200, "OK")));
-        let mut response = response.with("Content-Type", "application/sdp");
-        response.body = sdp.into_bytes();
+        let mut response = self.timed(self.dressed(reply.response(200, "OK")));
+        if let Some(sdp) = sdp {
+            response.headers.push("Content-Type", "application/sdp");
+            response.body = sdp.into_bytes();
+        }
         reply.send(&response);
         count(&self.shared.counters.callers.answered, 1);
         self.shared.counters.answer.took(self.begun.elapsed());

@@ -47,6 +47,19 @@ impl Uri {
         has(&self.params, name)
     }
 
+    /// Whether both lead to the same: a port that is usual may be left out, and parameters lead nowhere.
+    pub fn leads_to(&self, other: &Self) -> bool {
+        let port = |uri: &Self| {
+            let usual = if uri.scheme == "sips" { 5061 } else { 5060 };
+            uri.port.unwrap_or(usual)
+        };
+        let same_host = match (&self.host, &other.host) {
+            (Host::Name(one), Host::Name(another)) => one.eq_ignore_ascii_case(another),
+            (one, another) => one == another,
+        };
+        self.user == other.user && same_host && port(self) == port(other)
+    }
+
     #[must_use]
     pub fn with(mut self, name: &str, value: Option<&str>) -> Self {
         self.params
@@ -360,8 +373,8 @@ fn unescape(text: &str) -> Option<String> {
     let mut at = 0;
     while at < bytes.len() {
         if bytes[at] == b'%' {
-            let byte = text.get(at + 1..at + 3)?;
-            plain.push(u8::from_str_radix(byte, 16).ok()?);
+            let byte = hex::decode(text.get(at + 1..at + 3)?).ok()?;
+            plain.extend(byte);
             at += 3;
         } else {
             plain.push(bytes[at]);

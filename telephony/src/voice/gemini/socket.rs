@@ -3,8 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use futures_util::{Sink, SinkExt, Stream, StreamExt};
-use tokio::{sync::mpsc, time::timeout};
-use tokio_tungstenite::tungstenite::{self, Message, protocol::CloseFrame};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until, timeout},
+};
+use tokio_tungstenite::tungstenite::{self, Bytes, Message, protocol::CloseFrame};
 use url::Url;
 
 use super::{
@@ -13,7 +16,10 @@ use super::{
 };
 use crate::{
     settings,
-    socket::{DialError, dial},
+    socket::{
+        DialError, dial,
+        silence::{Silence, Watch},
+    },
     trust::Trust,
 };
 
@@ -23,6 +29,10 @@ const MESSAGE_MOST: usize = 4 * 1024 * 1024;
 const PATIENCE: Duration = Duration::from_secs(8);
 /// How long a socket that was closed here is waited for.
 const CLOSING: Duration = Duration::from_secs(1);
+/// After so long without a byte the service is asked whether it is there.
+const QUIET: Duration = Duration::from_secs(1);
+/// How long the answer may take: over a line with a round of 300 ms, one that is lost twice on its way (RFC 6298).
+const ANSWER: Duration = Duration::from_secs(2);
 
 /// Opens the socket, and carries messages until either side has enough. The receiver of `outgoing` ends when it is to be closed.
 pub(super) async fn carry(
@@ -38,12 +48,15 @@ pub(super) async fn carry(
             if events.send(Input::Opened { connection }).await.is_err() {
                 return;
             }
+            let watch = Watch::new(socket.get_ref().heard(), QUIET, ANSWER);
             let (mut sink, mut stream) = socket.split();
-            let reading = read(connection, &mut stream, &events, &settings.api_key);
+            let (pings, mut due) = mpsc::channel(1);
+            let key = &settings.api_key;
+            let reading = read(connection, &mut stream, &events, key, (watch, pings));
             tokio::pin!(reading);
             let written = tokio::select! {
                 why = &mut reading => Err(why),
-                written = write(&mut sink, &mut outgoing) => written,
+                written = write(&mut sink, &mut outgoing, &mut due) => written,
             };
             match written {
                 Err(why) => why,
@@ -66,7 +79,9 @@ pub(super) async fn connect(
         refused: true,
         words: "telephony.gemini.url is no address; it begins with ws:// or wss://".to_owned(),
     })?;
-    url.query_pairs_mut().append_pair("key", &settings.api_key);
+    if !settings.api_key.is_empty() {
+        url.query_pairs_mut().append_pair("key", &settings.api_key);
+    }
     dial(url.as_str(), trust, Vec::new(), MESSAGE_MOST)
         .await
         .map_err(|error| Closure {
@@ -84,21 +99,44 @@ async fn read(
     stream: &mut (impl Stream<Item = Result<Message, tungstenite::Error>> + Unpin),
     events: &mpsc::Sender<Input>,
     key: &str,
+    (mut watch, pings): (Watch, mpsc::Sender<()>),
 ) -> Closure {
-    while let Some(message) = stream.next().await {
+    // Until its first message the service may well be silent, and the setup has a time of its own.
+    let mut is_watched = false;
+    loop {
+        let message = tokio::select! {
+            biased;
+            message = stream.next() => message,
+            () = sleep_until(watch.due()), if is_watched => {
+                match watch.look(Instant::now()) {
+                    Silence::Fine => {}
+                    // Where one still waits to be written, that one will do.
+                    Silence::Ping => drop(pings.try_send(())),
+                    Silence::Lost => return gone("the service is silent, and answers no ping"),
+                }
+                continue;
+            }
+        };
         let input = match message {
             // The service sends its JSON in binary frames.
-            Ok(Message::Text(text)) => parse(connection, text.as_bytes()),
-            Ok(Message::Binary(bytes)) => parse(connection, &bytes),
-            Ok(Message::Close(frame)) => return closed(frame, key),
-            Ok(_) => continue,
-            Err(error) => return gone(&broken(&error)),
+            Some(Ok(Message::Text(text))) => parse(connection, text.as_bytes()),
+            Some(Ok(Message::Binary(bytes))) => parse(connection, &bytes),
+            Some(Ok(Message::Close(frame))) => return closed(frame, key),
+            Some(Ok(Message::Pong(_))) => {
+                watch.answered();
+                continue;
+            }
+            Some(Ok(_)) => continue,
+            Some(Err(error)) => return gone(&broken(&error)),
+            None => return gone("the connection ended without a word"),
         };
+        is_watched = true;
+        // A call that has enough to play takes nothing for a while.
         if events.send(input).await.is_err() {
             return gone("the session is over");
         }
+        watch.begin_again(Instant::now());
     }
-    gone("the connection ended without a word")
 }
 
 fn parse(connection: u32, bytes: &[u8]) -> Input {
@@ -114,9 +152,18 @@ fn parse(connection: u32, bytes: &[u8]) -> Input {
 async fn write(
     sink: &mut (impl Sink<Message, Error = tungstenite::Error> + Unpin),
     outgoing: &mut mpsc::Receiver<String>,
+    pings: &mut mpsc::Receiver<()>,
 ) -> Result<(), Closure> {
-    while let Some(text) = outgoing.recv().await {
-        match timeout(PATIENCE, sink.send(Message::text(text))).await {
+    loop {
+        let message = tokio::select! {
+            biased;
+            Some(()) = pings.recv() => Message::Ping(Bytes::new()),
+            text = outgoing.recv() => match text {
+                Some(text) => Message::text(text),
+                None => break,
+            },
+        };
+        match timeout(PATIENCE, sink.send(message)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => return Err(gone(&broken(&error))),
             Err(_) => return Err(gone("the service does not read")),

@@ -138,6 +138,12 @@ impl Bench {
         self.seen.lock().unwrap().clone()
     }
 
+    /// The call of this caller.
+    pub fn of(&self, caller: &str) -> Option<Seen> {
+        let calls = self.calls();
+        calls.into_iter().find(|call| call.caller == caller)
+    }
+
     /// The only call so far.
     pub fn call(&self) -> Seen {
         let calls = self.calls();

@@ -1,15 +1,19 @@
 //! What these tests stand on: an edge with a call's task that does as told, and a phone that says what it is told.
 
+mod baresip;
 mod bench;
 mod phone;
 mod program;
+mod secure;
 mod sound;
 
 pub use self::{
-    bench::{Bench, Manner, publicly, trunk},
-    phone::{Phone, header, offer},
+    baresip::talks,
+    bench::{Bench, Manner, Seen, publicly, trunk},
+    phone::{Phone, flood, header, offer},
     program::{Running, need, port},
-    sound::{Sound, carries},
+    secure::{Authority, Certificate},
+    sound::{Sound, carries, pitch},
 };
 
 use std::time::Duration;

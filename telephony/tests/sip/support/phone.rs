@@ -1,22 +1,29 @@
-//! A phone that says what a test wants, over UDP or TCP.
+//! A phone that says what a test wants, over UDP or a connection.
 
 use std::{net::SocketAddr, time::Duration};
 
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt},
     net::{TcpStream, UdpSocket},
     time::timeout,
 };
 
 use super::PATIENCE;
 
-#[derive(Debug)]
+/// What a phone over a connection speaks through.
+pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+/// T2 of RFC 3261 is the longest pause between two repeats.
+const REPEATED: Duration = Duration::from_millis(4_500);
+
 enum Wire {
     Udp(UdpSocket),
-    Tcp(TcpStream, Vec<u8>),
+    /// The transport's name, and what was read ahead.
+    Stream(&'static str, Box<dyn Stream>, Vec<u8>),
 }
 
-#[derive(Debug)]
 pub struct Phone {
     wire: Wire,
     pub local: SocketAddr,
@@ -52,7 +59,17 @@ impl Phone {
     pub async fn tcp(edge: SocketAddr) -> Self {
         let stream = TcpStream::connect(edge).await.unwrap();
         let local = stream.local_addr().unwrap();
-        Self::of(Wire::Tcp(stream, Vec::new()), local, edge)
+        Self::over("TCP", Box::new(stream), local, edge)
+    }
+
+    /// One that speaks through a connection that stands.
+    pub fn over(
+        transport: &'static str,
+        stream: Box<dyn Stream>,
+        local: SocketAddr,
+        edge: SocketAddr,
+    ) -> Self {
+        Self::of(Wire::Stream(transport, stream, Vec::new()), local, edge)
     }
 
     fn of(wire: Wire, local: SocketAddr, edge: SocketAddr) -> Self {
@@ -76,13 +93,13 @@ impl Phone {
     pub async fn send_bytes(&mut self, bytes: &[u8]) {
         match &mut self.wire {
             Wire::Udp(socket) => drop(socket.send(bytes).await.unwrap()),
-            Wire::Tcp(stream, _) => stream.write_all(bytes).await.unwrap(),
+            Wire::Stream(_, stream, _) => stream.write_all(bytes).await.unwrap(),
         }
     }
 
     /// Sends where the edge may have closed the connection.
     pub async fn try_send(&mut self, bytes: &[u8]) {
-        if let Wire::Tcp(stream, _) = &mut self.wire {
+        if let Wire::Stream(_, stream, _) = &mut self.wire {
             let _ = stream.write_all(bytes).await;
         }
     }
@@ -99,7 +116,7 @@ impl Phone {
                 buffer.truncate(length);
                 Some(String::from_utf8(buffer).unwrap())
             }
-            Wire::Tcp(stream, buffer) => loop {
+            Wire::Stream(_, stream, buffer) => loop {
                 let text = String::from_utf8_lossy(buffer).into_owned();
                 if let Some(end) = text.find("\r\n\r\n") {
                     let length: usize = header(&text, "Content-Length").unwrap().parse().unwrap();
@@ -118,6 +135,17 @@ impl Phone {
         }
     }
 
+    /// The next bytes of a connection, as they come.
+    pub async fn reads(&mut self, most: usize) -> String {
+        let Wire::Stream(_, stream, _) = &mut self.wire else {
+            panic!("datagrams come whole");
+        };
+        let mut bytes = vec![0; most];
+        let read = timeout(PATIENCE, stream.read(&mut bytes)).await;
+        bytes.truncate(read.unwrap().unwrap());
+        String::from_utf8(bytes).unwrap()
+    }
+
     /// The next message that begins so; others are passed over.
     pub async fn expect(&mut self, begins: &str) -> String {
         loop {
@@ -133,6 +161,25 @@ impl Phone {
                 return message;
             }
         }
+    }
+
+    /// The answer to this phone's last request; what was said to an earlier one may be said again.
+    pub async fn answered(&mut self, begins: &str) -> String {
+        loop {
+            let answer = self.expect(begins).await;
+            let number = header(&answer, "CSeq").and_then(|cseq| cseq.split(' ').next());
+            if number.and_then(|number| number.parse().ok()) == Some(self.cseq) {
+                return answer;
+            }
+        }
+    }
+
+    /// Waits until nothing comes for longer than anything is repeated after.
+    pub async fn falls_silent(&mut self) {
+        let silence = timeout(PATIENCE, async {
+            while self.hears(REPEATED).await.is_some() {}
+        });
+        silence.await.expect("it is repeated without end");
     }
 
     /// The same of a message that comes only after so many seconds.
@@ -158,10 +205,9 @@ impl Phone {
     /// The same branch again: ACK of a refusal, CANCEL.
     pub fn written(&self, method: &str, extra: &str, body: &str) -> String {
         let (local, edge) = (self.local, self.edge);
-        let transport = if matches!(self.wire, Wire::Udp(_)) {
-            "UDP"
-        } else {
-            "TCP"
+        let transport = match &self.wire {
+            Wire::Udp(_) => "UDP",
+            Wire::Stream(transport, ..) => transport,
         };
         let branch = format!(
             "z9hG4bK-{}-{}",
@@ -230,7 +276,7 @@ impl Phone {
     pub async fn call(&mut self, extra: &str, body: &str) -> String {
         let invite = self.request("INVITE", extra, body);
         self.send(&invite).await;
-        let answer = self.expect("SIP/2.0 200").await;
+        let answer = self.answered("SIP/2.0 200").await;
         self.acknowledge("").await;
         answer
     }
@@ -242,8 +288,22 @@ impl Phone {
 
     pub async fn hang_up(&mut self) {
         self.ask("BYE", "", "").await;
-        self.expect("SIP/2.0 200").await;
+        self.answered("SIP/2.0 200").await;
     }
+}
+
+/// Somebody on this machine who calls four times a millisecond without a right to, until aborted.
+pub async fn flood(edge: SocketAddr) -> tokio::task::JoinHandle<()> {
+    let mut stranger = Phone::udp(edge).await;
+    tokio::spawn(async move {
+        loop {
+            for _ in 0..4 {
+                let invite = stranger.request("INVITE", "", &offer(40_000));
+                stranger.send(&invite).await;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
 }
 
 /// A header's value.

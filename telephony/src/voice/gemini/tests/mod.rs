@@ -3,6 +3,7 @@
 mod conversation;
 mod faults;
 mod real;
+mod silence;
 
 use std::time::Duration;
 

@@ -1,0 +1,229 @@
+//! Whether the other side of a socket is still there.
+//!
+//! A line that swallows everything ends no connection. So where nothing comes the other side is pinged, and has to answer (RFC 6455, 5.5.3).
+//! Bytes count, not messages: on a slow line the answer stands behind a long one. Of a side that has not answered any ping yet nothing
+//! is concluded: it may be one that never does.
+
+use std::{
+    fmt, io,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::Instant,
+};
+
+use super::Stream;
+
+/// When bytes last came over a socket.
+#[derive(Debug, Clone)]
+pub struct Heard {
+    epoch: Instant,
+    after_ns: Arc<AtomicU64>,
+}
+
+impl Heard {
+    fn now(epoch: Instant) -> Self {
+        Self {
+            epoch,
+            after_ns: Arc::default(),
+        }
+    }
+
+    fn note(&self, now: Instant) {
+        let after = now.saturating_duration_since(self.epoch).as_nanos();
+        let after = u64::try_from(after).unwrap_or(u64::MAX);
+        self.after_ns.store(after, Relaxed);
+    }
+
+    pub fn last(&self) -> Instant {
+        self.epoch + Duration::from_nanos(self.after_ns.load(Relaxed))
+    }
+}
+
+/// A stream that notes when bytes come.
+pub struct Listened {
+    stream: Box<dyn Stream>,
+    heard: Heard,
+}
+
+impl fmt::Debug for Listened {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Listened")
+            .field("heard", &self.heard)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Listened {
+    pub(super) fn new(stream: Box<dyn Stream>) -> Self {
+        let heard = Heard::now(Instant::now());
+        Self { stream, heard }
+    }
+
+    pub fn heard(&self) -> Heard {
+        self.heard.clone()
+    }
+}
+
+impl AsyncRead for Listened {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.heard.note(Instant::now());
+        }
+        read
+    }
+}
+
+impl AsyncWrite for Listened {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// What silence means by now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Silence {
+    /// Nothing yet.
+    Fine,
+    /// The other side is to be pinged.
+    Ping,
+    /// The other side is gone.
+    Lost,
+}
+
+/// Looks after the silence of one socket.
+#[derive(Debug)]
+pub struct Watch {
+    heard: Heard,
+    quiet: Duration,
+    answer: Duration,
+    pinged: Option<Instant>,
+    has_answered: bool,
+}
+
+impl Watch {
+    /// After `quiet` without a byte there is a ping, and `answer` is how long nothing may come then. The first ping is due at once:
+    /// it shows whether there are answers.
+    pub fn new(heard: Heard, quiet: Duration, answer: Duration) -> Self {
+        Self {
+            heard,
+            quiet,
+            answer,
+            pinged: None,
+            has_answered: false,
+        }
+    }
+
+    /// A pong came.
+    pub fn answered(&mut self) {
+        self.has_answered = true;
+    }
+
+    /// Nothing was read until now, by a choice of this side.
+    pub fn begin_again(&self, now: Instant) {
+        self.heard.note(now);
+    }
+
+    /// When to look again.
+    pub fn due(&self) -> Instant {
+        let last = self.heard.last();
+        match self.pinged {
+            None => last,
+            Some(pinged) if last <= pinged => pinged + self.answer,
+            Some(_) => last + self.quiet,
+        }
+    }
+
+    pub fn look(&mut self, now: Instant) -> Silence {
+        let waits = self
+            .pinged
+            .is_some_and(|pinged| self.heard.last() <= pinged);
+        if now < self.due() {
+            Silence::Fine
+        } else if waits && self.has_answered {
+            Silence::Lost
+        } else {
+            self.pinged = Some(now);
+            Silence::Ping
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    fn watch() -> (Watch, Heard, Instant) {
+        let epoch = Instant::now();
+        let heard = Heard::now(epoch);
+        (Watch::new(heard.clone(), SECOND, 2 * SECOND), heard, epoch)
+    }
+
+    #[test]
+    fn a_side_that_answered_once_has_to_answer() {
+        let (mut watch, heard, epoch) = watch();
+        assert_eq!(watch.look(epoch), Silence::Ping);
+        heard.note(epoch + SECOND / 10);
+        watch.answered();
+        assert_eq!(watch.look(epoch + SECOND), Silence::Fine);
+        assert_eq!(watch.due(), epoch + SECOND + SECOND / 10);
+        let pinged = watch.due();
+        assert_eq!(watch.look(pinged), Silence::Ping);
+        assert_eq!(watch.look(pinged + SECOND), Silence::Fine);
+        // Whatever comes is a sign of life.
+        heard.note(pinged + SECOND);
+        assert_eq!(watch.look(pinged + 2 * SECOND), Silence::Ping);
+        assert_eq!(watch.due(), pinged + 4 * SECOND);
+        assert_eq!(watch.look(pinged + 4 * SECOND), Silence::Lost);
+    }
+
+    #[test]
+    fn a_side_that_never_answered_is_asked_again_and_not_lost() {
+        let (mut watch, heard, epoch) = watch();
+        for asked in 0..10 {
+            assert_eq!(watch.look(epoch + 2 * asked * SECOND), Silence::Ping);
+            assert_eq!(watch.look(epoch + (2 * asked + 1) * SECOND), Silence::Fine);
+        }
+        heard.note(epoch + 20 * SECOND);
+        assert_eq!(watch.due(), epoch + 21 * SECOND);
+    }
+
+    #[test]
+    fn silence_that_this_side_chose_does_not_count() {
+        let (mut watch, heard, epoch) = watch();
+        assert_eq!(watch.look(epoch), Silence::Ping);
+        heard.note(epoch + SECOND);
+        watch.answered();
+        assert_eq!(watch.look(epoch + 2 * SECOND), Silence::Ping);
+        watch.begin_again(epoch + 30 * SECOND);
+        assert_eq!(watch.look(epoch + 30 * SECOND), Silence::Fine);
+    }
+}

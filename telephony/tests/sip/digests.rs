@@ -1,0 +1,349 @@
+//! Proofs by digest: what counts as one, and what is refused.
+
+use md5::{Digest, Md5};
+
+use std::time::Duration;
+
+use dikala_telephony::settings::Transport;
+
+use crate::support::{Bench, Manner, Phone, eventually, flood, header, offer};
+
+/// A digest by hand.
+struct Proof {
+    username: &'static str,
+    password: &'static str,
+    realm: &'static str,
+    uri: String,
+    algorithm: &'static str,
+    /// Empty: as before RFC 2617.
+    qop: &'static str,
+    count: u32,
+    nonce: String,
+}
+
+impl Proof {
+    /// The right one to these challenges.
+    fn to(challenges: &str, uri: &str) -> Self {
+        Self {
+            username: "ayu",
+            password: "rahasia",
+            realm: "dikala",
+            uri: uri.to_owned(),
+            algorithm: "MD5",
+            qop: "auth",
+            count: 1,
+            nonce: nonce(challenges),
+        }
+    }
+
+    fn header(&self, name: &str) -> String {
+        let Self {
+            username,
+            password,
+            realm,
+            uri,
+            algorithm,
+            qop,
+            count,
+            nonce,
+        } = self;
+        let hash = |text: String| match *algorithm {
+            "MD5" => hex::encode(Md5::digest(text)),
+            _ => hex::encode(sha2::Sha256::digest(text)),
+        };
+        let secret = hash(format!("{username}:{realm}:{password}"));
+        let request = match *qop {
+            "auth-int" => format!("INVITE:{uri}:{}", hash(String::new())),
+            _ => format!("INVITE:{uri}"),
+        };
+        let request = hash(request);
+        let (response, counted) = if qop.is_empty() {
+            (hash(format!("{secret}:{nonce}:{request}")), String::new())
+        } else {
+            let response = hash(format!("{secret}:{nonce}:{count:08x}:abc:{qop}:{request}"));
+            (
+                response,
+                format!(", qop={qop}, nc={count:08x}, cnonce=\"abc\""),
+            )
+        };
+        format!(
+            "{name}: Digest username=\"{username}\", realm=\"{realm}\", nonce=\"{nonce}\", uri=\"{uri}\", \
+             response=\"{response}\", algorithm={algorithm}{counted}\r\n"
+        )
+    }
+}
+
+fn nonce(challenges: &str) -> String {
+    let challenge = header(challenges, "Proxy-Authenticate").unwrap();
+    let after = challenge.split("nonce=\"").nth(1).unwrap();
+    after.split('"').next().unwrap().to_owned()
+}
+
+/// The final answer to an INVITE with this proof; a call that was taken is hung up.
+async fn asked(bench: &Bench, proof: &str) -> (u16, String) {
+    let mut phone = Phone::udp(bench.udp()).await;
+    let invite = phone.request("INVITE", proof, &offer(40_000));
+    phone.send(&invite).await;
+    loop {
+        let answer = phone.expect("SIP/2.0 ").await;
+        let status = answer[8..11].parse().unwrap();
+        if status == 200 {
+            phone.acknowledge("").await;
+            phone.hang_up().await;
+        }
+        if status >= 200 {
+            return (status, answer);
+        }
+    }
+}
+
+/// An edge for users, what it demands, and the URI that phones call.
+async fn demanding() -> (Bench, String, String) {
+    let bench = Bench::with(Manner::Echo, 100, |sip| sip.trunks = Bench::of_users()).await;
+    let (status, challenges) = asked(&bench, "").await;
+    assert_eq!(status, 407);
+    let uri = format!("sip:+622150001000@{}", bench.udp());
+    (bench, challenges, uri)
+}
+
+fn is_stale(answer: &str) -> bool {
+    header(answer, "Proxy-Authenticate")
+        .unwrap()
+        .contains("stale=true")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn digests_are_checked_with_their_nonce_and_count() {
+    let (bench, challenges, uri) = demanding().await;
+    let proof = |count: u32, algorithm: &'static str| Proof {
+        count,
+        algorithm,
+        ..Proof::to(&challenges, &uri)
+    };
+    // The tenth use is 0a.
+    for count in 1..=17 {
+        let algorithm = if count % 2 == 0 { "MD5" } else { "SHA-256" };
+        let proof = proof(count, algorithm).header("Proxy-Authorization");
+        assert_eq!(asked(&bench, &proof).await.0, 200, "use {count}");
+    }
+    // A use that somebody overheard, and one that is further back.
+    for count in [17, 3] {
+        let proof = proof(count, "MD5").header("Proxy-Authorization");
+        let (status, answer) = asked(&bench, &proof).await;
+        assert_eq!(status, 407, "use {count} again");
+        assert!(is_stale(&answer));
+        assert_ne!(nonce(&answer), nonce(&challenges));
+    }
+    let foreign = Proof {
+        nonce: format!("f{}", nonce(&challenges)),
+        ..proof(19, "MD5")
+    };
+    let (status, answer) = asked(&bench, &foreign.header("Proxy-Authorization")).await;
+    assert_eq!(status, 407);
+    assert!(!is_stale(&answer), "it never was ours");
+    assert_eq!(bench.calls().len(), 17);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_no_proof_is_none() {
+    let (bench, challenges, uri) = demanding().await;
+    let right = || Proof::to(&challenges, &uri);
+    let own = "Proxy-Authorization";
+    for (what, proof, status) in [
+        (
+            "a wrong password",
+            Proof {
+                password: "salah",
+                ..right()
+            }
+            .header(own),
+            403,
+        ),
+        (
+            "nobody's name",
+            Proof {
+                username: "budi",
+                ..right()
+            }
+            .header(own),
+            403,
+        ),
+        (
+            "another realm",
+            Proof {
+                realm: "elsewhere",
+                ..right()
+            }
+            .header(own),
+            407,
+        ),
+        (
+            "a wrong password without a count",
+            Proof {
+                password: "salah",
+                qop: "",
+                ..right()
+            }
+            .header(own),
+            403,
+        ),
+        (
+            "a quality that was not offered",
+            Proof {
+                qop: "auth-int",
+                ..right()
+            }
+            .header(own),
+            407,
+        ),
+        (
+            "an algorithm that was not offered",
+            right()
+                .header(own)
+                .replace("algorithm=MD5", "algorithm=MD5-sess"),
+            407,
+        ),
+        (
+            "for another number",
+            Proof {
+                uri: format!("sip:+622150009999@{}", bench.udp()),
+                ..right()
+            }
+            .header(own),
+            400,
+        ),
+        (
+            "for another host",
+            Proof {
+                uri: "sip:+622150001000@192.0.2.1".to_owned(),
+                ..right()
+            }
+            .header(own),
+            400,
+        ),
+        (
+            "for what is no address",
+            Proof {
+                uri: "x".to_owned(),
+                ..right()
+            }
+            .header(own),
+            400,
+        ),
+        (
+            "no count",
+            right().header(own).replace("nc=00000001, ", ""),
+            407,
+        ),
+        (
+            "another scheme",
+            format!("{own}: Basic YXl1OnJhaGFzaWE=\r\n"),
+            407,
+        ),
+        (
+            "half of one",
+            format!("{own}: Digest username=\"ayu\r\n"),
+            407,
+        ),
+    ] {
+        let (is, answer) = asked(&bench, &proof).await;
+        assert_eq!(is, status, "{what}: {answer}");
+    }
+    assert_eq!(bench.calls().len(), 0, "nothing is kept of them");
+    // One for somebody else beside the right one, and one for a server in place of a proxy.
+    let elsewhere = Proof {
+        realm: "elsewhere",
+        ..right()
+    };
+    let both = elsewhere.header(own) + &right().header(own);
+    assert_eq!(asked(&bench, &both).await.0, 200);
+    let second = Proof {
+        count: 2,
+        ..right()
+    };
+    assert_eq!(asked(&bench, &second.header("Authorization")).await.0, 200);
+}
+
+/// Phones of RFC 2069 know no `qop`, and so cannot count.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_count_a_nonce_is_good_once() {
+    let (bench, challenges, uri) = demanding().await;
+    let proof = Proof {
+        qop: "",
+        ..Proof::to(&challenges, &uri)
+    };
+    let proof = proof.header("Proxy-Authorization");
+    assert_eq!(asked(&bench, &proof).await.0, 200);
+    let (status, answer) = asked(&bench, &proof).await;
+    assert_eq!((status, is_stale(&answer)), (407, true));
+    assert_eq!(bench.calls().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_address_may_be_written_in_many_ways() {
+    let (bench, challenges, uri) = demanding().await;
+    let edge = bench.udp();
+    for (count, uri) in [
+        (1, uri),
+        (2, format!("sip:%2B622150001000@{edge};transport=udp")),
+        // All that sipp names.
+        (3, format!("sip:{edge}")),
+    ] {
+        let proof = Proof {
+            count,
+            ..Proof::to(&challenges, &uri)
+        };
+        let (status, answer) = asked(&bench, &proof.header("Proxy-Authorization")).await;
+        assert_eq!(status, 200, "{uri}: {answer}");
+    }
+}
+
+/// Asks ten times inside the call that both phones share, and counts the answers.
+async fn answered(phone: &mut Phone) -> usize {
+    let mut answered = 0;
+    for _ in 0..10 {
+        phone.ask("OPTIONS", "", "").await;
+        let heard = phone.hears(Duration::from_millis(500)).await;
+        answered += usize::from(heard.is_some_and(|heard| heard.starts_with("SIP/2.0 200")));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    answered
+}
+
+/// Somebody at the caller's own address asks far more than is read of strangers.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_proved_himself_is_heard_beside_a_flood() {
+    let (bench, challenges, uri) = demanding().await;
+    let edge = bench.udp();
+    let mut phone = Phone::udp(edge).await;
+    let proof = Proof::to(&challenges, &uri).header("Proxy-Authorization");
+    phone.call(&proof, &offer(40_000)).await;
+
+    // He may open more connections than strangers.
+    let mut connections = Vec::new();
+    for _ in 0..50 {
+        let mut other = Phone::tcp(bench.address(Transport::Tcp)).await;
+        let options = other.request("OPTIONS", "", "");
+        other.send(&options).await;
+        other.expect("SIP/2.0 200").await;
+        connections.push(other);
+    }
+
+    let flood = flood(edge).await;
+    eventually("it is too much", || {
+        bench.edge.statistics().strangers_dropped > 2_000
+    })
+    .await;
+    let calls = bench.calls().len();
+    // A datagram may be lost in the crowd; of those that are thrown away nine in ten would be.
+    assert!(answered(&mut phone).await >= 8);
+    let mut moved = Phone::udp(edge).await;
+    moved.call_id = phone.call_id.clone();
+    moved.to = phone.to.clone();
+    moved.cseq = phone.cseq;
+    assert!(answered(&mut moved).await >= 8, "from another port");
+    let mut stranger = Phone::udp(edge).await;
+    assert!(answered(&mut stranger).await < 8, "in no call");
+    flood.abort();
+    assert_eq!(bench.calls().len(), calls);
+}

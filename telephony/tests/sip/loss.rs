@@ -1,0 +1,373 @@
+//! Calls over a line that loses packets, sends them twice, and delays some until others have overtaken them.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use dikala_telephony::leg::Happening;
+use tokio::{
+    net::UdpSocket,
+    time::{Instant, interval, sleep, timeout},
+};
+
+use crate::support::{Bench, Manner, Phone, Seen, eventually, offer, pitch};
+
+const STEP: Duration = Duration::from_millis(20);
+/// Spoken between two keys, in steps of 20 ms; four such are long enough for two reports of the edge.
+const BETWEEN_KEYS: usize = 150;
+const KEYS: [u8; 4] = [4, 4, 2, 11];
+/// A machine that is busy with other tests is late itself.
+const SLACK_MS: usize = 200;
+const SSRC: u32 = 7;
+const TONE_HZ: usize = 400;
+
+/// What the line does to packets, in per cent.
+#[derive(Debug, Clone, Copy)]
+struct Faults {
+    lost: u64,
+    doubled: u64,
+    /// Held for so long that those behind come first.
+    late: u64,
+}
+
+/// What became of the phone's packets, by their numbers.
+#[derive(Debug, Default)]
+struct Fate {
+    lost: Vec<u16>,
+    doubled: Vec<u16>,
+}
+
+impl Fate {
+    /// What a report up to this number must tell.
+    fn told(&self, highest: u16) -> i64 {
+        let before = |numbers: &[u16]| {
+            let count = numbers.iter().filter(|number| **number <= highest).count();
+            i64::try_from(count).unwrap()
+        };
+        before(&self.lost) - before(&self.doubled)
+    }
+}
+
+/// Between phone and edge: media of both directions goes through here.
+struct Line {
+    /// Where the phone sends to, and what it hears comes from.
+    near: SocketAddr,
+    /// What stands in the phone's offer.
+    far: SocketAddr,
+    fate: Arc<Mutex<Fate>>,
+    ends: [tokio::task::JoinHandle<()>; 2],
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        self.ends.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+}
+
+/// Numbers that are the same in every run.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % end
+    }
+}
+
+fn is_report(packet: &[u8]) -> bool {
+    packet.get(1).is_some_and(|kind| (200..=207).contains(kind))
+}
+
+impl Line {
+    async fn new(phone: SocketAddr, faults: Faults) -> Self {
+        let near = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
+        let far = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
+        let (near_address, far_address) = (near.local_addr().unwrap(), far.local_addr().unwrap());
+        // The edge is where its packets come from.
+        let edge: Arc<Mutex<Option<SocketAddr>>> = Arc::default();
+        let fate: Arc<Mutex<Fate>> = Arc::default();
+        let up = carry(near.clone(), far.clone(), faults, {
+            let (edge, fate) = (edge.clone(), fate.clone());
+            move |_, packet, copies| {
+                if let (false, Some(number)) = (is_report(packet), packet.get(2..4)) {
+                    let number = u16::from_be_bytes([number[0], number[1]]);
+                    let mut fate = fate.lock().unwrap();
+                    match copies {
+                        0 => fate.lost.push(number),
+                        1 => {}
+                        _ => fate.doubled.push(number),
+                    }
+                }
+                *edge.lock().unwrap()
+            }
+        });
+        let down = carry(far, near, faults, move |from, _, _| {
+            *edge.lock().unwrap() = Some(from);
+            Some(phone)
+        });
+        Self {
+            near: near_address,
+            far: far_address,
+            fate,
+            ends: [tokio::spawn(up), tokio::spawn(down)],
+        }
+    }
+}
+
+/// Passes packets on, as bad as it is told. `to` says where to, and hears in how many copies.
+async fn carry(
+    from: Arc<UdpSocket>,
+    by: Arc<UdpSocket>,
+    faults: Faults,
+    to: impl Fn(SocketAddr, &[u8], usize) -> Option<SocketAddr>,
+) {
+    let mut dice = Dice(88_172_645_463_325_252 + faults.lost);
+    let mut packet = [0; 2_048];
+    loop {
+        let (length, sender) = from.recv_from(&mut packet).await.unwrap();
+        let packet = packet[..length].to_vec();
+        let copies = match dice.below(100) {
+            _ if is_report(&packet) => 1,
+            dice if dice < faults.lost => 0,
+            dice if dice < faults.lost + faults.doubled => 2,
+            _ => 1,
+        };
+        let late = dice.below(100) < faults.late;
+        let Some(to) = to(sender, &packet, copies) else {
+            continue;
+        };
+        for _ in 0..copies {
+            let wait = dice.below(10) + if late { 30 } else { 0 };
+            let (by, packet) = (by.clone(), packet.clone());
+            tokio::spawn(async move {
+                sleep(Duration::from_millis(wait)).await;
+                let _ = by.send_to(&packet, to).await;
+            });
+        }
+    }
+}
+
+/// The media of a phone: what it says, and what it has heard.
+struct Talker {
+    socket: Arc<UdpSocket>,
+    sequence: u16,
+    heard: Arc<Mutex<Heard>>,
+}
+
+#[derive(Debug, Default)]
+struct Heard {
+    packets: usize,
+    last_loud: Option<Instant>,
+    /// What the edge reports last: lost, and up to which number.
+    report: Option<(i64, u16)>,
+    reports: usize,
+}
+
+impl Talker {
+    async fn new() -> Self {
+        let socket = Arc::new(UdpSocket::bind("127.0.0.1:0").await.unwrap());
+        let heard: Arc<Mutex<Heard>> = Arc::default();
+        tokio::spawn(listen(socket.clone(), heard.clone()));
+        Self {
+            socket,
+            sequence: 1,
+            heard,
+        }
+    }
+
+    async fn send(&mut self, to: SocketAddr, kind: u8, begun: u16, payload: &[u8]) {
+        let mut packet = vec![0x80, kind];
+        packet.extend_from_slice(&self.sequence.to_be_bytes());
+        packet.extend_from_slice(&(u32::from(begun) * 160).to_be_bytes());
+        packet.extend_from_slice(&SSRC.to_be_bytes());
+        packet.extend_from_slice(payload);
+        self.sequence += 1;
+        self.socket.send_to(&packet, to).await.unwrap();
+    }
+
+    /// 20 ms of the tone (ten samples up, ten down) or of silence.
+    async fn say(&mut self, to: SocketAddr, loud: bool) {
+        let sample = |at: usize| match (loud, at / 10 % 2) {
+            (true, 0) => 0xAA,
+            (true, _) => 0x2A,
+            (false, _) => 0xD5,
+        };
+        let payload: Vec<u8> = (0..160).map(sample).collect();
+        self.send(to, 8, self.sequence, &payload).await;
+    }
+
+    /// One of the six packets of a key.
+    async fn press(&mut self, to: SocketAddr, event: u8, begun: u16, step: u16) {
+        let over = if step > 3 { 0x80 } else { 0 };
+        let [high, low] = (step.min(4) * 160).to_be_bytes();
+        let marker = if step == 1 { 0x80 } else { 0 };
+        self.send(to, marker | 101, begun, &[event, over | 10, high, low])
+            .await;
+    }
+}
+
+async fn listen(socket: Arc<UdpSocket>, heard: Arc<Mutex<Heard>>) {
+    let mut packet = [0; 2_048];
+    loop {
+        let length = socket.recv(&mut packet).await.unwrap();
+        let packet = &packet[..length];
+        let mut heard = heard.lock().unwrap();
+        if is_report(packet) {
+            if let Some(report) = reported(packet) {
+                heard.report = Some(report);
+                heard.reports += 1;
+            }
+            continue;
+        }
+        heard.packets += 1;
+        let loud = |byte: &&u8| (*byte ^ 0x55) >> 4 & 7 >= 4;
+        if packet[12..].iter().filter(loud).count() > 40 {
+            heard.last_loud = Some(Instant::now());
+        }
+    }
+}
+
+/// Of the block about us: how many are lost, and the highest number that came.
+fn reported(packet: &[u8]) -> Option<(i64, u16)> {
+    let blocks = match packet[1] {
+        200 => 28,
+        201 => 8,
+        _ => return None,
+    };
+    if packet[0] & 0x1f == 0 {
+        return None;
+    }
+    let block = packet.get(blocks..blocks + 24)?;
+    assert_eq!(block[..4], SSRC.to_be_bytes());
+    let lost = i32::from_be_bytes([block[5], block[6], block[7], 0]) >> 8;
+    Some((i64::from(lost), u16::from_be_bytes([block[10], block[11]])))
+}
+
+/// How many tenths of a second hold the tone, in per cent of those there are.
+fn found(audio: &[i16]) -> usize {
+    let tenths: Vec<&[i16]> = audio.chunks_exact(1_600).collect();
+    let holds = |tenth: &&&[i16]| {
+        let hertz = pitch(&tenth.repeat(10), 16_000);
+        hertz.abs_diff(TONE_HZ) <= TONE_HZ / 8
+    };
+    tenths.iter().filter(holds).count() * 100 / tenths.len().max(1)
+}
+
+/// The tone with keys in it, then a second of silence. Gives when that began.
+async fn speaks(talker: &mut Talker, to: SocketAddr) -> Instant {
+    let mut steps = interval(STEP);
+    for key in KEYS {
+        for _ in 0..BETWEEN_KEYS {
+            steps.tick().await;
+            talker.say(to, true).await;
+        }
+        let pressed = talker.sequence;
+        for step in 1..=6 {
+            steps.tick().await;
+            talker.press(to, key, pressed, step).await;
+        }
+    }
+    for _ in 0..BETWEEN_KEYS {
+        steps.tick().await;
+        talker.say(to, true).await;
+    }
+    let silent = Instant::now();
+    for _ in 0..50 {
+        steps.tick().await;
+        talker.say(to, false).await;
+    }
+    silent
+}
+
+/// What the call's task heard: all of it, for as long as it lasted, and each key once.
+fn understood(call: &Seen, lasted: Duration, faults: Faults) {
+    let keys = call
+        .happened
+        .iter()
+        .filter_map(|happening| match happening {
+            Happening::Key(key) => Some(*key),
+            _ => None,
+        });
+    assert_eq!(keys.collect::<String>(), "442#", "{faults:?}");
+    let (audio, lasted) = (call.audio.len() / 16, lasted.as_millis());
+    let lasted = usize::try_from(lasted).unwrap();
+    // While a key is down there is no audio, and the first of that is not filled with silence.
+    let least = lasted - 100 * KEYS.len() - SLACK_MS;
+    assert!(
+        (least..lasted + SLACK_MS).contains(&audio),
+        "{faults:?}: {audio} ms of {lasted} ms"
+    );
+    let share = found(&call.audio[..call.audio.len().saturating_sub(16_000)]);
+    let least = if faults.lost < 10 { 85 } else { 75 };
+    assert!(share >= least, "{faults:?}: the tone is in {share} %");
+}
+
+/// What the phone heard: the echo without growing delay, and reports that are right. Gives how many packets were lost.
+fn reported_well(talker: &Talker, line: &Line, silent: Instant, faults: Faults) -> usize {
+    let heard = talker.heard.lock().unwrap();
+    let echoed = heard.last_loud.unwrap().saturating_duration_since(silent);
+    assert!(
+        echoed < Duration::from_millis(600),
+        "{faults:?}: {echoed:?}"
+    );
+    assert!(heard.reports >= 2, "{faults:?}: {}", heard.reports);
+    let (lost, highest) = heard.report.unwrap();
+    let fate = line.fate.lock().unwrap();
+    let expected = fate.told(highest);
+    // Some were still on their way when the report was made.
+    let off = lost.abs_diff(expected);
+    assert!(off <= 8, "{faults:?}: {lost} for {expected} of {highest}");
+    fate.lost.len()
+}
+
+async fn a_call_over(faults: Faults) {
+    let bench = Bench::new(Manner::Echo).await;
+    let mut talker = Talker::new().await;
+    let line = Line::new(talker.socket.local_addr().unwrap(), faults).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let sdp = offer(line.far.port())
+        .replace("RTP/AVP 0 8 101", "RTP/AVP 8 101")
+        .replace("a=sendrecv", "a=rtcp-mux\r\na=sendrecv");
+    phone.call("", &sdp).await;
+    // The edge speaks first: the line learns where it is.
+    eventually("the edge is heard", || {
+        talker.heard.lock().unwrap().packets > 0
+    })
+    .await;
+    let begun = Instant::now();
+    let silent = speaks(&mut talker, line.near).await;
+    understood(&bench.call(), begun.elapsed(), faults);
+    let lost = reported_well(&talker, &line, silent, faults);
+    phone.hang_up().await;
+    eventually("its packets are counted", || {
+        bench.edge.statistics().packets > 0
+    })
+    .await;
+    let counted = usize::try_from(bench.edge.statistics().packets_lost).unwrap();
+    assert!(
+        counted + 8 >= lost && counted <= lost + lost / 4 + 12,
+        "{faults:?}: {counted} for {lost}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bad_line_costs_words_and_nothing_else() {
+    let calls = [(1, 1), (5, 2), (20, 5)].map(|(lost, late)| {
+        let faults = Faults {
+            lost,
+            doubled: 2,
+            late,
+        };
+        tokio::spawn(a_call_over(faults))
+    });
+    let all = async {
+        for call in calls {
+            call.await.unwrap();
+        }
+    };
+    timeout(Duration::from_secs(60), all).await.unwrap();
+}

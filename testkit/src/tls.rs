@@ -1,0 +1,77 @@
+//! TLS as tests need it: servers with the certificate of [`certificate`], and clients that can say which one they were shown.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::{
+    TlsAcceptor, TlsConnector,
+    client::TlsStream,
+    rustls::{
+        ClientConfig, RootCertStore, ServerConfig,
+        crypto::ring,
+        pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
+    },
+};
+
+use crate::certificate;
+
+/// Takes connections with the certificate.
+pub fn acceptor() -> TlsAcceptor {
+    let key = PrivateKeyDer::from_pem_slice(certificate::SERVER_KEY).unwrap();
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(vec![der(certificate::SERVER)], key)
+        .unwrap();
+    TlsAcceptor::from(Arc::new(config))
+}
+
+/// What stands in a PEM.
+pub fn der(pem: &[u8]) -> CertificateDer<'static> {
+    CertificateDer::from_pem_slice(pem).unwrap()
+}
+
+/// Puts TLS in front of a server that has none, for as long as the test runs. Gives where.
+pub async fn front(host: &str, plain: SocketAddr) -> SocketAddr {
+    let listener = TcpListener::bind((host, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                // Who does not trust it hangs up.
+                let Ok(mut secured) = acceptor().accept(stream).await else {
+                    return;
+                };
+                if let Ok(mut behind) = TcpStream::connect(plain).await {
+                    let _ = tokio::io::copy_bidirectional(&mut secured, &mut behind).await;
+                }
+            });
+        }
+    });
+    address
+}
+
+/// Opens a connection to this machine, with either certificate.
+pub async fn connect(address: SocketAddr) -> TlsStream<TcpStream> {
+    let mut roots = RootCertStore::empty();
+    for trusted in [certificate::AUTHORITY, certificate::RENEWED] {
+        roots.add(der(trusted)).unwrap();
+    }
+    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    let name = ServerName::try_from("localhost").unwrap();
+    let stream = TcpStream::connect(address).await.unwrap();
+    let connector = TlsConnector::from(Arc::new(config));
+    connector.connect(name, stream).await.unwrap()
+}
+
+/// The certificate that the server showed.
+pub fn shown(stream: &TlsStream<TcpStream>) -> CertificateDer<'static> {
+    let (_, connection) = stream.get_ref();
+    let shown = connection.peer_certificates().unwrap();
+    shown.first().unwrap().clone().into_owned()
+}
