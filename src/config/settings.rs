@@ -287,10 +287,16 @@ impl Settings {
 
     /// The bridge that runs inside, where one does.
     pub fn telephony(&self) -> Option<dikala_telephony::settings::Settings> {
-        self.telephony.enabled.then(|| self.bridge_keys())
+        self.telephony.enabled.then(|| {
+            let alone = self.bridge_keys();
+            dikala_telephony::settings::Settings {
+                shutdown_seconds: Telephony::shutdown_seconds(alone.shutdown_seconds),
+                ..alone
+            }
+        })
     }
 
-    /// The same, wherever it runs.
+    /// The same of one that runs alone.
     pub fn bridge_keys(&self) -> dikala_telephony::settings::Settings {
         let lost_after = u64::try_from(self.bridge.lost_after_seconds).unwrap_or_default();
         let extra_ca = self.outbound.extra_ca_file.clone();

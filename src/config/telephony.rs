@@ -24,7 +24,8 @@ const NAME_CHARS_MAX: usize = 64;
 /// How long a registration may be good for, in seconds, and how long it is where nothing is said.
 const EXPIRES_SECONDS: RangeInclusive<u32> = 1..=86_400;
 const EXPIRES_SECONDS_USUAL: u32 = 600;
-/// What the bridge leaves of the time to stop, in seconds.
+/// What a bridge inside the service leaves of the time to stop, in seconds, for what comes after: webhooks of the calls that ended,
+/// connections. A quarter, where that is less.
 const SHUTDOWN_SECONDS_LEFT: u64 = 5;
 
 /// The keys below `telephony`.
@@ -123,6 +124,11 @@ impl Telephony {
         self.voice.stands_in
     }
 
+    /// What of the time to stop is the bridge's that runs inside.
+    pub(super) fn shutdown_seconds(all: u64) -> u64 {
+        all - SHUTDOWN_SECONDS_LEFT.min(all / 4)
+    }
+
     /// What the bridge is told; checked when the settings were read.
     pub(super) fn settings(
         &self,
@@ -156,8 +162,7 @@ impl Telephony {
                 barge_in: self.voice.barge_in,
             },
             extra_ca_file,
-            // The rest of it is for what comes after: webhooks of the calls that ended, connections.
-            shutdown_seconds: shutdown_seconds - SHUTDOWN_SECONDS_LEFT.min(shutdown_seconds / 2),
+            shutdown_seconds,
             engine_lost_after_seconds,
         }
     }

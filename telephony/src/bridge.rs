@@ -24,8 +24,9 @@ use crate::{
 
 /// Calls that have come in and have no task yet.
 const INCOMING_MAX: usize = 64;
-/// What is left for a sentence and for what is told of the call, of the time that running calls have.
-const FAREWELL: Duration = Duration::from_secs(12);
+/// What is left for a sentence and for what is told of the call, of the time that running calls have; a third of it, where that is
+/// less.
+const FAREWELL: Duration = Duration::from_secs(10);
 /// What of that is left for the way to phone and engine.
 const LAST_STEPS: Duration = Duration::from_millis(500);
 /// How long the engine may take to hear the last of it.
@@ -122,7 +123,7 @@ impl Bridge {
             let _ = timeout_at(until, edge.parted()).await;
         };
         let told = async {
-            sleep(within.saturating_sub(FAREWELL)).await;
+            sleep(in_peace(within)).await;
             edge.part(until - LAST_STEPS.min(within));
             std::future::pending().await
         };
@@ -205,8 +206,7 @@ impl Calls {
         } = self;
         let _ = closing.send(());
         let until = Instant::now() + within;
-        let in_peace = within.saturating_sub(FAREWELL);
-        if timeout(in_peace, &mut running).await.is_err() {
+        if timeout(in_peace(within), &mut running).await.is_err() {
             tracing::info!("callers are told that the bridge stops");
             let _ = stop.send(Some(until - LAST_STEPS.min(within)));
             if timeout_at(until, &mut running).await.is_err() {
@@ -220,6 +220,11 @@ impl Calls {
             engine.abort();
         }
     }
+}
+
+/// How long running calls may go on before they are told.
+fn in_peace(within: Duration) -> Duration {
+    within - FAREWELL.min(within / 3)
 }
 
 fn rules(settings: &Settings) -> Rules {
@@ -279,5 +284,25 @@ fn turn_away(incoming: &Incoming) {
 fn log(ended: Result<(), tokio::task::JoinError>) {
     if let Err(error) = ended {
         tracing::error!(%error, "a call's task broke");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rstest::rstest;
+
+    use super::in_peace;
+
+    #[rstest]
+    #[case(0, 0)]
+    #[case(9, 6)]
+    #[case(24, 16)]
+    #[case(30, 20)]
+    #[case(300, 290)]
+    fn calls_have_most_of_the_time(#[case] within: u64, #[case] peace: u64) {
+        let within = Duration::from_secs(within);
+        assert_eq!(in_peace(within), Duration::from_secs(peace));
     }
 }

@@ -13,6 +13,7 @@ use super::{
     messages::InvokeFunction,
     owned,
     parts::CallParts,
+    settings::CallSettings,
     versions,
 };
 use crate::{
@@ -231,6 +232,16 @@ async fn begin(parts: &CallParts, row: &call::Model, invocation: &str) -> Result
     Err(CallError::Busy)
 }
 
+/// The agent as the call found it: such large columns are not kept in memory while a call runs.
+async fn settings(parts: &CallParts, call: CallId) -> Result<Option<CallSettings>, CallError> {
+    let db = parts.store.critical_reader();
+    let stored = call::Entity::find_by_id(call).one(db).await;
+    match stored.map_err(unavailable)? {
+        Some(stored) => versions::of_call(db, &stored).await.map_err(unavailable),
+        None => Ok(None),
+    }
+}
+
 /// Which of the agent's functions it was, if any, and what came of it. What was left under way is not called again.
 async fn run(
     parts: &CallParts,
@@ -238,16 +249,7 @@ async fn run(
     message: &InvokeFunction,
     is_left: bool,
 ) -> Result<(Option<FunctionId>, Invoked), CallError> {
-    let db = parts.store.critical_reader();
-    // The large columns are not kept in memory while a call runs.
-    let stored = call::Entity::find_by_id(row.id)
-        .one(db)
-        .await
-        .map_err(unavailable)?;
-    let settings = match &stored {
-        Some(stored) => versions::of_call(db, stored).await.map_err(unavailable)?,
-        None => None,
-    };
+    let settings = settings(parts, row.id).await?;
     let function = settings
         .as_ref()
         .and_then(|settings| settings.function(&message.name));
@@ -268,7 +270,7 @@ async fn run(
         return Ok((function.id, Invoked::at_once(refused)));
     };
     let tenant = tenant::Entity::find_by_id(row.tenant_id)
-        .one(db)
+        .one(parts.store.critical_reader())
         .await
         .map_err(unavailable)?
         .ok_or(CallError::Unavailable)?;

@@ -277,7 +277,7 @@ async fn rubbish_on_every_socket_changes_nothing() {
 #[actix_web::test]
 async fn a_service_that_is_stopped_gives_calls_their_time_and_then_says_so() {
     let model = Gemini::start();
-    // Of these, 17 are for a sentence and what is to be told of the calls.
+    // Of these, 5 are the service's own, and 5 for a sentence and what is to be told of the calls.
     let setup = Setup::new().minutes(10).set("http.shutdown_seconds", 20);
     let Some((mut world, edge)) = conversation::world(&model, setup).await else {
         return;
@@ -313,7 +313,7 @@ async fn a_service_that_is_stopped_gives_calls_their_time_and_then_says_so() {
 async fn who_is_joined_to_a_person_is_told_that_the_service_stops() {
     let world = world!(Sqlite, Setup::new().minutes(10));
     let model = Gemini::start();
-    // Of these, 12 are for a sentence and its way.
+    // Of these, 5 are for a sentence and its way.
     let bridge = Inside::start(&world, &model, |settings| settings.shutdown_seconds = 15);
     let phone = greeted(&world, bridge.edge()).await;
     let id = text(&world.tenant.calls().await[0], "id");
