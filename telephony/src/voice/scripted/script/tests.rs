@@ -223,6 +223,7 @@ fn a_caller_who_stays_silent_hears_a_function_all_the_same() {
         silence(&mut script),
         [
             "All right, let me look that up.",
+            "over",
             "check_order {\"orderId\":\"1001\"}"
         ]
     );
