@@ -20,6 +20,7 @@ mod raw;
 mod reservation;
 mod rights;
 mod runtime;
+mod schema;
 mod single;
 mod statements;
 mod transaction;
@@ -31,7 +32,7 @@ use std::{
 };
 
 use sea_orm::{
-    ConnectOptions, ConnectionTrait, Database, DatabaseConnection, DbBackend, DbErr, Statement,
+    ConnectionTrait, DbBackend, DbErr, Statement,
     sqlx::{ConnectOptions as _, postgres::PgConnectOptions, sqlite::SqliteConnectOptions},
 };
 use tokio::sync::Mutex;
@@ -381,19 +382,6 @@ impl Store {
     /// Begins a transaction that only reads, sees one moment, and may take minutes.
     pub async fn begin_snapshot(&self) -> Result<Transaction, DbErr> {
         self.reader.begin(TransactionKind::Snapshot).await
-    }
-
-    /// One connection without deadlines, for changes of the schema. Who asks for it closes it.
-    pub async fn for_schema(&self) -> Result<DatabaseConnection, DbErr> {
-        let mut options = ConnectOptions::new(self.url.as_ref());
-        options
-            .max_connections(1)
-            .acquire_timeout(POSTGRES_LIMITS.acquire)
-            .sqlx_logging(false);
-        if let Some(path) = sqlite_file(&self.url) {
-            options.map_sqlx_sqlite_opts(move |_| sqlite_options(&path));
-        }
-        Database::connect(options).await
     }
 
     /// The pools by name. Asks nobody.

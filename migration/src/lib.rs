@@ -41,6 +41,8 @@ mod m20261122_000021_webhook_lanes;
 mod m20261122_000022_rate_windows;
 mod m20261122_000023_call_pairs;
 mod m20261122_000024_claims_of_nodes;
+mod m20261122_000025_newest_sockets;
+mod m20261122_000026_given_commands;
 
 /// Where the steps that were made are recorded.
 const RECORD: &str = "seaql_migrations";
@@ -49,6 +51,11 @@ const POSTGRES_LOCK: &str = "SELECT pg_advisory_xact_lock(4920182613)";
 
 /// How long a step waits for a table. The steps themselves may take longer.
 const POSTGRES_PATIENCE: &str = "SET LOCAL lock_timeout = '5s'";
+
+const TABLE_IN_USE: &str = "a step of the schema waited for 5 s for a table that others use, as pg_dump does; nothing was changed: try \
+                            again when that is over";
+const OTHER_CHANGES: &str = "another process is changing the schema, and did not end in time; nothing was changed: see what became of \
+                             that process, and try again";
 
 /// Runs the steps.
 #[derive(Debug)]
@@ -82,6 +89,8 @@ impl MigratorTrait for Migrator {
             Box::new(m20261122_000022_rate_windows::Migration),
             Box::new(m20261122_000023_call_pairs::STEP),
             Box::new(m20261122_000024_claims_of_nodes::STEP),
+            Box::new(m20261122_000025_newest_sockets::STEP),
+            Box::new(m20261122_000026_given_commands::STEP),
         ]
     }
 }
@@ -170,17 +179,19 @@ pub async fn migrate(db: &DatabaseConnection) -> Result<(), DbErr> {
         })
         .await?;
     if backend == DbBackend::Postgres {
-        txn.execute_unprepared(POSTGRES_LOCK).await?;
+        let locked = txn.execute_unprepared(POSTGRES_LOCK).await;
+        locked.map_err(|error| in_words(error, OTHER_CHANGES))?;
         txn.execute_unprepared(POSTGRES_PATIENCE).await?;
     } else {
         clear_half_made(&txn).await?;
     }
-    Migrator::up(&txn, None).await.map_err(in_use)?;
+    let changed = Migrator::up(&txn, None).await;
+    changed.map_err(|error| in_words(error, TABLE_IN_USE))?;
     txn.commit().await
 }
 
 /// Who waits for a table keeps everybody else from it who comes later: that must not last as long as a dump does.
-fn in_use(error: DbErr) -> DbErr {
+fn in_words(error: DbErr, words: &str) -> DbErr {
     let is_in_use = match &error {
         DbErr::Exec(RuntimeErr::SqlxError(error)) | DbErr::Query(RuntimeErr::SqlxError(error)) => {
             let error = error.as_database_error();
@@ -189,8 +200,6 @@ fn in_use(error: DbErr) -> DbErr {
         _ => false,
     };
     if is_in_use {
-        let words = "a step of the schema waited for 5 s for a table that others use, as pg_dump does; nothing was changed: try \
-                     again when that is over";
         return DbErr::Custom(words.to_owned());
     }
     error

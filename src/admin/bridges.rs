@@ -59,6 +59,7 @@ pub async fn create(
         last_seen_at: None,
         node: None,
         last_frame_at: None,
+        connected_at: None,
         revoked_at: None,
     };
     let txn = work.into().begin().await?;

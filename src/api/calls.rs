@@ -326,7 +326,8 @@ pub async fn events(
     let list = Listing {
         key: "events",
         rows: event::Entity::of(caller.tenant).filter(event::Column::CallId.eq(call.id)),
-        by: event::Column::Id,
+        // As they were committed: ids begin with the time by whichever node wrote them.
+        by: event::Column::Position,
         batch: EVENTS_BATCH,
         show: listing::json::<Event, _>,
     };

@@ -1,6 +1,6 @@
 //! The actors, started in the order in which they need each other, and stopped again.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use actix::{Arbiter, ArbiterHandle};
 use dikala_actors::{
@@ -24,6 +24,10 @@ use crate::{config::Settings, node::Node};
 const CALL_THREADS: usize = 2;
 /// Threads that wait for tenants' functions.
 const FUNCTION_THREADS: usize = 2;
+
+/// How often it is looked whether all bridges are gone, before their calls are given back in any case, and the pause between.
+const GONE_LOOKS: usize = 20;
+const GONE_LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// The actors, and the threads that they run on.
 pub struct Actors {
@@ -100,6 +104,20 @@ impl Actors {
             loops: threads.loops(),
             arbiters: threads.into_arbiters(),
         })
+    }
+
+    /// Once bridges are sent away: their calls are others' to take, while requests and deliveries under way still end.
+    pub(super) async fn give_back(&self) {
+        let Node { bridges, calls, .. } = &self.node;
+        for _ in 0..GONE_LOOKS {
+            if bridges.sockets() == 0 {
+                break;
+            }
+            tokio::time::sleep(GONE_LOOK_EVERY).await;
+        }
+        if let Err(error) = calls.give_back().await {
+            tracing::warn!(%error, "calls could not be given back; others take them when this node is gone");
+        }
     }
 
     /// After the listeners and the deliveries under way: the rest is in the store.

@@ -31,6 +31,7 @@ use sea_orm::DbErr;
 use tokio::{
     signal::unix::{SignalKind, signal},
     sync::watch,
+    time::Instant,
 };
 
 pub use self::opening::{KeyTrial, holds_secrets, open_store, prove, vault};
@@ -45,12 +46,17 @@ use crate::{
     mails::{Mailer, Relay, RelayError},
     maintenance,
     node::Node,
-    telephony::{Telephony, TelephonyError},
+    telephony::{Telephony, TelephonyError, warn_of_stand_in},
 };
 
 /// Files that the process needs: those of the database, listeners and threads, and some connections. With fewer it would start
 /// and then answer nobody.
 const OPEN_FILES_MIN: u64 = 256;
+
+/// So much of the time for the stop is kept for giving back what this node has.
+const LEAVES_WITHIN: Duration = Duration::from_secs(1);
+/// Deliveries under way are given up so long before that, and are then free for others.
+const ENDS_AHEAD: Duration = Duration::from_millis(200);
 
 /// Why the service did not start.
 #[derive(Debug, thiserror::Error)]
@@ -271,6 +277,12 @@ impl App {
         stop.await;
         tracing::info!("stopping");
         self.sweeping.abort();
+        let began = Instant::now();
+        let ends = began
+            + self
+                .shutdown
+                .saturating_sub(LEAVES_WITHIN)
+                .max(self.shutdown / 2);
         let drain = async {
             self.actors.node.calls.close();
             self.actors.node.feed.close();
@@ -288,9 +300,11 @@ impl App {
                     let _ = mailing.await;
                 }
             };
+            let deliveries = ends.saturating_duration_since(Instant::now() + ENDS_AHEAD);
             tokio::join!(
                 self.public_server.stop(true),
-                self.actors.node.webhooks.drain(self.shutdown),
+                self.actors.node.webhooks.drain(deliveries),
+                self.actors.give_back(),
                 mailing
             );
             self.operator_server.stop(true).await;
@@ -298,10 +312,19 @@ impl App {
             if let Some(exporting) = self.exporting {
                 exporting.finish().await;
             }
-            self.actors.stop().await;
         };
-        if tokio::time::timeout(self.shutdown, drain).await.is_err() {
+        if tokio::time::timeout_at(ends, drain).await.is_err() {
             tracing::warn!("not everything finished in time; the rest goes on at the next start");
+        }
+        // Whatever did not end: what this node has is others' at once, and not when its lease is over.
+        let over = began + self.shutdown;
+        if tokio::time::timeout_at(over, self.actors.stop())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                "what this node has could not be given back; others take it when its lease is over"
+            );
         }
     }
 }
@@ -322,7 +345,12 @@ async fn telephony(
     public: SocketAddr,
 ) -> Result<Option<Telephony>, TelephonyError> {
     match settings.telephony() {
-        Some(bridge) => Telephony::inside(bridge, node, public).await.map(Some),
+        Some(bridge) => {
+            if settings.has_stand_in() {
+                warn_of_stand_in();
+            }
+            Telephony::inside(bridge, node, public).await.map(Some)
+        }
         None => Ok(None),
     }
 }

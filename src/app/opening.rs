@@ -30,7 +30,8 @@ pub async fn open_store(settings: &Settings, may_migrate: bool) -> Result<Store,
     match schema_state(store.reader()).await? {
         SchemaState::Current => {}
         SchemaState::Newer(step) => return Err(StartError::NewerSchema(step)),
-        SchemaState::Behind(_) if may_migrate => {
+        SchemaState::Behind(steps) if may_migrate => {
+            tracing::info!(steps, "bringing the schema up to date");
             store.may_make_tables().await?;
             let schema = store.for_schema().await?;
             migrate(&schema).await?;
@@ -133,6 +134,8 @@ fn judge(tried: Vec<(String, bool)>) -> KeyTrial {
 
 #[cfg(test)]
 mod tests {
+    use sea_orm::{ConnectionTrait, Statement};
+
     use super::*;
 
     #[test]
@@ -152,5 +155,37 @@ mod tests {
             let any_sealed = tried.iter().any(|opens| !opens);
             assert_eq!(proof.sealed.len(), usize::from(any_sealed), "{tried:?}");
         }
+    }
+
+    /// Who is frozen in the middle, or cut off, is ended by the database; and who waits for another says after a while for what.
+    #[actix_web::test]
+    async fn who_changes_the_schema_keeps_nobody_out_for_ever() {
+        let Some((_keep, store)) = dikala_testkit::postgres().await else {
+            return;
+        };
+        let schema = store.for_schema().await.expect("a connection");
+        for (setting, value) in [
+            ("idle_in_transaction_session_timeout", "1min"),
+            ("lock_timeout", "5min"),
+        ] {
+            let show = Statement::from_string(store.backend(), format!("SHOW {setting}"));
+            let row = schema.query_one_raw(show).await.expect("shows");
+            let shown: String = row.expect("a row").try_get("", setting).expect("text");
+            assert_eq!(shown, value, "{setting}");
+        }
+        let other = store.begin().await.expect("begins");
+        let lock = "SELECT pg_advisory_xact_lock(4920182613)";
+        other.execute_unprepared(lock).await.expect("has the lock");
+        let soon = "SET lock_timeout = '100ms'";
+        schema.execute_unprepared(soon).await.expect("is set");
+        let refused = migrate(&schema).await.expect_err("waits in vain");
+        assert!(
+            refused
+                .to_string()
+                .contains("another process is changing the schema"),
+            "{refused}"
+        );
+        other.rollback().await.expect("ends");
+        migrate(&schema).await.expect("nobody has it");
     }
 }

@@ -1,7 +1,7 @@
 //! The HTTP transport: up to a hundred messages in, their replies in the same order out, and the commands that wait.
 
 use actix_web::{Error, HttpResponse, web};
-use dikala_actors::bridges::Command;
+use dikala_actors::bridges::{Command, Poll};
 use dikala_entities::BridgeId;
 use serde_json::{Value, json};
 
@@ -33,6 +33,8 @@ pub async fn messages(
 ) -> Result<HttpResponse, Error> {
     let bridge = bridge.into_inner();
     let messages = parse(&body.0)?;
+    let ids = messages.iter().map(|message| message["id"].as_str());
+    let poll = Poll::new(ids, parts.node.clock.now());
     let mut replies: Vec<Value> = vec![Value::Null; messages.len()];
     let share = parts.budgets.of(bridge);
     let trace = named_trace();
@@ -70,7 +72,7 @@ pub async fn messages(
         replies[finished.ticket.place] = finished.reply;
         kept.push((finished.ticket, finished.room));
     }
-    let commands = commands_for(&parts.node, bridge).await;
+    let commands = commands_for(&parts.node, bridge, &poll).await;
     let commands: Vec<Value> = commands.iter().map(protocol::command).collect();
     let response = HttpResponse::Ok().json(json!({"replies": replies, "commands": commands}));
     for (ticket, room) in kept {
@@ -80,21 +82,13 @@ pub async fn messages(
     Ok(response)
 }
 
-/// What waits for the bridge, here and at other nodes. A command that the database does not give now waits for the next request.
-async fn commands_for(node: &Node, bridge: BridgeId) -> Vec<Command> {
-    let (bridges, store) = (&node.bridges, &node.store);
-    let is_shared = node.member.has_others();
-    if is_shared && let Err(error) = bridges.receive_for(store, bridge).await {
-        tracing::warn!(%bridge, %error, "commands from other nodes could not be read");
-    }
-    let commands = bridges.take_commands(bridge, COMMANDS_MAX);
-    for command in &commands {
-        bridges.handed_over(bridge, command.id);
-    }
-    if is_shared && let Err(error) = bridges.remove_handed_over(store).await {
-        tracing::warn!(%bridge, %error, "commands were handed over and are in the table still");
-    }
-    commands
+/// What waits for the bridge, here and at other nodes. What the database does not give now waits for the next request.
+async fn commands_for(node: &Node, bridge: BridgeId, poll: &Poll) -> Vec<Command> {
+    let given = node.bridges.give(&node.store, bridge, poll, COMMANDS_MAX);
+    given.await.unwrap_or_else(|error| {
+        tracing::warn!(%bridge, %error, "commands could not be read; they wait for the next request");
+        Vec::new()
+    })
 }
 
 fn parse(body: &[u8]) -> Result<Vec<Value>, ApiError> {

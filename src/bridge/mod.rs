@@ -8,6 +8,7 @@ mod budget;
 mod frames;
 mod http;
 mod lanes;
+mod newest;
 pub mod protocol;
 mod session;
 mod ticket;

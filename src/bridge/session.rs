@@ -14,17 +14,21 @@ use dikala_actors::bridges::{Bridges, Command, Dismissal, Socket};
 use dikala_entities::{BridgeId, CommandId, Millis};
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use serde_json::Value;
-use tokio::{sync::mpsc, task::JoinHandle};
+use tokio::{
+    sync::{mpsc, oneshot},
+    task::JoinHandle,
+};
 
 use super::{
     BridgeParts,
     budget::{ConnectionBudget, IN_FLIGHT_MAX, Room},
     frames::{Frame, Frames, ReadFault},
     lanes::{Finished, Lanes, Message, payer},
+    newest,
     protocol::{self, MESSAGE_BYTES_MAX, Refusal, Request, SUBPROTOCOL},
     ticket::Ticket,
 };
-use crate::http::denied::Denied;
+use crate::{http::denied::Denied, node::Node};
 
 /// Messages up to here are read so that their id can be answered; larger ones close the socket.
 const FRAME_BYTES_MAX: usize = 4 * MESSAGE_BYTES_MAX;
@@ -60,7 +64,11 @@ pub async fn connect(
         actix_ws::handle_with_protocols(&request, body, &[SUBPROTOCOL])
             .map_err(|_| no_upgrade())?;
     let frames = Frames::new(stream, FRAME_BYTES_MAX);
-    actix_web::rt::spawn(run(parts.get_ref().clone(), bridge, session, frames));
+    let (announced, is_announced) = oneshot::channel();
+    let parts = parts.get_ref().clone();
+    actix_web::rt::spawn(run(parts, bridge, session, frames, announced));
+    // Who reads that this socket is open can open the next one, at another node: by then it is known that this one was before.
+    let _ = is_announced.await;
     Ok(response)
 }
 
@@ -102,15 +110,24 @@ enum Beat {
     Pong(Bytes),
 }
 
-async fn run(parts: BridgeParts, bridge: BridgeId, session: Session, frames: Frames) {
+async fn run(
+    parts: BridgeParts,
+    bridge: BridgeId,
+    session: Session,
+    frames: Frames,
+    announced: oneshot::Sender<()>,
+) {
     let bridges = Arc::clone(&parts.node.bridges);
     let socket = bridges.connected(bridge);
+    newest::announce(&parts.node, &socket).await;
+    // Who asked may be gone already.
+    let _ = announced.send(());
     tracing::info!(%bridge, "a bridge connected");
     let (replies, waiting_replies) = mpsc::channel(IN_FLIGHT_MAX);
     let (beats, waiting_beats) = mpsc::channel(BEATS_MAX);
     let mut writer = actix_web::rt::spawn(write(
         session.clone(),
-        Arc::clone(&bridges),
+        parts.node.clone(),
         socket.clone(),
         waiting_replies,
         waiting_beats,
@@ -338,11 +355,12 @@ fn refusal_of(refusal: Refusal, frame: &[u8]) -> Refusal {
 /// Writes what there is to write, until the socket takes no more.
 async fn write(
     mut session: Session,
-    bridges: Arc<Bridges>,
+    node: Node,
     socket: Socket,
     mut replies: mpsc::Receiver<Finished>,
     mut beats: mpsc::Receiver<Beat>,
 ) -> Over {
+    let bridges = &node.bridges;
     loop {
         let written = tokio::select! {
             Some(beat) = beats.recv() => {
@@ -358,13 +376,20 @@ async fn write(
                 Some(Finished { ticket, reply, room }) => {
                     let sent = send(&mut session, &reply).await;
                     drop(room);
-                    ticket.answered(&bridges);
+                    ticket.answered(bridges);
                     sent
                 }
                 // The reader is over, and everything is written.
                 None => return Over::Gone,
             },
-            command = bridges.next_command(&socket) => hand_over(&mut session, &bridges, &socket, command).await,
+            command = bridges.next_command(&socket) => {
+                let taken = Taken::new(bridges, &socket, command);
+                match newest::is_newest(&node, &socket).await {
+                    true => hand_over(&mut session, taken).await,
+                    // It is put back, and goes to where that is.
+                    false => Ok(()),
+                }
+            }
         };
         if let Err(over) = written {
             return over;
@@ -377,6 +402,16 @@ struct Taken<'a> {
     bridges: &'a Bridges,
     socket: &'a Socket,
     command: Option<Command>,
+}
+
+impl<'a> Taken<'a> {
+    const fn new(bridges: &'a Bridges, socket: &'a Socket, command: Command) -> Self {
+        Self {
+            bridges,
+            socket,
+            command: Some(command),
+        }
+    }
 }
 
 impl Drop for Taken<'_> {
@@ -394,21 +429,14 @@ fn command_in(payload: &[u8]) -> Option<CommandId> {
 
 /// Writes a command, and after it a ping whose answer says that the bridge has it. One that could not be written, or is not
 /// confirmed, is for the bridge's next socket.
-async fn hand_over(
-    session: &mut Session,
-    bridges: &Bridges,
-    socket: &Socket,
-    command: Command,
-) -> Result<(), Over> {
-    let (message, id) = (protocol::command(&command), command.id);
-    let mut taken = Taken {
-        bridges,
-        socket,
-        command: Some(command),
+async fn hand_over(session: &mut Session, mut taken: Taken<'_>) -> Result<(), Over> {
+    let Some(command) = &taken.command else {
+        return Ok(());
     };
+    let (message, id) = (protocol::command(command), command.id);
     send(session, &message).await?;
     if let Some(command) = taken.command.take() {
-        bridges.written(socket, command);
+        taken.bridges.written(taken.socket, command);
     }
     in_time(session.ping(id.to_string().as_bytes())).await
 }
@@ -458,7 +486,8 @@ mod tests {
         let reason = HangupReason::Requested;
         bridges.command(bridge, call, CommandKind::Hangup { reason });
         let command = bridges.next_command(&dead).await;
-        let over = hand_over(&mut session, &bridges, &dead, command.clone()).await;
+        let taken = Taken::new(&bridges, &dead, command.clone());
+        let over = hand_over(&mut session, taken).await;
         assert!(matches!(over, Err(Over::Gone)));
         bridges.disconnected(&dead, false);
         let next = bridges.connected(bridge);

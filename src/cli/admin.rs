@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use dikala_actors::{
-    ledger,
+    ledger, nodes,
     runtime::clock::{Clock, SystemClock},
 };
 use dikala_entities::{Millis, Plan, Store, TenantId};
@@ -10,7 +10,7 @@ use serde_json::json;
 
 use super::{CliError, OfTenant, output};
 use crate::{
-    admin::{self, bridges, find_tenant, keys, numbers, parse_id, tenants},
+    admin::{self, AdminError, bridges, find_tenant, keys, numbers, parse_id, tenants},
     app::{open_store, vault},
     audit::Origin,
     config::{Layers, Settings},
@@ -172,15 +172,25 @@ pub(super) struct Desk {
     pub(super) now: Millis,
 }
 
+/// The clock that the nodes of a store go by, whatever this machine's shows.
+pub(super) async fn clock_of(store: &Store) -> Result<SystemClock, CliError> {
+    if store.lease().is_some() {
+        let time = nodes::time_of(store).await.map_err(AdminError::from)?;
+        SystemClock.begin_at(time);
+    }
+    Ok(SystemClock)
+}
+
 /// The store of the configuration; its schema must be there.
 pub(super) async fn open(layers: &Layers) -> Result<Desk, CliError> {
     let settings = Settings::new(layers)?;
     let store = open_store(&settings, false).await?;
+    let clock = clock_of(&store).await?;
     Ok(Desk {
         by: Origin::cli(&settings.node.name),
         settings,
         store,
-        now: SystemClock.now(),
+        now: clock.now(),
     })
 }
 

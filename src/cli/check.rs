@@ -94,7 +94,7 @@ async fn look(settings: &Settings) -> Vec<Check> {
         ports(settings.http.listen, settings.operator.listen),
     ));
     if let Some(bridge) = settings.telephony() {
-        let found = telephony::checks(&bridge).await;
+        let found = telephony::checks(&bridge, settings.has_stand_in()).await;
         checks.extend(found.into_iter().map(|(name, found)| check(name, found)));
     }
     checks.push(check("files", files()));

@@ -1,9 +1,9 @@
 //! `dikala secrets rotate`: everything that is stored under an older `secrets.key` is sealed again with the present one.
 
 use clap::Subcommand;
-use dikala_actors::runtime::clock::{Clock, SystemClock};
+use dikala_actors::runtime::clock::Clock;
 
-use super::{CliError, output};
+use super::{CliError, admin::clock_of, output};
 use crate::{
     admin,
     app::{open_store, vault},
@@ -25,7 +25,7 @@ pub async fn run(command: SecretsCommand, layers: &Layers, as_json: bool) -> Res
     let vault = vault(&settings).await?;
     let store = open_store(&settings, false).await?;
     let by = Origin::cli(&settings.node.name);
-    let now = SystemClock.now();
+    let now = clock_of(&store).await?.now();
     let rotation = admin::secrets::rotate(&store, &vault, &by, now).await;
     store.close().await;
     let rotation = rotation?;

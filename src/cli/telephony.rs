@@ -17,7 +17,7 @@ use crate::{
     front::raise_open_files,
     simulator::BridgeUrl,
     telemetry,
-    telephony::Telephony,
+    telephony::{Telephony, warn_of_stand_in},
 };
 
 /// What `dikala telephony` can be told; the rest are the keys `telephony.*` of the configuration.
@@ -37,6 +37,9 @@ pub(super) async fn run(options: Options, layers: &Layers) -> Result<(), CliErro
     let bridge = settings.bridge_keys();
     has_a_voice(&bridge)?;
     telemetry::init(&settings.log);
+    if settings.has_stand_in() {
+        warn_of_stand_in();
+    }
     raise_open_files();
     let engine = Address {
         url: options.engine.to_string(),
@@ -59,7 +62,7 @@ pub(super) fn line(telephony: &Telephony) -> String {
 
 fn has_a_voice(settings: &BridgeSettings) -> Result<(), ConfigError> {
     match &settings.voice.model {
-        Model::Gemini(gemini) if gemini.api_key.is_empty() => Err(ConfigError(
+        Model::Gemini(gemini) if gemini.lacks_key() => Err(ConfigError(
             "telephony.voice.model is gemini, and telephony.gemini.api_key is not set; set it (GEMINI_API_KEY), or \
              telephony.voice.model to scripted, which needs none"
                 .to_owned(),

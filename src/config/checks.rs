@@ -6,15 +6,16 @@ use std::net::SocketAddr;
 use config::ValueKind;
 use dikala_actors::outbound::AllowedHost;
 use dikala_entities::TransferPrefixes;
+use dikala_telephony::settings::wants_key;
 use ipnet::IpNet;
 use url::Url;
 
 use super::{
     ConfigError, LogLevel,
-    entries::{Entry, Layers},
+    entries::{Entry, Layers, Origin},
     mail,
     nets::parse_net,
-    telemetry, telephony,
+    price, telemetry, telephony,
 };
 
 /// Numbers with the least and the most that they can be; of a list, each of its numbers.
@@ -51,10 +52,6 @@ const RANGES: &[(&str, i64, i64)] = &[
     ("retention.audit_days", 0, 36_500),
     ("retention.sweep_seconds", 1, 86_400),
     ("telephony.max_calls", 1, 20_000),
-    ("telephony.gemini.idr_per_million_tokens.text_in", 0, 1_000_000_000),
-    ("telephony.gemini.idr_per_million_tokens.audio_in", 0, 1_000_000_000),
-    ("telephony.gemini.idr_per_million_tokens.text_out", 0, 1_000_000_000),
-    ("telephony.gemini.idr_per_million_tokens.audio_out", 0, 1_000_000_000),
 ];
 /// Lists with the least and the most entries that they can have.
 const LENGTHS: &[(&str, usize, usize)] = &[
@@ -94,6 +91,19 @@ impl Layers {
     pub fn check(&self, key: &str) -> Result<(), ConfigError> {
         ConfigError::all(self.0.get(key).and_then(fault_of).into_iter().collect())
     }
+
+    /// Whether nobody has said who answers, and the model that does by default would need a key that is not there.
+    pub fn wants_stand_in(&self) -> bool {
+        *self.origin("telephony.voice.model") == Origin::Default && self.lacks_key()
+    }
+
+    /// Whether the model would need a key that is not there.
+    fn lacks_key(&self) -> bool {
+        let key = "telephony.gemini.api_key";
+        self.text(key).is_empty()
+            && !self.is_unread(key)
+            && wants_key(&self.text("telephony.gemini.url"))
+    }
 }
 
 fn fault_of(entry: &Entry) -> Option<ConfigError> {
@@ -128,6 +138,7 @@ fn of_type(entry: &Entry) -> Fault {
         _ => None,
     };
     match (&entry.default, &entry.value) {
+        (ValueKind::I64(_), value) if key.starts_with(price::PRICES) => price::fault(value),
         (ValueKind::I64(_), value) => number(value),
         (ValueKind::Boolean(_), ValueKind::Boolean(_)) => None,
         (ValueKind::Boolean(_), ValueKind::String(text))
@@ -286,18 +297,17 @@ fn half_of_mail(layers: &Layers) -> Option<String> {
     ))
 }
 
-/// Gemini answers nobody without a key.
+/// Google's model answers nobody without a key; where nobody has asked for it by name, another voice stands in.
 fn voice_without_key(layers: &Layers) -> Option<String> {
-    let key = "telephony.gemini.api_key";
     let is_wanted = layers
         .text("telephony.enabled")
         .eq_ignore_ascii_case("true")
-        && layers.text("telephony.voice.model") == "gemini";
-    let is_there = layers.is_unread(key) || !layers.text(key).is_empty();
-    (is_wanted && !is_there).then(|| {
+        && layers.text("telephony.voice.model") == "gemini"
+        && !layers.wants_stand_in();
+    (is_wanted && layers.lacks_key()).then(|| {
         format!(
-            "{}, and {key} is not set; set it (GEMINI_API_KEY), or telephony.voice.model to scripted, which needs none",
-            layers.told("telephony.enabled")
+            "{}, and telephony.gemini.api_key is not set; set it (GEMINI_API_KEY), or telephony.voice.model to scripted, which needs none",
+            layers.told("telephony.voice.model")
         )
     })
 }

@@ -18,7 +18,7 @@ const PARTS: [(&str, &[&str]); 4] = [
         "bridges", "calls", "events", "functions", "journal", "ledger", "mails", "nesting", "nodes", "outbound", "runtime", "traces", "webhooks",
     ]),
     ("dikala_entities", &["batch", "rows", "store", "tables", "values", "vault"]),
-    ("dikala_telephony", &["bridge", "call", "engine", "leg", "media", "settings", "sip", "socket", "threads", "trust", "voice"]),
+    ("dikala_telephony", &["bridge", "call", "engine", "leg", "media", "settings", "sip", "socket", "threads", "times", "trust", "voice"]),
 ];
 /// For everything, where only parts are named.
 const LEVEL: LevelFilter = LevelFilter::INFO;

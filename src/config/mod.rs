@@ -11,6 +11,7 @@ mod mail;
 mod mask;
 mod nets;
 mod operator;
+mod price;
 mod settings;
 mod telemetry;
 mod telephony;

@@ -232,14 +232,20 @@ impl Settings {
     /// Reads and checks the settings.
     pub fn new(layers: &Layers) -> Result<Self, ConfigError> {
         check(layers)?;
-        let settings: Self = layers
+        let mut settings: Self = layers
             .to_config()
             .and_then(config::Config::try_deserialize)
             .map_err(|error| ConfigError(format!("the configuration is not usable: {error}")))?;
-        Ok(Self {
-            shown: layers.entries().map(Shown::from).collect(),
-            ..settings
-        })
+        if layers.wants_stand_in() {
+            settings.telephony.stand_in();
+        }
+        settings.shown = layers.entries().map(Shown::from).collect();
+        Ok(settings)
+    }
+
+    /// Whether the scripted voice answers for want of a key.
+    pub fn has_stand_in(&self) -> bool {
+        self.telephony.has_stand_in()
     }
 
     /// Whether `secrets.key` is set.

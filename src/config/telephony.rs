@@ -3,14 +3,17 @@
 use std::{collections::HashSet, net::SocketAddr, ops::RangeInclusive, path::PathBuf};
 
 use config::{Value, ValueKind};
-use dikala_telephony::settings::{
-    Codec, Credentials, Gemini, Listen, Model, Prices, Register, Settings, Sip, Srtp, TlsFiles,
-    Transport, Trunk, Voice,
+use dikala_telephony::{
+    settings::{
+        Codec, Credentials, Gemini, Listen, Model, Prices, Register, Settings, Sip, Srtp, TlsFiles,
+        Transport, Trunk, Voice,
+    },
+    sip::registrar,
 };
 use serde::Deserialize;
 use url::Url;
 
-use super::{mask::MASK, nets::parse_net};
+use super::{mask::MASK, nets::parse_net, price::Price};
 
 /// The one list that may stand in the file as one text with commas.
 pub(super) const LISTEN: &str = "telephony.sip.listen";
@@ -19,12 +22,10 @@ pub(super) const TRUNKS: &str = "telephony.sip.trunks";
 const TRUNKS_MAX: usize = 1_000;
 const NAME_CHARS_MAX: usize = 64;
 /// How long a registration may be good for, in seconds, and how long it is where nothing is said.
-const EXPIRES_SECONDS: RangeInclusive<u32> = 60..=86_400;
+const EXPIRES_SECONDS: RangeInclusive<u32> = 1..=86_400;
 const EXPIRES_SECONDS_USUAL: u32 = 600;
 /// What the bridge leaves of the time to stop, in seconds.
 const SHUTDOWN_SECONDS_LEFT: u64 = 5;
-/// A port for media and one for its reports.
-const RTP_PORTS_MIN: u16 = 2;
 
 /// The keys below `telephony`.
 #[derive(Clone, Debug, Deserialize)]
@@ -56,6 +57,8 @@ struct SipKeys {
 struct VoiceKeys {
     model: String,
     barge_in: bool,
+    #[serde(skip)]
+    stands_in: bool,
 }
 
 #[derive(Clone, Deserialize)]
@@ -75,10 +78,10 @@ impl std::fmt::Debug for GeminiKeys {
 
 #[derive(Clone, Copy, Debug, Deserialize)]
 struct PriceKeys {
-    text_in: u64,
-    audio_in: u64,
-    text_out: u64,
-    audio_out: u64,
+    text_in: Price,
+    audio_in: Price,
+    text_out: Price,
+    audio_out: Price,
 }
 
 #[derive(Clone, Deserialize)]
@@ -109,6 +112,17 @@ struct RegisterTable {
 }
 
 impl Telephony {
+    /// Has the scripted voice answer, where nobody has said who is to and the model would need a key that is not there.
+    pub(super) fn stand_in(&mut self) {
+        self.voice.model = "scripted".to_owned();
+        self.voice.stands_in = true;
+    }
+
+    /// Whether the scripted voice answers though nobody asked for it.
+    pub(super) fn has_stand_in(&self) -> bool {
+        self.voice.stands_in
+    }
+
     /// What the bridge is told; checked when the settings were read.
     pub(super) fn settings(
         &self,
@@ -162,10 +176,10 @@ impl Telephony {
                 api_key: self.gemini.api_key.clone().unwrap_or_default(),
                 model: self.gemini.model.clone(),
                 prices: Prices {
-                    text_in,
-                    audio_in,
-                    text_out,
-                    audio_out,
+                    text_in: text_in.0,
+                    audio_in: audio_in.0,
+                    text_out: text_out.0,
+                    audio_out: audio_out.0,
                 },
             }),
         }
@@ -183,7 +197,9 @@ pub(super) fn of_text(key: &str, text: &str) -> Option<String> {
         ),
         "telephony.sip.rtp_ports" => ports(text)
             .is_none()
-            .then_some("it must be the first and the last of at least two ports, such as 20000-29999"),
+            .then_some(
+                "it must be the first and the last of ports from 1024, with an even one and the next above it among them, such as 20000-29999",
+            ),
         "telephony.sip.codecs" => codec(text)
             .is_none()
             .then_some("each entry must be opus, PCMA or PCMU"),
@@ -225,8 +241,9 @@ fn is_host(text: &str) -> bool {
 fn ports(text: &str) -> Option<RangeInclusive<u16>> {
     let (first, last) = text.split_once('-')?;
     let (first, last): (u16, u16) = (first.trim().parse().ok()?, last.trim().parse().ok()?);
-    let count = last.checked_sub(first)?.saturating_add(1);
-    (first >= 1_024 && count >= RTP_PORTS_MIN).then_some(first..=last)
+    // A call takes an even port for media, and the one above it for its reports.
+    let has_pair = first.checked_next_multiple_of(2)? < last;
+    (first >= 1_024 && has_pair).then_some(first..=last)
 }
 
 fn codec(text: &str) -> Option<Codec> {
@@ -335,12 +352,9 @@ fn is_prefix(text: &str) -> bool {
 
 impl RegisterTable {
     fn read(&self) -> Result<Register, String> {
-        let place = ["sip:", "sips:"]
-            .iter()
-            .find_map(|scheme| self.registrar.strip_prefix(scheme));
-        if place.is_none_or(|place| place.is_empty() || place.contains(char::is_whitespace)) {
-            return Err("register.registrar must be like sip:sip.example.com".to_owned());
-        }
+        let registrar = registrar(&self.registrar).ok_or(
+            "register.registrar must be like sip.example.com, tcp://sip.example.com:5060 or sip:sip.example.com",
+        )?;
         if self.username.is_empty() || self.password.is_empty() {
             return Err("register.username and register.password must be set".to_owned());
         }
@@ -353,7 +367,7 @@ impl RegisterTable {
             ));
         }
         Ok(Register {
-            registrar: self.registrar.clone(),
+            registrar,
             credentials: Credentials {
                 username: self.username.clone(),
                 password: self.password.clone(),

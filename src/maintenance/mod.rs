@@ -171,7 +171,17 @@ async fn sweep_events(store: &Store, older_than: Millis, whose: Whose) -> Result
 }
 
 async fn remove_events(txn: &Transaction, mut ids: Vec<EventId>) -> Result<u64, DbErr> {
-    // Somebody may have asked for one of them to be sent again since they were looked for.
+    let locked: Vec<(DeliveryId, EventId)> = delivery::Entity::find()
+        .select_only()
+        .columns([delivery::Column::Id, delivery::Column::EventId])
+        .filter(delivery::Column::EventId.is_in(ids.iter().copied()))
+        .order_by_asc(delivery::Column::Id)
+        .lock_exclusive()
+        .into_tuple()
+        .all(txn)
+        .await?;
+    // Somebody may have asked for one of them to be sent again since they were looked for: nobody
+    // can any more.
     let wanted: Vec<EventId> = delivery::Entity::find()
         .select_only()
         .column(delivery::Column::EventId)
@@ -189,15 +199,11 @@ async fn remove_events(txn: &Transaction, mut ids: Vec<EventId>) -> Result<u64, 
         .all(txn)
         .await?;
     ids.retain(|id| !wanted.contains(id));
-    let deliveries: Vec<DeliveryId> = delivery::Entity::find()
-        .select_only()
-        .column(delivery::Column::Id)
-        .filter(delivery::Column::EventId.is_in(ids.iter().copied()))
-        .order_by_asc(delivery::Column::Id)
-        .lock_exclusive()
-        .into_tuple()
-        .all(txn)
-        .await?;
+    let deliveries: Vec<DeliveryId> = locked
+        .into_iter()
+        .filter(|(_, event)| !wanted.contains(event))
+        .map(|(delivery, _)| delivery)
+        .collect();
     for chunk in deliveries.chunks(usize::try_from(BATCH).unwrap_or(usize::MAX)) {
         let of_chunk = || chunk.iter().copied();
         attempt::Entity::delete_many()

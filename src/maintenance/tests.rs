@@ -154,3 +154,36 @@ async fn a_log_that_grew_is_emptied_in_a_quiet_moment() {
         100
     );
 }
+
+/// An event that somebody has sent again while it was about to go stays.
+#[actix_web::test]
+async fn an_event_that_is_sent_again_at_that_moment_stays() {
+    let Some((_keep, store)) = dikala_testkit::postgres().await else {
+        return;
+    };
+    put(&store, 100, DeliveryStatus::Failed, true).await;
+    let again = store.begin().await.unwrap();
+    let resend = "UPDATE deliveries SET status = 'pending'";
+    again.execute_unprepared(resend).await.unwrap();
+    let sweep = sweep_events(&store, NOW, Whose::Any);
+    let commit = async {
+        let waits = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'";
+        while store
+            .reader()
+            .query_one_raw(statement(&store, waits, []))
+            .await
+            .unwrap()
+            .is_none()
+        {
+            tokio::task::yield_now().await;
+        }
+        again.commit().await.unwrap();
+    };
+    let (removed, ()) = tokio::join!(sweep, commit);
+    assert_eq!(removed.unwrap(), 0);
+    let left = delivery::Entity::find()
+        .count(store.reader())
+        .await
+        .unwrap();
+    assert_eq!(left, 1);
+}

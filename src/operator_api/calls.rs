@@ -380,7 +380,7 @@ pub async fn detail(db: &impl ConnectionTrait, id: CallId) -> Result<CallDetail,
             event::Column::OccurredAt,
         ])
         .filter(event::Column::CallId.eq(id))
-        .order_by_asc(event::Column::Id)
+        .order_by_asc(event::Column::Position)
         .limit(SHOWN_MAX)
         .into_tuple()
         .all(db)

@@ -7,7 +7,7 @@ use std::{
 };
 
 use dikala_telephony::{
-    settings::{Gemini, Listen, Model, Settings, TlsFiles, Transport, Trunk},
+    settings::{Listen, Model, Settings, Sip, TlsFiles, Transport, Trunk},
     sip,
     trust::Trust,
     voice::gemini,
@@ -18,7 +18,7 @@ use rustls::{
 };
 use tokio::time::timeout;
 
-use super::written;
+use super::{STAND_IN, written};
 
 /// How long a registrar may take to answer.
 const REGISTRAR_WITHIN: Duration = Duration::from_secs(5);
@@ -27,8 +27,11 @@ const REGISTRAR_WITHIN: Duration = Duration::from_secs(5);
 pub type Found = (&'static str, Result<String, String>);
 
 /// Looks at all that the bridge needs.
-pub async fn checks(settings: &Settings) -> Vec<Found> {
-    let mut found = vec![("sip", listeners(&settings.sip.listen))];
+pub async fn checks(settings: &Settings, has_stand_in: bool) -> Vec<Found> {
+    let mut found = vec![
+        ("sip", listeners(&settings.sip.listen)),
+        ("rtp", media_ports(&settings.sip)),
+    ];
     if let Some(files) = &settings.sip.tls {
         found.push(("certificate", certificate(files)));
     }
@@ -44,7 +47,10 @@ pub async fn checks(settings: &Settings) -> Vec<Found> {
             found.push(("registrar", result));
         }
     }
-    found.push(("voice", voice(&settings.voice.model, &trust).await));
+    found.push((
+        "voice",
+        voice(&settings.voice.model, &trust, has_stand_in).await,
+    ));
     found
 }
 
@@ -74,6 +80,16 @@ fn listeners(listen: &[Listen]) -> Result<String, String> {
         .map(|one| format!("{} is free", written(*one)))
         .collect();
     Ok(free.join(", "))
+}
+
+fn media_ports(settings: &Sip) -> Result<String, String> {
+    let (first, last) = (settings.rtp_ports.start(), settings.rtp_ports.end());
+    match sip::try_rtp_ports(settings) {
+        Ok(()) => Ok(format!("a pair of {first}-{last} is free")),
+        Err(error) => Err(format!(
+            "telephony.sip.rtp_ports: {first}-{last} cannot be used ({error}); other programs have them"
+        )),
+    }
 }
 
 fn certificate(files: &TlsFiles) -> Result<String, String> {
@@ -122,16 +138,10 @@ async fn registrar(trunk: &Trunk, trust: &Trust) -> Option<Result<String, String
     })
 }
 
-async fn voice(model: &Model, trust: &Trust) -> Result<String, String> {
+async fn voice(model: &Model, trust: &Trust, has_stand_in: bool) -> Result<String, String> {
     match model {
+        Model::Scripted if has_stand_in => Ok(STAND_IN.to_owned()),
         Model::Scripted => Ok("the scripted voice needs nothing".to_owned()),
-        Model::Gemini(settings) => model_answers(settings, trust).await,
+        Model::Gemini(settings) => gemini::check(settings, trust).await,
     }
-}
-
-async fn model_answers(settings: &Gemini, trust: &Trust) -> Result<String, String> {
-    if settings.api_key.is_empty() {
-        return Err("telephony.gemini.api_key is not set (GEMINI_API_KEY)".to_owned());
-    }
-    gemini::check(settings, trust).await
 }

@@ -32,6 +32,15 @@ pub use self::{checks::checks, identity::IdentityError};
 /// Where bridges connect, on the public listener.
 const CONNECT_PATH: &str = "/bridge/v1/connect";
 
+/// What operators are told where the scripted voice answers though nobody asked for it.
+const STAND_IN: &str = "a test voice answers, which understands nobody: set telephony.gemini.api_key (GEMINI_API_KEY) to have Gemini \
+                        answer, or telephony.voice.model to scripted if this is meant";
+
+/// Says so in the log.
+pub fn warn_of_stand_in() {
+    tracing::warn!("{STAND_IN}");
+}
+
 /// Why the bridge does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum TelephonyError {

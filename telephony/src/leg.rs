@@ -35,6 +35,8 @@ pub enum Speech {
     Audio(Vec<i16>),
     /// Answered by [`Happening::Played`] once everything before it was played or thrown away.
     Mark(u64),
+    /// Presses a key for the phone, at once. One that takes no keys does not hear it.
+    Key(char),
 }
 
 /// What the call's task wants of the phone.

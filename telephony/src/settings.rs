@@ -3,6 +3,7 @@
 use std::{net::SocketAddr, ops::RangeInclusive, path::PathBuf};
 
 use ipnet::IpNet;
+use url::Url;
 
 /// Everything the bridge needs to know, apart from the engine it serves.
 #[derive(Debug, Clone)]
@@ -129,6 +130,20 @@ pub struct Gemini {
     pub prices: Prices,
 }
 
+impl Gemini {
+    /// Nobody answers here without a key, and there is none.
+    pub fn lacks_key(&self) -> bool {
+        self.api_key.is_empty() && wants_key(&self.url)
+    }
+}
+
+/// Whether a key is needed here: Google's own service asks for one, others need not.
+pub fn wants_key(url: &str) -> bool {
+    let host = Url::parse(url).ok();
+    let host = host.as_ref().and_then(Url::host_str).unwrap_or_default();
+    host == "googleapis.com" || host.ends_with(".googleapis.com")
+}
+
 impl std::fmt::Debug for Gemini {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Gemini")
@@ -139,7 +154,7 @@ impl std::fmt::Debug for Gemini {
     }
 }
 
-/// Rupiah for a million tokens, by modality.
+/// Thousandths of a rupiah for a million tokens, by modality.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prices {
     pub text_in: u64,

@@ -1,12 +1,15 @@
 //! The signalling of a SIP phone over UDP that calls, and hangs up or is hung up. Its audio belongs to whoever uses it.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    time::Duration,
+};
 
 use tokio::{net::UdpSocket, time::timeout};
 
 use crate::wait::PATIENCE;
 
-/// A call that was answered.
+/// A call, and its phone.
 #[derive(Debug)]
 pub struct Phone {
     socket: UdpSocket,
@@ -17,7 +20,7 @@ pub struct Phone {
     id: String,
     /// To, with the edge's tag.
     to: String,
-    /// Where the answer wants RTP.
+    /// Where the other side wants RTP, once it has answered.
     pub media: SocketAddr,
 }
 
@@ -30,13 +33,11 @@ pub fn offer(port: u16, payload: u8, codec: &str) -> String {
 }
 
 impl Phone {
-    /// Calls a number, and acknowledges the answer. `id` is any name that no other call has.
-    ///
-    /// Panics where it is refused, or nothing comes.
-    pub async fn call(edge: SocketAddr, did: &str, caller: &str, id: &str, offer: &str) -> Self {
+    /// One that calls a number. `id` is any name that no other call has.
+    pub async fn new(edge: SocketAddr, did: &str, caller: &str, id: &str) -> Self {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         socket.connect(edge).await.unwrap();
-        let mut phone = Self {
+        Self {
             socket,
             edge,
             did: did.to_owned(),
@@ -44,16 +45,45 @@ impl Phone {
             id: id.to_owned(),
             to: format!("<sip:{did}@{edge}>"),
             media: edge,
-        };
-        phone.send("INVITE", 1, offer).await;
-        let answer = phone.answer_of("1 INVITE").await;
-        assert!(answer.starts_with("SIP/2.0 200"), "{answer}");
-        phone.to = header(&answer, "to");
-        phone.send("ACK", 1, "").await;
-        let media = answer.split("m=audio ").nth(1).unwrap();
-        let port = media.split(' ').next().unwrap().parse().unwrap();
-        phone.media = SocketAddr::new(edge.ip(), port);
+        }
+    }
+
+    /// As [`Phone::new`] and [`Phone::invite`].
+    pub async fn call(edge: SocketAddr, did: &str, caller: &str, id: &str, offer: &str) -> Self {
+        let mut phone = Self::new(edge, did, caller, id).await;
+        phone.invite(offer).await;
         phone
+    }
+
+    /// Calls, and acknowledges the answer.
+    ///
+    /// Panics where it is refused, or nothing comes.
+    pub async fn invite(&mut self, offer: &str) {
+        let answer = self.ask("INVITE", offer).await;
+        assert!(answer.starts_with("SIP/2.0 200"), "{answer}");
+        self.to = header(&answer, "to");
+        self.send("ACK", 1, "").await;
+        self.media = media(&answer, self.edge);
+    }
+
+    /// The final answer to a first request.
+    pub async fn ask(&self, method: &str, body: &str) -> String {
+        self.send(method, 1, body).await;
+        self.answer_of(&format!("1 {method}")).await
+    }
+
+    /// Answers a call of the other side's that comes to this phone: where it wants RTP, and its id.
+    pub async fn takes_a_call(&self, answer: &str) -> (SocketAddr, String) {
+        let invite = self.next(|text| text.starts_with("INVITE "));
+        let invite = timeout(PATIENCE, invite).await.expect("a call comes");
+        let me = self.socket.local_addr().unwrap();
+        let answer = format!(
+            "{}Contact: <sip:person@{me}>\r\nContent-Type: application/sdp\r\nContent-Length: {}\r\n\r\n{answer}",
+            consent(&invite, ";tag=person"),
+            answer.len(),
+        );
+        self.socket.send(answer.as_bytes()).await.unwrap();
+        (media(&invite, self.edge), header(&invite, "call-id"))
     }
 
     pub async fn hang_up(&self) {
@@ -62,17 +92,19 @@ impl Phone {
         assert!(answer.starts_with("SIP/2.0 200"), "{answer}");
     }
 
-    /// Waits to be hung up, and consents: the request. It may be given up at any time.
+    /// Waits to be hung up, and consents: the request.
     pub async fn hung_up(&self) -> String {
-        let asked = self.next(|text| text.starts_with("BYE ")).await;
-        let kept = ["via", "from", "to", "call-id", "cseq"];
-        let kept = kept.map(|name| format!("{name}: {}\r\n", header(&asked, name)));
-        let answer = format!(
-            "SIP/2.0 200 OK\r\n{}content-length: 0\r\n\r\n",
-            kept.concat()
-        );
+        let asked = self.hung_up_within(PATIENCE).await;
+        asked.expect("a BYE comes")
+    }
+
+    /// The same, if it comes so soon.
+    pub async fn hung_up_within(&self, patience: Duration) -> Option<String> {
+        let asked = self.next(|text| text.starts_with("BYE "));
+        let asked = timeout(patience, asked).await.ok()?;
+        let answer = format!("{}content-length: 0\r\n\r\n", consent(&asked, ""));
         self.socket.send(answer.as_bytes()).await.unwrap();
-        asked
+        Some(asked)
     }
 
     async fn send(&self, method: &str, number: u32, body: &str) {
@@ -94,29 +126,43 @@ impl Phone {
 
     /// The final answer to a request.
     async fn answer_of(&self, request: &str) -> String {
-        self.next(|text| {
+        let answer = self.next(|text| {
             let is_final = text.starts_with("SIP/2.0 ") && !text.starts_with("SIP/2.0 1");
             is_final && header(text, "cseq") == request
-        })
-        .await
+        });
+        timeout(PATIENCE, answer).await.expect("an answer comes")
     }
 
     async fn next(&self, wanted: impl Fn(&str) -> bool) -> String {
         let mut packet = vec![0; 65_536];
-        let found = async {
-            loop {
-                let length = self.socket.recv(&mut packet).await.unwrap();
-                let text = String::from_utf8_lossy(&packet[..length]).into_owned();
-                if wanted(&text) {
-                    return text;
-                }
+        loop {
+            let length = self.socket.recv(&mut packet).await.unwrap();
+            let text = String::from_utf8_lossy(&packet[..length]).into_owned();
+            if wanted(&text) {
+                return text;
             }
-        };
-        timeout(PATIENCE, found).await.expect("a message comes")
+        }
     }
 }
 
-fn header(text: &str, name: &str) -> String {
+/// Where a message wants RTP.
+fn media(text: &str, edge: SocketAddr) -> SocketAddr {
+    let media = text.split("m=audio ").nth(1).unwrap();
+    let port = media.split(' ').next().unwrap().parse().unwrap();
+    SocketAddr::new(edge.ip(), port)
+}
+
+/// The beginning of a consent; the tag is put on To.
+fn consent(request: &str, tag: &str) -> String {
+    let kept = ["via", "from", "to", "call-id", "cseq"].map(|name| {
+        let tag = if name == "to" { tag } else { "" };
+        format!("{name}: {}{tag}\r\n", header(request, name))
+    });
+    format!("SIP/2.0 200 OK\r\n{}", kept.concat())
+}
+
+/// The value of a message's first header with this name, in small letters.
+pub fn header(text: &str, name: &str) -> String {
     let found = text.lines().find_map(|line| {
         let (named, value) = line.split_once(':')?;
         (named.trim().to_lowercase() == name).then(|| value.trim().to_owned())

@@ -2,7 +2,11 @@
 
 use std::{collections::BTreeMap, fs, path::Path};
 
-use crate::support::{prelude::*, scrape::Scrape, tenant::Tenant};
+use crate::support::{
+    prelude::*,
+    scrape::{Metric, Scrape},
+    tenant::Tenant,
+};
 
 /// How a name ends, but for `_total` and `_info`: in a unit of Prometheus', or with the things that are counted.
 const UNITS: &[&str] = &[
@@ -47,9 +51,9 @@ const SENT: [&str; 2] = ["dikala_mails_total", "dikala_spans_total"];
 const TELEPHONY: &str = "dikala_telephony_";
 
 /// A row of docs/metrics.md: type and labels.
-type Documented = BTreeMap<String, (String, Vec<String>)>;
+pub type Documented = BTreeMap<String, (String, Vec<String>)>;
 
-fn documented() -> Documented {
+pub fn documented() -> Documented {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/metrics.md");
     let text = fs::read_to_string(path).unwrap();
     let named = |cell: &str| -> Vec<String> {
@@ -112,29 +116,34 @@ async fn every_metric_is_documented_and_named_as_prometheus_wants_it(
     let served: Vec<&String> = scrape.metrics.keys().collect();
     assert_eq!(served, documented.keys().collect::<Vec<_>>());
     for (name, metric) in &scrape.metrics {
-        let (kind, labels) = &documented[name];
-        let shown = if kind == "info" { "gauge" } else { kind };
-        assert_eq!(metric.kind, shown, "{name}");
-        assert!(!metric.help.is_empty(), "{name}");
-        assert_eq!(kind == "counter", name.ends_with("_total"), "{name}");
-        assert_eq!(kind == "info", name.ends_with("_info"), "{name}");
-        let base = name.trim_end_matches("_total").trim_end_matches("_info");
-        assert!(
-            UNITS.iter().any(|unit| base.ends_with(&format!("_{unit}"))),
-            "{name}"
-        );
-        assert!(
-            !base.split('_').any(|part| OTHER_UNITS.contains(&part)),
-            "{name}"
-        );
-        assert!(!metric.series.is_empty(), "nothing of {name}");
-        for series in &metric.series {
-            let found = series.labels.keys().filter(|label| *label != "le");
-            let mut wanted: Vec<&String> = labels.iter().collect();
-            wanted.sort();
-            assert_eq!(found.collect::<Vec<_>>(), wanted, "{name}");
-            assert!(series.value.is_finite(), "{series:?}");
-        }
+        assert_as_documented(name, metric, &documented);
+    }
+}
+
+/// Type, labels, unit and name of a metric that is served.
+pub fn assert_as_documented(name: &str, metric: &Metric, documented: &Documented) {
+    let (kind, labels) = &documented[name];
+    let shown = if kind == "info" { "gauge" } else { kind };
+    assert_eq!(metric.kind, shown, "{name}");
+    assert!(!metric.help.is_empty(), "{name}");
+    assert_eq!(kind == "counter", name.ends_with("_total"), "{name}");
+    assert_eq!(kind == "info", name.ends_with("_info"), "{name}");
+    let base = name.trim_end_matches("_total").trim_end_matches("_info");
+    assert!(
+        UNITS.iter().any(|unit| base.ends_with(&format!("_{unit}"))),
+        "{name}"
+    );
+    assert!(
+        !base.split('_').any(|part| OTHER_UNITS.contains(&part)),
+        "{name}"
+    );
+    assert!(!metric.series.is_empty(), "nothing of {name}");
+    for series in &metric.series {
+        let found = series.labels.keys().filter(|label| *label != "le");
+        let mut wanted: Vec<&String> = labels.iter().collect();
+        wanted.sort();
+        assert_eq!(found.collect::<Vec<_>>(), wanted, "{name}");
+        assert!(series.value.is_finite(), "{series:?}");
     }
 }
 

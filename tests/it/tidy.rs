@@ -55,6 +55,7 @@ const PURE: &[&str] = &[
     "telephony/src/sip/dialog.rs",
     "telephony/src/sip/digest.rs",
     "telephony/src/sip/flood.rs",
+    "telephony/src/sip/known.rs",
     "telephony/src/sip/message",
     "telephony/src/sip/numbers.rs",
     "telephony/src/sip/session_timer.rs",

@@ -6,17 +6,14 @@
 use std::collections::HashSet;
 
 use dikala_entities::{
-    BridgeId, CommandId, Millis, Store, bridge,
+    BridgeId, CommandId, Millis, Store,
     rows::{ColumnType, is_one_of, json_rows, json_statement},
 };
-use sea_orm::{
-    ColumnTrait, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, QueryFilter, Statement,
-    Value,
-};
+use sea_orm::{ConnectionTrait, DbErr, FromQueryResult, Statement, Value};
 use serde::Serialize;
 use serde_json::json;
 
-use super::{Bridges, Command, presence::Elsewhere};
+use super::{Bridges, Command, Socket, presence::Elsewhere};
 
 /// Commands that are read from the table at once.
 const COMMANDS_MAX: usize = 1_000;
@@ -72,39 +69,86 @@ impl Bridges {
         }
     }
 
-    /// Says in the table whose newest sockets are here.
-    pub async fn publish(&self, store: &Store, me: &str) -> Result<(), DbErr> {
-        let mut changed: Vec<(BridgeId, Option<u64>)> = Vec::new();
-        for presence in &self.present {
-            if presence.unpublished().is_some() {
-                changed.push((*presence.key(), presence.newest()));
+    /// Says in the table, before anybody hears that it is open, that the newest socket of its bridge is here. Those of one bridge
+    /// that are opened one after the other have the order in which the database is told.
+    pub async fn announce(&self, store: &Store, me: &str, socket: &Socket) -> Result<(), DbErr> {
+        let sql = "UPDATE bridges SET node = $1, connected_at = \
+                   CASE WHEN connected_at >= $2 THEN connected_at + 1 ELSE $2 END WHERE id = $3";
+        let values = [
+            Value::from(me),
+            Value::from(socket.opened_at.as_i64()),
+            Value::from(socket.bridge.to_string()),
+        ];
+        let statement = Statement::from_sql_and_values(store.backend(), sql, values);
+        store.writer().execute_raw(statement).await?;
+        if let Some(mut presence) = self.present.get_mut(&socket.bridge)
+            && presence.newest() == Some(socket.number)
+        {
+            presence.published(Some(socket.number));
+        }
+        Ok(())
+    }
+
+    /// Whether no other node has had a newer socket of the bridge since. Where the database does not say so the command goes to
+    /// the one that is here: an older socket is better than none.
+    pub async fn is_newest(&self, store: &Store, me: &str, socket: &Socket) -> bool {
+        let sql = "SELECT 1 AS found FROM bridges JOIN nodes ON nodes.id = bridges.node WHERE bridges.id = $1 AND nodes.id <> $2";
+        let values = [Value::from(socket.bridge.to_string()), Value::from(me)];
+        let statement = Statement::from_sql_and_values(store.backend(), sql, values);
+        match store.critical_reader().query_one_raw(statement).await {
+            Ok(None) | Err(_) => true,
+            Ok(Some(_)) => {
+                if let Some(mut presence) = self.present.get_mut(&socket.bridge) {
+                    presence.is_superseded();
+                }
+                false
             }
         }
-        for is_here in [true, false] {
-            let some: Vec<_> = changed
-                .iter()
-                .filter(|(_, newest)| newest.is_some() == is_here)
-                .copied()
-                .collect();
-            if some.is_empty() {
-                continue;
+    }
+
+    /// Says in the table whose newest sockets are here, or are no more. What was opened later at another node that lives stays.
+    pub async fn publish(&self, store: &Store, me: &str) -> Result<(), DbErr> {
+        #[derive(Serialize)]
+        struct Row {
+            id: BridgeId,
+            node: Option<String>,
+            since: i64,
+        }
+        let mut changed: Vec<(BridgeId, Option<u64>)> = Vec::new();
+        let mut rows = Vec::new();
+        for presence in &self.present {
+            if presence.unpublished().is_some() {
+                let since = presence.newest_since();
+                changed.push((*presence.key(), presence.newest()));
+                rows.push(Row {
+                    id: *presence.key(),
+                    node: since.is_some().then(|| me.to_owned()),
+                    since: since.unwrap_or(Millis::MIN).as_i64(),
+                });
             }
-            let ids = some.iter().map(|(bridge, _)| *bridge);
-            let mut update = bridge::Entity::update_many().filter(bridge::Column::Id.is_in(ids));
-            let node = if is_here {
-                Some(me.to_owned())
-            } else {
-                // Another node's newer socket stays.
-                update = update.filter(bridge::Column::Node.eq(me));
-                None
-            };
-            let update =
-                update.col_expr(bridge::Column::Node, sea_orm::sea_query::Expr::value(node));
-            update.exec(store.writer()).await?;
-            for (bridge, newest) in some {
-                if let Some(mut presence) = self.present.get_mut(&bridge) {
-                    presence.published(newest);
-                }
+        }
+        if rows.is_empty() {
+            return Ok(());
+        }
+        let columns = [
+            ("id", ColumnType::Text),
+            ("node", ColumnType::Text),
+            ("since", ColumnType::BigInt),
+        ];
+        let sql = format!(
+            "UPDATE bridges SET node = rows.node, connected_at = CASE WHEN rows.node IS NULL THEN bridges.connected_at \
+             ELSE rows.since END FROM {} WHERE bridges.id = rows.id AND (bridges.node = $2 OR rows.node IS NOT NULL AND \
+             (bridges.node IS NULL OR COALESCE(bridges.connected_at, 0) <= rows.since \
+             OR NOT EXISTS (SELECT 1 FROM nodes WHERE nodes.id = bridges.node)))",
+            json_rows(store.backend(), &columns)
+        );
+        let rows = serde_json::to_string(&rows).map_err(|error| DbErr::Json(error.to_string()))?;
+        let values = [Value::from(rows), Value::from(me)];
+        let statement = Statement::from_sql_and_values(store.backend(), sql, values);
+        store.writer().execute_raw(statement).await?;
+        for (bridge, newest) in changed {
+            if let Some(mut presence) = self.present.get_mut(&bridge) {
+                presence.published(newest);
             }
         }
         Ok(())
@@ -189,17 +233,8 @@ impl Bridges {
         Ok(())
     }
 
-    /// The same for a bridge that speaks HTTP: they are taken at once, as they ride on the answer.
-    pub async fn receive_for(&self, store: &Store, bridge: BridgeId) -> Result<(), DbErr> {
-        for (bridge, command) in commands_for(store, &[bridge]).await? {
-            let mut presence = self.present.entry(bridge).or_default();
-            presence.send_from_table(command);
-        }
-        Ok(())
-    }
-
     /// Takes out of the table what bridges have.
-    pub async fn remove_handed_over(&self, store: &Store) -> Result<(), DbErr> {
+    async fn remove_handed_over(&self, store: &Store) -> Result<(), DbErr> {
         let mut handed_over: Vec<(BridgeId, Vec<CommandId>)> = Vec::new();
         for mut presence in self.present.iter_mut() {
             let commands = presence.take_handed_over();
@@ -254,7 +289,7 @@ async fn commands_for(
     Ok(rows.into_iter().filter_map(read).collect())
 }
 
-async fn remove(store: &Store, ids: &HashSet<CommandId>) -> Result<(), DbErr> {
+pub(super) async fn remove(store: &Store, ids: &HashSet<CommandId>) -> Result<(), DbErr> {
     let backend = store.backend();
     let sql = format!(
         "DELETE FROM bridge_commands WHERE {}",

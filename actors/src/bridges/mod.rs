@@ -2,6 +2,7 @@
 
 mod commands;
 mod elsewhere;
+mod polls;
 mod presence;
 #[cfg(test)]
 pub(crate) mod simulated;
@@ -21,10 +22,11 @@ use dikala_entities::{
 use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 use serde::Serialize;
 
-use self::presence::Presence;
+use self::presence::{Presence, Sign};
 pub use self::{
     commands::{Command, CommandKind},
     elsewhere::forget_commands,
+    polls::Poll,
     presence::LastSeen,
     socket::{Dismissal, Socket},
 };
@@ -67,9 +69,10 @@ impl Bridges {
 
     /// A socket of the bridge is open; commands that waited are for it to take.
     pub fn connected(&self, bridge: BridgeId) -> Socket {
-        let socket = Socket::new(bridge, self.next_socket.fetch_add(1, Relaxed));
+        let now = self.clock.now();
+        let socket = Socket::new(bridge, self.next_socket.fetch_add(1, Relaxed), now);
         let mut presence = self.present.entry(bridge).or_default();
-        presence.connected(socket.clone(), self.clock.now());
+        presence.connected(socket.clone(), now);
         socket
     }
 
@@ -187,13 +190,6 @@ impl Bridges {
         }
     }
 
-    /// The bridge has a command.
-    pub fn handed_over(&self, bridge: BridgeId, command: CommandId) {
-        if let Some(mut presence) = self.present.get_mut(&bridge) {
-            presence.handed_over(command);
-        }
-    }
-
     /// A command that was taken and could not be written is the next one again.
     pub fn put_back(&self, socket: &Socket, command: Command) {
         let mut presence = self.present.entry(socket.bridge).or_default();
@@ -254,22 +250,28 @@ impl Bridges {
             id: BridgeId,
             seen: i64,
             frame: i64,
+            silent: i64,
         }
-        let rows: Vec<Row> = self
+        let signs: Vec<(BridgeId, Sign)> = self
             .present
             .iter()
             .filter_map(|presence| {
-                let (seen, frame) = presence.unstored(self.clock.now())?;
-                Some(Row {
-                    id: *presence.key(),
-                    seen: seen.as_i64(),
-                    frame: frame.as_i64(),
-                })
+                let sign = presence.unstored(self.clock.now())?;
+                Some((*presence.key(), sign))
             })
             .collect();
-        if rows.is_empty() {
+        if signs.is_empty() {
             return Ok(());
         }
+        let rows: Vec<Row> = signs
+            .iter()
+            .map(|(id, sign)| Row {
+                id: *id,
+                seen: sign.seen.as_i64(),
+                frame: sign.frame.as_i64(),
+                silent: sign.fell_silent.into(),
+            })
+            .collect();
         let backend = store.backend();
         let source = json_rows(
             backend,
@@ -277,20 +279,22 @@ impl Bridges {
                 ("id", ColumnType::Text),
                 ("seen", ColumnType::BigInt),
                 ("frame", ColumnType::BigInt),
+                ("silent", ColumnType::BigInt),
             ],
         );
+        // Of a bridge that fell silent counts what was last heard of it anywhere; a socket that is open elsewhere is written anew.
+        let frame = "CASE WHEN COALESCE(bridges.last_frame_at, 0) < rows.frame THEN rows.frame ELSE bridges.last_frame_at END";
         let sql = format!(
-            "UPDATE bridges SET last_seen_at = rows.seen, last_frame_at = CASE WHEN COALESCE(bridges.last_frame_at, 0) < rows.frame \
-             THEN rows.frame ELSE bridges.last_frame_at END FROM {source} WHERE bridges.id = rows.id \
-             AND COALESCE(bridges.last_seen_at, 0) < rows.seen"
+            "UPDATE bridges SET last_seen_at = CASE WHEN rows.silent = 1 THEN {frame} ELSE rows.seen END, last_frame_at = {frame} \
+             FROM {source} WHERE bridges.id = rows.id AND (rows.silent = 1 OR COALESCE(bridges.last_seen_at, 0) < rows.seen)"
         );
         store
             .writer()
             .execute_raw(json_statement(backend, sql, &rows)?)
             .await?;
-        for row in rows {
-            if let Some(mut presence) = self.present.get_mut(&row.id) {
-                presence.stored(Millis::from_i64(row.seen));
+        for (bridge, sign) in signs {
+            if let Some(mut presence) = self.present.get_mut(&bridge) {
+                presence.stored(sign);
             }
         }
         Ok(())

@@ -36,6 +36,8 @@ pub(super) struct Presence {
     seen_before_return: Millis,
     /// What the table says.
     stored: Millis,
+    /// The last socket was dropped as silent, and the table says still that the bridge was there until then.
+    fell_silent: bool,
     waiting: VecDeque<Command>,
     /// What is known of it at other nodes.
     elsewhere: Elsewhere,
@@ -45,11 +47,23 @@ pub(super) struct Presence {
     from_table: BTreeSet<CommandId>,
     /// Those of them that the bridge has.
     handed_over: Vec<CommandId>,
+    /// Commands were given with answers over HTTP, and may be in the table still.
+    has_given: bool,
     /// Commands that were written to a socket, by its number, and that the bridge has not said it has. Oldest first.
     written: VecDeque<(u64, Command)>,
     /// Commands that the newest socket has, and which that is.
     told: BTreeSet<CommandId>,
     told_to: Option<u64>,
+}
+
+/// What is to be written down of a bridge's signs of life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Sign {
+    pub(super) seen: Millis,
+    /// When something was last heard.
+    pub(super) frame: Millis,
+    /// That it was there later than that is taken back.
+    pub(super) fell_silent: bool,
 }
 
 /// What other nodes know of a bridge, as the table had it.
@@ -65,8 +79,9 @@ pub(super) struct Elsewhere {
 impl Presence {
     /// An earlier run saw the bridge last at that time, as the table says.
     pub(super) fn recover(&mut self, seen: Millis) {
-        self.last_seen = self.last_seen.max(seen);
-        self.seen_before_return = self.last_seen;
+        self.elsewhere.last_seen = seen;
+        self.elsewhere.last_frame = seen;
+        self.seen_before_return = seen;
         self.stored = seen;
     }
 
@@ -85,6 +100,12 @@ impl Presence {
             self.published = None;
         }
         self.elsewhere = elsewhere;
+        self.wake_newest();
+    }
+
+    /// Another node says that it has the newest socket: what waits goes there.
+    pub(super) fn is_superseded(&mut self) {
+        self.elsewhere.is_connected = true;
     }
 
     /// Whether its newest socket is at another node.
@@ -95,6 +116,7 @@ impl Presence {
     /// Nobody else can have it.
     pub(super) fn alone(&mut self) {
         self.elsewhere.is_connected = false;
+        self.wake_newest();
     }
 
     /// What other nodes are to be told: whether the newest socket of all is here now. None where they know.
@@ -111,19 +133,25 @@ impl Presence {
         self.sockets.last().map(|socket| socket.number)
     }
 
-    /// Other nodes can know.
+    /// Since when the newest socket has been open.
+    pub(super) fn newest_since(&self) -> Option<Millis> {
+        self.sockets.last().map(|socket| socket.opened_at)
+    }
+
+    /// Other nodes can know. Where the newest of all was opened later at one of them, it is read that it is there.
     pub(super) fn published(&mut self, newest: Option<u64>) {
         self.published = newest;
         if newest.is_some() {
             self.elsewhere.is_connected = false;
+            self.wake_newest();
         }
     }
 
     pub(super) fn connected(&mut self, socket: Socket, now: Millis) {
-        // An older socket that is still listed may be long dead: its last frame is all that is known of it.
-        self.seen_before_return = self.last_seen.max(self.elsewhere.last_frame);
+        self.seen_before_return = self.seen_so_far();
         self.connected_at = now;
         self.last_seen = now;
+        self.fell_silent = false;
         // Whoever opens another socket may not have got what was written to the one before.
         self.send_again(|_| true);
         if self.sockets.len() >= SOCKETS_MAX {
@@ -139,6 +167,9 @@ impl Presence {
         self.wake_newest();
         if !silent {
             self.last_seen = now;
+        } else if !self.is_connected() {
+            self.fell_silent = true;
+            self.elsewhere.last_seen = self.elsewhere.last_frame;
         }
     }
 
@@ -157,9 +188,21 @@ impl Presence {
 
     pub(super) fn seen(&mut self, now: Millis) {
         if !self.is_connected() {
-            self.seen_before_return = self.last_seen.max(self.elsewhere.last_frame);
+            self.seen_before_return = self.seen_so_far();
         }
         self.last_seen = now;
+        self.fell_silent = false;
+    }
+
+    /// The last sign of life before this one. A socket that is still listed may be long dead: its last frame is all that is known
+    /// of it.
+    fn seen_so_far(&self) -> Millis {
+        let is_listed = self.is_connected() || self.elsewhere.is_connected;
+        let elsewhere = match is_listed {
+            true => self.elsewhere.last_frame,
+            false => self.elsewhere.last_seen,
+        };
+        self.last_seen.max(elsewhere)
     }
 
     /// An open socket is a sign of life at every moment, wherever it is.
@@ -192,14 +235,21 @@ impl Presence {
         self.connected_at = Millis::MIN;
     }
 
-    /// The last sign of life, where the table does not have it yet, and when something was last heard.
-    pub(super) fn unstored(&self, now: Millis) -> Option<(Millis, Millis)> {
+    /// The last sign of life, where the table does not have it yet.
+    pub(super) fn unstored(&self, now: Millis) -> Option<Sign> {
         let seen = self.last_seen_here(now);
-        (seen > self.stored).then_some((seen, self.last_seen))
+        (seen > self.stored || self.fell_silent).then_some(Sign {
+            seen,
+            frame: self.last_seen,
+            fell_silent: self.fell_silent,
+        })
     }
 
-    pub(super) fn stored(&mut self, seen: Millis) {
-        self.stored = seen;
+    pub(super) fn stored(&mut self, sign: Sign) {
+        self.stored = sign.seen;
+        if sign.fell_silent && self.last_seen == sign.seen {
+            self.fell_silent = false;
+        }
     }
 
     /// What the newest socket has already is not sent again.
@@ -221,8 +271,11 @@ impl Presence {
         self.wake_newest();
     }
 
-    /// The next command, if this is the newest socket.
+    /// The next command, if this is the newest socket of all.
     pub(super) fn take(&mut self, socket: &Socket) -> Option<Command> {
+        if self.elsewhere.is_connected {
+            return None;
+        }
         let newest = self.sockets.last()?.number;
         (newest == socket.number)
             .then(|| self.waiting.pop_front())
@@ -236,6 +289,14 @@ impl Presence {
         }
         let count = self.waiting.len().min(most);
         self.waiting.drain(..count).collect()
+    }
+
+    pub(super) fn has_given(&self) -> bool {
+        self.has_given
+    }
+
+    pub(super) fn set_given(&mut self, given: bool) {
+        self.has_given = given;
     }
 
     /// Commands that go by way of the table, as the bridge's newest socket is not here, and is nowhere or at another node. What

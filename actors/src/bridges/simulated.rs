@@ -2,7 +2,7 @@
 
 use dikala_entities::{BridgeId, CommandId, Millis};
 
-use super::{Bridges, Command, Socket, elsewhere::Seen};
+use super::{Bridges, Command, Socket, elsewhere::Seen, presence::Sign};
 use crate::runtime::simulated::{
     tables::Tables,
     wire::{Away, Wire},
@@ -12,31 +12,32 @@ impl Bridges {
     /// What [`store_last_seen`](Self::store_last_seen) does.
     pub(crate) async fn store_signs(&self, wire: &Wire<Tables>) -> Result<(), Away> {
         let now = self.clock.now();
-        let signs: Vec<(BridgeId, Millis, Millis)> = self
+        let signs: Vec<(BridgeId, Sign)> = self
             .present
             .iter()
-            .filter_map(|presence| {
-                let (seen, frame) = presence.unstored(now)?;
-                Some((*presence.key(), seen, frame))
-            })
+            .filter_map(|presence| Some((*presence.key(), presence.unstored(now)?)))
             .collect();
         if signs.is_empty() {
             return Ok(());
         }
         let written = signs.clone();
         wire.ask("signs", move |tables, _| {
-            for (bridge, seen, frame) in written {
+            for (bridge, sign) in written {
                 let row = tables.bridges.entry(bridge).or_default();
-                if row.last_seen < seen {
-                    row.last_seen = seen;
-                    row.last_frame = row.last_frame.max(frame);
+                if sign.fell_silent || row.last_seen < sign.seen {
+                    row.last_frame = row.last_frame.max(sign.frame);
+                    row.last_seen = if sign.fell_silent {
+                        row.last_frame
+                    } else {
+                        sign.seen
+                    };
                 }
             }
         })
         .await?;
-        for (bridge, seen, _) in signs {
+        for (bridge, sign) in signs {
             if let Some(mut presence) = self.present.get_mut(&bridge) {
-                presence.stored(seen);
+                presence.stored(sign);
             }
         }
         Ok(())
@@ -78,28 +79,36 @@ impl Bridges {
 
     /// What [`publish`](Self::publish) does.
     pub(crate) async fn publish_to(&self, wire: &Wire<Tables>, me: &str) -> Result<(), Away> {
-        let changed: Vec<(BridgeId, Option<u64>)> = self
+        let changed: Vec<(BridgeId, Option<u64>, Millis)> = self
             .present
             .iter()
             .filter(|presence| presence.unpublished().is_some())
-            .map(|presence| (*presence.key(), presence.newest()))
+            .map(|presence| {
+                let since = presence.newest_since().unwrap_or(Millis::MIN);
+                (*presence.key(), presence.newest(), since)
+            })
             .collect();
         if changed.is_empty() {
             return Ok(());
         }
         let (written, me) = (changed.clone(), me.to_owned());
         wire.ask("publish", move |tables, _| {
-            for (bridge, newest) in written {
+            for (bridge, newest, since) in written {
                 let row = tables.bridges.entry(bridge).or_default();
+                let lives = |node: &String| *node != me && tables.nodes.contains_key(node);
+                let is_elsewhere = row.node.as_ref().is_some_and(lives);
                 if newest.is_some() {
-                    row.node = Some(me.clone());
+                    if !is_elsewhere || row.connected_at <= since {
+                        row.node = Some(me.clone());
+                        row.connected_at = since;
+                    }
                 } else if row.node.as_ref() == Some(&me) {
                     row.node = None;
                 }
             }
         })
         .await?;
-        for (bridge, newest) in changed {
+        for (bridge, newest, _) in changed {
             if let Some(mut presence) = self.present.get_mut(&bridge) {
                 presence.published(newest);
             }
@@ -156,7 +165,8 @@ impl Bridges {
     pub(crate) fn take_all(&self, socket: &Socket) -> Vec<Command> {
         let taken: Vec<Command> = std::iter::from_fn(|| self.take_command(socket)).collect();
         for command in &taken {
-            self.handed_over(socket.bridge, command.id);
+            let mut presence = self.present.entry(socket.bridge).or_default();
+            presence.handed_over(command.id);
         }
         taken
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dikala_entities::BridgeId;
+use dikala_entities::{BridgeId, Millis};
 use tokio::sync::{Notify, watch};
 
 /// An open socket of a bridge.
@@ -10,6 +10,7 @@ use tokio::sync::{Notify, watch};
 pub struct Socket {
     pub(super) bridge: BridgeId,
     pub(super) number: u64,
+    pub(super) opened_at: Millis,
     /// There may be a command to take.
     pub(super) wake: Arc<Notify>,
     dismissal: Arc<watch::Sender<Option<Dismissal>>>,
@@ -27,10 +28,11 @@ pub enum Dismissal {
 }
 
 impl Socket {
-    pub(super) fn new(bridge: BridgeId, number: u64) -> Self {
+    pub(super) fn new(bridge: BridgeId, number: u64, opened_at: Millis) -> Self {
         Self {
             bridge,
             number,
+            opened_at,
             wake: Arc::new(Notify::new()),
             dismissal: Arc::new(watch::Sender::new(None)),
         }

@@ -80,30 +80,37 @@ pub(super) async fn of_owner(parts: &CallParts, owner: &str) -> Result<Vec<Owned
 
 /// Takes calls whose owner is no node any more. Returns those that nobody else took before.
 pub(super) async fn take_lost(parts: &CallParts, lost: &[Owned]) -> Result<Vec<CallId>, DbErr> {
-    take(parts, lost, Owner::Nobody, Reason::Looking).await
+    if !may_take(Owner::Nobody, Reason::Looking, parts.node.acts()) {
+        return Ok(Vec::new());
+    }
+    hand_to(parts, lost, &parts.node.id()).await
 }
 
 /// Takes a call that somebody speaks to here, whoever has it. Where it changed since it was read nothing happens.
 pub(super) async fn take_spoken_to(parts: &CallParts, row: &call::Model) -> Result<(), DbErr> {
     // Whether it is another's or nobody's makes no difference to who is spoken to.
-    let taken = take(parts, &[row.into()], Owner::Another, Reason::SpokenTo).await?;
+    if !may_take(Owner::Another, Reason::SpokenTo, parts.node.acts()) {
+        return Ok(());
+    }
+    let taken = hand_to(parts, &[row.into()], &parts.node.id()).await?;
     if !taken.is_empty() {
         tracing::info!(call = %row.id, from = row.owner, "the call moved here, where it is spoken to");
     }
     Ok(())
 }
 
-/// Makes calls this node's which are as they were read. Accounts are locked before holds and calls, as everywhere.
-async fn take(
-    parts: &CallParts,
-    some: &[Owned],
-    owner: Owner,
-    reason: Reason,
-) -> Result<Vec<CallId>, DbErr> {
-    if !may_take(owner, reason, parts.node.acts()) {
+/// Makes this node's calls nobody's, so that others find them while it still ends. Returns some of them, none when all are.
+pub(super) async fn give_back(parts: &CallParts) -> Result<Vec<CallId>, DbErr> {
+    let mine = of_owner(parts, &parts.node.id()).await?;
+    if mine.is_empty() {
         return Ok(Vec::new());
     }
-    let me = parts.node.id();
+    hand_to(parts, &mine, call::GIVEN_BACK).await?;
+    Ok(mine.iter().map(|call| call.id).collect())
+}
+
+/// Gives calls which are as they were read to an owner. Accounts are locked before holds and calls, as everywhere.
+async fn hand_to(parts: &CallParts, some: &[Owned], owner: &str) -> Result<Vec<CallId>, DbErr> {
     let txn = parts.store.begin_critical().await?;
     ledger::lock(&txn, some.iter().map(|call| call.tenant_id)).await?;
     let backend = txn.get_database_backend();
@@ -125,7 +132,7 @@ async fn take(
          RETURNING calls.id AS id"
     );
     let read = serde_json::to_string(some).map_err(|error| DbErr::Json(error.to_string()))?;
-    let values = [Value::from(read), Value::from(me.as_ref())];
+    let values = [Value::from(read), Value::from(owner)];
     let taken = txn
         .query_all_raw(Statement::from_sql_and_values(backend, sql, values))
         .await?;
@@ -133,7 +140,7 @@ async fn take(
         .iter()
         .map(|row| row.try_get("", "id"))
         .collect::<Result<_, _>>()?;
-    ledger::take_over(&txn, &taken, &me).await?;
+    ledger::take_over(&txn, &taken, owner).await?;
     txn.commit().await?;
     Ok(taken)
 }

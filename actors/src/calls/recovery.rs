@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use super::{
     open::FIRST_EPOCH,
-    ownership::{lost_owners, of_owner, take_lost},
+    ownership::{self, lost_owners, of_owner, take_lost},
     router::Calls,
     versions,
 };
@@ -38,11 +38,31 @@ pub(super) async fn recover(calls: &Calls) -> Result<usize, DbErr> {
 /// Once a second: ends nodes whose lease is over, and takes up what nobody has.
 pub(super) async fn look_for_lost(calls: &Calls) -> Result<(), DbErr> {
     end_lost_nodes(calls, false).await?;
+    if calls.is_closed() {
+        return Ok(());
+    }
     let taken = take_up_lost_calls(calls).await?;
     if taken > 0 {
         tracing::warn!(calls = taken, "took up calls of a node that is no more");
     }
     Ok(())
+}
+
+impl Calls {
+    /// This node stops, and is [closed](Self::close): others take its calls from now on, while it still ends what it began for them.
+    pub async fn give_back(&self) -> Result<(), DbErr> {
+        let parts = self.parts();
+        while parts.node.has_others() && parts.node.acts() {
+            let given = ownership::give_back(parts).await?;
+            if given.is_empty() {
+                break;
+            }
+            for call in given {
+                self.let_go(call, i64::MAX);
+            }
+        }
+        Ok(())
+    }
 }
 
 async fn end_lost_nodes(calls: &Calls, at_start: bool) -> Result<(), DbErr> {

@@ -131,7 +131,9 @@ impl Task {
             }
             Self::LookAtOthers => quietly(look_at_others(calls).await),
             Self::ExchangeCommands if parts.node.has_others() => {
-                quietly(parts.bridges.send_elsewhere(&parts.store).await)?;
+                let (store, me) = (&parts.store, parts.node.id());
+                quietly(parts.bridges.look_elsewhere(store, &me).await)?;
+                quietly(parts.bridges.send_elsewhere(store).await)?;
                 quietly(parts.bridges.receive(&parts.store).await)
             }
             Self::ExchangeCommands => Ok(()),
@@ -161,7 +163,6 @@ async fn look_at_others(calls: &Calls) -> Result<(), DbErr> {
     if parts.node.has_others() {
         // Others bill and drop calls of these bridges too.
         bridges.store_last_seen(store).await?;
-        bridges.look_elsewhere(store, &parts.node.id()).await?;
         let_go(calls).await
     } else {
         bridges.nobody_elsewhere();

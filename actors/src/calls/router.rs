@@ -144,6 +144,11 @@ impl Calls {
         self.0.closed.store(true, Relaxed);
     }
 
+    /// Whether no new calls are taken any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.0.closed.load(Relaxed)
+    }
+
     /// Calls that were taken may wait to be read, or do so no more.
     pub(super) fn set_unread(&self, unread: bool) {
         self.0.unread.store(unread, Relaxed);

@@ -262,25 +262,27 @@ impl Membership {
             version: identity.version.to_owned(),
         };
         let asked_at = self.own_now();
-        let is_shared = match store.lease() {
-            Some(lease) => table::enter(lease, entering).await.map(|_| true)?,
-            None => table::enter(store.writer(), entering)
-                .await
-                .map(|_| false)?,
+        let is_shared = store.lease().is_some();
+        let entered_at = match store.lease() {
+            Some(lease) => table::enter(lease, entering).await?,
+            None => table::enter(store.writer(), entering).await?,
         };
-        self.entered(&id.to_string(), is_shared.then_some(asked_at), clock.now());
+        let asked_at = is_shared.then_some(asked_at);
+        self.entered(&id.to_string(), asked_at, clock.now(), entered_at);
         tracing::info!(node = %id, name = %identity.name, "this process is a node");
         Ok(())
     }
 
-    /// It is in the table, with a lease that it asked for at `asked_at` by this process's clock; none: for ever.
-    pub(super) fn entered(&self, id: &str, asked_at: Option<i64>, now: Millis) {
+    /// It is in the table since `entered_at` by the database's clock, with a lease that it asked for at `asked_at` by this process's;
+    /// none: for ever. What the database did before that it does not know: others may be late because that was away.
+    pub(super) fn entered(&self, id: &str, asked_at: Option<i64>, now: Millis, entered_at: i64) {
         let mut present = self.present();
         if !present.id.is_empty() {
             present.resumed_at = Some(now);
         }
         present.id = Arc::from(id);
         present.acts_until = asked_at.map(acts_until);
+        present.answering_since = entered_at;
     }
 
     /// The lease was renewed, which was asked for at `asked_at` by this process's clock.

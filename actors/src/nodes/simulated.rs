@@ -40,9 +40,10 @@ pub(crate) async fn enter(
     let entering = id.clone();
     let enter = move |tables: &mut Tables, now: i64| {
         tables.nodes.insert(entering, now + LEASE_MS);
+        now
     };
-    wire.ask("enter", enter).await?;
-    member.entered(&id, Some(asked_at), clock.now());
+    let entered_at = wire.ask("enter", enter).await?;
+    member.entered(&id, Some(asked_at), clock.now(), entered_at);
     Ok(())
 }
 

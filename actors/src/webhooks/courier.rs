@@ -66,6 +66,7 @@ impl Courier {
             in_flight: config.max_in_flight,
             lane: LaneLimits {
                 concurrency: connections,
+                has_others: false,
             },
         };
         Rc::new(Self {
@@ -139,7 +140,12 @@ impl Courier {
         if self.is_dead() || !self.may_act() {
             return;
         }
-        let effects = self.scheduler.borrow_mut().effects(self.now());
+        let has_others = self.parts.node.has_others();
+        let effects = {
+            let mut scheduler = self.scheduler.borrow_mut();
+            scheduler.among_others(has_others);
+            scheduler.effects(self.now())
+        };
         for effect in effects {
             match effect {
                 Effect::Attempt(endpoint, item) => self.attempt(endpoint, item),

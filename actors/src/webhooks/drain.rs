@@ -2,9 +2,14 @@
 
 use std::{rc::Rc, time::Duration};
 
-use super::{courier::Courier, store::pending, test_delivery::Tests};
+use super::{
+    courier::Courier,
+    store::{lanes, pending},
+    test_delivery::Tests,
+};
 
-/// Begins nothing more, waits for what is under way, `limit` at most, and gives back what was not begun.
+/// Begins nothing more, waits for what is under way, `limit` at most, and gives back what was not begun. An endpoint is others' to
+/// deliver to as soon as nothing more is under way to it.
 pub(super) async fn drain(courier: Rc<Courier>, tests: Tests, limit: Duration) {
     courier.scheduler.borrow_mut().stop();
     courier.woken.notify_one();
@@ -27,10 +32,22 @@ pub(super) async fn drain(courier: Rc<Courier>, tests: Tests, limit: Duration) {
 async fn idle(courier: &Courier, tests: &Tests) {
     loop {
         let changed = courier.changed.notified();
+        give_up_ended(courier).await;
         let counts = courier.scheduler.borrow().counts();
         if counts.in_flight == 0 && counts.unrecorded == 0 && tests.are_over() {
             return;
         }
         changed.await;
+    }
+}
+
+async fn give_up_ended(courier: &Courier) {
+    let ended = courier.scheduler.borrow_mut().take_ended();
+    let (store, node) = (&courier.parts.store, &courier.parts.node);
+    if !ended.is_empty()
+        && node.has_lease()
+        && let Err(error) = lanes::give_up(store, &courier.node, &ended).await
+    {
+        tracing::warn!(%error, "endpoints without work are others' when this node is gone");
     }
 }

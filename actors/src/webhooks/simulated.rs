@@ -106,7 +106,10 @@ impl Courier {
     pub(crate) fn start(office: Office) -> Rc<Self> {
         let limits = SchedulerLimits {
             in_flight: 64,
-            lane: LaneLimits { concurrency: 4 },
+            lane: LaneLimits {
+                concurrency: 4,
+                has_others: false,
+            },
         };
         let courier = Rc::new(Self {
             node: office.member.id(),

@@ -20,6 +20,8 @@ pub struct Model {
     pub node: Option<String>,
     /// When it last said something over a socket: an open one may be long dead.
     pub last_frame_at: Option<Millis>,
+    /// When its newest socket was opened.
+    pub connected_at: Option<Millis>,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]

@@ -79,6 +79,8 @@ pub fn nameless() -> SimpleExpr {
 
 /// The owner of an erased call. No node has this name, so nothing that knew the call before writes to it any more.
 pub const NOBODY: &str = "";
+/// Who owns a running call that its node gave back when it stopped: no node.
+pub const GIVEN_BACK: &str = "given_back";
 
 impl Model {
     /// The trace that it is part of, if any.

@@ -67,6 +67,11 @@ macro_rules! ids {
                 Self(next_ulid(now))
             }
 
+            /// The id that follows from these, whoever makes it.
+            pub fn derived(at: Millis, rest: u128) -> Self {
+                Self(Ulid::from_parts(at.as_u64(), rest))
+            }
+
             /// The smallest id that can be stamped with `at`; for finding what was made before.
             pub fn first_at(at: Millis) -> Self {
                 Self(Ulid::from_parts(at.as_u64(), 0))

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use actix_web::http::Method;
 use dikala_actors::runtime::clock::Clock;
-use dikala_entities::{CallId, CallStatus, EventKind, agent, call, event};
+use dikala_entities::{CallId, CallStatus, EventId, EventKind, agent, call, event};
 use dikala_testkit::rows;
 use sea_orm::{ConnectionTrait, DbBackend, IdenStatic, Iterable, Statement};
 use serde_json::{Value, json};
@@ -167,6 +167,7 @@ async fn every_list_is_whole_and_paged_where_it_is_asked_for(
             call_id: Some(world.ours.ended),
             kind: EventKind::CallEnded,
             body: json!({"data": {"n": n}}).to_string(),
+            position: Some(1_000 + n),
             ..rows::event(world.ours.tenant, now)
         };
         rows::insert(world.store().writer(), row).await;
@@ -442,6 +443,36 @@ async fn a_list_that_breaks_off_does_not_look_whole(#[values(Sqlite, Postgres)] 
         !rest.ends_with(b"0\r\n\r\n"),
         "the last chunk says that all is there"
     );
+}
+
+/// Nodes write ids by their clocks, which differ by little.
+#[rstest]
+#[actix_web::test]
+async fn events_of_a_call_are_in_the_order_of_their_commits(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store);
+    let (now, call) = (world.clock.now(), world.ours.ended);
+    let path = format!("/calls/{call}/events");
+    let before = world.get(&path).await.json()["events"]
+        .as_array()
+        .map_or(0, Vec::len);
+    for (position, ahead) in [(1_001, 50), (1_002, 0)] {
+        let row = event::Model {
+            id: EventId::first_at(now.plus_ms(ahead)),
+            call_id: Some(call),
+            kind: EventKind::CallEnded,
+            body: json!({"data": {"n": position}}).to_string(),
+            position: Some(position),
+            ..rows::event(world.ours.tenant, now)
+        };
+        rows::insert(world.store().writer(), row).await;
+    }
+    let page = world.get(&path).await;
+    let page = page.json();
+    let events = &page["events"].as_array().unwrap()[before..];
+    let order: Vec<_> = events.iter().map(|event| &event["data"]["n"]).collect();
+    assert_eq!(order, [1_001, 1_002]);
 }
 
 #[rstest]

@@ -184,6 +184,7 @@ impl Seed {
     fn event(&self, now: Millis) -> event::Model {
         event::Model {
             call_id: Some(self.ended),
+            position: Some(0),
             kind: EventKind::CallAnswered,
             body:
                 json!({"event": "call.answered", "timestamp": now, "data": {"callId": self.ended}})

@@ -15,10 +15,14 @@ const PREFERRED: &str = "127.0.0.1:5060";
 /// Has the bridge run for callers on this machine, unless somebody has said that it must not; with a model where there is a key.
 pub(super) fn configure(layers: &mut Layers) -> Result<(), CliError> {
     let is_unsaid = |layers: &Layers, key: &str| *layers.origin(key) == Origin::Default;
-    if !is_unsaid(layers, "telephony.enabled") {
+    if is_unsaid(layers, "telephony.enabled") {
+        layers.set_from_command("telephony.enabled", "true")?;
+    } else if layers
+        .text("telephony.enabled")
+        .eq_ignore_ascii_case("false")
+    {
         return Ok(());
     }
-    layers.set_from_command("telephony.enabled", "true")?;
     if is_unsaid(layers, "telephony.sip.listen") {
         // A free port where another program, or another demo, is the telephone already.
         let is_free = UdpSocket::bind(PREFERRED).is_ok();
@@ -34,8 +38,7 @@ pub(super) fn configure(layers: &mut Layers) -> Result<(), CliError> {
         };
         layers.set_trunk_from_command("this machine", &addresses)?;
     }
-    let has_key = !layers.text("telephony.gemini.api_key").is_empty();
-    if !has_key && is_unsaid(layers, "telephony.voice.model") {
+    if layers.wants_stand_in() {
         layers.set_from_command("telephony.voice.model", "scripted")?;
     }
     Ok(())
@@ -88,6 +91,44 @@ fn dialled(address: &str) -> Option<SocketAddr> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn configured(variables: &[(&str, &str)]) -> Layers {
+        let variables = variables.iter();
+        let variables = variables.map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        let mut layers = Layers::load(None, variables).expect("it is right");
+        configure(&mut layers).expect("it is configured");
+        layers
+    }
+
+    #[test]
+    fn only_who_says_false_has_no_telephone() {
+        let enabled = "DIKALA_TELEPHONY__ENABLED";
+        for variables in [&[][..], &[(enabled, "true")], &[(enabled, "TRUE")]] {
+            let layers = configured(variables);
+            assert!(
+                layers
+                    .text("telephony.enabled")
+                    .eq_ignore_ascii_case("true")
+            );
+            assert_eq!(layers.text("telephony.voice.model"), "scripted");
+            let listen = layers.text("telephony.sip.listen");
+            assert!(listen.starts_with("udp://127.0.0.1:"), "{listen}");
+            assert!(layers.text("telephony.sip.trunks").contains("this machine"));
+        }
+        let layers = configured(&[(enabled, "False")]);
+        assert_eq!(layers.text("telephony.sip.trunks"), "");
+    }
+
+    #[test]
+    fn a_model_answers_where_there_is_one() {
+        for (variable, value) in [
+            ("GEMINI_API_KEY", "k"),
+            ("DIKALA_TELEPHONY__GEMINI__URL", "ws://127.0.0.1:9/x"),
+        ] {
+            let layers = configured(&[(variable, value)]);
+            assert_eq!(layers.text("telephony.voice.model"), "gemini", "{variable}");
+        }
+    }
 
     // A softphone sends from the address of its network card, to 127.0.0.1 too.
     #[test]

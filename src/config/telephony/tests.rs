@@ -107,6 +107,56 @@ fn what_is_listened_on_may_be_one_text() {
     assert!(error.0.contains("udp://0.0.0.0:5060"), "{error}");
 }
 
+/// The registrar of a trunk and its seconds as the bridge is told them.
+fn registered(register: &str) -> (String, u32) {
+    let toml = format!(
+        "[telephony]\nenabled = true\n[telephony.voice]\nmodel = \"scripted\"\n[[telephony.sip.trunks]]\nname = \"a\"\n\
+         register = {{ {register}, username = \"u\", password = \"p\" }}\n"
+    );
+    let (_, settings) = read(&toml, &[]).expect(register);
+    let bridge = settings.telephony().expect("it is enabled");
+    let told = bridge.sip.trunks[0].register.clone().expect("it registers");
+    (told.registrar, told.expires_seconds)
+}
+
+#[test]
+fn a_registration_may_be_brief_and_its_registrar_written_as_listeners_are() {
+    for seconds in [1, 5, 86_400] {
+        let register = format!("registrar = \"sip:x\", expires_seconds = {seconds}");
+        assert_eq!(registered(&register).1, seconds);
+    }
+    for (written, told) in [
+        ("127.0.0.1:5070", "sip:127.0.0.1:5070"),
+        ("sip.example.com", "sip:sip.example.com"),
+        ("[::1]:5070", "sip:[::1]:5070"),
+        ("udp://127.0.0.1:5070", "sip:127.0.0.1:5070;transport=udp"),
+        ("tcp://sip.example.com", "sip:sip.example.com;transport=tcp"),
+        (
+            "tls://sip.example.com:5061",
+            "sip:sip.example.com:5061;transport=tls",
+        ),
+        ("sip:x;transport=tcp", "sip:x;transport=tcp"),
+        ("sips:x", "sips:x"),
+    ] {
+        assert_eq!(registered(&format!("registrar = \"{written}\"")).0, told);
+    }
+}
+
+#[test]
+fn media_needs_one_pair_of_ports() {
+    for (text, told) in [
+        ("30000-30001", Some(30_000..=30_001)),
+        ("30001-30003", Some(30_001..=30_003)),
+        ("30001-30002", None),
+        ("30000-30000", None),
+        ("65535-65535", None),
+        ("30002-30001", None),
+        ("1000-2000", None),
+    ] {
+        assert_eq!(ports(text), told, "{text}");
+    }
+}
+
 #[test]
 fn a_key_of_ones_own_wins_over_that_of_the_environment() {
     let toml = "[telephony]\nenabled = true\n[telephony.gemini]\napi_key = \"mine\"\n";
@@ -118,10 +168,53 @@ fn a_key_of_ones_own_wins_over_that_of_the_environment() {
 }
 
 #[test]
+fn without_a_key_a_test_voice_stands_in_for_who_asked_for_none() {
+    let model = |toml: &str, variables: &[(&str, &str)]| {
+        let (_, settings) = read(toml, variables).expect("it is right");
+        let scripted = matches!(settings.bridge_keys().voice.model, Model::Scripted);
+        (scripted, settings.has_stand_in())
+    };
+    let enabled = "[telephony]\nenabled = true\n";
+    assert_eq!(model(enabled, &[]), (true, true));
+    assert_eq!(model(enabled, &[("GEMINI_API_KEY", "k")]), (false, false));
+    let asked = "[telephony]\nenabled = true\n[telephony.voice]\nmodel = \"scripted\"\n";
+    assert_eq!(model(asked, &[]), (true, false));
+    // A model of one's own may need none, also where it is asked for by name.
+    let own = ("DIKALA_TELEPHONY__GEMINI__URL", "ws://127.0.0.1:9/x");
+    assert_eq!(model(enabled, &[own]), (false, false));
+    let named = ("DIKALA_TELEPHONY__VOICE__MODEL", "gemini");
+    assert_eq!(model(enabled, &[own, named]), (false, false));
+    let theirs = (
+        "DIKALA_TELEPHONY__GEMINI__URL",
+        "wss://generativelanguage.googleapis.com/ws/another.version",
+    );
+    assert!(read(enabled, &[theirs, named]).is_err());
+}
+
+#[test]
+fn prices_may_have_decimals() {
+    let toml = "[telephony.gemini]\napi_key = \"k\"\n[telephony.gemini.idr_per_million_tokens]\n\
+                text_in = 12_300\naudio_in = 49200.5\naudio_out = \"0.125\"\n";
+    let name = "DIKALA_TELEPHONY__GEMINI__IDR_PER_MILLION_TOKENS__TEXT_OUT";
+    let (_, settings) = read(toml, &[(name, "7.25")]).expect("it is right");
+    let expected = Prices {
+        text_in: 12_300_000,
+        audio_in: 49_200_500,
+        text_out: 7_250,
+        audio_out: 125,
+    };
+    let model = settings.bridge_keys().voice.model;
+    assert!(matches!(model, Model::Gemini(gemini) if gemini.prices == expected));
+}
+
+#[test]
 fn what_is_wrong_is_said() {
     let trunk = |fields: &str| format!("[[telephony.sip.trunks]]\n{fields}\n");
     for (toml, expected) in [
-        ("[telephony]\nenabled = true\n".to_owned(), "GEMINI_API_KEY"),
+        (
+            "[telephony]\nenabled = true\n[telephony.voice]\nmodel = \"gemini\"\n".to_owned(),
+            "GEMINI_API_KEY",
+        ),
         ("[telephony]\nmax_calls = 0\n".to_owned(), "from 1 to"),
         (
             "[telephony.sip]\nlisten = [\"0.0.0.0:5060\"]\n".to_owned(),
@@ -144,6 +237,10 @@ fn what_is_wrong_is_said() {
             "20000-29999",
         ),
         (
+            "[telephony.sip]\nrtp_ports = \"30001-30002\"\n".to_owned(),
+            "an even one and the next above it",
+        ),
+        (
             "[telephony.sip]\nsrtp = \"yes\"\n".to_owned(),
             "off, optional or required",
         ),
@@ -162,6 +259,10 @@ fn what_is_wrong_is_said() {
         (
             "[telephony.gemini.idr_per_million_tokens]\naudio_in = -1\n".to_owned(),
             "from 0 to",
+        ),
+        (
+            "[telephony.gemini.idr_per_million_tokens]\naudio_in = 0.0001\n".to_owned(),
+            "three decimals",
         ),
         (
             "[telephony.sip]\ntrunks = [\"jkt\"]\n".to_owned(),
@@ -186,13 +287,13 @@ fn what_is_wrong_is_said() {
             trunk(
                 "name = \"a\"\nregister = { registrar = \"http://x\", username = \"u\", password = \"p\" }",
             ),
-            "sip:sip.example.com",
+            "tcp://sip.example.com:5060",
         ),
         (
             trunk(
-                "name = \"a\"\nregister = { registrar = \"sip:x\", username = \"u\", password = \"p\", expires_seconds = 5 }",
+                "name = \"a\"\nregister = { registrar = \"sip:x\", username = \"u\", password = \"p\", expires_seconds = 0 }",
             ),
-            "from 60 to",
+            "from 1 to",
         ),
         (
             format!("{0}{0}", trunk("name = \"a\"\naddresses = [\"::1\"]")),

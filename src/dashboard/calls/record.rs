@@ -34,6 +34,8 @@ pub struct Utterance {
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallEvent {
     pub id: EventId,
+    /// Its place in the order of the commits.
+    pub position: Option<i64>,
     pub kind: EventKind,
     pub at: Millis,
     /// The function that was called; null for other kinds.
@@ -155,13 +157,13 @@ async fn number_label(
 async fn events(db: &impl ConnectionTrait, call: &call::Model) -> Result<Vec<CallEvent>, DbErr> {
     let of_call = event::Entity::of(call.tenant_id)
         .filter(event::Column::CallId.eq(call.id))
-        .order_by_asc(event::Column::Id)
+        .order_by_asc(event::Column::Position)
         .limit(EVENTS_BATCH);
     let mut events: Vec<CallEvent> = Vec::new();
     loop {
         let mut select = of_call.clone();
         if let Some(last) = events.last() {
-            select = select.filter(event::Column::Id.gt(last.id));
+            select = select.filter(event::Column::Position.gt(last.position));
         }
         let rows = select.all(db).await?;
         let is_last = u64::try_from(rows.len()).is_ok_and(|count| count < EVENTS_BATCH);
@@ -182,6 +184,7 @@ fn announced(event: event::Model) -> CallEvent {
     };
     CallEvent {
         id: event.id,
+        position: event.position,
         kind: event.kind,
         at: event.occurred_at,
         function,

@@ -58,7 +58,7 @@ fn main() {
         let at = arguments.iter().position(|argument| argument == name);
         at.map_or(usual, |at| arguments[at + 1].parse().unwrap())
     };
-    let calls = usize::try_from(option("--calls", 200)).unwrap();
+    let calls = usize::try_from(option("--calls", 200)).unwrap().max(2);
     let measured = Duration::from_secs(option("--seconds", 30));
     println!("{}", machine());
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -87,12 +87,30 @@ fn machine() -> String {
     )
 }
 
+/// What was measured of one codec.
+struct Found {
+    /// In millionths of a core.
+    cpu: u64,
+    memory_silent_kib: u64,
+    memory_kib: u64,
+    /// All, and those that were late.
+    ticks: (u64, u64),
+    packets: (u64, u64),
+    answers: Times,
+}
+
 async fn measure(codec: Codec, calls: usize, measured: Duration) -> Vec<Row> {
     let stage = Stage::new(calls);
     let engine = engine::start().await;
     let model = model::start(stage.clone()).await;
-    let mut bridge = Bridge::start(engine, model, codec);
+    let bridge = Bridge::start(engine, model, codec);
     let phones = Phones::new(&Handle::current(), stage.clone(), codec, bridge.edge);
+    let found = talk(&stage, bridge, phones, measured).await;
+    rows(&found, &stage, codec)
+}
+
+async fn talk(stage: &Stage, mut bridge: Bridge, phones: Phones, measured: Duration) -> Found {
+    let calls = stage.calls();
     // Whatever the first call of all needs is no matter of each.
     phones.clone().call(0).await;
     sleep(Duration::from_secs(2)).await;
@@ -111,20 +129,17 @@ async fn measure(codec: Codec, calls: usize, measured: Duration) -> Vec<Row> {
         let grown = bridge.memory_kib().saturating_sub(memory_before);
         grown / (calls as u64 - 1).max(1)
     };
-    let memory_silent = grown(&bridge);
+    let memory_silent_kib = grown(&bridge);
     stage.be(Manner::Talk);
     sleep(SETTLED).await;
 
-    let (began, cpu, ticks) = (Instant::now(), bridge.cpu_us(), bridge.ticks());
+    let (began, cpu, before) = (Instant::now(), bridge.cpu_us(), bridge.ticks());
     phones.watch(true);
     sleep(measured).await;
     phones.watch(false);
-    let cpu = bridge.cpu_us() - cpu;
-    let cpu = u128::from(cpu) * 1_000_000 / began.elapsed().as_micros() / calls as u128;
-    let memory = grown(&bridge);
-    let now = bridge.ticks();
-    let (ticks, late) = (now.0 - ticks.0, now.1 - ticks.1);
-    let (packets, packets_late) = phones.packets();
+    let cpu = u128::from(bridge.cpu_us() - cpu) * 1_000_000;
+    let cpu = cpu / began.elapsed().as_micros() / calls as u128;
+    let (memory_kib, after) = (grown(&bridge), bridge.ticks());
 
     stage.be(Manner::Quiet);
     sleep(SETTLED).await;
@@ -132,74 +147,71 @@ async fn measure(codec: Codec, calls: usize, measured: Duration) -> Vec<Row> {
     sleep(measured).await;
     stage.be(Manner::Quiet);
     sleep(Duration::from_secs(1)).await;
+    let packets = phones.packets();
     phones.hang_up().await;
-    drop(bridge);
+    Found {
+        cpu: u64::try_from(cpu).unwrap(),
+        memory_silent_kib,
+        memory_kib,
+        ticks: (after.0 - before.0, after.1 - before.1),
+        packets,
+        answers,
+    }
+}
 
-    let name = format!("{codec:?}, {calls} calls");
+fn rows(found: &Found, stage: &Stage, codec: Codec) -> Vec<Row> {
     let (to_model, to_phone) = stage.delays();
+    let name = format!("{codec:?}, {} calls", stage.calls());
     let row = |what: &str, measured, unit, goal, reached| Row {
         what: format!("{name}: {what}"),
         measured,
         unit,
         goal: (codec == Codec::Pcma).then_some((goal, reached)),
     };
-    let share = |late: u64, all: u64| late * 10_000 / all.max(1);
+    let memory = |what, kib| {
+        let measured = hundredths(kib * 100 / 1_024);
+        row(what, measured, "MB", "≤ 0.30", kib * 10 <= 3 * 1_024)
+    };
+    let late = |what, (all, late): (u64, u64)| {
+        let measured = hundredths(late * 10_000 / all.max(1));
+        row(what, measured, "% of all", "< 1.00", late * 100 < all)
+    };
+    let times = |what, times: &Times, goal, goal_us| {
+        let reached = times.at(99) <= goal_us;
+        row(what, times.words(), "ms p50/p99/max", goal, reached)
+    };
     vec![
         row(
             "processor for a call",
-            hundredths(u64::try_from(cpu).unwrap() / 100),
+            hundredths(found.cpu / 100),
             "% of a core",
             "≤ 0.40",
-            cpu <= 4_000,
+            found.cpu <= 4_000,
         ),
-        row(
-            "memory for a call to which nobody has spoken yet",
-            hundredths(memory_silent * 100 / 1_024),
-            "MB",
-            "≤ 0.30",
-            memory_silent * 10 <= 3 * 1_024,
+        memory(
+            "memory for a call, before the agent has spoken",
+            found.memory_silent_kib,
         ),
-        row(
-            "memory for a call",
-            hundredths(memory * 100 / 1_024),
-            "MB",
-            "≤ 0.30",
-            memory * 10 <= 3 * 1_024,
-        ),
-        row(
-            "ticks more than 20 ms late, at the bridge",
-            hundredths(share(late, ticks)),
-            "% of all",
-            "< 1.00",
-            share(late, ticks) < 100,
-        ),
-        row(
-            "packets more than 20 ms late, at the phone",
-            hundredths(share(packets_late, packets)),
-            "% of all",
-            "< 1.00",
-            share(packets_late, packets) < 100,
-        ),
-        row(
-            "added from the caller's mouth to the model's ear",
-            to_model.words(),
-            "ms p50/p99/max",
+        memory("memory for a call", found.memory_kib),
+        late("ticks more than 20 ms late, at the bridge", found.ticks),
+        late("packets more than 20 ms late, at the phone", found.packets),
+        times(
+            "delay from the caller's mouth to the model's ear",
+            &to_model,
             "≤ 60.0",
-            to_model.at(99) <= 60_000,
+            60_000,
         ),
-        row(
-            "added from the model's mouth to the caller's ear",
-            to_phone.words(),
-            "ms p50/p99/max",
+        times(
+            "delay from the model's mouth to the caller's ear",
+            &to_phone,
             "≤ 60.0",
-            to_phone.at(99) <= 60_000,
+            60_000,
         ),
-        row(
+        times(
             "INVITE to 200, at 20 calls a second",
-            answers.words(),
-            "ms p50/p99/max",
+            &found.answers,
             "≤ 150.0",
-            answers.at(99) <= 150_000,
+            150_000,
         ),
     ]
 }

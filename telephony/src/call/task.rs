@@ -40,6 +40,8 @@ pub(crate) async fn run(parts: Parts, line: Line, incoming: Incoming) {
 struct Call {
     parts: Parts,
     line: Line,
+    /// The engine's, once it is known.
+    call_id: String,
     machine: Machine,
     epoch: Instant,
     orders: Outlet<Order>,
@@ -74,6 +76,7 @@ impl Call {
         Self {
             parts,
             line,
+            call_id: String::new(),
             machine,
             epoch: Instant::now(),
             orders: Outlet::new(incoming.leg.orders),
@@ -188,6 +191,7 @@ impl Call {
                 Effect::Say(speech) => self.speech.send(speech),
                 Effect::OpenVoice(setup) => {
                     tracing::info!(call = setup.call_id, "a call is taken");
+                    self.call_id.clone_from(&setup.call_id);
                     let Session { spoken, heard } = self.parts.provider.open(*setup);
                     self.voice = Some(Voice {
                         spoken: Outlet::new(spoken),
@@ -203,6 +207,9 @@ impl Call {
                     }
                 }
                 Effect::CloseVoice => self.voice = None,
+                Effect::Fault(words) => {
+                    tracing::warn!(call = self.call_id, %words, "a call broke");
+                }
                 Effect::Engine(message, at) => self.line.post(message, at).await,
             }
         }

@@ -1,7 +1,9 @@
 //! Keys pressed, as RFC 4733 events.
 //!
 //! A key counts with the first packet of its event that comes, so that no lost packet, not even the end, hides it; what else
-//! comes of the same event is known by its timestamp.
+//! comes of the same event is known by its timestamp. A key of ours is an event of 100 ms, whose end is sent three times.
+
+use std::collections::VecDeque;
 
 /// Softer than this (in −dBm0) is not a key (section 2.3.5).
 const VOLUME_MAX: u8 = 55;
@@ -54,15 +56,81 @@ impl Keys {
     }
 }
 
+const KEYS: &str = "0123456789*#ABCD";
+
 fn key(code: u8) -> Option<char> {
-    "0123456789*#ABCD".chars().nth(usize::from(code))
+    KEYS.chars().nth(usize::from(code))
+}
+
+/// How long a key of ours is pressed, and how long none is before the next, in frames of 20 ms.
+const PRESSED_FRAMES: u32 = 5;
+const PAUSE_FRAMES: u32 = 3;
+/// How often the end of an event is told.
+const ENDS: usize = 3;
+/// Keys that wait; what comes beyond is lost.
+const WAITING_MAX: usize = 32;
+const VOLUME: u8 = 10;
+
+/// Keys that are pressed for the other side.
+#[derive(Debug, Default)]
+pub struct Presses {
+    waiting: VecDeque<u8>,
+    /// The key, when it began, and the frames told of it.
+    now: Option<(u8, u32, u32)>,
+    /// Frames until the next may begin.
+    pause: u32,
+}
+
+/// What is told of a key in one frame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Told {
+    /// Of the event, in every packet of it.
+    pub timestamp: u32,
+    pub begins: bool,
+    pub payload: [u8; 4],
+    /// How many packets are to say it.
+    pub times: usize,
+}
+
+impl Presses {
+    pub fn press(&mut self, key: char) {
+        let code = KEYS.chars().position(|held| held == key);
+        let code = code.and_then(|code| u8::try_from(code).ok());
+        if self.waiting.len() < WAITING_MAX {
+            self.waiting.extend(code);
+        }
+    }
+
+    /// What this frame tells instead of audio, if a key is pressed; `clock` is that of the durations.
+    pub fn frame(&mut self, timestamp: u32, clock: u32) -> Option<Told> {
+        if self.pause > 0 {
+            self.pause -= 1;
+            return None;
+        }
+        let next = || Some((self.waiting.pop_front()?, timestamp, 0));
+        let (code, begun, before) = self.now.take().or_else(next)?;
+        let frames = before + 1;
+        let ended = frames >= PRESSED_FRAMES;
+        if ended {
+            self.pause = PAUSE_FRAMES;
+        } else {
+            self.now = Some((code, begun, frames));
+        }
+        let [.., high, low] = (frames * (clock / 50)).to_be_bytes();
+        Some(Told {
+            timestamp: begun,
+            begins: frames == 1,
+            payload: [code, u8::from(ended) << 7 | VOLUME, high, low],
+            times: if ended { ENDS } else { 1 },
+        })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
 
-    use super::Keys;
+    use super::{Keys, Presses};
 
     fn packet(code: u8, ended: bool, duration: u16) -> [u8; 4] {
         let [high, low] = duration.to_be_bytes();
@@ -106,6 +174,42 @@ mod tests {
             Some('5'),
             "the end between was lost"
         );
+    }
+
+    #[test]
+    fn what_is_pressed_here_is_heard_there_once_each() {
+        for clock in [8_000, 48_000] {
+            let (mut presses, mut keys) = (Presses::default(), Keys::default());
+            for key in "55#x0123456789*ABCD".chars() {
+                presses.press(key);
+            }
+            let (mut heard, mut ends) = (String::new(), 0);
+            for frame in 0..200 {
+                let Some(told) = presses.frame(frame * (clock / 50), clock) else {
+                    continue;
+                };
+                for _ in 0..told.times {
+                    heard.extend(keys.hear(told.timestamp, &told.payload));
+                }
+                if told.times == 3 {
+                    ends += 1;
+                    let duration =
+                        u32::from(u16::from_be_bytes([told.payload[2], told.payload[3]]));
+                    assert_eq!(duration, clock / 10, "100 ms");
+                }
+            }
+            assert_eq!((heard.as_str(), ends), ("55#0123456789*ABCD", 18));
+        }
+    }
+
+    #[test]
+    fn keys_that_wait_are_bounded() {
+        let mut presses = Presses::default();
+        for _ in 0..1_000 {
+            presses.press('1');
+        }
+        let told = (0..10_000).filter_map(|at| presses.frame(at * 160, 8_000));
+        assert_eq!(told.filter(|told| told.begins).count(), 32);
     }
 
     #[test]

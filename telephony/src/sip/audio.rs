@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::{
-    sync::mpsc,
+    sync::mpsc::{self, error::TrySendError},
     time::{Duration, MissedTickBehavior},
 };
 
@@ -207,6 +207,7 @@ impl Audio {
         match speech {
             Speech::Audio(samples) => self.stream.say(&samples),
             Speech::Mark(mark) => self.stream.mark(mark),
+            Speech::Key(key) => self.stream.press(key),
         }
     }
 
@@ -243,7 +244,8 @@ impl Audio {
         !is_new || self.happenings.try_send(Happening::Key(key)).is_ok()
     }
 
-    /// Passes on what was heard; false when nobody listens any more.
+    /// Passes on what was heard; false when nobody takes it any more. Where nobody listens there may be somebody soon: a call's task
+    /// ends once its caller is joined to somebody else.
     fn tell(&mut self, heard: &mut Vec<Heard>) -> bool {
         for heard in heard.drain(..) {
             let happening = match heard {
@@ -271,7 +273,7 @@ impl Audio {
                     continue;
                 }
             };
-            if self.happenings.try_send(happening).is_err() {
+            if let Err(TrySendError::Full(_)) = self.happenings.try_send(happening) {
                 return false;
             }
         }
@@ -287,6 +289,81 @@ fn due_meanwhile(late: Duration) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        media::sdp::Direction,
+        settings::{Codec, Sip, Srtp},
+    };
+
+    /// The task of a call that is joined may end before its media hears of the joining.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn who_listens_may_come_later() {
+        let phone = UdpSocket::bind("127.0.0.1:0").expect("a port");
+        let here = phone.local_addr().expect("bound");
+        let patience = Duration::from_secs(20);
+        phone.set_read_timeout(Some(patience)).expect("set");
+        let settings = Sip {
+            listen: Vec::new(),
+            public_address: None,
+            tls: None,
+            rtp_ports: 22_000..=22_999,
+            codecs: vec![Codec::Pcma],
+            srtp: Srtp::Off,
+            trunks: Vec::new(),
+        };
+        let terms = Terms {
+            codec: Codec::Pcma,
+            send_payload: 8,
+            receive_payload: 8,
+            events: None,
+            send_events: None,
+            remote: here,
+            remote_rtcp: here,
+            rtcp_mux: false,
+            direction: Direction::SendRecv,
+            crypto: None,
+        };
+        let sockets = bind(&settings.rtp_ports, here.ip()).expect("a pair");
+        let to = SocketAddr::new(here.ip(), sockets.port);
+        let media = tokio::runtime::Handle::current();
+        let trust = crate::trust::Trust::new(None).expect("the web's authorities");
+        let shared = Arc::new(Shared::new(settings, trust, media, None));
+        let (_speech, spoken) = mpsc::channel(1);
+        let (happenings, gone) = mpsc::channel(512);
+        drop(gone);
+        let control = start(&shared, sockets, terms, spoken, happenings).expect("media");
+        let mut sequence = 0_u16;
+        let mut speak = || {
+            let mut packet = vec![0x80, 8];
+            packet.extend_from_slice(&sequence.to_be_bytes());
+            packet.extend_from_slice(&(u32::from(sequence) * 160).to_be_bytes());
+            packet.extend_from_slice(&[0, 0, 0, 7]);
+            packet.extend_from_slice(&[0x2a; 160]);
+            sequence += 1;
+            phone.send_to(&packet, to).expect("sent");
+        };
+        // Packets come back all the while, so those that were sent have been taken.
+        for _ in 0..25 {
+            speak();
+            phone.recv(&mut [0; 2_048]).expect("silence is sent");
+        }
+        let (_speech, spoken) = mpsc::channel(1);
+        let (happenings, mut happened) = mpsc::channel(512);
+        let join = Control::Join(spoken, happenings);
+        control.send(join).await.expect("the media goes on");
+        let heard = async {
+            loop {
+                speak();
+                if let Ok(Some(Happening::Audio(_))) =
+                    tokio::time::timeout(TICK, happened.recv()).await
+                {
+                    return;
+                }
+            }
+        };
+        tokio::time::timeout(patience, heard)
+            .await
+            .expect("the caller is heard");
+    }
 
     #[test]
     fn a_tick_that_is_late_stands_for_those_that_were_due_meanwhile() {

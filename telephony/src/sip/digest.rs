@@ -6,6 +6,7 @@ use md5::{Digest, Md5};
 use sha2::Sha256;
 use subtle::ConstantTimeEq;
 
+use super::message::Uri;
 use crate::settings::Credentials;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,6 +95,16 @@ impl Authorization {
         let expected = self.expected(password, method);
         let given = self.response.to_ascii_lowercase();
         expected.as_bytes().ct_eq(given.as_bytes()).into()
+    }
+
+    /// Whether it was made for a request to there. One that names no user is for all of the host: sipp 3.6 says no more.
+    pub fn is_for(&self, target: &Uri) -> bool {
+        self.uri.parse::<Uri>().is_ok_and(|mut named| {
+            if named.user.is_empty() {
+                named.user.clone_from(&target.user);
+            }
+            named.leads_to(target)
+        })
     }
 
     fn expected(&self, password: &str, method: &str) -> String {
@@ -331,6 +342,29 @@ mod tests {
         let text = r#"Digest username="a", realm="r", nonce="n", uri="sip:b", response="x", algorithm=MD5, qop=auth, nc=0000000a, cnonce="c""#;
         let read: Authorization = text.parse().expect("a use");
         assert_eq!(read.count, Some((10, "c".to_owned())));
+    }
+
+    #[test]
+    fn a_proof_is_for_one_request_uri() {
+        let target: Uri = "sip:+6221@sip.example.com:5060;user=phone"
+            .parse()
+            .expect("a URI");
+        for (uri, is_for) in [
+            ("sip:+6221@sip.example.com:5060;user=phone", true),
+            ("sip:%2B6221@SIP.example.com", true),
+            ("sips:+6221@sip.example.com:5060", true),
+            ("sip:sip.example.com:5060", true),
+            ("sip:+6222@sip.example.com:5060", false),
+            ("sip:+6221@other.example.com:5060", false),
+            ("sip:+6221@sip.example.com:5070", false),
+            ("sip:other.example.com", false),
+            ("", false),
+        ] {
+            let text =
+                format!(r#"Digest username="a", realm="r", nonce="n", uri="{uri}", response="x""#);
+            let proof: Authorization = text.parse().expect("a proof");
+            assert_eq!(proof.is_for(&target), is_for, "{uri}");
+        }
     }
 
     #[test]

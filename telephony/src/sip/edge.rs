@@ -3,8 +3,8 @@
 use std::{
     net::IpAddr,
     sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Instant,
 };
@@ -15,7 +15,8 @@ use super::{
     call::{self, Caller},
     digest::{self, Algorithm, Authorization, Challenge},
     flood::Flood,
-    message::{Message, Method, NameAddr, Request, Uri, Via, check, parse, take_sdp},
+    known::Known,
+    message::{Message, Method, NameAddr, Request, Via, check, parse, take_sdp},
     nonces::{Nonces, Use},
     numbers::{self, Number},
     refusal::{Answer, answer, answer_broken, no_transaction, refused},
@@ -39,6 +40,9 @@ pub struct Desk {
     draining: AtomicBool,
     nonces: Nonces,
     flood: Mutex<Flood>,
+    known: Mutex<Known>,
+    /// Messages of strangers that were thrown away unread.
+    dropped: AtomicU64,
     begun: Instant,
 }
 
@@ -50,21 +54,25 @@ impl Receive for Desk {
         {
             return;
         }
-        if !self.knows(flow.remote.ip()) && !self.admits(flow.remote.ip()) {
+        if !self.may_speak(flow) {
+            let parsed = self.may_belong(bytes, flow).then(|| parse(bytes));
+            match parsed {
+                Some(Ok(message)) if self.belongs(&message) => self.take(message, flow),
+                _ => count(&self.dropped, 1),
+            }
             return;
         }
         match parse(bytes) {
-            Ok(Message::Request(request)) => self.request(request, flow),
-            Ok(Message::Response(mut response)) => {
-                take_sdp(&mut response.headers, &mut response.body);
-                self.shared.transactions.answered(response);
-            }
+            Ok(message) => self.take(message, flow),
             Err(broken) => answer_broken(&broken, flow),
         }
     }
 
     fn knows(&self, ip: IpAddr) -> bool {
-        trunks::by_address(&self.shared.settings.trunks, ip).is_some()
+        self.is_trunk(ip)
+            || self.known().has_host(ip, self.second())
+            || self.shared.talks_to(ip)
+            || self.shared.is_registered_with(ip)
     }
 }
 
@@ -78,6 +86,8 @@ impl Desk {
             draining: AtomicBool::new(false),
             nonces: Nonces::new(rand::random(), now),
             flood: Mutex::default(),
+            known: Mutex::default(),
+            dropped: AtomicU64::new(0),
             begun: now,
         }
     }
@@ -87,16 +97,66 @@ impl Desk {
     }
 
     pub fn dropped(&self) -> u64 {
-        self.flood
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .dropped
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    fn second(&self) -> u64 {
+        self.begun.elapsed().as_secs()
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn remember(&self, flow: &Flow) {
+        self.known().remember(flow.remote, self.second());
+    }
+
+    fn is_trunk(&self, ip: IpAddr) -> bool {
+        trunks::by_address(&self.shared.settings.trunks, ip).is_some()
+    }
+
+    /// Whether it is read whatever it says: somebody let in, or a stranger who does not say too much.
+    fn may_speak(&self, flow: &Flow) -> bool {
+        let ip = flow.remote.ip();
+        self.is_trunk(ip)
+            || self.known().has(flow.remote, self.second())
+            || self.admits(ip)
+            || self.shared.registrar(flow).is_some()
+    }
+
+    /// Whether it is worth reading what comes beyond that: those in a call share addresses with others.
+    fn may_belong(&self, bytes: &[u8], flow: &Flow) -> bool {
+        if bytes.starts_with(b"SIP/") {
+            return self.shared.transactions.asks();
+        }
+        self.shared.talks_to(flow.remote.ip())
+    }
+
+    /// Whether it is for a call that is there, or answers what we asked.
+    fn belongs(&self, message: &Message) -> bool {
+        match message {
+            Message::Request(request) => request.headers.tag("To").is_some_and(|tag| {
+                let call = self.shared.find(request.headers.call_id(), &tag);
+                call.is_some()
+            }),
+            Message::Response(response) => self.shared.transactions.awaits(response),
+        }
     }
 
     fn admits(&self, ip: IpAddr) -> bool {
-        let second = self.begun.elapsed().as_secs();
         let mut flood = self.flood.lock().unwrap_or_else(PoisonError::into_inner);
-        flood.admits(ip.to_canonical(), second)
+        flood.admits(ip.to_canonical(), self.second())
+    }
+
+    fn take(&self, message: Message, flow: &Flow) {
+        match message {
+            Message::Request(request) => self.request(request, flow),
+            Message::Response(mut response) => {
+                take_sdp(&mut response.headers, &mut response.body);
+                self.shared.transactions.answered(response);
+            }
+        }
     }
 
     fn request(&self, mut request: Request, flow: &Flow) {
@@ -312,21 +372,24 @@ impl Desk {
         };
         let now = Instant::now();
         let age = self.nonces.look(&proof.nonce, now);
-        let Some((count, _)) = proof.count.as_ref().filter(|_| age != Use::NotOurs) else {
+        if age == Use::NotOurs {
             return Err(self.challenge(request, false));
-        };
+        }
         let known = trunks::by_username(all, &proof.username);
         let right = known.filter(|(_, password)| proof.proves(password, request.method.name()));
         let Some((trunk, _)) = right else {
             return Err(refused(403, "Forbidden", "the credentials are wrong"));
         };
-        if !is_for(&proof, request) {
-            let words = "the proof is for another address";
+        if !proof.is_for(&request.uri) {
+            let words = "the credentials are for another Request-URI";
             return Err(refused(400, "Bad Request", words));
         }
-        if age == Use::Stale || self.nonces.count(&proof.nonce, *count, now) == Use::Stale {
+        // Who does not count (RFC 2069) has used up the nonce.
+        let count = proof.count.as_ref().map_or(u32::MAX, |(count, _)| *count);
+        if age == Use::Stale || self.nonces.count(&proof.nonce, count, now) == Use::Stale {
             return Err(self.challenge(request, true));
         }
+        self.remember(flow);
         Ok((trunk, false))
     }
 
@@ -351,12 +414,6 @@ impl Desk {
         }
         demanded
     }
-}
-
-/// Whether a proof names what is called. Some phones name the server alone (sipp 3.6 does).
-fn is_for(proof: &Authorization, request: &Request) -> bool {
-    let named = proof.uri.parse::<Uri>();
-    named.is_ok_and(|named| named.user.is_empty() || named.user == request.uri.user)
 }
 
 /// The number that is called: the Request-URI's, or To's where that is none.

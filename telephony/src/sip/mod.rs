@@ -10,6 +10,7 @@ mod dialog;
 mod digest;
 mod edge;
 mod flood;
+mod known;
 mod message;
 mod nonces;
 mod numbers;
@@ -52,7 +53,7 @@ use crate::{
     trust::{Trust, TrustError},
 };
 
-pub use self::registration::RegistrationError;
+pub use self::registration::{RegistrationError, registrar};
 
 /// How long registrars may take to let us go.
 const UNREGISTER: Duration = Duration::from_secs(1);
@@ -200,6 +201,16 @@ pub async fn try_registrar(trunk: &str, register: &Register, trust: Trust) -> Re
     };
     let mut registration = Registration::new(edge.shared.clone(), register).map_err(told)?;
     registration.once(None).await.map_err(told)?;
+    Ok(())
+}
+
+/// Binds what one call's media needs, on each side that calls may come from, and lets it go.
+///
+/// Errors: no pair of the ports is free.
+pub fn try_rtp_ports(settings: &Sip) -> io::Result<()> {
+    for listen in &settings.listen {
+        audio::bind(&settings.rtp_ports, listen.address.ip())?;
+    }
     Ok(())
 }
 

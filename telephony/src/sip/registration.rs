@@ -17,7 +17,6 @@ const PAUSE: Duration = Duration::from_secs(2);
 const PAUSE_MAX: Duration = Duration::from_secs(300);
 /// Address translators and connections are kept open by two line ends so often.
 const PING: Duration = Duration::from_secs(25);
-const EXPIRES_MIN: u32 = 30;
 
 /// Why a registrar does not take us.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +31,23 @@ pub enum RegistrationError {
     Credentials,
     #[error("the registrar refuses with status {0}")]
     Refused(u16),
+}
+
+/// A registrar's URI of what a person may write: `host[:port]`, the same behind `udp://`, `tcp://` or `tls://`, or a URI.
+pub fn registrar(written: &str) -> Option<String> {
+    let is_uri = ["sip:", "sips:"].iter().any(|scheme| {
+        let begins = written.get(..scheme.len());
+        begins.is_some_and(|begins| begins.eq_ignore_ascii_case(scheme))
+    });
+    let uri = match written.split_once("://") {
+        _ if is_uri => written.to_owned(),
+        Some((transport @ ("udp" | "tcp" | "tls"), place)) => {
+            format!("sip:{place};transport={transport}")
+        }
+        Some(_) => return None,
+        None => format!("sip:{written}"),
+    };
+    uri.parse::<Uri>().is_ok().then_some(uri)
 }
 
 /// One registration.
@@ -64,7 +80,7 @@ impl Registration {
             number: 0,
             challenge: None,
             count: 0,
-            expires: register.expires_seconds.max(EXPIRES_MIN),
+            expires: register.expires_seconds,
         })
     }
 
@@ -261,6 +277,15 @@ fn renewed_after(granted: u32) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_no_registrar_is_none() {
+        for strange in [
+            "", "http://x", "udp://", "a b", "x:port", "sip:", "tel:abc", "ws://x",
+        ] {
+            assert_eq!(registrar(strange), None, "{strange}");
+        }
+    }
 
     #[test]
     fn renewals_come_in_time() {

@@ -88,7 +88,7 @@ pub struct Shared {
     pub public_ip: Option<IpAddr>,
     /// By when joined legs have to be parted, once whoever is on them is to be told that the bridge stops.
     pub parting: watch::Sender<Option<Instant>>,
-    dialogs: Mutex<HashMap<String, mpsc::Sender<ToCall>>>,
+    dialogs: Mutex<Dialogs>,
     calls: AtomicUsize,
     sockets: OnceLock<Sockets>,
     /// Registrars that lead calls to us, by the trunk's name.
@@ -108,16 +108,31 @@ impl std::fmt::Debug for Sockets {
     }
 }
 
+/// Those that are open, and how many are with each address.
+#[derive(Debug, Default)]
+struct Dialogs {
+    inboxes: HashMap<String, mpsc::Sender<ToCall>>,
+    peers: HashMap<IpAddr, usize>,
+}
+
 /// A dialog that is found for as long as this lives.
 #[derive(Debug)]
 pub struct Listed {
     shared: Arc<Shared>,
     key: String,
+    peer: IpAddr,
 }
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        self.shared.dialogs().remove(&self.key);
+        let mut dialogs = self.shared.dialogs();
+        dialogs.inboxes.remove(&self.key);
+        if let Some(count) = dialogs.peers.get_mut(&self.peer) {
+            *count -= 1;
+            if *count == 0 {
+                dialogs.peers.remove(&self.peer);
+            }
+        }
     }
 }
 
@@ -162,26 +177,43 @@ impl Shared {
         self.sockets.get().map_or(&[], |sockets| &sockets.addresses)
     }
 
-    fn dialogs(&self) -> MutexGuard<'_, HashMap<String, mpsc::Sender<ToCall>>> {
+    fn dialogs(&self) -> MutexGuard<'_, Dialogs> {
         self.dialogs.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn list(self: &Arc<Self>, key: String, inbox: mpsc::Sender<ToCall>) -> Listed {
-        self.dialogs().insert(key.clone(), inbox);
+    /// Has what comes for a dialog with somebody at this address go to the inbox.
+    pub fn list(
+        self: &Arc<Self>,
+        key: String,
+        inbox: mpsc::Sender<ToCall>,
+        peer: IpAddr,
+    ) -> Listed {
+        let peer = peer.to_canonical();
+        let mut dialogs = self.dialogs();
+        dialogs.inboxes.insert(key.clone(), inbox);
+        *dialogs.peers.entry(peer).or_default() += 1;
+        drop(dialogs);
         Listed {
             shared: self.clone(),
             key,
+            peer,
         }
+    }
+
+    /// Whether a dialog is open with somebody at this address.
+    pub fn talks_to(&self, ip: IpAddr) -> bool {
+        self.dialogs().peers.contains_key(&ip.to_canonical())
     }
 
     pub fn find(&self, call_id: &str, local_tag: &str) -> Option<mpsc::Sender<ToCall>> {
         self.dialogs()
+            .inboxes
             .get(&dialog::key(call_id, local_tag))
             .cloned()
     }
 
     pub fn has_dialogs(&self) -> bool {
-        !self.dialogs().is_empty()
+        !self.dialogs().inboxes.is_empty()
     }
 
     pub fn calls(&self) -> usize {
@@ -215,6 +247,14 @@ impl Shared {
     /// How many trunks we are registered at.
     pub fn registrations(&self) -> usize {
         self.registrars().len()
+    }
+
+    /// Whether we are registered at this address.
+    pub fn is_registered_with(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        let registrars = self.registrars();
+        let mut hosts = registrars.keys().map(|address| address.ip().to_canonical());
+        hosts.any(|host| host == ip)
     }
 
     /// The trunk whose registrar sent this. A connection that it opened comes from a port of its own.

@@ -214,20 +214,30 @@ impl Transactions {
         }
     }
 
+    /// Whether anything of ours waits to be answered.
+    pub fn asks(&self) -> bool {
+        !self.clients().is_empty()
+    }
+
+    /// Whether this answers something of ours.
+    pub fn awaits(&self, response: &Response) -> bool {
+        self.asker(response).is_some()
+    }
+
     /// Gives a response to whoever asked.
     pub fn answered(&self, response: Response) {
-        let vias = response.headers.list("Via");
-        let branch = vias
-            .first()
-            .and_then(|via| via.parse::<Via>().ok())
-            .and_then(|via| via.branch().map(str::to_owned));
-        let (Some(branch), Some((_, method))) = (branch, response.headers.cseq()) else {
-            return;
-        };
-        let asked = self.clients().get(&client_key(&branch, method)).cloned();
-        if let Some(asked) = asked {
+        if let Some(asked) = self.asker(&response) {
             let _ = asked.try_send(response);
         }
+    }
+
+    fn asker(&self, response: &Response) -> Option<mpsc::Sender<Response>> {
+        let vias = response.headers.list("Via");
+        let via: Via = vias.first()?.parse().ok()?;
+        let (_, method) = response.headers.cseq()?;
+        self.clients()
+            .get(&client_key(via.branch()?, method))
+            .cloned()
     }
 
     /// Sends a request, with Via as its first header, until it is answered. What is answered comes by the channel; it closes

@@ -34,7 +34,12 @@ pub fn understood(request: &Request) -> Result<(), Answer> {
         let words = "answers here are application/sdp, and it is not among Accept";
         return Err(refused(406, "Not Acceptable", words));
     }
-    if request.body.is_empty() || !matches!(request.method, Method::Invite | Method::Update) {
+    if request.body.is_empty()
+        || !matches!(
+            request.method,
+            Method::Invite | Method::Update | Method::Prack
+        )
+    {
         return Ok(());
     }
     let encoded = request

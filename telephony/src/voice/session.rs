@@ -57,8 +57,10 @@ pub struct Session {
 pub enum Spoken {
     /// 20 to 40 ms of the caller at [`crate::CALLER_RATE`].
     Audio(Vec<i16>),
-    /// Words to the agent that the caller did not say: which keys were pressed, that nobody could be reached.
+    /// Words to the agent that the caller did not say: that nobody could be reached.
     Text(String),
+    /// Which keys the caller pressed: `the caller pressed 4 2 7 #`.
+    Keys(String),
     /// The call is about to end: the agent is to say goodbye. Why, and how much time there is, in words for the agent.
     Goodbye(String),
     /// What came of a function: an object to give to the model, `{"output": …}` or `{"error": {"code", "message"}}`. It follows every
@@ -69,7 +71,7 @@ pub enum Spoken {
     },
     /// The caller interrupted, and has really heard so much of what was being said.
     Interrupted { played_ms: u64 },
-    /// Asks for a summary of the call in a few sentences; [`Heard::Summary`] follows where the voice can.
+    /// Asks for a summary of the call in a few sentences; [`Heard::Summary`] follows where the voice can, and what it says no more.
     Summarise,
 }
 
@@ -100,6 +102,8 @@ pub enum Heard {
     TurnOver,
     /// Tokens used since the last one.
     Usage(Usage),
+    /// The summary that was asked for has begun.
+    Summarising,
     Summary(String),
     /// The connection to the model was lost; it is being made again, and [`Heard::Reconnected`] or [`Heard::Lost`] follows.
     Away,

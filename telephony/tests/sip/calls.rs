@@ -87,7 +87,7 @@ async fn we_hang_up_with_a_reason() {
     );
     phone.answer(&bye, "200 OK").await;
     // Answered, it is not sent again.
-    assert_eq!(phone.hears(Duration::from_millis(900)).await, None);
+    phone.falls_silent().await;
 
     // An edge that is closed waits until its goodbyes were heard.
     let mut phone = Phone::udp(bench.udp()).await;
@@ -120,7 +120,7 @@ async fn a_refusal_bears_its_status_and_words_and_is_repeated_until_acknowledged
     phone.expect("SIP/2.0 486").await;
     let ack = phone.written("ACK", "", "");
     phone.send(&ack).await;
-    assert_eq!(phone.hears(Duration::from_millis(2_500)).await, None);
+    phone.falls_silent().await;
     // The same INVITE again is the same call.
     phone.send(&invite).await;
     phone.expect("SIP/2.0 486").await;
@@ -140,7 +140,7 @@ async fn the_200_is_repeated_until_acknowledged_and_so_is_the_100_and_180() {
     assert_eq!(phone.expect("SIP/2.0 200").await, first);
     phone.acknowledge("").await;
     eventually("the call stands", || bench.saw(&Happening::Answered)).await;
-    while phone.hears(Duration::from_millis(1_500)).await.is_some() {}
+    phone.falls_silent().await;
     assert_eq!(bench.calls().len(), 1);
     // An ACK that is repeated does no harm.
     phone.acknowledge("").await;
@@ -260,6 +260,88 @@ async fn ringing_is_reliable_where_the_caller_demands_it() {
     phone.hang_up().await;
 }
 
+/// Rings without an offer of the phone's. Gives the phone, the 180 and the head of its PRACK.
+async fn ringing_with_our_offer(bench: &Bench) -> (Phone, String, String) {
+    let mut phone = Phone::udp(bench.udp()).await;
+    let invite = phone.request("INVITE", "Require: 100rel\r\n", "");
+    phone.send(&invite).await;
+    let ringing = phone.expect("SIP/2.0 180").await;
+    let rack = format!("RAck: {} 1 INVITE\r\n", header(&ringing, "RSeq").unwrap());
+    (phone, ringing, rack)
+}
+
+/// The answers to PRACK and INVITE, in whatever order they come.
+async fn both(phone: &mut Phone, status: &str) -> (String, String) {
+    let mut heard = [phone.expect(status).await, phone.expect(status).await];
+    heard.sort_by_key(|heard| header(heard, "CSeq").unwrap().ends_with("INVITE"));
+    let [prack, invite] = heard;
+    assert!(header(&prack, "CSeq").unwrap().ends_with("PRACK"));
+    assert!(header(&invite, "CSeq").unwrap().ends_with("INVITE"));
+    (prack, invite)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_wants_our_offer_and_reliable_ringing_gets_it_with_the_ringing() {
+    let bench = Bench::new(Manner::Echo).await;
+    let (mut phone, ringing, rack) = ringing_with_our_offer(&bench).await;
+    assert!(ringing.contains("opus/48000"), "{ringing}");
+    let mut sound = Sound::new().await;
+    let answer = offer(sound.port()).replace("RTP/AVP 0 8 101", "RTP/AVP 8 101");
+    phone.ask("PRACK", &rack, &answer).await;
+    let (_, taken) = both(&mut phone, "SIP/2.0 200").await;
+    assert!(!taken.contains("m=audio"), "all is agreed on: {taken}");
+    phone.cseq = 1;
+    phone.acknowledge("").await;
+    phone.cseq = 2;
+    eventually("the call stands", || bench.saw(&Happening::Answered)).await;
+    let mut quiet = 0;
+    while !sound.is_loud().await {
+        sound.send(&ringing).await;
+        quiet += 1;
+        assert!(quiet < 500, "nothing was heard");
+    }
+    phone.hang_up().await;
+
+    // Who leaves the answer to the ACK is not refused for it.
+    let (mut phone, _, rack) = ringing_with_our_offer(&bench).await;
+    phone.ask("PRACK", &rack, "").await;
+    let (_, taken) = both(&mut phone, "SIP/2.0 200").await;
+    assert!(taken.contains("opus/48000"), "{taken}");
+    phone.cseq = 1;
+    phone.acknowledge(&answer).await;
+    phone.cseq = 2;
+    eventually("it stands, too", || {
+        let calls = bench.calls();
+        calls
+            .last()
+            .unwrap()
+            .happened
+            .contains(&Happening::Answered)
+    })
+    .await;
+    phone.hang_up().await;
+
+    // An answer that nobody can use ends the call.
+    let (mut phone, _, rack) = ringing_with_our_offer(&bench).await;
+    let none = answer
+        .replace("RTP/AVP 8 101", "RTP/AVP 18")
+        .replace("PCMA", "G729");
+    phone.ask("PRACK", &rack, &none).await;
+    both(&mut phone, "SIP/2.0 488").await;
+    eventually("no call counts", || bench.edge.statistics().calls == 0).await;
+}
+
+/// RFC 3262, 3: after 64 × T1.
+#[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes half a minute"]
+async fn ringing_that_is_never_acknowledged_is_given_up() {
+    let bench = Bench::new(Manner::Ring).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let invite = phone.request("INVITE", "Require: 100rel\r\n", &offer(40_000));
+    phone.send(&invite).await;
+    phone.within(40, "SIP/2.0 504").await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn one_call_too_many_and_calls_while_draining_are_told_when_to_come_back() {
     let bench = Bench::with(Manner::Echo, 1, |_| ()).await;
@@ -271,7 +353,7 @@ async fn one_call_too_many_and_calls_while_draining_are_told_when_to_come_back()
     let refusal = second.expect("SIP/2.0 503").await;
     assert!(header(&refusal, "Retry-After").is_some());
     first.ask("OPTIONS", "", "").await;
-    first.expect("SIP/2.0 200").await;
+    first.answered("SIP/2.0 200").await;
 
     bench.edge.drain();
     let mut probe = Phone::udp(bench.udp()).await;

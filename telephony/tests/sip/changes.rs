@@ -17,7 +17,7 @@ async fn a_call_is_held_moved_and_taken_back() {
     phone
         .ask("INVITE", "", &offer(40_000).replace("sendrecv", "sendonly"))
         .await;
-    let held = phone.expect("SIP/2.0 200").await;
+    let held = phone.answered("SIP/2.0 200").await;
     assert!(
         held.contains("a=recvonly") || held.contains("a=inactive"),
         "{held}"
@@ -25,25 +25,25 @@ async fn a_call_is_held_moved_and_taken_back() {
     phone.acknowledge("").await;
     eventually("it is held", || bench.saw(&Happening::Held(true))).await;
     phone.ask("UPDATE", "", &offer(40_002)).await;
-    let back = phone.expect("SIP/2.0 200").await;
+    let back = phone.answered("SIP/2.0 200").await;
     assert!(
         back.contains("a=sendrecv") || !back.contains("only"),
         "{back}"
     );
     eventually("it is taken back", || bench.saw(&Happening::Held(false))).await;
     phone.ask("INVITE", "", "").await;
-    let offered = phone.expect("SIP/2.0 200").await;
+    let offered = phone.answered("SIP/2.0 200").await;
     assert!(
         offered.contains("opus/48000"),
         "an INVITE without offer gets ours: {offered}"
     );
     phone.acknowledge(&offer(40_004)).await;
     phone.ask("OPTIONS", "", "").await;
-    phone.expect("SIP/2.0 200").await;
+    phone.answered("SIP/2.0 200").await;
     // A request that comes too late by its number.
     phone.cseq = 1;
     phone.ask("UPDATE", "", &offer(40_002)).await;
-    phone.expect("SIP/2.0 500").await;
+    phone.answered("SIP/2.0 500").await;
     phone.cseq = 20;
     phone.hang_up().await;
 }
@@ -57,7 +57,7 @@ async fn an_offer_without_a_common_codec_changes_nothing() {
     let mut stranger = Phone::udp(bench.udp()).await;
     let invite = stranger.request("INVITE", "", &pcmu);
     stranger.send(&invite).await;
-    let refused = stranger.expect("SIP/2.0 488").await;
+    let refused = stranger.answered("SIP/2.0 488").await;
     let reason = header(&refused, "Reason").unwrap();
     assert!(reason.starts_with("SIP;cause=488;text=\""), "{reason}");
     assert!(header(&refused, "Warning").unwrap().starts_with("399 "));
@@ -66,11 +66,11 @@ async fn an_offer_without_a_common_codec_changes_nothing() {
     let mut phone = Phone::udp(bench.udp()).await;
     phone.call("", &offer(40_000)).await;
     phone.ask("INVITE", "", &pcmu).await;
-    phone.expect("SIP/2.0 488").await;
+    phone.answered("SIP/2.0 488").await;
     let ack = phone.written("ACK", "", "");
     phone.send(&ack).await;
     phone.ask("INVITE", "", &offer(40_000)).await;
-    phone.expect("SIP/2.0 200").await;
+    phone.answered("SIP/2.0 200").await;
     phone.acknowledge("").await;
     phone.hang_up().await;
 }
@@ -85,7 +85,7 @@ async fn a_session_is_refreshed_or_ended() {
         &offer(40_000),
     );
     phone.send(&invite).await;
-    let refused = phone.expect("SIP/2.0 422").await;
+    let refused = phone.answered("SIP/2.0 422").await;
     assert_eq!(header(&refused, "Min-SE"), Some("90"));
     assert!(header(&refused, "Reason").unwrap().contains("90 s"));
     let ack = phone.written("ACK", "", "");
@@ -107,7 +107,7 @@ async fn a_session_is_refreshed_or_ended() {
             "",
         )
         .await;
-    let answer = phone.expect("SIP/2.0 200").await;
+    let answer = phone.answered("SIP/2.0 200").await;
     assert_eq!(header(&answer, "Session-Expires"), Some("90;refresher=uas"));
     phone.hang_up().await;
 }
@@ -200,11 +200,42 @@ async fn a_caller_is_referred_and_hears_how_it_went() {
                 .request("NOTIFY", event, &format!("SIP/2.0 {told}\r\n"))
                 .replace("application/sdp", "message/sipfrag");
             phone.send(&notify).await;
-            phone.expect("SIP/2.0 200").await;
+            phone.answered("SIP/2.0 200").await;
         }
         let expected = Happening::Transfer(outcome);
         eventually("the task hears", || bench.saw(&expected)).await;
         phone.hang_up().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_phone_that_hangs_up_once_it_has_taken_a_refer_has_handed_the_caller_over() {
+    for (answer, told, is_over) in [
+        ("202 Accepted", None, true),
+        ("202 Accepted", Some("100 Trying"), true),
+        ("202 Accepted", Some("486 Busy"), false),
+        ("100 Trying", None, false),
+    ] {
+        let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
+        let mut phone = Phone::udp(bench.udp()).await;
+        phone
+            .call("Allow: INVITE, REFER, NOTIFY\r\n", &offer(40_000))
+            .await;
+        let refer = phone.expect("REFER ").await;
+        phone.answer(&refer, answer).await;
+        if let Some(told) = told {
+            phone.cseq += 1;
+            let event = "Event: refer\r\nSubscription-State: active\r\n";
+            let notify = phone
+                .request("NOTIFY", event, &format!("SIP/2.0 {told}\r\n"))
+                .replace("application/sdp", "message/sipfrag");
+            phone.send(&notify).await;
+            phone.expect("SIP/2.0 200").await;
+        }
+        phone.hang_up().await;
+        eventually("the task hears", || bench.saw(&Happening::HungUp)).await;
+        let transferred = bench.saw(&Happening::Transfer(Ok(())));
+        assert_eq!(transferred, is_over, "{answer} {told:?}");
     }
 }
 
@@ -236,6 +267,13 @@ async fn a_caller_is_joined_to_a_second_leg_and_both_end_together() {
     let (mut caller, answer, mut person, invite, _) = joined(&bench, &mut phone).await;
     carries(&mut caller, &answer, &person).await;
     carries(&mut person, &invite, &caller).await;
+    // Keys are for menus that people have, too.
+    for key in [5, 11] {
+        caller.press(&answer, key).await;
+    }
+    assert_eq!(person.keys().await, [5, 11]);
+    person.press(&invite, 7).await;
+    assert_eq!(caller.keys().await, [7]);
     phone.ask("BYE", "", "").await;
     let bye = phone.expect("BYE ").await;
     assert_eq!(
@@ -268,7 +306,7 @@ async fn a_caller_is_joined_to_a_second_leg_and_both_end_together() {
     eventually("no call counts", || bench.edge.statistics().calls == 0).await;
 }
 
-/// Waits until the one who is joined hears something that nobody of them said.
+/// Waits until something is heard.
 async fn is_told(sound: &Sound) {
     let until = tokio::time::Instant::now() + PATIENCE;
     while !sound.is_loud().await {
@@ -287,7 +325,9 @@ async fn both_who_are_joined_are_told_that_the_bridge_stops_and_hung_up() {
     // Nobody is parted before it is time.
     let parted = bench.edge.parted();
     assert!(timeout(Duration::from_millis(200), parted).await.is_err());
-    while caller.is_loud().await || person.is_loud().await {}
+    // What they said is over.
+    caller.falls_silent().await;
+    person.falls_silent().await;
     bench.edge.part(tokio::time::Instant::now() + PATIENCE);
     is_told(&caller).await;
     is_told(&person).await;
@@ -322,7 +362,7 @@ async fn who_is_joined_is_parted_in_time_though_nothing_is_heard() {
     phone
         .ask("INVITE", "", &pcma(40_000).replace("sendrecv", "inactive"))
         .await;
-    phone.expect("SIP/2.0 200").await;
+    phone.answered("SIP/2.0 200").await;
     phone.acknowledge("").await;
     bench
         .edge

@@ -2,7 +2,11 @@
 
 use md5::{Digest, Md5};
 
-use crate::support::{Bench, Manner, Phone, header, offer};
+use std::time::Duration;
+
+use dikala_telephony::settings::Transport;
+
+use crate::support::{Bench, Manner, Phone, eventually, flood, header, offer};
 
 /// A digest by hand.
 struct Proof {
@@ -174,9 +178,14 @@ async fn what_is_no_proof_is_none() {
             407,
         ),
         (
-            "no quality of protection, and so no count",
-            Proof { qop: "", ..right() }.header(own),
-            407,
+            "a wrong password without a count",
+            Proof {
+                password: "salah",
+                qop: "",
+                ..right()
+            }
+            .header(own),
+            403,
         ),
         (
             "a quality that was not offered",
@@ -198,6 +207,15 @@ async fn what_is_no_proof_is_none() {
             "for another number",
             Proof {
                 uri: format!("sip:+622150009999@{}", bench.udp()),
+                ..right()
+            }
+            .header(own),
+            400,
+        ),
+        (
+            "for another host",
+            Proof {
+                uri: "sip:+622150001000@192.0.2.1".to_owned(),
                 ..right()
             }
             .header(own),
@@ -244,4 +262,88 @@ async fn what_is_no_proof_is_none() {
         ..right()
     };
     assert_eq!(asked(&bench, &second.header("Authorization")).await.0, 200);
+}
+
+/// Phones of RFC 2069 know no `qop`, and so cannot count.
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_count_a_nonce_is_good_once() {
+    let (bench, challenges, uri) = demanding().await;
+    let proof = Proof {
+        qop: "",
+        ..Proof::to(&challenges, &uri)
+    };
+    let proof = proof.header("Proxy-Authorization");
+    assert_eq!(asked(&bench, &proof).await.0, 200);
+    let (status, answer) = asked(&bench, &proof).await;
+    assert_eq!((status, is_stale(&answer)), (407, true));
+    assert_eq!(bench.calls().len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_address_may_be_written_in_many_ways() {
+    let (bench, challenges, uri) = demanding().await;
+    let edge = bench.udp();
+    for (count, uri) in [
+        (1, uri),
+        (2, format!("sip:%2B622150001000@{edge};transport=udp")),
+        // All that sipp names.
+        (3, format!("sip:{edge}")),
+    ] {
+        let proof = Proof {
+            count,
+            ..Proof::to(&challenges, &uri)
+        };
+        let (status, answer) = asked(&bench, &proof.header("Proxy-Authorization")).await;
+        assert_eq!(status, 200, "{uri}: {answer}");
+    }
+}
+
+/// Asks ten times inside the call that both phones share, and counts the answers.
+async fn answered(phone: &mut Phone) -> usize {
+    let mut answered = 0;
+    for _ in 0..10 {
+        phone.ask("OPTIONS", "", "").await;
+        let heard = phone.hears(Duration::from_millis(500)).await;
+        answered += usize::from(heard.is_some_and(|heard| heard.starts_with("SIP/2.0 200")));
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    answered
+}
+
+/// Somebody at the caller's own address asks far more than is read of strangers.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_proved_himself_is_heard_beside_a_flood() {
+    let (bench, challenges, uri) = demanding().await;
+    let edge = bench.udp();
+    let mut phone = Phone::udp(edge).await;
+    let proof = Proof::to(&challenges, &uri).header("Proxy-Authorization");
+    phone.call(&proof, &offer(40_000)).await;
+
+    // He may open more connections than strangers.
+    let mut connections = Vec::new();
+    for _ in 0..50 {
+        let mut other = Phone::tcp(bench.address(Transport::Tcp)).await;
+        let options = other.request("OPTIONS", "", "");
+        other.send(&options).await;
+        other.expect("SIP/2.0 200").await;
+        connections.push(other);
+    }
+
+    let flood = flood(edge).await;
+    eventually("it is too much", || {
+        bench.edge.statistics().strangers_dropped > 2_000
+    })
+    .await;
+    let calls = bench.calls().len();
+    // A datagram may be lost in the crowd; of those that are thrown away nine in ten would be.
+    assert!(answered(&mut phone).await >= 8);
+    let mut moved = Phone::udp(edge).await;
+    moved.call_id = phone.call_id.clone();
+    moved.to = phone.to.clone();
+    moved.cseq = phone.cseq;
+    assert!(answered(&mut moved).await >= 8, "from another port");
+    let mut stranger = Phone::udp(edge).await;
+    assert!(answered(&mut stranger).await < 8, "in no call");
+    flood.abort();
+    assert_eq!(bench.calls().len(), calls);
 }

@@ -204,6 +204,13 @@ async fn lengths_that_lie_cost_a_refusal_or_the_connection() {
     let twice = phone.request("INVITE", "Content-Length: 3\r\n", &sdp);
     phone.send(&twice).await;
     phone.expect("SIP/2.0 400").await;
+    let mut phone = Phone::tcp(bench.address(Transport::Tcp)).await;
+    let unsaid = phone.request("INVITE", "", &sdp);
+    let length = format!("Content-Length: {}\r\n", sdp.len());
+    phone.send(&unsaid.replace(&length, "")).await;
+    let refused = phone.expect("SIP/2.0 400").await;
+    assert!(header(&refused, "Reason").unwrap().contains("missing"));
+    assert_eq!(phone.hears(Duration::from_secs(5)).await, None);
     assert_eq!(bench.calls().len(), 0);
 }
 
@@ -236,6 +243,11 @@ async fn a_second_fork_that_answers_is_hung_up() {
         bench.saw(&Happening::Transfer(Ok(())))
     })
     .await;
+    // An ACK that was lost: the 200 comes again, and so does the ACK.
+    let again = phone.response(&invite, "200 OK", "first", &offer(40_002));
+    phone.send(&again).await;
+    let ack = phone.expect("ACK ").await;
+    assert!(header(&ack, "To").unwrap().contains("tag=first"), "{ack}");
     phone.hang_up().await;
 }
 

@@ -123,7 +123,10 @@ async fn what_cannot_be_served_is_told_why() {
         phone.send(&request).await;
         let answer = loop {
             match phone.hears(PATIENCE).await {
-                Some(answer) if answer.starts_with("SIP/2.0 1") => {}
+                // Of this one, or of what came before it and was sent again?
+                Some(answer)
+                    if answer.starts_with("SIP/2.0 1")
+                        || header(&answer, "Call-ID").is_some_and(|id| id != phone.call_id) => {}
                 Some(answer) => break answer,
                 None => panic!("{what} is not answered"),
             }
@@ -150,7 +153,6 @@ async fn what_cannot_be_served_is_told_why() {
         }
         let ack = phone.written("ACK", "", "");
         phone.send(&ack).await;
-        while phone.hears(Duration::from_millis(20)).await.is_some() {}
     }
     for method in ["BYE", "UPDATE", "INFO", "PRACK"] {
         let mut phone = Phone::udp(bench.udp()).await;
@@ -293,14 +295,15 @@ async fn connections_of_strangers_are_bounded_and_end_when_they_say_nothing_sens
     for phone in &mut idle {
         let options = phone.request("OPTIONS", "", "");
         phone.try_send(options.as_bytes()).await;
-        if phone.hears(Duration::from_millis(500)).await.is_none() {
+        // Those that are closed say so at once.
+        if phone.hears(PATIENCE).await.is_none() {
             closed += 1;
         }
     }
     assert_eq!(closed, 32);
 }
 
-/// Ten thousand INVITEs of a stranger, while a call of a trunk goes on.
+/// Thousands of INVITEs of a stranger, while a call of a trunk goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flood_of_strangers_costs_calls_nothing() {
     let bench = Bench::with(Manner::Echo, 10, |sip| {
@@ -310,9 +313,13 @@ async fn a_flood_of_strangers_costs_calls_nothing() {
     let mut phone = Phone::udp(bench.udp()).await;
     phone.call("", &offer(40_000)).await;
     let mut stranger = Phone::udp_from("127.0.0.2", bench.udp()).await;
-    for _ in 0..10_000 {
-        let invite = stranger.request("INVITE", "", &offer(40_000));
-        stranger.send(&invite).await;
+    let until = tokio::time::Instant::now() + PATIENCE;
+    while bench.edge.statistics().strangers_dropped <= 5_000 {
+        assert!(tokio::time::Instant::now() < until, "all of it is read");
+        for _ in 0..500 {
+            let invite = stranger.request("INVITE", "", &offer(40_000));
+            stranger.send(&invite).await;
+        }
     }
     // Datagrams may be lost in the crowd, so it is asked until it is answered.
     let options = loop {
@@ -323,7 +330,6 @@ async fn a_flood_of_strangers_costs_calls_nothing() {
     };
     assert!(options.starts_with("SIP/2.0 200"), "{options}");
     let statistics = bench.edge.statistics();
-    assert!(statistics.strangers_dropped > 5_000, "{statistics:?}");
     assert_eq!((statistics.invites, bench.calls().len()), (1, 1));
     phone.hang_up().await;
 }

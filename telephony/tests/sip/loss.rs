@@ -18,6 +18,8 @@ const STEP: Duration = Duration::from_millis(20);
 /// Spoken between two keys, in steps of 20 ms; four such are long enough for two reports of the edge.
 const BETWEEN_KEYS: usize = 150;
 const KEYS: [u8; 4] = [4, 4, 2, 11];
+/// A machine that is busy with other tests is late itself.
+const SLACK_MS: usize = 200;
 const SSRC: u32 = 7;
 const TONE_HZ: usize = 400;
 
@@ -292,10 +294,15 @@ fn understood(call: &Seen, lasted: Duration, faults: Faults) {
         });
     assert_eq!(keys.collect::<String>(), "442#", "{faults:?}");
     let (audio, lasted) = (call.audio.len() / 16, lasted.as_millis());
-    let off = usize::try_from(lasted).unwrap().abs_diff(audio);
-    assert!(off < 400, "{faults:?}: {audio} ms of {lasted} ms");
+    let lasted = usize::try_from(lasted).unwrap();
+    // While a key is down there is no audio, and the first of that is not filled with silence.
+    let least = lasted - 100 * KEYS.len() - SLACK_MS;
+    assert!(
+        (least..lasted + SLACK_MS).contains(&audio),
+        "{faults:?}: {audio} ms of {lasted} ms"
+    );
     let share = found(&call.audio[..call.audio.len().saturating_sub(16_000)]);
-    let least = if faults.lost < 10 { 90 } else { 80 };
+    let least = if faults.lost < 10 { 85 } else { 75 };
     assert!(share >= least, "{faults:?}: the tone is in {share} %");
 }
 

@@ -15,7 +15,7 @@ use tokio::net::UdpSocket;
 use super::support::{PATIENCE, eventually, header, trunk};
 
 /// Takes every REGISTER, and tells for how many seconds it was asked to.
-async fn registrar(socket: UdpSocket, asked: tokio::sync::mpsc::UnboundedSender<String>) {
+pub async fn registrar(socket: UdpSocket, asked: tokio::sync::mpsc::UnboundedSender<String>) {
     let mut bytes = [0; 4_096];
     while let Ok((length, from)) = socket.recv_from(&mut bytes).await {
         let request = String::from_utf8_lossy(&bytes[..length]).into_owned();

@@ -2,6 +2,10 @@
 
 use std::{
     collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -47,28 +51,33 @@ const GOODBYE: Duration = Duration::from_secs(1);
 struct Wire {
     stream: SplitStream<WebSocketStream<TcpStream>>,
     out: mpsc::UnboundedSender<Message>,
+    unsent: Arc<AtomicUsize>,
     writer: JoinHandle<()>,
 }
 
 impl Wire {
-    fn new(socket: WebSocketStream<TcpStream>) -> Self {
+    fn new(socket: WebSocketStream<TcpStream>, unsent: Arc<AtomicUsize>) -> Self {
         let (mut sink, stream) = socket.split();
         let (out, mut outgoing) = mpsc::unbounded_channel();
+        let left = unsent.clone();
         let writer = tokio::spawn(async move {
             while let Some(message) = outgoing.recv().await {
                 if sink.send(message).await.is_err() {
                     return;
                 }
+                left.fetch_sub(1, Ordering::Relaxed);
             }
         });
         Self {
             stream,
             out,
+            unsent,
             writer,
         }
     }
 
     fn send(&self, message: Message) -> Result<(), End> {
+        self.unsent.fetch_add(1, Ordering::Relaxed);
         self.out.send(message).map_err(|_| End::Gone)
     }
 
@@ -140,8 +149,13 @@ pub(super) async fn serve(
         }
     };
     if let Ok(socket) = accept_hdr_async(stream, look).await {
-        let mut wire = Wire::new(socket);
-        let taken = match key == format!("key={KEY}") {
+        let unsent = shared.lock().unwrap().connections[number].unsent.clone();
+        let mut wire = Wire::new(socket, unsent);
+        let wanted = match shared.lock().unwrap().takes_no_key {
+            true => String::new(),
+            false => format!("key={KEY}"),
+        };
+        let taken = match key == wanted {
             true => set_up(&mut wire, number, &begin, &shared).await,
             false => Err(End::Close(
                 1007,

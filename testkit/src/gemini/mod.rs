@@ -11,7 +11,7 @@ mod sound;
 use std::{
     collections::{HashMap, VecDeque},
     net::{Ipv4Addr, SocketAddr},
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, atomic::AtomicUsize},
     thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
@@ -111,6 +111,8 @@ pub struct Connection {
     pub voice_ms: u64,
     pub shortest_ms: u64,
     pub longest_ms: u64,
+    /// Messages that wait until the other side reads on.
+    pub unsent: Arc<AtomicUsize>,
     /// The rule that was broken.
     pub broken: Option<String>,
     pub over: Option<Instant>,
@@ -158,6 +160,7 @@ struct State {
     taken: HashMap<u64, usize>,
     sessions: u64,
     given: u64,
+    takes_no_key: bool,
 }
 
 type Shared = Arc<Mutex<State>>;
@@ -202,6 +205,11 @@ impl Gemini {
     /// What `telephony.gemini.url` is to be; the key is [`KEY`].
     pub fn url(&self) -> String {
         format!("ws://{}/ws/fake.BidiGenerateContent", self.address)
+    }
+
+    /// From now on no key is wanted, and an address with one in it is not known.
+    pub fn takes_no_key(&self) {
+        self.shared.lock().unwrap().takes_no_key = true;
     }
 
     /// How the next connections begin, one after the other; those after them normally.

@@ -108,3 +108,17 @@ async fn a_node_whose_clock_is_set_stays_who_it_is() {
     bridge.hang_up(&call).await;
     assert_eq!(tenant.billed(&call).await, Some(1));
 }
+
+/// A command beside a server writes the database's time, whatever the machine shows that it is given on.
+#[rstest]
+#[actix_web::test]
+async fn a_command_goes_by_the_same_clock(#[values(HOUR_MS, -HOUR_MS)] off: i64) {
+    let Some((nodes, _)) = with_b_off(off).await else {
+        return;
+    };
+    let id = nodes.a.tenant.id.as_str();
+    let booking = ["credits", "add", "--tenant", id, "--minutes", "5"];
+    let booked = nodes.b.cli(&booking);
+    let at = Moment::parse(&booked["createdAt"]).ms_since(Moment::now());
+    assert!(at.abs() < 10_000, "booked {at} ms from now");
+}

@@ -1,9 +1,11 @@
-//! A command that was written to a socket which nobody reads any more is not lost: it goes again to the next one of its bridge,
-//! at whichever node.
+//! Commands go to the newest socket of their bridge, at whichever node, and what was written to one which nobody reads any more
+//! is not lost: it goes again to the next.
 
 use std::time::Duration;
 
-use super::Nodes;
+use dikala_testkit::within;
+
+use super::{Nodes, TOLD_WITHIN};
 use crate::support::{prelude::*, tenant::Tenant};
 
 async fn transfer(tenant: &Tenant, call: &str) {
@@ -70,4 +72,150 @@ async fn what_a_half_open_socket_swallowed_goes_to_the_next_at_another_node() {
     })
     .await;
     assert_eq!(told(&new, &call), 1);
+}
+
+/// Of two sockets at two nodes the one that was opened last is the newest, whichever node looks first, and from that moment on.
+#[actix_web::test]
+async fn commands_go_to_the_socket_that_was_opened_last() {
+    let Some(nodes) = Nodes::start(Setup::new()).await else {
+        return;
+    };
+    let tenant = &nodes.a.tenant;
+    let mut older = tenant.bridge(Socket).await;
+    let call = older.talk(&tenant.did).await;
+    for round in 0..4 {
+        let newest = match round % 2 {
+            0 => nodes.bridge_at_b(tenant, Socket).await,
+            _ => tenant.bridge(Socket).await,
+        };
+        let before = told(&older, &call);
+        transfer(tenant, &call).await;
+        let command = newest.command("transfer", &call);
+        assert!(
+            tokio::time::timeout(TOLD_WITHIN, command).await.is_ok(),
+            "round {round}: not told in time"
+        );
+        assert_eq!(told(&older, &call), before, "round {round}: told before");
+        newest.ok("heartbeat", json!({})).await;
+        older = newest;
+    }
+}
+
+/// What a request's answer brought.
+async fn poll(http: &str, token: &str, id: &str) -> Vec<Value> {
+    let rest =
+        Rest::new(&format!("{http}/bridge/v1")).with("authorization", &format!("Bearer {token}"));
+    let messages = json!({"messages": [{"id": id, "type": "heartbeat"}]});
+    let answer = rest.post("/messages", messages).await.expect(200);
+    answer["commands"].as_array().unwrap().clone()
+}
+
+#[rstest]
+#[actix_web::test]
+async fn a_command_whose_answer_was_lost_comes_again_with_it(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let world = world!(store, Setup::new());
+    let (tenant, http) = (&world.tenant, &world.server.http);
+    let bridge = tenant.bridge(Http).await;
+    let call = bridge.talk(&tenant.did).await;
+    transfer(tenant, &call).await;
+    let first = poll(http, &tenant.token, "lost").await;
+    assert_eq!(first.len(), 1);
+    // As a bridge does that got no answer.
+    assert_eq!(poll(http, &tenant.token, "lost").await, first);
+    assert_eq!(poll(http, &tenant.token, "next").await, [] as [Value; 0]);
+}
+
+/// The answer that is lost may be that of another node than the one which is asked again, and of two requests at once one has it.
+#[actix_web::test]
+async fn a_command_is_given_once_and_again_over_two_nodes() {
+    let Some(nodes) = Nodes::start(Setup::new()).await else {
+        return;
+    };
+    let (tenant, a, b) = (&nodes.a.tenant, &nodes.a.server.http, &nodes.b.http);
+    let bridge = tenant.bridge(Http).await;
+    let call = bridge.talk(&tenant.did).await;
+    for round in 0..5 {
+        let [one, other, next] = ["a", "b", "c"].map(|side| format!("{side}{round}"));
+        transfer(tenant, &call).await;
+        eventually("the command to be in the table", async || {
+            let rows = nodes.rows::<1>("SELECT id FROM bridge_commands WHERE given_with IS NULL");
+            (rows.await.len() == 1).then_some(())
+        })
+        .await;
+        let (at_a, at_b) =
+            tokio::join!(poll(a, &tenant.token, &one), poll(b, &tenant.token, &other));
+        assert_eq!(at_a.len() + at_b.len(), 1, "round {round}");
+        let again = if at_a.is_empty() {
+            (a, other)
+        } else {
+            (b, one)
+        };
+        let given = [at_a, at_b].concat();
+        assert_eq!(poll(again.0, &tenant.token, &again.1).await, given);
+        assert_eq!(poll(b, &tenant.token, &next).await, [] as [Value; 0]);
+    }
+}
+
+/// What was moved into the table for others is given also when there are none any more.
+#[actix_web::test]
+async fn a_command_waits_in_the_table_also_for_a_node_that_was_left_alone() {
+    let Some(mut nodes) = Nodes::start(Setup::new()).await else {
+        return;
+    };
+    let bridge = nodes.a.tenant.bridge(Http).await;
+    let call = bridge.talk(&nodes.a.tenant.did).await;
+    transfer(&nodes.a.tenant, &call).await;
+    eventually("the command to be in the table", async || {
+        let rows = nodes.rows::<1>("SELECT id FROM bridge_commands").await;
+        (rows.len() == 1).then_some(())
+    })
+    .await;
+    assert_eq!(nodes.b.terminate().await, 0);
+    eventually("A to be alone", async || {
+        (super::listed(&nodes.a.server).await.len() == 1).then_some(())
+    })
+    .await;
+    Moment::now().plus(2).passed().await;
+    let (http, token) = (&nodes.a.server.http, &nodes.a.tenant.token);
+    assert_eq!(poll(http, token, "alone").await.len(), 1);
+}
+
+/// A call that moves while the engine is about to cut it is cut once, and warned of once: who is told again knows it by the id.
+#[actix_web::test]
+async fn what_the_engine_commands_has_one_id_wherever_the_call_is() {
+    let setup = Setup::new().minutes(1);
+    let Some(nodes) = Nodes::start(setup).await else {
+        return;
+    };
+    let tenant = &nodes.a.tenant;
+    let a = tenant.bridge(Http).await;
+    let b = nodes.bridge_at_b(tenant, Http).await;
+    // Its only minute is over in five seconds.
+    let call = a.talk_since(&tenant.did, Moment::ago(55)).await;
+    let mut ids = std::collections::BTreeMap::<String, std::collections::BTreeSet<String>>::new();
+    let (mut moves, mut since) = (0, 0);
+    within(Duration::from_secs(30), "the call to be cut", async || {
+        let bridge = [&a, &b][moves % 2];
+        moves += 1;
+        let summary = json!({"callId": call, "summary": format!("so far {moves}")});
+        bridge.ok("call.transcript", summary).await;
+        for command in a.commands().iter().chain(&b.commands()) {
+            let name = command["command"].as_str().unwrap().to_owned();
+            let id = command["id"].as_str().unwrap().to_owned();
+            ids.entry(name).or_default().insert(id);
+        }
+        (ids.contains_key("hangup") && {
+            since += 1;
+            since > 4
+        })
+        .then_some(())
+    })
+    .await;
+    let counts: Vec<_> = ids
+        .iter()
+        .map(|(name, ids)| (name.as_str(), ids.len()))
+        .collect();
+    assert_eq!(counts, [("hangup", 1), ("warn", 1)]);
 }

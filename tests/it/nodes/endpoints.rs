@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use dikala_testkit::within;
 use tokio::sync::Semaphore;
 
 use super::Nodes;
@@ -105,12 +106,13 @@ async fn an_endpoint_that_is_down_is_left_alone_by_all_nodes() {
 /// The next that delivers to an endpoint after its node stopped is another, at once.
 #[actix_web::test]
 async fn an_endpoint_changes_its_node_when_that_stops() {
-    let Some(mut nodes) = Nodes::start(Setup::new()).await else {
+    let Some(a) = World::start(Postgres, Setup::new()).await else {
         return;
     };
-    let bridge = nodes.a.tenant.bridge(Socket).await;
-    let call = bridge.talk(&nodes.a.tenant.did).await;
-    nodes.a.event("call.answered", &call).await;
+    let bridge = a.tenant.bridge(Socket).await;
+    let call = bridge.talk(&a.tenant.did).await;
+    a.event("call.answered", &call).await;
+    let mut nodes = Nodes::beside(a).await;
     let b = super::id_of(&nodes.b).await;
     let lanes = "SELECT node FROM webhook_lanes";
     assert_ne!(nodes.rows::<1>(lanes).await, [[b.clone()]]);
@@ -124,4 +126,87 @@ async fn an_endpoint_changes_its_node_when_that_stops() {
             .is_ok()
     );
     assert_eq!(nodes.rows::<1>(lanes).await, [[b]]);
+}
+
+/// An attempt under way keeps its own endpoint at the node that stops, and nothing else of what that had.
+#[actix_web::test]
+async fn a_node_that_waits_for_an_endpoint_gives_back_the_rest_at_once() {
+    let Some(a) = World::start(Postgres, Setup::new()).await else {
+        return;
+    };
+    let permits = Arc::new(Semaphore::new(0));
+    a.receiver
+        .answer("/slow", [Answer::Status(200).when(&permits)]);
+    let url = a.receiver.url("/slow");
+    a.tenant.subscribe(&url, &["call.started"], SECRET).await;
+    let bridge = a.tenant.bridge(Socket).await;
+    let call = bridge.talk(&a.tenant.did).await;
+    a.event("call.answered", &call).await;
+    a.receiver.wait_for("/slow", 1).await;
+    let mut nodes = Nodes::beside(a).await;
+    nodes.a.server.send_sigterm();
+    let b = super::id_of(&nodes.b).await;
+    within(Duration::from_secs(4), "B to have the call", async || {
+        (nodes.owner(&call).await.0 == b).then_some(())
+    })
+    .await;
+    let bridge = nodes.bridge_at_b(&nodes.a.tenant, Socket).await;
+    bridge.hang_up(&call).await;
+    let ended = nodes.a.event("call.ended", &call);
+    let arrived = tokio::time::timeout(Duration::from_secs(4), ended).await;
+    assert!(arrived.is_ok(), "not delivered while A waits");
+    let here = super::listed(&nodes.b).await.len();
+    assert_eq!(here, 2, "A is over already, and nothing was shown");
+    permits.add_permits(10);
+    let status = nodes.a.server.exited().await;
+    assert_eq!(status.code(), Some(0));
+    assert_eq!(nodes.a.receiver.received("/slow").len(), 1);
+}
+
+/// However little time there is for the stop, what the node has is others' when it is over.
+#[actix_web::test]
+async fn a_node_that_does_not_end_in_time_is_gone_when_it_is_over() {
+    let setup = Setup::new().set("http.shutdown_seconds", 2);
+    let Some(mut nodes) = Nodes::start(setup).await else {
+        return;
+    };
+    nodes.a.receiver.answer(HOOK, [Answer::Hang]);
+    let bridge = nodes.a.tenant.bridge(Socket).await;
+    bridge.talk(&nodes.a.tenant.did).await;
+    nodes.a.receiver.wait_for(HOOK, 1).await;
+    assert_eq!(nodes.a.server.terminate().await, 0);
+    let b = super::id_of(&nodes.b).await;
+    assert_eq!(nodes.rows::<1>("SELECT id FROM nodes").await, [[b]]);
+}
+
+/// What is erased at one node is not sent by another, however long it has waited there for its turn.
+#[actix_web::test]
+async fn what_is_erased_at_one_node_is_not_sent_by_another() {
+    let setup = Setup::new().set("webhooks.endpoint_concurrency", 1);
+    let Some(a) = World::start(Postgres, setup).await else {
+        return;
+    };
+    let permits = Arc::new(Semaphore::new(0));
+    a.receiver
+        .answer(HOOK, [Answer::Status(200).when(&permits)]);
+    let bridge = a.tenant.bridge(Socket).await;
+    let first = bridge.ring(&a.tenant.did).await;
+    a.receiver.wait_for(HOOK, 1).await;
+    let nodes = Nodes::beside(a).await;
+    let tenant = &nodes.a.tenant;
+    let erased = bridge.talk(&tenant.did).await;
+    bridge.hang_up(&erased).await;
+    // A has it in memory, and waits for the endpoint.
+    let api = Rest::new(&format!("{}/api/v1", nodes.b.http)).with("x-api-key", &tenant.key);
+    Moment::now().plus(1).passed().await;
+    api.delete(&format!("/calls/{erased}")).await.expect(204);
+    permits.add_permits(1_000);
+    bridge.hang_up(&first).await;
+    nodes.a.event("call.ended", &first).await;
+    let all = nodes.a.receiver.received(HOOK);
+    let told = all.iter().filter(|request| {
+        let body = String::from_utf8_lossy(&request.body);
+        body.contains(&erased)
+    });
+    assert_eq!(told.count(), 0, "sent after it was erased");
 }

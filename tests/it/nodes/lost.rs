@@ -1,5 +1,5 @@
-//! What is half done when something breaks while a node is lost: calls that were taken and could not be read, and sockets of a
-//! node that is cut off and knows of nobody.
+//! What is half done when something breaks: calls that were taken and could not be read, sockets of a node that is cut off and
+//! knows of nobody, and sockets that nobody closed.
 
 use awc::ws::CloseCode;
 use dikala_testkit::within;
@@ -56,6 +56,43 @@ async fn a_node_that_is_cut_off_when_it_was_left_alone_sends_its_bridges_away() 
     assert_eq!(bridge.closed().await, Closed(Some(CloseCode::Away)));
 }
 
+/// The nodes take a socket without a close for open, for up to a minute; what they bill ends with what they last heard.
+#[actix_web::test]
+#[ignore = "waits for 45 seconds of silence; .ci/slow runs it"]
+async fn calls_of_a_half_open_socket_are_billed_to_its_last_sign_by_whichever_node() {
+    let Some(nodes) = Nodes::start(Setup::new()).await else {
+        return;
+    };
+    let tenant = &nodes.a.tenant;
+    let bridge = tenant.bridge(Socket).await;
+    let (stays, moves) = (
+        bridge.talk(&tenant.did).await,
+        bridge.talk(&tenant.did).await,
+    );
+    // Whoever says something there has the call there.
+    let at_b = nodes.bridge_at_b(tenant, Http).await;
+    at_b.ok(
+        "call.transcript",
+        json!({"callId": moves, "summary": "so far"}),
+    )
+    .await;
+    nodes.taken_by_b(&moves).await;
+    bridge.fall_silent();
+    let last_sign = Moment::now();
+    let over = Duration::from_secs(120);
+    for call in [&stays, &moves] {
+        let call = within(over, "the call to end", async || {
+            let call = tenant.call(call).await;
+            (!call["endedAt"].is_null()).then_some(call)
+        })
+        .await;
+        assert_eq!(call["hangupReason"], "bridge_lost");
+        let off = Moment::parse(&call["endedAt"]).ms_since(last_sign).abs();
+        assert!(off <= 2_000, "billed {off} ms from the last sign of life");
+    }
+    nodes.a.assert_ledger_is_exact();
+}
+
 /// Whoever was always alone keeps sockets while the database is away, as long as nobody else can have given its bridges up; then it
 /// lets go of them, for others that may have come.
 #[actix_web::test]
@@ -84,4 +121,37 @@ async fn a_node_that_never_met_another_lets_go_before_another_gives_its_bridges_
     link.light_up();
     is_back(&nodes.a.server, &before).await;
     nodes.a.assert_ledger_is_exact();
+}
+
+/// A node that starts as the database comes back knows nothing of how long that was away: who could not renew his lease is given
+/// time by it too.
+#[actix_web::test]
+async fn a_node_that_starts_after_an_outage_ends_nobody_who_lives() {
+    let Some((a, link)) = linked(Setup::new()).await else {
+        return;
+    };
+    let before = id_of(&a.server).await;
+    link.go_dark();
+    let over = format!(
+        "SELECT id FROM nodes WHERE id = '{before}' AND lease_until < EXTRACT(EPOCH FROM clock_timestamp()) * 1000"
+    );
+    within(
+        Duration::from_secs(30),
+        "the lease to be over",
+        async || {
+            let rows = a.server.installation.store.rows::<1>(&over).await;
+            (!rows.is_empty()).then_some(())
+        },
+    )
+    .await;
+    let b = Server::start(a.server.installation.beside());
+    link.light_up();
+    let nodes = Nodes { b, a };
+    eventually("both to be ready", async || {
+        let [a, b] = [&nodes.a.server, &nodes.b].map(Server::rest);
+        let asked = (a.get("/health/ready").await, b.get("/health/ready").await);
+        (asked.0.status == 200 && asked.1.status == 200).then_some(())
+    })
+    .await;
+    assert_eq!(id_of(&nodes.a.server).await, before);
 }

@@ -196,9 +196,8 @@ impl Line {
         self.journal.note(call, |entry| entry.called = reply);
         if reply == Reply::Ok {
             let outcome = told["outcome"].clone();
-            let mut outcomes = self.journal.outcomes.borrow_mut();
-            outcomes.insert(call.to_owned(), outcome.clone());
-            drop(outcomes);
+            let noted = (call.to_owned(), outcome.clone());
+            self.journal.outcomes.borrow_mut().extend([noted]);
             let again = ask().await;
             if read(&again) == Reply::Ok {
                 assert_eq!(again["outcome"], outcome, "{call} called one function");

@@ -16,7 +16,7 @@ use std::{
 use crate::support::prelude::*;
 
 /// A packet: samples, and time.
-const PACKET: usize = 160;
+const SAMPLES: usize = 160;
 pub const PACKET_MS: usize = 20;
 /// So many packets without the voice, and what was said is over.
 const PAUSE: usize = 5;
@@ -29,13 +29,17 @@ struct State {
     waiting: VecDeque<Step>,
     /// How many packets of what was said last are on their way.
     spoken: usize,
-    /// Something came that is no silence.
+    heard: Vec<Packet>,
+}
+
+/// 20 ms that came.
+#[derive(Debug, Clone, Copy)]
+struct Packet {
+    at: Instant,
+    timestamp: u32,
     is_loud: bool,
-    /// When the first and the last packet came, and their timestamps.
-    first: Option<(Instant, u32)>,
-    last: Option<(Instant, u32)>,
-    /// By packet: the tone of the model, with how much the caller had spoken then; none where it was anything else.
-    heard: Vec<Option<usize>>,
+    /// Where it is the tone of the model: how much the caller had spoken then.
+    tone: Option<usize>,
 }
 
 #[derive(Debug)]
@@ -74,8 +78,12 @@ pub struct Flow {
 
 pub struct Audio {
     socket: Arc<UdpSocket>,
+    /// Where the other side listens.
+    pub to: Option<SocketAddr>,
     state: Arc<Mutex<State>>,
     stops: Arc<AtomicBool>,
+    /// Nothing is sent any more, silence neither.
+    is_gone: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
@@ -86,8 +94,10 @@ impl Audio {
         socket.set_read_timeout(Some(poll)).unwrap();
         Self {
             socket: Arc::new(socket),
+            to: None,
             state: Arc::default(),
             stops: Arc::default(),
+            is_gone: Arc::default(),
             threads: Vec::new(),
         }
     }
@@ -98,10 +108,12 @@ impl Audio {
 
     /// Speaks to this address from now on, silence where there is nothing to say, and listens.
     pub fn start(&mut self, to: SocketAddr) {
+        self.to = Some(to);
         let parts = || (self.socket.clone(), self.state.clone(), self.stops.clone());
         let (mouth, ear) = (parts(), parts());
+        let is_gone = self.is_gone.clone();
         self.threads = vec![
-            thread::spawn(move || speak(&mouth.0, to, &mouth.1, &mouth.2)),
+            thread::spawn(move || speak(&mouth.0, to, &mouth.1, &mouth.2, &is_gone)),
             thread::spawn(move || listen(&ear.0, &ear.1, &ear.2)),
         ];
     }
@@ -110,7 +122,7 @@ impl Audio {
     pub fn say(&self, sound: &[u8]) {
         let mut state = self.state.lock().unwrap();
         state.spoken = 0;
-        let packets = sound.chunks_exact(PACKET);
+        let packets = sound.chunks_exact(SAMPLES);
         state
             .waiting
             .extend(packets.map(|packet| Step::Sound(packet.to_vec())));
@@ -125,7 +137,7 @@ impl Audio {
                 part,
             });
             state.waiting.extend(parts);
-            state.waiting.push_back(Step::Sound(vec![SILENCE; PACKET]));
+            state.waiting.push_back(Step::Sound(vec![SILENCE; SAMPLES]));
         }
     }
 
@@ -137,9 +149,92 @@ impl Audio {
         .await;
     }
 
+    /// Sends nothing any more.
+    pub fn fall_away(&self) {
+        self.is_gone.store(true, Ordering::Relaxed);
+    }
+
+    /// Sends this as it is, from where speech comes.
+    pub fn send(&self, bytes: &[u8]) {
+        self.socket.send_to(bytes, self.to.unwrap()).unwrap();
+    }
+
     /// Whether anything came that is no silence.
     pub fn is_loud(&self) -> bool {
-        self.state.lock().unwrap().is_loud
+        let state = self.state.lock().unwrap();
+        state.heard.iter().any(|packet| packet.is_loud)
+    }
+
+    /// Waits until so many packets have come since the first `from`.
+    pub async fn hears_packets(&self, from: usize, count: usize) {
+        let what = format!("{count} packets to be heard");
+        eventually(&what, async || {
+            (self.packets() >= from + count).then_some(())
+        })
+        .await;
+    }
+
+    /// What came since the first `from` packets that is loud and not the model: when each sentence of it began, with a second at least
+    /// between them.
+    pub fn sentences(&self, from: usize) -> Vec<Instant> {
+        let state = self.state.lock().unwrap();
+        let loud = state.heard[from..]
+            .iter()
+            .filter(|packet| packet.is_loud && packet.tone.is_none());
+        let mut begun = Vec::new();
+        let mut last: Option<Instant> = None;
+        for packet in loud {
+            if last.is_none_or(|last| packet.at - last >= Duration::from_secs(1)) {
+                begun.push(packet.at);
+            }
+            last = Some(packet.at);
+        }
+        begun
+    }
+
+    /// How many packets of the model's tone came since the first `from`, and when the first of them did.
+    pub fn tones(&self, from: usize) -> (usize, Option<Instant>) {
+        let state = self.state.lock().unwrap();
+        let mut tones = state.heard[from..]
+            .iter()
+            .filter(|packet| packet.tone.is_some());
+        let first = tones.next().map(|packet| packet.at);
+        (tones.count() + usize::from(first.is_some()), first)
+    }
+
+    /// How many packets came between the end of the utterance before this one, counted from 1, and its begin.
+    pub fn silence_before(&self, count: usize) -> usize {
+        let state = self.state.lock().unwrap();
+        let (mut found, mut pause) = (0, PAUSE);
+        for packet in &state.heard {
+            if packet.tone.is_none() {
+                pause += 1;
+                continue;
+            }
+            found += usize::from(pause >= PAUSE);
+            if found == count {
+                return pause;
+            }
+            pause = 0;
+        }
+        panic!("no utterance {count}");
+    }
+
+    /// Asserts that since the first `from` packets one came every 20 ms, without a gap that can be heard as one.
+    #[track_caller]
+    pub fn assert_unbroken(&self, from: usize) {
+        let state = self.state.lock().unwrap();
+        let times: Vec<Instant> = state.heard[from..].iter().map(|packet| packet.at).collect();
+        let lasted = times[times.len() - 1] - times[0];
+        let expected = lasted.as_millis() / PACKET_MS as u128;
+        let longest = times.windows(2).map(|pair| pair[1] - pair[0]).max();
+        assert!(
+            times.len() as u128 * 100 >= expected * 85,
+            "{} of {expected} packets",
+            times.len()
+        );
+        // A busy machine holds the one up that measures, too.
+        assert!(longest < Some(Duration::from_secs(1)), "{longest:?}");
     }
 
     /// How many packets have come.
@@ -150,11 +245,11 @@ impl Audio {
     /// All that came so far.
     pub fn flow(&self) -> Flow {
         let state = self.state.lock().unwrap();
-        let (first, last) = (state.first.unwrap(), state.last.unwrap());
+        let (first, last) = (state.heard[0], state.heard[state.heard.len() - 1]);
         Flow {
             packets: state.heard.len(),
-            told_ms: u64::from(last.1.wrapping_sub(first.1) / 8),
-            lasted_ms: u64::try_from((last.0 - first.0).as_millis()).unwrap(),
+            told_ms: u64::from(last.timestamp.wrapping_sub(first.timestamp) / 8),
+            lasted_ms: u64::try_from((last.at - first.at).as_millis()).unwrap(),
         }
     }
 
@@ -164,7 +259,7 @@ impl Audio {
         let mut found: Vec<Utterance> = Vec::new();
         let mut pause = PAUSE;
         for packet in &state.heard {
-            let Some(spoken) = packet else {
+            let Some(spoken) = packet.tone else {
                 pause += 1;
                 continue;
             };
@@ -177,7 +272,7 @@ impl Audio {
             }
             pause = 0;
             let last = found.last_mut().unwrap();
-            (last.packets, last.spoken) = (last.packets + 1, *spoken);
+            (last.packets, last.spoken) = (last.packets + 1, spoken);
         }
         if let Some(last) = found.last_mut() {
             last.is_over = pause >= PAUSE;
@@ -207,7 +302,13 @@ impl Drop for Audio {
     }
 }
 
-fn speak(socket: &UdpSocket, to: SocketAddr, state: &Mutex<State>, stops: &AtomicBool) {
+fn speak(
+    socket: &UdpSocket,
+    to: SocketAddr,
+    state: &Mutex<State>,
+    stops: &AtomicBool,
+    is_gone: &AtomicBool,
+) {
     let (mut sequence, mut begun) = (0_u16, 0_u32);
     let mut next = Instant::now();
     while !stops.load(Ordering::Relaxed) {
@@ -221,7 +322,7 @@ fn speak(socket: &UdpSocket, to: SocketAddr, state: &Mutex<State>, stops: &Atomi
             step
         };
         let (kind, at, payload) = match step {
-            None => (PCMA, now, vec![SILENCE; PACKET]),
+            None => (PCMA, now, vec![SILENCE; SAMPLES]),
             Some(Step::Sound(sound)) => (PCMA, now, sound),
             Some(Step::Key { event, part }) => {
                 if part == 1 {
@@ -238,7 +339,9 @@ fn speak(socket: &UdpSocket, to: SocketAddr, state: &Mutex<State>, stops: &Atomi
         packet.extend_from_slice(&at.to_be_bytes());
         packet.extend_from_slice(&[0, 0, 0, 7]);
         packet.extend_from_slice(&payload);
-        let _ = socket.send_to(&packet, to);
+        if !is_gone.load(Ordering::Relaxed) {
+            let _ = socket.send_to(&packet, to);
+        }
         sequence += 1;
     }
 }
@@ -249,18 +352,19 @@ fn listen(socket: &UdpSocket, state: &Mutex<State>, stops: &AtomicBool) {
         let Ok(length) = socket.recv(&mut packet) else {
             continue;
         };
-        if length != 12 + PACKET || packet[1] & 0x7f != PCMA {
+        if length != 12 + SAMPLES || packet[1] & 0x7f != PCMA {
             continue;
         }
         let samples: Vec<i32> = packet[12..length].iter().copied().map(linear).collect();
         let stamp = [packet[4], packet[5], packet[6], packet[7]];
-        let stamp = (Instant::now(), u32::from_be_bytes(stamp));
         let mut state = state.lock().unwrap();
-        state.first.get_or_insert(stamp);
-        state.last = Some(stamp);
-        state.is_loud |= samples.iter().any(|sample| sample.abs() > 1_000);
-        let spoken = is_tone(&samples).then_some(state.spoken);
-        state.heard.push(spoken);
+        let packet = Packet {
+            at: Instant::now(),
+            timestamp: u32::from_be_bytes(stamp),
+            is_loud: samples.iter().any(|sample| sample.abs() > 1_000),
+            tone: is_tone(&samples).then_some(state.spoken),
+        };
+        state.heard.push(packet);
     }
 }
 

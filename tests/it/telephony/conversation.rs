@@ -69,7 +69,7 @@ pub(super) fn spoken(words: &str) -> Vec<u8> {
 }
 
 /// A server whose phone rings at this address, with the fake as its model.
-pub(super) async fn world(model: &Gemini, setup: Setup) -> Option<(World, SocketAddr)> {
+pub async fn world(model: &Gemini, setup: Setup) -> Option<(World, SocketAddr)> {
     let mut installation = Installation::migrated(Sqlite)?;
     let edge = SocketAddr::from(([127, 0, 0, 1], dikala_testkit::free_port()));
     let file = trunk(&installation);
@@ -101,15 +101,20 @@ async fn hears(phone: &Phone, count: usize, milliseconds: u64) {
     );
 }
 
+/// So much of the model's tone, of which the model itself knows nothing: it is interrupted by nobody.
+pub fn unheeding(milliseconds: usize) -> Act {
+    let samples = (0..milliseconds * 24).map(|at| if at % 48 < 24 { 8_000_i16 } else { -8_000 });
+    let bytes: Vec<u8> = samples.flat_map(i16::to_le_bytes).collect();
+    let audio = json!({"mimeType": "audio/pcm;rate=24000", "data": STANDARD.encode(bytes)});
+    let turn = json!({"modelTurn": {"parts": [{"inlineData": audio}]}});
+    Act::Message(json!({"serverContent": turn}))
+}
+
 /// Interrupts the model in mid-sentence: how much the caller had spoken when the last of it came, in milliseconds.
 async fn interrupts(model: &Gemini, phone: &Phone, words: &[u8]) -> usize {
     let count = phone.audio.utterances().len() + 1;
     // The model does not notice by itself: whoever is quick here, it is not the model.
-    let samples = (0..6_000 * 24).map(|at| if at % 48 < 24 { 8_000_i16 } else { -8_000 });
-    let bytes: Vec<u8> = samples.flat_map(i16::to_le_bytes).collect();
-    let audio = json!({"mimeType": "audio/pcm;rate=24000", "data": STANDARD.encode(bytes)});
-    let turn = json!({"modelTurn": {"parts": [{"inlineData": audio}]}});
-    model.act(Act::Message(json!({"serverContent": turn})));
+    model.act(unheeding(6_000));
     phone.audio.hears(count, |it| it.packets >= 30).await;
     model.answer([gemini::Answer::Nothing]);
     phone.audio.say(words);
@@ -117,11 +122,7 @@ async fn interrupts(model: &Gemini, phone: &Phone, words: &[u8]) -> usize {
     model.act(Act::Interrupted);
     phone.audio.said().await;
     // It stays silent for longer than the model has to confirm.
-    let from = phone.audio.packets();
-    eventually("a second and a half of silence", async || {
-        (phone.audio.packets() >= from + 75).then_some(())
-    })
-    .await;
+    phone.audio.hears_packets(phone.audio.packets(), 75).await;
     assert_eq!(phone.audio.utterances()[count - 1..], [heard]);
     heard.spoken * PACKET_MS
 }
@@ -209,9 +210,9 @@ async fn a_caller_who_speaks_indonesian_is_served_from_greeting_to_goodbye() {
     in_the_books(&world, &id, cost(&[1_200, 900, 1_500, 100])).await;
 }
 
-/// A bridge whose clock is so much behind, so that nobody has to talk for a minute.
-async fn late_bridge(world: &World, model: &Gemini, behind: Duration) -> Bridge {
-    let price = |kind| PRICES.iter().find(|(name, _)| *name == kind).unwrap().1;
+/// A bridge of its own with this model, for callers on this machine.
+pub fn settings(model: &Gemini) -> settings::Settings {
+    let price = |kind| PRICES.iter().find(|(name, _)| *name == kind).unwrap().1 * 1_000;
     let gemini = settings::Gemini {
         url: model.url(),
         api_key: gemini::KEY.to_owned(),
@@ -236,9 +237,14 @@ async fn late_bridge(world: &World, model: &Gemini, behind: Duration) -> Bridge 
         register: None,
         prefix: None,
     }];
+    settings
+}
+
+/// A bridge whose clock is so much behind, so that nobody has to talk for a minute.
+async fn late_bridge(world: &World, model: &Gemini, behind: Duration) -> Bridge {
     let behind = i64::try_from(behind.as_millis()).unwrap();
     let clock = Arc::new(move || SystemClock.now().plus_ms(-behind));
-    Bridge::start(&settings, super::engine(world), clock)
+    Bridge::start(&settings(model), super::engine(world), clock)
         .await
         .unwrap()
 }
@@ -320,7 +326,7 @@ async fn in_the_books(world: &World, id: &str, cost: u64) {
     assert_eq!(of("tool"), ["check_order", "end_call"]);
     let caller = of("caller");
     assert!(caller[0].starts_with("heard "), "{caller:?}");
-    assert_eq!(caller.last(), Some(&"pressed 4 2 7 #"));
+    assert_eq!(caller.last(), Some(&"the caller pressed 4 2 7 #"));
     assert_eq!(tenant.billed(id).await, Some(1));
     assert_eq!(tenant.credits().await, (9, 10, 1));
     world.assert_ledger_is_exact();

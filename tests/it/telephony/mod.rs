@@ -3,8 +3,10 @@
 mod audio;
 mod conversation;
 mod endurance;
+mod faults;
 mod line;
 pub mod phone;
+mod timing;
 mod tls;
 
 use std::{net::SocketAddr, process::Stdio, sync::Arc};
@@ -21,11 +23,14 @@ use dikala_telephony::{
 use dikala_testkit::{free_port, within};
 
 use self::{line::Line, phone::Phone};
-use crate::support::{
-    prelude::*,
-    scrape::Scrape,
-    server::{self, wait_for_line},
-    visitor::Visitor,
+use crate::{
+    metrics::{assert_as_documented, documented},
+    support::{
+        prelude::*,
+        scrape::Scrape,
+        server::{self, wait_for_line},
+        visitor::Visitor,
+    },
 };
 
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -115,7 +120,12 @@ async fn a_caller_is_greeted_asks_gets_an_answer_and_is_hung_up(
         .get(&format!("/calls/{id}/transcript"))
         .await;
     let told = transcript.expect(200).to_string();
-    for said in ["pressed 4 2 7 #", "check_order", "two five", "Goodbye!"] {
+    for said in [
+        "the caller pressed 4 2 7 #",
+        "check_order",
+        "two five",
+        "Goodbye!",
+    ] {
         assert!(told.contains(said), "{said:?} is not in {told}");
     }
     calls.finish(PATIENCE).await;
@@ -260,16 +270,16 @@ async fn serve_has_a_phone_ring() {
         0.0,
         "nobody was interrupted"
     );
-    let documented = include_str!("../../../docs/metrics.md");
-    for name in scrape
-        .metrics
-        .keys()
-        .filter(|name| name.starts_with("dikala_telephony_"))
-    {
-        assert!(
-            documented.contains(&format!("| `{name}` |")),
-            "{name} is not documented"
-        );
+    let is_ours = |name: &str| name.starts_with("dikala_telephony_");
+    let documented = documented();
+    let of_docs: Vec<&String> = documented.keys().filter(|name| is_ours(name)).collect();
+    let served = scrape.metrics.iter().filter(|(name, _)| is_ours(name));
+    assert_eq!(
+        of_docs,
+        served.clone().map(|(name, _)| name).collect::<Vec<_>>()
+    );
+    for (name, metric) in served {
+        assert_as_documented(name, metric, &documented);
     }
     // It keeps its identity over restarts, and nobody else can use its token.
     let bridges = |world: &World| {
@@ -318,10 +328,11 @@ async fn the_bridge_runs_alone() {
 }
 
 #[test]
-fn without_a_voice_nothing_starts() {
-    let Some(installation) = Installation::migrated(Sqlite) else {
+fn without_the_voice_that_was_asked_for_nothing_starts() {
+    let Some(mut installation) = Installation::migrated(Sqlite) else {
         return;
     };
+    installation.set("telephony.voice.model", "gemini");
     let command = [
         "telephony",
         "--engine",
@@ -332,6 +343,39 @@ fn without_a_voice_nothing_starts() {
     let finished = installation.run(&command);
     assert_eq!(finished.code, Some(3));
     assert!(finished.stderr.contains("GEMINI_API_KEY"), "{finished:?}");
+    installation.set("telephony.enabled", "true");
+    let finished = installation.run(&["serve"]);
+    assert_eq!(finished.code, Some(3));
+    assert!(finished.stderr.contains("GEMINI_API_KEY"), "{finished:?}");
+}
+
+#[actix_web::test]
+async fn without_a_key_a_test_voice_answers_and_operators_are_told() {
+    let Some(mut installation) = Installation::migrated(Sqlite) else {
+        return;
+    };
+    installation.set("telephony.enabled", "true");
+    installation.set("telephony.sip.listen", "udp://127.0.0.1:0");
+    let finished = installation.run(&["check", "--json"]);
+    let checks = finished.json()["checks"].clone();
+    let mut checks = checks.as_array().unwrap().iter();
+    let voice = checks.find(|check| check["name"] == "voice").unwrap();
+    assert_eq!(voice["ok"], true, "{voice}");
+    let detail = voice["detail"].as_str().unwrap();
+    assert!(detail.contains("a test voice answers"), "{detail}");
+    let world = World::on(installation, Setup::new()).await;
+    let log = world.server.log();
+    assert!(log.contains("a test voice answers"), "{log}");
+}
+
+/// A socket on an even port, as a call takes it for media.
+fn even_port() -> std::net::UdpSocket {
+    loop {
+        let socket = std::net::UdpSocket::bind("0.0.0.0:0").unwrap();
+        if socket.local_addr().unwrap().port().is_multiple_of(2) {
+            return socket;
+        }
+    }
 }
 
 // What `check` says of the bridge, before anything is started.
@@ -342,12 +386,16 @@ fn check_tries_what_the_bridge_needs() {
     };
     let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     let port = taken.local_addr().unwrap().port();
+    let media = even_port();
+    let first = media.local_addr().unwrap().port();
     let file = installation.log().with_file_name("bridge.toml");
     let keys = format!(
         "[telephony]\nenabled = true\n[telephony.sip]\nlisten = [\"udp://127.0.0.1:{port}\", \"tls://127.0.0.1:0\"]\n\
-         tls_certificate_file = \"/nowhere.pem\"\ntls_key_file = \"/nowhere.key\"\n[telephony.voice]\nmodel = \"scripted\"\n\
+         tls_certificate_file = \"/nowhere.pem\"\ntls_key_file = \"/nowhere.key\"\n\
+         rtp_ports = \"{first}-{}\"\n[telephony.voice]\nmodel = \"scripted\"\n\
          [[telephony.sip.trunks]]\nname = \"jkt\"\n\
          register = {{ registrar = \"sip:127.0.0.1:{}\", username = \"u\", password = \"hush\" }}\n",
+        first + 1,
         free_port()
     );
     std::fs::write(&file, keys).unwrap();
@@ -365,6 +413,7 @@ fn check_tries_what_the_bridge_needs() {
             "sip",
             format!("udp://127.0.0.1:{port} cannot be listened on"),
         ),
+        ("rtp", format!("telephony.sip.rtp_ports: {first}-")),
         ("certificate", "/nowhere.pem".to_owned()),
         ("registrar", "trunk jkt".to_owned()),
     ] {

@@ -1,6 +1,6 @@
 //! A SIP phone over UDP that calls, hears, and hangs up.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, time::Duration};
 
 use dikala_testkit::{eventually, phone};
 
@@ -14,12 +14,34 @@ pub struct Phone {
 impl Phone {
     /// Calls a number, and acknowledges the answer.
     pub async fn call(edge: SocketAddr, did: &str) -> Self {
-        let mut audio = Audio::new();
-        let offer = phone::offer(audio.port(), 8, "PCMA/8000");
+        let mut phone = Self::new(edge, did).await;
+        let offer = phone::offer(phone.audio.port(), 8, "PCMA/8000");
+        phone.dialog.invite(&offer).await;
+        phone.audio.start(phone.dialog.media);
+        phone
+    }
+
+    async fn new(edge: SocketAddr, did: &str) -> Self {
         let id = format!("{:x}", rand::random::<u64>());
-        let dialog = phone::Phone::call(edge, did, "+6281234567890", &id, &offer).await;
-        audio.start(dialog.media);
-        Self { dialog, audio }
+        let dialog = phone::Phone::new(edge, did, "+6281234567890", &id).await;
+        Self {
+            dialog,
+            audio: Audio::new(),
+        }
+    }
+
+    /// Asks whether calls are taken: what is answered.
+    pub async fn options(edge: SocketAddr) -> String {
+        let phone = Self::new(edge, "+620000000").await;
+        phone.dialog.ask("OPTIONS", "").await
+    }
+
+    /// Calls a number: what is answered.
+    pub async fn try_call(edge: SocketAddr, did: &str) -> (Self, String) {
+        let phone = Self::new(edge, did).await;
+        let offer = phone::offer(phone.audio.port(), 8, "PCMA/8000");
+        let answer = phone.dialog.ask("INVITE", &offer).await;
+        (phone, answer)
     }
 
     /// Waits until something is heard that is not silence.
@@ -30,6 +52,16 @@ impl Phone {
         .await;
     }
 
+    /// Takes a call of the other side's to somebody else that comes to this phone, as it is the trunk: the one who answers it, and
+    /// the call's id.
+    pub async fn takes_a_call(&self) -> (Audio, String) {
+        let mut person = Audio::new();
+        let answer = phone::offer(person.port(), 8, "PCMA/8000");
+        let (media, id) = self.dialog.takes_a_call(&answer).await;
+        person.start(media);
+        (person, id)
+    }
+
     pub async fn hang_up(&self) {
         self.dialog.hang_up().await;
     }
@@ -37,5 +69,10 @@ impl Phone {
     /// Waits to be hung up, and consents: the request.
     pub async fn hung_up(&self) -> String {
         self.dialog.hung_up().await
+    }
+
+    /// The same, if it comes so soon.
+    pub async fn hung_up_within(&self, patience: Duration) -> bool {
+        self.dialog.hung_up_within(patience).await.is_some()
     }
 }

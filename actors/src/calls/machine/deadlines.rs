@@ -107,6 +107,17 @@ impl CallState {
         None
     }
 
+    /// When the engine cuts the call for this reason, as things stand.
+    pub(crate) fn to_be_cut_at(&self, reason: HangupReason) -> Option<Millis> {
+        let Phase::Answered { at } = self.phase else {
+            return None;
+        };
+        Some(match reason {
+            HangupReason::CreditsExhausted => self.granted_until(at),
+            _ => self.longest_until(at),
+        })
+    }
+
     /// When [`due`](Self::due) has to be asked next, if no message comes first. Later than `now` once `due` has said `None`.
     pub(crate) fn next_deadline(&self, last_seen: LastSeen, rules: &Rules) -> Option<Millis> {
         if self.is_over() {

@@ -17,6 +17,11 @@ use crate::{
 /// What is kept of who asked.
 type Audit = Option<Box<audit::Model>>;
 
+/// What tells the engine's own commands about one call apart, in their ids, and where it stands there.
+const WARNING: u128 = 1;
+const CUT: u128 = 2;
+const OF_CUTS: u32 = 72;
+
 /// Transfers that a call takes in all.
 pub const TRANSFERS_MAX: u32 = 5;
 
@@ -107,13 +112,36 @@ async fn write_pending(
 /// The engine itself cuts the call at `due_at`, for its length or for want of credit.
 pub(super) fn cut(call: &mut OwnedCall, reason: HangupReason, due_at: Millis, now: Millis) {
     call.state.hangup = Some(PendingHangup {
-        id: CommandId::new(now),
+        id: id_of_cut(call, reason, due_at, CUT),
         reason,
         initiator: HangupInitiator::System,
         due_at,
         issued_at: now,
     });
     send_hangup(call);
+}
+
+/// The engine will cut the call.
+pub(super) fn warn(call: &OwnedCall, reason: HangupReason, seconds_left: i64, now: Millis) {
+    let cut_at = call.state.to_be_cut_at(reason).unwrap_or(now);
+    let command = Command {
+        id: id_of_cut(call, reason, cut_at, WARNING),
+        call: call.row.id,
+        kind: CommandKind::Warn {
+            reason,
+            seconds_left,
+        },
+    };
+    call.parts.bridges.send(call.row.bridge_id, command);
+}
+
+/// What the engine does by itself is stored nowhere: where the call moves, and after a restart, the next one says it again. By its id
+/// the bridge knows that it has done it.
+fn id_of_cut(call: &OwnedCall, reason: HangupReason, cut_at: Millis, what: u128) -> CommandId {
+    let reason = u128::from(reason == HangupReason::CreditsExhausted);
+    // Ids of calls that came in together differ in their last bits.
+    let rest = call.row.id.as_u128() ^ ((what << 1 | reason) << OF_CUTS);
+    CommandId::derived(cut_at, rest)
 }
 
 /// After a restart, or where the call moved, the bridge is told again what was acknowledged to the tenant. A socket that was told

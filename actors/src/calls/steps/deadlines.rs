@@ -32,10 +32,7 @@ pub(in crate::calls) async fn carry_out(
             seconds_left,
         } => {
             call.may_tell_the_bridge().await?;
-            call.command(CommandKind::Warn {
-                reason,
-                seconds_left,
-            });
+            commands::warn(call, reason, seconds_left, now);
             call.state.warned = Some(reason);
         }
         Due::HangUp { reason, due_at } => {

@@ -100,6 +100,7 @@ pub(crate) struct BridgeRow {
     pub(crate) last_frame: Millis,
     /// The node with its newest socket.
     pub(crate) node: Option<String>,
+    pub(crate) connected_at: Millis,
     /// Commands that wait for it, as JSON.
     pub(crate) commands: Vec<String>,
 }

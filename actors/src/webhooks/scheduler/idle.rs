@@ -33,6 +33,20 @@ impl<E> Scheduler<E> {
         }
     }
 
+    /// Begins nothing more; what is under way ends, and what waits is left to the table.
+    pub(in crate::webhooks) fn stop(&mut self) {
+        self.stopping = true;
+        self.lanes.values_mut().for_each(Lane::forget);
+        self.waiting = 0;
+    }
+
+    /// At the end: the lanes of which nothing is under way, or no more. Each is named once.
+    pub(in crate::webhooks) fn take_ended(&mut self) -> Vec<WebhookId> {
+        let at_rest = self.lanes.extract_if(.., |_, lane| lane.is_at_rest());
+        let ours = at_rest.filter(|(_, lane)| lane.may_be_ours());
+        ours.map(|(webhook, _)| webhook).collect()
+    }
+
     /// Other nodes may deliver to these webhooks, or it is not known whether they may. What came meanwhile asks again for it.
     pub(in crate::webhooks) fn released(&mut self, ids: Vec<WebhookId>, now: Millis) {
         for id in ids {

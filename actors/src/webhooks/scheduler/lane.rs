@@ -23,8 +23,10 @@ const WAITING_MAX: usize = 64;
 const READ_AGAIN_AT: usize = 16;
 /// The first pause of a circuit, in milliseconds.
 const FIRST_PAUSE_MS: i64 = 1_000;
-/// What was read is believed for so long, and then read again: another node may have changed it.
+/// What was read is believed for so long, and then read again.
 const BELIEVED_MS: i64 = 30_000;
+/// The same where other nodes may change it: what is erased at one of them is not sent by this one.
+const BELIEVED_AMONG_OTHERS_MS: i64 = 250;
 /// A fresh delivery that is older than this when it arrives is left to the table, which may have given it out already.
 const FRESH_MS: i64 = 1_000;
 
@@ -32,7 +34,7 @@ const FRESH_MS: i64 = 1_000;
 #[derive(Clone, Debug)]
 pub(in crate::webhooks) struct Item {
     pub(in crate::webhooks) dispatch: Dispatch,
-    /// When it was read, or committed, by this node's clock.
+    /// When it came from the table, or from its commit, by this node's clock.
     pub(in crate::webhooks) read_at: Millis,
     pub(in crate::webhooks) created: Millis,
 }
@@ -86,6 +88,8 @@ pub(in crate::webhooks) struct Lane<E> {
 #[derive(Clone, Copy, Debug)]
 pub(in crate::webhooks) struct LaneLimits {
     pub(in crate::webhooks) concurrency: usize,
+    /// Other nodes may change what was read here.
+    pub(in crate::webhooks) has_others: bool,
 }
 
 impl<E> Lane<E> {
@@ -266,7 +270,11 @@ impl<E> Lane<E> {
             return None;
         }
         let next = self.queue.iter().position(|item| self.may_begin(item))?;
-        if now.since(self.queue.get(next)?.read_at) > BELIEVED_MS {
+        let believed_ms = match limits.has_others {
+            true => BELIEVED_AMONG_OTHERS_MS,
+            false => BELIEVED_MS,
+        };
+        if now.since(self.queue.get(next)?.read_at) > believed_ms {
             // Its call may have been erased meanwhile. The table is asked for all of it again, in order.
             self.forget();
             return None;
@@ -330,6 +338,11 @@ impl<E> Lane<E> {
             self.known.remove(&item.dispatch.delivery);
             self.leave(item.dispatch.delivery);
         }
+    }
+
+    /// Whether nothing of it is under way, or on its way to the table.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.known.is_empty() && !self.claiming
     }
 
     pub(super) fn waiting(&self) -> usize {

@@ -90,9 +90,9 @@ impl<E> Scheduler<E> {
         }
     }
 
-    /// Begins nothing more; what is under way ends.
-    pub(super) fn stop(&mut self) {
-        self.stopping = true;
+    /// Whether other nodes may change what is read here.
+    pub(super) fn among_others(&mut self, has_others: bool) {
+        self.limits.lane.has_others = has_others;
     }
 
     pub(super) fn is_stopping(&self) -> bool {
@@ -291,7 +291,15 @@ impl<E> Scheduler<E> {
     }
 
     /// Deliveries were read; `lost` of those that were due have no event any more.
-    pub(super) fn claimed(&mut self, claim: &Refill, items: Vec<Item>, lost: usize, now: Millis) {
+    pub(super) fn claimed(
+        &mut self,
+        claim: &Refill,
+        mut items: Vec<Item>,
+        lost: usize,
+        now: Millis,
+    ) {
+        // However long that took: what is read again and again would never be sent.
+        items.iter_mut().for_each(|item| item.read_at = now);
         self.claims = self.claims.saturating_sub(1);
         let Some(lane) = self.lanes.get_mut(&claim.webhook) else {
             return;
@@ -304,7 +312,7 @@ impl<E> Scheduler<E> {
         if let (false, Some(newest)) = (complete, newest) {
             lane.more_in_table(newest);
         }
-        if !lane.is_ready() {
+        if !lane.is_ready() || self.stopping {
             lane.forget();
         }
         self.take_turn(claim.webhook);
@@ -393,7 +401,7 @@ impl<E> Scheduler<E> {
     }
 
     fn next_load(&mut self) -> Option<Vec<WebhookId>> {
-        if self.loading || self.to_load.is_empty() {
+        if self.loading || self.stopping || self.to_load.is_empty() {
             return None;
         }
         self.loading = true;

@@ -10,7 +10,10 @@ use super::*;
 const NOW: Millis = Millis::from_i64(1_768_447_800_000);
 const LIMITS: SchedulerLimits = SchedulerLimits {
     in_flight: 32,
-    lane: LaneLimits { concurrency: 4 },
+    lane: LaneLimits {
+        concurrency: 4,
+        has_others: false,
+    },
 };
 
 fn dispatch(webhook: WebhookId, tenant: TenantId) -> Dispatch {

@@ -2,7 +2,8 @@
 
 use crate::{settings::Prices, voice::Usage};
 
-const TOKENS_PER_PRICE: u128 = 1_000_000;
+/// Prices are for a million tokens, in thousandths of a rupiah.
+const PER_RUPIAH: u128 = 1_000_000 * 1_000;
 /// The engine takes no more: nobody talks for that much.
 const IDR_MAX: u64 = 1_000_000_000;
 
@@ -31,7 +32,7 @@ impl Meter {
         .into_iter()
         .map(|(tokens, price)| u128::from(tokens).saturating_mul(u128::from(price)))
         .fold(0, u128::saturating_add);
-        let idr = sum.saturating_add(TOKENS_PER_PRICE / 2) / TOKENS_PER_PRICE;
+        let idr = sum.saturating_add(PER_RUPIAH / 2) / PER_RUPIAH;
         Some(u64::try_from(idr).unwrap_or(u64::MAX).min(IDR_MAX))
     }
 }
@@ -43,10 +44,10 @@ mod tests {
     #[test]
     fn tokens_by_modality_times_prices_to_the_nearest_rupiah() {
         let prices = Prices {
-            text_in: 8_000,
-            audio_in: 50_000,
-            text_out: 33_000,
-            audio_out: 200_000,
+            text_in: 8_000_000,
+            audio_in: 50_000_000,
+            text_out: 33_000_500,
+            audio_out: 200_000_000,
         };
         let mut meter = Meter::default();
         assert_eq!(meter.idr(Some(prices)), Some(0));
@@ -58,7 +59,7 @@ mod tests {
                 audio_out: 1_200,
             });
         }
-        // 16 + 250 + 6.6 + 480
+        // 16 + 250 + 6.6001 + 480
         assert_eq!(meter.idr(Some(prices)), Some(753));
         assert_eq!(meter.idr(None), None);
     }

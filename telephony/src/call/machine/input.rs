@@ -57,6 +57,8 @@ pub(crate) enum Effect {
     OpenVoice(Box<Setup>),
     Tell(Spoken),
     CloseVoice,
+    /// Something broke, in words for operators.
+    Fault(String),
     /// To the engine, with when it happened.
     Engine(Message, Millis),
 }

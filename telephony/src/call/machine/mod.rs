@@ -4,6 +4,7 @@
 //! comes, exactly one message says that it is over, and what was said follows it.
 
 mod answers;
+mod closing;
 mod cost;
 mod functions;
 mod input;
@@ -14,18 +15,18 @@ mod speaking;
 mod talking;
 mod transcript;
 
-use dikala_entities::{HangupInitiator, HangupReason, Millis};
+use dikala_entities::{HangupInitiator, HangupReason};
 
 pub(super) use self::input::{Effect, Input, Now};
 use self::{
-    cost::Meter, functions::Functions, keys::Keys, leaving::Leaving, speaking::Speaking,
-    transcript::Transcript,
+    closing::Closing, cost::Meter, functions::Functions, keys::Keys, leaving::Leaving,
+    speaking::Speaking, transcript::Transcript,
 };
 pub(crate) use self::{input::Rules, refusal::unavailable};
 use crate::{
     engine::{Command, Message, Outcome, Reply, Told, Wanted},
-    leg::{Ending, Happening, Order, Refusal},
-    voice::{Agent, Heard, Setup, Spoken},
+    leg::{Happening, Order, Refusal},
+    voice::{Agent, Heard, Setup},
 };
 
 /// How long the engine may take to decide about a call, and how long it may be away meanwhile.
@@ -33,8 +34,6 @@ const DECISION_MS: u64 = 10_000;
 const DECISION_AWAY_MS: u64 = 2_000;
 /// How long a phone may take to acknowledge the answer.
 const ACKNOWLEDGE_MS: u64 = 40_000;
-/// How long the voice may take to sum the call up.
-const SUMMARY_MS: u64 = 3_000;
 
 /// One call.
 #[derive(Debug)]
@@ -68,11 +67,7 @@ enum Phase {
     Talking,
     Leaving(Leaving),
     /// It is over; the voice sums it up.
-    Closing {
-        end: Box<Message>,
-        at: Millis,
-        until: u64,
-    },
+    Closing(Box<Closing>),
     Over,
 }
 
@@ -178,7 +173,8 @@ impl Machine {
                 let away = self.engine_away_since.map(|since| since + DECISION_AWAY_MS);
                 Some(away.map_or(*until, |away| away.min(*until)))
             }
-            Phase::Answering { until } | Phase::Closing { until, .. } => Some(*until),
+            Phase::Answering { until } => Some(*until),
+            Phase::Closing(closing) => Some(closing.until),
             Phase::Talking => {
                 let lost = self
                     .engine_away_since
@@ -196,10 +192,12 @@ impl Machine {
     /// Whether what the voice says is to be read now. It waits before the answer, and while what was said is thrown away.
     pub(super) fn listens(&self) -> bool {
         let in_time = match &self.phase {
-            Phase::Talking | Phase::Leaving(_) | Phase::Closing { .. } => true,
+            Phase::Talking | Phase::Leaving(_) => !self.speaking.is_flushing(),
+            // Nobody plays anything any more.
+            Phase::Closing(_) => true,
             Phase::Asking { .. } | Phase::Answering { .. } | Phase::Over => false,
         };
-        in_time && !self.speaking.is_flushing() && self.voice != VoiceState::None
+        in_time && self.voice != VoiceState::None
     }
 
     /// Nothing is left to do.
@@ -225,14 +223,14 @@ impl Machine {
             }
             Phase::Talking => self.expire_talk(now, out),
             Phase::Leaving(_) => self.expire_leaving(now, out),
-            Phase::Closing { .. } => self.close(None, out),
+            Phase::Closing(_) => self.close(out),
             Phase::Over => {}
         }
     }
 
     fn on_leg(&mut self, happening: Happening, now: Now, out: &mut Vec<Effect>) {
         match (&self.phase, happening) {
-            (Phase::Over | Phase::Closing { .. }, _) => {}
+            (Phase::Over | Phase::Closing(_), _) => {}
             (Phase::Answering { .. }, Happening::Answered) => self.answered(now, out),
             (_, Happening::Cancelled) | (Phase::Asking { .. }, Happening::HungUp) => {
                 let given_up = End::hangup(
@@ -270,7 +268,7 @@ impl Machine {
     }
 
     fn on_engine(&mut self, told: Told, now: Now, out: &mut Vec<Effect>) {
-        let is_running = !matches!(self.phase, Phase::Closing { .. } | Phase::Over);
+        let is_running = !matches!(self.phase, Phase::Closing(_) | Phase::Over);
         match told {
             _ if !is_running => {}
             Told::Reply(Reply::Taken { call_id, agent }) => {
@@ -380,7 +378,7 @@ impl Machine {
             Phase::Talking => self.leave_with_a_sentence(end, now, out),
             // It ends by itself, and soon enough.
             Phase::Leaving(_) => self.hurry(),
-            Phase::Closing { .. } | Phase::Over => {}
+            Phase::Closing(_) | Phase::Over => {}
             Phase::Answering { .. } => self.end(end, now, out),
         }
     }
@@ -402,55 +400,6 @@ impl Machine {
             out.push(Effect::Engine(end.message, now.at));
         }
         self.phase = Phase::Over;
-    }
-
-    /// Hangs up.
-    fn end(&mut self, end: End, now: Now, out: &mut Vec<Effect>) {
-        let ending = Ending {
-            words: end.words.to_owned(),
-        };
-        out.push(Effect::Leg(Order::Hangup(ending)));
-        self.end_without_leg(end, now, out);
-    }
-
-    /// The phone is gone, or is told: the rest is between voice and engine.
-    fn end_without_leg(&mut self, end: End, now: Now, out: &mut Vec<Effect>) {
-        if let Some(keys) = self.keys.take() {
-            self.transcribe_keys(&keys, now);
-        }
-        let until = self.in_time(now.ms + SUMMARY_MS);
-        let sums_up =
-            self.voice == VoiceState::Ready && self.transcript.is_conversation() && until > now.ms;
-        self.phase = Phase::Closing {
-            end: Box::new(end.message),
-            at: now.at,
-            until,
-        };
-        if sums_up {
-            out.push(Effect::Tell(Spoken::Summarise));
-        } else {
-            self.close(None, out);
-        }
-    }
-
-    /// A time to wait until, or that by which the call has to be over.
-    fn in_time(&self, until: u64) -> u64 {
-        self.stops_at.map_or(until, |stops_at| stops_at.min(until))
-    }
-
-    /// Tells the engine that the call is over, and what was said.
-    fn close(&mut self, summary: Option<String>, out: &mut Vec<Effect>) {
-        let Phase::Closing { end, at, .. } = &self.phase else {
-            return;
-        };
-        let (mut end, at) = (Message::clone(end), *at);
-        self.phase = Phase::Over;
-        if let Message::Hangup { ai_cost_idr, .. } = &mut end {
-            *ai_cost_idr = self.meter.idr(self.rules.prices);
-        }
-        out.push(Effect::Engine(end, at));
-        let transcript = self.transcript.close(summary);
-        out.extend(transcript.map(|message| Effect::Engine(message, at)));
     }
 }
 

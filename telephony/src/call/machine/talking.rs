@@ -82,7 +82,8 @@ impl Machine {
             Heard::AgentSaid(piece) => self.transcript.piece(Speaker::Agent, &piece, now.at),
             Heard::TurnOver => self.turn_over(now, out),
             Heard::Usage(usage) => self.meter.add(usage),
-            Heard::Summary(summary) => self.close(Some(summary), out),
+            Heard::Summarising => self.summarising(),
+            Heard::Summary(summary) => self.summed_up(summary, now, out),
             Heard::Away => {
                 if self.voice == VoiceState::Ready {
                     self.voice = VoiceState::Away {
@@ -155,7 +156,7 @@ impl Machine {
                 self.leave_with_a_sentence(end, now, out);
             }
             Phase::Leaving(leaving) => leaving.has_spoken(now.ms),
-            Phase::Closing { .. } => self.close(None, out),
+            Phase::Closing(_) => self.close(out),
             Phase::Asking { .. } | Phase::Answering { .. } | Phase::Over => {}
         }
     }
@@ -213,16 +214,17 @@ impl Machine {
         let Some(keys) = keys else {
             return;
         };
-        self.transcribe_keys(&keys, now);
+        let words = self.transcribe_keys(&keys, now);
         if self.voice != VoiceState::None {
-            let words = format!("the caller pressed {keys}");
-            out.push(Effect::Tell(Spoken::Text(words)));
+            out.push(Effect::Tell(Spoken::Keys(words)));
         }
     }
 
-    pub(super) fn transcribe_keys(&mut self, keys: &str, now: Now) {
-        let words = format!("pressed {keys}");
+    /// Gives the words in which the keys stand in the transcript.
+    pub(super) fn transcribe_keys(&mut self, keys: &str, now: Now) -> String {
+        let words = format!("the caller pressed {keys}");
         self.transcript.whole(Speaker::Caller, &words, now.at);
+        words
     }
 
     pub(super) fn warn(&mut self, reason: HangupReason, seconds_left: u64, out: &mut Vec<Effect>) {

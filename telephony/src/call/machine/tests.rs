@@ -1,11 +1,16 @@
 //! Calls, as stories and at random.
 
-use dikala_entities::Speaker;
+use dikala_entities::{Millis, Speaker};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::*;
-use crate::{engine::Outcome, leg::Speech, settings::Prices, voice::Usage};
+use crate::{
+    engine::Outcome,
+    leg::Speech,
+    settings::Prices,
+    voice::{Spoken, Usage},
+};
 
 /// A call that is told what happens, and keeps what follows.
 struct Story {
@@ -28,9 +33,9 @@ fn rules() -> Rules {
         barge_in: true,
         prices: Some(Prices {
             text_in: 0,
-            audio_in: 1_000_000,
+            audio_in: 1_000_000_000,
             text_out: 0,
-            audio_out: 2_000_000,
+            audio_out: 2_000_000_000,
         }),
         engine_lost_after_ms: 30_000,
     }
@@ -95,6 +100,14 @@ fn said(role: Speaker, text: &str) -> Input {
         Speaker::Caller => Heard::CallerSaid(text.to_owned()),
         _ => Heard::AgentSaid(text.to_owned()),
     })
+}
+
+fn usage(audio_in: u64, audio_out: u64) -> Input {
+    Input::Voice(Heard::Usage(Usage {
+        audio_in,
+        audio_out,
+        ..Usage::default()
+    }))
 }
 
 const AUDIO: fn() -> Input = || Input::Voice(Heard::Audio(vec![1; 480]));
@@ -245,8 +258,9 @@ fn a_call_from_ringing_to_the_callers_hang_up() {
     assert_eq!(heard, [Effect::Tell(Spoken::Audio(vec![5; 320]))]);
     call.wait(61_000);
     let effects = call.on(Input::Leg(Happening::HungUp));
-    assert_eq!(told(&effects), ["hangup normal caller 0 at 61000"]);
-    assert!(!hung_up(&effects) && call.machine.is_over());
+    assert!(!hung_up(&effects) && told(&effects).is_empty());
+    assert_eq!(told(&call.wait(300)), ["hangup normal caller 0 at 61000"]);
+    assert!(call.machine.is_over());
 }
 
 #[test]
@@ -373,35 +387,65 @@ fn the_agent_hangs_up_once_all_it_said_was_heard() {
     let effects = call.play(&effects);
     assert!(hung_up(&effects));
     assert_eq!(tells(&effects), [&Spoken::Summarise]);
-    call.on(Input::Voice(Heard::Usage(Usage {
-        audio_in: 10,
-        audio_out: 20,
-        ..Usage::default()
-    })));
-    let effects = call.on(Input::Voice(Heard::Summary("All is well.".to_owned())));
+    call.on(usage(10, 20));
+    call.on(Input::Voice(Heard::Summary("All is well.".to_owned())));
+    // The bill of the last turn comes after it.
+    call.wait(299);
+    call.on(usage(1, 0));
     assert_eq!(
-        told(&effects),
-        ["hangup normal agent 50 at 22500", "transcript All is well."]
+        told(&call.wait(1)),
+        ["hangup normal agent 51 at 22500", "transcript All is well."]
     );
     assert!(call.machine.is_over());
 }
 
 #[test]
 fn without_a_summary_in_time_the_first_and_last_turns_stand_in() {
+    // One that has begun may take longer than one that has not.
+    for (begins_at, told_at) in [(None, 1_000), (Some(999), 3_000)] {
+        let mut call = Story::talking();
+        call.on(said(Speaker::Agent, "Hello"));
+        call.on(said(Speaker::Caller, "Hi"));
+        assert!(told(&call.on(Input::Leg(Happening::HungUp))).is_empty());
+        if let Some(ms) = begins_at {
+            assert!(told(&call.wait(ms)).is_empty());
+            call.on(Input::Voice(Heard::Summarising));
+        }
+        assert!(told(&call.wait(told_at - 1 - call.ms)).is_empty());
+        assert_eq!(
+            told(&call.wait(1)),
+            [
+                "hangup normal caller 0 at 0",
+                "transcript agent: Hello\ncaller: Hi"
+            ]
+        );
+    }
+}
+
+#[test]
+fn what_is_billed_right_after_the_end_counts() {
+    // Interrupted at the very end, with what waits thrown away.
     let mut call = Story::talking();
-    call.on(said(Speaker::Agent, "Hello"));
-    call.on(said(Speaker::Caller, "Hi"));
-    let effects = call.on(Input::Leg(Happening::HungUp));
-    assert!(told(&effects).is_empty());
-    assert!(told(&call.wait(2_999)).is_empty());
-    let effects = call.wait(1);
-    assert_eq!(
-        told(&effects),
-        [
-            "hangup normal caller 0 at 0",
-            "transcript agent: Hello\ncaller: Hi"
-        ]
-    );
+    call.on(AUDIO());
+    call.on(Input::Voice(Heard::Interrupted));
+    assert!(told(&call.on(Input::Leg(Happening::HungUp))).is_empty());
+    assert!(call.machine.listens(), "the bill is to be heard");
+    call.wait(299);
+    call.on(usage(7, 0));
+    assert_eq!(told(&call.wait(1)), ["hangup normal caller 7 at 0"]);
+    // Where nobody counts, nothing is waited for.
+    let mut free = Story::talking();
+    free.machine.rules.prices = None;
+    free.on(said(Speaker::Agent, "Hello"));
+    let effects = free.on(Input::Leg(Happening::HungUp));
+    assert_eq!(told(&effects)[0], "hangup normal caller 0 at 0");
+    let mut free = Story::talking();
+    free.machine.rules.prices = None;
+    free.on(said(Speaker::Agent, "Hello"));
+    free.on(said(Speaker::Caller, "Hi"));
+    free.on(Input::Leg(Happening::HungUp));
+    let effects = free.on(Input::Voice(Heard::Summary("Hello.".to_owned())));
+    assert_eq!(told(&effects)[1], "transcript Hello.");
 }
 
 #[test]
@@ -418,9 +462,11 @@ fn a_command_ends_the_call_after_what_is_being_said_for_two_seconds_at_most() {
     assert_eq!(orders(&effects), [&Order::Continue]);
     assert_eq!(speaks(&call.on(AUDIO())), 0, "nothing new is said");
     assert!(!hung_up(&call.wait(1_999)));
-    let effects = call.wait(1);
-    assert!(hung_up(&effects));
-    assert_eq!(told(&effects), ["hangup max_duration bridge 0 at 2000"]);
+    assert!(hung_up(&call.wait(1)));
+    assert_eq!(
+        told(&call.wait(300)),
+        ["hangup max_duration bridge 0 at 2000"]
+    );
     let mut call = Story::talking();
     call.on(AUDIO());
     let effects = call.on(hangup(HangupReason::Operator));
@@ -514,7 +560,7 @@ fn a_person_is_called_once_the_agent_has_said_so() {
     assert_eq!(orders(&effects), [&Order::Transfer { to, language }]);
     let effects = call.on(Input::Leg(Happening::Transfer(Ok(()))));
     assert!(hung_up(&effects));
-    assert_eq!(told(&effects)[0], "hangup transferred bridge 0 at 0");
+    assert_eq!(told(&call.wait(300))[0], "hangup transferred bridge 0 at 0");
 }
 
 #[test]
@@ -526,19 +572,19 @@ fn keys_reach_the_model_as_text_and_stand_in_the_transcript() {
     let effects = call.on(Input::Leg(Happening::Key('#')));
     assert_eq!(
         tells(&effects),
-        [&Spoken::Text("the caller pressed 4 2 7 #".to_owned())]
+        [&Spoken::Keys("the caller pressed 4 2 7 #".to_owned())]
     );
     call.on(Input::Leg(Happening::Key('9')));
     assert!(call.wait(1_499).is_empty());
     let effects = call.wait(1);
     assert_eq!(
         tells(&effects),
-        [&Spoken::Text("the caller pressed 9".to_owned())]
+        [&Spoken::Keys("the caller pressed 9".to_owned())]
     );
-    let effects = call.on(Input::Leg(Happening::HungUp));
+    call.on(Input::Leg(Happening::HungUp));
     assert_eq!(
-        told(&effects)[1],
-        "transcript caller: pressed 4 2 7 #\ncaller: pressed 9"
+        told(&call.wait(300))[1],
+        "transcript caller: the caller pressed 4 2 7 #\ncaller: the caller pressed 9"
     );
 }
 
@@ -591,9 +637,10 @@ fn talk_goes_on_without_the_engine_for_as_long_as_it_waits() {
     assert!(call.wait(29_999).is_empty());
     let effects = call.wait(1);
     assert_eq!(speaks(&effects), 1);
+    call.play(&effects);
     assert_eq!(
-        told(&call.play(&effects))[0],
-        "failed bridge_error: the engine was away for 30 s"
+        told(&call.wait(300))[0],
+        "hangup bridge_error bridge 0 at 110000"
     );
 }
 
@@ -643,16 +690,24 @@ fn a_bridge_that_stops_soon_cuts_its_sentence() {
 #[test]
 fn lost_media_a_broken_leg_and_an_engine_that_let_go_end_the_call() {
     let mut call = Story::talking();
+    call.on(usage(20, 0));
     let effects = call.on(Input::Leg(Happening::MediaLost));
     assert!(hung_up(&effects));
-    assert_eq!(
-        told(&effects),
-        ["failed media_lost: no media came for 15 s"]
-    );
+    let fault = Effect::Fault("no media came for 15 s".to_owned());
+    assert!(effects.contains(&fault), "operators are told in the log");
+    let expected = ["hangup media_lost bridge 20 at 0"];
+    assert_eq!(told(&call.wait(300)), expected);
     let mut call = Story::talking();
+    call.on(usage(20, 0));
+    call.on(Input::LegGone);
+    let expected = ["hangup bridge_error bridge 20 at 0"];
+    assert_eq!(told(&call.wait(300)), expected);
+    // Where there is no cost to tell, the fault has words.
+    let mut call = Story::talking();
+    call.machine.rules.prices = None;
     assert_eq!(
-        told(&call.on(Input::LegGone)),
-        ["failed bridge_error: the phone's side is gone"]
+        told(&call.on(Input::Leg(Happening::MediaLost))),
+        ["failed media_lost: no media came for 15 s"]
     );
     let mut call = Story::talking();
     assert!(hung_up(&call.on(Input::Engine(Told::Over))));

@@ -38,8 +38,9 @@ pub struct Terms {
     /// The payload type that they want, and the one that they send.
     pub send_payload: u8,
     pub receive_payload: u8,
-    /// The payload type of pressed keys.
+    /// The payload type of keys that they press, and how they are told of keys.
     pub events: Option<u8>,
+    pub send_events: Option<Events>,
     pub remote: SocketAddr,
     pub remote_rtcp: SocketAddr,
     /// RTCP runs on the port of RTP.
@@ -47,6 +48,14 @@ pub struct Terms {
     /// This side's.
     pub direction: Direction,
     pub crypto: Option<Crypto>,
+}
+
+/// Keys as one side takes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Events {
+    pub payload: u8,
+    /// Ticks a second of their durations.
+    pub clock: u32,
 }
 
 impl Terms {
@@ -226,11 +235,13 @@ fn take(
     let rtcp = media.rtcp.unwrap_or((media.port.saturating_add(1), None));
     let remote = SocketAddr::new(address, media.port);
     let separate = SocketAddr::new(rtcp.1.unwrap_or(address), rtcp.0);
+    let events = events(media, codec);
     let terms = Terms {
         codec,
         send_payload: format.payload,
         receive_payload: format.payload,
-        events: events(media, codec),
+        events: events.map(|events| events.payload),
+        send_events: events,
         remote,
         remote_rtcp: if media.rtcp_mux { remote } else { separate },
         rtcp_mux: media.rtcp_mux,
@@ -280,7 +291,7 @@ fn is(format: &Format<'_>, codec: Codec) -> bool {
 }
 
 /// Keys are told in the codec's own clock, by some in that of G.711 whatever the codec.
-fn events(media: &Media<'_>, codec: Codec) -> Option<u8> {
+fn events(media: &Media<'_>, codec: Codec) -> Option<Events> {
     let of_clock = |clock: u32| {
         let mut formats = media.formats.iter();
         formats.find(|format| {
@@ -288,7 +299,10 @@ fn events(media: &Media<'_>, codec: Codec) -> Option<u8> {
         })
     };
     let format = of_clock(clock(codec)).or_else(|| of_clock(8_000))?;
-    Some(format.payload)
+    Some(Events {
+        payload: format.payload,
+        clock: format.clock,
+    })
 }
 
 #[cfg(test)]

@@ -3,12 +3,13 @@
 use super::{Error, Heard, Seed};
 use crate::{
     media::{
+        dtmf::Presses,
         g711::Law,
         opus,
         playout::{Playout, Rate},
         rtcp::Sent,
         rtp::{self, Header},
-        sdp::clock,
+        sdp::{Terms, clock},
     },
     settings::Codec,
 };
@@ -54,6 +55,7 @@ fn rate(codec: Codec) -> Rate {
 #[derive(Debug)]
 pub struct Sender {
     pub playout: Playout,
+    pub presses: Presses,
     encoder: Encoder,
     ssrc: u32,
     sequence: u16,
@@ -73,6 +75,7 @@ impl Sender {
     pub fn new(codec: Codec, seed: &Seed, now_ms: u64) -> Result<Self, Error> {
         Ok(Self {
             playout: Playout::new(rate(codec)),
+            presses: Presses::default(),
             encoder: Encoder::new(codec)?,
             ssrc: seed.ssrc,
             sequence: seed.sequence,
@@ -114,7 +117,7 @@ impl Sender {
         &mut self,
         now_ms: u64,
         silent: bool,
-        payload_type: u8,
+        terms: &Terms,
         heard: &mut Vec<Heard>,
         send: &mut dyn FnMut(&mut Vec<u8>),
     ) {
@@ -126,7 +129,7 @@ impl Sender {
             if silent {
                 self.begins = true;
             } else {
-                self.send_frame(payload_type, heard, send);
+                self.send_frame(terms, heard, send);
             }
             self.skip(1);
         }
@@ -140,24 +143,44 @@ impl Sender {
 
     fn send_frame(
         &mut self,
-        payload_type: u8,
+        terms: &Terms,
         heard: &mut Vec<Heard>,
         send: &mut dyn FnMut(&mut Vec<u8>),
     ) {
         let passed = |mark| heard.push(Heard::Played(mark));
         self.playout.frame(&mut self.frame, passed);
-        let header = Header {
-            marker: self.begins,
-            payload_type,
-            sequence: self.sequence,
-            timestamp: self.timestamp,
-            ssrc: self.ssrc,
-        };
-        rtp::begin(&header, &mut self.packet);
+        let events = terms.send_events;
+        let pressed =
+            events.and_then(|to| Some((to, self.presses.frame(self.timestamp, to.clock)?)));
+        // A key takes the place of what is said meanwhile.
+        if let Some((to, told)) = pressed {
+            for _ in 0..told.times {
+                self.begin(told.begins, to.payload, told.timestamp);
+                self.packet.extend_from_slice(&told.payload);
+                self.sent_packet(send);
+            }
+            return;
+        }
+        self.begin(self.begins, terms.send_payload, self.timestamp);
         if self.encoder.encode(&self.frame, &mut self.packet).is_err() {
             return;
         }
         self.begins = false;
+        self.sent_packet(send);
+    }
+
+    fn begin(&mut self, marker: bool, payload_type: u8, timestamp: u32) {
+        let header = Header {
+            marker,
+            payload_type,
+            sequence: self.sequence,
+            timestamp,
+            ssrc: self.ssrc,
+        };
+        rtp::begin(&header, &mut self.packet);
+    }
+
+    fn sent_packet(&mut self, send: &mut dyn FnMut(&mut Vec<u8>)) {
         self.sequence = self.sequence.wrapping_add(1);
         self.packets = self.packets.wrapping_add(1);
         let octets = self.packet.len() - rtp::HEADER_BYTES;

@@ -10,7 +10,7 @@ use super::{Channel, Heard, LOST_MS, Seed, Stream};
 use crate::{
     media::{
         rtp::{self, Header},
-        sdp::{Direction, Terms},
+        sdp::{Direction, Events, Terms, clock},
         srtp::{Crypto, Key, Suite},
     },
     settings::Codec,
@@ -35,6 +35,10 @@ fn terms(codec: Codec, remote: &str) -> Terms {
         send_payload: payload,
         receive_payload: payload,
         events: Some(101),
+        send_events: Some(Events {
+            payload: 101,
+            clock: clock(codec),
+        }),
         remote,
         remote_rtcp: SocketAddr::new(remote.ip(), remote.port() + 1),
         rtcp_mux: false,
@@ -282,6 +286,38 @@ fn keys_are_heard_once() {
 }
 
 #[test]
+fn a_key_that_is_pressed_here_is_heard_there_while_speech_goes_on() {
+    for codec in [Codec::Pcma, Codec::Opus] {
+        for crypto in [false, true] {
+            let (mut theirs, mut ours) = pair(codec, crypto);
+            theirs.say(&buzz(1_000));
+            for key in ['4', '4', '#'] {
+                theirs.press(key);
+            }
+            let mut heard = Vec::new();
+            for now_ms in (0..1_500).step_by(20) {
+                for (channel, packet) in tick(&mut theirs, now_ms).0 {
+                    if channel == Channel::Rtp {
+                        heard.extend(give(&mut ours, &packet, now_ms));
+                    }
+                }
+                heard.extend(tick(&mut ours, now_ms).1);
+            }
+            let keys: String = heard
+                .iter()
+                .filter_map(|heard| match heard {
+                    Heard::Key(key) => Some(*key),
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(keys, "44#", "{codec:?}");
+            assert!(energy(&audio(&heard)) > 1_000_000);
+            assert_eq!(ours.statistics().lost, 0);
+        }
+    }
+}
+
+#[test]
 fn no_media_for_15_seconds_is_told_once_and_never_on_hold() {
     let lost = |stream: &mut Stream, from: u64, to: u64| {
         let ticks = (from..to).step_by(20).flat_map(|now| tick(stream, now).1);
@@ -315,6 +351,29 @@ fn no_media_for_15_seconds_is_told_once_and_never_on_hold() {
         "time to come back"
     );
     assert_eq!(lost(&mut ours, 9 * LOST_MS, 10 * LOST_MS), 1);
+}
+
+#[test]
+fn who_sends_back_what_it_gets_lives_is_sent_to_and_not_heard() {
+    let mut stream = stream(terms(Codec::Pcma, THERE), 5);
+    stream.say(&buzz(1_000));
+    let behind = address("203.0.113.9:7000");
+    let (mut heard, mut goes_to) = (Vec::new(), address(THERE));
+    for now_ms in (0..40_000).step_by(20) {
+        let mut sent = Vec::new();
+        stream.tick(now_ms, &mut heard, &mut |channel, to, packet| {
+            if channel == Channel::Rtp {
+                goes_to = to;
+                sent.push(packet.to_vec());
+            }
+        });
+        for packet in sent {
+            stream.on_packet(&packet, behind, Channel::Rtp, now_ms, &mut heard);
+        }
+    }
+    assert_eq!(heard, []);
+    assert_eq!(goes_to, behind);
+    assert!(stream.statistics().received > 1_990);
 }
 
 #[test]

@@ -9,7 +9,8 @@ use tokio::{
 };
 
 use super::{
-    Call, Caller, HAPPENINGS, INBOX, ORDERS, Peer, SPEECH, audio, session::Session, session_timer,
+    Call, Caller, HAPPENINGS, INBOX, ORDERS, Peer, SPEECH, Taking, audio, session::Session,
+    session_timer,
 };
 use crate::{
     leg::Leg,
@@ -106,7 +107,7 @@ impl Plan {
         let tag = invite.headers.tag("From").unwrap_or_default();
         let (inbox, received) = mpsc::channel(INBOX);
         let key = dialog::key(invite.headers.call_id(), &tag);
-        let listed = self.shared.list(key, inbox);
+        let listed = self.shared.list(key, inbox, self.flow.remote.ip());
         let (asked, response) = self.answered(invite, alive).await?;
         let mut dialog = Dialog::of_response(&asked.invite, &response.headers, contact)
             .ok_or("the other side's answer names no way to it")?;
@@ -130,8 +131,7 @@ impl Plan {
             session,
             sockets: Some(sockets),
             terms: None,
-            answer: None,
-            described: false,
+            taking: Taking::Agreed,
             media: None,
             timer: session_timer::accepted(&response.headers),
             peer: Peer::of(&response.headers),

@@ -116,6 +116,10 @@ fn pass(
             let _ = to.try_send(Speech::Audio(said));
             true
         }
+        Some(Happening::Key(key)) => {
+            let _ = to.try_send(Speech::Key(key));
+            true
+        }
         Some(happening) => !is_end(&happening),
         None => false,
     }

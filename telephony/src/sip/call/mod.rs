@@ -62,10 +62,7 @@ struct Call {
     /// Until the media is started.
     sockets: Option<audio::Sockets>,
     terms: Option<Terms>,
-    /// Our answer to the INVITE's offer; none where it had none, and ours goes out with the 200.
-    answer: Option<String>,
-    /// Offer and answer went with the ringing already.
-    described: bool,
+    taking: Taking,
     media: Option<mpsc::Sender<Control>>,
     timer: Option<Timer>,
     /// What the peer's last request said that it understands.
@@ -78,6 +75,17 @@ struct Call {
     begun: Instant,
     _listed: Listed,
     place: Option<Place>,
+}
+
+/// What the 200 to the INVITE says of the media.
+#[derive(Debug)]
+enum Taking {
+    /// Our answer to the INVITE's offer.
+    Answer(String),
+    /// Our offer, for the INVITE had none: the ACK answers.
+    Offer,
+    /// Nothing, for all was agreed on before.
+    Agreed,
 }
 
 /// What the peer understands.
@@ -169,7 +177,7 @@ fn prepare(
     let (inbox, received) = mpsc::channel(INBOX);
     let codec = terms.as_ref().map(|terms| codec_name(terms.codec));
     let call = Call {
-        _listed: shared.list(dialog.key(), inbox),
+        _listed: shared.list(dialog.key(), inbox, flow.remote.ip()),
         shared: shared.clone(),
         caller,
         flow,
@@ -177,8 +185,7 @@ fn prepare(
         session,
         sockets: Some(sockets),
         terms,
-        answer,
-        described: false,
+        taking: answer.map_or(Taking::Offer, Taking::Answer),
         media: None,
         timer,
         peer: Peer::of(&request.headers),

@@ -7,7 +7,7 @@ use tokio::{
     time::{Duration, Instant, sleep_until},
 };
 
-use super::{Call, Repeat, ToCall, reason, refuse_for_now, refuse_offer};
+use super::{Call, Repeat, Taking, ToCall, reason, refuse_for_now, refuse_offer};
 use crate::{
     leg::{Happening, Order, Refusal},
     sip::{
@@ -130,10 +130,14 @@ impl Call {
             return;
         }
         let number = 1 + rand::random::<u32>() % (1 << 30);
-        let response = response
+        let mut response = response
             .with("Require", "100rel")
             .with("RSeq", &number.to_string());
-        let response = self.offering(response);
+        // Who asks us for the offer gets it with the first reliable response (RFC 3261, 13.2.1), and answers it in the PRACK.
+        if matches!(self.taking, Taking::Offer) {
+            response.headers.push("Content-Type", "application/sdp");
+            response.body = self.session.offer().into_bytes();
+        }
         ringing.reply.send(&response);
         let now = Instant::now();
         ringing.reliable = Some(Reliable {
@@ -199,7 +203,8 @@ impl Call {
         false
     }
 
-    /// The ringing is acknowledged; true when the call is over, because the answer to an offer in it cannot be used.
+    /// The PRACK of our ringing; true when the call is over, because the answer to an offer in it cannot be used. One without an
+    /// answer leaves that to the ACK.
     fn rung(&mut self, request: &Request, reply: &Reply, ringing: &mut Ringing) -> bool {
         let acknowledged = request.headers.get("RAck").and_then(rack);
         let invite = ringing.reply.request.cseq().map(|(number, _)| number);
@@ -209,13 +214,14 @@ impl Call {
             return false;
         }
         ringing.reliable = None;
-        if self.answer.is_none() {
+        if matches!(self.taking, Taking::Offer) && !request.body.is_empty() {
             match self.session.accept(&request.body) {
                 Ok(terms) => {
                     self.terms = Some(terms);
-                    self.described = true;
+                    self.taking = Taking::Agreed;
                 }
                 Err(refused) => {
+                    count(&self.shared.counters.callers.refused, 1);
                     refuse_offer(reply, refused.status, &refused.words);
                     refuse_offer(&ringing.reply, 488, &refused.words);
                     let words = "the peer's answer cannot be used".to_owned();
@@ -250,17 +256,8 @@ impl Call {
         }
         ringing.reply.flow.send(&reliable.response.to_bytes());
         reliable.wait *= 2;
-        reliable.next = now + reliable.wait;
+        reliable.next = (now + reliable.wait).min(reliable.until);
         false
-    }
-
-    /// Puts our offer into the first reliable response to an INVITE that has none.
-    fn offering(&mut self, response: Response) -> Response {
-        if self.answer.is_some() {
-            return response;
-        }
-        let offer = self.session.offer();
-        described(response, offer)
     }
 
     /// Answers. The 200 is sent until it is acknowledged.
@@ -272,24 +269,21 @@ impl Call {
             self.happened(Happening::Failed("the media cannot be started".to_owned()));
             return None;
         }
-        let response = self.timed(self.dressed(reply.response(200, "OK")));
-        let response = match self.answer.clone() {
-            Some(answer) => described(response, answer),
-            // Both have said all in the ringing.
-            None if self.described => response,
-            None => self.offering(response),
+        let sdp = match &self.taking {
+            Taking::Answer(answer) => Some(answer.clone()),
+            Taking::Offer => Some(self.session.offer()),
+            Taking::Agreed => None,
         };
+        let mut response = self.timed(self.dressed(reply.response(200, "OK")));
+        if let Some(sdp) = sdp {
+            response.headers.push("Content-Type", "application/sdp");
+            response.body = sdp.into_bytes();
+        }
         reply.send(&response);
         count(&self.shared.counters.callers.answered, 1);
         self.shared.counters.answer.took(self.begun.elapsed());
         Some(Repeat::new(response))
     }
-}
-
-fn described(response: Response, sdp: String) -> Response {
-    let mut response = response.with("Content-Type", "application/sdp");
-    response.body = sdp.into_bytes();
-    response
 }
 
 impl Repeat {

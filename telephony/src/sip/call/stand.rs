@@ -5,7 +5,7 @@ use tokio::{
     time::{Duration, Instant, sleep_until, timeout_at},
 };
 
-use super::{Call, Control, Peer, Repeat, ToCall, reason, refuse_offer, transfer};
+use super::{Call, Control, Peer, Repeat, Taking, ToCall, reason, refuse_offer, transfer};
 use crate::{
     leg::{Happening, Order},
     sip::{
@@ -62,7 +62,7 @@ impl Call {
     pub(super) async fn stand(mut self, answered: Option<Repeat>) {
         let told = answered.is_none();
         let mut standing = Standing {
-            offered: !told && self.answer.is_none() && !self.described,
+            offered: matches!(self.taking, Taking::Offer),
             unacknowledged: answered.map(|answered| (answered, self.dialog.remote_seq)),
             told,
             refresh: None,
@@ -188,6 +188,7 @@ impl Call {
         match request.method {
             Method::Bye => {
                 reply.send(&reply.response(200, "OK"));
+                self.left().await;
                 return Some(Over::Theirs);
             }
             Method::Invite => self.invited(request, reply, standing).await,

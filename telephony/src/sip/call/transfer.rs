@@ -4,7 +4,7 @@
 use tokio::{
     sync::{mpsc, oneshot},
     task::JoinHandle,
-    time::{Duration, Instant, sleep_until},
+    time::{Duration, Instant, sleep_until, timeout},
 };
 
 use super::{
@@ -22,6 +22,8 @@ use crate::{
 
 /// How long whoever was referred to may ring.
 const ANSWERED: Duration = Duration::from_secs(60);
+/// How much later than a BYE the answer to a REFER may come that was sent before it.
+const CROSSING: Duration = Duration::from_millis(200);
 
 /// A transfer under way.
 #[derive(Debug)]
@@ -206,6 +208,21 @@ impl Call {
         self.happened(Happening::Transfer(Ok(())));
     }
 
+    /// The peer hangs up. Many phones do so once they call somebody else, and tell no more of it.
+    pub(super) async fn left(&mut self) {
+        let Some(Transfer::Referred { answers, .. }) = &mut self.transfer else {
+            return;
+        };
+        let is_taken = match answers {
+            None => true,
+            Some(answers) => timeout(CROSSING, taken(answers)).await.unwrap_or_default(),
+        };
+        if is_taken {
+            self.transfer = None;
+            self.happened(Happening::Transfer(Ok(())));
+        }
+    }
+
     /// How far the other side is, as the peer tells.
     pub(super) fn notified(&mut self, request: &Request, reply: &Reply) {
         let event = request.headers.get("Event").unwrap_or_default();
@@ -236,6 +253,16 @@ impl Call {
     fn not_transferred(&self, why: &str) {
         self.happened(Happening::Transfer(Err(why.to_owned())));
     }
+}
+
+/// Whether the peer will do what it was asked for, once it has said so.
+async fn taken(answers: &mut mpsc::Receiver<Response>) -> bool {
+    while let Some(response) = answers.recv().await {
+        if response.status >= 200 {
+            return response.status < 300;
+        }
+    }
+    false
 }
 
 /// The status in a `message/sipfrag`.

@@ -13,7 +13,9 @@ mod tests;
 pub use self::{
     checks::check,
     headers::Headers,
-    parse::{Broken, HEAD_BYTES_MAX, MESSAGE_BYTES_MAX, body_length, head_end, parse},
+    parse::{
+        Broken, HEAD_BYTES_MAX, MESSAGE_BYTES_MAX, body_length, head_end, lacks_length, parse,
+    },
     parts::take_sdp,
     uri::{Host, NameAddr, Uri, split_list},
     via::Via,

@@ -36,19 +36,9 @@ pub fn head_end(bytes: &[u8]) -> Option<(usize, usize)> {
 
 /// The length of the body by Content-Length; none when the header is absent.
 pub fn body_length(head: &[u8]) -> Result<Option<usize>, Broken> {
-    let text = String::from_utf8_lossy(head)
-        .replace("\r\n ", " ")
-        .replace("\r\n\t", " ");
     let mut found: Option<usize> = None;
-    for line in text.split("\r\n").skip(1) {
-        let Some((name, value)) = line.split_once(':') else {
-            continue;
-        };
-        if !long_name(name.trim()).eq_ignore_ascii_case("Content-Length") {
-            continue;
-        }
+    for value in values(&unfolded(head), "Content-Length") {
         let length = value
-            .trim()
             .parse()
             .map_err(|_| broken("Content-Length is not a length"))?;
         if found.is_some_and(|other| other != length) {
@@ -57,6 +47,27 @@ pub fn body_length(head: &[u8]) -> Result<Option<usize>, Broken> {
         found = Some(length);
     }
     Ok(found)
+}
+
+/// Whether a body is told of, but not how long it is: where it ends only the end of a datagram says.
+pub fn lacks_length(head: &[u8]) -> bool {
+    let head = unfolded(head);
+    let has = |name| values(&head, name).next().is_some();
+    has("Content-Type") && !has("Content-Length")
+}
+
+fn unfolded(head: &[u8]) -> String {
+    let text = String::from_utf8_lossy(head);
+    text.replace("\r\n ", " ").replace("\r\n\t", " ")
+}
+
+/// What stands behind this name, in its short form too.
+fn values<'a>(head: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
+    let lines = head.split("\r\n").skip(1);
+    let named = lines.filter_map(|line| line.split_once(':'));
+    named
+        .filter(move |(held, _)| long_name(held.trim()).eq_ignore_ascii_case(name))
+        .map(|(_, value)| value.trim())
 }
 
 /// Reads one message.
@@ -89,6 +100,9 @@ pub fn parse(bytes: &[u8]) -> Result<Message, Broken> {
         return Err(of_request(fault));
     }
     let body = &bytes[rest..];
+    if body.is_empty() && lacks_length(&bytes[..end]) {
+        return Err(of_request(broken("Content-Length is missing")));
+    }
     let length = body_length(&bytes[..end])
         .map_err(of_request)?
         .unwrap_or(body.len());

@@ -47,6 +47,19 @@ impl Uri {
         has(&self.params, name)
     }
 
+    /// Whether both lead to the same: a port that is usual may be left out, and parameters lead nowhere.
+    pub fn leads_to(&self, other: &Self) -> bool {
+        let port = |uri: &Self| {
+            let usual = if uri.scheme == "sips" { 5061 } else { 5060 };
+            uri.port.unwrap_or(usual)
+        };
+        let same_host = match (&self.host, &other.host) {
+            (Host::Name(one), Host::Name(another)) => one.eq_ignore_ascii_case(another),
+            (one, another) => one == another,
+        };
+        self.user == other.user && same_host && port(self) == port(other)
+    }
+
     #[must_use]
     pub fn with(mut self, name: &str, value: Option<&str>) -> Self {
         self.params

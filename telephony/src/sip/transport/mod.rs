@@ -24,7 +24,7 @@ pub use self::{
 /// Takes what comes in. Called from the readers of sockets, so it must not wait.
 pub trait Receive: Send + Sync + 'static {
     fn received(&self, bytes: &[u8], flow: &Flow);
-    /// Whether the address belongs to a trunk: such may hold more connections and be silent for longer.
+    /// Whether the address is a trunk's, or of somebody who was let in: such may hold more connections.
     fn knows(&self, ip: IpAddr) -> bool;
 }
 

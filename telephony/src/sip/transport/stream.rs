@@ -20,7 +20,7 @@ use tokio::{
 use super::{Acceptor, Flow, Receive, Way};
 use crate::{
     settings::Transport,
-    sip::message::{HEAD_BYTES_MAX, Host, MESSAGE_BYTES_MAX, body_length, head_end},
+    sip::message::{HEAD_BYTES_MAX, Host, MESSAGE_BYTES_MAX, body_length, head_end, lacks_length},
     trust::Trust,
 };
 
@@ -317,6 +317,7 @@ fn take(buffer: &mut Vec<u8>) -> Taken {
         return Taken::Nothing;
     };
     let length = match body_length(&buffer[..end]) {
+        Ok(None) if lacks_length(&buffer[..end]) => MESSAGE_BYTES_MAX,
         Ok(length) => length.unwrap_or_default(),
         Err(_) => MESSAGE_BYTES_MAX,
     };

@@ -18,7 +18,7 @@ const PATIENCE: Duration = Duration::from_secs(8);
 
 /// Opens a session and closes it again; nothing is said, and nothing is billed. In words, both ways.
 pub async fn check(settings: &settings::Gemini, trust: &Trust) -> Result<String, String> {
-    if settings.api_key.is_empty() {
+    if settings.lacks_key() {
         return Err("there is no key; set telephony.gemini.api_key or GEMINI_API_KEY".to_owned());
     }
     let began = Instant::now();

@@ -79,7 +79,9 @@ pub(super) async fn connect(
         refused: true,
         words: "telephony.gemini.url is no address; it begins with ws:// or wss://".to_owned(),
     })?;
-    url.query_pairs_mut().append_pair("key", &settings.api_key);
+    if !settings.api_key.is_empty() {
+        url.query_pairs_mut().append_pair("key", &settings.api_key);
+    }
     dial(url.as_str(), trust, Vec::new(), MESSAGE_MOST)
         .await
         .map_err(|error| Closure {

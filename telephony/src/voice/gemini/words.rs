@@ -11,7 +11,8 @@ const ANSWER_MOST: usize = 4_000;
 pub(super) fn instruction(agent: &Agent, before: &str) -> String {
     let mut text = format!(
         "{}\n\nYou speak with a caller on the telephone. Speak the language with the code \"{}\" unless the caller asks for another. \
-         Text that reaches you in square brackets comes from the telephone system and not from the caller: obey it and do not read it out.",
+         Text that reaches you in square brackets comes from the telephone system and not from the caller: obey it and do not read it out. \
+         Keys that the caller presses on the telephone reach you as text: \"the caller pressed 4 2 7 #\" means that those four were pressed.",
         agent.system_prompt.trim_end(),
         agent.language,
     );

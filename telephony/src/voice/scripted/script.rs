@@ -11,8 +11,10 @@ use crate::{
     voice::{Agent, Heard, Phrase, Spoken, is_indonesian},
 };
 
-/// How long the caller may say nothing before the question is asked again, and how often it is.
+/// How long the caller may say nothing before the question is asked again, after how many questions a function is called all the
+/// same, and how often it is asked where there is none.
 const SILENCE_MS: u64 = 10_000;
+const QUESTIONS_WITH_FUNCTION: usize = 2;
 const QUESTIONS_MAX: usize = 3;
 /// Digits of an answer that are read out.
 const DIGITS_MAX: usize = 8;
@@ -72,7 +74,10 @@ impl Script {
     pub(super) fn wait(&mut self, now_ms: u64) -> Vec<Heard> {
         let mut said = Vec::new();
         if self.due().is_some_and(|due| due <= now_ms) {
-            if self.asked < QUESTIONS_MAX {
+            let can_call = self.called == 0 && !self.agent.functions.is_empty();
+            if can_call && self.asked >= QUESTIONS_WITH_FUNCTION {
+                self.call(None, now_ms, &mut said);
+            } else if self.asked < QUESTIONS_MAX {
                 self.ask(now_ms, &mut said);
             } else {
                 self.goodbye(now_ms, &mut said);
@@ -96,8 +101,8 @@ impl Script {
                 }
                 _ => {}
             },
-            Spoken::Text(text) if self.is_listening() => {
-                let pressed: String = text.chars().filter(char::is_ascii_digit).collect();
+            Spoken::Keys(words) if self.is_listening() => {
+                let pressed: String = words.chars().filter(char::is_ascii_digit).collect();
                 if self.speaks_until > now_ms {
                     self.speaks_until = now_ms;
                     said.push(Heard::Interrupted);
@@ -109,7 +114,10 @@ impl Script {
                 self.tell(&outcome, now_ms, &mut said);
             }
             Spoken::Summarise => said.push(Heard::Summary(self.summary())),
-            Spoken::Text(_) | Spoken::ToolOutcome { .. } | Spoken::Interrupted { .. } => {}
+            Spoken::Text(_)
+            | Spoken::Keys(_)
+            | Spoken::ToolOutcome { .. }
+            | Spoken::Interrupted { .. } => {}
         }
         said
     }
@@ -128,7 +136,11 @@ impl Script {
     /// The caller has said something, or pressed these keys.
     fn answer(&mut self, keys: Option<&str>, now_ms: u64, said: &mut Vec<Heard>) {
         self.answers += 1;
-        let keys = keys.filter(|keys| !keys.is_empty());
+        self.call(keys.filter(|keys| !keys.is_empty()), now_ms, said);
+    }
+
+    /// Calls the agent's first function, if it has one.
+    fn call(&mut self, keys: Option<&str>, now_ms: u64, said: &mut Vec<Heard>) {
         let Some(function) = self.agent.functions.first() else {
             self.say(Phrase::Heard, now_ms, said);
             self.goodbye(now_ms, said);

@@ -10,7 +10,7 @@ mod sound;
 pub use self::{
     baresip::talks,
     bench::{Bench, Manner, Seen, publicly, trunk},
-    phone::{Phone, header, offer},
+    phone::{Phone, flood, header, offer},
     program::{Running, need, port},
     secure::{Authority, Certificate},
     sound::{Sound, carries, pitch},

@@ -15,6 +15,9 @@ pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
+/// T2 of RFC 3261 is the longest pause between two repeats.
+const REPEATED: Duration = Duration::from_millis(4_500);
+
 enum Wire {
     Udp(UdpSocket),
     /// The transport's name, and what was read ahead.
@@ -160,6 +163,25 @@ impl Phone {
         }
     }
 
+    /// The answer to this phone's last request; what was said to an earlier one may be said again.
+    pub async fn answered(&mut self, begins: &str) -> String {
+        loop {
+            let answer = self.expect(begins).await;
+            let number = header(&answer, "CSeq").and_then(|cseq| cseq.split(' ').next());
+            if number.and_then(|number| number.parse().ok()) == Some(self.cseq) {
+                return answer;
+            }
+        }
+    }
+
+    /// Waits until nothing comes for longer than anything is repeated after.
+    pub async fn falls_silent(&mut self) {
+        let silence = timeout(PATIENCE, async {
+            while self.hears(REPEATED).await.is_some() {}
+        });
+        silence.await.expect("it is repeated without end");
+    }
+
     /// The same of a message that comes only after so many seconds.
     pub async fn within(&mut self, seconds: u64, begins: &str) -> String {
         let waited = timeout(Duration::from_secs(seconds), async {
@@ -254,7 +276,7 @@ impl Phone {
     pub async fn call(&mut self, extra: &str, body: &str) -> String {
         let invite = self.request("INVITE", extra, body);
         self.send(&invite).await;
-        let answer = self.expect("SIP/2.0 200").await;
+        let answer = self.answered("SIP/2.0 200").await;
         self.acknowledge("").await;
         answer
     }
@@ -266,8 +288,22 @@ impl Phone {
 
     pub async fn hang_up(&mut self) {
         self.ask("BYE", "", "").await;
-        self.expect("SIP/2.0 200").await;
+        self.answered("SIP/2.0 200").await;
     }
+}
+
+/// Somebody on this machine who calls four times a millisecond without a right to, until aborted.
+pub async fn flood(edge: SocketAddr) -> tokio::task::JoinHandle<()> {
+    let mut stranger = Phone::udp(edge).await;
+    tokio::spawn(async move {
+        loop {
+            for _ in 0..4 {
+                let invite = stranger.request("INVITE", "", &offer(40_000));
+                stranger.send(&invite).await;
+            }
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    })
 }
 
 /// A header's value.

@@ -57,6 +57,30 @@ impl Sound {
         }
     }
 
+    /// The keys that come, until it has been quiet for half a second.
+    pub async fn keys(&self) -> Vec<u8> {
+        let (mut packet, mut keys, mut last) = ([0; 2_048], Vec::new(), None);
+        let until = tokio::time::Instant::now() + PATIENCE;
+        let mut quiet_from = tokio::time::Instant::now();
+        while tokio::time::Instant::now() < until {
+            let received = timeout(Duration::from_millis(100), self.socket.recv(&mut packet));
+            if let Ok(Ok(16)) = received.await
+                && packet[1] & 0x7f == 101
+            {
+                quiet_from = tokio::time::Instant::now();
+                let begun = packet[4..8].to_vec();
+                if last.as_ref() != Some(&begun) {
+                    keys.push(packet[12]);
+                    last = Some(begun);
+                }
+            }
+            if !keys.is_empty() && quiet_from.elapsed() > Duration::from_millis(500) {
+                break;
+            }
+        }
+        keys
+    }
+
     /// Whether a loud packet is there, or comes soon.
     pub async fn is_loud(&self) -> bool {
         let mut packet = [0; 2_048];
@@ -65,16 +89,36 @@ impl Sound {
             let Ok(Ok(length)) = received.await else {
                 return false;
             };
-            let loud = |byte: &u8| (byte ^ 0x55) >> 4 & 7 >= 4;
-            if packet
-                .get(12..length)
-                .is_some_and(|payload| payload.iter().filter(|byte| loud(byte)).count() > 40)
-            {
+            if loud(&packet[..length]) {
                 return true;
             }
         }
         false
     }
+
+    /// Waits until half a second of silence has come.
+    pub async fn falls_silent(&self) {
+        let until = tokio::time::Instant::now() + PATIENCE;
+        let (mut packet, mut quiet) = ([0; 2_048], 0);
+        while quiet < 25 {
+            let received = timeout(PATIENCE, self.socket.recv(&mut packet)).await;
+            let length = received.expect("silence is sent, too").unwrap();
+            quiet = if loud(&packet[..length]) {
+                0
+            } else {
+                quiet + 1
+            };
+            assert!(tokio::time::Instant::now() < until, "it is never silent");
+        }
+    }
+}
+
+/// Whether a packet of G.711 A is no silence.
+fn loud(packet: &[u8]) -> bool {
+    let loud = |byte: &u8| (byte ^ 0x55) >> 4 & 7 >= 4;
+    packet
+        .get(12..)
+        .is_some_and(|payload| payload.iter().filter(|byte| loud(byte)).count() > 40)
 }
 
 /// Where this SDP wants media.

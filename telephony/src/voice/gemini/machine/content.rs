@@ -41,6 +41,13 @@ impl Machine {
         if self.live() != Some(connection) {
             return;
         }
+        let update = message.session_resumption_update.as_ref();
+        if message.server_content.is_some()
+            || message.tool_call.is_some()
+            || update.is_some_and(|update| update.resumable)
+        {
+            self.brought_something();
+        }
         if let Some(content) = message.server_content {
             self.content(content);
         }
@@ -128,10 +135,13 @@ impl Machine {
         if self.summary.is_none() {
             self.spoke = true;
             self.tell(Heard::Audio(samples));
+        } else {
+            self.sums_up();
         }
     }
 
     fn agent_words(&mut self, text: String) {
+        self.sums_up();
         match &mut self.summary {
             Some(summary) if summary.text.len() < SUMMARY_MOST => summary.text.push_str(&text),
             Some(_) => {}
@@ -146,10 +156,9 @@ impl Machine {
         self.answering = false;
         self.half_sample = None;
         self.transcript.turn_over();
-        let done = |summary: &mut super::Summary| !summary.text.trim().is_empty();
-        match self.summary.take_if(done) {
-            Some(summary) => self.tell(Heard::Summary(summary.text.trim().to_owned())),
-            None => self.tell(Heard::TurnOver),
+        match &self.summary {
+            Some(summary) if !summary.text.trim().is_empty() => self.summed_up(),
+            _ => self.tell(Heard::TurnOver),
         }
     }
 

@@ -11,13 +11,17 @@ use crate::voice::Heard;
 
 /// How long a call can do without a model.
 const AWAY: Duration = Duration::from_secs(8);
-/// How long a connection may take to be opened and set up, when the call has had one before.
+/// How long without a model is not worth a word.
+const UNNOTICED: Duration = Duration::from_millis(300);
+/// How long a socket may take to be opened, when the call has had one before.
 const ATTEMPT: Duration = Duration::from_secs(4);
 /// Between failed attempts; the last one stays.
 const PAUSES: [u64; 4] = [100, 300, 600, 1_000];
-/// A connection that lasted so long is no failure when it ends (Pipecat, October 2025).
+/// A connection that lasted so long is no failure when it ends (Pipecat, October 2025), nor is one on which anything came.
 const STABLE: Duration = Duration::from_secs(10);
-/// As many connections in a row that did not last, or setups that were refused, are the end.
+/// After a second connection in a row that was over so soon, the next is not opened at once.
+const BRIEF: Duration = Duration::from_secs(1);
+/// As many connections in a row that brought nothing, or setups that were refused, are the end.
 const FAILURES: u32 = 3;
 /// Attempts with a handle before the session is begun anew.
 const RESUMPTIONS: u32 = 2;
@@ -47,11 +51,12 @@ pub(super) enum Link {
     SettingUp {
         connection: u32,
         resumed: bool,
-        until: Duration,
     },
     Live {
         connection: u32,
         since: Duration,
+        /// Something was said or asked on it, or can be resumed.
+        is_of_use: bool,
         leaving: Option<Leaving>,
     },
     Over,
@@ -79,7 +84,8 @@ pub(super) struct Failures {
     away: Option<Duration>,
     told: bool,
     attempts: usize,
-    unstable: u32,
+    brief: usize,
+    useless: u32,
     refusals: u32,
     resumptions: u32,
     words: String,
@@ -103,12 +109,14 @@ impl Machine {
     }
 
     pub(super) fn link_due(&self) -> Option<Duration> {
-        let away = self.failures.away.unwrap_or_default() + AWAY;
+        let since = self.failures.away.unwrap_or_default();
+        let away = since + AWAY;
         match &self.link {
             Link::Waiting { until }
             | Link::Opening { until, .. }
-            | Link::Yielding { until, .. }
-            | Link::SettingUp { until, .. } => Some((*until).min(away)),
+            | Link::Yielding { until, .. } => Some((*until).min(away)),
+            Link::SettingUp { .. } if self.ready && !self.failures.told => Some(since + UNNOTICED),
+            Link::SettingUp { .. } => Some(away),
             Link::Live { leaving, .. } => match leaving.as_ref()?.next {
                 Next::Waiting { until } => Some(until),
                 Next::Opening(_) => None,
@@ -120,8 +128,8 @@ impl Machine {
 
     /// What is due by now.
     pub(super) fn link_time(&mut self) {
-        let away = self.failures.away.unwrap_or_default() + AWAY;
-        if self.live().is_none() && self.now >= away {
+        let since = self.failures.away.unwrap_or_default();
+        if self.live().is_none() && self.now >= since + AWAY {
             let words = match self.failures.words.as_str() {
                 "" => "no model answered within 8 s".to_owned(),
                 words => format!("no model for 8 s: {words}"),
@@ -133,12 +141,10 @@ impl Machine {
             Link::Yielding {
                 connection, until, ..
             } if self.now >= until => self.set_up_on(connection),
-            Link::Opening { connection, until }
-            | Link::SettingUp {
-                connection, until, ..
-            } if self.now >= until => {
+            Link::Opening { connection, until } if self.now >= until => {
                 self.give_up_connection(connection, "it took too long");
             }
+            Link::SettingUp { .. } if self.now >= since + UNNOTICED => self.tell_away(),
             Link::Live {
                 connection,
                 leaving: Some(_),
@@ -150,9 +156,11 @@ impl Machine {
 
     fn open(&mut self) {
         let connection = self.next_socket();
+        // The first connection may take all the time that there is.
+        let patience = if self.ready { ATTEMPT } else { AWAY };
         self.link = Link::Opening {
             connection,
-            until: self.now + self.patience(),
+            until: self.now + patience,
         };
     }
 
@@ -161,11 +169,6 @@ impl Machine {
         let connection = self.connections;
         self.effects.push(Effect::Open { connection });
         connection
-    }
-
-    /// The first connection may take all the time that there is.
-    fn patience(&self) -> Duration {
-        if self.ready { ATTEMPT } else { AWAY }
     }
 
     /// The socket stands.
@@ -204,7 +207,6 @@ impl Machine {
         self.link = Link::SettingUp {
             connection,
             resumed,
-            until: self.now + self.patience(),
         };
         self.send(connection, message);
     }
@@ -222,11 +224,13 @@ impl Machine {
         self.link = Link::Live {
             connection: by,
             since: self.now,
+            is_of_use: false,
             leaving: None,
         };
-        let unstable = self.failures.unstable;
+        let Failures { brief, useless, .. } = self.failures;
         self.failures = Failures {
-            unstable,
+            brief,
+            useless,
             ..Failures::default()
         };
         self.rubbish = 0;
@@ -302,10 +306,19 @@ impl Machine {
             Link::Live {
                 connection,
                 since,
+                is_of_use,
                 leaving,
             } if *connection == closed => {
-                let (since, leaving) = (*since, leaving.take());
-                self.connection_lost(since, leaving, why);
+                let lasted = self.now - *since;
+                let counts = !*is_of_use && lasted < STABLE;
+                self.failures.useless = if counts { self.failures.useless + 1 } else { 0 };
+                self.failures.brief = if lasted < BRIEF {
+                    self.failures.brief + 1
+                } else {
+                    0
+                };
+                let leaving = leaving.take();
+                self.connection_lost(leaving, why);
             }
             Link::Live {
                 leaving: Some(leaving),
@@ -344,7 +357,14 @@ impl Machine {
         }
     }
 
-    fn connection_lost(&mut self, since: Duration, leaving: Option<Leaving>, why: &Closure) {
+    /// Something came on the connection that is used.
+    pub(super) fn brought_something(&mut self) {
+        if let Link::Live { is_of_use, .. } = &mut self.link {
+            *is_of_use = true;
+        }
+    }
+
+    fn connection_lost(&mut self, leaving: Option<Leaving>, why: &Closure) {
         self.doubt_lost();
         self.failures.away = Some(self.now);
         self.failures.words.clone_from(&why.words);
@@ -356,16 +376,20 @@ impl Machine {
                     until: self.now + ATTEMPT,
                 };
             }
-            Some(Next::Waiting { .. }) | None => self.link = Link::Waiting { until: self.now },
+            Some(Next::Waiting { .. }) | None => {
+                let pause = match self.failures.brief {
+                    0 | 1 => 0,
+                    brief => PAUSES[(brief - 2).min(PAUSES.len() - 1)],
+                };
+                self.link = Link::Waiting {
+                    until: self.now + Duration::from_millis(pause),
+                };
+            }
         }
         self.tell_away();
-        self.failures.unstable = match self.now - since {
-            lasted if lasted >= STABLE => 0,
-            _ => self.failures.unstable + 1,
-        };
-        if self.failures.unstable >= FAILURES {
+        if self.failures.useless >= FAILURES {
             return self.lost(format!(
-                "{FAILURES} connections in a row did not last: {}",
+                "{FAILURES} connections in a row brought nothing: {}",
                 why.words
             ));
         }

@@ -76,11 +76,13 @@ pub(super) enum Effect {
     Tell(Heard),
 }
 
-/// A summary on its way.
+/// A summary that was asked for: nothing else is told any more.
 #[derive(Debug)]
 struct Summary {
     text: String,
-    until: Duration,
+    /// None once it was told.
+    until: Option<Duration>,
+    has_begun: bool,
 }
 
 /// The state of a session.
@@ -174,7 +176,7 @@ impl Machine {
             .filter(|_| self.persona.profile.functions == Functions::Blocking)
             .and_then(|connection| self.tools.gated_until(connection, self.now));
         let doubt = self.doubt.as_ref().map(|doubt| doubt.until);
-        let summary = self.summary.as_ref().map(|summary| summary.until);
+        let summary = self.summary.as_ref().and_then(|summary| summary.until);
         [self.link_due(), gate, doubt, summary]
             .into_iter()
             .flatten()
@@ -194,10 +196,9 @@ impl Machine {
             self.doubt_time();
             self.flush();
         }
-        if let Some(summary) = self.summary.take_if(|summary| summary.until <= self.now)
-            && !summary.text.trim().is_empty()
-        {
-            self.tell(Heard::Summary(summary.text.trim().to_owned()));
+        let is_late = |summary: &Summary| summary.until.is_some_and(|until| until <= self.now);
+        if self.summary.as_ref().is_some_and(is_late) {
+            self.summed_up();
         }
     }
 
@@ -205,6 +206,7 @@ impl Machine {
         match spoken {
             Spoken::Audio(samples) => self.caller(&samples),
             Spoken::Text(text) | Spoken::Goodbye(text) => self.say(super::words::note(&text)),
+            Spoken::Keys(words) => self.say(words),
             Spoken::ToolOutcome { id, outcome } => {
                 self.tools.came(&id, outcome, self.now);
             }
@@ -221,8 +223,28 @@ impl Machine {
         self.say(super::words::SUMMARISE.to_owned());
         self.summary = Some(Summary {
             text: String::new(),
-            until: self.now + SUMMARY,
+            until: Some(self.now + SUMMARY),
+            has_begun: false,
         });
+    }
+
+    /// The model says something, and it is not for the caller.
+    fn sums_up(&mut self) {
+        let begins = |summary: &mut Summary| !std::mem::replace(&mut summary.has_begun, true);
+        if self.summary.as_mut().is_some_and(begins) {
+            self.tell(Heard::Summarising);
+        }
+    }
+
+    /// The summary is as long as it becomes.
+    fn summed_up(&mut self) {
+        let Some(summary) = &mut self.summary else {
+            return;
+        };
+        let text = summary.text.trim().to_owned();
+        if summary.until.take().is_some() && !text.is_empty() {
+            self.tell(Heard::Summary(text));
+        }
     }
 
     /// Words for the model, as soon as it can be told.

@@ -195,9 +195,9 @@ fn the_first_words_are_the_greeting() {
 fn every_message_has_one_key() {
     let mut story = Story::live(STABLE);
     story.audio();
-    story.give(Input::Spoken(Spoken::Text(
-        "the caller pressed 4".to_owned(),
-    )));
+    let keys = "the caller pressed 4 2 7 #";
+    story.give(Input::Spoken(Spoken::Keys(keys.to_owned())));
+    assert_eq!(story.sent(1)[1]["realtimeInput"]["text"], keys);
     story.call(1, "a");
     story.outcome("a");
     assert_eq!(story.sent(1).len(), 3);
@@ -436,33 +436,100 @@ fn a_fresh_session_is_told_in_words_what_an_earlier_one_asked() {
     );
 }
 
-#[test]
-fn three_connections_that_do_not_last_are_the_end() {
+/// Connections that are lost one after the other, each after so long and with what came on it before.
+fn in_a_row(count: u32, lasted_ms: u64, came: Option<Value>) -> Story {
     let mut story = Story::live(STABLE);
-    for connection in 1..=3 {
-        story.now += Duration::from_secs(9);
-        story.closed(connection, false);
-        if connection < 3 {
-            story.give(Input::Opened {
-                connection: connection + 1,
-            });
-            story.message(connection + 1, json!({"setupComplete": {}}));
+    for connection in 1..=count {
+        if let Some(message) = came.clone() {
+            story.message(connection, message);
         }
-    }
-    assert!(matches!(story.told().last(), Some(Heard::Lost(_))));
-    assert!(story.machine.is_over());
-    assert_eq!(story.machine.due(), None);
-    // One that lasted is no failure.
-    let mut story = Story::live(STABLE);
-    for connection in 1..=9 {
-        story.now += Duration::from_secs(10);
+        story.until(story.now.as_millis() as u64 + lasted_ms);
         story.closed(connection, false);
+        story.until(story.now.as_millis() as u64 + 1_000);
+        if story.machine.is_over() {
+            return story;
+        }
         story.give(Input::Opened {
             connection: connection + 1,
         });
         story.message(connection + 1, json!({"setupComplete": {}}));
     }
-    assert!(!story.machine.is_over());
+    story
+}
+
+#[test]
+fn three_connections_that_bring_nothing_are_the_end() {
+    let story = in_a_row(9, 9_000, None);
+    assert!(
+        matches!(story.told().last(), Some(Heard::Lost(words)) if words.contains("brought nothing"))
+    );
+    // The first has greeted.
+    assert_eq!(story.opened(), [2, 3, 4]);
+    assert_eq!(story.machine.due(), None);
+    // One that lasted is no failure, nor one on which anything came, or that can be resumed.
+    assert!(!in_a_row(9, 10_000, None).machine.is_over());
+    for came in [
+        json!({"serverContent": {"inputTranscription": {"text": "yes"}}}),
+        json!({"toolCall": {"functionCalls": [{"id": "a", "name": "f", "args": {}}]}}),
+        json!({"sessionResumptionUpdate": {"newHandle": "h", "resumable": true}}),
+    ] {
+        let story = in_a_row(9, 3_000, Some(came.clone()));
+        assert!(!story.machine.is_over(), "{came}");
+    }
+    let update = json!({"sessionResumptionUpdate": {"newHandle": "", "resumable": false}});
+    assert!(in_a_row(9, 3_000, Some(update)).machine.is_over());
+}
+
+#[test]
+fn who_closes_at_once_again_and_again_is_not_asked_without_a_pause() {
+    let handle = json!({"sessionResumptionUpdate": {"newHandle": "h", "resumable": true}});
+    let mut story = Story::live(STABLE);
+    let mut opened_at = Vec::new();
+    for connection in 2..8 {
+        story.closed(connection - 1, false);
+        let lost = story.now;
+        while !story.opened().contains(&connection) {
+            let due = story.machine.due().unwrap();
+            story.until(due.as_millis() as u64);
+        }
+        opened_at.push((story.now - lost).as_millis());
+        story.give(Input::Opened { connection });
+        story.message(connection, json!({"setupComplete": {}}));
+        story.message(connection, handle.clone());
+    }
+    assert_eq!(opened_at, [0, 100, 300, 600, 1_000, 1_000]);
+}
+
+#[test]
+fn a_standing_socket_may_take_what_is_left_of_the_eight_seconds() {
+    let mut story = Story::live(STABLE);
+    story.now = Duration::from_secs(20);
+    story.closed(1, false);
+    story.until(21_000);
+    story.give(Input::Opened { connection: 2 });
+    story.until(27_999);
+    assert_eq!(story.opened(), [2]);
+    assert_eq!(story.told(), [&Heard::Away]);
+    let mut late = Story::live(STABLE);
+    late.now = Duration::from_secs(20);
+    late.closed(1, false);
+    late.give(Input::Opened { connection: 2 });
+    late.until(28_000);
+    assert!(matches!(late.told().last(), Some(Heard::Lost(_))));
+    story.message(2, json!({"setupComplete": {}}));
+    assert_eq!(story.told(), [&Heard::Away, &Heard::Reconnected]);
+}
+
+#[test]
+fn a_farewell_after_which_the_setup_is_slow_is_told() {
+    let mut story = Story::live(STABLE);
+    story.message(1, json!({"goAway": {"timeLeft": "10s"}}));
+    story.give(Input::Opened { connection: 2 });
+    story.closed(1, false);
+    story.until(299);
+    assert!(story.told().is_empty(), "{:?}", story.told());
+    story.until(300);
+    assert_eq!(story.told(), [&Heard::Away]);
 }
 
 #[test]
@@ -543,7 +610,9 @@ fn a_summary_is_asked_for_and_told() {
     );
     story.audio();
     assert_eq!(story.pieces(1), 0, "nobody listens to the caller any more");
+    assert!(story.told().is_empty());
     story.message(1, json!({"serverContent": {"outputTranscription": {"text": "old words"}, "interrupted": true}}));
+    assert_eq!(story.told(), [&Heard::Summarising]);
     story.message(1, json!({"serverContent": {"turnComplete": true}}));
     story.message(
         1,
@@ -568,6 +637,19 @@ fn a_summary_is_asked_for_and_told() {
             .iter()
             .any(|it| matches!(it, Heard::Audio(_) | Heard::AgentSaid(_)))
     );
+    // The bill may follow; what else is said concerns nobody.
+    story.done.clear();
+    story.message(
+        1,
+        json!({"serverContent": {"outputTranscription": {"text": "Bye."}, "turnComplete": true}}),
+    );
+    story.message(1, json!({"usageMetadata": {"promptTokenCount": 7}}));
+    story.until(60_000);
+    let usage = crate::voice::Usage {
+        text_in: 7,
+        ..Default::default()
+    };
+    assert_eq!(story.told(), [&Heard::Usage(usage)]);
 }
 
 #[test]

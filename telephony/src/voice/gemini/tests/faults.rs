@@ -191,7 +191,7 @@ async fn an_outcome_that_comes_while_the_model_is_away_is_not_lost() {
     model.act(Act::Cut);
     call.until("the fault", |it| *it == Heard::Away).await;
     call.outcome("a", json!({"output": {"minutes": 20}})).await;
-    call.say(Spoken::Text("the caller pressed 1".to_owned()))
+    call.say(Spoken::Keys("the caller pressed 1".to_owned()))
         .await;
     call.audio(200, 0).await;
     let connections = model
@@ -201,7 +201,7 @@ async fn an_outcome_that_comes_while_the_model_is_away_is_not_lost() {
         })
         .await;
     assert_eq!(connections[1].function_responses()[0]["id"], "a");
-    assert_eq!(connections[1].texts(), ["[the caller pressed 1]"]);
+    assert_eq!(connections[1].texts(), ["the caller pressed 1"]);
     assert_eq!(model.broken_rules(), [""; 0]);
 }
 
@@ -270,19 +270,52 @@ async fn a_model_that_is_silent_at_the_setup_is_lost_after_eight_seconds() {
 }
 
 #[tokio::test]
-async fn connections_that_do_not_last_end_the_call() {
+async fn a_model_that_closes_again_and_again_is_resumed_each_time() {
     let model = Model::start();
     let mut call = Call::greeted(&model).await;
-    for _ in 0..2 {
-        model.act(Act::Cut);
+    for number in 1..=5 {
+        model.act(Act::Close {
+            code: 1011,
+            reason: "Internal error encountered.",
+        });
         call.until("the resumption", |it| *it == Heard::Reconnected)
+            .await;
+        // The handle comes right after the setup.
+        model.wait("the setup", |all| all.get(number)?.set_up).await;
+        call.speak(300).await;
+        assert_eq!(call.answer().await, "I heard 300 ms of voice.");
+    }
+    assert_eq!(model.broken_rules(), [""; 0]);
+}
+
+#[tokio::test]
+async fn connections_that_bring_nothing_end_the_call() {
+    let model = Model::start();
+    model.begin(vec![Begin::WithoutHandles; 5]);
+    let mut call = Call::greeted(&model).await;
+    model.answer(vec![Answer::Nothing; 5]);
+    for _ in 0..3 {
+        model.act(Act::Cut);
+        call.until("the next session", |it| *it == Heard::Reconnected)
             .await;
     }
     model.act(Act::Cut);
     let since = call
         .until("the end", |it| matches!(it, Heard::Lost(_)))
         .await;
-    assert!(matches!(since.last(), Some(Heard::Lost(words)) if words.contains("did not last")));
+    assert!(matches!(since.last(), Some(Heard::Lost(words)) if words.contains("brought nothing")));
+}
+
+#[tokio::test]
+async fn a_resumption_whose_setup_takes_five_seconds_goes_on() {
+    let model = Model::start();
+    let mut call = Call::greeted(&model).await;
+    model.begin([Begin::Slowly(Duration::from_secs(5))]);
+    model.act(Act::Cut);
+    call.until("the resumption", |it| *it == Heard::Reconnected)
+        .await;
+    assert_eq!(model.connections().len(), 2);
+    assert_eq!(model.broken_rules(), [""; 0]);
 }
 
 #[tokio::test]

@@ -58,7 +58,7 @@ fn a_conversation_with_keys_and_a_function() {
     assert_eq!(said.first(), Some(&Heard::Ready));
     assert_eq!(told(&said), [GREETING, QUESTION, "over"]);
     let said = script.hear(
-        Spoken::Text("the caller pressed 4 2 7 #".to_owned()),
+        Spoken::Keys("the caller pressed 4 2 7 #".to_owned()),
         30_000,
     );
     assert_eq!(
@@ -209,6 +209,39 @@ fn silence_is_asked_again_and_then_left() {
         "over",
     ];
     assert_eq!(heard, expected);
+}
+
+#[test]
+fn a_caller_who_stays_silent_hears_a_function_all_the_same() {
+    let (mut script, _) = Script::begin(with_function(), 0);
+    let silence = |script: &mut Script| {
+        let due = script.due().expect("it waits");
+        told(&script.wait(due))
+    };
+    assert_eq!(silence(&mut script), [QUESTION, "over"]);
+    assert_eq!(
+        silence(&mut script),
+        [
+            "All right, let me look that up.",
+            "check_order {\"orderId\":\"1001\"}"
+        ]
+    );
+    assert_eq!(script.due(), None, "the answer is waited for");
+    let outcome = json!({"output": {"minutes": 7}});
+    let outcome = outcome.as_object().expect("an object").clone();
+    let id = "scripted-1".to_owned();
+    let said = script.hear(Spoken::ToolOutcome { id, outcome }, 60_000);
+    assert_eq!(
+        told(&said)[..3],
+        ["The answer is:", "seven", GOODBYE].map(str::to_owned)
+    );
+}
+
+#[test]
+fn words_of_the_telephone_are_no_answer() {
+    let (mut script, _) = Script::begin(with_function(), 0);
+    let words = "Connecting the caller failed: status 486.".to_owned();
+    assert!(script.hear(Spoken::Text(words), 30_000).is_empty());
 }
 
 #[test]

@@ -1,0 +1,279 @@
+//! Commands for a bridge that speaks HTTP. They ride on the answer to a request, and nobody says that it arrived: each is a row until
+//! a later request, to whichever node. One that repeats a message of the request that was answered says that the answer was lost, and
+//! is given the command again; any other says after a while that the bridge has it.
+
+use std::collections::HashSet;
+
+use dikala_entities::{
+    BridgeId, CommandId, Millis, Store,
+    rows::{ColumnType, json_rows},
+};
+use sea_orm::{DbBackend, DbErr, FromQueryResult, Statement, Value};
+use serde::Serialize;
+use serde_json::json;
+
+use super::{Bridges, Command, elsewhere::remove};
+
+/// Commands that are read at once.
+const ROWS_MAX: usize = 1_000;
+/// For so long a request says nothing of a command that went with the answer to another: several may be under way, and who lost an
+/// answer asks again.
+const ON_ITS_WAY_MS: i64 = 10_000;
+/// What stands for a request whose first message has no id that could come again.
+const NAMELESS: &str = "-";
+
+/// A request of a bridge that speaks HTTP.
+#[derive(Debug)]
+pub struct Poll {
+    first: String,
+    ids: HashSet<String>,
+    /// When it came.
+    began_at: Millis,
+}
+
+impl Poll {
+    /// The ids of its messages, in their order; none where it cannot be read.
+    pub fn new<'a>(ids: impl Iterator<Item = Option<&'a str>>, began_at: Millis) -> Self {
+        let mut ids = ids.map(|id| id.map(|id| json!(id).to_string())).peekable();
+        let first = ids.peek().cloned().flatten();
+        Self {
+            first: first.unwrap_or_else(|| NAMELESS.to_owned()),
+            ids: ids.flatten().collect(),
+            began_at,
+        }
+    }
+
+    fn fate(&self, row: &Row) -> Fate {
+        match (&row.given_with, row.given_at) {
+            (Some(with), _) if self.ids.contains(with) => Fate::Give,
+            (Some(_), Some(at)) if at.plus_ms(ON_ITS_WAY_MS) < self.began_at => Fate::Forget,
+            (Some(_), _) => Fate::Keep,
+            (None, _) => Fate::Give,
+        }
+    }
+}
+
+#[derive(FromQueryResult)]
+struct Row {
+    id: CommandId,
+    command: String,
+    given_with: Option<String>,
+    given_at: Option<Millis>,
+}
+
+/// What a request means for a command in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Give,
+    Keep,
+    /// The bridge has it.
+    Forget,
+}
+
+#[derive(FromQueryResult)]
+struct Given {
+    id: CommandId,
+}
+
+impl Bridges {
+    /// Up to `most` commands for the answer to a request, where the bridge has no socket that they would go to.
+    pub async fn give(
+        &self,
+        store: &Store,
+        bridge: BridgeId,
+        poll: &Poll,
+        most: usize,
+    ) -> Result<Vec<Command>, DbErr> {
+        if self.is_connected(bridge) {
+            return Ok(Vec::new());
+        }
+        let mut given = Vec::new();
+        if store.lease().is_some() || self.has_given(bridge) {
+            given = self.give_from_table(store, bridge, poll, most).await?;
+        }
+        let room = most.saturating_sub(given.len());
+        let waiting = self.take_commands(bridge, room);
+        match self.write_given(store, bridge, poll, &waiting).await {
+            Ok(new) => given.extend(waiting.into_iter().filter(|c| new.contains(&c.id))),
+            Err(error) => {
+                let mut presence = self.present.entry(bridge).or_default();
+                presence.take_back(waiting);
+                tracing::warn!(%bridge, %error, "commands wait for the bridge's next request");
+            }
+        }
+        Ok(given)
+    }
+
+    fn has_given(&self, bridge: BridgeId) -> bool {
+        let presence = self.present.get(&bridge);
+        presence.is_some_and(|presence| presence.has_given())
+    }
+
+    fn set_given(&self, bridge: BridgeId, given: bool) {
+        self.present.entry(bridge).or_default().set_given(given);
+    }
+
+    async fn give_from_table(
+        &self,
+        store: &Store,
+        bridge: BridgeId,
+        poll: &Poll,
+        most: usize,
+    ) -> Result<Vec<Command>, DbErr> {
+        let rows = rows(store, bridge).await?;
+        self.set_given(bridge, !rows.is_empty());
+        let has: HashSet<CommandId> = rows
+            .iter()
+            .filter(|row| poll.fate(row) == Fate::Forget)
+            .map(|row| row.id)
+            .collect();
+        if !has.is_empty() {
+            remove(store, &has).await?;
+        }
+        let wanted = rows.into_iter().filter(|row| poll.fate(row) == Fate::Give);
+        let wanted: Vec<Row> = wanted.take(most).collect();
+        let mine = claim(store, poll, &wanted, self.clock.now()).await?;
+        let mine = wanted.iter().filter(|row| mine.contains(&row.id));
+        // Written by a newer version: what cannot be read is not for this node.
+        Ok(mine
+            .filter_map(|row| serde_json::from_str(&row.command).ok())
+            .collect())
+    }
+
+    /// Commands become rows when they are given. Returns those that were none before.
+    async fn write_given(
+        &self,
+        store: &Store,
+        bridge: BridgeId,
+        poll: &Poll,
+        commands: &[Command],
+    ) -> Result<HashSet<CommandId>, DbErr> {
+        #[derive(Serialize)]
+        struct New {
+            id: CommandId,
+            command: String,
+        }
+        if commands.is_empty() {
+            return Ok(HashSet::new());
+        }
+        let new: Vec<New> = commands
+            .iter()
+            .map(|command| New {
+                id: command.id,
+                command: json!(command).to_string(),
+            })
+            .collect();
+        let columns = ["id", "command"].map(|name| (name, ColumnType::Text));
+        let sql = format!(
+            "INSERT INTO bridge_commands (id, bridge_id, command, created_at, given_with, given_at) \
+             SELECT id, $2, command, $3, $4, $3 FROM {} WHERE true ON CONFLICT (id) DO NOTHING RETURNING id",
+            json_rows(store.backend(), &columns)
+        );
+        let values = [
+            Value::from(json!(new).to_string()),
+            Value::from(bridge.to_string()),
+            Value::from(self.clock.now().as_i64()),
+            Value::from(poll.first.as_str()),
+        ];
+        let written = written(store, &sql, values).await?;
+        self.set_given(bridge, true);
+        Ok(written)
+    }
+}
+
+async fn rows(store: &Store, bridge: BridgeId) -> Result<Vec<Row>, DbErr> {
+    let sql = format!(
+        "SELECT id, command, given_with, given_at FROM bridge_commands WHERE bridge_id = $1 ORDER BY id LIMIT {ROWS_MAX}"
+    );
+    let values = [Value::from(bridge.to_string())];
+    Row::find_by_statement(Statement::from_sql_and_values(store.backend(), sql, values))
+        .all(store.critical_reader())
+        .await
+}
+
+/// Says of commands that they go with the answer to this request; of two requests at once one has it. Returns this one's.
+async fn claim(
+    store: &Store,
+    poll: &Poll,
+    wanted: &[Row],
+    now: Millis,
+) -> Result<HashSet<CommandId>, DbErr> {
+    #[derive(Serialize)]
+    struct Wanted<'a> {
+        id: CommandId,
+        before: &'a str,
+    }
+    if wanted.is_empty() {
+        return Ok(HashSet::new());
+    }
+    let wanted: Vec<Wanted<'_>> = wanted
+        .iter()
+        .map(|row| Wanted {
+            id: row.id,
+            before: row.given_with.as_deref().unwrap_or_default(),
+        })
+        .collect();
+    let columns = ["id", "before"].map(|name| (name, ColumnType::Text));
+    let sql = format!(
+        "UPDATE bridge_commands SET given_with = $2, given_at = $3 FROM {} WHERE bridge_commands.id = rows.id \
+         AND COALESCE(bridge_commands.given_with, '') = rows.before RETURNING bridge_commands.id AS id",
+        json_rows(store.backend(), &columns)
+    );
+    let values = [
+        Value::from(json!(wanted).to_string()),
+        Value::from(poll.first.as_str()),
+        Value::from(now.as_i64()),
+    ];
+    written(store, &sql, values).await
+}
+
+async fn written<const N: usize>(
+    store: &Store,
+    sql: &str,
+    values: [Value; N],
+) -> Result<HashSet<CommandId>, DbErr> {
+    let sql = match store.backend() {
+        DbBackend::Postgres => sql.to_owned(),
+        _ => sql.replace('$', "?"),
+    };
+    let statement = Statement::from_sql_and_values(store.backend(), sql, values);
+    let given = Given::find_by_statement(statement)
+        .all(store.writer())
+        .await?;
+    Ok(given.into_iter().map(|given| given.id).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Millis = Millis::from_i64(1_768_447_800_000);
+
+    fn row(given_with: Option<&str>, given_at: Millis) -> Row {
+        Row {
+            id: CommandId::new(NOW),
+            command: String::new(),
+            given_with: given_with.map(|id| json!(id).to_string()),
+            given_at: given_with.map(|_| given_at),
+        }
+    }
+
+    #[test]
+    fn a_request_says_whether_the_answer_before_it_arrived() {
+        let poll = Poll::new(["2", "3"].into_iter().map(Some), NOW);
+        let before = NOW.plus_ms(-ON_ITS_WAY_MS - 1);
+        for (row, fate) in [
+            (row(None, NOW), Fate::Give),
+            (row(Some("1"), before), Fate::Forget),
+            (row(Some("3"), before), Fate::Give),
+            // Two at once.
+            (row(Some("1"), NOW.plus_ms(1)), Fate::Keep),
+        ] {
+            assert_eq!(poll.fate(&row), fate, "{:?}", row.given_with);
+        }
+        let nameless = Poll::new([None].into_iter(), NOW);
+        let mut given = row(Some("1"), before);
+        given.given_with = Some(nameless.first.clone());
+        assert_eq!(nameless.fate(&given), Fate::Forget);
+    }
+}

@@ -1,0 +1,138 @@
+//! How a call is told to be over: what it cost once the last of it was billed, and what was said, summed up if that goes fast.
+
+use dikala_entities::{HangupInitiator, HangupReason, Millis};
+
+use super::{Effect, End, Machine, Now, Phase, VoiceState};
+use crate::{
+    engine::Message,
+    leg::{Ending, Order},
+    voice::Spoken,
+};
+
+/// How long the voice may take to begin to sum the call up, and to have done so.
+const SUMMARY_BEGINS_MS: u64 = 1_000;
+const SUMMARY_MS: u64 = 3_000;
+/// A model bills a turn after its last word.
+const LAST_USAGE_MS: u64 = 300;
+
+/// A call that is over, but for what the voice has still to say.
+#[derive(Debug)]
+pub(super) struct Closing {
+    end: Message,
+    at: Millis,
+    /// By when it is told.
+    pub(super) until: u64,
+    /// The same, once the voice sums up.
+    latest: u64,
+    summary: Option<String>,
+}
+
+impl Machine {
+    /// Hangs up.
+    pub(super) fn end(&mut self, end: End, now: Now, out: &mut Vec<Effect>) {
+        let ending = Ending {
+            words: end.words.to_owned(),
+        };
+        out.push(Effect::Leg(Order::Hangup(ending)));
+        self.end_without_leg(end, now, out);
+    }
+
+    /// The phone is gone, or is told: the rest is between voice and engine.
+    pub(super) fn end_without_leg(&mut self, end: End, now: Now, out: &mut Vec<Effect>) {
+        if let Some(keys) = self.keys.take() {
+            self.transcribe_keys(&keys, now);
+        }
+        let was_answered = matches!(self.phase, Phase::Talking | Phase::Leaving(_));
+        let is_there = self.voice == VoiceState::Ready;
+        let sums_up = is_there && self.transcript.is_conversation();
+        let wait = match self.rules.prices {
+            _ if sums_up => SUMMARY_BEGINS_MS,
+            Some(_) if is_there => LAST_USAGE_MS,
+            _ => 0,
+        };
+        let closing = Closing {
+            end: match self.rules.prices {
+                Some(_) if was_answered => with_its_cost(end.message, out),
+                _ => end.message,
+            },
+            at: now.at,
+            until: self.in_time(now.ms + wait),
+            latest: self.in_time(now.ms + SUMMARY_MS),
+            summary: None,
+        };
+        if closing.until <= now.ms {
+            return self.tell(closing, out);
+        }
+        if sums_up {
+            out.push(Effect::Tell(Spoken::Summarise));
+        }
+        self.phase = Phase::Closing(Box::new(closing));
+    }
+
+    /// A time to wait until, or that by which the call has to be over.
+    pub(super) fn in_time(&self, until: u64) -> u64 {
+        self.stops_at.map_or(until, |stops_at| stops_at.min(until))
+    }
+
+    /// The voice has begun to sum up.
+    pub(super) fn summarising(&mut self) {
+        if let Phase::Closing(closing) = &mut self.phase
+            && closing.summary.is_none()
+        {
+            closing.until = closing.latest;
+        }
+    }
+
+    /// The voice has summed up; what that cost may follow.
+    pub(super) fn summed_up(&mut self, summary: String, now: Now, out: &mut Vec<Effect>) {
+        let last = self.in_time(now.ms + LAST_USAGE_MS);
+        let Phase::Closing(closing) = &mut self.phase else {
+            return;
+        };
+        closing.summary = Some(summary);
+        closing.until = last;
+        if self.rules.prices.is_none() {
+            self.close(out);
+        }
+    }
+
+    /// Waits for nothing any more.
+    pub(super) fn close(&mut self, out: &mut Vec<Effect>) {
+        match std::mem::replace(&mut self.phase, Phase::Over) {
+            Phase::Closing(closing) => self.tell(*closing, out),
+            phase => self.phase = phase,
+        }
+    }
+
+    /// Tells the engine that the call is over, and what was said.
+    fn tell(&mut self, closing: Closing, out: &mut Vec<Effect>) {
+        self.phase = Phase::Over;
+        let Closing {
+            mut end,
+            at,
+            summary,
+            ..
+        } = closing;
+        if let Message::Hangup { ai_cost_idr, .. } = &mut end {
+            *ai_cost_idr = self.meter.idr(self.rules.prices);
+        }
+        out.push(Effect::Engine(end, at));
+        let transcript = self.transcript.close(summary);
+        out.extend(transcript.map(|message| Effect::Engine(message, at)));
+    }
+}
+
+/// A fault as a hang-up, which alone has room for what the model cost. That the model is lost is told as a failure whatever it cost.
+fn with_its_cost(end: Message, out: &mut Vec<Effect>) -> Message {
+    match end {
+        Message::Failed { reason, detail } if reason != HangupReason::AiError => {
+            out.push(Effect::Fault(detail));
+            Message::Hangup {
+                reason,
+                initiator: HangupInitiator::Bridge,
+                ai_cost_idr: None,
+            }
+        }
+        end => end,
+    }
+}

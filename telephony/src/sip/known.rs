@@ -1,0 +1,83 @@
+//! Who has lately proven that he may call: he is read when strangers beside him ask too much. Pure.
+
+use std::{
+    collections::HashMap,
+    hash::Hash,
+    net::{IpAddr, SocketAddr},
+};
+
+/// For how long somebody is known, in seconds.
+const LIFE: u64 = 600;
+/// What is remembered at once; beyond it nobody is added.
+const MAX: usize = 10_000;
+
+#[derive(Debug, Default)]
+pub struct Known {
+    sources: HashMap<SocketAddr, u64>,
+    hosts: HashMap<IpAddr, u64>,
+}
+
+impl Known {
+    /// Notes somebody who has proven himself. Seconds count up from any beginning.
+    pub fn remember(&mut self, source: SocketAddr, second: u64) {
+        put(&mut self.sources, source, second);
+        put(&mut self.hosts, source.ip().to_canonical(), second);
+    }
+
+    /// Whether it was somebody at this very port: others may share his address.
+    pub fn has(&self, source: SocketAddr, second: u64) -> bool {
+        self.sources
+            .get(&source)
+            .is_some_and(|until| *until > second)
+    }
+
+    /// Whether it was somebody at this address.
+    pub fn has_host(&self, ip: IpAddr, second: u64) -> bool {
+        let until = self.hosts.get(&ip.to_canonical());
+        until.is_some_and(|until| *until > second)
+    }
+}
+
+fn put<K: Eq + Hash>(table: &mut HashMap<K, u64>, key: K, second: u64) {
+    if table.len() >= MAX && !table.contains_key(&key) {
+        table.retain(|_, until| *until > second);
+        if table.len() >= MAX {
+            return;
+        }
+    }
+    table.insert(key, second + LIFE);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn source(number: usize) -> SocketAddr {
+        let [.., a, b, c] = number.to_be_bytes();
+        SocketAddr::from(([10, a, b, c], 5060))
+    }
+
+    #[test]
+    fn somebody_is_known_for_a_while_and_the_others_at_his_address_are_not() {
+        let mut known = Known::default();
+        let other = SocketAddr::from(([10, 0, 0, 1], 6_000));
+        known.remember(source(1), 5);
+        assert!(known.has(source(1), 5 + LIFE - 1) && !known.has(source(1), 5 + LIFE));
+        assert!(!known.has(other, 5));
+        assert!(known.has_host(other.ip(), 5) && !known.has_host(other.ip(), 5 + LIFE));
+        let mapped = "::ffff:10.0.0.1".parse().expect("an address");
+        assert!(known.has_host(mapped, 5));
+    }
+
+    #[test]
+    fn a_crowd_is_not_remembered_without_end() {
+        let mut known = Known::default();
+        for number in 0..MAX + 100 {
+            known.remember(source(number), 1);
+        }
+        assert_eq!((known.sources.len(), known.hosts.len()), (MAX, MAX));
+        assert!(known.has(source(0), 2) && !known.has(source(MAX), 2));
+        known.remember(source(MAX), 1 + LIFE);
+        assert_eq!(known.sources.len(), 1, "who was forgotten makes room");
+    }
+}

@@ -1,0 +1,344 @@
+//! What may break while a caller talks to an agent over a real phone: the audio goes on where it can, the caller is told where it
+//! cannot, and the books are exact.
+
+use std::{
+    net::{SocketAddr, TcpStream, UdpSocket},
+    sync::Arc,
+    thread,
+};
+
+use dikala_actors::runtime::clock::{Clock, SystemClock};
+use dikala_telephony::{settings::Settings, threads::Running};
+use dikala_testkit::gemini::{Act, Begin, Gemini};
+use serde_json::Map;
+
+use super::{conversation, phone::Phone};
+use crate::support::{prelude::*, tenant::text};
+
+/// A bridge on threads of its own, as `serve` runs it.
+pub struct Inside(Option<Running>);
+
+impl Inside {
+    pub fn start(world: &World, model: &Gemini, change: impl FnOnce(&mut Settings)) -> Self {
+        let mut settings = conversation::settings(model);
+        change(&mut settings);
+        let engine = super::engine(world);
+        let clock = Arc::new(|| SystemClock.now());
+        let started = thread::spawn(move || Running::start(&settings, engine, clock));
+        Self(Some(started.join().unwrap().unwrap()))
+    }
+
+    pub fn edge(&self) -> SocketAddr {
+        self.0.as_ref().unwrap().addresses()[0].address
+    }
+
+    fn strangers_dropped(&self) -> u64 {
+        let counted = self.0.as_ref().unwrap().counted();
+        counted.read().sip.strangers_dropped
+    }
+
+    /// Has it stop; it is over when the thread is.
+    pub fn stop(mut self) -> thread::JoinHandle<()> {
+        let running = self.0.take().unwrap();
+        thread::spawn(move || running.stop())
+    }
+}
+
+/// A caller who was greeted.
+pub async fn greeted(world: &World, edge: SocketAddr) -> Phone {
+    let phone = Phone::call(edge, &world.tenant.did).await;
+    phone.audio.hears(1, |it| it.is_over).await;
+    phone
+}
+
+/// The only call, once it is over.
+async fn over(world: &World) -> Value {
+    let id = text(&world.tenant.calls().await[0], "id");
+    let call = world.tenant.call_over(&id).await;
+    assert_eq!(world.tenant.calls().await.len(), 1);
+    call
+}
+
+/// How it ended, and that it was billed and all books are exact.
+async fn assert_ended(world: &World, status: &str, reason: &str) {
+    let call = over(world).await;
+    let seen = ["status", "hangupReason"].map(|field| call[field].clone());
+    assert_eq!(json!(seen), json!([status, reason]), "{call}");
+    let id = text(&call, "id");
+    assert_eq!(world.tenant.billed(&id).await, Some(1));
+    assert_eq!(world.tenant.credits().await, (9, 10, 1));
+    world.assert_ledger_is_exact();
+}
+
+#[actix_web::test]
+async fn the_engine_dies_for_two_seconds_and_the_caller_hears_nothing_of_it() {
+    let mut world = world!(Sqlite, Setup::new().minutes(10));
+    super::with_a_function(&world).await;
+    let model = Gemini::start();
+    let bridge = Inside::start(&world, &model, |_| ());
+    let phone = greeted(&world, bridge.edge()).await;
+    model.act(conversation::unheeding(10_000));
+    phone.audio.hears(2, |it| it.packets >= 5).await;
+    let from = phone.audio.packets();
+    world.server.kill9();
+    model.act(Act::Call {
+        id: Some("in-flight".to_owned()),
+        name: "check_order".to_owned(),
+        arguments: json!({"orderId": "427"}),
+    });
+    phone.audio.hears_packets(from, 100).await;
+    assert_eq!(world.receiver.received("/order").len(), 0);
+    world.server.restart();
+    let answers = model
+        .wait("what came of the function", |all| {
+            Some(all[0].function_responses()).filter(|answers| !answers.is_empty())
+        })
+        .await;
+    assert_eq!(answers[0]["id"], "in-flight", "{answers:?}");
+    let (tones, _) = phone.audio.tones(from);
+    assert!(tones >= 95, "{tones} packets of the agent's voice");
+    phone.audio.assert_unbroken(from);
+    phone.hang_up().await;
+    assert_eq!(world.receiver.received("/order").len(), 1);
+    assert_ended(&world, "ended", "normal").await;
+    assert_eq!(model.broken_rules(), Vec::<String>::new());
+}
+
+#[actix_web::test]
+async fn an_engine_that_stays_away_is_told_of_and_the_caller_hung_up() {
+    let mut world = world!(Sqlite, Setup::new().minutes(10));
+    let model = Gemini::start();
+    let bridge = Inside::start(&world, &model, |settings| {
+        settings.engine_lost_after_seconds = 3;
+    });
+    let phone = greeted(&world, bridge.edge()).await;
+    model.act(conversation::unheeding(20_000));
+    phone.audio.hears(2, |it| it.packets >= 5).await;
+    let from = phone.audio.packets();
+    world.server.kill9();
+    let bye = phone.hung_up().await;
+    assert!(bye.contains("The service cannot be reached."), "{bye}");
+    assert_eq!(phone.audio.sentences(from).len(), 1);
+    let (tones, _) = phone.audio.tones(from);
+    assert!(tones >= 100, "the talk went on for {tones} packets");
+    phone.audio.assert_unbroken(from);
+    world.server.restart();
+    assert_ended(&world, "dropped", "bridge_error").await;
+}
+
+#[actix_web::test]
+async fn a_model_that_is_gone_is_waited_for_and_then_told_of() {
+    let world = world!(Sqlite, Setup::new().minutes(10));
+    let model = Gemini::start();
+    let bridge = Inside::start(&world, &model, |_| ());
+    let phone = greeted(&world, bridge.edge()).await;
+    let from = phone.audio.packets();
+    model.begin(vec![Begin::Silence; 3]);
+    let gone = std::time::Instant::now();
+    model.act(Act::Cut);
+    let bye = phone.hung_up().await;
+    assert!(bye.contains("voice is not available"), "{bye}");
+    let said = phone.audio.sentences(from);
+    let after: Vec<_> = said.iter().map(|at| (*at - gone).as_secs()).collect();
+    let [filler, sorry] = after[..] else {
+        panic!("a request to wait and a sentence: {after:?}");
+    };
+    assert!((2..8).contains(&filler) && sorry >= 8, "{after:?}");
+    phone.audio.assert_unbroken(from);
+    assert_ended(&world, "dropped", "ai_error").await;
+}
+
+#[actix_web::test]
+async fn a_phone_that_sends_no_media_for_fifteen_seconds_is_hung_up() {
+    let world = world!(Sqlite, Setup::new().minutes(10));
+    let model = Gemini::start();
+    let bridge = Inside::start(&world, &model, |_| ());
+    let phone = greeted(&world, bridge.edge()).await;
+    let from = phone.audio.packets();
+    phone.audio.fall_away();
+    let bye = phone.hung_up().await;
+    assert!(bye.contains("No media came for 15 seconds."), "{bye}");
+    let heard = phone.audio.packets() - from;
+    assert!(heard >= 600, "{heard} packets are not 15 s");
+    phone.audio.assert_unbroken(from);
+    assert_ended(&world, "dropped", "media_lost").await;
+}
+
+#[actix_web::test]
+async fn a_flood_of_strangers_costs_a_call_no_audio() {
+    let world = world!(Sqlite, Setup::new().minutes(10));
+    let model = Gemini::start();
+    let bridge = Inside::start(&world, &model, |settings| {
+        settings.sip.trunks[0].addresses = vec!["127.0.0.1/32".parse().unwrap()];
+    });
+    let edge = bridge.edge();
+    let phone = greeted(&world, edge).await;
+    model.act(conversation::unheeding(40_000));
+    phone.audio.hears(2, |it| it.packets >= 5).await;
+    let from = phone.audio.packets();
+    let stranger = UdpSocket::bind("127.0.0.2:0").unwrap();
+    eventually("the strangers to be turned away", async || {
+        for number in 0..500 {
+            let invite = format!(
+                "INVITE sip:{did}@{edge} SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.2;branch=z9hG4bK{from}{number}{random:x}\r\n\
+                 From: <sip:x@y>;tag=x\r\nTo: <sip:{did}@{edge}>\r\nCall-ID: {random:x}\r\nCSeq: 1 INVITE\r\n\
+                 Contact: <sip:x@127.0.0.2>\r\nContent-Length: 0\r\n\r\n",
+                did = world.tenant.did,
+                random = rand::random::<u64>()
+            );
+            let _ = stranger.send_to(invite.as_bytes(), edge);
+        }
+        let done = bridge.strangers_dropped() > 5_000 && phone.audio.packets() > from + 50;
+        done.then_some(())
+    })
+    .await;
+    let all = phone.audio.packets() - from;
+    let (tones, _) = phone.audio.tones(from);
+    assert!(tones * 100 >= all * 95, "{tones} of {all} packets");
+    phone.audio.assert_unbroken(from);
+    phone.hang_up().await;
+    assert_ended(&world, "ended", "normal").await;
+}
+
+/// Bytes that mean nothing, and some that nearly do.
+fn rubbish() -> Vec<Vec<u8>> {
+    let mut all: Vec<Vec<u8>> = (0..200_usize)
+        .map(|length| (0..length * 7).map(|_| rand::random()).collect())
+        .collect();
+    for begin in [
+        &b"\x80\x08"[..],
+        b"\x80\x65\0\0",
+        b"\xff\xff\xff\xff",
+        b"\x81\xc8\xff\xff",
+        b"\x9f\x08\0\0\0\0\0\0\0\0\0\0",
+        b"INVITE sip:x SIP/2.0\r\n\r\n",
+        b"SIP/2.0 200 OK\r\n\r\n",
+        b"BYE sip:x SIP/2.0\r\nContent-Length: 99999999999999999999\r\n\r\n",
+        b"\r\n\r\n\r\n",
+    ] {
+        all.extend([begin.to_vec(), [begin, &[0xaa; 1_200]].concat()]);
+    }
+    all
+}
+
+#[actix_web::test]
+async fn rubbish_on_every_socket_changes_nothing() {
+    let world = world!(Sqlite, Setup::new().minutes(10));
+    let model = Gemini::start();
+    let bridge = Inside::start(&world, &model, |settings| {
+        let tcp = dikala_telephony::settings::Listen {
+            transport: dikala_telephony::settings::Transport::Tcp,
+            ..settings.sip.listen[0]
+        };
+        settings.sip.listen.push(tcp);
+    });
+    let tcp = bridge.0.as_ref().unwrap().addresses()[1].address;
+    let edge = bridge.edge();
+    let phone = greeted(&world, edge).await;
+    let from = phone.audio.packets();
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let rtp = phone.audio.to.unwrap();
+    let rtcp = SocketAddr::new(rtp.ip(), rtp.port() + 1);
+    for bytes in rubbish() {
+        for to in [edge, rtp, rtcp] {
+            let _ = stranger.send_to(&bytes, to);
+        }
+        phone.audio.send(&bytes);
+    }
+    for bytes in rubbish().iter().rev().take(30) {
+        use std::io::Write;
+        let mut connection = TcpStream::connect(tcp).unwrap();
+        let _ = connection.write_all(bytes);
+    }
+    for fault in [
+        Act::Text("{".to_owned()),
+        Act::Text("[[[[[[".repeat(1_000)),
+        Act::Binary(vec![0xff, 0, 1]),
+        Act::Message(
+            json!({"serverContent": {"modelTurn": {"parts": [{}, {"inlineData": null}]}}}),
+        ),
+        Act::Message(Value::Object(Map::new())),
+    ] {
+        model.act(fault);
+    }
+    model.act(Act::Say {
+        text: "Masih di sini.".to_owned(),
+        milliseconds: 800,
+    });
+    phone
+        .audio
+        .hears(2, |it| it.is_over && it.packets >= 37)
+        .await;
+    phone.audio.assert_unbroken(from);
+    phone.hang_up().await;
+    assert_ended(&world, "ended", "normal").await;
+}
+
+#[actix_web::test]
+async fn a_service_that_is_stopped_gives_calls_their_time_and_then_says_so() {
+    let model = Gemini::start();
+    // Of these, 17 are for a sentence and what is to be told of the calls.
+    let setup = Setup::new().minutes(10).set("http.shutdown_seconds", 20);
+    let Some((mut world, edge)) = conversation::world(&model, setup).await else {
+        return;
+    };
+    let phone = greeted(&world, edge).await;
+    model.act(conversation::unheeding(20_000));
+    phone.audio.hears(2, |it| it.packets >= 5).await;
+    let from = phone.audio.packets();
+    world.server.send_sigterm();
+    eventually("new calls to be refused", async || {
+        let answer = Phone::options(edge).await;
+        answer.starts_with("SIP/2.0 503").then_some(())
+    })
+    .await;
+    let (_, answer) = Phone::try_call(edge, &world.tenant.did).await;
+    assert!(answer.starts_with("SIP/2.0 503"), "{answer}");
+    let bye = phone.hung_up().await;
+    assert!(bye.contains("The service stops."), "{bye}");
+    let (tones, _) = phone.audio.tones(from);
+    assert!(tones >= 100, "the talk went on for {tones} packets");
+    assert_eq!(phone.audio.sentences(from).len(), 1);
+    phone.audio.assert_unbroken(from);
+    assert_eq!(world.server.exited().await.code(), Some(0));
+    world.server.restart();
+    let call = text(&world.tenant.calls().await[0], "id");
+    let call = world.tenant.call_over(&call).await;
+    let seen = ["status", "hangupReason", "hangupInitiator"].map(|field| call[field].clone());
+    assert_eq!(json!(seen), json!(["ended", "normal", "bridge"]));
+    assert_ended(&world, "ended", "normal").await;
+}
+
+#[actix_web::test]
+async fn who_is_joined_to_a_person_is_told_that_the_service_stops() {
+    let world = world!(Sqlite, Setup::new().minutes(10));
+    let model = Gemini::start();
+    // Of these, 12 are for a sentence and its way.
+    let bridge = Inside::start(&world, &model, |settings| settings.shutdown_seconds = 15);
+    let phone = greeted(&world, bridge.edge()).await;
+    let id = text(&world.tenant.calls().await[0], "id");
+    let to = json!({"to": "+6281100000"});
+    let path = format!("/calls/{id}/transfer");
+    assert_eq!(world.tenant.api.post(&path, to).await.status, 202);
+    let (person, second) = phone.takes_a_call().await;
+    assert_ended(&world, "ended", "transferred").await;
+    let from = [phone.audio.packets(), person.packets()];
+    let stopping = bridge.stop();
+    let (one, other) = (phone.hung_up().await, phone.hung_up().await);
+    let ids = [&one, &other].map(|bye| dikala_testkit::phone::header(bye, "call-id"));
+    assert!(ids.contains(&second) && ids[0] != ids[1], "{ids:?}");
+    let told = format!("{one}{other}");
+    assert!(told.contains("The service stops."), "{told}");
+    for (audio, from) in [&phone.audio, &person].into_iter().zip(from) {
+        assert_eq!(audio.sentences(from).len(), 1);
+        // The time that calls have, and the sentence.
+        let heard = audio.packets() - from;
+        assert!(heard >= 250, "cut after {heard} packets");
+        audio.assert_unbroken(from);
+    }
+    eventually("the bridge to stop", async || {
+        stopping.is_finished().then_some(())
+    })
+    .await;
+    world.assert_ledger_is_exact();
+}

@@ -1,0 +1,100 @@
+//! How soon a caller hears what the model says, does not hear it any more, and hears it again: measured in the received audio.
+
+use std::{sync::atomic::Ordering, time::Instant};
+
+use dikala_testkit::gemini::{self, Act, Gemini};
+
+use super::{
+    conversation::unheeding,
+    faults::{Inside, greeted},
+};
+use crate::support::{prelude::*, tenant::text};
+
+/// 1.6 s of speech, G.711 A.
+const SPEECH: &[u8] = include_bytes!("../../../telephony/src/media/activity/speech.al");
+
+#[actix_web::test]
+async fn the_agent_is_heard_within_50_ms_of_what_the_model_sends() {
+    let world = world!(Sqlite, Setup::new().minutes(10));
+    let model = Gemini::start();
+    let bridge = Inside::start(&world, &model, |_| ());
+    let phone = greeted(&world, bridge.edge()).await;
+    // A busy machine may be late now and then; who is never in time keeps no promise.
+    let mut quickest = Duration::MAX;
+    for count in 2..12 {
+        let from = phone.audio.packets();
+        let sent = Instant::now();
+        model.act(unheeding(200));
+        phone.audio.hears(count, |it| it.is_over).await;
+        let (_, first) = phone.audio.tones(from);
+        quickest = quickest.min(first.unwrap() - sent);
+        if quickest <= Duration::from_millis(50) {
+            break;
+        }
+    }
+    assert!(quickest <= Duration::from_millis(50), "{quickest:?}");
+}
+
+#[actix_web::test]
+async fn an_agent_who_is_not_interrupted_goes_on_where_it_was() {
+    let world = world!(Sqlite, Setup::new().minutes(10));
+    let model = Gemini::start();
+    let bridge = Inside::start(&world, &model, |_| ());
+    let phone = greeted(&world, bridge.edge()).await;
+    model.answer([gemini::Answer::Nothing]);
+    model.act(unheeding(6_000));
+    phone.audio.hears(2, |it| it.packets >= 30).await;
+    phone.audio.say(SPEECH);
+    let before = phone.audio.hears(2, |it| it.is_over).await;
+    let after = phone.audio.hears(3, |it| it.is_over).await;
+    // Each break takes a packet in which the tone fades.
+    let whole = before.packets + after.packets;
+    assert!((295..=302).contains(&whole), "{before:?} {after:?}");
+    let silent = phone.audio.silence_before(3);
+    assert!(
+        (25..=100).contains(&silent),
+        "{silent} packets are no 700 ms"
+    );
+    assert_eq!(model.broken_rules(), Vec::<String>::new());
+}
+
+#[actix_web::test]
+async fn of_a_model_that_talks_far_ahead_no_more_is_read_than_half_a_minute() {
+    let world = world!(Sqlite, Setup::new().minutes(10));
+    let model = Gemini::start();
+    let bridge = Inside::start(&world, &model, |_| ());
+    let phone = greeted(&world, bridge.edge()).await;
+    // 38 MB, of which the system holds ten at most.
+    model.act(Act::Begin {
+        milliseconds: 600_000,
+    });
+    phone.audio.hears(2, |it| it.packets >= 250).await;
+    let unsent = model.connections()[0].unsent.load(Ordering::Relaxed);
+    assert!(unsent > 1_000, "{unsent} of 6,000 pieces wait");
+    phone.hang_up().await;
+}
+
+#[actix_web::test]
+async fn a_command_to_hang_up_waits_two_seconds_for_what_is_being_said() {
+    let world = world!(Sqlite, Setup::new().minutes(10));
+    let model = Gemini::start();
+    let bridge = Inside::start(&world, &model, |_| ());
+    let phone = greeted(&world, bridge.edge()).await;
+    model.act(Act::Begin {
+        milliseconds: 20_000,
+    });
+    phone.audio.hears(2, |it| it.packets >= 5).await;
+    let id = text(&world.tenant.calls().await[0], "id");
+    let from = phone.audio.packets();
+    let path = format!("/calls/{id}/hangup");
+    assert_eq!(world.tenant.api.post(&path, json!({})).await.status, 202);
+    let told = phone.audio.packets();
+    phone.hung_up().await;
+    let (since, told) = (phone.audio.tones(from).0, phone.audio.tones(told).0);
+    assert!(since >= 80, "cut after {since} packets");
+    assert!(told <= 200, "went on for {told} packets");
+    let call = world.tenant.call_over(&id).await;
+    let seen = ["hangupReason", "hangupInitiator"].map(|field| call[field].clone());
+    assert_eq!(json!(seen), json!(["requested", "tenant"]));
+    world.assert_ledger_is_exact();
+}
