@@ -70,13 +70,14 @@ pub fn lacks_length(head: &[u8]) -> bool {
 
 fn unfolded(head: &[u8]) -> String {
     let text = String::from_utf8_lossy(head);
-    text.replace("\r\n ", " ").replace("\r\n\t", " ")
+    text.replace("\r\n", "\n")
+        .replace("\n ", " ")
+        .replace("\n\t", " ")
 }
 
 /// What stands behind this name, in its short form too.
 fn values<'a>(head: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
-    let lines = head.split("\r\n").skip(1);
-    let named = lines.filter_map(|line| line.split_once(':'));
+    let named = lines(head).skip(1).filter_map(|line| line.split_once(':'));
     named
         .filter(move |(held, _)| long_name(held.trim()).eq_ignore_ascii_case(name))
         .map(|(_, value)| value.trim())
