@@ -169,7 +169,8 @@ impl Calls {
         trust: Trust,
         clock: Clock,
     ) -> Self {
-        let (client, engine) = Client::start(engine, trust, clock);
+        let lost_after = Duration::from_secs(settings.engine_lost_after_seconds);
+        let (client, engine) = Client::start(engine, trust, clock, lost_after);
         let (incoming, waiting) = mpsc::channel(INCOMING_MAX);
         let (closing, closed) = oneshot::channel();
         let (stop, stopping) = watch::channel(None);

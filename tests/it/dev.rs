@@ -27,8 +27,9 @@ struct Dev {
 }
 
 impl Dev {
-    fn start(data: &Path) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_dikala"))
+    fn command(data: &Path) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dikala"));
+        command
             .args(["dev", "--listen", "127.0.0.1:0", "--data"])
             .arg(data)
             .env_clear()
@@ -38,9 +39,12 @@ impl Dev {
             .current_dir(data)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+            .stderr(Stdio::null());
+        command
+    }
+
+    fn start(data: &Path) -> Self {
+        let mut child = Self::command(data).spawn().unwrap();
         let mut printed = String::new();
         let (key, addresses, links, telephone) =
             wait_for_line(&mut child, Path::new("/dev/null"), move |line| {
@@ -234,4 +238,18 @@ async fn dev_stops_properly_from_the_first_moment_on() {
     for _ in 0..3 {
         assert_eq!(Dev::start(data.path()).stop().await, Some(0));
     }
+}
+
+#[actix_web::test]
+async fn dev_without_calls_promises_none() {
+    let data = tempfile::tempdir().unwrap();
+    let mut child = Dev::command(data.path()).arg("--no-calls").spawn().unwrap();
+    let mut printed = String::new();
+    let printed = wait_for_line(&mut child, Path::new("/dev/null"), move |line| {
+        printed.push_str(line);
+        line.contains("Events as").then(|| printed.clone())
+    });
+    interrupt(&child);
+    assert!(!printed.contains("simulated bridge"), "{printed}");
+    assert_eq!(child.wait().unwrap().code(), Some(0));
 }

@@ -78,7 +78,7 @@ pub async fn run(options: Options, mut layers: Layers) -> Result<(), CliError> {
     let base = settings.http.base(app.public_addr());
     let links = demo.links(app.store(), &base, SystemClock.now()).await?;
     let telephone = telephone::welcome(&app, &layers);
-    let welcome = welcome(&demo, &links, &app, &telephone, receiver, &options.data);
+    let welcome = welcome(&demo, &links, &app, &telephone, receiver, &options);
     crate::cli::print(&welcome)?;
     let calls = !options.no_calls;
     let public = app.public_addr();
@@ -178,7 +178,7 @@ fn welcome(
     app: &App,
     telephone: &str,
     receiver: SocketAddr,
-    data: &Path,
+    options: &Options,
 ) -> String {
     let low = low.as_ref().map_or_else(String::new, |low| {
         format!(
@@ -188,6 +188,10 @@ fn welcome(
     });
     let (public, operator) = (app.public_addr(), app.operator_addr());
     let key = &demo.key;
+    let callers = match options.no_calls {
+        true => "",
+        false => "A simulated bridge places a call every few seconds. ",
+    };
     format!(
         "Dikala runs with demo data, kept in {data}. Ctrl-C ends it.
 
@@ -204,9 +208,9 @@ Try it:
   curl -s 'http://{public}/api/v1/calls?limit=3' -H 'x-api-key: {key}'
   curl -s http://{public}/api/v1/credits -H 'x-api-key: {key}'
 
-A simulated bridge places a call every few seconds. Events as the receiver gets them:
+{callers}Events as the receiver gets them:
 ",
-        data = data.display(),
+        data = options.data.display(),
         link = link.url,
         email = link.user.email,
     )

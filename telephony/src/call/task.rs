@@ -89,9 +89,9 @@ impl Call {
     }
 
     async fn run(mut self) {
-        let stands = *self.line.is_connected.borrow_and_update();
+        let engine = self.engine();
         self.carry_out().await;
-        self.take(Input::EngineStands(stands)).await;
+        self.take(engine).await;
         if let Some(input) = self.stopping() {
             self.take(input).await;
         }
@@ -107,6 +107,18 @@ impl Call {
             }
         })
         .await;
+    }
+
+    fn engine(&mut self) -> Input {
+        match *self.line.away_since.borrow_and_update() {
+            None => Input::EngineStands(true),
+            Some(since) => {
+                let since = since.saturating_duration_since(self.epoch).as_millis();
+                Input::EngineAway {
+                    since_ms: u64::try_from(since).unwrap_or(u64::MAX),
+                }
+            }
+        }
     }
 
     /// Waits for something to happen. None where all that happened is that something could be sent.
@@ -134,10 +146,7 @@ impl Call {
                     Input::EngineStands(false)
                 }
             }),
-            Ok(()) = self.line.is_connected.changed() => {
-                let stands = *self.line.is_connected.borrow_and_update();
-                Some(Input::EngineStands(stands))
-            }
+            Ok(()) = self.line.away_since.changed() => Some(self.engine()),
             Ok(()) = self.parts.stop.changed() => self.stopping(),
             heard = with_voice(&mut self.voice, listens) => match heard {
                 WithVoice::Passed => None,

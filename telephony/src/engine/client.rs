@@ -18,7 +18,7 @@ use tokio::{
     time::{Instant, interval_at, sleep_until, timeout},
 };
 use tokio_tungstenite::tungstenite::{
-    Message as Frame,
+    self, Bytes, Message as Frame,
     http::{HeaderName, HeaderValue, header},
 };
 use ulid::Ulid;
@@ -29,7 +29,10 @@ use super::{
 };
 use crate::{
     Clock,
-    socket::{DialError, Socket, dial},
+    socket::{
+        DialError, Socket, dial,
+        silence::{Heard, Silence, Watch},
+    },
     trust::Trust,
 };
 
@@ -44,8 +47,12 @@ const TOLD_MAX: usize = 256;
 const FRAMES_MAX: usize = 64;
 /// How often the engine is told which calls are held, with which it answers which of them are over.
 const HEARTBEAT: Duration = Duration::from_secs(15);
-/// The engine pings every 15 s: a socket that is silent for so long is dead.
+/// The engine pings every 15 s: a socket that is silent for so long is dead, also where pings were never answered.
 const SILENCE_MAX: Duration = Duration::from_secs(45);
+/// Where they are, a third of the time that a call goes on without the engine, within these, is enough: of that a third until there is a
+/// ping, and the rest for its answer.
+const UNNOTICED_MIN: Duration = Duration::from_secs(1);
+const UNNOTICED_MAX: Duration = Duration::from_secs(5);
 /// The waits before the socket is dialled again.
 const REDIAL_MS_FIRST: u64 = 100;
 const REDIAL_MS_MAX: u64 = 5_000;
@@ -65,7 +72,7 @@ pub struct Address {
 #[derive(Clone)]
 pub struct Client {
     requests: mpsc::Sender<Request>,
-    is_connected: watch::Receiver<bool>,
+    away_since: watch::Receiver<Option<Instant>>,
     clock: Clock,
     last: Arc<AtomicU64>,
 }
@@ -73,7 +80,7 @@ pub struct Client {
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client")
-            .field("is_connected", &*self.is_connected.borrow())
+            .field("away_since", &*self.away_since.borrow())
             .finish_non_exhaustive()
     }
 }
@@ -85,8 +92,8 @@ pub struct Line {
     requests: mpsc::Sender<Request>,
     clock: Clock,
     pub told: mpsc::Receiver<Told>,
-    /// Whether the socket to the engine stands.
-    pub is_connected: watch::Receiver<bool>,
+    /// Since when there is no socket to the engine, or nothing came over it; none where it stands.
+    pub away_since: watch::Receiver<Option<Instant>>,
 }
 
 impl fmt::Debug for Line {
@@ -103,31 +110,34 @@ enum Request {
 
 impl Client {
     /// Dials the engine, and again whenever it is lost, until every client and line is dropped.
-    pub fn start(address: Address, trust: Trust, clock: Clock) -> (Self, JoinHandle<()>) {
+    /// `lost_after` is how long a call goes on without it.
+    pub fn start(
+        address: Address,
+        trust: Trust,
+        clock: Clock,
+        lost_after: Duration,
+    ) -> (Self, JoinHandle<()>) {
         let (requests, waiting) = mpsc::channel(REQUESTS_MAX);
-        let (connected, is_connected) = watch::channel(false);
+        let epoch = Instant::now();
+        let (away, away_since) = watch::channel(Some(epoch));
         let shell = Shell {
             address,
             trust,
             clock: Arc::clone(&clock),
             waiting,
-            connected,
+            away,
+            unnoticed: (lost_after / 3).clamp(UNNOTICED_MIN, UNNOTICED_MAX),
             book: Book::new(Ulid::generate().to_string()),
             lines: HashMap::new(),
-            epoch: Instant::now(),
+            epoch,
         };
         let client = Self {
             requests,
-            is_connected,
+            away_since,
             clock,
             last: Arc::default(),
         };
         (client, tokio::spawn(shell.run()))
-    }
-
-    /// Whether the socket to the engine stands.
-    pub fn is_connected(&self) -> watch::Receiver<bool> {
-        self.is_connected.clone()
     }
 
     /// A line for a new call; none when the client has stopped.
@@ -140,7 +150,7 @@ impl Client {
             requests: self.requests.clone(),
             clock: Arc::clone(&self.clock),
             told,
-            is_connected: self.is_connected.clone(),
+            away_since: self.away_since.clone(),
         })
     }
 }
@@ -172,7 +182,9 @@ struct Shell {
     trust: Trust,
     clock: Clock,
     waiting: mpsc::Receiver<Request>,
-    connected: watch::Sender<bool>,
+    away: watch::Sender<Option<Instant>>,
+    /// How long the engine may be silent without being held for lost.
+    unnoticed: Duration,
     book: Book,
     lines: HashMap<Key, mpsc::Sender<Told>>,
     epoch: Instant,
@@ -180,6 +192,14 @@ struct Shell {
 
 /// Nobody is left who could ask for anything, and everything is told.
 struct Finished;
+
+/// How a socket was lost.
+enum Lost {
+    /// It ended.
+    Told,
+    /// It stands, and nothing comes over it.
+    Silent,
+}
 
 impl Shell {
     async fn run(mut self) {
@@ -278,30 +298,36 @@ impl Shell {
 
     /// Speaks over a socket until it is lost, or nothing is left to say.
     async fn serve(&mut self, socket: Socket) -> Result<(), Finished> {
+        let heard = socket.get_ref().heard();
         let (sink, mut stream) = socket.split();
         let (frames, writing) = mpsc::channel(FRAMES_MAX);
-        let writer = tokio::spawn(write(sink, writing));
+        let mut writer = tokio::spawn(write(sink, writing));
         self.book.connected();
-        let _ = self.connected.send(true);
-        let done = self.speak(&frames, &mut stream).await;
-        let _ = self.connected.send(false);
+        self.away.send_replace(None);
+        let done = self.speak(&frames, &mut stream, &heard).await;
+        let since = match done {
+            Ok(Lost::Told) | Err(Finished) => Instant::now(),
+            Ok(Lost::Silent) => heard.last(),
+        };
+        self.away.send_replace(Some(since));
         self.book.disconnected();
         drop(frames);
-        if timeout(Duration::from_secs(1), writer).await.is_err() {
+        if timeout(Duration::from_secs(1), &mut writer).await.is_err() {
             tracing::debug!("the engine does not read its socket");
+            writer.abort();
         }
-        done
+        done.map(|_| ())
     }
 
     async fn speak(
         &mut self,
         frames: &mpsc::Sender<Frame>,
-        stream: &mut (
-                 impl StreamExt<Item = Result<Frame, tokio_tungstenite::tungstenite::Error>> + Unpin
-             ),
-    ) -> Result<(), Finished> {
+        stream: &mut (impl StreamExt<Item = Result<Frame, tungstenite::Error>> + Unpin),
+        heard: &Heard,
+    ) -> Result<Lost, Finished> {
         let mut heartbeat = interval_at(Instant::now() + HEARTBEAT, HEARTBEAT);
-        let mut heard = Instant::now();
+        let quiet = self.unnoticed / 3;
+        let mut silence = Watch::new(heard.clone(), quiet, self.unnoticed - quiet);
         // Which calls there are comes first: the engine may hold others for lost.
         let mut next = Some(self.book.heartbeat((self.clock)()));
         let mut is_abandoned = false;
@@ -315,34 +341,23 @@ impl Shell {
             let wake = self.book.wakes_at(now_ms).unwrap_or(u64::MAX);
             let wake = self.epoch + Duration::from_millis(wake.min(now_ms + 60_000));
             tokio::select! {
+                // First, so that who was kept from reading for a while does not take that for silence.
+                biased;
+                frame = stream.next() => {
+                    if matches!(frame, Some(Ok(Frame::Pong(_)))) {
+                        silence.answered();
+                    }
+                    if !self.read(frame, now_ms) {
+                        return Ok(Lost::Told);
+                    }
+                }
                 request = self.waiting.recv(), if !is_abandoned => match request {
                     Some(request) => self.take(request),
                     None => is_abandoned = true,
                 },
-                frame = stream.next() => {
-                    heard = Instant::now();
-                    match frame {
-                        Some(Ok(Frame::Text(text))) => {
-                            for (key, told) in self.book.on_frame(&text, now_ms) {
-                                self.tell(key, told);
-                            }
-                        }
-                        Some(Ok(Frame::Close(frame))) => {
-                            let words = frame.map(|frame| frame.to_string()).unwrap_or_default();
-                            tracing::warn!(words, "the engine closes the socket");
-                            return Ok(());
-                        }
-                        Some(Ok(_)) => {}
-                        Some(Err(error)) => {
-                            tracing::warn!(%error, "the socket to the engine is lost");
-                            return Ok(());
-                        }
-                        None => return Ok(()),
-                    }
-                }
                 permit = frames.reserve(), if next.is_some() => match (permit, next.take()) {
                     (Ok(permit), Some(text)) => permit.send(Frame::text(text)),
-                    _ => return Ok(()),
+                    _ => return Ok(Lost::Told),
                 },
                 _ = heartbeat.tick() => {
                     self.let_go_of_closed_lines();
@@ -350,12 +365,45 @@ impl Shell {
                     // Where so much waits that there is no room, the engine hears that this side lives.
                     let _ = frames.try_send(Frame::text(text));
                 }
-                () = sleep_until(wake) => {}
-                () = sleep_until(heard + SILENCE_MAX) => {
-                    tracing::warn!("the engine has been silent for {} s", SILENCE_MAX.as_secs());
-                    return Ok(());
+                () = sleep_until(silence.due()) => {
+                    let now = Instant::now();
+                    let silent = now - heard.last();
+                    match silence.look(now) {
+                        Silence::Fine if silent < SILENCE_MAX => {}
+                        Silence::Ping if silent < SILENCE_MAX => {
+                            drop(frames.try_send(Frame::Ping(Bytes::new())));
+                        }
+                        _ => {
+                            tracing::warn!(silent_ms = silent.as_millis(), "the engine is silent");
+                            return Ok(Lost::Silent);
+                        }
+                    }
                 }
+                () = sleep_until(wake) => {}
             }
+        }
+    }
+
+    /// Whether the socket goes on.
+    fn read(&mut self, frame: Option<Result<Frame, tungstenite::Error>>, now_ms: u64) -> bool {
+        match frame {
+            Some(Ok(Frame::Text(text))) => {
+                for (key, told) in self.book.on_frame(&text, now_ms) {
+                    self.tell(key, told);
+                }
+                true
+            }
+            Some(Ok(Frame::Close(frame))) => {
+                let words = frame.map(|frame| frame.to_string()).unwrap_or_default();
+                tracing::warn!(words, "the engine closes the socket");
+                false
+            }
+            Some(Ok(_)) => true,
+            Some(Err(error)) => {
+                tracing::warn!(%error, "the socket to the engine is lost");
+                false
+            }
+            None => false,
         }
     }
 

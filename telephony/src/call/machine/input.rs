@@ -38,6 +38,10 @@ pub(crate) enum Input {
     Engine(Told),
     /// Whether the socket to the engine stands.
     EngineStands(bool),
+    /// It does not, and was heard until then.
+    EngineAway {
+        since_ms: u64,
+    },
     /// The bridge stops: the caller is told, and hung up; all of it within so many milliseconds.
     Stop {
         within_ms: u64,

@@ -157,7 +157,9 @@ impl Machine {
                 out,
             ),
             Input::Engine(told) => self.on_engine(told, now, out),
-            Input::EngineStands(stands) => self.engine_stands(stands, now),
+            Input::EngineStands(true) => self.engine_away_since = None,
+            Input::EngineStands(false) => self.engine_away(now.ms),
+            Input::EngineAway { since_ms } => self.engine_away(since_ms),
             Input::Stop { within_ms } => self.stop(within_ms, now, out),
             Input::Time => {}
         }
@@ -310,12 +312,8 @@ impl Machine {
         self.end(end, now, out);
     }
 
-    fn engine_stands(&mut self, stands: bool, now: Now) {
-        self.engine_away_since = match self.engine_away_since {
-            _ if stands => None,
-            None => Some(now.ms),
-            since => since,
-        };
+    fn engine_away(&mut self, since_ms: u64) {
+        self.engine_away_since.get_or_insert(since_ms);
     }
 
     fn taken(&mut self, call_id: String, agent: Box<Agent>, now: Now, out: &mut Vec<Effect>) {

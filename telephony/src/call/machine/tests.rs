@@ -645,6 +645,16 @@ fn talk_goes_on_without_the_engine_for_as_long_as_it_waits() {
 }
 
 #[test]
+fn silence_of_the_engine_counts_from_its_beginning() {
+    let mut call = Story::talking();
+    call.wait(10_000);
+    let since_ms = call.ms - 4_000;
+    call.on(Input::EngineAway { since_ms });
+    assert!(call.wait(25_999).is_empty());
+    assert_eq!(speaks(&call.wait(1)), 1);
+}
+
+#[test]
 fn when_the_bridge_stops_the_caller_is_told() {
     let mut call = Story::talking();
     let effects = call.on(Input::Stop { within_ms: 20_000 });

@@ -64,7 +64,7 @@ impl Engine {
         let time = AtomicI64::new(1_000);
         let clock: Clock = Arc::new(move || Millis::from_i64(time.fetch_add(1, Relaxed)));
         let trust = Trust::new(None).expect("public authorities");
-        Client::start(address, trust, clock)
+        Client::start(address, trust, clock, Duration::from_secs(6))
     }
 
     async fn accept(&self) -> Peer {
@@ -186,6 +186,35 @@ async fn a_call_outlives_the_loss_of_its_socket() {
         timeout(WITHIN, pong).await.expect("a pong").as_ref(),
         b"are you there"
     );
+}
+
+#[tokio::test]
+async fn an_engine_that_falls_silent_is_dialled_again() {
+    let engine = Engine::start().await;
+    let (client, _) = engine.client();
+    let mut peer = engine.accept().await;
+    let mut line = client.line().await.expect("a line");
+    line.post(incoming(), line.now()).await;
+    let asked = next(&mut peer, "call.incoming").await;
+    reply(&mut peer, &asked, taken()).await;
+    told(&mut line).await;
+    line.post(Message::Answered, line.now()).await;
+    let answered = next(&mut peer, "call.answered").await;
+    while !matches!(peer.next().await, Some(Ok(Frame::Ping(_)))) {}
+    peer.flush().await.expect("answered");
+    assert_eq!(*line.away_since.borrow_and_update(), None);
+    // The socket stands, and nobody reads or writes it.
+    let silent = Instant::now();
+    let changed = timeout(WITHIN, line.away_since.changed()).await;
+    changed.expect("it is noticed").expect("the client runs");
+    assert!(silent.elapsed() < Duration::from_secs(4), "{silent:?}");
+    let since = line.away_since.borrow().expect("the engine is away");
+    assert!(
+        since < silent + Duration::from_secs(1),
+        "it counts from the last sign of life"
+    );
+    let mut again = engine.accept().await;
+    assert_eq!(next(&mut again, "call.answered").await, answered);
 }
 
 #[tokio::test]

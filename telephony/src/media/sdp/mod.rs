@@ -250,6 +250,7 @@ fn take(
             suite: line.suite,
             ours: local.key.clone(),
             theirs: line.key,
+            their_index_bytes: line.index_bytes,
         }),
     };
     Ok((terms, line))

@@ -41,6 +41,7 @@ pub fn answer(
                 tag: line.tag,
                 suite: line.suite,
                 key: local.key.clone(),
+                index_bytes: 0,
             });
             let stream = Stream {
                 protocol: media.protocol,
@@ -92,6 +93,7 @@ pub fn offer(local: &Local<'_>) -> String {
         tag: CRYPTO_TAG,
         suite: Suite::Sha1_80,
         key: local.key.clone(),
+        index_bytes: 0,
     };
     let stream = Stream {
         // Where encryption is a choice, the key stands beside a plain stream (RFC 8643).

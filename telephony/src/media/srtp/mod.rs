@@ -3,7 +3,7 @@
 //! The library keeps a state for every source that it is shown, and begins its window of replays before it has checked who sent a
 //! packet. So each source has a context of its own here, kept once a packet of it proved right, and few of them.
 
-use std::fmt;
+use std::{borrow::Cow, fmt};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use webrtc_srtp::{context::Context, option, protection_profile::ProtectionProfile};
@@ -15,6 +15,8 @@ const MASTER_BYTES: usize = 30;
 /// The longest tag, and the index of a report.
 const TAG_MAX: usize = 10;
 const INDEX_BYTES: usize = 4;
+/// The longest MKI (RFC 4568, 9.2).
+const MKI_MAX: usize = 128;
 /// Packets that may come late (RFC 3711 asks for 64 at least).
 const REPLAY_WINDOW: usize = 128;
 /// Sources that may follow one another in a call.
@@ -88,6 +90,8 @@ pub struct Line {
     pub tag: u32,
     pub suite: Suite,
     pub key: Key,
+    /// Bytes before the tag of every packet that say which key it is (the MKI); there is one, so only their number matters.
+    pub index_bytes: usize,
 }
 
 impl Line {
@@ -107,16 +111,23 @@ impl Line {
         let (method, inline) = parameters.split_once(':')?;
         let mut parts = inline.split('|');
         let key = parts.next()?;
-        // A lifetime is more than a call lasts; a key with an index (`1:4`) lengthens every packet.
-        let has_index = parts.any(|part| part.contains(':'));
-        if !method.eq_ignore_ascii_case("inline") || has_index || inline.contains(';') {
+        if !method.eq_ignore_ascii_case("inline") || inline.contains(';') {
             return None;
         }
+        // A lifetime is more than a call lasts.
+        let index_bytes = match parts.find_map(|part| part.split_once(':')) {
+            Some((_, length)) => length
+                .parse()
+                .ok()
+                .filter(|it| (1..=MKI_MAX).contains(it))?,
+            None => 0,
+        };
         let bytes = BASE64_STANDARD.decode(key).ok()?;
         Some(Self {
             tag,
             suite,
             key: Key(bytes.try_into().ok()?),
+            index_bytes,
         })
     }
 }
@@ -135,6 +146,8 @@ pub struct Crypto {
     pub suite: Suite,
     pub ours: Key,
     pub theirs: Key,
+    /// As in [`Line::index_bytes`], of their packets; ours have none.
+    pub their_index_bytes: usize,
 }
 
 /// Both directions of one call.
@@ -204,6 +217,10 @@ impl Session {
 
     /// Puts the RTP of an SRTP packet into `out`; false if it is not theirs, or came before.
     pub fn open(&mut self, packet: &[u8], out: &mut Vec<u8>) -> bool {
+        let Some(packet) = self.without_index(packet, self.crypto.suite.tag()) else {
+            return false;
+        };
+        let packet = packet.as_ref();
         let whole =
             rtp::payload_at(packet).is_ok_and(|at| at + self.crypto.suite.tag() <= packet.len());
         let ssrc = rtp::header(packet).map(|header| header.ssrc);
@@ -215,6 +232,10 @@ impl Session {
 
     /// The same of SRTCP.
     pub fn open_report(&mut self, packet: &[u8], out: &mut Vec<u8>) -> bool {
+        let Some(packet) = self.without_index(packet, TAG_MAX) else {
+            return false;
+        };
+        let packet = packet.as_ref();
         if packet.len() < 8 + INDEX_BYTES + TAG_MAX || packet.len() > rtp::PACKET_BYTES_MAX {
             return false;
         }
@@ -224,6 +245,17 @@ impl Session {
         }
         let ssrc = u32::from_be_bytes([packet[4], packet[5], packet[6], packet[7]]);
         self.with_source(ssrc, out, |context| context.decrypt_rtcp(packet).ok())
+    }
+
+    /// The library knows no MKI, which is not signed either (RFC 3711, 3.1).
+    fn without_index<'a>(&self, packet: &'a [u8], tag: usize) -> Option<Cow<'a, [u8]>> {
+        let bytes = self.crypto.their_index_bytes;
+        if bytes == 0 {
+            return Some(Cow::Borrowed(packet));
+        }
+        let (rest, tag) = packet.split_at_checked(packet.len().checked_sub(tag)?)?;
+        let signed = rest.get(..rest.len().checked_sub(bytes)?)?;
+        Some(Cow::Owned([signed, tag].concat()))
     }
 
     fn with_source<B: AsRef<[u8]>>(

@@ -24,6 +24,7 @@ fn pair(suite: Suite) -> (Session, Session) {
             suite,
             ours: key(ours),
             theirs: key(theirs),
+            their_index_bytes: 0,
         };
         Session::new(crypto).expect("a session")
     };
@@ -54,6 +55,7 @@ fn the_session_keys_are_those_of_rfc_3711() {
         suite: Suite::Sha1_80,
         ours: key.clone(),
         theirs: key,
+        their_index_bytes: 0,
     };
     let mut session = Session::new(crypto).expect("a session");
     // SSRC 0 and sequence 0: the counter is the session salt 30cbbc08863d8c85d49db34a9ae1, the key c61e7a93744f39ee10734afe3ff7a087.
@@ -84,10 +86,11 @@ fn lines_that_ask_for_more_are_passed_over() {
     let line = |value: String| Line::read(&value).is_some();
     assert!(line(format!("2 AES_CM_128_HMAC_SHA1_32 {key}")));
     assert!(line(format!("2 AES_CM_128_HMAC_SHA1_32 {key} WSH=128")));
-    assert!(
-        !line(format!("2 AES_CM_128_HMAC_SHA1_32 {key}|2^20|1:4")),
-        "an index"
-    );
+    for index in ["1:0", "1:129", "1:x", "1:"] {
+        assert!(!line(format!(
+            "2 AES_CM_128_HMAC_SHA1_32 {key}|2^20|{index}"
+        )));
+    }
     assert!(
         !line(format!("2 AES_CM_128_HMAC_SHA1_32 {key};{key}")),
         "two keys"
@@ -98,6 +101,38 @@ fn lines_that_ask_for_more_are_passed_over() {
     assert!(!line(format!("2 F8_128_HMAC_SHA1_80 {key}")));
     assert!(!line(format!("99999999999 AES_CM_128_HMAC_SHA1_80 {key}")));
     assert!(!line("1 AES_CM_128_HMAC_SHA1_80 inline:c2hvcnQ=".into()));
+}
+
+#[test]
+fn what_says_which_key_it_is_is_taken_off_their_packets() {
+    for mki in ["|2^20|1:4", "|1:4"] {
+        let line = format!(
+            "1 AES_CM_128_HMAC_SHA1_80 inline:WVNfX19zZW1jdGwgKCkgewkyMjA7fQp9CnVubGVz{mki}"
+        );
+        assert_eq!(Line::read(&line).map(|line| line.index_bytes), Some(4));
+    }
+    for suite in [Suite::Sha1_80, Suite::Sha1_32] {
+        let (mut phone, mut ours) = pair(suite);
+        ours.crypto.their_index_bytes = 4;
+        let with_index = |mut packet: Vec<u8>, tag: usize| {
+            packet.splice(packet.len() - tag..packet.len() - tag, [0, 0, 0, 1]);
+            packet
+        };
+        let (plain, mut report, mut out) = (packet(7, 1), Vec::new(), Vec::new());
+        let mut sent = plain.clone();
+        phone.protect(&mut sent).expect("protected");
+        assert!(ours.open(&with_index(sent, suite.tag()), &mut out));
+        assert_eq!(out, plain);
+        rtcp::report(7, 1, None, None, &mut report);
+        let plain = report.clone();
+        phone.protect_report(&mut report).expect("protected");
+        assert!(ours.open_report(&with_index(report, 10), &mut out));
+        assert_eq!(out, plain);
+        for length in 0..20 {
+            assert!(!ours.open(&vec![0x80; length], &mut out));
+            assert!(!ours.open_report(&vec![0x80; length], &mut out));
+        }
+    }
 }
 
 #[test]

@@ -59,6 +59,7 @@ fn pair(codec: Codec, crypto: bool) -> (Stream, Stream) {
             suite: Suite::Sha1_80,
             ours: Key::new([ours; 30]),
             theirs: Key::new([theirs; 30]),
+            their_index_bytes: 0,
         };
         theirs.crypto = Some(keys(1, 2));
         ours.crypto = Some(keys(2, 1));

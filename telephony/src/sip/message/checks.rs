@@ -39,13 +39,20 @@ pub fn check(request: &Request) -> Result<Via, Fault> {
     }
     if headers
         .tag("From")
-        .is_some_and(|tag| tag.is_empty() || tag.len() > 256)
+        .is_some_and(|tag| tag.is_empty() || tag.len() > 256 || tag.contains(char::is_control))
     {
         return Err(fault("From's tag is none"));
     }
     let call_id = headers.call_id();
-    if call_id.is_empty() || call_id.len() > 512 || call_id.contains([' ', '\t']) {
+    if call_id.is_empty() || call_id.len() > 512 || call_id.contains(is_space_or_control) {
         return Err(fault("Call-ID is none"));
+    }
+    // In the display names of addresses it may stand, behind a backslash (RFC 4475, 3.1.1.2).
+    if headers
+        .get("User-Agent")
+        .is_some_and(|agent| agent.contains('\0'))
+    {
+        return Err(fault("User-Agent has a NUL"));
     }
     let (_, method) = headers.cseq().ok_or(fault("CSeq has no number"))?;
     if method != request.method.name() {
@@ -68,4 +75,8 @@ pub fn check(request: &Request) -> Result<Via, Fault> {
     let vias = headers.list("Via");
     let top = vias.first().ok_or(fault("Via is not there"))?;
     top.parse().map_err(|()| fault("Via is none"))
+}
+
+fn is_space_or_control(letter: char) -> bool {
+    letter == ' ' || letter.is_control()
 }

@@ -28,10 +28,22 @@ fn broken(words: &'static str) -> Broken {
     }
 }
 
-/// Where the head ends and the body begins, once both line ends have come.
+/// Where the head ends and the body begins, once both line ends have come. Lines may also end without a carriage return.
 pub fn head_end(bytes: &[u8]) -> Option<(usize, usize)> {
-    let at = bytes.windows(4).position(|four| four == b"\r\n\r\n")?;
-    Some((at, at + 4))
+    let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
+    let (at, rest) = ends
+        .map(|(at, _)| at)
+        .find_map(|at| match &bytes[at + 1..] {
+            [b'\n', ..] => Some((at, at + 2)),
+            [b'\r', b'\n', ..] => Some((at, at + 3)),
+            _ => None,
+        })?;
+    Some((at - usize::from(bytes[..at].ends_with(b"\r")), rest))
+}
+
+fn lines(head: &str) -> impl Iterator<Item = &str> {
+    head.split('\n')
+        .map(|line| line.strip_suffix('\r').unwrap_or(line))
 }
 
 /// The length of the body by Content-Length; none when the header is absent.
@@ -58,13 +70,14 @@ pub fn lacks_length(head: &[u8]) -> bool {
 
 fn unfolded(head: &[u8]) -> String {
     let text = String::from_utf8_lossy(head);
-    text.replace("\r\n ", " ").replace("\r\n\t", " ")
+    text.replace("\r\n", "\n")
+        .replace("\n ", " ")
+        .replace("\n\t", " ")
 }
 
 /// What stands behind this name, in its short form too.
 fn values<'a>(head: &'a str, name: &'a str) -> impl Iterator<Item = &'a str> {
-    let lines = head.split("\r\n").skip(1);
-    let named = lines.filter_map(|line| line.split_once(':'));
+    let named = lines(head).skip(1).filter_map(|line| line.split_once(':'));
     named
         .filter(move |(held, _)| long_name(held.trim()).eq_ignore_ascii_case(name))
         .map(|(_, value)| value.trim())
@@ -87,7 +100,7 @@ pub fn parse(bytes: &[u8]) -> Result<Message, Broken> {
         return Err(broken("the headers are too long"));
     }
     let head = String::from_utf8_lossy(&bytes[..end]);
-    let mut lines = head.split("\r\n");
+    let mut lines = lines(&head);
     let first = lines.next().unwrap_or_default();
     let (headers, fault) = read_headers(lines);
     let fault = fault.map(broken);

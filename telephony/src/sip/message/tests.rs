@@ -98,6 +98,35 @@ fn short_names_and_folded_lines_are_read() {
     assert_eq!(parse(&request.to_bytes()), Ok(Message::Request(request)));
 }
 
+#[test]
+fn lines_may_end_without_a_carriage_return() {
+    let whole = parse(INVITE.as_bytes());
+    assert!(whole.is_ok());
+    let bare = INVITE.replace("\r\n", "\n");
+    assert_eq!(parse(bare.as_bytes()), whole);
+    let more = format!("{bare} and what follows in the datagram");
+    assert_eq!(parse(more.as_bytes()), whole);
+    let (head, body) = INVITE.split_once("\r\n\r\n").unwrap();
+    let mixed = format!("{}\n\r\n{body}", head.replacen("\r\n", "\n", 3));
+    assert_eq!(parse(mixed.as_bytes()), whole);
+}
+
+#[test]
+fn what_nobody_can_store_is_refused() {
+    let fault = |text: &str| match parse(text.as_bytes()) {
+        Ok(Message::Request(request)) => check(&request).err().map(|fault| fault.status),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(fault(INVITE), None);
+    for (is, bad) in [
+        ("i: 1@2", "i: 1\0@2"),
+        (";tag=1\r", ";tag=1\0\r"),
+        ("k: a, b", "User-Agent: a\0b"),
+    ] {
+        assert_eq!(fault(&INVITE.replace(is, bad)), Some(400), "{bad:?}");
+    }
+}
+
 proptest! {
     #[test]
     fn nothing_breaks_the_parser(bytes in prop::collection::vec(any::<u8>(), 0..400)) {

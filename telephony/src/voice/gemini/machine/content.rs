@@ -109,6 +109,7 @@ impl Machine {
 
     fn interrupted(&mut self) {
         self.answering = false;
+        self.half_sample = None;
         self.transcript.turn_over();
         match &mut self.summary {
             // What was being said is no part of the summary.
@@ -118,17 +119,14 @@ impl Machine {
     }
 
     fn agent_audio(&mut self, blob: &Blob) {
-        let bytes = match rate(&blob.mime_type) {
-            Some(crate::AGENT_RATE) => BASE64.decode(&blob.data).unwrap_or_default(),
-            // Other rates and other media were never seen, and cannot be played.
-            _ => Vec::new(),
-        };
-        let samples: Vec<i16> = bytes
-            .as_chunks()
-            .0
-            .iter()
-            .map(|two| i16::from_le_bytes(*two))
-            .collect();
+        let mut bytes = Vec::from_iter(self.half_sample.take());
+        // Other rates and other media were never seen, and cannot be played.
+        if rate(&blob.mime_type) == Some(crate::AGENT_RATE) {
+            bytes.extend(BASE64.decode(&blob.data).unwrap_or_default());
+        }
+        let (pairs, half) = bytes.as_chunks();
+        self.half_sample = half.first().copied();
+        let samples: Vec<i16> = pairs.iter().map(|two| i16::from_le_bytes(*two)).collect();
         if samples.is_empty() {
             return;
         }
@@ -156,6 +154,7 @@ impl Machine {
 
     fn turn_over(&mut self) {
         self.answering = false;
+        self.half_sample = None;
         self.transcript.turn_over();
         match &self.summary {
             Some(summary) if !summary.text.trim().is_empty() => self.summed_up(),

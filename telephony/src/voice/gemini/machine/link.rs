@@ -235,6 +235,7 @@ impl Machine {
         };
         self.rubbish = 0;
         self.answering = false;
+        self.half_sample = None;
         let first = !std::mem::replace(&mut self.ready, true);
         self.tell(if first {
             Heard::Ready

@@ -108,6 +108,8 @@ pub(super) struct Machine {
     ready: bool,
     /// The model is at work on an answer.
     answering: bool,
+    /// A piece of the agent's audio ended within a sample; the next one of the turn begins with the rest.
+    half_sample: Option<u8>,
     /// Messages on this connection that could not be read.
     rubbish: u32,
     summary: Option<Summary>,
@@ -141,6 +143,7 @@ impl Machine {
             spoke: false,
             ready: false,
             answering: false,
+            half_sample: None,
             rubbish: 0,
             summary: None,
         }

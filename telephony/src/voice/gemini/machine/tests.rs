@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use base64::prelude::{BASE64_STANDARD, Engine};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -675,6 +676,34 @@ fn audio_that_cannot_be_played_is_no_audio() {
         story.message(1, json!({"serverContent": {"modelTurn": {"parts": [{"inlineData": blob}, {}, {"text": "x"}]}}}));
     }
     assert!(story.told().is_empty(), "{:?}", story.told());
+}
+
+#[test]
+fn half_a_sample_waits_for_the_rest_of_its_turn() {
+    let mut story = Story::live(STABLE);
+    let say = |story: &mut Story, bytes: &[u8]| {
+        let blob =
+            json!({"mimeType": "audio/pcm;rate=24000", "data": BASE64_STANDARD.encode(bytes)});
+        story.message(
+            1,
+            json!({"serverContent": {"modelTurn": {"parts": [{"inlineData": blob}]}}}),
+        );
+    };
+    for bytes in [&[1, 0, 2][..], &[0], &[3], &[0, 4, 0]] {
+        say(&mut story, bytes);
+    }
+    say(&mut story, &[9]);
+    story.message(1, json!({"serverContent": {"turnComplete": true}}));
+    say(&mut story, &[5, 0]);
+    say(&mut story, &[9]);
+    story.message(1, json!({"serverContent": {"interrupted": true}}));
+    say(&mut story, &[6, 0]);
+    let told = story.told();
+    let samples = told.into_iter().filter_map(|heard| match heard {
+        Heard::Audio(samples) => Some(samples.clone()),
+        _ => None,
+    });
+    assert_eq!(samples.flatten().collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
 }
 
 fn any_input() -> impl Strategy<Value = Input> {
