@@ -112,7 +112,7 @@ async fn a_node_that_never_met_another_lets_go_before_another_gives_its_bridges_
     let kept_ms = Moment::now().ms_since(dark);
     // Its lease was over after twelve, counted from its last renewal.
     assert!((13_500..25_000).contains(&kept_ms), "{kept_ms} ms");
-    assert_ne!(ready(&nodes.a.server).await["status"], "ok");
+    assert_ne!(ready(&nodes.a.server).await["status"], "ready");
     nodes.taken_by_b(&call).await;
     let bridge = nodes.bridge_at_b(&nodes.a.tenant, Socket).await;
     bridge.hang_up(&call).await;
