@@ -2,8 +2,6 @@
 //! the invocation is claimed in the store before that, and who finds it claimed waits for what comes of it, or learns that nobody
 //! will ever know.
 
-use std::sync::Arc;
-
 use dashmap::DashSet;
 use dikala_entities::{
     CallId,
@@ -24,44 +22,71 @@ type Key = (CallId, String);
 #[derive(Debug)]
 pub(super) struct Claim {
     key: Key,
-    now: Arc<DashSet<Key>>,
+    invoking: Invoking,
+    state: State,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// The endpoint was not called so far.
+    Free,
+    /// It is called, and what comes of it is not written.
+    Called,
+    /// It may have been called by one who is no more. Nobody will ever know.
+    Left,
+    /// The outcome is written.
+    Done,
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.now.remove(&self.key);
+        if self.state == State::Called {
+            self.invoking.abandoned.insert(self.key.clone());
+        }
+        self.invoking.now.remove(&self.key);
     }
 }
 
 impl Claim {
+    /// Whether the endpoint may have been called before. It must not be called again for that.
+    pub(super) fn is_left(&self) -> bool {
+        self.state == State::Left
+    }
+
+    /// The endpoint is called now.
+    pub(super) fn is_called(&mut self) {
+        self.state = State::Called;
+    }
+
     /// The outcome is written: nobody needs the claim any more.
-    pub(super) fn is_done(&self, invoking: &Invoking) {
-        invoking.done.insert(self.key.clone());
+    pub(super) fn is_done(&mut self) {
+        self.state = State::Done;
+        self.invoking.abandoned.remove(&self.key);
+        self.invoking.done.insert(self.key.clone());
     }
 }
 
-/// What claiming an invocation came to.
-pub(super) enum Claimed {
-    /// Its endpoint was not called so far.
-    Now(Claim),
-    /// A process that is no more was calling its endpoint. Whether that was carried out, nobody knows.
-    Left(Claim),
-    /// Another has it that lives.
-    Elsewhere,
-}
-
-/// Claims an invocation.
+/// Claims an invocation; none where another has it that lives.
 pub(super) async fn claim(
     parts: &CallParts,
     call: CallId,
     invocation: &str,
-) -> Result<Claimed, DbErr> {
-    let now = Arc::clone(&parts.invoking.now);
+) -> Result<Option<Claim>, DbErr> {
+    let invoking = parts.invoking.clone();
     let key = (call, invocation.to_owned());
-    if !now.insert(key.clone()) {
-        return Ok(Claimed::Elsewhere);
+    if !invoking.now.insert(key.clone()) {
+        return Ok(None);
     }
-    let claim = Claim { key, now };
+    let is_abandoned = invoking.abandoned.contains(&key);
+    let mut claim = Claim {
+        key,
+        invoking,
+        state: State::Free,
+    };
+    if is_abandoned {
+        claim.state = State::Left;
+        return Ok(Some(claim));
+    }
     let sql = "INSERT INTO invocation_claims (call_id, invocation_id, node, claimed_at) VALUES ($1, $2, $3, $4) \
                ON CONFLICT (call_id, invocation_id) DO UPDATE SET claimed_at = excluded.claimed_at \
                WHERE invocation_claims.node = excluded.node";
@@ -74,47 +99,57 @@ pub(super) async fn claim(
     let statement = Statement::from_sql_and_values(parts.store.backend(), sql, values);
     let written = parts.store.writer().execute_raw(statement).await?;
     if written.rows_affected() == 1 {
-        return Ok(Claimed::Now(claim));
+        return Ok(Some(claim));
     }
     // It stays the other's, so that it is not taken for an invocation that may begin where the outcome cannot be written at first.
     let sql = "SELECT node FROM invocation_claims WHERE call_id = $1 AND invocation_id = $2 AND node NOT IN (SELECT id FROM nodes)";
     let values = [Value::from(call), Value::from(invocation)];
     let statement = Statement::from_sql_and_values(parts.store.backend(), sql, values);
     let left = parts.store.critical_reader().query_one_raw(statement);
-    Ok(match left.await? {
-        Some(_) => Claimed::Left(claim),
-        None => Claimed::Elsewhere,
-    })
+    if left.await?.is_none() {
+        return Ok(None);
+    }
+    claim.state = State::Left;
+    Ok(Some(claim))
+}
+
+/// Says in the table of which claims nobody knows any more what came of them, wherever they are asked for.
+pub(super) async fn give_up_abandoned(parts: &CallParts) -> Result<(), DbErr> {
+    let sql = "UPDATE invocation_claims SET node = '' WHERE (call_id, invocation_id) IN";
+    write_all(parts, sql, &parts.invoking.abandoned).await
 }
 
 /// Takes claims out of the table that are done.
 pub(super) async fn forget_done(parts: &CallParts) -> Result<(), DbErr> {
+    let sql = "DELETE FROM invocation_claims WHERE (call_id, invocation_id) IN";
+    write_all(parts, sql, &parts.invoking.done).await
+}
+
+/// Carries a statement out for these claims, which ends in the list of them, and forgets them here.
+async fn write_all(parts: &CallParts, sql: &str, claims: &DashSet<Key>) -> Result<(), DbErr> {
     #[derive(Serialize)]
     struct Row {
         call: CallId,
         invocation: String,
     }
-    let done: Vec<Key> = parts.invoking.done.iter().map(|key| key.clone()).collect();
-    if done.is_empty() {
-        return Ok(());
-    }
-    let rows: Vec<Row> = done
+    let rows: Vec<Row> = claims
         .iter()
-        .map(|(call, invocation)| Row {
-            call: *call,
-            invocation: invocation.clone(),
+        .map(|key| Row {
+            call: key.0,
+            invocation: key.1.clone(),
         })
         .collect();
+    if rows.is_empty() {
+        return Ok(());
+    }
     let backend = parts.store.backend();
     let columns = [("call", ColumnType::Text), ("invocation", ColumnType::Text)];
-    let sql = format!(
-        "DELETE FROM invocation_claims WHERE (call_id, invocation_id) IN (SELECT rows.call, rows.invocation FROM {})",
-        json_rows(backend, &columns)
-    );
+    let source = json_rows(backend, &columns);
+    let sql = format!("{sql} (SELECT rows.call, rows.invocation FROM {source})");
     let statement = json_statement(backend, sql, &rows)?;
     parts.store.writer().execute_raw(statement).await?;
-    for key in &done {
-        parts.invoking.done.remove(key);
+    for row in rows {
+        claims.remove(&(row.call, row.invocation));
     }
     Ok(())
 }

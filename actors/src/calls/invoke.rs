@@ -7,7 +7,7 @@ use sea_orm::EntityTrait;
 use serde_json::Value;
 
 use super::{
-    claims::{Claim, Claimed, claim},
+    claims::{Claim, claim},
     error::{CallError, not_written, unavailable},
     events,
     messages::InvokeFunction,
@@ -95,7 +95,7 @@ impl Unwritten {
         self.tries += 1;
         match parts.ledger.write(self.entry.clone()).await {
             Ok(()) => {
-                self.claim.is_done(&parts.invoking);
+                self.claim.is_done();
                 Invocation::Answered(self.told(parts).await)
             }
             Err(LedgerError::Conflict) => match self.follow(parts).await {
@@ -142,12 +142,11 @@ async fn outcome(
     row: call::Model,
     message: InvokeFunction,
 ) -> Result<Called, CallError> {
-    let (claim, is_left) = match begin(parts, &row, &message.invocation_id).await? {
-        Begun::Now(claim) => (claim, false),
-        Begun::Left(claim) => (claim, true),
-        Begun::Before(outcome) => return Ok(Called::Before(outcome)),
+    let mut claim = match begin(parts, &row, &message.invocation_id).await? {
+        Ok(claim) => claim,
+        Err(before) => return Ok(Called::Before(before)),
     };
-    let (function, invoked) = run(parts, &row, &message, is_left).await?;
+    let (function, invoked) = run(parts, &row, &message, &mut claim).await?;
     let result = invoked.outcome.event_result();
     let outcome = serde_json::to_value(&invoked.outcome).map_err(|_| CallError::Unavailable)?;
     let now = parts.clock.now();
@@ -199,20 +198,15 @@ async fn known(
         .transpose()
 }
 
-enum Begun {
-    /// The right to call the endpoint.
-    Now(Claim),
-    /// It may have been called, and what came of that is lost.
-    Left(Claim),
-    /// The outcome: it was called before.
-    Before(Value),
-}
-
-/// Claims the invocation, where there is no outcome. What another is calling at this moment is waited for.
-async fn begin(parts: &CallParts, row: &call::Model, invocation: &str) -> Result<Begun, CallError> {
+/// Claims the invocation; or the outcome, where there is one. What another is calling at this moment is waited for.
+async fn begin(
+    parts: &CallParts,
+    row: &call::Model,
+    invocation: &str,
+) -> Result<Result<Claim, Value>, CallError> {
     for _ in 0..LOOKS_MAX {
         if let Some(outcome) = known(parts, row.id, invocation).await? {
-            return Ok(Begun::Before(outcome));
+            return Ok(Err(outcome));
         }
         if row.status != CallStatus::Answered {
             return Err(CallError::InvalidTransition { status: row.status });
@@ -221,10 +215,8 @@ async fn begin(parts: &CallParts, row: &call::Model, invocation: &str) -> Result
             return Err(CallError::Unavailable);
         }
         let claimed = claim(parts, row.id, invocation).await;
-        match claimed.map_err(unavailable)? {
-            Claimed::Now(claim) => return Ok(Begun::Now(claim)),
-            Claimed::Left(claim) => return Ok(Begun::Left(claim)),
-            Claimed::Elsewhere => {}
+        if let Some(claim) = claimed.map_err(unavailable)? {
+            return Ok(Ok(claim));
         }
         let again = parts.clock.now().plus_ms(LOOK_MS);
         parts.clock.sleep_until(again).await;
@@ -247,7 +239,7 @@ async fn run(
     parts: &CallParts,
     row: &call::Model,
     message: &InvokeFunction,
-    is_left: bool,
+    claim: &mut Claim,
 ) -> Result<(Option<FunctionId>, Invoked), CallError> {
     let settings = settings(parts, row.id).await?;
     let function = settings
@@ -261,7 +253,7 @@ async fn run(
         let disabled = Outcome::disabled(&message.name);
         return Ok((function.id, Invoked::at_once(disabled)));
     }
-    if is_left {
+    if claim.is_left() {
         return Ok((function.id, Invoked::at_once(Outcome::interrupted())));
     }
     // The rules may have become stricter since it was stored.
@@ -302,6 +294,7 @@ async fn run(
         is_test: false,
         traceparent: traced.traceparent.clone(),
     };
+    claim.is_called();
     let invoked = parts.functions.invoke(invoke).await;
     traced.end(row.tenant_id, Some(row.id), function.id, &invoked);
     Ok((function.id, invoked))

@@ -57,4 +57,6 @@ pub struct CallParts {
 pub struct Invoking {
     pub(super) now: Arc<DashSet<(CallId, String)>>,
     pub(super) done: Arc<DashSet<(CallId, String)>>,
+    /// Whose endpoints were called, and of which nobody here knows any more what came of it.
+    pub(super) abandoned: Arc<DashSet<(CallId, String)>>,
 }

@@ -10,7 +10,7 @@ use sea_orm::DbErr;
 
 use super::{
     asked,
-    claims::{forget_done, forget_left},
+    claims::{forget_done, forget_left, give_up_abandoned},
     messages::Input,
     recovery::{let_go, look_for_lost, recover, sweep},
     router::{Calls, Died},
@@ -120,6 +120,7 @@ impl Task {
                     parts.bridges.publish(store, &me).await?;
                 }
                 forget_done(parts).await?;
+                give_up_abandoned(parts).await?;
                 forget_left(parts).await
             }
             Self::DismissRevoked => quietly(parts.bridges.dismiss_revoked(&parts.store).await),

@@ -79,7 +79,7 @@ fn configuration(served: Served, port: u16, behind: &[String]) -> String {
     let (mode, checks, each) = match served {
         Served::Http => (
             "mode http\n    timeout http-request 10s\n    timeout tunnel 75s\n    retry-on conn-failure\n    option redispatch",
-            "balance leastconn\n    option httpchk\n    http-check send meth GET uri /health/ready ver HTTP/1.1 hdr Host dikala\n    \
+            "balance leastconn\n    timeout check 5s\n    option httpchk\n    http-check send meth GET uri /health/ready ver HTTP/1.1 hdr Host dikala\n    \
              http-check expect status 200\n    default-server check inter 500ms fall 2 rise 1 pool-purge-delay 2s",
             "",
         ),

@@ -1,5 +1,6 @@
 //! Calls with all their actors on a real store, and what becomes of them when an actor panics.
 
+mod claims;
 mod fences;
 mod one_commit;
 

@@ -1,0 +1,67 @@
+//! Who may call a function's endpoint, after what.
+
+use sea_orm::Statement;
+
+use super::*;
+use crate::calls::claims::{claim, forget_done, forget_left, give_up_abandoned};
+
+async fn claimed(world: &World, call: CallId) -> Option<bool> {
+    let claim = claim(world.calls.parts(), call, "once").await;
+    claim.expect("is claimed").map(|claim| claim.is_left())
+}
+
+async fn rows(world: &World) -> usize {
+    let all = "SELECT * FROM invocation_claims";
+    let rows = world.store.reader().query_all_raw(Statement::from_string(
+        world.store.backend(),
+        all.to_owned(),
+    ));
+    rows.await.expect("is read").len()
+}
+
+#[actix::test]
+async fn an_endpoint_is_called_once() {
+    let world = World::new().await;
+    let parts = world.calls.parts();
+    let call = world.incoming("1").await;
+    world.tell(call, answered()).await.expect("is answered");
+    let first = claim(parts, call, "once").await.expect("is claimed");
+    assert!(first.is_some());
+    assert_eq!(claimed(&world, call).await, None, "another has it");
+    drop(first);
+    assert_eq!(
+        claimed(&world, call).await,
+        Some(false),
+        "it was never called"
+    );
+
+    // Whoever was calling it is gone with what came of it.
+    let lost = claim(parts, call, "once").await.expect("is claimed");
+    lost.expect("is free").is_called();
+    assert_eq!(claimed(&world, call).await, Some(true));
+    give_up_abandoned(parts).await.expect("is told");
+    assert_eq!(claimed(&world, call).await, Some(true), "for everybody");
+
+    forget_left(parts).await.expect("looks");
+    assert_eq!(rows(&world).await, 1, "it may be asked for again");
+    world.tell(call, hang_up()).await.expect("is over");
+    forget_left(parts).await.expect("forgets");
+    assert_eq!(rows(&world).await, 0);
+}
+
+#[actix::test]
+async fn a_claim_that_is_done_is_forgotten() {
+    let world = World::new().await;
+    let parts = world.calls.parts();
+    let call = world.incoming("1").await;
+    let done = claim(parts, call, "once").await.expect("is claimed");
+    let mut done = done.expect("is free");
+    done.is_called();
+    done.is_done();
+    drop(done);
+    forget_done(parts).await.expect("forgets");
+    give_up_abandoned(parts)
+        .await
+        .expect("has nothing to give up");
+    assert_eq!(rows(&world).await, 0);
+}
