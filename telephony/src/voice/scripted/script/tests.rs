@@ -234,7 +234,7 @@ fn a_caller_who_stays_silent_hears_a_function_all_the_same() {
     let said = script.hear(Spoken::ToolOutcome { id, outcome }, 60_000);
     assert_eq!(
         told(&said)[..3],
-        ["The answer is:", "seven", GOODBYE].map(str::to_owned)
+        ["The answer is:", "seven.", GOODBYE].map(str::to_owned)
     );
 }
 
