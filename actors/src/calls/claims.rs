@@ -54,12 +54,12 @@ impl Claim {
     }
 
     /// The endpoint is called now.
-    pub(super) fn is_called(&mut self) {
+    pub(super) fn mark_called(&mut self) {
         self.state = State::Called;
     }
 
     /// The outcome is written: nobody needs the claim any more.
-    pub(super) fn is_done(&mut self) {
+    pub(super) fn mark_done(&mut self) {
         self.state = State::Done;
         self.invoking.abandoned.remove(&self.key);
         self.invoking.done.insert(self.key.clone());

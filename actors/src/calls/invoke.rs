@@ -95,7 +95,7 @@ impl Unwritten {
         self.tries += 1;
         match parts.ledger.write(self.entry.clone()).await {
             Ok(()) => {
-                self.claim.is_done();
+                self.claim.mark_done();
                 Invocation::Answered(self.told(parts).await)
             }
             Err(LedgerError::Conflict) => match self.follow(parts).await {
@@ -294,7 +294,7 @@ async fn run(
         is_test: false,
         traceparent: traced.traceparent.clone(),
     };
-    claim.is_called();
+    claim.mark_called();
     let invoked = parts.functions.invoke(invoke).await;
     traced.end(row.tenant_id, Some(row.id), function.id, &invoked);
     Ok((function.id, invoked))

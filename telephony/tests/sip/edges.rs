@@ -62,47 +62,6 @@ async fn only_the_peer_speaks_inside_a_call() {
     phone.hang_up().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn the_offer_is_in_the_first_reliable_response() {
-    let bench = Bench::new(Manner::Echo).await;
-    let mut phone = Phone::udp(bench.udp()).await;
-    let invite = phone.request("INVITE", "Require: 100rel\r\n", "");
-    phone.send(&invite).await;
-    let ringing = phone.expect("SIP/2.0 180").await;
-    assert!(ringing.contains("m=audio "), "{ringing}");
-    let number = header(&ringing, "RSeq").unwrap().to_owned();
-    let acknowledges = format!("RAck: {number} 1 INVITE\r\n");
-    phone.ask("PRACK", &acknowledges, &offer(40_000)).await;
-    let answer = loop {
-        let answer = phone.expect("SIP/2.0 200").await;
-        if header(&answer, "CSeq").unwrap().ends_with("INVITE") {
-            break answer;
-        }
-    };
-    assert!(!answer.contains("m=audio "), "it was all said: {answer}");
-    phone.cseq = 1;
-    phone.acknowledge("").await;
-    phone.cseq = 3;
-    eventually("the call stands", || bench.saw(&Happening::Answered)).await;
-    phone.hang_up().await;
-
-    // An answer that has nothing in common.
-    let mut phone = Phone::udp(bench.udp()).await;
-    let invite = phone.request("INVITE", "Require: 100rel\r\n", "");
-    phone.send(&invite).await;
-    let ringing = phone.expect("SIP/2.0 180").await;
-    let number = header(&ringing, "RSeq").unwrap().to_owned();
-    let acknowledges = format!("RAck: {number} 1 INVITE\r\n");
-    let other = offer(40_000).replace("RTP/AVP 0 8 101", "RTP/AVP 9 101");
-    phone.ask("PRACK", &acknowledges, &other).await;
-    for method in ["PRACK", "INVITE"] {
-        let refused = phone.expect("SIP/2.0 488").await;
-        assert!(header(&refused, "CSeq").unwrap().ends_with(method));
-    }
-    phone.cseq = 1;
-    eventually("the call is over", || bench.calls()[1].over).await;
-}
-
 /// What we send inside a call goes by the routes that were recorded, in their order.
 #[tokio::test(flavor = "multi_thread")]
 async fn routes_are_followed_loose_and_strict() {

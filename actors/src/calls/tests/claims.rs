@@ -37,7 +37,7 @@ async fn an_endpoint_is_called_once() {
 
     // Whoever was calling it is gone with what came of it.
     let lost = claim(parts, call, "once").await.expect("is claimed");
-    lost.expect("is free").is_called();
+    lost.expect("is free").mark_called();
     assert_eq!(claimed(&world, call).await, Some(true));
     give_up_abandoned(parts).await.expect("is told");
     assert_eq!(claimed(&world, call).await, Some(true), "for everybody");
@@ -56,8 +56,8 @@ async fn a_claim_that_is_done_is_forgotten() {
     let call = world.incoming("1").await;
     let done = claim(parts, call, "once").await.expect("is claimed");
     let mut done = done.expect("is free");
-    done.is_called();
-    done.is_done();
+    done.mark_called();
+    done.mark_done();
     drop(done);
     forget_done(parts).await.expect("forgets");
     give_up_abandoned(parts)
