@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use actix_web::rt;
 use dikala_testkit::free_port;
 
 use crate::support::{deaf::Deaf, prelude::*, tenant::text};
@@ -419,6 +420,44 @@ async fn a_function_that_a_crash_interrupts_is_called_once(
     let called = called.iter().filter(|kind| *kind == "function.called");
     assert_eq!(called.count(), 1);
     assert_eq!(world.receiver.received("/slow").len(), 1);
+}
+
+// Another node may write the outcome and let go of its claim, after this one looked for the outcome and before it has the claim.
+#[actix_web::test]
+async fn an_outcome_that_is_written_while_the_claim_is_waited_for_is_told() {
+    let world = world!(Postgres);
+    let (tenant, receiver) = (&world.tenant, &world.receiver);
+    let url = receiver.url("/fine");
+    tenant.create_function("fine", "POST", &url).await;
+    let bridge = tenant.bridge(Socket).await;
+    let id = bridge.talk(&tenant.did).await;
+    let store = &world.server.installation.store;
+    let (other, tenant_id) = (store.shared(), tenant.id.clone());
+    let row = format!(
+        "INSERT INTO invocations (call_id, invocation_id, tenant_id, function_name, outcome, duration_ms, created_at) \
+         VALUES ('{id}', 'once', '{tenant_id}', 'fine', '{{\"status\":\"ok\",\"result\":1}}', 5, 5)"
+    );
+    let asks = "SELECT 1 FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock' \
+                AND query LIKE 'INSERT INTO invocation_claims%'";
+    let meanwhile = rt::spawn(async move {
+        let script = format!(
+            "BEGIN; LOCK TABLE invocation_claims IN ACCESS EXCLUSIVE MODE; {row}; \
+             DO $$ BEGIN WHILE NOT EXISTS ({asks}) LOOP \
+             PERFORM pg_sleep(0.01); PERFORM pg_stat_clear_snapshot(); END LOOP; END $$; COMMIT"
+        );
+        other.execute(&script).await;
+    });
+    let locks = "pg_locks WHERE mode = 'AccessExclusiveLock' AND granted AND relation = 'invocation_claims'::regclass";
+    eventually("the claims to be locked", async || {
+        (store.count(locks).await > 0).then_some(())
+    })
+    .await;
+    let fields = json!({"callId": id, "invocationId": "once", "name": "fine", "parameters": {"orderId": "1"}});
+    let told = bridge.send(&bridge.message("call.function", fields)).await;
+    assert_eq!(told["outcome"], json!({"status": "ok", "result": 1}));
+    meanwhile.await.unwrap();
+    bridge.hang_up(&id).await;
+    assert_eq!(receiver.received("/fine").len(), 0);
 }
 
 #[rstest]

@@ -18,11 +18,32 @@ const WRITTEN_WITHIN_MS: i64 = 15 * 60 * 1_000;
 /// An invocation by its call and the bridge's name for it.
 type Key = (CallId, String);
 
+/// What one of this process at a time has of an invocation.
+#[derive(Debug)]
+struct Turn {
+    key: Key,
+    invoking: Invoking,
+}
+
+impl Turn {
+    /// None where another of this process has it.
+    fn take(invoking: &Invoking, key: Key) -> Option<Self> {
+        let is_free = invoking.now.insert(key.clone());
+        let invoking = invoking.clone();
+        is_free.then_some(Self { key, invoking })
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.invoking.now.remove(&self.key);
+    }
+}
+
 /// The right to call an endpoint, in this process until it is dropped.
 #[derive(Debug)]
 pub(super) struct Claim {
-    key: Key,
-    invoking: Invoking,
+    turn: Turn,
     state: State,
 }
 
@@ -36,14 +57,19 @@ enum State {
     Left,
     /// The outcome is written.
     Done,
+    /// Another has it that lives.
+    Others,
 }
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        if self.state == State::Called {
-            self.invoking.abandoned.insert(self.key.clone());
-        }
-        self.invoking.now.remove(&self.key);
+        let Turn { key, invoking } = &self.turn;
+        match self.state {
+            State::Called => invoking.abandoned.insert(key.clone()),
+            // Where it was not to be known whether the claim was written, too: others would wait for it.
+            State::Free | State::Done => invoking.over.insert(key.clone()),
+            State::Left | State::Others => false,
+        };
     }
 }
 
@@ -61,32 +87,31 @@ impl Claim {
     /// The outcome is written: nobody needs the claim any more.
     pub(super) fn mark_done(&mut self) {
         self.state = State::Done;
-        self.invoking.abandoned.remove(&self.key);
-        self.invoking.done.insert(self.key.clone());
+        self.turn.invoking.abandoned.remove(&self.turn.key);
     }
 }
 
-/// Claims an invocation; none where another has it that lives.
+/// Claims an invocation; none where another has it that lives. Who had it before may have written its outcome and let go of it since
+/// that was looked for.
 pub(super) async fn claim(
     parts: &CallParts,
     call: CallId,
     invocation: &str,
 ) -> Result<Option<Claim>, DbErr> {
-    let invoking = parts.invoking.clone();
+    let invoking = &parts.invoking;
     let key = (call, invocation.to_owned());
-    if !invoking.now.insert(key.clone()) {
+    let Some(turn) = Turn::take(invoking, key.clone()) else {
         return Ok(None);
-    }
-    let is_abandoned = invoking.abandoned.contains(&key);
-    let mut claim = Claim {
-        key,
-        invoking,
-        state: State::Free,
     };
-    if is_abandoned {
-        claim.state = State::Left;
+    let mut claim = Claim {
+        turn,
+        state: State::Left,
+    };
+    if invoking.abandoned.contains(&key) {
         return Ok(Some(claim));
     }
+    claim.state = State::Free;
+    invoking.over.remove(&key);
     let sql = "INSERT INTO invocation_claims (call_id, invocation_id, node, claimed_at) VALUES ($1, $2, $3, $4) \
                ON CONFLICT (call_id, invocation_id) DO UPDATE SET claimed_at = excluded.claimed_at \
                WHERE invocation_claims.node = excluded.node";
@@ -101,6 +126,7 @@ pub(super) async fn claim(
     if written.rows_affected() == 1 {
         return Ok(Some(claim));
     }
+    claim.state = State::Others;
     // It stays the other's, so that it is not taken for an invocation that may begin where the outcome cannot be written at first.
     let sql = "SELECT node FROM invocation_claims WHERE call_id = $1 AND invocation_id = $2 AND node NOT IN (SELECT id FROM nodes)";
     let values = [Value::from(call), Value::from(invocation)];
@@ -115,41 +141,53 @@ pub(super) async fn claim(
 
 /// Says in the table of which claims nobody knows any more what came of them, wherever they are asked for.
 pub(super) async fn give_up_abandoned(parts: &CallParts) -> Result<(), DbErr> {
-    let sql = "UPDATE invocation_claims SET node = '' WHERE (call_id, invocation_id) IN";
+    let sql = "UPDATE invocation_claims SET node = ''";
     write_all(parts, sql, &parts.invoking.abandoned).await
 }
 
-/// Takes claims out of the table that are done.
-pub(super) async fn forget_done(parts: &CallParts) -> Result<(), DbErr> {
-    let sql = "DELETE FROM invocation_claims WHERE (call_id, invocation_id) IN";
-    write_all(parts, sql, &parts.invoking.done).await
+/// Takes claims out of the table that nobody here needs any more.
+pub(super) async fn forget_over(parts: &CallParts) -> Result<(), DbErr> {
+    let sql = "DELETE FROM invocation_claims";
+    write_all(parts, sql, &parts.invoking.over).await
 }
 
-/// Carries a statement out for these claims, which ends in the list of them, and forgets them here.
+/// Does this to those of these claims that are this node's, and forgets them here. Nobody here claims one of them meanwhile.
 async fn write_all(parts: &CallParts, sql: &str, claims: &DashSet<Key>) -> Result<(), DbErr> {
     #[derive(Serialize)]
-    struct Row {
+    struct Row<'a> {
         call: CallId,
-        invocation: String,
+        invocation: &'a str,
+        node: &'a str,
     }
-    let rows: Vec<Row> = claims
-        .iter()
-        .map(|key| Row {
-            call: key.0,
-            invocation: key.1.clone(),
-        })
+    let keys: Vec<Key> = claims.iter().map(|key| key.clone()).collect();
+    let mut turns: Vec<Turn> = keys
+        .into_iter()
+        .filter_map(|key| Turn::take(&parts.invoking, key))
         .collect();
-    if rows.is_empty() {
+    // Somebody here may have claimed it again just before.
+    turns.retain(|turn| claims.contains(&turn.key));
+    if turns.is_empty() {
         return Ok(());
     }
+    let node = parts.node.id();
+    let rows: Vec<Row<'_>> = turns
+        .iter()
+        .map(|turn| Row {
+            call: turn.key.0,
+            invocation: &turn.key.1,
+            node: node.as_ref(),
+        })
+        .collect();
     let backend = parts.store.backend();
-    let columns = [("call", ColumnType::Text), ("invocation", ColumnType::Text)];
+    let columns = ["call", "invocation", "node"].map(|column| (column, ColumnType::Text));
     let source = json_rows(backend, &columns);
-    let sql = format!("{sql} (SELECT rows.call, rows.invocation FROM {source})");
+    let sql = format!(
+        "{sql} WHERE (call_id, invocation_id, node) IN (SELECT rows.call, rows.invocation, rows.node FROM {source})"
+    );
     let statement = json_statement(backend, sql, &rows)?;
     parts.store.writer().execute_raw(statement).await?;
-    for row in rows {
-        claims.remove(&(row.call, row.invocation));
+    for turn in &turns {
+        claims.remove(&turn.key);
     }
     Ok(())
 }

@@ -216,7 +216,9 @@ async fn begin(
         }
         let claimed = claim(parts, row.id, invocation).await;
         if let Some(claim) = claimed.map_err(unavailable)? {
-            return Ok(Ok(claim));
+            // What was not written yet when it was looked for may be by now, and its claim was free for that.
+            let written = known(parts, row.id, invocation).await?;
+            return Ok(written.map_or(Ok(claim), Err));
         }
         let again = parts.clock.now().plus_ms(LOOK_MS);
         parts.clock.sleep_until(again).await;
@@ -225,10 +227,12 @@ async fn begin(
 }
 
 /// The agent as the call found it: such large columns are not kept in memory while a call runs.
-async fn settings(parts: &CallParts, call: CallId) -> Result<Option<CallSettings>, CallError> {
+async fn settings(parts: &CallParts, row: &call::Model) -> Result<Option<CallSettings>, CallError> {
     let db = parts.store.critical_reader();
-    let stored = call::Entity::find_by_id(call).one(db).await;
+    let stored = call::Entity::find_by_id(row.id).one(db).await;
     match stored.map_err(unavailable)? {
+        // Another has it by now, and asking again finds that one: what came of an invocation may not be known here.
+        Some(stored) if owned::fence(&stored) != owned::fence(row) => Err(CallError::Busy),
         Some(stored) => versions::of_call(db, &stored).await.map_err(unavailable),
         None => Ok(None),
     }
@@ -241,7 +245,7 @@ async fn run(
     message: &InvokeFunction,
     claim: &mut Claim,
 ) -> Result<(Option<FunctionId>, Invoked), CallError> {
-    let settings = settings(parts, row.id).await?;
+    let settings = settings(parts, row).await?;
     let function = settings
         .as_ref()
         .and_then(|settings| settings.function(&message.name));

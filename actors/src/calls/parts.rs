@@ -51,12 +51,13 @@ pub struct CallParts {
     pub invoking: Invoking,
 }
 
-/// Invocations that this process is carrying out, by their calls and the bridges' names for them; and those that it has carried
-/// out, whose claims are to be taken out of the table.
+/// Invocations that this process works on, by their calls and the bridges' names for them; and of which claims it has to say
+/// something in the table.
 #[derive(Clone, Debug, Default)]
 pub struct Invoking {
     pub(super) now: Arc<DashSet<(CallId, String)>>,
-    pub(super) done: Arc<DashSet<(CallId, String)>>,
+    /// Whose claims may be in the table, and nobody here needs them any more.
+    pub(super) over: Arc<DashSet<(CallId, String)>>,
     /// Whose endpoints were called, and of which nobody here knows any more what came of it.
     pub(super) abandoned: Arc<DashSet<(CallId, String)>>,
 }

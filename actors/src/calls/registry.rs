@@ -10,7 +10,7 @@ use sea_orm::DbErr;
 
 use super::{
     asked,
-    claims::{forget_done, forget_left, give_up_abandoned},
+    claims::{forget_left, forget_over, give_up_abandoned},
     messages::Input,
     recovery::{let_go, look_for_lost, recover, sweep},
     router::{Calls, Died},
@@ -119,7 +119,7 @@ impl Task {
                     let (store, me) = (&parts.store, parts.node.id());
                     parts.bridges.publish(store, &me).await?;
                 }
-                forget_done(parts).await?;
+                forget_over(parts).await?;
                 give_up_abandoned(parts).await?;
                 forget_left(parts).await
             }

@@ -3,7 +3,7 @@
 use sea_orm::Statement;
 
 use super::*;
-use crate::calls::claims::{claim, forget_done, forget_left, give_up_abandoned};
+use crate::calls::claims::{claim, forget_left, forget_over, give_up_abandoned};
 
 async fn claimed(world: &World, call: CallId) -> Option<bool> {
     let claim = claim(world.calls.parts(), call, "once").await;
@@ -34,6 +34,8 @@ async fn an_endpoint_is_called_once() {
         Some(false),
         "it was never called"
     );
+    forget_over(parts).await.expect("forgets");
+    assert_eq!(rows(&world).await, 0, "nobody has to wait for it");
 
     // Whoever was calling it is gone with what came of it.
     let lost = claim(parts, call, "once").await.expect("is claimed");
@@ -59,9 +61,36 @@ async fn a_claim_that_is_done_is_forgotten() {
     done.mark_called();
     done.mark_done();
     drop(done);
-    forget_done(parts).await.expect("forgets");
+    forget_over(parts).await.expect("forgets");
     give_up_abandoned(parts)
         .await
         .expect("has nothing to give up");
     assert_eq!(rows(&world).await, 0);
+}
+
+#[actix::test]
+async fn a_claim_that_is_held_is_not_forgotten() {
+    let world = World::new().await;
+    let parts = world.calls.parts();
+    let call = world.incoming("1").await;
+    drop(claim(parts, call, "once").await.expect("is claimed"));
+    let again = claim(parts, call, "once").await.expect("is claimed");
+    forget_over(parts).await.expect("forgets");
+    assert_eq!(rows(&world).await, 1, "it is somebody's again");
+    drop(again);
+    forget_over(parts).await.expect("forgets");
+    assert_eq!(rows(&world).await, 0);
+}
+
+#[actix::test]
+async fn a_claim_of_another_node_is_left_alone() {
+    let world = World::new().await;
+    let parts = world.calls.parts();
+    let call = world.incoming("1").await;
+    drop(claim(parts, call, "once").await.expect("is claimed"));
+    let taken = "UPDATE invocation_claims SET node = 'other'";
+    let writer = world.store.writer();
+    writer.execute_unprepared(taken).await.expect("is taken");
+    forget_over(parts).await.expect("forgets");
+    assert_eq!(rows(&world).await, 1);
 }
