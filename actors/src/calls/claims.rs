@@ -2,9 +2,9 @@
 //! the invocation is claimed in the store before that, and who finds it claimed waits for what comes of it, or learns that nobody
 //! will ever know.
 
-use dashmap::DashSet;
+use dashmap::DashMap;
 use dikala_entities::{
-    CallId,
+    CallId, Millis,
     rows::{ColumnType, json_rows, json_statement},
 };
 use sea_orm::{ConnectionTrait, DbErr, Statement, Value};
@@ -29,8 +29,11 @@ impl Turn {
     /// None where another of this process has it.
     fn take(invoking: &Invoking, key: Key) -> Option<Self> {
         let is_free = invoking.now.insert(key.clone());
-        let invoking = invoking.clone();
-        is_free.then_some(Self { key, invoking })
+        // A turn that is not taken must not be dropped either.
+        is_free.then(|| Self {
+            key,
+            invoking: invoking.clone(),
+        })
     }
 }
 
@@ -44,6 +47,7 @@ impl Drop for Turn {
 #[derive(Debug)]
 pub(super) struct Claim {
     turn: Turn,
+    claimed_at: Millis,
     state: State,
 }
 
@@ -64,12 +68,13 @@ enum State {
 impl Drop for Claim {
     fn drop(&mut self) {
         let Turn { key, invoking } = &self.turn;
-        match self.state {
-            State::Called => invoking.abandoned.insert(key.clone()),
+        let of = match self.state {
+            State::Called => &invoking.abandoned,
             // Where it was not to be known whether the claim was written, too: others would wait for it.
-            State::Free | State::Done => invoking.over.insert(key.clone()),
-            State::Left | State::Others => false,
+            State::Free | State::Done => &invoking.over,
+            State::Left | State::Others => return,
         };
+        of.insert(key.clone(), self.claimed_at);
     }
 }
 
@@ -105,9 +110,11 @@ pub(super) async fn claim(
     };
     let mut claim = Claim {
         turn,
+        claimed_at: parts.clock.now(),
         state: State::Left,
     };
-    if invoking.abandoned.contains(&key) {
+    if let Some(claimed_at) = invoking.abandoned.get(&key) {
+        claim.claimed_at = *claimed_at;
         return Ok(Some(claim));
     }
     claim.state = State::Free;
@@ -119,7 +126,7 @@ pub(super) async fn claim(
         Value::from(call),
         Value::from(invocation),
         Value::from(parts.node.id().as_ref()),
-        Value::from(parts.clock.now().as_i64()),
+        Value::from(claim.claimed_at.as_i64()),
     ];
     let statement = Statement::from_sql_and_values(parts.store.backend(), sql, values);
     let written = parts.store.writer().execute_raw(statement).await?;
@@ -151,38 +158,52 @@ pub(super) async fn forget_over(parts: &CallParts) -> Result<(), DbErr> {
     write_all(parts, sql, &parts.invoking.over).await
 }
 
-/// Does this to those of these claims that are this node's, and forgets them here. Nobody here claims one of them meanwhile.
-async fn write_all(parts: &CallParts, sql: &str, claims: &DashSet<Key>) -> Result<(), DbErr> {
+/// Does this to those of these claims that are this node's, and forgets them here. Nobody here claims one of them meanwhile; and
+/// where the statement is carried out later than anybody waits for it, a claim that was made since has another time.
+async fn write_all(
+    parts: &CallParts,
+    sql: &str,
+    claims: &DashMap<Key, Millis>,
+) -> Result<(), DbErr> {
     #[derive(Serialize)]
     struct Row<'a> {
         call: CallId,
         invocation: &'a str,
         node: &'a str,
+        claimed_at: i64,
     }
-    let keys: Vec<Key> = claims.iter().map(|key| key.clone()).collect();
-    let mut turns: Vec<Turn> = keys
+    let keys: Vec<Key> = claims.iter().map(|claim| claim.key().clone()).collect();
+    let turns: Vec<Turn> = keys
         .into_iter()
         .filter_map(|key| Turn::take(&parts.invoking, key))
         .collect();
-    // Somebody here may have claimed it again just before.
-    turns.retain(|turn| claims.contains(&turn.key));
-    if turns.is_empty() {
+    let node = parts.node.id();
+    // Those that nobody here claimed again just before.
+    let mut rows = Vec::new();
+    for Turn { key, .. } in &turns {
+        if let Some(claimed_at) = claims.get(key) {
+            rows.push(Row {
+                call: key.0,
+                invocation: &key.1,
+                node: node.as_ref(),
+                claimed_at: claimed_at.as_i64(),
+            });
+        }
+    }
+    if rows.is_empty() {
         return Ok(());
     }
-    let node = parts.node.id();
-    let rows: Vec<Row<'_>> = turns
-        .iter()
-        .map(|turn| Row {
-            call: turn.key.0,
-            invocation: &turn.key.1,
-            node: node.as_ref(),
-        })
-        .collect();
     let backend = parts.store.backend();
-    let columns = ["call", "invocation", "node"].map(|column| (column, ColumnType::Text));
+    let columns = [
+        ("call", ColumnType::Text),
+        ("invocation", ColumnType::Text),
+        ("node", ColumnType::Text),
+        ("claimed_at", ColumnType::BigInt),
+    ];
     let source = json_rows(backend, &columns);
     let sql = format!(
-        "{sql} WHERE (call_id, invocation_id, node) IN (SELECT rows.call, rows.invocation, rows.node FROM {source})"
+        "{sql} WHERE (call_id, invocation_id, node, claimed_at) IN \
+         (SELECT rows.call, rows.invocation, rows.node, rows.claimed_at FROM {source})"
     );
     let statement = json_statement(backend, sql, &rows)?;
     parts.store.writer().execute_raw(statement).await?;

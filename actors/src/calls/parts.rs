@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use dashmap::DashSet;
-use dikala_entities::{CallId, Plan, Store, TransferPrefixes, Vault};
+use dashmap::{DashMap, DashSet};
+use dikala_entities::{CallId, Millis, Plan, Store, TransferPrefixes, Vault};
 
 use super::{machine::Rules, meter::CallMeter, versions::Versions};
 use crate::{
@@ -57,7 +57,7 @@ pub struct CallParts {
 pub struct Invoking {
     pub(super) now: Arc<DashSet<(CallId, String)>>,
     /// Whose claims may be in the table, and nobody here needs them any more.
-    pub(super) over: Arc<DashSet<(CallId, String)>>,
+    pub(super) over: Arc<DashMap<(CallId, String), Millis>>,
     /// Whose endpoints were called, and of which nobody here knows any more what came of it.
-    pub(super) abandoned: Arc<DashSet<(CallId, String)>>,
+    pub(super) abandoned: Arc<DashMap<(CallId, String), Millis>>,
 }

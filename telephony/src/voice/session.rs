@@ -80,7 +80,8 @@ pub enum Spoken {
 pub enum Heard {
     /// Ready to talk; the greeting follows by itself.
     Ready,
-    /// Samples of the agent at [`crate::AGENT_RATE`], faster than real time.
+    /// Samples of the agent at [`crate::AGENT_RATE`], faster than real time. A model's are 100 ms at most, so that a channel that
+    /// counts pieces is bounded in time, too.
     Audio(Vec<i16>),
     /// The model stopped because the caller spoke: what waits to be played is void.
     Interrupted,

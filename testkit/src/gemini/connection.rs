@@ -399,7 +399,7 @@ impl Live {
     }
 
     /// Faster than it is spoken, as the real one.
-    fn begin(&mut self, milliseconds: u64) -> Result<(), End> {
+    fn begin(&mut self, milliseconds: u64, piece_ms: u64) -> Result<(), End> {
         let update = json!({"sessionResumptionUpdate": {"newHandle": "", "resumable": false}});
         if self.handles {
             self.send(&update)?;
@@ -407,7 +407,7 @@ impl Live {
         self.speaking_until = Instant::now() + Duration::from_millis(milliseconds);
         let mut left = milliseconds;
         while left > 0 {
-            let piece = left.min(PIECE_MS);
+            let piece = left.min(piece_ms);
             left -= piece;
             let audio = json!({"mimeType": "audio/pcm;rate=24000", "data": sound::tone(piece)});
             let turn = json!({"parts": [{"inlineData": audio}]});
@@ -417,7 +417,7 @@ impl Live {
     }
 
     fn say(&mut self, text: &str, milliseconds: u64) -> Result<(), End> {
-        self.begin(milliseconds)?;
+        self.begin(milliseconds, PIECE_MS)?;
         for piece in text.split_inclusive(' ') {
             let piece = json!({"text": piece});
             self.send(&json!({"serverContent": {"outputTranscription": piece}}))?;
@@ -447,7 +447,11 @@ impl Live {
     fn act(&mut self, act: Act) -> Result<(), End> {
         match act {
             Act::Say { text, milliseconds } => self.say(&text, milliseconds),
-            Act::Begin { milliseconds } => self.begin(milliseconds),
+            Act::Begin { milliseconds } => self.begin(milliseconds, PIECE_MS),
+            Act::BeginIn {
+                milliseconds,
+                piece_ms,
+            } => self.begin(milliseconds, piece_ms),
             Act::Call {
                 id,
                 name,

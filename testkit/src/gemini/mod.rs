@@ -54,6 +54,11 @@ pub enum Act {
     Begin {
         milliseconds: u64,
     },
+    /// The same in messages of so much each.
+    BeginIn {
+        milliseconds: u64,
+        piece_ms: u64,
+    },
     Call {
         id: Option<String>,
         name: String,

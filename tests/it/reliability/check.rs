@@ -179,11 +179,12 @@ async fn events(fleet: &Fleet, journal: &Journal) -> usize {
 /// Each function that was called has the one outcome that its bridge was told, and the tenant's server was asked for it once: what a
 /// node was asking that died is not asked again.
 async fn functions(fleet: &Fleet, journal: &Journal) {
-    let mut asked: BTreeMap<String, usize> = BTreeMap::new();
+    let mut asked: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for tenant in 0..fleet.tenants.len() {
         for request in fleet.receiver.received(&endpoint(tenant)) {
             let call = request.json()["callId"].as_str().unwrap().to_owned();
-            *asked.entry(call).or_default() += 1;
+            let request = format!("{:?} {:?}", request.arrived, request.headers);
+            asked.entry(call).or_default().push(request);
         }
     }
     let rows = fleet
@@ -197,11 +198,11 @@ async fn functions(fleet: &Fleet, journal: &Journal) {
     let mut answered = 0;
     for (call, outcome) in journal.outcomes.borrow().iter() {
         assert_eq!(stored.remove(call).as_ref(), Some(outcome), "{call}");
-        let times = asked.get(call).copied().unwrap_or_default();
+        let requests = asked.remove(call).unwrap_or_default();
         let least = usize::from(outcome["status"] == "ok");
         assert!(
-            (least..=1).contains(&times),
-            "{call} was asked for {times} times: {outcome}"
+            (least..=1).contains(&requests.len()),
+            "{call} was asked for by {requests:#?}: {outcome}"
         );
         if least == 1 {
             assert_eq!(*outcome, json!({"status": "ok", "result": {"order": call}}));

@@ -27,7 +27,9 @@ async fn an_endpoint_is_called_once() {
     world.tell(call, answered()).await.expect("is answered");
     let first = claim(parts, call, "once").await.expect("is claimed");
     assert!(first.is_some());
-    assert_eq!(claimed(&world, call).await, None, "another has it");
+    for _ in 0..2 {
+        assert_eq!(claimed(&world, call).await, None, "another has it");
+    }
     drop(first);
     assert_eq!(
         claimed(&world, call).await,
@@ -91,6 +93,19 @@ async fn a_claim_of_another_node_is_left_alone() {
     let taken = "UPDATE invocation_claims SET node = 'other'";
     let writer = world.store.writer();
     writer.execute_unprepared(taken).await.expect("is taken");
+    forget_over(parts).await.expect("forgets");
+    assert_eq!(rows(&world).await, 1);
+}
+
+#[actix::test]
+async fn what_is_said_of_a_claim_too_late_is_not_said_of_the_next() {
+    let world = World::new().await;
+    let parts = world.calls.parts();
+    let call = world.incoming("1").await;
+    drop(claim(parts, call, "once").await.expect("is claimed"));
+    let since = "UPDATE invocation_claims SET claimed_at = claimed_at + 1";
+    let writer = world.store.writer();
+    writer.execute_unprepared(since).await.expect("is claimed");
     forget_over(parts).await.expect("forgets");
     assert_eq!(rows(&world).await, 1);
 }

@@ -37,7 +37,8 @@ use crate::{
 };
 
 const ORDERS: usize = 32;
-const SPEECH: usize = 64;
+/// Pieces of 20 to 100 ms, beside what the playout holds.
+const SPEECH: usize = 16;
 const HAPPENINGS: usize = 512;
 const INBOX: usize = 32;
 /// What the engine keeps as an id.

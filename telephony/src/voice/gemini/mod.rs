@@ -31,8 +31,8 @@ pub const MODEL: &str = "gemini-3.8-live";
 
 /// What the caller says waits here while the session does something else: 5 s.
 const SPOKEN_MOST: usize = 256;
-/// What the agent says, before the session holds it back itself.
-const HEARD_MOST: usize = 64;
+/// What the agent says, before the session holds it back itself: less than a second.
+const HEARD_MOST: usize = 8;
 
 /// Opens sessions with Gemini Live.
 #[derive(Debug)]

@@ -23,10 +23,8 @@ use crate::{
 
 /// Messages that wait to be written: 10 s of the caller. A service that is further behind is not there.
 const OUTGOING_MOST: usize = 512;
-/// Messages that were read and not yet looked at.
-const EVENTS_MOST: usize = 8;
-/// What the call has not taken yet; beyond it nothing more is read from the socket.
-const UNHEARD_MOST: usize = 64;
+/// Messages that were read and not yet looked at. One may be a minute of speech, and what waits for the call is to be half a minute.
+const EVENTS_MOST: usize = 1;
 /// When there is nothing to wait for.
 const LATER: Duration = Duration::from_secs(3600);
 
@@ -38,6 +36,7 @@ struct Session {
     began: Instant,
     sockets: HashMap<u32, mpsc::Sender<String>>,
     events: mpsc::Sender<Input>,
+    /// What the call has not taken yet. While there is any, nothing more is read from the socket.
     unheard: VecDeque<Heard>,
 }
 
@@ -75,7 +74,7 @@ pub(super) async fn run(
                 let Some(said) = said else { break };
                 session.take(Input::Spoken(said));
             }
-            Some(input) = came.recv(), if session.unheard.len() < UNHEARD_MOST => session.take(input),
+            Some(input) = came.recv(), if session.unheard.is_empty() => session.take(input),
             () = sleep_until(due) => session.take(Input::Time),
             () = heard.closed() => break,
         }

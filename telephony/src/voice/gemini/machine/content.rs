@@ -24,6 +24,9 @@ const RUBBISH_MOST: u32 = 16;
 /// How long a connection is taken to last that goes away without saying when.
 const TIME_LEFT: u64 = 5_000;
 
+/// 100 ms: a message may hold a minute, and the channels to the phone count pieces.
+const PIECE_SAMPLES: usize = crate::AGENT_RATE as usize / 10;
+
 /// Base64 with or without what fills it up.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
@@ -134,7 +137,9 @@ impl Machine {
         self.doubt = None;
         if self.summary.is_none() {
             self.spoke = true;
-            self.tell(Heard::Audio(samples));
+            for piece in samples.chunks(PIECE_SAMPLES) {
+                self.tell(Heard::Audio(piece.to_vec()));
+            }
         } else {
             self.sums_up();
         }

@@ -51,6 +51,14 @@ impl Story {
         self.done.extend(done);
     }
 
+    /// The model says these samples on its first connection.
+    fn speaks(&mut self, bytes: &[u8]) {
+        let data = BASE64_STANDARD.encode(bytes);
+        let blob = json!({"mimeType": "audio/pcm;rate=24000", "data": data});
+        let turn = json!({"parts": [{"inlineData": blob}]});
+        self.message(1, json!({"serverContent": {"modelTurn": turn}}));
+    }
+
     fn message(&mut self, connection: u32, message: Value) {
         let message = serde_json::from_value(message).unwrap();
         self.give(Input::Message {
@@ -681,29 +689,32 @@ fn audio_that_cannot_be_played_is_no_audio() {
 #[test]
 fn half_a_sample_waits_for_the_rest_of_its_turn() {
     let mut story = Story::live(STABLE);
-    let say = |story: &mut Story, bytes: &[u8]| {
-        let blob =
-            json!({"mimeType": "audio/pcm;rate=24000", "data": BASE64_STANDARD.encode(bytes)});
-        story.message(
-            1,
-            json!({"serverContent": {"modelTurn": {"parts": [{"inlineData": blob}]}}}),
-        );
-    };
     for bytes in [&[1, 0, 2][..], &[0], &[3], &[0, 4, 0]] {
-        say(&mut story, bytes);
+        story.speaks(bytes);
     }
-    say(&mut story, &[9]);
+    story.speaks(&[9]);
     story.message(1, json!({"serverContent": {"turnComplete": true}}));
-    say(&mut story, &[5, 0]);
-    say(&mut story, &[9]);
+    story.speaks(&[5, 0]);
+    story.speaks(&[9]);
     story.message(1, json!({"serverContent": {"interrupted": true}}));
-    say(&mut story, &[6, 0]);
+    story.speaks(&[6, 0]);
     let told = story.told();
     let samples = told.into_iter().filter_map(|heard| match heard {
         Heard::Audio(samples) => Some(samples.clone()),
         _ => None,
     });
     assert_eq!(samples.flatten().collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
+}
+
+#[test]
+fn a_long_message_is_told_in_pieces_of_100_ms() {
+    let mut story = Story::live(STABLE);
+    story.speaks(&[1; 5_000 * 2]);
+    let lengths = story.told().into_iter().filter_map(|heard| match heard {
+        Heard::Audio(samples) => Some(samples.len()),
+        _ => None,
+    });
+    assert_eq!(lengths.collect::<Vec<_>>(), [2_400, 2_400, 200]);
 }
 
 fn any_input() -> impl Strategy<Value = Input> {
