@@ -21,6 +21,8 @@ const ROWS_MAX: usize = 1_000;
 const ON_ITS_WAY_MS: i64 = 10_000;
 /// What stands for a request whose first message has no id that could come again.
 const NAMELESS: &str = "-";
+/// What is longer is no id of a message.
+const ID_CHARS_MAX: usize = 64;
 
 /// A request of a bridge that speaks HTTP.
 #[derive(Debug)]
@@ -34,7 +36,8 @@ pub struct Poll {
 impl Poll {
     /// The ids of its messages, in their order; none where it cannot be read.
     pub fn new<'a>(ids: impl Iterator<Item = Option<&'a str>>, began_at: Millis) -> Self {
-        let mut ids = ids.map(|id| id.map(|id| json!(id).to_string())).peekable();
+        let id = |id: &str| (id.chars().count() <= ID_CHARS_MAX).then(|| json!(id).to_string());
+        let mut ids = ids.map(|text| text.and_then(id)).peekable();
         let first = ids.peek().cloned().flatten();
         Self {
             first: first.unwrap_or_else(|| NAMELESS.to_owned()),
@@ -75,6 +78,22 @@ struct Given {
     id: CommandId,
 }
 
+/// Commands that wait again where they were, unless they were given: the request may be gone before that.
+struct Taken<'a> {
+    bridges: &'a Bridges,
+    bridge: BridgeId,
+    commands: Vec<Command>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        if !self.commands.is_empty() {
+            let mut presence = self.bridges.present.entry(self.bridge).or_default();
+            presence.take_back(std::mem::take(&mut self.commands));
+        }
+    }
+}
+
 impl Bridges {
     /// Up to `most` commands for the answer to a request, where the bridge has no socket that they would go to.
     pub async fn give(
@@ -92,12 +111,18 @@ impl Bridges {
             given = self.give_from_table(store, bridge, poll, most).await?;
         }
         let room = most.saturating_sub(given.len());
-        let waiting = self.take_commands(bridge, room);
-        match self.write_given(store, bridge, poll, &waiting).await {
-            Ok(new) => given.extend(waiting.into_iter().filter(|c| new.contains(&c.id))),
+        let mut taken = Taken {
+            bridges: self,
+            bridge,
+            commands: self.take_commands(bridge, room),
+        };
+        match self.write_given(store, bridge, poll, &taken.commands).await {
+            Ok(()) => {
+                let has: HashSet<CommandId> = given.iter().map(|command| command.id).collect();
+                let waiting = std::mem::take(&mut taken.commands).into_iter();
+                given.extend(waiting.filter(|command| !has.contains(&command.id)));
+            }
             Err(error) => {
-                let mut presence = self.present.entry(bridge).or_default();
-                presence.take_back(waiting);
                 tracing::warn!(%bridge, %error, "commands wait for the bridge's next request");
             }
         }
@@ -140,22 +165,25 @@ impl Bridges {
             .collect())
     }
 
-    /// Commands become rows when they are given. Returns those that were none before.
+    /// Commands become rows when they are given. Those that are rows already were not given since: of a write that seemed to fail, or
+    /// of a process that ended before it answered.
     async fn write_given(
         &self,
         store: &Store,
         bridge: BridgeId,
         poll: &Poll,
         commands: &[Command],
-    ) -> Result<HashSet<CommandId>, DbErr> {
+    ) -> Result<(), DbErr> {
         #[derive(Serialize)]
         struct New {
             id: CommandId,
             command: String,
         }
         if commands.is_empty() {
-            return Ok(HashSet::new());
+            return Ok(());
         }
+        // Also where that is not to be known afterwards.
+        self.set_given(bridge, true);
         let new: Vec<New> = commands
             .iter()
             .map(|command| New {
@@ -166,7 +194,8 @@ impl Bridges {
         let columns = ["id", "command"].map(|name| (name, ColumnType::Text));
         let sql = format!(
             "INSERT INTO bridge_commands (id, bridge_id, command, created_at, given_with, given_at) \
-             SELECT id, $2, command, $3, $4, $3 FROM {} WHERE true ON CONFLICT (id) DO NOTHING RETURNING id",
+             SELECT id, $2, command, $3, $4, $3 FROM {} WHERE true \
+             ON CONFLICT (id) DO UPDATE SET given_with = excluded.given_with, given_at = excluded.given_at RETURNING id",
             json_rows(store.backend(), &columns)
         );
         let values = [
@@ -175,9 +204,7 @@ impl Bridges {
             Value::from(self.clock.now().as_i64()),
             Value::from(poll.first.as_str()),
         ];
-        let written = written(store, &sql, values).await?;
-        self.set_given(bridge, true);
-        Ok(written)
+        written(store, &sql, values).await.map(drop)
     }
 }
 

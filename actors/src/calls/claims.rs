@@ -10,10 +10,12 @@ use dikala_entities::{
 use sea_orm::{ConnectionTrait, DbErr, Statement, Value};
 use serde::Serialize;
 
-use super::parts::{CallParts, Invoking};
+use super::parts::{CallParts, Invoking, Noted};
 
 /// An outcome that was not written by then is given up, and nobody holds its claim any more.
 const WRITTEN_WITHIN_MS: i64 = 15 * 60 * 1_000;
+/// For so long a statement may be on its way of which nobody here heard whether it was carried out.
+const LATE_MS: i64 = 60_000;
 
 /// An invocation by its call and the bridge's name for it.
 type Key = (CallId, String);
@@ -53,6 +55,8 @@ pub(super) struct Claim {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
+    /// Whether the claim is in the table is not known.
+    Asked,
     /// The endpoint was not called so far.
     Free,
     /// It is called, and what comes of it is not written.
@@ -68,13 +72,14 @@ enum State {
 impl Drop for Claim {
     fn drop(&mut self) {
         let Turn { key, invoking } = &self.turn;
-        let of = match self.state {
-            State::Called => &invoking.abandoned,
-            // Where it was not to be known whether the claim was written, too: others would wait for it.
-            State::Free | State::Done => &invoking.over,
+        let claimed_at = self.claimed_at;
+        let (claims, until) = match self.state {
+            State::Called => (&invoking.abandoned, claimed_at),
+            State::Free | State::Done => (&invoking.over, claimed_at),
+            State::Asked => (&invoking.over, claimed_at.plus_ms(LATE_MS)),
             State::Left | State::Others => return,
         };
-        of.insert(key.clone(), self.claimed_at);
+        claims.insert(key.clone(), Noted { claimed_at, until });
     }
 }
 
@@ -113,15 +118,15 @@ pub(super) async fn claim(
         claimed_at: parts.clock.now(),
         state: State::Left,
     };
-    if let Some(claimed_at) = invoking.abandoned.get(&key) {
-        claim.claimed_at = *claimed_at;
+    if let Some(noted) = invoking.abandoned.get(&key) {
+        claim.claimed_at = noted.claimed_at;
         return Ok(Some(claim));
     }
-    claim.state = State::Free;
+    claim.state = State::Asked;
     invoking.over.remove(&key);
     let sql = "INSERT INTO invocation_claims (call_id, invocation_id, node, claimed_at) VALUES ($1, $2, $3, $4) \
                ON CONFLICT (call_id, invocation_id) DO UPDATE SET claimed_at = excluded.claimed_at \
-               WHERE invocation_claims.node = excluded.node";
+               WHERE invocation_claims.node = excluded.node AND invocation_claims.claimed_at <= excluded.claimed_at";
     let values = [
         Value::from(call),
         Value::from(invocation),
@@ -131,6 +136,7 @@ pub(super) async fn claim(
     let statement = Statement::from_sql_and_values(parts.store.backend(), sql, values);
     let written = parts.store.writer().execute_raw(statement).await?;
     if written.rows_affected() == 1 {
+        claim.state = State::Free;
         return Ok(Some(claim));
     }
     claim.state = State::Others;
@@ -163,7 +169,7 @@ pub(super) async fn forget_over(parts: &CallParts) -> Result<(), DbErr> {
 async fn write_all(
     parts: &CallParts,
     sql: &str,
-    claims: &DashMap<Key, Millis>,
+    claims: &DashMap<Key, Noted>,
 ) -> Result<(), DbErr> {
     #[derive(Serialize)]
     struct Row<'a> {
@@ -181,12 +187,12 @@ async fn write_all(
     // Those that nobody here claimed again just before.
     let mut rows = Vec::new();
     for Turn { key, .. } in &turns {
-        if let Some(claimed_at) = claims.get(key) {
+        if let Some(noted) = claims.get(key) {
             rows.push(Row {
                 call: key.0,
                 invocation: &key.1,
                 node: node.as_ref(),
-                claimed_at: claimed_at.as_i64(),
+                claimed_at: noted.claimed_at.as_i64(),
             });
         }
     }
@@ -207,8 +213,9 @@ async fn write_all(
     );
     let statement = json_statement(backend, sql, &rows)?;
     parts.store.writer().execute_raw(statement).await?;
+    let now = parts.clock.now();
     for turn in &turns {
-        claims.remove(&turn.key);
+        claims.remove_if(&turn.key, |_, noted| noted.until <= now);
     }
     Ok(())
 }

@@ -51,13 +51,21 @@ pub struct CallParts {
     pub invoking: Invoking,
 }
 
+/// A claim of which something is to be said in the table.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Noted {
+    pub(super) claimed_at: Millis,
+    /// It is said again and again until then.
+    pub(super) until: Millis,
+}
+
 /// Invocations that this process works on, by their calls and the bridges' names for them; and of which claims it has to say
 /// something in the table.
 #[derive(Clone, Debug, Default)]
 pub struct Invoking {
     pub(super) now: Arc<DashSet<(CallId, String)>>,
     /// Whose claims may be in the table, and nobody here needs them any more.
-    pub(super) over: Arc<DashMap<(CallId, String), Millis>>,
+    pub(super) over: Arc<DashMap<(CallId, String), Noted>>,
     /// Whose endpoints were called, and of which nobody here knows any more what came of it.
-    pub(super) abandoned: Arc<DashMap<(CallId, String), Millis>>,
+    pub(super) abandoned: Arc<DashMap<(CallId, String), Noted>>,
 }

