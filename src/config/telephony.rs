@@ -279,7 +279,7 @@ pub(super) fn trunks(items: &[Value]) -> Option<String> {
     if items.len() > TRUNKS_MAX {
         return Some(format!("it must have at most {TRUNKS_MAX} entries"));
     }
-    let mut names = HashSet::new();
+    let (mut names, mut usernames) = (HashSet::new(), HashSet::new());
     items.iter().zip(1..).find_map(|(item, number)| {
         if !matches!(item.kind, ValueKind::Table(_)) {
             return Some(
@@ -291,8 +291,16 @@ pub(super) fn trunks(items: &[Value]) -> Option<String> {
             .map_err(|error| error.to_string())
             .and_then(|table| table.read());
         match trunk {
-            Ok(trunk) if names.insert(trunk.name.clone()) => None,
-            Ok(trunk) => Some(format!("two trunks have the name {:?}", trunk.name)),
+            Ok(trunk) if !names.insert(trunk.name.clone()) => {
+                Some(format!("two trunks have the name {:?}", trunk.name))
+            }
+            Ok(trunk) => {
+                let username = trunk.credentials.map(|credentials| credentials.username);
+                let again = username.filter(|username| !usernames.insert(username.clone()));
+                again.map(|again| {
+                    format!("two trunks have the username {again:?}, which is to say who calls")
+                })
+            }
             Err(fault) => Some(format!("trunk {number}: {fault}")),
         }
     })

@@ -1,18 +1,30 @@
 //! The current schema, which is made once and copied.
 
-use std::{fs, future::Future, path::Path, sync::LazyLock, thread};
+use std::{
+    fs,
+    future::Future,
+    path::Path,
+    sync::LazyLock,
+    thread,
+    time::{Duration, Instant},
+};
 
 use dikala_entities::Store;
 
-use crate::folder::folder;
+use crate::{folder::folder, wait::PATIENCE};
 
 /// A SQLite file with the current schema and nothing in it.
 static MIGRATED: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let folder = folder();
     let file = folder.path().join("migrated.db");
     migrate(&format!("sqlite://{}", file.display()));
+    // The last connection writes everything to the file when it closes, on a thread of its own that nobody waits for.
     let log = folder.path().join("migrated.db-wal");
-    assert!(!log.exists(), "closing wrote everything to the file");
+    let began = Instant::now();
+    while log.exists() {
+        assert!(began.elapsed() < PATIENCE, "nothing writes the log back");
+        thread::sleep(Duration::from_millis(5));
+    }
     fs::read(file).unwrap()
 });
 

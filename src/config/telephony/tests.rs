@@ -299,6 +299,14 @@ fn what_is_wrong_is_said() {
             format!("{0}{0}", trunk("name = \"a\"\naddresses = [\"::1\"]")),
             "two trunks have the name",
         ),
+        (
+            format!(
+                "{}{}",
+                trunk("name = \"a\"\nusername = \"u\"\npassword = \"p\""),
+                trunk("name = \"b\"\nusername = \"u\"\npassword = \"q\"")
+            ),
+            "two trunks have the username \"u\"",
+        ),
     ] {
         let error = read(&toml, &[]).expect_err(&toml);
         assert!(error.0.contains(expected), "{toml}\n{error}");

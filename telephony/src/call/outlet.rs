@@ -41,6 +41,10 @@ impl<T> Outlet<T> {
         }
     }
 
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     /// Nothing waits.
     pub(super) fn is_idle(&self) -> bool {
         self.waiting.is_empty()

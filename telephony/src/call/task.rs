@@ -20,6 +20,9 @@ use crate::{
 
 /// How long the phone's side may take to read the last order.
 const LAST_ORDER: Duration = Duration::from_secs(2);
+/// Pieces of speech, a minute of them at most, that are taken while the caller may be interrupting: whether the voice has stopped for
+/// it stands behind all that it said before.
+const AHEAD_MOST: usize = 600;
 
 /// What every call needs.
 #[derive(Debug, Clone)]
@@ -130,7 +133,11 @@ impl Call {
             .min(u64::from(u32::MAX));
         let due = self.epoch + Duration::from_millis(due);
         // What the voice says waits in its channel while the phone's side takes no more.
-        let listens = self.machine.listens() && self.speech.is_idle();
+        let ahead_most = match self.machine.may_be_interrupted() {
+            true => AHEAD_MOST,
+            false => 0,
+        };
+        let listens = self.machine.listens() && self.speech.waiting() <= ahead_most;
         tokio::select! {
             happening = next_of(&mut self.happenings) => Some(match happening {
                 Some(happening) => Input::Leg(happening),

@@ -238,10 +238,11 @@ impl Audio {
         true
     }
 
-    /// A key was pressed, or the same once more; false when nobody listens any more.
+    /// A key was pressed, or the same once more; false when nobody takes it any more, as with all that is heard.
     fn pressed(&mut self, key: char, way: Way) -> bool {
         let is_new = self.doubled.is_new(key, way, self.now());
-        !is_new || self.happenings.try_send(Happening::Key(key)).is_ok()
+        let told = is_new.then(|| self.happenings.try_send(Happening::Key(key)));
+        !matches!(told, Some(Err(TrySendError::Full(_))))
     }
 
     /// Passes on what was heard; false when nobody takes it any more. Where nobody listens there may be somebody soon: a call's task
@@ -331,6 +332,7 @@ mod tests {
         let (happenings, gone) = mpsc::channel(512);
         drop(gone);
         let control = start(&shared, sockets, terms, spoken, happenings).expect("media");
+        control.send(Control::Key('1')).await.expect("is pressed");
         let mut sequence = 0_u16;
         let mut speak = || {
             let mut packet = vec![0x80, 8];

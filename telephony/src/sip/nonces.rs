@@ -2,8 +2,8 @@
 //! those that were answered rightly are kept, with how often.
 
 use std::{
-    collections::HashMap,
-    sync::{Mutex, PoisonError},
+    collections::{HashMap, VecDeque},
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -13,13 +13,24 @@ use subtle::ConstantTimeEq;
 
 /// How long a nonce is taken.
 const LIFE: Duration = Duration::from_secs(300);
-const KEPT_MAX: usize = 10_000;
+/// Ages are counted in whole seconds.
+const KEPT: Duration = LIFE.saturating_add(Duration::from_secs(2));
+/// Calls that one after the other may prove themselves within [`LIFE`]: 333 a second, each with a nonce of its own.
+const KEPT_MAX: usize = 100_000;
 
 #[derive(Debug)]
 pub struct Nonces {
     secret: [u8; 32],
     begun: Instant,
-    used: Mutex<HashMap<String, (u32, Instant)>>,
+    used: Mutex<Used>,
+}
+
+/// Those that were answered rightly, each with its last count.
+#[derive(Debug, Default)]
+struct Used {
+    counts: HashMap<Arc<str>, u32>,
+    /// In the order in which they are too old to be taken any more.
+    until: VecDeque<(Instant, Arc<str>)>,
 }
 
 /// What becomes of the use of a nonce.
@@ -75,18 +86,22 @@ impl Nonces {
     /// Notes the use with this count; one that is not higher than the last is a repetition by somebody who listened.
     pub fn count(&self, nonce: &str, count: u32, now: Instant) -> Use {
         let mut used = self.used.lock().unwrap_or_else(PoisonError::into_inner);
-        used.retain(|_, (_, until)| *until > now);
-        if let Some((last, _)) = used.get_mut(nonce) {
+        while let Some((_, old)) = used.until.pop_front_if(|(until, _)| *until < now) {
+            used.counts.remove(&old);
+        }
+        if let Some(last) = used.counts.get_mut(nonce) {
             if count <= *last {
                 return Use::Stale;
             }
             *last = count;
             return Use::Fresh;
         }
-        if used.len() >= KEPT_MAX {
+        if used.counts.len() >= KEPT_MAX {
             return Use::Stale;
         }
-        used.insert(nonce.to_owned(), (count, now + LIFE + LIFE));
+        let nonce: Arc<str> = nonce.into();
+        used.until.push_back((now + KEPT, nonce.clone()));
+        used.counts.insert(nonce, count);
         Use::Fresh
     }
 
@@ -122,5 +137,25 @@ mod tests {
         assert_eq!(nonces.count(&nonce, 1, now), Use::Stale);
         assert_eq!(nonces.count(&nonce, 10, now), Use::Fresh);
         assert_eq!(nonces.count(&nonce, 9, now), Use::Stale);
+    }
+
+    #[test]
+    fn nonces_are_kept_for_as_long_as_they_are_taken() {
+        let now = Instant::now();
+        let nonces = Nonces::new([7; 32], now);
+        // 200 calls a second for two minutes, and the same once more when those are too old.
+        let later = now + KEPT + Duration::from_secs(1);
+        for at in [now, later] {
+            for n in 0..24_000 {
+                assert_eq!(nonces.count(&format!("{at:?} {n}"), 1, at), Use::Fresh);
+            }
+        }
+        assert_eq!(nonces.used.lock().unwrap().counts.len(), 24_000);
+        let last = later + LIFE;
+        assert_eq!(
+            nonces.count(&format!("{later:?} 0"), 1, last),
+            Use::Stale,
+            "as long as it is young"
+        );
     }
 }

@@ -20,7 +20,7 @@ use tokio::{
 use tokio_tungstenite::{
     WebSocketStream, accept_hdr_async,
     tungstenite::{
-        Error, Message,
+        Bytes, Error, Message,
         handshake::server::{ErrorResponse, Request, Response},
         protocol::{
             CloseFrame,
@@ -405,15 +405,15 @@ impl Live {
             self.send(&update)?;
         }
         self.speaking_until = Instant::now() + Duration::from_millis(milliseconds);
-        let mut left = milliseconds;
-        while left > 0 {
-            let piece = left.min(piece_ms);
-            left -= piece;
-            let audio = json!({"mimeType": "audio/pcm;rate=24000", "data": sound::tone(piece)});
-            let turn = json!({"parts": [{"inlineData": audio}]});
-            self.send(&json!({"serverContent": {"modelTurn": turn}}))?;
+        // Made once: while this works nobody here reads, and ten minutes take seconds on a busy machine.
+        let piece = spoken(piece_ms);
+        for _ in 0..milliseconds / piece_ms {
+            self.wire.send(Message::binary(piece.clone()))?;
         }
-        Ok(())
+        match milliseconds % piece_ms {
+            0 => Ok(()),
+            rest => self.wire.send(Message::binary(spoken(rest))),
+        }
     }
 
     fn say(&mut self, text: &str, milliseconds: u64) -> Result<(), End> {
@@ -494,6 +494,14 @@ impl Live {
         }
         Ok(())
     }
+}
+
+/// A message with so much of the model's voice.
+fn spoken(milliseconds: u64) -> Bytes {
+    let audio = json!({"mimeType": "audio/pcm;rate=24000", "data": sound::tone(milliseconds)});
+    let turn = json!({"parts": [{"inlineData": audio}]});
+    let message = json!({"serverContent": {"modelTurn": turn}});
+    message.to_string().into_bytes().into()
 }
 
 async fn until(moment: Option<Instant>) {

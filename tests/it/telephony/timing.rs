@@ -81,6 +81,32 @@ async fn of_a_model_that_talks_far_ahead_no_more_is_read_than_half_a_minute(#[ca
     phone.hang_up().await;
 }
 
+/// That the model has stopped stands behind more than half a minute of what it said before.
+#[actix_web::test]
+async fn a_model_that_talks_far_ahead_can_be_interrupted() {
+    let world = world!(Sqlite, Setup::new().minutes(10));
+    let model = Gemini::start();
+    let bridge = Inside::start(&world, &model, |_| ());
+    let phone = greeted(&world, bridge.edge()).await;
+    model.answer([gemini::Answer::Nothing]);
+    model.act(Act::Begin {
+        milliseconds: 80_000,
+    });
+    phone.audio.hears(2, |it| it.packets >= 100).await;
+    let from = phone.audio.packets();
+    phone.audio.say(SPEECH);
+    phone.audio.hears(2, |it| it.is_over).await;
+    model.act(unheeding(1_000));
+    eventually("the next sentence to end", async || {
+        let heard = phone.audio.utterances();
+        (heard.len() > 2 && heard.last()?.is_over).then_some(())
+    })
+    .await;
+    let (tones, _) = phone.audio.tones(from);
+    assert!(tones <= 500, "the caller heard {tones} packets after that");
+    phone.hang_up().await;
+}
+
 #[actix_web::test]
 async fn a_command_to_hang_up_waits_two_seconds_for_what_is_being_said() {
     let world = world!(Sqlite, Setup::new().minutes(10));

@@ -200,6 +200,11 @@ impl Machine {
         in_time && self.voice != VoiceState::None
     }
 
+    /// Whether the voice may have stopped for the caller, behind all that it said before.
+    pub(super) fn may_be_interrupted(&self) -> bool {
+        self.speaking.is_paused()
+    }
+
     /// Nothing is left to do.
     pub(super) fn is_over(&self) -> bool {
         matches!(self.phase, Phase::Over)

@@ -69,6 +69,11 @@ impl Speaking {
         }
     }
 
+    /// Silent, until it is known whether the caller interrupts.
+    pub(super) fn is_paused(&self) -> bool {
+        self.resume.is_some()
+    }
+
     pub(super) fn due(&self) -> Option<u64> {
         self.resume
     }

@@ -28,11 +28,11 @@ fn broken(words: &'static str) -> Broken {
     }
 }
 
-/// Where the head ends and the body begins, once both line ends have come. Lines may also end without a carriage return.
-pub fn head_end(bytes: &[u8]) -> Option<(usize, usize)> {
-    let ends = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'\n');
-    let (at, rest) = ends
-        .map(|(at, _)| at)
+/// Where the head ends and the body begins, once both line ends have come; looked for from there on. Lines may also end without a
+/// carriage return.
+pub fn head_end(bytes: &[u8], from: usize) -> Option<(usize, usize)> {
+    let (at, rest) = (from..bytes.len())
+        .filter(|at| bytes[*at] == b'\n')
         .find_map(|at| match &bytes[at + 1..] {
             [b'\n', ..] => Some((at, at + 2)),
             [b'\r', b'\n', ..] => Some((at, at + 3)),
@@ -95,7 +95,7 @@ pub fn parse(bytes: &[u8]) -> Result<Message, Broken> {
     if bytes.len() > MESSAGE_BYTES_MAX {
         return Err(broken("the message is too long"));
     }
-    let (end, rest) = head_end(bytes).ok_or(broken("the headers do not end"))?;
+    let (end, rest) = head_end(bytes, 0).ok_or(broken("the headers do not end"))?;
     if end > HEAD_BYTES_MAX {
         return Err(broken("the headers are too long"));
     }

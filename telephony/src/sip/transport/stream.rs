@@ -238,7 +238,7 @@ async fn read(
     flow: Flow,
     receiver: Arc<dyn Receive>,
 ) -> &'static str {
-    let mut buffer: Vec<u8> = Vec::new();
+    let mut buffer = Buffer::default();
     let mut chunk = vec![0; 8_192];
     let mut until = Instant::now() + FIRST;
     let mut spoken = false;
@@ -249,11 +249,11 @@ async fn read(
             Ok(Err(_)) => return "it broke",
             Err(_) => return "its peer said nothing for too long",
         };
-        let began = !is_begun(&buffer);
-        buffer.extend_from_slice(&chunk[..read]);
+        let began = !buffer.is_begun();
+        buffer.bytes.extend_from_slice(&chunk[..read]);
         let mut heard = false;
         loop {
-            match take(&mut buffer) {
+            match buffer.take() {
                 Taken::Message(message) => {
                     receiver.received(&message, &flow);
                     heard = true;
@@ -272,17 +272,12 @@ async fn read(
             }
         }
         spoken |= heard;
-        if !is_begun(&buffer) {
+        if !buffer.is_begun() {
             until = if spoken { Instant::now() + IDLE } else { until };
         } else if began || heard {
             until = Instant::now() + WHOLE;
         }
     }
-}
-
-/// Whether there is more than line ends, which keep connections open and belong to no message.
-fn is_begun(buffer: &[u8]) -> bool {
-    buffer.iter().any(|byte| !matches!(byte, b'\r' | b'\n'))
 }
 
 enum Taken {
@@ -294,43 +289,70 @@ enum Taken {
     Broken(Vec<u8>),
 }
 
-/// Takes the next message out of the buffer.
-fn take(buffer: &mut Vec<u8>) -> Taken {
-    let ends = buffer
-        .iter()
-        .take_while(|byte| matches!(byte, b'\r' | b'\n'))
-        .count();
-    if ends >= 4 {
-        buffer.drain(..4);
-        return Taken::Ping;
+/// What has come and was not taken. Each byte is looked at once, however small the pieces are that it comes in.
+#[derive(Default)]
+struct Buffer {
+    bytes: Vec<u8>,
+    /// So many of them hold no end of a head.
+    searched: usize,
+    /// How long the message is, once its head has ended.
+    whole: Option<usize>,
+}
+
+impl Buffer {
+    /// Whether there is more than line ends, which keep connections open and belong to no message.
+    fn is_begun(&self) -> bool {
+        let is_end = |byte: &u8| matches!(byte, b'\r' | b'\n');
+        !self.bytes.iter().all(is_end)
     }
-    let begins = buffer.get(ends).is_some();
-    if begins {
-        buffer.drain(..ends);
-    } else {
-        return Taken::Nothing;
-    }
-    let Some((end, body)) = head_end(buffer) else {
-        if buffer.len() > HEAD_BYTES_MAX {
-            return Taken::Broken(std::mem::take(buffer));
+
+    /// Takes the next message.
+    fn take(&mut self) -> Taken {
+        let Some(whole) = self.whole else {
+            return self.begin();
+        };
+        if self.bytes.len() < whole {
+            return Taken::Nothing;
         }
-        return Taken::Nothing;
-    };
-    let length = match body_length(&buffer[..end]) {
-        Ok(None) if lacks_length(&buffer[..end]) => MESSAGE_BYTES_MAX,
-        Ok(length) => length.unwrap_or_default(),
-        Err(_) => MESSAGE_BYTES_MAX,
-    };
-    let whole = body.saturating_add(length);
-    if whole > MESSAGE_BYTES_MAX {
-        buffer.truncate(body);
-        return Taken::Broken(std::mem::take(buffer));
+        let rest = self.bytes.split_off(whole);
+        (self.searched, self.whole) = (0, None);
+        Taken::Message(std::mem::replace(&mut self.bytes, rest))
     }
-    if buffer.len() < whole {
-        return Taken::Nothing;
+
+    /// Looks for the end of the head.
+    fn begin(&mut self) -> Taken {
+        let bytes = &mut self.bytes;
+        let is_end = |byte: &&u8| matches!(byte, b'\r' | b'\n');
+        let ends = bytes.iter().take_while(is_end).count();
+        if ends >= 4 {
+            bytes.drain(..4);
+            return Taken::Ping;
+        }
+        if ends == bytes.len() {
+            return Taken::Nothing;
+        }
+        bytes.drain(..ends);
+        let Some((end, body)) = head_end(bytes, self.searched) else {
+            if bytes.len() > HEAD_BYTES_MAX {
+                return Taken::Broken(std::mem::take(bytes));
+            }
+            // The longest end of a head is four bytes, and the last of them may be missing.
+            self.searched = bytes.len().saturating_sub(3);
+            return Taken::Nothing;
+        };
+        let length = match body_length(&bytes[..end]) {
+            Ok(None) if lacks_length(&bytes[..end]) => MESSAGE_BYTES_MAX,
+            Ok(length) => length.unwrap_or_default(),
+            Err(_) => MESSAGE_BYTES_MAX,
+        };
+        let whole = body.saturating_add(length);
+        if whole > MESSAGE_BYTES_MAX {
+            bytes.truncate(body);
+            return Taken::Broken(std::mem::take(bytes));
+        }
+        self.whole = Some(whole);
+        self.take()
     }
-    let rest = buffer.split_off(whole);
-    Taken::Message(std::mem::replace(buffer, rest))
 }
 
 #[cfg(test)]
@@ -345,11 +367,11 @@ mod tests {
         stream.extend_from_slice(b"\r\n");
         stream.extend_from_slice(one);
         for step in [1, 7, stream.len()] {
-            let (mut buffer, mut messages, mut pings) = (Vec::new(), 0, 0);
+            let (mut buffer, mut messages, mut pings) = (Buffer::default(), 0, 0);
             for piece in stream.chunks(step) {
-                buffer.extend_from_slice(piece);
+                buffer.bytes.extend_from_slice(piece);
                 loop {
-                    match take(&mut buffer) {
+                    match buffer.take() {
                         Taken::Message(message) => {
                             assert_eq!(message, one);
                             messages += 1;
@@ -361,7 +383,7 @@ mod tests {
                 }
             }
             assert_eq!(
-                (messages, pings, buffer.len()),
+                (messages, pings, buffer.bytes.len()),
                 (2, 1, 0),
                 "in steps of {step}"
             );
@@ -370,18 +392,25 @@ mod tests {
 
     #[test]
     fn what_would_grow_without_bound_is_broken() {
+        let take = |bytes: Vec<u8>| {
+            let mut buffer = Buffer {
+                bytes,
+                ..Buffer::default()
+            };
+            buffer.take()
+        };
         for head in [
             "INVITE sip:a SIP/2.0\r\nContent-Length: 4294967296\r\n\r\n",
             "INVITE sip:a SIP/2.0\r\nContent-Length: -1\r\n\r\n",
             "INVITE sip:a SIP/2.0\r\nContent-Length: 99999999999999999999999999\r\n\r\n",
         ] {
             assert!(
-                matches!(take(&mut head.as_bytes().to_vec()), Taken::Broken(_)),
+                matches!(take(head.as_bytes().to_vec()), Taken::Broken(_)),
                 "{head}"
             );
         }
         assert!(matches!(
-            take(&mut vec![b'x'; HEAD_BYTES_MAX + 1]),
+            take(vec![b'x'; HEAD_BYTES_MAX + 1]),
             Taken::Broken(_)
         ));
     }

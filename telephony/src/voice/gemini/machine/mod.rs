@@ -175,7 +175,9 @@ impl Machine {
             .live()
             .filter(|_| self.persona.profile.functions == Functions::Blocking)
             .and_then(|connection| self.tools.gated_until(connection, self.now));
-        let doubt = self.doubt.as_ref().map(|doubt| doubt.until);
+        // Nothing is said where nobody is there.
+        let doubt = self.doubt.as_ref().filter(|_| self.live().is_some());
+        let doubt = doubt.map(|doubt| doubt.until);
         let summary = self.summary.as_ref().and_then(|summary| summary.until);
         [self.link_due(), gate, doubt, summary]
             .into_iter()
