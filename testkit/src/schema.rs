@@ -1,15 +1,9 @@
 //! The current schema, which is made once and copied.
 
-use std::{
-    fs,
-    future::Future,
-    path::Path,
-    sync::LazyLock,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fs, future::Future, path::Path, sync::LazyLock, thread, time::Instant};
 
 use dikala_entities::Store;
+use sea_orm::{ConnectionTrait, Database};
 
 use crate::{folder::folder, wait::PATIENCE};
 
@@ -17,13 +11,14 @@ use crate::{folder::folder, wait::PATIENCE};
 static MIGRATED: LazyLock<Vec<u8>> = LazyLock::new(|| {
     let folder = folder();
     let file = folder.path().join("migrated.db");
-    migrate(&format!("sqlite://{}", file.display()));
-    // The last connection writes everything to the file when it closes, on a thread of its own that nobody waits for.
+    let url = format!("sqlite://{}", file.display());
+    migrate(&url);
+    // Of connections that close at the same time none may find itself the last, whose the log is to write back.
     let log = folder.path().join("migrated.db-wal");
     let began = Instant::now();
-    while log.exists() {
+    while fs::metadata(&log).is_ok_and(|log| log.len() > 0) {
         assert!(began.elapsed() < PATIENCE, "nothing writes the log back");
-        thread::sleep(Duration::from_millis(5));
+        write_back(&url);
     }
     fs::read(file).unwrap()
 });
@@ -41,6 +36,16 @@ pub(crate) fn migrate(url: &str) {
     });
 }
 
+/// Brings what stands in the log of a SQLite store into its file, unless another connection is in the way.
+fn write_back(url: &str) {
+    on_a_thread(async {
+        let connection = Database::connect(url).await.expect("a store");
+        let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
+        connection.execute_unprepared(sql).await.expect("runs");
+        connection.close().await.expect("closes");
+    });
+}
+
 /// Whoever asks may be on a runtime, where one cannot block on another.
 fn on_a_thread(work: impl Future<Output = ()> + Send) {
     thread::scope(|scope| {
@@ -55,4 +60,23 @@ fn on_a_thread(work: impl Future<Output = ()> + Send) {
 /// Writes an empty store of the current schema.
 pub(crate) fn write_migrated(file: &Path) {
     fs::write(file, &*MIGRATED).unwrap();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn what_nobody_wrote_back_is_written_back() {
+        let folder = folder();
+        let url = format!("sqlite://{}?mode=rwc", folder.path().join("a.db").display());
+        let open = Database::connect(&url).await.unwrap();
+        let sql = "PRAGMA journal_mode = WAL; CREATE TABLE a (b TEXT)";
+        open.execute_unprepared(sql).await.unwrap();
+        let log = folder.path().join("a.db-wal");
+        assert!(fs::metadata(&log).unwrap().len() > 0);
+        write_back(&url);
+        assert_eq!(fs::metadata(&log).unwrap().len(), 0);
+        open.close().await.unwrap();
+    }
 }
