@@ -165,8 +165,8 @@ impl Bridges {
             .collect())
     }
 
-    /// Commands become rows when they are given. Those that are rows already were not given since: of a write that seemed to fail, or
-    /// of a process that ended before it answered.
+    /// Commands become rows when they are given. One may be a row already: its write seemed to fail, its process ended before it
+    /// answered, or another node has just given it. It is given again with its id, for it may not have arrived.
     async fn write_given(
         &self,
         store: &Store,
