@@ -236,7 +236,7 @@ impl WebhookUpdate {
             webhook.disabled_reason = None;
         }
         webhook.is_active = self.is_active;
-        webhook.updated_at = now;
+        webhook.changed(now);
     }
 }
 
@@ -405,7 +405,7 @@ pub async fn rotate_secret(
     webhook.secret = vault.seal(SecretPlace::WebhookSecret, webhook.id, &secret);
     webhook.previous_secret_until = Some(now.plus_ms(PREVIOUS_SECRET_MS));
     webhook.secret_hint = secret.hint();
-    webhook.updated_at = now;
+    webhook.changed(now);
     let change = webhook.clone().into_active_model().reset_all();
     change.update(unit.txn()).await?;
     let change = Change::new(AuditAction::WebhookRotateSecret, id.0);

@@ -141,7 +141,9 @@ impl Cluster {
     fn start(durability: Durability) -> Option<Self> {
         let tools = tools()?;
         let options = match durability {
-            Durability::None => "-c fsync=off -c full_page_writes=off",
+            // Each session looks for a deadlock once, so long after it began to wait: a test that makes one has that time to close
+            // the circle. Less than what `Store` waits for a lock.
+            Durability::None => "-c fsync=off -c full_page_writes=off -c deadlock_timeout=3s",
             Durability::Full => "",
         };
         // The port is free when chosen and may be gone when used.

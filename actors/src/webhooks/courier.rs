@@ -197,7 +197,13 @@ impl Courier {
             ended_at: self.now(),
             duration_ms: i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX),
         };
-        let record = AttemptRecord::new(dispatch, &self.schedule, times, result);
+        let record = AttemptRecord::new(
+            dispatch,
+            endpoint.webhook_updated_at(),
+            &self.schedule,
+            times,
+            result,
+        );
         spans::attempted(span, dispatch, &record);
         record
     }

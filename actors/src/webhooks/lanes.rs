@@ -89,6 +89,7 @@ mod tests {
             delivery: DeliveryId::new(NOW),
             webhook,
             tenant: TenantId::new(NOW),
+            webhook_updated_at: NOW,
             number: 1,
             is_test: false,
             started_at: NOW.plus_ms(n),

@@ -72,6 +72,12 @@ impl Model {
         }
     }
 
+    /// Marks a change. No two states of a webhook have the same time, even within one millisecond or by two nodes' clocks:
+    /// it tells an attempt at what the webhook was from one at what it is.
+    pub fn changed(&mut self, now: Millis) {
+        self.updated_at = now.max(self.updated_at.plus_ms(1));
+    }
+
     /// The kinds of event that this webhook subscribed to.
     pub fn event_kinds(&self) -> Vec<EventKind> {
         serde_json::from_str(&self.events).unwrap_or_default()

@@ -62,10 +62,16 @@ impl Endpoint {
 
     /// Whether it still is what the row says.
     pub(in crate::webhooks) fn is_current(&self, row: &webhook::Model) -> bool {
-        self.row.url == row.url
+        self.row.updated_at == row.updated_at
+            && self.row.url == row.url
             && self.row.secret == row.secret
             && self.row.previous_secret == row.previous_secret
             && self.row.previous_secret_until == row.previous_secret_until
+    }
+
+    /// Which state of the webhook it was made from.
+    pub(in crate::webhooks) fn webhook_updated_at(&self) -> Millis {
+        self.row.updated_at
     }
 
     /// Sends a delivery, with the `traceparent` of this attempt; `signed_at` is what the receiver compares with its own clock. Over within `limit`.

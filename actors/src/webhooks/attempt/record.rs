@@ -14,6 +14,8 @@ pub(in crate::webhooks) struct AttemptRecord {
     pub(in crate::webhooks) delivery: DeliveryId,
     pub(in crate::webhooks) webhook: WebhookId,
     pub(in crate::webhooks) tenant: TenantId,
+    /// The webhook's `updated_at` when its endpoint was read.
+    pub(in crate::webhooks) webhook_updated_at: Millis,
     /// 1 for the first attempt.
     pub(in crate::webhooks) number: i64,
     pub(in crate::webhooks) is_test: bool,
@@ -42,6 +44,7 @@ impl AttemptRecord {
     /// The next attempt of a delivery, which ended with `result`. A test has one attempt only, and closes nothing.
     pub(in crate::webhooks) fn new(
         dispatch: &Dispatch,
+        webhook_updated_at: Millis,
         schedule: &Schedule,
         times: Times,
         result: Result<Exchange, Failure>,
@@ -60,6 +63,7 @@ impl AttemptRecord {
             delivery: dispatch.delivery,
             webhook: dispatch.webhook,
             tenant: dispatch.tenant,
+            webhook_updated_at,
             number,
             is_test: dispatch.is_test,
             started_at: times.started_at,

@@ -71,9 +71,9 @@ async fn record_health(
     let mut disabled = Vec::new();
     for (webhook, before, is_active, updated_at) in health_before(txn, batch).await? {
         let (mut health, mut disabled_now, mut last) = (before, None, Millis::MIN);
-        // What began before the webhook was changed tells of the address that it had, or of the time before it was enabled.
+        // An attempt at what the webhook was tells of the address that it had, or of the time before it was enabled.
         let counts = |record: &&AttemptRecord| {
-            record.webhook == webhook && !record.is_test && record.started_at >= updated_at
+            record.webhook == webhook && !record.is_test && record.webhook_updated_at == updated_at
         };
         for record in batch.iter().filter(counts) {
             health = health.after(record.verdict, record.ended_at);
@@ -179,7 +179,8 @@ async fn write_health(txn: &Transaction, rows: &[HealthRow]) -> Result<(), DbErr
         "UPDATE webhooks SET failed_in_row = rows.failed_in_row, failing_since = rows.failing_since, \
             is_active = CASE WHEN rows.reason IS NULL THEN webhooks.is_active ELSE false END, \
             disabled_reason = COALESCE(rows.reason, webhooks.disabled_reason), \
-            updated_at = CASE WHEN rows.reason IS NULL THEN webhooks.updated_at ELSE rows.now END \
+            updated_at = CASE WHEN rows.reason IS NULL THEN webhooks.updated_at \
+                WHEN rows.now > webhooks.updated_at THEN rows.now ELSE webhooks.updated_at + 1 END \
         FROM {source} WHERE webhooks.id = rows.id"
     );
     txn.execute_raw(json_statement(backend, sql, rows)?)

@@ -266,7 +266,8 @@ async fn ten_failed_deliveries_over_five_days_disable_with_the_reason_in_the_rec
 
 #[actix::test]
 async fn a_late_410_tells_of_the_address_that_it_came_from() {
-    let world = World::new().await;
+    // All within one millisecond.
+    let (world, clock) = World::with_manual_clock().await;
     let gone = Arc::new(Semaphore::new(0));
     let answer = Answer::with(410, "", b"").when(&gone);
     let old = Receiver::scripted(move |_| answer.clone());
@@ -275,9 +276,10 @@ async fn a_late_410_tells_of_the_address_that_it_came_from() {
     let handle = world.start(quick());
     let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
     old.wait_for_total(1).await;
-    let mut moved = hook.clone().into_active_model();
-    moved.url = Set(new.outbound_url("/"));
-    moved.updated_at = Set(world.clock.now());
+    let mut moved = hook.clone();
+    moved.url = new.outbound_url("/");
+    moved.changed(world.clock.now());
+    let moved = moved.into_active_model().reset_all();
     moved.update(world.store.writer()).await.expect("moved");
     handle.refresh(hook.id);
     gone.add_permits(1);
@@ -285,7 +287,12 @@ async fn a_late_410_tells_of_the_address_that_it_came_from() {
     let row = world.webhook_row(hook.id).await;
     assert_eq!((row.is_active, row.disabled_reason), (true, None));
     let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
-    world.succeeded(ids[0]).await;
+    // After the pause of a failed attempt, and when the table was looked at.
+    let succeeds = |row: &delivery::Model| {
+        clock.advance_ms(100);
+        row.status == DeliveryStatus::Succeeded
+    };
+    world.until(ids[0], "succeeds", succeeds).await;
 }
 
 #[actix::test]

@@ -44,6 +44,7 @@ fn delivered(delivery: &delivery::Model) -> AttemptRecord {
         delivery: delivery.id,
         webhook: delivery.webhook_id,
         tenant: delivery.tenant_id,
+        webhook_updated_at: delivery.created_at,
         number: 1,
         is_test: false,
         started_at: delivery.created_at,
@@ -177,6 +178,9 @@ async fn a_statement_that_lost_a_deadlock_is_sent_again() {
         .expect("a table");
     let add = |id: i64| format!("UPDATE races SET n = n + 1 WHERE id = {id}");
     let other = store.begin().await.expect("begins");
+    // The statement is to find the deadlock, and so to lose it.
+    let patient = "SET LOCAL deadlock_timeout = '60s'";
+    other.execute_unprepared(patient).await.expect("is set");
     other.execute_unprepared(&add(1)).await.expect("has row 1");
     let both = format!(
         "WITH a AS ({} RETURNING n) UPDATE races SET n = races.n + 1 FROM a WHERE id = 1",
@@ -195,7 +199,6 @@ async fn a_statement_that_lost_a_deadlock_is_sent_again() {
     {
         assert!(!racing.is_finished(), "it waits for row 1");
     }
-    // Who has waited longest finds the circle out, and is rolled back.
     other.execute_unprepared(&add(2)).await.expect("goes on");
     other.commit().await.expect("commits");
     racing.await.expect("is done").expect("is carried out");
