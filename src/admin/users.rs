@@ -389,7 +389,13 @@ pub async fn find(
         .ok_or_else(|| AdminError::not_found("user", id))
 }
 
-/// Ends the sessions of somebody, but for one, and takes the links away that were not used.
+/// Somebody, whose sessions are to end or whose password is to change: who signs in meanwhile waits for that.
+pub async fn lock(txn: &Transaction, id: UserId) -> Result<Option<user::Model>, DbErr> {
+    let locked = user::Entity::find_by_id(id).lock_exclusive();
+    locked.one(txn).await
+}
+
+/// Ends the sessions of somebody who is [locked](lock), but for one, and takes the links away that were not used.
 pub async fn end_sessions(
     txn: &Transaction,
     id: UserId,

@@ -303,16 +303,22 @@ pub async fn change_password(
         return password_again(&visit, typed, fault).await;
     }
     let network = visit.kit().network(&request);
-    match prove(visit.kit(), visit.person().email.as_str(), &old, network).await? {
-        Proof::Right(_) => {}
+    let proved = match prove(visit.kit(), visit.person().email.as_str(), &old, network).await? {
+        Proof::Right(proved) => proved,
         Proof::Wait(wait) => return Ok(errors::wait(&visit, Some(visit.person()), wait)),
-        Proof::Wrong => {
-            let fault = wrong_password(&visit, "current_password");
-            return password_again(&visit, typed, fault).await;
-        }
+        Proof::Wrong => return wrong_old_password(&visit, typed).await,
+    };
+    let is = |person: &user::Model| person.password_hash == proved.password_hash;
+    match store_password(&visit, &Secret::new(new), is).await? {
+        true => Ok(visit.see(PATH, "done-password-set")),
+        false if visit.is_signed_in().await? => wrong_old_password(&visit, typed).await,
+        false => Ok(visit.go(PATH)),
     }
-    store_password(&visit, &Secret::new(new)).await?;
-    Ok(visit.see(PATH, "done-password-set"))
+}
+
+async fn wrong_old_password(visit: &Visit, typed: Typed) -> Result<HttpResponse, ApiError> {
+    let fault = wrong_password(visit, "current_password");
+    password_again(visit, typed, fault).await
 }
 
 /// The fault of a field into which another password was typed than the person's.
@@ -341,11 +347,22 @@ async fn password_again(
     Ok(layout::refused(visit, &visit.t("account-title"), content))
 }
 
-/// Stores a password, and ends what was open with the one before, but for this session.
-async fn store_password(visit: &Visit, new: &Secret) -> Result<(), ApiError> {
+/// Stores a password, and ends what was open with the one before, but for this session. Whether the person `is` still as the
+/// change was allowed for, and the session in force: of two changes at once, one ends what the other was made with.
+async fn store_password(
+    visit: &Visit,
+    new: &Secret,
+    is: impl FnOnce(&user::Model) -> bool,
+) -> Result<bool, ApiError> {
     let hash = visit.kit().passwords.hash(new).await?;
     let person = visit.person();
     let txn = visit.store().begin().await?;
+    let locked = users::lock(&txn, person.id).await?;
+    if !locked.is_some_and(|locked| is(&locked))
+        || !session::is_in_force(&txn, &person.session, visit.now()).await?
+    {
+        return Ok(false);
+    }
     let change = user::ActiveModel {
         id: Set(person.id),
         password_hash: Set(Some(hash)),
@@ -365,7 +382,7 @@ async fn store_password(visit: &Visit, new: &Secret) -> Result<(), ApiError> {
         .await?;
     txn.commit().await?;
     tracing::info!(user = %person.id, tenant = %person.tenant, "a password was set");
-    Ok(())
+    Ok(true)
 }
 
 /// Who came by a one-time link, or has no password yet, need not know the old one.
@@ -410,14 +427,18 @@ pub async fn set_password(visit: Visit, typed: Typed) -> Result<HttpResponse, Ap
         let content = new_password(&visit, &filled);
         return Ok(layout::refused(&visit, &visit.t("password-title"), content));
     }
-    store_password(&visit, &Secret::new(new)).await?;
-    Ok(visit.see("/dashboard", "done-password-set"))
+    match store_password(&visit, &Secret::new(new), |_| true).await? {
+        true => Ok(visit.see("/dashboard", "done-password-set")),
+        // It is over: the page asks to sign in.
+        false => Ok(visit.go("/dashboard/password")),
+    }
 }
 
 /// `POST /dashboard/settings/account/sign-out-everywhere`
 pub async fn sign_out_everywhere(visit: Visit) -> Result<HttpResponse, ApiError> {
     let txn = visit.store().begin().await?;
     let person = visit.person();
+    users::lock(&txn, person.id).await?;
     users::end_sessions(&txn, person.id, None).await?;
     let change = Change::new(AuditAction::UserSignOutEverywhere, person.id);
     let by = visit.origin();

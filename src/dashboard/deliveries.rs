@@ -1,5 +1,7 @@
 //! Deliveries: those of a webhook, and one with what was sent, each attempt and its answer, and sending it again.
 
+use std::borrow::Cow;
+
 use actix_web::{HttpRequest, HttpResponse};
 use dikala_actors::webhooks::{
     Envelope, headers,
@@ -17,7 +19,7 @@ use super::{
     form::{self, Fields, Shape},
     layout,
     names::cut,
-    pretty::pretty,
+    pretty::pretty_to,
     view::Visit,
     webhooks::path_of,
 };
@@ -39,6 +41,8 @@ const ASKED: &Fields = &[("status", Shape::Optional), ("before", Shape::Optional
 const PAGE: usize = 15;
 /// What is shown of an answer, in characters.
 const ANSWER_CHARS_MAX: usize = 1_000;
+/// What is shown of a body, in characters.
+const BODY_CHARS_MAX: usize = 6_000;
 /// Attempts that are shown, the last ones; the API has more of them.
 const ATTEMPTS_MAX: usize = 20;
 
@@ -320,6 +324,8 @@ fn request(
         vec![html! { code { (name) } }, html! { code { (value) } }]
     };
     let rows = head(found, event, keys.as_ref(), visit.now());
+    let body = pretty_to(&event.body, BODY_CHARS_MAX * 4 + 1);
+    let shown = cut(&body, BODY_CHARS_MAX);
     html! {
         h3 { (visit.t("deliveries-headers")) }
         p.muted {
@@ -328,7 +334,8 @@ fn request(
         }
         (table(visit, &visit.t("deliveries-headers"), &columns, rows.into_iter().map(cell).collect()))
         h3 { (visit.t("deliveries-body")) }
-        pre tabindex="0" { (pretty(&event.body)) }
+        pre tabindex="0" { (shown) }
+        @if matches!(shown, Cow::Owned(_)) { p.muted { (visit.t("deliveries-body-cut")) } }
     }
 }
 

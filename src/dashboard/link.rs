@@ -70,7 +70,10 @@ pub async fn consume(
         return Ok(errors::used_link(&view));
     }
     let txn = view.store().begin().await?;
-    let Some((link, person, tenant)) = find(&txn, &token, now).await? else {
+    let Some((link, person, _)) = find(&txn, &token, now).await? else {
+        return Ok(errors::used_link(&view));
+    };
+    let Some((person, tenant)) = session::hold(&txn, person.id).await? else {
         return Ok(errors::used_link(&view));
     };
     if tenant.suspended_at.is_some() {

@@ -145,7 +145,7 @@ impl From<ApiError> for Over {
 
 /// What the next events are about.
 struct Moved {
-    /// The calls, and whether they came in.
+    /// The calls, and whether they may have come in.
     calls: BTreeMap<CallId, bool>,
     /// There was anything at all.
     any: bool,
@@ -218,10 +218,21 @@ impl Following {
         for (position, call, kind) in rows {
             self.position = position.unwrap_or(self.position);
             if let Some(call) = call {
-                *calls.entry(call).or_default() |= kind == EventKind::CallStarted;
+                *calls.entry(call).or_default() |= self.brings_in(kind);
             }
         }
         Ok(Moved { calls, any, more })
+    }
+
+    /// Whether a call may stand in the list since that happened to it: its ring, and with a state asked for what changes that.
+    fn brings_in(&self, kind: EventKind) -> bool {
+        match (&self.watch, kind) {
+            (_, EventKind::CallStarted) => true,
+            (Watch::List(asked), EventKind::CallAnswered | EventKind::CallEnded) => {
+                asked.filter.status.is_some()
+            }
+            _ => false,
+        }
     }
 
     /// Sends the part that is looked at, if it is not as it was.

@@ -10,8 +10,8 @@ use dikala_entities::{
     TenantId, UserId, Vault, session, store::Transaction, tenant, user,
 };
 use sea_orm::{
-    ColumnTrait, Condition, DbErr, EntityTrait, FromQueryResult, IntoActiveModel, JoinType,
-    QueryFilter, QueryOrder, QuerySelect, sea_query::Expr,
+    ColumnTrait, Condition, ConnectionTrait, DbErr, EntityTrait, FromQueryResult, IntoActiveModel,
+    JoinType, QueryFilter, QueryOrder, QuerySelect, sea_query::Expr,
 };
 
 use super::kit::Kit;
@@ -139,7 +139,11 @@ pub async fn find(store: &Store, token: &Credential, now: Millis) -> Result<Opti
 }
 
 /// Whether a session is in force, and its tenant not suspended.
-pub async fn is_in_force(store: &Store, hash: &CredentialHash, now: Millis) -> Result<bool, DbErr> {
+pub async fn is_in_force(
+    db: &impl ConnectionTrait,
+    hash: &CredentialHash,
+    now: Millis,
+) -> Result<bool, DbErr> {
     let tenant_of = session::Entity::belongs_to(tenant::Entity)
         .from(session::Column::TenantId)
         .to(tenant::Column::Id);
@@ -150,7 +154,7 @@ pub async fn is_in_force(store: &Store, hash: &CredentialHash, now: Millis) -> R
         .filter(is_on(now))
         .filter(tenant::Column::SuspendedAt.is_null())
         .into_tuple()
-        .one(store.reader())
+        .one(db)
         .await?;
     Ok(found.is_some())
 }
@@ -168,7 +172,23 @@ async fn touch(store: &Store, row: &Row, now: Millis) -> Result<(), DbErr> {
         .map(drop)
 }
 
-/// Begins a session in a transaction that proved who it is for; what the browser showed before ends with it.
+/// Somebody, and the tenant, as they stay until the transaction ends. What ends sessions comes before, and is seen, or comes
+/// after, and ends what the transaction begins.
+pub async fn hold(
+    txn: &Transaction,
+    id: UserId,
+) -> Result<Option<(user::Model, tenant::Model)>, DbErr> {
+    let Some(person) = user::Entity::find_by_id(id).lock_shared().one(txn).await? else {
+        return Ok(None);
+    };
+    let tenant = tenant::Entity::find_by_id(person.tenant_id)
+        .lock_shared()
+        .one(txn)
+        .await?;
+    Ok(tenant.map(|tenant| (person, tenant)))
+}
+
+/// Begins a session in a transaction that proved who it is for and [holds](hold) them; what the browser showed before ends with it.
 pub async fn begin(
     txn: &Transaction,
     kit: &Kit,

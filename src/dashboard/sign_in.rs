@@ -1,12 +1,13 @@
 //! Signing in with a password, and signing out.
 
+use std::net::IpAddr;
+
 use actix_web::{
     HttpRequest, HttpResponse,
     http::{StatusCode, header::SET_COOKIE},
 };
-use dikala_entities::{AuditAction, Secret, tenant};
+use dikala_entities::{AuditAction, Secret};
 use maud::{Markup, html};
-use sea_orm::EntityTrait;
 
 use super::{
     components::{Field, fields, post, submit as submit_button},
@@ -87,24 +88,22 @@ pub async fn submit(
     }
     let kit = view.kit();
     let network = kit.network(&request);
-    let person = match prove(kit, &email, &Secret::new(password), network).await? {
+    let proved = match prove(kit, &email, &Secret::new(password), network).await? {
         Proof::Right(person) => person,
         Proof::Wait(wait) => {
             tracing::info!(address = %network, "signing in was refused after too many failures");
             return Ok(errors::wait(&view, None, wait));
         }
-        Proof::Wrong => {
-            tracing::info!(address = %network, "signing in failed");
-            let sentence = view.t("sign-in-wrong");
-            let fault = FieldError::translated("password", FieldCode::NotAllowed, sentence);
-            return again(&view, typed, vec![fault]);
-        }
+        Proof::Wrong => return wrong(&view, typed, network),
     };
     let txn = view.store().begin().await?;
-    let tenant = tenant::Entity::find_by_id(person.tenant_id)
-        .one(&txn)
-        .await?;
-    if tenant.is_none_or(|tenant| tenant.suspended_at.is_some()) {
+    let held = session::hold(&txn, proved.id).await?;
+    // Another password may have been set while this one was compared.
+    let held = held.filter(|(person, _)| person.password_hash == proved.password_hash);
+    let Some((person, tenant)) = held else {
+        return wrong(&view, typed, network);
+    };
+    if tenant.suspended_at.is_some() {
         return Ok(errors::suspended(&view));
     }
     let token = session::begin(&txn, kit, &request, &person, false).await?;
@@ -118,6 +117,13 @@ pub async fn submit(
     let cookie = session::cookie(kit, &token, true);
     response.headers_mut().insert(SET_COOKIE, cookie);
     Ok(response)
+}
+
+fn wrong(view: &View, typed: Typed, network: IpAddr) -> Result<HttpResponse, ApiError> {
+    tracing::info!(address = %network, "signing in failed");
+    let sentence = view.t("sign-in-wrong");
+    let fault = FieldError::translated("password", FieldCode::NotAllowed, sentence);
+    again(view, typed, vec![fault])
 }
 
 fn again(view: &View, typed: Typed, faults: Vec<FieldError>) -> Result<HttpResponse, ApiError> {

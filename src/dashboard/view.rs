@@ -165,7 +165,7 @@ impl Visit {
     /// Whether the session is still in force, without counting as a use of it: for what goes on after the request.
     pub async fn is_signed_in(&self) -> Result<bool, DbErr> {
         let now = self.services().clock.now();
-        session::is_in_force(self.store(), &self.person.session, now).await
+        session::is_in_force(self.store().reader(), &self.person.session, now).await
     }
 
     /// Keeps a secret for the next page that asks for it by this name, and for that one only.

@@ -10,6 +10,9 @@ use bytes::Bytes;
 
 /// The largest body that is taken, in bytes.
 pub const BODY_BYTES_MAX: usize = 262_144;
+/// The largest form that is taken, in bytes. A form writes a byte as three at most, and a line's end, which is two bytes in JSON,
+/// as six: what fits into a body can be typed.
+pub const FORM_BYTES_MAX: usize = 3 * BODY_BYTES_MAX;
 
 /// The received bytes, as the middleware leaves them for whoever reads them.
 #[derive(Clone, Debug, Default)]

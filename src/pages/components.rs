@@ -241,7 +241,7 @@ impl Field {
                     legend { (self.label) }
                     (hint) (errors)
                     @for (value, name) in options {
-                        label.tick { (self.tick_one(filled, value)) span { (name) } }
+                        label.tick { (self.tick_one(&told, filled, value)) span { (name) } }
                     }
                 }
             },
@@ -307,9 +307,11 @@ impl Field {
         }
     }
 
-    fn tick_one(&self, filled: &Filled, value: &str) -> Markup {
+    fn tick_one(&self, told: &Told, filled: &Filled, value: &str) -> Markup {
+        let error = told.is_wrong.then(|| format!("{}-error", told.id));
         html! {
-            input name=(self.name) type="checkbox" value=(value) checked[filled.is_ticked(self.name, value)];
+            input name=(self.name) type="checkbox" value=(value) checked[filled.is_ticked(self.name, value)]
+                aria-invalid=[told.is_wrong.then_some("true")] aria-describedby=[error];
         }
     }
 }

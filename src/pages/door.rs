@@ -18,7 +18,7 @@ use super::{
     form::Typed,
     headers::header,
 };
-use crate::http::{error::ApiError, middleware::receive};
+use crate::http::{body::FORM_BYTES_MAX, error::ApiError, middleware::receive};
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -39,12 +39,19 @@ pub fn is_from_a_page(headers: &HeaderMap, base: Option<&str>) -> bool {
 
 /// What was typed into the form that a request brings.
 pub async fn typed(req: &mut ServiceRequest) -> Result<Typed, ApiError> {
-    let media_type = header(req.headers(), &CONTENT_TYPE).unwrap_or_default();
-    let essence = media_type.split(';').next().unwrap_or_default().trim();
-    if !essence.eq_ignore_ascii_case(FORM) {
+    let is_form = header(req.headers(), &CONTENT_TYPE).map(|media_type| {
+        let essence = media_type.split(';').next().unwrap_or_default();
+        essence.trim().eq_ignore_ascii_case(FORM)
+    });
+    if is_form == Some(false) {
         return Err(ApiError::UnsupportedMediaType(FORM));
     }
-    receive(req).await.map(|body| Typed::parse(&body))
+    let body = receive(req, FORM_BYTES_MAX).await?;
+    match is_form {
+        // No body has no type either, and is a form in which nothing was typed.
+        None if !body.is_empty() => Err(ApiError::UnsupportedMediaType(FORM)),
+        _ => Ok(Typed::parse(&body)),
+    }
 }
 
 /// What a library refused is known by its status only.

@@ -7,7 +7,12 @@ const DEPTH_MAX: usize = 64;
 
 /// A JSON text with its members on lines of their own. What is no JSON comes out in some shape, with nothing but blanks changed.
 pub fn pretty(json: &str) -> String {
-    let mut text = String::with_capacity(json.len() * 2);
+    pretty_to(json, usize::MAX)
+}
+
+/// The beginning of the same, which has so many bytes where there is more: blanks can make a text fifty times as long.
+pub fn pretty_to(json: &str, bytes: usize) -> String {
+    let mut text = String::with_capacity(json.len().min(bytes) * 2);
     let mut depth = 0_usize;
     let (mut in_string, mut escaped) = (false, false);
     let mut signs = json.chars().peekable();
@@ -17,7 +22,9 @@ pub fn pretty(json: &str) -> String {
             text.extend(std::iter::repeat_n(' ', depth * INDENT));
         }
     };
-    while let Some(sign) = signs.next() {
+    while text.len() < bytes
+        && let Some(sign) = signs.next()
+    {
         if in_string {
             text.push(sign);
             in_string = escaped || sign != '"';
@@ -87,6 +94,16 @@ mod tests {
     fn deep_json_does_not_grow_by_its_square() {
         let deep = format!("{}{}", "[".repeat(10_000), "]".repeat(10_000));
         assert!(pretty(&deep).len() < 4 * deep.len());
+        let wide = format!(
+            "{}1{}{}",
+            "[".repeat(50),
+            ",1".repeat(25_000),
+            "]".repeat(50)
+        );
+        let whole = pretty(&wide);
+        assert!(whole.len() > 20 * wide.len());
+        let beginning = pretty_to(&wide, 6_000);
+        assert!(whole.starts_with(&beginning) && (6_000..6_200).contains(&beginning.len()));
     }
 
     fn any_json() -> impl Strategy<Value = Value> {

@@ -11,7 +11,7 @@ use super::{
         names::cut,
         view::View,
     },
-    record::{EVENTS_MAX, Record, Sent, Utterance},
+    record::{Record, Sent, Utterance},
     timeline::{self, FunctionCall, Happening, Moment},
     words,
 };
@@ -48,7 +48,7 @@ pub fn list(view: &View, record: &Record, path: &str, first: usize) -> Markup {
     let is_end = next >= entries.len();
     html! {
         ol.timeline { @for item in shown { (item) } }
-        @if is_end && record.events.len() >= EVENTS_MAX { p.muted { (view.t("calls-cut")) } }
+        @if is_end && record.is_cut { p.muted { (view.t("calls-cut")) } }
         @if first > 0 || !is_end {
             nav.paging aria-label=(view.t("page-paging")) {
                 @if first > 0 { a.button.secondary href={ (path) "#timeline" } { (view.t("calls-from-the-ring")) } }

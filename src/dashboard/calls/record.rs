@@ -18,8 +18,8 @@ use crate::http::error::{ApiError, Missing};
 pub const EVENTS_MAX: usize = 100;
 /// Events that are read at once; one can have a hundred kilobytes.
 const EVENTS_BATCH: u64 = 8;
-/// Deliveries that are shown of a call.
-const DELIVERIES_MAX: u64 = 300;
+/// Deliveries that are shown of a call: those events' to twenty webhooks, which is as many as a tenant may have.
+const DELIVERIES_MAX: usize = 2_000;
 
 /// One utterance.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -68,6 +68,8 @@ pub struct Record {
     pub invocations: Vec<invocation::Model>,
     pub transcript: Option<Said>,
     pub deliveries: HashMap<EventId, Vec<Sent>>,
+    /// There is more of it than is shown.
+    pub is_cut: bool,
 }
 
 /// What was said.
@@ -90,7 +92,10 @@ pub async fn find(visit: &Visit, id: CallId) -> Result<call::Model, ApiError> {
 pub async fn read(view: &View, call: call::Model) -> Result<Record, DbErr> {
     let db = view.store().api_reader();
     let events = events(db, &call).await?;
-    let deliveries = deliveries(db, &call, events.iter().map(|event| event.id)).await?;
+    let mut rows = sent(db, &call, events.iter().map(|event| event.id)).await?;
+    let is_cut = events.len() >= EVENTS_MAX || rows.len() > DELIVERIES_MAX;
+    rows.truncate(DELIVERIES_MAX);
+    let deliveries = deliveries(db, &call, rows).await?;
     let invocations = invocation::Entity::of(call.tenant_id)
         .filter(invocation::Column::CallId.eq(call.id))
         .order_by_asc(invocation::Column::InvocationId)
@@ -115,6 +120,7 @@ pub async fn read(view: &View, call: call::Model) -> Result<Record, DbErr> {
         invocations,
         transcript: transcript.map(said),
         deliveries,
+        is_cut,
         call,
     })
 }
@@ -191,17 +197,25 @@ fn announced(event: event::Model) -> CallEvent {
     }
 }
 
-async fn deliveries(
+/// The first deliveries of events, one more than are shown.
+async fn sent(
     db: &impl ConnectionTrait,
     call: &call::Model,
     events: impl Iterator<Item = EventId>,
-) -> Result<HashMap<EventId, Vec<Sent>>, DbErr> {
-    let rows = delivery::Entity::of(call.tenant_id)
+) -> Result<Vec<delivery::Model>, DbErr> {
+    delivery::Entity::of(call.tenant_id)
         .filter(delivery::Column::EventId.is_in(events))
         .order_by_asc(delivery::Column::Id)
-        .limit(DELIVERIES_MAX)
+        .limit(DELIVERIES_MAX as u64 + 1)
         .all(db)
-        .await?;
+        .await
+}
+
+async fn deliveries(
+    db: &impl ConnectionTrait,
+    call: &call::Model,
+    rows: Vec<delivery::Model>,
+) -> Result<HashMap<EventId, Vec<Sent>>, DbErr> {
     let ids: BTreeSet<WebhookId> = rows.iter().map(|row| row.webhook_id).collect();
     let webhooks = webhook::Entity::of(call.tenant_id)
         .filter(webhook::Column::Id.is_in(ids))

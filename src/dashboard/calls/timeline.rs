@@ -236,6 +236,7 @@ mod tests {
             invocations: Vec::new(),
             transcript: None,
             deliveries: HashMap::new(),
+            is_cut: false,
         }
     }
 

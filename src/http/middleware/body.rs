@@ -28,7 +28,7 @@ pub async fn receive_body(
     if !matches!(*req.method(), Method::POST | Method::PATCH) {
         return Ok(next.call(req).await?.map_into_boxed_body());
     }
-    match receive(&mut req).await {
+    match receive(&mut req, BODY_BYTES_MAX).await {
         Ok(bytes) => {
             req.extensions_mut().insert(RawBody(bytes));
             Ok(next.call(req).await?.map_into_boxed_body())
@@ -37,8 +37,8 @@ pub async fn receive_body(
     }
 }
 
-/// The whole body of a request.
-pub async fn receive(req: &mut ServiceRequest) -> Result<Bytes, ApiError> {
+/// The whole body of a request, if it has no more than so many bytes.
+pub async fn receive(req: &mut ServiceRequest, bytes_max: usize) -> Result<Bytes, ApiError> {
     let http = req
         .app_data::<web::Data<HttpContext>>()
         .cloned()
@@ -54,20 +54,20 @@ pub async fn receive(req: &mut ServiceRequest) -> Result<Bytes, ApiError> {
         ));
     }
     let announced = header(CONTENT_LENGTH).and_then(|length| length.parse::<usize>().ok());
-    if announced.is_some_and(|length| length > BODY_BYTES_MAX) {
+    if announced.is_some_and(|length| length > bytes_max) {
         return Err(ApiError::BodyTooLarge);
     }
     let payload = req.take_payload();
-    tokio::time::timeout(http.settings.body_timeout, collect(payload))
+    tokio::time::timeout(http.settings.body_timeout, collect(payload, bytes_max))
         .await
         .unwrap_or(Err(ApiError::RequestTimeout))
 }
 
-async fn collect(mut payload: Payload) -> Result<Bytes, ApiError> {
+async fn collect(mut payload: Payload, bytes_max: usize) -> Result<Bytes, ApiError> {
     let mut body = BytesMut::new();
     while let Some(chunk) = payload.next().await {
         let chunk = chunk.map_err(|_| ApiError::InvalidJson("it ends too early".to_owned()))?;
-        if body.len() + chunk.len() > BODY_BYTES_MAX {
+        if body.len() + chunk.len() > bytes_max {
             return Err(ApiError::BodyTooLarge);
         }
         body.extend_from_slice(&chunk);

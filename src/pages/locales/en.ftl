@@ -54,7 +54,7 @@ error-request-id = For our help desk:
 error-not-found = There is nothing here
 error-not-found-words = The address is wrong, or what was here is gone.
 error-too-large = This is too much at once
-error-too-large-words = What you sent has more than 256 KiB. Make it shorter and try again.
+error-too-large-words = What you sent has more than 768 KiB. Make it shorter and try again.
 error-too-many = Too many requests
 error-too-many-words = Wait a moment, then try again.
 error-busy = Not available right now
@@ -531,6 +531,7 @@ deliveries-value = Value
 deliveries-signed-now = As in the last attempt; the signatures are those of the present secret.
 deliveries-not-signed = As in the last attempt, without the signatures.
 deliveries-body = Body
+deliveries-body-cut = Only the beginning is shown. The API has all of it.
 deliveries-body-gone = The body of this delivery is no longer kept.
 
 ## Credit

@@ -54,7 +54,7 @@ error-request-id = Untuk layanan bantuan kami:
 error-not-found = Tidak ada apa-apa di sini
 error-not-found-words = Alamatnya salah, atau yang dahulu ada di sini sudah tidak ada.
 error-too-large = Terlalu banyak sekaligus
-error-too-large-words = Yang Anda kirim lebih dari 256 KiB. Persingkat, lalu coba lagi.
+error-too-large-words = Yang Anda kirim lebih dari 768 KiB. Persingkat, lalu coba lagi.
 error-too-many = Terlalu banyak permintaan
 error-too-many-words = Tunggu sebentar, lalu coba lagi.
 error-busy = Sedang tidak tersedia
@@ -527,6 +527,7 @@ deliveries-value = Nilai
 deliveries-signed-now = Seperti pada percobaan terakhir; tanda tangannya dari rahasia yang sekarang.
 deliveries-not-signed = Seperti pada percobaan terakhir, tanpa tanda tangan.
 deliveries-body = Isi
+deliveries-body-cut = Hanya awalnya yang ditampilkan. Selengkapnya ada di API.
 deliveries-body-gone = Isi pengiriman ini tidak disimpan lagi.
 
 ## Saldo

@@ -400,6 +400,9 @@ async fn what_somebody_looks_at_changes_until_he_is_signed_out(
     // Between the page and the stream something happens: it is told nevertheless.
     bridge.ok("call.answered", json!({"callId": before})).await;
     let mut rows = follow(&format!("{place}&after={after}")).await;
+    // What is asked for by its state comes in when it gets there.
+    let mut over = follow(&format!("{place}&status=dropped")).await;
+    heard(&mut over, &["id: "]).await.expect("goes on");
     assert_eq!(rows.status().as_u16(), 200);
     heard(&mut rows, &["event: row", &before, "in progress"])
         .await
@@ -416,6 +419,9 @@ async fn what_somebody_looks_at_changes_until_he_is_signed_out(
         .await
         .expect("goes on");
     heard(&mut rows, &["event: row", "dropped"])
+        .await
+        .expect("goes on");
+    heard(&mut over, &["event: new", &call])
         .await
         .expect("goes on");
 

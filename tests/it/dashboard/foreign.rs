@@ -118,10 +118,10 @@ async fn what_is_no_form_is_not_read(#[values(Sqlite)] store: StoreKind) {
         .clone()
         .with("content-type", "application/json");
     // The later of the two headers is the browser's own.
-    let long = form.clone().set("name", &"x".repeat(300_000));
+    let long = form.clone().set("name", &"x".repeat(800_000));
     let page = owner.browser.post(&long).await;
     assert_eq!(page.status, 413);
-    page.assert_shows("256 KiB");
+    page.assert_shows("768 KiB");
     let answer = Rest::new(&world.server.http)
         .with("origin", &world.server.http)
         .with("cookie", &format!("dikala={}", json.cookies()["dikala"]))
@@ -131,6 +131,12 @@ async fn what_is_no_form_is_not_read(#[values(Sqlite)] store: StoreKind) {
         )
         .await;
     assert_eq!(answer.status, 415);
+    let nothing = Rest::new(&world.server.http)
+        .with("origin", &world.server.http)
+        .with("cookie", &format!("dikala={}", json.cookies()["dikala"]))
+        .send(awc::http::Method::POST, KEYS, None)
+        .await;
+    assert_eq!(nothing.status, 403, "nothing typed, no token");
     assert!(!key_names(&owner).await.contains("planted"));
 }
 

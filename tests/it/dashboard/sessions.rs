@@ -1,5 +1,8 @@
 //! What a session is bound to, and what ends it.
 
+use futures_util::future::join;
+use sea_orm::TransactionTrait;
+
 use super::*;
 
 #[rstest]
@@ -128,6 +131,60 @@ async fn another_password_ends_the_other_sessions(#[values(Sqlite, Postgres)] st
     // Whoever came with a password has to know it.
     let page = phone.open("/dashboard/password").await;
     assert_eq!(page.path, ACCOUNT);
+}
+
+/// A password takes a while to compare with. Another one may be set meanwhile, in a session that the one who signs in is to lose.
+#[actix_web::test]
+async fn who_signs_in_while_another_password_is_set_has_the_wrong_one() {
+    let world = world!(Postgres);
+    let owner = owner(&world).await;
+    let (typed, tab) = (owner.browser.another(), owner.browser.clone());
+    let sign_in = typed.open(SIGN_IN).await.form(SIGN_IN);
+    let sign_in = sign_in.set("email", &owner.email).set("password", PASSWORD);
+    let change = format!("{ACCOUNT}/password");
+    let change = tab.open(ACCOUNT).await.form(&change);
+    let change = change
+        .set("current_password", PASSWORD)
+        .set("new_password", "nine yellow teapots");
+    let database = &world.server.installation.store;
+    let connection = Database::connect(&database.url).await.unwrap();
+    let set = async |sql: &str| {
+        let held = connection.begin().await.unwrap();
+        held.execute_unprepared("SELECT 1 FROM users FOR UPDATE")
+            .await
+            .unwrap();
+        eventually("it compared, and waits", async || {
+            let waiting = database.count("pg_locks WHERE NOT granted").await;
+            (waiting > 0).then_some(())
+        })
+        .await;
+        held.execute_unprepared(sql).await.unwrap();
+        held.commit().await.unwrap();
+    };
+    // Whatever it is set to: it is not the one that was typed.
+    let another = "UPDATE users SET password_hash = password_hash || 'x'";
+    let (page, ()) = join(typed.post(&sign_in), set(another)).await;
+    assert_eq!(page.status, 422);
+    page.assert_hides(PASSWORD);
+    assert!(!is_in(&typed).await);
+    let before = "UPDATE users SET password_hash = rtrim(password_hash, 'x')";
+    database.execute(before).await;
+    let (page, ()) = join(tab.post(&change), set(another)).await;
+    assert_eq!(page.status, 422);
+    page.assert_shows("This is not your password.");
+
+    // Nor does who was signed out meanwhile set one.
+    database.execute(before).await;
+    let (page, ()) = join(tab.post(&change), set("DELETE FROM sessions")).await;
+    assert_eq!(
+        (page.status, &*page.path),
+        (303, "/dashboard/settings/account/password")
+    );
+    connection.close().await.unwrap();
+    assert_eq!(
+        try_password(&typed, &owner.email, PASSWORD).await.status,
+        303
+    );
 }
 
 #[rstest]

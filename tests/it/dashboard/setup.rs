@@ -25,6 +25,34 @@ fn ticked(form: &Form, name: &str) -> Vec<String> {
     fields.map(|(_, value)| value.clone()).collect()
 }
 
+/// A letter that is three bytes is nine in a form.
+#[rstest]
+#[actix_web::test]
+async fn the_longest_prompt_can_be_typed_in_any_script(#[values(Sqlite)] store: StoreKind) {
+    let world = world!(store);
+    let owner = owner(&world).await;
+    let prompt = "สวัสดี".chars().cycle();
+    let typed: String = prompt.clone().take(32_000).collect();
+    let form = owner.browser.open(NEW_AGENT).await.form(NEW_AGENT);
+    let form = form.set("name", "Sawasdee");
+    let made = owner
+        .browser
+        .submit(&form.clone().set("systemPrompt", &typed))
+        .await;
+    made.assert_shows("The agent is made.");
+    assert_eq!(made.form(&path(&made)).value("systemPrompt"), Some(&*typed));
+    let longer: String = prompt.take(32_001).collect();
+    let refused = owner
+        .browser
+        .submit(&form.set("systemPrompt", &longer))
+        .await;
+    assert_eq!(refused.status, 422);
+    assert_eq!(
+        refused.form(NEW_AGENT).value("systemPrompt"),
+        Some(&*longer)
+    );
+}
+
 #[rstest]
 #[actix_web::test]
 async fn an_agent_is_made_with_errors_on_the_way_and_set(
