@@ -283,19 +283,43 @@ fn to_value(thing: &impl Serialize) -> Result<Value, CliError> {
     serde_json::to_value(thing).map_err(|error| CliError::Failed(error.to_string()))
 }
 
-/// One line, whatever is in it.
+/// One line, whatever is in it. Some of it was typed by tenants and comes from bridges: a terminal obeys what is in a text, and
+/// what turns the direction of writing around shows another text than there is.
 pub fn cell(value: &Value) -> String {
     match value {
         Value::Null => "–".to_owned(),
         Value::String(text) if text.is_empty() => "–".to_owned(),
-        Value::String(text) => text.replace(['\n', '\r', '\t'], " "),
+        Value::String(text) => text
+            .chars()
+            .map(|sign| match sign {
+                '\n' | '\r' | '\t' => ' ',
+                sign if sign.is_control() || turns(sign) => '\u{fffd}',
+                sign => sign,
+            })
+            .collect(),
         other => other.to_string(),
     }
+}
+
+/// Whether a sign embeds, overrides or isolates a direction (Unicode Standard Annex #9, 2.1 to 2.4), or begins a line.
+fn turns(sign: char) -> bool {
+    matches!(sign, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{2028}' | '\u{2029}')
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_that_a_terminal_obeys_is_shown() {
+        let typed = "A\u{1b}]0;owned\u{7}\n\u{9b}2K\u{202e}B é 漢 \u{7f}";
+        assert_eq!(
+            cell(&Value::from(typed)),
+            "A\u{fffd}]0;owned\u{fffd} \u{fffd}2K\u{fffd}B é 漢 \u{fffd}"
+        );
+        // Whatever else is in a value is JSON, which escapes what controls, and not what turns.
+        assert_eq!(cell(&serde_json::json!(["\u{1b}"])), "[\"\\u001b\"]");
+    }
 
     #[test]
     fn what_a_thing_is_told_by_comes_first_and_the_rest_as_it_is() {

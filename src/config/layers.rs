@@ -27,12 +27,35 @@ const NO_KEYS: &[&str] = &[
     "DIKALA_OPERATORS_TOKEN",
     "DIKALA_COMMIT",
 ];
-/// So begin the names of what the tests read.
-const TESTS: [&str; 4] = [
-    "DIKALA_REQUIRE_",
-    "DIKALA_FAULTS_",
-    "DIKALA_SIMULATION_",
-    "DIKALA_ENDURANCE_",
+/// What the tests read, and hand on to the services that they start.
+const TESTS: &[&str] = &[
+    "DIKALA_ENDURANCE_CALLS",
+    "DIKALA_ENDURANCE_MINUTES",
+    "DIKALA_FAULTS_AWAY_SECONDS",
+    "DIKALA_FAULTS_CALLS",
+    "DIKALA_FAULTS_CALLS_PER_SECOND",
+    "DIKALA_FAULTS_CUT_SECONDS",
+    "DIKALA_FAULTS_DELAY_SECONDS",
+    "DIKALA_FAULTS_KILLS",
+    "DIKALA_FAULTS_MINUTES",
+    "DIKALA_FAULTS_PROMOTED_SECONDS",
+    "DIKALA_FAULTS_SEED",
+    "DIKALA_FAULTS_WRITES_PER_SECOND",
+    "DIKALA_REQUIRE_BROWSER",
+    "DIKALA_REQUIRE_FAKETIME",
+    "DIKALA_REQUIRE_POSTGRES",
+    "DIKALA_REQUIRE_PROMETHEUS",
+    "DIKALA_REQUIRE_PROXIES",
+    "DIKALA_REQUIRE_PYTHON",
+    "DIKALA_REQUIRE_SDKS",
+    "DIKALA_REQUIRE_SIP",
+    "DIKALA_REQUIRE_VERIFIERS",
+    "DIKALA_SIMULATION_CALLS",
+    "DIKALA_SIMULATION_FAULTS",
+    "DIKALA_SIMULATION_FROM",
+    "DIKALA_SIMULATION_MINUTES",
+    "DIKALA_SIMULATION_SEED",
+    "DIKALA_SIMULATION_SEEDS",
 ];
 /// The one variable without the prefix: what everybody who has a key of Gemini's calls it, and the key that it is for.
 const GEMINI: (&str, &str) = ("GEMINI_API_KEY", "telephony.gemini.api_key");
@@ -121,8 +144,7 @@ impl Layers {
     }
 
     fn add_variable(&mut self, name: &str, value: &str) -> Result<(), ConfigError> {
-        let is_of_tests = TESTS.iter().any(|tests| name.starts_with(tests));
-        if is_of_tests || NO_KEYS.contains(&name) {
+        if TESTS.contains(&name) || NO_KEYS.contains(&name) {
             return Ok(());
         }
         let key = name[PREFIX.len()..].to_lowercase().replace("__", ".");

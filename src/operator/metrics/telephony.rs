@@ -70,7 +70,7 @@ fn over_sip(sip: &sip::Statistics) -> Vec<Metric> {
     }
     let mut now = Metric::new(
         GAUGE,
-        "dikala_telephony_calls",
+        "dikala_telephony_calls_active",
         &["leg"],
         "Calls over SIP now: of callers, and to persons whom they were joined to",
     );

@@ -223,7 +223,7 @@ async fn many_talk_at_once_for_minutes() {
 async fn nothing_is_open(world: &World) {
     eventually("all calls to be over", async || {
         let scrape = Scrape::of(&world.server.operator).await;
-        let open = ["dikala_calls_active", "dikala_telephony_calls"];
+        let open = ["dikala_calls_active", "dikala_telephony_calls_active"];
         let open = open.iter().flat_map(|name| &scrape.metrics[*name].series);
         open.map(|series| series.value)
             .all(|count| count == 0.0)
