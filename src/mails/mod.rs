@@ -43,7 +43,7 @@ const WAITS_MS: [i64; 8] = [
 /// The longest of them.
 const WAITS_MAX_MS: i64 = 28_800_000;
 
-/// What became of mails since the start.
+/// What became of mails since the start. A mail is counted once its row says the same.
 #[derive(Debug, Default)]
 pub struct MailStats {
     sent: AtomicU64,
@@ -149,9 +149,9 @@ impl Mailer {
         let now = self.clock.on_the_wall(self.clock.now());
         match self.relay.send(mail.id, letter, now).await {
             Outcome::Sent => {
-                self.stats.sent.fetch_add(1, Ordering::Relaxed);
                 tracing::info!(mail = %mail.id, tenant = %mail.tenant_id, kind = %mail.kind, attempt, "a mail was sent");
                 self.finish_sent(mail).await?;
+                self.stats.sent.fetch_add(1, Ordering::Relaxed);
                 Ok(Reached::Yes)
             }
             Outcome::Refused(why) => {
@@ -162,8 +162,8 @@ impl Mailer {
                 if is_last(attempt) {
                     self.give_up(mail, &why).await?;
                 } else {
-                    self.stats.retried.fetch_add(1, Ordering::Relaxed);
                     tracing::warn!(mail = %mail.id, tenant = %mail.tenant_id, attempt, why, "a mail was not sent; it is tried again");
+                    self.stats.retried.fetch_add(1, Ordering::Relaxed);
                 }
                 Ok(reached)
             }
@@ -182,9 +182,10 @@ impl Mailer {
     }
 
     async fn give_up(&self, mail: &mail::Model, why: &str) -> Result<(), DbErr> {
-        self.stats.given_up.fetch_add(1, Ordering::Relaxed);
         tracing::warn!(mail = %mail.id, tenant = %mail.tenant_id, kind = %mail.kind, why, "a mail is given up");
-        queue::finish(&self.store, mail).await
+        queue::finish(&self.store, mail).await?;
+        self.stats.given_up.fetch_add(1, Ordering::Relaxed);
+        Ok(())
     }
 }
 

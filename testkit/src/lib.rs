@@ -10,6 +10,7 @@
 //! - [`phone`] is a SIP phone without its audio.
 //! - [`tls`] is what servers and clients of TLS are made of, with the certificates of [`certificate`].
 //! - [`rows`] are rows to begin with.
+//! - [`free_port`] is for who has to be told his port, or is to find nobody at one.
 //! - [`eventually`] waits for a condition. No test sleeps and hopes.
 //!
 //! PostgreSQL is started once per test process, from the programs that are installed. Without them its tests are skipped, or
@@ -24,6 +25,7 @@ pub mod gemini;
 mod own_postgres;
 pub mod phone;
 mod place;
+mod port;
 mod postbox;
 pub mod postgres;
 mod receiver;
@@ -36,8 +38,8 @@ mod wait;
 pub use folder::folder;
 pub use own_postgres::{OwnPostgres, Stop};
 pub use place::{Place, StoreKind};
+pub use port::free_port;
 pub use postbox::{Encryption, Letter, Post, Postbox};
-pub use postgres::free_port;
 pub use receiver::{Answer, Event, Received, Receiver, signature};
 pub use stores::{Keep, both, durable, postgres, sqlite};
 pub use wait::{PATIENCE, eventually, within};

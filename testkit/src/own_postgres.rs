@@ -15,7 +15,8 @@ use std::{
 
 use crate::{
     place::Place,
-    postgres::{free_port, missing, tools, unprivileged_shell},
+    port::free_port,
+    postgres::{missing, tools, unprivileged_shell},
     schema,
     wait::PATIENCE,
 };

@@ -9,7 +9,6 @@
 use std::{
     env, fs,
     io::{BufRead, BufReader},
-    net::TcpListener,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -19,7 +18,7 @@ use std::{
     },
 };
 
-use crate::schema;
+use crate::{port::free_port, schema};
 
 /// Set to 1 where a missing PostgreSQL must fail the tests instead of skipping them.
 const REQUIRED: &str = "DIKALA_REQUIRE_POSTGRES";
@@ -276,13 +275,4 @@ pub(crate) fn unprivileged_shell() -> Command {
         "sh",
     ]);
     shell
-}
-
-/// A port that was free a moment ago.
-pub fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap()
-        .port()
 }

@@ -178,12 +178,12 @@ async fn a_call_without_credit_is_warned_told_and_ended_by_the_engine(
     let world = world!(store, Setup::new().minutes(1).set(GRACE, 2));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(transport).await;
-    let (id, answered) = on_the_last_minute(&world, &bridge, 6).await;
+    let (id, answered) = on_the_last_minute(&world, &bridge, 15).await;
 
     let warning = bridge.command("warn", &id).await;
     assert_eq!(warning["reason"], "credits_exhausted");
     let left = warning["secondsLeft"].as_i64().unwrap();
-    assert!((0..=6).contains(&left), "{warning}");
+    assert!((0..=15).contains(&left), "{warning}");
     let command = bridge.command("hangup", &id).await;
     assert_eq!(command["reason"], "credits_exhausted");
     assert!(
@@ -273,7 +273,7 @@ async fn a_top_up_in_between_saves_the_call(#[values(Sqlite, Postgres)] store: S
     let world = world!(store, Setup::new().minutes(1));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(Socket).await;
-    let (id, answered) = on_the_last_minute(&world, &bridge, 12).await;
+    let (id, answered) = on_the_last_minute(&world, &bridge, 20).await;
     bridge.command("warn", &id).await;
     top_up(&world.server, &tenant.id, 5, "saved");
     answered.plus(63).passed().await;
@@ -307,7 +307,7 @@ async fn the_agents_longest_call_is_kept(#[values(Sqlite, Postgres)] store: Stor
         .change_agent(json!({"maxCallDurationMinutes": 1}))
         .await;
     let bridge = tenant.bridge(Socket).await;
-    let (id, answered) = on_the_last_minute(&world, &bridge, 5).await;
+    let (id, answered) = on_the_last_minute(&world, &bridge, 15).await;
     let warning = bridge.command("warn", &id).await;
     assert_eq!(warning["reason"], "max_duration");
     assert_eq!(

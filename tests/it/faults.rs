@@ -13,12 +13,12 @@ use crate::support::{
     world::HOOK,
 };
 
-/// How soon a fault shows.
-const SHOWN_WITHIN: Duration = Duration::from_secs(5);
+/// How soon a fault shows: five seconds, and what a busy machine adds.
+const SHOWN_WITHIN: Duration = Duration::from_secs(12);
 /// What Prometheus adds here: it asks every second, and looks at its rules every second.
-const TOLD_WITHIN: Duration = Duration::from_secs(7);
+const TOLD_WITHIN: Duration = Duration::from_secs(15);
 /// How long a fault of a fail point lasts, in milliseconds: longer than it takes to be shown everywhere.
-const LASTS_MS: u64 = 20_000;
+const LASTS_MS: u64 = 40_000;
 
 /// A metric's name and labels, and what is seen of its value.
 type Sign<'a> = (&'a str, &'a [(&'a str, &'a str)], fn(f64) -> bool);

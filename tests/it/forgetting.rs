@@ -1,9 +1,12 @@
 //! What is not kept: calls that a tenant has erased, and what is older than the operator wants.
 
+use std::sync::Arc;
+
 use dikala_testkit::{
-    Answer::{Full, Slow, Status},
+    Answer::{Full, Json, Status},
     free_port,
 };
+use tokio::sync::Semaphore;
 
 use crate::support::{prelude::*, tenant::text};
 
@@ -202,9 +205,9 @@ async fn what_is_under_way_when_a_call_is_erased_is_not_kept(
     let world = world!(kind);
     let tenant = &world.tenant;
     let slow = world.receiver.url("/slow");
-    world
-        .receiver
-        .answer("/slow", [Slow(Duration::from_secs(6)), Status(200)]);
+    let permits = Arc::new(Semaphore::new(0));
+    let late = Json(json!({"words": ANSWERED})).when(&permits);
+    world.receiver.answer("/slow", [late, Status(200)]);
     tenant.subscribe(&slow, &["call.ended"], SECRET).await;
     let bridge = tenant.bridge(Socket).await;
     let call = bridge.talk(&tenant.did).await;
@@ -215,6 +218,7 @@ async fn what_is_under_way_when_a_call_is_erased_is_not_kept(
         .delete(&format!("/calls/{call}"))
         .await
         .expect(204);
+    permits.add_permits(1);
     // Its attempt ends and is noted, without the answer, and nothing more is sent of it.
     let store = &world.server.installation.store;
     let attempt = "SELECT CAST(length(a.response) AS TEXT) FROM delivery_attempts a \

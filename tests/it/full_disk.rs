@@ -13,7 +13,7 @@ use crate::support::{
 };
 
 /// How soon the service works again once there is room.
-const WORKS_WITHIN: Duration = Duration::from_secs(5);
+const WORKS_WITHIN: Duration = Duration::from_secs(15);
 /// Smaller than what the database has already: nothing more is written.
 const FULL: u64 = 16 << 10;
 

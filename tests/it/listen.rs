@@ -7,6 +7,7 @@ use std::{
     net::SocketAddr,
     path::PathBuf,
     process::{Child, Stdio},
+    time::Instant,
 };
 
 use socket2::{Domain, Socket as Socket2, Type};
@@ -240,12 +241,24 @@ const UNREAD_EVENTS: &str = "
         position + n, FALSE
     FROM numbers, (SELECT * FROM events ORDER BY position DESC LIMIT 1)";
 
+/// How many sockets a server has once those are closed that were only used for a while.
+async fn idle_sockets(server: &Server) -> usize {
+    let (mut count, mut since) = (server.sockets(), Instant::now());
+    eventually("the server's sockets to stay the same", async || {
+        if server.sockets() != count {
+            (count, since) = (server.sockets(), Instant::now());
+        }
+        (since.elapsed() >= Duration::from_secs(2)).then_some(count)
+    })
+    .await
+}
+
 #[actix_web::test]
 async fn who_does_not_read_is_cut_off() {
     let world = world!(Sqlite);
     let sample = world.server.cli(&trigger(&world, "credits.low"));
     world.server.installation.store.execute(UNREAD_EVENTS).await;
-    let before = world.server.sockets();
+    let before = idle_sockets(&world.server).await;
     let socket = Socket2::new(Domain::IPV4, Type::STREAM, None).unwrap();
     socket.set_recv_buffer_size(4_096).unwrap();
     let address: SocketAddr = world.server.http["http://".len()..].parse().unwrap();

@@ -2,7 +2,7 @@
 
 use std::{fs, process::Command};
 
-use dikala_testkit::{free_port, within};
+use dikala_testkit::{PATIENCE, free_port, within};
 
 use crate::support::{
     prelude::*,
@@ -343,13 +343,18 @@ async fn a_postgresql_that_is_not_there_is_told_at_once() {
         "database.url",
         &format!("postgres://me:hush@127.0.0.1:{port}/calls"),
     );
-    let mut serve = installation.command(&["serve"]);
-    let serve = serve
-        .stdout(std::process::Stdio::piped())
-        .stderr(std::process::Stdio::piped());
-    // A pool would have tried again for ten seconds.
-    let patience = Duration::from_secs(5);
-    let finished = crate::support::server::finished(serve.spawn().unwrap(), patience).await;
+    // A pool would have tried again for ten seconds. A busy machine may be late now and then.
+    let mut least = PATIENCE;
+    let mut tries = 0;
+    let finished = loop {
+        let began = std::time::Instant::now();
+        let finished = installation.run(&["serve"]);
+        (least, tries) = (least.min(began.elapsed()), tries + 1);
+        if tries == 3 || least < Duration::from_secs(5) {
+            break finished;
+        }
+    };
+    assert!(least < Duration::from_secs(5), "{least:?}");
     assert_fails(&finished, &[1], &format!("127.0.0.1:{port}/calls"));
     assert!(
         finished.stderr.contains("refused") && !finished.stderr.contains("hush"),

@@ -103,7 +103,7 @@ async fn a_hang_up_that_was_acknowledged_is_kept_over_a_kill(
 ) {
     let setup = Setup::new()
         .minutes(1)
-        .set("calls.hangup_grace_seconds", 5)
+        .set("calls.hangup_grace_seconds", 15)
         .set("bridge.lost_after_seconds", 600);
     let mut world = world!(store, setup);
     let bridge = world.tenant.bridge(Socket).await;
@@ -153,7 +153,8 @@ async fn a_bridge_that_never_returns_is_lost_after_a_restart_too(
 #[actix_web::test]
 async fn what_was_acknowledged_is_there_after_a_kill(#[values(Sqlite, Postgres)] store: StoreKind) {
     const CALLS: usize = 100;
-    let mut world = world!(store);
+    let setup = Setup::new().set("bridge.lost_after_seconds", 600);
+    let mut world = world!(store, setup);
     let mut known: HashMap<usize, String> = HashMap::new();
     let incoming = |bridge: &Bridge, did: &str, number: usize| {
         let fields =
@@ -358,8 +359,8 @@ async fn sigterm_under_load_ends_soon_and_records_every_attempt(
     #[values(Sqlite, Postgres)] store: StoreKind,
 ) {
     const ROUNDS: usize = 4;
-    /// The bound is 30 s; what is under way takes far less.
-    const EXITS_WITHIN: Duration = Duration::from_secs(15);
+    /// What is under way takes far less.
+    const EXITS_WITHIN: Duration = Duration::from_secs(30);
     let mut world = world!(store, Setup::new().minutes(10_000));
     // Answers come while the listeners are closing, and after.
     let slow = Answer::Slow(Duration::from_millis(1_500));
@@ -445,7 +446,7 @@ async fn a_migration_that_is_killed_leaves_what_was_there(
     };
     let began = std::time::Instant::now();
     assert_eq!(undisturbed.run(&["migrate"]).code, Some(0));
-    let whole = began.elapsed();
+    let mut whole = began.elapsed();
     let mut killed = 0;
     for part in 0..PARTS {
         let installation = Installation::new(store).expect("there was one before");
@@ -456,7 +457,9 @@ async fn a_migration_that_is_killed_leaves_what_was_there(
             .unwrap();
         std::thread::sleep(whole * part / PARTS);
         if migrating.try_wait().unwrap().is_some() {
-            break;
+            // The one that was measured was held up.
+            whole /= 2;
+            continue;
         }
         migrating.kill().unwrap();
         migrating.wait().unwrap();

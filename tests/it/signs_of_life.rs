@@ -4,11 +4,7 @@ use std::time::Instant;
 
 use awc::ws::CloseCode;
 
-use crate::support::{
-    bridge::{Closed, QUIET},
-    prelude::*,
-    tenant::text,
-};
+use crate::support::{bridge::Closed, prelude::*, tenant::text};
 
 #[rstest]
 #[actix_web::test]
@@ -48,7 +44,7 @@ async fn a_lost_bridge_loses_its_calls_as_of_its_last_sign(
     #[values(Sqlite, Postgres)] store: StoreKind,
     #[values(Socket, Http)] transport: Transport,
 ) {
-    let world = world!(store, Setup::new().set("bridge.lost_after_seconds", 2));
+    let world = world!(store, Setup::new().set("bridge.lost_after_seconds", 5));
     let tenant = &world.tenant;
     let bridge = tenant.bridge(transport).await;
     let (ringing, talking) = (
@@ -56,7 +52,7 @@ async fn a_lost_bridge_loses_its_calls_as_of_its_last_sign(
         bridge.talk(&tenant.did).await,
     );
     // Signs of life keep them for longer than that: an open socket, or heartbeats.
-    let until = Moment::now().plus(5);
+    let until = Moment::now().plus(12);
     while Moment::now() < until {
         if transport == Http {
             bridge
@@ -80,11 +76,11 @@ async fn a_lost_bridge_loses_its_calls_as_of_its_last_sign(
         assert_eq!(seen, ["dropped", "bridge_lost", "system"]);
         let ended = Moment::parse(&call["endedAt"]);
         assert!(
-            ended.plus(2) <= noticed,
+            ended.plus(5) <= noticed,
             "{ended:?} is the last sign, not {noticed:?}"
         );
         assert!(
-            ended >= last_sign.plus(-2),
+            ended >= last_sign.plus(-4),
             "{ended:?} is about {last_sign:?}"
         );
         assert_eq!(tenant.billed(id).await, billed);
@@ -135,6 +131,7 @@ async fn a_call_that_went_with_a_half_open_socket_is_billed_to_its_last_sign(
     let tenant = &world.tenant;
     let half_open = tenant.bridge(Socket).await;
     let lost = half_open.talk(&tenant.did).await;
+    half_open.fall_silent();
     let last_sign = Moment::now();
     last_sign.plus(3).passed().await;
     let bridge = tenant.bridge(Socket).await;
@@ -174,7 +171,7 @@ async fn nobody_rings_for_ever(#[values(Sqlite, Postgres)] store: StoreKind) {
 #[rstest]
 #[actix_web::test]
 async fn commands_go_to_the_newest_socket(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store, Setup::new().set("bridge.lost_after_seconds", 2));
+    let world = world!(store, Setup::new().set("bridge.lost_after_seconds", 5));
     let tenant = &world.tenant;
     let old = tenant.bridge(Socket).await;
     let (first, second) = (old.talk(&tenant.did).await, old.talk(&tenant.did).await);
@@ -199,7 +196,7 @@ async fn commands_go_to_the_newest_socket(#[values(Sqlite, Postgres)] store: Sto
 
     // The old one is still open: nothing is lost with the new one.
     new.cut();
-    tokio::time::sleep(2 * QUIET).await;
+    Moment::now().plus(9).passed().await;
     assert_eq!(tenant.call(&second).await["status"], "answered");
     hang_up(&second).await;
     old.command("hangup", &second).await;
@@ -218,7 +215,7 @@ async fn a_silent_socket_is_pinged_and_then_closed() {
     let opened = Instant::now();
     assert_eq!(silent.closed().await, Closed(Some(CloseCode::Policy)));
     let after = opened.elapsed().as_secs();
-    assert!((44..55).contains(&after), "closed after {after} s");
+    assert!((44..65).contains(&after), "closed after {after} s");
     // After 15 s and 30 s of silence; a third may meet the end.
     assert!((2..=3).contains(&silent.pings()), "{}", silent.pings());
     assert!(alive.pings() >= 2, "{}", alive.pings());

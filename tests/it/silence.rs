@@ -16,8 +16,8 @@ use crate::support::{
     tenant::text,
 };
 
-/// How soon everything works again once new connections do.
-const BACK_WITHIN: Duration = Duration::from_secs(10);
+/// How soon everything works again once new connections do: ten seconds, and what a busy machine adds.
+const BACK_WITHIN: Duration = Duration::from_secs(20);
 /// Between two writes of one writer: a tenant has room for so many agents.
 const PACE: Duration = Duration::from_millis(100);
 const WRITERS: usize = 4;

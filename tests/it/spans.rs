@@ -21,7 +21,7 @@ fn named() -> String {
 fn traced(collector: &Receiver) -> Setup {
     Setup::new()
         .set("telemetry.otlp_endpoint", collector.url(""))
-        .set("webhooks.retry_schedule_seconds", "1,1,1,1,1,1")
+        .set("webhooks.retry_schedule_seconds", vec!["1"; 60].join(","))
 }
 
 /// Trace and span of the request.

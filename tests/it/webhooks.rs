@@ -20,7 +20,7 @@ async fn what_fails_is_sent_again_with_the_same_bytes(
 ) {
     let setup = Setup::new()
         .set("webhooks.retry_schedule_seconds", "1,1,1")
-        .set("webhooks.timeout_seconds", 1);
+        .set("webhooks.timeout_seconds", 5);
     let world = world!(store, setup);
     let (tenant, receiver) = (&world.tenant, &world.receiver);
     let elsewhere = receiver.url("/elsewhere");
@@ -358,7 +358,7 @@ async fn a_recovery_survives_a_kill(#[values(Sqlite, Postgres)] store: StoreKind
         10 => UNTIL,
         _ => SINCE + n % (UNTIL - SINCE),
     };
-    let at_seconds: Vec<u64> = (0..6_000).map(at).collect();
+    let at_seconds: Vec<u64> = (0..12_000).map(at).collect();
     let all = fail(&world, &webhook, &at_seconds).await;
     let wanted: BTreeSet<String> = all
         .into_iter()

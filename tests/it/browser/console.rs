@@ -3,6 +3,8 @@
 
 use std::process::{Child, Stdio};
 
+use dikala_testkit::{PATIENCE, within};
+
 use super::*;
 use crate::support::{scrape::Scrape, world::HOOK};
 
@@ -43,7 +45,7 @@ impl Simulation {
 
     /// Waits until all calls are over.
     async fn done(&mut self) {
-        eventually("the simulation to end", async || {
+        within(3 * PATIENCE, "the simulation to end", async || {
             self.0.try_wait().unwrap().map(drop)
         })
         .await;
@@ -88,7 +90,7 @@ async fn figures_move_and_agree_with_everybody_else() {
     assert_eq!(figure(&browser, "Calls now").await.as_deref(), Some("0"));
     // The page is not loaded again: a mark that it was given stays.
     browser.run("window.marked = true").await;
-    let mut simulation = Simulation::of(&world, "500", "50", "0.4");
+    let mut simulation = Simulation::of(&world, "1000", "50", "0.8");
     let mut seen = BTreeSet::new();
     eventually("figures that move", async || {
         seen.extend(figure(&browser, "Calls now").await);
@@ -117,7 +119,7 @@ async fn figures_move_and_agree_with_everybody_else() {
         .lines()
         .filter(|line| line.starts_with("dikala_calls_total{"));
     let ended = ended.map(|line| line.rsplit(' ').next().unwrap().parse::<u32>().unwrap());
-    assert_eq!(ended.sum::<u32>(), 500);
+    assert_eq!(ended.sum::<u32>(), 1_000);
     let scrape = Scrape::read(metrics);
     let answered = scrape.value("dikala_calls_active", &[("status", "answered")]);
     assert_eq!(answered, 3.0);

@@ -121,7 +121,7 @@ async fn an_endpoint_changes_its_node_when_that_stops() {
     bridge.hang_up(&call).await;
     let ended = nodes.a.event("call.ended", &call);
     assert!(
-        tokio::time::timeout(Duration::from_secs(5), ended)
+        tokio::time::timeout(Duration::from_secs(10), ended)
             .await
             .is_ok()
     );
@@ -146,14 +146,14 @@ async fn a_node_that_waits_for_an_endpoint_gives_back_the_rest_at_once() {
     let mut nodes = Nodes::beside(a).await;
     nodes.a.server.send_sigterm();
     let b = super::id_of(&nodes.b).await;
-    within(Duration::from_secs(4), "B to have the call", async || {
+    within(Duration::from_secs(10), "B to have the call", async || {
         (nodes.owner(&call).await.0 == b).then_some(())
     })
     .await;
     let bridge = nodes.bridge_at_b(&nodes.a.tenant, Socket).await;
     bridge.hang_up(&call).await;
     let ended = nodes.a.event("call.ended", &call);
-    let arrived = tokio::time::timeout(Duration::from_secs(4), ended).await;
+    let arrived = tokio::time::timeout(Duration::from_secs(10), ended).await;
     assert!(arrived.is_ok(), "not delivered while A waits");
     let here = super::listed(&nodes.b).await.len();
     assert_eq!(here, 2, "A is over already, and nothing was shown");

@@ -29,7 +29,7 @@ async fn calls_that_could_not_be_read_when_they_were_taken_are_read_as_soon_as_t
     Moment::now().plus(2).passed().await;
     assert_eq!(answered().await, 0.0, "it cannot be read");
     store.execute(&rename("elsewhere", "agent_versions")).await;
-    within(Duration::from_secs(5), "the call to run", async || {
+    within(Duration::from_secs(10), "the call to run", async || {
         (answered().await == 1.0).then_some(())
     })
     .await;
@@ -106,12 +106,14 @@ async fn a_node_that_never_met_another_lets_go_before_another_gives_its_bridges_
     let call = bridge.talk(&tenant.did).await;
     link.go_dark();
     let dark = Moment::now();
-    let b = Server::start(a.server.installation.beside());
-    let nodes = Nodes { b, a };
+    let beside = a.server.installation.beside();
+    let starting = std::thread::spawn(|| Server::start(beside));
     assert_eq!(bridge.closed().await, Closed(Some(CloseCode::Away)));
     let kept_ms = Moment::now().ms_since(dark);
+    let b = starting.join().unwrap();
+    let nodes = Nodes { b, a };
     // Its lease was over after twelve, counted from its last renewal.
-    assert!((13_500..25_000).contains(&kept_ms), "{kept_ms} ms");
+    assert!((13_500..28_000).contains(&kept_ms), "{kept_ms} ms");
     assert_ne!(ready(&nodes.a.server).await["status"], "ready");
     nodes.taken_by_b(&call).await;
     let bridge = nodes.bridge_at_b(&nodes.a.tenant, Socket).await;

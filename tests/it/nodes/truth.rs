@@ -8,8 +8,8 @@ use futures_util::StreamExt;
 use super::Nodes;
 use crate::support::{prelude::*, rest::client, tenant::text, world::HOOK};
 
-/// What is changed is in force everywhere within this.
-const IN_FORCE_WITHIN: Duration = Duration::from_secs(1);
+/// What is changed is in force everywhere within this: a second, and what a busy machine adds.
+const IN_FORCE_WITHIN: Duration = Duration::from_secs(5);
 
 /// Waits for what was changed a moment ago, for no longer than it may take.
 async fn in_force<T>(what: &str, probe: impl AsyncFnMut() -> Option<T>) -> T {
@@ -116,8 +116,7 @@ async fn agents_numbers_functions_and_webhooks_are_the_same_everywhere() {
         .patch(&path, change)
         .await
         .expect(200);
-    let changed = Moment::now();
-    changed.plus(1).passed().await;
+    tokio::time::sleep(IN_FORCE_WITHIN).await;
     let before = receiver.received(HOOK).len();
     let at_a = tenant.bridge(Socket).await;
     for bridge in [&bridge, &at_a] {
@@ -253,7 +252,7 @@ async fn a_step_of_the_schema_does_not_wait_for_a_dump() {
     let dumping = store.shared();
     let dump = actix_web::rt::spawn(async move {
         dumping
-            .execute("LOCK TABLE deliveries IN ACCESS SHARE MODE; SELECT pg_sleep(12)")
+            .execute("LOCK TABLE deliveries IN ACCESS SHARE MODE; SELECT pg_sleep(60)")
             .await;
     });
     eventually("the dump to begin", async || {
@@ -266,11 +265,14 @@ async fn a_step_of_the_schema_does_not_wait_for_a_dump() {
     assert_ne!(refused.code, Some(0));
     assert!(refused.stderr.contains("pg_dump"), "{refused:?}");
     assert!(
-        began.elapsed() < Duration::from_secs(10),
+        began.elapsed() < Duration::from_secs(30),
         "{:?}",
         began.elapsed()
     );
-    dump.await.unwrap();
+    let end = "SELECT CAST(pg_terminate_backend(pid) AS TEXT) FROM pg_stat_activity \
+               WHERE datname = current_database() AND wait_event = 'PgSleep'";
+    assert_eq!(store.rows::<1>(end).await, [["true".to_owned()]]);
+    dump.await.expect_err("the dump was ended");
     let done = installation.run(&["migrate"]);
     assert_eq!(done.code, Some(0), "{done:?}");
 }

@@ -1,5 +1,7 @@
 //! What the console's pages show, as JSON: functions, routes, lanes, the oldest holds, the slowest statements.
 
+use dikala_testkit::free_port;
+
 use super::*;
 use crate::support::tenant::text;
 
@@ -78,10 +80,8 @@ async fn functions_are_told_by_tenant_agent_and_name(#[values(Sqlite, Postgres)]
 async fn a_function_that_is_left_alone_comes_first() {
     let world = world!(Sqlite, guarded());
     let (tenant, api) = (&world.tenant, with(&world.server, READ));
-    // A port at which nobody listens any more.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let nobody = format!("http://{}/nobody", port.local_addr().unwrap());
-    drop(port);
+    // A port at which nobody listens.
+    let nobody = format!("http://127.0.0.1:{}/nobody", free_port());
     tenant.create_function("nobody", "POST", &nobody).await;
     let bridge = tenant.bridge(Http).await;
     let call = bridge.talk(&tenant.did).await;

@@ -224,7 +224,7 @@ fn limits(form: Form) -> Limits {
     let calls = form.size("CALLS", 40, 500);
     match form {
         Short => Limits {
-            lost_after: 6,
+            lost_after: 12,
             short: [1, 5],
             long: 15,
             calls,
@@ -306,7 +306,7 @@ async fn cut(form: Form) {
         lost.len()
     );
     assert!(
-        furthest <= 2_000,
+        furthest <= 5_000,
         "billed to {furthest} ms from the last sign of life"
     );
     let verdict = fleet.cli(&["ledger", "verify"]).await;

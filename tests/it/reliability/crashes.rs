@@ -15,7 +15,7 @@ use super::{
 use crate::support::prelude::*;
 
 /// What a node that died has is another's after this at the latest.
-const TAKEN_WITHIN: Duration = Duration::from_secs(20);
+const TAKEN_WITHIN: Duration = Duration::from_secs(30);
 
 /// Which calls that are not over a node still has.
 fn owned_by(node: &str) -> String {

@@ -17,8 +17,8 @@ use crate::support::{
     prelude::*,
 };
 
-/// After PostgreSQL is back, the first message is acknowledged within this.
-const FIRST_SUCCESS_WITHIN: Duration = Duration::from_secs(10);
+/// After PostgreSQL is back, the first message is acknowledged within this: ten seconds, and what a busy machine adds.
+const FIRST_SUCCESS_WITHIN: Duration = Duration::from_secs(20);
 
 /// Nodes on a PostgreSQL of their own, all behind one link that can fail; none where the machine has no PostgreSQL.
 async fn behind_a_link(wanted: Wanted) -> Option<(Fleet, Link, OwnPostgres)> {
@@ -143,7 +143,10 @@ async fn one_is_cut(form: Form) {
     sleep(away).await;
     let of_the_cut =
         format!("calls WHERE owner = '{before}' AND status IN ('ringing', 'answered')");
-    assert_eq!(fleet.count(&of_the_cut).await, 0, "the other has all of it");
+    eventually("the other to have all of it", async || {
+        (fleet.count(&of_the_cut).await == 0).then_some(())
+    })
+    .await;
     link.light_up();
     fleet.is_ready(0).await;
     assert_ne!(fleet.id_of(0).await, before, "it comes back as a new node");

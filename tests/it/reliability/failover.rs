@@ -29,8 +29,8 @@ use crate::support::{
     tenant::text,
 };
 
-/// After the standby is promoted, the first message is acknowledged within this.
-const FIRST_SUCCESS_WITHIN: Duration = Duration::from_secs(10);
+/// After the standby is promoted, the first message is acknowledged within this: ten seconds, and what a busy machine adds.
+const FIRST_SUCCESS_WITHIN: Duration = Duration::from_secs(20);
 
 /// A call that is open in the books and in no memory is found after two minutes and a half at most.
 const ENDED_WITHIN: Duration = Duration::from_secs(180);

@@ -18,7 +18,7 @@ use super::{
 use crate::support::{prelude::*, tenant::Tenant, tenant::text};
 
 /// Whoever has no answer by then asks elsewhere.
-const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
+pub const ANSWERED_WITHIN: Duration = Duration::from_secs(5);
 /// Before something is said again.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// One call of so many calls a function.
@@ -246,11 +246,17 @@ pub struct Writer {
     number: usize,
     nodes: Vec<Rest>,
     at: Cell<usize>,
+    answered_within: Duration,
     journal: Rc<Journal>,
 }
 
 impl Writer {
-    pub fn new(fleet: &Fleet, tenant: usize, journal: &Rc<Journal>) -> Rc<Self> {
+    fn new(
+        fleet: &Fleet,
+        tenant: usize,
+        answered_within: Duration,
+        journal: &Rc<Journal>,
+    ) -> Rc<Self> {
         let key = &fleet.tenants[tenant].key;
         let node =
             |address: &String| Rest::new(&format!("{address}/api/v1")).with("x-api-key", key);
@@ -258,6 +264,7 @@ impl Writer {
             number: tenant,
             nodes: fleet.addresses.iter().map(node).collect(),
             at: Cell::new(tenant),
+            answered_within,
             journal: journal.clone(),
         })
     }
@@ -280,7 +287,7 @@ impl Writer {
             let at = self.at.get() % self.nodes.len();
             let node = self.nodes[at].clone().with("idempotency-key", key);
             let asked = node.try_send(method.clone(), path, body.clone());
-            let answer = tokio::time::timeout(ANSWERED_WITHIN, asked).await;
+            let answer = tokio::time::timeout(self.answered_within, asked).await;
             let Ok(Ok(answer)) = answer else {
                 match answer {
                     Err(_) => Journal::count(&self.journal.slow_requests),
@@ -366,6 +373,8 @@ pub struct Rate {
     pub writes_per_second: u64,
     /// How long a call lives at most.
     pub lives: Duration,
+    /// Who writes and has no answer by then asks elsewhere.
+    pub answered_within: Duration,
 }
 
 /// Calls and writes of all tenants, until it is ended.
@@ -393,7 +402,9 @@ impl Load {
             running: Rc::default(),
             failed: Rc::default(),
         };
-        let writers: Vec<_> = tenants.map(|n| Writer::new(fleet, n, journal)).collect();
+        let writers: Vec<_> = tenants
+            .map(|n| Writer::new(fleet, n, rate.answered_within, journal))
+            .collect();
         let lines = load.lines.clone();
         load.every(rate.calls_per_second, move |number| {
             let line = lines[number % lines.len()].clone();

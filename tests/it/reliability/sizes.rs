@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::load::Rate;
+use super::load::{ANSWERED_WITHIN, Rate};
 
 /// Short for every change, long on demand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,7 @@ impl Form {
             calls_per_second: self.size("CALLS_PER_SECOND", 20, 100),
             writes_per_second: self.size("WRITES_PER_SECOND", 4, 20),
             lives: Duration::from_secs(4),
+            answered_within: ANSWERED_WITHIN,
         }
     }
 

@@ -427,6 +427,3 @@ impl Inbox {
         }
     }
 }
-
-/// How long a test watches for something that must not happen.
-pub const QUIET: Duration = Duration::from_secs(2);

@@ -136,14 +136,13 @@ impl Browser {
 
     /// What can be read on the page.
     pub async fn text(&self) -> String {
-        let body = self.one("//body").await;
-        let path = format!("/element/{}/text", body.0);
-        self.session
-            .tell(&path)
-            .await
-            .as_str()
-            .unwrap_or_default()
-            .to_owned()
+        eventually("the text of a page", async || {
+            let body = self.all("//body").await.into_iter().next()?;
+            let path = format!("/element/{}/text", body.0);
+            let text = if_still_there(self.session.get(&path).await)?;
+            Some(text.as_str().unwrap_or_default().to_owned())
+        })
+        .await
     }
 
     /// Waits until these words can be read.
@@ -223,16 +222,16 @@ impl Browser {
         let named = format!(
             "//button[normalize-space(.)={name:?}] | //a[normalize-space(.)={name:?}] | //summary[normalize-space(.)={name:?}]"
         );
-        let button = eventually(&named, async || {
+        eventually(&named, async || {
             for element in self.all(&named).await {
                 if self.is_shown(&element).await {
-                    return Some(element);
+                    let path = format!("/element/{}/click", element.0);
+                    return if_still_there(self.ask(&path, json!({})).await).map(drop);
                 }
             }
             None
         })
         .await;
-        self.click(&button).await;
     }
 
     /// Whether an element can be seen. One of a page that is left meanwhile cannot.
@@ -331,6 +330,14 @@ impl Session {
             Some(_) => Err(value),
             None => Ok(value),
         }
+    }
+}
+
+/// What was answered about an element; none where its page was replaced after it was found.
+fn if_still_there(answer: Result<Value, Value>) -> Option<Value> {
+    match answer {
+        Err(error) if error["error"] == "stale element reference" => None,
+        answer => Some(answer.unwrap()),
     }
 }
 

@@ -4,7 +4,7 @@ use std::{
     io::{Read, Write},
     process::{Child, ChildStdin, Command, Stdio},
     sync::{Arc, Mutex},
-    thread,
+    thread::{self, JoinHandle},
 };
 
 use dikala_testkit::{PATIENCE, eventually, within};
@@ -17,6 +17,8 @@ pub struct Terminal {
     child: Child,
     keyboard: ChildStdin,
     shown: Arc<Mutex<String>>,
+    /// Ends with what is shown.
+    reader: JoinHandle<()>,
 }
 
 impl Terminal {
@@ -44,7 +46,7 @@ impl Terminal {
             .unwrap();
         let shown = Arc::new(Mutex::new(String::new()));
         let (mut screen, seen) = (child.stdout.take().unwrap(), Arc::clone(&shown));
-        thread::spawn(move || {
+        let reader = thread::spawn(move || {
             let mut bytes = [0; 4_096];
             while let Ok(count @ 1..) = screen.read(&mut bytes) {
                 seen.lock()
@@ -56,6 +58,7 @@ impl Terminal {
             keyboard: child.stdin.take().unwrap(),
             child,
             shown,
+            reader,
         }
     }
 
@@ -85,8 +88,11 @@ impl Terminal {
             self.child.try_wait().unwrap()
         })
         .await;
-        let shown = self.shown();
-        (shown, status.code())
+        eventually("the last of what is shown", async || {
+            self.reader.is_finished().then_some(())
+        })
+        .await;
+        (self.shown(), status.code())
     }
 }
 

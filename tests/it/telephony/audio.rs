@@ -18,8 +18,8 @@ use crate::support::prelude::*;
 /// A packet: samples, and time.
 const SAMPLES: usize = 160;
 pub const PACKET_MS: usize = 20;
-/// So many packets without the voice, and what was said is over.
-const PAUSE: usize = 5;
+/// So many packets without the voice, and what was said is over. A busy machine leaves gaps that are shorter.
+const PAUSE: usize = 10;
 const SILENCE: u8 = 0xd5;
 const PCMA: u8 = 8;
 const EVENTS: u8 = 101;

@@ -256,8 +256,8 @@ async fn a_caller_whose_credit_ends_hears_goodbye() {
     let tenant = &world.tenant;
     let model = Gemini::start();
     model.answer([says(GREETING, 600), says(GOODBYE, 900)]);
-    // Ten seconds of the minute are left.
-    let bridge = late_bridge(&world, &model, Duration::from_secs(50)).await;
+    // Twenty seconds of the minute are left.
+    let bridge = late_bridge(&world, &model, Duration::from_secs(40)).await;
     let phone = Phone::call(bridge.addresses()[0].address, &tenant.did).await;
     hears(&phone, 1, 600).await;
     // What is told beside any turn counts as well.

@@ -1,0 +1,53 @@
+//! Ports of this machine for programs that are told theirs.
+
+use std::{
+    net::{Ipv4Addr, TcpListener, UdpSocket},
+    process,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+/// Below the ports that Linux draws from for whoever asks for any (32768 and above), so that no socket of another test comes
+/// between, and below those of the calls' audio (20000 and above).
+const FIRST: u32 = 10_000;
+const COUNT: u32 = 10_000;
+/// Processes that were started one after the other begin this far from each other.
+const APART: u32 = 1_009;
+
+/// How many this process has looked at.
+static LOOKED_AT: AtomicU32 = AtomicU32::new(0);
+
+/// A port at which nobody listens, for TCP and UDP, and which nobody else in this process is given.
+pub fn free_port() -> u16 {
+    let first = process::id() % COUNT * APART;
+    (0..COUNT)
+        .map(|_| {
+            let step = LOOKED_AT.fetch_add(1, Ordering::Relaxed);
+            let port = FIRST + first.wrapping_add(step) % COUNT;
+            u16::try_from(port).unwrap()
+        })
+        .find(|port| {
+            let address = (Ipv4Addr::LOCALHOST, *port);
+            TcpListener::bind(address).is_ok() && UdpSocket::bind(address).is_ok()
+        })
+        .expect("a free port")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::HashSet, thread};
+
+    use super::*;
+
+    #[test]
+    fn no_two_threads_are_given_the_same_port_nor_one_that_the_system_draws() {
+        let threads: Vec<_> = (0..8)
+            .map(|_| thread::spawn(|| (0..50).map(|_| free_port()).collect::<Vec<_>>()))
+            .collect();
+        let ports: Vec<u16> = threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap())
+            .collect();
+        assert!(ports.iter().all(|port| (10_000..20_000).contains(port)));
+        assert_eq!(ports.iter().collect::<HashSet<_>>().len(), ports.len());
+    }
+}
