@@ -134,10 +134,18 @@ impl Dialog {
     pub fn key(&self) -> String {
         key(&self.call_id, &self.local_tag)
     }
+
+    /// By what a call that came in is known again before its caller has heard our tag.
+    pub fn callers_key(&self) -> String {
+        key(
+            &self.call_id,
+            self.remote_tag.as_deref().unwrap_or_default(),
+        )
+    }
 }
 
-pub fn key(call_id: &str, local_tag: &str) -> String {
-    format!("{call_id}\n{local_tag}")
+pub fn key(call_id: &str, tag: &str) -> String {
+    format!("{call_id}\n{tag}")
 }
 
 /// A peer behind an address translator names an address that only it can reach: what it sends from is where it is.

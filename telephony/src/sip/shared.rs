@@ -1,7 +1,7 @@
 //! What all calls and registrations of an edge stand on: sockets, transactions, the dialogs that are open, counters.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io,
     net::{IpAddr, SocketAddr},
     sync::{
@@ -16,7 +16,7 @@ use tokio::{
 };
 
 use super::{
-    dialog,
+    dialog::{self, Dialog},
     message::{Host, Request, Response, Uri},
     transactions::{Reply, Transactions},
     transport::{Flow, Receive, connect},
@@ -113,6 +113,8 @@ impl std::fmt::Debug for Sockets {
 struct Dialogs {
     inboxes: HashMap<String, mpsc::Sender<ToCall>>,
     peers: HashMap<IpAddr, usize>,
+    /// Those that came in, by Call-ID and the caller's tag.
+    callers: HashSet<String>,
 }
 
 /// A dialog that is found for as long as this lives.
@@ -120,11 +122,23 @@ struct Dialogs {
 pub struct Listed {
     shared: Arc<Shared>,
     key: String,
+    /// Of one that came in, until it is refused.
+    caller: Option<String>,
     peer: IpAddr,
+}
+
+impl Listed {
+    /// The caller is about to hear that he is refused, and may call again by the same Call-ID and tag.
+    pub fn free_caller(&mut self) {
+        if let Some(caller) = self.caller.take() {
+            self.shared.dialogs().callers.remove(&caller);
+        }
+    }
 }
 
 impl Drop for Listed {
     fn drop(&mut self) {
+        self.free_caller();
         let mut dialogs = self.shared.dialogs();
         dialogs.inboxes.remove(&self.key);
         if let Some(count) = dialogs.peers.get_mut(&self.peer) {
@@ -188,14 +202,38 @@ impl Shared {
         inbox: mpsc::Sender<ToCall>,
         peer: IpAddr,
     ) -> Listed {
-        let peer = peer.to_canonical();
+        self.listed(&mut self.dialogs(), key, None, inbox, peer)
+    }
+
+    /// The same for a call that came in. None where a call with its Call-ID and the caller's tag is open: to the engine both would be
+    /// one, and only one of them would be paid for and could be hung up.
+    pub fn list_caller(
+        self: &Arc<Self>,
+        dialog: &Dialog,
+        inbox: mpsc::Sender<ToCall>,
+        peer: IpAddr,
+    ) -> Option<Listed> {
+        let caller = dialog.callers_key();
         let mut dialogs = self.dialogs();
+        let is_new = dialogs.callers.insert(caller.clone());
+        is_new.then(|| self.listed(&mut dialogs, dialog.key(), Some(caller), inbox, peer))
+    }
+
+    fn listed(
+        self: &Arc<Self>,
+        dialogs: &mut Dialogs,
+        key: String,
+        caller: Option<String>,
+        inbox: mpsc::Sender<ToCall>,
+        peer: IpAddr,
+    ) -> Listed {
+        let peer = peer.to_canonical();
         dialogs.inboxes.insert(key.clone(), inbox);
         *dialogs.peers.entry(peer).or_default() += 1;
-        drop(dialogs);
         Listed {
             shared: self.clone(),
             key,
+            caller,
             peer,
         }
     }
