@@ -22,7 +22,7 @@ use super::{
     transport::{Flow, Receive, connect},
 };
 use crate::{
-    settings::{Listen, Sip, Transport},
+    settings::{Listen, Sip, Transport, Trunk},
     times::Times,
     trust::Trust,
 };
@@ -91,8 +91,8 @@ pub struct Shared {
     dialogs: Mutex<Dialogs>,
     calls: AtomicUsize,
     sockets: OnceLock<Sockets>,
-    /// Registrars that lead calls to us, by the trunk's name.
-    registrars: Mutex<HashMap<SocketAddr, String>>,
+    /// Where we are registered, by the trunk's name: two may be at one registrar.
+    registrars: Mutex<HashMap<String, SocketAddr>>,
 }
 
 /// What was bound.
@@ -268,18 +268,19 @@ impl Shared {
             .map(|_| Place(self.clone()))
     }
 
-    fn registrars(&self) -> MutexGuard<'_, HashMap<SocketAddr, String>> {
+    fn registrars(&self) -> MutexGuard<'_, HashMap<String, SocketAddr>> {
         self.registrars
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn registered_at(&self, address: SocketAddr, trunk: &str) {
-        self.registrars().insert(address, trunk.to_owned());
+    pub fn registered(&self, trunk: &str, address: SocketAddr) {
+        self.registrars().insert(trunk.to_owned(), address);
     }
 
-    pub fn unregistered(&self, address: SocketAddr) {
-        self.registrars().remove(&address);
+    /// False where it was not registered.
+    pub fn unregistered(&self, trunk: &str) -> bool {
+        self.registrars().remove(trunk).is_some()
     }
 
     /// How many trunks we are registered at.
@@ -291,18 +292,33 @@ impl Shared {
     pub fn is_registered_with(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         let registrars = self.registrars();
-        let mut hosts = registrars.keys().map(|address| address.ip().to_canonical());
+        let mut hosts = registrars
+            .values()
+            .map(|address| address.ip().to_canonical());
         hosts.any(|host| host == ip)
     }
 
-    /// The trunk whose registrar sent this. A connection that it opened comes from a port of its own.
-    pub fn registrar(&self, flow: &Flow) -> Option<String> {
-        let same = |address: &SocketAddr| {
-            *address == flow.remote || flow.is_reliable() && address.ip() == flow.remote.ip()
-        };
+    /// Whether a registrar that has us sent this.
+    pub fn is_from_registrar(&self, flow: &Flow) -> bool {
+        self.registrars()
+            .values()
+            .any(|address| is_at(*address, flow))
+    }
+
+    /// The trunk whose registrar sent this. Of several that it is the registrar of, the one whose username is called, which our
+    /// Contact bears; else the first of the configuration.
+    pub fn registered_trunk(&self, flow: &Flow, called: &str) -> Option<&Trunk> {
         let registrars = self.registrars();
-        let found = registrars.iter().find(|(address, _)| same(address));
-        found.map(|(_, trunk)| trunk.clone())
+        let is_here = |trunk: &&Trunk| {
+            let address = registrars.get(&trunk.name);
+            address.is_some_and(|address| is_at(*address, flow))
+        };
+        let is_called = |trunk: &&Trunk| {
+            let register = trunk.register.as_ref();
+            register.is_some_and(|register| register.credentials.username == called)
+        };
+        let here = || self.settings.trunks.iter().filter(is_here);
+        here().find(is_called).or_else(|| here().next())
     }
 
     /// Host and port that we are reached at by the transport and from the side of this flow.
@@ -427,6 +443,11 @@ impl Shared {
         flow.map(|flow| flow.towards(address))
             .ok_or_else(|| io::Error::other("no UDP address of this family is listened on"))
     }
+}
+
+/// Whether this comes from there. A connection that a registrar opened comes from a port of its own.
+fn is_at(registrar: SocketAddr, flow: &Flow) -> bool {
+    registrar == flow.remote || flow.is_reliable() && registrar.ip() == flow.remote.ip()
 }
 
 /// Random letters for tags, branches and the like.
