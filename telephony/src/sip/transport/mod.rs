@@ -18,7 +18,7 @@ use crate::settings::Transport;
 pub use self::{
     stream::{Connections, accept, connect, listen_tcp},
     tls::{Acceptor, TlsError},
-    udp::listen_udp,
+    udp::{bind_udp, listen_udp},
 };
 
 /// Takes what comes in. Called from the readers of sockets, so it must not wait.
