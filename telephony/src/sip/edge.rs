@@ -68,6 +68,14 @@ impl Receive for Desk {
         }
     }
 
+    fn pinged(&self, flow: &Flow) -> bool {
+        let may_speak = self.may_speak(flow);
+        if !may_speak {
+            count(&self.dropped, 1);
+        }
+        may_speak
+    }
+
     fn knows(&self, ip: IpAddr) -> bool {
         self.is_trunk(ip)
             || self.known().has_host(ip, self.second())

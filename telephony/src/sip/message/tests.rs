@@ -112,6 +112,30 @@ fn lines_may_end_without_a_carriage_return() {
 }
 
 #[test]
+fn the_topmost_via_is_replaced_and_the_others_stay_as_they_are() {
+    let mut headers = Headers::default();
+    for (name, value) in [
+        ("From", "f"),
+        ("Via", "one, two"),
+        ("To", "t"),
+        ("v", "three"),
+    ] {
+        headers.push(name, value);
+    }
+    assert_eq!(headers.first("Via"), Some("one"));
+    headers.set_top_via("ours");
+    let held: Vec<(&str, &str)> = headers.iter().collect();
+    let expected = [
+        ("Via", "ours"),
+        ("Via", "two"),
+        ("Via", "three"),
+        ("From", "f"),
+        ("To", "t"),
+    ];
+    assert_eq!(held, expected);
+}
+
+#[test]
 fn what_nobody_can_store_is_refused() {
     let fault = |text: &str| match parse(text.as_bytes()) {
         Ok(Message::Request(request)) => check(&request).err().map(|fault| fault.status),

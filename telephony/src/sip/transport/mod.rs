@@ -24,6 +24,8 @@ pub use self::{
 /// Takes what comes in. Called from the readers of sockets, so it must not wait.
 pub trait Receive: Send + Sync + 'static {
     fn received(&self, bytes: &[u8], flow: &Flow);
+    /// Whether a ping is answered, which counts as a message does.
+    fn pinged(&self, flow: &Flow) -> bool;
     /// Whether the address is a trunk's, or of somebody who was let in: such may hold more connections.
     fn knows(&self, ip: IpAddr) -> bool;
 }
