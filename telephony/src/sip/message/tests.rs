@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Message, NameAddr, Uri, Via, check, parse, split_list};
+use super::{Headers, Message, NameAddr, Uri, Via, check, parse, split_list};
 
 const INVITE: &str = "INVITE sip:+6221@127.0.0.1:5060;a=b SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1:5070;branch=z9hG4bK1;rport, \
      SIP/2.0/TCP [::1]:9\r\nf: \"A, \\\"B\" <sip:a%20b@c>;tag=1\r\nt: sip:d@e;x=y\r\ni: 1@2\r\nCSeq: 1 INVITE\r\n\

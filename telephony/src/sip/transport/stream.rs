@@ -277,6 +277,8 @@ async fn read(
         }
         spoken |= heard;
         if !buffer.is_begun() {
+            // The room of what was taken is not kept for a peer that may be silent for long.
+            buffer.bytes = buffer.bytes[..].into();
             until = if spoken { Instant::now() + IDLE } else { until };
         } else if began || heard {
             until = Instant::now() + WHOLE;
