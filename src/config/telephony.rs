@@ -1,6 +1,11 @@
 //! The bridge that comes with Dikala: its keys, looked at one by one, and made into what the bridge is told.
 
-use std::{collections::HashSet, net::SocketAddr, ops::RangeInclusive, path::PathBuf};
+use std::{
+    collections::HashSet,
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    ops::RangeInclusive,
+    path::PathBuf,
+};
 
 use config::{Value, ValueKind};
 use dikala_telephony::{
@@ -146,7 +151,11 @@ impl Telephony {
             max_calls: self.max_calls,
             sip: Sip {
                 listen: sip.listen.iter().filter_map(|text| listen(text)).collect(),
-                public_address: sip.public_address.clone(),
+                public_address: sip
+                    .public_address
+                    .as_deref()
+                    .and_then(host)
+                    .map(str::to_owned),
                 tls: tls.map(|(certificate, key)| TlsFiles { certificate, key }),
                 rtp_ports: ports(&sip.rtp_ports).unwrap_or(20_000..=29_999),
                 codecs: codecs.collect(),
@@ -197,7 +206,7 @@ pub(super) fn of_text(key: &str, text: &str) -> Option<String> {
         LISTEN => listen(text).is_none().then_some(
             "each entry must be udp://, tcp:// or tls:// with an address and a port, such as udp://0.0.0.0:5060",
         ),
-        "telephony.sip.public_address" => (!is_host(text)).then_some(
+        "telephony.sip.public_address" => host(text).is_none().then_some(
             "it must be an address or a name without a port, such as 203.0.113.7 or sip.example.com",
         ),
         "telephony.sip.rtp_ports" => ports(text)
@@ -234,13 +243,22 @@ fn listen(text: &str) -> Option<Listen> {
     Some(Listen { transport, address })
 }
 
-fn is_host(text: &str) -> bool {
-    let bare = text.trim_start_matches('[').trim_end_matches(']');
-    if bare.parse::<std::net::IpAddr>().is_ok() {
-        return true;
+/// An address or a name; one of IPv6 may stand in brackets, and is given without.
+fn host(text: &str) -> Option<&str> {
+    let bracketed = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'));
+    if let Some(bare) = bracketed {
+        return bare.parse::<Ipv6Addr>().is_ok().then_some(bare);
+    }
+    if text.parse::<IpAddr>().is_ok() {
+        return Some(text);
     }
     let of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-.".contains(&byte);
-    text.len() <= 253 && text.bytes().all(of_name) && text.bytes().any(|b| b.is_ascii_alphabetic())
+    let is_name = text.len() <= 253
+        && text.bytes().all(of_name)
+        && text.bytes().any(|b| b.is_ascii_alphabetic());
+    is_name.then_some(text)
 }
 
 fn ports(text: &str) -> Option<RangeInclusive<u16>> {

@@ -1,13 +1,9 @@
 //! What `dikala check` finds out about the bridge: could it listen, would the other sides answer?
 
-use std::{
-    io::ErrorKind,
-    net::{TcpListener, UdpSocket},
-    time::Duration,
-};
+use std::{io::ErrorKind, time::Duration};
 
 use dikala_telephony::{
-    settings::{Listen, Model, Settings, Sip, TlsFiles, Transport, Trunk},
+    settings::{Listen, Model, Settings, Sip, TlsFiles, Trunk},
     sip,
     trust::Trust,
     voice::gemini,
@@ -56,25 +52,16 @@ pub async fn checks(settings: &Settings, has_stand_in: bool) -> Vec<Found> {
 
 /// All are held at the same time: two on one port would not start either.
 fn listeners(listen: &[Listen]) -> Result<String, String> {
-    let mut held: (Vec<UdpSocket>, Vec<TcpListener>) = Default::default();
-    for one in listen {
-        let bound = match one.transport {
-            Transport::Udp => UdpSocket::bind(one.address).map(|socket| held.0.push(socket)),
-            Transport::Tcp | Transport::Tls => {
-                TcpListener::bind(one.address).map(|listener| held.1.push(listener))
-            }
+    sip::try_listen(listen).map_err(|(one, error)| {
+        let why = match error.kind() {
+            ErrorKind::AddrInUse => "; if dikala is running already, that is why",
+            _ => "",
         };
-        bound.map_err(|error| {
-            let why = match error.kind() {
-                ErrorKind::AddrInUse => "; if dikala is running already, that is why",
-                _ => "",
-            };
-            format!(
-                "telephony.sip.listen: {} cannot be listened on ({error}){why}",
-                written(*one)
-            )
-        })?;
-    }
+        format!(
+            "telephony.sip.listen: {} cannot be listened on ({error}){why}",
+            written(one)
+        )
+    })?;
     let free: Vec<String> = listen
         .iter()
         .map(|one| format!("{} is free", written(*one)))
@@ -143,5 +130,35 @@ async fn voice(model: &Model, trust: &Trust, has_stand_in: bool) -> Result<Strin
         Model::Scripted if has_stand_in => Ok(STAND_IN.to_owned()),
         Model::Scripted => Ok("the scripted voice needs nothing".to_owned()),
         Model::Gemini(settings) => gemini::check(settings, trust).await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use dikala_telephony::settings::Transport;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn both_families_on_one_port_are_free_for_the_bridge_and_the_same_twice_is_not() {
+        let Ok(six) = std::net::UdpSocket::bind("[::1]:0") else {
+            return;
+        };
+        let port = six.local_addr().expect("it is bound").port();
+        drop(six);
+        let on = |transport, host: &str| Listen {
+            transport,
+            address: (host.parse::<std::net::IpAddr>().expect("an address"), port).into(),
+        };
+        for transport in [Transport::Udp, Transport::Tcp] {
+            let (four, six) = (on(transport, "0.0.0.0"), on(transport, "::"));
+            for both in [[four, six], [six, four]] {
+                assert_eq!(listeners(&both).err(), None);
+            }
+            let twice = listeners(&[four, on(transport, "127.0.0.1")]);
+            assert!(
+                twice.is_err_and(|error| error.contains("127.0.0.1") && error.contains("running"))
+            );
+        }
     }
 }

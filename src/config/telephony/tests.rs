@@ -208,6 +208,21 @@ fn prices_may_have_decimals() {
 }
 
 #[test]
+fn the_public_address_is_given_without_brackets() {
+    for (written, given) in [
+        ("[2001:db8::1]", "2001:db8::1"),
+        ("2001:db8::1", "2001:db8::1"),
+        ("203.0.113.7", "203.0.113.7"),
+        ("sip.example.com", "sip.example.com"),
+    ] {
+        let toml = format!("[telephony.sip]\npublic_address = \"{written}\"\n");
+        let (_, settings) = read(&toml, &[]).expect("it is right");
+        let public = settings.bridge_keys().sip.public_address;
+        assert_eq!(public.as_deref(), Some(given), "{written}");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_said() {
     let trunk = |fields: &str| format!("[[telephony.sip.trunks]]\n{fields}\n");
     for (toml, expected) in [
@@ -246,6 +261,14 @@ fn what_is_wrong_is_said() {
         ),
         (
             "[telephony.sip]\npublic_address = \"a b\"\n".to_owned(),
+            "without a port",
+        ),
+        (
+            "[telephony.sip]\npublic_address = \"[203.0.113.7]\"\n".to_owned(),
+            "without a port",
+        ),
+        (
+            "[telephony.sip]\npublic_address = \"[2001:db8::1]:5060\"\n".to_owned(),
             "without a port",
         ),
         (

@@ -9,7 +9,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use dikala_entities::{HangupReason, Millis};
 
 use super::messages::{
-    Body, Command, Frame, MESSAGE_BYTES_MAX, Message, Reply, Told, heartbeat, read, understood,
+    Body, Command, Frame, MESSAGE_BYTES_MAX, Message, Reply, Told, heartbeat, read, repeated,
+    understood,
 };
 
 /// Messages of one call that may be under way: functions that are waited for, and its few own.
@@ -19,6 +20,8 @@ const RETRY_MS_FIRST: u64 = 250;
 const RETRY_MS_MAX: u64 = 5_000;
 /// Commands of a call that are remembered, to know a repeat.
 const COMMANDS_REMEMBERED: usize = 32;
+/// Calls that are remembered once nothing is to be said of them any more, to know one that comes again.
+const CALLS_REMEMBERED: usize = 1_000;
 
 /// A call, for as long as anything is to be said of it.
 pub(super) type Key = u64;
@@ -30,6 +33,8 @@ pub(super) struct Book {
     last: u64,
     calls: HashMap<Key, Held>,
     by_id: HashMap<String, Key>,
+    /// The ids of those of which nothing is to be said any more.
+    over: VecDeque<String>,
     /// By their numbers, and so in the order in which they were posted.
     pending: BTreeMap<u64, Pending>,
     is_connected: bool,
@@ -255,7 +260,11 @@ impl Book {
             return Vec::new();
         };
         let key = pending.call;
-        let (reply, id) = understood(&pending.message, body);
+        let (mut reply, mut id) = understood(&pending.message, body);
+        if id.as_ref().is_some_and(|id| self.has_seen(id)) {
+            // A repeat is the same call to the engine, and what was said of this one would be said of the other.
+            (reply, id) = (Some(repeated()), None);
+        }
         let Some(held) = self.calls.get_mut(&key) else {
             return Vec::new();
         };
@@ -276,6 +285,11 @@ impl Book {
         }
         let told = reply.filter(|_| is_listening).map(Told::Reply);
         told.map(|told| (key, told)).into_iter().collect()
+    }
+
+    /// Whether the engine's call is another one of ours, or was.
+    fn has_seen(&self, id: &String) -> bool {
+        self.by_id.contains_key(id) || self.over.contains(id)
     }
 
     /// The calls of a heartbeat's reply that are over at the engine.
@@ -324,6 +338,10 @@ impl Book {
         };
         if let Some(id) = held.id {
             self.by_id.remove(&id);
+            if self.over.len() == CALLS_REMEMBERED {
+                self.over.pop_front();
+            }
+            self.over.push_back(id);
         }
         for no in held.queue {
             self.pending.remove(&no);

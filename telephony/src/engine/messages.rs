@@ -302,6 +302,15 @@ pub(super) fn understood(message: &Message, body: Body) -> (Option<Reply>, Optio
     }
 }
 
+/// What a call hears that the engine takes for another one.
+pub(super) fn repeated() -> Reply {
+    Reply::Declined {
+        wanted: Wanted::Incoming,
+        code: "repeated".to_owned(),
+        words: "The call has been here before.".to_owned(),
+    }
+}
+
 fn decided(fields: &mut Map<String, Value>) -> Option<Reply> {
     match fields.get("action")?.as_str()? {
         "answer" => {

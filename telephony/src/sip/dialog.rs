@@ -26,8 +26,7 @@ impl Dialog {
     /// The dialog that a caller's INVITE begins. None where it names nobody to answer to.
     pub fn of_invite(request: &Request, tag: &str, contact: String) -> Option<Self> {
         let headers = &request.headers;
-        let named = headers.list("Contact").into_iter().next();
-        let target: NameAddr = match named {
+        let target: NameAddr = match headers.first("Contact") {
             Some(named) => named.parse().ok()?,
             // Peers of RFC 2543, whose branches say nothing, are called back where they call from.
             None if !bears_a_branch(headers) => headers.get("From")?.parse().ok()?,
@@ -50,7 +49,7 @@ impl Dialog {
 
     /// The dialog that our INVITE has begun, by the response to it.
     pub fn of_response(invite: &Request, response: &Headers, contact: String) -> Option<Self> {
-        let target: NameAddr = response.list("Contact").first()?.parse().ok()?;
+        let target: NameAddr = response.first("Contact")?.parse().ok()?;
         let mut routes = routes(response);
         routes.reverse();
         Some(Self {
@@ -105,8 +104,8 @@ impl Dialog {
 
     /// A request or response of the peer may move it elsewhere.
     pub fn retarget(&mut self, headers: &Headers) {
-        let contact = headers.list("Contact");
-        let new = contact.first().and_then(|contact| contact.parse().ok());
+        let contact = headers.first("Contact");
+        let new = contact.and_then(|contact| contact.parse().ok());
         if let Some(NameAddr { uri, .. }) = new {
             self.target = uri;
         }
@@ -134,10 +133,18 @@ impl Dialog {
     pub fn key(&self) -> String {
         key(&self.call_id, &self.local_tag)
     }
+
+    /// By what a call that came in is known again before its caller has heard our tag.
+    pub fn callers_key(&self) -> String {
+        key(
+            &self.call_id,
+            self.remote_tag.as_deref().unwrap_or_default(),
+        )
+    }
 }
 
-pub fn key(call_id: &str, local_tag: &str) -> String {
-    format!("{call_id}\n{local_tag}")
+pub fn key(call_id: &str, tag: &str) -> String {
+    format!("{call_id}\n{tag}")
 }
 
 /// A peer behind an address translator names an address that only it can reach: what it sends from is where it is.
@@ -157,7 +164,7 @@ pub fn reachable(named: &Host, port: u16, source: SocketAddr) -> Option<SocketAd
 
 /// Whether the request bears a branch of RFC 3261.
 fn bears_a_branch(headers: &Headers) -> bool {
-    let via = headers.list("Via").into_iter().next();
+    let via = headers.first("Via");
     let via = via.and_then(|via| via.parse::<Via>().ok());
     via.is_some_and(|via| {
         via.branch()

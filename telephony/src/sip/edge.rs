@@ -68,6 +68,14 @@ impl Receive for Desk {
         }
     }
 
+    fn pinged(&self, flow: &Flow) -> bool {
+        let may_speak = self.may_speak(flow);
+        if !may_speak {
+            count(&self.dropped, 1);
+        }
+        may_speak
+    }
+
     fn knows(&self, ip: IpAddr) -> bool {
         self.is_trunk(ip)
             || self.known().has_host(ip, self.second())
@@ -122,7 +130,7 @@ impl Desk {
         self.is_trunk(ip)
             || self.known().has(flow.remote, self.second())
             || self.admits(ip)
-            || self.shared.registrar(flow).is_some()
+            || self.shared.is_from_registrar(flow)
     }
 
     /// Whether it is worth reading what comes beyond that: those in a call share addresses with others.
@@ -350,9 +358,7 @@ impl Desk {
         if let Some(trunk) = trunks::by_address(all, flow.remote.ip()) {
             return Ok((trunk, true));
         }
-        let registrar = self.shared.registrar(flow);
-        if let Some(trunk) = registrar.and_then(|name| all.iter().find(|trunk| trunk.name == name))
-        {
+        if let Some(trunk) = self.shared.registered_trunk(flow, &request.uri.user) {
             return Ok((trunk, true));
         }
         if !trunks::any_digest(all) {

@@ -44,7 +44,7 @@ use self::{
     edge::Desk,
     registration::Registration,
     shared::{Shared, Sockets},
-    transport::{Acceptor, Connections, Flow, Receive, accept, listen_tcp, listen_udp},
+    transport::{Acceptor, Connections, Flow, Receive, accept, bind_udp, listen_tcp, listen_udp},
 };
 use crate::{
     leg::Incoming,
@@ -201,6 +201,23 @@ pub async fn try_registrar(trunk: &str, register: &Register, trust: Trust) -> Re
     };
     let mut registration = Registration::new(edge.shared.clone(), register).map_err(told)?;
     registration.once(None).await.map_err(told)?;
+    Ok(())
+}
+
+/// Binds all that is to be listened on at the same time, as [`listen`] does, and lets it go. Needs a tokio runtime.
+///
+/// Errors: the first that cannot be bound, and why.
+pub fn try_listen(all: &[Listen]) -> Result<(), (Listen, io::Error)> {
+    let (mut datagrams, mut connections) = (Vec::new(), Vec::new());
+    for one in all {
+        let bound = match one.transport {
+            Transport::Udp => bind_udp(one.address).map(|socket| datagrams.push(socket)),
+            Transport::Tcp | Transport::Tls => {
+                listen_tcp(one.address).map(|listener| connections.push(listener))
+            }
+        };
+        bound.map_err(|error| (*one, error))?;
+    }
     Ok(())
 }
 

@@ -75,12 +75,13 @@ pub fn answer_broken(broken: &Broken, flow: &Flow) {
     let is_ack = headers
         .get("CSeq")
         .is_some_and(|cseq| cseq.trim_end().ends_with("ACK"));
-    let Some(top) = headers.list("Via").into_iter().next().filter(|_| !is_ack) else {
+    let Some(top) = headers.first("Via").filter(|_| !is_ack) else {
         return;
     };
+    let via = top.parse::<Via>();
     let mut headers = headers.clone();
     let mut back = flow.clone();
-    if let Ok(mut via) = top.parse::<Via>() {
+    if let Ok(mut via) = via {
         via.came_from(flow.remote);
         headers.set_top_via(&via.to_string());
         back = flow.towards(via.back(flow.remote));

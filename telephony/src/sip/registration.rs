@@ -231,10 +231,7 @@ impl Registration {
         tokio::select! {
             () = self.renew(&trunk) => {}
             _ = closing.changed() => {
-                if let Some(flow) = &self.flow
-                    && shared.registrar(flow).is_some()
-                {
-                    shared.unregistered(flow.remote);
+                if shared.unregistered(&trunk) {
                     let _ = self.once(Some(0)).await;
                 }
             }
@@ -249,15 +246,14 @@ impl Registration {
                 Ok(granted) => {
                     pause = PAUSE;
                     if let Some(flow) = &self.flow {
-                        self.shared.registered_at(flow.remote, trunk);
+                        self.shared.registered(trunk, flow.remote);
                     }
                     tracing::info!(trunk, seconds = granted, "registered");
                     self.stay(asked + renewed_after(granted)).await;
                 }
                 Err(error) => {
-                    if let Some(flow) = self.flow.take() {
-                        self.shared.unregistered(flow.remote);
-                    }
+                    self.flow = None;
+                    self.shared.unregistered(trunk);
                     tracing::warn!(trunk, %error, again_in_seconds = pause.as_secs(), "not registered");
                     let jitter = Duration::from_millis(u64::from(rand::random::<u16>() % 1_000));
                     tokio::time::sleep(pause + jitter).await;

@@ -1,7 +1,7 @@
 //! What all calls and registrations of an edge stand on: sockets, transactions, the dialogs that are open, counters.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io,
     net::{IpAddr, SocketAddr},
     sync::{
@@ -16,13 +16,13 @@ use tokio::{
 };
 
 use super::{
-    dialog,
+    dialog::{self, Dialog},
     message::{Host, Request, Response, Uri},
     transactions::{Reply, Transactions},
     transport::{Flow, Receive, connect},
 };
 use crate::{
-    settings::{Listen, Sip, Transport},
+    settings::{Listen, Sip, Transport, Trunk},
     times::Times,
     trust::Trust,
 };
@@ -91,8 +91,8 @@ pub struct Shared {
     dialogs: Mutex<Dialogs>,
     calls: AtomicUsize,
     sockets: OnceLock<Sockets>,
-    /// Registrars that lead calls to us, by the trunk's name.
-    registrars: Mutex<HashMap<SocketAddr, String>>,
+    /// Where we are registered, by the trunk's name: two may be at one registrar.
+    registrars: Mutex<HashMap<String, SocketAddr>>,
 }
 
 /// What was bound.
@@ -113,6 +113,8 @@ impl std::fmt::Debug for Sockets {
 struct Dialogs {
     inboxes: HashMap<String, mpsc::Sender<ToCall>>,
     peers: HashMap<IpAddr, usize>,
+    /// Those that came in, by Call-ID and the caller's tag.
+    callers: HashSet<String>,
 }
 
 /// A dialog that is found for as long as this lives.
@@ -120,11 +122,23 @@ struct Dialogs {
 pub struct Listed {
     shared: Arc<Shared>,
     key: String,
+    /// Of one that came in, until it is refused.
+    caller: Option<String>,
     peer: IpAddr,
+}
+
+impl Listed {
+    /// The caller is about to hear that he is refused, and may call again by the same Call-ID and tag.
+    pub fn free_caller(&mut self) {
+        if let Some(caller) = self.caller.take() {
+            self.shared.dialogs().callers.remove(&caller);
+        }
+    }
 }
 
 impl Drop for Listed {
     fn drop(&mut self) {
+        self.free_caller();
         let mut dialogs = self.shared.dialogs();
         dialogs.inboxes.remove(&self.key);
         if let Some(count) = dialogs.peers.get_mut(&self.peer) {
@@ -188,14 +202,38 @@ impl Shared {
         inbox: mpsc::Sender<ToCall>,
         peer: IpAddr,
     ) -> Listed {
-        let peer = peer.to_canonical();
+        self.listed(&mut self.dialogs(), key, None, inbox, peer)
+    }
+
+    /// The same for a call that came in. None where a call with its Call-ID and the caller's tag is open: to the engine both would be
+    /// one, and only one of them would be paid for and could be hung up.
+    pub fn list_caller(
+        self: &Arc<Self>,
+        dialog: &Dialog,
+        inbox: mpsc::Sender<ToCall>,
+        peer: IpAddr,
+    ) -> Option<Listed> {
+        let caller = dialog.callers_key();
         let mut dialogs = self.dialogs();
+        let is_new = dialogs.callers.insert(caller.clone());
+        is_new.then(|| self.listed(&mut dialogs, dialog.key(), Some(caller), inbox, peer))
+    }
+
+    fn listed(
+        self: &Arc<Self>,
+        dialogs: &mut Dialogs,
+        key: String,
+        caller: Option<String>,
+        inbox: mpsc::Sender<ToCall>,
+        peer: IpAddr,
+    ) -> Listed {
+        let peer = peer.to_canonical();
         dialogs.inboxes.insert(key.clone(), inbox);
         *dialogs.peers.entry(peer).or_default() += 1;
-        drop(dialogs);
         Listed {
             shared: self.clone(),
             key,
+            caller,
             peer,
         }
     }
@@ -230,18 +268,19 @@ impl Shared {
             .map(|_| Place(self.clone()))
     }
 
-    fn registrars(&self) -> MutexGuard<'_, HashMap<SocketAddr, String>> {
+    fn registrars(&self) -> MutexGuard<'_, HashMap<String, SocketAddr>> {
         self.registrars
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub fn registered_at(&self, address: SocketAddr, trunk: &str) {
-        self.registrars().insert(address, trunk.to_owned());
+    pub fn registered(&self, trunk: &str, address: SocketAddr) {
+        self.registrars().insert(trunk.to_owned(), address);
     }
 
-    pub fn unregistered(&self, address: SocketAddr) {
-        self.registrars().remove(&address);
+    /// False where it was not registered.
+    pub fn unregistered(&self, trunk: &str) -> bool {
+        self.registrars().remove(trunk).is_some()
     }
 
     /// How many trunks we are registered at.
@@ -253,18 +292,33 @@ impl Shared {
     pub fn is_registered_with(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         let registrars = self.registrars();
-        let mut hosts = registrars.keys().map(|address| address.ip().to_canonical());
+        let mut hosts = registrars
+            .values()
+            .map(|address| address.ip().to_canonical());
         hosts.any(|host| host == ip)
     }
 
-    /// The trunk whose registrar sent this. A connection that it opened comes from a port of its own.
-    pub fn registrar(&self, flow: &Flow) -> Option<String> {
-        let same = |address: &SocketAddr| {
-            *address == flow.remote || flow.is_reliable() && address.ip() == flow.remote.ip()
-        };
+    /// Whether a registrar that has us sent this.
+    pub fn is_from_registrar(&self, flow: &Flow) -> bool {
+        self.registrars()
+            .values()
+            .any(|address| is_at(*address, flow))
+    }
+
+    /// The trunk whose registrar sent this. Of several that it is the registrar of, the one whose username is called, which our
+    /// Contact bears; else the first of the configuration.
+    pub fn registered_trunk(&self, flow: &Flow, called: &str) -> Option<&Trunk> {
         let registrars = self.registrars();
-        let found = registrars.iter().find(|(address, _)| same(address));
-        found.map(|(_, trunk)| trunk.clone())
+        let is_here = |trunk: &&Trunk| {
+            let address = registrars.get(&trunk.name);
+            address.is_some_and(|address| is_at(*address, flow))
+        };
+        let is_called = |trunk: &&Trunk| {
+            let register = trunk.register.as_ref();
+            register.is_some_and(|register| register.credentials.username == called)
+        };
+        let here = || self.settings.trunks.iter().filter(is_here);
+        here().find(is_called).or_else(|| here().next())
     }
 
     /// Host and port that we are reached at by the transport and from the side of this flow.
@@ -389,6 +443,11 @@ impl Shared {
         flow.map(|flow| flow.towards(address))
             .ok_or_else(|| io::Error::other("no UDP address of this family is listened on"))
     }
+}
+
+/// Whether this comes from there. A connection that a registrar opened comes from a port of its own.
+fn is_at(registrar: SocketAddr, flow: &Flow) -> bool {
+    registrar == flow.remote || flow.is_reliable() && registrar.ip() == flow.remote.ip()
 }
 
 /// Random letters for tags, branches and the like.

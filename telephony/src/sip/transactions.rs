@@ -232,8 +232,7 @@ impl Transactions {
     }
 
     fn asker(&self, response: &Response) -> Option<mpsc::Sender<Response>> {
-        let vias = response.headers.list("Via");
-        let via: Via = vias.first()?.parse().ok()?;
+        let via: Via = response.headers.first("Via")?.parse().ok()?;
         let (_, method) = response.headers.cseq()?;
         self.clients()
             .get(&client_key(via.branch()?, method))

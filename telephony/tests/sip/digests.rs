@@ -144,6 +144,31 @@ async fn digests_are_checked_with_their_nonce_and_count() {
     assert_eq!(bench.calls().len(), 17);
 }
 
+/// The same Call-ID and tag, the next number: what a phone asks again with proof is the call that it asked for before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_is_asked_for_again_with_proof_and_begins_once() {
+    let bench = Bench::with(Manner::Echo, 10, |sip| sip.trunks = Bench::of_users()).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let called = phone.to.clone();
+    let invite = phone.request("INVITE", "", &offer(40_000));
+    phone.send(&invite).await;
+    let challenges = phone.expect("SIP/2.0 407").await;
+    let uri = format!("sip:+622150001000@{}", bench.udp());
+    for (count, status) in [(1, "SIP/2.0 200"), (2, "SIP/2.0 482")] {
+        let ack = phone.written("ACK", "", "");
+        phone.send(&ack).await;
+        phone.to.clone_from(&called);
+        let proof = Proof {
+            count,
+            ..Proof::to(&challenges, &uri)
+        };
+        let proof = proof.header("Proxy-Authorization");
+        phone.ask("INVITE", &proof, &offer(40_000)).await;
+        phone.answered(status).await;
+    }
+    assert_eq!(bench.calls().len(), 1);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_proof_is_none() {
     let (bench, challenges, uri) = demanding().await;

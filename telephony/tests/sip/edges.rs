@@ -30,6 +30,54 @@ async fn a_caller_may_hang_up_before_acknowledging_and_cancel_too_late() {
     assert_eq!(phone.hears(Duration::from_millis(1_200)).await, None);
 }
 
+/// To the engine two calls of one Call-ID and tag are one: only one of them would be paid for.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_call_that_is_open_is_not_begun_again() {
+    for manner in [Manner::Ring, Manner::Echo] {
+        let rings = matches!(manner, Manner::Ring);
+        let bench = Bench::new(manner).await;
+        let mut phone = Phone::udp(bench.udp()).await;
+        let mut other = Phone::tcp(bench.address(Transport::Tcp)).await;
+        let called = phone.to.clone();
+        if rings {
+            let invite = phone.request("INVITE", "", &offer(40_000));
+            phone.send(&invite).await;
+            phone.expect("SIP/2.0 180").await;
+        } else {
+            phone.call("", &offer(40_000)).await;
+        }
+        other.call_id.clone_from(&phone.call_id);
+        for number in 2..4 {
+            other.cseq = number;
+            let again = other.request("INVITE", "", &offer(40_002));
+            other.send(&again).await;
+            let refused = other.answered("SIP/2.0 4").await;
+            assert!(refused.starts_with("SIP/2.0 482"), "{refused}");
+            assert!(header(&refused, "Reason").unwrap().contains("already"));
+            let ack = other.written("ACK", "", "");
+            other.send(&ack).await;
+            other.to.clone_from(&called);
+        }
+        assert!(!bench.call().over);
+        assert_eq!(bench.edge.statistics().calls, 1);
+        if rings {
+            let cancel = phone.written("CANCEL", "", "");
+            phone.send(&cancel).await;
+            phone.expect("SIP/2.0 487").await;
+            let ack = phone.written("ACK", "", "");
+            phone.send(&ack).await;
+        } else {
+            phone.hang_up().await;
+            eventually("the call is gone", || bench.edge.statistics().calls == 0).await;
+        }
+        // Of a call that is over nothing is left, and of one that was refused nothing from the moment that he hears so.
+        (phone.to, phone.cseq) = (called, 9);
+        phone.ask("INVITE", "", &offer(40_000)).await;
+        phone.answered("SIP/2.0 180").await;
+        assert_eq!(bench.calls().len(), 2);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn only_the_peer_speaks_inside_a_call() {
     let bench = Bench::new(Manner::Echo).await;

@@ -1,11 +1,11 @@
 //! Where the bridge is a user itself: a registrar of our own, and what comes from beside it.
 
-use dikala_telephony::settings::{Credentials, Register};
-use tokio::{net::UdpSocket, sync::mpsc};
+use dikala_telephony::settings::{Credentials, Register, Trunk};
+use tokio::{net::UdpSocket, sync::mpsc, time::timeout};
 
 use crate::{
     stopping::registrar,
-    support::{Bench, Manner, PATIENCE, Phone, eventually, flood, header},
+    support::{Bench, Manner, PATIENCE, Phone, eventually, flood, header, offer},
 };
 
 fn at(registrar: String, expires_seconds: u32) -> Register {
@@ -80,4 +80,118 @@ async fn a_registrar_is_heard_beside_a_flood() {
     }
     flood.abort();
     assert!(repeated <= 1, "{repeated} were asked again");
+}
+
+/// A registrar with two users: one is taken, the other for a second and never again.
+struct Registrar {
+    socket: UdpSocket,
+    /// Users and `Expires` of what was taken, then of what was refused.
+    taken: Vec<(String, String)>,
+    refused: usize,
+}
+
+impl Registrar {
+    /// The next message that is no REGISTER; those are answered, until this holds.
+    async fn next(&mut self, until: impl Fn(&Self) -> bool) -> Option<String> {
+        let mut buffer = vec![0; 65_536];
+        while !until(self) {
+            let received = timeout(PATIENCE, self.socket.recv_from(&mut buffer)).await;
+            let (length, from) = received.unwrap().unwrap();
+            let request = String::from_utf8_lossy(&buffer[..length]).into_owned();
+            if !request.starts_with("REGISTER ") {
+                return Some(request);
+            }
+            let lines = ["Via", "From", "To", "Call-ID", "CSeq"]
+                .map(|name| format!("{name}: {}\r\n", header(&request, name).unwrap()));
+            let user = header(&request, "From").unwrap();
+            let user = user.split(['@', ':']).nth(1).unwrap().to_owned();
+            let expires = header(&request, "Expires").unwrap().to_owned();
+            let is_back = self.taken.iter().any(|(taken, _)| *taken == user);
+            let answer = if user == "two" && is_back {
+                self.refused += 1;
+                "403 Forbidden\r\n".to_owned()
+            } else {
+                let granted = if user == "two" { 1 } else { 600 };
+                self.taken.push((user, expires));
+                format!("200 OK\r\nExpires: {granted}\r\n")
+            };
+            let answer = format!(
+                "SIP/2.0 {answer}{}Content-Length: 0\r\n\r\n",
+                lines.concat()
+            );
+            self.socket.send_to(answer.as_bytes(), from).await.unwrap();
+        }
+        None
+    }
+
+    /// Leads a call to the bridge, and gives the trunk that it came over, once it rings.
+    async fn leads(&mut self, bench: &Bench, user: &str) -> String {
+        let mut phone = Phone::udp(bench.udp()).await;
+        let target = format!("INVITE sip:{user}@");
+        let invite = phone.request("INVITE", "", &offer(40_000));
+        let invite = invite.replacen("INVITE sip:+622150001000@", &target, 1);
+        let sent = self.socket.send_to(invite.as_bytes(), bench.udp()).await;
+        sent.unwrap();
+        loop {
+            let answer = self.next(|_| false).await.unwrap();
+            if header(&answer, "Call-ID") != Some(&phone.call_id) {
+                continue;
+            }
+            if answer.starts_with("SIP/2.0 180") {
+                break;
+            }
+            assert!(answer.starts_with("SIP/2.0 100"), "{answer}");
+        }
+        let calls = bench.calls();
+        let trunk = &calls.last().unwrap().metadata["sip"]["trunk"];
+        trunk.as_str().unwrap().to_owned()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_trunks_at_one_registrar_do_not_take_each_other_off() {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("sip:{}", socket.local_addr().unwrap());
+    let trunk = |name: &str| {
+        let mut register = at(address.clone(), 600);
+        register.credentials.username = name.to_owned();
+        Trunk {
+            name: format!("trunk {name}"),
+            addresses: Vec::new(),
+            credentials: None,
+            register: Some(register),
+            prefix: None,
+        }
+    };
+    let bench = Bench::with(Manner::Ring, 10, |sip| {
+        sip.trunks = vec![trunk("zero"), trunk("two"), trunk("one")];
+    })
+    .await;
+    let mut registrar = Registrar {
+        socket,
+        taken: Vec::new(),
+        refused: 0,
+    };
+    let users = |registrar: &Registrar| registrar.taken.len();
+    registrar.next(|registrar| users(registrar) == 3).await;
+    eventually("all are registered", || {
+        bench.edge.statistics().registered_trunks == 3
+    })
+    .await;
+    assert_eq!(registrar.leads(&bench, "one").await, "trunk one");
+    assert_eq!(registrar.leads(&bench, "+622150001000").await, "trunk zero");
+    registrar.next(|registrar| registrar.refused > 0).await;
+    eventually("one is not any more", || {
+        bench.edge.statistics().registered_trunks == 2
+    })
+    .await;
+    assert_eq!(registrar.leads(&bench, "one").await, "trunk one");
+    assert_eq!(registrar.leads(&bench, "two").await, "trunk zero");
+    registrar.taken.clear();
+    let closing = tokio::spawn(bench.edge.close());
+    registrar.next(|registrar| users(registrar) == 2).await;
+    closing.await.unwrap();
+    registrar.taken.sort_unstable();
+    let off = ["one", "zero"].map(|user| (user.to_owned(), "0".to_owned()));
+    assert_eq!(registrar.taken, off);
 }

@@ -29,6 +29,7 @@ pub(super) fn refused(reason: HangupReason) -> Refusal {
 pub(super) fn declined(code: &str) -> Refusal {
     let (status, words) = match code {
         "unknown_number" => (404, "Nobody has this number."),
+        "repeated" => (482, "This call has been here before."),
         _ => (500, "The call cannot be handled."),
     };
     Refusal {

@@ -182,6 +182,47 @@ fn a_call_that_is_let_go_of_is_reported_as_broken_once() {
     assert!(book.is_quiet() && book.calls.is_empty());
 }
 
+/// To the engine a repeat is the same call: what was said of it would be said of the first.
+#[test]
+fn a_call_that_the_engine_knows_is_not_taken_again_while_it_goes_on_or_after() {
+    let mut book = book();
+    let declined = |told: Vec<(Key, Told)>, key: Key| matches!(&told[..], [(to, Told::Reply(Reply::Declined { code, .. }))] if *to == key && code == "repeated");
+    talking(&mut book);
+    // One whose caller has given up in the meantime does not hang the other up.
+    for (key, no) in [(2, 2), (3, 3)] {
+        book.open(key);
+        book.post(key, incoming(), AT);
+        assert_eq!(kinds(&mut book, 0), ["call.incoming"]);
+        if key == 3 {
+            book.post(key, hangup(), AT);
+        }
+        assert!(declined(taken(&mut book, no, "call_1"), key));
+        book.close(key, AT);
+        assert!(sent(&mut book, 0).is_empty() && book.is_quiet());
+    }
+    let beat = book.heartbeat(AT);
+    assert!(beat.contains(r#""activeCalls":["call_1"]"#), "{beat}");
+    let command =
+        json!({"id": "cmd_1", "command": "hangup", "callId": "call_1", "reason": "requested"});
+    let told = book.on_frame(&command.to_string(), 0);
+    assert!(matches!(&told[..], [(1, Told::Command(_))]), "{told:?}");
+    book.post(1, hangup(), AT);
+    book.close(1, AT);
+    let (_, id) = sent(&mut book, 0).remove(0);
+    let done = json!({"replyTo": id, "ok": true});
+    book.on_frame(&done.to_string(), 0);
+    assert!(book.calls.is_empty() && book.by_id.is_empty());
+    book.open(4);
+    book.post(4, incoming(), AT);
+    let (_, id) = sent(&mut book, 0).remove(0);
+    let no = id.strip_prefix("p-").and_then(|no| no.parse().ok());
+    assert!(declined(
+        taken(&mut book, no.expect("an id of ours"), "call_1"),
+        4
+    ));
+    assert!(book.calls.is_empty() && book.by_id.is_empty());
+}
+
 #[test]
 fn the_heartbeat_tells_of_calls_until_their_end_is_acknowledged() {
     let mut book = book();

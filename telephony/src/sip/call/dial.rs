@@ -141,7 +141,7 @@ impl Plan {
             happenings,
             transfer: None,
             begun: Instant::now(),
-            _listed: listed,
+            listed,
             place: None,
         };
         if !call.agreed(terms).await {

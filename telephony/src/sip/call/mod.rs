@@ -74,7 +74,7 @@ struct Call {
     happenings: mpsc::Sender<Happening>,
     transfer: Option<Transfer>,
     begun: Instant,
-    _listed: Listed,
+    listed: Listed,
     place: Option<Place>,
 }
 
@@ -153,6 +153,13 @@ fn prepare(
         reply.refuse(400, "Contact Is Missing");
         return None;
     };
+    let (inbox, received) = mpsc::channel(INBOX);
+    let Some(listed) = shared.list_caller(&dialog, inbox, flow.remote.ip()) else {
+        let response = reply.response(482, "Loop Detected");
+        let words = reason(482, "this call is here already");
+        reply.send(&response.with("Reason", &words));
+        return None;
+    };
     let address = shared.media_ip(&flow);
     let sockets = match audio::bind(&shared.settings.rtp_ports, flow.local().ip()) {
         Ok(sockets) => sockets,
@@ -175,10 +182,9 @@ fn prepare(
     let (orders, ordered) = mpsc::channel(ORDERS);
     let (speech, spoken) = mpsc::channel(SPEECH);
     let (happenings, happened) = mpsc::channel(HAPPENINGS);
-    let (inbox, received) = mpsc::channel(INBOX);
     let codec = terms.as_ref().map(|terms| codec_name(terms.codec));
     let call = Call {
-        _listed: shared.list(dialog.key(), inbox, flow.remote.ip()),
+        listed,
         shared: shared.clone(),
         caller,
         flow,

@@ -57,6 +57,7 @@ impl Call {
             tokio::select! {
                 () = ringing.cancelled.notified() => {
                     count(&self.shared.counters.callers.cancelled, 1);
+                    self.listed.free_caller();
                     ringing.reply.send(&self.dressed(ringing.reply.response(487, "Request Terminated")));
                     self.happened(Happening::Cancelled);
                     return None;
@@ -68,6 +69,7 @@ impl Call {
                         return None;
                     },
                     None => {
+                        self.listed.free_caller();
                         refuse_for_now(&ringing.reply, "nobody decides about the call");
                         return None;
                     }
@@ -149,7 +151,8 @@ impl Call {
         });
     }
 
-    fn reject(&self, reply: &Reply, refusal: &Refusal) {
+    fn reject(&mut self, reply: &Reply, refusal: &Refusal) {
+        self.listed.free_caller();
         let status = refusal.status.clamp(400, 699);
         let response = reply.response(status, phrase(status));
         let response = self
@@ -178,6 +181,7 @@ impl Call {
             Method::Prack => return self.rung(request, reply, ringing),
             Method::Bye => {
                 count(&self.shared.counters.callers.cancelled, 1);
+                self.listed.free_caller();
                 reply.send(&reply.response(200, "OK"));
                 ringing.reply.refuse(487, "Request Terminated");
                 self.happened(Happening::Cancelled);
@@ -222,6 +226,7 @@ impl Call {
                 }
                 Err(refused) => {
                     count(&self.shared.counters.callers.refused, 1);
+                    self.listed.free_caller();
                     refuse_offer(reply, refused.status, &refused.words);
                     refuse_offer(&ringing.reply, 488, &refused.words);
                     let words = "the peer's answer cannot be used".to_owned();
@@ -235,9 +240,10 @@ impl Call {
     }
 
     /// A moment came: ring again, or give up.
-    fn late(&self, ringing: &mut Ringing, decided: Instant) -> bool {
+    fn late(&mut self, ringing: &mut Ringing, decided: Instant) -> bool {
         let now = Instant::now();
         if now >= decided {
+            self.listed.free_caller();
             ringing.reply.refuse(480, "Temporarily Unavailable");
             self.happened(Happening::Failed(
                 "nobody decided about the call".to_owned(),
@@ -248,6 +254,7 @@ impl Call {
             return false;
         };
         if now >= reliable.until {
+            self.listed.free_caller();
             ringing.reply.refuse(504, "Server Time-out");
             self.happened(Happening::Failed(
                 "the ringing was not acknowledged".to_owned(),
@@ -265,6 +272,7 @@ impl Call {
         if let Some(terms) = self.terms.take()
             && !self.agreed(terms).await
         {
+            self.listed.free_caller();
             reply.refuse(500, "Server Internal Error");
             self.happened(Happening::Failed("the media cannot be started".to_owned()));
             return None;
@@ -311,6 +319,7 @@ fn phrase(status: u16) -> &'static str {
         403 => "Forbidden",
         404 => "Not Found",
         480 => "Temporarily Unavailable",
+        482 => "Loop Detected",
         484 => "Address Incomplete",
         486 => "Busy Here",
         500 => "Server Internal Error",

@@ -2,6 +2,11 @@
 
 use super::{NameAddr, Request, Via};
 
+/// A request that set out with the usual 70 hops to go bears no more of them.
+const VIAS_MAX: usize = 71;
+/// Commas and semicolons, between which elements and parameters stand: each costs far more than the byte that it is.
+const SEPARATORS_MAX: usize = 1_000;
+
 /// Why a request is refused at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Fault {
@@ -16,6 +21,14 @@ fn fault(words: &'static str) -> Fault {
 /// Looks at the headers that every request has (RFC 3261, 8.1.1), and gives the topmost Via.
 pub fn check(request: &Request) -> Result<Via, Fault> {
     let headers = &request.headers;
+    let separators = |text: &str| {
+        let separators = text.bytes().filter(|byte| b",;".contains(byte));
+        separators.count()
+    };
+    let all: usize = headers.iter().map(|(_, value)| separators(value)).sum();
+    if all + request.uri.params.len() > SEPARATORS_MAX {
+        return Err(fault("the lists and parameters are too long"));
+    }
     for (name, words) in [
         ("From", "From must be there once"),
         ("To", "To must be there once"),
@@ -72,8 +85,10 @@ pub fn check(request: &Request) -> Result<Via, Fault> {
             return Err(fault("Record-Route is no address"));
         }
     }
-    let vias = headers.list("Via");
-    let top = vias.first().ok_or(fault("Via is not there"))?;
+    if headers.list("Via").len() > VIAS_MAX {
+        return Err(fault("it came over too many hops"));
+    }
+    let top = headers.first("Via").ok_or(fault("Via is not there"))?;
     top.parse().map_err(|()| fault("Via is none"))
 }
 

@@ -10,24 +10,23 @@ pub struct Headers(Vec<(String, String)>);
 
 impl Headers {
     pub fn push(&mut self, name: &str, value: &str) {
-        // What came in from elsewhere must not begin a header of its own.
-        let value = value.replace(['\r', '\n'], " ");
-        self.0.push((long_name(name).to_owned(), value));
+        self.0.push(line(name, value));
     }
 
     pub fn push_front(&mut self, name: &str, value: &str) {
-        self.push(name, value);
-        self.0.rotate_right(1);
+        self.0.insert(0, line(name, value));
     }
 
     /// One Via a line, the topmost as given.
     pub fn set_top_via(&mut self, top: &str) {
-        let vias = self.list("Via");
-        self.remove("Via");
-        for via in vias.iter().skip(1).rev() {
-            self.push_front("Via", via);
-        }
-        self.push_front("Via", top);
+        let below = self.list("Via");
+        let below = below.iter().skip(1).map(|via| line("Via", via));
+        let others = std::mem::take(&mut self.0).into_iter();
+        let others = others.filter(|(held, _)| !is(held, "Via"));
+        self.0 = std::iter::once(line("Via", top))
+            .chain(below)
+            .chain(others)
+            .collect();
     }
 
     /// Puts the value in place of all that bear this name.
@@ -41,10 +40,6 @@ impl Headers {
             }
             None => self.push(name, value),
         }
-    }
-
-    pub fn remove(&mut self, name: &str) {
-        self.0.retain(|(held, _)| !is(held, name));
     }
 
     pub fn get(&self, name: &str) -> Option<&str> {
@@ -61,18 +56,23 @@ impl Headers {
             .map(|(_, value)| value.as_str())
     }
 
+    fn elements<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
+        self.all(name).flat_map(super::uri::split_list)
+    }
+
     /// The elements of a header that is a list, over all its lines.
     pub fn list(&self, name: &str) -> Vec<String> {
-        self.all(name)
-            .flat_map(super::uri::split_list)
-            .map(str::to_owned)
-            .collect()
+        self.elements(name).map(str::to_owned).collect()
+    }
+
+    /// The first of them.
+    pub fn first<'a>(&'a self, name: &'a str) -> Option<&'a str> {
+        self.elements(name).next()
     }
 
     /// Whether a list of tokens holds this one.
     pub fn lists(&self, name: &str, token: &str) -> bool {
-        self.list(name)
-            .iter()
+        self.elements(name)
             .any(|held| held.eq_ignore_ascii_case(token))
     }
 
@@ -105,6 +105,12 @@ impl Headers {
             .iter()
             .map(|(name, value)| (name.as_str(), value.as_str()))
     }
+}
+
+/// One header. What came in from elsewhere must not begin another.
+fn line(name: &str, value: &str) -> (String, String) {
+    let value = value.replace(['\r', '\n'], " ");
+    (long_name(name).to_owned(), value)
 }
 
 fn is(held: &str, name: &str) -> bool {

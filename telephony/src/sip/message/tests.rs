@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::{Message, NameAddr, Uri, Via, check, parse, split_list};
+use super::{Headers, Message, NameAddr, Uri, Via, check, parse, split_list};
 
 const INVITE: &str = "INVITE sip:+6221@127.0.0.1:5060;a=b SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.1:5070;branch=z9hG4bK1;rport, \
      SIP/2.0/TCP [::1]:9\r\nf: \"A, \\\"B\" <sip:a%20b@c>;tag=1\r\nt: sip:d@e;x=y\r\ni: 1@2\r\nCSeq: 1 INVITE\r\n\
@@ -109,6 +109,30 @@ fn lines_may_end_without_a_carriage_return() {
     let (head, body) = INVITE.split_once("\r\n\r\n").unwrap();
     let mixed = format!("{}\n\r\n{body}", head.replacen("\r\n", "\n", 3));
     assert_eq!(parse(mixed.as_bytes()), whole);
+}
+
+#[test]
+fn the_topmost_via_is_replaced_and_the_others_stay_as_they_are() {
+    let mut headers = Headers::default();
+    for (name, value) in [
+        ("From", "f"),
+        ("Via", "one, two"),
+        ("To", "t"),
+        ("v", "three"),
+    ] {
+        headers.push(name, value);
+    }
+    assert_eq!(headers.first("Via"), Some("one"));
+    headers.set_top_via("ours");
+    let held: Vec<(&str, &str)> = headers.iter().collect();
+    let expected = [
+        ("Via", "ours"),
+        ("Via", "two"),
+        ("Via", "three"),
+        ("From", "f"),
+        ("To", "t"),
+    ];
+    assert_eq!(held, expected);
 }
 
 #[test]

@@ -142,3 +142,27 @@ async fn every_torture_of_the_rfc_is_borne() {
         }
     }
 }
+
+/// Beside those of the RFC: what is short to write and long to take apart.
+#[tokio::test]
+async fn what_names_too_much_is_refused() {
+    let desk = desk();
+    let vias = |count: usize| format!("v: {}\r\n", vec!["a"; count].join(","));
+    let params = |count: usize| ";a".repeat(count);
+    for (what, more_vias, more_params, status) in [
+        ("as many as hops", vias(70), String::new(), "200"),
+        ("one hop more", vias(71), String::new(), "400"),
+        ("a datagram of hops", vias(15_500), String::new(), "400"),
+        ("a few parameters", String::new(), params(500), "200"),
+        ("a datagram of them", String::new(), params(15_500), "400"),
+    ] {
+        let message = format!(
+            "OPTIONS sip:a@127.0.0.1 SIP/2.0\r\nVia: SIP/2.0/UDP 127.0.0.9:40000;branch=z9hG4bK{:x}\r\n{more_vias}\
+             From: <sip:a@b>;tag=1{more_params}\r\nTo: <sip:a@b>\r\nCall-ID: long\r\nCSeq: 1 OPTIONS\r\n\r\n",
+            rand::random::<u64>()
+        );
+        let answers = answered(&desk, message.as_bytes()).await;
+        assert_eq!(answers.len(), 1, "{what}");
+        assert_eq!(answers[0].get(8..11), Some(status), "{what}");
+    }
+}

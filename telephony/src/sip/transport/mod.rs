@@ -18,12 +18,14 @@ use crate::settings::Transport;
 pub use self::{
     stream::{Connections, accept, connect, listen_tcp},
     tls::{Acceptor, TlsError},
-    udp::listen_udp,
+    udp::{bind_udp, listen_udp},
 };
 
 /// Takes what comes in. Called from the readers of sockets, so it must not wait.
 pub trait Receive: Send + Sync + 'static {
     fn received(&self, bytes: &[u8], flow: &Flow);
+    /// Whether a ping is answered, which counts as a message does.
+    fn pinged(&self, flow: &Flow) -> bool;
     /// Whether the address is a trunk's, or of somebody who was let in: such may hold more connections.
     fn knows(&self, ip: IpAddr) -> bool;
 }

@@ -8,6 +8,7 @@ use std::{
     time::Duration,
 };
 
+use bytes::{Buf, Bytes, BytesMut};
 use rustls::pki_types::ServerName;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::{
@@ -258,9 +259,12 @@ async fn read(
                     receiver.received(&message, &flow);
                     heard = true;
                 }
-                Taken::Ping => {
-                    flow.send(b"\r\n");
-                    heard = spoken;
+                Taken::Pings(count) => {
+                    let answered = (0..count).take_while(|_| receiver.pinged(&flow)).count();
+                    if answered > 0 {
+                        flow.send(&b"\r\n".repeat(answered));
+                    }
+                    heard |= spoken;
                 }
                 Taken::Nothing => break,
                 Taken::Broken(head) => {
@@ -273,6 +277,8 @@ async fn read(
         }
         spoken |= heard;
         if !buffer.is_begun() {
+            // The room of what was taken is not kept for a peer that may be silent for long.
+            buffer.bytes = buffer.bytes[..].into();
             until = if spoken { Instant::now() + IDLE } else { until };
         } else if began || heard {
             until = Instant::now() + WHOLE;
@@ -281,18 +287,18 @@ async fn read(
 }
 
 enum Taken {
-    Message(Vec<u8>),
-    /// Two line ends, which want one back (RFC 5626).
-    Ping,
+    Message(Bytes),
+    /// So often two line ends, which want one back (RFC 5626).
+    Pings(usize),
     Nothing,
     /// What was read of it; where the next message begins cannot be told.
-    Broken(Vec<u8>),
+    Broken(Bytes),
 }
 
 /// What has come and was not taken. Each byte is looked at once, however small the pieces are that it comes in.
 #[derive(Default)]
 struct Buffer {
-    bytes: Vec<u8>,
+    bytes: BytesMut,
     /// So many of them hold no end of a head.
     searched: usize,
     /// How long the message is, once its head has ended.
@@ -314,9 +320,8 @@ impl Buffer {
         if self.bytes.len() < whole {
             return Taken::Nothing;
         }
-        let rest = self.bytes.split_off(whole);
         (self.searched, self.whole) = (0, None);
-        Taken::Message(std::mem::replace(&mut self.bytes, rest))
+        Taken::Message(self.bytes.split_to(whole).freeze())
     }
 
     /// Looks for the end of the head.
@@ -324,17 +329,19 @@ impl Buffer {
         let bytes = &mut self.bytes;
         let is_end = |byte: &&u8| matches!(byte, b'\r' | b'\n');
         let ends = bytes.iter().take_while(is_end).count();
-        if ends >= 4 {
-            bytes.drain(..4);
-            return Taken::Ping;
+        let pings = ends / 4;
+        let is_begun = ends < bytes.len();
+        // The rest of a ping may be on its way, where no message follows.
+        bytes.advance(if is_begun { ends } else { pings * 4 });
+        if pings > 0 {
+            return Taken::Pings(pings);
         }
-        if ends == bytes.len() {
+        if !is_begun {
             return Taken::Nothing;
         }
-        bytes.drain(..ends);
         let Some((end, body)) = head_end(bytes, self.searched) else {
             if bytes.len() > HEAD_BYTES_MAX {
-                return Taken::Broken(std::mem::take(bytes));
+                return Taken::Broken(std::mem::take(bytes).freeze());
             }
             // The longest end of a head is four bytes, and the last of them may be missing.
             self.searched = bytes.len().saturating_sub(3);
@@ -348,7 +355,7 @@ impl Buffer {
         let whole = body.saturating_add(length);
         if whole > MESSAGE_BYTES_MAX {
             bytes.truncate(body);
-            return Taken::Broken(std::mem::take(bytes));
+            return Taken::Broken(std::mem::take(bytes).freeze());
         }
         self.whole = Some(whole);
         self.take()
@@ -373,10 +380,10 @@ mod tests {
                 loop {
                     match buffer.take() {
                         Taken::Message(message) => {
-                            assert_eq!(message, one);
+                            assert_eq!(*message, *one);
                             messages += 1;
                         }
-                        Taken::Ping => pings += 1,
+                        Taken::Pings(count) => pings += count,
                         Taken::Nothing => break,
                         Taken::Broken(_) => panic!("nothing is broken"),
                     }
@@ -391,10 +398,26 @@ mod tests {
     }
 
     #[test]
+    fn pings_are_counted_at_once_however_many() {
+        let mut buffer = Buffer::default();
+        buffer
+            .bytes
+            .extend_from_slice("\r\n\r\n".repeat(50_000).as_bytes());
+        buffer.bytes.extend_from_slice(b"\r\n\r");
+        assert!(matches!(buffer.take(), Taken::Pings(50_000)));
+        assert!(matches!(buffer.take(), Taken::Nothing));
+        assert!(!buffer.is_begun());
+        buffer.bytes.extend_from_slice(b"\nA\n\n");
+        assert!(matches!(buffer.take(), Taken::Pings(1)));
+        assert!(matches!(buffer.take(), Taken::Message(message) if *message == *b"A\n\n"));
+        assert!(buffer.bytes.is_empty());
+    }
+
+    #[test]
     fn what_would_grow_without_bound_is_broken() {
         let take = |bytes: Vec<u8>| {
             let mut buffer = Buffer {
-                bytes,
+                bytes: bytes.as_slice().into(),
                 ..Buffer::default()
             };
             buffer.take()

@@ -1,6 +1,10 @@
 //! SIP over UDP.
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{
+    io,
+    net::{SocketAddr, UdpSocket},
+    sync::Arc,
+};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
@@ -10,11 +14,8 @@ use crate::settings::Transport;
 /// Holds a burst of calls that come in while the reader is busy.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
-/// Binds and reads for as long as the runtime lives or the task is ended. Gives the way out of this socket; `remote` of it is void.
-pub fn listen_udp(
-    address: SocketAddr,
-    receiver: Arc<dyn Receive>,
-) -> io::Result<(Flow, tokio::task::JoinHandle<()>)> {
+/// Binds a socket; one of IPv6 leaves IPv4 to another.
+pub fn bind_udp(address: SocketAddr) -> io::Result<UdpSocket> {
     let socket = Socket::new(
         Domain::for_address(address),
         Type::DGRAM,
@@ -27,7 +28,15 @@ pub fn listen_udp(
     let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
     socket.set_nonblocking(true)?;
     socket.bind(&address.into())?;
-    let socket: std::net::UdpSocket = socket.into();
+    Ok(socket.into())
+}
+
+/// Binds and reads for as long as the runtime lives or the task is ended. Gives the way out of this socket; `remote` of it is void.
+pub fn listen_udp(
+    address: SocketAddr,
+    receiver: Arc<dyn Receive>,
+) -> io::Result<(Flow, tokio::task::JoinHandle<()>)> {
+    let socket = bind_udp(address)?;
     let bound = socket.local_addr()?;
     let reader = tokio::net::UdpSocket::from_std(socket.try_clone()?)?;
     let flow = Flow {
