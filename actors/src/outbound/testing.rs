@@ -1,6 +1,7 @@
 //! Outbound requests that may go to this machine, for tests.
 
 use std::{
+    net::{Ipv4Addr, SocketAddr},
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -9,7 +10,8 @@ use std::{
 };
 
 use dikala_entities::{OutboundUrl, UrlPolicy};
-use dikala_testkit::Receiver;
+use dikala_testkit::{PATIENCE, Receiver};
+use tokio::net::TcpSocket;
 
 use super::{Guard, Outbound};
 
@@ -24,6 +26,23 @@ fn local_guard() -> Guard {
 /// Outbound requests that may go to the loopback.
 pub(crate) fn local_outbound() -> Outbound {
     Outbound::new(local_guard(), None).expect("outbound")
+}
+
+/// A port of this machine where nobody listens, and which nobody else gets as long as this is kept.
+pub(crate) struct Deaf {
+    pub(crate) address: SocketAddr,
+    _bound: TcpSocket,
+}
+
+impl Deaf {
+    pub(crate) fn port() -> Self {
+        let bound = TcpSocket::new_v4().expect("a socket");
+        bound.bind((Ipv4Addr::LOCALHOST, 0).into()).expect("a port");
+        Self {
+            address: bound.local_addr().expect("an address"),
+            _bound: bound,
+        }
+    }
 }
 
 /// A name server of which every name is this machine, and which never answers for those that begin with `hang`, as long as
@@ -69,7 +88,7 @@ impl SlowNames {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(20), reached)
+        tokio::time::timeout(PATIENCE, reached)
             .await
             .expect("the names are asked for");
     }

@@ -373,10 +373,30 @@ mod tests {
         }
     }
 
+    /// Another type: the actors of one share a meter.
+    struct GivenUp;
+
+    impl Actor for GivenUp {
+        type Context = MeteredContext<Self>;
+    }
+
+    impl Supervised for GivenUp {}
+
+    metered!(GivenUp, "given_up");
+
+    impl Handler<Touch> for GivenUp {
+        type Result = u32;
+
+        fn handle(&mut self, touch: Touch, _: &mut MeteredContext<Self>) -> u32 {
+            assert!(!touch.panic, "on purpose");
+            0
+        }
+    }
+
     #[actix::test]
     async fn an_actor_comes_back_after_a_panic_with_its_address_and_its_queue() {
         let arbiter = actix_rt::Arbiter::current();
-        let addr = Fragile::start_metered(&arbiter, OnPanic::Restart);
+        let addr = MeteredContext::start(&arbiter, 16, OnPanic::Restart, |_| Fragile { seen: 0 });
         assert_eq!(addr.send(Touch { panic: false }).await.ok(), Some(1));
         let (broken, queued) = tokio::join!(
             addr.send(Touch { panic: true }),
@@ -410,15 +430,10 @@ mod tests {
         let on_panic = OnPanic::GiveUp(Box::new(move || {
             let _ = died.send(());
         }));
-        let addr = Fragile::start_metered(&actix_rt::Arbiter::current(), on_panic);
+        let arbiter = actix_rt::Arbiter::current();
+        let addr = MeteredContext::start(&arbiter, 16, on_panic, |_| GivenUp);
         assert!(addr.send(Touch { panic: true }).await.is_err());
         assert!(death.await.is_ok());
         assert!(addr.send(Touch { panic: false }).await.is_err());
-    }
-
-    impl Fragile {
-        fn start_metered(arbiter: &ArbiterHandle, on_panic: OnPanic) -> Addr<Self> {
-            MeteredContext::start(arbiter, 16, on_panic, |_| Self { seen: 0 })
-        }
     }
 }

@@ -17,6 +17,7 @@ use std::{
 
 use dikala_entities::{OutboundUrl, UrlPolicy};
 use serde_json::Value;
+use socket2::{Domain, Socket, Type};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
@@ -108,8 +109,7 @@ impl Receiver {
         port: u16,
         script: impl Fn(&Received) -> Answer + Send + Sync + 'static,
     ) -> Self {
-        let listener = std::net::TcpListener::bind((ip, port)).unwrap();
-        listener.set_nonblocking(true).unwrap();
+        let listener = bind((ip, port).into());
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             state: Mutex::default(),
@@ -394,6 +394,17 @@ fn distinct(received: &[Received], secret: &str) -> Vec<Event> {
         assert_eq!(*earlier, request.body, "every attempt has the same bytes");
     }
     first_attempts
+}
+
+/// A listener with room for the hundreds that a test has dial at once; the standard library's has 128 places, and who finds none
+/// tries again a second later.
+fn bind(address: SocketAddr) -> std::net::TcpListener {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None).unwrap();
+    socket.set_reuse_address(true).unwrap();
+    socket.bind(&address.into()).unwrap();
+    socket.listen(1_024).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    socket.into()
 }
 
 async fn accept(listener: std::net::TcpListener, shared: Arc<Shared>) {

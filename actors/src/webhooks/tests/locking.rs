@@ -178,8 +178,9 @@ async fn a_statement_that_lost_a_deadlock_is_sent_again() {
         .expect("a table");
     let add = |id: i64| format!("UPDATE races SET n = n + 1 WHERE id = {id}");
     let other = store.begin().await.expect("begins");
-    // The statement is to find the deadlock, and so to lose it.
-    let patient = "SET LOCAL deadlock_timeout = '60s'";
+    // The statement is to find the deadlock, and so to lose it; and nobody ends this one while the test asks who waits.
+    let patient =
+        "SET LOCAL deadlock_timeout = '60s'; SET LOCAL idle_in_transaction_session_timeout = '60s'";
     other.execute_unprepared(patient).await.expect("is set");
     other.execute_unprepared(&add(1)).await.expect("has row 1");
     let both = format!(

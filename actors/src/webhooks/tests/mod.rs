@@ -15,7 +15,7 @@ use dikala_entities::{
     Store, TenantId, Vault, WebhookId, attempt, delivery, event,
     webhook::{self, NewWebhook},
 };
-use dikala_testkit::{Answer, Keep, Received, Receiver, rows};
+use dikala_testkit::{Answer, Keep, PATIENCE, Received, Receiver, rows};
 use sea_orm::{
     ActiveModelTrait, ActiveValue::Set, ColumnTrait, EntityTrait, IntoActiveModel, QueryFilter,
     QueryOrder,
@@ -190,7 +190,7 @@ impl World {
             if wanted(&row) {
                 return row;
             }
-            assert!(began.elapsed() < Duration::from_secs(20), "{what}: {row:?}");
+            assert!(began.elapsed() < PATIENCE, "{what}: {row:?}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     }
@@ -211,14 +211,15 @@ impl World {
 async fn condition(what: &str, holds: impl Fn() -> bool) {
     let began = Instant::now();
     while !holds() {
-        assert!(began.elapsed() < Duration::from_secs(20), "no {what}");
+        assert!(began.elapsed() < PATIENCE, "no {what}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
-fn quick() -> WebhooksConfig {
+/// With more time than any attempt takes: one that ended for its time would be tried again, and counted.
+fn patient() -> WebhooksConfig {
     WebhooksConfig {
-        timeout: Duration::from_millis(500),
+        timeout: Duration::from_secs(60),
         ..WebhooksConfig::default()
     }
 }
@@ -226,7 +227,7 @@ fn quick() -> WebhooksConfig {
 fn retrying(seconds: &[i64]) -> WebhooksConfig {
     WebhooksConfig {
         retry_schedule_seconds: seconds.to_vec(),
-        ..quick()
+        ..patient()
     }
 }
 
@@ -266,7 +267,7 @@ async fn a_signature_shows_the_wall_clock_after_that_was_set() {
     world
         .webhook(world.tenant, receiver.outbound_url("/hook"))
         .await;
-    let handle = world.start(quick());
+    let handle = world.start(patient());
     let began = world.clock.now();
     let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
     world.succeeded(ids[0]).await;
@@ -287,7 +288,7 @@ async fn a_committed_event_arrives_signed_and_is_recorded() {
     let hook = world
         .webhook(world.tenant, receiver.outbound_url("/hook"))
         .await;
-    let handle = world.start(quick());
+    let handle = world.start(patient());
     let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
     let row = world.succeeded(ids[0]).await;
     assert_eq!(
@@ -343,83 +344,19 @@ async fn a_committed_event_arrives_signed_and_is_recorded() {
     assert_eq!(world.webhook_row(hook.id).await, hook);
 }
 
-#[actix::test]
-async fn each_answer_leaves_the_right_row() {
+/// An answer and what it leaves: the delivery's status, and the attempt's code, error and response.
+type Leaves = (
+    Answer,
+    DeliveryStatus,
+    Option<i64>,
+    Option<&'static str>,
+    &'static [u8],
+);
+
+async fn each_leaves<const N: usize>(config: WebhooksConfig, answers: [Leaves; N]) {
     let world = World::new().await;
-    let handle = world.start(quick());
-    let binary = b"\xff\xfe\x00bytes".as_slice();
-    for (play, status, code, kind, response) in [
-        (
-            Answer::with(204, "", b""),
-            DeliveryStatus::Succeeded,
-            Some(204),
-            None,
-            &b""[..],
-        ),
-        (
-            Answer::with(302, "location: /x\r\n", b""),
-            DeliveryStatus::Pending,
-            Some(302),
-            None,
-            b"",
-        ),
-        (
-            Answer::with(400, "", b"no"),
-            DeliveryStatus::Pending,
-            Some(400),
-            None,
-            b"no",
-        ),
-        (
-            Answer::with(410, "", b""),
-            DeliveryStatus::Failed,
-            Some(410),
-            None,
-            b"",
-        ),
-        (
-            Answer::with(500, "", binary),
-            DeliveryStatus::Pending,
-            Some(500),
-            None,
-            binary,
-        ),
-        (
-            Answer::Hang,
-            DeliveryStatus::Pending,
-            None,
-            Some("timeout"),
-            b"",
-        ),
-        (
-            Answer::Bytes(b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\nthe beginning".to_vec()),
-            DeliveryStatus::Pending,
-            Some(200),
-            Some("timeout"),
-            b"the beginning",
-        ),
-        (
-            Answer::Reset,
-            DeliveryStatus::Pending,
-            None,
-            Some("reset"),
-            b"",
-        ),
-        (
-            Answer::Bytes(b"garbage\r\n\r\n".to_vec()),
-            DeliveryStatus::Pending,
-            None,
-            Some("invalid_response"),
-            b"",
-        ),
-        (
-            Answer::TenGigabytes,
-            DeliveryStatus::Succeeded,
-            Some(200),
-            None,
-            &[b'x'; 16 * 1024],
-        ),
-    ] {
+    let handle = world.start(config);
+    for (play, status, code, kind, response) in answers {
         let shown = format!("{play:?}").chars().take(50).collect::<String>();
         let tenant = TenantId::new(world.clock.now());
         let receiver = Receiver::scripted(move |_| play.clone());
@@ -448,13 +385,77 @@ async fn each_answer_leaves_the_right_row() {
 }
 
 #[actix::test]
+async fn each_answer_leaves_the_right_row() {
+    const CUT: &[u8] = &[b'x'; 16 * 1024];
+    const BINARY: &[u8] = b"\xff\xfe\x00bytes";
+    let garbage = Answer::Bytes(b"garbage\r\n\r\n".to_vec());
+    let elsewhere = Answer::with(302, "location: /x\r\n", b"");
+    let (succeeded, failed, pending) = (
+        DeliveryStatus::Succeeded,
+        DeliveryStatus::Failed,
+        DeliveryStatus::Pending,
+    );
+    let answers = [
+        (
+            Answer::with(204, "", b""),
+            succeeded,
+            Some(204),
+            None,
+            &b""[..],
+        ),
+        (elsewhere, pending, Some(302), None, b""),
+        (
+            Answer::with(400, "", b"no"),
+            pending,
+            Some(400),
+            None,
+            b"no",
+        ),
+        (Answer::with(410, "", b""), failed, Some(410), None, b""),
+        (
+            Answer::with(500, "", BINARY),
+            pending,
+            Some(500),
+            None,
+            BINARY,
+        ),
+        (Answer::Reset, pending, None, Some("reset"), b""),
+        (garbage, pending, None, Some("invalid_response"), b""),
+        (Answer::TenGigabytes, succeeded, Some(200), None, CUT),
+    ];
+    each_leaves(patient(), answers).await;
+}
+
+#[actix::test]
+async fn an_answer_that_does_not_come_to_its_end_leaves_what_came() {
+    let config = WebhooksConfig {
+        timeout: Duration::from_millis(500),
+        ..patient()
+    };
+    let beginning = b"HTTP/1.1 200 OK\r\ncontent-length: 900\r\n\r\nthe beginning";
+    let beginning = Answer::Bytes(beginning.to_vec());
+    let pending = DeliveryStatus::Pending;
+    let answers = [
+        (Answer::Hang, pending, None, Some("timeout"), &b""[..]),
+        (
+            beginning,
+            pending,
+            Some(200),
+            Some("timeout"),
+            b"the beginning",
+        ),
+    ];
+    each_leaves(config, answers).await;
+}
+
+#[actix::test]
 async fn a_test_is_a_signed_sample_with_one_attempt() {
     let world = World::new().await;
     let receiver = Receiver::scripted(|_| Answer::with(503, "", b"later"));
     let hook = world
         .webhook(world.tenant, receiver.outbound_url("/"))
         .await;
-    let handle = world.start(quick());
+    let handle = world.start(patient());
     let id = handle.test(hook.clone(), None).await.expect("made");
     let row = world.delivery(id).await;
     assert!(row.is_test);

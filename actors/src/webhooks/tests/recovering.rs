@@ -289,7 +289,7 @@ async fn what_was_asked_for_arrives_with_and_without_a_restart() {
         .await;
     let before = given_up(&world, 30).await;
     ask(&world.store, &hook, world.clock.now()).await;
-    let handle = world.start(quick());
+    let handle = world.start(patient());
     for id in &before {
         world.succeeded(*id).await;
     }

@@ -7,7 +7,7 @@ use std::{
 
 use dikala_testkit::{
     certificate,
-    gemini::{Act, Answer, Gemini as Model},
+    gemini::{Act, Answer, Connection, Gemini as Model},
     tls,
 };
 use rstest::rstest;
@@ -225,6 +225,8 @@ async fn a_call_that_does_not_listen_still_speaks() {
         .expect("it is taken");
     // The model cannot go on, for its socket is not read.
     let unsent = || model.connections()[0].unsent.load(Relaxed);
+    let some = |all: &[Connection]| (all[0].unsent.load(Relaxed) > 0).then_some(());
+    model.wait("speech that is not sent", some).await;
     let mut before = usize::MAX;
     while before != unsent() {
         before = unsent();

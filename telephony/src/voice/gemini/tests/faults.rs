@@ -307,10 +307,10 @@ async fn connections_that_bring_nothing_end_the_call() {
 }
 
 #[tokio::test]
-async fn a_resumption_whose_setup_takes_five_seconds_goes_on() {
+async fn a_resumption_whose_setup_takes_three_seconds_goes_on() {
     let model = Model::start();
     let mut call = Call::greeted(&model).await;
-    model.begin([Begin::Slowly(Duration::from_secs(5))]);
+    model.begin([Begin::Slowly(Duration::from_secs(3))]);
     model.act(Act::Cut);
     call.until("the resumption", |it| *it == Heard::Reconnected)
         .await;
