@@ -22,11 +22,11 @@ async fn count(db: &impl ConnectionTrait, what: &str) -> i64 {
 /// Another session has the number's row.
 async fn with_the_number(world: &World) -> Transaction {
     let session = world.store().begin().await.expect("begins");
-    // The request is to find the deadlock, and so to lose it.
-    session
-        .execute_unprepared("SET LOCAL deadlock_timeout = '60s'")
-        .await
-        .expect("is set");
+    // The request is to find the deadlock, and so to lose it; and nobody ends this session while the test asks who waits.
+    for timeout in ["deadlock_timeout", "idle_in_transaction_session_timeout"] {
+        let patient = format!("SET LOCAL {timeout} = '60s'");
+        session.execute_unprepared(&patient).await.expect("is set");
+    }
     lock(&session, "phone_numbers", &world.ours.number).await;
     session
 }

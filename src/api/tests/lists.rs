@@ -66,7 +66,10 @@ fn ids(list: &Value) -> Vec<String> {
     rows.iter().map(id).collect()
 }
 
-/// So many calls and transactions of ours, beside those that are there.
+/// Written by one statement, which the store gives a few seconds.
+const ROWS_AT_ONCE: u64 = 10_000;
+
+/// So many calls of ours, beside those that are there.
 async fn many_rows(world: &World, count: u64) {
     let backend = world.store().backend();
     let text = match backend {
@@ -82,7 +85,9 @@ async fn many_rows(world: &World, count: u64) {
     let (into, from): (Vec<String>, Vec<String>) = call::Column::iter()
         .map(|column| (format!("{:?}", column.as_str()), call(column)))
         .unzip();
-    for (first, last) in [(1, count / 2), (count / 2 + 1, count)] {
+    for part in 0..count.div_ceil(ROWS_AT_ONCE) {
+        let first = part * ROWS_AT_ONCE + 1;
+        let last = count.min(first + ROWS_AT_ONCE - 1);
         let sql = format!(
             "INSERT INTO calls ({}) WITH RECURSIVE n(i) AS (SELECT {first} UNION ALL SELECT i + 1 FROM n WHERE i < {last}) \
              SELECT {} FROM calls, n WHERE id = '{}'",

@@ -1,5 +1,7 @@
 //! What goes wrong before a handler is asked, and what goes wrong inside one.
 
+use std::time::Duration;
+
 use actix_web::http::Method;
 use serde_json::json;
 use tokio::{
@@ -7,7 +9,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use super::prelude::*;
+use super::{prelude::*, world::strict};
 
 /// Sends bytes as they are and reads until the server closes.
 async fn raw(world: &World, request: &str) -> String {
@@ -92,7 +94,9 @@ async fn chunked_bodies_have_the_same_limit(#[values(Sqlite, Postgres)] store: S
 #[rstest]
 #[actix_web::test]
 async fn a_body_that_drips_is_cut_off(#[values(Sqlite, Postgres)] store: StoreKind) {
-    let world = world!(store);
+    let mut settings = strict();
+    settings.http.body_timeout = Duration::from_millis(400);
+    let world = world!(store, settings);
     let answer = raw(
         &world,
         &format!("{}{{\"na", head(&world, "content-length: 50")),

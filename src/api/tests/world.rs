@@ -97,7 +97,6 @@ pub fn strict() -> ApiSettings {
     ApiSettings {
         urls: UrlPolicy { allow_http: false },
         http: HttpSettings {
-            body_timeout: Duration::from_millis(400),
             unauthenticated_per_minute: 10_000,
             ..HttpSettings::default()
         },
