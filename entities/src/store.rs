@@ -41,7 +41,7 @@ use self::{
     fault::{SendFault, Signs},
     file::{folder_of, prepare_file, probe_name, unwritable},
     pool::Limits,
-    probe::Probe,
+    probe::{Confirmation, Probe},
     raw::Driver,
     transaction::TransactionKind,
 };
@@ -135,6 +135,7 @@ pub struct Store {
     url: Arc<str>,
     signs: Arc<Signs>,
     probe: Arc<Mutex<Probe>>,
+    confirmation: Arc<Mutex<Confirmation>>,
 }
 
 /// The database cannot be used.
@@ -301,6 +302,7 @@ impl Store {
             url: Arc::from(url),
             signs,
             probe: Arc::default(),
+            confirmation: Arc::default(),
         }
     }
 
@@ -335,6 +337,7 @@ impl Store {
             url: Arc::from(url),
             signs,
             probe: Arc::default(),
+            confirmation: Arc::default(),
         })
     }
 

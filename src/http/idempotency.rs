@@ -137,7 +137,11 @@ async fn claim(http: &HttpContext, req: &ServiceRequest) -> Result<Claimed, ApiE
         Some(row) if row.status.is_some() && row.body.is_none() => {
             Err(ApiError::IdempotencyAnswerGone)
         }
-        Some(row) => stored(row, &claimed),
+        Some(row) => {
+            let answered = stored(row, &claimed)?;
+            http.store.confirm().await?;
+            Ok(answered)
+        }
     }
 }
 

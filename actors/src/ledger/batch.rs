@@ -118,6 +118,9 @@ pub(super) async fn write(parts: &LedgerParts, batch: &[&Posting]) -> Result<Wri
         txn.rollback().await?;
         let entries: Vec<Option<&Entry>> = round.entries.iter().map(Option::as_deref).collect();
         let obstacles = journal::obstacles(parts.store.critical_reader(), &entries).await?;
+        if obstacles.contains(&Some(Obstacle::Done)) {
+            parts.store.confirm().await?;
+        }
         for ((index, outcome), obstacle) in open.into_iter().zip(round.outcomes).zip(obstacles) {
             answers[index] = match obstacle {
                 Some(Obstacle::Done) => Some(outcome),

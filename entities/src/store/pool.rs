@@ -5,7 +5,11 @@
 //! itself when its disk is full, and whoever went on there would write into a transaction that nobody commits.
 //!
 //! When the way to the server is cut, every connection that was made before is given up with the one that found out.
+//!
+//! A transaction that waits for a synchronous standby keeps its seat, whoever has given up waiting for it: else each that follows
+//! would leave the server one more connection that does nothing, until it has none left for those who read.
 
+mod lease;
 mod outcome;
 mod reading;
 
@@ -17,13 +21,13 @@ use std::{
     time::{Duration, Instant},
 };
 
-use sea_orm::{DbBackend, DbErr, ExecResult, QueryResult, Statement};
+use sea_orm::{DbBackend, DbErr};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub use self::reading::PoolReading;
 use super::{
-    fault::{Leaves, SendFault, Signs, away},
-    raw::{Begun, Driver, Mark, Raw, within},
+    fault::{SendFault, Signs, away},
+    raw::{Driver, Mark, Raw, within},
     runtime::{inside, spawn},
 };
 
@@ -198,13 +202,15 @@ impl Connections {
             return Ok(self.leased(idle.raw, idle.born, idle.cuts, false, seats));
         }
         let cuts = self.shared.signs.cuts();
-        let raw = within(
-            Some(self.shared.limits.connect),
-            self.shared.target.connect(),
-        )
-        .await
-        .map_err(SendFault::connecting)?;
+        let raw = self.connect().await?;
         Ok(self.leased(raw, Instant::now(), cuts, true, seats))
+    }
+
+    async fn connect(&self) -> Result<Raw, DbErr> {
+        let limit = self.shared.limits.connect;
+        within(Some(limit), self.shared.target.connect())
+            .await
+            .map_err(SendFault::connecting)
     }
 
     fn leased(&self, raw: Raw, born: Instant, cuts: u64, fresh: bool, seats: Seats) -> Lease {
@@ -296,203 +302,5 @@ impl Connections {
         })
         .await;
         self.shared.permits.close();
-    }
-}
-
-impl Lease {
-    fn raw(&mut self) -> &mut Raw {
-        &mut self.held.as_mut().expect("held until it is dropped").raw
-    }
-
-    pub(super) fn is_spoilt(&self) -> bool {
-        self.state == State::Spoilt
-    }
-
-    async fn begin(&mut self, sql: &'static str) -> Result<(), SendFault> {
-        self.state = State::Open;
-        let limit = self.home.shared.limits.begin;
-        let begun = inside(within(limit, self.raw().begin(sql))).await;
-        match begun {
-            Ok(Begun::Marked(mark)) => {
-                self.mark = mark;
-                Ok(())
-            }
-            Ok(Begun::WithTheFirst(opening)) => {
-                self.opening = Some(opening);
-                Ok(())
-            }
-            Err(fault) => {
-                self.note(&fault);
-                self.state = State::Spoilt;
-                Err(fault)
-            }
-        }
-    }
-
-    /// Ends the transaction with `COMMIT` or `ROLLBACK`. What fails to end is not used again.
-    pub(super) async fn end(&mut self, sql: &str) -> Result<(), SendFault> {
-        if self.opening.take().is_some() {
-            self.state = State::Clean;
-            return Ok(());
-        }
-        let limit = self.home.shared.limits.statement;
-        let began = Instant::now();
-        let ended = inside(within(limit, self.raw().unprepared(sql))).await;
-        self.timed(sql, began, &ended);
-        match &ended {
-            Ok(_) => self.state = State::Clean,
-            Err(fault) => {
-                self.state = State::Spoilt;
-                self.note(fault);
-            }
-        }
-        ended.map(drop)
-    }
-
-    pub(super) async fn execute(
-        &mut self,
-        limit: Option<Duration>,
-        statement: &Statement,
-    ) -> Result<ExecResult, DbErr> {
-        self.open().await?;
-        let (before, began) = (self.ask(), Instant::now());
-        let answer = inside(within(limit, self.raw().execute(statement))).await;
-        self.timed(&statement.sql, began, &answer);
-        self.answered(before, answer).map_err(SendFault::executing)
-    }
-
-    pub(super) async fn unprepared(
-        &mut self,
-        limit: Option<Duration>,
-        sql: &str,
-    ) -> Result<ExecResult, DbErr> {
-        self.open().await?;
-        let (before, began) = (self.ask(), Instant::now());
-        let answer = inside(within(limit, self.raw().unprepared(sql))).await;
-        self.timed(sql, began, &answer);
-        self.answered(before, answer).map_err(SendFault::executing)
-    }
-
-    pub(super) async fn one(
-        &mut self,
-        limit: Option<Duration>,
-        statement: &Statement,
-    ) -> Result<Option<QueryResult>, DbErr> {
-        let rows = self.all(limit, statement).await?;
-        Ok(rows.into_iter().next())
-    }
-
-    pub(super) async fn all(
-        &mut self,
-        limit: Option<Duration>,
-        statement: &Statement,
-    ) -> Result<Vec<QueryResult>, DbErr> {
-        let opened = self.opening.take().map(|opening| {
-            let mut statement = statement.clone();
-            statement.sql = format!("{opening}; {}", statement.sql);
-            statement
-        });
-        let statement = opened.as_ref().unwrap_or(statement);
-        let (before, began) = (self.ask(), Instant::now());
-        let answer = inside(within(limit, self.raw().all(statement))).await;
-        self.timed(&statement.sql, began, &answer);
-        self.answered(before, answer).map_err(SendFault::asking)
-    }
-
-    /// Sends what begins the transaction, where that has still to be done. What changes rows does not go in one text with it:
-    /// SQLite would count what was changed before.
-    async fn open(&mut self) -> Result<(), DbErr> {
-        let Some(opening) = self.opening.take() else {
-            return Ok(());
-        };
-        let begun = inside(within(None, self.raw().unprepared(opening))).await;
-        self.answered(State::Open, begun)
-            .map(drop)
-            .map_err(SendFault::executing)
-    }
-
-    fn timed<T>(&self, text: &str, began: Instant, answer: &Result<T, SendFault>) {
-        let statements = &self.home.shared.signs.statements;
-        statements.ended(text, began, answer.is_err());
-    }
-
-    fn ask(&mut self) -> State {
-        let before = self.state;
-        if before == State::Clean {
-            self.state = State::Asked;
-        }
-        before
-    }
-
-    fn answered<T>(&mut self, before: State, answer: Result<T, SendFault>) -> Result<T, SendFault> {
-        self.state = match &answer {
-            Err(fault) if fault.leaves() != Leaves::Usable => State::Spoilt,
-            _ => before,
-        };
-        if let Err(fault) = &answer {
-            self.note(fault);
-        }
-        answer
-    }
-
-    /// What others should know of a fault.
-    fn note(&self, fault: &SendFault) {
-        if fault.is_refusal() {
-            self.home.shared.signs.note_refusal();
-        }
-        if fault.leaves() == Leaves::Cut {
-            tracing::warn!(
-                ?fault,
-                "the connection to the database is lost; new ones are made"
-            );
-            self.home.cut();
-        }
-    }
-
-    pub(super) fn home(&self) -> &Connections {
-        &self.home
-    }
-}
-
-impl Drop for Lease {
-    fn drop(&mut self) {
-        let Some(mut held) = self.held.take() else {
-            return;
-        };
-        let home = self.home.clone();
-        let open = match self.state {
-            State::Clean => return home.give_back(held),
-            // It never began.
-            State::Open if self.opening.is_some() => return home.give_back(held),
-            State::Spoilt => {
-                // Its transaction, if there is one, keeps what it locked until the server finds out.
-                drop(held);
-                if let Some(mark) = self.mark.take() {
-                    spawn(async move { home.end_abandoned(&mark).await });
-                }
-                return;
-            }
-            State::Open => true,
-            State::Asked => false,
-        };
-        // The caller left in the middle: what was sent is answered first.
-        let mark = self.mark.take();
-        spawn(async move {
-            let limit = home.shared.limits.statement.map(|_| PROOF_WITHIN);
-            let ended = if open {
-                let ended = within(limit, held.raw.unprepared("ROLLBACK")).await;
-                ended.map(drop).or_else(SendFault::unless_nothing_was_open)
-            } else {
-                within(limit, held.raw.ping()).await
-            };
-            if ended.is_ok() {
-                home.give_back(held);
-                return;
-            }
-            drop(held);
-            if let Some(mark) = mark {
-                home.end_abandoned(&mark).await;
-            }
-        });
     }
 }

@@ -10,7 +10,7 @@ use sea_orm::{ConnectionTrait, DbBackend, DbErr, Statement};
 
 use tokio::sync::oneshot;
 
-use super::{Store, runtime::spawn};
+use super::{Store, fault::away, runtime::spawn};
 
 /// How long it is believed that a write can be committed because one was.
 const PROBE_EVERY: Duration = Duration::from_secs(2);
@@ -26,7 +26,33 @@ pub(super) struct Probe {
     settled: u64,
 }
 
+/// When the last commit began that was to confirm what was read before, and whether it succeeded.
+pub(super) type Confirmation = Option<(Instant, bool)>;
+
 impl Store {
+    /// To be awaited before something is acknowledged because it was read that it is done. What PostgreSQL shows may be committed on
+    /// this server alone, where the waiting for a synchronous standby was broken off, and a failover takes it back; but not once a
+    /// later commit was answered. Those who ask at the same time share one.
+    pub async fn confirm(&self) -> Result<(), DbErr> {
+        if self.backend() != DbBackend::Postgres {
+            return Ok(());
+        }
+        let asked = Instant::now();
+        let mut last = self.confirmation.lock().await;
+        match *last {
+            Some((began, true)) if began >= asked => Ok(()),
+            Some((began, false)) if began >= asked => {
+                Err(away("it is not known whether what was done before lasts"))
+            }
+            _ => {
+                let began = Instant::now();
+                let confirmed = self.commit_probe(false).await;
+                *last = Some((began, confirmed.is_ok()));
+                confirmed
+            }
+        }
+    }
+
     /// Whether what a call writes can be committed now; tried every two seconds at most, however often it is asked, and anew as
     /// soon as anything was refused. Who stops waiting for the answer does not stop the try.
     pub async fn can_commit(&self) -> bool {

@@ -32,7 +32,7 @@ pub(super) enum TransactionKind {
 impl TransactionKind {
     /// On SQLite a deferred transaction that reads and then writes fails with `SQLITE_BUSY` at once, so writes are
     /// `BEGIN IMMEDIATE`. PostgreSQL says by which mark it knows the transaction, and on which timeline of the server that is.
-    fn sql(self, backend: DbBackend) -> &'static str {
+    pub(super) fn sql(self, backend: DbBackend) -> &'static str {
         match (backend, self) {
             (DbBackend::Postgres, Self::Write) => {
                 "BEGIN; SELECT pg_current_xact_id()::text, pg_backend_pid()::text, \
@@ -96,17 +96,14 @@ impl Transaction {
         let Err(fault) = lease.end("COMMIT").await else {
             return Ok(());
         };
-        let home = lease.home().clone();
         let Some(mark) = lease.mark.take().filter(|_| fault.leaves() == Leaves::Cut) else {
             return Err(fault.executing());
         };
-        // Its seat among the connections is needed to ask.
-        drop(lease);
         tracing::warn!(
             ?fault,
             "a commit was not answered; finding out how it ended"
         );
-        if home.committed(&mark).await? {
+        if lease.committed(mark).await? {
             Ok(())
         } else {
             Err(fault.executing())

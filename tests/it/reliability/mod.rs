@@ -17,4 +17,5 @@ mod money;
 mod proxy;
 mod restarts;
 mod sizes;
+mod standby;
 mod throughput;

@@ -1,0 +1,232 @@
+//! A connection in the hands of one: what is sent over it, and what becomes of it afterwards.
+
+use std::time::{Duration, Instant};
+
+use sea_orm::{DbErr, ExecResult, QueryResult, Statement};
+
+use super::{Connections, Lease, PROOF_WITHIN, State};
+use crate::store::{
+    fault::{Leaves, SendFault},
+    raw::{Begun, Raw, within},
+    runtime::{inside, spawn},
+};
+
+impl Lease {
+    fn raw(&mut self) -> &mut Raw {
+        &mut self.held.as_mut().expect("held until it is dropped").raw
+    }
+
+    pub(in crate::store) fn is_spoilt(&self) -> bool {
+        self.state == State::Spoilt
+    }
+
+    pub(super) async fn begin(&mut self, sql: &'static str) -> Result<(), SendFault> {
+        self.state = State::Open;
+        let limit = self.home.shared.limits.begin;
+        let begun = inside(within(limit, self.raw().begin(sql))).await;
+        match begun {
+            Ok(Begun::Marked(mark)) => {
+                self.mark = mark;
+                Ok(())
+            }
+            Ok(Begun::WithTheFirst(opening)) => {
+                self.opening = Some(opening);
+                Ok(())
+            }
+            Err(fault) => {
+                self.note(&fault);
+                self.state = State::Spoilt;
+                Err(fault)
+            }
+        }
+    }
+
+    /// Ends the transaction with `COMMIT` or `ROLLBACK`. What fails to end is not used again.
+    pub(in crate::store) async fn end(&mut self, sql: &str) -> Result<(), SendFault> {
+        if self.opening.take().is_some() {
+            self.state = State::Clean;
+            return Ok(());
+        }
+        let limit = self.home.shared.limits.statement;
+        let began = Instant::now();
+        let ended = inside(within(limit, self.raw().unprepared(sql))).await;
+        self.timed(sql, began, &ended);
+        match &ended {
+            Ok(_) => self.state = State::Clean,
+            Err(fault) => {
+                self.state = State::Spoilt;
+                self.note(fault);
+            }
+        }
+        ended.map(drop)
+    }
+
+    pub(in crate::store) async fn execute(
+        &mut self,
+        limit: Option<Duration>,
+        statement: &Statement,
+    ) -> Result<ExecResult, DbErr> {
+        self.open().await?;
+        let (before, began) = (self.ask(), Instant::now());
+        let answer = inside(within(limit, self.raw().execute(statement))).await;
+        self.timed(&statement.sql, began, &answer);
+        self.answered(before, answer).map_err(SendFault::executing)
+    }
+
+    pub(in crate::store) async fn unprepared(
+        &mut self,
+        limit: Option<Duration>,
+        sql: &str,
+    ) -> Result<ExecResult, DbErr> {
+        self.open().await?;
+        let (before, began) = (self.ask(), Instant::now());
+        let answer = inside(within(limit, self.raw().unprepared(sql))).await;
+        self.timed(sql, began, &answer);
+        self.answered(before, answer).map_err(SendFault::executing)
+    }
+
+    pub(in crate::store) async fn one(
+        &mut self,
+        limit: Option<Duration>,
+        statement: &Statement,
+    ) -> Result<Option<QueryResult>, DbErr> {
+        let rows = self.all(limit, statement).await?;
+        Ok(rows.into_iter().next())
+    }
+
+    pub(in crate::store) async fn all(
+        &mut self,
+        limit: Option<Duration>,
+        statement: &Statement,
+    ) -> Result<Vec<QueryResult>, DbErr> {
+        let opened = self.opening.take().map(|opening| {
+            let mut statement = statement.clone();
+            statement.sql = format!("{opening}; {}", statement.sql);
+            statement
+        });
+        let statement = opened.as_ref().unwrap_or(statement);
+        let (before, began) = (self.ask(), Instant::now());
+        let answer = inside(within(limit, self.raw().all(statement))).await;
+        self.timed(&statement.sql, began, &answer);
+        self.answered(before, answer).map_err(SendFault::asking)
+    }
+
+    /// Sends what begins the transaction, where that has still to be done. What changes rows does not go in one text with it:
+    /// SQLite would count what was changed before.
+    async fn open(&mut self) -> Result<(), DbErr> {
+        let Some(opening) = self.opening.take() else {
+            return Ok(());
+        };
+        let begun = inside(within(None, self.raw().unprepared(opening))).await;
+        self.answered(State::Open, begun)
+            .map(drop)
+            .map_err(SendFault::executing)
+    }
+
+    fn timed<T>(&self, text: &str, began: Instant, answer: &Result<T, SendFault>) {
+        let statements = &self.home.shared.signs.statements;
+        statements.ended(text, began, answer.is_err());
+    }
+
+    fn ask(&mut self) -> State {
+        let before = self.state;
+        if before == State::Clean {
+            self.state = State::Asked;
+        }
+        before
+    }
+
+    fn answered<T>(&mut self, before: State, answer: Result<T, SendFault>) -> Result<T, SendFault> {
+        self.state = match &answer {
+            Err(fault) if fault.leaves() != Leaves::Usable => State::Spoilt,
+            _ => before,
+        };
+        if let Err(fault) = &answer {
+            self.note(fault);
+        }
+        answer
+    }
+
+    /// What others should know of a fault.
+    fn note(&self, fault: &SendFault) {
+        if fault.is_refusal() {
+            self.home.shared.signs.note_refusal();
+        }
+        if fault.leaves() == Leaves::Cut {
+            tracing::warn!(
+                ?fault,
+                "the connection to the database is lost; new ones are made"
+            );
+            self.home.cut();
+        }
+    }
+
+    pub(in crate::store) fn home(&self) -> &Connections {
+        &self.home
+    }
+
+    /// Another connection on the same seat, where this one is not to be used again.
+    pub(super) async fn reconnect(&mut self) -> Result<(), DbErr> {
+        if self.state == State::Clean {
+            return Ok(());
+        }
+        let cuts = self.home.shared.signs.cuts();
+        let raw = inside(self.home.connect()).await?;
+        if let Some(held) = &mut self.held {
+            (held.raw, held.born, held.cuts, held.fresh) = (raw, Instant::now(), cuts, true);
+        }
+        (self.state, self.opening, self.mark) = (State::Clean, None, None);
+        Ok(())
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        let Some(held) = self.held.take() else {
+            return;
+        };
+        let left = match self.state {
+            State::Clean => return self.home.give_back(held),
+            // It never began.
+            State::Open if self.opening.is_some() => return self.home.give_back(held),
+            State::Spoilt if self.mark.is_none() => return,
+            state => state,
+        };
+        let mut lease = Self {
+            home: self.home.clone(),
+            held: Some(held),
+            state: left,
+            opening: None,
+            mark: self.mark.take(),
+        };
+        spawn(async move {
+            if left != State::Spoilt && lease.settle().await {
+                return;
+            }
+            // Its transaction, if there is one, keeps what it locked until the server finds out.
+            if let Some(mark) = lease.mark.take() {
+                lease.state = State::Spoilt;
+                lease.stay_until_ended(&mark).await;
+            }
+        });
+    }
+}
+
+impl Lease {
+    /// The caller left in the middle: what was sent is answered first. Whether the connection is as good as before.
+    async fn settle(&mut self) -> bool {
+        let open = self.state == State::Open;
+        let limit = self.home.shared.limits.statement.map(|_| PROOF_WITHIN);
+        let ended = if open {
+            let ended = within(limit, self.raw().unprepared("ROLLBACK")).await;
+            ended.map(drop).or_else(SendFault::unless_nothing_was_open)
+        } else {
+            within(limit, self.raw().ping()).await
+        };
+        self.state = match ended {
+            Ok(()) => State::Clean,
+            Err(_) => State::Spoilt,
+        };
+        ended.is_ok()
+    }
+}

@@ -1,0 +1,156 @@
+//! A synchronous standby goes away while its primary lives: nothing is acknowledged that the primary alone has, whoever breaks the
+//! waiting off; reads go on; and writes go on when the standby is back.
+
+use dikala_testkit::{OwnPostgres, Stop};
+use futures_util::future::{join_all, join3};
+use tokio::task::spawn_blocking;
+
+use super::fleet::{Fleet, Wanted};
+use crate::support::{prelude::*, tenant::Tenant};
+
+/// Connections with which a node writes; to the lease it has another.
+const WRITING_MAX: usize = 8 + 6;
+/// Writes at a time, and how often.
+const CROWD: usize = 20;
+const CROWDS: usize = 3;
+/// Whoever takes a bridge does so within this.
+const REACHED_WITHIN: Duration = Duration::from_secs(5);
+
+/// A node, its PostgreSQL and the standby that each commit waits for; none where the machine has no PostgreSQL.
+async fn pair() -> Option<(Fleet, OwnPostgres, OwnPostgres)> {
+    let primary = OwnPostgres::start()?;
+    let standby = primary.standby();
+    let installation = Installation::at(primary.place(primary.port));
+    primary.waits_for_its_standby();
+    // One that never knew of others keeps its sockets when its lease ends.
+    let wanted = Wanted::nodes(1).set("bridge.lost_after_seconds", 600);
+    let fleet = Fleet::on(installation, wanted).await;
+    Some((fleet, primary, standby))
+}
+
+/// What a statement says on a server, while everybody else goes on.
+async fn says(server: &OwnPostgres, statement: impl Into<String>) -> usize {
+    let (server, statement) = (server.clone(), statement.into());
+    let said = spawn_blocking(move || server.sql(&statement)).await;
+    said.unwrap().parse().unwrap()
+}
+
+/// Transactions that wait for the standby in their commit.
+const WAITING: &str =
+    "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'SyncRep' AND query = 'COMMIT'";
+
+fn agents(name: &str) -> String {
+    format!("SELECT count(*) FROM agents WHERE name = '{name}'")
+}
+
+fn agent(name: &str) -> Value {
+    json!({"name": name, "systemPrompt": "Answer kindly."})
+}
+
+/// Writes that do not wait for each other, only for the standby; none is acknowledged.
+async fn crowds(tenant: &Tenant) {
+    for crowd in 0..CROWDS {
+        let answers = join_all((0..CROWD).map(async |number| {
+            let key = format!("{crowd}-{number}");
+            let api = tenant.api.clone().with("idempotency-key", &key);
+            api.post("/agents", agent("In a crowd")).await
+        }));
+        for answer in answers.await {
+            assert_eq!(answer.status, 503, "{}", answer.text);
+        }
+    }
+}
+
+#[actix_web::test]
+async fn without_its_standby_a_primary_acknowledges_nothing() {
+    let Some((fleet, primary, standby)) = pair().await else {
+        return;
+    };
+    let tenant = &fleet.tenants[0];
+    let keyed = tenant.api.clone().with("idempotency-key", "before");
+    let before = keyed.post("/agents", agent("Before")).await.expect(201);
+    let bridge = tenant.bridge(Socket).await;
+    let ring = |name: &str| {
+        let fields = json!({
+            "bridgeCallId": name, "did": tenant.did, "callerNumber": "+6281234567890",
+        });
+        bridge.message("call.incoming", fields)
+    };
+    let away = standby.clone();
+    spawn_blocking(move || away.stop(Stop::Immediate))
+        .await
+        .unwrap();
+    // Somebody else breaks the waiting off: the primary shows what it alone has.
+    let broken_off = ring("broken-off");
+    let breaking = async {
+        eventually("two commits to wait", async || {
+            (says(&primary, WAITING).await >= 2).then_some(())
+        })
+        .await;
+        let killed = primary.clone();
+        spawn_blocking(move || killed.kill_backends())
+            .await
+            .unwrap();
+        says(&primary, agents("Broken off")).await
+    };
+    let (answer, reply, shown) = join3(
+        tenant.api.post("/agents", agent("Broken off")),
+        bridge.begin(&broken_off).reply(),
+        breaking,
+    )
+    .await;
+    assert_eq!(shown, 1, "the primary has it");
+    assert_eq!(answer.status, 503, "{}", answer.text);
+    assert_ne!(reply["ok"], true, "{reply}");
+    let again = keyed.post("/agents", agent("Before")).await;
+    assert_eq!(again.status, 503, "{}", again.text);
+
+    // Nobody does, and this side stops waiting.
+    let left_alone = ring("left-alone");
+    let (answer, reply, ()) = join3(
+        tenant.api.post("/agents", agent("Left alone")),
+        bridge.begin(&left_alone).reply(),
+        crowds(tenant),
+    )
+    .await;
+    assert_eq!(answer.status, 503, "{}", answer.text);
+    assert_ne!(reply["ok"], true, "{reply}");
+    assert_eq!(says(&primary, agents("Left alone")).await, 0);
+    let waiting = says(&primary, WAITING).await;
+    assert!((2..=WRITING_MAX).contains(&waiting), "{waiting} wait");
+    let listed = tenant.api.get("/agents").await.expect(200);
+    assert!(listed.to_string().contains("Before"), "{listed}");
+
+    let back = standby.clone();
+    spawn_blocking(move || back.start_again()).await.unwrap();
+    eventually("a write to be acknowledged", async || {
+        let made = tenant.api.post("/agents", agent("Afterwards")).await;
+        (made.status == 201).then_some(())
+    })
+    .await;
+    let again = keyed.post("/agents", agent("Before")).await.expect(201);
+    assert_eq!(again, before);
+    for message in [&broken_off, &left_alone] {
+        eventually("a call to be taken", async || {
+            let address = &fleet.node(0).http;
+            let socket = Bridge::reach(address, &tenant.token, REACHED_WITHIN).await?;
+            let reply = socket.begin(message).reply_if_any().await?;
+            (reply["ok"] == true).then_some(())
+        })
+        .await;
+    }
+    // Whatever was acknowledged is there after a failover.
+    let failing = primary.clone();
+    let promoted = standby.clone();
+    spawn_blocking(move || {
+        failing.stop(Stop::Immediate);
+        promoted.promote();
+    })
+    .await
+    .unwrap();
+    for name in ["Before", "Afterwards", "Broken off"] {
+        assert!(says(&standby, agents(name)).await >= 1, "{name}");
+    }
+    let calls = "SELECT count(*) FROM calls WHERE bridge_call_id IN ('broken-off', 'left-alone')";
+    assert_eq!(says(&standby, calls).await, 2);
+}
