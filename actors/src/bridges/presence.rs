@@ -6,7 +6,7 @@ use dikala_entities::{CommandId, Millis};
 
 use super::{
     commands::Command,
-    socket::{Dismissal, Socket},
+    socket::{Dismissal, Socket, SocketEnd},
 };
 
 /// Commands that wait for a bridge. Past that the oldest is dropped: a hang-up is carried out by the engine anyway, a warning
@@ -160,16 +160,18 @@ impl Presence {
         self.sockets.push(socket);
     }
 
-    /// Its commands are for the next newest socket. Nobody closed it where it is `silent`.
-    pub(super) fn disconnected(&mut self, socket: &Socket, silent: bool, now: Millis) {
+    /// Its commands are for the next newest socket.
+    pub(super) fn disconnected(&mut self, socket: &Socket, end: SocketEnd, now: Millis) {
         self.sockets.retain(|other| other.number != socket.number);
         self.send_again(|number| number == socket.number);
         self.wake_newest();
-        if !silent {
-            self.last_seen = now;
-        } else if !self.is_connected() {
-            self.fell_silent = true;
-            self.elsewhere.last_seen = self.elsewhere.last_frame;
+        match end {
+            SocketEnd::Closed => self.last_seen = now,
+            SocketEnd::Silent if !self.is_connected() => {
+                self.fell_silent = true;
+                self.elsewhere.last_seen = self.elsewhere.last_frame;
+            }
+            SocketEnd::Silent | SocketEnd::Unnoticed => {}
         }
     }
 

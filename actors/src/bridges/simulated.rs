@@ -24,14 +24,12 @@ impl Bridges {
         wire.ask("signs", move |tables, _| {
             for (bridge, sign) in written {
                 let row = tables.bridges.entry(bridge).or_default();
-                if sign.fell_silent || row.last_seen < sign.seen {
-                    row.last_frame = row.last_frame.max(sign.frame);
-                    row.last_seen = if sign.fell_silent {
-                        row.last_frame
-                    } else {
-                        sign.seen
-                    };
-                }
+                row.last_frame = row.last_frame.max(sign.frame);
+                row.last_seen = if sign.fell_silent {
+                    row.last_frame
+                } else {
+                    row.last_seen.max(sign.seen)
+                };
             }
         })
         .await?;
