@@ -10,6 +10,7 @@ mod endpoints;
 mod lapsed;
 mod limits;
 mod lost;
+mod transcripts;
 mod truth;
 
 use crate::support::{link::linked, prelude::*, tenant::Tenant, tenant::text, world::HOOK};
