@@ -344,6 +344,7 @@ mod tests {
         let long_ago = SystemClock.now().plus_ms(-60_000);
         let elsewhere = |is_connected| Elsewhere {
             is_connected,
+            takes_commands: is_connected,
             last_seen: long_ago,
             last_frame: long_ago,
         };
