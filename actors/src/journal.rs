@@ -12,8 +12,8 @@ use std::{
 };
 
 use dikala_entities::{
-    AuditId, BridgeId, CallId, CallStatus, EventId, HangupInitiator, HangupReason, TenantId, audit,
-    batch::BatchWrite, call, event, invocation, rows::ColumnType, transcript,
+    AuditId, BridgeId, CallId, CallStatus, EventId, HangupInitiator, HangupReason, Millis,
+    TenantId, audit, batch::BatchWrite, call, event, invocation, rows::ColumnType, transcript,
 };
 use sea_orm::{
     ColumnTrait, ConnectionTrait, DbErr, EntityTrait, IntoActiveModel, QueryFilter, QuerySelect,
@@ -74,13 +74,13 @@ pub struct Fence {
 }
 
 /// The columns that change while a call runs. Written only where owner and epoch still stand, and the status is what it was. What
-/// is over has no owner who alone writes of it, so there the summary has to be what it was, too.
+/// is over has no owner who alone writes of it, so there the last sign has to be what it was, too, which every write moves on.
 #[derive(Clone, Debug)]
 pub struct CallUpdate {
     pub id: CallId,
     pub fence: Fence,
     pub was: CallStatus,
-    pub summary_was: Option<String>,
+    pub last_sign_was: i64,
     pub status: CallStatus,
     pub answered_at: Option<i64>,
     pub ended_at: Option<i64>,
@@ -121,7 +121,7 @@ impl CallUpdate {
             it.fence.owner.to_string().into(),
             it.fence.epoch.into(),
             it.was.into(),
-            it.summary_was.into(),
+            it.last_sign_was.into(),
             it.status.into(),
             it.answered_at.into(),
             it.ended_at.into(),
@@ -184,14 +184,14 @@ fn update_calls(mut updates: Vec<&CallUpdate>) -> BatchWrite {
         ("owner", ColumnType::Text),
         ("epoch", ColumnType::BigInt),
         ("was", ColumnType::Text),
-        ("summary_was", ColumnType::Text),
+        ("last_sign_was", ColumnType::BigInt),
     ];
     columns.extend(UPDATED);
     let assignments = UPDATED.map(|(name, _)| format!("{name} = rows.{name}"));
     let sql = format!(
         "UPDATE calls SET {} FROM {{rows}} WHERE calls.id = rows.id AND calls.owner = rows.owner \
          AND calls.epoch = rows.epoch AND calls.status = rows.was AND (calls.status IN ('ringing', 'answered') \
-         OR COALESCE(calls.transcript_summary, '') = COALESCE(rows.summary_was, ''))",
+         OR calls.last_sign_at = rows.last_sign_was)",
         assignments.join(", ")
     );
     BatchWrite::new(sql, &columns, rows)
@@ -239,8 +239,8 @@ pub(crate) enum Obstacle {
     Conflict,
 }
 
-/// What the store knows of a call: owner, epoch, status and summary.
-pub(crate) type Stored = (String, i64, CallStatus, Option<String>);
+/// What the store knows of a call: owner, epoch, status and last sign.
+pub(crate) type Stored = (String, i64, CallStatus, Millis);
 
 /// What the store knows of the calls of some entries.
 #[derive(Default)]
@@ -302,10 +302,11 @@ impl Known {
                 if !self.is_owned(update.id, &update.fence) {
                     return Some(Obstacle::Conflict);
                 }
-                let (.., status, summary) = self.calls.get(&update.id)?;
+                let (.., status, last_sign_at) = self.calls.get(&update.id)?;
                 if *status == update.was {
                     // Another node has written of the call since it was read here.
-                    let is_other = status.is_final() && *summary != update.summary_was;
+                    let is_other =
+                        status.is_final() && last_sign_at.as_i64() != update.last_sign_was;
                     is_other.then_some(Obstacle::Conflict)
                 } else if *status == update.status {
                     Some(Obstacle::Done)
@@ -357,14 +358,14 @@ async fn calls(
     if ids.is_empty() {
         return Ok(HashMap::new());
     }
-    let rows: Vec<(CallId, String, i64, CallStatus, Option<String>)> = call::Entity::find()
+    let rows: Vec<(CallId, String, i64, CallStatus, Millis)> = call::Entity::find()
         .select_only()
         .columns([
             call::Column::Id,
             call::Column::Owner,
             call::Column::Epoch,
             call::Column::Status,
-            call::Column::TranscriptSummary,
+            call::Column::LastSignAt,
         ])
         .filter(call::Column::Id.is_in(ids))
         .into_tuple()
@@ -372,7 +373,7 @@ async fn calls(
         .await?;
     let known = rows.into_iter();
     Ok(known
-        .map(|(id, owner, epoch, status, summary)| (id, (owner, epoch, status, summary)))
+        .map(|(id, owner, epoch, status, last_sign_at)| (id, (owner, epoch, status, last_sign_at)))
         .collect())
 }
 

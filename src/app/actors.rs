@@ -122,7 +122,7 @@ impl Actors {
 
     /// After the listeners and the deliveries under way: the rest is in the store.
     pub(super) async fn stop(self) {
-        if let Err(error) = self.node.bridges.store_last_seen(&self.node.store).await {
+        if let Err(error) = self.node.calls.store_signs().await {
             tracing::warn!(%error, "the bridges' signs of life were not written");
         }
         if let Err(error) = self.node.member.leave(&self.node.store).await {

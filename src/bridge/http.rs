@@ -57,12 +57,7 @@ pub async fn messages(
     let rooms = tokio::time::timeout(ROOM_WITHIN, share.rooms(weights))
         .await
         .map_err(|_| ApiError::Unavailable)?;
-    let mut lanes = Lanes::new(
-        parts.node.calls.clone(),
-        parts.node.bridges.clone(),
-        share,
-        bridge,
-    );
+    let mut lanes = Lanes::new(parts.node.calls.clone(), share, bridge);
     for (ticket, (request, room)) in tickets.into_iter().zip(requests.into_iter().zip(rooms)) {
         lanes.accept(ticket, request, room);
     }

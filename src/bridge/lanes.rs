@@ -3,12 +3,10 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::Arc,
     time::Instant,
 };
 
 use dikala_actors::{
-    bridges::Bridges,
     calls::{CallError, Calls, InvokeFunction, Payer},
     traces::arrived,
 };
@@ -41,7 +39,6 @@ pub struct Finished {
 /// Carries out the messages of one connection.
 pub struct Lanes {
     calls: Calls,
-    bridges: Arc<Bridges>,
     share: ConnectionBudget,
     bridge: BridgeId,
     waiting: HashMap<Lane, VecDeque<Numbered>>,
@@ -50,15 +47,9 @@ pub struct Lanes {
 
 impl Lanes {
     /// Nothing is running.
-    pub fn new(
-        calls: Calls,
-        bridges: Arc<Bridges>,
-        share: ConnectionBudget,
-        bridge: BridgeId,
-    ) -> Self {
+    pub fn new(calls: Calls, share: ConnectionBudget, bridge: BridgeId) -> Self {
         Self {
             calls,
-            bridges,
             share,
             bridge,
             waiting: HashMap::new(),
@@ -117,7 +108,6 @@ impl Lanes {
     fn run(&self, lane: Option<Lane>, numbered: Numbered) {
         let answered = answer(
             self.calls.clone(),
-            Arc::clone(&self.bridges),
             self.share.clone(),
             self.bridge,
             numbered,
@@ -130,7 +120,6 @@ impl Lanes {
 /// Carries a message out, whatever became of it when it was read.
 async fn answer(
     calls: Calls,
-    bridges: Arc<Bridges>,
     share: ConnectionBudget,
     bridge: BridgeId,
     (ticket, message, room): Numbered,
@@ -138,7 +127,7 @@ async fn answer(
     let (reply, room) = match message {
         Ok(Request { id, body }) => {
             let since = ticket.read_at();
-            let (done, room) = carry_out(&calls, &bridges, &share, bridge, body, since, room).await;
+            let (done, room) = carry_out(&calls, &share, bridge, body, since, room).await;
             let reply = match done {
                 Ok(answer) => protocol::reply(&id, &answer),
                 Err(error) => Refusal::from((id, error)).to_json(),
@@ -185,7 +174,6 @@ fn lane(message: &Message) -> Option<Lane> {
 /// of them would have the room for it.
 async fn carry_out(
     calls: &Calls,
-    bridges: &Bridges,
     share: &ConnectionBudget,
     bridge: BridgeId,
     body: Content,
@@ -212,8 +200,8 @@ async fn carry_out(
             return Box::pin(invoke(calls, share, bridge, function, since, room)).await;
         }
         Content::Heartbeat { active, at } => {
-            bridges.seen(bridge);
             let ended = match active {
+                _ if !calls.seen(bridge) => Err(CallError::Unavailable),
                 Some(active) => {
                     let _turn = share.list_turn().await;
                     Box::pin(calls.heartbeat(bridge, &active, at)).await
@@ -264,9 +252,7 @@ mod tests {
     /// What a message takes while it waits for its turn, besides its own texts.
     const WAITING_BYTES_MAX: usize = 2_048;
 
-    fn size_of_answer<F>(
-        _: impl Fn(Calls, Arc<Bridges>, ConnectionBudget, BridgeId, Numbered) -> F,
-    ) -> usize {
+    fn size_of_answer<F>(_: impl Fn(Calls, ConnectionBudget, BridgeId, Numbered) -> F) -> usize {
         size_of::<F>()
     }
 

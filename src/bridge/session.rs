@@ -117,8 +117,7 @@ async fn run(
     frames: Frames,
     announced: oneshot::Sender<()>,
 ) {
-    let bridges = Arc::clone(&parts.node.bridges);
-    let socket = bridges.connected(bridge);
+    let socket = parts.node.bridges.connected(bridge);
     newest::announce(&parts.node, &socket).await;
     // Who asked may be gone already.
     let _ = announced.send(());
@@ -135,12 +134,7 @@ async fn run(
     let now = parts.node.clock.now();
     let share = parts.budgets.of(bridge);
     let mut reader = Reader {
-        lanes: Lanes::new(
-            parts.node.calls.clone(),
-            Arc::clone(&bridges),
-            share.clone(),
-            bridge,
-        ),
+        lanes: Lanes::new(parts.node.calls.clone(), share.clone(), bridge),
         frames,
         share,
         admission: None,
@@ -152,6 +146,7 @@ async fn run(
         bridge,
     };
     let over = reader.serve(&socket, &mut writer).await;
+    let (node, last_frame_at) = (reader.parts.node.clone(), reader.last_frame_at);
     drop(reader);
     if !writer.is_finished() {
         if matches!(over, Over::Close(..)) {
@@ -160,7 +155,8 @@ async fn run(
         // What is not written is lost with the socket, but for commands: those are for the next one.
         writer.abort();
     }
-    bridges.disconnected(&socket, matches!(over, Over::Silent));
+    let is_silent = matches!(over, Over::Silent);
+    node.calls.socket_ended(&socket, is_silent, last_frame_at);
     let (code, reason) = match over {
         Over::Gone => (CloseCode::Normal, ""),
         Over::Silent => (CloseCode::Policy, "no sign of life for 45 s"),
@@ -240,7 +236,7 @@ impl Reader {
             Some(Err(ReadFault::Broken)) | None => return Err(Over::Gone),
         };
         self.last_frame_at = self.parts.node.clock.now();
-        self.parts.node.bridges.seen(self.bridge);
+        self.parts.node.calls.seen(self.bridge);
         match frame {
             Frame::Text(text) => self.on_text(&text),
             Frame::Binary(bytes) => {
@@ -459,7 +455,7 @@ async fn in_time<E>(writing: impl Future<Output = Result<(), E>>) -> Result<(), 
 mod tests {
     use actix_web::{FromRequest, test::TestRequest};
     use dikala_actors::{
-        bridges::CommandKind,
+        bridges::{CommandKind, SocketEnd},
         runtime::clock::{Clock, SystemClock},
     };
     use dikala_entities::{CallId, HangupReason};
@@ -489,7 +485,7 @@ mod tests {
         let taken = Taken::new(&bridges, &dead, command.clone());
         let over = hand_over(&mut session, taken).await;
         assert!(matches!(over, Err(Over::Gone)));
-        bridges.disconnected(&dead, false);
+        bridges.disconnected(&dead, SocketEnd::Closed);
         let next = bridges.connected(bridge);
         assert_eq!(bridges.next_command(&next).now_or_never(), Some(command));
     }

@@ -7,8 +7,10 @@ use dikala_testkit::{PATIENCE, within};
 mod clocks;
 mod commands;
 mod endpoints;
+mod lapsed;
 mod limits;
 mod lost;
+mod transcripts;
 mod truth;
 
 use crate::support::{link::linked, prelude::*, tenant::Tenant, tenant::text, world::HOOK};

@@ -14,9 +14,13 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{Bridges, Command, Socket, presence::Elsewhere};
+use crate::nodes::lease::LEASE_MS;
 
 /// Commands that are read from the table at once.
 const COMMANDS_MAX: usize = 1_000;
+/// A node renews its lease every five seconds. One that has not for so long may be dead, though nobody may end it yet: commands do
+/// not wait for it where there is another socket. Who gets one twice knows it by its id.
+const RENEWED_WITHIN_MS: i64 = 7_000;
 
 /// What the table says of a bridge.
 #[derive(FromQueryResult)]
@@ -27,6 +31,8 @@ pub(super) struct Seen {
     pub(super) node: Option<String>,
     /// The node that has its newest socket is not ended.
     pub(super) is_alive: bool,
+    /// It has renewed its lease a short time ago.
+    pub(super) is_punctual: bool,
 }
 
 #[derive(FromQueryResult)]
@@ -38,9 +44,11 @@ struct Waiting {
 impl Bridges {
     /// Reads what other nodes know of bridges.
     pub async fn look_elsewhere(&self, store: &Store, me: &str) -> Result<(), DbErr> {
-        let sql = "SELECT b.id, b.last_seen_at, b.last_frame_at, b.node, (n.id IS NOT NULL) AS is_alive FROM bridges b \
+        let sql = "SELECT b.id, b.last_seen_at, b.last_frame_at, b.node, (n.id IS NOT NULL) AS is_alive, \
+                   (n.id IS NOT NULL AND n.lease_until > $1) AS is_punctual FROM bridges b \
                    LEFT JOIN nodes n ON n.id = b.node WHERE b.revoked_at IS NULL";
-        let statement = Statement::from_string(store.backend(), sql);
+        let values = [Value::from(self.punctual_until().as_i64())];
+        let statement = Statement::from_sql_and_values(store.backend(), sql, values);
         let rows = Seen::find_by_statement(statement)
             .all(store.reader())
             .await?;
@@ -48,13 +56,20 @@ impl Bridges {
         Ok(())
     }
 
+    /// Until when the lease of a node lasts at least that has renewed it a short time ago. This node's clock follows the database's.
+    pub(super) fn punctual_until(&self) -> Millis {
+        self.clock.now().plus_ms(LEASE_MS - RENEWED_WITHIN_MS)
+    }
+
     /// The table says so of a bridge.
     pub(super) fn heard(&self, row: Seen, me: &str) {
         let has_node = row.is_alive && row.node.is_some();
         // No sign of life lies in the future.
         let at = |at: Option<Millis>| at.unwrap_or(Millis::MIN).min(self.clock.now());
+        let is_connected = has_node && row.node.as_deref() != Some(me);
         let elsewhere = Elsewhere {
-            is_connected: has_node && row.node.as_deref() != Some(me),
+            is_connected,
+            takes_commands: is_connected && row.is_punctual,
             last_seen: at(row.last_seen_at),
             last_frame: at(row.last_frame_at.or(row.last_seen_at)),
         };
@@ -92,8 +107,13 @@ impl Bridges {
     /// Whether no other node has had a newer socket of the bridge since. Where the database does not say so the command goes to
     /// the one that is here: an older socket is better than none.
     pub async fn is_newest(&self, store: &Store, me: &str, socket: &Socket) -> bool {
-        let sql = "SELECT 1 AS found FROM bridges JOIN nodes ON nodes.id = bridges.node WHERE bridges.id = $1 AND nodes.id <> $2";
-        let values = [Value::from(socket.bridge.to_string()), Value::from(me)];
+        let sql = "SELECT 1 AS found FROM bridges JOIN nodes ON nodes.id = bridges.node WHERE bridges.id = $1 AND nodes.id <> $2 \
+                   AND nodes.lease_until > $3";
+        let values = [
+            Value::from(socket.bridge.to_string()),
+            Value::from(me),
+            Value::from(self.punctual_until().as_i64()),
+        ];
         let statement = Statement::from_sql_and_values(store.backend(), sql, values);
         match store.critical_reader().query_one_raw(statement).await {
             Ok(None) | Err(_) => true,
@@ -312,4 +332,68 @@ pub async fn forget_commands(store: &Store, before: Millis) -> Result<(), DbErr>
         .execute_raw(Statement::from_sql_and_values(store.backend(), sql, values))
         .await
         .map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use dikala_entities::{CallId, CredentialHash, HangupReason, NodeId, bridge, node};
+    use dikala_testkit::rows;
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::{
+        bridges::CommandKind,
+        runtime::clock::{Clock, ManualClock},
+    };
+
+    const BEGAN: Millis = Millis::from_i64(1_768_447_800_000);
+
+    /// A bridge has its newest socket at a node that dies, and an older one here: commands come here long before that node may be
+    /// ended, and the bridge is taken for connected there until then.
+    #[actix::test]
+    async fn commands_do_not_wait_for_a_node_that_is_late_with_its_lease() {
+        for (_keep, store) in dikala_testkit::both().await {
+            let clock = Arc::new(ManualClock::new(BEGAN));
+            let here = Bridges::new(clock.clone());
+            let (bridge, dead) = (BridgeId::new(BEGAN), NodeId::new(BEGAN));
+            let there = node::Model {
+                id: dead,
+                name: "dead".to_owned(),
+                address: String::new(),
+                process: String::new(),
+                version: String::new(),
+                started_at: BEGAN,
+                lease_until: BEGAN.plus_ms(LEASE_MS),
+                calls: 0,
+                bridges: 1,
+            };
+            rows::insert(store.writer(), there).await;
+            let row = bridge::Model {
+                id: bridge,
+                name: "one".to_owned(),
+                hash: CredentialHash::of("one"),
+                created_at: BEGAN,
+                last_seen_at: Some(BEGAN),
+                revoked_at: None,
+                node: Some(dead.to_string()),
+                last_frame_at: Some(BEGAN),
+                connected_at: Some(BEGAN),
+            };
+            rows::insert(store.writer(), row).await;
+            let older = here.connected(bridge);
+            for (passes_ms, is_here) in [(0, false), (RENEWED_WITHIN_MS - 1, false), (2, true)] {
+                clock.advance_ms(passes_ms);
+                here.look_elsewhere(&store, "here").await.expect("is read");
+                let (reason, call) = (HangupReason::Requested, CallId::new(clock.now()));
+                here.command(bridge, call, CommandKind::Hangup { reason });
+                let taken = here.next_command(&older).now_or_never();
+                assert_eq!(taken.is_some(), is_here, "after {passes_ms} ms more");
+                assert_eq!(here.is_newest(&store, "here", &older).await, is_here);
+            }
+            here.disconnected(&older, crate::bridges::SocketEnd::Silent);
+            assert!(here.is_connected(bridge), "that node is not ended");
+        }
+    }
 }

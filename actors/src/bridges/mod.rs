@@ -4,6 +4,7 @@ mod commands;
 mod elsewhere;
 mod polls;
 mod presence;
+mod signs;
 #[cfg(test)]
 pub(crate) mod simulated;
 mod socket;
@@ -15,20 +16,16 @@ use std::{
 };
 
 use dashmap::DashMap;
-use dikala_entities::{
-    BridgeId, CallId, CommandId, Millis, Store, bridge,
-    rows::{ColumnType, json_rows, json_statement},
-};
-use sea_orm::{ColumnTrait, ConnectionTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
-use serde::Serialize;
+use dikala_entities::{BridgeId, CallId, CommandId, Millis, Store, bridge};
+use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
 
-use self::presence::{Presence, Sign};
+use self::presence::Presence;
 pub use self::{
     commands::{Command, CommandKind},
     elsewhere::forget_commands,
     polls::Poll,
     presence::LastSeen,
-    socket::{Dismissal, Socket},
+    socket::{Dismissal, Socket, SocketEnd},
 };
 use crate::runtime::{
     clock::SharedClock,
@@ -54,17 +51,6 @@ impl Bridges {
             acknowledged: DashMap::new(),
             clock,
         }
-    }
-
-    /// Reads when each bridge was last seen by an earlier run, or by a node that is no more.
-    pub async fn recover(&self, store: &Store) -> Result<(), DbErr> {
-        for bridge in bridge::Entity::find().all(store.reader()).await? {
-            // No sign of life lies in the future; the wall clock may have been set back meanwhile.
-            if let Some(seen) = bridge.last_seen_at.map(|seen| seen.min(self.clock.now())) {
-                self.present.entry(bridge.id).or_default().recover(seen);
-            }
-        }
-        Ok(())
     }
 
     /// A socket of the bridge is open; commands that waited are for it to take.
@@ -116,11 +102,10 @@ impl Bridges {
         presence.seen(self.clock.now());
     }
 
-    /// A socket is gone; its commands are for the next newest. `silent` where nobody closed it: then the last frame was the
-    /// last sign of life, not this moment.
-    pub fn disconnected(&self, socket: &Socket, silent: bool) {
+    /// A socket is gone; its commands are for the next newest.
+    pub fn disconnected(&self, socket: &Socket, end: SocketEnd) {
         if let Some(mut presence) = self.present.get_mut(&socket.bridge) {
-            presence.disconnected(socket, silent, self.clock.now());
+            presence.disconnected(socket, end, self.clock.now());
         }
     }
 
@@ -242,63 +227,6 @@ impl Bridges {
         let present = self.present.iter();
         present.map(|presence| presence.sockets()).sum()
     }
-
-    /// Writes down the signs of life that changed since the last time, so that calls are billed rightly after a crash.
-    pub async fn store_last_seen(&self, store: &Store) -> Result<(), DbErr> {
-        #[derive(Serialize)]
-        struct Row {
-            id: BridgeId,
-            seen: i64,
-            frame: i64,
-            silent: i64,
-        }
-        let signs: Vec<(BridgeId, Sign)> = self
-            .present
-            .iter()
-            .filter_map(|presence| {
-                let sign = presence.unstored(self.clock.now())?;
-                Some((*presence.key(), sign))
-            })
-            .collect();
-        if signs.is_empty() {
-            return Ok(());
-        }
-        let rows: Vec<Row> = signs
-            .iter()
-            .map(|(id, sign)| Row {
-                id: *id,
-                seen: sign.seen.as_i64(),
-                frame: sign.frame.as_i64(),
-                silent: sign.fell_silent.into(),
-            })
-            .collect();
-        let backend = store.backend();
-        let source = json_rows(
-            backend,
-            &[
-                ("id", ColumnType::Text),
-                ("seen", ColumnType::BigInt),
-                ("frame", ColumnType::BigInt),
-                ("silent", ColumnType::BigInt),
-            ],
-        );
-        // Of a bridge that fell silent counts what was last heard of it anywhere; a socket that is open elsewhere is written anew.
-        let frame = "CASE WHEN COALESCE(bridges.last_frame_at, 0) < rows.frame THEN rows.frame ELSE bridges.last_frame_at END";
-        let sql = format!(
-            "UPDATE bridges SET last_seen_at = CASE WHEN rows.silent = 1 THEN {frame} ELSE rows.seen END, last_frame_at = {frame} \
-             FROM {source} WHERE bridges.id = rows.id AND (rows.silent = 1 OR COALESCE(bridges.last_seen_at, 0) < rows.seen)"
-        );
-        store
-            .writer()
-            .execute_raw(json_statement(backend, sql, &rows)?)
-            .await?;
-        for (bridge, sign) in signs {
-            if let Some(mut presence) = self.present.get_mut(&bridge) {
-                presence.stored(sign);
-            }
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]
@@ -392,8 +320,8 @@ mod tests {
             panic!("one was sent");
         };
         bridges.written(&second, command.clone());
-        bridges.disconnected(&second, true);
-        bridges.disconnected(&first, true);
+        bridges.disconnected(&second, SocketEnd::Silent);
+        bridges.disconnected(&first, SocketEnd::Silent);
         let mut presence = bridges.present.get_mut(&bridge).expect("is known");
         let goes = presence.take_for_elsewhere();
         assert_eq!(goes.len(), 1);
@@ -416,6 +344,7 @@ mod tests {
         let long_ago = SystemClock.now().plus_ms(-60_000);
         let elsewhere = |is_connected| Elsewhere {
             is_connected,
+            takes_commands: is_connected,
             last_seen: long_ago,
             last_frame: long_ago,
         };
@@ -427,7 +356,7 @@ mod tests {
         send(&bridges, bridge, 2);
         assert_eq!(found(false, true), 0, "the newest socket is here");
         assert_eq!(found(true, true), 2);
-        bridges.disconnected(&old, true);
+        bridges.disconnected(&old, SocketEnd::Silent);
         assert!(
             bridges.last_seen(bridge).at > long_ago,
             "it has a socket there"
@@ -455,9 +384,9 @@ mod tests {
         let sent = send(&bridges, bridge, 3);
         assert!(take(&bridges, &old).is_empty());
         assert!(bridges.take_commands(bridge, 100).is_empty());
-        bridges.disconnected(&new, false);
+        bridges.disconnected(&new, SocketEnd::Closed);
         assert_eq!(take(&bridges, &old), sent);
-        bridges.disconnected(&old, false);
+        bridges.disconnected(&old, SocketEnd::Closed);
         let sent = send(&bridges, bridge, 3);
         let taken = bridges.take_commands(bridge, 2);
         assert_eq!((taken[0].id, taken[1].id), (sent[0], sent[1]));

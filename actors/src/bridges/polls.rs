@@ -103,7 +103,8 @@ impl Bridges {
         poll: &Poll,
         most: usize,
     ) -> Result<Vec<Command>, DbErr> {
-        if self.is_connected(bridge) {
+        let presence = self.present.get(&bridge);
+        if presence.is_some_and(|presence| presence.has_socket_for_commands()) {
             return Ok(Vec::new());
         }
         let mut given = Vec::new();

@@ -6,7 +6,7 @@ use dikala_entities::{CommandId, Millis};
 
 use super::{
     commands::Command,
-    socket::{Dismissal, Socket},
+    socket::{Dismissal, Socket, SocketEnd},
 };
 
 /// Commands that wait for a bridge. Past that the oldest is dropped: a hang-up is carried out by the engine anyway, a warning
@@ -71,6 +71,8 @@ pub(super) struct Sign {
 pub(super) struct Elsewhere {
     /// Its newest socket is at another node that lives.
     pub(super) is_connected: bool,
+    /// That node takes commands for it: it is not late with its lease.
+    pub(super) takes_commands: bool,
     pub(super) last_seen: Millis,
     /// A socket that is open there may be long dead: the last that was heard of it.
     pub(super) last_frame: Millis,
@@ -106,6 +108,7 @@ impl Presence {
     /// Another node says that it has the newest socket: what waits goes there.
     pub(super) fn is_superseded(&mut self) {
         self.elsewhere.is_connected = true;
+        self.elsewhere.takes_commands = true;
     }
 
     /// Whether its newest socket is at another node.
@@ -113,9 +116,15 @@ impl Presence {
         self.elsewhere.is_connected
     }
 
+    /// Whether commands go to a socket, here or elsewhere.
+    pub(super) fn has_socket_for_commands(&self) -> bool {
+        self.is_connected() || self.elsewhere.takes_commands
+    }
+
     /// Nobody else can have it.
     pub(super) fn alone(&mut self) {
         self.elsewhere.is_connected = false;
+        self.elsewhere.takes_commands = false;
         self.wake_newest();
     }
 
@@ -142,8 +151,7 @@ impl Presence {
     pub(super) fn published(&mut self, newest: Option<u64>) {
         self.published = newest;
         if newest.is_some() {
-            self.elsewhere.is_connected = false;
-            self.wake_newest();
+            self.alone();
         }
     }
 
@@ -160,16 +168,18 @@ impl Presence {
         self.sockets.push(socket);
     }
 
-    /// Its commands are for the next newest socket. Nobody closed it where it is `silent`.
-    pub(super) fn disconnected(&mut self, socket: &Socket, silent: bool, now: Millis) {
+    /// Its commands are for the next newest socket.
+    pub(super) fn disconnected(&mut self, socket: &Socket, end: SocketEnd, now: Millis) {
         self.sockets.retain(|other| other.number != socket.number);
         self.send_again(|number| number == socket.number);
         self.wake_newest();
-        if !silent {
-            self.last_seen = now;
-        } else if !self.is_connected() {
-            self.fell_silent = true;
-            self.elsewhere.last_seen = self.elsewhere.last_frame;
+        match end {
+            SocketEnd::Closed => self.last_seen = now,
+            SocketEnd::Silent if !self.is_connected() => {
+                self.fell_silent = true;
+                self.elsewhere.last_seen = self.elsewhere.last_frame;
+            }
+            SocketEnd::Silent | SocketEnd::Unnoticed => {}
         }
     }
 
@@ -273,7 +283,7 @@ impl Presence {
 
     /// The next command, if this is the newest socket of all.
     pub(super) fn take(&mut self, socket: &Socket) -> Option<Command> {
-        if self.elsewhere.is_connected {
+        if self.elsewhere.takes_commands {
             return None;
         }
         let newest = self.sockets.last()?.number;
@@ -284,7 +294,7 @@ impl Presence {
 
     /// Up to `most` commands, if there is no socket to take them.
     pub(super) fn take_without_socket(&mut self, most: usize) -> Vec<Command> {
-        if self.is_connected() || self.elsewhere.is_connected {
+        if self.has_socket_for_commands() {
             return Vec::new();
         }
         let count = self.waiting.len().min(most);
@@ -302,7 +312,7 @@ impl Presence {
     /// Commands that go by way of the table, as the bridge's newest socket is not here, and is nowhere or at another node. What
     /// came from there is there still.
     pub(super) fn take_for_elsewhere(&mut self) -> Vec<Command> {
-        if self.is_connected() && !self.elsewhere.is_connected {
+        if self.is_connected() && !self.elsewhere.takes_commands {
             return Vec::new();
         }
         self.send_again(|_| true);
@@ -321,7 +331,7 @@ impl Presence {
 
     /// Whether commands from the table are for a socket that is here.
     pub(super) fn is_newest_here(&self) -> bool {
-        self.is_connected() && !self.elsewhere.is_connected
+        self.is_connected() && !self.elsewhere.takes_commands
     }
 
     /// A command that another node wrote into the table; once.

@@ -24,14 +24,12 @@ impl Bridges {
         wire.ask("signs", move |tables, _| {
             for (bridge, sign) in written {
                 let row = tables.bridges.entry(bridge).or_default();
-                if sign.fell_silent || row.last_seen < sign.seen {
-                    row.last_frame = row.last_frame.max(sign.frame);
-                    row.last_seen = if sign.fell_silent {
-                        row.last_frame
-                    } else {
-                        sign.seen
-                    };
-                }
+                row.last_frame = row.last_frame.max(sign.frame);
+                row.last_seen = if sign.fell_silent {
+                    row.last_frame
+                } else {
+                    row.last_seen.max(sign.seen)
+                };
             }
         })
         .await?;
@@ -57,8 +55,9 @@ impl Bridges {
 
     /// What [`look_elsewhere`](Self::look_elsewhere) does.
     pub(crate) async fn look_for(&self, wire: &Wire<Tables>, me: &str) -> Result<(), Away> {
+        let punctual_until = self.punctual_until().as_i64();
         let rows = wire
-            .ask("bridges", |tables, _| {
+            .ask("bridges", move |tables, _| {
                 let read =
                     |(id, row): (&BridgeId, &crate::runtime::simulated::tables::BridgeRow)| Seen {
                         id: *id,
@@ -69,6 +68,11 @@ impl Bridges {
                             .node
                             .as_ref()
                             .is_some_and(|node| tables.nodes.contains_key(node)),
+                        is_punctual: row
+                            .node
+                            .as_ref()
+                            .and_then(|node| tables.nodes.get(node))
+                            .is_some_and(|until| *until > punctual_until),
                     };
                 tables.bridges.iter().map(read).collect::<Vec<Seen>>()
             })

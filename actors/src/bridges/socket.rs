@@ -27,6 +27,17 @@ pub enum Dismissal {
     Lost,
 }
 
+/// What the end of a socket says of when its bridge was last there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SocketEnd {
+    /// Until this moment, at which somebody closed it.
+    Closed,
+    /// Until something was last heard: nobody closed it.
+    Silent,
+    /// Nothing: the node may have stood still since it last said that the bridge was there.
+    Unnoticed,
+}
+
 impl Socket {
     pub(super) fn new(bridge: BridgeId, number: u64, opened_at: Millis) -> Self {
         Self {

@@ -25,6 +25,7 @@ mod recovery;
 mod registry;
 mod router;
 pub mod settings;
+mod signs;
 #[cfg(test)]
 pub(crate) mod simulated;
 mod spans;

@@ -130,8 +130,13 @@ impl OwnedCall {
         mut row: call::Model,
         entry: Entry,
     ) -> Result<(), CallError> {
-        row.last_sign_at = self.state.seen_at;
-        let update = update(&row, self.row.status, self.row.transcript_summary.clone());
+        let last_sign_was = self.row.last_sign_at;
+        row.last_sign_at = match row.status.is_final() {
+            // What was read before this write is out of date by it.
+            true => self.state.seen_at.max(last_sign_was.plus_ms(1)),
+            false => self.state.seen_at,
+        };
+        let update = update(&row, self.row.status, last_sign_was);
         let entry = Entry {
             call: Some(CallWrite::Update(Box::new(update))),
             ..entry
@@ -223,17 +228,13 @@ pub(super) fn fence(row: &call::Model) -> Fence {
     }
 }
 
-/// The change that makes of a call whose status and summary were these what its row says.
-pub(super) fn update(
-    row: &call::Model,
-    was: CallStatus,
-    summary_was: Option<String>,
-) -> CallUpdate {
+/// The change that makes of a call whose status and last sign were these what its row says.
+pub(super) fn update(row: &call::Model, was: CallStatus, last_sign_was: Millis) -> CallUpdate {
     CallUpdate {
         id: row.id,
         fence: fence(row),
         was,
-        summary_was,
+        last_sign_was: last_sign_was.as_i64(),
         status: row.status,
         answered_at: row.answered_at.map(Millis::as_i64),
         ended_at: row.ended_at.map(Millis::as_i64),

@@ -113,7 +113,7 @@ impl Task {
         let parts = calls.parts();
         match self {
             Self::StoreSigns => {
-                parts.bridges.store_last_seen(&parts.store).await?;
+                calls.store_signs().await?;
                 if parts.store.lease().is_none() {
                     // There are no others, but commands beside this process ask where bridges are.
                     let (store, me) = (&parts.store, parts.node.id());
@@ -163,7 +163,7 @@ async fn look_at_others(calls: &Calls) -> Result<(), DbErr> {
     bridges.publish(store, &parts.node.id()).await?;
     if parts.node.has_others() {
         // Others bill and drop calls of these bridges too.
-        bridges.store_last_seen(store).await?;
+        calls.store_signs().await?;
         let_go(calls).await
     } else {
         bridges.nobody_elsewhere();

@@ -258,8 +258,8 @@ fn read(tables: &Tables, items: &[Item]) -> Book {
 fn known(tables: &Tables) -> Known {
     let named = |row: &call::Model| ((row.bridge_id, row.bridge_call_id.clone()), row.id);
     let owned = |row: &call::Model| {
-        let summary = row.transcript_summary.clone();
-        (row.id, (row.owner.clone(), row.epoch, row.status, summary))
+        let stored = (row.owner.clone(), row.epoch, row.status, row.last_sign_at);
+        (row.id, stored)
     };
     let mut known = Known::default();
     known.calls.extend(tables.calls.values().map(owned));

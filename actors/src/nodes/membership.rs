@@ -204,6 +204,19 @@ impl Membership {
         until.is_none_or(|until| keeps_bridges(until, now, has_met_others, lost_after_ms))
     }
 
+    /// Whether what is read now was said now, as far as others are concerned. Who lost his lease may have stood still meanwhile;
+    /// one that is alone tells nobody anything wrong.
+    pub fn hears(&self) -> bool {
+        self.acts() || !self.0.has_met_others.load(Relaxed)
+    }
+
+    /// Whether it heard everything that was said since then.
+    pub fn has_heard_since(&self, at: Millis) -> bool {
+        let has_met_others = self.0.has_met_others.load(Relaxed);
+        let resumed_later = self.resumed_at().is_some_and(|resumed| resumed > at);
+        self.hears() && !(has_met_others && resumed_later)
+    }
+
     /// How many nodes there are, this one included, as far as is known.
     pub fn nodes(&self) -> usize {
         self.0.nodes.load(Relaxed)
@@ -327,6 +340,7 @@ impl Membership {
 
     /// Others ended this node: it may do nothing more until it has become another.
     pub(super) fn ended(&self) {
+        self.0.has_met_others.store(true, Relaxed);
         self.present().acts_until = Some(i64::MIN);
     }
 
@@ -345,5 +359,84 @@ impl Membership {
             .present
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicI64;
+
+    use super::*;
+    use crate::runtime::clock::{Clock, ManualClock};
+
+    const BEGAN: Millis = Millis::from_i64(1_768_447_800_000);
+
+    /// Both clocks go together.
+    struct One {
+        member: Membership,
+        clock: Arc<ManualClock>,
+        own: Arc<AtomicI64>,
+    }
+
+    impl One {
+        fn new() -> Self {
+            let own = Arc::new(AtomicI64::new(0));
+            let clock = Arc::new(ManualClock::new(BEGAN));
+            let identity = Identity {
+                name: Arc::from("one"),
+                address: String::new(),
+                version: "",
+            };
+            let read = Arc::clone(&own);
+            let own_time = Box::new(move || read.load(Relaxed));
+            let member = Membership::new("", identity, Some(clock.clone()), own_time);
+            member.entered("first", Some(0), BEGAN, 0);
+            Self { member, clock, own }
+        }
+
+        fn passes(&self, ms: i64) -> Millis {
+            self.clock.advance_ms(ms);
+            self.own.fetch_add(ms, Relaxed);
+            self.clock.now()
+        }
+
+        fn renews(&self) {
+            let asked_at = self.own.load(Relaxed);
+            let (now, nodes) = (self.clock.now().as_i64(), 2);
+            self.member.renewed(asked_at, &Renewed { now, nodes });
+        }
+    }
+
+    #[test]
+    fn who_lost_his_lease_has_not_heard_what_was_said_meanwhile() {
+        let one = One::new();
+        one.member.found(2);
+        let before = one.passes(1_000);
+        assert!(one.member.has_heard_since(before));
+        one.passes(LEASE_MS);
+        assert!(!one.member.hears());
+        assert!(!one.member.has_heard_since(one.clock.now()));
+        one.renews();
+        assert!(one.member.hears());
+        assert!(!one.member.has_heard_since(before));
+        let since = one.passes(1);
+        assert!(one.member.has_heard_since(since));
+    }
+
+    #[test]
+    fn who_was_ended_has_not_heard_either_although_he_knew_nobody() {
+        let one = One::new();
+        let before = one.passes(1_000);
+        one.passes(LEASE_MS);
+        // Nobody but the database was away, as far as it knows.
+        assert!(one.member.has_heard_since(before));
+        one.member.ended();
+        assert!(!one.member.has_heard_since(before));
+        let now = one.passes(10);
+        let asked_at = one.own.load(Relaxed);
+        one.member
+            .entered("second", Some(asked_at), now, now.as_i64());
+        assert!(!one.member.has_heard_since(before));
+        assert!(one.member.has_heard_since(now));
     }
 }

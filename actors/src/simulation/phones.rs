@@ -11,7 +11,7 @@ use super::{
     world::{ROUGH_MS, World},
 };
 use crate::{
-    bridges::{Command, CommandKind},
+    bridges::{Command, CommandKind, SocketEnd},
     calls::{CallError, Reply},
     runtime::simulated::clock::BEGAN,
 };
@@ -203,7 +203,12 @@ impl World<'_> {
             && let Some(at) = process.sockets.iter().position(|(of, _)| *of == bridge)
         {
             let (_, socket) = process.sockets.remove(at);
-            process.bridges.disconnected(&socket, silent);
+            let end = match silent {
+                _ if !process.member.hears() => SocketEnd::Unnoticed,
+                true => SocketEnd::Silent,
+                false => SocketEnd::Closed,
+            };
+            process.bridges.disconnected(&socket, end);
         }
     }
 

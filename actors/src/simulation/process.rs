@@ -177,7 +177,7 @@ impl Process {
         // A message over a socket is a sign of life; one over HTTP, as a doubled one is, only where it is a heartbeat.
         let has_socket = self.sockets.iter().any(|(of, _)| Some(*of) == from.bridge);
         let is_sign = has_socket || matches!(message, Message::Heartbeat(..));
-        if let Some(bridge) = bridge.filter(|_| is_sign) {
+        if let Some(bridge) = bridge.filter(|_| is_sign && self.member.hears()) {
             self.bridges.seen(bridge);
         }
         let desk = Desk {

@@ -44,6 +44,9 @@ impl NodeCalls {
         held: Vec<CallId>,
         at: Millis,
     ) -> Result<Vec<CallId>, CallError> {
+        if !self.ground.parts.node.hears() {
+            return Err(CallError::Unavailable);
+        }
         let listed_at = self.ground.clock.dated(Some(at));
         let listed: BTreeSet<CallId> = held.iter().copied().collect();
         let mut missing: BTreeSet<CallId> = self.of_bridge_without(bridge, &listed);
@@ -106,7 +109,7 @@ impl NodeCalls {
         self.take_up_lost_calls().await?;
         bridges.publish_to(wire, &me).await?;
         if parts.node.has_others() {
-            bridges.store_signs(wire).await?;
+            self.store_signs().await?;
             bridges.look_for(wire, &me).await?;
             self.let_go_of_others().await
         } else {
@@ -216,6 +219,9 @@ impl NodeCalls {
 
     pub(crate) async fn store_signs(&self) -> Result<(), Away> {
         let Ground { parts, wire, .. } = &self.ground;
+        if !parts.node.acts() {
+            return Ok(());
+        }
         parts.bridges.store_signs(wire).await
     }
 

@@ -111,7 +111,7 @@ impl<C: Fn(Settlement) -> i64> Unsettled<C> {
     fn entry(&self, settled: Settlement, was: CallStatus, now: Millis) -> Entry {
         let row = self.row(settled);
         let announced = events::ended(&row, &self.ending, (self.ai_cost)(settled), now);
-        let update = update(&row, was, self.row.transcript_summary.clone());
+        let update = update(&row, was, self.row.last_sign_at);
         Entry {
             call: Some(CallWrite::Update(Box::new(update))),
             events: vec![announced],

@@ -187,9 +187,8 @@ async fn told_by_store(store: &Store) -> Vec<String> {
 async fn ask(ledger: LedgerHandle, step: Step, row: call::Model) -> String {
     let (call, tenant, epoch) = (row.id, row.tenant_id, row.epoch);
     let owner: Arc<str> = Arc::from(row.owner.as_str());
-    let written = |row: &call::Model, was| {
-        CallWrite::Update(Box::new(update(row, was, row.transcript_summary.clone())))
-    };
+    let written =
+        |row: &call::Model, was| CallWrite::Update(Box::new(update(row, was, row.last_sign_at)));
     match step {
         Step::Admit(max_concurrent) => {
             let admit = Admit {
@@ -260,7 +259,7 @@ async fn ask(ledger: LedgerHandle, step: Step, row: call::Model) -> String {
                     call: Some(CallWrite::Update(Box::new(update(
                         &next,
                         was,
-                        row.transcript_summary.clone(),
+                        row.last_sign_at,
                     )))),
                     events: vec![events::ended(&next, &ending, 0, BEGAN)],
                     ..Entry::of(tenant)

@@ -1,0 +1,42 @@
+//! A node that stood still says nothing of when bridges were there meanwhile.
+
+use dikala_testkit::within;
+
+use super::{Nodes, id_of, is_back};
+use crate::support::prelude::*;
+
+/// What the table says of the bridge, the node that stood still knows no better, though it finds the socket open when it goes on and
+/// reads only then that it was closed.
+#[actix_web::test]
+async fn a_bridge_that_went_while_its_node_stood_still_is_billed_to_that_moment() {
+    let Some(nodes) = Nodes::start(Setup::new()).await else {
+        return;
+    };
+    let tenant = &nodes.a.tenant;
+    let before = id_of(&nodes.a.server).await;
+    let bridge = tenant.bridge(Socket).await;
+    let call = bridge.talk_since(&tenant.did, Moment::ago(50)).await;
+    // A second later the store knows that the bridge is there.
+    Moment::now().plus(2).passed().await;
+    nodes.a.server.freeze();
+    let stood_still = Moment::now();
+    bridge.begin(&bridge.message("heartbeat", json!({})));
+    stood_still.plus(1).passed().await;
+    bridge.cut();
+    nodes.taken_by_b(&call).await;
+    nodes.a.server.thaw();
+    is_back(&nodes.a.server, &before).await;
+    let ended =
+        format!("SELECT hangup_reason FROM calls WHERE id = '{call}' AND ended_at IS NOT NULL");
+    assert!(nodes.rows::<1>(&ended).await.is_empty(), "over too soon");
+    let over = Duration::from_secs(60);
+    let call = within(over, "the call to end", async || {
+        let call = tenant.call(&call).await;
+        (!call["endedAt"].is_null()).then_some(call)
+    })
+    .await;
+    assert_eq!(call["hangupReason"], "bridge_lost");
+    let off = Moment::parse(&call["endedAt"]).ms_since(stood_still).abs();
+    assert!(off <= 2_000, "billed {off} ms from the last sign of life");
+    nodes.a.assert_ledger_is_exact();
+}
