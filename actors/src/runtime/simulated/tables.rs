@@ -29,6 +29,8 @@ pub(crate) enum Flaw {
     LanesIgnored,
     /// What came of an attempt is written over what is known by then.
     RecordedBlindly,
+    /// What came of an attempt is written by a node that others have followed.
+    RecordedForOthers,
     /// A begun minute is not billed.
     RoundedDown,
     /// What a call did not use is kept.
@@ -40,7 +42,7 @@ pub(crate) enum Flaw {
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Self; 13] = [
+    pub(crate) const ALL: [Self; 14] = [
         Self::UnfencedCalls,
         Self::UnversionedAccounts,
         Self::WrittenAgain,
@@ -50,6 +52,7 @@ impl Flaw {
         Self::OpenedTwice,
         Self::LanesIgnored,
         Self::RecordedBlindly,
+        Self::RecordedForOthers,
         Self::RoundedDown,
         Self::KeptUnused,
         Self::AnsweredEarly,
