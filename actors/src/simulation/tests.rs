@@ -58,9 +58,7 @@ fn shown_by(flaw: Flaw) -> &'static [Fault] {
         Flaw::WrittenAgain => &[Fault::LostAnswers],
         Flaw::LeasesCutShort => &[Fault::Cuts],
         Flaw::OpenedTwice => &[Fault::Messages, Fault::Moves, Fault::SlowStore],
-        Flaw::RecordedBlindly | Flaw::RecordedForOthers => {
-            &[Fault::Pauses, Fault::Receivers, Fault::SlowStore]
-        }
+        Flaw::RecordedBlindly => &[Fault::Pauses, Fault::Receivers, Fault::SlowStore],
         Flaw::AnsweredEarly => &[Fault::Crashes, Fault::Outages],
         Flaw::ToldAfterwards => &[Fault::LostAnswers],
         _ => &[],

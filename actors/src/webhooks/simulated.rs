@@ -427,17 +427,16 @@ pub(super) fn record(
     verdict: Verdict,
 ) {
     let blindly = tables.has(Flaw::RecordedBlindly);
-    let for_others = tables.has(Flaw::RecordedForOthers);
     let Some(row) = tables.deliveries.get_mut(&delivery) else {
         return;
     };
     let is_next = row.state == DeliveryState::Pending && row.attempts == number - 1;
     let holders = [row.lease_owner.as_ref(), tables.lanes.get(&row.webhook)];
     let is_anothers = holders.into_iter().flatten().any(|holder| holder != node);
-    if !(blindly || is_next && (for_others || !is_anothers)) {
+    if !(blindly || is_next && !is_anothers) {
         return;
     }
-    if is_next && is_anothers {
+    if is_anothers {
         let breach = format!("{node} recorded an attempt of {delivery}, which is another's");
         tables.breaches.push(breach);
     }

@@ -27,10 +27,8 @@ pub(crate) enum Flaw {
     OpenedTwice,
     /// Every node delivers to every webhook.
     LanesIgnored,
-    /// What came of an attempt is written over what is known by then.
+    /// What came of an attempt is written over what is known by then, and whoever has the delivery.
     RecordedBlindly,
-    /// What came of an attempt is written by a node that others have followed.
-    RecordedForOthers,
     /// A begun minute is not billed.
     RoundedDown,
     /// What a call did not use is kept.
@@ -42,7 +40,7 @@ pub(crate) enum Flaw {
 }
 
 impl Flaw {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::UnfencedCalls,
         Self::UnversionedAccounts,
         Self::WrittenAgain,
@@ -52,7 +50,6 @@ impl Flaw {
         Self::OpenedTwice,
         Self::LanesIgnored,
         Self::RecordedBlindly,
-        Self::RecordedForOthers,
         Self::RoundedDown,
         Self::KeptUnused,
         Self::AnsweredEarly,
