@@ -7,6 +7,7 @@ use dikala_testkit::{PATIENCE, within};
 mod clocks;
 mod commands;
 mod endpoints;
+mod frozen;
 mod lapsed;
 mod limits;
 mod lost;

@@ -24,7 +24,7 @@ use super::{
     retry::{Schedule, Verdict},
     scheduler::{Destination, Effect, Item, Lane, LaneLimits, Refill, Scheduler, SchedulerLimits},
     stats::Stats,
-    store::{lanes, pending, results::DisabledNow},
+    store::{lanes, pending, results::Recorded},
 };
 use crate::{events::outbox::Dispatch, outbound::ErrorKind};
 
@@ -108,6 +108,7 @@ impl Courier {
     /// Takes no part any more: tasks under way end unheard.
     pub(super) fn abandon(&self) {
         self.dead.set(true);
+        self.recorder.close();
         self.scheduler.borrow_mut().stop();
         self.wake();
         self.changed.notify_waiters();
@@ -212,7 +213,7 @@ impl Courier {
         if self.is_dead() {
             return;
         }
-        match record.filter(|record| !record.is_our_fault()) {
+        match record.filter(|record| !record.is_our_fault(self.timeout)) {
             None => {
                 self.stats.own_faults.fetch_add(1, Relaxed);
                 let now = self.now();
@@ -264,13 +265,15 @@ impl Courier {
             let mut next = Some(batch);
             while let Some(batch) = next {
                 let began = Instant::now();
-                let write = batch.write(&courier.parts.store, || !courier.is_dead());
-                let Some(disabled) = write.await else {
+                // What a process held that became another node is others' to record.
+                let wanted = || !courier.is_dead() && courier.parts.node.is(&courier.node);
+                let write = batch.write(&courier.parts.store, &courier.node, wanted);
+                let Some(recorded) = write.await else {
                     return;
                 };
                 let stats = &courier.stats.batches;
                 stats.record(batch.records.len(), began);
-                courier.recorded(&batch, &disabled);
+                courier.recorded(&batch, &recorded);
                 courier.recorder.finished(batch);
                 next = courier.recorder.take();
                 courier.changed.notify_waiters();
@@ -279,18 +282,24 @@ impl Courier {
         });
     }
 
-    fn recorded(&self, batch: &Batch, disabled: &[DisabledNow]) {
+    /// A batch is written, but for what others have by now, which is theirs to send. Either is known here no more.
+    fn recorded(&self, batch: &Batch, recorded: &Recorded) {
         let mut scheduler = self.scheduler.borrow_mut();
         for record in &batch.records {
             scheduler.recorded(record.webhook, record.delivery, record.verdict);
-            if matches!(record.verdict, Verdict::GivenUp | Verdict::Gone) {
+            if recorded.refused.contains(&record.delivery) {
+                tracing::warn!(
+                    delivery = %record.delivery, webhook = %record.webhook, tenant = %record.tenant, attempts = record.number,
+                    "an attempt is not recorded: another node has the delivery, or it stands in the table already"
+                );
+            } else if matches!(record.verdict, Verdict::GivenUp | Verdict::Gone) {
                 tracing::warn!(
                     delivery = %record.delivery, webhook = %record.webhook, tenant = %record.tenant, attempts = record.number,
                     status = record.status_code, error = record.error_kind.map(ErrorKind::as_str), "a delivery failed for good"
                 );
             }
         }
-        for now in disabled {
+        for now in &recorded.disabled {
             tracing::warn!(webhook = %now.webhook, reason = now.reason, "a webhook was disabled");
             scheduler.disabled(now.webhook);
         }

@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use super::{
     attempt::AttemptRecord,
     scheduler::UNRECORDED_MAX,
-    store::results::{self, DisabledNow},
+    store::results::{self, Recorded},
 };
 use crate::runtime::group_commit::GroupCommit;
 
@@ -71,6 +71,11 @@ impl Recorder {
         })
     }
 
+    /// Writes nothing more: who waits for a record hears that it is not there.
+    pub(super) fn close(&self) {
+        *self.queue.borrow_mut() = GroupCommit::new(RECORD_BATCH, 0);
+    }
+
     /// A batch is written.
     pub(super) fn finished(&self, batch: Batch) {
         for waiting in batch.waiting {
@@ -81,16 +86,17 @@ impl Recorder {
 }
 
 impl Batch {
-    /// Writes it, as long as it is `wanted`. Returns the webhooks that are disabled by it; none where it is not wanted any more.
+    /// Writes what `node` did, as long as that is `wanted`. Returns none where it is not any more.
     pub(super) async fn write(
         &self,
         store: &Store,
+        node: &str,
         wanted: impl Fn() -> bool,
-    ) -> Option<Vec<DisabledNow>> {
+    ) -> Option<Recorded> {
         let mut again = AGAIN;
         while wanted() {
-            match results::record(store, &self.records).await {
-                Ok(disabled) => return Some(disabled),
+            match results::record(store, node, &self.records).await {
+                Ok(recorded) => return Some(recorded),
                 Err(error) => {
                     tracing::warn!(%error, attempts = self.records.len(), "attempts could not be recorded; trying again");
                     tokio::time::sleep(again).await;

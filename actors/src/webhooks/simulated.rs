@@ -178,10 +178,18 @@ impl Courier {
         self.go_on();
         // Written however long that takes.
         let (delivery, webhook) = (item.dispatch.delivery, item.dispatch.webhook);
-        let written = move |tables: &mut Tables, _| record(tables, delivery, number, verdict);
-        while self.office.wire.ask("record", written).await.is_err() {
+        let node = Arc::clone(&self.node);
+        let written =
+            move |tables: &mut Tables, _| record(tables, &node, delivery, number, verdict);
+        while self
+            .office
+            .wire
+            .ask("record", written.clone())
+            .await
+            .is_err()
+        {
             self.office.clock.sleep_ms(AGAIN_MS).await;
-            if self.dead.get() {
+            if self.dead.get() || !self.office.member.is(&self.node) {
                 return;
             }
         }
@@ -371,6 +379,10 @@ pub(super) fn claim(tables: &mut Tables, refill: &Refill, node: &str, now: Milli
             && is_free(id, row)
             && !refill.known.contains(&id)
     };
+    let lane = tables.lanes.get(&refill.webhook);
+    if lane.is_some_and(|holder| holder != node) {
+        return Vec::new();
+    }
     let mut picked: Vec<(Millis, DeliveryId)> = tables
         .deliveries
         .iter()
@@ -407,14 +419,26 @@ pub(super) fn claim(tables: &mut Tables, refill: &Refill, node: &str, now: Milli
 }
 
 /// As [`results::record`](super::store::results::record) does it for one delivery.
-pub(super) fn record(tables: &mut Tables, delivery: DeliveryId, number: i64, verdict: Verdict) {
+pub(super) fn record(
+    tables: &mut Tables,
+    node: &str,
+    delivery: DeliveryId,
+    number: i64,
+    verdict: Verdict,
+) {
     let blindly = tables.has(Flaw::RecordedBlindly);
     let Some(row) = tables.deliveries.get_mut(&delivery) else {
         return;
     };
     let is_next = row.state == DeliveryState::Pending && row.attempts == number - 1;
-    if !(is_next || blindly) {
+    let holders = [row.lease_owner.as_ref(), tables.lanes.get(&row.webhook)];
+    let is_anothers = holders.into_iter().flatten().any(|holder| holder != node);
+    if !(blindly || is_next && !is_anothers) {
         return;
+    }
+    if is_anothers {
+        let breach = format!("{node} recorded an attempt of {delivery}, which is another's");
+        tables.breaches.push(breach);
     }
     if row.state == DeliveryState::Succeeded && verdict != Verdict::Delivered {
         let breach = format!("{delivery} was delivered, and is not any more");

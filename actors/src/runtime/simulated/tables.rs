@@ -27,7 +27,7 @@ pub(crate) enum Flaw {
     OpenedTwice,
     /// Every node delivers to every webhook.
     LanesIgnored,
-    /// What came of an attempt is written over what is known by then.
+    /// What came of an attempt is written over what is known by then, and whoever has the delivery.
     RecordedBlindly,
     /// A begun minute is not billed.
     RoundedDown,

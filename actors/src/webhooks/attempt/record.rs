@@ -1,5 +1,7 @@
 //! An attempt that is over, as it goes into the table.
 
+use std::time::Duration;
+
 use dikala_entities::{DeliveryId, Millis, TenantId, WebhookId};
 
 use crate::{
@@ -7,6 +9,9 @@ use crate::{
     outbound::{ErrorKind, Exchange, Failure},
     webhooks::retry::{JITTER_PERMILLE_MAX, Schedule, Verdict},
 };
+
+/// An attempt that is over so much later than it may be, in milliseconds, was held up by this process, which stood still.
+const LATE_MS: i64 = 5_000;
 
 /// What came of one attempt.
 #[derive(Debug)]
@@ -76,8 +81,12 @@ impl AttemptRecord {
         }
     }
 
-    /// Whether it was not made at all, through a fault of our own.
-    pub(in crate::webhooks) fn is_our_fault(&self) -> bool {
-        self.error_kind.is_some_and(ErrorKind::is_ours)
+    /// Whether it failed through a fault of our own: it was not made at all, or this process stood still meanwhile, so that the
+    /// endpoint was not heard within `limit`.
+    pub(in crate::webhooks) fn is_our_fault(&self, limit: Duration) -> bool {
+        let limit_ms = i64::try_from(limit.as_millis()).unwrap_or(i64::MAX);
+        let is_late = self.duration_ms > limit_ms.saturating_add(LATE_MS);
+        self.error_kind
+            .is_some_and(|kind| is_late || kind.is_ours())
     }
 }

@@ -128,7 +128,7 @@ pub(in crate::webhooks) async fn webhooks(
 }
 
 /// Takes due deliveries of one webhook, which is this node's to deliver to, oldest first. The second part are those whose event is
-/// gone.
+/// gone. Where the webhook has become another's, nothing is taken.
 ///
 /// Those that other nodes committed are this node's as well, but for tests, which are made where they are asked for. Where a call
 /// moved, its event from elsewhere waits for the one before it that is on its way here, straight from its commit.
@@ -154,6 +154,7 @@ pub(in crate::webhooks) async fn claim(
                   WHERE o.webhook_id = $2 AND o.status = 'pending' AND o.next_attempt_at > $4 AND o.lease_owner = $1 \
                     AND o.attempts = 0 AND o.call_id = d.call_id AND o.id < d.id AND o.id > $5 AND o.id NOT IN ({known})))) \
               AND d.id NOT IN ({known}) \
+              AND NOT EXISTS (SELECT 1 FROM webhook_lanes l WHERE l.webhook_id = $2 AND l.node <> $1) \
             ORDER BY d.next_attempt_at, d.id LIMIT $6 {lock}) \
         UPDATE deliveries SET lease_owner = $1 WHERE id IN (SELECT id FROM picked) \
         RETURNING id, tenant_id, webhook_id, event_id, call_id, kind, attempts, is_test, created_at, next_attempt_at"

@@ -1,6 +1,6 @@
 //! What came of attempts, written in batches: the webhooks' health, the deliveries, the log.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use dikala_entities::{
     AttemptOutcome, DeliveryId, DeliveryStatus, MailKind, Millis, Store, TenantId, WebhookId,
@@ -9,7 +9,7 @@ use dikala_entities::{
     store::Transaction,
     webhook_stat::{hour_of, up_to},
 };
-use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult};
+use sea_orm::{ConnectionTrait, DbBackend, DbErr, QueryResult, Statement, Value};
 use serde::Serialize;
 
 use crate::{
@@ -30,12 +30,27 @@ pub(in crate::webhooks) struct DisabledNow {
     pub(in crate::webhooks) at: Millis,
 }
 
-/// Records a batch of attempts: the webhooks' health, the deliveries, the log, the figures. One transaction.
+/// What came of recording a batch.
+#[derive(Debug, Default)]
+pub(in crate::webhooks) struct Recorded {
+    pub(in crate::webhooks) disabled: Vec<DisabledNow>,
+    /// Deliveries of which nothing was written, because they are another node's by now.
+    pub(in crate::webhooks) refused: HashSet<DeliveryId>,
+}
+
+/// Records a batch of attempts that `node` made: the webhooks' health, the deliveries, the log, the figures. One transaction. A
+/// node that stood still, or was cut off, finds there what others took meanwhile, and writes nothing of that.
 pub(in crate::webhooks) async fn record(
     store: &Store,
+    node: &str,
     batch: &[AttemptRecord],
-) -> Result<Vec<DisabledNow>, DbErr> {
+) -> Result<Recorded, DbErr> {
     let txn = store.begin().await?;
+    let refused = taken_by_others(&txn, node, batch).await?;
+    let ours = batch
+        .iter()
+        .filter(|record| !refused.contains(&record.delivery));
+    let batch: &[&AttemptRecord] = &ours.collect::<Vec<_>>();
     let disabled = record_health(&txn, batch).await?;
     let told = disabled.iter().map(|disabled| {
         let subject = disabled.webhook.to_string();
@@ -51,7 +66,54 @@ pub(in crate::webhooks) async fn record(
     let new = record_attempts(&txn, batch).await?;
     count(&txn, batch, &new).await?;
     txn.commit().await?;
-    Ok(disabled)
+    Ok(Recorded { disabled, refused })
+}
+
+/// Locks the deliveries of a batch, in the order of their ids. Returns those that are not the node's to record: another node
+/// delivers to their webhook or has taken them, or what came of that attempt stands in the table. SQLite has one node.
+async fn taken_by_others(
+    txn: &Transaction,
+    node: &str,
+    batch: &[AttemptRecord],
+) -> Result<HashSet<DeliveryId>, DbErr> {
+    #[derive(Serialize)]
+    struct Row {
+        id: DeliveryId,
+        number: i64,
+    }
+    let backend = txn.get_database_backend();
+    if backend != DbBackend::Postgres {
+        return Ok(HashSet::new());
+    }
+    let rows: Vec<Row> = batch
+        .iter()
+        .map(|record| Row {
+            id: record.delivery,
+            number: record.number,
+        })
+        .collect();
+    let source = json_rows(
+        backend,
+        &[("id", ColumnType::Text), ("number", ColumnType::BigInt)],
+    );
+    // Of a row that changed while it was waited for, what is asked of `d` is asked again. Tests are made beside the lanes.
+    let sql = format!(
+        "SELECT d.id AS id FROM {source} JOIN deliveries d ON d.id = rows.id \
+            LEFT JOIN webhook_lanes l ON l.webhook_id = d.webhook_id \
+        WHERE d.attempts = rows.number - 1 AND (d.lease_owner IS NULL OR d.lease_owner = $2) \
+            AND (d.is_test OR l.node IS NULL OR l.node = $2) \
+        ORDER BY d.id FOR UPDATE OF d"
+    );
+    let rows = serde_json::to_string(&rows).map_err(|error| DbErr::Json(error.to_string()))?;
+    let values = [Value::from(rows), Value::from(node)];
+    let locked = txn
+        .query_all_raw(Statement::from_sql_and_values(backend, sql, values))
+        .await?;
+    let mut others: HashSet<DeliveryId> = batch.iter().map(|record| record.delivery).collect();
+    for row in locked {
+        others.remove(&row.try_get("", "id")?);
+    }
+    Ok(others)
 }
 
 #[derive(Serialize)]
@@ -65,14 +127,14 @@ struct HealthRow {
 
 async fn record_health(
     txn: &Transaction,
-    batch: &[AttemptRecord],
+    batch: &[&AttemptRecord],
 ) -> Result<Vec<DisabledNow>, DbErr> {
     let mut changed = Vec::new();
     let mut disabled = Vec::new();
     for (webhook, before, is_active, updated_at) in health_before(txn, batch).await? {
         let (mut health, mut disabled_now, mut last) = (before, None, Millis::MIN);
         // An attempt at what the webhook was tells of the address that it had, or of the time before it was enabled.
-        let counts = |record: &&AttemptRecord| {
+        let counts = |record: &&&AttemptRecord| {
             record.webhook == webhook && !record.is_test && record.webhook_updated_at == updated_at
         };
         for record in batch.iter().filter(counts) {
@@ -107,7 +169,7 @@ async fn record_health(
 /// of their ids, so that two nodes cannot wait for each other.
 async fn health_before(
     txn: &Transaction,
-    batch: &[AttemptRecord],
+    batch: &[&AttemptRecord],
 ) -> Result<Vec<(WebhookId, Health, bool, Millis)>, DbErr> {
     #[derive(Serialize)]
     struct Row {
@@ -188,7 +250,7 @@ async fn write_health(txn: &Transaction, rows: &[HealthRow]) -> Result<(), DbErr
         .map(drop)
 }
 
-async fn record_deliveries(txn: &Transaction, batch: &[AttemptRecord]) -> Result<(), DbErr> {
+async fn record_deliveries(txn: &Transaction, batch: &[&AttemptRecord]) -> Result<(), DbErr> {
     #[derive(Serialize)]
     struct Row {
         id: DeliveryId,
@@ -215,8 +277,6 @@ async fn record_deliveries(txn: &Transaction, batch: &[AttemptRecord]) -> Result
         })
         .collect();
     let backend = txn.get_database_backend();
-    let ids: Vec<DeliveryId> = batch.iter().map(|record| record.delivery).collect();
-    lock_deliveries(txn, &ids).await?;
     let source = json_rows(
         backend,
         &[
@@ -227,7 +287,7 @@ async fn record_deliveries(txn: &Transaction, batch: &[AttemptRecord]) -> Result
             ("completed_at", ColumnType::BigInt),
         ],
     );
-    // What another node recorded in between, after a lease ran out, is not overwritten.
+    // What was closed meanwhile, because its call was erased or its webhook deleted, stays closed.
     let sql = format!(
         "UPDATE deliveries SET status = rows.status, attempts = rows.number, \
             next_attempt_at = rows.next_attempt_at, completed_at = rows.completed_at, \
@@ -265,7 +325,7 @@ pub async fn lock_deliveries(txn: &Transaction, ids: &[DeliveryId]) -> Result<()
 /// Returns those that were not recorded before.
 async fn record_attempts(
     txn: &Transaction,
-    batch: &[AttemptRecord],
+    batch: &[&AttemptRecord],
 ) -> Result<BTreeSet<(DeliveryId, i64)>, DbErr> {
     #[derive(Serialize)]
     struct Row {
@@ -330,12 +390,12 @@ async fn record_attempts(
 /// for each other.
 async fn count(
     txn: &Transaction,
-    batch: &[AttemptRecord],
+    batch: &[&AttemptRecord],
     new: &BTreeSet<(DeliveryId, i64)>,
 ) -> Result<(), DbErr> {
     let mut counts: BTreeMap<(WebhookId, Millis, AttemptOutcome, i64), i64> = BTreeMap::new();
     let counted =
-        |done: &&AttemptRecord| !done.is_test && new.contains(&(done.delivery, done.number));
+        |done: &&&AttemptRecord| !done.is_test && new.contains(&(done.delivery, done.number));
     for done in batch.iter().filter(counted) {
         let outcome = match done.verdict {
             Verdict::Delivered => AttemptOutcome::Delivered,

@@ -105,7 +105,7 @@ fn ids(deliveries: &[delivery::Model]) -> Vec<DeliveryId> {
 async fn recording_attempts_locks_in_order() {
     holds_none_while_it_waits(DeliveryStatus::Pending, |store, all| async move {
         let batch: Vec<AttemptRecord> = all.iter().map(delivered).collect();
-        record(&store, &batch).await.map(drop)
+        record(&store, NODE, &batch).await.map(drop)
     })
     .await;
 }

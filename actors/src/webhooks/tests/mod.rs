@@ -44,6 +44,7 @@ mod lanes;
 mod lasting;
 mod locking;
 mod recovering;
+mod thawed;
 
 struct World {
     _keep: Keep,

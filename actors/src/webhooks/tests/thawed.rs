@@ -1,0 +1,282 @@
+//! A node that goes on after others took what it had, and one that stood still with an attempt under way.
+
+use sea_orm::ConnectionTrait;
+use tokio::sync::Semaphore;
+
+use super::*;
+use crate::{
+    nodes::Identity,
+    outbound::ErrorKind,
+    webhooks::{
+        attempt::AttemptRecord,
+        give_back,
+        retry::Verdict,
+        scheduler::Refill,
+        store::{lanes, pending, results::record},
+    },
+};
+
+/// Two nodes; every event goes to the tenant's webhook.
+async fn two_nodes() -> Option<World> {
+    let (keep, store) = dikala_testkit::postgres().await?;
+    let nodes = "INSERT INTO nodes (id, name, address, process, version, started_at, lease_until, calls, bridges) \
+                 VALUES ('a', '', '', '', '', 0, 0, 0, 0), ('b', '', '', '', '', 0, 0, 0, 0)";
+    store.writer().execute_unprepared(nodes).await.expect("two");
+    let clock: SharedClock = Arc::new(SystemClock);
+    Some(World {
+        _keep: keep,
+        store,
+        vault: Vault::from_base64(&Vault::generate_key()).expect("a key"),
+        tenant: TenantId::new(clock.now()),
+        clock,
+    })
+}
+
+impl World {
+    /// Whether `node` has the lane.
+    async fn takes(&self, node: &str, webhook: WebhookId) -> bool {
+        let taken = lanes::take(&self.store, node, &[webhook]).await;
+        !taken.expect("asks").is_empty()
+    }
+
+    async fn ends(&self, node: &str) {
+        let db = self.store.writer();
+        let end = format!("DELETE FROM nodes WHERE id = '{node}'");
+        db.execute_unprepared(&end).await.expect("is ended");
+        give_back(db, node).await.expect("is free");
+    }
+
+    /// What `node` takes of what is due.
+    async fn claims(&self, node: &str, webhook: WebhookId) -> Vec<DeliveryId> {
+        let all = Refill {
+            webhook,
+            limit: 64,
+            known: Vec::new(),
+            left_behind: None,
+        };
+        // What is on its way from a commit is not given out yet.
+        let now = self.clock.now().plus_ms(pending::ON_ITS_WAY_MS);
+        let (items, _) = pending::claim(&self.store, &all, node, now)
+            .await
+            .expect("asks");
+        items.iter().map(|item| item.dispatch.delivery).collect()
+    }
+
+    /// The delivery, its webhook, and how many attempts are in the log and in the figures.
+    async fn written(&self, id: DeliveryId) -> (delivery::Model, webhook::Model, usize, i64) {
+        let row = self.delivery(id).await;
+        let hook = self.webhook_row(row.webhook_id).await;
+        let stats = dikala_entities::webhook_stat::Entity::find()
+            .all(self.store.reader())
+            .await
+            .expect("read");
+        let counted = stats.iter().map(|stat| stat.attempts).sum();
+        (row, hook, self.attempts(id).await.len(), counted)
+    }
+}
+
+/// The first attempt of a delivery.
+fn attempt_of(row: &delivery::Model, hook: &webhook::Model, verdict: Verdict) -> AttemptRecord {
+    let is_delivered = verdict == Verdict::Delivered;
+    AttemptRecord {
+        delivery: row.id,
+        webhook: row.webhook_id,
+        tenant: row.tenant_id,
+        webhook_updated_at: hook.updated_at,
+        number: 1,
+        is_test: row.is_test,
+        started_at: row.created_at,
+        ended_at: row.created_at.plus_ms(16_000),
+        duration_ms: 16_000,
+        status_code: is_delivered.then_some(200),
+        error_kind: (!is_delivered).then_some(ErrorKind::Timeout),
+        response: Vec::new(),
+        verdict,
+    }
+}
+
+#[actix::test]
+async fn a_node_that_was_followed_records_nothing_and_takes_nothing() {
+    let Some(world) = two_nodes().await else {
+        return;
+    };
+    let receiver = Receiver::scripted(|_| ok());
+    let hook = world
+        .webhook(world.tenant, receiver.outbound_url("/"))
+        .await;
+    let committed = world.commit_as(world.tenant, &world.calls(3), "a").await;
+    let ids: Vec<DeliveryId> = committed.iter().map(|it| it.delivery).collect();
+    assert!(world.takes("a", hook.id).await);
+    world.ends("a").await;
+    assert!(world.takes("b", hook.id).await);
+    assert_eq!(world.claims("a", hook.id).await, []);
+    let before = world.written(ids[0]).await;
+    let late = Verdict::Retry {
+        at: before.0.created_at.plus_ms(5_000),
+    };
+    // Whether B has the delivery already, or only the webhook.
+    for is_claimed in [false, true] {
+        if is_claimed {
+            assert_eq!(world.claims("b", hook.id).await, ids);
+        }
+        let before = world.written(ids[0]).await;
+        for verdict in [late, Verdict::GivenUp, Verdict::Gone, Verdict::Delivered] {
+            let stale = attempt_of(&before.0, &hook, verdict);
+            let recorded = record(&world.store, "a", &[stale]).await.expect("asks");
+            assert!(recorded.refused.contains(&ids[0]) && recorded.disabled.is_empty());
+            assert_eq!(world.written(ids[0]).await, before, "{verdict:?}");
+        }
+    }
+    let mut batch = Vec::new();
+    for id in &ids {
+        batch.push(attempt_of(&world.delivery(*id).await, &hook, late));
+    }
+    let recorded = record(&world.store, "b", &batch[..2]).await.expect("asks");
+    assert!(recorded.refused.is_empty());
+    for id in &ids[..2] {
+        let (row, hook, logged, counted) = world.written(*id).await;
+        assert_eq!((row.attempts, row.lease_owner, logged), (1, None, 1));
+        assert_eq!((hook.failing_since.is_some(), counted), (true, 2));
+    }
+    // Written again, where the answer of the commit was lost, it counts once.
+    let known = world.written(ids[0]).await;
+    let recorded = record(&world.store, "b", &batch).await.expect("asks");
+    assert_eq!(recorded.refused, ids[..2].iter().copied().collect());
+    assert_eq!(world.written(ids[0]).await.0, known.0);
+    assert_eq!(world.written(ids[2]).await.3, 3);
+}
+
+/// A test is made where it is asked for, whoever delivers to the webhook.
+#[actix::test]
+async fn a_test_is_recorded_beside_the_lanes_by_who_has_it() {
+    let Some(world) = two_nodes().await else {
+        return;
+    };
+    let receiver = Receiver::scripted(|_| ok());
+    let hook = world
+        .webhook(world.tenant, receiver.outbound_url("/"))
+        .await;
+    assert!(world.takes("b", hook.id).await);
+    let event = rows::event(world.tenant, world.clock.now());
+    let test = delivery::Model {
+        is_test: true,
+        lease_owner: Some("a".to_owned()),
+        ..rows::delivery(&event, hook.id)
+    };
+    rows::insert(world.store.writer(), event).await;
+    rows::insert(world.store.writer(), test.clone()).await;
+    let made = |node| {
+        let made = [attempt_of(&test, &hook, Verdict::Delivered)];
+        let store = world.store.clone();
+        async move { record(&store, node, &made).await.expect("asks").refused }
+    };
+    assert!(made("b").await.contains(&test.id));
+    assert!(made("a").await.is_empty());
+    assert_eq!(world.delivery(test.id).await.attempts, 1);
+}
+
+/// The whole dispatcher: what it still hears of an attempt is not written, and it knows nothing of the delivery any more.
+#[actix::test]
+async fn what_is_refused_is_forgotten() {
+    let Some(world) = two_nodes().await else {
+        return;
+    };
+    let answered = Arc::new(Semaphore::new(0));
+    let answer = Answer::with(500, "", b"too late").when(&answered);
+    let receiver = Receiver::scripted(move |_| answer.clone());
+    let hook = world
+        .webhook(world.tenant, receiver.outbound_url("/"))
+        .await;
+    let identity = Identity {
+        name: Arc::from("a"),
+        address: String::new(),
+        version: "",
+    };
+    let node = Membership::join(&world.store, identity, Arc::clone(&world.clock)).await;
+    let node = node.expect("is a node");
+    let id = node.id();
+    let parts = WebhookParts {
+        store: world.store.clone(),
+        clock: Arc::clone(&world.clock),
+        vault: world.vault.clone(),
+        outbound: local_outbound(),
+        node,
+        traces: Traces::default(),
+    };
+    let handle = start(&Arbiter::current(), parts, WebhooksConfig::default());
+    let dispatches = world.commit_as(world.tenant, &world.calls(1), &id).await;
+    let delivery = dispatches[0].delivery;
+    assert!(handle.recipient().try_send(Deliver(dispatches)).is_ok());
+    receiver.wait_for_total(1).await;
+    world.ends(&id).await;
+    assert!(world.takes("b", hook.id).await);
+    assert_eq!(world.claims("b", hook.id).await, [delivery]);
+    let before = world.written(delivery).await;
+    answered.add_permits(1);
+    let is_forgotten = || {
+        let stats = handle.stats();
+        stats.retried == 1 && (stats.in_flight, stats.unrecorded) == (0, 0)
+    };
+    condition("end of it", is_forgotten).await;
+    assert_eq!(world.written(delivery).await, before);
+    // B's own outcome of the same attempt counts.
+    let delivered = attempt_of(&before.0, &hook, Verdict::Delivered);
+    let recorded = record(&world.store, "b", &[delivered]).await;
+    assert!(recorded.expect("asks").refused.is_empty());
+    let row = world.delivery(delivery).await;
+    assert_eq!(
+        (row.status, row.attempts),
+        (DeliveryStatus::Succeeded, 1),
+        "B's"
+    );
+}
+
+/// Whoever waits for tests hears that they came to nothing when the process becomes another node.
+#[actix::test]
+async fn nobody_waits_for_tests_of_a_node_that_is_no_more() {
+    let world = World::new().await;
+    let answered = Arc::new(Semaphore::new(0));
+    let answer = ok().when(&answered);
+    let receiver = Receiver::scripted(move |_| answer.clone());
+    let hook = world
+        .webhook(world.tenant, receiver.outbound_url("/"))
+        .await;
+    let handle = world.start(WebhooksConfig::default());
+    let tests: Vec<_> = (0..3)
+        .map(|_| {
+            let (handle, hook) = (handle.clone(), hook.clone());
+            actix_rt::spawn(async move { handle.test(hook, None).await })
+        })
+        .collect();
+    receiver.wait_for_total(3).await;
+    handle.begin_anew().await;
+    answered.add_permits(3);
+    for test in tests {
+        let over = tokio::time::timeout(Duration::from_secs(20), test).await;
+        let id = over.expect("is told").expect("is over").expect("was sent");
+        assert_eq!(world.delivery(id).await.attempts, 0);
+    }
+}
+
+#[actix::test]
+async fn standing_still_uses_up_no_attempt() {
+    let world = World::new().await;
+    let is_first = AtomicBool::new(true);
+    let receiver = Receiver::scripted(move |_| match is_first.swap(false, Ordering::SeqCst) {
+        true => Answer::Hang,
+        false => ok(),
+    });
+    let hook = world
+        .webhook(world.tenant, receiver.outbound_url("/"))
+        .await;
+    let handle = world.start(quick());
+    let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
+    receiver.wait_for_total(1).await;
+    // The dispatcher's thread is this one: it stands still as in a process that is stopped.
+    std::thread::sleep(Duration::from_millis(5_600));
+    let row = world.succeeded(ids[0]).await;
+    assert_eq!((row.attempts, receiver.all().len()), (1, 2));
+    assert_eq!(world.attempts(ids[0]).await[0].status_code, Some(200));
+    assert_eq!((handle.stats().own_faults, handle.stats().retried), (1, 0));
+    assert_eq!(world.webhook_row(hook.id).await, hook);
+}
