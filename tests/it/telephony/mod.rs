@@ -190,6 +190,29 @@ async fn who_cannot_be_served_hears_why() {
     assert_eq!(refused.status, 480);
 }
 
+// One call of the engine is one on the line: a second by the same id would be heard by nobody's books.
+#[actix_web::test]
+async fn who_calls_again_by_the_same_id_is_refused_while_the_call_goes_on_and_after() {
+    let world = world!(Sqlite, Setup::new().minutes(10));
+    let calls = calls(&world);
+    let mut caller = Line::dial(&calls, &world.tenant.did, "sip-7").await;
+    caller.answered().await;
+    let again = Line::dial(&calls, &world.tenant.did, "sip-7").await;
+    assert_eq!(again.refused().await.status, 482);
+    let listed = world.tenant.calls().await;
+    let id = listed[0]["id"].as_str().unwrap();
+    assert_eq!(listed.len(), 1, "{listed:?}");
+    let hangup = format!("/calls/{id}/hangup");
+    world.tenant.api.post(&hangup, json!({})).await.expect(202);
+    caller.hung_up().await;
+    drop(caller);
+    world.tenant.call_over(id).await;
+    let after = Line::dial(&calls, &world.tenant.did, "sip-7").await;
+    assert_eq!(after.refused().await.status, 482);
+    calls.finish(PATIENCE).await;
+    world.assert_ledger_is_exact();
+}
+
 // A bridge that stops lets its callers know, and the books too.
 #[actix_web::test]
 async fn a_bridge_that_stops_hangs_up_in_the_books_too() {

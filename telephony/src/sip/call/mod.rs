@@ -155,9 +155,7 @@ fn prepare(
     };
     let (inbox, received) = mpsc::channel(INBOX);
     let Some(listed) = shared.list_caller(&dialog, inbox, flow.remote.ip()) else {
-        let response = reply.response(482, "Loop Detected");
-        let words = reason(482, "this call is here already");
-        reply.send(&response.with("Reason", &words));
+        refuse_again(reply);
         return None;
     };
     let address = shared.media_ip(&flow);
@@ -234,6 +232,13 @@ fn timer_of(request: &Request, reply: &Reply) -> Option<Option<Timer>> {
             None
         }
     }
+}
+
+/// Refuses a call that is open as RFC 3261, 8.2.2.2 has it for one that comes by two ways.
+fn refuse_again(reply: &Reply) {
+    let response = reply.response(482, "Loop Detected");
+    let words = reason(482, "this call is here already");
+    reply.send(&response.with("Reason", &words));
 }
 
 pub fn refuse_for_now(reply: &Reply, words: &str) {

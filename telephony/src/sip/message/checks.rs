@@ -21,12 +21,7 @@ fn fault(words: &'static str) -> Fault {
 /// Looks at the headers that every request has (RFC 3261, 8.1.1), and gives the topmost Via.
 pub fn check(request: &Request) -> Result<Via, Fault> {
     let headers = &request.headers;
-    let separators = |text: &str| {
-        let separators = text.bytes().filter(|byte| b",;".contains(byte));
-        separators.count()
-    };
-    let all: usize = headers.iter().map(|(_, value)| separators(value)).sum();
-    if all + request.uri.params.len() > SEPARATORS_MAX {
+    if separators(request) > SEPARATORS_MAX {
         return Err(fault("the lists and parameters are too long"));
     }
     for (name, words) in [
@@ -90,6 +85,12 @@ pub fn check(request: &Request) -> Result<Via, Fault> {
     }
     let top = headers.first("Via").ok_or(fault("Via is not there"))?;
     top.parse().map_err(|()| fault("Via is none"))
+}
+
+fn separators(request: &Request) -> usize {
+    let values = request.headers.iter().flat_map(|(_, value)| value.bytes());
+    let separators = values.filter(|byte| b",;".contains(byte));
+    separators.count() + request.uri.params.len()
 }
 
 fn is_space_or_control(letter: char) -> bool {
