@@ -520,6 +520,11 @@ fn a_function_is_called_and_its_result_given_to_the_model() {
         answered_with(&effects),
         [("g1".to_owned(), json!({"output": {"minutes": 20}}))]
     );
+    // Much later the shop may have another answer.
+    call.wait(120_001);
+    call.on(Input::Voice(Heard::Reconnected));
+    let effects = call.on(tool("h1", "check_order", json!({"orderId": "1"})));
+    assert_eq!(told(&effects), ["check_order h1~4"]);
 }
 
 #[test]
