@@ -405,3 +405,31 @@ async fn a_second_leg_that_is_refused_goes_back_as_words_and_one_that_rings_is_c
     })
     .await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_is_called_no_more_and_the_call_goes_on() {
+    let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    phone.call("", &offer(40_000)).await;
+    let invite = phone.expect("INVITE ").await;
+    let ringing = phone.response(&invite, "180 Ringing", "person", "");
+    phone.send(&ringing).await;
+    phone.cseq += 1;
+    let key = phone
+        .request("INFO", "", "Signal=*\r\nDuration=160\r\n")
+        .replace("application/sdp", "application/dtmf-relay");
+    phone.send(&key).await;
+    let cancel = phone.expect("CANCEL ").await;
+    phone.answer(&cancel, "200 OK").await;
+    let terminated = phone.response(&invite, "487 Request Terminated", "person", "");
+    phone.send(&terminated).await;
+    eventually("it is counted", || {
+        bench.edge.statistics().persons.cancelled == 1
+    })
+    .await;
+    phone.ask("OPTIONS", "", "").await;
+    phone.answered("SIP/2.0 200").await;
+    phone.hang_up().await;
+    let told = |happening: &Happening| matches!(happening, Happening::Transfer(_));
+    assert!(!bench.call().happened.iter().any(told));
+}

@@ -336,7 +336,9 @@ impl Machine {
         now: Now,
         out: &mut Vec<Effect>,
     ) {
+        // Nobody is called once the bridge stops.
         let is_free = match &self.phase {
+            _ if self.stops_at.is_some() => false,
             Phase::Talking => true,
             Phase::Leaving(leaving) => matches!(leaving.stage, Stage::Settling { .. }),
             _ => false,

@@ -692,6 +692,89 @@ fn a_bridge_that_stops_soon_cuts_its_sentence() {
     assert!(hung_up(&leaving.wait(2_000)));
 }
 
+/// A call whose caller waits for a person, after a few words.
+fn connecting() -> Story {
+    let mut call = Story::talking();
+    call.on(said(Speaker::Agent, "Hello"));
+    call.on(said(Speaker::Caller, "Hi"));
+    let to = "+6281".to_owned();
+    let effects = call.on(command(Command::Transfer { to }));
+    let effects = call.play(&effects);
+    assert!(matches!(orders(&effects)[..], [Order::Transfer { .. }]));
+    call
+}
+
+#[test]
+fn a_transfer_is_given_up_when_the_bridge_stops() {
+    let ends = |call: &mut Story, effects: &[Effect]| {
+        assert_eq!(speaks(effects), 1, "the caller is told");
+        let effects = call.play(effects);
+        assert!(hung_up(&effects));
+        let told = told(&call.wait(3_000));
+        assert_eq!(told[0], "hangup normal bridge 0 at 0");
+        assert!(told[1].starts_with("transcript agent: Hello"), "{told:?}");
+        assert!(call.machine.is_over());
+    };
+    // A person rings.
+    let mut call = connecting();
+    let effects = call.on(Input::Stop { within_ms: 10_000 });
+    assert_eq!(orders(&effects), [&Order::CancelTransfer]);
+    ends(&mut call, &effects);
+    // The person refuses at this very moment.
+    let mut call = connecting();
+    let effects = call.on(Input::Stop { within_ms: 10_000 });
+    let busy = Input::Leg(Happening::Transfer(Err("it is busy".to_owned())));
+    assert!(call.on(busy).is_empty());
+    ends(&mut call, &effects);
+    // The agent is about to say so.
+    let mut call = Story::talking();
+    call.on(said(Speaker::Agent, "Hello"));
+    call.on(tool("t", "transfer_to_human", json!({})));
+    let effects = call.on(Input::Stop { within_ms: 10_000 });
+    assert!(orders(&effects).is_empty());
+    ends(&mut call, &effects);
+    // However little time there is, the call is over before it.
+    let mut call = connecting();
+    call.on(Input::Stop { within_ms: 300 });
+    let effects = call.wait(300);
+    assert!(hung_up(&effects) && call.machine.is_over());
+    assert_eq!(told(&effects).len(), 2, "the transcript, too");
+}
+
+#[test]
+fn a_person_who_answers_all_the_same_has_the_caller() {
+    let mut call = connecting();
+    let effects = call.on(Input::Stop { within_ms: 10_000 });
+    assert_eq!(speaks(&effects), 1);
+    assert!(hung_up(&call.on(Input::Leg(Happening::Transfer(Ok(()))))));
+    let told = told(&call.wait(3_000));
+    assert_eq!(told[0], "hangup transferred bridge 0 at 0");
+}
+
+#[test]
+fn nobody_is_called_once_the_bridge_stops() {
+    let mut call = Story::talking();
+    call.on(AUDIO());
+    call.on(tool("t", "end_call", json!({})));
+    call.on(Input::Stop { within_ms: 5_000 });
+    let to = "+6281".to_owned();
+    assert!(call.on(command(Command::Transfer { to })).is_empty());
+    let effects = call.wait(5_000);
+    assert!(hung_up(&effects) && call.machine.is_over());
+}
+
+#[test]
+fn a_person_who_does_not_answer_in_time_is_called_no_more() {
+    let mut call = connecting();
+    assert!(call.wait(119_999).is_empty());
+    let effects = call.wait(1);
+    assert_eq!(orders(&effects), [&Order::CancelTransfer]);
+    let [Spoken::Text(words)] = tells(&effects)[..] else {
+        panic!("the agent is told: {effects:?}");
+    };
+    assert!(words.contains("did not answer in time"), "{words}");
+}
+
 #[test]
 fn lost_media_a_broken_leg_and_an_engine_that_let_go_end_the_call() {
     let mut call = Story::talking();

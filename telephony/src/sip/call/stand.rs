@@ -124,6 +124,10 @@ impl Call {
                 self.begin_transfer(to, language).await;
                 return None;
             }
+            Some(Order::CancelTransfer) => {
+                self.cancel_transfer();
+                return None;
+            }
             Some(Order::Pause) => Control::Pause,
             Some(Order::Continue) => Control::Continue,
             Some(Order::Flush) => Control::Flush,

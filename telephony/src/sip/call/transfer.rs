@@ -161,6 +161,16 @@ impl Call {
         });
     }
 
+    /// Calls nobody any more. A peer that has agreed to call goes on, for it cannot be told not to.
+    pub(super) fn cancel_transfer(&mut self) {
+        let goes_on = |transfer: &mut Transfer| match transfer {
+            Transfer::Joined(_) => true,
+            Transfer::Referred { answers, .. } => answers.is_none(),
+            Transfer::Dialling { .. } => false,
+        };
+        self.transfer.take_if(|transfer| !goes_on(transfer));
+    }
+
     /// Carries a transfer on. Gives words when the call is over with it.
     pub(super) async fn transferred(&mut self, step: Step) -> Option<String> {
         match step {
