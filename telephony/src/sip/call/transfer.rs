@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use super::{
-    Call, Control,
+    Call, Control, asking,
     dial::Plan,
     join::{ends, join},
 };
@@ -107,12 +107,12 @@ impl Call {
         let mut request = self.dialog.request(Method::Refer);
         request.headers.push("Refer-To", &format!("<{target}>"));
         request.headers.push("Referred-By", &self.dialog.contact);
-        match self.send(&request).await {
-            Some(answers) => {
+        match self.ask(request).await {
+            Some(asked) => {
                 self.transfer = Some(Transfer::Referred {
                     to,
                     language,
-                    answers: Some(answers),
+                    answers: Some(asked.answers),
                     until: Instant::now() + ANSWERED,
                 });
             }
@@ -146,7 +146,7 @@ impl Call {
             caller: self.caller.clone(),
             uri,
             flow,
-            credentials: registrar.map(|register| register.credentials.clone()),
+            credentials: asking::credentials(trunk).cloned(),
         };
         let (alive, dead) = oneshot::channel();
         let (done, outcome) = oneshot::channel();
