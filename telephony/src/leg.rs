@@ -62,6 +62,8 @@ pub enum Order {
         /// In which both are told that the bridge stops, where it joined them.
         language: String,
     },
+    /// Calls the person no more, and does not tell how that ended. A peer that has agreed to call the person itself goes on.
+    CancelTransfer,
     /// Ends the call now.
     Hangup(Ending),
 }

@@ -72,9 +72,16 @@ impl Dialog {
         self.numbered(method, self.local_seq)
     }
 
-    /// The ACK of the 2xx to our INVITE with this number.
-    pub fn ack(&self, number: u32) -> Request {
-        self.numbered(Method::Ack, number)
+    /// The ACK of the 2xx to our INVITE, with its number and what it proved (RFC 3261, 13.2.2.4).
+    pub fn ack(&self, invite: &Request) -> Request {
+        let number = invite.headers.cseq().map_or(1, |(number, _)| number);
+        let mut ack = self.numbered(Method::Ack, number);
+        for name in ["Authorization", "Proxy-Authorization"] {
+            for proof in invite.headers.all(name) {
+                ack.headers.push(name, proof);
+            }
+        }
+        ack
     }
 
     fn numbered(&self, method: Method, number: u32) -> Request {

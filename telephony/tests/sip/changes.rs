@@ -5,7 +5,10 @@ use std::time::Duration;
 use dikala_telephony::{leg::Happening, settings::Codec};
 use tokio::time::timeout;
 
-use crate::support::{Bench, Manner, PATIENCE, Phone, Sound, carries, eventually, header, offer};
+use crate::{
+    proofs::{challenge, number, proven, silent_registrar},
+    support::{Bench, Manner, PATIENCE, Phone, Sound, carries, eventually, header, offer},
+};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_call_is_held_moved_and_taken_back() {
@@ -116,13 +119,15 @@ async fn a_session_is_refreshed_or_ended() {
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes a minute"]
 async fn whoever_does_not_refresh_is_hung_up_and_we_refresh_when_it_is_ours() {
-    let bench = Bench::new(Manner::Echo).await;
+    let trunk = silent_registrar().await;
+    let bench = Bench::with(Manner::Echo, 10, |sip| sip.trunks = vec![trunk]).await;
     // Held, so that nobody misses their media.
     let held = pcma(40_000).replace("sendrecv", "inactive");
     let mut phones = Vec::new();
     for (allow, refresher) in [
         ("", "uac"),
         ("Allow: UPDATE\r\n", "uas"),
+        ("", "uas"),
         ("", "uas"),
         ("", "uas"),
     ] {
@@ -132,8 +137,8 @@ async fn whoever_does_not_refresh_is_hung_up_and_we_refresh_when_it_is_ours() {
         phone.call(&extra, &held).await;
         phones.push(phone);
     }
-    let [theirs, updated, invited, crossing] = &mut phones[..] else {
-        panic!("four phones");
+    let [theirs, updated, invited, crossing, challenging] = &mut phones[..] else {
+        panic!("five phones");
     };
     let theirs = async {
         let bye = theirs.within(75, "BYE ").await;
@@ -148,6 +153,7 @@ async fn whoever_does_not_refresh_is_hung_up_and_we_refresh_when_it_is_ours() {
     let invited = async {
         let invite = invited.within(60, "INVITE ").await;
         assert!(invite.contains("m=audio "), "{invite}");
+        assert_eq!(header(&invite, "Supported"), Some("timer"));
         let answer = invited.response(&invite, "200 OK", "", &held);
         invited.send(&answer).await;
         invited.expect("ACK ").await;
@@ -168,7 +174,22 @@ async fn whoever_does_not_refresh_is_hung_up_and_we_refresh_when_it_is_ours() {
         crossing.expect("ACK ").await;
         crossing.hang_up().await;
     };
-    tokio::join!(theirs, updated, invited, crossing);
+    // It wants to know who refreshes.
+    let challenging = async {
+        let invite = challenging.within(60, "INVITE ").await;
+        challenge(challenging, &invite, "407 Proxy Authentication Required").await;
+        let ack = challenging.expect("ACK ").await;
+        assert_eq!(header(&ack, "Proxy-Authorization"), None);
+        let again = challenging.expect("INVITE ").await;
+        let proof = proven(&again, "Proxy-Authorization", number(&invite) + 1);
+        let answer = challenging.response(&again, "200 OK", "", &held);
+        challenging.send(&answer).await;
+        let ack = challenging.expect("ACK ").await;
+        assert_eq!(header(&ack, "Proxy-Authorization"), Some(proof.as_str()));
+        assert_eq!(number(&ack), number(&again));
+        challenging.hang_up().await;
+    };
+    tokio::join!(theirs, updated, invited, crossing, challenging);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -246,6 +267,8 @@ async fn joined(bench: &Bench, phone: &mut Phone) -> (Sound, String, Sound, Stri
     let invite = phone.expect("INVITE ").await;
     assert!(invite.starts_with("INVITE sip:+62811111@"), "{invite}");
     assert!(header(&invite, "From").unwrap().contains("+622150001000"));
+    // A trunk that is told of 100rel asks for a PRACK, and none comes.
+    assert_eq!(header(&invite, "Supported"), Some("timer"));
     phone.answer(&invite, "180 Ringing").await;
     let accepted = phone.response(&invite, "200 OK", "person", &pcma(person.port()));
     phone.send(&accepted).await;
@@ -404,4 +427,32 @@ async fn a_second_leg_that_is_refused_goes_back_as_words_and_one_that_rings_is_c
         bench.edge.statistics().persons.cancelled == 1
     })
     .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_person_is_called_no_more_and_the_call_goes_on() {
+    let bench = Bench::new(Manner::Transfer("+62811111".to_owned())).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    phone.call("", &offer(40_000)).await;
+    let invite = phone.expect("INVITE ").await;
+    let ringing = phone.response(&invite, "180 Ringing", "person", "");
+    phone.send(&ringing).await;
+    phone.cseq += 1;
+    let key = phone
+        .request("INFO", "", "Signal=*\r\nDuration=160\r\n")
+        .replace("application/sdp", "application/dtmf-relay");
+    phone.send(&key).await;
+    let cancel = phone.expect("CANCEL ").await;
+    phone.answer(&cancel, "200 OK").await;
+    let terminated = phone.response(&invite, "487 Request Terminated", "person", "");
+    phone.send(&terminated).await;
+    eventually("it is counted", || {
+        bench.edge.statistics().persons.cancelled == 1
+    })
+    .await;
+    phone.ask("OPTIONS", "", "").await;
+    phone.answered("SIP/2.0 200").await;
+    phone.hang_up().await;
+    let told = |happening: &Happening| matches!(happening, Happening::Transfer(_));
+    assert!(!bench.call().happened.iter().any(told));
 }

@@ -13,6 +13,7 @@ mod faults;
 mod loss;
 mod matrix;
 mod programs;
+mod proofs;
 mod registering;
 mod secured;
 mod stopping;

@@ -1,8 +1,8 @@
 //! Functions that the model wants: each is called once, however often the model asks after it has lost its memory.
 //!
 //! A connection to a model that is made again may ask again for what it had asked for: the same name and arguments then get what
-//! came of the first, as do those that the model cancelled and wants after all. Asked twice over one connection, a function is
-//! called twice: things change.
+//! came of the first for a while, as do those that the model cancelled and wants after all. Asked twice over one connection, or once
+//! more after that while, a function is called twice: things change.
 
 use serde_json::{Map, Value};
 
@@ -10,6 +10,8 @@ use serde_json::{Map, Value};
 const RUNNING_MAX: usize = 32;
 /// Those that are remembered.
 const REMEMBERED_MAX: usize = 64;
+/// How long what came of a function answers the same question.
+const KEPT_MS: u64 = 120_000;
 /// The longest id that the engine takes.
 const ID_CHARS_MAX: usize = 64;
 
@@ -33,7 +35,8 @@ struct Invocation {
     waiting: Vec<String>,
     connection: u64,
     is_cancelled: bool,
-    answer: Option<Answer>,
+    /// With when it came.
+    answer: Option<(u64, Answer)>,
 }
 
 /// What is to be done for a function that is wanted.
@@ -54,13 +57,23 @@ impl Functions {
         self.connections += 1;
     }
 
-    pub(super) fn ask(&mut self, tool: &str, name: &str, arguments: &Map<String, Value>) -> Asked {
+    pub(super) fn ask(
+        &mut self,
+        tool: &str,
+        name: &str,
+        arguments: &Map<String, Value>,
+        now_ms: u64,
+    ) -> Asked {
         let connection = self.connections;
         let same = self.invocations.iter_mut().rev().find(|made| {
-            let is_repeat = made.waiting.iter().any(|waiting| waiting == tool);
+            let is_repeat =
+                made.connection == connection && made.waiting.iter().any(|waiting| waiting == tool);
+            let answered = made.answer.as_ref().map(|(at, _)| *at);
+            let is_kept = answered.is_none_or(|at| now_ms.saturating_sub(at) <= KEPT_MS);
+            let is_wanted_again = made.is_cancelled || made.connection < connection;
             made.name == name
                 && made.arguments == *arguments
-                && (is_repeat || made.is_cancelled || made.connection < connection)
+                && (is_repeat || is_kept && is_wanted_again)
         });
         if let Some(made) = same {
             made.connection = connection;
@@ -68,7 +81,8 @@ impl Functions {
             if !made.waiting.iter().any(|waiting| waiting == tool) {
                 made.waiting.push(tool.to_owned());
             }
-            return made.answer.clone().map_or(Asked::Joined, Asked::Kept);
+            let kept = made.answer.as_ref().map(|(_, answer)| answer.clone());
+            return kept.map_or(Asked::Joined, Asked::Kept);
         }
         let running = self.invocations.iter().filter(|made| made.answer.is_none());
         if running.count() >= RUNNING_MAX {
@@ -109,7 +123,12 @@ impl Functions {
     }
 
     /// Keeps what came of a function, and gives the ids that wait for it.
-    pub(super) fn answered(&mut self, invocation_id: &str, answer: &Answer) -> Vec<String> {
+    pub(super) fn answered(
+        &mut self,
+        invocation_id: &str,
+        answer: &Answer,
+        now_ms: u64,
+    ) -> Vec<String> {
         let made = self
             .invocations
             .iter_mut()
@@ -117,7 +136,7 @@ impl Functions {
         let Some(made) = made else {
             return Vec::new();
         };
-        made.answer = Some(answer.clone());
+        made.answer = Some((now_ms, answer.clone()));
         made.waiting.clone()
     }
 
@@ -161,15 +180,42 @@ mod tests {
         let mut functions = Functions::default();
         let arguments = object(json!({"orderId": "1"}));
         let answer = object(json!({"output": {"minutes": 20}}));
-        assert_eq!(functions.ask("a", "check", &arguments), call("a"));
-        assert_eq!(functions.answered("a", &answer), ["a"]);
+        assert_eq!(functions.ask("a", "check", &arguments, 0), call("a"));
+        assert_eq!(functions.answered("a", &answer, 0), ["a"]);
         functions.reconnected();
-        let kept = functions.ask("b", "check", &arguments);
+        let kept = functions.ask("b", "check", &arguments, 0);
         assert_eq!(kept, Asked::Kept(answer));
         // Once more over the same connection is a new wish.
-        assert_eq!(functions.ask("c", "check", &arguments), call("c~2"));
+        assert_eq!(functions.ask("c", "check", &arguments, 0), call("c~2"));
         let others = object(json!({"orderId": "2"}));
-        assert_eq!(functions.ask("d", "check", &others), call("d~3"));
+        assert_eq!(functions.ask("d", "check", &others, 0), call("d~3"));
+    }
+
+    #[test]
+    fn what_came_of_a_function_is_kept_for_two_minutes() {
+        let mut functions = Functions::default();
+        let none = Map::new();
+        let answer = object(json!({"output": {"minutes": 20}}));
+        assert_eq!(functions.ask("a", "check", &none, 0), call("a"));
+        // It took its time: what counts is when the answer came.
+        assert_eq!(functions.answered("a", &answer, 60_000), ["a"]);
+        functions.reconnected();
+        let kept = || Asked::Kept(answer.clone());
+        assert_eq!(functions.ask("b", "check", &none, 180_000), kept());
+        functions.reconnected();
+        assert_eq!(functions.ask("c", "check", &none, 180_001), call("c~2"));
+        // The newest counts from now on, and one that is under way for however long.
+        functions.reconnected();
+        let joined = functions.ask("d", "check", &none, 900_000);
+        assert_eq!(joined, Asked::Joined);
+        // A model that cancelled and asks much later means it anew, too.
+        let answered = functions.answered("c~2", &answer, 900_000);
+        assert_eq!(answered, ["c", "d"]);
+        functions.cancel(&["c".to_owned(), "d".to_owned()]);
+        assert_eq!(functions.ask("e", "check", &none, 1_020_001), call("e~3"));
+        // The same word once more is no new wish, whenever it comes.
+        assert_eq!(functions.answered("e~3", &answer, 1_020_001), ["e"]);
+        assert_eq!(functions.ask("e", "check", &none, 9_000_000), kept());
     }
 
     #[test]
@@ -177,22 +223,22 @@ mod tests {
         let mut functions = Functions::default();
         let none = Map::new();
         let answer = object(json!({"output": {"done": true}}));
-        assert_eq!(functions.ask("a", "check", &none), call("a"));
-        assert_eq!(functions.ask("a", "check", &none), Asked::Joined);
+        assert_eq!(functions.ask("a", "check", &none, 0), call("a"));
+        assert_eq!(functions.ask("a", "check", &none, 0), Asked::Joined);
         functions.reconnected();
-        assert_eq!(functions.ask("b", "check", &none), Asked::Joined);
-        assert_eq!(functions.answered("a", &answer), ["a", "b"]);
-        assert!(functions.answered("a", &answer).is_empty());
+        assert_eq!(functions.ask("b", "check", &none, 0), Asked::Joined);
+        assert_eq!(functions.answered("a", &answer, 0), ["a", "b"]);
+        assert!(functions.answered("a", &answer, 0).is_empty());
     }
 
     #[test]
     fn an_id_that_is_used_anew_is_another_call() {
         let mut functions = Functions::default();
         let none = Map::new();
-        assert_eq!(functions.ask("1", "check", &none), call("1"));
-        assert_eq!(functions.ask("1", "order", &none), call("1~2"));
+        assert_eq!(functions.ask("1", "check", &none, 0), call("1"));
+        assert_eq!(functions.ask("1", "order", &none, 0), call("1~2"));
         let long = "x".repeat(100);
-        let Asked::Call { invocation_id } = functions.ask(&long, "check", &none) else {
+        let Asked::Call { invocation_id } = functions.ask(&long, "check", &none, 0) else {
             panic!("it is called");
         };
         assert!(invocation_id.len() <= ID_CHARS_MAX);
@@ -203,10 +249,10 @@ mod tests {
         let mut functions = Functions::default();
         let none = Map::new();
         let answer = object(json!({"output": {"done": true}}));
-        assert_eq!(functions.ask("a", "order", &none), call("a"));
+        assert_eq!(functions.ask("a", "order", &none, 0), call("a"));
         functions.cancel(&["a".to_owned()]);
-        assert_eq!(functions.answered("a", &answer), ["a"]);
-        assert_eq!(functions.ask("b", "order", &none), Asked::Kept(answer));
+        assert_eq!(functions.answered("a", &answer, 0), ["a"]);
+        assert_eq!(functions.ask("b", "order", &none, 0), Asked::Kept(answer));
     }
 
     #[test]
@@ -215,17 +261,17 @@ mod tests {
         let none = Map::new();
         for number in 0..RUNNING_MAX {
             let id = number.to_string();
-            assert_eq!(functions.ask(&id, "check", &none), call(&id));
+            assert_eq!(functions.ask(&id, "check", &none, 0), call(&id));
         }
-        assert_eq!(functions.ask("more", "check", &none), Asked::TooMany);
+        assert_eq!(functions.ask("more", "check", &none, 0), Asked::TooMany);
         for number in 0..500 {
             let id = functions
                 .invocations
                 .iter()
                 .find(|made| made.answer.is_none());
             let id = id.map(|made| made.id.clone()).unwrap_or_default();
-            functions.answered(&id, &Map::new());
-            functions.ask(&format!("n{number}"), "check", &none);
+            functions.answered(&id, &Map::new(), 0);
+            functions.ask(&format!("n{number}"), "check", &none, 0);
         }
         assert!(functions.invocations.len() <= REMEMBERED_MAX);
     }

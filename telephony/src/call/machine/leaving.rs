@@ -60,6 +60,11 @@ impl Leaving {
         }
     }
 
+    /// Whether it is for a person, who may be called already.
+    pub(super) fn is_for_a_person(&self) -> bool {
+        matches!(self.then, Then::Transfer { .. })
+    }
+
     /// Whether what the voice says now is for the caller; if so, it may go on.
     pub(super) fn still_speaks(&mut self, now_ms: u64) -> bool {
         let Stage::Settling { until } = &mut self.stage else {
@@ -147,8 +152,18 @@ impl Machine {
     }
 
     fn leave(&mut self, then: Then, stage: Stage, until: u64, out: &mut Vec<Effect>) {
+        self.call_nobody(out);
         self.speaking.resume(out);
         self.phase = Phase::Leaving(Leaving { then, stage, until });
+    }
+
+    /// A person who is being called is called no more.
+    fn call_nobody(&self, out: &mut Vec<Effect>) {
+        if let Phase::Leaving(leaving) = &self.phase
+            && matches!(leaving.stage, Stage::Connecting)
+        {
+            out.push(Effect::Leg(Order::CancelTransfer));
+        }
     }
 
     pub(super) fn expire_leaving(&mut self, now: Now, out: &mut Vec<Effect>) {
@@ -161,6 +176,7 @@ impl Machine {
                 leaving.stage = Stage::Playing { mark };
             }
             Stage::Connecting => {
+                self.call_nobody(out);
                 let words = "the person did not answer in time".to_owned();
                 self.transferred(Err(words), now, out);
             }
@@ -199,23 +215,23 @@ impl Machine {
         }
     }
 
+    /// How a transfer ended. One that stands is the end of the call here, whatever was wanted meanwhile.
     pub(super) fn transferred(
         &mut self,
         done: Result<(), String>,
         now: Now,
         out: &mut Vec<Effect>,
     ) {
-        let Phase::Leaving(Leaving {
-            then: Then::Transfer { tool, .. },
-            stage: Stage::Connecting,
-            ..
-        }) = &mut self.phase
-        else {
-            return;
+        let awaited = match &mut self.phase {
+            Phase::Leaving(Leaving {
+                then: Then::Transfer { tool, .. },
+                stage: Stage::Connecting,
+                ..
+            }) => Some(tool.take()),
+            _ => None,
         };
-        let tool = tool.take();
         let Err(words) = done else {
-            if let Some(id) = tool {
+            if let Some(id) = awaited.flatten() {
                 answer(id, success(json!({"connected": true})), out);
             }
             let end = End::hangup(
@@ -224,6 +240,9 @@ impl Machine {
                 "The caller was connected to a person.",
             );
             self.end(end, now, out);
+            return;
+        };
+        let Some(tool) = awaited else {
             return;
         };
         self.phase = Phase::Talking;

@@ -375,12 +375,15 @@ impl Machine {
             HangupInitiator::Bridge,
             "The service stops.",
         );
-        match self.phase {
+        match &self.phase {
             Phase::Asking { .. } => {
                 let refusal = refusal::unavailable("The service stops.");
                 self.reject(refusal, Some(HangupReason::Rejected), now, out);
             }
             Phase::Talking => self.leave_with_a_sentence(end, now, out),
+            Phase::Leaving(leaving) if leaving.is_for_a_person() => {
+                self.leave_with_a_sentence(end, now, out);
+            }
             // It ends by itself, and soon enough.
             Phase::Leaving(_) => self.hurry(),
             Phase::Closing(_) | Phase::Over => {}

@@ -285,7 +285,7 @@ impl Machine {
         now: Now,
         out: &mut Vec<Effect>,
     ) {
-        match self.functions.ask(&id, name, &arguments) {
+        match self.functions.ask(&id, name, &arguments, now.ms) {
             Asked::Call { invocation_id } => {
                 self.transcript.whole(Speaker::Tool, name, now.at);
                 let function = Message::Function {
@@ -321,7 +321,7 @@ impl Machine {
                 failure(&code, &message)
             }
         };
-        for id in self.functions.answered(invocation_id, &done) {
+        for id in self.functions.answered(invocation_id, &done, now.ms) {
             if self.voice != VoiceState::None {
                 answer(id, done.clone(), out);
             }
@@ -336,7 +336,9 @@ impl Machine {
         now: Now,
         out: &mut Vec<Effect>,
     ) {
+        // Nobody is called once the bridge stops.
         let is_free = match &self.phase {
+            _ if self.stops_at.is_some() => false,
             Phase::Talking => true,
             Phase::Leaving(leaving) => matches!(leaving.stage, Stage::Settling { .. }),
             _ => false,

@@ -520,6 +520,11 @@ fn a_function_is_called_and_its_result_given_to_the_model() {
         answered_with(&effects),
         [("g1".to_owned(), json!({"output": {"minutes": 20}}))]
     );
+    // Much later the shop may have another answer.
+    call.wait(120_001);
+    call.on(Input::Voice(Heard::Reconnected));
+    let effects = call.on(tool("h1", "check_order", json!({"orderId": "1"})));
+    assert_eq!(told(&effects), ["check_order h1~4"]);
 }
 
 #[test]
@@ -685,6 +690,89 @@ fn a_bridge_that_stops_soon_cuts_its_sentence() {
     leaving.on(tool("t", "end_call", json!({})));
     leaving.on(Input::Stop { within_ms: 2_000 });
     assert!(hung_up(&leaving.wait(2_000)));
+}
+
+/// A call whose caller waits for a person, after a few words.
+fn connecting() -> Story {
+    let mut call = Story::talking();
+    call.on(said(Speaker::Agent, "Hello"));
+    call.on(said(Speaker::Caller, "Hi"));
+    let to = "+6281".to_owned();
+    let effects = call.on(command(Command::Transfer { to }));
+    let effects = call.play(&effects);
+    assert!(matches!(orders(&effects)[..], [Order::Transfer { .. }]));
+    call
+}
+
+#[test]
+fn a_transfer_is_given_up_when_the_bridge_stops() {
+    let ends = |call: &mut Story, effects: &[Effect]| {
+        assert_eq!(speaks(effects), 1, "the caller is told");
+        let effects = call.play(effects);
+        assert!(hung_up(&effects));
+        let told = told(&call.wait(3_000));
+        assert_eq!(told[0], "hangup normal bridge 0 at 0");
+        assert!(told[1].starts_with("transcript agent: Hello"), "{told:?}");
+        assert!(call.machine.is_over());
+    };
+    // A person rings.
+    let mut call = connecting();
+    let effects = call.on(Input::Stop { within_ms: 10_000 });
+    assert_eq!(orders(&effects), [&Order::CancelTransfer]);
+    ends(&mut call, &effects);
+    // The person refuses at this very moment.
+    let mut call = connecting();
+    let effects = call.on(Input::Stop { within_ms: 10_000 });
+    let busy = Input::Leg(Happening::Transfer(Err("it is busy".to_owned())));
+    assert!(call.on(busy).is_empty());
+    ends(&mut call, &effects);
+    // The agent is about to say so.
+    let mut call = Story::talking();
+    call.on(said(Speaker::Agent, "Hello"));
+    call.on(tool("t", "transfer_to_human", json!({})));
+    let effects = call.on(Input::Stop { within_ms: 10_000 });
+    assert!(orders(&effects).is_empty());
+    ends(&mut call, &effects);
+    // However little time there is, the call is over before it.
+    let mut call = connecting();
+    call.on(Input::Stop { within_ms: 300 });
+    let effects = call.wait(300);
+    assert!(hung_up(&effects) && call.machine.is_over());
+    assert_eq!(told(&effects).len(), 2, "the transcript, too");
+}
+
+#[test]
+fn a_person_who_answers_all_the_same_has_the_caller() {
+    let mut call = connecting();
+    let effects = call.on(Input::Stop { within_ms: 10_000 });
+    assert_eq!(speaks(&effects), 1);
+    assert!(hung_up(&call.on(Input::Leg(Happening::Transfer(Ok(()))))));
+    let told = told(&call.wait(3_000));
+    assert_eq!(told[0], "hangup transferred bridge 0 at 0");
+}
+
+#[test]
+fn nobody_is_called_once_the_bridge_stops() {
+    let mut call = Story::talking();
+    call.on(AUDIO());
+    call.on(tool("t", "end_call", json!({})));
+    call.on(Input::Stop { within_ms: 5_000 });
+    let to = "+6281".to_owned();
+    assert!(call.on(command(Command::Transfer { to })).is_empty());
+    let effects = call.wait(5_000);
+    assert!(hung_up(&effects) && call.machine.is_over());
+}
+
+#[test]
+fn a_person_who_does_not_answer_in_time_is_called_no_more() {
+    let mut call = connecting();
+    assert!(call.wait(119_999).is_empty());
+    let effects = call.wait(1);
+    assert_eq!(orders(&effects), [&Order::CancelTransfer]);
+    let [Spoken::Text(words)] = tells(&effects)[..] else {
+        panic!("the agent is told: {effects:?}");
+    };
+    assert!(words.contains("did not answer in time"), "{words}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use std::{
 };
 
 use self::parse::{Description, Format, Media, Secured};
-use super::srtp::{Crypto, Key, Line, Suite};
+use super::srtp::{Crypto, Key, Line};
 use crate::settings::{Codec, Srtp};
 
 /// What this side offers or answers with; the same for the whole call.
@@ -181,24 +181,37 @@ pub fn offer(local: &Local<'_>) -> String {
     write::offer(local)
 }
 
-/// Reads the answer to [`offer`].
-pub fn accept(answer: &[u8], local: &Local<'_>) -> Result<Terms, Refused> {
+/// Reads the answer to what this side has offered, which is [`offer`] or what it said before.
+pub fn accept(answer: &[u8], offered: &str, local: &Local<'_>) -> Result<Terms, Refused> {
     let text = String::from_utf8_lossy(answer);
     let answer = Description::read(&text)?;
-    let media = answer
+    let offered = Description::read(offered)?;
+    let stands = |media: &Media<'_>| media.kind == "audio" && media.port != 0;
+    let (ours, theirs) = offered
         .media
-        .first()
-        .filter(|media| media.kind == "audio" && media.port != 0)
+        .iter()
+        .zip(&answer.media)
+        .find(|(ours, theirs)| stands(ours) && stands(theirs))
         .ok_or_else(|| impossible("the answer refuses the audio"))?;
-    let (mut terms, line) = take(&answer, media, local)?;
-    let offered = |line: &Line| line.tag == write::CRYPTO_TAG && line.suite == Suite::Sha1_80;
-    if line.is_some_and(|line| !offered(&line)) {
+    let (mut terms, line) = take(&answer, theirs, local)?;
+    let mut lines = ours.crypto.iter().filter_map(|line| Line::read(line));
+    let mut is_offered =
+        |line: Line| lines.any(|offered| (offered.tag, offered.suite) == (line.tag, line.suite));
+    if line.is_some_and(|line| !is_offered(line)) {
         return Err(impossible(
             "the answer takes a crypto line that was not offered",
         ));
     }
-    terms.receive_payload = write::payload(terms.codec);
-    terms.events = terms.events.map(|_| write::events_payload(terms.codec));
+    // They send what they took by the numbers that it was offered under.
+    let mut formats = ours.formats.iter();
+    terms.receive_payload = formats
+        .find(|format| is(format, terms.codec))
+        .ok_or_else(|| impossible("the answer takes a codec that was not offered"))?
+        .payload;
+    let taken = terms.send_events.map(|events| events.clock);
+    terms.events = taken
+        .and_then(|clock| events_of(ours, clock))
+        .map(|events| events.payload);
     Ok(terms)
 }
 
@@ -293,16 +306,17 @@ fn is(format: &Format<'_>, codec: Codec) -> bool {
 
 /// Keys are told in the codec's own clock, by some in that of G.711 whatever the codec.
 fn events(media: &Media<'_>, codec: Codec) -> Option<Events> {
-    let of_clock = |clock: u32| {
-        let mut formats = media.formats.iter();
-        formats.find(|format| {
-            format.name.eq_ignore_ascii_case("telephone-event") && format.clock == clock
-        })
-    };
-    let format = of_clock(clock(codec)).or_else(|| of_clock(8_000))?;
+    events_of(media, clock(codec)).or_else(|| events_of(media, 8_000))
+}
+
+fn events_of(media: &Media<'_>, clock: u32) -> Option<Events> {
+    let mut formats = media.formats.iter();
+    let format = formats.find(|format| {
+        format.name.eq_ignore_ascii_case("telephone-event") && format.clock == clock
+    })?;
     Some(Events {
         payload: format.payload,
-        clock: format.clock,
+        clock,
     })
 }
 

@@ -222,7 +222,7 @@ fn our_offer_is_answered_by_ourselves() {
         theirs.key = Key::new([8; 30]);
         theirs.codecs = &CODECS[1..];
         let (text, at_theirs) = answer(offer(&ours).as_bytes(), &theirs).expect("an answer");
-        let at_ours = accept(text.as_bytes(), &ours).expect("terms");
+        let at_ours = accept(text.as_bytes(), &offer(&ours), &ours).expect("terms");
         assert_eq!(at_ours.codec, Codec::Pcma);
         assert_eq!(
             (
@@ -254,14 +254,58 @@ fn an_answer_may_number_as_it_likes_and_must_not_take_what_was_not_offered() {
         "a=rtpmap:120 opus/48000/2",
         "a=rtpmap:121 telephone-event/48000",
     ];
-    let terms = accept(sdp(&lines).as_bytes(), &ours).expect("terms");
+    let accept = |lines: &[&str]| accept(sdp(lines).as_bytes(), &offer(&ours), &ours);
+    let terms = accept(&lines).expect("terms");
     assert_eq!(
         (terms.send_payload, terms.receive_payload, terms.events),
         (120, 111, Some(110))
     );
     let wrong = format!("a=crypto:1 AES_CM_128_HMAC_SHA1_32 {KEY}");
-    assert!(accept(sdp(&["m=audio 4000 RTP/AVP 8", &wrong]).as_bytes(), &ours).is_err());
-    assert!(accept(sdp(&["m=audio 0 RTP/AVP 8"]).as_bytes(), &ours).is_err());
+    assert!(accept(&["m=audio 4000 RTP/AVP 8", &wrong]).is_err());
+    assert!(accept(&["m=audio 0 RTP/AVP 8"]).is_err());
+}
+
+/// Many phones tell keys in the clock of G.711 beside Opus, too.
+#[test]
+fn keys_are_expected_in_the_clock_that_the_answer_takes() {
+    let ours = local(Srtp::Off);
+    for (clock, theirs, expected) in [(48_000, 96, 110), (8_000, 97, 101), (8_000, 101, 101)] {
+        let lines = [
+            format!("m=audio 4000 RTP/AVP 111 {theirs}"),
+            "a=rtpmap:111 opus/48000/2".to_owned(),
+            format!("a=rtpmap:{theirs} telephone-event/{clock}"),
+        ];
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let terms = accept(sdp(&lines).as_bytes(), &offer(&ours), &ours).expect("terms");
+        assert_eq!((terms.codec, terms.events), (Codec::Opus, Some(expected)));
+        let send = terms.send_events.expect("keys are taken");
+        assert_eq!((send.payload, send.clock), (theirs, clock));
+    }
+    let silent = ["m=audio 4000 RTP/AVP 111", "a=rtpmap:111 opus/48000/2"];
+    let terms = accept(sdp(&silent).as_bytes(), &offer(&ours), &ours).expect("terms");
+    assert_eq!((terms.events, terms.send_events), (None, None));
+}
+
+/// A sign of life repeats what was said before, with the numbers that the phone has chosen.
+#[test]
+fn an_answer_of_ours_may_be_offered_again() {
+    let lines = [
+        "m=video 5000 RTP/AVP 34",
+        "m=audio 4000 RTP/AVP 96 102",
+        "a=rtpmap:96 opus/48000/2",
+        "a=rtpmap:102 telephone-event/48000",
+    ];
+    let key = format!("a=crypto:7 AES_CM_128_HMAC_SHA1_32 {KEY}");
+    for srtp in [Srtp::Off, Srtp::Optional] {
+        let theirs = sdp(&[&lines[..], &[&key]].concat());
+        let (said, terms) = answer(theirs.as_bytes(), &local(srtp)).expect("an answer");
+        let again = accept(theirs.as_bytes(), &said, &local(srtp)).expect("terms");
+        assert_eq!(again, terms);
+    }
+    let (said, _) = answered(Srtp::Off, &lines).expect("an answer");
+    let other = sdp(&["m=video 0 RTP/AVP 34", "m=audio 4000 RTP/AVP 8"]);
+    let refused = accept(other.as_bytes(), &said, &local(Srtp::Off)).expect_err("refused");
+    assert!(refused.words.contains("codec"), "{refused}");
 }
 
 #[test]

@@ -2,16 +2,17 @@
 
 use std::fmt::Write;
 
-use super::{Codec, Description, Direction, Line, Local, Srtp, Suite, Terms, clock, codec_name};
+use super::{Codec, Description, Direction, Line, Local, Srtp, Terms, clock, codec_name};
+use crate::media::srtp::Suite;
 
 /// The tag of the key that is offered.
-pub const CRYPTO_TAG: u32 = 1;
+const CRYPTO_TAG: u32 = 1;
 /// What the voice takes and gives; beyond it nothing is gained. No pauses are made of silence.
 const OPUS_PARAMETERS: &str =
     "maxplaybackrate=16000;sprop-maxcapturerate=24000;stereo=0;useinbandfec=1;usedtx=0";
 
 /// The payload type of a codec in an offer.
-pub fn payload(codec: Codec) -> u8 {
+fn payload(codec: Codec) -> u8 {
     match codec {
         Codec::Opus => 111,
         Codec::Pcma => 8,
@@ -20,10 +21,10 @@ pub fn payload(codec: Codec) -> u8 {
 }
 
 /// The payload type of keys in an offer: one for each clock.
-pub fn events_payload(codec: Codec) -> u8 {
-    match codec {
-        Codec::Opus => 110,
-        Codec::Pcma | Codec::Pcmu => 101,
+fn events_payload(clock: u32) -> u8 {
+    match clock {
+        48_000 => 110,
+        _ => 101,
     }
 }
 
@@ -85,7 +86,8 @@ pub fn offer(local: &Local<'_>) -> String {
     let mut events: Vec<(u8, u32)> = local
         .codecs
         .iter()
-        .map(|codec| (events_payload(*codec), clock(*codec)))
+        .map(|codec| clock(*codec))
+        .map(|clock| (events_payload(clock), clock))
         .collect();
     events.sort_unstable();
     events.dedup();

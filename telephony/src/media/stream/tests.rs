@@ -318,6 +318,28 @@ fn a_key_that_is_pressed_here_is_heard_there_while_speech_goes_on() {
     }
 }
 
+/// Beside Opus, too, a phone may count them in the clock of G.711.
+#[test]
+fn keys_last_as_long_in_the_clock_that_was_agreed_on() {
+    for clock in [8_000_u32, 48_000] {
+        let mut agreed = terms(Codec::Opus, THERE);
+        agreed.send_events = Some(Events {
+            payload: 101,
+            clock,
+        });
+        let mut ours = stream(agreed, 5);
+        ours.press('4');
+        let sent = (0..200).step_by(20).flat_map(|at| tick(&mut ours, at).0);
+        let keys: Vec<Vec<u8>> = sent
+            .map(|(_, packet)| packet)
+            .filter(|packet| packet[1] & 0x7f == 101)
+            .collect();
+        let last = keys.last().expect("a key is sent");
+        let expected = u16::try_from(clock / 10).expect("100 ms");
+        assert_eq!(last[14..16], expected.to_be_bytes(), "{clock}");
+    }
+}
+
 #[test]
 fn no_media_for_15_seconds_is_told_once_and_never_on_hold() {
     let lost = |stream: &mut Stream, from: u64, to: u64| {

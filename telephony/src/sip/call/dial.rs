@@ -9,7 +9,10 @@ use tokio::{
 };
 
 use super::{
-    Call, Caller, HAPPENINGS, INBOX, ORDERS, Peer, SPEECH, Taking, audio, session::Session,
+    Call, Caller, HAPPENINGS, INBOX, ORDERS, Peer, SPEECH, Taking,
+    asking::{SUPPORTED_IN_REQUESTS, proven},
+    audio,
+    session::Session,
     session_timer,
 };
 use crate::{
@@ -17,9 +20,8 @@ use crate::{
     settings::Credentials,
     sip::{
         dialog::{self, Dialog},
-        digest::{Authorization, strongest},
         message::{Method, Request, Response, Uri},
-        shared::{ALLOW, Outcomes, SUPPORTED, Shared, count, token},
+        shared::{ALLOW, Outcomes, Shared, count, token},
         transactions::GIVEN_UP,
         transport::Flow,
     },
@@ -109,14 +111,13 @@ impl Plan {
         let key = dialog::key(invite.headers.call_id(), &tag);
         let listed = self.shared.list(key, inbox, self.flow.remote.ip());
         let (asked, response) = self.answered(invite, alive).await?;
-        let mut dialog = Dialog::of_response(&asked.invite, &response.headers, contact)
+        let dialog = Dialog::of_response(&asked.invite, &response.headers, contact)
             .ok_or("the other side's answer names no way to it")?;
         self.acknowledge(&dialog, asked).await;
         let terms = match session.accept(&response.body) {
             Ok(terms) => terms,
             Err(refused) => {
-                let bye = dialog.request(Method::Bye);
-                let _ = self.shared.ask(bye, &self.flow);
+                self.let_go(dialog);
                 return Err(refused.words.into());
             }
         };
@@ -158,12 +159,12 @@ impl Plan {
     /// Asks until somebody takes the call, with proof where that is asked for.
     async fn answered(
         &self,
-        mut invite: Request,
+        invite: Request,
         mut alive: oneshot::Receiver<()>,
     ) -> Result<(Asked, Response), NoLeg> {
         let mut asked = self.ask(&invite);
         let until = Instant::now() + RINGS;
-        let mut proven = false;
+        let mut is_proven = false;
         loop {
             let response = tokio::select! {
                 response = asked.answers.recv() => response.ok_or("the trunk does not answer")?,
@@ -179,11 +180,13 @@ impl Plan {
             match response.status {
                 ..200 => {}
                 200..300 => return Ok((asked, response)),
-                401 | 407 if !proven => {
-                    proven = true;
-                    self.prove(&mut invite, &response)
+                401 | 407 if !is_proven => {
+                    is_proven = true;
+                    let credentials = self.credentials.as_ref();
+                    let again = credentials.and_then(|ours| proven(&invite, &response, ours, 2));
+                    let again = again
                         .ok_or_else(|| NoLeg::refused("the trunk asks for other credentials"))?;
-                    asked = self.ask(&invite);
+                    asked = self.ask(&again);
                 }
                 status => {
                     let why = format!("the other side did not take the call (status {status})");
@@ -205,7 +208,7 @@ impl Plan {
             ("CSeq", "1 INVITE".to_owned()),
             ("Contact", contact.to_owned()),
             ("Allow", ALLOW.to_owned()),
-            ("Supported", SUPPORTED.to_owned()),
+            ("Supported", SUPPORTED_IN_REQUESTS.to_owned()),
             ("Session-Expires", SESSION_EXPIRES.to_owned()),
             ("Content-Type", "application/sdp".to_owned()),
         ] {
@@ -224,31 +227,17 @@ impl Plan {
         Asked { invite, answers }
     }
 
-    /// Puts the credentials on for the next try.
-    fn prove(&self, invite: &mut Request, response: &Response) -> Option<()> {
-        let credentials = self.credentials.as_ref()?;
-        let (asks, answers) = match response.status {
-            401 => ("WWW-Authenticate", "Authorization"),
-            _ => ("Proxy-Authenticate", "Proxy-Authorization"),
-        };
-        let challenge = strongest(response.headers.all(asks))?;
-        let uri = invite.uri.to_string();
-        let proof = Authorization::to(&challenge, credentials, "INVITE", &uri, 1, &token());
-        invite.headers.push(answers, &proof.to_string());
-        invite.headers.set("CSeq", "2 INVITE");
-        Some(())
-    }
-
     async fn acknowledge(&self, dialog: &Dialog, mut asked: Asked) {
-        let number = asked.invite.headers.cseq().map_or(1, |(number, _)| number);
         let flow = self
             .shared
             .flow_to(&dialog.next_hop(), Some(&self.flow))
             .await;
         let flow = flow.unwrap_or_else(|_| self.flow.clone());
-        let ack = self.shared.with_via(dialog.ack(number), &flow).to_bytes();
+        let ack = self.shared.with_via(dialog.ack(&asked.invite), &flow);
+        let ack = ack.to_bytes();
         flow.send(&ack);
         let (shared, dialog) = (self.shared.clone(), dialog.clone());
+        let credentials = self.credentials.clone();
         tokio::spawn(async move {
             while let Some(response) = asked.answers.recv().await {
                 let headers = &response.headers;
@@ -261,9 +250,15 @@ impl Plan {
                 }
                 // A proxy called several, and a second has taken it too (RFC 3261, 13.2.2.4).
                 let contact = dialog.contact.clone();
-                if let Some(mut other) = Dialog::of_response(&asked.invite, headers, contact) {
-                    flow.send(&shared.with_via(other.ack(number), &flow).to_bytes());
-                    let _ = shared.ask(other.request(Method::Bye), &flow);
+                if let Some(other) = Dialog::of_response(&asked.invite, headers, contact) {
+                    let ack = shared.with_via(other.ack(&asked.invite), &flow);
+                    flow.send(&ack.to_bytes());
+                    tokio::spawn(let_go(
+                        shared.clone(),
+                        other,
+                        flow.clone(),
+                        credentials.clone(),
+                    ));
                 }
             }
         });
@@ -293,11 +288,34 @@ impl Plan {
         };
         let contact = self.shared.contact("dikala", &self.flow);
         if response.status < 300
-            && let Some(mut dialog) = Dialog::of_response(&asked.invite, &response.headers, contact)
+            && let Some(dialog) = Dialog::of_response(&asked.invite, &response.headers, contact)
         {
             self.acknowledge(&dialog, asked).await;
-            let bye = dialog.request(Method::Bye);
-            let _ = self.shared.ask(bye, &self.flow);
+            self.let_go(dialog);
+        }
+    }
+
+    fn let_go(&self, dialog: Dialog) {
+        let (flow, credentials) = (self.flow.clone(), self.credentials.clone());
+        tokio::spawn(let_go(self.shared.clone(), dialog, flow, credentials));
+    }
+}
+
+/// Hangs up a leg that nobody wants, with proof where that is asked for.
+async fn let_go(
+    shared: Arc<Shared>,
+    mut dialog: Dialog,
+    flow: Flow,
+    credentials: Option<Credentials>,
+) {
+    let bye = dialog.request(Method::Bye);
+    let mut answers = shared.ask(bye.clone(), &flow);
+    while let Some(response) = answers.recv().await {
+        if let Some(credentials) = &credentials
+            && let Some(again) = proven(&bye, &response, credentials, dialog.local_seq + 1)
+        {
+            let _ = shared.ask(again, &flow);
+            return;
         }
     }
 }

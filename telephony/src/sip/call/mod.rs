@@ -1,5 +1,6 @@
 //! One call: from the INVITE to the last BYE. A task of its own, which the edge gives what comes for its dialog.
 
+mod asking;
 mod dial;
 mod info;
 mod join;

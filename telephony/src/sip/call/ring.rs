@@ -117,7 +117,7 @@ impl Call {
                 let why = "the call is not answered yet".to_owned();
                 self.happened(Happening::Transfer(Err(why)));
             }
-            Order::Answer | Order::Pause | Order::Continue => {}
+            Order::Answer | Order::Pause | Order::Continue | Order::CancelTransfer => {}
         }
         false
     }

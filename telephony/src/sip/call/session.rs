@@ -78,9 +78,9 @@ impl Session {
         self.said.clone()
     }
 
-    /// Takes the answer to our offer.
+    /// Takes the answer to what we said last.
     pub fn accept(&self, answer: &[u8]) -> Result<Terms, Refused> {
-        sdp::accept(answer, &self.local())
+        sdp::accept(answer, &self.said, &self.local())
     }
 
     fn local(&self) -> Local<'_> {

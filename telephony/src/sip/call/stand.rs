@@ -1,17 +1,18 @@
 //! A call that was answered: what both sides do to it until it ends.
 
-use tokio::{
-    sync::mpsc,
-    time::{Duration, Instant, sleep_until, timeout_at},
-};
+use tokio::time::{Duration, Instant, sleep_until, timeout_at};
 
-use super::{Call, Control, Peer, Repeat, Taking, ToCall, reason, refuse_offer, transfer};
+use super::{
+    Call, Control, Peer, Repeat, Taking, ToCall,
+    asking::{Asked, SUPPORTED_IN_REQUESTS},
+    reason, refuse_offer, transfer,
+};
 use crate::{
     leg::{Happening, Order},
     sip::{
         message::{Method, Request, Response},
         session_timer::{self, Refresher},
-        shared::{SUPPORTED, count},
+        shared::count,
         transactions::{GIVEN_UP, Reply, T2},
     },
 };
@@ -27,15 +28,10 @@ struct Standing {
     offered: bool,
     /// Whether the task knows that the call stands.
     told: bool,
-    refresh: Option<Refresh>,
+    /// A sign of life that we gave.
+    refresh: Option<Asked>,
     /// When the session timer comes.
     due: Option<Instant>,
-}
-
-/// A sign of life that we gave.
-struct Refresh {
-    request: Request,
-    answers: mpsc::Receiver<Response>,
 }
 
 enum Event {
@@ -122,6 +118,10 @@ impl Call {
             Some(Order::Hangup(ending)) => return Some(Over::Ours(200, ending.words)),
             Some(Order::Transfer { to, language }) => {
                 self.begin_transfer(to, language).await;
+                return None;
+            }
+            Some(Order::CancelTransfer) => {
+                self.cancel_transfer();
                 return None;
             }
             Some(Order::Pause) => Control::Pause,
@@ -310,7 +310,7 @@ impl Call {
             Method::Invite
         };
         let mut request = self.dialog.request(method);
-        request.headers.push("Supported", SUPPORTED);
+        request.headers.push("Supported", SUPPORTED_IN_REQUESTS);
         request
             .headers
             .push("Session-Expires", &timer.header(false));
@@ -318,8 +318,8 @@ impl Call {
             request.headers.push("Content-Type", "application/sdp");
             request.body = self.session.unchanged().into_bytes();
         }
-        match self.send(&request).await {
-            Some(answers) => standing.refresh = Some(Refresh { request, answers }),
+        match self.ask(request).await {
+            Some(asked) => standing.refresh = Some(asked),
             None => return Some(Over::Broken(408, "the peer cannot be reached any more")),
         }
         None
@@ -343,12 +343,13 @@ impl Call {
                 self.timer = session_timer::accepted(&response.headers).or(self.timer);
                 standing.due = self.due();
                 if refresh.request.method == Method::Invite {
-                    self.acknowledge(&refresh.request, refresh.answers).await;
+                    self.acknowledge(refresh).await;
                     if let Ok(terms) = self.session.accept(&response.body) {
                         self.agreed(terms).await;
                     }
                 }
             }
+            401 | 407 => standing.refresh = self.prove(&refresh, &response).await,
             408 | 481 => {
                 return Some(Over::Broken(
                     response.status,
@@ -377,43 +378,6 @@ impl Call {
             _ => {}
         }
         None
-    }
-
-    /// Sends a request inside the dialog.
-    pub(super) async fn send(&mut self, request: &Request) -> Option<mpsc::Receiver<Response>> {
-        match self
-            .shared
-            .flow_to(&self.dialog.next_hop(), Some(&self.flow))
-            .await
-        {
-            Ok(flow) => Some(self.shared.ask(request.clone(), &flow)),
-            Err(error) => {
-                tracing::debug!(%error, "the peer of a call cannot be reached");
-                None
-            }
-        }
-    }
-
-    /// Acknowledges the 2xx to an INVITE of ours, now and whenever it is repeated.
-    async fn acknowledge(&mut self, invite: &Request, mut answers: mpsc::Receiver<Response>) {
-        let number = invite.headers.cseq().map_or(1, |(number, _)| number);
-        let Ok(flow) = self
-            .shared
-            .flow_to(&self.dialog.next_hop(), Some(&self.flow))
-            .await
-        else {
-            return;
-        };
-        let bytes = self
-            .shared
-            .with_via(self.dialog.ack(number), &flow)
-            .to_bytes();
-        flow.send(&bytes);
-        tokio::spawn(async move {
-            while answers.recv().await.is_some() {
-                flow.send(&bytes);
-            }
-        });
     }
 
     /// Ends the call: silence first, then words to both sides.
@@ -456,14 +420,19 @@ impl Call {
         }
         let mut bye = self.dialog.request(Method::Bye);
         bye.headers.push("Reason", &reason(cause, &words));
-        let Some(mut answers) = self.send(&bye).await else {
+        let Some(mut asked) = self.ask(bye).await else {
             return;
         };
         let until = Instant::now() + GIVEN_UP;
         loop {
             tokio::select! {
-                answer = answers.recv() => if answer.is_none_or(|answer| answer.status >= 200) {
-                    return;
+                answer = asked.answers.recv() => match answer {
+                    Some(answer) if answer.status < 200 => {}
+                    Some(answer) => match self.prove(&asked, &answer).await {
+                        Some(again) => asked = again,
+                        None => return,
+                    },
+                    None => return,
                 },
                 received = self.inbox.recv() => if let Some(ToCall::Request(request, reply)) = received {
                     // Both hung up at once.
@@ -476,7 +445,7 @@ impl Call {
     }
 }
 
-async fn refreshed(refresh: &mut Option<Refresh>) -> Option<Response> {
+async fn refreshed(refresh: &mut Option<Asked>) -> Option<Response> {
     match refresh {
         Some(refresh) => refresh.answers.recv().await,
         None => std::future::pending().await,

@@ -8,7 +8,7 @@ use tokio::{
 };
 
 use super::{
-    Call, Control,
+    Call, Control, asking,
     dial::Plan,
     join::{ends, join},
 };
@@ -107,12 +107,12 @@ impl Call {
         let mut request = self.dialog.request(Method::Refer);
         request.headers.push("Refer-To", &format!("<{target}>"));
         request.headers.push("Referred-By", &self.dialog.contact);
-        match self.send(&request).await {
-            Some(answers) => {
+        match self.ask(request).await {
+            Some(asked) => {
                 self.transfer = Some(Transfer::Referred {
                     to,
                     language,
-                    answers: Some(answers),
+                    answers: Some(asked.answers),
                     until: Instant::now() + ANSWERED,
                 });
             }
@@ -146,7 +146,7 @@ impl Call {
             caller: self.caller.clone(),
             uri,
             flow,
-            credentials: registrar.map(|register| register.credentials.clone()),
+            credentials: asking::credentials(trunk).cloned(),
         };
         let (alive, dead) = oneshot::channel();
         let (done, outcome) = oneshot::channel();
@@ -159,6 +159,16 @@ impl Call {
             language,
             _alive: alive,
         });
+    }
+
+    /// Calls nobody any more. A peer that has agreed to call goes on, for it cannot be told not to.
+    pub(super) fn cancel_transfer(&mut self) {
+        let goes_on = |transfer: &mut Transfer| match transfer {
+            Transfer::Joined(_) => true,
+            Transfer::Referred { answers, .. } => answers.is_none(),
+            Transfer::Dialling { .. } => false,
+        };
+        self.transfer.take_if(|transfer| !goes_on(transfer));
     }
 
     /// Carries a transfer on. Gives words when the call is over with it.

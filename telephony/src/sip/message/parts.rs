@@ -3,18 +3,16 @@
 use super::{Headers, headers::read_headers};
 
 const SDP: &str = "application/sdp";
-/// Parts that are looked at.
+/// Parts that are looked at, of all bodies in each other, and how deep these may stand: so each byte is read a few times at most.
 const PARTS_MAX: usize = 16;
+const DEPTH_MAX: usize = 3;
 /// The longest that RFC 2046 lets a boundary be.
 const BOUNDARY_BYTES_MAX: usize = 70;
 
 /// Puts the SDP of a body of several parts in its place. Every other body stays as it is.
 pub fn take_sdp(headers: &mut Headers, body: &mut Vec<u8>) {
-    if !headers.media_type().starts_with("multipart/") {
-        return;
-    }
-    let found = boundary(headers).and_then(|boundary| sdp(body, &boundary).map(<[u8]>::to_vec));
-    if let Some(sdp) = found {
+    let mut left = PARTS_MAX;
+    if let Some(sdp) = sdp(headers, body, DEPTH_MAX, &mut left).map(<[u8]>::to_vec) {
         *body = sdp;
         headers.set("Content-Type", SDP);
     }
@@ -34,17 +32,22 @@ fn boundary(headers: &Headers) -> Option<String> {
         .then_some(boundary)
 }
 
-/// The first part that is an SDP as it stands.
-fn sdp<'a>(body: &'a [u8], boundary: &str) -> Option<&'a [u8]> {
-    let delimiter = format!("--{boundary}");
-    let mut rest = after(body, delimiter.as_bytes())?;
-    for _ in 0..PARTS_MAX {
-        if rest.starts_with(b"--") {
-            return None;
-        }
-        let end = find(rest, delimiter.as_bytes())?;
+/// The first part that is an SDP as it stands, in a body of several parts or in one that is a part of it.
+fn sdp<'a>(headers: &Headers, body: &'a [u8], depth: usize, left: &mut usize) -> Option<&'a [u8]> {
+    if depth == 0 || !headers.media_type().starts_with("multipart/") {
+        return None;
+    }
+    let delimiter = format!("--{}", boundary(headers)?);
+    let first = match body.starts_with(delimiter.as_bytes()) {
+        true => 0,
+        false => line_with(body, &delimiter)?,
+    };
+    let mut rest = &body[first + delimiter.len()..];
+    while *left > 0 && !rest.starts_with(b"--") {
+        *left -= 1;
+        let end = line_with(rest, &delimiter)?;
         let part = rest[..end].strip_suffix(b"\r\n").unwrap_or(&rest[..end]);
-        if let Some(content) = described(part) {
+        if let Some(content) = described(part, depth, left) {
             return Some(content);
         }
         rest = &rest[end + delimiter.len()..];
@@ -52,23 +55,30 @@ fn sdp<'a>(body: &'a [u8], boundary: &str) -> Option<&'a [u8]> {
     None
 }
 
-/// What a part holds, if it is an SDP that nobody has packed.
-fn described(part: &[u8]) -> Option<&[u8]> {
-    let end = find(part, b"\r\n\r\n")?;
+/// What a part holds, if it is an SDP that nobody has packed, or has one among parts of its own.
+fn described<'a>(part: &'a [u8], depth: usize, left: &mut usize) -> Option<&'a [u8]> {
+    let end = part.windows(4).position(|there| there == b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&part[..end]);
     let (headers, _) = read_headers(head.split("\r\n").skip(1));
+    let content = &part[end + 4..];
     let is_plain = headers
         .get("Content-Transfer-Encoding")
         .is_none_or(|way| !way.eq_ignore_ascii_case("base64"));
-    (headers.media_type() == SDP && is_plain).then(|| &part[end + 4..])
+    match is_plain && headers.media_type() == SDP {
+        true => Some(content),
+        false => sdp(&headers, content, depth - 1, left),
+    }
 }
 
-fn after<'a>(bytes: &'a [u8], what: &[u8]) -> Option<&'a [u8]> {
-    find(bytes, what).map(|at| &bytes[at + what.len()..])
-}
-
-fn find(bytes: &[u8], what: &[u8]) -> Option<usize> {
-    bytes.windows(what.len()).position(|there| there == what)
+/// Where a line begins so, that is not the first.
+fn line_with(bytes: &[u8], begins: &str) -> Option<usize> {
+    let mut at = 0;
+    loop {
+        at += 1 + bytes[at..].iter().position(|byte| *byte == b'\n')?;
+        if bytes[at..].starts_with(begins.as_bytes()) {
+            return Some(at);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -99,6 +109,45 @@ mod tests {
         // Parts without headers begin with an empty line.
         let bare = "--x\r\n\r\nhello\r\n--x\r\nc: application/sdp\r\n\r\nv=0\r\n--x--";
         assert_eq!(taken("multipart/mixed;boundary=x", bare).1, "v=0");
+    }
+
+    /// A body of `depth` bodies in each other, with an SDP in the innermost.
+    fn nested(depth: usize) -> String {
+        (1..depth).fold(
+            "--i\r\nc: application/sdp\r\n\r\nv=0\r\n--i--".to_owned(),
+            |inner, level| {
+                let kind = match level {
+                    1 => "i".to_owned(),
+                    _ => format!("o{}", level - 1),
+                };
+                format!(
+                    "--o{level}\r\nc: application/ISUP\r\n\r\n\x01\r\n--o{level}\r\n\
+                     c: multipart/related;boundary={kind}\r\n\r\n{inner}\r\n--o{level}--"
+                )
+            },
+        )
+    }
+
+    #[test]
+    fn the_sdp_is_found_in_parts_of_parts() {
+        for depth in [2, 3] {
+            let kind = format!("multipart/mixed;boundary=o{}", depth - 1);
+            assert_eq!(taken(&kind, &nested(depth)).1, "v=0", "{depth}");
+        }
+        for depth in [4, 500] {
+            let kind = format!("multipart/mixed;boundary=o{}", depth - 1);
+            assert_eq!(taken(&kind, &nested(depth)).1, nested(depth), "{depth}");
+        }
+        // What stands between parts stands at the beginning of a line.
+        let sdp = "v=0\r\ns=--x\r\na=--x--";
+        let body = format!("see --x\r\n--x\r\nc: application/sdp\r\n\r\n{sdp}\r\n--x--");
+        assert_eq!(taken("multipart/mixed;boundary=x", &body).1, sdp);
+        // As many parts as are looked at in all.
+        let inner = "--i\r\n\r\n\r\n".repeat(20) + "--i--";
+        let body = format!(
+            "--x\r\nc: multipart/mixed;boundary=i\r\n\r\n{inner}\r\n--x\r\nc: application/sdp\r\n\r\nv=0\r\n--x--"
+        );
+        assert_eq!(taken("multipart/mixed;boundary=x", &body).1, body);
     }
 
     #[test]

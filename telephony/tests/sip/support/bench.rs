@@ -26,7 +26,7 @@ pub enum Manner {
     Reject(Refusal),
     /// Answers and hangs up once the call stands.
     HangUp,
-    /// Answers and hands the caller over.
+    /// Answers and hands the caller over; calls that person no more when the caller presses `*`.
     Transfer(String),
 }
 
@@ -227,6 +227,9 @@ async fn one(call: Incoming, manner: Manner, seen: Arc<Mutex<Vec<Seen>>>, at: us
                 }
                 _ => {}
             },
+            Happening::Key('*') if matches!(manner, Manner::Transfer(_)) => {
+                to(vec![Order::CancelTransfer]).await;
+            }
             _ => {}
         }
         let ends = matches!(happening, Happening::MediaLost);

@@ -50,7 +50,11 @@ impl Phone {
     }
 
     pub async fn udp_from(host: &str, edge: SocketAddr) -> Self {
-        let socket = UdpSocket::bind((host, 0)).await.unwrap();
+        Self::at(UdpSocket::bind((host, 0)).await.unwrap(), edge).await
+    }
+
+    /// One whose address was known before the edge's.
+    pub async fn at(socket: UdpSocket, edge: SocketAddr) -> Self {
         socket.connect(edge).await.unwrap();
         let local = socket.local_addr().unwrap();
         Self::of(Wire::Udp(socket), local, edge)

@@ -1,0 +1,124 @@
+//! What we ask inside a call: how it is sent, proven where the trunk wants that (RFC 3261, 22.2), and acknowledged.
+
+use std::net::IpAddr;
+
+use tokio::sync::mpsc;
+
+use super::Call;
+use crate::{
+    settings::{Credentials, Trunk},
+    sip::{
+        digest::{Authorization, strongest},
+        message::{Request, Response},
+        shared::token,
+    },
+};
+
+/// What a request of ours says that we understand. We take provisional responses that ask for a PRACK, but send none ourselves.
+pub const SUPPORTED_IN_REQUESTS: &str = "timer";
+
+/// A request that waits for its answer.
+#[derive(Debug)]
+pub struct Asked {
+    pub request: Request,
+    pub answers: mpsc::Receiver<Response>,
+    /// Who was asked.
+    peer: IpAddr,
+    is_proven: bool,
+}
+
+impl Call {
+    /// Sends a request inside the dialog.
+    pub(super) async fn ask(&self, request: Request) -> Option<Asked> {
+        match self
+            .shared
+            .flow_to(&self.dialog.next_hop(), Some(&self.flow))
+            .await
+        {
+            Ok(flow) => Some(Asked {
+                answers: self.shared.ask(request.clone(), &flow),
+                request,
+                peer: flow.remote.ip(),
+                is_proven: false,
+            }),
+            Err(error) => {
+                tracing::debug!(%error, "the peer of a call cannot be reached");
+                None
+            }
+        }
+    }
+
+    /// Asks the same with proof, where that is what the response wants, once. Others than the trunk get none: what they are told could
+    /// be tried for the password.
+    pub(super) async fn prove(&mut self, asked: &Asked, response: &Response) -> Option<Asked> {
+        if asked.is_proven || !self.is_of_the_trunk(asked.peer) {
+            return None;
+        }
+        let credentials = credentials(&self.caller.trunk)?;
+        let number = self.dialog.local_seq + 1;
+        let request = proven(&asked.request, response, credentials, number)?;
+        self.dialog.local_seq = number;
+        Some(Asked {
+            is_proven: true,
+            ..self.ask(request).await?
+        })
+    }
+
+    fn is_of_the_trunk(&self, ip: IpAddr) -> bool {
+        let ip = ip.to_canonical();
+        let mut nets = self.caller.trunk.addresses.iter();
+        self.shared.is_registered_with(ip) || nets.any(|net| net.contains(&ip))
+    }
+
+    /// Acknowledges the 2xx to an INVITE of ours, now and whenever it is repeated.
+    pub(super) async fn acknowledge(&self, invited: Asked) {
+        let Asked {
+            request,
+            mut answers,
+            ..
+        } = invited;
+        let Ok(flow) = self
+            .shared
+            .flow_to(&self.dialog.next_hop(), Some(&self.flow))
+            .await
+        else {
+            return;
+        };
+        let ack = self.shared.with_via(self.dialog.ack(&request), &flow);
+        let bytes = ack.to_bytes();
+        flow.send(&bytes);
+        tokio::spawn(async move {
+            while answers.recv().await.is_some() {
+                flow.send(&bytes);
+            }
+        });
+    }
+}
+
+/// What the trunk may ask for.
+pub fn credentials(trunk: &Trunk) -> Option<&Credentials> {
+    let register = trunk.register.as_ref()?;
+    Some(&register.credentials)
+}
+
+/// The request under another number, with the proof that a response to it wants. None where it wants none, or another.
+pub fn proven(
+    request: &Request,
+    response: &Response,
+    credentials: &Credentials,
+    number: u32,
+) -> Option<Request> {
+    let (asks, answers) = match response.status {
+        401 => ("WWW-Authenticate", "Authorization"),
+        407 => ("Proxy-Authenticate", "Proxy-Authorization"),
+        _ => return None,
+    };
+    let challenge = strongest(response.headers.all(asks))?;
+    let method = request.method.name();
+    let uri = request.uri.to_string();
+    let proof = Authorization::to(&challenge, credentials, method, &uri, 1, &token());
+    let mut proven = request.clone();
+    proven.headers.push(answers, &proof.to_string());
+    proven.headers.set("CSeq", &format!("{number} {method}"));
+    Some(proven)
+}

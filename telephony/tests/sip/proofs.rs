@@ -1,0 +1,150 @@
+//! Proofs of ours: what a trunk that challenges us inside a call gets, and nobody else.
+
+use std::time::Duration;
+
+use dikala_telephony::settings::{Credentials, Register, Trunk};
+use md5::{Digest, Md5};
+use tokio::net::UdpSocket;
+
+use crate::support::{Bench, Manner, Phone, header, offer, trunk};
+
+/// A trunk that we would register at, if anybody answered there.
+pub async fn silent_registrar() -> Trunk {
+    registering(&UdpSocket::bind("127.0.0.1:0").await.unwrap())
+}
+
+fn registering(socket: &UdpSocket) -> Trunk {
+    Trunk {
+        register: Some(Register {
+            registrar: format!("sip:{}", socket.local_addr().unwrap()),
+            credentials: Credentials {
+                username: "dikala".to_owned(),
+                password: "rahasia".to_owned(),
+            },
+            expires_seconds: 120,
+        }),
+        ..trunk()
+    }
+}
+
+/// Answers that a proof is wanted.
+pub async fn challenge(phone: &mut Phone, request: &str, status: &str) {
+    let name = match status.starts_with("401") {
+        true => "WWW-Authenticate",
+        false => "Proxy-Authenticate",
+    };
+    let demand = format!("{name}: Digest realm=\"trunk\", nonce=\"n\", qop=\"auth\"\r\n");
+    let challenge = phone
+        .response(request, status, "", "")
+        .replace("Contact:", &format!("{demand}Contact:"));
+    phone.send(&challenge).await;
+}
+
+pub fn number(request: &str) -> u32 {
+    let number = header(request, "CSeq").unwrap().split(' ').next();
+    number.unwrap().parse().unwrap()
+}
+
+/// The proof that a request bears, which has to be for its method and Request-URI.
+pub fn proven(request: &str, name: &str, number: u32) -> String {
+    assert_eq!(self::number(request), number);
+    let proof = header(request, name).unwrap();
+    let value = |of: &str| {
+        let behind = proof.split(&format!("{of}=\"")).nth(1).unwrap();
+        behind.split('"').next().unwrap().to_owned()
+    };
+    let hash = |text: String| hex::encode(Md5::digest(text));
+    let mut words = request.split(' ');
+    let (method, uri) = (words.next().unwrap(), words.next().unwrap());
+    assert_eq!(
+        (value("username").as_str(), value("uri").as_str()),
+        ("dikala", uri)
+    );
+    let (secret, what) = (
+        hash("dikala:trunk:rahasia".to_owned()),
+        hash(format!("{method}:{uri}")),
+    );
+    let expected = hash(format!(
+        "{secret}:n:00000001:{}:auth:{what}",
+        value("cnonce")
+    ));
+    assert_eq!(value("response"), expected);
+    proof.to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trunk_that_wants_our_bye_proven_gets_it_so_once() {
+    let trunk = silent_registrar().await;
+    let bench = Bench::with(Manner::HangUp, 10, |sip| sip.trunks = vec![trunk]).await;
+    for (status, name) in [
+        ("401 Unauthorized", "Authorization"),
+        ("407 Proxy Authentication Required", "Proxy-Authorization"),
+    ] {
+        let mut phone = Phone::udp(bench.udp()).await;
+        phone.call("", &offer(40_000)).await;
+        let bye = phone.expect("BYE ").await;
+        assert_eq!(header(&bye, name), None);
+        challenge(&mut phone, &bye, status).await;
+        let again = phone.expect("BYE ").await;
+        proven(&again, name, number(&bye) + 1);
+        assert_eq!(header(&again, "Call-ID"), header(&bye, "Call-ID"));
+        assert_eq!(header(&again, "Reason"), header(&bye, "Reason"));
+        assert_ne!(header(&again, "Via"), header(&bye, "Via"));
+        // Who does not believe it is not told twice.
+        challenge(&mut phone, &again, status).await;
+        while let Some(more) = phone.hears(Duration::from_millis(100)).await {
+            assert_eq!(number(&more), number(&again), "a repeat: {more}");
+        }
+    }
+}
+
+/// Whose password it is must not be tried by whom the caller has named as the way to him.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_but_the_trunk_is_given_a_proof() {
+    let mut trunk = silent_registrar().await;
+    trunk.addresses = vec!["127.0.0.1/32".parse().unwrap()];
+    let bench = Bench::with(Manner::HangUp, 10, |sip| sip.trunks = vec![trunk]).await;
+    let mut stranger = Phone::udp_from("127.0.0.2", bench.udp()).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    let invite = phone.request("INVITE", "", &offer(40_000)).replace(
+        &format!("Contact: <sip:budi@{}>", phone.local),
+        &format!("Contact: <sip:budi@{}>", stranger.local),
+    );
+    phone.send(&invite).await;
+    phone.answered("SIP/2.0 200").await;
+    phone.acknowledge("").await;
+    let bye = stranger.expect("BYE ").await;
+    challenge(&mut stranger, &bye, "407 Proxy Authentication Required").await;
+    while let Some(more) = stranger.hears(Duration::from_millis(100)).await {
+        assert_eq!(number(&more), number(&bye), "a repeat: {more}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_leg_is_proven_to_its_end() {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let trunk = registering(&socket);
+    let manner = Manner::Transfer("+62811111".to_owned());
+    let bench = Bench::with(manner, 10, |sip| sip.trunks = vec![trunk]).await;
+    let mut trunk = Phone::at(socket, bench.udp()).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    phone.call("", &offer(40_000)).await;
+
+    let invite = trunk.expect("INVITE ").await;
+    challenge(&mut trunk, &invite, "407 Proxy Authentication Required").await;
+    trunk.expect("ACK ").await;
+    let again = trunk.expect("INVITE ").await;
+    let proof = proven(&again, "Proxy-Authorization", 2);
+    // What was answered is of no use.
+    let answer = offer(40_002).replace("m=audio 40002", "m=audio 0");
+    let answer = trunk.response(&again, "200 OK", "person", &answer);
+    trunk.send(&answer).await;
+    let ack = trunk.expect("ACK ").await;
+    assert_eq!(header(&ack, "Proxy-Authorization"), Some(proof.as_str()));
+    let bye = trunk.expect("BYE ").await;
+    challenge(&mut trunk, &bye, "407 Proxy Authentication Required").await;
+    let again = trunk.expect("BYE ").await;
+    proven(&again, "Proxy-Authorization", 4);
+    trunk.answer(&again, "200 OK").await;
+    phone.hang_up().await;
+}
