@@ -355,11 +355,13 @@ impl Pending {
 }
 
 async fn post(rest: &Rest, inbox: &Inbox, messages: &[Value]) -> Value {
-    let answer = rest.send(
-        Method::POST,
-        "/bridge/v1/messages",
-        Some(json!({"messages": messages})),
-    );
+    let body = json!({"messages": messages});
+    let answer = eventually("a request that comes in time", async || {
+        let path = "/bridge/v1/messages";
+        let answer = rest.send(Method::POST, path, Some(body.clone())).await;
+        // Nothing of one is carried out that a busy machine began and did not go on with for seconds.
+        (answer.status != 408).then_some(answer)
+    });
     let answer = answer.await.expect(200);
     inbox
         .commands

@@ -20,6 +20,8 @@ const SAMPLES: usize = 160;
 pub const PACKET_MS: usize = 20;
 /// So many packets without the voice, and what was said is over. A busy machine leaves gaps that are shorter.
 const PAUSE: usize = 10;
+/// Where nothing comes for so long, silence neither, nothing more is to come.
+const GONE: Duration = Duration::from_secs(3);
 const SILENCE: u8 = 0xd5;
 const PCMA: u8 = 8;
 const EVENTS: u8 = 101;
@@ -275,7 +277,8 @@ impl Audio {
             (last.packets, last.spoken) = (last.packets + 1, spoken);
         }
         if let Some(last) = found.last_mut() {
-            last.is_over = pause >= PAUSE;
+            let came = state.heard.last().map(|packet| packet.at.elapsed());
+            last.is_over = pause >= PAUSE || came > Some(GONE);
         }
         found
     }
