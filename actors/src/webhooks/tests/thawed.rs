@@ -269,7 +269,10 @@ async fn standing_still_uses_up_no_attempt() {
     let hook = world
         .webhook(world.tenant, receiver.outbound_url("/"))
         .await;
-    let handle = world.start(quick());
+    let handle = world.start(WebhooksConfig {
+        timeout: Duration::from_millis(500),
+        ..patient()
+    });
     let ids = world.announce(&handle, world.tenant, &world.calls(1)).await;
     receiver.wait_for_total(1).await;
     // The dispatcher's thread is this one: it stands still as in a process that is stopped.
