@@ -312,7 +312,9 @@ async fn pings_of_strangers_are_answered_and_bounded_as_messages_are() {
     phone.send(&"\r\n\r\n".repeat(3)).await;
     let mut heard = String::new();
     while heard.len() < 6 {
-        heard += &phone.reads(6 - heard.len()).await;
+        let more = phone.reads(6 - heard.len()).await;
+        assert!(!more.is_empty(), "it is closed after {heard:?}");
+        heard += &more;
     }
     assert_eq!(heard, "\r\n".repeat(3));
     assert_eq!(bench.edge.statistics().strangers_dropped, 0);
