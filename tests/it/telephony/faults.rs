@@ -353,3 +353,27 @@ async fn who_is_joined_to_a_person_is_told_that_the_service_stops() {
     .await;
     world.assert_ledger_is_exact();
 }
+
+#[actix_web::test]
+async fn who_waits_for_a_person_is_told_that_the_service_stops() {
+    let world = world!(Sqlite, Setup::new().minutes(10));
+    let model = Gemini::start();
+    let bridge = Inside::start(&world, &model, |settings| settings.shutdown_seconds = 15);
+    let phone = greeted(&world, bridge.edge()).await;
+    let id = text(&world.tenant.calls().await[0], "id");
+    let to = json!({"to": "+6281100000"});
+    let path = format!("/calls/{id}/transfer");
+    // Nobody takes that call. The person is called long before callers are told.
+    assert_eq!(world.tenant.api.post(&path, to).await.status, 202);
+    let from = phone.audio.packets();
+    let stopping = bridge.stop();
+    let bye = phone.hung_up().await;
+    assert!(bye.contains("The service stops."), "{bye}");
+    assert_eq!(phone.audio.sentences(from).len(), 1);
+    assert_ended(&world, "ended", "normal").await;
+    world.event("call.transcript", &id).await;
+    eventually("the bridge to stop", async || {
+        stopping.is_finished().then_some(())
+    })
+    .await;
+}

@@ -200,7 +200,7 @@ fn address(value: &str) -> Option<IpAddr> {
         "IP6" => address.is_ipv6(),
         _ => false,
     };
-    (right && !address.is_multicast()).then_some(address)
+    (right && !address.to_canonical().is_multicast()).then_some(address)
 }
 
 /// `53020 IN IP4 192.0.2.1`, the address or not.

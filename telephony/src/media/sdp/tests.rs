@@ -201,6 +201,10 @@ fn what_cannot_be_is_refused_in_words() {
     assert_eq!(refused(&[]).words, "no audio is offered");
     let named = refused(&["m=audio 4000 RTP/AVP 8", "c=IN IP4 phone.example.com"]);
     assert!(named.status == 488 && named.words.contains("c="), "{named}");
+    for many in ["IP4 224.0.0.1/127", "IP6 ff02::1", "IP6 ::ffff:224.0.0.1"] {
+        let refused = refused(&["m=audio 4000 RTP/AVP 8", &format!("c=IN {many}")]);
+        assert!(refused.words.contains("c="), "{many}: {refused}");
+    }
 }
 
 #[test]
