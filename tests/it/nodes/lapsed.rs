@@ -1,4 +1,5 @@
-//! A node that stood still says nothing of when bridges were there meanwhile.
+//! A node that stood still says nothing of when bridges were there meanwhile, and one whose socket is dead says less than another that
+//! hears the bridge.
 
 use dikala_testkit::within;
 
@@ -38,5 +39,40 @@ async fn a_bridge_that_went_while_its_node_stood_still_is_billed_to_that_moment(
     assert_eq!(call["hangupReason"], "bridge_lost");
     let off = Moment::parse(&call["endedAt"]).ms_since(stood_still).abs();
     assert!(off <= 2_000, "billed {off} ms from the last sign of life");
+    nodes.a.assert_ledger_is_exact();
+}
+
+/// One node says every second that the bridge is there, until it notices after 45 s that nobody is; the bridge beats at the other.
+#[actix_web::test]
+#[ignore = "waits for 45 seconds of silence; .ci/slow runs it"]
+async fn a_bridge_that_is_half_open_at_one_node_lives_by_its_beats_at_the_other() {
+    let setup = Setup::new().set("bridge.lost_after_seconds", 12);
+    let Some(nodes) = Nodes::start(setup).await else {
+        return;
+    };
+    let tenant = &nodes.a.tenant;
+    let half_open = tenant.bridge(Socket).await;
+    let call = half_open.talk(&tenant.did).await;
+    half_open.fall_silent();
+    let beats = nodes.bridge_at_b(tenant, Http).await;
+    let (mut last, mut until) = (Moment::now(), None);
+    // As long after the socket is closed as makes a bridge a lost one that was heard only there.
+    while until.is_none_or(|until| Moment::now() < until) {
+        last = Moment::now();
+        beats.ok("heartbeat", json!({})).await;
+        last.plus(5).passed().await;
+        if !half_open.is_open() {
+            until = until.or(Some(Moment::now().plus(20)));
+        }
+        assert_eq!(tenant.call(&call).await["status"], "answered");
+    }
+    let over = within(Duration::from_secs(60), "the call to end", async || {
+        let call = tenant.call(&call).await;
+        (!call["endedAt"].is_null()).then_some(call)
+    })
+    .await;
+    assert_eq!(over["hangupReason"], "bridge_lost");
+    let off = Moment::parse(&over["endedAt"]).ms_since(last).abs();
+    assert!(off <= 2_000, "billed {off} ms from the last beat");
     nodes.a.assert_ledger_is_exact();
 }
