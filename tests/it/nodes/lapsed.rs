@@ -1,4 +1,5 @@
-//! A node that stood still says nothing of when bridges were there meanwhile.
+//! A node that stood still says nothing of when bridges were there meanwhile, and one whose socket is dead says less than another that
+//! hears the bridge.
 
 use dikala_testkit::within;
 
@@ -38,5 +39,54 @@ async fn a_bridge_that_went_while_its_node_stood_still_is_billed_to_that_moment(
     assert_eq!(call["hangupReason"], "bridge_lost");
     let off = Moment::parse(&call["endedAt"]).ms_since(stood_still).abs();
     assert!(off <= 2_000, "billed {off} ms from the last sign of life");
+    nodes.a.assert_ledger_is_exact();
+}
+
+/// One node says every second that the bridges are there, until it notices after 45 s that nobody is; they beat at the other. Which of
+/// the two writes first is chance, so there are several.
+#[actix_web::test]
+#[ignore = "waits for 45 seconds of silence; .ci/slow runs it"]
+async fn bridges_that_are_half_open_at_one_node_live_by_their_beats_at_the_other() {
+    const BRIDGES: usize = 8;
+    let setup = Setup::new().set("bridge.lost_after_seconds", 12);
+    let Some(nodes) = Nodes::start(setup).await else {
+        return;
+    };
+    let mut all = Vec::new();
+    for _ in 0..BRIDGES {
+        let tenant = nodes.a.another_tenant(10).await;
+        let half_open = tenant.bridge(Socket).await;
+        let call = half_open.talk(&tenant.did).await;
+        half_open.fall_silent();
+        let beats = nodes.bridge_at_b(&tenant, Http).await;
+        all.push((tenant, half_open, call, beats));
+    }
+    let (mut last, mut until) = (Moment::now(), None);
+    // As long after the last socket is closed as makes a bridge a lost one that was heard only there.
+    while until.is_none_or(|until| Moment::now() < until) {
+        last = Moment::now();
+        for (tenant, _, call, beats) in &all {
+            beats.ok("heartbeat", json!({})).await;
+            assert_eq!(tenant.call(call).await["status"], "answered");
+            Moment::now().plus_ms(100).passed().await;
+        }
+        last.plus(9).passed().await;
+        if all.iter().all(|(_, half_open, ..)| !half_open.is_open()) {
+            until = until.or(Some(Moment::now().plus(18)));
+        }
+    }
+    for (tenant, _, call, _) in &all {
+        let over = within(Duration::from_secs(60), "the call to end", async || {
+            let call = tenant.call(call).await;
+            (!call["endedAt"].is_null()).then_some(call)
+        })
+        .await;
+        assert_eq!(over["hangupReason"], "bridge_lost");
+        let off = Moment::parse(&over["endedAt"]).ms_since(last).abs();
+        assert!(
+            off <= 3_000,
+            "billed {off} ms from when the last beats began"
+        );
+    }
     nodes.a.assert_ledger_is_exact();
 }
