@@ -10,7 +10,10 @@ use actix_web::{
     web::{self, Bytes},
 };
 use actix_ws::{CloseCode, CloseReason, Session};
-use dikala_actors::bridges::{Bridges, Command, Dismissal, Socket};
+use dikala_actors::{
+    bridges::{Bridges, Command, Dismissal, Socket},
+    traces::{for_request, request_id},
+};
 use dikala_entities::{BridgeId, CommandId, Millis};
 use futures_util::future::{FutureExt, LocalBoxFuture};
 use serde_json::Value;
@@ -66,7 +69,8 @@ pub async fn connect(
     let frames = Frames::new(stream, FRAME_BYTES_MAX);
     let (announced, is_announced) = oneshot::channel();
     let parts = parts.get_ref().clone();
-    actix_web::rt::spawn(run(parts, bridge, session, frames, announced));
+    let work = run(parts, bridge, session, frames, announced);
+    actix_web::rt::spawn(for_request(request_id(), work));
     // Who reads that this socket is open can open the next one, at another node: by then it is known that this one was before.
     let _ = is_announced.await;
     Ok(response)
@@ -121,7 +125,7 @@ async fn run(
     newest::announce(&parts.node, &socket).await;
     // Who asked may be gone already.
     let _ = announced.send(());
-    tracing::info!(%bridge, "a bridge connected");
+    tracing::info!(%bridge, request_id = request_id().as_deref(), "a bridge connected");
     let (replies, waiting_replies) = mpsc::channel(IN_FLIGHT_MAX);
     let (beats, waiting_beats) = mpsc::channel(BEATS_MAX);
     let mut writer = actix_web::rt::spawn(write(
@@ -162,7 +166,7 @@ async fn run(
         Over::Silent => (CloseCode::Policy, "no sign of life for 45 s"),
         Over::Close(code, reason) => (code, reason),
     };
-    tracing::info!(%bridge, reason, "a bridge disconnected");
+    tracing::info!(%bridge, request_id = request_id().as_deref(), reason, "a bridge disconnected");
     let close = CloseReason {
         code,
         description: Some(reason.to_owned()),

@@ -65,6 +65,7 @@ fn all(visit: &Visit, types: &[ActorType]) -> Markup {
         "Per second",
         "Wait p50 / p99",
         "Handling p50 / p99",
+        "Errors",
         "Restarts",
         "Lost",
     ]);
@@ -77,6 +78,7 @@ fn all(visit: &Visit, types: &[ActorType]) -> Markup {
             rate(actors),
             slowest(&of.messages, |of| of.wait_us),
             slowest(&of.messages, |of| of.handling_us),
+            html! { (actors.errors) },
             count(actors.restarts),
             count(actors.lost),
         ]
@@ -127,6 +129,7 @@ fn messages(visit: &Visit, kind: &str, messages: &[Messages]) -> Markup {
         "Handled",
         "Wait p50 / p99",
         "Handling p50 / p99",
+        "Errors",
         "Lost",
     ]);
     let times = |times: Times| html! { (duration(times.p50)) " / " (duration(times.p99)) };
@@ -138,6 +141,7 @@ fn messages(visit: &Visit, kind: &str, messages: &[Messages]) -> Markup {
             html! { (of.handled) },
             times(of.wait_us),
             times(of.handling_us),
+            html! { (of.errors) },
             count(of.lost),
         ]
     });
@@ -170,6 +174,7 @@ async fn instances_of(visit: &Visit, kind: &str) -> Result<Markup, ApiError> {
                 div { dt { "Running" } dd { (of.instances) } }
                 div { dt { "Mailbox" } dd { (of.mailbox) span.more { "highest " (of.mailbox_highest) } } }
                 div { dt { "Messages per second" } dd { (rate(of)) } }
+                div { dt { "Errors" } dd { (of.errors) } }
                 div { dt { "Restarts" } dd { (count(of.restarts)) } }
                 div { dt { "Lost" } dd { (count(of.lost)) } }
             }

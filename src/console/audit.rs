@@ -6,6 +6,7 @@ use maud::{Markup, html};
 
 use super::{
     figures::{NONE, Names},
+    follow::followed,
     layout,
     list::{List, any_of},
     view::Visit,
@@ -39,19 +40,32 @@ fn fields() -> [Field; 5] {
 pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     let typed = Typed::parse(request.query_string().as_bytes());
     let list = List::new(PATH, FILTERS, &typed);
-    let db = visit.store().api_reader();
-    let found = async { audit::page(db, &list.form()?, visit.now()).await };
-    match found.await {
-        Ok(found) => {
+    match found(&visit, &list).await {
+        Ok(rows) => {
             let content = html! {
                 (list.filter(&visit, &fields()))
-                (rows(&visit, &found).await?)
-                (list.paging(found.offset, found.has_more))
+                @if list.is_whole() { (followed("audit", "", &rows)) } @else { (rows) }
             };
             Ok(layout::page(&visit, TITLE, content))
         }
         Err(error) => list.refused(&visit, TITLE, error, &fields()),
     }
+}
+
+/// What changes of it by itself: the newest of all entries.
+pub async fn part(visit: &Visit) -> Result<Markup, ApiError> {
+    found(visit, &List::new(PATH, FILTERS, &Typed::default())).await
+}
+
+async fn found(visit: &Visit, list: &List<'_>) -> Result<Markup, ApiError> {
+    let db = visit.store().api_reader();
+    let found = audit::page(db, &list.form()?, visit.kit().now()).await?;
+    Ok(html! {
+        div #part {
+            (rows(visit, &found).await?)
+            (list.paging(found.offset, found.has_more))
+        }
+    })
 }
 
 async fn rows(visit: &Visit, found: &EntryList) -> Result<Markup, ApiError> {

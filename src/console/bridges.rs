@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{
     figures::{self, NONE, count},
+    follow::followed,
     layout,
     list::{List, acted},
     view::Visit,
@@ -41,6 +42,23 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
 }
 
 async fn content(visit: &Visit, asked: &Typed, filled: &Filled) -> Result<Markup, ApiError> {
+    let more = List::new(PATH, &[], asked).query();
+    Ok(html! {
+        (followed("bridges", &more, &part(visit, asked).await?))
+        @if visit.may_change() {
+            section aria-labelledby="make" {
+                h2 #make { "Make a bridge" }
+                (post(visit, PATH, html! {
+                    (fields(visit, filled, &[Field::text("name", "Name".to_owned())]))
+                    (submit("Make a bridge"))
+                }))
+            }
+        }
+    })
+}
+
+/// What changes of it by itself.
+pub async fn part(visit: &Visit, asked: &Typed) -> Result<Markup, ApiError> {
     let list = List::new(PATH, &[], asked);
     let found = bridges::page(&visit.desk(), &list.form()?).await?;
     let columns = ["Bridge", "State", "Calls", "Last seen", "Made"].map(str::to_owned);
@@ -54,21 +72,14 @@ async fn content(visit: &Visit, asked: &Typed, filled: &Filled) -> Result<Markup
         ]
     };
     Ok(html! {
-        @if found.bridges.is_empty() {
-            (empty("No bridges", "Make one; its token is what the bridge signs in with.", html! {}))
-        } @else {
-            (table(visit, TITLE, &columns, found.bridges.iter().map(row).collect()))
-        }
-        (list.paging(found.offset, found.has_more))
-        @if let Some(counted) = &visit.desk().telephony { (inside(visit, &counted.read())) }
-        @if visit.may_change() {
-            section aria-labelledby="make" {
-                h2 #make { "Make a bridge" }
-                (post(visit, PATH, html! {
-                    (fields(visit, filled, &[Field::text("name", "Name".to_owned())]))
-                    (submit("Make a bridge"))
-                }))
+        div #part {
+            @if found.bridges.is_empty() {
+                (empty("No bridges", "Make one; its token is what the bridge signs in with.", html! {}))
+            } @else {
+                (table(visit, TITLE, &columns, found.bridges.iter().map(row).collect()))
             }
+            (list.paging(found.offset, found.has_more))
+            @if let Some(counted) = &visit.desk().telephony { (inside(visit, &counted.read())) }
         }
     })
 }

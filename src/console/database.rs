@@ -6,6 +6,7 @@ use maud::{Markup, html};
 
 use super::{
     figures::{NONE, bytes, count, time_us, times},
+    follow::followed,
     layout,
     list::{List, one_of},
     view::Visit,
@@ -35,27 +36,32 @@ fn ranking() -> [Field; 1] {
 pub async fn show(visit: Visit, request: HttpRequest) -> Result<HttpResponse, ApiError> {
     let typed = Typed::parse(request.query_string().as_bytes());
     let list = List::new(PATH, FILTERS, &typed);
-    let found = async {
-        let sort = list.text("sort");
-        let asked = match sort {
-            "" => Form::default(),
-            sort => Form::from_body(serde_json::json!({ "sort": sort }))?,
-        };
-        database::read(&visit.desk(), &asked).await
-    };
-    match found.await {
-        Ok(found) => {
+    match parts(&visit, &typed).await {
+        Ok([above, below]) => {
             let content = html! {
-                (facts(&visit, &found))
+                (above)
                 h2 { "Slowest statements" }
                 p { "What this process sent since its start, with " code { "?" } " for values and " code { "…" } " for the rest of a list." }
                 (list.filter(&visit, &ranking()))
-                (statements(&visit, &found.statements))
+                (below)
             };
+            let content = followed("database", &list.query(), &content);
             Ok(layout::page(&visit, TITLE, content))
         }
         Err(error) => list.refused(&visit, TITLE, error, &ranking()),
     }
+}
+
+/// What changes of it by itself: above the choice of a ranking and below it.
+pub async fn parts(visit: &Visit, asked: &Typed) -> Result<[Markup; 2], ApiError> {
+    let asked = match List::new(PATH, FILTERS, asked).text("sort") {
+        "" => Form::default(),
+        sort => Form::from_body(serde_json::json!({ "sort": sort }))?,
+    };
+    let found = database::read(&visit.desk(), &asked).await?;
+    let above = html! { div #part { (facts(visit, &found)) } };
+    let below = html! { div #below { (statements(visit, &found.statements)) } };
+    Ok([above, below])
 }
 
 fn facts(visit: &Visit, found: &Database) -> Markup {

@@ -7,8 +7,8 @@ use crate::pages::components::{Tone, badge};
 /// Where the streams are.
 const PATH: &str = "/live";
 
-/// Content with a part that is kept up to date: the element with the id `part`, which [`live`](super::live) makes by this name. `more`
-/// stands in the address of the stream, encoded, and begins with `&`.
+/// Content with parts that are kept up to date: elements with the ids `part` and `below`, which [`live`](super::live) makes by this
+/// name. `more` stands in the address of the stream, encoded, and begins with `&`.
 pub fn followed(name: &str, more: &str, content: &Markup) -> Markup {
     html! {
         div data-live={ (PATH) "?of=" (name) (more) } data-after="0" {

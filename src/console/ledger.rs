@@ -6,6 +6,7 @@ use maud::{Markup, html};
 
 use super::{
     figures::{Names, count, since},
+    follow::followed,
     layout,
     view::Visit,
 };
@@ -35,20 +36,39 @@ pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
 }
 
 async fn content(visit: &Visit, filled: &Filled) -> Result<Markup, ApiError> {
+    let [above, below] = parts(visit).await?;
+    let of_one = visit.take_note(OUTCOME);
+    let books = html! {
+        (above)
+        @if visit.may_change() { (verify_form(visit, filled)) }
+        (below)
+    };
+    Ok(html! {
+        @if let Some(outcome) = &of_one { (notice(Tone::Plain, html! { p { (outcome.expose()) } })) }
+        (followed("ledger", "", &books))
+    })
+}
+
+/// What changes of it by itself: above the form and below it.
+pub async fn parts(visit: &Visit) -> Result<[Markup; 2], ApiError> {
     let found = ledger::read(&visit.desk()).await?;
     let db = visit.store().api_reader();
     let shown = &found.oldest_holds[..found.oldest_holds.len().min(HOLDS_SHOWN)];
     let names = Names::of(db, shown.iter().map(|hold| hold.tenant_id)).await?;
-    let of_one = visit.take_note(OUTCOME);
-    Ok(html! {
-        @if let Some(outcome) = &of_one { (notice(Tone::Plain, html! { p { (outcome.expose()) } })) }
-        (facts(visit, &found))
-        h2 { "Last verification" }
-        (last(visit, found.last_verification.as_ref()))
-        @if visit.may_change() { (verify_form(visit, filled)) }
-        h2 { "Open holds, the oldest" }
-        (holds(visit, shown, &names))
-    })
+    let above = html! {
+        div #part {
+            (facts(visit, &found))
+            h2 { "Last verification" }
+            (last(visit, found.last_verification.as_ref()))
+        }
+    };
+    let below = html! {
+        div #below {
+            h2 { "Open holds, the oldest" }
+            (holds(visit, shown, &names))
+        }
+    };
+    Ok([above, below])
 }
 
 fn facts(visit: &Visit, found: &Ledger) -> Markup {

@@ -71,6 +71,11 @@ impl<'a> List<'a> {
         self.typed.text(name).unwrap_or_default().trim()
     }
 
+    /// Whether it is the first page of everything.
+    pub fn is_whole(&self) -> bool {
+        self.query().is_empty()
+    }
+
     fn filled(&self) -> Filled {
         Filled::with(self.filters.iter().map(|name| (*name, self.text(name))))
     }

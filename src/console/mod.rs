@@ -24,7 +24,7 @@
 //! 2. Its lines in [`PAGES`]: a `post` is for who has `operator.token`, a `get` for who has either. A question before an act is a `get`
 //!    of the same path, [`by`](crate::pages::table::Page::by) `Access::Owner`. Sessions, foreign posts and what the read token may not
 //!    do are answered before the handler.
-//! 3. Its line in the navigation ([`layout`]), and, where it changes by itself, the part that does in [`live`]: the page has it
+//! 3. Its line in the navigation ([`layout`]), and, where it changes by itself, the parts that do in [`live`]: the page has them
 //!    in [`follow::followed`].
 //! 4. A story in `tests/it/operator/`. What all pages keep to is asked there in `console.rs`, of each that a link leads to.
 

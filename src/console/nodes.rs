@@ -1,9 +1,9 @@
 //! Nodes: the processes of the service.
 
 use actix_web::HttpResponse;
-use maud::html;
+use maud::{Markup, html};
 
-use super::{layout, view::Visit};
+use super::{follow::followed, layout, view::Visit};
 use crate::{
     http::error::ApiError,
     operator_api::system::{self, Node},
@@ -12,6 +12,12 @@ use crate::{
 
 /// `GET /nodes`
 pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
+    let content = followed("nodes", "", &part(&visit).await);
+    Ok(layout::page(&visit, "Nodes", content))
+}
+
+/// What changes of it by itself.
+pub async fn part(visit: &Visit) -> Markup {
     let columns = [
         "Node", "Address", "Version", "Started", "Lease", "Calls", "Bridges",
     ]
@@ -32,9 +38,10 @@ pub async fn show(visit: Visit) -> Result<HttpResponse, ApiError> {
     };
     let found = system::read_nodes(&visit.desk()).await;
     let rows = found.nodes.iter().map(row).collect();
-    let content = html! {
-        @if let Some(told) = found.unanswered { (notice(Tone::Bad, html! { p { (told) } })) }
-        (table(&visit, "Nodes", &columns, rows))
-    };
-    Ok(layout::page(&visit, "Nodes", content))
+    html! {
+        div #part {
+            @if let Some(told) = found.unanswered { (notice(Tone::Bad, html! { p { (told) } })) }
+            (table(visit, "Nodes", &columns, rows))
+        }
+    }
 }

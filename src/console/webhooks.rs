@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     http::{
-        error::ApiError,
+        error::{ApiError, Missing},
         extract::{Body, Id},
     },
     operator_api::{
@@ -159,8 +159,8 @@ pub async fn show(
 ) -> Result<HttpResponse, ApiError> {
     let typed = Typed::parse(request.query_string().as_bytes());
     let of = standings::one(&visit.desk(), id.0).await?;
+    let facts = facts(&visit, &of).await?;
     let db = visit.store().api_reader();
-    let names = Names::of(db, [of.view.tenant_id]).await?;
     let path = format!("{PATH}/{}", id.0);
     let list = List::new(&path, &["status"], &typed);
     let found = async {
@@ -174,7 +174,7 @@ pub async fn show(
         }
     };
     let content = html! {
-        (facts(&visit, &of, &names))
+        (follow::followed("webhook", &format!("&id={}", id.0), &facts))
         @if visit.may_change() { (actions(&visit, &of)) }
         h2 { "Deliveries" }
         (list.filter(&visit, &[deliveries::status_field()]))
@@ -184,9 +184,22 @@ pub async fn show(
     Ok(layout::page(&visit, "Webhook", content))
 }
 
-fn facts(visit: &Visit, of: &Standing, names: &Names) -> Markup {
+/// The part of a webhook's page that changes.
+pub fn part_of_one<'a>(
+    visit: &'a Visit,
+    typed: &'a Typed,
+) -> LocalBoxFuture<'a, Result<Markup, ApiError>> {
+    Box::pin(async move {
+        let id = typed.text("id").and_then(|id| id.parse().ok());
+        let id: WebhookId = id.ok_or(ApiError::NotFound(Missing::Webhook))?;
+        facts(visit, &standings::one(&visit.desk(), id).await?).await
+    })
+}
+
+async fn facts(visit: &Visit, of: &Standing) -> Result<Markup, ApiError> {
     let view = &of.view;
-    html! {
+    let names = Names::of(visit.store().api_reader(), [view.tenant_id]).await?;
+    Ok(html! { div #part {
         @if let Some(reason) = &view.disabled_reason {
             (notice(Tone::Warning, html! { p { (reason) } }))
         }
@@ -206,7 +219,7 @@ fn facts(visit: &Visit, of: &Standing, names: &Names) -> Markup {
             dt { "Events" } dd { @for event in &view.events { code { (event.as_str()) } " " } }
             dt { "Made" } dd { (visit.time(view.created_at)) }
         }
-    }
+    } })
 }
 
 fn actions(visit: &Visit, of: &Standing) -> Markup {

@@ -1,6 +1,6 @@
 //! The request that a task works for: its id and its trace.
 
-use dikala_actors::traces::{Span, within};
+use dikala_actors::traces::{self, Span, for_request, within};
 use dikala_entities::TraceParent;
 use tracing::Instrument;
 
@@ -8,10 +8,9 @@ tokio::task_local! {
     static CURRENT: Current;
 }
 
-/// What all that is done for a request knows of it.
+/// What all that is done for a request knows of its trace.
 #[derive(Clone, Default)]
 struct Current {
-    id: String,
     trace: Option<TraceParent>,
     /// Whether the trace is the client's.
     is_named: bool,
@@ -19,9 +18,7 @@ struct Current {
 
 /// The id of the request that this task works for; empty outside of one.
 pub fn current_request_id() -> String {
-    CURRENT
-        .try_with(|current| current.id.clone())
-        .unwrap_or_default()
+    traces::request_id().map_or_else(String::new, |id| id.to_string())
 }
 
 /// The trace that the request is part of: as its client said, or one of its own where spans are recorded.
@@ -40,7 +37,8 @@ pub fn named_trace() -> Option<TraceParent> {
 /// Runs a future that outlives its request's connection under the request's id and span.
 pub(super) fn inherit<F: Future>(future: F) -> impl Future<Output = F::Output> {
     let current = CURRENT.try_with(Clone::clone).unwrap_or_default();
-    CURRENT.scope(current, future.in_current_span())
+    let work = CURRENT.scope(current, future.in_current_span());
+    for_request(traces::request_id(), work)
 }
 
 /// Runs the work for the request of that id, which is part of that trace; with its span, where that is recorded.
@@ -51,9 +49,9 @@ pub(super) fn with_id<F: Future>(
     work: F,
 ) -> impl Future<Output = F::Output> {
     let current = Current {
-        id,
         is_named: named.is_some(),
         trace: span.map(Span::traceparent).or(named),
     };
-    CURRENT.scope(current, within(span.map(Span::context), work))
+    let work = CURRENT.scope(current, within(span.map(Span::context), work));
+    for_request(Some(id.into()), work)
 }

@@ -38,9 +38,11 @@ pub struct Actors {
     pub instances: i64,
     /// Messages in mailboxes now.
     pub mailbox: i64,
-    /// The most of one kind that there ever were.
+    /// The most that there ever were at once.
     pub mailbox_highest: i64,
     pub handled: u64,
+    /// Handlers that answered with an error, refusals too, or panicked.
+    pub errors: u64,
     /// Messages that nobody handled.
     pub lost: u64,
     /// How often one was brought back after a panic.
@@ -66,10 +68,10 @@ pub struct Lag {
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 #[schema(example = json!({"actors": [{
-    "type": "credit_ledger", "instances": 1, "mailbox": 0, "mailboxHighest": 12, "handled": 8123, "lost": 0, "restarts": 0,
+    "type": "credit_ledger", "instances": 1, "mailbox": 0, "mailboxHighest": 12, "handled": 8123, "errors": 2, "lost": 0, "restarts": 0,
     "mailboxCapacity": 4096, "messagesPerSecond": 12.5,
     "messages": [{
-        "message": "Post", "mailbox": 0, "mailboxHighest": 12, "handled": 8101, "lost": 0,
+        "message": "Post", "mailbox": 0, "mailboxHighest": 12, "handled": 8101, "errors": 2, "lost": 0,
         "waitUs": {"p50": 25, "p99": 250}, "handlingUs": {"p50": 10, "p99": 100}
     }]
 }], "eventLoops": [{"name": "core-0", "lagUs": 1100}]}))]
@@ -103,6 +105,7 @@ pub struct Messages {
     pub mailbox: i64,
     pub mailbox_highest: i64,
     pub handled: u64,
+    pub errors: u64,
     pub lost: u64,
     /// From sending one until it leaves the mailbox.
     pub wait_us: Times,
@@ -113,9 +116,9 @@ pub struct Messages {
 /// A type of actor with the kinds of message that it takes.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(example = json!({
-    "type": "credit_ledger", "instances": 1, "mailbox": 0, "mailboxHighest": 12, "handled": 8123, "lost": 0, "restarts": 0,
+    "type": "credit_ledger", "instances": 1, "mailbox": 0, "mailboxHighest": 12, "handled": 8123, "errors": 2, "lost": 0, "restarts": 0,
     "mailboxCapacity": 4096, "messagesPerSecond": 12.5,
-    "messages": [{"message": "Post", "mailbox": 0, "mailboxHighest": 12, "handled": 8101, "lost": 0,
+    "messages": [{"message": "Post", "mailbox": 0, "mailboxHighest": 12, "handled": 8101, "errors": 2, "lost": 0,
         "waitUs": {"p50": 25, "p99": 250}, "handlingUs": {"p50": 10, "p99": 100}}]
 }))]
 pub struct ActorType {
@@ -166,9 +169,9 @@ pub struct Instance {
 /// A type of actor with the kinds of message that it takes, and its instances.
 #[derive(Clone, Debug, Serialize, ToSchema)]
 #[schema(example = json!({
-    "type": "call", "instances": 1, "mailbox": 0, "mailboxHighest": 2, "handled": 3, "lost": 0, "restarts": 0,
+    "type": "call", "instances": 1, "mailbox": 0, "mailboxHighest": 2, "handled": 3, "errors": 0, "lost": 0, "restarts": 0,
     "mailboxCapacity": 16, "messagesPerSecond": 0.5,
-    "messages": [{"message": "Tell", "mailbox": 0, "mailboxHighest": 2, "handled": 3, "lost": 0,
+    "messages": [{"message": "Tell", "mailbox": 0, "mailboxHighest": 2, "handled": 3, "errors": 0, "lost": 0,
         "waitUs": {"p50": 25, "p99": 250}, "handlingUs": {"p50": 10, "p99": 100}}],
     "busiest": [{"id": "call_01k9zv3m8rj2q4w6y8a0c2e4g6", "startedAt": "2026-01-15T03:30:00.000Z", "handled": 3, "busyUs": 120,
         "doing": null, "doingUs": null, "lastMessages": [{"message": "Tell", "at": "2026-01-15T03:30:04.000Z"}],
@@ -185,12 +188,14 @@ pub struct ActorDetail {
 
 impl Actors {
     fn of(meter: &ActorMeter, messages: &[MessageReading], look: &Look) -> Self {
+        let mailbox = meter.mailbox();
         Self {
             kind: meter.name(),
             instances: meter.running(),
-            mailbox: messages.iter().map(|of| of.depth).sum(),
-            mailbox_highest: messages.iter().map(|of| of.depth_max).max().unwrap_or(0),
+            mailbox: mailbox.now,
+            mailbox_highest: mailbox.highest,
             handled: messages.iter().map(|of| of.handling.count()).sum(),
+            errors: messages.iter().map(|of| of.errors).sum(),
             lost: messages.iter().map(|of| of.lost).sum(),
             restarts: meter.restarts(),
             mailbox_capacity: meter.capacity(),
@@ -206,6 +211,7 @@ impl From<MessageReading> for Messages {
             mailbox: reading.depth,
             mailbox_highest: reading.depth_max,
             handled: reading.handling.count(),
+            errors: reading.errors,
             lost: reading.lost,
             wait_us: Times::from(&reading.wait),
             handling_us: Times::from(&reading.handling),

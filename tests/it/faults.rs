@@ -179,6 +179,10 @@ async fn a_ledger_that_panics_shows_and_goes_on() {
             unready: None,
         })
         .await;
+    let ledger = watched.operator.get("/operator/v1/actors/credit_ledger");
+    let ledger = ledger.await.expect(200);
+    let counted = ["errors", "restarts"].map(|key| ledger[key].as_i64());
+    assert_eq!(counted, [Some(1), Some(1)], "{ledger}");
     bridge.hang_up(&call).await;
     assert_eq!(tenant.billed(&call).await, Some(1));
     watched.world.assert_ledger_is_exact();

@@ -1,6 +1,8 @@
 //! Planted values: what a tenant keeps secret, and what people say, stands in no log line at any level, no metric, no span, no
 //! entry of the audit and no answer to operators.
 
+use std::collections::HashMap;
+
 use dikala_testkit::eventually;
 
 use crate::support::{
@@ -309,8 +311,37 @@ async fn what_was_planted_is_nowhere(
     }
 }
 
-/// A line for each request and each step of a call, with the ids of both.
+/// The request that a line names.
+fn request_of(line: &str, format: &str) -> Option<String> {
+    match format {
+        "json" => {
+            let line: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
+            line["request_id"].as_str().map(str::to_owned)
+        }
+        // The last one is the line's own, behind that of the span.
+        _ => {
+            let (_, named) = line.rsplit_once("request_id=")?;
+            let id = named.split([' ', '}']).next()?;
+            Some(id.trim_matches('"').to_owned())
+        }
+    }
+}
+
+/// A line for each request and each step of a call, with the ids of both: a step names the request that it was taken for, with the
+/// call's message or, over a socket, with the socket itself.
 fn judge_lines(log: &str, format: &str) {
+    let mut requests = HashMap::new();
+    for line in log.lines() {
+        let is_request = match format {
+            "json" => line.contains("\"message\":\"request\""),
+            _ => line.contains("request method="),
+        };
+        if is_request {
+            let id = request_of(line, format).unwrap_or_else(|| panic!("no id in {line}"));
+            requests.insert(id, line);
+        }
+    }
+    assert!(requests.len() >= 20, "{requests:?} in {log}");
     let about = |message: &str| log.lines().filter(|line| line.contains(message)).count();
     for step in ["call taken", "call answered", "call over"] {
         assert!(about(step) >= 2, "{step} in {log}");
@@ -321,21 +352,11 @@ fn judge_lines(log: &str, format: &str) {
         .filter(|line| steps.iter().any(|step| line.contains(step)))
     {
         assert!(line.contains("call_") && line.contains("ten_"), "{line}");
+        let request = request_of(line, format).unwrap_or_else(|| panic!("no request in {line}"));
+        let route = requests.get(&request);
+        assert!(
+            route.is_some_and(|line| line.contains("/bridge/v1/")),
+            "{line}: {route:?}"
+        );
     }
-    let mut requests = 0;
-    for line in log.lines() {
-        let (is_request, has_id) = match format {
-            "json" => {
-                let line: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
-                (line["message"] == "request", line["request_id"].is_string())
-            }
-            _ => (
-                line.contains("request method="),
-                line.contains("request_id="),
-            ),
-        };
-        requests += usize::from(is_request);
-        assert!(!is_request || has_id, "{line}");
-    }
-    assert!(requests >= 20, "{requests} in {log}");
 }

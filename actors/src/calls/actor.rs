@@ -1,6 +1,6 @@
 //! The actor of one call: a mailbox, one timer and the [`CallDriver`], which it lends to one message at a time.
 
-use std::{collections::HashMap, sync::Arc, time::Instant};
+use std::{collections::HashMap, sync::Arc};
 
 use actix::{
     Actor, ActorContext, ActorFutureExt, Addr, AsyncContext, AtomicResponse, Handler,
@@ -23,7 +23,7 @@ use super::{
 use crate::{
     metered,
     runtime::context::MeteredContext,
-    traces::{self, Span},
+    traces::{self, Arrival, Span},
 };
 
 /// How long a call that is over stays in memory for late and repeated messages.
@@ -38,11 +38,11 @@ type InvocationReply = Result<Value, CallError>;
 /// How a call's actor begins. It does so by itself, whoever may have lost interest meanwhile; messages wait for that.
 #[derive(Debug)]
 pub(super) enum Beginning {
-    /// With a call that just came in, in a message that was read then; how that went is told to who waits for it.
+    /// With a call that just came in, in a message that came like that; how that went is told to who waits for it.
     Open(
         Box<Incoming>,
         Box<Callee>,
-        Instant,
+        Arrival,
         oneshot::Sender<Result<Reply, CallError>>,
     ),
     /// With a call that was read from the store.
@@ -132,14 +132,14 @@ impl CallActor {
         &mut self,
         mut incoming: Incoming,
         callee: Callee,
-        since: Instant,
+        arrival: Arrival,
         reply: oneshot::Sender<Result<Reply, CallError>>,
         ctx: &mut MeteredContext<Self>,
     ) {
         let traces = &self.parts.traces;
         incoming.trace = incoming.trace.or_else(|| traces.begin_call(self.id));
         let call = traces.call(self.id, incoming.trace.as_ref());
-        let span = spans::told(call.as_ref(), Some(self.bridge), &Input::Reopen, since);
+        let span = spans::told(call.as_ref(), Some(self.bridge), &Input::Reopen, arrival.at);
         let work = open(
             Arc::clone(&self.parts),
             self.id,
@@ -148,6 +148,7 @@ impl CallActor {
             callee,
         );
         let work = traces::within(span.as_ref().map(Span::context), work);
+        let work = traces::for_request(arrival.request, work);
         ctx.wait(work.into_actor(self).map(|opened, this, ctx| {
             let (driver, opened) = match opened {
                 Ok((driver, reply)) => (Some(driver), Ok(reply)),
@@ -223,8 +224,8 @@ impl Actor for CallActor {
 
     fn started(&mut self, ctx: &mut MeteredContext<Self>) {
         match self.beginning.take() {
-            Some(Beginning::Open(incoming, callee, since, reply)) => {
-                self.open(*incoming, *callee, since, reply, ctx);
+            Some(Beginning::Open(incoming, callee, arrival, reply)) => {
+                self.open(*incoming, *callee, arrival, reply, ctx);
             }
             Some(Beginning::Loaded(driver)) => {
                 self.driver = Some(*driver);
@@ -250,26 +251,27 @@ impl Handler<Tell> for CallActor {
         Tell {
             bridge,
             input,
-            since,
+            arrival,
         }: Tell,
         _: &mut MeteredContext<Self>,
     ) -> Self::Result {
         let driver = self.driver.take();
         let row = driver.as_ref().map(CallDriver::row);
         let call = row.and_then(|row| spans::of_call(&self.parts, row));
-        let span = spans::told(call.as_ref(), bridge, &input, since);
-        let work = async move {
+        let span = spans::told(call.as_ref(), bridge, &input, arrival.at);
+        let work = traces::for_request(arrival.request, async move {
             let Some(mut driver) = driver else {
                 return (None, Err(CallError::Unavailable));
             };
             let context = span.as_ref().map(Span::context).or(call);
             let reply = traces::within(context, driver.handle(bridge, input)).await;
             if let Err(error @ (CallError::Unavailable | CallError::Busy)) = &reply {
-                tracing::warn!(call = %driver.row().id, %error, "a message about a call was not carried out");
+                let request_id = traces::request_id();
+                tracing::warn!(call = %driver.row().id, request_id = request_id.as_deref(), %error, "a message about a call was not carried out");
             }
             spans::answered(span, &reply);
             (Some(driver), reply)
-        };
+        });
         AtomicResponse::new(Box::pin(work.into_actor(self).map(
             |(driver, reply), this, ctx| {
                 this.settle(driver, ctx);

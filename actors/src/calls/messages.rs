@@ -10,6 +10,7 @@ use dikala_entities::{
 use serde_json::{Map, Value};
 
 use super::error::CallError;
+use crate::traces::Arrival;
 
 /// A call came in at a bridge.
 #[derive(Clone, Debug)]
@@ -73,8 +74,7 @@ pub enum Input {
 pub struct Tell {
     pub bridge: Option<BridgeId>,
     pub input: Input,
-    /// When it was read.
-    pub since: Instant,
+    pub arrival: Arrival,
 }
 
 /// The call is another node's: its actor here goes.

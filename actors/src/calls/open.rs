@@ -19,6 +19,7 @@ use super::{
 use crate::{
     journal::{CallWrite, Counted, Entry},
     ledger::{Admission, Admit},
+    traces::request_id,
 };
 
 /// The epoch of a call that nobody had before.
@@ -151,7 +152,8 @@ pub(super) async fn take(
                 agent: version.for_bridge(&parts.transfers),
             };
             tracing::info!(
-                call = %row.id, tenant = %row.tenant_id, caller = ?row.caller_number, trace_id = row.trace_id(), "call taken"
+                call = %row.id, tenant = %row.tenant_id, caller = ?row.caller_number, trace_id = row.trace_id(),
+                request_id = request_id().as_deref(), "call taken"
             );
             Ok((CallDriver::fresh(parts, row, state), reply))
         }
@@ -209,7 +211,8 @@ impl Refused {
             reason: ending.reason,
         };
         tracing::info!(
-            call = %row.id, tenant = %row.tenant_id, reason = %ending.reason, trace_id = row.trace_id(), "call refused"
+            call = %row.id, tenant = %row.tenant_id, reason = %ending.reason, trace_id = row.trace_id(),
+            request_id = request_id().as_deref(), "call refused"
         );
         parts.meter.ended(ending.status, ending.reason);
         spans::over(&parts, &row);

@@ -231,7 +231,7 @@ impl Calls {
             Tell {
                 bridge,
                 input,
-                since: arrival(),
+                arrival: arrival(),
             },
         )
         .await

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use crate::outbound::ErrorKind;
+use crate::{outbound::ErrorKind, runtime::answer::Answer};
 
 /// The outcome of an invocation, in the form in which the bridge is told:
 /// `{"status":"ok","result":{…}}` or `{"status":"error","code":…,"message":…}`.
@@ -53,6 +53,14 @@ pub struct Answered {
     pub status: u16,
     /// As much as came of the body, at most what is taken of one.
     pub body: Vec<u8>,
+}
+
+impl Answer for Invoked {
+    const MAY_FAIL: bool = true;
+
+    fn is_error(&self) -> bool {
+        matches!(self.outcome, Outcome::Error { .. })
+    }
 }
 
 impl Invoked {

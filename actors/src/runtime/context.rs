@@ -28,6 +28,7 @@ use actix_rt::ArbiterHandle;
 use tokio::sync::oneshot;
 
 use super::{
+    answer::{Answer, watched},
     instances::Instance,
     metrics::{ActorMeter, MessageMeter},
 };
@@ -226,7 +227,7 @@ impl<A, M> ToEnvelope<A, M> for MeteredContext<A>
 where
     A: Metered + Handler<M>,
     M: Message + Send + 'static,
-    M::Result: Send,
+    M::Result: Answer,
 {
     fn pack(message: M, reply: Option<oneshot::Sender<M::Result>>) -> Envelope<A> {
         let meter = A::meter().message::<M>();
@@ -239,7 +240,7 @@ where
     }
 }
 
-/// A message on its way, which knows when it was sent and notices when it is dropped.
+/// A message on its way, which knows when it was sent and notices when it is dropped: unhandled, or by a handler that panics.
 struct Counted<M: Message> {
     content: Option<(M, Option<oneshot::Sender<M::Result>>)>,
     sent: Instant,
@@ -250,7 +251,7 @@ impl<A, M> EnvelopeProxy<A> for Counted<M>
 where
     A: Metered + Handler<M>,
     M: Message + Send + 'static,
-    M::Result: Send,
+    M::Result: Answer,
 {
     fn handle(&mut self, actor: &mut A, ctx: &mut MeteredContext<A>) {
         // Where nobody waits any more, the message is dropped unhandled: `Drop` counts it as lost.
@@ -265,7 +266,7 @@ where
                 instance.begins(self.meter.number(), began);
             }
             let response = <A as Handler<M>>::handle(actor, message, ctx);
-            response.handle(ctx, reply);
+            response.handle(ctx, watched(self.meter, reply));
             let took = began.elapsed();
             self.meter.handled(took);
             if let Some(instance) = &ctx.instance {
@@ -280,6 +281,8 @@ impl<M: Message> Drop for Counted<M> {
         if self.content.is_some() {
             self.meter.taken(self.sent, Instant::now());
             self.meter.lost();
+        } else if std::thread::panicking() {
+            self.meter.failed();
         }
     }
 }
@@ -362,6 +365,8 @@ mod tests {
     struct Touch {
         panic: bool,
     }
+
+    impl Answer for u32 {}
 
     impl Handler<Touch> for Fragile {
         type Result = u32;

@@ -36,6 +36,8 @@ pub struct ActorMeter {
     last_panic: Mutex<Option<Instant>>,
     /// Messages that may wait for one of them.
     capacity: AtomicI64,
+    /// In the mailboxes of all of them, whatever the kind.
+    mailbox: Depth,
     /// How many were started.
     started: AtomicU64,
     /// Those that run, by their numbers.
@@ -48,11 +50,28 @@ pub struct ActorMeter {
 pub struct MessageMeter {
     /// Which of its actor's kinds of message it is.
     number: u16,
-    depth: AtomicI64,
-    depth_max: AtomicI64,
+    depth: Depth,
+    /// That of its actor, with all kinds of message.
+    mailbox: &'static Depth,
+    errors: AtomicU64,
     lost: AtomicU64,
     wait: Histogram,
     handling: Histogram,
+}
+
+/// How many messages wait, and the most that ever did.
+#[derive(Debug)]
+struct Depth {
+    now: AtomicI64,
+    highest: AtomicI64,
+}
+
+/// What a [`Depth`] shows at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DepthReading {
+    pub now: i64,
+    /// Never below what is there now.
+    pub highest: i64,
 }
 
 /// What a [`MessageMeter`] shows at one moment. Times are in microseconds.
@@ -64,6 +83,8 @@ pub struct MessageReading {
     pub depth: i64,
     /// The most there ever were.
     pub depth_max: i64,
+    /// Handlers that answered with an error, panicked, or left who asked without an answer.
+    pub errors: u64,
     /// Messages that nobody will handle: the actor was gone, or the sender had given up.
     pub lost: u64,
     /// From sending to handling, of those that a handler took and of those that were lost.
@@ -82,6 +103,7 @@ impl ActorMeter {
             restarts: AtomicU64::new(0),
             last_panic: Mutex::new(None),
             capacity: AtomicI64::new(0),
+            mailbox: Depth::new(),
             started: AtomicU64::new(0),
             instances: Mutex::new(BTreeMap::new()),
             messages: RwLock::new(BTreeMap::new()),
@@ -114,6 +136,11 @@ impl ActorMeter {
     /// Messages that may wait for one of them; past that senders wait.
     pub fn capacity(&self) -> i64 {
         self.capacity.load(Relaxed)
+    }
+
+    /// Messages in the mailboxes of all of them.
+    pub fn mailbox(&self) -> DepthReading {
+        self.mailbox.reading()
     }
 
     /// The busiest of those that run, with what each does now.
@@ -188,7 +215,7 @@ impl ActorMeter {
         }
     }
 
-    pub(super) fn message<M>(&self) -> &'static MessageMeter {
+    pub(super) fn message<M>(&'static self) -> &'static MessageMeter {
         let name = short_name(type_name::<M>());
         let known = {
             let messages = self.messages.read().unwrap_or_else(PoisonError::into_inner);
@@ -203,7 +230,7 @@ impl ActorMeter {
             // Leaked on purpose: one per kind of message in the program, for its whole life.
             messages
                 .entry(name)
-                .or_insert_with(|| Box::leak(Box::new(MessageMeter::new(number))))
+                .or_insert_with(|| Box::leak(Box::new(MessageMeter::new(number, &self.mailbox))))
         })
     }
 }
@@ -216,12 +243,40 @@ fn short_name(path: &'static str) -> &'static str {
         .map_or(path, |i| &path[i + 2..])
 }
 
+impl Depth {
+    const fn new() -> Self {
+        Self {
+            now: AtomicI64::new(0),
+            highest: AtomicI64::new(0),
+        }
+    }
+
+    fn rises(&self) {
+        let now = self.now.fetch_add(1, Relaxed) + 1;
+        self.highest.fetch_max(now, Relaxed);
+    }
+
+    fn falls(&self) {
+        self.now.fetch_sub(1, Relaxed);
+    }
+
+    fn reading(&self) -> DepthReading {
+        let now = self.now.load(Relaxed);
+        DepthReading {
+            now,
+            // Whoever made it that high may be about to write so.
+            highest: self.highest.load(Relaxed).max(now),
+        }
+    }
+}
+
 impl MessageMeter {
-    fn new(number: u16) -> Self {
+    fn new(number: u16, mailbox: &'static Depth) -> Self {
         Self {
             number,
-            depth: AtomicI64::new(0),
-            depth_max: AtomicI64::new(0),
+            depth: Depth::new(),
+            mailbox,
+            errors: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             wait: Histogram::new(MESSAGE_US),
             handling: Histogram::new(MESSAGE_US),
@@ -229,13 +284,14 @@ impl MessageMeter {
     }
 
     pub(super) fn sent(&self) {
-        let depth = self.depth.fetch_add(1, Relaxed) + 1;
-        self.depth_max.fetch_max(depth, Relaxed);
+        self.depth.rises();
+        self.mailbox.rises();
     }
 
     /// It was sent then and left the mailbox now.
     pub(super) fn taken(&self, sent: Instant, now: Instant) {
-        self.depth.fetch_sub(1, Relaxed);
+        self.depth.falls();
+        self.mailbox.falls();
         self.wait.observe_time(now.saturating_duration_since(sent));
     }
 
@@ -249,16 +305,23 @@ impl MessageMeter {
         self.handling.observe_time(took);
     }
 
+    /// Its handler answered with an error, or with nothing.
+    pub(super) fn failed(&self) {
+        self.errors.fetch_add(1, Relaxed);
+    }
+
     /// Nobody will handle it.
     pub(super) fn lost(&self) {
         self.lost.fetch_add(1, Relaxed);
     }
 
     fn reading(&self, message: &'static str) -> MessageReading {
+        let depth = self.depth.reading();
         MessageReading {
             message,
-            depth: self.depth.load(Relaxed),
-            depth_max: self.depth_max.load(Relaxed),
+            depth: depth.now,
+            depth_max: depth.highest,
+            errors: self.errors.load(Relaxed),
             lost: self.lost.load(Relaxed),
             wait: self.wait.reading(),
             handling: self.handling.reading(),

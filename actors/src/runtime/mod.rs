@@ -1,6 +1,7 @@
 //! What every actor stands on: time, the context that counts messages and survives panics, what that counted, group commit, and
 //! fair turns and shares of what there is little of. Knows nothing of calls, money or webhooks.
 
+pub mod answer;
 pub mod circuit;
 pub mod clock;
 pub mod context;

@@ -9,6 +9,7 @@
 
 mod exporter;
 mod otlp;
+mod request;
 mod span;
 
 use std::{
@@ -25,6 +26,7 @@ use tokio::sync::mpsc;
 use self::span::Finished;
 pub use self::{
     exporter::{Exporter, ExporterConfig},
+    request::{for_request, request_id},
     span::{Kind, Span},
 };
 use crate::runtime::clock::Clock;
@@ -40,6 +42,15 @@ tokio::task_local! {
 /// Where spans go; nowhere unless it was started. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Traces(Option<Arc<Recorder>>);
+
+/// How a message came here.
+#[derive(Clone, Debug)]
+pub struct Arrival {
+    /// When it was read.
+    pub at: Instant,
+    /// The request that it came with.
+    pub request: Option<Arc<str>>,
+}
 
 /// A span that others hang below.
 #[derive(Clone, Debug)]
@@ -208,11 +219,14 @@ pub fn arrived<F: Future>(at: Instant, work: F) -> impl Future<Output = F::Outpu
     ARRIVED.scope(at, work)
 }
 
-/// When the message was read that this task works for; now, where it works for none.
-pub(crate) fn arrival() -> Instant {
-    ARRIVED
-        .try_with(|at| *at)
-        .unwrap_or_else(|_| Instant::now())
+/// How the message came that this task works for; now, where it works for none.
+pub(crate) fn arrival() -> Arrival {
+    Arrival {
+        at: ARRIVED
+            .try_with(|at| *at)
+            .unwrap_or_else(|_| Instant::now()),
+        request: request_id(),
+    }
 }
 
 #[cfg(test)]

@@ -24,6 +24,8 @@ struct Actor {
     instances: u64,
     mailbox: u64,
     mailbox_highest: u64,
+    /// An older listener does not tell.
+    errors: Option<u64>,
     lost: u64,
     restarts: u64,
     messages_per_second: Option<Number>,
@@ -37,6 +39,8 @@ struct Message {
     message: String,
     mailbox: u64,
     mailbox_highest: u64,
+    /// An older listener does not tell.
+    errors: Option<u64>,
     lost: u64,
     wait_us: Times,
     handling_us: Times,
@@ -85,12 +89,13 @@ pub const COLUMNS: [Column; COLUMNS_COUNT] = [
     column("handling p99", Kind::Time),
     column("instances", Kind::Count),
     column("highest", Kind::Count),
+    column("errors", Kind::Count),
     column("lost", Kind::Count),
     column("restarts", Kind::Count),
     column("wait p50", Kind::Time),
     column("handling p50", Kind::Time),
 ];
-pub const COLUMNS_COUNT: usize = 10;
+pub const COLUMNS_COUNT: usize = 11;
 /// By which column they are sorted until somebody wants another.
 pub const SORTED_AT_FIRST: usize = 2;
 
@@ -145,6 +150,7 @@ impl Actor {
                 longest(|of| of.handling_us.p99),
                 Some(self.instances),
                 Some(self.mailbox_highest),
+                self.errors,
                 Some(self.lost),
                 Some(self.restarts),
                 longest(|of| of.wait_us.p50),
@@ -165,6 +171,7 @@ impl Message {
                 self.handling_us.p99,
                 None,
                 Some(self.mailbox_highest),
+                self.errors,
                 Some(self.lost),
                 None,
                 self.wait_us.p50,
@@ -220,13 +227,13 @@ mod tests {
     #[test]
     fn a_type_shows_the_longest_times_of_its_messages() {
         let message = |name: &str, p99: u64| {
-            json!({"message": name, "mailbox": 1, "mailboxHighest": 4, "handled": 7, "lost": 0,
+            json!({"message": name, "mailbox": 1, "mailboxHighest": 4, "handled": 7, "errors": 2, "lost": 0,
                    "waitUs": {"p50": 10, "p99": p99}, "handlingUs": {"p50": null, "p99": null}})
         };
         let messages = [message("Post", 250), message("Credit", 90)];
         let document = json!({
             "actors": [{
-                "type": "credit_ledger", "instances": 1, "mailbox": 2, "mailboxHighest": 4, "handled": 14, "lost": 0,
+                "type": "credit_ledger", "instances": 1, "mailbox": 2, "mailboxHighest": 4, "handled": 14, "errors": 5, "lost": 0,
                 "restarts": 3, "messagesPerSecond": 12.5, "messages": messages,
             }],
             "eventLoops": [{"name": "core-0", "lagUs": 1_100}],
@@ -240,14 +247,14 @@ mod tests {
         let types: Vec<String> = actors.rows(false).iter().map(shown).collect();
         assert_eq!(
             types,
-            ["credit_ledger: 2, 12.5, 250 µs, –, 1, 4, 0, 3, 10 µs, –"]
+            ["credit_ledger: 2, 12.5, 250 µs, –, 1, 4, 5, 0, 3, 10 µs, –"]
         );
         let messages: Vec<String> = actors.rows(true).iter().map(shown).collect();
         assert_eq!(
             messages,
             [
-                "credit_ledger Post: 1, –, 250 µs, –, –, 4, 0, –, 10 µs, –",
-                "credit_ledger Credit: 1, –, 90 µs, –, –, 4, 0, –, 10 µs, –"
+                "credit_ledger Post: 1, –, 250 µs, –, –, 4, 2, 0, –, 10 µs, –",
+                "credit_ledger Credit: 1, –, 90 µs, –, –, 4, 2, 0, –, 10 µs, –"
             ]
         );
     }

@@ -13,11 +13,11 @@ const PLACE: &str = "http://127.0.0.1:8081";
 
 fn actor(kind: &str, mailbox: u64, p99: u64) -> Value {
     let message = json!({
-        "message": "Post", "mailbox": mailbox, "mailboxHighest": 9, "handled": 100, "lost": 0,
+        "message": "Post", "mailbox": mailbox, "mailboxHighest": 9, "handled": 100, "errors": 3, "lost": 0,
         "waitUs": {"p50": 10, "p99": p99}, "handlingUs": {"p50": 5, "p99": 50}
     });
     json!({
-        "type": kind, "instances": 1, "mailbox": mailbox, "mailboxHighest": 9, "handled": 100, "lost": 0, "restarts": 0,
+        "type": kind, "instances": 1, "mailbox": mailbox, "mailboxHighest": 9, "handled": 100, "errors": 3, "lost": 0, "restarts": 0,
         "messagesPerSecond": 12.5, "mailboxCapacity": 4096, "messages": [message]
     })
 }
@@ -80,10 +80,10 @@ dikala top  http://127.0.0.1:8081  main 0.1.0, up 30 min
 Calls now                     12  of 40       ▁█▄
 Calls                     0.5 /s              ▁█▄
 Acknowledged within, p99       –  of 100 ms   ▁█▄
-actor          mailbox  per s  wait p99  handling p99  instances  highest  lost  restarts  wait p50  handling p50
-call                 1   12.5     25 ms         50 µs          1        9     0         0     10 µs          5 µs
-call_registry        0   12.5    900 µs         50 µs          1        9     0         0     10 µs          5 µs
-credit_ledger        7   12.5    250 µs         50 µs          1        9     0         0     10 µs          5 µs
+actor          mailbox  per s  wait p99  handling p99  instances  highest  errors  lost  restarts  wait p50  handling p50
+call                 1   12.5     25 ms         50 µs          1        9       3     0         0     10 µs          5 µs
+call_registry        0   12.5    900 µs         50 µs          1        9       3     0         0     10 µs          5 µs
+credit_ledger        7   12.5    250 µs         50 µs          1        9       3     0         0     10 µs          5 µs
 
 
 

@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::{
     figures::NONE,
+    follow::followed,
     layout,
     list::{List, acted, one_of},
     view::Visit,
@@ -54,20 +55,32 @@ pub async fn list(visit: Visit, request: HttpRequest) -> Result<HttpResponse, Ap
     let typed = Typed::parse(request.query_string().as_bytes());
     let list = List::new(PATH, FILTERS, &typed);
     let search = [Field::text("q", "Name or id".to_owned())];
-    let db = visit.store().api_reader();
-    let found = async { tenants::page(db, &list.form()?).await };
-    match found.await {
-        Ok(found) => {
+    match found(&visit, &list).await {
+        Ok(rows) => {
             let content = html! {
                 (list.filter(&visit, &search))
-                (rows(&visit, &found))
-                (list.paging(found.offset, found.has_more))
+                @if list.is_whole() { (followed("tenants", "", &rows)) } @else { (rows) }
                 @if visit.may_change() { div.actions { a.button href=(PATH_OF_NEW) { (MAKE) } } }
             };
             Ok(layout::page(&visit, TITLE, content))
         }
         Err(error) => list.refused(&visit, TITLE, error, &search),
     }
+}
+
+/// What changes of it by itself: the first page of all tenants.
+pub async fn part(visit: &Visit) -> Result<Markup, ApiError> {
+    found(visit, &List::new(PATH, FILTERS, &Typed::default())).await
+}
+
+async fn found(visit: &Visit, list: &List<'_>) -> Result<Markup, ApiError> {
+    let found = tenants::page(visit.store().api_reader(), &list.form()?).await?;
+    Ok(html! {
+        div #part {
+            (rows(visit, &found))
+            (list.paging(found.offset, found.has_more))
+        }
+    })
 }
 
 fn rows(visit: &Visit, found: &TenantList) -> Markup {

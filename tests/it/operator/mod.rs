@@ -7,6 +7,7 @@ mod changes;
 mod commands;
 mod console;
 mod console_lists;
+mod console_live;
 mod console_overview;
 mod console_tenants;
 mod console_work;

@@ -2,7 +2,7 @@
 
 use dikala_testkit::free_port;
 
-use super::*;
+use super::{console::signed_in, *};
 use crate::support::tenant::text;
 
 /// The rows of a list that have this in a field.
@@ -72,6 +72,56 @@ async fn functions_are_told_by_tenant_agent_and_name(#[values(Sqlite, Postgres)]
     assert_eq!(count("limit=1&offset=1").await, 1);
     let wrong = api.get("/functions?sort=best").await.expect(422);
     assert_eq!(wrong["error"]["fields"][0]["code"], "not_allowed");
+    bridge.hang_up(&call).await;
+}
+
+/// In the API, and on both pages of the console.
+#[actix_web::test]
+async fn handlers_that_answer_with_an_error_are_counted() {
+    let world = world!(Sqlite, guarded());
+    let (tenant, api) = (&world.tenant, with(&world.server, READ));
+    let answers = [Answer::Status(500), Answer::Json(json!({"stock": 3}))];
+    world.receiver.answer("/moody", answers);
+    let url = world.receiver.url("/moody");
+    tenant.create_function("moody", "POST", &url).await;
+    let bridge = tenant.bridge(Http).await;
+    let call = bridge.talk(&tenant.did).await;
+    for n in 0..2 {
+        let fields = json!({"callId": call, "invocationId": format!("i{n}"), "name": "moody", "parameters": {"orderId": "A-1"}});
+        bridge.ok("call.function", fields).await;
+    }
+    let invoker = api.get("/actors/function_invoker").await.expect(200);
+    let [permitted] = &with_field(&invoker["messages"], "message", "Permitted")[..] else {
+        panic!("{invoker}");
+    };
+    let counted = |of: &Value| (of["handled"].as_i64(), of["errors"].as_i64());
+    assert_eq!(counted(permitted), (Some(2), Some(1)), "{invoker}");
+    assert_eq!(invoker["errors"], 1);
+    let all = api.get("/actors").await.expect(200);
+    let [listed] = &with_field(&all["actors"], "type", "function_invoker")[..] else {
+        panic!("{all}");
+    };
+    assert_eq!(listed["errors"], 1);
+    for actor in all["actors"].as_array().unwrap() {
+        let [now, highest] = ["mailbox", "mailboxHighest"].map(|key| actor[key].as_i64());
+        assert!(Some(0) <= now && now <= highest, "{actor}");
+    }
+    let browser = signed_in(&world.server, READ).await;
+    let listed = browser.open("/actors").await;
+    let row = listed
+        .html
+        .split("<tr")
+        .find(|row| row.contains("/actors/function_invoker"));
+    assert!(
+        row.is_some_and(|row| row.contains("data-column=\"Errors\">1<")),
+        "{row:?}"
+    );
+    let page = browser.open("/actors/function_invoker").await;
+    assert!(
+        page.html.contains("<dt>Errors</dt><dd>1</dd>"),
+        "{}",
+        page.html
+    );
     bridge.hang_up(&call).await;
 }
 

@@ -2,7 +2,10 @@
 
 use dikala_entities::CallStatus;
 
-use crate::calls::{error::CallError, events, machine::CallState, owned::OwnedCall};
+use crate::{
+    calls::{error::CallError, events, machine::CallState, owned::OwnedCall},
+    traces::request_id,
+};
 
 /// Writes that the call is answered, as `next` says.
 pub(in crate::calls) async fn answer(
@@ -19,6 +22,9 @@ pub(in crate::calls) async fn answer(
     call.write(row, events, None).await?;
     call.state = next;
     call.place.stands(Some(CallStatus::Answered));
-    tracing::info!(call = %call.row.id, tenant = %call.row.tenant_id, trace_id = call.row.trace_id(), "call answered");
+    tracing::info!(
+        call = %call.row.id, tenant = %call.row.tenant_id, trace_id = call.row.trace_id(),
+        request_id = request_id().as_deref(), "call answered"
+    );
     Ok(())
 }

@@ -17,6 +17,7 @@ use crate::{
     },
     journal::{CallWrite, Counted, Entry},
     ledger::{Settle, Settlement},
+    traces::request_id,
 };
 
 /// Settles the credit and writes the end, in one commit. Minutes of talk that are not granted yet are asked for before.
@@ -66,7 +67,8 @@ pub(in crate::calls) async fn end(
     spans::over(&call.parts, &call.row);
     tracing::info!(
         call = %call.row.id, tenant = %call.row.tenant_id, status = %ending.status, reason = %ending.reason,
-        talk_seconds = ending.talk_seconds, minutes = settled.minutes, trace_id = call.row.trace_id(), "call over"
+        talk_seconds = ending.talk_seconds, minutes = settled.minutes, trace_id = call.row.trace_id(),
+        request_id = request_id().as_deref(), "call over"
     );
     Ok(())
 }
