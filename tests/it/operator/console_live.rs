@@ -1,5 +1,7 @@
 //! The console's pages follow by themselves: what a page's stream sends tells of what happened after the page was opened.
 
+use std::time::Duration;
+
 use futures_util::StreamExt;
 
 use super::{console::signed_in, *};
@@ -30,8 +32,11 @@ async fn follow(
     assert_eq!(stream.status(), 200, "{place}");
     let words = doing.await;
     let mut seen = String::new();
+    let limit = tokio::time::Instant::now() + Duration::from_secs(60);
     while !seen.contains(&words) {
-        let chunk = stream.next().await.unwrap().unwrap();
+        let chunk = tokio::time::timeout_at(limit, stream.next()).await;
+        let chunk = chunk.unwrap_or_else(|_| panic!("{path} never told {words}: {seen}"));
+        let chunk = chunk.unwrap().unwrap();
         seen.push_str(&String::from_utf8_lossy(&chunk));
     }
     // Each part that comes takes the place of one that stands in the page.
