@@ -29,6 +29,14 @@ async fn an_attempt_that_another_node_makes_again_is_recorded_by_that() {
     let bridge = tenant.bridge(Socket).await;
     bridge.ring(&tenant.did).await;
     receiver.wait_for("/slow", 1).await;
+    // Or A is still busy with that when it goes on.
+    let others = format!(
+        "SELECT status FROM deliveries WHERE status = 'succeeded' AND webhook_id <> '{webhook}'"
+    );
+    eventually("what went elsewhere to be recorded", async || {
+        (!nodes.rows::<1>(&others).await.is_empty()).then_some(())
+    })
+    .await;
     nodes.a.server.freeze();
     // It is what A finds when it goes on.
     first.add_permits(1);
