@@ -43,6 +43,7 @@ mod m20261122_000023_call_pairs;
 mod m20261122_000024_claims_of_nodes;
 mod m20261122_000025_newest_sockets;
 mod m20261122_000026_given_commands;
+mod m20261123_000027_clocks_of_nodes;
 
 /// Where the steps that were made are recorded.
 const RECORD: &str = "seaql_migrations";
@@ -91,6 +92,7 @@ impl MigratorTrait for Migrator {
             Box::new(m20261122_000024_claims_of_nodes::STEP),
             Box::new(m20261122_000025_newest_sockets::STEP),
             Box::new(m20261122_000026_given_commands::STEP),
+            Box::new(m20261123_000027_clocks_of_nodes::STEP),
         ]
     }
 }

@@ -170,7 +170,7 @@ async fn begin(
     sockets: &Sockets,
 ) -> Result<(Actors, Option<Exporting>), StartError> {
     let store = open_store(settings, settings.database.migrate).await?;
-    // Nodes go by one clock, whatever those of their machines show.
+    // Nodes go by one clock, whatever those of their machines show and however the database's was set.
     if store.lease().is_some() {
         clock.begin_at(nodes::time_of(&store).await?);
     }

@@ -15,7 +15,7 @@ use super::{
 
 /// How long a panic is told of, in milliseconds.
 const PANIC_TOLD_MS: i64 = 10 * 60 * 1_000;
-/// How far the machine's clock may be from the service's, in milliseconds.
+/// How far the machine's clock, and the database's, may be from the service's, in milliseconds.
 const CLOCK_OFF_MS_MAX: i64 = 5_000;
 /// How late an event loop may be, in milliseconds.
 const LAG_MS_MAX: i64 = 500;
@@ -77,7 +77,7 @@ pub fn judge(state: &State<'_>) -> Vec<Problem> {
     let mut problems = Vec::new();
     problems.extend(unready(&state.troubles));
     problems.extend(books(state.sample));
-    problems.extend(clock(state.sample));
+    problems.extend(clocks(state.sample));
     problems.extend(panics(state.sample));
     problems.extend(threads(state.sample));
     problems.extend(mailboxes(state));
@@ -155,19 +155,30 @@ fn books(sample: &Sample) -> Option<Problem> {
     })
 }
 
-fn clock(sample: &Sample) -> Option<Problem> {
-    let off = sample.clock_off_ms;
-    (off.saturating_abs() > CLOCK_OFF_MS_MAX).then(|| {
+fn clocks(sample: &Sample) -> impl Iterator<Item = Problem> {
+    let machine = (
+        "clock_off",
+        "This machine's",
+        sample.clock_off_ms,
+        "Bills and deadlines do not mind. Signatures of webhooks show the machine's: set that right (NTP), and where the service's \
+         is the wrong one, stop all nodes in a quiet moment, then start them.",
+    );
+    let database = (
+        "database_clock_off",
+        "The database's",
+        sample.database_off_ms,
+        "Bills and deadlines do not mind: nodes go on as before, and new ones with them. Set the clock right where the database runs \
+         (NTP); where the service's is the wrong one, stop all nodes in a quiet moment, then start them.",
+    );
+    let off = [machine, database].into_iter();
+    let off = off.filter(|(_, _, off, _)| off.saturating_abs() > CLOCK_OFF_MS_MAX);
+    off.map(|(code, whose, off, action)| {
         let (much, way) = (
             duration(off.saturating_abs()),
             if off > 0 { "ahead of" } else { "behind" },
         );
-        Problem::warning(
-            "clock_off",
-            format!("This machine's clock is {much} {way} the one that the service goes by."),
-            "Bills and deadlines do not mind. Signatures of webhooks show the machine's: set that right (NTP), and where the service's \
-             is the wrong one, restart it in a quiet moment.",
-        )
+        let summary = format!("{whose} clock is {much} {way} the one that the service goes by.");
+        Problem::warning(code, summary, action)
     })
 }
 

@@ -49,6 +49,8 @@ pub struct Sample {
     pub differences: usize,
     /// How far the machine's clock is ahead of the service's, in milliseconds.
     pub clock_off_ms: i64,
+    /// How far the database's is.
+    pub database_off_ms: i64,
     /// Sockets of bridges now.
     pub sockets: usize,
     /// How long ago there was a sign of life of any bridge, in milliseconds.
@@ -101,6 +103,7 @@ impl Sample {
             failed_requests,
             differences: node.ledger.differences(),
             clock_off_ms: node.clock.stepped_ms(),
+            database_off_ms: node.member.ahead_ms().saturating_neg(),
             sockets: node.bridges.sockets(),
             bridge_seen_ms: node.bridges.newest_sign().map(|at| now.since(at)),
             loops: loops(parts),
@@ -177,6 +180,7 @@ pub mod tests {
             failed_requests: 0,
             differences: 0,
             clock_off_ms: 0,
+            database_off_ms: 0,
             sockets: 0,
             bridge_seen_ms: None,
             loops: Vec::new(),

@@ -4,7 +4,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::Relaxed},
     },
     time::{Duration, Instant},
 };
@@ -53,6 +53,8 @@ struct Shared {
     present: Mutex<Present>,
     /// How many nodes there are, this one included.
     nodes: AtomicUsize,
+    /// How far the clock is ahead of the database's, in milliseconds.
+    ahead_ms: AtomicI64,
     /// Whether there ever were others.
     has_met_others: AtomicBool,
     /// How often it became another node.
@@ -129,6 +131,7 @@ impl Membership {
                 resumed_at: None,
             }),
             nodes: AtomicUsize::new(1),
+            ahead_ms: AtomicI64::new(0),
             has_met_others: AtomicBool::new(false),
             turns: watch::Sender::new(0),
             wanted: Notify::new(),
@@ -277,8 +280,8 @@ impl Membership {
         let asked_at = self.own_now();
         let is_shared = store.lease().is_some();
         let entered_at = match store.lease() {
-            Some(lease) => table::enter(lease, entering).await?,
-            None => table::enter(store.writer(), entering).await?,
+            Some(lease) => table::enter(lease, entering, clock).await?,
+            None => table::enter(store.writer(), entering, clock).await?,
         };
         let asked_at = is_shared.then_some(asked_at);
         self.entered(&id.to_string(), asked_at, clock.now(), entered_at);
@@ -324,8 +327,23 @@ impl Membership {
         if let Some(clock) = &self.0.clock
             && took <= TELLS_TIME_WITHIN_MS
         {
-            clock.compare(Millis::from_i64(theirs.saturating_add(took / 2)));
+            let theirs = Millis::from_i64(theirs.saturating_add(took / 2));
+            clock.compare(theirs);
+            let ahead_ms = clock.now().since(theirs);
+            self.0.ahead_ms.store(ahead_ms, Relaxed);
         }
+    }
+
+    /// How far the clock that this node goes by was ahead of the database's when the lease was renewed last, in milliseconds; 0 where
+    /// nobody else can serve the database.
+    pub fn ahead_ms(&self) -> i64 {
+        self.0.ahead_ms.load(Relaxed)
+    }
+
+    /// What the clock shows that this node goes by.
+    pub(super) fn time(&self) -> Millis {
+        let clock = self.0.clock.as_ref();
+        clock.map_or(Millis::from_i64(0), |clock| clock.now())
     }
 
     /// Whether it left by itself.

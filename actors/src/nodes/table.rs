@@ -9,6 +9,7 @@ use sea_orm::{
 };
 
 use super::lease::LEASE_MS;
+use crate::runtime::clock::SharedClock;
 
 /// How often the database is asked for its time before the quickest answer is believed.
 const ASKED_FOR_TIME: usize = 3;
@@ -47,8 +48,12 @@ pub(super) struct Renewed {
     pub(super) nodes: i64,
 }
 
-/// Enters a node, with a lease. Returns the database's time.
-pub(super) async fn enter(db: &impl ConnectionTrait, node: Entering) -> Result<i64, DbErr> {
+/// Enters a node that goes by a clock, with a lease. Returns the database's time.
+pub(super) async fn enter(
+    db: &impl ConnectionTrait,
+    node: Entering,
+    clock: &SharedClock,
+) -> Result<i64, DbErr> {
     let now = now(db).await?;
     let row = node::Model {
         id: node.id,
@@ -60,14 +65,18 @@ pub(super) async fn enter(db: &impl ConnectionTrait, node: Entering) -> Result<i
         lease_until: Millis::from_i64(now + LEASE_MS),
         calls: 0,
         bridges: 0,
+        ahead_ms: clock.now().as_i64() - now,
     };
     row.into_active_model().insert(db).await?;
     Ok(now)
 }
 
-/// What the database's clock shows when this returns, as exactly as the way there lets it be known.
+/// What the clock shows that the nodes of a database go by when this returns, as exactly as the way there lets it be known. Where
+/// none lives that is the database's. Those that live are where that was when they began, however it was set since; who comes to
+/// them does as the one does that renewed its lease last.
 pub async fn time_of(store: &Store) -> Result<Millis, DbErr> {
     let db = store.lease().unwrap_or(store.writer());
+    let ahead_ms = ahead_of_the_database(db).await?;
     let mut best: Option<(Duration, Instant, i64)> = None;
     for _ in 0..ASKED_FOR_TIME {
         let asked = Instant::now();
@@ -79,7 +88,20 @@ pub async fn time_of(store: &Store) -> Result<Millis, DbErr> {
     }
     let since = best.map_or(0, |(_, at, _)| at.elapsed().as_millis());
     let theirs = best.map_or(0, |(.., theirs)| theirs);
-    Ok(Millis::from_i64(theirs).plus_ms(i64::try_from(since).unwrap_or(0)))
+    let since = i64::try_from(since).unwrap_or(0);
+    Ok(Millis::from_i64(theirs).plus_ms(since).plus_ms(ahead_ms))
+}
+
+async fn ahead_of_the_database(db: &impl ConnectionTrait) -> Result<i64, DbErr> {
+    let backend = db.get_database_backend();
+    let sql = format!(
+        "SELECT ahead_ms FROM nodes WHERE lease_until > {} ORDER BY lease_until DESC, id DESC LIMIT 1",
+        now_sql(backend)
+    );
+    let row = db
+        .query_one_raw(Statement::from_string(backend, sql))
+        .await?;
+    row.map_or(Ok(0), |row| row.try_get("", "ahead_ms"))
 }
 
 async fn now(db: &impl ConnectionTrait) -> Result<i64, DbErr> {
@@ -92,24 +114,27 @@ async fn now(db: &impl ConnectionTrait) -> Result<i64, DbErr> {
     row.try_get("", "now")
 }
 
-/// Renews a lease, also one that is over, as long as nobody ended it. None: somebody did.
+/// Renews a lease, also one that is over, as long as nobody ended it. None: somebody did. With it goes how far the node's clock,
+/// which shows `time`, is ahead of the database's: too little by the time that the question is on its way.
 pub(super) async fn renew(
     db: &impl ConnectionTrait,
     id: &str,
     load: Load,
+    time: Millis,
 ) -> Result<Option<Renewed>, DbErr> {
     let backend = db.get_database_backend();
     let sql = format!(
-        "UPDATE nodes SET lease_until = {} + $2, calls = $3, bridges = $4 WHERE id = $1 \
+        "UPDATE nodes SET lease_until = {now} + $2, calls = $3, bridges = $4, ahead_ms = $5 - {now} WHERE id = $1 \
          RETURNING lease_until - $2 AS now, (SELECT COUNT(*) FROM nodes) AS nodes",
-        now_sql(backend)
+        now = now_sql(backend)
     );
     let number = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
-    let values: [Value; 4] = [
+    let values: [Value; 5] = [
         id.into(),
         LEASE_MS.into(),
         number(load.calls).into(),
         number(load.bridges).into(),
+        time.into(),
     ];
     let renewed = Statement::from_sql_and_values(backend, sql, values);
     let row = db.query_one_raw(renewed).await?;

@@ -29,6 +29,10 @@ pub(super) enum Raw {
     Postgres(PgConnection),
 }
 
+/// Begins a write transaction. PostgreSQL says by which mark it knows it, and on which timeline of the server that is.
+pub(super) const BEGIN_MARKED: &str = "BEGIN; SELECT pg_current_xact_id()::text, pg_backend_pid()::text, \
+    left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)";
+
 /// How PostgreSQL knows a write transaction, to end it or to find out how it ended.
 #[derive(Clone, Debug)]
 pub(super) struct Mark {

@@ -15,6 +15,7 @@ use tokio::sync::Mutex;
 use super::{
     fault::{Leaves, SendFault, away},
     pool::{Connections, Lease},
+    raw::BEGIN_MARKED,
 };
 use crate::batch::{BatchWrite, in_blocks, together};
 
@@ -31,13 +32,10 @@ pub(super) enum TransactionKind {
 
 impl TransactionKind {
     /// On SQLite a deferred transaction that reads and then writes fails with `SQLITE_BUSY` at once, so writes are
-    /// `BEGIN IMMEDIATE`. PostgreSQL says by which mark it knows the transaction, and on which timeline of the server that is.
-    pub(super) fn sql(self, backend: DbBackend) -> &'static str {
+    /// `BEGIN IMMEDIATE`.
+    fn sql(self, backend: DbBackend) -> &'static str {
         match (backend, self) {
-            (DbBackend::Postgres, Self::Write) => {
-                "BEGIN; SELECT pg_current_xact_id()::text, pg_backend_pid()::text, \
-                 left(pg_walfile_name(pg_current_wal_insert_lsn()), 8)"
-            }
+            (DbBackend::Postgres, Self::Write) => BEGIN_MARKED,
             (DbBackend::Postgres, Self::Snapshot) => {
                 "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET LOCAL statement_timeout = '590s'"
             }

@@ -23,6 +23,8 @@ pub struct Model {
     pub calls: i64,
     /// Bridges with an open socket there, then.
     pub bridges: i64,
+    /// How far its clock was ahead of the database's then, in milliseconds.
+    pub ahead_ms: i64,
 }
 
 #[derive(Copy, Clone, Debug, EnumIter, DeriveRelation)]

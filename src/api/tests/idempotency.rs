@@ -242,6 +242,7 @@ async fn a_claim_of_a_node_that_is_no_more_is_taken_at_once(
         lease_until: world.clock.now(),
         calls: 0,
         bridges: 0,
+        ahead_ms: 0,
     };
     let there = living.id.to_string();
     rows::insert(world.store().writer(), living).await;

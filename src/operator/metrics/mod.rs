@@ -88,7 +88,9 @@ fn all(parts: &MetricsParts) -> Vec<Metric> {
     if let Some(counted) = &parts.telephony {
         all.extend(telephony::metrics(&counted.read()));
     }
-    all.extend([pools(parts), lease(parts), clock(parts), build()]);
+    all.extend([pools(parts), lease(parts)]);
+    all.extend(clocks(parts));
+    all.push(build());
     all.extend(process::metrics());
     all
 }
@@ -415,7 +417,7 @@ fn lease(parts: &MetricsParts) -> Metric {
     left
 }
 
-fn clock(parts: &MetricsParts) -> Metric {
+fn clocks(parts: &MetricsParts) -> [Metric; 2] {
     let mut step = Metric::new(
         SECONDS,
         "dikala_clock_step_seconds",
@@ -423,7 +425,15 @@ fn clock(parts: &MetricsParts) -> Metric {
         "How far the machine's clock is ahead of the one that the service goes by: set since the start, or not the database's",
     );
     step.number(&[], parts.node.clock.stepped_ms().saturating_mul(1_000));
-    step
+    let mut database = Metric::new(
+        SECONDS,
+        "dikala_clock_database_seconds",
+        &[],
+        "How far the database's clock is ahead of the one that the service goes by",
+    );
+    let ahead_ms = parts.node.member.ahead_ms();
+    database.number(&[], ahead_ms.saturating_mul(-1_000));
+    [step, database]
 }
 
 fn build() -> Metric {

@@ -91,6 +91,7 @@ fn slow(us: u64) -> dikala_actors::runtime::histogram::Distribution {
 #[case::books(Sample { differences: 1, ..sample(0) }, Severity::Critical, "ledger_differences", "", "in 1 place.")]
 #[case::clock_ahead(Sample { clock_off_ms: 1_800_000, ..sample(0) }, Severity::Warning, "clock_off", "", "30 min ahead of")]
 #[case::clock_behind(Sample { clock_off_ms: -7_000, ..sample(0) }, Severity::Warning, "clock_off", "", "7 s behind")]
+#[case::database_ahead(Sample { database_off_ms: 300_000, ..sample(0) }, Severity::Warning, "database_clock_off", "", "database's clock is 5 min ahead of")]
 #[case::acknowledgements(Sample { acknowledged: slow(2_000_000), ..sample(0) },
     Severity::Critical, "acknowledgements_slow", "", "Bridges wait 2 s")]
 #[case::commits(Sample { committed: slow(900_000), ..sample(0) }, Severity::Warning, "commits_slow", "", "take 1 s")]

@@ -68,6 +68,77 @@ async fn a_call_that_moves_between_clocks_is_billed_for_its_time(
     nodes.a.assert_ledger_is_exact();
 }
 
+/// The database's clock is set while A lives, and B comes to it: both go by the time that A began with.
+#[rstest]
+#[actix_web::test]
+async fn a_node_that_starts_goes_by_the_clock_of_those_that_live(
+    #[values(HOUR_MS, -HOUR_MS)] off: i64,
+) {
+    let Some(installation) = Installation::migrated(Postgres) else {
+        return;
+    };
+    // A function of the same name is found before PostgreSQL's own.
+    let database = installation.store.url.rsplit_once('/').unwrap().1;
+    let first_public =
+        format!("ALTER DATABASE \"{database}\" SET search_path = public, pg_catalog");
+    for sql in [
+        "CREATE TABLE clock_off (ms BIGINT NOT NULL)",
+        "INSERT INTO clock_off VALUES (0)",
+        "CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE SQL AS \
+         'SELECT pg_catalog.clock_timestamp() + ms * interval ''1 millisecond'' FROM public.clock_off'",
+        first_public.as_str(),
+    ] {
+        installation.store.execute(sql).await;
+    }
+    let a = World::on(installation, Setup::new()).await;
+    let bridge = a.tenant.bridge(Http).await;
+    let began = Moment::now();
+    let there = bridge.talk(&a.tenant.did).await;
+    let store = &a.server.installation.store;
+    let set = format!("UPDATE clock_off SET ms = {off}");
+    store.execute(&set).await;
+    let noticed = format!("SELECT id FROM nodes WHERE ABS(ahead_ms + {off}) < 60000");
+    eventually("A to tell how far it is off", async || {
+        (store.rows::<1>(&noticed).await.len() == 1).then_some(())
+    })
+    .await;
+    let b = Server::start(a.server.installation.beside());
+    let nodes = Nodes { b, a };
+    let tenant = &nodes.a.tenant;
+    let b = nodes.bridge_at_b(tenant, Http).await;
+    let back = b.talk(&tenant.did).await;
+    b.hang_up(&there).await;
+    bridge.hang_up(&back).await;
+    for call in [&there, &back] {
+        let shown = tenant.call(call).await;
+        let talked = shown["durationSeconds"].as_i64().unwrap();
+        let most = Moment::now().ms_since(began) / 1_000 + 2;
+        assert!((0..=most).contains(&talked), "{shown}");
+        let ended = Moment::parse(&shown["endedAt"]).ms_since(Moment::now());
+        assert!(ended.abs() < 10_000, "ended {ended} ms from now");
+        assert_eq!(tenant.billed(call).await, Some(1), "{shown}");
+    }
+    assert_eq!(nodes.rows::<1>(&noticed).await.len(), 2, "B is off, too");
+    // A command beside them does as they do.
+    let booking = ["credits", "add", "--tenant", &tenant.id, "--minutes", "5"];
+    let booked = nodes.b.cli(&booking);
+    let at = Moment::parse(&booked["createdAt"]).ms_since(Moment::now());
+    assert!(at.abs() < 10_000, "booked {at} ms from now");
+    let told = eventually("the overview to tell", async || {
+        let page = Rest::new(&nodes.a.server.operator)
+            .get("/operator/v1/overview")
+            .await;
+        let problems = page.expect(200)["problems"].as_array().unwrap().clone();
+        problems
+            .into_iter()
+            .find(|problem| problem["code"] == "database_clock_off")
+    })
+    .await;
+    let way = if off > 0 { "ahead of" } else { "behind" };
+    assert!(text(&told, "summary").contains(way), "{told}");
+    nodes.a.assert_ledger_is_exact();
+}
+
 /// A machine whose clock is off is told of, and what it delivers carries the time that its receivers compare.
 #[actix_web::test]
 async fn a_clock_that_is_off_is_told_of() {

@@ -12,9 +12,8 @@ use tokio::sync::oneshot;
 use super::Lease;
 use crate::store::{
     fault::{SendFault, away},
-    raw::Mark,
+    raw::{BEGIN_MARKED, Mark},
     runtime::spawn,
-    transaction::TransactionKind,
 };
 
 /// How long the outcome of a commit is asked for whose answer did not come.
@@ -100,8 +99,8 @@ impl Lease {
 
     /// Commits something after a transaction that is committed here, on the same server.
     async fn prove(&mut self, mark: &Mark) -> Result<Outcome, DbErr> {
-        let begin = TransactionKind::Write.sql(DbBackend::Postgres);
-        self.begin(begin).await.map_err(SendFault::executing)?;
+        let begun = self.begin(BEGIN_MARKED).await;
+        begun.map_err(SendFault::executing)?;
         let here = self.mark.as_ref().map(|mark| mark.timeline.as_str());
         if here != Some(mark.timeline.as_str()) {
             return Ok(Outcome::Unknown);
