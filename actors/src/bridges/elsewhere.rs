@@ -368,6 +368,7 @@ mod tests {
                 lease_until: BEGAN.plus_ms(LEASE_MS),
                 calls: 0,
                 bridges: 1,
+                ahead_ms: 0,
             };
             rows::insert(store.writer(), there).await;
             let row = bridge::Model {
