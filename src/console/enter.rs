@@ -150,7 +150,8 @@ impl Guest {
             return Err(self.view.go(&door::sign_in(req, SIGN_IN, "/")));
         }
         if is_post {
-            let typed = door::typed(req).await.map_err(|error| self.error(&error))?;
+            let typed = door::typed(req, self.visit.is_some()).await;
+            let typed = typed.map_err(|error| self.error(&error))?;
             if !self
                 .tokens
                 .know(typed.text(TOKEN_FIELD).unwrap_or_default())

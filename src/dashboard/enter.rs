@@ -139,7 +139,8 @@ impl Guest {
             return Err(self.view.go(&door::sign_in(req, SIGN_IN, BASE)));
         }
         if is_post {
-            let typed = door::typed(req).await.map_err(|error| self.error(&error))?;
+            let typed = door::typed(req, self.person.is_some()).await;
+            let typed = typed.map_err(|error| self.error(&error))?;
             if !self
                 .tokens
                 .know(typed.text(TOKEN_FIELD).unwrap_or_default())

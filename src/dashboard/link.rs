@@ -73,7 +73,7 @@ pub async fn consume(
     let Some((link, person, _)) = find(&txn, &token, now).await? else {
         return Ok(errors::used_link(&view));
     };
-    let Some((person, tenant)) = session::hold(&txn, person.id).await? else {
+    let Some((person, tenant)) = session::hold(&txn, &person).await? else {
         return Ok(errors::used_link(&view));
     };
     if tenant.suspended_at.is_some() {

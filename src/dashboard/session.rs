@@ -176,16 +176,14 @@ async fn touch(store: &Store, row: &Row, now: Millis) -> Result<(), DbErr> {
 /// after, and ends what the transaction begins.
 pub async fn hold(
     txn: &Transaction,
-    id: UserId,
+    person: &user::Model,
 ) -> Result<Option<(user::Model, tenant::Model)>, DbErr> {
-    let Some(person) = user::Entity::find_by_id(id).lock_shared().one(txn).await? else {
-        return Ok(None);
-    };
-    let tenant = tenant::Entity::find_by_id(person.tenant_id)
-        .lock_shared()
-        .one(txn)
-        .await?;
-    Ok(tenant.map(|tenant| (person, tenant)))
+    // In the order of who changes roles and removes people.
+    let tenant = tenant::Entity::find_by_id(person.tenant_id).lock_shared();
+    let tenant = tenant.one(txn).await?;
+    let person = user::Entity::find_by_id(person.id).lock_shared();
+    let person = person.one(txn).await?;
+    Ok(person.zip(tenant))
 }
 
 /// Begins a session in a transaction that proved who it is for and [holds](hold) them; what the browser showed before ends with it.

@@ -97,7 +97,7 @@ pub async fn submit(
         Proof::Wrong => return wrong(&view, typed, network),
     };
     let txn = view.store().begin().await?;
-    let held = session::hold(&txn, proved.id).await?;
+    let held = session::hold(&txn, &proved).await?;
     // Another password may have been set while this one was compared.
     let held = held.filter(|(person, _)| person.password_hash == proved.password_hash);
     let Some((person, tenant)) = held else {

@@ -13,6 +13,8 @@ pub const BODY_BYTES_MAX: usize = 262_144;
 /// The largest form that is taken, in bytes. A form writes a byte as three at most, and a line's end, which is two bytes in JSON,
 /// as six: what fits into a body can be typed.
 pub const FORM_BYTES_MAX: usize = 3 * BODY_BYTES_MAX;
+/// The largest form of somebody who is not signed in: an address, a password and where to go next.
+pub const STRANGERS_FORM_BYTES_MAX: usize = 16 * 1024;
 
 /// The received bytes, as the middleware leaves them for whoever reads them.
 #[derive(Clone, Debug, Default)]

@@ -18,7 +18,11 @@ use super::{
     form::Typed,
     headers::header,
 };
-use crate::http::{body::FORM_BYTES_MAX, error::ApiError, middleware::receive};
+use crate::http::{
+    body::{FORM_BYTES_MAX, STRANGERS_FORM_BYTES_MAX},
+    error::ApiError,
+    middleware::receive,
+};
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FORM: &str = "application/x-www-form-urlencoded";
@@ -37,8 +41,8 @@ pub fn is_from_a_page(headers: &HeaderMap, base: Option<&str>) -> bool {
     is_own(sent, base)
 }
 
-/// What was typed into the form that a request brings.
-pub async fn typed(req: &mut ServiceRequest) -> Result<Typed, ApiError> {
+/// What was typed into the form that a request brings; strangers type little.
+pub async fn typed(req: &mut ServiceRequest, is_signed_in: bool) -> Result<Typed, ApiError> {
     let is_form = header(req.headers(), &CONTENT_TYPE).map(|media_type| {
         let essence = media_type.split(';').next().unwrap_or_default();
         essence.trim().eq_ignore_ascii_case(FORM)
@@ -46,7 +50,11 @@ pub async fn typed(req: &mut ServiceRequest) -> Result<Typed, ApiError> {
     if is_form == Some(false) {
         return Err(ApiError::UnsupportedMediaType(FORM));
     }
-    let body = receive(req, FORM_BYTES_MAX).await?;
+    let bytes_max = match is_signed_in {
+        true => FORM_BYTES_MAX,
+        false => STRANGERS_FORM_BYTES_MAX,
+    };
+    let body = receive(req, bytes_max).await?;
     match is_form {
         // No body has no type either, and is a form in which nothing was typed.
         None if !body.is_empty() => Err(ApiError::UnsupportedMediaType(FORM)),

@@ -14,13 +14,14 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::{Bridges, Command, Socket, presence::Elsewhere};
-use crate::nodes::lease::LEASE_MS;
+use crate::nodes::{lease::LEASE_MS, table::now_sql};
 
 /// Commands that are read from the table at once.
 const COMMANDS_MAX: usize = 1_000;
-/// A node renews its lease every five seconds. One that has not for so long may be dead, though nobody may end it yet: commands do
-/// not wait for it where there is another socket. Who gets one twice knows it by its id.
-const RENEWED_WITHIN_MS: i64 = 7_000;
+/// For so long at least lasts the lease of a node that has renewed it within seven seconds, in milliseconds: it does so every five.
+/// One that is later than that may be dead, though nobody may end it yet: commands do not wait for it where there is another socket.
+/// Who gets one twice knows it by its id.
+pub(super) const PUNCTUAL_MS: i64 = LEASE_MS - 7_000;
 
 /// What the table says of a bridge.
 #[derive(FromQueryResult)]
@@ -44,21 +45,20 @@ struct Waiting {
 impl Bridges {
     /// Reads what other nodes know of bridges.
     pub async fn look_elsewhere(&self, store: &Store, me: &str) -> Result<(), DbErr> {
-        let sql = "SELECT b.id, b.last_seen_at, b.last_frame_at, b.node, (n.id IS NOT NULL) AS is_alive, \
-                   (n.id IS NOT NULL AND n.lease_until > $1) AS is_punctual FROM bridges b \
-                   LEFT JOIN nodes n ON n.id = b.node WHERE b.revoked_at IS NULL";
-        let values = [Value::from(self.punctual_until().as_i64())];
+        // Leases are in the database's time, and this node's clock may be off.
+        let sql = format!(
+            "SELECT b.id, b.last_seen_at, b.last_frame_at, b.node, (n.id IS NOT NULL) AS is_alive, \
+                (n.id IS NOT NULL AND n.lease_until > {} + $1) AS is_punctual FROM bridges b \
+             LEFT JOIN nodes n ON n.id = b.node WHERE b.revoked_at IS NULL",
+            now_sql(store.backend())
+        );
+        let values = [Value::from(PUNCTUAL_MS)];
         let statement = Statement::from_sql_and_values(store.backend(), sql, values);
         let rows = Seen::find_by_statement(statement)
             .all(store.reader())
             .await?;
         rows.into_iter().for_each(|row| self.heard(row, me));
         Ok(())
-    }
-
-    /// Until when the lease of a node lasts at least that has renewed it a short time ago. This node's clock follows the database's.
-    pub(super) fn punctual_until(&self) -> Millis {
-        self.clock.now().plus_ms(LEASE_MS - RENEWED_WITHIN_MS)
     }
 
     /// The table says so of a bridge.
@@ -107,12 +107,15 @@ impl Bridges {
     /// Whether no other node has had a newer socket of the bridge since. Where the database does not say so the command goes to
     /// the one that is here: an older socket is better than none.
     pub async fn is_newest(&self, store: &Store, me: &str, socket: &Socket) -> bool {
-        let sql = "SELECT 1 AS found FROM bridges JOIN nodes ON nodes.id = bridges.node WHERE bridges.id = $1 AND nodes.id <> $2 \
-                   AND nodes.lease_until > $3";
+        let sql = format!(
+            "SELECT 1 AS found FROM bridges JOIN nodes ON nodes.id = bridges.node WHERE bridges.id = $1 AND nodes.id <> $2 \
+                AND nodes.lease_until > {} + $3",
+            now_sql(store.backend())
+        );
         let values = [
             Value::from(socket.bridge.to_string()),
             Value::from(me),
-            Value::from(self.punctual_until().as_i64()),
+            Value::from(PUNCTUAL_MS),
         ];
         let statement = Statement::from_sql_and_values(store.backend(), sql, values);
         match store.critical_reader().query_one_raw(statement).await {
@@ -384,13 +387,21 @@ mod tests {
             };
             rows::insert(store.writer(), row).await;
             let older = here.connected(bridge);
-            for (passes_ms, is_here) in [(0, false), (RENEWED_WITHIN_MS - 1, false), (2, true)] {
-                clock.advance_ms(passes_ms);
+            for (late_ms, is_here) in [(0, false), (3_000, false), (7_001, true)] {
+                let until = format!(
+                    "UPDATE nodes SET lease_until = {} + {LEASE_MS} - {late_ms}",
+                    now_sql(store.backend())
+                );
+                store
+                    .writer()
+                    .execute_unprepared(&until)
+                    .await
+                    .expect("is late");
                 here.look_elsewhere(&store, "here").await.expect("is read");
                 let (reason, call) = (HangupReason::Requested, CallId::new(clock.now()));
                 here.command(bridge, call, CommandKind::Hangup { reason });
                 let taken = here.next_command(&older).now_or_never();
-                assert_eq!(taken.is_some(), is_here, "after {passes_ms} ms more");
+                assert_eq!(taken.is_some(), is_here, "{late_ms} ms late");
                 assert_eq!(here.is_newest(&store, "here", &older).await, is_here);
             }
             here.disconnected(&older, crate::bridges::SocketEnd::Silent);

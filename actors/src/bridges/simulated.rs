@@ -2,7 +2,11 @@
 
 use dikala_entities::{BridgeId, CommandId, Millis};
 
-use super::{Bridges, Command, Socket, elsewhere::Seen, presence::Sign};
+use super::{
+    Bridges, Command, Socket,
+    elsewhere::{PUNCTUAL_MS, Seen},
+    presence::Sign,
+};
 use crate::runtime::simulated::{
     tables::Tables,
     wire::{Away, Wire},
@@ -55,9 +59,8 @@ impl Bridges {
 
     /// What [`look_elsewhere`](Self::look_elsewhere) does.
     pub(crate) async fn look_for(&self, wire: &Wire<Tables>, me: &str) -> Result<(), Away> {
-        let punctual_until = self.punctual_until().as_i64();
         let rows = wire
-            .ask("bridges", move |tables, _| {
+            .ask("bridges", |tables, now| {
                 let read =
                     |(id, row): (&BridgeId, &crate::runtime::simulated::tables::BridgeRow)| Seen {
                         id: *id,
@@ -72,7 +75,7 @@ impl Bridges {
                             .node
                             .as_ref()
                             .and_then(|node| tables.nodes.get(node))
-                            .is_some_and(|until| *until > punctual_until),
+                            .is_some_and(|until| *until > now + PUNCTUAL_MS),
                     };
                 tables.bridges.iter().map(read).collect::<Vec<Seen>>()
             })

@@ -29,7 +29,7 @@ pub async fn keep(member: Membership, store: Store, load: impl Fn() -> Load) {
             return;
         }
         let asked_at = member.own_now();
-        pause = match table::renew(lease, &member.id(), load(), member.time()).await {
+        pause = match table::renew(lease, &member.id(), load(), member.ahead_ms()).await {
             Ok(Some(renewed)) => {
                 member.renewed(asked_at, &renewed);
                 RENEW_EVERY_MS
@@ -51,7 +51,8 @@ pub async fn keep(member: Membership, store: Store, load: impl Fn() -> Load) {
 /// Keeps the row of a node that nobody can end true, for who asks beside it.
 async fn tell(member: &Membership, store: &Store, load: impl Fn() -> Load) {
     while !member.has_left() {
-        if let Err(error) = table::renew(store.writer(), &member.id(), load(), member.time()).await
+        if let Err(error) =
+            table::renew(store.writer(), &member.id(), load(), member.ahead_ms()).await
         {
             tracing::debug!(%error, "what this node has was not told");
         }

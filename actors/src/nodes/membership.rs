@@ -279,11 +279,12 @@ impl Membership {
         };
         let asked_at = self.own_now();
         let is_shared = store.lease().is_some();
-        let entered_at = match store.lease() {
+        let (entered_at, ahead_ms) = match store.lease() {
             Some(lease) => table::enter(lease, entering, clock).await?,
             None => table::enter(store.writer(), entering, clock).await?,
         };
         let asked_at = is_shared.then_some(asked_at);
+        self.0.ahead_ms.store(ahead_ms, Relaxed);
         self.entered(&id.to_string(), asked_at, clock.now(), entered_at);
         tracing::info!(node = %id, name = %identity.name, "this process is a node");
         Ok(())
@@ -338,12 +339,6 @@ impl Membership {
     /// nobody else can serve the database.
     pub fn ahead_ms(&self) -> i64 {
         self.0.ahead_ms.load(Relaxed)
-    }
-
-    /// What the clock shows that this node goes by.
-    pub(super) fn time(&self) -> Millis {
-        let clock = self.0.clock.as_ref();
-        clock.map_or(Millis::from_i64(0), |clock| clock.now())
     }
 
     /// Whether it left by itself.

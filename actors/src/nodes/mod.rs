@@ -11,7 +11,7 @@ mod membership;
 mod process;
 #[cfg(test)]
 pub(crate) mod simulated;
-mod table;
+pub(crate) mod table;
 
 pub use self::{
     keeper::keep,

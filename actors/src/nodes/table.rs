@@ -15,7 +15,7 @@ use crate::runtime::clock::SharedClock;
 const ASKED_FOR_TIME: usize = 3;
 
 /// The database's time in milliseconds, not that of the transaction's beginning.
-fn now_sql(backend: DbBackend) -> &'static str {
+pub(crate) fn now_sql(backend: DbBackend) -> &'static str {
     match backend {
         DbBackend::Postgres => "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)",
         _ => "CAST(unixepoch('subsec') * 1000 AS INTEGER)",
@@ -48,13 +48,14 @@ pub(super) struct Renewed {
     pub(super) nodes: i64,
 }
 
-/// Enters a node that goes by a clock, with a lease. Returns the database's time.
+/// Enters a node that goes by a clock, with a lease. Returns the database's time, and how far the clock is ahead of it.
 pub(super) async fn enter(
     db: &impl ConnectionTrait,
     node: Entering,
     clock: &SharedClock,
-) -> Result<i64, DbErr> {
+) -> Result<(i64, i64), DbErr> {
     let now = now(db).await?;
+    let ahead_ms = clock.now().as_i64() - now;
     let row = node::Model {
         id: node.id,
         name: node.name,
@@ -65,10 +66,10 @@ pub(super) async fn enter(
         lease_until: Millis::from_i64(now + LEASE_MS),
         calls: 0,
         bridges: 0,
-        ahead_ms: clock.now().as_i64() - now,
+        ahead_ms,
     };
     row.into_active_model().insert(db).await?;
-    Ok(now)
+    Ok((now, ahead_ms))
 }
 
 /// What the clock shows that the nodes of a database go by when this returns, as exactly as the way there lets it be known. Where
@@ -94,9 +95,11 @@ pub async fn time_of(store: &Store) -> Result<Millis, DbErr> {
 
 async fn ahead_of_the_database(db: &impl ConnectionTrait) -> Result<i64, DbErr> {
     let backend = db.get_database_backend();
+    // A lease that lasts for longer is from before the database's clock was set back, and so is what its node said.
     let sql = format!(
-        "SELECT ahead_ms FROM nodes WHERE lease_until > {} ORDER BY lease_until DESC, id DESC LIMIT 1",
-        now_sql(backend)
+        "SELECT ahead_ms FROM nodes WHERE lease_until > {now} AND lease_until <= {now} + {LEASE_MS} \
+         ORDER BY lease_until DESC, id DESC LIMIT 1",
+        now = now_sql(backend)
     );
     let row = db
         .query_one_raw(Statement::from_string(backend, sql))
@@ -114,17 +117,17 @@ async fn now(db: &impl ConnectionTrait) -> Result<i64, DbErr> {
     row.try_get("", "now")
 }
 
-/// Renews a lease, also one that is over, as long as nobody ended it. None: somebody did. With it goes how far the node's clock,
-/// which shows `time`, is ahead of the database's: too little by the time that the question is on its way.
+/// Renews a lease, also one that is over, as long as nobody ended it. None: somebody did. With it goes how far the node's clock was
+/// ahead of the database's when that was measured last.
 pub(super) async fn renew(
     db: &impl ConnectionTrait,
     id: &str,
     load: Load,
-    time: Millis,
+    ahead_ms: i64,
 ) -> Result<Option<Renewed>, DbErr> {
     let backend = db.get_database_backend();
     let sql = format!(
-        "UPDATE nodes SET lease_until = {now} + $2, calls = $3, bridges = $4, ahead_ms = $5 - {now} WHERE id = $1 \
+        "UPDATE nodes SET lease_until = {now} + $2, calls = $3, bridges = $4, ahead_ms = $5 WHERE id = $1 \
          RETURNING lease_until - $2 AS now, (SELECT COUNT(*) FROM nodes) AS nodes",
         now = now_sql(backend)
     );
@@ -134,7 +137,7 @@ pub(super) async fn renew(
         LEASE_MS.into(),
         number(load.calls).into(),
         number(load.bridges).into(),
-        time.into(),
+        ahead_ms.into(),
     ];
     let renewed = Statement::from_sql_and_values(backend, sql, values);
     let row = db.query_one_raw(renewed).await?;

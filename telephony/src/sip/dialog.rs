@@ -72,10 +72,13 @@ impl Dialog {
         self.numbered(method, self.local_seq)
     }
 
-    /// The ACK of the 2xx to our INVITE, with its number and what it proved (RFC 3261, 13.2.2.4).
-    pub fn ack(&self, invite: &Request) -> Request {
+    /// The ACK of the 2xx to our INVITE, with its number and, where it goes to the trunk, what it proved (RFC 3261, 13.2.2.4).
+    pub fn ack(&self, invite: &Request, is_to_the_trunk: bool) -> Request {
         let number = invite.headers.cseq().map_or(1, |(number, _)| number);
         let mut ack = self.numbered(Method::Ack, number);
+        if !is_to_the_trunk {
+            return ack;
+        }
         for name in ["Authorization", "Proxy-Authorization"] {
             for proof in invite.headers.all(name) {
                 ack.headers.push(name, proof);

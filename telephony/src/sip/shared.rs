@@ -305,14 +305,17 @@ impl Shared {
             .any(|address| is_at(*address, flow))
     }
 
+    /// Whether the registrar of this trunk sent this.
+    pub fn is_registrar(&self, trunk: &str, flow: &Flow) -> bool {
+        let registrars = self.registrars();
+        let address = registrars.get(trunk);
+        address.is_some_and(|address| is_at(*address, flow))
+    }
+
     /// The trunk whose registrar sent this. Of several that it is the registrar of, the one whose username is called, which our
     /// Contact bears; else the first of the configuration.
     pub fn registered_trunk(&self, flow: &Flow, called: &str) -> Option<&Trunk> {
-        let registrars = self.registrars();
-        let is_here = |trunk: &&Trunk| {
-            let address = registrars.get(&trunk.name);
-            address.is_some_and(|address| is_at(*address, flow))
-        };
+        let is_here = |trunk: &&Trunk| self.is_registrar(&trunk.name, flow);
         let is_called = |trunk: &&Trunk| {
             let register = trunk.register.as_ref();
             register.is_some_and(|register| register.credentials.username == called)

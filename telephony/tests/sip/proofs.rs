@@ -148,3 +148,36 @@ async fn a_second_leg_is_proven_to_its_end() {
     trunk.answer(&again, "200 OK").await;
     phone.hang_up().await;
 }
+
+/// Who takes a call may name any address, and a second who has taken it is hung up there.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_took_a_second_leg_elsewhere_is_given_no_proof() {
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let trunk = registering(&socket);
+    let manner = Manner::Transfer("+62811111".to_owned());
+    let bench = Bench::with(manner, 10, |sip| sip.trunks = vec![trunk]).await;
+    let mut trunk = Phone::at(socket, bench.udp()).await;
+    let mut stranger = Phone::udp_from("127.0.0.2", bench.udp()).await;
+    let mut phone = Phone::udp(bench.udp()).await;
+    phone.call("", &offer(40_000)).await;
+
+    let invite = trunk.expect("INVITE ").await;
+    challenge(&mut trunk, &invite, "407 Proxy Authentication Required").await;
+    trunk.expect("ACK ").await;
+    let again = trunk.expect("INVITE ").await;
+    proven(&again, "Proxy-Authorization", 2);
+    for person in ["one", "another"] {
+        let answer = trunk.response(&again, "200 OK", person, &offer(40_002));
+        let answer = answer.replace(&trunk.local.to_string(), &stranger.local.to_string());
+        trunk.send(&answer).await;
+        let ack = stranger.expect("ACK ").await;
+        assert_eq!(header(&ack, "Proxy-Authorization"), None);
+    }
+    let bye = stranger.expect("BYE ").await;
+    assert!(header(&bye, "To").unwrap().contains("another"), "{bye}");
+    challenge(&mut stranger, &bye, "407 Proxy Authentication Required").await;
+    while let Some(more) = stranger.hears(Duration::from_millis(100)).await {
+        assert_eq!(header(&more, "Proxy-Authorization"), None, "{more}");
+    }
+    phone.hang_up().await;
+}

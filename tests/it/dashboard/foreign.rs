@@ -122,6 +122,10 @@ async fn what_is_no_form_is_not_read(#[values(Sqlite)] store: StoreKind) {
     let page = owner.browser.post(&long).await;
     assert_eq!(page.status, 413);
     page.assert_shows("768 KiB");
+    let stranger = Visitor::new(&world.server.http);
+    let sign_in = stranger.open(SIGN_IN).await.form(SIGN_IN);
+    let long = sign_in.set("password", &"x".repeat(20_000));
+    assert_eq!(stranger.post(&long).await.status, 413);
     let answer = Rest::new(&world.server.http)
         .with("origin", &world.server.http)
         .with("cookie", &format!("dikala={}", json.cookies()["dikala"]))

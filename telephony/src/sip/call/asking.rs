@@ -84,7 +84,10 @@ impl Call {
         else {
             return;
         };
-        let ack = self.shared.with_via(self.dialog.ack(&request), &flow);
+        let ack = self
+            .dialog
+            .ack(&request, self.is_of_the_trunk(flow.remote.ip()));
+        let ack = self.shared.with_via(ack, &flow);
         let bytes = ack.to_bytes();
         flow.send(&bytes);
         tokio::spawn(async move {

@@ -233,11 +233,14 @@ impl Plan {
             .flow_to(&dialog.next_hop(), Some(&self.flow))
             .await;
         let flow = flow.unwrap_or_else(|_| self.flow.clone());
-        let ack = self.shared.with_via(dialog.ack(&asked.invite), &flow);
+        // Who answered may name any address: others than the trunk are given no proof.
+        let is_to_the_trunk = flow.remote.ip() == self.flow.remote.ip();
+        let ack = dialog.ack(&asked.invite, is_to_the_trunk);
+        let ack = self.shared.with_via(ack, &flow);
         let ack = ack.to_bytes();
         flow.send(&ack);
         let (shared, dialog) = (self.shared.clone(), dialog.clone());
-        let credentials = self.credentials.clone();
+        let credentials = self.credentials.clone().filter(|_| is_to_the_trunk);
         tokio::spawn(async move {
             while let Some(response) = asked.answers.recv().await {
                 let headers = &response.headers;
@@ -251,7 +254,8 @@ impl Plan {
                 // A proxy called several, and a second has taken it too (RFC 3261, 13.2.2.4).
                 let contact = dialog.contact.clone();
                 if let Some(other) = Dialog::of_response(&asked.invite, headers, contact) {
-                    let ack = shared.with_via(other.ack(&asked.invite), &flow);
+                    let ack = other.ack(&asked.invite, is_to_the_trunk);
+                    let ack = shared.with_via(ack, &flow);
                     flow.send(&ack.to_bytes());
                     tokio::spawn(let_go(
                         shared.clone(),

@@ -134,7 +134,10 @@ impl Call {
                 Uri::sip(to, Host::Ip(remote.ip()), Some(remote.port()))
             }
         };
-        let flow = match self.shared.flow_to(&uri, Some(&self.flow)).await {
+        // A caller may have come by the trunk from elsewhere than its registrar: what is for that one does not go to him.
+        let is_of_it = registrar.is_none() || self.shared.is_registrar(&trunk.name, &self.flow);
+        let known = is_of_it.then_some(&self.flow);
+        let flow = match self.shared.flow_to(&uri, known).await {
             Ok(flow) => flow,
             Err(error) => {
                 tracing::debug!(%error, "the trunk of a call cannot be reached");
