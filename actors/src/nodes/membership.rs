@@ -284,7 +284,9 @@ impl Membership {
             None => table::enter(store.writer(), entering, clock).await?,
         };
         let asked_at = is_shared.then_some(asked_at);
-        self.0.ahead_ms.store(ahead_ms, Relaxed);
+        if is_shared {
+            self.0.ahead_ms.store(ahead_ms, Relaxed);
+        }
         self.entered(&id.to_string(), asked_at, clock.now(), entered_at);
         tracing::info!(node = %id, name = %identity.name, "this process is a node");
         Ok(())
