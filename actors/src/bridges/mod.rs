@@ -18,6 +18,7 @@ use std::{
 use dashmap::DashMap;
 use dikala_entities::{BridgeId, CallId, CommandId, Millis, Store, bridge};
 use sea_orm::{ColumnTrait, DbErr, EntityTrait, QueryFilter, QuerySelect};
+use tokio::sync::Notify;
 
 use self::presence::Presence;
 pub use self::{
@@ -40,6 +41,8 @@ pub struct Bridges {
     /// How long messages waited for their answers, by type.
     acknowledged: DashMap<&'static str, Histogram>,
     clock: SharedClock,
+    /// Commands wait that are for another node to give.
+    leaving: Notify,
 }
 
 impl Bridges {
@@ -50,6 +53,7 @@ impl Bridges {
             next_socket: 0.into(),
             acknowledged: DashMap::new(),
             clock,
+            leaving: Notify::new(),
         }
     }
 
@@ -144,7 +148,20 @@ impl Bridges {
 
     /// The same with a command that has its id already.
     pub fn send(&self, bridge: BridgeId, command: Command) {
-        self.present.entry(bridge).or_default().send(command);
+        let mut presence = self.present.entry(bridge).or_default();
+        presence.send(command);
+        self.hurry(&presence);
+    }
+
+    /// Completes when commands wait that are for another node to give.
+    pub async fn leaving(&self) {
+        self.leaving.notified().await;
+    }
+
+    fn hurry(&self, presence: &Presence) {
+        if presence.has_for_elsewhere() {
+            self.leaving.notify_one();
+        }
     }
 
     /// Waits for the next command that this socket has to write; a bridge's newest socket takes them all.
@@ -179,6 +196,7 @@ impl Bridges {
     pub fn put_back(&self, socket: &Socket, command: Command) {
         let mut presence = self.present.entry(socket.bridge).or_default();
         presence.put_back(command);
+        self.hurry(&presence);
     }
 
     /// Takes up to `most` commands that wait for a bridge without a socket; for the HTTP transport.

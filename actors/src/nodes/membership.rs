@@ -15,6 +15,7 @@ use tokio::sync::{Notify, watch};
 
 use super::{
     lease::{LEASE_MS, acts_until, keeps_bridges, left},
+    notices::Notices,
     process,
     table::{self, Entering, Renewed},
 };
@@ -61,6 +62,7 @@ struct Shared {
     turns: watch::Sender<usize>,
     /// Somebody waits for the lease to be renewed.
     wanted: Notify,
+    notices: Notices,
 }
 
 #[derive(Debug)]
@@ -135,6 +137,7 @@ impl Membership {
             has_met_others: AtomicBool::new(false),
             turns: watch::Sender::new(0),
             wanted: Notify::new(),
+            notices: Notices::default(),
         }))
     }
 
@@ -151,6 +154,11 @@ impl Membership {
     /// `node.name`
     pub fn name(&self) -> &Arc<str> {
         &self.0.identity.name
+    }
+
+    /// What it tells other nodes and hears of them.
+    pub fn notices(&self) -> &Notices {
+        &self.0.notices
     }
 
     /// Whether this is the node that owns a row.

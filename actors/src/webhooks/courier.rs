@@ -26,7 +26,7 @@ use super::{
     stats::Stats,
     store::{lanes, pending, results::Recorded},
 };
-use crate::{events::outbox::Dispatch, outbound::ErrorKind};
+use crate::{events::outbox::Dispatch, nodes::notices::Topic, outbound::ErrorKind};
 
 /// How long to wait after the database failed.
 pub(super) const AGAIN: Duration = Duration::from_millis(500);
@@ -125,7 +125,15 @@ impl Courier {
         let now = self.now();
         let left = self.scheduler.borrow_mut().deliver(dispatches, now);
         self.stats.left_in_table.fetch_add(left, Relaxed);
+        if left > 0 {
+            self.tell_others();
+        }
         self.go_on();
+    }
+
+    /// Others may have something to deliver.
+    pub(super) fn tell_others(&self) {
+        self.parts.node.notices().tell(Topic::Deliveries);
     }
 
     /// A webhook was changed, or deliveries to it: it and what waits for it are read again before anything else goes to it.
@@ -343,10 +351,13 @@ impl Courier {
         let courier = Rc::clone(self);
         actix_rt::spawn(async move {
             let (store, node) = (&courier.parts.store, &courier.parts.node);
-            if node.has_lease()
-                && let Err(error) = lanes::give_up(store, &courier.node, &ids).await
-            {
-                tracing::debug!(%error, "endpoints without work stay with this node");
+            if node.has_lease() {
+                match lanes::give_up(store, &courier.node, &ids).await {
+                    Ok(()) => courier.tell_others(),
+                    Err(error) => {
+                        tracing::debug!(%error, "endpoints without work stay with this node");
+                    }
+                }
             }
             let now = courier.now();
             courier.scheduler.borrow_mut().released(ids, now);
@@ -381,6 +392,9 @@ impl Courier {
             return Destination::Paused;
         }
         if !is_ours {
+            if lane.waiting() > 0 {
+                self.tell_others();
+            }
             return Destination::Elsewhere;
         }
         let before = lane.endpoint();
