@@ -95,7 +95,9 @@ impl Notices {
     }
 
     fn listening(&self, listens: bool) {
-        self.0.listens.store(listens, Relaxed);
+        if self.0.listens.swap(listens, Relaxed) == listens {
+            return;
+        }
         // Who waits as long as is right for the one looks again as often as is right for the other.
         self.wake(TOPICS);
     }
@@ -125,6 +127,7 @@ fn notice(me: &str, topics: u8) -> String {
 /// Listens, and tells, for as long as it is polled, while there are other nodes.
 pub async fn exchange(member: Membership, store: Store) {
     let notices = member.notices();
+    let mut is_deaf = false;
     loop {
         if !member.has_others() {
             notices.take_untold();
@@ -132,13 +135,19 @@ pub async fn exchange(member: Membership, store: Store) {
             continue;
         }
         let ended = attend(&member, &store, notices).await;
-        if notices.listens() {
-            notices.listening(false);
-        }
-        if let Err(error) = ended {
+        is_deaf &= !notices.listens();
+        notices.listening(false);
+        let Err(error) = ended else {
+            continue;
+        };
+        // One that cannot be reached for long is told of once.
+        if is_deaf {
+            tracing::debug!(%error, "other nodes are still not heard");
+        } else {
             tracing::warn!(%error, "other nodes are not heard; the tables are looked at more often");
-            sleep(AGAIN_AFTER).await;
         }
+        is_deaf = true;
+        sleep(AGAIN_AFTER).await;
     }
 }
 
