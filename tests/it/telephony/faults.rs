@@ -13,7 +13,10 @@ use dikala_testkit::gemini::{Act, Begin, Gemini};
 use serde_json::Map;
 
 use super::{conversation, phone::Phone};
-use crate::support::{prelude::*, tenant::text};
+use crate::support::{
+    prelude::*,
+    tenant::{text, top_up},
+};
 
 /// A bridge on threads of its own, as `serve` runs it.
 pub struct Inside(Option<Running>);
@@ -102,6 +105,37 @@ async fn the_engine_dies_for_two_seconds_and_the_caller_hears_nothing_of_it() {
     assert_eq!(world.receiver.received("/order").len(), 1);
     assert_ended(&world, "ended", "normal").await;
     assert_eq!(model.broken_rules(), Vec::<String>::new());
+}
+
+/// A trunk tries once more, with the same Call-ID and tag: that is another call than the one that was refused.
+#[actix_web::test]
+async fn who_was_refused_for_want_of_credit_is_taken_after_a_top_up() {
+    let world = world!(Sqlite, Setup::new().minutes(0));
+    let model = Gemini::start();
+    let bridge = Inside::start(&world, &model, |_| ());
+    let mut phone = Phone::new(bridge.edge(), &world.tenant.did).await;
+    for _ in 0..2 {
+        let refusal = phone.refused().await;
+        assert!(refusal.starts_with("SIP/2.0 402"), "{refusal}");
+    }
+    top_up(&world.server, &world.tenant.id, 10, "after the refusal");
+    phone.answered().await;
+    phone.audio.hears(1, |it| it.is_over).await;
+    phone.hang_up().await;
+    let calls = world.tenant.calls().await;
+    let refused = |call: &&Value| call["hangupReason"] == "insufficient_credits";
+    assert_eq!((calls.len(), calls.iter().filter(refused).count()), (3, 2));
+    let taken = calls.iter().find(|call| !refused(call)).unwrap();
+    let taken = world.tenant.call_over(&text(taken, "id")).await;
+    assert_eq!(taken["hangupReason"], "normal", "{taken}");
+    assert_eq!(world.tenant.billed(&text(&taken, "id")).await, Some(1));
+
+    // Who was on the line is not taken once more.
+    let refusal = phone.refused().await;
+    assert!(refusal.starts_with("SIP/2.0 482"), "{refusal}");
+    assert_eq!(world.tenant.calls().await.len(), 3);
+    assert_eq!(world.tenant.credits().await, (9, 10, 1));
+    world.assert_ledger_is_exact();
 }
 
 #[actix_web::test]
