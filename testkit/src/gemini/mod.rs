@@ -7,6 +7,7 @@
 mod connection;
 mod rules;
 mod sound;
+mod wire;
 
 use std::{
     collections::{HashMap, VecDeque},
