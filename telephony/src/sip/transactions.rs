@@ -137,10 +137,10 @@ impl Transactions {
         if servers.by_key.len() >= SERVERS_MAX {
             return Arrival::Full;
         }
-        if let Some(origin) = &origin {
-            if !servers.by_origin.insert(origin.clone()) {
-                return Arrival::Merged;
-            }
+        if let Some(origin) = &origin
+            && !servers.by_origin.insert(origin.clone())
+        {
+            return Arrival::Merged;
         }
         let server = Server {
             flow: flow.clone(),
