@@ -12,7 +12,6 @@ use std::{
     fmt,
     net::{IpAddr, Ipv4Addr, SocketAddr},
     sync::{Arc, Mutex},
-    thread::{self, JoinHandle},
     time::{Duration, Instant},
 };
 
@@ -21,7 +20,7 @@ use socket2::{Domain, Socket, Type};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader},
     net::{TcpListener, TcpStream},
-    sync::{oneshot, watch},
+    sync::watch,
     time::{sleep, timeout},
 };
 
@@ -30,15 +29,17 @@ pub use self::{
     received::{Event, Received},
 };
 use self::{answer::give, received::distinct};
-use crate::wait::{PATIENCE, eventually};
+use crate::{
+    aside::Aside,
+    wait::{PATIENCE, eventually},
+};
 
 /// A running server; it ends with this value.
 #[derive(Debug)]
 pub struct Receiver {
     pub address: SocketAddr,
     shared: Arc<Shared>,
-    stop: Option<oneshot::Sender<()>>,
-    thread: Option<JoinHandle<()>>,
+    _serving: Aside,
 }
 
 /// What is answered to a request.
@@ -96,25 +97,12 @@ impl Receiver {
             count: watch::Sender::new(0),
             script: Box::new(script),
         });
-        let (stop, stopped) = oneshot::channel();
         let serving = shared.clone();
-        let thread = thread::spawn(move || {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
-            runtime.block_on(async {
-                tokio::select! {
-                    () = accept(listener, serving) => {}
-                    _ = stopped => {}
-                }
-            });
-        });
+        let aside = Aside::run(move || accept(listener, serving));
         Self {
             address,
             shared,
-            stop: Some(stop),
-            thread: Some(thread),
+            _serving: aside,
         }
     }
 
@@ -278,15 +266,6 @@ impl Receiver {
             .wait_for_events(path, secret, &what, |events| events.iter().any(is_it))
             .await;
         events.into_iter().find(is_it).unwrap()
-    }
-}
-
-impl Drop for Receiver {
-    fn drop(&mut self) {
-        drop(self.stop.take());
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
     }
 }
 

@@ -354,17 +354,22 @@ async fn a_service_that_is_stopped_gives_calls_their_time_and_then_says_so() {
     assert_ended(&world, "ended", "normal").await;
 }
 
-#[actix_web::test]
-async fn who_is_joined_to_a_person_is_told_that_the_service_stops() {
-    let world = world!(Sqlite, Setup::new().minutes(10));
+/// A caller who is being transferred, the call's id, and whom they rest on. Of the bridge's seconds to stop, 5 are for a sentence and its way.
+async fn transferred(world: &World) -> (Gemini, Inside, Phone, String) {
     let model = Gemini::start();
-    // Of these, 5 are for a sentence and its way.
-    let bridge = Inside::start(&world, &model, |settings| settings.shutdown_seconds = 15);
-    let phone = greeted(&world, bridge.edge()).await;
+    let bridge = Inside::start(world, &model, |settings| settings.shutdown_seconds = 15);
+    let phone = greeted(world, bridge.edge()).await;
     let id = text(&world.tenant.calls().await[0], "id");
     let to = json!({"to": "+6281100000"});
     let path = format!("/calls/{id}/transfer");
     assert_eq!(world.tenant.api.post(&path, to).await.status, 202);
+    (model, bridge, phone, id)
+}
+
+#[actix_web::test]
+async fn who_is_joined_to_a_person_is_told_that_the_service_stops() {
+    let world = world!(Sqlite, Setup::new().minutes(10));
+    let (_model, bridge, phone, _) = transferred(&world).await;
     let (person, second) = phone.takes_a_call().await;
     assert_ended(&world, "ended", "transferred").await;
     let from = [phone.audio.packets(), person.packets()];
@@ -391,14 +396,8 @@ async fn who_is_joined_to_a_person_is_told_that_the_service_stops() {
 #[actix_web::test]
 async fn who_waits_for_a_person_is_told_that_the_service_stops() {
     let world = world!(Sqlite, Setup::new().minutes(10));
-    let model = Gemini::start();
-    let bridge = Inside::start(&world, &model, |settings| settings.shutdown_seconds = 15);
-    let phone = greeted(&world, bridge.edge()).await;
-    let id = text(&world.tenant.calls().await[0], "id");
-    let to = json!({"to": "+6281100000"});
-    let path = format!("/calls/{id}/transfer");
     // Nobody takes that call. The person is called long before callers are told.
-    assert_eq!(world.tenant.api.post(&path, to).await.status, 202);
+    let (_model, bridge, phone, id) = transferred(&world).await;
     let from = phone.audio.packets();
     let stopping = bridge.stop();
     let bye = phone.hung_up().await;

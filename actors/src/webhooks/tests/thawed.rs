@@ -34,6 +34,15 @@ async fn two_nodes() -> Option<World> {
     })
 }
 
+/// The same with a webhook, and the server that it leads to.
+async fn two_nodes_and_a_webhook() -> Option<(World, Receiver, webhook::Model)> {
+    let world = two_nodes().await?;
+    let receiver = Receiver::scripted(|_| ok());
+    let url = receiver.outbound_url("/");
+    let hook = world.webhook(world.tenant, url).await;
+    Some((world, receiver, hook))
+}
+
 impl World {
     /// Whether `node` has the lane.
     async fn takes(&self, node: &str, webhook: WebhookId) -> bool {
@@ -99,13 +108,9 @@ fn attempt_of(row: &delivery::Model, hook: &webhook::Model, verdict: Verdict) ->
 
 #[actix::test]
 async fn a_node_that_was_followed_records_nothing_and_takes_nothing() {
-    let Some(world) = two_nodes().await else {
+    let Some((world, _receiver, hook)) = two_nodes_and_a_webhook().await else {
         return;
     };
-    let receiver = Receiver::scripted(|_| ok());
-    let hook = world
-        .webhook(world.tenant, receiver.outbound_url("/"))
-        .await;
     let committed = world.commit_as(world.tenant, &world.calls(3), "a").await;
     let ids: Vec<DeliveryId> = committed.iter().map(|it| it.delivery).collect();
     assert!(world.takes("a", hook.id).await);
@@ -156,13 +161,9 @@ async fn a_node_that_was_followed_records_nothing_and_takes_nothing() {
 /// A test is made where it is asked for, whoever delivers to the webhook.
 #[actix::test]
 async fn a_test_is_recorded_beside_the_lanes_by_who_has_it() {
-    let Some(world) = two_nodes().await else {
+    let Some((world, _receiver, hook)) = two_nodes_and_a_webhook().await else {
         return;
     };
-    let receiver = Receiver::scripted(|_| ok());
-    let hook = world
-        .webhook(world.tenant, receiver.outbound_url("/"))
-        .await;
     assert!(world.takes("b", hook.id).await);
     let event = rows::event(world.tenant, world.clock.now());
     let test = delivery::Model {
