@@ -361,10 +361,11 @@ impl Membership {
         self.present().is_cut_off = true;
     }
 
-    /// Others ended this node: it may do nothing more until it has become another.
-    pub(super) fn ended(&self) {
+    /// Others ended this node: it may do nothing more until it has become another. Whether that is news.
+    pub(super) fn ended(&self) -> bool {
         self.0.has_met_others.store(true, Relaxed);
-        self.present().acts_until = Some(i64::MIN);
+        let before = self.present().acts_until.replace(i64::MIN);
+        before != Some(i64::MIN)
     }
 
     /// Tells who waits for it that this process is another node now.

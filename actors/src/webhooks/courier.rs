@@ -298,7 +298,7 @@ impl Courier {
             if recorded.refused.contains(&record.delivery) {
                 tracing::warn!(
                     delivery = %record.delivery, webhook = %record.webhook, tenant = %record.tenant, attempts = record.number,
-                    "an attempt is not recorded: another node has the delivery, or it stands in the table already"
+                    "an attempt is not recorded: another node has the delivery, or has made that attempt"
                 );
             } else if matches!(record.verdict, Verdict::GivenUp | Verdict::Gone) {
                 tracing::warn!(
