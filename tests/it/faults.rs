@@ -13,10 +13,7 @@ mod wrong;
 
 use crate::support::{
     prelude::*,
-    prometheus::{
-        Alert::{self, *},
-        Prometheus, is_at_hand,
-    },
+    prometheus::{Alert, Prometheus, is_at_hand},
     scrape::Scrape,
     world::HOOK,
 };
@@ -202,7 +199,7 @@ async fn a_ledger_that_panics_shows_and_goes_on() {
                 &[("actor", "credit_ledger")],
                 IS_COUNTED,
             ),
-            alert: (DikalaActorRestarted, "actor", "credit_ledger"),
+            alert: (Alert::ActorRestarted, "actor", "credit_ledger"),
             unready: None,
         })
         .await;
@@ -227,7 +224,7 @@ async fn a_dispatcher_that_is_stuck_shows() {
                 &[("check", "webhookDispatcher")],
                 IS_DOWN,
             ),
-            alert: (DikalaNotReady, "check", "webhookDispatcher"),
+            alert: (Alert::NotReady, "check", "webhookDispatcher"),
             unready: Some("webhookDispatcher"),
         })
         .await;
@@ -251,7 +248,7 @@ async fn a_full_mailbox_shows_and_loses_nothing() {
                 &[("actor", "webhook_dispatcher")],
                 |waiting| waiting >= 4_096.0,
             ),
-            alert: (DikalaActorBacklog, "actor", "webhook_dispatcher"),
+            alert: (Alert::ActorBacklog, "actor", "webhook_dispatcher"),
             unready: Some("webhookDispatcher"),
         })
         .await;
@@ -273,7 +270,7 @@ async fn an_event_loop_that_is_blocked_shows() {
                 &[("arbiter", "core-0")],
                 |lag| lag > 0.5,
             ),
-            alert: (DikalaEventLoopBlocked, "arbiter", "core-0"),
+            alert: (Alert::EventLoopBlocked, "arbiter", "core-0"),
             unready: Some("creditLedger"),
         })
         .await;
@@ -287,7 +284,7 @@ async fn a_disk_that_is_full_shows() {
         .shows(Shows {
             problem: ("not_ready", Some("store"), "takes no writes"),
             metric: ("dikala_check_up", &[("check", "store")], IS_DOWN),
-            alert: (DikalaNotReady, "check", "store"),
+            alert: (Alert::NotReady, "check", "store"),
             unready: Some("store"),
         })
         .await;
@@ -303,7 +300,7 @@ async fn a_database_that_is_away_shows() {
         .shows(Shows {
             problem: ("not_ready", Some("store"), "database"),
             metric: ("dikala_check_up", &[("check", "store")], IS_DOWN),
-            alert: (DikalaNotReady, "check", "store"),
+            alert: (Alert::NotReady, "check", "store"),
             unready: Some("store"),
         })
         .await;
@@ -324,7 +321,7 @@ async fn an_endpoint_that_hangs_shows() {
         .shows(Shows {
             problem: ("endpoint_hangs", Some(webhook), "does not answer"),
             metric: ("dikala_webhook_hanging_endpoints", &[], IS_COUNTED),
-            alert: (DikalaEndpointsHanging, "severity", "warning"),
+            alert: (Alert::EndpointsHanging, "severity", "warning"),
             unready: None,
         })
         .await;
@@ -349,7 +346,7 @@ async fn an_endpoint_that_keeps_hanging_shows_as_one_that_fails() {
         .shows(Shows {
             problem: ("webhook_failing", Some(webhook), "has been failing"),
             metric: ("dikala_webhook_lanes", &[("state", "open")], IS_COUNTED),
-            alert: (DikalaEndpointsFailing, "state", "open"),
+            alert: (Alert::EndpointsFailing, "state", "open"),
             unready: None,
         })
         .await;
@@ -375,7 +372,7 @@ async fn a_tenant_that_floods_shows() {
             &[("route", "/api/v1/agents"), ("status", "429")],
             |refused| refused > 50.0,
         ),
-        alert: (DikalaFlooded, "route", "/api/v1/agents"),
+        alert: (Alert::Flooded, "route", "/api/v1/agents"),
         unready: None,
     });
     tokio::select! {

@@ -9,9 +9,11 @@ use std::{
     process::{Child, Command, Output, Stdio},
 };
 
+use dikala_testkit::folder;
+
 use crate::support::{
     prelude::*,
-    prometheus::{ALERTS, Prometheus, is_at_hand, ops, shipped_rules},
+    prometheus::{ALERTS, Prometheus, is_at_hand, ops, rules_that_do_not_wait, shipped_rules},
     scrape::Scrape,
 };
 
@@ -76,6 +78,27 @@ fn each_alert_fires_in_a_test_and_has_its_part_of_the_runbook() {
             Stdio::null(),
         ));
     }
+}
+
+/// How long a rule waits is tried, too: one that does not fails.
+#[test]
+fn a_rule_that_does_not_wait_as_it_says_is_noticed() {
+    if !is_at_hand() {
+        return;
+    }
+    let (folder, shipped) = (folder(), shipped_rules());
+    let [rules, tests] = ["alerts.yml", "alerts_test.yml"].map(|name| folder.path().join(name));
+    fs::copy(ops("prometheus/alerts_test.yml"), &tests).unwrap();
+    let mut waiting = 0;
+    for alert in ALERTS {
+        let hasty = rules_that_do_not_wait(|name| name == *alert);
+        let waits = hasty.replace("for: 0s", "for: 0m") != shipped;
+        fs::write(&rules, hasty).unwrap();
+        let tested = promtool(&["test", "rules", tests.to_str().unwrap()], Stdio::null());
+        assert_eq!(tested.status.success(), !waits, "{alert}");
+        waiting += usize::from(waits);
+    }
+    assert!(waiting > 0);
 }
 
 /// A Prometheus that asks a server every second, and a simulation on that.

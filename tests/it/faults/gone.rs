@@ -1,6 +1,6 @@
 //! Something is not there any more: a bridge, the process, the database for longer than a lease lasts.
 
-use super::{Alert::*, IS_DOWN, Shows, Watched};
+use super::{Alert, IS_DOWN, Shows, Watched};
 use crate::support::{
     prelude::*,
     prometheus::{Prometheus, is_at_hand},
@@ -25,10 +25,10 @@ async fn bridges_that_are_gone_and_a_process_that_died_show() {
     assert!(prometheus.firing().await.is_empty());
     bridge.cut();
     watched
-        .fires(DikalaBridgesGone, "instance", &instance)
+        .fires(Alert::BridgesGone, "instance", &instance)
         .await;
     watched.world.server.kill9();
-    watched.fires(DikalaDown, "instance", &instance).await;
+    watched.fires(Alert::Down, "instance", &instance).await;
 }
 
 /// The rule of the lease looks back a minute: a Prometheus that comes to it when the lease is lost does not see what was before.
@@ -53,7 +53,7 @@ async fn a_lease_that_is_lost_and_requests_that_fail_show() {
     let lease = watched.shows(Shows {
         problem: ("not_ready", Some("lease"), "lease"),
         metric: ("dikala_check_up", &[("check", "lease")], IS_DOWN),
-        alert: (DikalaLeaseLost, "instance", &instance),
+        alert: (Alert::LeaseLost, "instance", &instance),
         unready: Some("lease"),
     });
     let requests = watched.shows(Shows {
@@ -63,7 +63,7 @@ async fn a_lease_that_is_lost_and_requests_that_fail_show() {
             &[("route", "/api/v1/agents"), ("status", "503")],
             |failed| failed > 10.0,
         ),
-        alert: (DikalaRequestsFail, "instance", &instance),
+        alert: (Alert::RequestsFail, "instance", &instance),
         unready: Some("store"),
     });
     let asking = async {

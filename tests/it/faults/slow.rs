@@ -1,6 +1,6 @@
 //! Something takes longer than it may: commits, answers to bridges, deliveries.
 
-use super::{Alert::*, IS_COUNTED, Shows, Watched};
+use super::{Alert, IS_COUNTED, Shows, Watched};
 use crate::support::prelude::*;
 
 /// Nobody else writes calls for two seconds: less than what the service waits for a lock, so that nothing fails.
@@ -26,7 +26,7 @@ async fn a_database_that_is_slow_shows() {
             &[("writer", "credit_ledger")],
             |seconds| seconds > 1.0,
         ),
-        alert: (DikalaCommitsSlow, "writer", "credit_ledger"),
+        alert: (Alert::CommitsSlow, "writer", "credit_ledger"),
         unready: None,
     });
     let answers = watched.shows(Shows {
@@ -36,7 +36,7 @@ async fn a_database_that_is_slow_shows() {
             &[("type", "call.incoming")],
             |seconds| seconds > 1.0,
         ),
-        alert: (DikalaAcknowledgementsSlow, "type", "call.incoming"),
+        alert: (Alert::AcknowledgementsSlow, "type", "call.incoming"),
         unready: None,
     });
     tokio::select! {
@@ -62,7 +62,7 @@ async fn a_delivery_that_is_late_shows() {
         .shows(Shows {
             problem: ("deliveries_late", None, "no endpoint is to blame"),
             metric: ("dikala_webhook_lanes", &[("state", "sealed")], IS_COUNTED),
-            alert: (DikalaDeliveriesLate, "instance", &watched.instance()),
+            alert: (Alert::DeliveriesLate, "instance", &watched.instance()),
             unready: None,
         })
         .await;

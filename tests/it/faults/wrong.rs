@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use super::{Alert::*, IS_COUNTED, Shows, Watched};
+use super::{Alert, IS_COUNTED, Shows, Watched};
 use crate::support::{clock, prelude::*};
 
 const HOUR_MS: i64 = 3_600_000;
@@ -22,7 +22,7 @@ async fn a_clock_of_the_machine_that_was_set_shows() {
         .shows(Shows {
             problem: ("clock_off", None, "min ahead"),
             metric: ("dikala_clock_step_seconds", &[], |ahead| ahead > 3_000.0),
-            alert: (DikalaClockOff, "instance", &watched.instance()),
+            alert: (Alert::ClockOff, "instance", &watched.instance()),
             unready: None,
         })
         .await;
@@ -42,7 +42,7 @@ async fn a_clock_of_the_database_that_was_set_shows() {
             metric: ("dikala_clock_database_seconds", &[], |ahead| {
                 ahead < -3_000.0
             }),
-            alert: (DikalaClockOff, "instance", &watched.instance()),
+            alert: (Alert::ClockOff, "instance", &watched.instance()),
             unready: None,
         })
         .await;
@@ -65,7 +65,7 @@ async fn books_that_do_not_add_up_show() {
         .shows(Shows {
             problem: ("ledger_differences", None, "do not add up"),
             metric: ("dikala_ledger_differences", &[], IS_COUNTED),
-            alert: (DikalaLedgerDifferences, "instance", &watched.instance()),
+            alert: (Alert::LedgerDifferences, "instance", &watched.instance()),
             unready: None,
         })
         .await;

@@ -35,7 +35,8 @@ pub fn is_at_hand() -> bool {
 
 macro_rules! alerts {
     ($($name:ident,)*) => {
-        /// An alert that is shipped. Each fires in a test (`faults`): one that none names is dead code, which does not compile.
+        /// An alert that is shipped, without the `Dikala` that each begins with. Each fires in a test (`faults`): one that none
+        /// names is dead code, which does not compile.
         #[deny(dead_code)]
         #[derive(Clone, Copy, Debug)]
         pub enum Alert {
@@ -43,27 +44,27 @@ macro_rules! alerts {
         }
 
         /// The names of all of them.
-        pub const ALERTS: &[&str] = &[$(stringify!($name),)*];
+        pub const ALERTS: &[&str] = &[$(concat!("Dikala", stringify!($name)),)*];
     };
 }
 
 alerts! {
-    DikalaDown,
-    DikalaNotReady,
-    DikalaLeaseLost,
-    DikalaClockOff,
-    DikalaActorRestarted,
-    DikalaActorBacklog,
-    DikalaEventLoopBlocked,
-    DikalaCommitsSlow,
-    DikalaAcknowledgementsSlow,
-    DikalaRequestsFail,
-    DikalaLedgerDifferences,
-    DikalaDeliveriesLate,
-    DikalaEndpointsFailing,
-    DikalaEndpointsHanging,
-    DikalaBridgesGone,
-    DikalaFlooded,
+    Down,
+    NotReady,
+    LeaseLost,
+    ClockOff,
+    ActorRestarted,
+    ActorBacklog,
+    EventLoopBlocked,
+    CommitsSlow,
+    AcknowledgementsSlow,
+    RequestsFail,
+    LedgerDifferences,
+    DeliveriesLate,
+    EndpointsFailing,
+    EndpointsHanging,
+    BridgesGone,
+    Flooded,
 }
 
 /// How long a rule's condition has to hold before it fires.
@@ -74,8 +75,8 @@ pub fn shipped_rules() -> String {
     fs::read_to_string(ops("prometheus/alerts.yml")).unwrap()
 }
 
-/// The same rules, each of which fires as soon as its condition holds.
-fn rules_that_fire_at_once() -> String {
+/// The same rules, of which such alerts fire as soon as their conditions hold.
+pub fn rules_that_do_not_wait(such: impl Fn(&str) -> bool) -> String {
     let shipped = shipped_rules();
     let mut rules = shipped.split_inclusive("\n      - alert: ");
     let head = rules.next().unwrap().to_owned();
@@ -84,8 +85,13 @@ fn rules_that_fire_at_once() -> String {
             .split_once(WAITS)
             .expect("a rule says how long it waits");
         assert!(!rest.contains(WAITS), "twice: {rule}");
-        let (_, rest) = rest.split_once('\n').unwrap();
-        format!("{text}{condition}{WAITS}0s\n{rest}")
+        let (waits, rest) = rest.split_once('\n').unwrap();
+        let waits = if condition.lines().next().is_some_and(&such) {
+            "0s"
+        } else {
+            waits
+        };
+        format!("{text}{condition}{WAITS}{waits}\n{rest}")
     })
 }
 
@@ -113,7 +119,7 @@ impl Prometheus {
 
     /// One whose alerts fire as soon as their conditions hold.
     pub async fn firing_at_once(server: &Server) -> Self {
-        let prometheus = Self::start(server, &rules_that_fire_at_once());
+        let prometheus = Self::start(server, &rules_that_do_not_wait(|_| true));
         let rules = prometheus.rules().await;
         let names: Vec<_> = rules.iter().map(|rule| &rule["name"]).collect();
         assert_eq!(names, ALERTS);
@@ -194,8 +200,8 @@ impl Prometheus {
     /// Whether an alert fires with a label.
     pub async fn fires(&self, alert: Alert, label: &str, value: &str) -> bool {
         let firing = self.firing().await;
-        let such =
-            |labels: &Value| labels["alertname"] == format!("{alert:?}") && labels[label] == value;
+        let name = format!("Dikala{alert:?}");
+        let such = |labels: &Value| labels["alertname"] == name && labels[label] == value;
         firing.iter().any(such)
     }
 }
