@@ -14,9 +14,15 @@ async fn a_database_that_is_slow_shows() {
     let tenant = &watched.world.tenant;
     let bridge = tenant.bridge(Socket).await;
     let store = &watched.world.server.installation.store;
+    let locks = async {
+        loop {
+            store.execute(HOLDS_UP).await;
+        }
+    };
     let calls = async {
         loop {
-            tokio::join!(store.execute(HOLDS_UP), bridge.ring(&tenant.did));
+            let call = bridge.talk(&tenant.did).await;
+            bridge.hang_up(&call).await;
         }
     };
     let commits = watched.shows(Shows {
@@ -40,6 +46,7 @@ async fn a_database_that_is_slow_shows() {
         unready: None,
     });
     tokio::select! {
+        () = locks => {}
         () = calls => {}
         _ = async { tokio::join!(commits, answers) } => {}
     }
