@@ -1,14 +1,19 @@
 //! Faults that are injected, and where each shows: on the overview in words, in `/metrics`, in an alert of the rules that are
 //! shipped, and in readiness where calls cannot be taken. The program is the real one, in a build for tests: some of its actors'
 //! faults come from fail points (`actors/src/runtime/fail_points.rs`), all others from what a machine can do to it.
+//! Every alert fires in one of these tests.
 
 use std::{fs, path::Path, process::Command};
 
 use dikala_testkit::within;
 
+mod gone;
+mod slow;
+mod wrong;
+
 use crate::support::{
     prelude::*,
-    prometheus::{Prometheus, is_at_hand},
+    prometheus::{Alert, Prometheus, is_at_hand},
     scrape::Scrape,
     world::HOOK,
 };
@@ -29,7 +34,7 @@ struct Shows<'a> {
     problem: (&'a str, Option<&'a str>, &'a str),
     metric: Sign<'a>,
     /// An alert, and one of its labels.
-    alert: (&'a str, &'a str, &'a str),
+    alert: (Alert, &'a str, &'a str),
     /// What readiness says is not well; none: it is ready all the same.
     unready: Option<&'a str>,
 }
@@ -44,14 +49,21 @@ struct Watched {
 
 impl Watched {
     async fn start(kind: StoreKind, setup: Setup) -> Option<Self> {
-        let mut installation = Installation::migrated(kind)?;
+        Some(Self::on(Installation::migrated(kind)?, setup).await)
+    }
+
+    async fn on(mut installation: Installation, setup: Setup) -> Self {
         let pipe = installation.folder.path().join("faults");
         let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
         assert!(made.success());
         let pipe = pipe.to_str().unwrap().to_owned();
         installation.settings.push(("FAIL_POINTS".to_owned(), pipe));
         let world = World::on(installation, setup).await;
-        let prometheus = is_at_hand().then(|| Prometheus::watching(&world.server));
+        let prometheus = if is_at_hand() {
+            Some(Prometheus::firing_at_once(&world.server).await)
+        } else {
+            None
+        };
         let operator = Rest::new(&world.server.operator);
         let watched = Self {
             world,
@@ -59,7 +71,7 @@ impl Watched {
             operator,
         };
         watched.is_well().await;
-        Some(watched)
+        watched
     }
 
     /// Before anything is injected nothing shows, and everybody has begun to look.
@@ -74,12 +86,33 @@ impl Watched {
         })
         .await;
         if let Some(prometheus) = &self.prometheus {
-            eventually("Prometheus to have looked", async || {
-                let found = prometheus.query("count_over_time(up[10s]) >= 2").await?;
-                (!found.is_empty()).then_some(())
-            })
+            eventually(
+                "Prometheus to have looked, and no alert to fire",
+                async || {
+                    let found = prometheus.query("count_over_time(up[10s]) >= 2").await?;
+                    let is_quiet = prometheus.firing().await.is_empty();
+                    (!found.is_empty() && is_quiet).then_some(())
+                },
+            )
             .await;
         }
+    }
+
+    /// Waits until an alert fires with a label, where Prometheus is installed.
+    async fn fires(&self, alert: Alert, label: &str, value: &str) {
+        within(TOLD_WITHIN, &format!("{alert:?}"), async || {
+            let Some(prometheus) = &self.prometheus else {
+                return Some(());
+            };
+            prometheus.fires(alert, label, value).await.then_some(())
+        })
+        .await;
+    }
+
+    /// What Prometheus calls the node.
+    fn instance(&self) -> String {
+        let operator = &self.world.server.operator;
+        operator.trim_start_matches("http://").to_owned()
     }
 
     async fn overview(&self) -> Value {
@@ -124,16 +157,7 @@ impl Watched {
             })
         });
         let (alert, label, value) = shows.alert;
-        let told = within(TOLD_WITHIN, alert, async || {
-            let Some(prometheus) = &self.prometheus else {
-                return Some(());
-            };
-            let alerts = prometheus.alerts(alert).await;
-            alerts
-                .iter()
-                .any(|labels| labels[label] == value)
-                .then_some(())
-        });
+        let told = self.fires(alert, label, value);
         let (problem, ..) = tokio::join!(overview, metric, readiness, told);
         let summary = problem["summary"].as_str().unwrap();
         assert!(summary.contains(word), "{problem}");
@@ -175,7 +199,7 @@ async fn a_ledger_that_panics_shows_and_goes_on() {
                 &[("actor", "credit_ledger")],
                 IS_COUNTED,
             ),
-            alert: ("DikalaActorRestarted", "actor", "credit_ledger"),
+            alert: (Alert::ActorRestarted, "actor", "credit_ledger"),
             unready: None,
         })
         .await;
@@ -200,7 +224,7 @@ async fn a_dispatcher_that_is_stuck_shows() {
                 &[("check", "webhookDispatcher")],
                 IS_DOWN,
             ),
-            alert: ("DikalaNotReady", "check", "webhookDispatcher"),
+            alert: (Alert::NotReady, "check", "webhookDispatcher"),
             unready: Some("webhookDispatcher"),
         })
         .await;
@@ -224,7 +248,7 @@ async fn a_full_mailbox_shows_and_loses_nothing() {
                 &[("actor", "webhook_dispatcher")],
                 |waiting| waiting >= 4_096.0,
             ),
-            alert: ("DikalaActorBacklog", "actor", "webhook_dispatcher"),
+            alert: (Alert::ActorBacklog, "actor", "webhook_dispatcher"),
             unready: Some("webhookDispatcher"),
         })
         .await;
@@ -246,7 +270,7 @@ async fn an_event_loop_that_is_blocked_shows() {
                 &[("arbiter", "core-0")],
                 |lag| lag > 0.5,
             ),
-            alert: ("DikalaEventLoopBlocked", "arbiter", "core-0"),
+            alert: (Alert::EventLoopBlocked, "arbiter", "core-0"),
             unready: Some("creditLedger"),
         })
         .await;
@@ -260,7 +284,7 @@ async fn a_disk_that_is_full_shows() {
         .shows(Shows {
             problem: ("not_ready", Some("store"), "takes no writes"),
             metric: ("dikala_check_up", &[("check", "store")], IS_DOWN),
-            alert: ("DikalaNotReady", "check", "store"),
+            alert: (Alert::NotReady, "check", "store"),
             unready: Some("store"),
         })
         .await;
@@ -276,7 +300,7 @@ async fn a_database_that_is_away_shows() {
         .shows(Shows {
             problem: ("not_ready", Some("store"), "database"),
             metric: ("dikala_check_up", &[("check", "store")], IS_DOWN),
-            alert: ("DikalaNotReady", "check", "store"),
+            alert: (Alert::NotReady, "check", "store"),
             unready: Some("store"),
         })
         .await;
@@ -297,7 +321,7 @@ async fn an_endpoint_that_hangs_shows() {
         .shows(Shows {
             problem: ("endpoint_hangs", Some(webhook), "does not answer"),
             metric: ("dikala_webhook_hanging_endpoints", &[], IS_COUNTED),
-            alert: ("DikalaEndpointsHanging", "severity", "warning"),
+            alert: (Alert::EndpointsHanging, "severity", "warning"),
             unready: None,
         })
         .await;
@@ -322,7 +346,7 @@ async fn an_endpoint_that_keeps_hanging_shows_as_one_that_fails() {
         .shows(Shows {
             problem: ("webhook_failing", Some(webhook), "has been failing"),
             metric: ("dikala_webhook_lanes", &[("state", "open")], IS_COUNTED),
-            alert: ("DikalaEndpointsFailing", "state", "open"),
+            alert: (Alert::EndpointsFailing, "state", "open"),
             unready: None,
         })
         .await;
@@ -348,7 +372,7 @@ async fn a_tenant_that_floods_shows() {
             &[("route", "/api/v1/agents"), ("status", "429")],
             |refused| refused > 50.0,
         ),
-        alert: ("DikalaFlooded", "route", "/api/v1/agents"),
+        alert: (Alert::Flooded, "route", "/api/v1/agents"),
         unready: None,
     });
     tokio::select! {

@@ -3,7 +3,7 @@
 use std::{fs, time::Duration};
 
 use super::{Nodes, listed};
-use crate::support::{prelude::*, tenant::text};
+use crate::support::{clock, prelude::*, tenant::text};
 
 const HOUR_MS: i64 = 3_600_000;
 
@@ -77,26 +77,13 @@ async fn a_node_that_starts_goes_by_the_clock_of_those_that_live(
     let Some(installation) = Installation::migrated(Postgres) else {
         return;
     };
-    // A function of the same name is found before PostgreSQL's own.
-    let database = installation.store.url.rsplit_once('/').unwrap().1;
-    let first_public =
-        format!("ALTER DATABASE \"{database}\" SET search_path = public, pg_catalog");
-    for sql in [
-        "CREATE TABLE clock_off (ms BIGINT NOT NULL)",
-        "INSERT INTO clock_off VALUES (0)",
-        "CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE SQL AS \
-         'SELECT pg_catalog.clock_timestamp() + ms * interval ''1 millisecond'' FROM public.clock_off'",
-        first_public.as_str(),
-    ] {
-        installation.store.execute(sql).await;
-    }
+    clock::can_be_set(&installation.store).await;
     let a = World::on(installation, Setup::new()).await;
     let bridge = a.tenant.bridge(Http).await;
     let began = Moment::now();
     let there = bridge.talk(&a.tenant.did).await;
     let store = &a.server.installation.store;
-    let set = format!("UPDATE clock_off SET ms = {off}");
-    store.execute(&set).await;
+    clock::set(store, off).await;
     let noticed = format!("SELECT id FROM nodes WHERE ABS(ahead_ms + {off}) < 60000");
     eventually("A to tell how far it is off", async || {
         (store.rows::<1>(&noticed).await.len() == 1).then_some(())

@@ -2,6 +2,7 @@
 
 pub mod bridge;
 pub mod browser;
+pub mod clock;
 pub mod deaf;
 pub mod link;
 pub mod moment;

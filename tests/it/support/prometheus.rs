@@ -1,4 +1,7 @@
 //! A Prometheus that asks a server every second, with the rules that are shipped.
+//!
+//! A test that wants an alert to fire has a copy of them of which nothing but `for` is changed, to none: that each rule waits as
+//! long as it says is shown by `ops/prometheus/alerts_test.yml`.
 
 use std::{
     fs,
@@ -6,8 +9,9 @@ use std::{
     process::{Child, Command, Stdio},
 };
 
-use dikala_testkit::free_port;
+use dikala_testkit::{eventually, folder, free_port};
 use serde_json::Value;
+use tempfile::TempDir;
 use url::form_urlencoded::byte_serialize;
 
 use super::{rest::Rest, server::Server};
@@ -29,10 +33,74 @@ pub fn is_at_hand() -> bool {
     there
 }
 
+macro_rules! alerts {
+    ($($name:ident,)*) => {
+        /// An alert that is shipped, without the `Dikala` that each begins with. Each fires in a test (`faults`): one that none
+        /// names is dead code, which does not compile.
+        #[deny(dead_code)]
+        #[derive(Clone, Copy, Debug)]
+        pub enum Alert {
+            $($name,)*
+        }
+
+        /// The names of all of them.
+        pub const ALERTS: &[&str] = &[$(concat!("Dikala", stringify!($name)),)*];
+    };
+}
+
+alerts! {
+    Down,
+    NotReady,
+    LeaseLost,
+    ClockOff,
+    ActorRestarted,
+    ActorBacklog,
+    EventLoopBlocked,
+    CommitsSlow,
+    AcknowledgementsSlow,
+    RequestsFail,
+    LedgerDifferences,
+    DeliveriesLate,
+    EndpointsFailing,
+    EndpointsHanging,
+    BridgesGone,
+    Flooded,
+}
+
+/// How long a rule's condition has to hold before it fires.
+const WAITS: &str = "\n        for: ";
+
+/// The rules that are shipped.
+pub fn shipped_rules() -> String {
+    fs::read_to_string(ops("prometheus/alerts.yml")).unwrap()
+}
+
+/// The same rules, of which such alerts fire as soon as their conditions hold.
+pub fn rules_that_do_not_wait(such: impl Fn(&str) -> bool) -> String {
+    let shipped = shipped_rules();
+    let mut rules = shipped.split_inclusive("\n      - alert: ");
+    let head = rules.next().unwrap().to_owned();
+    rules.fold(head, |text, rule| {
+        let (condition, rest) = rule
+            .split_once(WAITS)
+            .expect("a rule says how long it waits");
+        assert!(!rest.contains(WAITS), "twice: {rule}");
+        let (waits, rest) = rest.split_once('\n').unwrap();
+        let waits = if condition.lines().next().is_some_and(&such) {
+            "0s"
+        } else {
+            waits
+        };
+        format!("{text}{condition}{WAITS}{waits}\n{rest}")
+    })
+}
+
 /// A running Prometheus; killed when dropped.
 pub struct Prometheus {
     process: Child,
     pub api: Rest,
+    // Last: what it knows goes after the process.
+    _folder: TempDir,
 }
 
 impl Drop for Prometheus {
@@ -44,23 +112,39 @@ impl Drop for Prometheus {
 }
 
 impl Prometheus {
+    /// One with the rules that are shipped.
     pub fn watching(server: &Server) -> Self {
-        let folder = server.installation.folder.path();
+        Self::start(server, &shipped_rules())
+    }
+
+    /// One whose alerts fire as soon as their conditions hold.
+    pub async fn firing_at_once(server: &Server) -> Self {
+        let prometheus = Self::start(server, &rules_that_do_not_wait(|_| true));
+        let rules = prometheus.rules().await;
+        let names: Vec<_> = rules.iter().map(|rule| &rule["name"]).collect();
+        assert_eq!(names, ALERTS);
+        assert!(rules.iter().all(|rule| rule["duration"] == 0), "{rules:?}");
+        prometheus
+    }
+
+    fn start(server: &Server, rules: &str) -> Self {
+        let folder = folder();
+        let path = folder.path();
+        fs::write(path.join("alerts.yml"), rules).unwrap();
         let target = server.operator.trim_start_matches("http://");
         let configuration = format!(
-            "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: ['{}']\n\
-             scrape_configs: [{{job_name: dikala, static_configs: [{{targets: ['{target}']}}]}}]\n",
-            ops("prometheus/alerts.yml").display()
+            "global: {{scrape_interval: 1s, evaluation_interval: 1s}}\nrule_files: [alerts.yml]\n\
+             scrape_configs: [{{job_name: dikala, static_configs: [{{targets: ['{target}']}}]}}]\n"
         );
-        let file = folder.join("prometheus.yml");
+        let file = path.join("prometheus.yml");
         fs::write(&file, configuration).unwrap();
         let address = format!("127.0.0.1:{}", free_port());
-        let log = fs::File::create(folder.join("prometheus.log")).unwrap();
+        let log = fs::File::create(path.join("prometheus.log")).unwrap();
         let process = Command::new("prometheus")
             .arg(format!("--config.file={}", file.display()))
             .arg(format!(
                 "--storage.tsdb.path={}",
-                folder.join("series").display()
+                path.join("series").display()
             ))
             .arg(format!("--web.listen-address={address}"))
             .stdout(Stdio::null())
@@ -69,7 +153,22 @@ impl Prometheus {
         Self {
             process: process.unwrap(),
             api: Rest::new(&format!("http://{address}/api/v1")),
+            _folder: folder,
         }
+    }
+
+    /// Its rules, once each was looked at; none found a fault with its query.
+    pub async fn rules(&self) -> Vec<Value> {
+        let rules = eventually("the rules to be looked at", async || {
+            let get = awc::http::Method::GET;
+            let answer = self.api.try_send(get, "/rules", None).await.ok()?;
+            let rules = answer.body["data"]["groups"][0]["rules"].as_array()?;
+            let looked = |rule: &Value| rule["health"] != "unknown";
+            rules.iter().all(looked).then(|| rules.clone())
+        })
+        .await;
+        assert!(rules.iter().all(|rule| rule["health"] == "ok"), "{rules:?}");
+        rules
     }
 
     /// What a query finds; none where Prometheus does not answer yet. Panics where it finds fault with the query.
@@ -90,13 +189,19 @@ impl Prometheus {
         answer.body["data"]["result"].as_array().cloned()
     }
 
-    /// The labels of those alerts of a name that fire, or wait until it has lasted.
-    pub async fn alerts(&self, name: &str) -> Vec<Value> {
+    /// The labels of the alerts that fire; those that only wait until their conditions have lasted do not.
+    pub async fn firing(&self) -> Vec<Value> {
         let answer = self.api.get("/alerts").await.expect(200);
         let alerts = answer["data"]["alerts"].as_array().unwrap();
-        let labels = alerts.iter().map(|alert| alert["labels"].clone());
-        labels
-            .filter(|labels| labels["alertname"] == name)
-            .collect()
+        let firing = alerts.iter().filter(|alert| alert["state"] == "firing");
+        firing.map(|alert| alert["labels"].clone()).collect()
+    }
+
+    /// Whether an alert fires with a label.
+    pub async fn fires(&self, alert: Alert, label: &str, value: &str) -> bool {
+        let firing = self.firing().await;
+        let name = format!("Dikala{alert:?}");
+        let such = |labels: &Value| labels["alertname"] == name && labels[label] == value;
+        firing.iter().any(such)
     }
 }

@@ -1,0 +1,76 @@
+//! Something takes longer than it may: commits, answers to bridges, deliveries.
+
+use super::{Alert, IS_COUNTED, Shows, Watched};
+use crate::support::prelude::*;
+
+/// Nobody else writes calls for two seconds: less than what the service waits for a lock, so that nothing fails.
+const HOLDS_UP: &str = "BEGIN; LOCK TABLE calls IN EXCLUSIVE MODE; SELECT pg_sleep(2); COMMIT";
+
+#[actix_web::test]
+async fn a_database_that_is_slow_shows() {
+    let Some(watched) = Watched::start(Postgres, Setup::new()).await else {
+        return;
+    };
+    let tenant = &watched.world.tenant;
+    let bridge = tenant.bridge(Socket).await;
+    let store = &watched.world.server.installation.store;
+    let locks = async {
+        loop {
+            store.execute(HOLDS_UP).await;
+        }
+    };
+    let calls = async {
+        loop {
+            let call = bridge.talk(&tenant.did).await;
+            bridge.hang_up(&call).await;
+        }
+    };
+    let commits = watched.shows(Shows {
+        problem: ("commits_slow", None, "Commits of the ledger take"),
+        metric: (
+            "dikala_batch_commit_seconds_sum",
+            &[("writer", "credit_ledger")],
+            |seconds| seconds > 1.0,
+        ),
+        alert: (Alert::CommitsSlow, "writer", "credit_ledger"),
+        unready: None,
+    });
+    let answers = watched.shows(Shows {
+        problem: ("acknowledgements_slow", None, "Bridges wait"),
+        metric: (
+            "dikala_bridge_ack_seconds_sum",
+            &[("type", "call.incoming")],
+            |seconds| seconds > 1.0,
+        ),
+        alert: (Alert::AcknowledgementsSlow, "type", "call.incoming"),
+        unready: None,
+    });
+    tokio::select! {
+        () = locks => {}
+        () = calls => {}
+        _ = async { tokio::join!(commits, answers) } => {}
+    }
+}
+
+/// A secret that does not open is a fault of our own: nothing is sent, and no endpoint is to blame.
+#[actix_web::test]
+async fn a_delivery_that_is_late_shows() {
+    let Some(watched) = Watched::start(Sqlite, Setup::new()).await else {
+        return;
+    };
+    let world = &watched.world;
+    let store = &world.server.installation.store;
+    store.execute("UPDATE webhooks SET secret = 'AAAA'").await;
+    let bridge = world.tenant.bridge(Socket).await;
+    bridge.ring(&world.tenant.did).await;
+    let due = "UPDATE deliveries SET next_attempt_at = next_attempt_at - 300000";
+    store.execute(due).await;
+    watched
+        .shows(Shows {
+            problem: ("deliveries_late", None, "no endpoint is to blame"),
+            metric: ("dikala_webhook_lanes", &[("state", "sealed")], IS_COUNTED),
+            alert: (Alert::DeliveriesLate, "instance", &watched.instance()),
+            unready: None,
+        })
+        .await;
+}
