@@ -6,6 +6,7 @@ use dikala_testkit::{PATIENCE, within};
 
 mod clocks;
 mod commands;
+mod connecting;
 mod endpoints;
 mod frozen;
 mod lapsed;

@@ -6,7 +6,7 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicI64, AtomicUsize, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use dikala_entities::{Millis, NodeId, Store};
@@ -84,9 +84,24 @@ impl fmt::Debug for Membership {
     }
 }
 
+/// Also while the machine sleeps, where the system can tell: leases go on.
 fn since_now() -> OwnTime {
-    let began = Instant::now();
-    Box::new(move || i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX))
+    let began = time_passed();
+    let passed = move || time_passed().saturating_sub(began);
+    Box::new(move || i64::try_from(passed().as_millis()).unwrap_or(i64::MAX))
+}
+
+#[cfg(target_os = "linux")]
+fn time_passed() -> Duration {
+    let since_boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::try_from(since_boot).unwrap_or_default()
+}
+
+#[cfg(not(target_os = "linux"))]
+fn time_passed() -> Duration {
+    use std::{sync::LazyLock, time::Instant};
+    static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
+    BEGAN.elapsed()
 }
 
 impl Membership {
@@ -164,7 +179,14 @@ impl Membership {
         self.present().acts_until.is_none_or(|until| now < until)
     }
 
-    /// The same; where its lease ran out a moment ago, that is waited for: it may only be late.
+    /// Whether it may act as that node still, which it was when something began.
+    pub fn acts_as(&self, id: &str) -> bool {
+        let now = self.own_now();
+        let present = self.present();
+        *present.id == *id && present.acts_until.is_none_or(|until| now < until)
+    }
+
+    /// The same as [`acts`](Self::acts); where its lease ran out a moment ago, that is waited for: it may only be late.
     pub async fn acts_soon(&self) -> bool {
         for _ in 0..LOOKS_MAX {
             if self.acts() {

@@ -3,6 +3,7 @@
 pub mod bridge;
 pub mod browser;
 pub mod deaf;
+pub mod late;
 pub mod link;
 pub mod moment;
 pub mod otlp;
