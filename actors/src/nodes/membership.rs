@@ -18,7 +18,7 @@ use super::{
     process,
     table::{self, Entering, Renewed},
 };
-use crate::runtime::clock::SharedClock;
+use crate::runtime::clock::{SharedClock, monotonic};
 
 /// How often it is looked whether a lease that ran out is renewed, for who waits.
 const LOOKS_MAX: usize = 60;
@@ -84,24 +84,10 @@ impl fmt::Debug for Membership {
     }
 }
 
-/// Also while the machine sleeps, where the system can tell: leases go on.
 fn since_now() -> OwnTime {
-    let began = time_passed();
-    let passed = move || time_passed().saturating_sub(began);
+    let began = monotonic();
+    let passed = move || monotonic().saturating_sub(began);
     Box::new(move || i64::try_from(passed().as_millis()).unwrap_or(i64::MAX))
-}
-
-#[cfg(target_os = "linux")]
-fn time_passed() -> Duration {
-    let since_boot = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    Duration::try_from(since_boot).unwrap_or_default()
-}
-
-#[cfg(not(target_os = "linux"))]
-fn time_passed() -> Duration {
-    use std::{sync::LazyLock, time::Instant};
-    static BEGAN: LazyLock<Instant> = LazyLock::new(Instant::now);
-    BEGAN.elapsed()
 }
 
 impl Membership {
