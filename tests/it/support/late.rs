@@ -86,20 +86,14 @@ impl Late {
         drop(fills);
     }
 
-    fn count(&self, such: impl Fn(&Came) -> bool) -> usize {
+    /// Connections that are there and over which nothing came.
+    pub fn silent(&self) -> usize {
         let connections = self.connections.lock().unwrap();
-        let such = |connection: &&Connection| such(&connection.lock().unwrap());
-        connections.iter().filter(such).count()
-    }
-
-    /// Connections that were made.
-    pub fn made(&self) -> usize {
-        self.count(|_| true)
-    }
-
-    /// Connections that are over without a byte.
-    pub fn said_nothing(&self) -> usize {
-        self.count(|came| came.is_over && came.bytes.is_empty())
+        let is_silent = |connection: &&Connection| {
+            let came = connection.lock().unwrap();
+            came.bytes.is_empty() && !came.is_over
+        };
+        connections.iter().filter(is_silent).count()
     }
 
     /// All that came.
